@@ -7,10 +7,7 @@ package phases
 import (
 	"context"
 	"crypto"
-	"path/filepath"
 	"runtime"
-
-	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/accounts"
 	"github.com/slipway-k8s/slipway/internal/background"
@@ -115,24 +112,5 @@ func newKeyInBackground(env *Env) (key crypto.Signer, err error) {
 
 // patches reads the user's directory of patches, if there is one.
 func (e *Env) patches() (config.PatchSet, error) {
-	dir := e.Config.PatchesDir
-	if dir == "" {
-		return config.PatchSet{}, nil
-	}
-	entries, err := e.Host.ReadDir(dir)
-	if err != nil {
-		return config.PatchSet{}, errors.Wrap(err, "patches directory")
-	}
-	var files []config.PatchFile
-	for _, entry := range entries {
-		if entry.IsDir() {
-			continue
-		}
-		data, err := e.Host.ReadFile(filepath.Join(dir, entry.Name()))
-		if err != nil {
-			return config.PatchSet{}, err
-		}
-		files = append(files, config.PatchFile{Name: entry.Name(), Data: data})
-	}
-	return config.ParsePatches(files)
+	return config.ReadPatches(e.Host, e.Config.PatchesDir)
 }

@@ -11,9 +11,11 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // clusterInfo is what a node reads before it knows the cluster: the ConfigMap that a bootstrap token signs.
@@ -24,20 +26,86 @@ const clusterInfo = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-authenticator-configuration
 func anonymousAccess(n *config.Node) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
-		file, given := config.LastArg(n.Cluster.APIServer.ExtraArgs, "authentication-config")
-		there, mounted := onHost(n.Cluster.APIServer, file)
-		if !given || !mounted {
+		pod := plannedServer(n, h)
+		file := lastFlag(pod, "authentication-config")
+		if file == "" {
 			return nil
+		}
+		unseen := func(format string, args ...any) []Finding {
+			return warn("it was not checked whether the API server's probes can work with authentication-config: "+format, args...).
+				remedy("see that the API server finds the file, and that the file allows anonymous requests to /livez, /readyz and %s", clusterInfo)
+		}
+		there, mounted := onHost(pod, file)
+		if !mounted {
+			return unseen("%s is in no volume that the API server has from this host", file)
 		}
 		data, err := h.ReadFile(there)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return fail("%s, which the API server reads as %s (authentication-config), does not exist", there, file).remedy("create it, or remove authentication-config from apiServer.extraArgs")
+			return unseen("%s, which the API server reads as %s, does not exist", there, file)
 		case err != nil:
-			return warn("cannot read %s (authentication-config): %v", there, err).remedy("see that it allows anonymous requests to /livez, /readyz and %s", clusterInfo)
+			return unseen("%v", err)
 		}
 		return anonymousFindings(there, data, n.PatchesDir != "")
 	}
+}
+
+// plannedServer is the static Pod of the API server, with the user's patches if they can be applied; another phase says why not.
+func plannedServer(n *config.Node, h View) *corev1.Pod {
+	plain := manifests.APIServer(n, manifests.HostView{CertDirs: existing(h, manifests.CertDirs())})
+	doc, err := yaml.Marshal(plain)
+	if err != nil {
+		return plain
+	}
+	patches, err := config.ReadPatches(h, n.PatchesDir)
+	if err != nil {
+		return plain
+	}
+	patched := &corev1.Pod{}
+	if doc, err = patches.Apply(manifests.APIServerName, doc, &corev1.Pod{}); err != nil || yaml.Unmarshal(doc, patched) != nil {
+		return plain
+	}
+	return patched
+}
+
+func existing(h View, paths []string) []string {
+	return slices.DeleteFunc(paths, func(p string) bool {
+		_, err := h.Stat(p)
+		return err != nil
+	})
+}
+
+// lastFlag returns the value of a flag of a Pod's first container, as the program takes it; empty without.
+func lastFlag(pod *corev1.Pod, name string) (value string) {
+	c := pod.Spec.Containers[0]
+	words := slices.Concat(c.Command, c.Args)
+	for i, word := range words {
+		if v, given := strings.CutPrefix(word, "--"+name+"="); given {
+			value = v
+		} else if word == "--"+name && i+1 < len(words) {
+			value = words[i+1]
+		}
+	}
+	return value
+}
+
+// onHost returns where a file in a Pod's first container is on this host: in the innermost mount.
+func onHost(pod *corev1.Pod, file string) (there string, mounted bool) {
+	longest := -1
+	for _, m := range pod.Spec.Containers[0].VolumeMounts {
+		at := strings.TrimSuffix(path.Clean(m.MountPath), "/")
+		rest, within := strings.CutPrefix(path.Clean(file), at)
+		if !within || rest != "" && rest[0] != '/' || len(at) <= longest {
+			continue
+		}
+		longest, mounted = len(at), false
+		for _, v := range pod.Spec.Volumes {
+			if v.Name == m.Name && v.HostPath != nil {
+				there, mounted = path.Join(v.HostPath.Path, m.SubPath, rest), true
+			}
+		}
+	}
+	return there, mounted
 }
 
 func anonymousFindings(file string, data []byte, patched bool) []Finding {
@@ -70,14 +138,4 @@ func anonymousFindings(file string, data []byte, patched bool) []Finding {
 			remedy("add %s to anonymous.conditions, or let nodes join with --discovery-file", clusterInfo)...)
 	}
 	return found
-}
-
-// onHost returns where a file in the API server's container is on this host.
-func onHost(c config.APIServer, file string) (there string, mounted bool) {
-	for _, v := range c.ExtraVolumes {
-		if rest, within := strings.CutPrefix(path.Clean(file), path.Clean(v.MountPath)); within && (rest == "" || rest[0] == '/') {
-			return path.Join(v.HostPath, rest), true
-		}
-	}
-	return "", false
 }

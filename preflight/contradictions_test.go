@@ -10,7 +10,7 @@ func contradictionRows() []row {
 	authentication := func(text string) func(s scene) {
 		return func(s scene) {
 			s.node.Cluster.APIServer.ExtraArgs = []config.Arg{{Name: "authentication-config", Value: "/conf/config.yaml"}}
-			s.node.Cluster.APIServer.ExtraVolumes = []config.HostPathMount{{HostPath: "/etc/authn", MountPath: "/conf/"}}
+			s.node.Cluster.APIServer.ExtraVolumes = []config.HostPathMount{{Name: "conf", HostPath: "/etc/authn", MountPath: "/conf/"}}
 			if text != "" {
 				s.put(file, text)
 			}
@@ -18,6 +18,13 @@ func contradictionRows() []row {
 	}
 	patched := func(change func(s scene)) func(s scene) {
 		return func(s scene) { s.node.PatchesDir = "/p"; change(s) }
+	}
+	at := func(flag, there, text string, mounts ...config.HostPathMount) func(s scene) {
+		return func(s scene) {
+			s.node.Cluster.APIServer.ExtraArgs = []config.Arg{{Name: "authentication-config", Value: flag}}
+			s.node.Cluster.APIServer.ExtraVolumes = mounts
+			s.put(there, text)
+		}
 	}
 	const off = "anonymous: {enabled: false}\n"
 	joinless := "[WARNING AnonymousAccess] | " + file + " | cluster-info | " + clusterInfo + " | --discovery-file"
@@ -28,7 +35,20 @@ func contradictionRows() []row {
 		{"AnonymousAccess", "of all that needs it", authentication("anonymous: {enabled: true, conditions: [{path: /livez}, {path: /readyz}, {path: " + clusterInfo + "}]}\n"), nil},
 		{"AnonymousAccess", "of everything", authentication("anonymous: {enabled: true}\n"), nil},
 		{"AnonymousAccess", "unsaid", authentication("jwt: []\n"), nil},
-		{"AnonymousAccess", "in a file that is missing", authentication(""), []string{"[ERROR AnonymousAccess] | " + file + " | /conf/config.yaml | authentication-config | apiServer.extraArgs"}},
+		{"AnonymousAccess", "in a file that is missing", authentication(""), []string{"[WARNING AnonymousAccess] | authentication-config | " + file + " | /conf/config.yaml | /livez | " + clusterInfo}},
+		{"AnonymousAccess", "in a file that no volume has", at("/conf/config.yaml", "/conf/config.yaml", off, config.HostPathMount{Name: "x", HostPath: "/etc/x", MountPath: "/con"}),
+			[]string{"[WARNING AnonymousAccess] | authentication-config | /conf/config.yaml | /livez | " + clusterInfo}},
+		{"AnonymousAccess", "off, in the innermost of two volumes", at("/conf/authn/config.yaml", file, off,
+			config.HostPathMount{Name: "outer", HostPath: "/srv/conf", MountPath: "/conf"}, config.HostPathMount{Name: "inner", HostPath: "/etc/authn", MountPath: "/conf/authn"}),
+			[]string{"[ERROR AnonymousAccess] | " + file + " | /livez | /readyz | anonymous.conditions", joinless}},
+		{"AnonymousAccess", "of everything, beside the certificates", at("/etc/kubernetes/pki/authn.yaml", "/etc/kubernetes/pki/authn.yaml", "anonymous: {enabled: true}\n"), nil},
+		{"AnonymousAccess", "of everything, in a directory of the host's certificates", at("/usr/share/ca-certificates/authn.yaml", "/usr/share/ca-certificates/authn.yaml", "anonymous: {enabled: true}\n"), nil},
+		{"AnonymousAccess", "off, by a patch", func(s scene) {
+			s.node.PatchesDir = "/p"
+			s.put("/p/kube-apiserver0+json.yaml", "- {op: add, path: /spec/containers/0/command/-, value: --authentication-config=/conf/config.yaml}\n")
+			s.put("/p/kube-apiserver1.yaml", "spec: {containers: [{name: kube-apiserver, volumeMounts: [{name: conf, mountPath: /conf}]}], volumes: [{name: conf, hostPath: {path: /etc/authn}}]}\n")
+			s.put(file, off)
+		}, []string{"[WARNING AnonymousAccess] | " + file + " | /livez | /readyz", joinless}},
 		{"AnonymousAccess", "in a file of another kind", authentication("[]"), []string{"[WARNING AnonymousAccess] | " + file + " | AuthenticationConfiguration"}},
 		{"ResolvConf", "missing", func(s scene) { s.remove("/etc/resolv.conf") },
 			[]string{"[ERROR ResolvConf] | /etc/resolv.conf | kubelet's default | /run/systemd/resolve/resolv.conf | resolvConf | KubeletConfiguration"}},
