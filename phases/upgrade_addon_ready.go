@@ -61,6 +61,9 @@ func mirroredServers(ctx context.Context, env *Env) (map[string]*corev1.Pod, err
 	}
 	servers := map[string]*corev1.Pod{}
 	planes := cluster.ControlPlanesOf(nodes)
+	if env.Config.ControlPlane {
+		planes.Count(nodes, env.Config.Name)
+	}
 	for name := range planes {
 		servers[name] = nil
 	}

@@ -49,7 +49,7 @@ func upgradeBreakages(ctx context.Context, env *Env) []preflight.Question {
 
 // clusterBreakages are what `upgrade apply` breaks, and what is wrong with this control plane.
 func clusterBreakages(ctx context.Context, env *Env) []preflight.Finding {
-	state, err := upgrading.Look(ctx, env.Cluster)
+	state, err := lookFromHere(ctx, env)
 	if err != nil {
 		return notChecked(err)
 	}
@@ -157,6 +157,9 @@ func PlanQuestions(ctx context.Context, env *Env, state *upgrading.State, there 
 		{Name: nodesReadyCheck, Ask: func(context.Context) []preflight.Finding { return notReady(state.Hosts, except) }},
 	}
 	found := append(strayPods(state), Breakages(n, state, there)...)
+	if here {
+		found = append(found, unmarkedHere(env, state.Hosts)...)
+	}
 	if unseen := otherControlPlanes(n, state, here); len(unseen) > 0 {
 		found = append(found, finding(breakages.NotChecked, preflight.Unasked, "run `slipway upgrade plan` there as root",
 			"files, edits of the static Pods, certificates, images and disk space were not checked on %s", strings.Join(unseen, ", ")))

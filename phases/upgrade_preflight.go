@@ -102,7 +102,7 @@ func othersQuestions(env *Env) []preflight.Question {
 // versionRefusals finds why the cluster may not be upgraded to the version. --force turns some of these errors into
 // warnings.
 func versionRefusals(ctx context.Context, env *Env) []preflight.Finding {
-	state, err := upgrading.Look(ctx, env.Cluster)
+	state, err := lookFromHere(ctx, env)
 	if err != nil {
 		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
 	}

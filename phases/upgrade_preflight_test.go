@@ -54,9 +54,30 @@ func TestServersOfWorkers(t *testing.T) {
 	}
 	checkFindings(t, strayPods(state), foundAs{name: "warning ControlPlaneLabel", facts: []string{"node w-1", "kube-apiserver-w-1", labelControlPlane}})
 
-	// A control plane whose label somebody has taken off is named before anything is changed.
+}
+
+// TestUnmarkedControlPlane: a host with the static Pod of an API server knows that it is a control plane, though somebody has taken
+// the label off its Node. A worker beside it doesn't become one.
+func TestUnmarkedControlPlane(t *testing.T) {
+	s := newAddonStage(t, "")
 	s.planes.nodes[0].Labels = nil
-	checkFindings(t, unmarkedHere(s.Env, s.planes.nodes), foundAs{name: "error ControlPlaneLabel", facts: []string{"node cp-1", labelControlPlane}})
+	s.planes.nodes = append(s.planes.nodes, *cluster.NewNode("w-1"))
+	s.planes.pods = append(s.planes.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-w-1", Labels: map[string]string{"component": "kube-apiserver"}},
+		Spec: corev1.PodSpec{NodeName: "w-1", Containers: []corev1.Container{{Name: "kube-apiserver", Image: "registry.k8s.io/kube-apiserver:v1.20.0"}}}})
+	fatal(t, s.api.Ensure(t.Context(), fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.4\n")))
+	checkFindings(t, unmarkedHere(s.Env, s.planes.nodes), foundAs{name: "warning ControlPlaneLabel", facts: []string{"node cp-1", labelControlPlane}})
+	state, err := lookFromHere(t.Context(), s.Env)
+	fatal(t, err)
+	for _, n := range state.Nodes {
+		if own := n.Name == "cp-1"; n.ControlPlane != own || (n.APIServer != "") != own {
+			t.Errorf("%+v", n)
+		}
+	}
+	checkFindings(t, strayPods(state), foundAs{name: "warning ControlPlaneLabel", facts: []string{"node w-1", "kube-apiserver-w-1", labelControlPlane}})
+	servers, err := mirroredServers(t.Context(), s.Env)
+	if err != nil || len(servers) != 1 || servers["cp-1"] == nil {
+		t.Errorf("API servers: %v, %v", servers, err)
+	}
 }
 
 // TestAwaitServerPods: the kubelet of a new control plane needs a moment to make them. One that will never be there is

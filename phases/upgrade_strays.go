@@ -4,6 +4,7 @@
 package phases
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -40,13 +41,22 @@ func strayPods(state *upgrading.State) []preflight.Finding {
 	return found
 }
 
+// lookFromHere asks what the cluster runs. A control plane knows of itself that it is one.
+func lookFromHere(ctx context.Context, env *Env) (*upgrading.State, error) {
+	state, err := upgrading.Look(ctx, env.Cluster)
+	if err == nil && env.Config.ControlPlane {
+		state.Count(env.Config.Name)
+	}
+	return state, err
+}
+
 // unmarkedHere reports that this control plane's Node isn't marked as one, so that the others neither wait for it nor count it.
 func unmarkedHere(env *Env, nodes []corev1.Node) []preflight.Finding {
 	here := func(n corev1.Node) bool { return n.Name == env.Config.Name }
 	if !env.Config.ControlPlane || !slices.ContainsFunc(nodes, here) || cluster.ControlPlanesOf(nodes)[env.Config.Name] != nil {
 		return nil
 	}
-	return []preflight.Finding{finding(labelCheck, preflight.Error,
+	return []preflight.Finding{finding(labelCheck, preflight.Warning,
 		"label it: `kubectl label node "+env.Config.Name+" "+cluster.LabelControlPlane+"=`",
-		"node %s, which this host is, lacks the label %s: the other control planes do not wait for it", env.Config.Name, cluster.LabelControlPlane)}
+		"node %s, which this host is, lacks the label %s: other control planes neither wait for it nor ask its etcd", env.Config.Name, cluster.LabelControlPlane)}
 }

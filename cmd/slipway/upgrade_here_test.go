@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
@@ -54,6 +55,7 @@ func TestUpgradeHere(t *testing.T) {
 	put(t, "/var/lib/kubelet/config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n", 0o600)
 	t.Run("diff", func(t *testing.T) { diffsHere(t, kubeconfig) })
 	t.Run("plan", func(t *testing.T) { plansHere(t, api, kubeconfig) })
+	t.Run("unmarked", func(t *testing.T) { plansUnmarked(t, api, kubeconfig) })
 }
 
 const emptySocket = "/run/containerd/containerd.sock"
@@ -128,6 +130,26 @@ func diffsHere(t *testing.T, kubeconfig string) {
 		t.Errorf("a secret in:\n%s", text)
 	}
 	put(t, manifestsHere+"kube-scheduler.yaml", scheduler, 0o600)
+}
+
+// plansUnmarked: a control plane whose Node lacks the label is one to itself by its own cluster. A cluster that the user names
+// may have given another host its name.
+func plansUnmarked(t *testing.T, api *fakeapi.Server, kubeconfig string) {
+	node := api.Objects()["/api/v1/nodes/n1"]
+	node["metadata"].(map[string]any)["labels"] = map[string]any{}
+	api.Put("/api/v1/nodes/n1", node)
+	own, err := os.ReadFile(kubeconfig)
+	must(t, err)
+	put(t, "/etc/kubernetes/admin.conf", string(own), 0o600)
+	const step = ". n1: control-plane v1.37.2\n"
+	text := planOutput(t, "v1.37.2")
+	_, label, _ := strings.Cut(text, "\n  ControlPlaneLabel: ")
+	if fact.In(t, label, "n1", "node-role.kubernetes.io/control-plane"); !strings.Contains(text, step) {
+		t.Errorf("by its own cluster:\n%s", text)
+	}
+	if text := planOutput(t, "v1.37.2", "--kubeconfig", kubeconfig); strings.Contains(text, step) {
+		t.Errorf("by a cluster that the user names:\n%s", text)
+	}
 }
 
 // editHere replaces text in a static Pod, and returns what was there.

@@ -60,7 +60,8 @@ func (o *upgradePlanOptions) run(cmd *cobra.Command, g *globals, args []string) 
 	defer in.host.Close()
 	said := newUI(g)
 	warn(said, in.warnings)
-	p := &upgradePlanner{g: g, in: in, said: said, api: planCluster(cmd), diff: o.diff, given: upgrading.Given{
+	api, own := planCluster(cmd)
+	p := &upgradePlanner{g: g, in: in, said: said, api: api, own: own, diff: o.diff, given: upgrading.Given{
 		Config: o.ConfigFile, Patches: o.Patches, Kubeconfig: kubeconfigFlag(cmd), IgnorePreflightErrors: o.IgnorePreflightErrors}}
 	result, err := p.plan(cmd.Context())
 	if err != nil {
@@ -76,16 +77,16 @@ func (o *upgradePlanOptions) run(cmd *cobra.Command, g *globals, args []string) 
 	})
 }
 
-// planCluster is the cluster of this node, or, for a user who may not read its admin.conf, the one that kubectl would use.
-func planCluster(cmd *cobra.Command) *cluster.Real {
+// planCluster is this node's own cluster, or, for a user who may not read its admin.conf, the one that kubectl would use.
+func planCluster(cmd *cobra.Command) (api *cluster.Real, own bool) {
 	kubeconfig := kubeconfigOfUser(cmd)
 	if f, err := os.Open(config.DefaultAdminKubeconfig); err == nil && kubeconfigFlag(cmd) == "" {
 		_ = f.Close()
-		kubeconfig = userKubeconfig{config.DefaultAdminKubeconfig}
+		kubeconfig, own = userKubeconfig{config.DefaultAdminKubeconfig}, true
 	}
 	node := config.APINode(kubeconfig.String(), nil)
 	node.Timeouts.KubernetesAPICall = askTime
-	return userCluster(node, kubeconfig)
+	return userCluster(node, kubeconfig), own
 }
 
 // upgradePlanner makes the plan of one command.
@@ -94,6 +95,7 @@ type upgradePlanner struct {
 	in    *upgradeInput
 	said  ui.UI
 	api   cluster.Cluster
+	own   bool // see planCluster
 	diff  bool
 	given upgrading.Given
 	state *upgrading.State
@@ -129,6 +131,9 @@ func (p *upgradePlanner) isHere() bool {
 		return false
 	}
 	name := thisnode.Current(p.in.host).NodeRegistration.Name
+	if p.own {
+		p.state.Count(name)
+	}
 	return slices.ContainsFunc(p.state.Nodes, func(n upgrading.NodeVersions) bool { return n.ControlPlane && n.Name == name })
 }
 

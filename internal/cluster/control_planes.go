@@ -29,6 +29,16 @@ func ControlPlanesOf(nodes []corev1.Node) ControlPlanes {
 	return planes
 }
 
+// Count adds a Node that lacks the label, as after somebody has taken it off: that of this host, whose files say that it is a
+// control plane. For no other Node can this be known.
+func (c ControlPlanes) Count(nodes []corev1.Node, own string) {
+	for i := range nodes {
+		if nodes[i].Name == own {
+			c[own] = &nodes[i]
+		}
+	}
+}
+
 // Pods separates the Pods that run on control planes from all others.
 func (c ControlPlanes) Pods(pods []corev1.Pod) (own, others []corev1.Pod) {
 	for _, pod := range pods {

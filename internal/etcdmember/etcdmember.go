@@ -44,8 +44,9 @@ func OwnEndpoints(h host.Host, n *config.Node) func(context.Context) ([]string, 
 type NoPodError struct {
 	// Silent are the names of etcd's Pods that lack the annotation.
 	Silent []string
-	// Refused say which Pods are not believed, and why.
-	Refused []error
+	// Refused say which Pods are not believed, and why. Unmarked are the Nodes of those that lack the label of a control plane.
+	Refused  []error
+	Unmarked []string
 }
 
 func (e *NoPodError) Error() string {
@@ -61,7 +62,11 @@ func (e *NoPodError) Error() string {
 }
 
 // Remedy says what to do, see package fault.
-func (*NoPodError) Remedy() string {
+func (e *NoPodError) Remedy() string {
+	if len(e.Unmarked) > 0 {
+		return "if " + strings.Join(e.Unmarked, ", ") + " is a control plane, label it: `kubectl label node NAME " + cluster.LabelControlPlane + "=`; " +
+			"if it is a worker, find out who runs its Pod, and do not trust it"
+	}
 	return "on a control plane, `kubectl -n kube-system get pods -l component=etcd` shows these Pods, and `slipway diagnose` why one is missing"
 }
 
@@ -81,13 +86,14 @@ func Endpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(c
 	}
 	return func(ctx context.Context) ([]string, error) {
 		var urls []string
+		own := ""
 		if member, found := Local(h, n); found {
-			urls = member.Endpoints()
+			urls, own = member.Endpoints(), n.Name
 			limited, cancel := context.WithTimeout(ctx, APILimit)
 			defer cancel()
 			ctx = limited
 		}
-		pods, err := lookUp(ctx, api)
+		pods, err := lookUp(ctx, api, own)
 		if err != nil && len(urls) == 0 {
 			return nil, err
 		}
@@ -103,7 +109,7 @@ func Endpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(c
 		case len(urls) == 0 && len(pods.invalid) > 0:
 			return nil, pods.invalid[0]
 		case len(urls) == 0:
-			return nil, &NoPodError{Silent: pods.silent, Refused: pods.refused}
+			return nil, &NoPodError{Silent: pods.silent, Refused: pods.refused, Unmarked: pods.unmarked}
 		}
 		return urls, nil
 	}

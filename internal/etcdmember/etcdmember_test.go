@@ -65,9 +65,10 @@ func (s *stage) startEtcd(t *testing.T) {
 // worker. The Service kubernetes has the addresses of servers.
 type pods struct {
 	cluster.Cluster
-	list    []corev1.Pod
-	servers []string
-	err     error
+	list     []corev1.Pod
+	servers  []string
+	unmarked string // the control plane whose label somebody has taken off
+	err      error
 }
 
 func (a pods) Pods(context.Context, string, string) ([]corev1.Pod, error) { return a.list, a.err }
@@ -78,7 +79,9 @@ func (a pods) Nodes(context.Context) ([]corev1.Node, error) {
 	list := []corev1.Node{*worker}
 	for i := range 4 {
 		plane := cluster.NewNode(fmt.Sprintf("cp-%d", i))
-		plane.Labels = map[string]string{cluster.LabelControlPlane: ""}
+		if plane.Name != a.unmarked {
+			plane.Labels = map[string]string{cluster.LabelControlPlane: ""}
+		}
 		plane.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("192.0.2.1%d", i)}}
 		list = append(list, *plane)
 	}
@@ -199,7 +202,28 @@ func TestEndpointsOfOthers(t *testing.T) {
 				t.Fatalf("%v is no NoPodError", err)
 			}
 			fact.Error(t, err, test.refused...)
+			if label := slices.Contains(test.refused, cluster.LabelControlPlane); strings.Contains(none.Remedy(), cluster.LabelControlPlane) != label {
+				t.Errorf("to do: %s", none.Remedy())
+			}
 		})
+	}
+}
+
+// TestEndpointsWithoutTheLabel: the etcd of this host is asked, and nothing is said against it. That of another host isn't, and what
+// to do about that is named.
+func TestEndpointsWithoutTheLabel(t *testing.T) {
+	s := newStage(t)
+	api := pods{list: []corev1.Pod{etcdPod("etcd-cp-1", "https://192.0.2.11:2379")}, unmarked: "cp-1"}
+	_, err := s.endpoints(api)(t.Context())
+	var none *NoPodError
+	if !errors.As(err, &none) {
+		t.Fatalf("%v is no NoPodError", err)
+	}
+	fact.In(t, none.Remedy(), "cp-1", "`kubectl label node NAME "+cluster.LabelControlPlane+"=`")
+	s.said.Reset()
+	s.startEtcd(t)
+	if urls, err := s.endpoints(api)(t.Context()); err != nil || !slices.Contains(urls, "https://192.0.2.11:2379") || s.said.Len() > 0 {
+		t.Errorf("asks %v, %v, and says %s", urls, err, s.said.String())
 	}
 }
 

@@ -25,11 +25,12 @@ type inAPI struct {
 	silent []string // the names of Pods that have no URL
 	// refused say why Pods are not believed, invalid what is wrong with URLs.
 	refused, invalid []error
+	unmarked         []string // the Nodes of Pods that are refused for their lack of the label
 }
 
 // lookUp asks the API. A member gets the client certificate of an administrator of etcd, so only control planes may say where
-// one is, and only at an address of their own.
-func lookUp(ctx context.Context, api cluster.Cluster) (found inAPI, err error) {
+// one is, and only at an address of their own. own is the Node of a host whose member is known without the API, empty for none.
+func lookUp(ctx context.Context, api cluster.Cluster, own string) (found inAPI, err error) {
 	pods, err := api.Pods(ctx, metav1.NamespaceSystem, "component=etcd,tier=control-plane")
 	if err != nil || len(pods) == 0 {
 		return found, err
@@ -39,13 +40,21 @@ func lookUp(ctx context.Context, api cluster.Cluster) (found inAPI, err error) {
 		return found, err
 	}
 	planes := cluster.ControlPlanesOf(nodes)
-	own, strays := planes.Pods(pods)
+	believed, strays := planes.Pods(pods)
 	for _, pod := range strays {
+		node := pod.Spec.NodeName
+		if node == own {
+			continue
+		}
 		found.refused = append(found.refused, errors.Errorf("Pod %s/%s is on node %q, which is not a control plane: it lacks the label %s",
-			pod.Namespace, pod.Name, pod.Spec.NodeName, cluster.LabelControlPlane))
+			pod.Namespace, pod.Name, node, cluster.LabelControlPlane))
+		there := slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name == node })
+		if there && !slices.Contains(found.unmarked, node) {
+			found.unmarked = append(found.unmarked, node)
+		}
 	}
 	servers := serverAddresses(ctx, api)
-	for _, pod := range own {
+	for _, pod := range believed {
 		found.take(pod, func(host string) bool {
 			return planes.Has(pod.Spec.NodeName, host) || slices.ContainsFunc(servers(), func(a string) bool { return cluster.SameHost(a, host) })
 		})

@@ -70,7 +70,7 @@ func Look(ctx context.Context, api cluster.Cluster) (*State, error) {
 	}
 	var err error
 	s.Configured, err = config.StoredVersion(s.Stored)
-	s.take(nodes, pods)
+	s.take(cluster.ControlPlanesOf(nodes), nodes, pods)
 	return s, err
 }
 
@@ -122,9 +122,15 @@ func tableOrder() []string {
 	return []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName, manifests.EtcdName}
 }
 
-func (s *State) take(nodes []corev1.Node, pods []corev1.Pod) {
-	s.Hosts = nodes
-	planes := cluster.ControlPlanesOf(nodes)
+// Count counts the Node of this host, which has the static Pod of an API server, as a control plane even without the label.
+func (s *State) Count(own string) {
+	planes := cluster.ControlPlanesOf(s.Hosts)
+	planes.Count(s.Hosts, own)
+	s.take(planes, s.Hosts, slices.Concat(s.Pods, s.Strays))
+}
+
+func (s *State) take(planes cluster.ControlPlanes, nodes []corev1.Node, pods []corev1.Pod) {
+	s.Hosts, s.Components, s.Nodes = nodes, nil, nil
 	s.Pods, s.Strays = planes.Pods(slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
 		return pod.Spec.NodeName == "" || !slices.Contains(tableOrder(), pod.Labels["component"])
 	}))
