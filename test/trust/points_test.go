@@ -47,7 +47,7 @@ var points = []struct {
 	}},
 	{"no worker decides where a credential goes", []string{
 		"cmd/slipway.TestUpgradePlanWithAHostileWorker", "internal/cluster.TestRedirects", "internal/etcdmember.TestEndpointsOfOthers",
-		"phases.TestServersOfWorkers", "internal/ui.TestPrintable", "test/e2e.TestUpgrade/hostile-worker",
+		"phases.TestServersOfWorkers", "phases.TestUnmarkedControlPlane", "internal/etcdmember.TestEndpointsWithoutTheLabel", "internal/ui.TestPrintable", "test/e2e.TestUpgrade/hostile-worker",
 	}},
 	{"leftover secrets are named or removed", []string{
 		"phases.TestResetNamesBackups", "phases.TestPrepareHidesProxies", "internal/containerd.TestProxyEnv",
@@ -66,7 +66,8 @@ var points = []struct {
 		"certs.TestChains", "certs.TestRestrictedCA", "phases.TestKeepsCAWithoutItsKey",
 	}},
 	{"contradictory settings are refused at once, or named within seconds", []string{
-		"internal/config.TestContradictions", "preflight.TestChecks/AnonymousAccess", "preflight.TestChecks/ResolvConf", "internal/diagnose.TestCauses",
+		"internal/config.TestContradictions", "internal/config.TestContradictionsOfExistingCluster", "internal/config.TestContradictionsElsewhere",
+		"cmd/slipway.TestScripts/images", "preflight.TestChecks/AnonymousAccess", "preflight.TestChecks/ResolvConf", "internal/diagnose.TestCauses",
 		"test/e2e.TestFaults/nodes have no rights", "test/e2e.TestFaults/nobody is anonymous", "test/e2e.TestHA/renamed", "test/e2e.TestHA/copied-manifest",
 	}},
 	{"advice leads to a configuration that works", []string{
