@@ -37,8 +37,8 @@ var successors = map[string]string{"anonymous-auth": "authentication-config", "a
 type protection struct {
 	flags  []flag
 	mounts []corev1.VolumeMount
-	// contested name other files than the ClusterConfiguration does now. Nothing tells whether it said so before, or whether
-	// somebody has edited the static Pod, so they count as edits.
+	// contested name other files than the ClusterConfiguration does now. It may have said so before, or
+	// somebody may have edited the static Pod, so they count as edits.
 	contested []flag
 }
 

@@ -78,10 +78,9 @@ type stage struct {
 	given   []canary          // all secrets that are there before a run
 }
 
-func newStage(t *testing.T) *stage {
+// ownNetwork gives a new network namespace the address of the node. Nothing leaves it.
+func ownNetwork(t *testing.T) {
 	t.Helper()
-	ownDirectories(t)
-	must(t, unix.Sethostname([]byte("cp-1")))
 	lo, err := netlink.LinkByName("lo")
 	must(t, err)
 	must(t, netlink.LinkSetUp(lo))
@@ -92,6 +91,13 @@ func newStage(t *testing.T) *stage {
 	must(t, netlink.RouteAdd(&netlink.Route{
 		LinkIndex: lo.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)},
 	}))
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	ownDirectories(t)
+	must(t, unix.Sethostname([]byte("cp-1")))
+	ownNetwork(t)
 	for _, program := range []string{"kubelet", "journalctl", "iptables-legacy-save", "iptables-legacy-restore", "ip6tables-legacy-save", "ip6tables-legacy-restore", "iptables-save", "iptables-restore", "systemctl", "sh", "crictl"} {
 		put(t, "/tmp/bin/"+program, "#!/bin/sh\n{ echo \"$0\" \"$@\"; /usr/bin/env; } >>"+children+"\necho Kubernetes v1.37.2\n", 0o755)
 	}

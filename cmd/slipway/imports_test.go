@@ -38,7 +38,7 @@ var mayImport = map[string][]string{
 	"manifests":           {"internal/config", "certs"},
 	"kubeletconfig":       {"internal/config", "internal/lazyregexp"},
 	"internal/kubeconfig": {"internal/config", "certs"},
-	"preflight":           {"internal/config", "internal/fault", "internal/host", "internal/retry"},
+	"preflight":           {"internal/config", "internal/fault", "internal/host", "internal/retry", "manifests"},
 	"internal/redact":     {"internal/lazyregexp"},
 	"internal/thisnode":   {"internal/config", "internal/host", "internal/kubeconfig", "certs", "kubeletconfig", "manifests", "preflight"},
 	"internal/ownership":  {"internal/cluster", "internal/config", "internal/host", "internal/redact", "internal/ui", "manifests", "preflight"},

@@ -34,10 +34,11 @@ func TestUpgradeHere(t *testing.T) {
 		if os.Geteuid() != 0 {
 			t.Skip("only root may make namespaces")
 		}
-		reexec(t, []string{upgradeHereEnv + "=1"}, unix.CLONE_NEWNS) // the node's files are this stage's own
+		reexec(t, []string{upgradeHereEnv + "=1"}, unix.CLONE_NEWNS|unix.CLONE_NEWNET) // the node's files are this stage's own
 		return
 	}
 	ownDirectories(t)
+	ownNetwork(t)
 	api, kubeconfig := plannedCluster(t)
 	serveEmptyRuntime(t)
 	if code, said := runHere(t, "upgrade", "diff", "v1.37.2", "--kubeconfig", kubeconfig); code == 0 || !strings.Contains(said, "control plane") {

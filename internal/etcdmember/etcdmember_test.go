@@ -180,7 +180,7 @@ func TestEndpointsOfOthers(t *testing.T) {
 		refused []string // facts of a warning, or of the error
 	}{
 		"a worker":                              {[]corev1.Pod{etcdPod("etcd-w-1", evil)}, nil, nil, []string{"etcd-w-1", `"w-1"`, cluster.LabelControlPlane}},
-		"a worker at a control plane's address": {[]corev1.Pod{etcdPod("etcd-w-1", "https://192.0.2.10:2379")}, nil, nil, []string{"etcd-w-1"}},
+		"a worker at a control plane's address": {[]corev1.Pod{etcdPod("etcd-w-1", "https://192.0.2.10:2379")}, nil, nil, []string{"etcd-w-1", cluster.LabelControlPlane}},
 		"a worker beside a control plane": {[]corev1.Pod{etcdPod("etcd-w-1", evil), etcdPod("etcd-cp-1", "https://192.0.2.11:2379")}, nil,
 			[]string{"https://192.0.2.11:2379"}, []string{"etcd-w-1"}},
 		"no node":               {[]corev1.Pod{etcdPod("etcd-gone", evil)}, nil, nil, []string{"etcd-gone"}},
