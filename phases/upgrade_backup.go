@@ -216,7 +216,7 @@ func wholeSnapshots(env *Env) (dirs []string, err error) {
 
 // neededSnapshot is the snapshot that a rollback of the current upgrade would restore; empty if there is none from before it.
 func neededSnapshot(env *Env) (string, error) {
-	backup, err := backupHere(env)
+	backup, _, err := backupHere(env)
 	if err != nil || backup == nil || len(backup.Snapshots) == 0 {
 		return "", err
 	}

@@ -86,7 +86,7 @@ func writtenAt(env *Env, path string, keptIn func(*upgrading.Backup) string) (ti
 	if err != nil {
 		return time.Time{}, err
 	}
-	backup, err := backupHere(env)
+	backup, _, err := backupHere(env)
 	if err != nil || backup == nil || keptIn(backup) == "" {
 		return info.ModTime(), err
 	}

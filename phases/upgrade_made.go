@@ -31,12 +31,14 @@ func whose(env *Env, path string) (whoseFile, error) {
 	if err != nil || data == nil {
 		return asMade, err
 	}
-	backup, err := backupHere(env)
+	backup, rolledBack, err := backupHere(env)
 	if err != nil {
 		return unknownWhose, err
 	}
-	if kept, err := keptIn(env, backup, path); err != nil || bytes.Equal(kept, data) {
+	if kept, err := keptIn(env, backup, path); err != nil || rolledBack && bytes.Equal(kept, data) {
 		return unknownWhose, err
+	} else if bytes.Equal(kept, data) {
+		backup = nil // that upgrade hasn't replaced it yet
 	}
 	if env.Host.Unchanged(path) {
 		return asMade, nil
@@ -74,11 +76,12 @@ func keptIn(env *Env, backup *upgrading.Backup, path string) ([]byte, error) {
 	return env.Host.ReadFile(kept)
 }
 
-// backupHere is the backup of this host's last upgrade; nil if there was none.
-func backupHere(env *Env) (*upgrading.Backup, error) {
+// backupHere is the backup of this host's last upgrade, nil if there was none, and whether there was a rollback.
+func backupHere(env *Env) (backup *upgrading.Backup, rolledBack bool, err error) {
 	progress, err := upgrading.ReadProgress(env.Host, backupRoot(env))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return upgrading.LastBackup(env.Host, backupRoot(env), progress)
+	backup, err = upgrading.LastBackup(env.Host, backupRoot(env), progress)
+	return backup, !progress.Began.IsZero(), err
 }

@@ -61,6 +61,7 @@ func TestServersOfWorkers(t *testing.T) {
 func TestUnmarkedControlPlane(t *testing.T) {
 	s := newAddonStage(t, "")
 	s.planes.nodes[0].Labels = nil
+	s.planes.pods[0].Labels = map[string]string{"component": "kube-apiserver"}
 	s.planes.nodes = append(s.planes.nodes, *cluster.NewNode("w-1"))
 	s.planes.pods = append(s.planes.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-w-1", Labels: map[string]string{"component": "kube-apiserver"}},
 		Spec: corev1.PodSpec{NodeName: "w-1", Containers: []corev1.Container{{Name: "kube-apiserver", Image: "registry.k8s.io/kube-apiserver:v1.20.0"}}}})
