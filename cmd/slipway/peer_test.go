@@ -81,7 +81,7 @@ func TestPlaybooks(t *testing.T) {
 		!strings.HasSuffix(plane, " \\\n\t--control-plane --certificate-key "+key) {
 		t.Errorf("workers join with %q\ncontrol planes with %q\nin:\n%s", worker, plane, all)
 	}
-	if strings.Count(all, "kubeadm join") != 2 || strings.Index(all, initialized) < 0 || strings.Index(all, initialized) > strings.Index(all, "kubeadm join") ||
+	if strings.Count(all, "kubeadm join") != 2 || !strings.Contains(all, initialized) || strings.Index(all, initialized) > strings.Index(all, "kubeadm join") ||
 		!strings.Contains(all, nodesJoinWith+"\n\n"+worker) {
 		t.Errorf("init prints:\n%s", all)
 	}
