@@ -28,14 +28,17 @@ func (s *stage) holds(t *testing.T, node string, ago time.Duration) {
 func (s *stage) holdsFor(t *testing.T, node string, what purpose, ago time.Duration) {
 	t.Helper()
 	lease, renewed := newUpgradeLease(), metav1.NewMicroTime(s.Host.Now().Add(-ago))
-	if err := s.api.Ensure(t.Context(), lease); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.api.Update(t.Context(), lease, func() (bool, error) {
+	take := func() (bool, error) {
 		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &node, &renewed
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, purposeAnnotation, string(what))
 		return true, nil
-	}); err != nil {
+	}
+	found, err := s.api.Update(t.Context(), lease, take)
+	if err == nil && !found {
+		_, _ = take()
+		err = s.api.Ensure(t.Context(), lease)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }
