@@ -55,12 +55,11 @@ func (t turn) stop(ctx context.Context, env *Env, components []componentUpgrade,
 			if ctx.Err() != nil {
 				return components, context.Cause(ctx)
 			}
-			t.stops()
 			if by == nextKubelet {
 				release = withoutKubelet(ctx, env)
 			}
 		}
-		if err := replace(ctx, env, c); err != nil {
+		if err := t.replace(ctx, env, c); err != nil {
 			return components, err
 		}
 	}
@@ -100,9 +99,9 @@ func named(name string) func(componentUpgrade) bool {
 	return func(c componentUpgrade) bool { return c.name == name }
 }
 
-// replace writes a component's manifest and stops the containers that were made from the one before. What depends on it has
+// replace writes a component's manifest, from when on the kubelet may replace the component, and stops the containers that were made from the one before. What depends on it has
 // been stopped already.
-func replace(ctx context.Context, env *Env, c componentUpgrade) error {
+func (t turn) replace(ctx context.Context, env *Env, c componentUpgrade) error {
 	if ctx.Err() != nil { // before the kubelet is told to replace it
 		return context.Cause(ctx)
 	}
@@ -111,6 +110,7 @@ func replace(ctx context.Context, env *Env, c componentUpgrade) error {
 	if _, err := file.Write(env.Host); err != nil {
 		return err
 	}
+	t.stops()
 	return stopContainers(ctx, env, c.name, grace)
 }
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Checks that guard data and access. They may be ignored by their names, and `all` does not cover them: scripts say that for a
-// host with too little memory, and nobody loses a quorum or every Secret in passing.
+// Checks that guard data and access. They can be ignored only by name: scripts pass `all` for things like too little memory,
+// and that must not cost a cluster its quorum or its Secrets. An upgrade's StaticPodProtection can't be ignored at all.
 const (
 	EtcdQuorum          = "EtcdQuorum"
 	EtcdOtherMembers    = "EtcdOtherMembers"

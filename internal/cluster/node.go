@@ -93,8 +93,8 @@ func (r *Real) AwaitNode(ctx context.Context, name string, check func(*corev1.No
 	confirm := c.confirmForbidden()
 	return c.advise(policy(reportDelay).Do(ctx, func(ctx context.Context) error {
 		node, pods, err := c.nodeWithPods(ctx, name, pod)
-		if err != nil {
-			return confirm(ctx, err)
+		if err := confirm(ctx, err); err != nil {
+			return err
 		}
 		if err := check(node, pods); err != nil {
 			return notYetError{err}
