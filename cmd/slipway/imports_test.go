@@ -82,10 +82,10 @@ var onlyIn = []struct {
 	{"os/exec", "only the host's seam runs programs", []string{"internal/host"}},
 	{"go.etcd.io/etcd/", "only the membership's seam talks to etcd, or a dry run would too", []string{"internal/etcd"}},
 	{"go.etcd.io/bbolt", "only the package that knows etcd's buckets opens its database", []string{"internal/etcd"}},
-	{"go.etcd.io/etcd/server/v3/storage/mvcc", "etcd's storage engine makes every start too slow: docs/architecture.md", nil},
+	{"go.etcd.io/etcd/server/v3/storage/mvcc", "etcd's storage engine makes every start too slow: docs/design/etcd-restore.md", nil},
 	{"k8s.io/client-go/dynamic", "only the cluster's seam talks to the API, or a dry run would too", []string{"internal/cluster"}},
 	{"k8s.io/client-go/rest", "only the cluster's seam talks to the API, or a dry run would too", []string{"internal/cluster"}},
-	{"k8s.io/client-go/kubernetes", "the typed clientset makes every start too slow: docs/architecture.md", nil},
+	{"k8s.io/client-go/kubernetes", "the typed clientset makes every start too slow: docs/design/api-requests.md", nil},
 	{"k8s.io/cluster-bootstrap/token/util", "it compiles its expressions at every start, config.NewToken does without", nil},
 	{"k8s.io/kubernetes", "the product stands on published libraries", nil},
 }

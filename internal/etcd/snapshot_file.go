@@ -25,7 +25,7 @@ import (
 
 // What etcd calls its buckets and the keys in bucket meta. Its own constants are
 // in packages that would make each start of the program slower:
-// docs/architecture.md.
+// docs/design/etcd-restore.md.
 var (
 	keyBucket     = []byte("key")
 	metaBucket    = []byte("meta")

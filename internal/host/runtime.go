@@ -30,7 +30,7 @@ const (
 )
 
 // runtimes are the connections to container runtimes, one for each socket, with
-// the generated stubs of cri-api. docs/architecture.md says why not cri-client.
+// the generated stubs of cri-api. docs/design/written-by-hand.md says why not cri-client.
 type runtimes struct {
 	mu    sync.Mutex
 	conns map[string]*grpc.ClientConn

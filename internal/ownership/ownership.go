@@ -3,7 +3,7 @@
 
 // Package ownership tells apart what is Slipway's and what is the operator's: everything that Slipway writes is its own
 // until someone edits it. A whole workflow on a host that was a node before creates what is missing and keeps what
-// differs; a single phase's command replaces it. docs/architecture.md has the rule, docs/what-slipway-keeps.md the table.
+// differs; a single phase's command replaces it. docs/design/ownership.md has the rule, docs/what-slipway-keeps.md the table.
 package ownership
 
 import (
