@@ -72,6 +72,7 @@ func loadInit(cmd *cobra.Command, g *globals, o *initOptions) (*parts, error) {
 // parts loads the desired state from input that is read already.
 func (o *initOptions) parts(ctx context.Context, g *globals, in *nodeInput) (*parts, error) {
 	in.options.Placeholders, in.options.Existing = o.anyHost, o.onePhase || o.anyHost
+	in.options.StartsKubelet = !o.anyRuntime && !o.anyHost
 	node, warnings, err := config.LoadInit(ctx, in.file, o.Flags, in.options)
 	if err != nil {
 		return nil, err

@@ -146,7 +146,7 @@ func TestContradictions(t *testing.T) {
 }
 
 // TestContradictionsOfExistingCluster: single phases and commands for certificates work with the configuration of a cluster that
-// was changed after its init, so that it works all the same, and most start no kubelet.
+// was changed after its init, so that it works all the same. Only a phase that starts the kubelet judges its settings.
 func TestContradictionsOfExistingCluster(t *testing.T) {
 	for _, c := range contradictions {
 		if c.fault == "" {
@@ -161,6 +161,11 @@ func TestContradictionsOfExistingCluster(t *testing.T) {
 			}
 			if _, warnings, err = Migrate(t.Context(), *file(c.init, c.cluster), testOptions()); err != nil || fieldsOf(warnings) != c.fault {
 				t.Errorf("migration: error %v, warnings %q", err, warnings)
+			}
+			opts.StartsKubelet = true
+			_, _, err = LoadInit(t.Context(), file(c.init, c.cluster), Flags{}, opts)
+			if ofKubelet := strings.HasPrefix(c.fault, "nodeRegistration."); ofKubelet != (err != nil) {
+				t.Errorf("for a phase that starts the kubelet: %v", err)
 			}
 		})
 	}

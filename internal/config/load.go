@@ -47,8 +47,10 @@ type Options struct {
 	// of that version.
 	AnyVersion bool
 	// Existing accepts settings of which no cluster or node could come, for commands that may be used with a cluster that exists,
-	// which may have been changed since, and that start no kubelet. They become warnings.
+	// which may have been changed since. They become warnings.
 	Existing bool
+	// StartsKubelet says that such a command starts a kubelet all the same, so settings that a kubelet can't have stay faults.
+	StartsKubelet bool
 	// Version replaces the stored version of the cluster: the one that an upgrade leads to.
 	Version string
 	// Experimental accepts experimental versions of kubeadm's API, for Migrate and Validate.

@@ -38,7 +38,7 @@ func (d *documents) checkKubeletArgs(kind, name string, args []Arg, opts Options
 
 // judgeKubelet returns how to report settings that a kubelet cannot have: as faults, unless none is started with them.
 func (d *documents) judgeKubelet(kind string, opts Options) reporter {
-	if opts.Existing || skips(d.skipped(kind), "kubelet-start") {
+	if opts.Existing && !opts.StartsKubelet || skips(d.skipped(kind), "kubelet-start") {
 		return d.warnf
 	}
 	return d.faultf
