@@ -6,6 +6,7 @@ package phases
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,8 +125,8 @@ func TestHostResetLeavesOtherRuntimes(t *testing.T) {
 	}
 }
 
-// TestHostResetOfContainers refuses as long as containers run, no matter who installed their runtime. If the refusal is ignored,
-// those of an operator's runtime go on.
+// TestHostResetOfContainers refuses as long as containers run, no matter who installed their runtime and where it keeps its state,
+// and names each once, with its process. If the refusal is ignored, those of an operator's runtime go on.
 func TestHostResetOfContainers(t *testing.T) {
 	const shim = "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00moby\x00-id\x00ghi\x00-address\x00"
 	const k3s, snapDocker = "/run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/jkl", "/run/snap.docker/containerd/daemon/io.containerd.runtime.v2.task/moby/ghi"
@@ -134,6 +135,8 @@ func TestHostResetOfContainers(t *testing.T) {
 		"moby/def":    {"/run/docker/containerd/daemon/io.containerd.runtime.v2.task/moby/def/rootfs/file": ""},
 		"moby/ghi":    {snapDocker + "/rootfs/file": "", "/proc/77/cmdline": shim + "/run/snap.docker/containerd/containerd.sock\x00"},
 		"k8s.io/jkl":  {k3s + "/rootfs/file": "", "/proc/77/cmdline": shim + "/run/k3s/containerd/containerd.sock\x00"},
+		"default/rst": {"/proc/77/cmdline": "/usr/local/bin/containerd-shim-runc-v2\x00-namespace\x00default\x00-id\x00rst\x00-address\x00/run/user/1000/c.sock\x00"},
+		"moby/uvw":    {"/proc/77/cmdline": "containerd-shim\x00-namespace\x00moby\x00-workdir\x00/data/moby/uvw\x00-address\x00/mine/c.sock\x00"},
 		"conmon/web":  {"/proc/77/cmdline": "/usr/bin/conmon\x00--api-version\x001\x00-c\x00mno\x00-n\x00web\x00"},
 		"conmon/mno":  {"/proc/77/cmdline": "/usr/libexec/crio/conmon\x00-b\x00/run/x\x00-c\x00mno\x00"},
 		"conmonrs/pq": {"/proc/77/cmdline": "/usr/libexec/crio/conmonrs\x00--runtime-dir\x00/run/containers/storage/overlay-containers/pq/userdata\x00"},
@@ -148,8 +151,16 @@ func TestHostResetOfContainers(t *testing.T) {
 			for path, text := range files {
 				fixture.Put(t, root, path, text)
 			}
+			facts := []string{"[ERROR NoContainers]", name}
+			if _, seen := files["/proc/77/cmdline"]; seen {
+				fixture.Put(t, root, "/proc/77/status", "Name:\tx\nUid:\t1000\t1000\t1000\t1000\n")
+				facts = append(facts, "77", "1000")
+			}
 			_, err := h.resetHost(t)
-			fact.Error(t, err, "[ERROR NoContainers]", name)
+			fact.Error(t, err, facts...)
+			if n := strings.Count(fmt.Sprint(err), name); n != 1 {
+				t.Errorf("%s is there %d times:\n%v", name, n, err)
+			}
 			if bundled {
 				continue
 			}

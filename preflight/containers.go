@@ -23,36 +23,69 @@ func noContainers(_ context.Context, h View) []Finding {
 	case err != nil:
 		return fail("cannot list the running containers: %v", err).remedy("check that /proc is mounted, and shows the processes of others to root")
 	case len(running) > 0:
-		return fail("containers run on this host: %s", strings.Join(running, ", ")).remedy("stop and remove them: " +
-			"`ctr --namespace NAMESPACE tasks ls`, `crictl ps` or `podman ps` lists them. " +
+		return fail("containers run on this host: %s", strings.Join(running, ", ")).remedy("stop and remove them: `ps -fp PID` shows a process " +
+			"with its user and, for a containerd's, its SOCKET. `ctr --address SOCKET --namespace NAMESPACE tasks ls`, `crictl ps` or, " +
+			"as that user, `podman ps` lists them. " +
 			"Those of a container runtime that is not from a bundle may also run on, with --ignore-preflight-errors=NoContainers")
 	}
 	return nil
 }
 
-// runningContainers are those of any containerd, as NAMESPACE/ID, and of CRI-O and Podman, as conmon/NAME. They are found without
-// the runtimes, which may be stopped while their containers run on.
+// runningContainers are those of any containerd, as NAMESPACE/ID, and of CRI-O and Podman, as conmon/NAME, with their processes.
+// They are found without the runtimes, which may be stopped while their containers run on.
 func runningContainers(h View) ([]string, error) {
-	processes, err := commandLines(h)
+	processes, err := allProcesses(h)
 	if err != nil {
 		return nil, err
 	}
 	dirs := slices.Clone(taskDirs)
-	var running []string
-	for _, args := range processes {
-		switch program := filepath.Base(args[0]); {
-		case strings.HasPrefix(program, "containerd-shim"):
-			dirs = append(dirs, taskDirsBeside(argument(args, "-address"))...)
-		case program == "conmon":
-			running = append(running, "conmon/"+argument(args, "-n", "--name", "-c", "--cid"))
-		case program == "conmonrs": // one for each Pod
-			running = append(running, "conmonrs/"+filepath.Base(filepath.Dir(argument(args, "--runtime-dir"))))
+	var running, names []string
+	for _, p := range processes {
+		if name := p.container(); name != "" {
+			names = append(names, name)
+			running = append(running, name+p.origin(h))
+			dirs = append(dirs, taskDirsBeside(argument(p.args, "-address"))...)
 		}
 	}
 	tasks, err := runningTasks(h, dirs)
-	running = append(running, tasks...)
+	for _, name := range tasks {
+		if !slices.Contains(names, name) {
+			running = append(running, name)
+		}
+	}
 	slices.Sort(running)
 	return slices.Compact(running), err
+}
+
+// process is one of this host, with its command line.
+type process struct {
+	pid  string
+	args []string
+}
+
+// container names the container that a process watches over; empty for other processes. A shim counts even if its containerd's
+// directories are not found: it has at least one container, or a Pod's, with the ID of the sandbox.
+func (p process) container() string {
+	switch program := filepath.Base(p.args[0]); {
+	case strings.HasPrefix(program, "containerd-shim"): // the earliest have no ID
+		return argument(p.args, "-namespace") + "/" + filepath.Base(argument(p.args, "-id", "-workdir"))
+	case program == "conmon":
+		return "conmon/" + argument(p.args, "-n", "--name", "-c", "--cid")
+	case program == "conmonrs": // one for each Pod
+		return "conmonrs/" + filepath.Base(filepath.Dir(argument(p.args, "--runtime-dir")))
+	}
+	return ""
+}
+
+// origin says where to find a process, whose user may have a runtime that root's tools do not ask.
+func (p process) origin(h View) string {
+	text, _ := h.ReadFile(filepath.Join("/proc", p.pid, "status")) // missing if it has just ended
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "Uid:" {
+			return " (process " + p.pid + " of user " + fields[1] + ")"
+		}
+	}
+	return " (process " + p.pid + ")"
 }
 
 // tasksName is the name of directories that have one for each running container, below one for its namespace.
@@ -90,14 +123,15 @@ func runningTasks(h View, dirs []string) ([]string, error) {
 	return tasks, nil
 }
 
-// commandLines are those of all processes, from proc(5). The first process is always there: if it is hidden, others are, too.
-func commandLines(h View) ([][]string, error) {
+// allProcesses are those that have a command line, from proc(5): the kernel's have none. The first process is always there: if it is
+// hidden, others are, too.
+func allProcesses(h View) ([]process, error) {
 	const first = "1"
 	entries, err := h.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
-	all, complete := [][]string{}, false
+	all, complete := []process{}, false
 	for _, e := range entries {
 		if _, err := strconv.Atoi(e.Name()); err != nil {
 			continue
@@ -110,8 +144,8 @@ func commandLines(h View) ([][]string, error) {
 			return nil, err
 		}
 		complete = complete || e.Name() == first
-		if args := strings.Split(string(text), "\x00"); args[0] != "" { // those of the kernel have none
-			all = append(all, args)
+		if args := strings.Split(string(text), "\x00"); args[0] != "" {
+			all = append(all, process{e.Name(), args})
 		}
 	}
 	switch {
