@@ -45,9 +45,9 @@ func needsForwarding(ctx context.Context, env *Env) (string, error) {
 	return "", nil
 }
 
-// lines are the kinds of virtual interfaces that lead to the outside only, as hardware does. Behind any other, such as a bridge,
-// veth, tuntap or wireguard, may be containers, virtual machines or another network.
-var lines = []string{"", "bond", "dummy", "ifb", "ipoib", "ipvlan", "ipvtap", "macsec", "macvlan", "macvtap", "team", "vlan"}
+// uplinkKinds are the kinds of virtual interfaces that lead to the outside only, as hardware does. Behind any other, such as a
+// bridge, veth, tuntap or wireguard, may be containers, virtual machines or another network.
+var uplinkKinds = []string{"", "bond", "dummy", "ifb", "ipoib", "ipvlan", "ipvtap", "macsec", "macvlan", "macvtap", "team", "vlan"}
 
 // podLinks are the interfaces of the Pod networks that reset removes. They are still there in a plan.
 var podLinks = []string{defaultBridge, "flannel.1", "flannel-v6.1"}
@@ -64,7 +64,7 @@ func networksOfOthers(interfaces []host.Interface) []string {
 	}
 	for _, i := range interfaces {
 		wayOut := i.Default && i.Kind != "bridge"
-		if !wayOut && !slices.Contains(lines, i.Kind) && !slices.Contains(podLinks, i.Name) && !slices.Contains(bridges, i.Master) {
+		if !wayOut && !slices.Contains(uplinkKinds, i.Kind) && !slices.Contains(podLinks, i.Name) && !slices.Contains(bridges, i.Master) {
 			others = append(others, i.Name)
 		}
 	}
