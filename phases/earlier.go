@@ -28,10 +28,10 @@ func LookBack(ctx context.Context, env *Env) Earlier {
 	}
 }
 
-// LookBackAlone is LookBack for the command of a single phase. Without Again, only certificates and kubeconfig files depend on it,
-// so as long as those that are here fit the configuration, nobody is asked: that takes seconds where etcd is down.
+// LookBackAlone is LookBack for the command of a single phase of init. Apart from preflight, only certificates and kubeconfig files
+// depend on it, so as long as those that are here fit the configuration, nobody is asked: that takes seconds where etcd is down.
 func LookBackAlone(ctx context.Context, env *Env, p Phase) Earlier {
-	if p.Name != initPreflight && env.Config.Join == nil && len(env.pki().Faults()) == 0 {
+	if p.Name != "preflight" && len(env.pki().Faults()) == 0 {
 		return Earlier{}
 	}
 	return Earlier{Unfinished: LookBack(ctx, env).Unfinished}

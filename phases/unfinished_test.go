@@ -6,6 +6,7 @@ package phases
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -38,6 +40,11 @@ func (e askedEtcd) Has(_ context.Context, key string) (bool, error) {
 func (e askedEtcd) Health(context.Context) ([]etcd.Health, error) {
 	return []etcd.Health{{Member: etcd.Member{Name: "cp-1", PeerURL: ownPeer}, Answers: true}}, e.err
 }
+
+// readable is a cluster that answers.
+type readable struct{ cluster.Cluster }
+
+func (readable) Read(context.Context, cluster.Query, func(io.Reader) error) error { return nil }
 
 const (
 	configKey  = "/registry/configmaps/kube-system/kubeadm-config"
@@ -245,7 +252,10 @@ func TestUnfinishedInit(t *testing.T) {
 			s.Etcd = askedEtcd{err: errors.New("down")}
 			s.remove(t, "/var/lib/etcd/member")
 		}, false},
-		{"a cluster without the configuration", func(_ *testing.T, s *stage) { answers(s); s.Etcd = nil }, false},
+		{"a cluster without the configuration", func(_ *testing.T, s *stage) {
+			answers(s)
+			s.Etcd, s.Cluster = nil, readable{s.api}
+		}, false},
 		{"a cluster with another configuration", func(t *testing.T, s *stage) { answers(s); s.play(t, uploadConfig()) }, true},
 		{"a kubelet that rotates its certificate", func(t *testing.T, s *stage) { finished(t, s) }, true},
 		{"an edited kubelet.conf", func(t *testing.T, s *stage) { s.append(t, "/etc/kubernetes/kubelet.conf", "# mine\n") }, true},
