@@ -24,13 +24,22 @@ type Earlier struct {
 func LookBack(ctx context.Context, env *Env) Earlier {
 	return Earlier{
 		Again:      thisnode.HasBegun(env.Host, env.Config),
-		Unfinished: thisnode.SeemsUnfinished(env.Host, env.Config) && (env.Config.Join != nil || keepsNone(ctx, env)),
+		Unfinished: thisnode.SeemsUnfinished(env.Host, env.Config) && (env.Config.Join != nil || lacksClusterConfiguration(ctx, env)),
 	}
 }
 
-// keepsNone reports whether the cluster that an earlier init has begun keeps no ClusterConfiguration yet. kubelet.conf alone
-// does not say it: a kubelet that doesn't rotate its certificate never changes it.
-func keepsNone(ctx context.Context, env *Env) bool {
+// LookBackAlone is LookBack for the command of a single phase of init. Apart from preflight, only certificates and kubeconfig files
+// depend on it, so as long as those that are here fit the configuration, nobody is asked: that takes seconds where etcd is down.
+func LookBackAlone(ctx context.Context, env *Env, p Phase) Earlier {
+	if p.Name != "preflight" && len(env.pki().Faults()) == 0 {
+		return Earlier{}
+	}
+	return Earlier{Unfinished: LookBack(ctx, env).Unfinished}
+}
+
+// lacksClusterConfiguration reports whether the cluster that an earlier init has begun keeps no ClusterConfiguration yet.
+// kubelet.conf alone does not say it: a kubelet that doesn't rotate its certificate never changes it.
+func lacksClusterConfiguration(ctx context.Context, env *Env) bool {
 	if thisnode.IsControlPlane(env.Host) {
 		if have, known := storedConfiguration(ctx, env); known {
 			return have == nil

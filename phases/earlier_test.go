@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -45,6 +47,10 @@ func TestCompleteInitKeepsPatches(t *testing.T) {
 		{"the API server answers", func(_ *testing.T, s *stage) {
 			s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 		}, ""},
+		{"a plan, which asks nobody", func(_ *testing.T, s *stage) {
+			s.Host, s.Etcd = host.NewOverlay(s.host, func(host.Action) {}), etcd.NewPlan(func(etcd.Action) {})
+			s.Cluster = cluster.NewPlan(func(cluster.Action) {}, nil)
+		}, ""},
 		{"a ConfigMap without the key", func(t *testing.T, s *stage) {
 			s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 			fatal(t, s.api.EnsureAbsent(t.Context(), systemConfigMap(t, s, "kubeadm-config")))
@@ -68,12 +74,15 @@ func TestCompleteInitKeepsPatches(t *testing.T) {
 			s := patchedInit(t)
 			tt.change(t, s)
 			s.host.Jobs = nil
+			kept := s.get(t, apiServerManifest)
 			s.again(t, fixture.InitDocument+fixture.ClusterDocument+tt.again)
 			if !s.Again || s.Unfinished {
 				t.Fatalf("found %+v", s.Earlier)
 			}
 			s.play(t, certificates(), kubeconfigs(), kubeletStart(), controlPlane())
-			fact.In(t, s.get(t, apiServerManifest), "--encryption-provider-config=/etc/enc.yaml")
+			if now, err := s.Host.ReadFile(apiServerManifest); string(now) != kept {
+				t.Errorf("the API server's static Pod is, %v:\n%s", err, now)
+			}
 			if stopped := s.host.Did("stop container"); len(stopped) > 0 {
 				t.Errorf("stopped %q", stopped)
 			}
@@ -88,4 +97,40 @@ func (s *stage) flagged(t *testing.T, flag string) {
 	fact.In(t, text, flag)
 	_, err := s.host.WriteFile(apiServerManifest, []byte(text), 0o600)
 	fatal(t, err)
+}
+
+// TestAloneAsksNobody: the command of a single phase does not wait for an etcd that is down as long as nothing is to be replaced.
+func TestAloneAsksNobody(t *testing.T) {
+	const external = "etcd: {external: {endpoints: ['https://192.0.2.21:2379']}}\n"
+	for _, tt := range []struct {
+		name, again string
+		alone       Phase
+		asks        bool
+	}{
+		{"the same certificates", "", kubeconfigs(), false},
+		{"a certificate that lacks a name", "apiServer: {certSANs: [api.example.org]}\n", certificates(), true},
+		{"preflight", "", preflightInit(), true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument+external)
+			s.play(t, certificates())
+			s.Config = fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument+external+tt.again)
+			asked := 0
+			s.Etcd = countedEtcd{askedEtcd{}, &asked}
+			if found := LookBackAlone(t.Context(), s.Env, tt.alone); found != (Earlier{Unfinished: tt.asks}) || (asked > 0) != tt.asks {
+				t.Errorf("found %+v, asked %d times", found, asked)
+			}
+		})
+	}
+}
+
+// countedEtcd counts questions.
+type countedEtcd struct {
+	etcd.Etcd
+	asked *int
+}
+
+func (e countedEtcd) Has(ctx context.Context, key string) (bool, error) {
+	*e.asked++
+	return e.Etcd.Has(ctx, key)
 }

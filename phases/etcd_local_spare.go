@@ -15,33 +15,37 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// spareRewritten returns a *quorumError if init is about to write another static Pod of an etcd that runs, for which the kubelet
-// restarts it, and the other members need it. The phase's own command repairs broken control planes, so where nobody can be
-// asked, that is only a warning.
+// spareRewritten is spareLocalEtcd for a phase that is about to write another static Pod of etcd.
 func spareRewritten(ctx context.Context, env *Env, component string, pending []ownership.File) error {
-	member, there := etcdmember.Local(env.Host, env.Config)
-	if component != manifests.EtcdName || env.Config.Join != nil || !there {
+	if component != manifests.EtcdName {
 		return nil
 	}
 	differing, err := ownership.Differing(env.Host, pending)
 	if err != nil || len(differing) == 0 {
 		return err
 	}
+	return spareLocalEtcd(ctx, env)
+}
+
+// spareLocalEtcd returns a *quorumError if the etcd that runs by its static Pod here is about to restart, and the other members
+// need it. An init repairs broken control planes, and its etcd may never have come up, so where nobody can be asked, that is only
+// a warning. A join has just had an answer from etcd.
+func spareLocalEtcd(ctx context.Context, env *Env) error {
+	member, there := etcdmember.Local(env.Host, env.Config)
+	if !there {
+		return nil
+	}
 	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, manifests.EtcdName)
 	if err == nil && len(running) == 0 {
 		return nil
 	}
 	all, err := etcd.AskHealth(ctx, env.Etcd)
-	if err != nil || !slices.ContainsFunc(all, func(m etcd.Health) bool { return m.PeerURL == member.PeerURL }) {
+	known := slices.ContainsFunc(all, func(m etcd.Health) bool { return m.PeerURL == member.PeerURL })
+	if err == nil && !known || err != nil && env.Config.Join == nil {
 		env.UI.Warn("the kubelet restarts etcd with its new static Pod, and it is not known whether other members need this one",
 			"`slipway diagnose` says whether etcd works; other control planes show its members")
 		return ctx.Err()
 	}
-	return spareThis(ctx, env)
-}
-
-// spareThis is spareEtcd for the etcd that has its static Pod here.
-func spareThis(ctx context.Context, env *Env) error {
 	before, err := staticPodThere(env, manifests.EtcdName)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ package phases
 import (
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -108,7 +110,7 @@ func storedCompares(ctx context.Context, env *Env) stored {
 }
 
 // storedConfiguration asks the cluster for its ClusterConfiguration, which is nil if it has no ConfigMap for it. known is false
-// if it cannot be asked.
+// if it cannot be asked. A plan that asks nobody finds nothing; only Read says so.
 func storedConfiguration(ctx context.Context, env *Env) (have []byte, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -117,6 +119,9 @@ func storedConfiguration(ctx context.Context, env *Env) (have []byte, known bool
 	}
 	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: manifests.KubeadmConfigMap}}
 	found, err := env.Cluster.Get(ctx, kept)
+	if err == nil && !found {
+		err = env.Cluster.Read(ctx, cluster.Query{Path: "/readyz"}, func(io.Reader) error { return nil })
+	}
 	if err != nil || !found {
 		return nil, err == nil
 	}

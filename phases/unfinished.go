@@ -39,7 +39,7 @@ func replaceUnfinished(ctx context.Context, env *Env, component string, pending 
 	}
 	grace := graceOf(env, component) // by the static Pod that it runs with
 	if component == manifests.EtcdName {
-		if err := spareJoined(ctx, env); err != nil {
+		if err := spareLocalEtcd(ctx, env); err != nil {
 			return err
 		}
 		stopEarly(ctx, env, manifests.APIServerName, graceOf(env, manifests.APIServerName)) // each waits for the other
@@ -52,14 +52,6 @@ func replaceUnfinished(ctx context.Context, env *Env, component string, pending 
 		return nil // nothing waits for it
 	}
 	return restartKubelet(ctx, env)
-}
-
-// spareJoined is spareEtcd for an etcd that a join came to no end with: it may be a voter by then. That of an init is alone.
-func spareJoined(ctx context.Context, env *Env) error {
-	if env.Config.Join == nil {
-		return nil
-	}
-	return spareThis(ctx, env)
 }
 
 // stopEarly stops a component. If that fails, the kubelet does it, later.

@@ -6,6 +6,7 @@ package phases
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -34,6 +36,15 @@ type askedEtcd struct {
 func (e askedEtcd) Has(_ context.Context, key string) (bool, error) {
 	return slices.Contains(e.keys, key), e.err
 }
+
+func (e askedEtcd) Health(context.Context) ([]etcd.Health, error) {
+	return []etcd.Health{{Member: etcd.Member{Name: "cp-1", PeerURL: ownPeer}, Answers: true}}, e.err
+}
+
+// readable is a cluster that answers.
+type readable struct{ cluster.Cluster }
+
+func (readable) Read(context.Context, cluster.Query, func(io.Reader) error) error { return nil }
 
 const (
 	configKey  = "/registry/configmaps/kube-system/kubeadm-config"
@@ -160,6 +171,37 @@ func TestCorrectedInitStops(t *testing.T) {
 	}
 }
 
+// TestCorrectedInitSparesEtcd: an init that looks unfinished may have been that of a cluster with several members. One whose etcd
+// has never come up is corrected.
+func TestCorrectedInitSparesEtcd(t *testing.T) {
+	down := errors.New("connection refused")
+	both := []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}, {Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}}
+	for name, tt := range map[string]struct {
+		etcd  *members
+		needs bool
+	}{
+		"it is alone":         {&members{list: both[:1]}, false},
+		"it is alone, broken": {&members{list: both[:1], down: map[string]error{"cp-1": down}}, false},
+		"it never came up":    {&members{fail: map[string]error{"health": down}}, false},
+		"another needs it":    {&members{list: both, down: map[string]error{"cp-2": down}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := failedInit(t, "etcd: {local: {dataDir: /var/lib/etcd, extraArgs: [{name: snapshot-count, value: '5'}]}}\n")
+			s.host.Runs(time.Now().Add(time.Hour), manifests.EtcdName)
+			s.again(t, fixture.InitDocument+fixture.ClusterDocument)
+			s.Config.Timeouts.EtcdAPICall = time.Millisecond
+			s.Etcd = tt.etcd
+			err := Run(t.Context(), s.Env, []Phase{localEtcd()}, Options{})
+			if kept := (*quorumError)(nil); errors.As(err, &kept) != tt.needs || !tt.needs && err != nil {
+				t.Errorf("error %v", err)
+			}
+			if stopped := s.host.Did("stop container"); (len(stopped) == 0) != tt.needs {
+				t.Errorf("stopped %q", stopped)
+			}
+		})
+	}
+}
+
 // remove deletes what the host has at a path.
 func (s *stage) remove(t *testing.T, path string) {
 	t.Helper()
@@ -210,7 +252,10 @@ func TestUnfinishedInit(t *testing.T) {
 			s.Etcd = askedEtcd{err: errors.New("down")}
 			s.remove(t, "/var/lib/etcd/member")
 		}, false},
-		{"a cluster without the configuration", func(_ *testing.T, s *stage) { answers(s); s.Etcd = nil }, false},
+		{"a cluster without the configuration", func(_ *testing.T, s *stage) {
+			answers(s)
+			s.Etcd, s.Cluster = nil, readable{s.api}
+		}, false},
 		{"a cluster with another configuration", func(t *testing.T, s *stage) { answers(s); s.play(t, uploadConfig()) }, true},
 		{"a kubelet that rotates its certificate", func(t *testing.T, s *stage) { finished(t, s) }, true},
 		{"an edited kubelet.conf", func(t *testing.T, s *stage) { s.append(t, "/etc/kubernetes/kubelet.conf", "# mine\n") }, true},
@@ -318,11 +363,18 @@ func joinedPlane(t *testing.T) *planeStage {
 	return s
 }
 
-// TestCorrectedJoinSparesEtcd: the etcd of a join that came to no end may be a voter that the others need.
+// TestCorrectedJoinSparesEtcd: the etcd of a join that came to no end may be a voter that the others need, and so may one whose
+// static Pod the phase's own command writes.
 func TestCorrectedJoinSparesEtcd(t *testing.T) {
 	const peer = "https://192.0.2.12:2380"
-	for name, needed := range map[string]bool{"the others do without it": false, "the others need it": true} {
+	for name, tt := range map[string]struct{ needed, alone bool }{
+		"the others do without it":                {},
+		"the others need it":                      {needed: true},
+		"the phase alone":                         {alone: true},
+		"the phase alone, and the others need it": {needed: true, alone: true},
+	} {
 		t.Run(name, func(t *testing.T) {
+			needed := tt.needed
 			s := joinedPlane(t)
 			s.needsNotes(t)
 			s.remove(t, "/etc/kubernetes/kubelet.conf")
@@ -334,7 +386,9 @@ func TestCorrectedJoinSparesEtcd(t *testing.T) {
 				of.down = map[string]error{"cp-1": errors.New("connection refused")}
 			}
 			s.Etcd = of
-			s.Earlier = LookBack(t.Context(), s.Env)
+			if !tt.alone {
+				s.Earlier = LookBack(t.Context(), s.Env)
+			}
 			s.host.Jobs = nil
 			before := s.get(t, thisnode.StaticPodPath(s.Config, manifests.EtcdName))
 			err := writeStaticPod(t.Context(), s.Env, manifests.EtcdName, nil)
@@ -344,7 +398,7 @@ func TestCorrectedJoinSparesEtcd(t *testing.T) {
 			if stays := s.get(t, thisnode.StaticPodPath(s.Config, manifests.EtcdName)) == before; stays != needed {
 				t.Errorf("the static Pod stays: %t", stays)
 			}
-			if stopped := s.host.Did("stop container"); (len(stopped) == 0) != needed {
+			if stopped := s.host.Did("stop container"); (len(stopped) == 0) != (needed || tt.alone) {
 				t.Errorf("stopped %q", stopped)
 			}
 		})

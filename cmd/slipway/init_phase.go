@@ -68,7 +68,7 @@ func runnableInitPhase(g *globals, p phases.Phase, use string, wrap wrapPhase) *
 			if err != nil {
 				return err
 			}
-			parts.beginPhase(cmd.Context())
+			parts.env.Earlier = phases.LookBackAlone(cmd.Context(), parts.env, p)
 			// skipPhases is for the whole of init; this phase was asked for by name.
 			return parts.run(cmd.Context(), []phases.Phase{wrap(p)}, nil)
 		},

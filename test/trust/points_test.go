@@ -30,7 +30,7 @@ var points = []struct {
 	{"a rollback refuses another cluster's backup", []string{"phases.TestRollbackRefusals", "internal/upgrading.TestLastBackupOfEtcdCluster"}},
 	{"nothing stops a voter that the others need, and a restart of components holds the Lease", []string{
 		"phases.TestEtcdIsSpared", "phases.TestRollbackPutsBack", "phases.TestRenewInTurn", "phases.TestRenewWithoutAPI", "phases.TestPrepareInTurn",
-		"phases.TestLocalEtcdIsSpared", "phases.TestCorrectedJoinSparesEtcd",
+		"phases.TestLocalEtcdIsSpared", "phases.TestCorrectedJoinSparesEtcd", "phases.TestCorrectedInitSparesEtcd",
 		"test/e2e.TestHA/turns",
 		"preflight.TestRunSortsByCheckAndSeverity/a guard of data by its name", "phases.TestTakeTurn/a renewal was abandoned", "phases.TestSignerInTurn",
 		"phases.TestRollbackKeepsLease", "test/e2e.TestHA/turns",
@@ -80,7 +80,7 @@ var points = []struct {
 	}},
 	{"a corrected first attempt is taken", []string{
 		"phases.TestCorrectedInit", "phases.TestCorrectedInitKeepsEdits", "phases.TestUnfinishedInit", "phases.TestCorrectedJoin",
-		"phases.TestCompleteInitKeepsPatches", "test/e2e.TestHA/first-attempt",
+		"phases.TestCompleteInitKeepsPatches", "phases.TestAloneAsksNobody", "test/e2e.TestHA/first-attempt",
 	}},
 	{"several container runtimes hinder only commands that need one", []string{"cmd/slipway.TestScripts/runtimes"}},
 	{"scripts that call kubeadm find its lines", []string{
