@@ -24,7 +24,7 @@ var points = []struct {
 		"phases.TestRestoreAsksOthers", "phases.TestRestoreRefusesWithoutOthers", "internal/etcd.TestPeers", "test/e2e.TestHA/restore",
 	}},
 	{"a rollback takes back the last upgrade, not several", []string{
-		"internal/upgrading.TestCompleted", "internal/upgrading.TestLastBackup/a run after an earlier release's", "phases.TestRunAfterCompletedUpgrade",
+		"internal/upgrading.TestCompleted", "internal/upgrading.TestLastBackup/a run after an earlier release's", "internal/upgrading.TestLastBackupOfManyRuns", "phases.TestRunAfterCompletedUpgrade",
 		"phases.TestRollbackKeepsEdited",
 	}},
 	{"a rollback refuses another cluster's backup", []string{"phases.TestRollbackRefusals", "internal/upgrading.TestLastBackupOfEtcdCluster"}},
