@@ -40,7 +40,7 @@ var points = []struct {
 	}},
 	{"a snapshot and images fit together", []string{"phases.TestHostFindings", "phases.TestSnapshotSpaceAgain"}},
 	{"an upgrade keeps the flags that protect data and access", []string{
-		"phases.TestProtection", "phases.TestProtectionWithoutChecks", "test/e2e.TestUpgrade/encryption",
+		"phases.TestProtection", "phases.TestProtectionFromPatches", "phases.TestProtectionWithoutChecks", "test/e2e.TestUpgrade/encryption",
 	}},
 	{"an upgrade of a worker keeps edits of the kubelet's configuration", []string{
 		"phases.TestKubeletEdits", "phases.TestEditedKubeletConfiguration", "phases.TestNodeFindings", "test/e2e.TestUpgrade/kubelet-edit",
