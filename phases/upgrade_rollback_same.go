@@ -109,7 +109,7 @@ func (r *Rollback) sayEarlier(env *Env) {
 		return
 	}
 	began := r.Backup.Began.Format(shownTime)
-	env.UI.Warn(fmt.Sprintf("this goes back to before %s, and not to before %s, when an earlier release upgraded this node to %s: it seems to have finished that, but did not record it",
-		began, r.Backup.Earlier.Format(shownTime), r.Backup.To),
+	env.UI.Warn(fmt.Sprintf("this rollback goes back to %s only. An earlier release also upgraded this node to %s, at %s; it seems to have finished, but kept no record",
+		began, r.Backup.To, r.Backup.Earlier.Format(shownTime)),
 		fmt.Sprintf("if both are one upgrade, finish this rollback, move the directories there since %s out of %s, and run the command again", began, backupRoot(env)))
 }
