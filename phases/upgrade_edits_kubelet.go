@@ -42,8 +42,8 @@ type kubeletEdits struct {
 	sure bool
 }
 
-// doubtful reports whether perhaps nobody has edited anything.
-func (e *kubeletEdits) doubtful() bool { return !e.changed.IsZero() && !e.sure }
+// doubtful reports whether some of the fields may be no edits, so that the patch may undo the change.
+func (e *kubeletEdits) doubtful() bool { return !e.changed.IsZero() }
 
 // editsOfKubelet returns nil if there are none.
 func editsOfKubelet(ctx context.Context, env *Env) (*kubeletEdits, error) {
@@ -167,7 +167,7 @@ func kubeletEditFindings(ctx context.Context, env *Env) []preflight.Finding {
 	}
 	path, names := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile), strings.Join(e.fields, ", ")
 	changed, keep := e.changed.UTC().Format(time.DateTime+" MST"), "to keep them on this node, "+e.shownPatch()
-	if e.doubtful() {
+	if e.doubtful() && !e.sure {
 		return []preflight.Finding{finding(kubeletEditsCheck, preflight.Warning,
 			"nothing to do if these fields come from before that change; if they are edits, keep them in a patch: "+e.shownPatch(),
 			"the upgrade writes %s as ConfigMap kube-system/%s says, which was changed on %s, after the file was written: %s",

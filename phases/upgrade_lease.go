@@ -116,12 +116,12 @@ func (w *watch) abandoned(env *Env) *heldError {
 	return &w.last
 }
 
-// hold makes this node the holder, or returns a *heldError. before is what the node has held it for already, if it has. Only a
-// holder whose Node is gone is replaced, or over, if it has not renewed the Lease since.
-func hold(ctx context.Context, env *Env, what purpose, over *heldError) (before purpose, err error) {
+// hold makes this node the holder, or returns a *heldError. before is what the node has held it for already, if it has. It replaces
+// a holder only if its Node is gone, or if it is `abandoned` and hasn't renewed the Lease since.
+func hold(ctx context.Context, env *Env, what purpose, abandoned *heldError) (before purpose, err error) {
 	lease := newUpgradeLease()
 	take := func() (bool, error) {
-		if err := mayHold(ctx, env, lease, over); err != nil {
+		if err := mayHold(ctx, env, lease, abandoned); err != nil {
 			return false, err
 		}
 		now := metav1.NewMicroTime(env.Host.Now())
@@ -151,7 +151,7 @@ func hold(ctx context.Context, env *Env, what purpose, over *heldError) (before 
 	return before, err
 }
 
-func mayHold(ctx context.Context, env *Env, lease *coordinationv1.Lease, over *heldError) error {
+func mayHold(ctx context.Context, env *Env, lease *coordinationv1.Lease, abandoned *heldError) error {
 	holder := holderOf(lease)
 	if holder == "" || holder == env.Config.Name {
 		return nil
@@ -165,7 +165,7 @@ func mayHold(ctx context.Context, env *Env, lease *coordinationv1.Lease, over *h
 		held.last = lease.Spec.RenewTime.Time
 	}
 	held.silent = env.Host.Now().Sub(held.last) > leaseSilence
-	if over != nil && over.holder == held.holder && over.what == held.what && over.last.Equal(held.last) {
+	if abandoned != nil && abandoned.holder == held.holder && abandoned.what == held.what && abandoned.last.Equal(held.last) {
 		return nil
 	}
 	return held

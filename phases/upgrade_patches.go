@@ -21,7 +21,7 @@ import (
 
 // EditPatches are patches for the directory that --patches names. Kept keep what operators have edited in this control
 // plane's static Pods and in its kubelet's configuration. Doubtful keep what may be an edit, or else comes from an earlier
-// ClusterConfiguration.
+// ClusterConfiguration or ConfigMap kubelet-config.
 type EditPatches struct{ Kept, Doubtful []config.PatchFile }
 
 // PatchesOfEdits returns the patches that keep the edits of this host.

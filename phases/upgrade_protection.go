@@ -65,34 +65,42 @@ func lostProtection(env *Env, e *editedPod, view manifests.HostView, have []byte
 	patched := func(name string) bool { return replaced(flagsNamed(plain, name), flagsNamed(next, name)) }
 	settled := func(name string) bool { return configured(name) || patched(name) } // that's a change, and no loss
 	there := slices.DeleteFunc(podFlags(mine), func(f flag) bool { return f.begins(slices.Values(protectiveFlags)) == "" })
+	lost.mounts = lostMounts(env, e.component, before, wanted, mine, there)
 	for _, f := range there {
 		successor := successors[f.begins(maps.Keys(successors))]
 		switch {
-		case f.staysIn(env, mine, wanted), f.isIn(wanted), f.name != encryptionFlag && slices.ContainsFunc(made, f.same):
+		case f.staysIn(env, mine, wanted), f.name != encryptionFlag && (f.isIn(wanted) || slices.ContainsFunc(made, f.same)):
+		case f.isIn(wanted) && slices.ContainsFunc(lost.mounts, func(m corev1.VolumeMount) bool { return within(m.MountPath)(f.value) }):
 		case f.name == encryptionFlag, !settled(f.name) && !settled(successor), f.shortened(flagsNamed(next, f.name)):
 			lost.flags = append(lost.flags, f)
 		case f.namesPolicy() && configured(f.name) && !patched(f.name) && of != asMade:
 			lost.contested = append(lost.contested, f)
 		}
 	}
-	lost.mounts = lostMounts(env, e.component, []*corev1.Pod{wanted, before}, mine, there)
 	return lost, nil
 }
 
-// lostMounts are the volumes of the static Pod mine with files that its protective flags need, and that are in none of the others.
-func lostMounts(env *Env, component string, others []*corev1.Pod, mine *corev1.Pod, flags []flag) (lost []corev1.VolumeMount) {
-	moved := func(f flag) bool { return !f.isIn(others[0]) && f.staysIn(env, mine, others[0]) }
-	files := slices.DeleteFunc(filesOf(env, mine, flags), func(file string) bool {
-		return slices.ContainsFunc(flags, func(f flag) bool { return f.value == file && moved(f) })
-	})
+// lostMounts are the volumes of the static Pod mine with files that its protective flags need, and that wanted doesn't have. One that
+// before has, or the configuration, may be changed; but encryption needs its file, with the same contents, and what that names.
+func lostMounts(env *Env, component string, before, wanted, mine *corev1.Pod, flags []flag) (lost []corev1.VolumeMount) {
+	needed := func(flags []flag) []string {
+		return slices.DeleteFunc(filesOf(env, mine, flags), func(file string) bool {
+			return slices.ContainsFunc(flags, func(f flag) bool { return f.value == file && !f.isIn(wanted) && f.staysIn(env, mine, wanted) })
+		})
+	}
+	encryption := flagsNamed(flags, encryptionFlag)
+	files, encrypted := needed(flags), needed(encryption)
 	for _, m := range mine.Spec.Containers[0].VolumeMounts {
-		stays := slices.ContainsFunc(others, func(pod *corev1.Pod) bool { return hasMount(pod, mine, m) })
-		if !stays && mounted(env.Config, component, m.MountPath) { // from elsewhere on this host
-			stays = !slices.ContainsFunc(flags, func(f flag) bool {
-				return f.name == encryptionFlag && within(m.MountPath)(f.value) && !f.staysIn(env, mine, others[0])
-			})
+		in := within(m.MountPath)
+		stays := hasMount(wanted, mine, m)
+		if !stays && (hasMount(before, mine, m) || mounted(env.Config, component, m.MountPath)) {
+			stays = !slices.ContainsFunc(encryption, func(f flag) bool { return in(f.value) && !f.staysIn(env, mine, wanted) }) &&
+				!slices.ContainsFunc(encrypted, func(file string) bool {
+					_, found := thisnode.OnHost(wanted, file)
+					return in(file) && !found
+				})
 		}
-		if !stays && slices.ContainsFunc(files, within(m.MountPath)) {
+		if !stays && slices.ContainsFunc(files, in) {
 			lost = append(lost, m)
 		}
 	}

@@ -190,28 +190,56 @@ func TestProtection(t *testing.T) {
 	}
 }
 
-// TestProtectionFromPatches: a patch doesn't make Secrets unreadable either.
+// TestProtectionFromPatches: a patch doesn't make Secrets unreadable either, also if the flag stays and another file is mounted
+// there.
 func TestProtectionFromPatches(t *testing.T) {
-	s := planeToExamine(t)
-	s.Config.Cluster.APIServer.ExtraArgs = append(s.Config.Cluster.APIServer.ExtraArgs, config.Arg{Name: encryptionFlag, Value: "/etc/kubernetes/pki/v1.yaml"})
-	view, err := hostView(s.Env)
-	if err != nil {
-		t.Fatal(err)
+	const enc, pki = "/etc/kubernetes/enc", "/etc/kubernetes/pki"
+	const elsewhere = "{spec: {volumes: [{name: enc, hostPath: {path: /srv/enc}}]}}"
+	lost := func(list string) []foundAs { return []foundAs{{name: "error StaticPodProtection", list: list}} }
+	for name, row := range map[string]struct {
+		flag, file  string // in the static Pod, which nobody has edited
+		kind, patch string
+		another     string    // the file with the patch
+		want        []foundAs // if that has other contents
+		always      bool      // also if it has the same
+	}{
+		"another file": {encryptionFlag, pki + "/v1.yaml", "json", "[{op: add, path: /spec/containers/0/command/-, value: '--encryption-provider-config=" + pki + "/v2.yaml'}]",
+			pki + "/v2.yaml", lost("--encryption-provider-config=" + pki + "/v1.yaml"), false},
+		"another directory at the same place":                     {encryptionFlag, enc + "/enc.yaml", "strategic", elsewhere, "/srv/enc/enc.yaml", lost("the volume at " + enc), false},
+		"another directory at the same place, for something else": {"audit-policy-file", enc + "/enc.yaml", "strategic", elsewhere, "/srv/enc/enc.yaml", nil, false},
+		"the directory isn't mounted": {encryptionFlag, enc + "/enc.yaml", "strategic", "{spec: {containers: [{name: kube-apiserver, volumeMounts: [{$patch: delete, mountPath: " + enc + "}]}]}}",
+			"/srv/enc/enc.yaml", lost("the volume at " + enc), true},
+		"another directory over the file": {encryptionFlag, pki + "/v/v1.yaml", "strategic",
+			"{spec: {containers: [{name: kube-apiserver, volumeMounts: [{name: v, mountPath: " + pki + "/v}]}], volumes: [{name: v, hostPath: {path: /srv/enc}}]}}",
+			"/srv/enc/v1.yaml", lost("--encryption-provider-config=" + pki + "/v/v1.yaml"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := planeToExamine(t)
+			server := &s.Config.Cluster.APIServer
+			server.ExtraArgs = append(server.ExtraArgs, config.Arg{Name: row.flag, Value: row.file})
+			server.ExtraVolumes = append(server.ExtraVolumes, config.HostPathMount{Name: "enc", HostPath: enc, MountPath: enc})
+			view, err := hostView(s.Env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made, err := staticPodYAML(asBefore(s.Env), manifests.APIServerName, view, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.put(t, "/etc/kubernetes/manifests/kube-apiserver.yaml", string(made))
+			checkFindings(t, staticPodEdits(t.Context(), s.Env))
+			s.put(t, "/patches/kube-apiserver0+"+row.kind+".yaml", row.patch+"\n")
+			s.Config.PatchesDir = "/patches"
+			s.put(t, row.file, "one")
+			s.put(t, row.another, "two")
+			checkFindings(t, staticPodEdits(t.Context(), s.Env), row.want...)
+			s.put(t, row.another, "one")
+			if !row.always {
+				row.want = nil
+			}
+			checkFindings(t, staticPodEdits(t.Context(), s.Env), row.want...)
+		})
 	}
-	made, err := staticPodYAML(asBefore(s.Env), manifests.APIServerName, view, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.put(t, "/etc/kubernetes/manifests/kube-apiserver.yaml", string(made))
-	checkFindings(t, staticPodEdits(t.Context(), s.Env))
-	s.put(t, "/patches/kube-apiserver0+json.yaml", "[{op: add, path: /spec/containers/0/command/-, value: '--encryption-provider-config=/etc/kubernetes/pki/v2.yaml'}]\n")
-	s.Config.PatchesDir = "/patches"
-	lost := foundAs{name: "error StaticPodProtection", list: "--encryption-provider-config=/etc/kubernetes/pki/v1.yaml"}
-	s.put(t, "/etc/kubernetes/pki/v1.yaml", "one")
-	s.put(t, "/etc/kubernetes/pki/v2.yaml", "two")
-	checkFindings(t, staticPodEdits(t.Context(), s.Env), lost)
-	s.put(t, "/etc/kubernetes/pki/v2.yaml", "one")
-	checkFindings(t, staticPodEdits(t.Context(), s.Env))
 }
 
 // TestProtectionIsNotIgnored: the error stays, and keeps its name, whichever check asks.

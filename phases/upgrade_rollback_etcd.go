@@ -88,7 +88,7 @@ func (r *Rollback) prepareRestore(ctx context.Context, env *Env) error {
 		o.revision, o.begun = r.Progress.Revision, true
 		return nil
 	}
-	if err := o.checkCluster(env); err != nil {
+	if err := o.checkCluster(env, r.Backup); err != nil {
 		return err
 	}
 	return o.askMembers(ctx, env)

@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/internal/upgrading"
 )
 
 // authoritiesHere are the CAs of the cluster that this host is in, and the file that has them. Each worker has
@@ -90,17 +89,18 @@ func (r *Rollback) checkEtcdCluster(env *Env) error {
 	case now.log == "":
 		return notChecked("etcd has no data on this host")
 	}
-	return sameEtcdCluster(now, "the backup in "+backupRoot(env), r.Backup.EtcdClusters, backupRoot(env))
+	return sameEtcdCluster(now, "the backup in "+backupRoot(env), r.Backup.EtcdClusters, r.Backup.EtcdRecords)
 }
 
-// sameEtcdCluster fails if the data of this host's etcd is of none of the recorded clusters. records is where they are recorded.
-func sameEtcdCluster(now etcdData, what string, recorded []string, records string) error {
+// sameEtcdCluster fails if the data of this host's etcd is of none of the recorded clusters. records are all files of the backup with
+// such a record: if only some were changed, they would count as two upgrades.
+func sameEtcdCluster(now etcdData, what string, recorded, records []string) error {
 	id := etcdID(now.Cluster)
 	if slices.Contains(recorded, id) {
 		return nil
 	}
 	return fault.New(fmt.Sprintf("%s is of etcd cluster %s, and the data in %s is of cluster %s", what, strings.Join(recorded, ", "), now.log, id),
-		fmt.Sprintf("remove the backups of the other cluster; if it is this one, and its data was restored from a snapshot since, set etcdCluster: %q in %s in %s", id, upgrading.RecordFile, records))
+		fmt.Sprintf("remove the backups of the other cluster; if it is this one, and its data was restored from a snapshot since, set etcdCluster: %q in all of these: %s", id, strings.Join(records, ", ")))
 }
 
 // sayEarlier says that the backup doesn't go back as far as it may seem.
@@ -109,7 +109,7 @@ func (r *Rollback) sayEarlier(env *Env) {
 		return
 	}
 	began := r.Backup.Began.Format(shownTime)
-	env.UI.Warn(fmt.Sprintf("this goes back to before %s, and not to before %s, when an earlier release upgraded this node to %s: it seems to have finished that, but did not record it",
-		began, r.Backup.Earlier.Format(shownTime), r.Backup.To),
+	env.UI.Warn(fmt.Sprintf("this rollback goes back to %s only. An earlier release also upgraded this node to %s, at %s; it seems to have finished, but kept no record",
+		began, r.Backup.To, r.Backup.Earlier.Format(shownTime)),
 		fmt.Sprintf("if both are one upgrade, finish this rollback, move the directories there since %s out of %s, and run the command again", began, backupRoot(env)))
 }

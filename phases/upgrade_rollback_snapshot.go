@@ -93,7 +93,7 @@ func labelsOf(members []etcd.Member) []string {
 }
 
 // checkCluster fails if this host's etcd has joined another cluster since the snapshot was taken.
-func (o *restore) checkCluster(env *Env) error {
+func (o *restore) checkCluster(env *Env, backup *upgrading.Backup) error {
 	record, err := upgrading.RecordBeside(env.Host, o.snapshot)
 	if err != nil || record.EtcdCluster == "" {
 		return err
@@ -102,7 +102,7 @@ func (o *restore) checkCluster(env *Env) error {
 	if err != nil || now.log == "" {
 		return nil //nolint:nilerr // Rollback.checkEtcdCluster has said so.
 	}
-	return sameEtcdCluster(now, "the snapshot "+o.snapshot, []string{record.EtcdCluster}, upgrading.ManifestsBeside(o.snapshot))
+	return sameEtcdCluster(now, "the snapshot "+o.snapshot, []string{record.EtcdCluster}, backup.EtcdRecords)
 }
 
 // taken is when the snapshot was taken.

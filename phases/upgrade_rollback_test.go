@@ -78,11 +78,13 @@ const (
 // TestRollbackRefusals: a rollback begins only with a backup and a snapshot that fit this node, and says what is wrong.
 func TestRollbackRefusals(t *testing.T) {
 	agedCA := authoritySince(t, time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC))
+	etcdRecords := []string{backedUpManifests + "upgrade.yaml", rollbackBackups + "kubeadm-backup-manifests-2026-02-03-04-06-07/upgrade.yaml"}
 	tests := map[string]struct {
 		change  func(edit func(path, old, new string), replace func(path, from string)) // nil for none
 		members otherMembers
 		plain   bool     // without --restore-etcd
 		says    []string // none if it is not refused
+		remedy  []string
 	}{
 		"all fits": {},
 		"another node": {change: func(edit func(path, old, new string), _ func(path, from string)) {
@@ -146,6 +148,13 @@ func TestRollbackRefusals(t *testing.T) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
 			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
 		}, plain: true, says: []string{rollbackBackups[:len(rollbackBackups)-1], "cluster abc", "/var/lib/etcd/member/wal", "cluster " + startedCluster}},
+		"another cluster, in several runs": {change: func(edit func(path, old, new string), replace func(path, from string)) {
+			anotherRun("04-06-07", oldVersion, "3.6", replace)
+			for _, file := range etcdRecords {
+				edit(file, "node: cp-1", "node: cp-1\netcdCluster: abc")
+			}
+			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
+		}, plain: true, says: []string{"cluster abc", "cluster " + startedCluster}, remedy: append(etcdRecords, "\""+startedCluster+"\"")},
 		"the same etcd": {change: func(edit func(path, old, new string), replace func(path, from string)) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: \""+startedCluster+"\"")
 			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
@@ -172,7 +181,7 @@ func TestRollbackRefusals(t *testing.T) {
 			replace(rollbackBackups+"slipway-rollback.yaml", "text:began: 2026-02-03T04:05:06Z\nended: 2026-02-03T04:05:06Z\nsnapshot: /x/snapshot.db\naside: /var/lib/etcd/old\nrestored: true\n")
 			edit(rollbackBackups+"kubeadm-backup-manifests-2026-02-03-04-06-07/upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: '"+startedCluster+"'")
 		}},
-		"others that run":      {members: otherMembers{others: []etcd.Health{member("cp-2", true), member("cp-3", false)}}, says: []string{"other members", "run: cp-2."}},
+		"others that run":      {members: otherMembers{others: []etcd.Health{member("cp-2", true), member("cp-3", false)}}, says: []string{"other members", "run: cp-2."}, remedy: []string{"run `slipway reset` on cp-2;"}},
 		"others that are gone": {members: otherMembers{others: []etcd.Health{member("cp-3", false)}}},
 		"an etcd that is down": {members: otherMembers{err: errors.New("connection refused")}},
 		"etcd's static Pod was moved away": {change: func(_ func(path, old, new string), replace func(path, from string)) {
@@ -208,9 +217,7 @@ func TestRollbackRefusals(t *testing.T) {
 			}
 			_, _, err := newRollback(t.Context(), noAPI(), newLastingHost(s.root), tt.members, !tt.plain, io.Discard)
 			fact.Error(t, err, tt.says...)
-			if strings.HasPrefix(name, "others that run") {
-				fact.In(t, fault.Remedy(err), "run `slipway reset` on cp-2;")
-			}
+			fact.In(t, fault.Remedy(err), tt.remedy...)
 		})
 	}
 }

@@ -62,7 +62,7 @@ func printUpgrade(b *strings.Builder, u upgrading.Upgrade) {
 	})
 	printFindings(b, u.Findings)
 	printPatches(b, "Patches that keep what has been edited on this host; put them into a directory for --patches", u.Patches)
-	printPatches(b, "Patches that keep what this host's static Pods have beyond the ClusterConfiguration, which was changed after they were written; "+
+	printPatches(b, "Patches that keep what this host has beyond the ClusterConfiguration or ConfigMap kubelet-config, changed after its files were written; "+
 		"use only what somebody has edited on this host", u.DoubtfulPatches)
 	if len(u.Steps) > 0 {
 		b.WriteString("\nSteps, one after the other:\n")

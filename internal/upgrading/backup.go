@@ -49,8 +49,8 @@ type Backup struct {
 	// as earlier releases did, had found it replaced.
 	Snapshots, Later []string
 
-	// EtcdClusters are the etcd clusters that its runs have recorded: a restore makes a new one.
-	EtcdClusters []string
+	// EtcdClusters are the etcd clusters that its runs have recorded: a restore makes a new one. EtcdRecords are the files that say so.
+	EtcdClusters, EtcdRecords []string
 	// Earlier is when an upgrade to the same version began that an earlier release made, and that doesn't count: it seems to have
 	// come to its end, which that release didn't record. It's zero if there was none.
 	Earlier time.Time
@@ -137,9 +137,7 @@ func (b *Backup) add(h host.Host, d backupDir) error {
 		b.last = d.path
 	}
 	b.written = append(b.written, d.record.Written)
-	if id := d.record.EtcdCluster; id != "" && !slices.Contains(b.EtcdClusters, id) {
-		b.EtcdClusters = append(b.EtcdClusters, id)
-	}
+	b.addEtcdCluster(d)
 	if d.kind == ManifestBackup {
 		b.Ended = d.made
 	}
@@ -164,6 +162,18 @@ func (b *Backup) add(h host.Host, d backupDir) error {
 		}
 	}
 	return nil
+}
+
+// addEtcdCluster adds the etcd cluster that a directory has recorded.
+func (b *Backup) addEtcdCluster(d backupDir) {
+	id := d.record.EtcdCluster
+	if id == "" {
+		return
+	}
+	b.EtcdRecords = append(b.EtcdRecords, filepath.Join(d.path, RecordFile))
+	if !slices.Contains(b.EtcdClusters, id) {
+		b.EtcdClusters = append(b.EtcdClusters, id)
+	}
 }
 
 // addSnapshot adds a snapshot. The manifests that its run found have been added.

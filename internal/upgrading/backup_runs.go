@@ -19,36 +19,65 @@ import (
 // which version they belong to; of those, the newest manifests and what follows them count. earlier is when the upgrade before
 // it began, if nothing but what later runs have found says that they were two.
 func lastUpgrade(h host.Host, dirs []backupDir, rollback Progress) (last []backupDir, earlier time.Time, err error) {
-	begin, known := len(dirs), Record{}
-	for i, d := range slices.Backward(dirs) {
-		completed := begin < len(dirs) && !d.record.Completed.IsZero()
+	r := &runs{h, dirs, rollback, map[int]time.Time{}}
+	begin, earlier, err := r.last(len(dirs))
+	return dirs[begin:], earlier, err
+}
+
+// runs are the directories of all upgrades.
+type runs struct {
+	host     host.Host
+	dirs     []backupDir
+	rollback Progress
+	over     map[int]time.Time // what endedWith has found
+}
+
+// last returns where the last upgrade begins of those that made the directories before end.
+func (r *runs) last(end int) (begin int, earlier time.Time, err error) {
+	begin, known := end, Record{}
+	for i, d := range slices.Backward(r.dirs[:end]) {
+		completed := begin < end && !d.record.Completed.IsZero()
 		switch {
 		case d.kind == EtcdBackup: // belongs to the manifests before it
 			continue
-		case completed || known.another(d.record, rollback.restored(d)):
-			return dirs[begin:], earlier, nil
+		case completed || known.another(d.record, r.rollback.restored(d)):
+			return begin, earlier, nil
 		case d.record.To == "" && known.To == "":
 			begin = i
 			if d.kind == ManifestBackup {
-				return dirs[i:], earlier, nil
+				return begin, earlier, nil
 			}
 			continue
 		case d.record.To == "" || known.To != "" && d.record.To != known.To:
-			return dirs[begin:], earlier, nil
+			return begin, earlier, nil
 		}
-		if begin < len(dirs) && d.record.CA == "" {
-			before, _, err := lastUpgrade(h, dirs[:i+1], rollback)
-			if err != nil {
-				return nil, earlier, err
-			}
-			if over, err := seemsOver(h, before, dirs[begin]); over || err != nil {
-				return dirs[begin:], before[0].made, err
+		if begin < end && d.record.CA == "" {
+			if over, err := r.endedWith(i, begin); !over.IsZero() || err != nil {
+				return begin, over, err
 			}
 		}
 		begin, known.To = i, d.record.To
 		known.CA, known.EtcdCluster = cmp.Or(d.record.CA, known.CA), cmp.Or(d.record.EtcdCluster, known.EtcdCluster)
 	}
-	return dirs[begin:], earlier, nil
+	return begin, earlier, nil
+}
+
+// endedWith returns when the upgrade began that seems to have come to its end with the directory i, before the next one; zero
+// if it went on. Each is looked at once: this needs the same of all directories before.
+func (r *runs) endedWith(i, next int) (began time.Time, err error) {
+	if began, found := r.over[i]; found {
+		return began, nil
+	}
+	begin, _, err := r.last(i + 1)
+	if err != nil {
+		return began, err
+	}
+	over, err := seemsOver(r.host, r.dirs[begin:i+1], r.dirs[next])
+	if over {
+		began = r.dirs[begin].made
+	}
+	r.over[i] = began
+	return began, err
 }
 
 // restored reports whether a restore may have given this host's etcd the data of a new cluster since the run that made d.

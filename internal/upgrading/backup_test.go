@@ -319,6 +319,36 @@ func TestWrote(t *testing.T) {
 	}
 }
 
+// countedReads is a host of which nobody may read more than some files.
+type countedReads struct {
+	host.Host
+	left int
+}
+
+func (c *countedReads) ReadFile(path string) ([]byte, error) {
+	if c.left--; c.left < 0 {
+		return nil, errors.New("too many reads")
+	}
+	return c.Host.ReadFile(path)
+}
+
+// TestLastBackupOfManyRuns: each run of an earlier release may have been the last one of its upgrade, and is asked about once.
+func TestLastBackupOfManyRuns(t *testing.T) {
+	const count = 40
+	root, first := t.TempDir(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range count {
+		dir := ManifestBackup + first.AddDate(0, 0, i).Format(BackupTime)
+		write(t, filepath.Join(root, dir), kept{dir, "v1.37.2", "kube-apiserver.yaml=1.36.4"})
+	}
+	b, err := LastBackup(&countedReads{host.New(), 20 * count}, root, Progress{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !b.Began.Equal(first) || b.From != "v1.36.4" {
+		t.Errorf("from %s, began %s", b.From, b.Began)
+	}
+}
+
 // TestLastBackupDamaged: a static Pod that nobody can put back is reported, with its file.
 func TestLastBackupDamaged(t *testing.T) {
 	root := t.TempDir()

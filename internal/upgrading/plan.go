@@ -50,7 +50,7 @@ type Upgrade struct {
 	Steps       []Step             `json:"steps"`
 	// Patches keep what somebody has edited in the static Pods of this host: files for the directory that --patches names.
 	Patches []PatchFile `json:"patches,omitempty"`
-	// DoubtfulPatches keep what may be such an edit, or else what the ClusterConfiguration said earlier.
+	// DoubtfulPatches keep what may be such an edit, or else what the ClusterConfiguration or ConfigMap kubelet-config said earlier.
 	DoubtfulPatches []PatchFile `json:"doubtfulPatches,omitempty"`
 	// Changes are those of `upgrade apply` on this host; nil if they were not asked for.
 	Changes []Change `json:"changes,omitempty"`

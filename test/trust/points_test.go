@@ -24,7 +24,7 @@ var points = []struct {
 		"phases.TestRestoreAsksOthers", "phases.TestRestoreRefusesWithoutOthers", "internal/etcd.TestPeers", "test/e2e.TestHA/restore",
 	}},
 	{"a rollback takes back the last upgrade, not several", []string{
-		"internal/upgrading.TestCompleted", "internal/upgrading.TestLastBackup/a run after an earlier release's", "phases.TestRunAfterCompletedUpgrade",
+		"internal/upgrading.TestCompleted", "internal/upgrading.TestLastBackup/a run after an earlier release's", "internal/upgrading.TestLastBackupOfManyRuns", "phases.TestRunAfterCompletedUpgrade",
 		"phases.TestRollbackKeepsEdited",
 	}},
 	{"a rollback refuses another cluster's backup", []string{"phases.TestRollbackRefusals", "internal/upgrading.TestLastBackupOfEtcdCluster"}},
@@ -40,7 +40,7 @@ var points = []struct {
 	}},
 	{"a snapshot and images fit together", []string{"phases.TestHostFindings", "phases.TestSnapshotSpaceAgain"}},
 	{"an upgrade keeps the flags that protect data and access", []string{
-		"phases.TestProtection", "phases.TestProtectionWithoutChecks", "test/e2e.TestUpgrade/encryption",
+		"phases.TestProtection", "phases.TestProtectionFromPatches", "phases.TestProtectionWithoutChecks", "test/e2e.TestUpgrade/encryption",
 	}},
 	{"an upgrade of a worker keeps edits of the kubelet's configuration", []string{
 		"phases.TestKubeletEdits", "phases.TestEditedKubeletConfiguration", "phases.TestNodeFindings", "test/e2e.TestUpgrade/kubelet-edit",
