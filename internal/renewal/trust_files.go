@@ -46,8 +46,12 @@ func (t *trust) pod(component string) *corev1.Pod {
 
 // flag returns the value of a flag of a component on this host; empty if there is none.
 func (t *trust) flag(component, name string) string {
-	pod := t.pod(component)
-	if pod == nil {
+	return valueOf(t.pod(component), name)
+}
+
+// valueOf returns the value of a flag in a static Pod; empty if there is none.
+func valueOf(pod *corev1.Pod, name string) string {
+	if pod == nil || len(pod.Spec.Containers) == 0 {
 		return ""
 	}
 	value := ""

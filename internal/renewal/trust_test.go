@@ -128,6 +128,7 @@ const (
 	managerYAML   = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
 	ofCA          = "/etc/kubernetes/pki/ca.crt\n"
 	ofEtcdCA      = "/etc/kubernetes/pki/etcd/ca.crt\n"
+	signingFlag   = "--cluster-signing-cert-file"
 	servingPEM    = "/var/lib/kubelet/pki/kubelet-server-current.pem"
 )
 
@@ -140,6 +141,11 @@ var several = all(edit(managerYAML, "--cluster-signing-cert-file="+ofCA, "--clus
 		t.Helper()
 		fixture.Put(t, c.root, pkiDir+"both.crt", string(c.get(t, pkiDir+"ca.crt")))
 	})
+
+// signsApart gives the controller manager a file with two CAs for one of its signers alone.
+func signsApart(signer string) func(t *testing.T, c *controlPlane) {
+	return all(edit(managerYAML, signingFlag+"="+ofCA, "--cluster-signing-"+signer+"-cert-file="+ofCA), replace(certs.CA, oldFirst))
+}
 
 // TestCheckTrust: what wouldn't be accepted after a renewal is found before it, whichever side is left behind.
 func TestCheckTrust(t *testing.T) {
@@ -164,6 +170,23 @@ func TestCheckTrust(t *testing.T) {
 		"both, for their user":    {"controller-manager.conf", replace(certs.CA, oldFirst), "", ""},
 		"both, in another file":   {"", several, "kube-controller-manager | pki/both.crt | cluster-signing-cert-file", ""},
 		"both, but it runs on":    {"scheduler.conf", several, "", "kube-controller-manager | pki/both.crt | cluster-signing-cert-file"},
+		// The controller manager does not start with several CAs, whatever way the file is named.
+		"both, mounted elsewhere": {"", all(edit(managerYAML, "mountPath: /etc/kubernetes/pki\n", "mountPath: /pki\n"), edit(managerYAML, "=/etc/kubernetes/pki/", "=/pki/"),
+			replace(certs.CA, oldFirst)), "kube-controller-manager | pki/ca.crt | cluster-signing-cert-file", ""},
+		"both, from elsewhere": {"", all(edit(managerYAML, "path: /etc/kubernetes/pki\n", "path: /srv/pki\n"), replace(certs.CA, oldFirst),
+			func(t *testing.T, c *controlPlane) {
+				t.Helper()
+				fixture.Put(t, c.root, "/srv/pki/ca.crt", string(c.get(t, pkiDir+"ca.crt")))
+			}),
+			"kube-controller-manager | /srv/pki/ca.crt | cluster-signing-cert-file", ""},
+		"both, in two words": {"", all(edit(managerYAML, signingFlag+"="+ofCA, signingFlag+"\n    - "+ofCA), replace(certs.CA, oldFirst)),
+			"kube-controller-manager | pki/ca.crt | cluster-signing-cert-file", ""},
+		"both, in quotes": {"", all(edit(managerYAML, signingFlag+"="+ofCA, "\""+signingFlag+"=/etc/kubernetes/pki/ca.crt\"\n"), replace(certs.CA, oldFirst)),
+			"kube-controller-manager | pki/ca.crt | cluster-signing-cert-file", ""},
+		"both, for clients":       {"", signsApart("kubelet-client"), "kube-controller-manager | pki/ca.crt | cluster-signing-kubelet-client-cert-file", ""},
+		"both, for servers":       {"", signsApart("kubelet-serving"), "kube-controller-manager | pki/ca.crt | cluster-signing-kubelet-serving-cert-file", ""},
+		"both, for users":         {"", signsApart("kube-apiserver-client"), "kube-controller-manager | pki/ca.crt | cluster-signing-kube-apiserver-client-cert-file", ""},
+		"both, for the unknown":   {"", signsApart("legacy-unknown"), "kube-controller-manager | pki/ca.crt | cluster-signing-legacy-unknown-cert-file", ""},
 		"a load balancer between": {"", edit(adminConf, "192.0.2.11:6443", "lb.example:443"), "", ""},
 		"an expired kubelet": {"", func(t *testing.T, c *controlPlane) {
 			t.Helper()
