@@ -6,6 +6,7 @@ package renewal
 import (
 	"context"
 	"crypto/x509"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,9 +21,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// pod is the static Pod of a component; nil if this host has none.
+// pod is the static Pod of a component; nil if this host has none. A control plane's may have been moved away to stop it.
 func (t *trust) pod(component string) *corev1.Pod {
 	if pod, known := t.pods[component]; known {
 		return pod
@@ -33,6 +35,9 @@ func (t *trust) pod(component string) *corev1.Pod {
 	if err == nil && data != nil {
 		err = errors.Wrap(yaml.Unmarshal(data, &pod), path)
 	}
+	if err == nil && data == nil && t.expected(component) {
+		err = errors.Errorf("there is no %s", path)
+	}
 	if err == nil && pod != nil && len(pod.Spec.Containers) == 0 {
 		err = errors.Errorf("%s has no container", path)
 	}
@@ -42,6 +47,24 @@ func (t *trust) pod(component string) *corev1.Pod {
 	}
 	t.pods[component] = pod
 	return pod
+}
+
+// expected reports whether this host is a control plane that should have a component. Whether it should have etcd is said by
+// the cluster's configuration or, where that isn't known, by etcd's certificate.
+func (t *trust) expected(component string) bool {
+	h, n := t.r.Store.Host, t.r.Store.Config
+	if sign, err := thisnode.Sign(h, n); err == nil && sign == "" {
+		return false // only a copy of its files
+	}
+	if component != manifests.EtcdName {
+		return true
+	}
+	row, local := certs.Find(n, "etcd-server")
+	if !local || !t.r.AsItWas {
+		return local
+	}
+	_, err := h.Lstat(t.r.Store.Files(row)[0])
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // flag returns the value of a flag of a component on this host; empty if there is none.

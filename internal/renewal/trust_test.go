@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -89,6 +90,10 @@ func edit(path, from, to string) func(t *testing.T, c *controlPlane) {
 	}
 }
 
+func gone(path string) func(t *testing.T, c *controlPlane) {
+	return func(t *testing.T, c *controlPlane) { t.Helper(); c.remove(t, path) }
+}
+
 func put(path, text string) func(t *testing.T, c *controlPlane) {
 	return func(t *testing.T, c *controlPlane) { t.Helper(); fixture.Put(t, c.root, path, text) }
 }
@@ -126,6 +131,7 @@ func oldFirst(old, next certs.Pair) []certs.Pair  { return []certs.Pair{old, nex
 const (
 	apiServerYAML = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 	managerYAML   = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
+	etcdYAML      = "/etc/kubernetes/manifests/etcd.yaml"
 	ofCA          = "/etc/kubernetes/pki/ca.crt\n"
 	ofEtcdCA      = "/etc/kubernetes/pki/etcd/ca.crt\n"
 	signingFlag   = "--cluster-signing-cert-file"
@@ -223,10 +229,18 @@ func TestCheckTrust(t *testing.T) {
 		// Paths in containers are not those of the host.
 		"mounted elsewhere": {"", all(edit(apiServerYAML, "mountPath: /etc/kubernetes/pki\n", "mountPath: /pki\n"), edit(apiServerYAML, "=/etc/kubernetes/pki/", "=/pki/"),
 			replace(certs.CA, alone)), kubeletPEM + " | " + pkiDir + "ca.crt", ""},
-		"in the image":      {"", edit(apiServerYAML, "--client-ca-file="+ofCA, "--client-ca-file=/image/ca.crt\n"), "", "Not checked | /image/ca.crt | admin.conf"},
-		"a missing file":    {"", edit(apiServerYAML, "--client-ca-file="+ofCA, "--client-ca-file=/etc/kubernetes/pki/none.crt\n"), "", "Not checked | pki/none.crt"},
-		"a broken manifest": {"", put(apiServerYAML, "{"), "", "Not checked | " + apiServerYAML},
-		"two words":         {"", edit(apiServerYAML, "--client-ca-file="+ofCA, "--client-ca-file\n    - "+ofEtcdCA), "", kubeletPEM + " | etcd/ca.crt"},
+		"in the image":         {"", edit(apiServerYAML, "--client-ca-file="+ofCA, "--client-ca-file=/image/ca.crt\n"), "", "Not checked | /image/ca.crt | admin.conf"},
+		"a missing file":       {"", edit(apiServerYAML, "--client-ca-file="+ofCA, "--client-ca-file=/etc/kubernetes/pki/none.crt\n"), "", "Not checked | pki/none.crt"},
+		"a broken manifest":    {"", put(apiServerYAML, "{"), "", "Not checked | " + apiServerYAML},
+		"a stopped API server": {"", all(gone(apiServerYAML), replace(certs.CA, nextFirst)), "", "Not checked | " + apiServerYAML},
+		"a stopped manager":    {"", gone(managerYAML), "", "Not checked | " + managerYAML},
+		"a stopped etcd":       {"", gone(etcdYAML), "", "Not checked | " + etcdYAML},
+		"an external etcd": {"", all(gone(etcdYAML), func(t *testing.T, c *controlPlane) {
+			t.Helper()
+			c.Config.Cluster.Etcd.External = &config.ExternalEtcd{}
+		}), "", ""},
+		"a copy of the files": {"", all(gone(apiServerYAML), gone(managerYAML), gone(etcdYAML), gone(kubeletConf)), "", ""},
+		"two words":           {"", edit(apiServerYAML, "--client-ca-file="+ofCA, "--client-ca-file\n    - "+ofEtcdCA), "", kubeletPEM + " | etcd/ca.crt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newControlPlane(t)
