@@ -61,15 +61,29 @@ func (t *trust) components() {
 	t.healthCheck()
 }
 
-// otherMembers are those of etcd on other control planes, which show what this one has shown until now. They can't be asked.
+// otherMembers are those of etcd on other control planes, which show what this one has shown until now. They can't be asked. If
+// this member's certificate has expired, theirs are refused as well by now.
 func (t *trust) otherMembers() {
 	shows, isShown := t.named(manifests.EtcdName, "peer-cert-file", t.certificate)
 	accepts, isAccepted := t.named(manifests.EtcdName, "peer-trusted-ca-file", t.authorities)
-	if !isShown || !isAccepted || t.asIs {
+	now := t.r.Store.Host.Now()
+	if !isShown || !isAccepted || t.asIs || len(shows.now) > 0 && now.After(shows.now[0].NotAfter) {
 		return
 	}
 	shows.then = shows.now
+	if known := shows.unread == "" && accepts.unread == ""; known && t.startedAlone() {
+		if accepted(shows.now, accepts.now, now) != nil {
+			t.unchecked("whether etcd has got other members since this one started alone, whose certificates are like " + shows.path +
+				": " + accepts.path + " would not accept these")
+		}
+		return
+	}
 	t.compare(pair{"other members of etcd, whose certificates are like this one", shows, "etcd", accepts, manifests.EtcdName})
+}
+
+// startedAlone reports whether this member of etcd was the only one when it first started.
+func (t *trust) startedAlone() bool {
+	return strings.Count(t.flag(manifests.EtcdName, "initial-cluster"), "=") == 1
 }
 
 // healthCheck is Slipway as a client of etcd.

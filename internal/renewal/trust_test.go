@@ -153,6 +153,45 @@ func signsApart(signer string) func(t *testing.T, c *controlPlane) {
 	return all(edit(managerYAML, signingFlag+"="+ofCA, "--cluster-signing-"+signer+"-cert-file="+ofCA), replace(certs.CA, oldFirst))
 }
 
+// twoMembers is an etcd that has joined another one.
+var twoMembers = edit(etcdYAML, "--initial-cluster=", "--initial-cluster=cp-0=https://192.0.2.10:2380,")
+
+// expired lets the certificates of etcd and its clients expire.
+func expired(t *testing.T, c *controlPlane) {
+	t.Helper()
+	ca, err := c.CA(certs.EtcdCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range certs.Specs(c.Config) {
+		if row.CA == certs.EtcdCA {
+			leaf := fixture.Signed(t, fixture.Pair{Cert: ca.Cert, Key: ca.Key}, row.Name, time.Now().Add(-time.Minute))
+			fixture.Put(t, c.root, c.Files(row)[0], string(certs.EncodeCerts(leaf.Cert)))
+		}
+	}
+}
+
+// signedAgain gives etcd's CA, with the key that it has, a certificate from now on.
+func signedAgain(t *testing.T, c *controlPlane) {
+	t.Helper()
+	row, _ := certs.Find(c.Config, certs.EtcdCA)
+	ca, err := c.CA(certs.EtcdCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := *ca.Cert
+	next.NotBefore = time.Now().Add(-time.Second)
+	der, err := x509.CreateCertificate(rand.Reader, &next, &next, ca.Key.Public(), ca.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture.Put(t, c.root, c.Files(row)[0], string(certs.EncodeCerts(cert)))
+}
+
 // TestCheckTrust: what wouldn't be accepted after a renewal is found before it, whichever side is left behind.
 func TestCheckTrust(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -165,8 +204,12 @@ func TestCheckTrust(t *testing.T) {
 		"the CA is another":       {"", replace(certs.CA, alone), kubeletPEM + " | ca.crt | kubelet.conf:", ""},
 		"both, the next signs":    {"", replace(certs.CA, nextFirst), "", ""},
 		"both, the old one signs": {"", replace(certs.CA, oldFirst), "", ""},
-		"etcd's CA is another":    {"", replace(certs.EtcdCA, alone), "etcd/peer.crt | etcd/ca.crt", ""}, // others have the former one
-		"etcd's, for a member":    {"etcd-peer", replace(certs.EtcdCA, alone), "etcd/peer.crt | etcd/ca.crt", "etcd/server.crt"},
+		"etcd's CA is another":    {"", all(twoMembers, replace(certs.EtcdCA, alone)), "etcd/peer.crt | etcd/ca.crt", ""}, // others have the former one
+		"etcd's, for a member":    {"etcd-peer", all(twoMembers, replace(certs.EtcdCA, alone)), "etcd/peer.crt | etcd/ca.crt", "etcd/server.crt"},
+		"etcd's, alone":           {"", replace(certs.EtcdCA, alone), "", "Not checked | other members | etcd/peer.crt | etcd/ca.crt"},
+		"etcd's, all has expired": {"", all(twoMembers, expired, replace(certs.EtcdCA, alone)), "", ""},
+		"etcd's, signed again":    {"", all(twoMembers, expired, signedAgain), "", ""},
+		"etcd's, a client again":  {"apiserver-etcd-client", all(twoMembers, expired, signedAgain), "", ""},
 		"etcd's, both":            {"", replace(certs.EtcdCA, nextFirst), "", ""},
 		"another, for one alone":  {"scheduler.conf", replace(certs.CA, alone), "scheduler.conf | pki/apiserver.crt", "kubelet.conf"},
 		"etcd's, for a client":    {"apiserver-etcd-client", replace(certs.EtcdCA, nextFirst), "", ""},
