@@ -29,6 +29,8 @@ var signers = []string{
 	signing + "kube-apiserver-client-cert-file", signing + "legacy-unknown-cert-file",
 }
 
+const asMember = "etcd as a member"
+
 // sides are the flags of static Pods with a certificate that is shown, and with the CAs that the other side accepts.
 var sides = []struct{ who, pod, cert, whom, caPod, ca string }{
 	{"the API server", manifests.APIServerName, "tls-cert-file", "Pods (root-ca-file)", manifests.ControllerManagerName, "root-ca-file"},
@@ -37,7 +39,7 @@ var sides = []struct{ who, pod, cert, whom, caPod, ca string }{
 	{"the API server as a client of extensions", manifests.APIServerName, "proxy-client-cert-file", "such an extension", manifests.APIServerName, "requestheader-client-ca-file"},
 	{"the API server as a client of etcd", manifests.APIServerName, "etcd-certfile", "etcd", manifests.EtcdName, "trusted-ca-file"},
 	{"etcd", manifests.EtcdName, "cert-file", "the API server", manifests.APIServerName, "etcd-cafile"},
-	{"etcd as a member", manifests.EtcdName, "peer-cert-file", "etcd", manifests.EtcdName, "peer-trusted-ca-file"},
+	{asMember, manifests.EtcdName, "peer-cert-file", "etcd", manifests.EtcdName, "peer-trusted-ca-file"},
 }
 
 func (t *trust) components() {

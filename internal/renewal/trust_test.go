@@ -156,6 +156,11 @@ func signsApart(signer string) func(t *testing.T, c *controlPlane) {
 // twoMembers is an etcd that has joined another one.
 var twoMembers = edit(etcdYAML, "--initial-cluster=", "--initial-cluster=cp-0=https://192.0.2.10:2380,")
 
+// etcdSince is an etcd that has run since a time from now.
+func etcdSince(start time.Duration) func(t *testing.T, c *controlPlane) {
+	return func(_ *testing.T, c *controlPlane) { c.host.Runs(time.Now().Add(start), manifests.EtcdName) }
+}
+
 // expired lets the certificates of etcd and its clients expire.
 func expired(t *testing.T, c *controlPlane) {
 	t.Helper()
@@ -210,15 +215,23 @@ func TestCheckTrust(t *testing.T) {
 		"etcd's, all has expired": {"", all(twoMembers, expired, replace(certs.EtcdCA, alone)), "", ""},
 		"etcd's, signed again":    {"", all(twoMembers, expired, signedAgain), "", ""},
 		"etcd's, a client again":  {"apiserver-etcd-client", all(twoMembers, expired, signedAgain), "", ""},
-		"etcd's, both":            {"", replace(certs.EtcdCA, nextFirst), "", ""},
-		"another, for one alone":  {"scheduler.conf", replace(certs.CA, alone), "scheduler.conf | pki/apiserver.crt", "kubelet.conf"},
-		"etcd's, for a client":    {"apiserver-etcd-client", replace(certs.EtcdCA, nextFirst), "", ""},
-		"the front proxy's":       {"front-proxy-client", replace(certs.FrontProxyCA, alone), "", ""},
-		"not what this is about":  {"etcd-peer", replace(certs.CA, alone), "", kubeletPEM + " | ca.crt"},
-		"both, for one alone":     {"scheduler.conf", replace(certs.CA, nextFirst), "", ""},
-		"both, for their user":    {"controller-manager.conf", replace(certs.CA, oldFirst), "", ""},
-		"both, in another file":   {"", several, "kube-controller-manager | pki/both.crt | cluster-signing-cert-file", ""},
-		"both, but it runs on":    {"scheduler.conf", several, "", "kube-controller-manager | pki/both.crt | cluster-signing-cert-file"},
+		"etcd's, both, read":      {"", all(replace(certs.EtcdCA, nextFirst), etcdSince(time.Hour)), "", ""},
+		"etcd's, both, unread": {"", all(replace(certs.EtcdCA, nextFirst), etcdSince(-time.Hour)),
+			"apiserver-etcd-client.crt | etcd/healthcheck-client.crt | etcd/ca.crt", ""},
+		"etcd's, alone, unread":        {"", all(replace(certs.EtcdCA, alone), etcdSince(-time.Hour)), "apiserver-etcd-client.crt | etcd/ca.crt", "Not checked"},
+		"etcd's, both, unread, stays":  {"", all(replace(certs.EtcdCA, oldFirst), etcdSince(-time.Hour)), "", ""},
+		"etcd's, unread, for others":   {"scheduler.conf", all(replace(certs.EtcdCA, nextFirst), etcdSince(-time.Hour)), "", ""},
+		"etcd's, unread, for peers":    {"etcd-peer", all(twoMembers, replace(certs.EtcdCA, nextFirst), etcdSince(-time.Hour)), "etcd/peer.crt | etcd/ca.crt", ""},
+		"etcd's, unread, for no peers": {"etcd-peer", all(replace(certs.EtcdCA, nextFirst), etcdSince(-time.Hour)), "", ""},
+		"another, for one alone":       {"scheduler.conf", replace(certs.CA, alone), "scheduler.conf | pki/apiserver.crt", "kubelet.conf"},
+		"etcd's, for a client":         {"apiserver-etcd-client", all(replace(certs.EtcdCA, nextFirst), etcdSince(time.Hour)), "", ""},
+		"etcd's, unread, for one":      {"apiserver-etcd-client", all(replace(certs.EtcdCA, nextFirst), etcdSince(-time.Hour)), "apiserver-etcd-client.crt | etcd/ca.crt", ""},
+		"the front proxy's":            {"front-proxy-client", replace(certs.FrontProxyCA, alone), "", ""},
+		"not what this is about":       {"etcd-peer", replace(certs.CA, alone), "", kubeletPEM + " | ca.crt"},
+		"both, for one alone":          {"scheduler.conf", replace(certs.CA, nextFirst), "", ""},
+		"both, for their user":         {"controller-manager.conf", replace(certs.CA, oldFirst), "", ""},
+		"both, in another file":        {"", several, "kube-controller-manager | pki/both.crt | cluster-signing-cert-file", ""},
+		"both, but it runs on":         {"scheduler.conf", several, "", "kube-controller-manager | pki/both.crt | cluster-signing-cert-file"},
 		// The controller manager does not start with several CAs, whatever way the file is named.
 		"both, mounted elsewhere": {"", all(edit(managerYAML, "mountPath: /etc/kubernetes/pki\n", "mountPath: /pki\n"), edit(managerYAML, "=/etc/kubernetes/pki/", "=/pki/"),
 			replace(certs.CA, oldFirst)), "kube-controller-manager | pki/ca.crt | cluster-signing-cert-file", ""},
@@ -302,6 +315,26 @@ func TestCheckTrust(t *testing.T) {
 				fact.NotIn(t, c.said.String(), "WARNING")
 			}
 		})
+	}
+}
+
+// TestCheckTrustOfUnknownEtcd: where the configuration isn't known, etcd's certificate says whether this host should have etcd.
+func TestCheckTrustOfUnknownEtcd(t *testing.T) {
+	c := newControlPlane(t)
+	c.running(t)
+	c.remove(t, etcdYAML)
+	r := Renewal{Store: c.Store, AsItWas: true}
+	for _, local := range []bool{true, false} {
+		c.said.Reset()
+		if err := r.CheckTrust(); err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(c.said.String(), etcdYAML) != local {
+			t.Errorf("with etcd's certificate %t: %s", local, c.said.String())
+		}
+		if local {
+			c.remove(t, pkiDir+"etcd/server.crt")
+		}
 	}
 }
 
