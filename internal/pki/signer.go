@@ -59,9 +59,7 @@ func (s Store) WithSigner(manifest []byte) ([]byte, error) {
 	before := signingFlag + filepath.Join(s.Config.Paths.PKI, "ca.crt")
 	changed := bytes.ReplaceAll(manifest, []byte(before+"\n"), []byte(s.SignerFlag()+"\n"))
 	var pod corev1.Pod
-	if yaml.Unmarshal(changed, &pod) != nil {
-		return manifest, nil
-	}
+	_ = yaml.Unmarshal(changed, &pod) // a broken one mounts nothing
 	if onHost, found := thisnode.OnHost(&pod, s.signerPath()); !found || onHost != s.signerPath() {
 		return manifest, nil
 	}
