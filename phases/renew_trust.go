@@ -6,7 +6,6 @@ package phases
 import (
 	"bytes"
 	"context"
-	"path/filepath"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/renewal"
@@ -38,16 +37,11 @@ func (o RenewOptions) bringCAs() Phase {
 		manager, err := withSigner(env)
 		if err == nil && !bytes.Equal(manager.before, manager.wanted) {
 			env.UI.Nextf("ca.crt holds several CAs, and %s does not start with it: before it restarts, let it sign with one, by %s in %s; with --restart, this command does both",
-				manager.name, signingFlag+signerPath(env), thisnode.StaticPodPath(env.Config, manager.name))
+				manager.name, env.pki().SignerFlag(), thisnode.StaticPodPath(env.Config, manager.name))
 		}
 		return err
 	}}
 }
-
-// signingFlag names the file with the CA that the controller manager signs with.
-const signingFlag = "--cluster-signing-cert-file="
-
-func signerPath(env *Env) string { return filepath.Join(env.Config.Paths.PKI, manifests.SignerFile) }
 
 // withSigner is the controller manager with a manifest by which it signs with a file of its own if ca.crt holds several CAs. The
 // kubelet restarts it when that is written. A manifest with another file, which somebody has chosen, stays.
@@ -57,11 +51,7 @@ func withSigner(env *Env) (componentUpgrade, error) {
 	if err != nil {
 		return c, err
 	}
-	c.before, c.wanted = have, have
-	several, err := env.pki().SeveralCAs()
-	if err == nil && several {
-		before := signingFlag + filepath.Join(env.Config.Paths.PKI, "ca.crt")
-		c.wanted = bytes.ReplaceAll(have, []byte(before+"\n"), []byte(signingFlag+signerPath(env)+"\n"))
-	}
+	c.before = have
+	c.wanted, err = env.pki().WithSigner(have)
 	return c, err
 }

@@ -4,10 +4,15 @@
 package pki
 
 import (
+	"bytes"
 	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -24,7 +29,7 @@ func (s Store) EnsureSigner() error {
 	if err != nil || pair.Key == nil {
 		return err
 	}
-	path := filepath.Join(s.Config.Paths.PKI, manifests.SignerFile)
+	path := s.signerPath()
 	have, err := host.ReadIfExists(s.Host, path)
 	if err != nil || have == nil && len(pair.More) == 0 {
 		return err
@@ -34,6 +39,31 @@ func (s Store) EnsureSigner() error {
 		s.UI.Printf("Writing %s, with the CA that signs alone", path)
 	}
 	return err
+}
+
+// signingFlag names the file with the CA that the controller manager signs with.
+const signingFlag = "--cluster-signing-cert-file="
+
+func (s Store) signerPath() string { return filepath.Join(s.Config.Paths.PKI, manifests.SignerFile) }
+
+// SignerFlag is the flag by which the controller manager signs with the file of EnsureSigner.
+func (s Store) SignerFlag() string { return signingFlag + s.signerPath() }
+
+// WithSigner returns the controller manager's manifest with SignerFlag if ca.crt holds several CAs. One that names another file,
+// or that names ca.crt in another way, stays as somebody wrote it, and so does one whose container wouldn't have that file.
+func (s Store) WithSigner(manifest []byte) ([]byte, error) {
+	several, err := s.SeveralCAs()
+	if err != nil || !several {
+		return manifest, err
+	}
+	before := signingFlag + filepath.Join(s.Config.Paths.PKI, "ca.crt")
+	changed := bytes.ReplaceAll(manifest, []byte(before+"\n"), []byte(s.SignerFlag()+"\n"))
+	var pod corev1.Pod
+	_ = yaml.Unmarshal(changed, &pod) // a broken one mounts nothing
+	if onHost, found := thisnode.OnHost(&pod, s.signerPath()); !found || onHost != s.signerPath() {
+		return manifest, nil
+	}
+	return changed, nil
 }
 
 // signer is the cluster's CA; the zero Pair if it isn't here.

@@ -4,6 +4,7 @@
 package renewal
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/x509"
 	"encoding/hex"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // CheckTrust compares, before anything is renewed, the certificates that the clients and servers of this node show with the CAs
@@ -92,8 +94,9 @@ func (t *trust) check(undone string) error {
 		return nil
 	}
 	return fault.New("clients and servers of this node would refuse each other's certificates, so nothing was "+undone+":\n  - "+strings.Join(t.faults, "\n  - "),
-		"while a CA is being replaced, its file must hold both, and the first one signs: see \"Replacing a CA\" in docs/cluster-life.md; "+
-			"or put the former CA and its key back. Then run the same command again")
+		"while a CA is being replaced, its file must hold both, and the first one signs. If it is etcd's, first put both into its file, then restart "+
+			"etcd, which reads it only when it starts, and only then renew: see \"Replacing a CA\" in docs/cluster-life.md. "+
+			"Or put the former CA and its key back. Then run the same command again")
 }
 
 // end is one end of a connection: a certificate that it shows, or the CAs that it accepts, before and after the run.
@@ -121,6 +124,10 @@ func (t *trust) compare(p pair) {
 		return
 	}
 	if accepted(p.shows.then, p.accepts.then, t.r.Store.Host.Now()) == nil {
+		if t.tooEarly(p) {
+			t.faults = append(t.faults, fmt.Sprintf("%s: %s will come from CA %s, which the running etcd may not accept, because it started before %s changed",
+				p.who, p.shows.path, issuerOf(p.shows.then[0]), p.accepts.path))
+		}
 		return
 	}
 	message := fmt.Sprintf("%s: %s comes from CA %s, but %s accepts only %s (%s)",
@@ -131,6 +138,16 @@ func (t *trust) compare(p pair) {
 	}
 	t.warn(message+", with this run and without it",
 		"put that CA into "+p.accepts.path+", or have the certificate signed by one that is in there: see \"Replacing a CA\" in docs/cluster-life.md")
+}
+
+// tooEarly reports whether another CA will sign a certificate that is shown to etcd, which reads CAs only when it starts, and has
+// not started since they changed. Slipway would be refused when it asks whether etcd can be restarted, and the API server after
+// its own restart.
+func (t *trust) tooEarly(p pair) bool {
+	if p.reader != manifests.EtcdName || !p.shows.renewed || p.who == asMember && t.startedAlone() {
+		return false
+	}
+	return accepted(p.shows.now, p.shows.then[:1], p.shows.now[0].NotAfter) != nil && t.unreadBy(p.reader, p.accepts.path)
 }
 
 // locksOut reports whether this run makes the other side refuse a certificate, or puts a CA to use that does: its file replaces
@@ -172,7 +189,14 @@ func accepted(chain, trusted []*x509.Certificate, now time.Time) error {
 		options.Intermediates.AddCert(c)
 	}
 	_, err := leaf.Verify(options)
+	if err != nil && !now.Before(leaf.NotAfter) && slices.ContainsFunc(trusted, func(ca *x509.Certificate) bool { return signed(ca, leaf) }) {
+		return nil // by a CA that got a later certificate with the same key
+	}
 	return err
+}
+
+func signed(ca, leaf *x509.Certificate) bool {
+	return bytes.Equal(leaf.RawIssuer, ca.RawSubject) && leaf.CheckSignatureFrom(ca) == nil
 }
 
 // issuerOf names the CA that signed a certificate. A CA stands for what it will sign. Two CAs of a cluster mostly have the same

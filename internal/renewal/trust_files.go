@@ -6,6 +6,7 @@ package renewal
 import (
 	"context"
 	"crypto/x509"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,9 +21,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// pod is the static Pod of a component; nil if this host has none.
+// pod is the static Pod of a component; nil if this host has none. A control plane's may have been moved away to stop it.
 func (t *trust) pod(component string) *corev1.Pod {
 	if pod, known := t.pods[component]; known {
 		return pod
@@ -32,6 +34,9 @@ func (t *trust) pod(component string) *corev1.Pod {
 	data, err := host.ReadIfExists(t.r.Store.Host, path)
 	if err == nil && data != nil {
 		err = errors.Wrap(yaml.Unmarshal(data, &pod), path)
+	}
+	if err == nil && data == nil && t.expected(component) {
+		err = errors.Errorf("there is no %s", path)
 	}
 	if err == nil && pod != nil && len(pod.Spec.Containers) == 0 {
 		err = errors.Errorf("%s has no container", path)
@@ -44,10 +49,32 @@ func (t *trust) pod(component string) *corev1.Pod {
 	return pod
 }
 
+// expected reports whether this host is a control plane that should have a component. Whether it should have etcd is said by
+// the cluster's configuration or, where that isn't known, by etcd's certificate.
+func (t *trust) expected(component string) bool {
+	h, n := t.r.Store.Host, t.r.Store.Config
+	if sign, err := thisnode.Sign(h, n); err == nil && sign == "" {
+		return false // only a copy of its files
+	}
+	if component != manifests.EtcdName {
+		return true
+	}
+	row, local := certs.Find(n, "etcd-server")
+	if !local || !t.r.AsItWas {
+		return local
+	}
+	_, err := h.Lstat(t.r.Store.Files(row)[0])
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // flag returns the value of a flag of a component on this host; empty if there is none.
 func (t *trust) flag(component, name string) string {
-	pod := t.pod(component)
-	if pod == nil {
+	return valueOf(t.pod(component), name)
+}
+
+// valueOf returns the value of a flag in a static Pod; empty if there is none.
+func valueOf(pod *corev1.Pod, name string) string {
+	if pod == nil || len(pod.Spec.Containers) == 0 {
 		return ""
 	}
 	value := ""

@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	kubelet "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -19,8 +21,15 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// signing are the flags with the CA that signs the certificates of kubelets.
+// signing begins the flags with a CA that the controller manager signs with, signers are all of them.
 const signing = "cluster-signing-"
+
+var signers = []string{
+	signing + "cert-file", signing + "kubelet-client-cert-file", signing + "kubelet-serving-cert-file",
+	signing + "kube-apiserver-client-cert-file", signing + "legacy-unknown-cert-file",
+}
+
+const asMember = "etcd as a member"
 
 // sides are the flags of static Pods with a certificate that is shown, and with the CAs that the other side accepts.
 var sides = []struct{ who, pod, cert, whom, caPod, ca string }{
@@ -30,7 +39,7 @@ var sides = []struct{ who, pod, cert, whom, caPod, ca string }{
 	{"the API server as a client of extensions", manifests.APIServerName, "proxy-client-cert-file", "such an extension", manifests.APIServerName, "requestheader-client-ca-file"},
 	{"the API server as a client of etcd", manifests.APIServerName, "etcd-certfile", "etcd", manifests.EtcdName, "trusted-ca-file"},
 	{"etcd", manifests.EtcdName, "cert-file", "the API server", manifests.APIServerName, "etcd-cafile"},
-	{"etcd as a member", manifests.EtcdName, "peer-cert-file", "etcd", manifests.EtcdName, "peer-trusted-ca-file"},
+	{asMember, manifests.EtcdName, "peer-cert-file", "etcd", manifests.EtcdName, "peer-trusted-ca-file"},
 }
 
 func (t *trust) components() {
@@ -41,26 +50,42 @@ func (t *trust) components() {
 			continue
 		}
 		if strings.HasPrefix(s.cert, signing) {
-			if shows.unread == "" && !t.startsWith(s.cert, shows) {
-				continue
-			}
 			shows = t.signer(shows)
 		}
 		t.compare(pair{s.who, shows, s.whom, accepts, s.caPod})
+	}
+	for _, flag := range signers {
+		if signs, isSet := t.named(manifests.ControllerManagerName, flag, t.certificate); isSet && !t.managerAccepts(flag, signs) {
+			t.refused(flag, signs)
+		}
 	}
 	t.otherMembers()
 	t.healthCheck()
 }
 
-// otherMembers are those of etcd on other control planes, which show what this one has shown until now. They can't be asked.
+// otherMembers are those of etcd on other control planes, which show what this one has shown until now. They can't be asked. If
+// this member's certificate has expired, theirs are refused as well by now.
 func (t *trust) otherMembers() {
 	shows, isShown := t.named(manifests.EtcdName, "peer-cert-file", t.certificate)
 	accepts, isAccepted := t.named(manifests.EtcdName, "peer-trusted-ca-file", t.authorities)
-	if !isShown || !isAccepted || t.asIs {
+	now := t.r.Store.Host.Now()
+	if !isShown || !isAccepted || t.asIs || len(shows.now) > 0 && now.After(shows.now[0].NotAfter) {
 		return
 	}
 	shows.then = shows.now
+	if known := shows.unread == "" && accepts.unread == ""; known && t.startedAlone() {
+		if accepted(shows.now, accepts.now, now) != nil {
+			t.unchecked("whether etcd has got other members since this one started alone, whose certificates are like " + shows.path +
+				": " + accepts.path + " would not accept these")
+		}
+		return
+	}
 	t.compare(pair{"other members of etcd, whose certificates are like this one", shows, "etcd", accepts, manifests.EtcdName})
+}
+
+// startedAlone reports whether this member of etcd was the only one when it first started.
+func (t *trust) startedAlone() bool {
+	return strings.Count(t.flag(manifests.EtcdName, "initial-cluster"), "=") == 1
 }
 
 // healthCheck is Slipway as a client of etcd.
@@ -76,13 +101,29 @@ func (t *trust) healthCheck() {
 	}
 }
 
-// startsWith reports whether the controller manager starts with the CA that signs: it takes no file with several. Its restart
-// gives it one for itself in place of ca.crt.
-func (t *trust) startsWith(flag string, signs end) bool {
-	ours, _ := certs.Find(t.r.Store.Config, certs.CA)
-	if len(signs.now) < 2 || signs.path == t.r.Store.Files(ours)[0] {
+// managerAccepts reports whether the controller manager can start: it takes one CA to sign with. Its restart gives it one for
+// itself in place of ca.crt, if the manifest names that as Slipway does.
+func (t *trust) managerAccepts(flag string, signs end) bool {
+	if signs.unread != "" {
+		t.unchecked("whether " + manifests.ControllerManagerName + " starts with the CA of " + flag + ": " + signs.unread)
 		return true
 	}
+	if len(signs.now) < 2 {
+		return true
+	}
+	data, err := host.ReadIfExists(t.r.Store.Host, thisnode.StaticPodPath(t.r.Store.Config, manifests.ControllerManagerName))
+	if err == nil {
+		data, err = t.r.Store.WithSigner(data)
+	}
+	var restarted *corev1.Pod
+	if err == nil {
+		err = yaml.Unmarshal(data, &restarted)
+	}
+	return err == nil && valueOf(restarted, flag) != t.flag(manifests.ControllerManagerName, flag)
+}
+
+// refused notes a file with several CAs that the controller manager does not start with.
+func (t *trust) refused(flag string, signs end) {
 	message := "kube-controller-manager does not start with several CAs in " + signs.path + " (" + flag + "): " + listed(signs.now) +
 		"; it needs a file with nothing but the CA that signs"
 	conf := filepath.Join(t.r.Store.Config.Paths.Kubeconfigs, "controller-manager.conf")
@@ -91,7 +132,6 @@ func (t *trust) startsWith(flag string, signs end) bool {
 	} else {
 		t.warn(message, "name such a file in that flag before it restarts")
 	}
-	return false
 }
 
 // signer is the CA in the controller manager's file. A renewal of all writes Slipway's file for it again.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -89,6 +90,10 @@ func edit(path, from, to string) func(t *testing.T, c *controlPlane) {
 	}
 }
 
+func gone(path string) func(t *testing.T, c *controlPlane) {
+	return func(t *testing.T, c *controlPlane) { t.Helper(); c.remove(t, path) }
+}
+
 func put(path, text string) func(t *testing.T, c *controlPlane) {
 	return func(t *testing.T, c *controlPlane) { t.Helper(); fixture.Put(t, c.root, path, text) }
 }
@@ -126,8 +131,10 @@ func oldFirst(old, next certs.Pair) []certs.Pair  { return []certs.Pair{old, nex
 const (
 	apiServerYAML = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 	managerYAML   = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
+	etcdYAML      = "/etc/kubernetes/manifests/etcd.yaml"
 	ofCA          = "/etc/kubernetes/pki/ca.crt\n"
 	ofEtcdCA      = "/etc/kubernetes/pki/etcd/ca.crt\n"
+	signingFlag   = "--cluster-signing-cert-file"
 	servingPEM    = "/var/lib/kubelet/pki/kubelet-server-current.pem"
 )
 
@@ -141,6 +148,55 @@ var several = all(edit(managerYAML, "--cluster-signing-cert-file="+ofCA, "--clus
 		fixture.Put(t, c.root, pkiDir+"both.crt", string(c.get(t, pkiDir+"ca.crt")))
 	})
 
+// signsApart gives the controller manager a file with two CAs for one of its signers alone.
+func signsApart(signer string) func(t *testing.T, c *controlPlane) {
+	return all(edit(managerYAML, signingFlag+"="+ofCA, "--cluster-signing-"+signer+"-cert-file="+ofCA), replace(certs.CA, oldFirst))
+}
+
+// twoMembers is an etcd that has joined another one.
+var twoMembers = edit(etcdYAML, "--initial-cluster=", "--initial-cluster=cp-0=https://192.0.2.10:2380,")
+
+// etcdSince is an etcd that has run since a time from now.
+func etcdSince(start time.Duration) func(t *testing.T, c *controlPlane) {
+	return func(_ *testing.T, c *controlPlane) { c.host.Runs(time.Now().Add(start), manifests.EtcdName) }
+}
+
+// expired lets the certificates of etcd and its clients expire.
+func expired(t *testing.T, c *controlPlane) {
+	t.Helper()
+	ca, err := c.CA(certs.EtcdCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range certs.Specs(c.Config) {
+		if row.CA == certs.EtcdCA {
+			leaf := fixture.Signed(t, fixture.Pair{Cert: ca.Cert, Key: ca.Key}, row.Name, time.Now().Add(-time.Minute))
+			fixture.Put(t, c.root, c.Files(row)[0], string(certs.EncodeCerts(leaf.Cert)))
+		}
+	}
+}
+
+// signedAgain gives etcd's CA, with the key that it has, a certificate from now on.
+func signedAgain(t *testing.T, c *controlPlane) {
+	t.Helper()
+	row, _ := certs.Find(c.Config, certs.EtcdCA)
+	ca, err := c.CA(certs.EtcdCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := *ca.Cert
+	next.NotBefore = time.Now().Add(-time.Second)
+	der, err := x509.CreateCertificate(rand.Reader, &next, &next, ca.Key.Public(), ca.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture.Put(t, c.root, c.Files(row)[0], string(certs.EncodeCerts(cert)))
+}
+
 // TestCheckTrust: what wouldn't be accepted after a renewal is found before it, whichever side is left behind.
 func TestCheckTrust(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -153,17 +209,46 @@ func TestCheckTrust(t *testing.T) {
 		"the CA is another":       {"", replace(certs.CA, alone), kubeletPEM + " | ca.crt | kubelet.conf:", ""},
 		"both, the next signs":    {"", replace(certs.CA, nextFirst), "", ""},
 		"both, the old one signs": {"", replace(certs.CA, oldFirst), "", ""},
-		"etcd's CA is another":    {"", replace(certs.EtcdCA, alone), "etcd/peer.crt | etcd/ca.crt", ""}, // others have the former one
-		"etcd's, for a member":    {"etcd-peer", replace(certs.EtcdCA, alone), "etcd/peer.crt | etcd/ca.crt", "etcd/server.crt"},
-		"etcd's, both":            {"", replace(certs.EtcdCA, nextFirst), "", ""},
-		"another, for one alone":  {"scheduler.conf", replace(certs.CA, alone), "scheduler.conf | pki/apiserver.crt", "kubelet.conf"},
-		"etcd's, for a client":    {"apiserver-etcd-client", replace(certs.EtcdCA, nextFirst), "", ""},
-		"the front proxy's":       {"front-proxy-client", replace(certs.FrontProxyCA, alone), "", ""},
-		"not what this is about":  {"etcd-peer", replace(certs.CA, alone), "", kubeletPEM + " | ca.crt"},
-		"both, for one alone":     {"scheduler.conf", replace(certs.CA, nextFirst), "", ""},
-		"both, for their user":    {"controller-manager.conf", replace(certs.CA, oldFirst), "", ""},
-		"both, in another file":   {"", several, "kube-controller-manager | pki/both.crt | cluster-signing-cert-file", ""},
-		"both, but it runs on":    {"scheduler.conf", several, "", "kube-controller-manager | pki/both.crt | cluster-signing-cert-file"},
+		"etcd's CA is another":    {"", all(twoMembers, replace(certs.EtcdCA, alone)), "etcd/peer.crt | etcd/ca.crt", ""}, // others have the former one
+		"etcd's, for a member":    {"etcd-peer", all(twoMembers, replace(certs.EtcdCA, alone)), "etcd/peer.crt | etcd/ca.crt", "etcd/server.crt"},
+		"etcd's, alone":           {"", replace(certs.EtcdCA, alone), "", "Not checked | other members | etcd/peer.crt | etcd/ca.crt"},
+		"etcd's, all has expired": {"", all(twoMembers, expired, replace(certs.EtcdCA, alone)), "", ""},
+		"etcd's, signed again":    {"", all(twoMembers, expired, signedAgain), "", ""},
+		"etcd's, a client again":  {"apiserver-etcd-client", all(twoMembers, expired, signedAgain), "", ""},
+		"etcd's, both, read":      {"", all(replace(certs.EtcdCA, nextFirst), etcdSince(time.Hour)), "", ""},
+		"etcd's, both, unread": {"", all(replace(certs.EtcdCA, nextFirst), etcdSince(-time.Hour)),
+			"apiserver-etcd-client.crt | etcd/healthcheck-client.crt | etcd/ca.crt", ""},
+		"etcd's, alone, unread":        {"", all(replace(certs.EtcdCA, alone), etcdSince(-time.Hour)), "apiserver-etcd-client.crt | etcd/ca.crt", "Not checked"},
+		"etcd's, both, unread, stays":  {"", all(replace(certs.EtcdCA, oldFirst), etcdSince(-time.Hour)), "", ""},
+		"etcd's, unread, for others":   {"scheduler.conf", all(replace(certs.EtcdCA, nextFirst), etcdSince(-time.Hour)), "", ""},
+		"etcd's, unread, for peers":    {"etcd-peer", all(twoMembers, replace(certs.EtcdCA, nextFirst), etcdSince(-time.Hour)), "etcd/peer.crt | etcd/ca.crt", ""},
+		"etcd's, unread, for no peers": {"etcd-peer", all(replace(certs.EtcdCA, nextFirst), etcdSince(-time.Hour)), "", ""},
+		"another, for one alone":       {"scheduler.conf", replace(certs.CA, alone), "scheduler.conf | pki/apiserver.crt", "kubelet.conf"},
+		"etcd's, for a client":         {"apiserver-etcd-client", all(replace(certs.EtcdCA, nextFirst), etcdSince(time.Hour)), "", ""},
+		"etcd's, unread, for one":      {"apiserver-etcd-client", all(replace(certs.EtcdCA, nextFirst), etcdSince(-time.Hour)), "apiserver-etcd-client.crt | etcd/ca.crt", ""},
+		"the front proxy's":            {"front-proxy-client", replace(certs.FrontProxyCA, alone), "", ""},
+		"not what this is about":       {"etcd-peer", replace(certs.CA, alone), "", kubeletPEM + " | ca.crt"},
+		"both, for one alone":          {"scheduler.conf", replace(certs.CA, nextFirst), "", ""},
+		"both, for their user":         {"controller-manager.conf", replace(certs.CA, oldFirst), "", ""},
+		"both, in another file":        {"", several, "kube-controller-manager | pki/both.crt | cluster-signing-cert-file", ""},
+		"both, but it runs on":         {"scheduler.conf", several, "", "kube-controller-manager | pki/both.crt | cluster-signing-cert-file"},
+		// The controller manager does not start with several CAs, whatever way the file is named.
+		"both, mounted elsewhere": {"", all(edit(managerYAML, "mountPath: /etc/kubernetes/pki\n", "mountPath: /pki\n"), edit(managerYAML, "=/etc/kubernetes/pki/", "=/pki/"),
+			replace(certs.CA, oldFirst)), "kube-controller-manager | pki/ca.crt | cluster-signing-cert-file", ""},
+		"both, from elsewhere": {"", all(edit(managerYAML, "path: /etc/kubernetes/pki\n", "path: /srv/pki\n"), replace(certs.CA, oldFirst),
+			func(t *testing.T, c *controlPlane) {
+				t.Helper()
+				fixture.Put(t, c.root, "/srv/pki/ca.crt", string(c.get(t, pkiDir+"ca.crt")))
+			}),
+			"kube-controller-manager | /srv/pki/ca.crt | cluster-signing-cert-file", ""},
+		"both, in two words": {"", all(edit(managerYAML, signingFlag+"="+ofCA, signingFlag+"\n    - "+ofCA), replace(certs.CA, oldFirst)),
+			"kube-controller-manager | pki/ca.crt | cluster-signing-cert-file", ""},
+		"both, in quotes": {"", all(edit(managerYAML, signingFlag+"="+ofCA, "\""+signingFlag+"=/etc/kubernetes/pki/ca.crt\"\n"), replace(certs.CA, oldFirst)),
+			"kube-controller-manager | pki/ca.crt | cluster-signing-cert-file", ""},
+		"both, for clients":       {"", signsApart("kubelet-client"), "kube-controller-manager | pki/ca.crt | cluster-signing-kubelet-client-cert-file", ""},
+		"both, for servers":       {"", signsApart("kubelet-serving"), "kube-controller-manager | pki/ca.crt | cluster-signing-kubelet-serving-cert-file", ""},
+		"both, for users":         {"", signsApart("kube-apiserver-client"), "kube-controller-manager | pki/ca.crt | cluster-signing-kube-apiserver-client-cert-file", ""},
+		"both, for the unknown":   {"", signsApart("legacy-unknown"), "kube-controller-manager | pki/ca.crt | cluster-signing-legacy-unknown-cert-file", ""},
 		"a load balancer between": {"", edit(adminConf, "192.0.2.11:6443", "lb.example:443"), "", ""},
 		"an expired kubelet": {"", func(t *testing.T, c *controlPlane) {
 			t.Helper()
@@ -200,10 +285,18 @@ func TestCheckTrust(t *testing.T) {
 		// Paths in containers are not those of the host.
 		"mounted elsewhere": {"", all(edit(apiServerYAML, "mountPath: /etc/kubernetes/pki\n", "mountPath: /pki\n"), edit(apiServerYAML, "=/etc/kubernetes/pki/", "=/pki/"),
 			replace(certs.CA, alone)), kubeletPEM + " | " + pkiDir + "ca.crt", ""},
-		"in the image":      {"", edit(apiServerYAML, "--client-ca-file="+ofCA, "--client-ca-file=/image/ca.crt\n"), "", "Not checked | /image/ca.crt | admin.conf"},
-		"a missing file":    {"", edit(apiServerYAML, "--client-ca-file="+ofCA, "--client-ca-file=/etc/kubernetes/pki/none.crt\n"), "", "Not checked | pki/none.crt"},
-		"a broken manifest": {"", put(apiServerYAML, "{"), "", "Not checked | " + apiServerYAML},
-		"two words":         {"", edit(apiServerYAML, "--client-ca-file="+ofCA, "--client-ca-file\n    - "+ofEtcdCA), "", kubeletPEM + " | etcd/ca.crt"},
+		"in the image":         {"", edit(apiServerYAML, "--client-ca-file="+ofCA, "--client-ca-file=/image/ca.crt\n"), "", "Not checked | /image/ca.crt | admin.conf"},
+		"a missing file":       {"", edit(apiServerYAML, "--client-ca-file="+ofCA, "--client-ca-file=/etc/kubernetes/pki/none.crt\n"), "", "Not checked | pki/none.crt"},
+		"a broken manifest":    {"", put(apiServerYAML, "{"), "", "Not checked | " + apiServerYAML},
+		"a stopped API server": {"", all(gone(apiServerYAML), replace(certs.CA, nextFirst)), "", "Not checked | " + apiServerYAML},
+		"a stopped manager":    {"", gone(managerYAML), "", "Not checked | " + managerYAML},
+		"a stopped etcd":       {"", gone(etcdYAML), "", "Not checked | " + etcdYAML},
+		"an external etcd": {"", all(gone(etcdYAML), func(t *testing.T, c *controlPlane) {
+			t.Helper()
+			c.Config.Cluster.Etcd.External = &config.ExternalEtcd{}
+		}), "", ""},
+		"a copy of the files": {"", all(gone(apiServerYAML), gone(managerYAML), gone(etcdYAML), gone(kubeletConf)), "", ""},
+		"two words":           {"", edit(apiServerYAML, "--client-ca-file="+ofCA, "--client-ca-file\n    - "+ofEtcdCA), "", kubeletPEM + " | etcd/ca.crt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newControlPlane(t)
@@ -222,6 +315,26 @@ func TestCheckTrust(t *testing.T) {
 				fact.NotIn(t, c.said.String(), "WARNING")
 			}
 		})
+	}
+}
+
+// TestCheckTrustOfUnknownEtcd: where the configuration isn't known, etcd's certificate says whether this host should have etcd.
+func TestCheckTrustOfUnknownEtcd(t *testing.T) {
+	c := newControlPlane(t)
+	c.running(t)
+	c.remove(t, etcdYAML)
+	r := Renewal{Store: c.Store, AsItWas: true}
+	for _, local := range []bool{true, false} {
+		c.said.Reset()
+		if err := r.CheckTrust(); err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(c.said.String(), etcdYAML) != local {
+			t.Errorf("with etcd's certificate %t: %s", local, c.said.String())
+		}
+		if local {
+			c.remove(t, pkiDir+"etcd/server.crt")
+		}
 	}
 }
 
