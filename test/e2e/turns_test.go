@@ -109,7 +109,7 @@ func (m machine) renewsInTurn(other machine) {
 			m.Errorf("%s runs in the same container as before", component)
 		}
 		// The others may end by themselves while there is no API server: without it they lose their leases.
-		if restarts != strings.Contains(said, "Restarting "+component+"\n") {
+		if restarts != strings.Contains(said, "Restarting "+component) {
 			m.Errorf("%s:\n%s", component, said)
 		}
 	}
