@@ -44,6 +44,8 @@ func newLastingHost(root string) *lastingHost {
 	return h
 }
 
+const theKubelet = "kubelet.service"
+
 // State other than files, by directory below the root.
 const (
 	kubeletActive  = "/var/fake/kubelet.service/active"
@@ -69,6 +71,14 @@ func furnish(root string) error {
 	return nil
 }
 
+// removeFake removes a file of a state, if it is there.
+func removeFake(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 func (h *lastingHost) has(path string) bool {
 	_, err := os.Stat(filepath.Join(h.root, path))
 	return err == nil
@@ -83,7 +93,7 @@ func (h *lastingHost) note(path string) error {
 }
 
 func (h *lastingHost) unit(_ context.Context, name string) (host.UnitState, error) {
-	if name != kubeletUnit {
+	if name != theKubelet {
 		return host.UnitState{LoadState: "not-found"}, nil
 	}
 	state := host.UnitState{LoadState: "loaded", ActiveState: "inactive", UnitFileState: "enabled"}

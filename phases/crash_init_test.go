@@ -26,7 +26,7 @@ var crashingInit = crashing{
 		s.api = ownAPI(s.root, s.spoil)
 		return willMake(s.root, kubeletPEM, rotatedPEM(t, "cp-1", time.Now().Add(time.Hour)))
 	},
-	run:   crashInit,
+	run:   runInit(Init),
 	reads: "/etc/kubernetes/kubelet.conf",
 	renews: []string{"PUT /api/v1/namespaces/kube-system/secrets/kubeadm-certs",
 		"PUT /api/v1/namespaces/kube-system/secrets/bootstrap-token-" + ownerID(crashKey)},
@@ -54,12 +54,14 @@ networking: {podSubnet: 10.244.0.0/16}
 apiServer: {certSANs: [127.0.0.1]}
 `
 
-// crashInit does what the command init does.
-func crashInit(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error {
-	return initWith(ctx, h, endpoint, say, crashDocuments)
+// runInit does what the command init does.
+func runInit(workflow func() []Phase) runner {
+	return func(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error {
+		return initWith(ctx, h, endpoint, say, crashDocuments, workflow())
+	}
 }
 
-func initWith(ctx context.Context, h *lastingHost, endpoint string, say io.Writer, documents string) error {
+func initWith(ctx context.Context, h *lastingHost, endpoint string, say io.Writer, documents string, workflow []Phase) error {
 	random := func(n int) string { return strings.ToLower(rand.Text()[:n]) }
 	flags := config.Flags{Given: []string{"upload-certs"}, UploadCerts: true}
 	n, _, err := config.LoadInit(ctx, &config.Source{Name: "init.yaml", Data: []byte(documents)}, flags, config.Options{
@@ -69,7 +71,7 @@ func initWith(ctx context.Context, h *lastingHost, endpoint string, say io.Write
 	if err != nil {
 		return err
 	}
-	return crashRun(ctx, n, h, endpoint, say, Init())
+	return crashRun(ctx, n, h, endpoint, say, workflow)
 }
 
 // ownAPI is the API server of a control plane in a root directory. It uses the certificate that is there, and admits

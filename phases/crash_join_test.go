@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-var crashingJoin = crashing{name: "join", prepare: prepareJoin, run: crashJoin, reads: "/var/lib/kubelet/config.yaml"}
+var crashingJoin = crashing{name: "join", prepare: prepareJoin, run: runJoin(Join), reads: "/var/lib/kubelet/config.yaml"}
 
 // prepareJoin creates a cluster to join by a discovery file, and sets what the kubelet writes once that cluster has
 // signed its certificate.
@@ -40,30 +40,32 @@ func prepareJoin(t *testing.T, s *scene) error {
 	return errors.Join(s.kubeletOf(t, "worker-1", ca), os.WriteFile(s.root+"/join.yaml", []byte(crashJoinDocument), 0o600))
 }
 
-// crashJoin does what the command join does.
-func crashJoin(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error {
-	opts := config.Options{Facts: config.HostFacts{Hostname: "host"}}
-	documents, err := h.ReadFile("/join.yaml")
-	if err != nil {
-		return err
+// runJoin does what the command join does.
+func runJoin(workflow func() []Phase) runner {
+	return func(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error {
+		opts := config.Options{Facts: config.HostFacts{Hostname: "host"}}
+		documents, err := h.ReadFile("/join.yaml")
+		if err != nil {
+			return err
+		}
+		self, _, err := config.LoadJoin(&config.Source{Name: "join.yaml", Data: documents}, config.Flags{}, opts)
+		if err != nil {
+			return err
+		}
+		connect := func(kubeconfig []byte) cluster.Cluster {
+			return cluster.New(cluster.Options{Kubeconfig: "discovery", Timeout: self.Timeouts.KubernetesAPICall.Duration,
+				ReadFile: func(string) ([]byte, error) { return embedded(h, kubeconfig) }})
+		}
+		if limit := h.limit; limit > 0 {
+			self.Timeouts.KubernetesAPICall.Duration = limit
+		}
+		d := &joining.Discovery{Host: h, UI: ui.NewLines(say, io.Discard), Options: opts, Connect: connect}
+		n, _, err := d.Node(ctx, self)
+		if err != nil {
+			return err
+		}
+		return crashRun(ctx, n, h, endpoint, say, workflow())
 	}
-	self, _, err := config.LoadJoin(&config.Source{Name: "join.yaml", Data: documents}, config.Flags{}, opts)
-	if err != nil {
-		return err
-	}
-	connect := func(kubeconfig []byte) cluster.Cluster {
-		return cluster.New(cluster.Options{Kubeconfig: "discovery", Timeout: self.Timeouts.KubernetesAPICall.Duration,
-			ReadFile: func(string) ([]byte, error) { return embedded(h, kubeconfig) }})
-	}
-	if limit := h.limit; limit > 0 {
-		self.Timeouts.KubernetesAPICall.Duration = limit
-	}
-	d := &joining.Discovery{Host: h, UI: ui.NewLines(say, io.Discard), Options: opts, Connect: connect}
-	n, _, err := d.Node(ctx, self)
-	if err != nil {
-		return err
-	}
-	return crashRun(ctx, n, h, endpoint, say, Join())
 }
 
 // embedded inserts the files that a kubeconfig names into it: client-go would watch files for as long as the process

@@ -26,7 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-var crashingPlane = crashing{name: "join-control-plane", prepare: preparePlane, run: crashJoin, reads: "/var/lib/kubelet/config.yaml"}
+var crashingPlane = crashing{name: "join-control-plane", prepare: preparePlane, run: runJoin(Join), reads: "/var/lib/kubelet/config.yaml"}
 
 // preparePlane creates a cluster of one control plane that shares its certificates, and sets what the kubelet of the
 // second one writes.
@@ -133,5 +133,5 @@ func (m lastingMembers) Promote(context.Context, string) error {
 
 func (m lastingMembers) Leave(context.Context, string) (bool, error) {
 	left := m.host.has(fakeLearner)
-	return left, errors.Join(ignoreMissing(os.Remove(m.host.root+fakeVoter)), ignoreMissing(os.Remove(m.host.root+fakeLearner)))
+	return left, errors.Join(removeFake(m.host.root+fakeVoter), removeFake(m.host.root+fakeLearner))
 }

@@ -25,16 +25,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // crashingRollback goes back from 1.37 to 1.36 with etcd's data, crashingRollbackPlain without, and crashingRollbackNode on a
 // worker.
 var (
-	crashingRollback = crashing{name: "upgrade-rollback", prepare: prepareRollback, run: crashRollback,
+	crashingRollback = crashing{name: "upgrade-rollback", prepare: prepareRollback, run: rollBack(true),
 		reads: "/var/lib/kubelet/config.yaml", renews: []string{leaseWrite}}
-	crashingRollbackPlain = crashing{name: "upgrade-rollback-plain", prepare: prepareRollback, run: crashRollbackPlain,
+	crashingRollbackPlain = crashing{name: "upgrade-rollback-plain", prepare: prepareRollback, run: rollBack(false),
 		reads: "/var/lib/kubelet/config.yaml", renews: []string{leaseWrite}}
-	crashingRollbackNode = crashing{name: "upgrade-rollback-node", prepare: prepareRollbackNode, run: crashRollbackPlain,
+	crashingRollbackNode = crashing{name: "upgrade-rollback-node", prepare: prepareRollbackNode, run: rollBack(false),
 		reads: "/var/lib/kubelet/config.yaml", least: 3} // two files and the kubelet
 )
 
@@ -82,7 +83,7 @@ func upgradedPlane(t *testing.T) (oldNode, error) {
 		if err := willMake(h.root, kubeletPEM, signed); err != nil {
 			return err
 		}
-		if err := crashInit(context.Background(), h, endpoint, io.Discard); err != nil {
+		if err := runInit(Init)(context.Background(), h, endpoint, io.Discard); err != nil {
 			return err
 		}
 		return leaveBackup(h)
@@ -103,7 +104,7 @@ func leaveBackup(h *lastingHost) error {
 	if err != nil {
 		return err
 	}
-	snapshot, err := os.ReadFile("../internal/etcd/testdata/snapshot-3.6.db")
+	snapshot, err := os.ReadFile(fixture.Path("internal/etcd/testdata/snapshot-3.6.db"))
 	if err != nil {
 		return err
 	}
@@ -156,36 +157,30 @@ func olderManifest(manifest string) string {
 
 // prepareRollbackNode makes a worker that was upgraded.
 func prepareRollbackNode(t *testing.T, s *scene) error {
-	err := prepareNode(t, s)
+	err := prepareNode(Join)(t, s)
 	if err == nil {
-		err = crashUpgrade(t.Context(), newLastingHost(s.root), s.api.Listener.Addr().String(), io.Discard, "node")
+		err = runUpgrade("node", UpgradeNode)(t.Context(), newLastingHost(s.root), s.api.Listener.Addr().String(), io.Discard)
 	}
 	s.writing = 0
 	return err
 }
 
-// crashRollback does what the command does with --restore-etcd, and crashRollbackPlain what it does without.
-func crashRollback(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error {
-	return rollBack(ctx, h, endpoint, say, true)
-}
-
-func crashRollbackPlain(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error {
-	return rollBack(ctx, h, endpoint, say, false)
-}
-
-func rollBack(ctx context.Context, h *lastingHost, endpoint string, say io.Writer, restore bool) error {
-	h.Has.Time = time.Date(2026, 2, 4, 0, 0, 0, 0, time.UTC) // so that the names of what runs set aside can be compared
-	_, pod := h.Lstat("/etc/kubernetes/manifests/etcd.yaml")
-	if _, data := h.Lstat("/var/lib/etcd/member"); pod == nil && data != nil {
-		return errors.New("had the node been booted now, etcd would have begun a cluster without data")
+// rollBack does what the command does, with --restore-etcd or without.
+func rollBack(restore bool) runner {
+	return func(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error {
+		h.Has.Time = time.Date(2026, 2, 4, 0, 0, 0, 0, time.UTC) // so that the names of what runs set aside can be compared
+		_, pod := h.Lstat("/etc/kubernetes/manifests/etcd.yaml")
+		if _, data := h.Lstat("/var/lib/etcd/member"); pod == nil && data != nil {
+			return errors.New("had the node been booted now, etcd would have begun a cluster without data")
+		}
+		limit := cmp.Or(h.limit, 30*time.Second)
+		api := cluster.New(crashOptions(h, endpoint, thisnode.IsControlPlane(h), config.DefaultAdminKubeconfig, "/etc/kubernetes/kubelet.conf", limit))
+		r, n, err := newRollback(ctx, api, h, h.members(), restore, say)
+		if err != nil {
+			return err
+		}
+		return crashRun(ctx, n, h, endpoint, say, r.Phases())
 	}
-	limit := cmp.Or(h.limit, 30*time.Second)
-	api := cluster.New(crashOptions(h, endpoint, thisnode.IsControlPlane(h), config.DefaultAdminKubeconfig, "/etc/kubernetes/kubelet.conf", limit))
-	r, n, err := newRollback(ctx, api, h, h.members(), restore, say)
-	if err != nil {
-		return err
-	}
-	return crashRun(ctx, n, h, endpoint, say, r.Phases())
 }
 
 // newRollback makes a rollback of what a host has kept. api is only asked for what the backup does not have.

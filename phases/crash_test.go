@@ -43,12 +43,15 @@ import (
 // API's host:port.
 const crashEnv = "SLIPWAY_PHASES_TEST_RUN"
 
+// runner does what a command does, on a host and with the API at an endpoint.
+type runner func(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error
+
 // crashing is a workflow that is killed at each of its steps.
 type crashing struct {
 	name string
 	// prepare creates the API, and what the host has beyond a fresh one.
 	prepare func(t *testing.T, s *scene) error
-	run     func(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error
+	run     runner
 	// reads is a file that the kubelet reads only when it starts.
 	reads string
 	// renews are writes that another run repeats, as requested; rewrites reports which files it writes again.
@@ -65,7 +68,7 @@ var crashes = []crashing{crashingInit, crashingJoin, crashingPlane, crashingAppl
 var killable = append([]crashing{crashingReset, crashingResetFlannel}, crashes...)
 
 // runIfAsked is for TestMain.
-func runIfAsked() {
+func runIfAsked(killable []crashing) {
 	words := strings.Fields(os.Getenv(crashEnv))
 	for _, c := range killable {
 		if len(words) == 3 && words[0] == c.name {
@@ -237,6 +240,10 @@ func (s *scene) on(ctx context.Context, h *lastingHost) (string, error) {
 // runtime, or writes to the API. The same run must then finish with the result of an undisturbed run. A third run
 // changes nothing.
 func TestCrash(t *testing.T) {
+	killEach(t, killable)
+}
+
+func killEach(t *testing.T, killable []crashing) {
 	const crashSample = 6 // of some 50 in each workflow
 	for _, c := range killable {
 		t.Run(c.name, func(t *testing.T) {

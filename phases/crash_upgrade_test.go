@@ -25,6 +25,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -40,14 +41,12 @@ import (
 // The versions between which the scenes upgrade.
 const crashFrom, crashTo = "v1.35.8", "v1.36.4" // with another etcd and another CoreDNS
 
-const leaseWrite = "PUT /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + upgradeLease
+const leaseWrite = "PUT /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/slipway-upgrade"
 
 var crashingApply = crashing{
-	name:    "upgrade-apply",
-	prepare: prepareApply,
-	run: func(ctx context.Context, h *lastingHost, at string, say io.Writer) error {
-		return crashUpgrade(ctx, h, at, say, "apply")
-	},
+	name:     "upgrade-apply",
+	prepare:  prepareApply(Init),
+	run:      runUpgrade("apply", UpgradeApply),
 	reads:    "/etc/kubernetes/manifests/etcd.yaml",
 	renews:   []string{leaseWrite},
 	rewrites: renewed,
@@ -57,10 +56,10 @@ var crashingApply = crashing{
 var crashingNodePlane = crashing{
 	name: "upgrade-node-control-plane",
 	prepare: func(t *testing.T, s *scene) error {
-		if err := prepareApply(t, s); err != nil {
+		if err := prepareApply(Init)(t, s); err != nil {
 			return err
 		}
-		old, err := oldPlane()
+		old, err := oldPlane(Init)
 		if err != nil {
 			return err
 		}
@@ -70,9 +69,7 @@ var crashingNodePlane = crashing{
 		s.api.Put(path, fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", stored))
 		return nil
 	},
-	run: func(ctx context.Context, h *lastingHost, at string, say io.Writer) error {
-		return crashUpgrade(ctx, h, at, say, "node")
-	},
+	run:      runUpgrade("node", UpgradeNode),
 	reads:    "/etc/kubernetes/manifests/etcd.yaml",
 	renews:   []string{leaseWrite},
 	rewrites: renewed,
@@ -85,20 +82,28 @@ func renewed(path string) bool {
 
 var crashingNode = crashing{
 	name:    "upgrade-node",
-	prepare: prepareNode,
-	run: func(ctx context.Context, h *lastingHost, at string, say io.Writer) error {
-		return crashUpgrade(ctx, h, at, say, "node")
-	},
-	reads:  "/proc/sys/net/ipv4/ip_forward", // by anything but the kubelet, which is not restarted
-	renews: []string{"PUT /api/v1/nodes/worker-1"},
+	prepare: prepareNode(Join),
+	run:     runUpgrade("node", UpgradeNode),
+	reads:   "/proc/sys/net/ipv4/ip_forward", // by anything but the kubelet, which is not restarted
+	renews:  []string{"PUT /api/v1/nodes/worker-1"},
 }
 
-// crashUpgrade does what the commands of upgrade do.
-func crashUpgrade(ctx context.Context, h *lastingHost, endpoint string, say io.Writer, command string) error {
-	version, flags, workflow := crashTo, config.Flags{Given: []string{"yes"}, Yes: true}, UpgradeApply
+// runUpgrade does what the commands of upgrade do.
+func runUpgrade(command string, workflow func() []Phase) runner {
+	return func(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error {
+		n, err := upgradedNode(ctx, h, endpoint, say, command)
+		if err != nil {
+			return err
+		}
+		return crashRun(ctx, n, h, endpoint, say, workflow())
+	}
+}
+
+func upgradedNode(ctx context.Context, h *lastingHost, endpoint string, say io.Writer, command string) (*config.Node, error) {
+	version, flags := crashTo, config.Flags{Given: []string{"yes"}, Yes: true}
 	controlPlane := thisnode.IsControlPlane(h)
 	if command == "node" {
-		version, flags, workflow = "", config.Flags{}, UpgradeNode
+		version, flags = "", config.Flags{}
 	}
 	if command == "node" && !controlPlane {
 		flags = config.Flags{Given: []string{"drain"}, Drain: true, DrainTimeout: time.Minute}
@@ -106,7 +111,7 @@ func crashUpgrade(ctx context.Context, h *lastingHost, endpoint string, say io.W
 	opts := config.Options{Facts: config.HostFacts{Hostname: "host"}}
 	self, _, err := config.LoadUpgrade(ctx, nil, flags, "upgrade "+command, version, opts)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	limit := cmp.Or(h.limit, 30*time.Second)
 	self.Timeouts.ControlPlaneComponentHealthCheck.Duration = 30 * time.Second // as in crashDocuments: probes depend on it
@@ -115,10 +120,7 @@ func crashUpgrade(ctx context.Context, h *lastingHost, endpoint string, say io.W
 	}
 	api := cluster.New(crashOptions(h, endpoint, controlPlane, config.DefaultAdminKubeconfig, "/etc/kubernetes/kubelet.conf", limit))
 	n, _, err := upgrading.Node(ctx, api, h, ui.NewLines(say, say).Printf, self, opts)
-	if err != nil {
-		return err
-	}
-	return crashRun(ctx, n, h, endpoint, say, workflow())
+	return n, err
 }
 
 // tree is the files of a host.
@@ -171,13 +173,24 @@ type oldNode struct {
 
 // oldPlane is a control plane as init of an earlier version makes it. It is made once, because that takes most of the time
 // of a scene.
-var oldPlane = sync.OnceValues(func() (oldNode, error) {
+func oldPlane(init func() []Phase) (oldNode, error) {
+	olderPlane.Do(func() { olderPlane.node, olderPlane.err = makeOldPlane(init) })
+	return olderPlane.node, olderPlane.err
+}
+
+var olderPlane struct {
+	sync.Once
+	node oldNode
+	err  error
+}
+
+func makeOldPlane(init func() []Phase) (oldNode, error) {
 	return makeNode(func(h *lastingHost, endpoint string) error {
 		h.skip = []string{"preflight", "kubelet-finalize"} // the kubelet of this host is newer, and does not rotate its certificate
 		documents := strings.ReplaceAll(crashDocuments, config.DefaultKubernetesVersion, crashFrom)
-		return errors.Join(initWith(context.Background(), h, endpoint, io.Discard, documents), h.startPods())
+		return errors.Join(initWith(context.Background(), h, endpoint, io.Discard, documents, init()), h.startPods())
 	})
-})
+}
 
 // makeNode is what do leaves on a fresh host, and in its API.
 func makeNode(do func(h *lastingHost, endpoint string) error) (made oldNode, err error) {
@@ -201,11 +214,17 @@ func makeNode(do func(h *lastingHost, endpoint string) error) (made oldNode, err
 }
 
 // prepareApply makes a control plane whose Corefile has to be migrated, and whose kubelet has a flag of an older version.
-func prepareApply(_ *testing.T, s *scene) error {
-	old, err := oldPlane()
-	if err != nil {
-		return err
+func prepareApply(init func() []Phase) func(*testing.T, *scene) error {
+	return func(_ *testing.T, s *scene) error {
+		old, err := oldPlane(init)
+		if err != nil {
+			return err
+		}
+		return s.becomes(old)
 	}
+}
+
+func (s *scene) becomes(old oldNode) error {
 	s.api = ownAPI(s.root, s.spoil)
 	for path, obj := range old.objects {
 		s.api.Put(path, obj)
@@ -222,8 +241,8 @@ func prepareApply(_ *testing.T, s *scene) error {
 // upgradableNode is the Node of a control plane as kubeadm left it until 1.35.
 func upgradableNode(name string) *corev1.Node {
 	n := cluster.NewNode(name)
-	n.Labels = map[string]string{labelControlPlane: ""}
-	n.Annotations = map[string]string{socketAnnotation: "unix:///run/containerd/containerd.sock"}
+	n.Labels = map[string]string{cluster.LabelControlPlane: ""}
+	n.Annotations = map[string]string{"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///run/containerd/containerd.sock"}
 	n.Status.NodeInfo.KubeletVersion = crashFrom
 	return n
 }
@@ -241,13 +260,18 @@ func leaveFlag(root string) error {
 }
 
 // prepareNode makes a worker with two Pods whose cluster was upgraded.
-func prepareNode(t *testing.T, s *scene) error {
-	if err := prepareJoin(t, s); err != nil {
-		return err
+func prepareNode(join func() []Phase) func(*testing.T, *scene) error {
+	return func(t *testing.T, s *scene) error {
+		err := prepareJoin(t, s)
+		if err == nil {
+			err = runJoin(join)(t.Context(), newLastingHost(s.root), s.api.Listener.Addr().String(), io.Discard)
+		}
+		return errors.Join(err, s.isBehind())
 	}
-	if err := crashJoin(t.Context(), newLastingHost(s.root), s.api.Listener.Addr().String(), io.Discard); err != nil {
-		return err
-	}
+}
+
+// isBehind makes the worker one whose cluster was upgraded since it joined.
+func (s *scene) isBehind() error {
 	s.writing = 0
 	s.api.Put("/api/v1/namespaces/kube-system/configmaps/kubelet-config", fixture.ConfigMap("kubelet-config", "kubelet", fixture.KubeletConfiguration+"podPidsLimit: 99\n"))
 	for _, name := range []string{"a", "b"} {
@@ -272,11 +296,14 @@ func (h *lastingHost) containers(_ context.Context, _, _, name string) (list []h
 		}
 		list = append(list, host.Container{ID: name + "/" + e.Name(), Created: time.Unix(0, nanoseconds), Image: strings.ReplaceAll(image, "!", "/")})
 	}
-	return list, ignoreMissing(err)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return list, err
 }
 
 func (h *lastingHost) stopContainer(_ context.Context, _, id string, _ time.Duration) error {
-	return ignoreMissing(os.Remove(filepath.Join(h.root, fakeContainers, id)))
+	return removeFake(filepath.Join(h.root, fakeContainers, id))
 }
 
 // awaitContainer lets the kubelet, if it runs, look at its static Pods.
@@ -333,7 +360,11 @@ func quickImageOf(manifest []byte) string {
 	if line := imageLine.FindSubmatch(manifest); line != nil {
 		return string(line[1])
 	}
-	return imageOf(manifest)
+	var pod corev1.Pod
+	if yaml.Unmarshal(manifest, &pod) != nil || len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	return pod.Spec.Containers[0].Image
 }
 
 // outdated removes the containers that a static Pod does not describe, and reports whether there is another one.
@@ -411,7 +442,7 @@ func (m lastingMembers) MoveLeader(context.Context, string) (bool, error) { retu
 func (m lastingMembers) CaughtUp(context.Context, string) error           { return nil }
 
 func (m lastingMembers) Snapshot(_ context.Context, _ string, w io.Writer) (etcd.SnapshotInfo, error) {
-	data, err := os.ReadFile("../internal/etcd/testdata/snapshot-3.6.db")
+	data, err := os.ReadFile(fixture.Path("internal/etcd/testdata/snapshot-3.6.db"))
 	if err != nil {
 		return etcd.SnapshotInfo{}, err
 	}

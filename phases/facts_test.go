@@ -4,19 +4,19 @@
 package phases
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/slipway-k8s/slipway/preflight"
 	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/golden"
 )
 
 // shows compares a complete output with a golden file.
 func shows(t *testing.T, name, output string) {
 	t.Helper()
-	golden.Check(t, filepath.Join("../testdata/golden/said", name+".txt"), output)
+	golden.Check(t, fixture.Path("testdata/golden/said", name+".txt"), output)
 }
 
 // line has facts of a single line.

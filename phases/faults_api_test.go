@@ -41,6 +41,10 @@ var apiFaults = []struct {
 // TestAPIFaults lets each request of a run meet each fault once. The run survives temporary faults and reports the
 // others in time. The same run again finishes as if nothing had happened.
 func TestAPIFaults(t *testing.T) {
+	spoilEach(t, crashes)
+}
+
+func spoilEach(t *testing.T, crashes []crashing) {
 	for _, c := range crashes {
 		t.Run(c.name, func(t *testing.T) {
 			want := newScene(t, c)

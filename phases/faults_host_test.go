@@ -53,7 +53,7 @@ func (f *refusal) before(ctx context.Context, order string) error {
 		return nil
 	}
 	f.mu.Lock()
-	if f.count++; f.what != "" || f.count != f.at && (f.named == "" || f.named != order && f.named+" "+kubeletUnit != order) {
+	if f.count++; f.what != "" || f.count != f.at && (f.named == "" || f.named != order && f.named+" "+theKubelet != order) {
 		f.mu.Unlock()
 		return nil
 	}
@@ -82,6 +82,10 @@ func asOf(order string, err error) error {
 // TestHostFaults refuses each order to the host once. The run reports that and leaves no partial file. The same run
 // again finishes as if nothing had happened.
 func TestHostFaults(t *testing.T) {
+	refuseEach(t, crashes)
+}
+
+func refuseEach(t *testing.T, crashes []crashing) {
 	for _, c := range crashes {
 		t.Run(c.name, func(t *testing.T) {
 			want := newScene(t, c)
@@ -150,6 +154,10 @@ func noPartialFile(t *testing.T, where, root string) {
 
 // TestHungUnits: a run stops waiting for a systemd that does not carry out an order, within the configured time.
 func TestHungUnits(t *testing.T) {
+	hangEach(t, crashes)
+}
+
+func hangEach(t *testing.T, crashes []crashing) {
 	for _, i := range tier.Sample(t, 3, len(crashes)) {
 		want := newScene(t, crashes[i])
 		defer want.close()

@@ -21,7 +21,7 @@ import (
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
-const goldenNodes = "../testdata/golden/node"
+var goldenNodes = fixture.Path("testdata/golden/node")
 
 // newDirHost has the directories for CA certificates that the reference host had.
 func newDirHost(t *testing.T) (*teststage.Host, string) {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	kill.Play()
-	runIfAsked()
+	runIfAsked(killable)
 	goleak.VerifyTestMain(m)
 }
 

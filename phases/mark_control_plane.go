@@ -65,19 +65,19 @@ func marksKept(ctx context.Context, env *Env, mark cluster.Mark) (bool, error) {
 	if !env.Again {
 		return false, nil
 	}
-	node := cluster.NewNode(env.Config.Name)
-	if _, err := env.Cluster.Get(ctx, node); err != nil {
+	live := cluster.NewNode(env.Config.Name)
+	if _, err := env.Cluster.Get(ctx, live); err != nil {
 		return false, err
 	}
-	if _, marked := node.Labels[labelControlPlane]; !marked {
+	if _, marked := live.Labels[labelControlPlane]; !marked {
 		return false, nil
 	}
-	if lacks := marksLacking(node, mark); len(lacks) > 0 {
+	if lacks := marksLacking(live, mark); len(lacks) > 0 {
 		writer := "init phase mark-control-plane"
 		if env.Config.Join != nil {
 			writer = "join phase control-plane-join mark-control-plane"
 		}
-		ui.SayKept(env.UI, ui.Kept{Kind: "Node", Name: node.Name, Summary: "without " + strings.Join(lacks, ", "),
+		ui.SayKept(env.UI, ui.Kept{Kind: "Node", Name: live.Name, Summary: "without " + strings.Join(lacks, ", "),
 			Remedy: fmt.Sprintf("to add it, run `slipway %s`", writer), Ours: strings.Join(lacks, "\n") + "\n"})
 	}
 	return true, nil

@@ -85,8 +85,8 @@ func awaitAdopted(ctx context.Context, env *Env) error {
 	const failure = "the kubelet does not run the static Pods of this control plane yet"
 	limit := env.Config.Timeouts.UpgradeManifests
 	return diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), failure, func(ctx context.Context) error {
-		return env.Cluster.AwaitNode(ctx, env.Config.Name, func(node *corev1.Node, _ []corev1.Pod) error {
-			if err := nodeReady(node); err != nil {
+		return env.Cluster.AwaitNode(ctx, env.Config.Name, func(reported *corev1.Node, _ []corev1.Pod) error {
+			if err := nodeReady(reported); err != nil {
 				return err
 			}
 			return adopted(ctx, env)

@@ -54,7 +54,7 @@ func TestRollbackKeepsLease(t *testing.T) {
 				row.sets(s)
 			}
 			if row.earlier {
-				s.holdsFor(t, "cp-1", forRollback, time.Minute)
+				s.holdsFor(t, "cp-1", string(forRollback), time.Minute)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

@@ -43,9 +43,9 @@ func (a api) Ready(context.Context) error {
 func (a api) Nodes(context.Context) ([]corev1.Node, error) { return a.nodes, nil }
 
 func (a api) AwaitNode(ctx context.Context, name string, check func(*corev1.Node, []corev1.Pod) error) error {
-	node := cluster.NewNode(name)
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	return poll(ctx, func(context.Context) error { return check(node, nil) })
+	object := cluster.NewNode(name)
+	object.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	return poll(ctx, func(context.Context) error { return check(object, nil) })
 }
 
 func (a api) Read(_ context.Context, q cluster.Query, take func(io.Reader) error) error {
@@ -62,10 +62,10 @@ func (a api) Read(_ context.Context, q cluster.Query, take func(io.Reader) error
 // purposeNow is what the Lease says that its holder does.
 func (s *stage) purposeNow(t *testing.T) string {
 	t.Helper()
-	lease := newUpgradeLease()
+	lease := turnLease()
 	_, err := s.api.Get(t.Context(), lease)
 	fatal(t, err)
-	return lease.Annotations[purposeAnnotation]
+	return lease.Annotations["slipway/purpose"]
 }
 
 // TestRenewInTurn: a renewal takes the Lease if it has something to restart, and gives it back unless it was there before for an
@@ -94,7 +94,7 @@ func TestRenewInTurn(t *testing.T) {
 			s.host.Runs(time.Time{}, manifests.SchedulerName)
 			secondControlPlane(t, s)
 			if row.holder != "" {
-				s.holdsFor(t, row.holder, row.what, time.Hour)
+				s.holdsFor(t, row.holder, string(row.what), time.Hour)
 			}
 			s.Config.Timeouts.UpgradeManifests, s.Config.Timeouts.ControlPlaneComponentHealthCheck = 50*time.Millisecond, 50*time.Millisecond
 			if row.sick {
@@ -222,10 +222,10 @@ func TestRenewWithoutAPI(t *testing.T) {
 
 // controlPlaneNode is the Node of a control plane.
 func controlPlaneNode(name string, ready corev1.ConditionStatus) corev1.Node {
-	node := cluster.NewNode(name)
-	node.Labels = map[string]string{labelControlPlane: ""}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
-	return *node
+	object := cluster.NewNode(name)
+	object.Labels = map[string]string{labelControlPlane: ""}
+	object.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+	return *object
 }
 
 // TestPrepareInTurn: the kubelet of a control plane is replaced while no other control plane restarts, and if the others can do

@@ -76,19 +76,19 @@ func schedulable() Phase {
 			return ""
 		},
 		Run: func(ctx context.Context, env *Env) error {
-			node := cluster.NewNode(env.Config.Name)
-			_, err := env.Cluster.Update(ctx, node, func() (bool, error) {
+			live := cluster.NewNode(env.Config.Name)
+			_, err := env.Cluster.Update(ctx, live, func() (bool, error) {
 				var kept []corev1.Taint
-				for _, t := range node.Spec.Taints {
+				for _, t := range live.Spec.Taints {
 					if t.Key != labelControlPlane {
 						kept = append(kept, t)
 					}
 				}
-				if len(kept) == len(node.Spec.Taints) {
+				if len(kept) == len(live.Spec.Taints) {
 					return false, nil
 				}
-				env.UI.Printf("Taking taint %s from node %s", labelControlPlane, node.Name)
-				node.Spec.Taints = kept
+				env.UI.Printf("Taking taint %s from node %s", labelControlPlane, live.Name)
+				live.Spec.Taints = kept
 				return true, nil
 			})
 			return err

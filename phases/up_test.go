@@ -221,10 +221,10 @@ func TestWaitNodeWithoutNetwork(t *testing.T) {
 // TestSchedulable takes the taint of an earlier run, and no other.
 func TestSchedulable(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	node := cluster.NewNode("cp-1")
+	object := cluster.NewNode("cp-1")
 	own := corev1.Taint{Key: "own", Effect: corev1.TaintEffectNoSchedule}
-	node.Spec.Taints = []corev1.Taint{{Key: labelControlPlane, Effect: corev1.TaintEffectNoSchedule}, own}
-	fatal(t, s.api.Ensure(t.Context(), node))
+	object.Spec.Taints = []corev1.Taint{{Key: labelControlPlane, Effect: corev1.TaintEffectNoSchedule}, own}
+	fatal(t, s.api.Ensure(t.Context(), object))
 	taints := func() []corev1.Taint {
 		live := cluster.NewNode("cp-1")
 		_, err := s.api.Get(t.Context(), live)

@@ -54,13 +54,13 @@ func (p *planes) Nodes(context.Context) ([]corev1.Node, error)               { r
 func (p *planes) Pods(context.Context, string, string) ([]corev1.Pod, error) { return p.pods, nil }
 
 // server adds a control plane whose API server has an image; without one, it has no Pod.
-func (p *planes) server(node, image string) {
-	object := cluster.NewNode(node)
+func (p *planes) server(name, image string) {
+	object := cluster.NewNode(name)
 	object.Labels = map[string]string{labelControlPlane: ""}
 	p.nodes = append(p.nodes, *object)
 	if image != "" {
 		p.pods = append(p.pods, corev1.Pod{Spec: corev1.PodSpec{
-			NodeName: node, Containers: []corev1.Container{{Name: "kube-apiserver", Image: image}},
+			NodeName: name, Containers: []corev1.Container{{Name: "kube-apiserver", Image: image}},
 		}})
 	}
 }

@@ -76,7 +76,7 @@ func TestUpgradeAgainDuringRollback(t *testing.T) {
 	began := lastBackup(t, earlier).Began
 	h := newLastingHost(s.root)
 	h.Fail = map[string]error{"restart kubelet.service": os.ErrDeadlineExceeded}
-	if err := crashRollbackPlain(t.Context(), h, s.api.Listener.Addr().String(), io.Discard); err == nil {
+	if err := rollBack(false)(t.Context(), h, s.api.Listener.Addr().String(), io.Discard); err == nil {
 		t.Fatal("the rollback was not interrupted")
 	}
 	if said, err := s.again(t.Context()); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,18 +20,26 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// holds makes a node the holder of the Lease, with its last renewal so long ago.
-func (s *stage) holds(t *testing.T, node string, ago time.Duration) {
-	t.Helper()
-	s.holdsFor(t, node, forUpgrade, ago)
+// turnLease is the Lease of the control plane whose components are being restarted, by the name that all releases use.
+func turnLease() *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+		ObjectMeta: metav1.ObjectMeta{Name: "slipway-upgrade", Namespace: metav1.NamespaceSystem},
+	}
 }
 
-func (s *stage) holdsFor(t *testing.T, node string, what purpose, ago time.Duration) {
+// holds makes a node the holder of the Lease, with its last renewal so long ago.
+func (s *stage) holds(t *testing.T, name string, ago time.Duration) {
 	t.Helper()
-	lease, renewed := newUpgradeLease(), metav1.NewMicroTime(s.Host.Now().Add(-ago))
+	s.holdsFor(t, name, "upgrade", ago)
+}
+
+func (s *stage) holdsFor(t *testing.T, name, purpose string, ago time.Duration) {
+	t.Helper()
+	lease, renewed := turnLease(), metav1.NewMicroTime(s.Host.Now().Add(-ago))
 	take := func() (bool, error) {
-		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &node, &renewed
-		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, purposeAnnotation, string(what))
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &name, &renewed
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, "slipway/purpose", purpose)
 		return true, nil
 	}
 	found, err := s.api.Update(t.Context(), lease, take)
@@ -46,11 +55,14 @@ func (s *stage) holdsFor(t *testing.T, node string, what purpose, ago time.Durat
 // holder is that of the Lease.
 func (s *stage) holder(t *testing.T) string {
 	t.Helper()
-	lease := newUpgradeLease()
+	lease := turnLease()
 	if _, err := s.api.Get(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
-	return holderOf(lease)
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
 }
 
 // TestTakeTurn: one control plane at a time. Nobody takes the Lease of a node that is still there and changes its version, however
@@ -88,7 +100,7 @@ func TestTakeTurn(t *testing.T) {
 				}
 			}
 			if test.holder != "" {
-				s.holdsFor(t, test.holder, test.what, test.silent)
+				s.holdsFor(t, test.holder, string(test.what), test.silent)
 			}
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
@@ -97,7 +109,7 @@ func TestTakeTurn(t *testing.T) {
 					defer stop()
 					go func() {
 						for ctx.Err() == nil {
-							s.holdsFor(t, test.holder, test.what, test.silent-time.Since(began))
+							s.holdsFor(t, test.holder, string(test.what), test.silent-time.Since(began))
 							select {
 							case <-ctx.Done():
 							case <-time.After(leaseRenewal):
@@ -135,13 +147,13 @@ func TestTakeTurn(t *testing.T) {
 // secondControlPlane is the environment of cp-2 in the cluster in which s is cp-1.
 func secondControlPlane(t *testing.T, s *stage) *Env {
 	t.Helper()
-	for _, node := range []string{"cp-1", "cp-2"} {
-		if err := s.api.Ensure(t.Context(), cluster.NewNode(node)); err != nil {
+	for _, other := range []string{"cp-1", "cp-2"} {
+		if err := s.api.Ensure(t.Context(), cluster.NewNode(other)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	second, node := *s.Env, *s.Config
-	node.Name, second.Config = "cp-2", &node
+	second, other := *s.Env, *s.Config
+	other.Name, second.Config = "cp-2", &other
 	return &second
 }
 

@@ -78,14 +78,14 @@ type theseNodes struct {
 
 func (n theseNodes) Nodes(context.Context) (list []corev1.Node, err error) {
 	for _, name := range n.names {
-		node := cluster.NewNode(name)
+		object := cluster.NewNode(name)
 		if strings.HasPrefix(name, "cp-") {
-			node.Labels = map[string]string{labelControlPlane: ""}
+			object.Labels = map[string]string{labelControlPlane: ""}
 		}
 		if strings.HasPrefix(name, "cp-") && name != "cp-none" {
-			node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: addressOf(name)}}
+			object.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: addressOf(name)}}
 		}
-		list = append(list, *node)
+		list = append(list, *object)
 	}
 	return list, nil
 }
@@ -94,7 +94,7 @@ func (n theseNodes) Nodes(context.Context) (list []corev1.Node, err error) {
 func hasDatabase(t *testing.T, root string, members []etcd.Member) {
 	t.Helper()
 	const path = "/var/lib/etcd/member/snap/db"
-	snapshot, err := os.ReadFile("../internal/etcd/testdata/snapshot-3.6.db")
+	snapshot, err := os.ReadFile(fixture.Path("internal/etcd/testdata/snapshot-3.6.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

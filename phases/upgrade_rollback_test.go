@@ -28,6 +28,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // otherMembers is an etcd with these members beside this node's.
@@ -113,7 +114,7 @@ func TestRollbackRefusals(t *testing.T) {
 			ofEarlierRelease(edit)
 			replace("/etc/kubernetes/pki/ca.crt", "text:"+agedCA)
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
-			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
+			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", fixture.Path("internal/etcd/testdata/started.wal"))
 		}, plain: true, says: []string{rollbackBackups[:len(rollbackBackups)-1], "cluster abc", "cluster " + startedCluster}},
 		"a version between": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit("/etc/kubernetes/manifests/kube-apiserver.yaml", "v1.37.2", "v1.36.9")
@@ -128,7 +129,7 @@ func TestRollbackRefusals(t *testing.T) {
 			replace(backedUpSnapshot, backedUpManifests+"etcd.yaml")
 		}, says: []string{backedUpSnapshot, "incomplete"}},
 		"a newer snapshot": {change: func(_ func(path, old, new string), replace func(path, from string)) {
-			replace(backedUpSnapshot, "../internal/etcd/testdata/snapshot-3.7.db")
+			replace(backedUpSnapshot, fixture.Path("internal/etcd/testdata/snapshot-3.7.db"))
 		}, says: []string{backedUpSnapshot, "of etcd 3.7", "and etcd 3.6"}},
 		"only snapshots of the new API server's data": {change: func(_ func(path, old, new string), replace func(path, from string)) {
 			replace(backedUpSnapshot, "")
@@ -142,22 +143,22 @@ func TestRollbackRefusals(t *testing.T) {
 		}, says: []string{"--wal-dir=/var/lib/wal", "restored"}},
 		"another cluster": {change: func(edit func(path, old, new string), replace func(path, from string)) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
-			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
+			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", fixture.Path("internal/etcd/testdata/started.wal"))
 		}, says: []string{rollbackBackups[:len(rollbackBackups)-1], "cluster abc", "/var/lib/etcd/member/wal", "cluster " + startedCluster}},
 		"another cluster with the same CA": {change: func(edit func(path, old, new string), replace func(path, from string)) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
-			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
+			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", fixture.Path("internal/etcd/testdata/started.wal"))
 		}, plain: true, says: []string{rollbackBackups[:len(rollbackBackups)-1], "cluster abc", "/var/lib/etcd/member/wal", "cluster " + startedCluster}},
 		"another cluster, in several runs": {change: func(edit func(path, old, new string), replace func(path, from string)) {
 			anotherRun("04-06-07", oldVersion, "3.6", replace)
 			for _, file := range etcdRecords {
 				edit(file, "node: cp-1", "node: cp-1\netcdCluster: abc")
 			}
-			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
+			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", fixture.Path("internal/etcd/testdata/started.wal"))
 		}, plain: true, says: []string{"cluster abc", "cluster " + startedCluster}, remedy: append(etcdRecords, "\""+startedCluster+"\"")},
 		"the same etcd": {change: func(edit func(path, old, new string), replace func(path, from string)) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: \""+startedCluster+"\"")
-			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
+			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", fixture.Path("internal/etcd/testdata/started.wal"))
 		}, plain: true},
 		"an old backup of kubeadm's": {change: func(edit func(path, old, new string), replace func(path, from string)) {
 			replace(backedUpManifests+"upgrade.yaml", "")
@@ -176,7 +177,7 @@ func TestRollbackRefusals(t *testing.T) {
 		}, plain: true, says: []string{"runs registry.k8s.io/kube-apiserver:v1.36.9", "from registry.k8s.io/kube-apiserver@sha256:36 to v1.37.2"}},
 		"the cluster of a restore that was not finished": {change: func(edit func(path, old, new string), replace func(path, from string)) {
 			edit(backedUpManifests+"upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: abc")
-			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", "../internal/etcd/testdata/started.wal")
+			replace("/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal", fixture.Path("internal/etcd/testdata/started.wal"))
 			anotherRun("04-06-07", oldVersion, "3.6", replace)
 			replace(rollbackBackups+"slipway-rollback.yaml", "text:began: 2026-02-03T04:05:06Z\nended: 2026-02-03T04:05:06Z\nsnapshot: /x/snapshot.db\naside: /var/lib/etcd/old\nrestored: true\n")
 			edit(rollbackBackups+"kubeadm-backup-manifests-2026-02-03-04-06-07/upgrade.yaml", "node: cp-1", "node: cp-1\netcdCluster: '"+startedCluster+"'")
@@ -275,7 +276,7 @@ func replaceFile(t *testing.T, root, path, from string) {
 	data := []byte(text)
 	if !isText {
 		var err error
-		if !strings.HasPrefix(from, "../") {
+		if !strings.HasPrefix(from, "..") {
 			from = root + from
 		}
 		if data, err = os.ReadFile(from); err != nil {
@@ -348,7 +349,7 @@ func anotherRun(at, apiServer, etcd string, replace func(path, from string)) {
 	manifests, day := rollbackBackups+"kubeadm-backup-manifests-2026-02-03-"+at+"/", rollbackBackups+"kubeadm-backup-etcd-2026-02-03-"+at+"/"
 	replace(manifests+"upgrade.yaml", "text:node: cp-1\nto: "+config.DefaultKubernetesVersion+"\n")
 	replace(manifests+"kube-apiserver.yaml", "text:spec: {containers: [{image: 'registry.k8s.io/kube-apiserver:"+apiServer+"'}]}")
-	replace(day+"snapshot.db", "../internal/etcd/testdata/snapshot-"+etcd+".db")
+	replace(day+"snapshot.db", fixture.Path("internal/etcd/testdata/snapshot-"+etcd+".db"))
 }
 
 // TestSnapshotFromBeforeStays: however often an upgrade is tried again, a rollback restores data from before it: the newest

@@ -23,20 +23,20 @@ func strayPods(state *upgrading.State) []preflight.Finding {
 	var found []preflight.Finding
 	var seen []string
 	for _, pod := range state.Strays {
-		node := pod.Spec.NodeName
-		if slices.Contains(seen, node) {
+		name := pod.Spec.NodeName
+		if slices.Contains(seen, name) {
 			continue
 		}
-		seen = append(seen, node)
+		seen = append(seen, name)
 		var names []string
 		for _, other := range state.Strays {
-			if other.Spec.NodeName == node {
+			if other.Spec.NodeName == name {
 				names = append(names, other.Name)
 			}
 		}
 		found = append(found, finding(labelCheck, preflight.Warning,
-			"if it is a control plane, label it: `kubectl label node "+node+" "+cluster.LabelControlPlane+"=`; if it is a worker, find out who runs these Pods there, and do not trust it",
-			"node %s has Pods of a control plane (%s), but not the label %s: they are neither asked nor counted", node, strings.Join(names, ", "), cluster.LabelControlPlane))
+			"if it is a control plane, label it: `kubectl label node "+name+" "+cluster.LabelControlPlane+"=`; if it is a worker, find out who runs these Pods there, and do not trust it",
+			"node %s has Pods of a control plane (%s), but not the label %s: they are neither asked nor counted", name, strings.Join(names, ", "), cluster.LabelControlPlane))
 	}
 	return found
 }

@@ -43,9 +43,9 @@ func runWaitNode(ctx context.Context, env *Env) error {
 		if err != nil {
 			return err
 		}
-		return env.Cluster.AwaitNode(ctx, name, func(node *corev1.Node, pods []corev1.Pod) error {
+		return env.Cluster.AwaitNode(ctx, name, func(reported *corev1.Node, pods []corev1.Pod) error {
 			switch now := env.Host.Now(); {
-			case !lacksNetwork(node, pods):
+			case !lacksNetwork(reported, pods):
 				lacking = time.Time{}
 			case lacking.IsZero():
 				lacking = now
@@ -53,10 +53,10 @@ func runWaitNode(ctx context.Context, env *Env) error {
 				noNetwork = true
 				return nil
 			}
-			if err := nodeReady(node); err != nil {
+			if err := nodeReady(reported); err != nil {
 				return err
 			}
-			return due.run(node, pods)
+			return due.run(reported, pods)
 		})
 	})
 	if err != nil {
@@ -107,8 +107,8 @@ const networkTime = 10 * time.Second
 
 // lacksNetwork reports whether nothing is on its way that would configure a node's network: kube-proxy's Pod runs already, and
 // the node has got no other.
-func lacksNetwork(node *corev1.Node, pods []corev1.Pod) bool {
-	uninitialized := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+func lacksNetwork(reported *corev1.Node, pods []corev1.Pod) bool {
+	uninitialized := slices.ContainsFunc(reported.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && strings.Contains(c.Message, noPlugin)
 	})
 	proxyRuns := false

@@ -90,9 +90,9 @@ func ofNode(p *corev1.Pod) bool { return p.Annotations[corev1.MirrorPodAnnotatio
 
 // noPod says why no Pod has been scheduled to a node, as far as its taints tell. The control plane's own taint is not a reason:
 // the Pods that the wait is for tolerate it.
-func noPod(node *corev1.Node) error {
+func noPod(reported *corev1.Node) error {
 	var taints []string
-	for _, t := range node.Spec.Taints {
+	for _, t := range reported.Spec.Taints {
 		if t.Effect != corev1.TaintEffectPreferNoSchedule && t.Key != labelControlPlane {
 			taints = append(taints, t.Key)
 		}
@@ -100,8 +100,8 @@ func noPod(node *corev1.Node) error {
 	if len(taints) == 0 {
 		return errors.New("no Pod has been scheduled to this node yet")
 	}
-	return fault.New("no Pod can be scheduled to node "+node.Name+" while it has the taint "+strings.Join(taints, ", "),
-		"`kubectl describe node "+node.Name+"` says what is wrong with it: disk-pressure, for example, means that too little of a disk is free")
+	return fault.New("no Pod can be scheduled to node "+reported.Name+" while it has the taint "+strings.Join(taints, ", "),
+		"`kubectl describe node "+reported.Name+"` says what is wrong with it: disk-pressure, for example, means that too little of a disk is free")
 }
 
 func podReady(p *corev1.Pod) bool {

@@ -40,7 +40,7 @@ func TestNeedsExist(t *testing.T) {
 		}
 		walk(list)
 		for _, role := range []bool{false, true} {
-			n := fixture.GoldenNode(t, "../testdata/golden/node/default/input.yaml")
+			n := fixture.GoldenNode(t, fixture.Path("testdata/golden/node/default/input.yaml"))
 			n.ControlPlane, n.Join, n.Reset = role, &config.Join{}, &config.Reset{}
 			if err := Run(t.Context(), &Env{Config: n, UI: quietUI()}, idle(list), Options{}); err != nil {
 				t.Errorf("%s, control plane %v: %v", name, role, err)
@@ -107,7 +107,7 @@ func TestKeysOfInit(t *testing.T) {
 		}
 		return numberedKey{number: made}, nil
 	}
-	env := &Env{Config: fixture.GoldenNode(t, "../testdata/golden/node/default/input.yaml"), UI: quietUI()}
+	env := &Env{Config: fixture.GoldenNode(t, fixture.Path("testdata/golden/node/default/input.yaml")), UI: quietUI()}
 	if err := workflow.Run(t.Context(), env, list, workflow.Options[*Env]{NewKey: newKey, Keys: 1}); err != nil {
 		t.Fatal(err)
 	}
