@@ -46,7 +46,7 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 	s.play(t, workflow...)
 	s.edit(t)
 	api := &marked{Plan: s.api}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1", Labels: map[string]string{labelControlPlane: ""}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1", Labels: map[string]string{cluster.LabelControlPlane: ""}}}
 	if err := s.api.Ensure(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}

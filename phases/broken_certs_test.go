@@ -137,7 +137,7 @@ var brokenCerts = []breakage{
 // TestBrokenCertificates: an error names what is broken and says how to fix it, and that fix works. No damage is
 // accepted.
 func TestBrokenCertificates(t *testing.T) {
-	whole := controlPlaneStage(t) // each row gets a copy of it
+	whole := controlPlaneStage(t, Init()) // each row gets a copy of it
 	for _, b := range brokenCerts {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()

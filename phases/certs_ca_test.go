@@ -17,7 +17,7 @@ import (
 
 // TestKeepsCAWithoutItsKey: nothing says that a key is kept which isn't here.
 func TestKeepsCAWithoutItsKey(t *testing.T) {
-	s := controlPlaneStage(t)
+	s := controlPlaneStage(t, Init())
 	key := s.get(t, pkiDir+"ca.key")
 	for _, have := range []string{"", key} {
 		if have == "" {

@@ -39,6 +39,9 @@ var (
 		reads: "/var/lib/kubelet/config.yaml", least: 3} // two files and the kubelet
 )
 
+// crashingUpgrade is the upgrade before some rollbacks.
+var crashingUpgrade = applying(Init, UpgradeApply)
+
 const (
 	// hasEtcdData marks a host whose etcd must not start without data: it would begin an empty cluster.
 	hasEtcdData     = "/var/fake/etcd-has-data"

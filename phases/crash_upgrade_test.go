@@ -43,13 +43,14 @@ const crashFrom, crashTo = "v1.35.8", "v1.36.4" // with another etcd and another
 
 const leaseWrite = "PUT /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/slipway-upgrade"
 
-var crashingApply = crashing{
-	name:     "upgrade-apply",
-	prepare:  prepareApply(Init),
-	run:      runUpgrade("apply", UpgradeApply),
-	reads:    "/etc/kubernetes/manifests/etcd.yaml",
-	renews:   []string{leaseWrite},
-	rewrites: renewed,
+var crashingApply = applying(Init, UpgradeApply)
+
+// applying upgrades a control plane.
+func applying(init, apply func() []Phase) crashing {
+	return crashing{
+		name: "upgrade-apply", prepare: prepareApply(init), run: runUpgrade("apply", apply), reads: "/etc/kubernetes/manifests/etcd.yaml",
+		renews: []string{leaseWrite}, rewrites: renewed,
+	}
 }
 
 // crashingNodePlane is a control plane whose cluster was upgraded on another one.

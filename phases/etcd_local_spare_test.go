@@ -30,7 +30,7 @@ func TestLocalEtcdIsSpared(t *testing.T) {
 		"this one is unknown": {etcd: &members{list: both[1:]}, warns: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := controlPlaneStage(t)
+			s := controlPlaneStage(t, Init())
 			s.play(t, localEtcd())
 			if !tt.idle {
 				s.host.Runs(s.host.Now(), manifests.EtcdName)

@@ -132,7 +132,7 @@ func TestJoinAfterTheNodeWasDeleted(t *testing.T) {
 	}
 	s.saidOnce(t, line{"Restarting", "kubelet", "Node", "deleted"})
 	api.err = errors.New("Node worker-1 is not registered")
-	if err := runKubeletWaitBootstrap(t.Context(), s.Env); message(err) != api.err.Error() {
+	if err := Run(t.Context(), s.Env, []Phase{kubeletWaitBootstrap()}, Options{}); message(err) != api.err.Error() {
 		t.Errorf("error %q", message(err))
 	}
 }
@@ -193,7 +193,7 @@ func TestWaitBootstrapGivesUp(t *testing.T) {
 	}
 	s.host.Has.Units[kubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "failed", Result: "exit-code"}
 	started := time.Now()
-	err := runKubeletWaitBootstrap(t.Context(), s.Env)
+	err := Run(t.Context(), s.Env, []Phase{kubeletWaitBootstrap()}, Options{})
 	fact.Error(t, err, "no certificate", "unit kubelet.service", "failed")
 	if time.Since(started) > 2*time.Minute {
 		t.Error("it waited")

@@ -5,6 +5,8 @@ package phases
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,6 +68,20 @@ func (s *stage) play(t *testing.T, workflow ...Phase) {
 	if err := Run(t.Context(), s.Env, workflow, Options{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// pick picks phases of a workflow by their names.
+func pick(workflow []Phase, names ...string) (picked []Phase) {
+	for _, p := range workflow {
+		if slices.Contains(names, p.Name) {
+			p.Needs = nil
+			picked = append(picked, p)
+		}
+	}
+	if len(picked) != len(names) {
+		panic(fmt.Sprintf("of %q, the workflow has %d", names, len(picked)))
+	}
+	return picked
 }
 
 // certsCA is the phase certs/ca, the first of the table.

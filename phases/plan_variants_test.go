@@ -48,7 +48,7 @@ func generate(t *testing.T, seed uint64) variant {
 	if some() {
 		v.skip = [][]string{{"addon"}, {"addon/coredns"}, {"addon/kube-proxy"}, {"kubelet-finalize"}, {"bootstrap-token", "show-join-command"}, {"preflight"}}[r.IntN(6)]
 	}
-	v.done = [][]Phase{nil, nil, {certificates()}, {certificates(), kubeconfigs(), localEtcd(), controlPlane()}}[r.IntN(4)]
+	v.done = [][]Phase{nil, nil, pick(Init(), "certs"), pick(Init(), "certs", "kubeconfig", "etcd", "control-plane")}[r.IntN(4)]
 	for _, doc := range []any{init, c} {
 		data, err := yaml.Marshal(doc)
 		if err != nil {

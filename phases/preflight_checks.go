@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/pkg/errors"
-	kubelet "k8s.io/kubelet/config/v1beta1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -88,6 +88,6 @@ func asStarted(env *Env) (*config.Node, error) {
 		return nil, err
 	}
 	n := *env.Config
-	n.Kubelet = kubelet.KubeletConfiguration{}
+	n.Kubelet = kubeletv1beta1.KubeletConfiguration{}
 	return &n, errors.Wrap(yaml.Unmarshal(data, &n.Kubelet), "the patched KubeletConfiguration")
 }

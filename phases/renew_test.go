@@ -31,10 +31,10 @@ import (
 const pkiDir = "/etc/kubernetes/pki/"
 
 // controlPlaneStage has the certificates and kubeconfig files of a control plane.
-func controlPlaneStage(t *testing.T) *stage {
+func controlPlaneStage(t *testing.T, init []Phase) *stage {
 	t.Helper()
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	s.play(t, certificates(), kubeconfigs())
+	s.play(t, pick(init, "certs", "kubeconfig")...)
 	return s
 }
 
@@ -48,7 +48,7 @@ func (s *stage) cert(t *testing.T, path string) *x509.Certificate {
 }
 
 func TestRenewAll(t *testing.T) {
-	s := controlPlaneStage(t)
+	s := controlPlaneStage(t, Init())
 	before := map[string]string{}
 	for _, row := range renewal.Rows() {
 		path := s.pki().Files(row)[0]
@@ -72,7 +72,7 @@ func TestRenewAll(t *testing.T) {
 	if got := s.cert(t, pkiDir+"apiserver.crt").NotAfter; got.Before(later.Add(364 * 24 * time.Hour)) {
 		t.Errorf("apiserver.crt ends at %s", got)
 	}
-	s.play(t, certificates(), kubeconfigs()) // each renewed file is one that init keeps
+	s.play(t, pick(Init(), "certs", "kubeconfig")...) // each renewed file is one that init keeps
 	fact.In(t, s.said.String(), "Restart etcd, kube-apiserver, kube-controller-manager, kube-scheduler to", "~/.kube/config")
 }
 
@@ -81,7 +81,7 @@ func TestRenewAll(t *testing.T) {
 // another phase may be replacing them.
 func TestRenewRootless(t *testing.T) {
 	s := rootlessStage(t)
-	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
+	s.play(t, pick(Init(), "certs", "kubeconfig", "etcd", "control-plane")...)
 	ungated := *s.Config
 	ungated.Cluster.FeatureGates = nil
 	for label, n := range map[string]*config.Node{"known": s.Config, "unknown": &ungated} {
@@ -105,7 +105,7 @@ func TestRenewRootless(t *testing.T) {
 // TestRenewSideBySide: each certificate matches its key, in whatever order the renewals run.
 func TestRenewSideBySide(t *testing.T) {
 	s := rootlessStage(t)
-	s.play(t, certificates(), kubeconfigs(), localEtcd(), controlPlane())
+	s.play(t, pick(Init(), "certs", "kubeconfig", "etcd", "control-plane")...)
 	for range 10 {
 		s.play(t, Renew(RenewOptions{})...)
 		for _, row := range renewal.Rows() {
@@ -139,7 +139,7 @@ func TestRenewAllOfNothing(t *testing.T) {
 
 // TestRenewAllWithoutCAKey renews what it can, and warns about the rest.
 func TestRenewAllWithoutCAKey(t *testing.T) {
-	s := controlPlaneStage(t)
+	s := controlPlaneStage(t, Init())
 	old := s.get(t, pkiDir+"etcd/peer.crt")
 	if err := os.Remove(filepath.Join(s.root, pkiDir, "ca.key")); err != nil {
 		t.Fatal(err)
@@ -154,8 +154,8 @@ func TestRenewAllWithoutCAKey(t *testing.T) {
 }
 
 func TestRestartJustWhatChanged(t *testing.T) {
-	s := controlPlaneStage(t)
-	s.play(t, localEtcd(), controlPlane())
+	s := controlPlaneStage(t, Init())
+	s.play(t, pick(Init(), "etcd", "control-plane")...)
 	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 	s.host.Runs(time.Now(), manifests.Components(s.Config)...)
 	s.Etcd = &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}}}
@@ -172,7 +172,7 @@ func TestRestartJustWhatChanged(t *testing.T) {
 }
 
 func TestMendKubelet(t *testing.T) {
-	s := controlPlaneStage(t)
+	s := controlPlaneStage(t, Init())
 	before := s.get(t, "/etc/kubernetes/kubelet.conf")
 	if err := repairKubelet(t.Context(), s.Env); err != nil || s.get(t, "/etc/kubernetes/kubelet.conf") != before {
 		t.Fatalf("a kubelet.conf that is valid has changed: %v", err)
@@ -209,11 +209,11 @@ func TestMendKubeletIsCutOff(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStage(t, tt.documents)
-			s.play(t, certificates(), kubeconfigs())
+			s.play(t, pick(Init(), "certs", "kubeconfig")...)
 			s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 			until := time.Now().Add(time.Hour)
 			s.rotated(t, tt.pem, "cp-1", until)
-			s.play(t, kubeletFinalize())
+			s.play(t, pick(Init(), "kubelet-finalize")...)
 
 			started := time.Now().Add(-time.Minute)
 			s.host.Has.Time = until.Add(time.Hour)
@@ -250,8 +250,8 @@ func TestMendKubeletIsCutOff(t *testing.T) {
 }
 
 func TestThisNode(t *testing.T) {
-	s := controlPlaneStage(t)
-	s.play(t, controlPlane())
+	s := controlPlaneStage(t, Init())
+	s.play(t, pick(Init(), "control-plane")...)
 	s.put(t, "/var/lib/kubelet/config.yaml", "containerRuntimeEndpoint: unix:///run/crio/crio.sock\n")
 	got := thisnode.Current(s.host)
 	if got.NodeRegistration.Name != "cp-1" || got.ControlPlane.LocalAPIEndpoint.AdvertiseAddress != "192.0.2.11" ||

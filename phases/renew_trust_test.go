@@ -75,7 +75,7 @@ func (s *stage) trusts(t *testing.T, path string, want ...certs.Pair) {
 // TestReplacedCA: a CA that the kubelet's certificate isn't from is an error that shows both, before anything is written or
 // restarted.
 func TestReplacedCA(t *testing.T) {
-	s := restartStage(t)
+	s := restartStage(t, Init())
 	old, next := s.twoCAs(t)
 	s.putCA(t, next)
 	err := s.renews(t)
@@ -103,7 +103,7 @@ func TestReplacedCA(t *testing.T) {
 
 // TestTwoCAs: while a CA is being replaced, everything trusts both, and the first one signs.
 func TestTwoCAs(t *testing.T) {
-	s := restartStage(t)
+	s := restartStage(t, Init())
 	old, next := s.twoCAs(t)
 	const manager = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
 	for i, list := range [][]certs.Pair{{old, next}, {next, old}, {old}} {
@@ -129,12 +129,12 @@ func TestTwoCAs(t *testing.T) {
 	s.certified(t, "cp-1")
 	fatal(t, s.renews(t))
 	s.trusts(t, kubeletConf, next)
-	s.play(t, certificates(), kubeconfigs()) // each file is one that init keeps
+	s.play(t, pick(Init(), "certs", "kubeconfig")...) // each file is one that init keeps
 }
 
 // TestTwoCAsForOne: while ca.crt holds two CAs, a single certificate can be renewed, and its user restarted.
 func TestTwoCAsForOne(t *testing.T) {
-	s := restartStage(t)
+	s := restartStage(t, Init())
 	old, next := s.twoCAs(t)
 	s.putCA(t, old, next)
 	s.graces()
@@ -150,7 +150,7 @@ func TestTwoCAsForOne(t *testing.T) {
 // components, while this control plane has the Lease, and a renewal without --restart only says what to do.
 func TestSignerInTurn(t *testing.T) {
 	const manager = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
-	s := restartStage(t)
+	s := restartStage(t, Init())
 	old, next := s.twoCAs(t)
 	s.putCA(t, old, next)
 	before := s.get(t, manager)
@@ -168,7 +168,7 @@ func TestSignerInTurn(t *testing.T) {
 		t.Errorf("%s was changed while cp-2 has the Lease", manager)
 	}
 
-	fatal(t, s.api.EnsureAbsent(t.Context(), newUpgradeLease()))
+	fatal(t, s.api.EnsureAbsent(t.Context(), turnLease()))
 	s.host.Before = func(_ context.Context, order string) error {
 		if order == "write "+manager && s.holder(t) != "cp-1" {
 			t.Errorf("%s: the Lease has %q", order, s.holder(t))
@@ -184,10 +184,10 @@ func TestSignerInTurn(t *testing.T) {
 
 // TestTwoCAsOfANewCluster: init, too, gives the controller manager only the CA that signs.
 func TestTwoCAsOfANewCluster(t *testing.T) {
-	s := controlPlaneStage(t)
+	s := controlPlaneStage(t, Init())
 	old, next := s.twoCAs(t)
 	s.putCA(t, old, next)
-	s.play(t, controlPlane())
+	s.play(t, pick(Init(), "control-plane")...)
 	fact.In(t, s.get(t, "/etc/kubernetes/manifests/kube-controller-manager.yaml"), "--cluster-signing-cert-file="+pkiDir+manifests.SignerFile+"\n")
 	if got := s.get(t, pkiDir+manifests.SignerFile); got != string(certs.EncodeCerts(old.Cert)) {
 		t.Errorf("it signs with\n%s", got)

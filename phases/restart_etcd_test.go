@@ -18,13 +18,13 @@ import (
 )
 
 // restartStage is a control plane whose components all have old containers.
-func restartStage(t *testing.T) *stage {
+func restartStage(t *testing.T, init []Phase) *stage {
 	t.Helper()
-	s := controlPlaneStage(t)
-	s.play(t, localEtcd(), controlPlane())
+	s := controlPlaneStage(t, init)
+	s.play(t, pick(init, "etcd", "control-plane")...)
 	s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 	s.certified(t, "cp-1")
-	s.play(t, kubeletFinalize())
+	s.play(t, pick(init, "kubelet-finalize")...)
 	s.host.Runs(time.Time{}, manifests.Components(s.Config)...)
 	return s
 }
@@ -73,7 +73,7 @@ func TestOthersSuffice(t *testing.T) {
 // TestRestartOrder: the API server stops before etcd, which would wait for its watches. What needs the API comes last.
 // Nobody waits for watches of the API server, and the kubelet finds no earlier container to count as a crash.
 func TestRestartOrder(t *testing.T) {
-	s := restartStage(t)
+	s := restartStage(t, Init())
 	grace := s.graces()
 	for _, c := range manifests.Components(s.Config) {
 		s.host.Fail["remove exited "+c] = errors.New("the runtime is busy") // this only costs time
@@ -97,7 +97,7 @@ func TestRestartOrder(t *testing.T) {
 // TestRestartLetsTheAPIServerDrain: an API server that is configured to keep serving after it is told to stop is not
 // killed before that time is over.
 func TestRestartLetsTheAPIServerDrain(t *testing.T) {
-	s := restartStage(t)
+	s := restartStage(t, Init())
 	grace := s.graces()
 	s.Etcd = &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}}}
 	const path = "/etc/kubernetes/manifests/kube-apiserver.yaml"
@@ -121,7 +121,7 @@ func TestRestartLetsTheAPIServerDrain(t *testing.T) {
 func TestRestartDoesNotWaitForBackOff(t *testing.T) {
 	const restart = "restart kubelet.service"
 	for started, want := range map[time.Duration]string{-time.Hour: restart, time.Hour: ""} {
-		s := restartStage(t)
+		s := restartStage(t, Init())
 		s.Etcd = &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}}}
 		delete(s.host.Has.Running, "kube-apiserver")
 		s.host.Before = func(_ context.Context, order string) error {
@@ -144,7 +144,7 @@ func TestRestartDoesNotWaitForBackOff(t *testing.T) {
 // TestRestartLeavesEtcdRunning while its peers are not healthy. What does not depend on it is restarted, and the run
 // fails.
 func TestRestartLeavesEtcdRunning(t *testing.T) {
-	s := restartStage(t)
+	s := restartStage(t, Init())
 	peers := &members{
 		list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}, {Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}},
 		down: map[string]error{"cp-2": errors.New("connection refused")},

@@ -10,9 +10,26 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
+
+// planeOfPods is a control plane that has nothing but its static Pods.
+func planeOfPods(t *testing.T) *stage {
+	t.Helper()
+	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	view, err := hostView(s.Env)
+	fatal(t, err)
+	for _, name := range manifests.Components(s.Config) {
+		data, err := staticPodYAML(s.Env, name, view, nil)
+		fatal(t, err)
+		s.put(t, thisnode.StaticPodPath(s.Config, name), string(data))
+	}
+	return s
+}
 
 // revived is a kubelet that systemd starts again some time after it was killed.
 type revived struct {
@@ -47,7 +64,10 @@ func (r *revived) order(_ context.Context, what string) error {
 func TestKubeletStaysDown(t *testing.T) {
 	for name, after := range map[string]time.Duration{"as in our unit": 10 * time.Second, "as in an unusual one": 100 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			s := onlyEtcdStale(t)
+			s := planeOfPods(t)
+			s.host.Runs(time.Now().Add(time.Hour), manifests.Components(s.Config)...)
+			s.Config.Timeouts.EtcdAPICall = time.Millisecond
+			s.Etcd = &members{list: []etcd.Member{{Name: "cp-1", PeerURL: ownPeer}}}
 			synctest.Test(t, func(t *testing.T) {
 				kubelet := &revived{after: after, stopped: time.Now().Add(-time.Hour)}
 				s.host.On.Unit = kubelet.unit
@@ -68,7 +88,8 @@ func TestKubeletStaysDown(t *testing.T) {
 					return nil
 				}
 				before := time.Now()
-				_, err := turn{}.stop(t.Context(), s.Env, []componentUpgrade{s.patched(t)}, nextKubelet)
+				was, wanted := s.patched(t)
+				_, err := turn{}.stop(t.Context(), s.Env, []componentUpgrade{{name: manifests.EtcdName, before: was, wanted: wanted}}, nextKubelet)
 				fatal(t, err)
 				if limit := 4 * int(time.Since(before)/(10*time.Second)+1); kubelet.starts > limit {
 					t.Errorf("systemd has started it %d times in %s", kubelet.starts, time.Since(before))

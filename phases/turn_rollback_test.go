@@ -34,7 +34,7 @@ func TestRollbackKeepsLease(t *testing.T) {
 		"no snapshot, and an earlier run has the turn": {restore: &restore{snapshot: "/none", fresh: "/var/lib/etcd/member.new"}, earlier: true, keeps: true},
 		"no snapshot, and an earlier run stopped etcd": {restore: &restore{snapshot: "/none", fresh: "/var/lib/etcd/member.new", begun: true}, keeps: true},
 		"no snapshot, and nobody knows of an earlier run": {sets: func(s *stage) {
-			s.Cluster = api{Cluster: s.api, away: func() bool { return true }}
+			s.Cluster = turnsAPI{Cluster: s.api, away: func() bool { return true }}
 		}, restore: &restore{snapshot: "/none", fresh: "/var/lib/etcd/member.new"}, earlier: true, keeps: true},
 		"no runtime to ask":                         {sets: func(s *stage) { s.host.Fail["Containers"] = errors.New("no runtime") }, changes: true},
 		"nothing to put back, and a sick component": {sets: sick},
@@ -46,7 +46,7 @@ func TestRollbackKeepsLease(t *testing.T) {
 		"interrupted before it stops anything": {changes: true, cancel: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := onlyEtcdStale(t)
+			s := onlyEtcdStale(t, Init())
 			s.host.Runs(time.Now().Add(time.Hour), manifests.EtcdName)
 			s.Config.Timeouts.UpgradeManifests = 50 * time.Millisecond
 			s.host.Has.Units[kubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
@@ -61,11 +61,11 @@ func TestRollbackKeepsLease(t *testing.T) {
 			if row.cancel {
 				s.host.On.Probe = func(context.Context, host.Probe) error { cancel(); return nil }
 			}
-			c := s.patched(t)
+			before, wanted := s.patched(t)
 			r := &Rollback{RollbackOptions: RollbackOptions{Backup: &upgrading.Backup{}}, restore: row.restore, before: map[string][]byte{}}
-			r.before[manifests.EtcdName] = c.before
+			r.before[manifests.EtcdName] = before
 			if row.changes {
-				r.before[manifests.EtcdName] = c.wanted
+				r.before[manifests.EtcdName] = wanted
 			}
 			if err := r.putBackControlPlane(ctx, s.Env); err == nil {
 				t.Error("no error")

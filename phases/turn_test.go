@@ -25,7 +25,7 @@ import (
 )
 
 // api is a cluster whose API may be away, with the Nodes and the kubelet of the tests.
-type api struct {
+type turnsAPI struct {
 	cluster.Cluster
 	away  func() bool
 	nodes []corev1.Node
@@ -33,22 +33,31 @@ type api struct {
 	pods func() []corev1.Pod
 }
 
-func (a api) Ready(context.Context) error {
+func (a turnsAPI) Ready(context.Context) error {
 	if a.away != nil && a.away() {
 		return errors.New("connection refused")
 	}
 	return nil
 }
 
-func (a api) Nodes(context.Context) ([]corev1.Node, error) { return a.nodes, nil }
+func (a turnsAPI) Nodes(context.Context) ([]corev1.Node, error) { return a.nodes, nil }
 
-func (a api) AwaitNode(ctx context.Context, name string, check func(*corev1.Node, []corev1.Pod) error) error {
+func (a turnsAPI) AwaitNode(ctx context.Context, name string, check func(*corev1.Node, []corev1.Pod) error) error {
 	object := cluster.NewNode(name)
 	object.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	return poll(ctx, func(context.Context) error { return check(object, nil) })
+	for {
+		err := check(object, nil)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
-func (a api) Read(_ context.Context, q cluster.Query, take func(io.Reader) error) error {
+func (a turnsAPI) Read(_ context.Context, q cluster.Query, take func(io.Reader) error) error {
 	if q.Path != "/api/v1/nodes/cp-1/proxy/pods" {
 		return errors.New(q.Path)
 	}
@@ -72,29 +81,29 @@ func (s *stage) purposeNow(t *testing.T) string {
 // upgrade. A run that does not get it fails, and says what to do; the certificates are renewed.
 func TestRenewInTurn(t *testing.T) {
 	for name, row := range map[string]struct {
-		holder string  // of the Lease before
-		what   purpose // of that holder
-		sick   bool    // no component comes up
+		holder string // of the Lease before
+		what   string // of that holder
+		sick   bool   // no component comes up
 		stops  string
 		says   []string
 		left   string // the holder afterwards, and what it does
 	}{
 		"free":                         {stops: "kube-scheduler"},
-		"another is upgraded":          {holder: "cp-2", what: forUpgrade, says: []string{"control plane cp-2"}, left: "cp-2 upgrade"},
-		"its own unfinished upgrade":   {holder: "cp-1", what: forUpgrade, stops: "kube-scheduler", left: "cp-1 upgrade"},
-		"its own interrupted renewal":  {holder: "cp-1", what: forRenewal, stops: "kube-scheduler"},
-		"its own interrupted prepare":  {holder: "cp-1", what: forPreparation, stops: "kube-scheduler"},
+		"another is upgraded":          {holder: "cp-2", what: "upgrade", says: []string{"control plane cp-2"}, left: "cp-2 upgrade"},
+		"its own unfinished upgrade":   {holder: "cp-1", what: "upgrade", stops: "kube-scheduler", left: "cp-1 upgrade"},
+		"its own interrupted renewal":  {holder: "cp-1", what: "renewal", stops: "kube-scheduler"},
+		"its own interrupted prepare":  {holder: "cp-1", what: "preparation", stops: "kube-scheduler"},
 		"it does not come up":          {sick: true, stops: "kube-scheduler", says: []string{manifests.SchedulerName}, left: "cp-1 renewal"},
-		"a holder that is gone":        {holder: "cp-9", what: forUpgrade, stops: "kube-scheduler"},
-		"another renews, and is stuck": {holder: "cp-2", what: forRenewal, says: []string{"control plane cp-2"}, left: "cp-2 renewal"},
+		"a holder that is gone":        {holder: "cp-9", what: "upgrade", stops: "kube-scheduler"},
+		"another renews, and is stuck": {holder: "cp-2", what: "renewal", says: []string{"control plane cp-2"}, left: "cp-2 renewal"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := onlyEtcdStale(t)
+			s := onlyEtcdStale(t, Init())
 			s.host.Runs(time.Now().Add(time.Hour), manifests.EtcdName)
 			s.host.Runs(time.Time{}, manifests.SchedulerName)
 			secondControlPlane(t, s)
 			if row.holder != "" {
-				s.holdsFor(t, row.holder, string(row.what), time.Hour)
+				s.holdsFor(t, row.holder, row.what, time.Hour)
 			}
 			s.Config.Timeouts.UpgradeManifests, s.Config.Timeouts.ControlPlaneComponentHealthCheck = 50*time.Millisecond, 50*time.Millisecond
 			if row.sick {
@@ -126,7 +135,7 @@ func TestRenewInTurn(t *testing.T) {
 
 // TestNoTurnForNothing: a renewal that has nothing to restart, as on most days, asks nothing of the API.
 func TestNoTurnForNothing(t *testing.T) {
-	s := onlyEtcdStale(t)
+	s := onlyEtcdStale(t, Init())
 	s.host.Runs(time.Now().Add(time.Hour), manifests.EtcdName)
 	s.done = nil
 	s.play(t, Renew(RenewOptions{Within: time.Hour, Restart: true})...)
@@ -135,29 +144,31 @@ func TestNoTurnForNothing(t *testing.T) {
 	}
 }
 
-// TestTurnOfInterruptedRun: the Lease of a run that was killed after its last restart goes back with the next run, which has
-// nothing to restart. Nobody else's does.
-func TestTurnOfInterruptedRun(t *testing.T) {
-	for name, run := range map[purpose]func(*stage) error{
-		forRenewal: func(s *stage) error { return restartChanged(t.Context(), s.Env) },
-		forPreparation: func(s *stage) error {
-			return (&Prepare{ControlPlane: s.Config}).restartReplaced(t.Context(), s.Env, false)
-		},
-	} {
-		for what, left := range map[purpose]string{forUpgrade: "cp-1", forRollback: "cp-1", name: ""} {
-			t.Run(string(name)+" after "+string(what), func(t *testing.T) {
-				s := onlyEtcdStale(t)
-				s.host.Runs(time.Now().Add(time.Hour), manifests.EtcdName)
-				s.host.Has.Units[kubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
-				_, err := hold(t.Context(), s.Env, what, nil)
-				fatal(t, err)
-				fatal(t, run(s))
-				if holder := s.holder(t); holder != left || len(s.host.Did("stop container")) > 0 {
-					t.Errorf("the Lease has %q; did %q", holder, s.host.Orders())
-				}
-			})
-		}
+// turnOfInterruptedRun: the Lease of a run that was killed after its last restart goes back with the next run, which has nothing
+// to restart. Nobody else's does.
+func turnOfInterruptedRun(t *testing.T, init []Phase, own string, run func(*stage) error) {
+	for purpose, left := range map[string]string{"upgrade": "cp-1", "rollback": "cp-1", own: ""} {
+		t.Run(own+" after "+purpose, func(t *testing.T) {
+			s := onlyEtcdStale(t, init)
+			s.host.Runs(time.Now().Add(time.Hour), manifests.EtcdName)
+			s.host.Has.Units[theKubelet] = host.UnitState{LoadState: "loaded", ActiveState: "active"}
+			s.holdsFor(t, "cp-1", purpose, 0)
+			fatal(t, run(s))
+			if holder := s.holder(t); holder != left || len(s.host.Did("stop container")) > 0 {
+				t.Errorf("the Lease has %q; did %q", holder, s.host.Orders())
+			}
+		})
 	}
+}
+
+func TestTurnOfInterruptedRenewal(t *testing.T) {
+	turnOfInterruptedRun(t, Init(), string(forRenewal), func(s *stage) error { return restartChanged(t.Context(), s.Env) })
+}
+
+func TestTurnOfInterruptedPreparation(t *testing.T) {
+	turnOfInterruptedRun(t, Init(), string(forPreparation), func(s *stage) error {
+		return (&Prepare{ControlPlane: s.Config}).restartReplaced(t.Context(), s.Env, false)
+	})
 }
 
 // TestRenewWithoutAPI: certificates are renewed when they have expired, and then the API may not answer. An API server that nobody
@@ -180,14 +191,14 @@ func TestRenewWithoutAPI(t *testing.T) {
 		"three, and none of them has a lead": {etcd: voters{own: down, cp2: down, cp3: down, leaderless: true}, comes: true, stops: "kube-apiserver etcd"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := onlyEtcdStale(t)
+			s := onlyEtcdStale(t, Init())
 			s.host.Runs(time.Time{}, manifests.APIServerName)
 			if known := row.etcd; !row.alone {
 				s.Etcd = &known
 			}
 			s.Config.Timeouts.ControlPlaneComponentHealthCheck = 50 * time.Millisecond
 			away, held := true, false
-			s.Cluster = api{Cluster: s.api, away: func() bool { return away }}
+			s.Cluster = turnsAPI{Cluster: s.api, away: func() bool { return away }}
 			s.host.On.StopContainer = func(_ context.Context, _, id string, _ time.Duration) error {
 				if id == manifests.EtcdName {
 					held = s.holder(t) == "cp-1"
@@ -223,7 +234,7 @@ func TestRenewWithoutAPI(t *testing.T) {
 // controlPlaneNode is the Node of a control plane.
 func controlPlaneNode(name string, ready corev1.ConditionStatus) corev1.Node {
 	object := cluster.NewNode(name)
-	object.Labels = map[string]string{labelControlPlane: ""}
+	object.Labels = map[string]string{cluster.LabelControlPlane: ""}
 	object.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
 	return *object
 }
@@ -251,11 +262,11 @@ func TestPrepareInTurn(t *testing.T) {
 		"no API, and another member of etcd is down": {away: true, etcd: voters{cp3: down}, says: []string{"cp-3 does not"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := onlyEtcdStale(t)
+			s := onlyEtcdStale(t, Init())
 			secondControlPlane(t, s)
 			known := row.etcd
 			s.Etcd = &known
-			s.Cluster = api{
+			s.Cluster = turnsAPI{
 				Cluster: s.api, away: func() bool { return row.away }, nodes: []corev1.Node{controlPlaneNode("cp-2", row.ready)},
 				pods: func() []corev1.Pod { return kubeletPods("new") },
 			}
@@ -302,12 +313,12 @@ func sandboxes(uid string) []host.Sandbox {
 
 // TestPrepareAwaitsStaticPods: the Lease stays until the kubelet has replaced the static Pods that it takes for new ones.
 func TestPrepareAwaitsStaticPods(t *testing.T) {
-	s := onlyEtcdStale(t)
+	s := onlyEtcdStale(t, Init())
 	known := voters{}
 	s.Etcd = &known
 	asked := 0
 	s.host.Has.Sandboxes = sandboxes("old")
-	s.Cluster = api{Cluster: s.api, nodes: []corev1.Node{controlPlaneNode("cp-1", corev1.ConditionFalse)}, pods: func() []corev1.Pod {
+	s.Cluster = turnsAPI{Cluster: s.api, nodes: []corev1.Node{controlPlaneNode("cp-1", corev1.ConditionFalse)}, pods: func() []corev1.Pod {
 		if holder, what := s.holder(t), s.purposeNow(t); holder != "cp-1" || what != string(forPreparation) {
 			t.Errorf("the Lease has %q for %q", holder, what)
 		}

@@ -78,7 +78,7 @@ func aPod(name, kind string) corev1.Pod {
 func taintedNode() *corev1.Node {
 	n := readyNode(corev1.ConditionTrue, "")
 	n.Spec.Taints = []corev1.Taint{
-		{Key: labelControlPlane, Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule},
+		{Key: cluster.LabelControlPlane, Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule},
 	}
 	return n
 }
@@ -143,12 +143,12 @@ func addOns(t *testing.T, env *Env) (objs []cluster.Object) {
 	t.Helper()
 	for _, addon := range []struct {
 		disabled bool
-		objects  func(*Env) ([]manifests.Object, error)
-	}{{env.Config.Cluster.DNS.Disabled, coreDNSObjects}, {env.Config.Cluster.Proxy.Disabled, kubeProxyObjects}} {
+		objects  func(*config.Node, config.PatchSet) ([]manifests.Object, error)
+	}{{env.Config.Cluster.DNS.Disabled, manifests.CoreDNS}, {env.Config.Cluster.Proxy.Disabled, manifests.KubeProxy}} {
 		if addon.disabled {
 			continue
 		}
-		list, err := addon.objects(env)
+		list, err := addon.objects(env.Config, config.PatchSet{})
 		fatal(t, err)
 		for _, obj := range list {
 			switch obj.(type) {
@@ -223,7 +223,7 @@ func TestSchedulable(t *testing.T) {
 	s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	object := cluster.NewNode("cp-1")
 	own := corev1.Taint{Key: "own", Effect: corev1.TaintEffectNoSchedule}
-	object.Spec.Taints = []corev1.Taint{{Key: labelControlPlane, Effect: corev1.TaintEffectNoSchedule}, own}
+	object.Spec.Taints = []corev1.Taint{{Key: cluster.LabelControlPlane, Effect: corev1.TaintEffectNoSchedule}, own}
 	fatal(t, s.api.Ensure(t.Context(), object))
 	taints := func() []corev1.Taint {
 		live := cluster.NewNode("cp-1")

@@ -56,7 +56,7 @@ func (p *planes) Pods(context.Context, string, string) ([]corev1.Pod, error) { r
 // server adds a control plane whose API server has an image; without one, it has no Pod.
 func (p *planes) server(name, image string) {
 	object := cluster.NewNode(name)
-	object.Labels = map[string]string{labelControlPlane: ""}
+	object.Labels = map[string]string{cluster.LabelControlPlane: ""}
 	p.nodes = append(p.nodes, *object)
 	if image != "" {
 		p.pods = append(p.pods, corev1.Pod{Spec: corev1.PodSpec{
@@ -85,7 +85,7 @@ func newAddonStage(t *testing.T, documents string) *addonStage {
 	s.planes.server("cp-1", "registry.k8s.io/kube-apiserver:v1.37.2")
 	s.Cluster = s.planes
 	older := s.Config.GeneratedFor("v1.35.8") // without the mode of kube-proxy
-	for _, objects := range []addonObjects{manifests.CoreDNS, manifests.KubeProxy} {
+	for _, objects := range []func(*config.Node, config.PatchSet) ([]manifests.Object, error){manifests.CoreDNS, manifests.KubeProxy} {
 		objs, err := objects(older, config.PatchSet{})
 		fatal(t, err)
 		for _, obj := range objs {
@@ -177,7 +177,7 @@ func TestUpgradeAddonsEqualAFreshInit(t *testing.T) {
 	s := newAddonStage(t, "")
 	s.upgrade(t, wroteMode, wroteProxy, wroteDNS)
 	fresh := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	for _, objects := range []addonObjects{manifests.CoreDNS, manifests.KubeProxy} {
+	for _, objects := range []func(*config.Node, config.PatchSet) ([]manifests.Object, error){manifests.CoreDNS, manifests.KubeProxy} {
 		objs, err := objects(fresh.Config, config.PatchSet{})
 		fatal(t, err)
 		for _, want := range objs {

@@ -21,7 +21,7 @@ import (
 // TestRunAfterCompletedUpgrade: a run after an upgrade that was completed, as people start it to bring new settings to the same
 // version, is another upgrade. A rollback goes back to what was before that run, not months.
 func TestRunAfterCompletedUpgrade(t *testing.T) {
-	s := newScene(t, crashingApply)
+	s := newScene(t, crashingUpgrade)
 	defer s.close()
 	earlier := newLastingHost(s.root)
 	earlier.On.Now = func() time.Time { return time.Now().Add(-time.Minute) } // so that the backups of two runs have different names
@@ -66,7 +66,7 @@ func lastBackup(t *testing.T, h *lastingHost) *upgrading.Backup {
 // TestUpgradeAgainDuringRollback: an upgrade that is run again after a rollback was begun, and not finished, belongs to the one
 // that was rolled back: what it finds is half of each.
 func TestUpgradeAgainDuringRollback(t *testing.T) {
-	s := newScene(t, crashingApply)
+	s := newScene(t, crashingUpgrade)
 	defer s.close()
 	earlier := newLastingHost(s.root)
 	earlier.On.Now = func() time.Time { return time.Now().Add(-time.Minute) }
@@ -91,7 +91,7 @@ func TestUpgradeAgainDuringRollback(t *testing.T) {
 // snapshot is taken. Nothing was replaced by then.
 func TestSnapshotSpaceAgain(t *testing.T) {
 	for _, ignored := range []bool{false, true} {
-		s := newScene(t, crashingApply)
+		s := newScene(t, crashingUpgrade)
 		defer s.close()
 		h := newLastingHost(s.root)
 		var once sync.Once // images are pulled side by side

@@ -270,7 +270,7 @@ func TestEnvironmentIsNoEdit(t *testing.T) {
 			}
 		}, nil, nil},
 		"the CA's key went": {func(t *testing.T, s *stage) {
-			s.play(t, certificates())
+			s.play(t, pick(Init(), "certs")...)
 			if err := os.Remove(filepath.Join(s.root, "/etc/kubernetes/pki/ca.key")); err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // keyOwner is an etcd with the keys of API servers.
@@ -54,8 +53,7 @@ func TestWithdrawEndpoint(t *testing.T) {
 		"etcd does not answer": {[]string{own, other}, false, keyOwner{err: errors.New("no leader")}, key, own + " " + other, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-			s.play(t, localEtcd(), controlPlane())
+			s := planeOfPods(t)
 			s.host.On.Probe = func(context.Context, host.Probe) error {
 				if test.sick {
 					return errors.New("refused")

@@ -274,7 +274,7 @@ func TestStrayManifests(t *testing.T) {
 // TestCertificateFindings: what the upgrade renews is not worth a word.
 func TestCertificateFindings(t *testing.T) {
 	s := planeToExamine(t)
-	s.play(t, certificates())
+	s.play(t, pick(Init(), "certs")...)
 	if found := certificateFindings(s.Env); len(found) > 0 {
 		t.Errorf("found %q", inWords(found))
 	}
@@ -373,7 +373,7 @@ func TestNodeFindings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := planeToExamine(t)
-			s.play(t, certificates(), kubeconfigs())
+			s.play(t, pick(Init(), "certs", "kubeconfig")...)
 			s.Config.Upgrade.First, s.Config.ControlPlane = false, !row.worker
 			equipped{s.host, row.missing, 50 << 30}.set()
 			s.Etcd = &members{down: row.down, list: []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: ownPeer}, {ID: 2, Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}}}

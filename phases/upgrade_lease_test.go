@@ -226,7 +226,7 @@ func TestTurnAfterRefusal(t *testing.T) {
 			s.Etcd = &members{list: []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: ownPeer}}}
 			s.Config.Timeouts.KubeletHealthCheck = 10 * time.Millisecond
 			other := cluster.NewNode("cp-2")
-			other.Labels = map[string]string{labelControlPlane: ""}
+			other.Labels = map[string]string{cluster.LabelControlPlane: ""}
 			s.Cluster = listed{s.api, []corev1.Node{*other}}
 			if earlier != "" {
 				s.holds(t, earlier, time.Hour)

@@ -80,7 +80,7 @@ func (n theseNodes) Nodes(context.Context) (list []corev1.Node, err error) {
 	for _, name := range n.names {
 		object := cluster.NewNode(name)
 		if strings.HasPrefix(name, "cp-") {
-			object.Labels = map[string]string{labelControlPlane: ""}
+			object.Labels = map[string]string{cluster.LabelControlPlane: ""}
 		}
 		if strings.HasPrefix(name, "cp-") && name != "cp-none" {
 			object.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: addressOf(name)}}

@@ -509,7 +509,7 @@ func TestRollbackWithoutStaticPod(t *testing.T) {
 // TestRetriedUpgradeKeepsBefore: a run that finds the API server replaced takes another snapshot, which a rollback does not
 // restore; and what the first run found goes back.
 func TestRetriedUpgradeKeepsBefore(t *testing.T) {
-	s := newScene(t, crashingApply)
+	s := newScene(t, crashingUpgrade)
 	defer s.close()
 	f := &refusal{named: "write /etc/kubernetes/manifests/kube-scheduler.yaml"}
 	h := f.on(s.root)

@@ -86,7 +86,7 @@ func TestPutBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, fixture.InitDocument+fixture.ClusterDocument)
-			s.play(t, localEtcd(), controlPlane())
+			s.play(t, pick(Init(), "etcd", "control-plane")...)
 			s.runsPods(test.ended, test.loading)
 			s.host.Fail["stop container "+test.refuses] = errors.New("the runtime does not answer")
 			s.Etcd = loneMember{}
