@@ -58,6 +58,18 @@ func (m machine) corrects(failed bool, config string, more ...string) {
 	fact.In(m.T, out, "Writing /etc/kubernetes/manifests/kube-apiserver.yaml", "--no-such-flag=1", "/etc/kubernetes/pki/apiserver.crt", sharedEndpoint)
 }
 
+// failsToJoin joins with a typo in the scheduler's flags, which shows only once the API server of this node runs.
+func (m machine) failsToJoin(plane []string) {
+	m.Helper()
+	m.must("mkdir", "-p", "/root/typo")
+	m.write("/root/typo/kube-scheduler+json.json", `[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--no-such-flag=1"}]`)
+	out, err := m.try(append([]string{"slipway", "join", "--patches=/root/typo"}, plane...)...)
+	if err == nil {
+		m.Errorf("join with a typo succeeds:\n%s", out)
+	}
+	fact.In(m.T, out, "[bad-flag] kube-scheduler", "--no-such-flag")
+}
+
 // getsAnotherName renames a worker's host. The cluster does not let its kubelet register another node.
 func (m machine) getsAnotherName(cluster machine) {
 	m.Helper()
