@@ -72,7 +72,7 @@ func unfinishedJoin(env *Env) []ownership.File {
 	if !env.First || !env.Config.ControlPlane {
 		return nil
 	}
-	const text = "The join of this control plane hasn't finished. Until then, slipway join may replace files of an earlier slipway join.\n"
+	const text = "The join of this control plane hasn't finished. Until it has, another one may replace the files that Slipway wrote.\n"
 	return []ownership.File{{Path: thisnode.JoinUnfinished(env.Config), Data: []byte(text), Mode: 0o600}}
 }
 

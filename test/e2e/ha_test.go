@@ -40,7 +40,7 @@ func TestHA(t *testing.T) {
 	sideBySide(
 		func() {
 			if failed {
-				cp2.failsToJoin(plane)
+				cp2.failsToJoin(cp1, plane)
 			}
 			cp2.runs("slipway", "join", plane)
 		},
