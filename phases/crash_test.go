@@ -93,6 +93,9 @@ func crashRun(ctx context.Context, n *config.Node, h *lastingHost, endpoint stri
 	}
 	options := crashOptions(h, endpoint, n.ControlPlane, n.Paths.AdminKubeconfig, thisnode.KubeletConf(n), n.Timeouts.KubernetesAPICall)
 	env := &Env{Config: n, Host: h, Cluster: cluster.New(options), Etcd: h.members(), UI: ui.NewLines(say, io.Discard)}
+	if n.Join != nil {
+		env.Earlier = LookBack(ctx, env)
+	}
 	if h.plans != nil {
 		h.plans(env)
 	}

@@ -18,14 +18,18 @@ type Earlier struct {
 	// Unfinished says that no earlier init or join came to its end. Until then nobody runs anything on the node, so files that
 	// Slipway has written and nobody has edited are still its own. It is false unless that was seen.
 	Unfinished bool
+	// First says that a whole workflow runs on a host where none has come to its end.
+	First bool
 }
 
 // LookBack finds out what earlier runs have left.
 func LookBack(ctx context.Context, env *Env) Earlier {
-	return Earlier{
+	e := Earlier{
 		Again:      thisnode.HasBegun(env.Host, env.Config),
 		Unfinished: thisnode.SeemsUnfinished(env.Host, env.Config) && (env.Config.Join != nil || lacksClusterConfiguration(ctx, env)),
 	}
+	e.First = !e.Again || e.Unfinished
+	return e
 }
 
 // LookBackAlone is LookBack for the command of a single phase of init. Apart from preflight, only certificates and kubeconfig files

@@ -48,6 +48,7 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 		return err
 	}
 	wanted = append(wanted, ca)
+	wanted = append(wanted, unfinishedJoin(env)...)
 	if thisnode.CheckMember(env.Host, n) != nil {
 		bootstrap, err := bootstrapConf(n)
 		if err != nil {
@@ -64,6 +65,15 @@ func runKubeletStartJoin(ctx context.Context, env *Env) error {
 		return err
 	}
 	return waitKubelet(ctx, env) // for the static Pods to come, as in init
+}
+
+// unfinishedJoin returns the file that a control plane's first join leaves until its components are healthy.
+func unfinishedJoin(env *Env) []ownership.File {
+	if !env.First || !env.Config.ControlPlane {
+		return nil
+	}
+	const text = "The join of this control plane hasn't finished. Until it has, another one may replace the files that Slipway wrote.\n"
+	return []ownership.File{{Path: thisnode.JoinUnfinished(env.Config), Data: []byte(text), Mode: 0o600}}
 }
 
 // trustedCAs returns the file of the CAs that this node trusts. While a CA is being replaced, it holds the old and

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
@@ -43,7 +44,7 @@ func runMarkControlPlane(ctx context.Context, env *Env) error {
 	n := env.Config
 	env.UI.Printf("Marking node %s as a control plane, with %d taints", n.Name, len(n.Taints))
 	failure := "node " + n.Name + " cannot be marked"
-	return diagnose.Guard(ctx, env.Host, n.Timeouts.KubeletHealthCheck, env.nodeTarget(), failure, func(ctx context.Context) error {
+	err := diagnose.Guard(ctx, env.Host, n.Timeouts.KubeletHealthCheck, env.nodeTarget(), failure, func(ctx context.Context) error {
 		if err := env.Cluster.EnsureAdmin(ctx); err != nil {
 			return err
 		}
@@ -57,6 +58,10 @@ func runMarkControlPlane(ctx context.Context, env *Env) error {
 		}
 		return markRegistered(ctx, env, mark)
 	})
+	if err != nil {
+		return err
+	}
+	return env.Host.Remove(thisnode.JoinUnfinished(n)) // a join may skip wait-control-plane
 }
 
 // marksKept reports whether an earlier run has marked the Node. A taint or label that an administrator has removed

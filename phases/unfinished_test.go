@@ -351,16 +351,66 @@ func TestCorrectedJoin(t *testing.T) {
 	}
 }
 
+// TestCorrectedJoinOfBrokenComponent: a join whose scheduler never became healthy takes a corrected patch, although the kubelet has
+// registered its Node. Once the components have been healthy, the join is complete, and another patch replaces nothing, even if
+// an administrator has removed the Node's marks.
+func TestCorrectedJoinOfBrokenComponent(t *testing.T) {
+	const scheduler, patch = "/etc/kubernetes/manifests/kube-scheduler.yaml", "/patches/kube-scheduler+json.json"
+	adding := func(flag string) string {
+		return `[{"op": "add", "path": "/spec/containers/0/command/-", "value": "` + flag + `"}]`
+	}
+	for name, marked := range map[string]bool{"unmarked": false, "a Node of the same name was marked": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newPlaneStage(t, storedPlane)
+			fatal(t, s.discoverPlane(t, someKey))
+			s.Config.Timeouts.ControlPlaneComponentHealthCheck = 150 * time.Millisecond
+			s.Config.PatchesDir, s.Config.Join.Marked = "/patches", marked
+			s.put(t, patch, adding("--no-such-flag=1"))
+			s.Earlier = LookBack(t.Context(), s.Env)
+			s.play(t, controlPlanePrepare())
+			s.joins(t)
+			s.needsNotes(t)
+			s.host.On.Probe = (&probes{broken: map[string]error{schedulerURL: errors.New("connection refused")}}).answer
+			if err := Run(t.Context(), s.Env, []Phase{waitJoined()}, Options{}); err == nil {
+				t.Fatal("a join whose scheduler doesn't run succeeds")
+			}
+			again := func(patched string) string {
+				s.put(t, patch, patched)
+				s.Earlier = LookBack(t.Context(), s.Env)
+				s.said.Reset()
+				s.play(t, kubeletStartJoin())
+				s.play(t, controlPlanePrepare())
+				return s.get(t, scheduler)
+			}
+
+			fact.NotIn(t, again(adding("--v=3")), "--no-such-flag")
+			fact.In(t, s.said.String(), "Writing "+scheduler, "--no-such-flag=1", "--v=3")
+			s.host.On.Probe = (&probes{}).answer
+			s.play(t, waitJoined())
+			s.Config.Join.Marked = false
+			fact.In(t, again(adding("--v=4")), "--v=3")
+			fact.In(t, s.said.String(), "[WARNING] keeping "+scheduler)
+			fact.In(t, again(adding("--v=5")), "--v=3")
+		})
+	}
+}
+
 // joinedPlane is a control plane whose kubelet has its certificate. Its join is not over, as far as the host shows.
 func joinedPlane(t *testing.T) *planeStage {
 	t.Helper()
 	s := preparedPlane(t)
+	s.joins(t)
+	return s
+}
+
+// joins starts the kubelet and etcd of a prepared control plane, and gives the kubelet its certificate.
+func (s *planeStage) joins(t *testing.T) {
+	t.Helper()
 	ca, err := certs.ParsePair(s.shared["ca.crt"], s.shared["ca.key"])
 	fatal(t, err)
 	s.play(t, kubeletStartJoin())
 	fatal(t, writeStaticPod(t.Context(), s.Env, manifests.EtcdName, nil))
 	s.bootstrapped(t, fixture.Pair{Cert: ca.Cert, Key: ca.Key}, "cp-2", time.Now().Add(time.Hour))
-	return s
 }
 
 // TestCorrectedJoinSparesEtcd: the etcd of a join that came to no end may be a voter that the others need, and so may one whose

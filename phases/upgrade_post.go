@@ -9,6 +9,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 )
 
@@ -32,6 +33,9 @@ func runPostUpgrade(ctx context.Context, env *Env) error {
 		return found, nil
 	})
 	if err != nil {
+		return err
+	}
+	if err := env.Host.Remove(thisnode.JoinUnfinished(env.Config)); err != nil { // the upgrade has seen the components healthy
 		return err
 	}
 	if err := completeUpgrade(env); err != nil {

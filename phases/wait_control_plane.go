@@ -104,13 +104,17 @@ func runWaitHealth(ctx context.Context, env *Env) error {
 	}
 	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
 	env.UI.Printf("Waiting for the control plane, up to %s", limit)
-	return diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), "the control plane did not become healthy", func(ctx context.Context) error {
+	err := diagnose.Guard(ctx, env.Host, limit, env.nodeTarget(), "the control plane did not become healthy", func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
 			group.Go(func() error { return waitComponent(ctx, env, component) })
 		}
 		return group.Wait()
 	})
+	if err != nil {
+		return err
+	}
+	return env.Host.Remove(thisnode.JoinUnfinished(env.Config))
 }
 
 // waitKubelet waits for the kubelet's own health endpoint, where its settings

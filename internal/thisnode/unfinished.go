@@ -5,6 +5,7 @@ package thisnode
 
 import (
 	"io/fs"
+	"path/filepath"
 
 	"github.com/pkg/errors"
 
@@ -13,16 +14,26 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
+// JoinUnfinished is the path of a file that exists from the start of a control plane's first join until its components are
+// healthy. Nothing else tells a broken control plane from a complete one: its kubelet registers its Node before they are healthy,
+// and an administrator may remove the Node's marks afterwards. A node that joined by kubeadm or an older Slipway has no such file.
+func JoinUnfinished(n *config.Node) string {
+	return filepath.Join(n.Paths.Kubelet, "slipway-join-unfinished")
+}
+
 // SeemsUnfinished reports whether the init or join that has begun to make this host the node that n describes came to no end, as
 // far as this host shows it.
 //
 // After an init, kubelet.conf names the certificate that the kubelet rotates, unless it doesn't rotate any: so only the cluster
-// can say that there was no end. A join has ended once the kubelet has its certificate and has registered its Node. Its marks say
-// less: they can be left out, or taken away. If the certificate is lost, a control plane that has joined still has them.
+// can say that there was no end. A join has ended once the kubelet has its certificate and has registered its Node, and the
+// components of a control plane have been healthy. Its marks say less: they can be left out, or taken away. If the certificate is
+// lost, a control plane that has joined still has them.
 func SeemsUnfinished(h host.Host, n *config.Node) bool {
 	switch {
 	case n.Upgrade != nil || n.Reset != nil:
 		return false
+	case n.Join != nil && joinUnfinished(h, n):
+		return true
 	case n.Join != nil && WasMember(h, n):
 		return h.Made(BootstrapConf(n)) && n.Join.NodeGone
 	case n.Join != nil:
@@ -38,4 +49,9 @@ func SeemsUnfinished(h host.Host, n *config.Node) bool {
 	}
 	_, elsewhere, err := kubeconfig.ClientCertificate(data)
 	return err == nil && elsewhere == ""
+}
+
+func joinUnfinished(h host.Host, n *config.Node) bool {
+	_, err := h.Lstat(JoinUnfinished(n))
+	return n.ControlPlane && err == nil
 }

@@ -58,6 +58,25 @@ func (m machine) corrects(failed bool, config string, more ...string) {
 	fact.In(m.T, out, "Writing /etc/kubernetes/manifests/kube-apiserver.yaml", "--no-such-flag=1", "/etc/kubernetes/pki/apiserver.crt", sharedEndpoint)
 }
 
+// failsToJoin joins with a typo in the scheduler's flags. By the time somebody reads the error, the kubelet has registered its Node.
+func (m machine) failsToJoin(cluster machine, plane []string) {
+	m.Helper()
+	m.must("mkdir", "-p", "/root/typo")
+	m.write("/root/typo/kube-scheduler+json.json", `[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--no-such-flag=1"}]`)
+	out, err := m.try(append([]string{"slipway", "join", "--patches=/root/typo"}, plane...)...)
+	if err == nil {
+		m.Errorf("join with a typo succeeds:\n%s", out)
+	}
+	fact.In(m.T, out, "[bad-flag] kube-scheduler", "--no-such-flag")
+	m.eventually("the Node to be registered", readyLimit, func() error {
+		out, err := cluster.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "get", "node", m.node.Name())
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	})
+}
+
 // getsAnotherName renames a worker's host. The cluster does not let its kubelet register another node.
 func (m machine) getsAnotherName(cluster machine) {
 	m.Helper()

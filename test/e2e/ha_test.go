@@ -38,7 +38,13 @@ func TestHA(t *testing.T) {
 
 	worker, plane := cp1.joinCommands()
 	sideBySide(
-		func() { cp2.runs("slipway", "join", plane) }, func() { cp3.runs("slipway", "join", plane) },
+		func() {
+			if failed {
+				cp2.failsToJoin(cp1, plane)
+			}
+			cp2.runs("slipway", "join", plane)
+		},
+		func() { cp3.runs("slipway", "join", plane) },
 		func() { w.runs("slipway", "join", worker) },
 	)
 	for _, m := range all {

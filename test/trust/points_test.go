@@ -80,7 +80,7 @@ var points = []struct {
 	}},
 	{"a corrected first attempt is taken", []string{
 		"phases.TestCorrectedInit", "phases.TestCorrectedInitKeepsEdits", "phases.TestUnfinishedInit", "phases.TestCorrectedJoin",
-		"phases.TestCompleteInitKeepsPatches", "phases.TestAloneAsksNobody", "test/e2e.TestHA/first-attempt",
+		"phases.TestCorrectedJoinOfBrokenComponent", "phases.TestCompleteInitKeepsPatches", "phases.TestAloneAsksNobody", "test/e2e.TestHA/first-attempt",
 	}},
 	{"several container runtimes hinder only commands that need one", []string{"cmd/slipway.TestScripts/runtimes"}},
 	{"scripts that call kubeadm find its lines", []string{
