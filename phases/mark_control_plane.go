@@ -23,7 +23,6 @@ import (
 // Labels that tell control planes from workers:
 // https://kubernetes.io/docs/reference/labels-annotations-taints/
 const (
-	labelControlPlane   = cluster.LabelControlPlane
 	labelExcludeFromLBs = "node.kubernetes.io/exclude-from-external-load-balancers"
 )
 
@@ -48,7 +47,7 @@ func runMarkControlPlane(ctx context.Context, env *Env) error {
 		if err := env.Cluster.EnsureAdmin(ctx); err != nil {
 			return err
 		}
-		mark := cluster.Mark{Labels: map[string]string{labelControlPlane: "", labelExcludeFromLBs: ""}, Taints: n.Taints}
+		mark := cluster.Mark{Labels: map[string]string{cluster.LabelControlPlane: "", labelExcludeFromLBs: ""}, Taints: n.Taints}
 		marked, err := marksKept(ctx, env, mark)
 		if err != nil {
 			return err
@@ -74,7 +73,7 @@ func marksKept(ctx context.Context, env *Env, mark cluster.Mark) (bool, error) {
 	if _, err := env.Cluster.Get(ctx, live); err != nil {
 		return false, err
 	}
-	if _, marked := live.Labels[labelControlPlane]; !marked {
+	if _, marked := live.Labels[cluster.LabelControlPlane]; !marked {
 		return false, nil
 	}
 	if lacks := marksLacking(live, mark); len(lacks) > 0 {

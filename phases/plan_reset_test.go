@@ -243,7 +243,7 @@ func (h *lastingHost) hasPods(all []host.Pod) {
 			}
 			own = append(own, p)
 			for _, path := range []string{"results/pods-" + p.ID + "-eth0", "results/cni-loopback-" + p.ID + "-lo", "networks/pods/10.244.0.1" + p.ID} {
-				if err := h.Remove(filepath.Join(pluginState, path)); err != nil {
+				if err := h.Remove(filepath.Join("/var/lib/cni", path)); err != nil {
 					return nil, err
 				}
 			}

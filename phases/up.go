@@ -80,14 +80,14 @@ func schedulable() Phase {
 			_, err := env.Cluster.Update(ctx, live, func() (bool, error) {
 				var kept []corev1.Taint
 				for _, t := range live.Spec.Taints {
-					if t.Key != labelControlPlane {
+					if t.Key != cluster.LabelControlPlane {
 						kept = append(kept, t)
 					}
 				}
 				if len(kept) == len(live.Spec.Taints) {
 					return false, nil
 				}
-				env.UI.Printf("Taking taint %s from node %s", labelControlPlane, live.Name)
+				env.UI.Printf("Taking taint %s from node %s", cluster.LabelControlPlane, live.Name)
 				live.Spec.Taints = kept
 				return true, nil
 			})

@@ -52,7 +52,7 @@ func TestServersOfWorkers(t *testing.T) {
 			t.Errorf("%+v", n)
 		}
 	}
-	checkFindings(t, strayPods(state), foundAs{name: "warning ControlPlaneLabel", facts: []string{"node w-1", "kube-apiserver-w-1", labelControlPlane}})
+	checkFindings(t, strayPods(state), foundAs{name: "warning ControlPlaneLabel", facts: []string{"node w-1", "kube-apiserver-w-1", cluster.LabelControlPlane}})
 
 }
 
@@ -66,7 +66,7 @@ func TestUnmarkedControlPlane(t *testing.T) {
 	s.planes.pods = append(s.planes.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-w-1", Labels: map[string]string{"component": "kube-apiserver"}},
 		Spec: corev1.PodSpec{NodeName: "w-1", Containers: []corev1.Container{{Name: "kube-apiserver", Image: "registry.k8s.io/kube-apiserver:v1.20.0"}}}})
 	fatal(t, s.api.Ensure(t.Context(), fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.4\n")))
-	checkFindings(t, unmarkedHere(s.Env, s.planes.nodes), foundAs{name: "warning ControlPlaneLabel", facts: []string{"node cp-1", labelControlPlane}})
+	checkFindings(t, unmarkedHere(s.Env, s.planes.nodes), foundAs{name: "warning ControlPlaneLabel", facts: []string{"node cp-1", cluster.LabelControlPlane}})
 	state, err := lookFromHere(t.Context(), s.Env)
 	fatal(t, err)
 	for _, n := range state.Nodes {
@@ -74,7 +74,7 @@ func TestUnmarkedControlPlane(t *testing.T) {
 			t.Errorf("%+v", n)
 		}
 	}
-	checkFindings(t, strayPods(state), foundAs{name: "warning ControlPlaneLabel", facts: []string{"node w-1", "kube-apiserver-w-1", labelControlPlane}})
+	checkFindings(t, strayPods(state), foundAs{name: "warning ControlPlaneLabel", facts: []string{"node w-1", "kube-apiserver-w-1", cluster.LabelControlPlane}})
 	servers, err := mirroredServers(t.Context(), s.Env)
 	if err != nil || len(servers) != 1 || servers["cp-1"] == nil {
 		t.Errorf("API servers: %v, %v", servers, err)

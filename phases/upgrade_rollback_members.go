@@ -13,6 +13,7 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
@@ -139,7 +140,7 @@ func (o *restore) gatherNodes(ctx context.Context, env *Env) {
 	}
 	o.known = o.known || len(nodes) > 0
 	for i := range nodes {
-		if _, controlPlane := nodes[i].Labels[labelControlPlane]; !controlPlane || nodes[i].Name == env.Config.Name {
+		if _, controlPlane := nodes[i].Labels[cluster.LabelControlPlane]; !controlPlane || nodes[i].Name == env.Config.Name {
 			continue
 		}
 		o.note(nodes[i].Name, "") // also one without an address

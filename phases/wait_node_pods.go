@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -93,7 +94,7 @@ func ofNode(p *corev1.Pod) bool { return p.Annotations[corev1.MirrorPodAnnotatio
 func noPod(reported *corev1.Node) error {
 	var taints []string
 	for _, t := range reported.Spec.Taints {
-		if t.Effect != corev1.TaintEffectPreferNoSchedule && t.Key != labelControlPlane {
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && t.Key != cluster.LabelControlPlane {
 			taints = append(taints, t.Key)
 		}
 	}
