@@ -71,7 +71,7 @@ func initWith(ctx context.Context, h *lastingHost, endpoint string, say io.Write
 	if err != nil {
 		return err
 	}
-	return crashRun(ctx, n, h, endpoint, say, workflow)
+	return crashRun(ctx, n, h, endpoint, say, workflow, nil)
 }
 
 // ownAPI is the API server of a control plane in a root directory. It uses the certificate that is there, and admits

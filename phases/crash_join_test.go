@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-var crashingJoin = crashing{name: "join", prepare: prepareJoin, run: runJoin(Join), reads: "/var/lib/kubelet/config.yaml"}
+var crashingJoin = crashing{name: "join", prepare: prepareJoin, run: runJoin(Join, LookBack), reads: "/var/lib/kubelet/config.yaml"}
 
 // prepareJoin creates a cluster to join by a discovery file, and sets what the kubelet writes once that cluster has
 // signed its certificate.
@@ -41,7 +41,7 @@ func prepareJoin(t *testing.T, s *scene) error {
 }
 
 // runJoin does what the command join does.
-func runJoin(workflow func() []Phase) runner {
+func runJoin(workflow func() []Phase, lookBack lookingBack) runner {
 	return func(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error {
 		opts := config.Options{Facts: config.HostFacts{Hostname: "host"}}
 		documents, err := h.ReadFile("/join.yaml")
@@ -64,7 +64,7 @@ func runJoin(workflow func() []Phase) runner {
 		if err != nil {
 			return err
 		}
-		return crashRun(ctx, n, h, endpoint, say, workflow())
+		return crashRun(ctx, n, h, endpoint, say, workflow(), lookBack)
 	}
 }
 

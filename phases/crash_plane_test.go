@@ -26,7 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-var crashingPlane = crashing{name: "join-control-plane", prepare: preparePlane, run: runJoin(Join), reads: "/var/lib/kubelet/config.yaml"}
+var crashingPlane = crashing{name: "join-control-plane", prepare: preparePlane, run: runJoin(Join, LookBack), reads: "/var/lib/kubelet/config.yaml"}
 
 // preparePlane creates a cluster of one control plane that shares its certificates, and sets what the kubelet of the
 // second one writes.

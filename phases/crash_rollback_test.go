@@ -160,7 +160,7 @@ func olderManifest(manifest string) string {
 
 // prepareRollbackNode makes a worker that was upgraded.
 func prepareRollbackNode(t *testing.T, s *scene) error {
-	err := prepareNode(Join)(t, s)
+	err := prepareNode(Join, LookBack)(t, s)
 	if err == nil {
 		err = runUpgrade("node", UpgradeNode)(t.Context(), newLastingHost(s.root), s.api.Listener.Addr().String(), io.Discard)
 	}
@@ -182,7 +182,7 @@ func rollBack(restore bool) runner {
 		if err != nil {
 			return err
 		}
-		return crashRun(ctx, n, h, endpoint, say, r.Phases())
+		return crashRun(ctx, n, h, endpoint, say, r.Phases(), nil)
 	}
 }
 

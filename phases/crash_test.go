@@ -43,6 +43,9 @@ import (
 // API's host:port.
 const crashEnv = "SLIPWAY_PHASES_TEST_RUN"
 
+// lookingBack finds out what earlier runs left, for workflows that ask.
+type lookingBack func(context.Context, *Env) Earlier
+
 // runner does what a command does, on a host and with the API at an endpoint.
 type runner func(ctx context.Context, h *lastingHost, endpoint string, say io.Writer) error
 
@@ -81,7 +84,7 @@ func runIfAsked(killable []crashing) {
 	}
 }
 
-func crashRun(ctx context.Context, n *config.Node, h *lastingHost, endpoint string, say io.Writer, workflow []Phase) error {
+func crashRun(ctx context.Context, n *config.Node, h *lastingHost, endpoint string, say io.Writer, workflow []Phase, lookBack lookingBack) error {
 	defer h.Real.Close()
 	end, err := h.Real.Lock()
 	if err != nil {
@@ -93,8 +96,8 @@ func crashRun(ctx context.Context, n *config.Node, h *lastingHost, endpoint stri
 	}
 	options := crashOptions(h, endpoint, n.ControlPlane, n.Paths.AdminKubeconfig, thisnode.KubeletConf(n), n.Timeouts.KubernetesAPICall)
 	env := &Env{Config: n, Host: h, Cluster: cluster.New(options), Etcd: h.members(), UI: ui.NewLines(say, io.Discard)}
-	if n.Join != nil {
-		env.Earlier = LookBack(ctx, env)
+	if lookBack != nil {
+		env.Earlier = lookBack(ctx, env)
 	}
 	if h.plans != nil {
 		h.plans(env)

@@ -83,7 +83,7 @@ func renewed(path string) bool {
 
 var crashingNode = crashing{
 	name:    "upgrade-node",
-	prepare: prepareNode(Join),
+	prepare: prepareNode(Join, LookBack),
 	run:     runUpgrade("node", UpgradeNode),
 	reads:   "/proc/sys/net/ipv4/ip_forward", // by anything but the kubelet, which is not restarted
 	renews:  []string{"PUT /api/v1/nodes/worker-1"},
@@ -96,7 +96,7 @@ func runUpgrade(command string, workflow func() []Phase) runner {
 		if err != nil {
 			return err
 		}
-		return crashRun(ctx, n, h, endpoint, say, workflow())
+		return crashRun(ctx, n, h, endpoint, say, workflow(), nil)
 	}
 }
 
@@ -261,11 +261,11 @@ func leaveFlag(root string) error {
 }
 
 // prepareNode makes a worker with two Pods whose cluster was upgraded.
-func prepareNode(join func() []Phase) func(*testing.T, *scene) error {
+func prepareNode(join func() []Phase, lookBack lookingBack) func(*testing.T, *scene) error {
 	return func(t *testing.T, s *scene) error {
 		err := prepareJoin(t, s)
 		if err == nil {
-			err = runJoin(join)(t.Context(), newLastingHost(s.root), s.api.Listener.Addr().String(), io.Discard)
+			err = runJoin(join, lookBack)(t.Context(), newLastingHost(s.root), s.api.Listener.Addr().String(), io.Discard)
 		}
 		return errors.Join(err, s.isBehind())
 	}
