@@ -38,7 +38,7 @@ func TestRollbackKeepsEdited(t *testing.T) {
 	}
 	fact.In(t, said.String(), settings+", "+scheduler, rollbackBackups+editedCopies)
 	fact.NotIn(t, said.String(), etcd, "kube-apiserver.yaml")
-	if err := crashRun(t.Context(), n, h, s.api.Listener.Addr().String(), io.Discard, r.Phases()[1:2]); err != nil {
+	if err := crashRun(t.Context(), n, h, s.api.Listener.Addr().String(), io.Discard, r.Phases()[1:2], nil); err != nil {
 		t.Fatal(err)
 	}
 	copies := rollbackBackups + editedCopies + "2026-02-04-00-00-00/"
