@@ -69,7 +69,8 @@ func planControlPlane(ctx context.Context, env *Env) error {
 	if err != nil {
 		return err
 	}
-	return turn{}.replaceComponents(ctx, env, components)
+	var none turn // a plan takes no turn
+	return none.replaceComponents(ctx, env, components)
 }
 
 // prepareUpgrade does what comes before the first component is replaced.
