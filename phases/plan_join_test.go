@@ -64,7 +64,7 @@ type joinPlay struct {
 
 func (p *joinPlay) run(t *testing.T, n *config.Node, h host.Host, c cluster.Cluster, e etcd.Etcd, r *record) {
 	t.Helper()
-	env := &Env{Config: n, Host: h, Cluster: c, Etcd: e, UI: phaseUI{quietUI(), r}}
+	env := &Env{Config: n, Host: h, Cluster: c, Etcd: e, UI: phaseUI{UI: quietUI(), record: r}}
 	if err := Run(t.Context(), env, p.workflow, Options{Serial: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func (p *theatre) plan(t *testing.T, workflow []Phase) *record {
 	t.Helper()
 	planned := &record{}
 	env := &Env{Config: p.node, Host: host.NewOverlay(p.host, planned.onHost), Etcd: etcd.NewPlan(planned.onEtcd), Cluster: cluster.NewPlan(planned.intended, nil),
-		UI: phaseUI{quietUI(), planned}}
+		UI: phaseUI{UI: quietUI(), record: planned}}
 	if err := Run(t.Context(), env, workflow, Options{Skip: p.skip, Serial: true}); err != nil {
 		t.Fatalf("the plan of\n%s: %v", p.documents, err)
 	}
@@ -110,7 +110,7 @@ func (p *theatre) play(t *testing.T, workflow []Phase, serial bool) *record {
 	done := p.record
 	var said bytes.Buffer
 	events := ui.NewEvents("slipway", "v1", "init", &said)
-	env := &Env{Config: p.node, Host: host.NewRecorder(p.host, done.onHost), Etcd: askedEtcd{}, UI: phaseUI{events, done}, Cluster: cluster.New(cluster.Options{
+	env := &Env{Config: p.node, Host: host.NewRecorder(p.host, done.onHost), Etcd: askedEtcd{}, UI: phaseUI{UI: events, record: done}, Cluster: cluster.New(cluster.Options{
 		Kubeconfig: p.node.Paths.AdminKubeconfig, SuperAdmin: filepath.Join(p.node.Paths.Kubernetes, "super-admin.conf"),
 		ReadFile: p.host.ReadFile, Endpoint: p.api.Listener.Addr().String(), Timeout: p.node.Timeouts.KubernetesAPICall,
 	})}

@@ -18,14 +18,14 @@ import (
 func Up(p *Prepare, host *config.Node) []Phase {
 	return []Phase{
 		workflow.Group("prepare", "Give this host what a node needs", GoingBy(host, p.Phases())),
-		workflow.Group("init", "Create a cluster with this host as its first control plane", initThen(p.upCommand())),
+		workflow.Group("init", "Create a cluster with this host as its first control plane", initThen(upCommand(p))),
 		schedulable(),
 		waitNode(),
 	}
 }
 
 // upCommand is the command for further hosts, which need a bundle if this one does. They may have it elsewhere.
-func (p *Prepare) upCommand() string {
+func upCommand(p *Prepare) string {
 	if p.BundleFile == "" {
 		return "up"
 	}

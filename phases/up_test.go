@@ -247,11 +247,11 @@ func TestSchedulable(t *testing.T) {
 // TestUpCommand: further hosts need the bundle, too.
 func TestUpCommand(t *testing.T) {
 	for file, want := range map[string]string{"": "up", "/opt/b.tar": "up --bundle /opt/b.tar", "my bundle.tar": "up --bundle 'my bundle.tar'"} {
-		if got := (&Prepare{BundleFile: file}).upCommand(); got != want {
+		if got := upCommand(&Prepare{BundleFile: file}); got != want {
 			t.Errorf("%q: %s, want %s", file, got, want)
 		}
 	}
-	if got := (&Prepare{BundleFile: "b.tar", BundleDigest: "sha256:00"}).upCommand(); got != "up --bundle b.tar --digest sha256:00" {
+	if got := upCommand(&Prepare{BundleFile: "b.tar", BundleDigest: "sha256:00"}); got != "up --bundle b.tar --digest sha256:00" {
 		t.Error(got)
 	}
 }

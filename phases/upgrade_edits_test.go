@@ -23,8 +23,8 @@ import (
 // manifestsWritten is when the static Pods of these tests were written.
 var manifestsWritten = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// writtenAt gives all static Pods the same age.
-func (s *stage) writtenAt(t *testing.T, at time.Time) {
+// manifestsWrittenAt gives all static Pods the same age.
+func (s *stage) manifestsWrittenAt(t *testing.T, at time.Time) {
 	t.Helper()
 	for _, name := range manifests.Components(s.Config) {
 		if err := os.Chtimes(filepath.Join(s.root, "/etc/kubernetes/manifests/"+name+".yaml"), time.Time{}, at); err != nil {
@@ -126,7 +126,7 @@ func TestChangedConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := planeToExamine(t)
 			row.edit(t, s)
-			s.writtenAt(t, manifestsWritten)
+			s.manifestsWrittenAt(t, manifestsWritten)
 			s.configured(t, row.stored)
 			checkFindings(t, staticPodEdits(t.Context(), s.Env), row.want...)
 			kept, doubtful := s.editNames(t)

@@ -166,7 +166,7 @@ func TestProtection(t *testing.T) {
 			if row.configure != nil {
 				row.configure(&s.Config.Cluster)
 			}
-			s.writtenAt(t, manifestsWritten)
+			s.manifestsWrittenAt(t, manifestsWritten)
 			s.configured(t, metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubectl-edit", configurationFields, time.Hour)}})
 			checkFindings(t, staticPodEdits(t.Context(), s.Env), row.want...)
 			patches, err := PatchesOfEdits(t.Context(), s.Env)
