@@ -11,11 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-func newCompletion(g *globals) *cobra.Command {
+func newCompletion(g *cli.Globals) *cobra.Command {
 	return &cobra.Command{
 		Use:       "completion SHELL",
 		Short:     "Print the completion script of a shell: bash, zsh, fish or powershell",
@@ -27,7 +28,7 @@ func newCompletion(g *globals) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			root, out := cmd.Root(), g.streams.out
+			root, out := cmd.Root(), g.Streams.Out
 			switch args[0] {
 			case "bash":
 				return root.GenBashCompletionV2(out, true)
@@ -118,9 +119,4 @@ func checkNames(*cobra.Command) []string {
 		return nil
 	}
 	return append(phases.CheckNames(node), "all")
-}
-
-// offer names the values that a flag takes.
-func offer(fs *pflag.FlagSet, flag string, values ...string) {
-	_ = fs.SetAnnotation(flag, config.ValuesAnnotation, values) // fails only for a flag that does not exist
 }
