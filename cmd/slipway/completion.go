@@ -42,7 +42,7 @@ func newCompletion(g *cli.Globals) *cobra.Command {
 	}
 }
 
-// addCompletions registers what a shell proposes as the value of each flag. Only a shell's request for completions
+// addCompletions registers proposals for the value of each flag. Only a shell's request for completions
 // needs it, so no other start of the program pays for it.
 func addCompletions(cmd *cobra.Command) {
 	if cmd.ValidArgs == nil && cmd.ValidArgsFunction == nil {
@@ -99,15 +99,13 @@ func phasesOf(cmd *cobra.Command) []string {
 	if workflow == nil {
 		return nil
 	}
-	var names []string
-	var walk func(parent string, list []phases.Phase)
-	walk = func(parent string, list []phases.Phase) {
-		for _, p := range list {
-			names = append(names, parent+p.Name)
-			walk(parent+p.Name+"/", p.Children)
-		}
+	return phaseNames("", workflow())
+}
+
+func phaseNames(parent string, list []phases.Phase) (names []string) {
+	for _, p := range list {
+		names = append(append(names, parent+p.Name), phaseNames(parent+p.Name+"/", p.Children)...)
 	}
-	walk("", workflow())
 	return names
 }
 

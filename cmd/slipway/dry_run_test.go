@@ -112,7 +112,7 @@ func TestDryRunQuestions(t *testing.T) {
 		`load(facts, o.DryRun)`:                                              1,
 		`yes, _ := cmd.Flags().GetBool("dry-run")`:                           1,
 		`if f := fs.Lookup("dry-run"); f != nil {}`:                          1,
-		`_, plans := m.(env.Planning)`:                                           1,
+		`_, plans := m.(env.Planning)`:                                       1,
 		`switch m.(type) { case Acting: }`:                                   1,
 		`fs.BoolVar(&o.DryRun, "dry-run", false, "show what would be done")`: 0,
 		`fs.Bool("dry-run", false, "show what would be done")`:               0,

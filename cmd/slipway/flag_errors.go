@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 )
 
-// flagError says what is wrong with the flags of a command, and of one that it lacks, which commands have it.
+// flagError explains an error in a command's flags. If the command lacks a flag, it names commands that have it.
 func flagError(cmd *cobra.Command, err error) error {
 	text := err.Error()
 	var unknown *pflag.NotExistError

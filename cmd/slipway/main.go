@@ -53,8 +53,7 @@ func execute(ctx context.Context, program string, s cli.Streams, args []string) 
 	return cli.CodeOf(err)
 }
 
-// onTerminal makes standard error show runs to a person, if it is a terminal. It
-// is nil otherwise.
+// onTerminal makes standard error show runs to a person. It returns nil if that's no terminal.
 func onTerminal(s *cli.Streams) *ui.Terminal {
 	f, ok := s.Err.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -65,8 +64,7 @@ func onTerminal(s *cli.Streams) *ui.Terminal {
 	return t
 }
 
-// explain prints why a command failed and, if the error knows, what to do about
-// it.
+// explain prints an error and its remedy.
 func explain(program string, s cli.Streams, err error) {
 	found := fault.Fault{Message: config.Discreet(cli.Shown(program, err.Error())), Remedy: config.Discreet(cli.Shown(program, fault.Remedy(err)))}
 	if t, onTerminal := s.Err.(*ui.Terminal); onTerminal {
@@ -76,8 +74,8 @@ func explain(program string, s cli.Streams, err error) {
 	fmt.Fprintf(s.Err, "%s: %s\n", program, found)
 }
 
-// output is standard output. It keeps its first error, so that phases need not check what they print. It writes nothing
-// after an error, so that nobody takes a part for the whole.
+// output is standard output. It keeps its first error, so phases needn't check their prints. It writes nothing after an error, so
+// nobody takes a part for the whole.
 type output struct {
 	to  io.Writer
 	err error

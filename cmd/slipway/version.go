@@ -31,7 +31,6 @@ func newVersion(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
-		Args:  cli.Takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			return printVersion(g.Streams.Out, g.Program, output)
 		},

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
-// assumed marks in a plan what depends on a cluster that was not asked.
+// assumed marks the parts of a plan that depend on a cluster that wasn't asked.
 type assumed struct{ node *config.Node }
 
 // Assume marks the plan of a joining node whose cluster wasn't asked.
@@ -23,7 +23,7 @@ func (p *Plan) Assume(node *config.Node) {
 	}
 }
 
-// mark replaces what is only assumed by a placeholder.
+// mark replaces assumptions by placeholders.
 func (a *assumed) mark(s *step) {
 	if s.Image != "" {
 		name, _, _ := strings.Cut(path.Base(s.Image), ":")
@@ -41,7 +41,7 @@ func (a *assumed) mark(s *step) {
 
 func fromCluster(what string) string { return "<from the cluster: " + what + ">" }
 
-// source is what in the cluster determines a file, or "" if this node's own configuration does.
+// source names the object in the cluster that determines a file. It's empty if this node's own configuration does.
 func (a *assumed) source(file string) string {
 	p := a.node.Paths
 	isPKI := strings.HasPrefix(file, p.PKI+"/")

@@ -34,7 +34,7 @@ func newPresent(h host.Host) *present {
 	return &present{host: h, files: map[string]string{}, units: map[string]string{}}
 }
 
-// describe adds to a step what it changes on this host.
+// describe adds to a step its change of this host.
 func (n *present) describe(s *step) {
 	switch {
 	case s.Unit != "":
@@ -104,7 +104,7 @@ func (n *present) describeUnit(s *step) {
 	}
 }
 
-// compared adds to a step what it changes in the cluster.
+// compared adds to a step its change of the cluster.
 func (s *step) compared(d *cluster.Difference) {
 	s.Change = d.Change
 	name := s.Object.Kind + " " + strings.TrimPrefix(s.Object.Namespace+"/"+s.Object.Name, "/")
@@ -128,7 +128,7 @@ func fieldsYAML(fields map[string]any) string {
 	return withoutRandom(string(data))
 }
 
-// planned is what a plan changes in a file or an object.
+// planned is a plan's change of a file or an object.
 func planned(name, before, after string) string { return labelled(name, "planned", before, after) }
 
 func labelled(name, label, before, after string) string {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan records what a dry run would do, and prints it: for people or for programs, complete or as differences from the
-// present state.
+// Package plan records the steps of a dry run, and prints them: for people or for programs, complete or as differences from
+// the present state.
 package plan
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// Plan is what a dry run would do, in order.
+// Plan has the steps of a dry run, in order.
 type Plan struct {
 	Form          string // of the output: text, json or yaml
 	Command, Node string // as the plan names them
@@ -42,7 +42,7 @@ type step struct {
 	// Action is one word: write, mkdir, start-unit, ensure, ...
 	Action string `json:"action"`
 	Path   string `json:"path,omitempty"`
-	// NewPath is what Path is renamed to.
+	// NewPath is the new name of Path.
 	NewPath string `json:"newPath,omitempty"`
 	Mode    string `json:"mode,omitempty"` // octal, four digits
 	// Owner is UID:GID, with -1 for one that does not change.
@@ -61,7 +61,7 @@ type step struct {
 	Manifest json.RawMessage `json:"manifest,omitempty"`
 	// Change is create, update, delete or none, if that is known.
 	Change string `json:"change,omitempty"`
-	// Now is the state of a unit before this step, Diff what changes in a file or object. Both need --diff.
+	// Now is the state of a unit before this step, Diff the change of a file or object. Both need --diff.
 	Now  string `json:"now,omitempty"`
 	Diff string `json:"diff,omitempty"`
 

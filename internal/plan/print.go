@@ -46,7 +46,7 @@ func (p *Plan) Write(w io.Writer) error {
 	return err
 }
 
-// print writes the plan as numbered steps with their contents, or with --diff only what changes.
+// print writes the plan as numbered steps with their contents, or with --diff only their changes.
 func (p *Plan) print(w io.Writer) error {
 	var b strings.Builder
 	steps := "steps"
@@ -72,7 +72,7 @@ func (p *Plan) print(w io.Writer) error {
 	return err
 }
 
-// difference is what a step changes, or all of its content if that is not known.
+// difference is a step's change, or all of its content if that's not known.
 func (s step) difference() string {
 	if s.Action == string(host.Write) || s.Change != "" {
 		return s.Diff
@@ -80,7 +80,7 @@ func (s step) difference() string {
 	return s.body
 }
 
-// remark sums up what a step changes.
+// remark sums up a step's change.
 func (s step) remark() string {
 	switch {
 	case s.Now != "":
@@ -163,7 +163,7 @@ var (
 	detachedJWS = regexp.MustCompile(`eyJ[\w-]+\.\.[\w-]+`)
 )
 
-// withoutRandom takes out what differs from plan to plan for the same input.
+// withoutRandom takes out random values, so the same input gives the same plan.
 func withoutRandom(text string) string {
 	text = certificateData.ReplaceAllString(text, "$1 <certificate of the cluster's CA>")
 	return detachedJWS.ReplaceAllString(text, "<signature of the kubeconfig with this token>")

@@ -8,7 +8,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// UI shows only what an operator must read: the rest is in the plan.
+// UI shows only warnings and questions: the rest is in the plan.
 type UI struct {
 	ui.UI
 	Plan *Plan // nil during discovery

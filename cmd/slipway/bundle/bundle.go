@@ -16,13 +16,8 @@ import (
 
 // New makes the command `bundle`.
 func New(g *cli.Globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "bundle",
-		Short: "Work with bundles: one file with all that a node needs",
-		RunE:  cli.RequireSubcommand,
-	}
-	cmd.AddCommand(newCreate(g), newSign(g), newInspect(g), newVerify(g), newPush(g))
-	return cmd
+	return cli.Group("bundle", "Work with bundles: one file with all that a node needs",
+		newCreate(g), newSign(g), newInspect(g), newVerify(g), newPush(g))
 }
 
 // options are the flags of commands that read a bundle.

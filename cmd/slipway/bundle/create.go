@@ -32,7 +32,6 @@ func newCreate(g *cli.Globals) *cobra.Command {
 		Long: "Make a bundle from local files, downloads and images.\n\n" +
 			"LIST is a YAML file that says what the parts are and where they come from, or a directory with such a file,\n" +
 			bundle.ListName + ". The same parts make the same bytes. docs/bundle.md describes the list and the format.",
-		Args: cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), g) },
 	}
 	cmd.Flags().StringVar(&o.from, "from", "", "`file` with the list of parts, or a directory with "+bundle.ListName)

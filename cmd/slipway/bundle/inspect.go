@@ -36,7 +36,8 @@ func newInspect(g *cli.Globals) *cobra.Command {
 				return err
 			}
 			defer b.Close()
-			return o.output.Print(g, newObject(b), func(obj runtime.Object, w io.Writer) error { return obj.(*object).table(w) })
+			obj := newObject(b)
+			return o.output.Print(g, obj, obj.table)
 		},
 	}
 	o.bind(cmd.Flags())

@@ -15,20 +15,14 @@ import (
 
 // New makes the command `certs`.
 func New(g *cli.Globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "certs",
-		Short: "Check and renew this control plane's certificates",
-		RunE:  cli.RequireSubcommand,
-	}
-	cmd.AddCommand(newCheckExpiration(g), newRenew(g), newGenerateCSR(g), newCertificateKeyCommand(g))
-	return cmd
+	return cli.Group("certs", "Check and renew this control plane's certificates",
+		newCheckExpiration(g), newRenew(g), newGenerateCSR(g), newCertificateKeyCommand(g))
 }
 
 func newCertificateKeyCommand(g *cli.Globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "certificate-key",
 		Short: "Print a new random key for sharing control plane certificates",
-		Args:  cli.Takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			key, err := env.NewCertificateKey()
 			if err != nil {
@@ -45,7 +39,6 @@ func newGenerateCSR(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate-csr",
 		Short: "Write keys and certificate signing requests for a CA that is kept elsewhere",
-		Args:  cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			node, _, err := o.load(cmd, g)
 			if err != nil {

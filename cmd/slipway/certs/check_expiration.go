@@ -4,13 +4,11 @@
 package certs
 
 import (
-	"io"
 	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -31,7 +29,6 @@ func newCheckExpiration(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check-expiration",
 		Short: "Show when this control plane's certificates expire",
-		Args:  cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("within") && !o.exitCode {
 				return errors.New("--within needs --exit-code: it sets how soon is too soon")
@@ -44,7 +41,7 @@ func newCheckExpiration(g *cli.Globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = o.output.Print(g, info, func(_ runtime.Object, w io.Writer) error { return info.table(w) })
+			err = o.output.Print(g, info, info.table)
 			if err != nil || !o.exitCode {
 				return err
 			}

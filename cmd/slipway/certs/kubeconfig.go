@@ -17,12 +17,8 @@ import (
 
 // NewKubeconfig makes the command `kubeconfig`.
 func NewKubeconfig(g *cli.Globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "kubeconfig",
-		Short: "Create kubeconfig files for users",
-		RunE:  cli.OfferSubcommands,
-	}
-	cmd.AddCommand(newKubeconfigUser(g))
+	cmd := cli.Group("kubeconfig", "Create kubeconfig files for users", newKubeconfigUser(g))
+	cmd.RunE = cli.OfferSubcommands
 	return cmd
 }
 
@@ -33,7 +29,6 @@ func newKubeconfigUser(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "user",
 		Short: "Print a kubeconfig for a user, with a new client certificate or a token",
-		Args:  cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if user.Name == "" {
 				return errors.New("--client-name is required: the name of the user")

@@ -15,15 +15,11 @@ import (
 )
 
 func newRenew(g *cli.Globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "renew",
-		Short: "Renew this control plane's certificates, with new keys",
-		Long: "Renew this control plane's certificates, with new keys, signed by the same CA.\n\n" +
-			"A renewed certificate keeps the subject and names of the old one. Names that the configuration\n" +
-			"(--config, or else the cluster's) has gained since are added.",
-		RunE: cli.RequireSubcommand,
-	}
-	cmd.AddCommand(renewCommand(g, "all", "Renew all existing certificates except the CAs", phases.RenewOptions{}))
+	cmd := cli.Group("renew", "Renew this control plane's certificates, with new keys",
+		renewCommand(g, "all", "Renew all existing certificates except the CAs", phases.RenewOptions{}))
+	cmd.Long = cmd.Short + ", signed by the same CA.\n\n" +
+		"A renewed certificate keeps the subject and names of the old one. Names that the configuration\n" +
+		"(--config, or else the cluster's) has gained since are added."
 	for _, r := range renewal.Rows() {
 		cmd.AddCommand(renewCommand(g, r.Name, "Renew the "+r.Summary, phases.RenewOptions{Name: r.Name}))
 	}
@@ -35,7 +31,6 @@ func renewCommand(g *cli.Globals, use, short string, renew phases.RenewOptions) 
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
-		Args:  cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if renew.Within < 0 {
 				return errors.Errorf("--within=%s: must not be negative", renew.Within)

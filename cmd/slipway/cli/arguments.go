@@ -30,7 +30,17 @@ func numbered(arguments int) string {
 // AnyNumber is for commands that take any number of arguments.
 const AnyNumber = math.MaxInt
 
-// Takes rejects fewer than least or more than most arguments. It does not repeat arguments that may be tokens.
+// TakeNothing makes commands reject arguments, unless they say how many they take.
+func TakeNothing(commands []*cobra.Command) {
+	for _, cmd := range commands {
+		if cmd.Args == nil {
+			cmd.Args = Takes(0, 0)
+		}
+		TakeNothing(cmd.Commands())
+	}
+}
+
+// Takes rejects fewer than least or more than most arguments. It doesn't repeat arguments that may be tokens.
 func Takes(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		name := cmd.CommandPath()
@@ -46,9 +56,15 @@ func Takes(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// RequireSubcommand is the RunE of a command that only groups others: it prints help to standard output, as kubeadm does,
-// and fails because nothing was done.
-func RequireSubcommand(cmd *cobra.Command, args []string) error {
+// Group makes a command that only groups others.
+func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: requireSubcommand}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// requireSubcommand prints help to standard output, as kubeadm does, and fails because nothing was done.
+func requireSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return noSuchCommand(cmd, args[0])
 	}
@@ -75,7 +91,7 @@ func noSuchCommand(cmd *cobra.Command, name string) error {
 	return errors.Errorf("%s has no command %q%s; see %s --help", cmd.CommandPath(), name, hint, cmd.CommandPath())
 }
 
-// HonestHelp makes `help` fail for commands that do not exist. cobra's own prints the help of another command.
+// HonestHelp makes `help` fail for commands that don't exist. cobra's own prints the help of another command.
 func HonestHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {

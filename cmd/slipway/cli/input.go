@@ -20,7 +20,7 @@ import (
 // longestAnswer is in bytes, more than any form of yes has.
 const longestAnswer = 64
 
-// AskBefore asks whether to go on with what text describes. skip is the flag that skips the question.
+// AskBefore shows text and asks whether to proceed. skip is the flag that skips the question.
 func AskBefore(ctx context.Context, g *Globals, text, skip string) error {
 	fmt.Fprintf(g.Streams.Err, "%s\nAre you sure you want to proceed? [y/N]: ", text)
 	answer, err := readAnswer(ctx, g.Streams.In)
@@ -36,7 +36,7 @@ func AskBefore(ctx context.Context, g *Globals, text, skip string) error {
 	return nil
 }
 
-// readAnswer reads a line, or what there is of one.
+// readAnswer reads a line, or its beginning if the input ends.
 func readAnswer(ctx context.Context, in io.Reader) (string, error) {
 	return Interruptible(ctx, StandardInput, func() (string, error) {
 		text, _ := bufio.NewReader(io.LimitReader(in, longestAnswer)).ReadString('\n')
@@ -56,8 +56,8 @@ func ReadConfigFile(ctx context.Context, g *Globals, path string) (*config.Sourc
 	return &config.Source{Name: InputName(path), Data: data}, errors.Wrap(err, "--config")
 }
 
-// ReadSecret reads the first line of a file, or standard input for -. Unlike a flag, a file does not show up in the list
-// of processes.
+// ReadSecret reads the first line of a file, or of standard input for -. Unlike a flag, a file doesn't show up in the list of
+// processes.
 func ReadSecret(ctx context.Context, g *Globals, path string) (string, error) {
 	const longest = 4096
 	data, err := ReadInput(ctx, g, path, longest)
@@ -89,8 +89,8 @@ func InputName(path string) string {
 	return path
 }
 
-// Interruptible returns what read returns, or an error naming the input once ctx ends: a terminal or a FIFO may never
-// send anything, and a signal must not have to wait for it.
+// Interruptible returns the result of read, or an error with the input's name once ctx ends: a terminal or a FIFO may never
+// send anything, and a signal mustn't have to wait for it.
 func Interruptible[T any](ctx context.Context, name string, read func() (T, error)) (T, error) {
 	type answer struct {
 		value T

@@ -83,19 +83,19 @@ func (o *OutputOptions) Bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.managedFields, "show-managed-fields", false, "include managedFields in JSON and YAML output")
 }
 
-// Printer returns the printer for the chosen form; text is the printer for people.
-func (o *OutputOptions) Printer(text printers.ResourcePrinter) (printers.ResourcePrinter, error) {
-	p, err := o.choose(text)
-	if err != nil || o.managedFields {
+// Printer returns the printer for the chosen form; it's nil for people.
+func (o *OutputOptions) Printer() (printers.ResourcePrinter, error) {
+	p, err := o.choose()
+	if p == nil || err != nil || o.managedFields {
 		return p, err
 	}
 	return &printers.OmitManagedFieldsPrinter{Delegate: p}, nil
 }
 
-func (o *OutputOptions) choose(text printers.ResourcePrinter) (printers.ResourcePrinter, error) {
+func (o *OutputOptions) choose() (printers.ResourcePrinter, error) {
 	switch o.Form {
 	case o.forPeople():
-		return text, nil
+		return nil, nil
 	case "json":
 		return &printers.JSONPrinter{}, nil
 	case "yaml":
@@ -108,27 +108,20 @@ func (o *OutputOptions) choose(text printers.ResourcePrinter) (printers.Resource
 		return nil, errors.Errorf("--output %s: a template is needed, such as %s=…", form, form)
 	}
 	switch form {
-	case "go-template", "template":
+	case "go-template-file", "templatefile", "jsonpath-file":
+		data, err := os.ReadFile(template)
+		if err != nil {
+			return nil, errors.Wrap(err, "--output")
+		}
+		template = string(data)
+	}
+	switch form {
+	case "go-template", "template", "go-template-file", "templatefile":
 		return o.goTemplate(template)
-	case "go-template-file", "templatefile":
-		return fromFile(template, o.goTemplate)
-	case "jsonpath":
-		return o.jsonPath(template, false)
-	case "jsonpath-as-json":
-		return o.jsonPath(template, true)
-	case "jsonpath-file":
-		return fromFile(template, func(text string) (printers.ResourcePrinter, error) { return o.jsonPath(text, false) })
+	case "jsonpath", "jsonpath-file", "jsonpath-as-json":
+		return o.jsonPath(template, form == "jsonpath-as-json")
 	}
 	return nil, errors.Errorf("unknown --output %q: expected one of %s", o.Form, o.listOfForms())
-}
-
-// fromFile makes a printer from the template in a file.
-func fromFile(path string, printer func(text string) (printers.ResourcePrinter, error)) (printers.ResourcePrinter, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, errors.Wrap(err, "--output")
-	}
-	return printer(string(data))
 }
 
 func (o *OutputOptions) goTemplate(text string) (printers.ResourcePrinter, error) {
@@ -150,16 +143,29 @@ func (o *OutputOptions) jsonPath(text string, asJSON bool) (printers.ResourcePri
 	return p, nil
 }
 
-// Print writes obj in the chosen form.
-func (o *OutputOptions) Print(g *Globals, obj runtime.Object, text printers.ResourcePrinterFunc) error {
-	p, err := o.Printer(text)
+// Print writes obj in the chosen form; text prints it for people.
+func (o *OutputOptions) Print(g *Globals, obj runtime.Object, text func(io.Writer) error) error {
+	return PrintList(o, g, []runtime.Object{obj}, text)
+}
+
+// PrintList writes objects one after another in the chosen form; text prints all of them for people.
+func PrintList[T runtime.Object](o *OutputOptions, g *Globals, objs []T, text func(io.Writer) error) error {
+	p, err := o.Printer()
 	if err != nil {
 		return err
 	}
 	// A template that fails has already printed half of the output and an error message of its own.
 	var b bytes.Buffer
-	if err := p.PrintObj(obj, &b); err != nil {
-		return errors.Wrap(err, "--output")
+	if p == nil {
+		if err := text(&b); err != nil {
+			return err
+		}
+		return g.Result(b.String())
+	}
+	for _, obj := range objs {
+		if err := p.PrintObj(obj, &b); err != nil {
+			return errors.Wrap(err, "--output")
+		}
 	}
 	return g.Result(b.String())
 }
@@ -168,25 +174,4 @@ func (o *OutputOptions) Print(g *Globals, obj runtime.Object, text printers.Reso
 func (g *Globals) Result(text string) error {
 	_, err := io.WriteString(g.Streams.Out, Shown(g.Program, text))
 	return err
-}
-
-// PrintList writes objects one after another in the chosen form; text prints all of them for people.
-func PrintList[T runtime.Object](o *OutputOptions, g *Globals, objs []T, text func(io.Writer) error) error {
-	var b bytes.Buffer
-	if o.Form == o.forPeople() {
-		if err := text(&b); err != nil {
-			return err
-		}
-		return g.Result(b.String())
-	}
-	p, err := o.Printer(nil)
-	if err != nil {
-		return err
-	}
-	for _, obj := range objs {
-		if err := p.PrintObj(obj, &b); err != nil {
-			return err
-		}
-	}
-	return g.Result(b.String())
 }

@@ -12,13 +12,13 @@ import (
 func TestOfferedFormatsAreTaken(t *testing.T) {
 	for _, form := range (&OutputOptions{}).forms() {
 		if !strings.HasSuffix(form, "=") {
-			if _, err := (&OutputOptions{Form: form}).Printer(nil); err != nil {
+			if _, err := (&OutputOptions{Form: form}).Printer(); err != nil {
 				t.Errorf("%s: %v", form, err)
 			}
 		}
 	}
 	for _, form := range templateForms() {
-		if _, err := (&OutputOptions{Form: form}).Printer(nil); err == nil || !strings.Contains(err.Error(), "template") {
+		if _, err := (&OutputOptions{Form: form}).Printer(); err == nil || !strings.Contains(err.Error(), "template") {
 			t.Errorf("%s: %v", form, err)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// PeerName is the name by which scripts of kubeadm's users call this program.
-// They parse what it prints, which is then in kubeadm's form to the letter.
+// PeerName is the name by which scripts of kubeadm's users call this program. They parse its output, which then has kubeadm's
+// form to the letter.
 const PeerName = "kubeadm"
 
 // AsPeer reports whether the output is for scripts of kubeadm's users.

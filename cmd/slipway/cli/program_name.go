@@ -14,10 +14,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// Messages call this program slipway. A user who calls it by another name, such as a link named kubeadm, reads that
-// name instead: whatever leaves the program passes through shown, which replaces the name where it begins a command.
-// That is so in backquotes, `slipway token create`, and in commands that are printed for copying: to join, and the steps
-// of an upgrade. TestCommandsInMessages holds the form.
+// Messages call this program slipway. A user who calls it by another name, such as a link named kubeadm, reads that name
+// instead: all output passes through Shown, which replaces the name where it begins a command. That's in backquotes,
+// `slipway token create`, and in commands that are printed for copying: to join, and the steps of an upgrade.
+// TestCommandsInMessages holds the form.
 const (
 	ownName    = "`slipway "
 	ownJoin    = "slipway join "
@@ -65,7 +65,7 @@ func (g *Globals) named(err error) error {
 	return shownError{err, g.Program}
 }
 
-// namedUI passes on what phases say as shown.
+// namedUI passes on the phases' messages as shown.
 type namedUI struct {
 	ui.UI
 	program string

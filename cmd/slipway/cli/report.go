@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// Report is the output of a command that runs phases, in addition to kubeadm's: its flags, and what they make the run
-// show. docs/machine-output.md describes it.
+// Report is the output of a command that runs phases, in addition to kubeadm's, and its flags. docs/machine-output.md describes
+// it.
 type Report struct {
 	Form         string // of the output: text, json, yaml
 	TimelineFile string
@@ -86,7 +86,7 @@ func (r *Report) summary() ui.Summary {
 // endpointOf is the host:port of the API server that a node uses.
 func endpointOf(n *config.Node) string {
 	switch {
-	case n.Reset != nil: // not a node any more
+	case n.Reset != nil: // not a node anymore
 		return ""
 	case n.Join != nil:
 		return strings.TrimPrefix(n.Join.Server, "https://")

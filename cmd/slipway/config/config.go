@@ -14,22 +14,13 @@ import (
 
 // New makes the command `config`.
 func New(g *cli.Globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Work with configuration files and images",
-		RunE:  cli.RequireSubcommand,
-	}
+	cmd := cli.Group("config", "Work with configuration files and images", newPrint(g), newValidate(g), newMigrate(g), newImages(g))
 	new(config.Flags).Bind(cmd.PersistentFlags(), "config") // kubeadm has the flag; nothing here asks a cluster
-	cmd.AddCommand(newPrint(g), newValidate(g), newMigrate(g), newImages(g))
 	return cmd
 }
 
 func newPrint(g *cli.Globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "print",
-		Short: "Print a default configuration",
-		RunE:  cli.RequireSubcommand,
-	}
+	cmd := cli.Group("print", "Print a default configuration")
 	for _, name := range []string{"init", "join", "reset", "upgrade"} {
 		cmd.AddCommand(newPrintDefaults(g, name))
 	}
@@ -41,7 +32,6 @@ func newPrintDefaults(g *cli.Globals, name string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   name + "-defaults",
 		Short: "Print the default configuration for " + name + ", with placeholders for what has no default",
-		Args:  cli.Takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			facts, err := printFacts()
 			if err != nil {

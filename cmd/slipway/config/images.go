@@ -4,8 +4,8 @@
 package config
 
 import (
-	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,13 +17,8 @@ import (
 )
 
 func newImages(g *cli.Globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "images",
-		Short: "List or pull the images that a control plane needs",
-		RunE:  cli.RequireSubcommand,
-	}
-	cmd.AddCommand(newImagesList(g), newImagesPull(g))
-	return cmd
+	return cli.Group("images", "List or pull the images that a control plane needs",
+		newImagesList(g), newImagesPull(g))
 }
 
 func newImagesList(g *cli.Globals) *cobra.Command {
@@ -31,14 +26,17 @@ func newImagesList(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the images that a control plane needs",
-		Args:  cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			parts, err := loadImages(cmd, g, o)
 			if err != nil {
 				return err
 			}
 			defer parts.Close()
-			return out.Print(g, imageList(parts.Env.Config.Images()), printImages)
+			images := parts.Env.Config.Images()
+			return out.Print(g, imageList(images), func(w io.Writer) error {
+				_, err := io.WriteString(w, strings.Join(images, "\n")+"\n")
+				return err
+			})
 		},
 	}
 	o.Bind(cmd.Flags(), "config images list")
@@ -51,7 +49,6 @@ func newImagesPull(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pull",
 		Short: "Pull the images that a control plane needs, in parallel",
-		Args:  cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			parts, err := loadImages(cmd, g, o)
 			if err != nil {
@@ -86,13 +83,4 @@ func imageList(images []string) runtime.Object {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": cli.OutputAPI, "kind": "Images", "images": list,
 	}}
-}
-
-func printImages(obj runtime.Object, w io.Writer) error {
-	for _, image := range obj.(*unstructured.Unstructured).Object["images"].([]any) {
-		if _, err := fmt.Fprintln(w, image); err != nil {
-			return err
-		}
-	}
-	return nil
 }

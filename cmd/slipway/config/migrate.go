@@ -20,7 +20,6 @@ func newMigrate(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Convert a configuration file to the latest API version, with defaults filled in",
-		Args:  cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in, err := requiredInput(cmd.Context(), g, "old-config", from)
 			if err != nil {

@@ -21,7 +21,6 @@ func newValidate(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Check a configuration file and report all errors in it",
-		Args:  cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in, err := requiredInput(cmd.Context(), g, "config", file)
 			if err != nil {

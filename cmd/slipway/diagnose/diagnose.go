@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 )
 
-// diagnosis is what `diagnose` prints, as docs/diagnose.md describes it.
+// diagnosis is the output of `diagnose`; docs/diagnose.md describes it.
 type diagnosis struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -41,7 +41,6 @@ func New(g *cli.Globals) *cobra.Command {
 			"It looks at the kubelet, the container runtime, the static Pods, certificates, ports, names and disks. It changes\n" +
 			"nothing and works without a cluster. The exit code is 0 if it finds nothing wrong, and 2 if it does. It knows\n" +
 			"these causes:\n" + causeList(),
-		Args: cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			real, err := rootHost()
 			if err != nil {
@@ -52,7 +51,7 @@ func New(g *cli.Globals) *cobra.Command {
 				TypeMeta: metav1.TypeMeta{APIVersion: "slipway.diagnose/v1", Kind: "Diagnosis"},
 				Findings: diagnose.Run(cmd.Context(), real, o.target(cmd.Context(), real)),
 			}
-			if err := out.Print(g, d, func(_ runtime.Object, w io.Writer) error { return d.text(w) }); err != nil || len(d.Findings) == 0 {
+			if err := out.Print(g, d, d.text); err != nil || len(d.Findings) == 0 {
 				return err
 			}
 			return cli.ExitError{Code: causeFound, Message: "something is wrong with this node: " + d.names()}

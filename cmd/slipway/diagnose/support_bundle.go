@@ -33,7 +33,6 @@ func NewSupportBundle(g *cli.Globals) *cobra.Command {
 			"of containers in kube-system, certificates without their keys, kubeconfigs without credentials, facts about this\n" +
 			"host, and the output of `diagnose`. Keys, tokens, passwords, and the values of environment variables that are not\n" +
 			"known to be harmless are removed. Review the archive before you share it.",
-		Args: cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			real, err := rootHost()
 			if err != nil {

@@ -26,9 +26,9 @@ func NewAPIParts(g *cli.Globals, node *config.Node, kubeconfig UserKubeconfig) *
 	real := host.New()
 	return &Parts{
 		Env:     &phases.Env{Config: node, Host: real, Cluster: UserCluster(node, kubeconfig), UI: cli.NewUI(g)},
-		begin:   func() (func(), error) { return func() {}, nil },
-		Confirm: ask,
-		Show:    showResult,
+		begin:   noLock,
+		Confirm: call,
+		Show:    call,
 		Close:   real.Close,
 	}
 }
@@ -45,8 +45,7 @@ func UserCluster(node *config.Node, kubeconfig UserKubeconfig) *cluster.Real {
 // UserKubeconfig is the kubeconfig that the user means, which may consist of several files.
 type UserKubeconfig []string
 
-// KubeconfigOfUser is for commands that work on a cluster: the file of --kubeconfig, or else what kubectl would use, or
-// else admin.conf.
+// KubeconfigOfUser is for commands that work on a cluster: the file of --kubeconfig, or else kubectl's files, or else admin.conf.
 func KubeconfigOfUser(cmd *cobra.Command) UserKubeconfig {
 	if path := KubeconfigFlag(cmd); path != "" {
 		return UserKubeconfig{path}

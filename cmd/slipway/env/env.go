@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package env gives commands the parts to work with. env.go alone chooses between real and planned ones; the other files make
-// them, load what they need, and run workflows and single phases with them.
+// Package env gives commands the parts to work with. env.go alone chooses between real and planned parts. The other files make
+// them, load their configuration, and make the commands of workflows and of their phases.
 package env
 
 import (
@@ -17,13 +17,12 @@ import (
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-// Parts are what a command works with: the environment of its phases, and around it what a run and a dry run do
-// differently. Acting.Parts act, Planning.Parts only record, and NewAPIParts have only the API.
+// Parts are a command's tools: the environment of its phases, and around it the differences between a run and a dry run. Acting.Parts act, Planning.Parts only record, and NewAPIParts have only the API.
 type Parts struct {
 	Env *phases.Env
-	// begin takes what a run needs for itself; end gives it back.
+	// begin takes the lock of this node; end releases it.
 	begin func() (end func(), err error)
-	// Confirm asks the user before something that cannot be undone.
+	// Confirm asks the user before something that can't be undone.
 	Confirm func(ask func() error) error
 	// Show prints the outcome: the result of the command, or the plan.
 	Show func(result func() error) error
@@ -57,10 +56,10 @@ func (p *Parts) TellLast() error {
 	return nil
 }
 
-// Mode is how a command goes about its work: Acting does it, Planning only shows it. This file alone chooses between
-// the two; a command asks the mode for what it needs. TestOnlyEnvAsksForDryRun checks that.
+// Mode is how a command goes about its work: Acting does it, Planning only shows it. This file alone chooses between the two,
+// and a command asks its mode for anything that differs. TestOnlyEnvAsksForDryRun checks that.
 type Mode interface {
-	// Options are what loading a configuration needs from outside.
+	// Options are for loading a configuration.
 	Options(config.HostFacts) config.Options
 	// checkReport rejects flags of a report that make no sense in this mode.
 	checkReport(*cli.Report) error
@@ -94,15 +93,17 @@ func ModeOfFlags(g *cli.Globals, cmd *cobra.Command) Mode {
 // ModeOfJoin is the mode that the flags and the configuration file of a join ask for.
 func ModeOfJoin(g *cli.Globals, self *config.JoinConfiguration) Mode { return modeOf(g, self.DryRun) }
 
-// NewParts are the parts for node in the mode that the flags and the configuration file ask for.
-func NewParts(g *cli.Globals, node *config.Node, real *host.Real) *Parts {
-	return modeOf(g, node.DryRun).Parts(node, real)
+// NewParts are the parts for node in the mode that the flags and the configuration file ask for. It shows warnings about them.
+func NewParts(g *cli.Globals, node *config.Node, real *host.Real, warnings ...string) *Parts {
+	p := modeOf(g, node.DryRun).Parts(node, real)
+	cli.Warn(p.Env.UI, warnings)
+	return p
 }
 
 // askForPlan makes other flags imply --dry-run.
 func askForPlan(fs *pflag.FlagSet) error { return fs.Set("dry-run", "true") }
 
-// KeepMode copies --dry-run to a configuration that was not loaded from the flags.
+// KeepMode copies --dry-run to a configuration that wasn't loaded from the flags.
 func KeepMode(flags config.Flags, self *config.JoinConfiguration) { self.DryRun = flags.DryRun }
 
 // KeepModeOf copies --dry-run from a host to the control plane that it is.

@@ -88,8 +88,8 @@ func TestLastLines(t *testing.T) {
 			var out bytes.Buffer
 			g := &cli.Globals{Program: "kubeadm", Streams: cli.Streams{Out: &out, Err: &bytes.Buffer{}}}
 			p := &Parts{
-				Env: &phases.Env{UI: cli.NewUI(g)}, begin: func() (func(), error) { return func() {}, nil },
-				Show: showResult, Close: func() {}, Last: tt.got,
+				Env: &phases.Env{UI: cli.NewUI(g)}, begin: noLock,
+				Show: call, Close: func() {}, Last: tt.got,
 			}
 			if err := p.Run(t.Context(), nil, nil); err != nil {
 				t.Fatal(err)

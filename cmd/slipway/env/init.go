@@ -19,9 +19,9 @@ import (
 type InitOptions struct {
 	config.Flags
 
-	// AnyHost says that nothing is done to this host, so that an address it lacks may be made up.
+	// AnyHost says that nothing is done to this host, so an address that it lacks may be made up.
 	AnyHost bool
-	// AnyRuntime says that it does not matter which of several container runtimes the node uses.
+	// AnyRuntime says that any of several container runtimes will do.
 	AnyRuntime bool
 	// OnePhase says that a phase is run by its own command, maybe for a cluster that exists.
 	OnePhase bool
@@ -60,9 +60,7 @@ func (o *InitOptions) Parts(ctx context.Context, g *cli.Globals, in *Input) (*Pa
 	if err != nil {
 		return nil, err
 	}
-	p := NewParts(g, node, in.Host)
-	cli.Warn(p.Env.UI, warnings)
-	return p, nil
+	return NewParts(g, node, in.Host, warnings...), nil
 }
 
 // TakeNetwork adds to the flags the manifest that --network names, of at most the size that a configuration may have.

@@ -19,14 +19,14 @@ import (
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-// Input is what a command loads its node from.
+// Input has the sources of a node.
 type Input struct {
 	File    *config.Source // of --config; nil without
 	Host    *host.Real
 	Options config.Options
 }
 
-// ReadInput reads the configuration file, if one is given, and asks this host for what defaults depend on.
+// ReadInput reads the configuration file, if one is given, and the facts of this host that defaults depend on.
 func ReadInput(ctx context.Context, g *cli.Globals, m Mode, file string) (*Input, error) {
 	src, err := cli.ReadConfigFile(ctx, g, file)
 	if err != nil {
@@ -40,8 +40,8 @@ func ReadInput(ctx context.Context, g *cli.Globals, m Mode, file string) (*Input
 	return &Input{src, real, m.Options(facts)}, nil
 }
 
-// AnyRuntime is for a command that neither chooses the node's container runtime nor asks it: where several are installed, it
-// need not be told which. It gets the kubelet's, or the first.
+// AnyRuntime is for a command that neither chooses the node's container runtime nor asks it. If several are installed, it gets
+// the kubelet's, or the first.
 func (in *Input) AnyRuntime() {
 	facts := &in.Options.Facts
 	if len(facts.Sockets) > 1 {
@@ -49,7 +49,7 @@ func (in *Input) AnyRuntime() {
 	}
 }
 
-// hostFacts asks this host for what defaults depend on. What cannot be known stays empty: the configuration may say it.
+// hostFacts are the facts of this host that defaults depend on. Unknown ones stay empty: the configuration may have them.
 func hostFacts(real *host.Real) (config.HostFacts, error) {
 	name, err := real.Hostname()
 	if err != nil {
@@ -82,8 +82,8 @@ func Existing(real *host.Real, paths []string) []string {
 	return found
 }
 
-// AskTime limits how long commands wait for the cluster's configuration when they can do without it: people look at
-// certificates when the cluster is down.
+// AskTime limits how long commands wait for the cluster's configuration if they can do without: people look at certificates
+// when the cluster is down.
 const AskTime = 5 * time.Second
 
 // NodeOfCluster is this control plane as the cluster's configuration and the files on this host describe it.

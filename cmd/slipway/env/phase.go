@@ -28,11 +28,7 @@ func (w Workflow) AddTo(cmd *cobra.Command, g *cli.Globals, flags *config.Flags)
 	cmd.Long += "\n\nIt runs these phases in order; `" + w.Name + " phase NAME` runs one alone:\n" + PhaseTree(w.Phases, "  ")
 	flags.Bind(cmd.Flags(), w.Name)
 	Reporting(g, cmd)
-	phase := &cobra.Command{
-		Use:   "phase",
-		Short: "Run a single phase of " + w.Name,
-		RunE:  cli.RequireSubcommand,
-	}
+	phase := cli.Group("phase", "Run a single phase of "+w.Name)
 	for _, p := range w.Phases {
 		phase.AddCommand(w.phaseCommand(g, p, func(p phases.Phase) phases.Phase { return p }))
 	}
@@ -44,7 +40,7 @@ func (w Workflow) phaseCommand(g *cli.Globals, p phases.Phase, wrap func(phases.
 	if len(p.Children) == 0 || p.Whole {
 		return w.Single(g, SinglePhase{p, w.Name, p.Name, wrap})
 	}
-	cmd := &cobra.Command{Use: p.Name, Short: p.Summary, RunE: cli.RequireSubcommand}
+	cmd := cli.Group(p.Name, p.Summary)
 	if p.Flags != nil {
 		cmd.AddCommand(w.Single(g, SinglePhase{p, w.Name, "all", wrap}))
 	}
@@ -72,7 +68,7 @@ func (p SinglePhase) Alone() []phases.Phase { return []phases.Phase{p.wrap(p.Pha
 
 // Command makes the phase's command with its flags, --dry-run, and the flags of a report.
 func (p SinglePhase) Command(g *cli.Globals, flags *config.Flags, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
-	cmd := &cobra.Command{Use: p.use, Short: p.Summary, Args: cli.Takes(0, 0), RunE: run}
+	cmd := &cobra.Command{Use: p.use, Short: p.Summary, RunE: run}
 	names := p.Flags
 	if !slices.Contains(names, "dry-run") {
 		names = append(slices.Clone(names), "dry-run")

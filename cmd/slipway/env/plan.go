@@ -105,7 +105,7 @@ func (p Planning) Recorded(node *config.Node, real *host.Real) (*Parts, *plan.Pl
 	said := newPlanUI(p.G)
 	node.Timeouts.UpgradeManifests = min(node.Timeouts.UpgradeManifests, planPatience)
 	var live cluster.Cluster
-	if node.Upgrade != nil { // what is there decides what an upgrade does
+	if node.Upgrade != nil { // an upgrade depends on the present objects
 		live = answering(cluster.New(ClusterOptions(node, real)))
 	}
 	api := cluster.NewPlan(record.AddCluster, live)
@@ -121,7 +121,7 @@ func (p Planning) Recorded(node *config.Node, real *host.Real) (*Parts, *plan.Pl
 // planPatience is how long a plan waits for another control plane that is being upgraded.
 const planPatience = 5 * time.Second
 
-// answering returns nil for a cluster that does not answer: people go back from an upgrade because of that.
+// answering returns nil for a cluster that doesn't answer: people go back from an upgrade because of that.
 func answering(c cluster.Cluster) cluster.Cluster {
 	ctx, cancel := context.WithTimeout(context.Background(), AskTime)
 	defer cancel()
@@ -151,7 +151,7 @@ func newPlanParts(g *cli.Globals, node *config.Node, real *host.Real, record *pl
 			Etcd:    etcd.NewPlan(record.AddEtcd, etcdmember.Known(real, node)...),
 			UI:      said,
 		},
-		begin:   func() (func(), error) { return func() {}, nil },
+		begin:   noLock,
 		Confirm: func(func() error) error { return nil },
 		Show:    func(func() error) error { return record.Write(g.Streams.Out) },
 		Close:   real.Close,
@@ -159,8 +159,7 @@ func newPlanParts(g *cli.Globals, node *config.Node, real *host.Real, record *pl
 	}
 }
 
-// presentCluster is the cluster to compare a plan with: the one whose admin.conf this host has, or nil. It is only read
-// from.
+// presentCluster is the cluster of this host's admin.conf, to compare a plan with, or nil. It's only read from.
 func presentCluster(node *config.Node, real *host.Real) *cluster.Real {
 	if _, err := real.Lstat(node.Paths.AdminKubeconfig); err != nil {
 		return nil

@@ -26,7 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-// Acting does what the command is for.
+// Acting does the command's work.
 type Acting struct{ G *cli.Globals }
 
 func (Acting) Options(facts config.HostFacts) config.Options {
@@ -88,7 +88,7 @@ func (a Acting) Parts(node *config.Node, real *host.Real) *Parts {
 	if r := a.G.Report; r != nil {
 		r.Node, env.Host = node, host.NewRecorder(real, r.Did)
 	}
-	return &Parts{Env: env, begin: real.Lock, Confirm: ask, Show: showResult, Close: real.Close}
+	return &Parts{Env: env, begin: real.Lock, Confirm: call, Show: call, Close: real.Close}
 }
 
 func (a Acting) APIParts(node *config.Node, kubeconfig UserKubeconfig, _, _ string) (*Parts, error) {
@@ -109,9 +109,11 @@ func NewCertificateKey() (string, error) {
 	return hex.EncodeToString(key[:]), nil
 }
 
-func ask(question func() error) error { return question() }
+// call asks a question, or shows a result.
+func call(f func() error) error { return f() }
 
-func showResult(result func() error) error { return result() }
+// noLock is for commands that take nothing for themselves.
+func noLock() (end func(), err error) { return func() {}, nil }
 
 // ClusterOptions lead to the API server that this node can use with its own credentials.
 func ClusterOptions(node *config.Node, real *host.Real) cluster.Options {
@@ -157,7 +159,7 @@ func NewEtcd(node *config.Node, real *host.Real, api cluster.Cluster, said ui.UI
 	return etcd.New(o)
 }
 
-// externalEtcd is one that is managed elsewhere. Slipway only asks for its health.
+// externalEtcd is managed elsewhere. Slipway only asks for its health.
 func externalEtcd(e *config.ExternalEtcd, real *host.Real, limit time.Duration) etcd.Etcd {
 	return etcd.New(etcd.Options{
 		Endpoints: func(context.Context) ([]string, error) { return e.Endpoints, nil },
@@ -201,8 +203,8 @@ func NewDiscovery(real *host.Real, said ui.UI, limit time.Duration, opts config.
 	return &joining.Discovery{Host: real, UI: said, Connect: connect, Options: opts}
 }
 
-// administrator is the API with the credentials of admin.conf, which earlier phases of a join have written. It is only
-// read from, so plans may use it.
+// administrator is the API with the credentials of admin.conf, which earlier phases of a join have written. It's only read
+// from, so plans may use it.
 func administrator(real *host.Real) cluster.Cluster {
 	return cluster.New(cluster.Options{Kubeconfig: config.DefaultAdminKubeconfig, ReadFile: real.ReadFile, Timeout: AskTime})
 }

@@ -18,6 +18,11 @@ import (
 // downOptions are the flags of `down`: those of `reset` and `host reset`.
 type downOptions struct{ config.Flags }
 
+const undoesHost = undoesNode + " It also undoes what prepare did: the kubelet's and containerd's\n" +
+	"programs and settings are deleted; containerd's images, containers and all its other data, if prepare\n" +
+	"installed it; the network interfaces and rules of the Pods, kube-proxy and flannel; and the backups of\n" +
+	"etcd that upgrades have made."
+
 // NewDown makes the command `down`.
 func NewDown(g *cli.Globals) *cobra.Command {
 	o := &downOptions{}
@@ -27,7 +32,6 @@ func NewDown(g *cli.Globals) *cobra.Command {
 		Long: "Undo what up, init or join did to this machine, as `reset` does. With --host, undo what was prepared before that, too,\n" +
 			"as `host reset` does: then the machine is as it was.\n\n" +
 			"With --host, it runs these phases, and otherwise the first of them:\n" + env.PhaseTree(phases.DownHost(&config.Node{}), "  "),
-		Args: cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, g) },
 	}
 	o.Bind(cmd.Flags(), "down")

@@ -14,13 +14,8 @@ import (
 
 // NewHost makes the command `host`.
 func NewHost(g *cli.Globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "host",
-		Short: "Prepare this host for init or join, or undo that",
-		RunE:  cli.RequireSubcommand,
-	}
-	cmd.AddCommand(newHostPrepare(g), newHostReset(g))
-	return cmd
+	return cli.Group("host", "Prepare this host for init or join, or undo that",
+		newHostPrepare(g), newHostReset(g))
 }
 
 func newHostReset(g *cli.Globals) *cobra.Command {
@@ -31,7 +26,6 @@ func newHostReset(g *cli.Globals) *cobra.Command {
 		Long: "Undo what `host prepare` did to this host, and nothing else: programs, units, settings and images are removed, kernel\n" +
 			"parameters and swap are as before. Files that somebody has edited stay. Kernel modules stay loaded until the next boot.\n\n" +
 			"A node has to be reset first, with `slipway reset`.",
-		Args: cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := o.loadReset(cmd, g)
 			if err != nil {

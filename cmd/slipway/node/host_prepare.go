@@ -24,7 +24,6 @@ func newHostPrepare(g *cli.Globals) *cobra.Command {
 			"network plugins and images. Programs and images come from a bundle, and no network is used. What the host has already is\n" +
 			"used if it is good enough, and never replaced.\n\n" +
 			"On a node, a newer bundle replaces what an earlier one installed; containers go on running.",
-		Args: cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, machine, prepare, err := o.load(cmd, g)
 			if err != nil {
@@ -50,7 +49,7 @@ func preparePhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 	})
 }
 
-// only is a workflow of the one phase with a name.
+// only is a workflow of a single phase.
 func only(workflow []phases.Phase, name string) []phases.Phase {
 	for _, p := range workflow {
 		if p.Name == name {
@@ -60,7 +59,7 @@ func only(workflow []phases.Phase, name string) []phases.Phase {
 	return nil
 }
 
-// load returns the parts of the node that this host is, if it is a control plane, and what the host is to be.
+// load returns the parts of this control plane, if it's one, and the host's desired state.
 func (o *hostOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, *config.Node, *phases.Prepare, error) {
 	o.Given = cli.Given(cmd.Flags())
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), "")
@@ -85,7 +84,5 @@ func (o *hostOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, *con
 		return nil, nil, nil, err
 	}
 	prepare.Alone, prepare.ControlPlane = true, controlPlane
-	p := env.NewParts(g, node, in.Host)
-	cli.Warn(p.Env.UI, warnings)
-	return p, machine, prepare, nil
+	return env.NewParts(g, node, in.Host, warnings...), machine, prepare, nil
 }

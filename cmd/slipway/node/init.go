@@ -21,13 +21,12 @@ func NewInit(g *cli.Globals) *cobra.Command {
 		Use:   "init",
 		Short: "Create a cluster with this host as its first control plane",
 		Long:  "Create a cluster with this host as its first control plane.",
-		Args:  cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := env.LoadInit(cmd, g, o)
 			if err != nil {
 				return err
 			}
-			beginInit(cmd.Context(), p)
+			begin(cmd.Context(), p)
 			return p.Run(cmd.Context(), phases.Init(), p.Env.Config.SkipPhases)
 		},
 	}
@@ -35,8 +34,8 @@ func NewInit(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// beginInit looks at what a whole run of init begins with.
-func beginInit(ctx context.Context, p *env.Parts) {
+// begin looks for the traces of earlier runs, before a whole run of init or join.
+func begin(ctx context.Context, p *env.Parts) {
 	if p.Env.Config.UploadCerts {
 		env.WarnOfMissingEndpoint(p.Env.UI, p.Env.Config)
 	}
@@ -60,7 +59,7 @@ func initPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 	})
 }
 
-// printManifest prints what an add-on phase would install, and does nothing else.
+// printManifest prints an add-on's objects, and does nothing else.
 func printManifest(cmd *cobra.Command, g *cli.Globals, o *env.InitOptions, p phases.Phase) error {
 	o.AnyHost = true
 	parts, err := env.LoadInit(cmd, g, o)

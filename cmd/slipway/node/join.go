@@ -36,7 +36,7 @@ func NewJoin(g *cli.Globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			beginJoin(cmd.Context(), p)
+			begin(cmd.Context(), p)
 			if g.AsPeer() {
 				p.Last = cli.JoinedLines(p.Env.Config)
 			}
@@ -47,10 +47,7 @@ func NewJoin(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// beginJoin looks at what a whole run of join begins with.
-func beginJoin(ctx context.Context, p *env.Parts) { p.Env.Earlier = phases.LookBack(ctx, p.Env) }
-
-// beginPhase looks at what the command of a single phase begins with.
+// beginPhase looks for an unfinished run, before a single phase.
 func beginPhase(ctx context.Context, p *env.Parts) {
 	p.Env.Unfinished = phases.LookBack(ctx, p.Env).Unfinished
 }
@@ -68,7 +65,7 @@ func loadJoin(cmd *cobra.Command, g *cli.Globals, o *joinOptions, args []string)
 	return o.parts(cmd.Context(), g, in)
 }
 
-// relax is for a phase that starts no kubelet, so that what the kubelet cannot have is not in its way.
+// relax is for a phase that starts no kubelet, so the kubelet's requirements aren't in its way.
 func (o *joinOptions) relax(in *env.Input) {
 	if o.anyRuntime {
 		in.AnyRuntime()
@@ -92,7 +89,7 @@ func (o *joinOptions) parts(ctx context.Context, g *cli.Globals, in *env.Input) 
 	return p, nil
 }
 
-// take adds to the flags the argument, and what is in a file.
+// take adds the argument and the token in a file to the flags.
 func (o *joinOptions) take(cmd *cobra.Command, g *cli.Globals, args []string) error {
 	o.Given = cli.Given(cmd.Flags())
 	if len(args) > 0 {
@@ -101,7 +98,7 @@ func (o *joinOptions) take(cmd *cobra.Command, g *cli.Globals, args []string) er
 	return o.takeToken(cmd.Context(), g)
 }
 
-// takeToken adds to the flags the token of --token-file.
+// takeToken adds the token of --token-file to the flags.
 func (o *joinOptions) takeToken(ctx context.Context, g *cli.Globals) error {
 	if o.TokenFile == "" {
 		return nil

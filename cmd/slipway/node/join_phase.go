@@ -20,27 +20,26 @@ import (
 
 func joinPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 	o := &joinOptions{anyRuntime: !phases.ChoosesRuntime(p.Phase)}
-	discovers := slices.Contains(p.Flags, "discovery-file")
 	cmd := p.Command(g, &o.Flags, func(cmd *cobra.Command, args []string) error {
-		load := func() (*env.Parts, error) { return loadJoined(cmd, g, o, p.Phase) }
-		if discovers {
-			load = func() (*env.Parts, error) { return loadPreflight(cmd, g, o, args) }
-		}
-		parts, err := load()
+		parts, err := loadJoinPhase(cmd, g, o, p.Phase, args)
 		if err != nil {
 			return err
 		}
 		return parts.Run(cmd.Context(), p.Alone(), nil)
 	})
-	if discovers {
+	if discovers(p.Phase) {
 		cmd.Use += " [HOST:PORT]"
 		cmd.Args = cli.Takes(0, 1)
 	}
 	return cmd
 }
 
-// loadPreflight is for the phase that discovers the cluster.
-func loadPreflight(cmd *cobra.Command, g *cli.Globals, o *joinOptions, args []string) (*env.Parts, error) {
+func discovers(p phases.Phase) bool { return slices.Contains(p.Flags, "discovery-file") }
+
+func loadJoinPhase(cmd *cobra.Command, g *cli.Globals, o *joinOptions, p phases.Phase, args []string) (*env.Parts, error) {
+	if !discovers(p) {
+		return loadJoined(cmd, g, o, p)
+	}
 	parts, err := loadJoin(cmd, g, o, args)
 	if err == nil {
 		beginPhase(cmd.Context(), parts)

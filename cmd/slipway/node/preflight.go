@@ -27,7 +27,6 @@ func preflightInitCommand(g *cli.Globals, use, short string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
-		Args:  cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			check := newCheckup("init")
 			parts, err := env.LoadInit(cmd, g, o)

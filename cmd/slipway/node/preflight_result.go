@@ -71,7 +71,7 @@ func milli(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
 // report prints all checks. It returns an error if one of them found an error.
 func (c *checkup) report(g *cli.Globals, out *cli.OutputOptions) error {
 	c.Seconds = milli(time.Since(c.start))
-	if err := out.Print(g, c, func(_ runtime.Object, w io.Writer) error { return c.text(w) }); err != nil {
+	if err := out.Print(g, c, c.text); err != nil {
 		return err
 	}
 	names := c.named("error")

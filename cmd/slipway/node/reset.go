@@ -21,17 +21,10 @@ import (
 // askingPhase is the phase that asks; skipping it skips the question.
 const askingPhase = "preflight"
 
-const (
-	undoesNode = "This undoes what init or join did to this host: its Pods are stopped, and its certificates, settings\n" +
-		"and copy of the cluster's data are deleted."
-	undoesHost = undoesNode + " It also undoes what prepare did: the kubelet's and containerd's\n" +
-		"programs and settings are deleted; containerd's images, containers and all its other data, if prepare\n" +
-		"installed it; the network interfaces and rules of the Pods, kube-proxy and flannel; and the backups of\n" +
-		"etcd that upgrades have made."
-)
+const undoesNode = "This undoes what init or join did to this host: its Pods are stopped, and its certificates, settings\n" +
+	"and copy of the cluster's data are deleted."
 
-// confirmReset asks on standard input whether to go on with what text describes, unless --force is given. No answer means
-// no.
+// confirmReset shows text and asks whether to proceed, unless --force is given. No answer means no.
 func confirmReset(ctx context.Context, g *cli.Globals, p *env.Parts, text string) error {
 	if p.Env.Config.Reset.Force {
 		return nil
@@ -56,7 +49,6 @@ func NewReset(g *cli.Globals) *cobra.Command {
 		Short: "Undo what init or join did to this host",
 		Long: "Undo what init or join did to this host: its Pods are stopped, and its certificates, settings and copy of the\n" +
 			"cluster's data are deleted. It continues if the rest of the cluster cannot be reached.",
-		Args: cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := loadReset(cmd, g, o)
 			if err != nil {
@@ -117,7 +109,5 @@ func (o *resetOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, err
 	}
 	// For the report, as the files that say so are gone in the end.
 	node.Name, node.ControlPlane = thisnode.Current(in.Host).NodeRegistration.Name, thisnode.IsControlPlane(in.Host)
-	p := env.NewParts(g, node, in.Host)
-	cli.Warn(p.Env.UI, warnings)
-	return p, nil
+	return env.NewParts(g, node, in.Host, warnings...), nil
 }

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"context"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -62,45 +63,38 @@ func (o *upOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error
 	if socket, err := prepare.Socket(cmd.Context(), env.NewParts(g, machine, in.Host).Env); err == nil { // otherwise a phase says why
 		in.Options.Facts.Sockets = []string{socket}
 	}
+	part, workflow := "join", phases.UpJoin
+	if !joins {
+		part, workflow = "init", phases.Up
+		in.Options.KubernetesVersion = prepare.KubernetesVersion()
+	}
+	p, err := partsForUp(cmd.Context(), g, joins, node, in)
+	if err != nil {
+		return err
+	}
+	machine.Becomes(p.Env.Config)
+	prepare.On(p.Env)
+	begin(cmd.Context(), p)
+	return p.Run(cmd.Context(), workflow(prepare, machine), o.skipped(part, p.Env.Config))
+}
+
+// partsForUp are the parts of `join` or `init`.
+func partsForUp(ctx context.Context, g *cli.Globals, joins bool, flags config.Flags, in *env.Input) (*env.Parts, error) {
 	if joins {
-		return o.join(cmd, g, node, in, machine, prepare)
+		o := &joinOptions{Flags: flags}
+		if err := o.takeToken(ctx, g); err != nil {
+			return nil, err
+		}
+		return o.parts(ctx, g, in)
 	}
-	in.Options.KubernetesVersion = prepare.KubernetesVersion()
-	return o.init(cmd, g, node, in, machine, prepare)
+	o := &env.InitOptions{Flags: flags}
+	if err := o.TakeNetwork(ctx, g); err != nil {
+		return nil, err
+	}
+	return o.Parts(ctx, g, in)
 }
 
-func (o *upOptions) init(cmd *cobra.Command, g *cli.Globals, flags config.Flags, in *env.Input, machine *config.Node, prepare *phases.Prepare) error {
-	i := &env.InitOptions{Flags: flags}
-	if err := i.TakeNetwork(cmd.Context(), g); err != nil {
-		return err
-	}
-	p, err := i.Parts(cmd.Context(), g, in)
-	if err != nil {
-		return err
-	}
-	machine.Becomes(p.Env.Config)
-	prepare.On(p.Env)
-	beginInit(cmd.Context(), p)
-	return p.Run(cmd.Context(), phases.Up(prepare, machine), o.skipped("init", p.Env.Config))
-}
-
-func (o *upOptions) join(cmd *cobra.Command, g *cli.Globals, flags config.Flags, in *env.Input, machine *config.Node, prepare *phases.Prepare) error {
-	j := &joinOptions{Flags: flags}
-	if err := j.takeToken(cmd.Context(), g); err != nil {
-		return err
-	}
-	p, err := j.parts(cmd.Context(), g, in)
-	if err != nil {
-		return err
-	}
-	machine.Becomes(p.Env.Config)
-	prepare.On(p.Env)
-	beginJoin(cmd.Context(), p)
-	return p.Run(cmd.Context(), phases.UpJoin(prepare, machine), o.skipped("join", p.Env.Config))
-}
-
-// skipped are the phases to skip: those of the flag, and those that a configuration file names without the part of `up` that
-// they are in.
+// skipped are the phases to skip: by the flag, and by the configuration file, which names them without their part of `up`.
 func (o *upOptions) skipped(part string, node *config.Node) []string {
 	skip := slices.Clone(o.SkipPhases)
 	for _, name := range node.SkipPhases {

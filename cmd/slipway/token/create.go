@@ -30,20 +30,18 @@ func newCreate(g *cli.Globals) *cobra.Command {
 		Use:   "create [TOKEN]",
 		Short: "Create a token in the cluster, random unless it is given, and print it",
 		Args:  cli.Takes(0, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Given = cli.Given(cmd.Flags())
-			if len(args) > 0 {
-				o.Token = args[0]
-			}
-			return o.run(cmd, g)
-		},
+		RunE:  func(cmd *cobra.Command, args []string) error { return o.run(cmd, g, args) },
 	}
 	o.Bind(cmd.Flags(), "token create")
 	o.output.Bind(cmd.Flags())
 	return cmd
 }
 
-func (o *createOptions) run(cmd *cobra.Command, g *cli.Globals) error {
+func (o *createOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error {
+	o.Given = cli.Given(cmd.Flags())
+	if len(args) > 0 {
+		o.Token = args[0]
+	}
 	if (o.CertificateKey != "" || o.ControlPlane) && !o.PrintJoinCommand {
 		return errors.New("--certificate-key and --control-plane need --print-join-command: they change the command that it prints")
 	}
@@ -52,7 +50,7 @@ func (o *createOptions) run(cmd *cobra.Command, g *cli.Globals) error {
 		return errors.Wrap(err, "--certificate-key")
 	}
 	// A token that was created but cannot be printed is of no use.
-	if _, err := o.output.Printer(nil); err != nil {
+	if _, err := o.output.Printer(); err != nil {
 		return err
 	}
 	src, err := cli.ReadConfigFile(cmd.Context(), g, o.ConfigFile)

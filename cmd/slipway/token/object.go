@@ -72,7 +72,7 @@ func table(w io.Writer, list []*object, now time.Time) error {
 
 func orNone(list []string) string { return cmp.Or(strings.Join(list, ","), "<none>") }
 
-// printCreated prints for each token what scripts want: the join command, or else the token.
+// printCreated prints the join command of each token, or else the token, for scripts.
 func printCreated(w io.Writer, made []*object) error {
 	for _, m := range made {
 		text := m.Token

@@ -18,23 +18,19 @@ import (
 
 // New makes the command `token`.
 func New(g *cli.Globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "token",
-		Short: "Create, list and delete the tokens that nodes join with",
-		RunE:  cli.RequireSubcommand,
-	}
+	cmd := cli.Group("token", "Create, list and delete the tokens that nodes join with",
+		newCreate(g), newList(g), newDelete(g), newGenerate(g))
 	new(config.Flags).Bind(cmd.PersistentFlags(), "token")
-	cmd.AddCommand(newCreate(g), newList(g), newDelete(g), newGenerate(g))
 	return cmd
 }
 
-// newParts are what a command for tokens works with. A plan is printed in form.
+// newParts are the parts of a command for tokens. A plan is printed in form.
 func newParts(cmd *cobra.Command, g *cli.Globals, tokens []config.Token, form string) (*env.Parts, error) {
 	kubeconfig := env.KubeconfigOfUser(cmd)
 	return env.ModeOfFlags(g, cmd).APIParts(config.APINode(kubeconfig.String(), tokens), kubeconfig, form, "token "+cmd.Name())
 }
 
-// store are the tokens of the cluster that a command works with.
+// store has the tokens of a command's cluster.
 func store(p *env.Parts) tokens.Store {
 	return tokens.Store{Cluster: p.Env.Cluster, UI: p.Env.UI, Now: p.Env.Host.Now}
 }
@@ -69,7 +65,6 @@ func newGenerate(g *cli.Globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "generate",
 		Short: "Print a new random token, without creating it in the cluster",
-		Args:  cli.Takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			id, secret := config.NewToken()
 			cli.NewUI(g).Result(id + "." + secret)
@@ -83,7 +78,6 @@ func newList(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens in the cluster",
-		Args:  cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := newParts(cmd, g, nil, "text")
 			if err != nil {

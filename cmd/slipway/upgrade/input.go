@@ -24,7 +24,7 @@ import (
 // options are the flags of `upgrade` and its phases.
 type options struct{ config.Flags }
 
-// input is what the command line and the configuration file say of an upgrade.
+// input is an upgrade's command line and configuration file.
 type input struct {
 	*env.Input
 	self     *config.UpgradeSelf
@@ -42,7 +42,7 @@ func (o *options) read(cmd *cobra.Command, g *cli.Globals, command string, args 
 	return &input{in, self, warnings}, err
 }
 
-// node is what this node is to be after the upgrade. It adds warnings about what the cluster stores.
+// node is this node's desired state after the upgrade. It adds warnings about the stored configuration.
 func (in *input) node(cmd *cobra.Command, g *cli.Globals) (*config.Node, error) {
 	if in.self.First && in.self.Version == "" {
 		return nil, errors.Errorf("%s needs the version to upgrade to, such as %s", cmd.CommandPath(), config.DefaultKubernetesVersion)

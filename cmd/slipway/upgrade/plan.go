@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
@@ -40,7 +39,7 @@ func newPlan(g *cli.Globals) *cobra.Command {
 }
 
 func (o *planOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error {
-	if _, err := o.output.Printer(nil); err != nil { // before anything is asked
+	if _, err := o.output.Printer(); err != nil { // before anything is asked
 		return err
 	}
 	in, err := o.read(cmd, g, "upgrade plan", args)
@@ -57,7 +56,7 @@ func (o *planOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) err
 	if err != nil {
 		return err
 	}
-	return o.output.Print(g, result, func(_ runtime.Object, w io.Writer) error {
+	return o.output.Print(g, result, func(w io.Writer) error {
 		if in.self.PrintConfig {
 			if err := upgrading.PrintStored(w, p.state.Stored); err != nil {
 				return err
@@ -67,7 +66,7 @@ func (o *planOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) err
 	})
 }
 
-// planCluster is this node's own cluster, or, for a user who may not read its admin.conf, the one that kubectl would use.
+// planCluster is this node's own cluster, or kubectl's, for a user who may not read admin.conf.
 func planCluster(cmd *cobra.Command) (api *cluster.Real, own bool) {
 	kubeconfig := env.KubeconfigOfUser(cmd)
 	if f, err := os.Open(config.DefaultAdminKubeconfig); err == nil && env.KubeconfigFlag(cmd) == "" {

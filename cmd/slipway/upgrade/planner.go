@@ -38,9 +38,9 @@ type planner struct {
 	state *upgrading.State
 	// here reports whether this is a control plane of the cluster, whose files may be read.
 	here bool
-	// there is what an upgrade can break. It is collected once for all versions.
+	// there has everything that an upgrade can break. It's collected once for all versions.
 	there  *inventory.Inventory
-	warned []string // what has been said of the stored configuration
+	warned []string // about the stored configuration
 }
 
 func (p *planner) plan(ctx context.Context) (*upgrading.Plan, error) {
@@ -74,7 +74,7 @@ func (p *planner) isHere() bool {
 	return slices.ContainsFunc(p.state.Nodes, func(n upgrading.NodeVersions) bool { return n.ControlPlane && n.Name == name })
 }
 
-// offers are the version that the user names, unless the cluster has it, or the ones that this program knows.
+// offers are the version that the user names, unless the cluster has it, or the versions that this program knows.
 func (p *planner) offers() []upgrading.Offer {
 	target := p.in.self.Version
 	if target == "" {
@@ -166,7 +166,7 @@ func (p *planner) parts(ctx context.Context, target string) (*env.Parts, *plan.P
 	return parts, record, nil
 }
 
-// inventory collects what an upgrade can break. It only reads, so it asks etcd itself, and not that of the plan.
+// inventory collects everything that an upgrade can break. It only reads, so it asks the real etcd instead of the plan's.
 func (p *planner) inventory(ctx context.Context, e *phases.Env) (*inventory.Inventory, error) {
 	sources := inventory.Sources{API: p.api, State: p.state}
 	if !p.here {
@@ -179,7 +179,7 @@ func (p *planner) inventory(ctx context.Context, e *phases.Env) (*inventory.Inve
 	return phases.Inventory(ctx, e, p.state, sources)
 }
 
-// patches are those that keep the operator's edits of this host.
+// patches keep the operator's edits of this host.
 func (p *planner) patches(ctx context.Context, env *phases.Env) (phases.EditPatches, error) {
 	if !p.here {
 		return phases.EditPatches{}, nil
@@ -196,7 +196,7 @@ func shownPatches(files []config.PatchFile) []upgrading.PatchFile {
 	return shown
 }
 
-// changes are those that the upgrade would make on this host and in the cluster. They need the files of a control plane.
+// changes are the upgrade's changes on this host and in the cluster. They need the files of a control plane.
 func (p *planner) changes(ctx context.Context, parts *env.Parts, record *plan.Plan) ([]upgrading.Change, error) {
 	if !p.here {
 		p.said.Warn("the changes are not shown, because they depend on the files of a control plane", "run this as root on a control plane")
@@ -224,7 +224,7 @@ func changesOf(record *plan.Plan, tmp string) []upgrading.Change {
 	return changes
 }
 
-// quiet does not show warnings of a run that does not happen: what they report is in the changes.
+// quiet hides the warnings of a run that doesn't happen: the changes have the same facts.
 type quiet struct{ ui.UI }
 
 func (quiet) Warn(string, string) {}

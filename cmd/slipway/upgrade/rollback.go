@@ -29,7 +29,6 @@ func newRollback(g *cli.Globals) *cobra.Command {
 			"the snapshot from before the upgrade is restored, and everything that was written to the cluster since then is lost. With\n" +
 			"several control planes, reset the others first and join them again afterwards.\n\n" +
 			"The same command finishes a rollback that was interrupted.",
-		Args: cli.Takes(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, rollback, err := loadRollback(cmd, g, o)
 			if err != nil {
@@ -75,8 +74,7 @@ func loadRollback(cmd *cobra.Command, g *cli.Globals, o *options) (*env.Parts, *
 		node.Paths.AdminKubeconfig = path
 	}
 	node.IgnorePreflightErrors = o.IgnorePreflightErrors
-	p := env.NewParts(g, node, in.Host)
-	cli.Warn(p.Env.UI, warnings)
+	p := env.NewParts(g, node, in.Host, warnings...)
 	rollback, err := phases.NewRollback(cmd.Context(), p.Env, phases.RollbackOptions{Backup: backup, Progress: progress, RestoreEtcd: o.RestoreEtcd})
 	return p, rollback, err
 }

@@ -14,13 +14,8 @@ import (
 
 // New makes the command `upgrade`.
 func New(g *cli.Globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "upgrade",
-		Short: "Upgrade a cluster to another version of Kubernetes",
-		RunE:  cli.RequireSubcommand,
-	}
-	cmd.AddCommand(newApply(g), newNode(g), newPlan(g), newDiff(g), newRollback(g))
-	return cmd
+	return cli.Group("upgrade", "Upgrade a cluster to another version of Kubernetes",
+		newApply(g), newNode(g), newPlan(g), newDiff(g), newRollback(g))
 }
 
 func newApply(g *cli.Globals) *cobra.Command {
@@ -82,7 +77,7 @@ func (u command) phase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 	return cmd
 }
 
-// load reads what the cluster and this host say of the node, and makes the parts to work with.
+// load makes the node from the cluster's configuration and this host's files, and the parts to work with.
 func (u command) load(cmd *cobra.Command, g *cli.Globals, o *options, args []string) (*env.Parts, error) {
 	in, err := o.read(cmd, g, u.path(), args)
 	if err != nil {
@@ -96,7 +91,5 @@ func (u command) load(cmd *cobra.Command, g *cli.Globals, o *options, args []str
 		return nil, err
 	}
 	env.KeepModeOfUpgrade(in.self, node)
-	p := env.NewParts(g, node, in.Host)
-	cli.Warn(p.Env.UI, in.warnings)
-	return p, nil
+	return env.NewParts(g, node, in.Host, in.warnings...), nil
 }
