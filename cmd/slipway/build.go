@@ -17,7 +17,7 @@ var (
 	buildDate      string
 )
 
-// build is what this program was built from.
+// build is the source that this program was built from.
 type build struct {
 	version, commit, date string
 	modified              bool
@@ -28,7 +28,7 @@ const (
 	unknownDate    = "1970-01-01T00:00:00Z"
 )
 
-// thisBuild uses the linker's stamp, or else what Go recorded.
+// thisBuild reads the linker's stamp, or else Go's own record.
 func thisBuild() build {
 	if slipwayVersion != "" {
 		return build{slipwayVersion, gitCommit, cmp.Or(buildDate, unknownDate), strings.HasSuffix(slipwayVersion, "-dirty")}

@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
@@ -179,7 +180,7 @@ func (s *stage) run(t *testing.T, args []string, limit time.Duration) outcome {
 				t.Errorf("%q: panic: %v", args, p)
 			}
 		}()
-		_ = execute(ctx, "slipway", streams{strings.NewReader("y\n"), files[0], files[1]}, args)
+		_ = execute(ctx, "slipway", cli.Streams{In: strings.NewReader("y\n"), Out: files[0], Err: files[1]}, args)
 	}()
 	cancel()
 	klog.Flush()

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
@@ -65,7 +66,7 @@ func TestCanary(t *testing.T) {
 	if number := os.Getenv(stageEnv); number != "" {
 		s := newScan(t)
 		count := 0
-		walkCommands(newRoot("slipway", streams{}, nil), func(cmd *cobra.Command) {
+		walkCommands(newRoot("slipway", cli.Streams{}, nil), func(cmd *cobra.Command) {
 			if count++; strconv.Itoa(count%stages) == number {
 				s.command(t, cmd)
 			}

@@ -13,6 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases"
 )
 
 // chosen are the defaults that differ from kubeadm's on purpose; the README lists them.
@@ -27,7 +31,7 @@ func TestCommandTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	root := newRoot("slipway", streams{}, nil)
+	root := newRoot("slipway", cli.Streams{}, nil)
 	rows := bufio.NewScanner(f)
 	rows.Scan() // the heading
 	checked := 0
@@ -101,7 +105,7 @@ func TestEveryCommandHasWords(t *testing.T) {
 			walk(c)
 		}
 	}
-	walk(newRoot("slipway", streams{}, nil))
+	walk(newRoot("slipway", cli.Streams{}, nil))
 }
 
 // TestPhasesReport: every command that runs phases can be planned, and has output for programs.
@@ -117,13 +121,13 @@ func TestPhasesReport(t *testing.T) {
 			return
 		}
 		found++
-		for _, name := range append([]string{"dry-run"}, reportFlags...) {
+		for _, name := range []string{"dry-run", "output", "diff", "timeline"} {
 			if cmd.LocalFlags().Lookup(name) == nil {
 				t.Errorf("%q has no flag --%s", cmd.CommandPath(), name)
 			}
 		}
 	}
-	walk(newRoot("slipway", streams{}, nil))
+	walk(newRoot("slipway", cli.Streams{}, nil))
 	if found < 40 {
 		t.Errorf("%d commands only", found)
 	}
@@ -147,14 +151,70 @@ func TestGroupsFail(t *testing.T) {
 		for _, more := range []string{"", "no-such-command"} {
 			var out, errs bytes.Buffer
 			args := strings.Fields(strings.TrimPrefix(cmd.CommandPath(), "slipway") + " " + more)
-			code := execute(t.Context(), "slipway", streams{out: &out, err: &errs}, args)
+			code := execute(t.Context(), "slipway", cli.Streams{Out: &out, Err: &errs}, args)
 			if code != 1 || (out.Len() > 0) != (more == "") || !strings.Contains(errs.String(), cmd.CommandPath()) {
 				t.Errorf("%q ends with %d, prints %d bytes, says %q", args, code, out.Len(), errs.String())
 			}
 		}
 	}
-	walk(newRoot("slipway", streams{}, nil))
+	walk(newRoot("slipway", cli.Streams{}, nil))
 	if groups < 15 {
 		t.Errorf("%d groups only", groups)
+	}
+}
+
+// TestPhasesNameKnownFlags holds the names in Phase.Flags against the table of flags.
+func TestPhasesNameKnownFlags(t *testing.T) {
+	checked := 0
+	var walk func(workflow string, list []phases.Phase)
+	walk = func(workflow string, list []phases.Phase) {
+		for _, p := range list {
+			fs := pflag.NewFlagSet(p.Name, pflag.ContinueOnError)
+			new(config.Flags).BindPhase(fs, workflow, p.Flags)
+			for _, name := range p.Flags {
+				checked++
+				if fs.Lookup(name) == nil {
+					t.Errorf("phase %s of %s: there is no flag --%s in internal/config/flag_table.go", p.Name, workflow, name)
+				}
+			}
+			walk(workflow, p.Children)
+		}
+	}
+	walk("init", phases.Init())
+	walk("join", phases.Join())
+	walk("reset", phases.Reset())
+	walk("host prepare", (&phases.Prepare{}).Phases())
+	walk("host reset", phases.HostReset())
+	if checked < 200 {
+		t.Errorf("%d names only", checked)
+	}
+}
+
+// TestHelp asks every command for its help, which must come on standard output
+// and name the command and each of its flags.
+func TestHelp(t *testing.T) {
+	var paths [][]string
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		paths = append(paths, strings.Fields(cmd.CommandPath())[1:])
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(newRoot("slipway", cli.Streams{}, nil))
+	if len(paths) < 50 {
+		t.Errorf("%d commands only", len(paths))
+	}
+	for _, path := range paths {
+		var out, errs bytes.Buffer
+		root := newRoot("slipway", cli.Streams{Out: &out, Err: &errs}, nil)
+		root.SetArgs(append(path, "--help"))
+		if err := root.ExecuteContext(t.Context()); err != nil || errs.Len() > 0 {
+			t.Errorf("%v --help: error %v, %s", path, err, errs.String())
+		}
+		want := strings.Join(append([]string{"slipway"}, path...), " ")
+		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "--help") {
+			t.Errorf("%v --help says\n%s", path, out.String())
+		}
 	}
 }

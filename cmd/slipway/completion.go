@@ -11,11 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-func newCompletion(g *globals) *cobra.Command {
+func newCompletion(g *cli.Globals) *cobra.Command {
 	return &cobra.Command{
 		Use:       "completion SHELL",
 		Short:     "Print the completion script of a shell: bash, zsh, fish or powershell",
@@ -27,7 +28,7 @@ func newCompletion(g *globals) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			root, out := cmd.Root(), g.streams.out
+			root, out := cmd.Root(), g.Streams.Out
 			switch args[0] {
 			case "bash":
 				return root.GenBashCompletionV2(out, true)
@@ -41,7 +42,7 @@ func newCompletion(g *globals) *cobra.Command {
 	}
 }
 
-// addCompletions registers what a shell proposes as the value of each flag. Only a shell's request for completions
+// addCompletions registers proposals for the value of each flag. Only a shell's request for completions
 // needs it, so no other start of the program pays for it.
 func addCompletions(cmd *cobra.Command) {
 	if cmd.ValidArgs == nil && cmd.ValidArgsFunction == nil {
@@ -98,15 +99,13 @@ func phasesOf(cmd *cobra.Command) []string {
 	if workflow == nil {
 		return nil
 	}
-	var names []string
-	var walk func(parent string, list []phases.Phase)
-	walk = func(parent string, list []phases.Phase) {
-		for _, p := range list {
-			names = append(names, parent+p.Name)
-			walk(parent+p.Name+"/", p.Children)
-		}
+	return phaseNames("", workflow())
+}
+
+func phaseNames(parent string, list []phases.Phase) (names []string) {
+	for _, p := range list {
+		names = append(append(names, parent+p.Name), phaseNames(parent+p.Name+"/", p.Children)...)
 	}
-	walk("", workflow())
 	return names
 }
 
@@ -118,9 +117,4 @@ func checkNames(*cobra.Command) []string {
 		return nil
 	}
 	return append(phases.CheckNames(node), "all")
-}
-
-// offer names the values that a flag takes.
-func offer(fs *pflag.FlagSet, flag string, values ...string) {
-	_ = fs.SetAnnotation(flag, config.ValuesAnnotation, values) // fails only for a flag that does not exist
 }

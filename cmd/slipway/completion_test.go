@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 )
 
 // TestCompletion asks what a shell asks: candidates, then a directive.
@@ -43,7 +45,7 @@ func TestCompletion(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		args := strings.Split(tt.line, " ")
-		code := execute(t.Context(), "slipway", streams{out: &out, err: &errs}, append([]string{cobra.ShellCompNoDescRequestCmd}, args...))
+		code := execute(t.Context(), "slipway", cli.Streams{Out: &out, Err: &errs}, append([]string{cobra.ShellCompNoDescRequestCmd}, args...))
 		got := strings.Split(strings.TrimSpace(out.String()), "\n")
 		directive := ":" + strconv.Itoa(int(tt.directive))
 		if code != 0 || got[len(got)-1] != directive || slices.Contains(got, tt.not) {
@@ -53,22 +55,6 @@ func TestCompletion(t *testing.T) {
 			if !slices.Contains(got, want) {
 				t.Errorf("%q: %q is not among %q", tt.line, want, got)
 			}
-		}
-	}
-}
-
-// TestOfferedFormatsAreTaken holds the list of help and completion against what prints.
-func TestOfferedFormatsAreTaken(t *testing.T) {
-	for _, form := range (&outputOptions{}).forms() {
-		if !strings.HasSuffix(form, "=") {
-			if _, err := (&outputOptions{form: form}).printer(nil); err != nil {
-				t.Errorf("%s: %v", form, err)
-			}
-		}
-	}
-	for _, form := range templateForms() {
-		if _, err := (&outputOptions{form: form}).printer(nil); err == nil || !strings.Contains(err.Error(), "template") {
-			t.Errorf("%s: %v", form, err)
 		}
 	}
 }

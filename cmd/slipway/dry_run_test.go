@@ -25,7 +25,7 @@ func TestOnlyEnvAsksForDryRun(t *testing.T) {
 			return err
 		case d.IsDir() && (d.Name() == "test" || strings.HasPrefix(d.Name(), ".") && len(d.Name()) > 2 || path == "../../internal/config"):
 			return fs.SkipDir
-		case filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || path == "../../cmd/slipway/env.go":
+		case filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || path == "../../cmd/slipway/env/env.go":
 			return nil
 		}
 		files++
@@ -35,7 +35,7 @@ func TestOnlyEnvAsksForDryRun(t *testing.T) {
 			return err
 		}
 		for _, found := range dryRunQuestions(file) {
-			t.Errorf("%s asks for a dry run: give mode or parts in cmd/slipway/env.go what differs", set.Position(found))
+			t.Errorf("%s asks for a dry run: give mode or parts in cmd/slipway/env/env.go what differs", set.Position(found))
 		}
 		return nil
 	})
@@ -87,8 +87,11 @@ func dryRunQuestions(file *ast.File) []token.Pos {
 }
 
 func isMode(of ast.Expr) bool {
+	if qualified, ok := of.(*ast.SelectorExpr); ok {
+		of = qualified.Sel
+	}
 	name, ok := of.(*ast.Ident)
-	return ok && (name.Name == "acting" || name.Name == "planning")
+	return ok && (name.Name == "Acting" || name.Name == "Planning")
 }
 
 // readsFlag reports whether call asks a flag set for --dry-run.
@@ -109,8 +112,8 @@ func TestDryRunQuestions(t *testing.T) {
 		`load(facts, o.DryRun)`:                                              1,
 		`yes, _ := cmd.Flags().GetBool("dry-run")`:                           1,
 		`if f := fs.Lookup("dry-run"); f != nil {}`:                          1,
-		`_, plans := m.(planning)`:                                           1,
-		`switch m.(type) { case acting: }`:                                   1,
+		`_, plans := m.(env.Planning)`:                                       1,
+		`switch m.(type) { case Acting: }`:                                   1,
 		`fs.BoolVar(&o.DryRun, "dry-run", false, "show what would be done")`: 0,
 		`fs.Bool("dry-run", false, "show what would be done")`:               0,
 		`names := []string{"config", "dry-run"}`:                             0,

@@ -11,9 +11,11 @@ import (
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 )
 
-// flagError says what is wrong with the flags of a command, and of one that it lacks, which commands have it.
+// flagError explains an error in a command's flags. If the command lacks a flag, it names commands that have it.
 func flagError(cmd *cobra.Command, err error) error {
 	text := err.Error()
 	var unknown *pflag.NotExistError
@@ -56,7 +58,7 @@ func commandsWith(program, flag string) []string {
 			walk(child)
 		}
 	}
-	walk(newRoot(program, streams{}, nil))
+	walk(newRoot(program, cli.Streams{}, nil))
 	if len(whole) > 0 {
 		all = whole
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
@@ -43,7 +44,7 @@ func TestSignalEndsReading(t *testing.T) {
 			time.AfterFunc(50*time.Millisecond, func() { cancel(errors.New("interrupt signal received")) })
 			var said bytes.Buffer
 			ended := make(chan int, 1)
-			go func() { ended <- execute(ctx, "slipway", streams{in, io.Discard, &said}, test.args) }()
+			go func() { ended <- execute(ctx, "slipway", cli.Streams{In: in, Out: io.Discard, Err: &said}, test.args) }()
 			select {
 			case code := <-ended:
 				line, more, _ := strings.Cut(said.String(), "\n")

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Slipway turns a Linux host into a Kubernetes node.
+// Slipway turns a Linux host into a Kubernetes node. This package makes the tree of commands and runs one of them.
 package main
 
 import (
@@ -11,13 +11,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/pkg/errors"
-	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -30,16 +29,16 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
-	return execute(ctx, filepath.Base(os.Args[0]), streams{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
+	return execute(ctx, filepath.Base(os.Args[0]), cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:])
 }
 
 // execute runs a command line and returns its exit code.
-func execute(ctx context.Context, program string, s streams, args []string) int {
-	out := &output{to: s.out}
-	s.out = ui.NewPrintable(out)
+func execute(ctx context.Context, program string, s cli.Streams, args []string) int {
+	out := &output{to: s.Out}
+	s.Out = ui.NewPrintable(out)
 	terminal := onTerminal(&s)
 	if terminal == nil { // which has escape sequences of its own
-		s.err = ui.NewPrintable(s.err)
+		s.Err = ui.NewPrintable(s.Err)
 	}
 	err := newRoot(program, s, args).ExecuteContext(ctx)
 	if terminal != nil {
@@ -51,41 +50,32 @@ func execute(ctx context.Context, program string, s streams, args []string) int 
 	if err != nil {
 		explain(program, s, err)
 	}
-	return codeOf(err)
+	return cli.CodeOf(err)
 }
 
-// onTerminal makes standard error show runs to a person, if it is a terminal. It
-// is nil otherwise.
-func onTerminal(s *streams) *ui.Terminal {
-	f, ok := s.err.(*os.File)
+// onTerminal makes standard error show runs to a person. It returns nil if that's no terminal.
+func onTerminal(s *cli.Streams) *ui.Terminal {
+	f, ok := s.Err.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return nil
 	}
-	t := ui.NewTerminal(f, s.out)
-	s.err = t
+	t := ui.NewTerminal(f, s.Out)
+	s.Err = t
 	return t
 }
 
-// explain prints why a command failed and, if the error knows, what to do about
-// it.
-func explain(program string, s streams, err error) {
-	found := fault.Fault{Message: config.Discreet(shown(program, err.Error())), Remedy: config.Discreet(shown(program, fault.Remedy(err)))}
-	if t, onTerminal := s.err.(*ui.Terminal); onTerminal {
+// explain prints an error and its remedy.
+func explain(program string, s cli.Streams, err error) {
+	found := fault.Fault{Message: config.Discreet(cli.Shown(program, err.Error())), Remedy: config.Discreet(cli.Shown(program, fault.Remedy(err)))}
+	if t, onTerminal := s.Err.(*ui.Terminal); onTerminal {
 		t.Failure(program+": "+found.Message, found.Remedy)
 		return
 	}
-	fmt.Fprintf(s.err, "%s: %s\n", program, found)
+	fmt.Fprintf(s.Err, "%s: %s\n", program, found)
 }
 
-// streams are where a command reads and writes.
-type streams struct {
-	in  io.Reader
-	out io.Writer
-	err io.Writer
-}
-
-// output is standard output. It keeps its first error, so that phases need not check what they print. It writes nothing
-// after an error, so that nobody takes a part for the whole.
+// output is standard output. It keeps its first error, so phases needn't check their prints. It writes nothing after an error, so
+// nobody takes a part for the whole.
 type output struct {
 	to  io.Writer
 	err error
@@ -98,70 +88,4 @@ func (o *output) Write(p []byte) (int, error) {
 	n, err := o.to.Write(p)
 	o.err = errors.WithMessage(err, "cannot write the output")
 	return n, o.err
-}
-
-// newRoot makes the root command for a command line.
-func newRoot(program string, s streams, args []string) *cobra.Command {
-	g := &globals{program: program, streams: s}
-	root := &cobra.Command{
-		Use:               program,
-		Short:             "Turn a Linux host into a Kubernetes node",
-		Args:              cobra.ArbitraryArgs,
-		RunE:              offerSubcommands,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		PersistentPreRunE: func(*cobra.Command, []string) error { return g.apply() },
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-	}
-	root.SetIn(s.in)
-	root.SetOut(s.out)
-	root.SetErr(s.err)
-	root.SetFlagErrorFunc(flagError)
-	g.bind(root.PersistentFlags())
-	root.SetArgs(args)
-	for _, make := range wanted(args) {
-		root.AddCommand(make(g))
-	}
-	honestHelp(root)
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		addCompletions(root)
-	}
-	return root
-}
-
-type maker func(*globals) *cobra.Command
-
-// wanted is only the command that the first argument names: making all of them costs each start a millisecond and a
-// megabyte. Anything else (help, completion, a flag, a mistake) gets all commands.
-func wanted(args []string) []maker {
-	commands := []struct {
-		name string
-		make maker
-	}{
-		{"up", newUp},
-		{"init", newInit},
-		{"join", newJoin},
-		{"host", newHost},
-		{"reset", newReset},
-		{"down", newDown},
-		{"upgrade", newUpgrade},
-		{"config", newConfig},
-		{"completion", newCompletion},
-		{"token", newToken},
-		{"certs", newCerts},
-		{"kubeconfig", newKubeconfig},
-		{"preflight", newPreflight},
-		{"diagnose", newDiagnose},
-		{"support-bundle", newSupportBundle},
-		{"bundle", newBundle},
-		{"version", newVersion},
-	}
-	var all []maker
-	for _, c := range commands {
-		if len(args) > 0 && args[0] == c.name && c.name != "completion" {
-			return []maker{c.make}
-		}
-		all = append(all, c.make)
-	}
-	return all
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/creack/pty"
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
@@ -37,7 +38,7 @@ func (d *fullDisk) Write(p []byte) (int, error) {
 // before it are not.
 func TestNothingFollowsWhatIsLost(t *testing.T) {
 	disk, said := fullDisk{}, bytes.Buffer{}
-	code := execute(t.Context(), "slipway", streams{out: &disk, err: &said}, []string{"init", "phase", "certs", "ca", "-o", "json", "--config", "none.yaml"})
+	code := execute(t.Context(), "slipway", cli.Streams{Out: &disk, Err: &said}, []string{"init", "phase", "certs", "ca", "-o", "json", "--config", "none.yaml"})
 	if code != 1 || disk.writes != 1 || !strings.Contains(said.String(), "none.yaml") {
 		t.Errorf("exit code %d, error %q; %d writes, output %q", code, said.String(), disk.writes, disk.String())
 	}
@@ -46,7 +47,7 @@ func TestNothingFollowsWhatIsLost(t *testing.T) {
 // TestLostOutputIsAnError where a command does not look for it itself.
 func TestLostOutputIsAnError(t *testing.T) {
 	disk, said := fullDisk{}, bytes.Buffer{}
-	code := execute(t.Context(), "slipway", streams{out: &disk, err: &said}, []string{"token", "generate"})
+	code := execute(t.Context(), "slipway", cli.Streams{Out: &disk, Err: &said}, []string{"token", "generate"})
 	if code != 1 || strings.Count(said.String(), "\n") != 2 || !strings.Contains(said.String(), syscall.ENOSPC.Error()+"\n") {
 		t.Errorf("exit code %d, error %q, want one with a remedy", code, said.String())
 	}
@@ -63,7 +64,7 @@ func (explainedError) Remedy() string { return "run `slipway reset`" }
 func TestFailure(t *testing.T) {
 	err := errors.WithMessage(explainedError{errors.New("this host is a node of another cluster already")}, "phase preflight")
 	var piped bytes.Buffer
-	explain("kubeadm", streams{err: &piped}, err)
+	explain("kubeadm", cli.Streams{Err: &piped}, err)
 	if want := "kubeadm: phase preflight: this host is a node of another cluster already\n  run `kubeadm reset`\n"; piped.String() != want {
 		t.Errorf("piped: got %q, want %q", piped.String(), want)
 	}
@@ -77,7 +78,7 @@ func TestFailure(t *testing.T) {
 	if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 40}); err != nil {
 		t.Fatal(err)
 	}
-	s := streams{err: tty, out: io.Discard}
+	s := cli.Streams{Err: tty, Out: io.Discard}
 	terminal := onTerminal(&s)
 	if terminal == nil {
 		t.Fatal("a pseudo terminal is not taken for a terminal")

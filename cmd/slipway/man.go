@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra/doc"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 )
 
 // main writes the man pages into a directory: DIRECTORY VERSION DATE. Only the packages are made with this build tag.
@@ -28,7 +30,7 @@ func writeManPages(directory, version, date string) error {
 	if err != nil {
 		return err
 	}
-	root := newRoot("slipway", streams{strings.NewReader(""), io.Discard, io.Discard}, nil)
+	root := newRoot("slipway", cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, nil)
 	root.DisableAutoGenTag = true
 	return doc.GenManTree(root, &doc.GenManHeader{Section: "8", Date: &day, Source: "Slipway " + version, Manual: "Slipway"}, directory)
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 )
 
 const (
@@ -90,7 +92,7 @@ func plans() [][]string {
 		"join": {"join-worker", "join-plane", "join-file"},
 	}
 	var list [][]string
-	walkCommands(newRoot("slipway", streams{}, nil), func(cmd *cobra.Command) {
+	walkCommands(newRoot("slipway", cli.Streams{}, nil), func(cmd *cobra.Command) {
 		if cmd.Flag("dry-run") == nil || !cmd.Runnable() || asksByDesign(cmd.CommandPath()) {
 			return
 		}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
@@ -89,7 +90,7 @@ func serveEmptyRuntime(t *testing.T) {
 // runHere runs a command and returns what it printed and said.
 func runHere(t *testing.T, args ...string) (code int, text string) {
 	var out, said bytes.Buffer
-	code = execute(t.Context(), "slipway", streams{out: &out, err: &said}, args)
+	code = execute(t.Context(), "slipway", cli.Streams{Out: &out, Err: &said}, args)
 	return code, out.String() + said.String()
 }
 

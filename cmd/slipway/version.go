@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
@@ -25,25 +26,24 @@ type versionInfo struct {
 	SlipwayVersion string `json:"slipwayVersion,omitempty"`
 }
 
-func newVersion(g *globals) *cobra.Command {
+func newVersion(g *cli.Globals) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
-		Args:  takes(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			return printVersion(g.streams.out, g.program, output)
+			return printVersion(g.Streams.Out, g.Program, output)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "output `format`: short, json or yaml")
-	offer(cmd.Flags(), "output", "short", "json", "yaml")
+	cli.Offer(cmd.Flags(), "output", "short", "json", "yaml")
 	return cmd
 }
 
 func printVersion(w io.Writer, program, output string) error {
 	v := currentVersion()
 	text := fmt.Sprintf("%s (Kubernetes %s, %s, %s)", v.SlipwayVersion, v.GitVersion, v.GoVersion, v.Platform)
-	if program == peerName {
+	if program == cli.PeerName {
 		text, v.SlipwayVersion = fmt.Sprintf("%#v", &v.Info), ""
 	}
 	wrapped := map[string]versionInfo{"clientVersion": v}

@@ -56,6 +56,14 @@ func ConfiguredKeys(dir string) (Keys, error) {
 	return KeysFromFiles(paths...)
 }
 
+// TrustedKeys are the keys in files, or, without files, those that this host trusts.
+func TrustedKeys(files []string) (Keys, error) {
+	if len(files) > 0 {
+		return KeysFromFiles(files...)
+	}
+	return ConfiguredKeys(KeysDir)
+}
+
 // KeysFromFiles reads public keys in minisign's format.
 func KeysFromFiles(paths ...string) (Keys, error) {
 	var k Keys

@@ -29,7 +29,7 @@ type JoinCommand struct {
 }
 
 // Text returns the command, with separator between the address, the pins and the rest. Programs that were called by
-// another name replace the first word: cmd/slipway/program_name.go.
+// another name replace the first word: cmd/slipway/cli/program_name.go.
 func (c JoinCommand) Text(separator string) string {
 	text := "slipway " + cmp.Or(c.Command, "join") + " " + c.Endpoint + " --token " + c.Token
 	for _, pin := range c.Pins {

@@ -84,7 +84,7 @@ var points = []struct {
 	}},
 	{"several container runtimes hinder only commands that need one", []string{"cmd/slipway.TestScripts/runtimes"}},
 	{"scripts that call kubeadm find its lines", []string{
-		"cmd/slipway.TestPlaybooks", "cmd/slipway.TestLastLines", "cmd/slipway.TestScripts/flags", "test/e2e.TestNode/playbooks",
+		"cmd/slipway/cli.TestPlaybooks", "cmd/slipway/env.TestLastLines", "cmd/slipway.TestScripts/flags", "test/e2e.TestNode/playbooks",
 	}},
 	{"the manifest of a Pod network is checked before objects are made", []string{
 		"internal/config.TestManifestFaults", "internal/cluster.TestValidate", "internal/cluster.TestEnsureDropsNamespaces",

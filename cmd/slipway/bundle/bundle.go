@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bundle has the command `bundle`.
+package bundle
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/internal/bundle"
+)
+
+// New makes the command `bundle`.
+func New(g *cli.Globals) *cobra.Command {
+	return cli.Group("bundle", "Work with bundles: one file with all that a node needs",
+		newCreate(g), newSign(g), newInspect(g), newVerify(g), newPush(g))
+}
+
+// options are the flags of commands that read a bundle.
+type options struct{ publicKeys []string }
+
+func (o *options) bind(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&o.publicKeys, "public-key", nil, "`file` with a public key of minisign; the bundle must be signed by one of these, in place of those in "+bundle.KeysDir)
+}
+
+// open opens a bundle that a trusted key has signed, if there is one.
+func (o *options) open(path string) (*bundle.Bundle, error) {
+	keys, err := bundle.TrustedKeys(o.publicKeys)
+	if err != nil {
+		return nil, err
+	}
+	return bundle.Open(path, keys)
+}
+
+// completeBundle is for a shell that asks for a command's first argument.
+func completeBundle(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return []cobra.Completion{"tar"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+func newVerify(g *cli.Globals) *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:               "verify BUNDLE",
+		Short:             "Read all of a bundle, and verify its signature and every part",
+		Args:              cli.Takes(1, 1),
+		ValidArgsFunction: completeBundle,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := o.open(args[0])
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			if err := b.Each(cmd.Context(), nil); err != nil {
+				return err
+			}
+			signed := "no public key is configured, so nobody says who made it"
+			if b.SignedBy() != "" {
+				signed = "signed by " + b.SignedBy()
+			}
+			x := b.Index()
+			_, err = fmt.Fprintf(g.Streams.Out, "%s: %d parts of %s for %s/%s are complete; %s\n", args[0], len(x.Parts), x.KubernetesVersion, x.OS, x.Architecture, signed)
+			return err
+		},
+	}
+	o.bind(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"time"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/renewal"
+)
+
+type checkExpirationOptions struct {
+	options
+	output   cli.OutputOptions
+	within   time.Duration
+	exitCode bool
+}
+
+func newCheckExpiration(g *cli.Globals) *cobra.Command {
+	o := &checkExpirationOptions{}
+	cmd := &cobra.Command{
+		Use:   "check-expiration",
+		Short: "Show when this control plane's certificates expire",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("within") && !o.exitCode {
+				return errors.New("--within needs --exit-code: it sets how soon is too soon")
+			}
+			node, _, err := o.load(cmd, g)
+			if err != nil {
+				return err
+			}
+			info, err := expirations(g, node)
+			if err != nil {
+				return err
+			}
+			err = o.output.Print(g, info, info.table)
+			if err != nil || !o.exitCode {
+				return err
+			}
+			return info.expiring(o.within)
+		},
+	}
+	o.Bind(cmd.Flags(), "certs check-expiration")
+	o.output.Bind(cmd.Flags())
+	cmd.Flags().DurationVar(&o.within, "within", 0, "with --exit-code: also report certificates that expire within this time, such as 720h; by default only expired ones")
+	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with code 2 if a certificate has expired, or expires --within the given time")
+	return cmd
+}
+
+// expirations reads the certificates on this host.
+func expirations(g *cli.Globals, node *config.Node) (*expirationInfo, error) {
+	real := host.New()
+	defer real.Close()
+	leaves, authorities, err := renewal.Expirations(pki.Store{Config: node, Host: real, UI: cli.NewUI(g)})
+	if err != nil {
+		return nil, err
+	}
+	now := real.Now()
+	return &expirationInfo{
+		TypeMeta:     metav1.TypeMeta{APIVersion: cli.OutputAPI, Kind: "CertificateExpirationInfo"},
+		Certificates: certificateInfos(leaves, now), Authorities: certificateInfos(authorities, now),
+	}, nil
+}

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/internal/renewal"
+)
+
+// expirationInfo has the fields that kubeadm prints, for scripts that parse them.
+type expirationInfo struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Certificates []certificateInfo `json:"certificates"`
+	Authorities  []certificateInfo `json:"certificateAuthorities"`
+}
+
+type certificateInfo struct {
+	Name       string       `json:"name"`
+	Expiration *metav1.Time `json:"expirationDate"`
+	// ResidualTime is in seconds.
+	ResidualTime int64  `json:"residualTime"`
+	External     bool   `json:"externallyManaged"`
+	CAName       string `json:"caName,omitempty"`
+	Missing      bool   `json:"missing"`
+}
+
+// DeepCopyObject makes it an object for the printers.
+func (i *expirationInfo) DeepCopyObject() runtime.Object { return new(*i) }
+
+func certificateInfos(list []renewal.Expiration, now time.Time) []certificateInfo {
+	out := make([]certificateInfo, len(list))
+	for i, e := range list {
+		out[i] = certificateInfo{Name: e.Name, External: e.External, CAName: e.CA, Missing: e.Missing}
+		if e.Missing {
+			out[i].CAName = ""
+			continue
+		}
+		out[i].Expiration = new(metav1.NewTime(e.NotAfter.UTC()))
+		out[i].ResidualTime = int64(e.NotAfter.Sub(now).Seconds())
+	}
+	return out
+}
+
+// expiring is an error with exit code 2 if a certificate expires within d, or if there is none.
+func (i *expirationInfo) expiring(d time.Duration) error {
+	var names []string
+	all := append(i.Certificates, i.Authorities...)
+	if !slices.ContainsFunc(all, func(c certificateInfo) bool { return !c.Missing }) {
+		return cli.ExitError{Code: 2, Message: "no certificates found: run this on a control plane, or name their directory with --cert-dir"}
+	}
+	for _, c := range all {
+		if !c.Missing && time.Duration(c.ResidualTime)*time.Second <= d {
+			names = append(names, c.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return cli.ExitError{Code: 2, Message: fmt.Sprintf("expired, or expiring within %s: %s; `slipway certs renew` renews everything except CAs", d, strings.Join(names, ", "))}
+}
+
+func (i *expirationInfo) table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(t, "CERTIFICATE\tEXPIRES\tRESIDUAL TIME\tCERTIFICATE AUTHORITY\tEXTERNALLY MANAGED")
+	for _, c := range i.Certificates {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", c.begin(), c.CAName, c.external())
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(t, "\nCERTIFICATE AUTHORITY\tEXPIRES\tRESIDUAL TIME\tEXTERNALLY MANAGED")
+	for _, c := range i.Authorities {
+		fmt.Fprintf(t, "%s\t%s\n", c.begin(), c.external())
+	}
+	return t.Flush()
+}
+
+// begin are the columns that both tables start with.
+func (c *certificateInfo) begin() string {
+	if c.Missing {
+		return "!MISSING! " + c.Name + "\t\t"
+	}
+	residual := duration.ShortHumanDuration(time.Duration(c.ResidualTime) * time.Second)
+	return c.Name + "\t" + c.Expiration.UTC().Format("Jan 02, 2006 15:04 MST") + "\t" + residual
+}
+
+func (c *certificateInfo) external() string {
+	switch {
+	case c.Missing:
+		return ""
+	case c.External:
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"context"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+)
+
+// options are the flags that commands for certificates share: where the configuration and the files are.
+type options struct {
+	config.Flags
+	// offline is for commands that also work on hosts without a cluster: they do not warn if there is none.
+	offline bool
+}
+
+// source is where a Node comes from.
+type source int
+
+const (
+	sourceFile    source = iota // --config
+	sourceCluster               // ConfigMap kubeadm-config
+	sourceDefault               // the defaults and this host's files
+)
+
+// load makes the Node from the user's file, or else from the cluster, or else from the defaults. It warns if the cluster
+// cannot be asked.
+func (o *options) load(cmd *cobra.Command, g *cli.Globals) (*config.Node, source, error) {
+	node, from, warnings, err := o.loadPlain(cmd, g)
+	if err != nil {
+		return nil, from, err
+	}
+	cli.Warn(cli.NewUI(g), warnings)
+	return node, from, o.place(cmd, node)
+}
+
+// place sets the directories that the command line names, as absolute paths. An empty name does not mean the current
+// directory, but the default.
+func (o *options) place(cmd *cobra.Command, node *config.Node) error {
+	var err error
+	if cmd.Flags().Changed("cert-dir") && o.CertDir != "" {
+		if node.Paths.PKI, err = filepath.Abs(o.CertDir); err != nil {
+			return err
+		}
+	}
+	if o.KubeconfigDir != "" {
+		node.Paths.Kubeconfigs, err = filepath.Abs(o.KubeconfigDir)
+	}
+	return err
+}
+
+func (o *options) loadPlain(cmd *cobra.Command, g *cli.Globals) (*config.Node, source, []string, error) {
+	if o.ConfigFile != "" {
+		node, warnings, err := o.loadFile(cmd.Context(), g)
+		return node, sourceFile, warnings, err
+	}
+	real := host.New()
+	defer real.Close()
+	node, warnings, failed := o.askCluster(cmd, g)
+	if failed == nil {
+		return node, sourceCluster, warnings, nil
+	}
+	if cmd.Context().Err() != nil {
+		return nil, sourceCluster, nil, failed
+	}
+	node, _, err := env.NodeFrom(config.DefaultCluster(), thisnode.Current(real))
+	if o.offline && errors.Is(failed, fs.ErrNotExist) {
+		return node, sourceDefault, nil, err
+	}
+	return node, sourceDefault, []string{"cannot read the cluster's configuration; using the defaults and this host's files instead " +
+		"(--config names a file to use): " + failed.Error()}, err
+}
+
+func (o *options) askCluster(cmd *cobra.Command, g *cli.Globals) (*config.Node, []string, error) {
+	kubeconfig := env.KubeconfigOfNode(cmd)
+	api := config.APINode(kubeconfig.String(), nil)
+	api.Timeouts.KubernetesAPICall = env.AskTime
+	p := env.NewAPIParts(g, api, kubeconfig)
+	defer p.Close()
+	return env.NodeOfCluster(cmd.Context(), p.Env, config.Secret{})
+}
+
+// loadFile reads a configuration for `init`.
+func (o *options) loadFile(ctx context.Context, g *cli.Globals) (*config.Node, []string, error) {
+	in, err := env.ReadInput(ctx, g, env.Planning{G: g}, o.ConfigFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	in.AnyRuntime()
+	in.Host.Close()
+	in.Options.Placeholders, in.Options.Existing = true, true
+	return config.LoadInit(ctx, in.File, config.Flags{}, in.Options)
+}

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/renewal"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+func newRenew(g *cli.Globals) *cobra.Command {
+	cmd := cli.Group("renew", "Renew this control plane's certificates, with new keys",
+		renewCommand(g, "all", "Renew all existing certificates except the CAs", phases.RenewOptions{}))
+	cmd.Long = cmd.Short + ", signed by the same CA.\n\n" +
+		"A renewed certificate keeps the subject and names of the old one. Names that the configuration\n" +
+		"(--config, or else the cluster's) has gained since are added."
+	for _, r := range renewal.Rows() {
+		cmd.AddCommand(renewCommand(g, r.Name, "Renew the "+r.Summary, phases.RenewOptions{Name: r.Name}))
+	}
+	return cmd
+}
+
+func renewCommand(g *cli.Globals, use, short string, renew phases.RenewOptions) *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if renew.Within < 0 {
+				return errors.Errorf("--within=%s: must not be negative", renew.Within)
+			}
+			node, from, err := o.load(cmd, g)
+			if err != nil {
+				return err
+			}
+			renew.AsItWas = from == sourceDefault
+			real := host.New()
+			defer real.Close()
+			return env.Acting{G: g}.Parts(node, real).Run(cmd.Context(), phases.Renew(renew), nil)
+		},
+	}
+	cmd.Flags().DurationVar(&renew.Within, "within", 0, "renew only what ends within this time, such as 720h")
+	cmd.Flags().BoolVar(&renew.Restart, "restart", false, "restart each component that uses a renewed file, one at a time, and renew an expired kubelet.conf")
+	o.Bind(cmd.Flags(), "certs renew")
+	return cmd
+}

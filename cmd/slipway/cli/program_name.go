@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/redact"
+	"github.com/slipway-k8s/slipway/internal/ui"
+)
+
+// Messages call this program slipway. A user who calls it by another name, such as a link named kubeadm, reads that name
+// instead: all output passes through Shown, which replaces the name where it begins a command. That's in backquotes,
+// `slipway token create`, and in commands that are printed for copying: to join, and the steps of an upgrade.
+// TestCommandsInMessages holds the form.
+const (
+	ownName    = "`slipway "
+	ownJoin    = "slipway join "
+	ownUp      = "slipway up "
+	ownUpgrade = "slipway upgrade "
+)
+
+// renamed puts the name that the program was called by into a message.
+func renamed(program, text string) string {
+	return strings.NewReplacer(ownName, "`"+program+" ", ownJoin, program+" join ", ownUp, program+" up ", ownUpgrade, program+" upgrade ").Replace(text)
+}
+
+// Shown is a message as the user sees it: with the program's name, and without passwords in URLs, which libraries
+// repeat in their errors.
+func Shown(program, text string) string { return renamed(program, redact.URLs(text)) }
+
+// discreetWriter takes messages of libraries, a line at a time.
+type discreetWriter struct{ to io.Writer }
+
+func (w discreetWriter) Write(line []byte) (int, error) {
+	if _, err := io.WriteString(w.to, redact.URLs(string(line))); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+// shownError is an error with its message and remedy as shown.
+type shownError struct {
+	error
+	program string
+}
+
+func (e shownError) Error() string { return Shown(e.program, e.error.Error()) }
+
+func (e shownError) Unwrap() error { return e.error }
+
+// Remedy is empty if the error has none.
+func (e shownError) Remedy() string { return Shown(e.program, fault.Remedy(e.error)) }
+
+// named is err as shown.
+func (g *Globals) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return shownError{err, g.Program}
+}
+
+// namedUI passes on the phases' messages as shown.
+type namedUI struct {
+	ui.UI
+	program string
+}
+
+func (u namedUI) Printf(format string, args ...any) {
+	u.UI.Printf("%s", Shown(u.program, fmt.Sprintf(format, args...)))
+}
+
+func (u namedUI) Warnf(format string, args ...any) {
+	u.UI.Warnf("%s", Shown(u.program, fmt.Sprintf(format, args...)))
+}
+
+func (u namedUI) Result(text string) { u.UI.Result(Shown(u.program, text)) }
+
+func (u namedUI) Outcome(o ui.Outcome) {
+	o.JoinCommand = u.renamedSecret(o.JoinCommand)
+	o.ControlPlaneJoinCommand = u.renamedSecret(o.ControlPlaneJoinCommand)
+	u.UI.Outcome(o)
+}
+
+func (u namedUI) renamedSecret(s ui.Secret) ui.Secret {
+	if s == nil {
+		return nil
+	}
+	return config.NewSecret(renamed(u.program, s.Reveal()))
+}
+
+func (u namedUI) Warn(message, remedy string) {
+	u.UI.Warn(Shown(u.program, message), Shown(u.program, remedy))
+}
+
+func (u namedUI) Nextf(format string, args ...any) {
+	u.UI.Nextf("%s", Shown(u.program, fmt.Sprintf(format, args...)))
+}
+
+func (u namedUI) Start(phase string) (ui.UI, func(error)) {
+	in, end := u.UI.Start(phase)
+	return namedUI{in, u.program}, func(err error) {
+		if err != nil {
+			err = shownError{err, u.program}
+		}
+		end(err)
+	}
+}

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package diagnose has the commands that find out why this node doesn't work: `diagnose` and `support-bundle`.
+package diagnose
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
+)
+
+// diagnosis is the output of `diagnose`; docs/diagnose.md describes it.
+type diagnosis struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Findings []diagnose.Finding `json:"findings"`
+}
+
+// DeepCopyObject makes it an object for the printers.
+func (d *diagnosis) DeepCopyObject() runtime.Object { return new(*d) }
+
+// causeFound is the exit code if something is wrong with the node, not with the command.
+const causeFound = 2
+
+// New makes the command `diagnose`.
+func New(g *cli.Globals) *cobra.Command {
+	o, out := &nodeOptions{}, &cli.OutputOptions{}
+	cmd := &cobra.Command{
+		Use:   "diagnose",
+		Short: "Find out what is wrong with this node and how to fix it",
+		Long: "Find out what is wrong with this node and how to fix it.\n\n" +
+			"It looks at the kubelet, the container runtime, the static Pods, certificates, ports, names and disks. It changes\n" +
+			"nothing and works without a cluster. The exit code is 0 if it finds nothing wrong, and 2 if it does. It knows\n" +
+			"these causes:\n" + causeList(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			real, err := rootHost()
+			if err != nil {
+				return err
+			}
+			defer real.Close()
+			d := &diagnosis{
+				TypeMeta: metav1.TypeMeta{APIVersion: "slipway.diagnose/v1", Kind: "Diagnosis"},
+				Findings: diagnose.Run(cmd.Context(), real, o.target(cmd.Context(), real)),
+			}
+			if err := out.Print(g, d, d.text); err != nil || len(d.Findings) == 0 {
+				return err
+			}
+			return cli.ExitError{Code: causeFound, Message: "something is wrong with this node: " + d.names()}
+		},
+	}
+	o.Bind(cmd.Flags(), "diagnose")
+	out.Bind(cmd.Flags())
+	return cmd
+}
+
+func causeList() string {
+	var b strings.Builder
+	for _, c := range diagnose.Causes() {
+		fmt.Fprintf(&b, "  %-20s %s\n", c.Name, c.Summary)
+	}
+	return b.String()
+}
+
+func (d *diagnosis) names() string {
+	var names []string
+	for _, f := range d.Findings {
+		if !slices.Contains(names, f.Cause) {
+			names = append(names, f.Cause)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func (d *diagnosis) text(w io.Writer) error {
+	if len(d.Findings) == 0 {
+		_, err := fmt.Fprintln(w, "Nothing wrong was found.")
+		return err
+	}
+	for _, f := range d.Findings {
+		if _, err := fmt.Fprintln(w, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}

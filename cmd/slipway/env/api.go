@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// NewAPIParts are for commands that talk to the API and only read from this host: they take no lock and have no etcd.
+func NewAPIParts(g *cli.Globals, node *config.Node, kubeconfig UserKubeconfig) *Parts {
+	real := host.New()
+	return &Parts{
+		Env:     &phases.Env{Config: node, Host: real, Cluster: UserCluster(node, kubeconfig), UI: cli.NewUI(g)},
+		begin:   noLock,
+		Confirm: call,
+		Show:    call,
+		Close:   real.Close,
+	}
+}
+
+// UserCluster is the cluster that the user's kubeconfig names.
+func UserCluster(node *config.Node, kubeconfig UserKubeconfig) *cluster.Real {
+	return cluster.New(cluster.Options{
+		Kubeconfig: node.Paths.AdminKubeconfig,
+		ReadFile:   func(string) ([]byte, error) { return kubeconfig.Read() },
+		Timeout:    node.Timeouts.KubernetesAPICall,
+	})
+}
+
+// UserKubeconfig is the kubeconfig that the user means, which may consist of several files.
+type UserKubeconfig []string
+
+// KubeconfigOfUser is for commands that work on a cluster: the file of --kubeconfig, or else kubectl's files, or else admin.conf.
+func KubeconfigOfUser(cmd *cobra.Command) UserKubeconfig {
+	if path := KubeconfigFlag(cmd); path != "" {
+		return UserKubeconfig{path}
+	}
+	return cluster.UserKubeconfig(config.DefaultAdminKubeconfig)
+}
+
+// KubeconfigOfNode is for commands that work on this host's files: their cluster is this node's, wherever the user's
+// kubeconfig leads.
+func KubeconfigOfNode(cmd *cobra.Command) UserKubeconfig {
+	if _, err := os.Lstat(config.DefaultAdminKubeconfig); err == nil && KubeconfigFlag(cmd) == "" {
+		return UserKubeconfig{config.DefaultAdminKubeconfig}
+	}
+	return KubeconfigOfUser(cmd)
+}
+
+// KubeconfigFlag is --kubeconfig if it is given, and not the flag's default.
+func KubeconfigFlag(cmd *cobra.Command) string {
+	f := cmd.Flag("kubeconfig")
+	if f == nil || !f.Changed {
+		return ""
+	}
+	return f.Value.String()
+}
+
+// String is in the form of KUBECONFIG.
+func (k UserKubeconfig) String() string { return strings.Join(k, string(filepath.ListSeparator)) }
+
+// Read merges the files into one, and gives advice if there are none.
+func (k UserKubeconfig) Read() ([]byte, error) {
+	data, err := cluster.LoadKubeconfig(k...)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return data, err
+	}
+	variable := clientcmd.RecommendedConfigPathEnvVar
+	if listed := os.Getenv(variable); listed != "" && k.String() == config.DefaultAdminKubeconfig {
+		err = errors.WithMessagef(err, "no file in %s=%s exists", variable, listed)
+	}
+	return nil, fault.WithRemedy(err, "run this on a control plane, or name another file with --kubeconfig or "+variable)
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"cmp"
+	"context"
+	"io/fs"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// Input has the sources of a node.
+type Input struct {
+	File    *config.Source // of --config; nil without
+	Host    *host.Real
+	Options config.Options
+}
+
+// ReadInput reads the configuration file, if one is given, and the facts of this host that defaults depend on.
+func ReadInput(ctx context.Context, g *cli.Globals, m Mode, file string) (*Input, error) {
+	src, err := cli.ReadConfigFile(ctx, g, file)
+	if err != nil {
+		return nil, err
+	}
+	real := host.New()
+	facts, err := hostFacts(real)
+	if err != nil {
+		return nil, err
+	}
+	return &Input{src, real, m.Options(facts)}, nil
+}
+
+// AnyRuntime is for a command that neither chooses the node's container runtime nor asks it. If several are installed, it gets
+// the kubelet's, or the first.
+func (in *Input) AnyRuntime() {
+	facts := &in.Options.Facts
+	if len(facts.Sockets) > 1 {
+		facts.Sockets = []string{cmp.Or(strings.TrimPrefix(thisnode.KubeletSocket(in.Host), "unix://"), facts.Sockets[0])}
+	}
+}
+
+// hostFacts are the facts of this host that defaults depend on. Unknown ones stay empty: the configuration may have them.
+func hostFacts(real *host.Real) (config.HostFacts, error) {
+	name, err := real.Hostname()
+	if err != nil {
+		return config.HostFacts{}, err
+	}
+	return config.HostFacts{
+		Hostname: name,
+		IPv4:     defaultAddress(real, false),
+		IPv6:     defaultAddress(real, true),
+		Sockets:  Existing(real, config.KnownSockets()),
+	}, nil
+}
+
+func defaultAddress(real *host.Real, ipv6 bool) netip.Addr {
+	addr, err := real.DefaultAddress(ipv6)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addr
+}
+
+// Existing are those of paths that are sockets.
+func Existing(real *host.Real, paths []string) []string {
+	var found []string
+	for _, path := range paths {
+		if info, err := real.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
+			found = append(found, path)
+		}
+	}
+	return found
+}
+
+// AskTime limits how long commands wait for the cluster's configuration if they can do without: people look at certificates
+// when the cluster is down.
+const AskTime = 5 * time.Second
+
+// NodeOfCluster is this control plane as the cluster's configuration and the files on this host describe it.
+func NodeOfCluster(ctx context.Context, env *phases.Env, key config.Secret) (*config.Node, []string, error) {
+	stored, err := joining.StoredConfiguration(ctx, env.Cluster)
+	if err != nil {
+		return nil, nil, err
+	}
+	self := thisnode.Current(env.Host)
+	self.ControlPlane.CertificateKey = key.Reveal()
+	return NodeFrom(stored, self)
+}
+
+// NodeFrom is this host as the stored configuration of its cluster and its own files describe it.
+func NodeFrom(stored []byte, self *config.JoinConfiguration) (*config.Node, []string, error) {
+	real := host.New()
+	defer real.Close()
+	facts, err := hostFacts(real)
+	if err != nil {
+		return nil, nil, err
+	}
+	opts := Acting{}.Options(facts)
+	opts.Placeholders, opts.AnyVersion = true, true
+	return config.LoadCluster(stored, nil, nil, self, opts)
+}

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
+	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// Planning shows what Acting would do, and changes nothing.
+type Planning struct {
+	G *cli.Globals
+	// Diff compares the plan with this host and its cluster. Without it, no cluster is asked.
+	Diff bool
+}
+
+// Options have placeholders for secrets, so that the same input gives the same plan.
+func (Planning) Options(facts config.HostFacts) config.Options {
+	return config.Options{
+		Facts:             facts,
+		NewToken:          placeholderTokens(),
+		NewCertificateKey: func() (string, error) { return strings.Repeat("0", 64), nil },
+		Resolve:           config.ResolveLabel,
+	}
+}
+
+// placeholderTokens generates tokens whose IDs differ, as those of one configuration must.
+func placeholderTokens() func() (id, secret string, err error) {
+	ids := 0
+	return func() (id, secret string, err error) {
+		if id = "abcdef"; ids > 0 {
+			id = fmt.Sprintf("abc%03d", ids)
+		}
+		ids++
+		return id, "0123456789abcdef", nil
+	}
+}
+
+func (Planning) checkReport(r *cli.Report) error {
+	if r.TimelineFile != "" {
+		return errors.New("--timeline does not go with --dry-run, which runs nothing that takes time")
+	}
+	return nil
+}
+
+func (p Planning) sinks(r *cli.Report) cli.Sinks { return cli.Sinks{UI: cli.PlainUI(p.G, r.Command)} }
+
+func (p Planning) Discover(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+	said, end := plan.UI{UI: newPlanUI(p.G)}.Start("discovery")
+	d := NewDiscovery(real, said, self.Timeouts.KubernetesAPICall.Duration, opts)
+	if !p.Diff {
+		node, warnings, err := d.Assume(ctx, self)
+		end(err)
+		return node, warnings, err
+	}
+	node, warnings, err := d.Node(ctx, self)
+	end(err)
+	const other = "without --diff, a plan needs no cluster"
+	return node, warnings, fault.WithRemedy(err, strings.TrimPrefix(fault.Remedy(err)+"; "+other, "; "))
+}
+
+func (p Planning) Joined(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+	if p.Diff {
+		return joining.JoinedNode(ctx, administrator(real), self, opts)
+	}
+	node, err := joining.AssumedControlPlane(self, opts)
+	return node, nil, err
+}
+
+func (p Planning) Stored(ctx context.Context, real *host.Real) ([]byte, []string, error) {
+	if p.Diff {
+		return Acting{p.G}.Stored(ctx, real)
+	}
+	return config.DefaultCluster(), nil, nil
+}
+
+func (p Planning) Parts(node *config.Node, real *host.Real) *Parts {
+	parts, _ := p.Recorded(node, real)
+	return parts
+}
+
+// Recorded returns parts, and the plan that they record.
+func (p Planning) Recorded(node *config.Node, real *host.Real) (*Parts, *plan.Plan) {
+	record := &plan.Plan{Form: "text", Node: node.Name}
+	if r := p.G.Report; r != nil {
+		record.Form, record.Command = r.Form, r.Command
+	}
+	record.Assume(node)
+	said := newPlanUI(p.G)
+	node.Timeouts.UpgradeManifests = min(node.Timeouts.UpgradeManifests, planPatience)
+	var live cluster.Cluster
+	if node.Upgrade != nil { // an upgrade depends on the present objects
+		live = answering(cluster.New(ClusterOptions(node, real)))
+	}
+	api := cluster.NewPlan(record.AddCluster, live)
+	if p.Diff {
+		record.CompareWith(real, said.Warnf)
+		if now := presentCluster(node, real); now != nil {
+			api.CompareWith(now)
+		}
+	}
+	return newPlanParts(p.G, node, real, record, api, plan.UI{UI: said, Plan: record}), record
+}
+
+// planPatience is how long a plan waits for another control plane that is being upgraded.
+const planPatience = 5 * time.Second
+
+// answering returns nil for a cluster that doesn't answer: people go back from an upgrade because of that.
+func answering(c cluster.Cluster) cluster.Cluster {
+	ctx, cancel := context.WithTimeout(context.Background(), AskTime)
+	defer cancel()
+	if c.Ready(ctx) != nil {
+		return nil
+	}
+	return c
+}
+
+// APIParts read from the cluster that the plan is for.
+func (p Planning) APIParts(node *config.Node, kubeconfig UserKubeconfig, form, command string) (*Parts, error) {
+	if err := plan.CheckForm(form); err != nil {
+		return nil, errors.WithMessage(err, "--dry-run prints a plan")
+	}
+	record := &plan.Plan{Form: form, Command: command}
+	api := cluster.NewPlan(record.AddCluster, UserCluster(node, kubeconfig))
+	return newPlanParts(p.G, node, host.New(), record, api, plan.UI{UI: newPlanUI(p.G), Plan: record}), nil
+}
+
+// newPlanParts only record. Phases run one after another, so that the same input gives the same plan.
+func newPlanParts(g *cli.Globals, node *config.Node, real *host.Real, record *plan.Plan, api cluster.Cluster, said plan.UI) *Parts {
+	return &Parts{
+		Env: &phases.Env{
+			Config:  node,
+			Host:    host.NewOverlay(real, record.AddHost),
+			Cluster: api,
+			Etcd:    etcd.NewPlan(record.AddEtcd, etcdmember.Known(real, node)...),
+			UI:      said,
+		},
+		begin:   noLock,
+		Confirm: func(func() error) error { return nil },
+		Show:    func(func() error) error { return record.Write(g.Streams.Out) },
+		Close:   real.Close,
+		serial:  true,
+	}
+}
+
+// presentCluster is the cluster of this host's admin.conf, to compare a plan with, or nil. It's only read from.
+func presentCluster(node *config.Node, real *host.Real) *cluster.Real {
+	if _, err := real.Lstat(node.Paths.AdminKubeconfig); err != nil {
+		return nil
+	}
+	return cluster.New(cluster.Options{
+		Kubeconfig: node.Paths.AdminKubeconfig,
+		ReadFile:   real.ReadFile,
+		Endpoint:   localEndpoint(node),
+		Timeout:    plan.CompareTime,
+	})
+}

@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// Acting does the command's work.
+type Acting struct{ G *cli.Globals }
+
+func (Acting) Options(facts config.HostFacts) config.Options {
+	return config.Options{
+		Facts:             facts,
+		NewToken:          makeToken,
+		NewCertificateKey: NewCertificateKey,
+		Resolve:           config.ResolveLabel,
+	}
+}
+
+func (Acting) checkReport(r *cli.Report) error {
+	if r.Form == "yaml" {
+		return errors.New("--output yaml is for plans: add --dry-run; a run reports its events as json")
+	}
+	return nil
+}
+
+func (a Acting) sinks(r *cli.Report) cli.Sinks {
+	s := cli.Sinks{UI: cli.PlainUI(a.G, r.Command)}
+	if r.Form == "json" {
+		s.Events = ui.NewEvents(a.G.Program, a.G.Version(), r.Command, a.G.Streams.Out)
+		s.UI = s.Events
+	}
+	if r.TimelineFile != "" {
+		s.Timeline = ui.NewTimeline(s.UI)
+		s.UI = s.Timeline
+	}
+	return s
+}
+
+func (a Acting) Discover(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+	said, end := cli.NewUI(a.G).Start("discovery")
+	node, warnings, err := NewDiscovery(real, said, self.Timeouts.KubernetesAPICall.Duration, opts).Node(ctx, self)
+	end(err)
+	return node, warnings, err
+}
+
+func (Acting) Joined(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+	return joining.JoinedNode(ctx, administrator(real), self, opts)
+}
+
+func (Acting) Stored(ctx context.Context, real *host.Real) ([]byte, []string, error) {
+	stored, err := joining.StoredConfiguration(ctx, administrator(real))
+	switch {
+	case err == nil:
+		return stored, nil, nil
+	case ctx.Err() != nil:
+		return nil, nil, err
+	}
+	return config.DefaultCluster(), []string{"cannot read the cluster's configuration; using the defaults and this host's files instead: " + err.Error()}, nil
+}
+
+// Parts change this host, its cluster and its etcd.
+func (a Acting) Parts(node *config.Node, real *host.Real) *Parts {
+	api := cluster.New(ClusterOptions(node, real))
+	said := cli.NewUI(a.G)
+	env := &phases.Env{Config: node, Host: real, Cluster: api, Etcd: NewEtcd(node, real, api, said), UI: said}
+	if r := a.G.Report; r != nil {
+		r.Node, env.Host = node, host.NewRecorder(real, r.Did)
+	}
+	return &Parts{Env: env, begin: real.Lock, Confirm: call, Show: call, Close: real.Close}
+}
+
+func (a Acting) APIParts(node *config.Node, kubeconfig UserKubeconfig, _, _ string) (*Parts, error) {
+	return NewAPIParts(a.G, node, kubeconfig), nil
+}
+
+func makeToken() (id, secret string, err error) {
+	id, secret = config.NewToken()
+	return id, secret, nil
+}
+
+// NewCertificateKey is a random key, in hexadecimal.
+func NewCertificateKey() (string, error) {
+	var key [32]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(key[:]), nil
+}
+
+// call asks a question, or shows a result.
+func call(f func() error) error { return f() }
+
+// noLock is for commands that take nothing for themselves.
+func noLock() (end func(), err error) { return func() {}, nil }
+
+// ClusterOptions lead to the API server that this node can use with its own credentials.
+func ClusterOptions(node *config.Node, real *host.Real) cluster.Options {
+	o := cluster.Options{
+		Kubeconfig: node.Paths.AdminKubeconfig,
+		SuperAdmin: filepath.Join(node.Paths.Kubernetes, "super-admin.conf"),
+		ReadFile:   kubeconfigReader(real, "`slipway init phase kubeconfig admin` creates it"),
+		Endpoint:   localEndpoint(node),
+		Timeout:    node.Timeouts.KubernetesAPICall,
+	}
+	if o.Kubeconfig != config.DefaultAdminKubeconfig {
+		o.ReadFile = kubeconfigReader(real, "check the path that was given with --kubeconfig")
+	}
+	switch {
+	case node.Reset != nil: // any API server may know the other etcd members
+		o.Endpoint, o.ReadFile = "", real.ReadFile
+	case !node.ControlPlane && o.Kubeconfig == config.DefaultAdminKubeconfig: // a worker has only the kubelet's rights
+		o.Kubeconfig, o.Endpoint = filepath.Join(node.Paths.Kubeconfigs, "kubelet.conf"), ""
+		o.ReadFile = kubeconfigReader(real, "the kubelet creates it when this node joins")
+	case node.Join != nil: // this node's own API server comes up last
+		o.Endpoint = ""
+	}
+	return o
+}
+
+// NewEtcd is the etcd of the control planes. It accepts the client certificate of this node's API server.
+func NewEtcd(node *config.Node, real *host.Real, api cluster.Cluster, said ui.UI) etcd.Etcd {
+	if external := node.Cluster.Etcd.External; external != nil {
+		return externalEtcd(external, real, node.Timeouts.EtcdAPICall)
+	}
+	pki := node.Paths.PKI
+	o := etcd.Options{
+		Endpoints: etcdmember.Endpoints(real, api, node, said),
+		CA:        filepath.Join(pki, "etcd", "ca.crt"),
+		Cert:      filepath.Join(pki, "apiserver-etcd-client.crt"),
+		Key:       filepath.Join(pki, "apiserver-etcd-client.key"),
+		ReadFile:  real.ReadFile,
+		Timeout:   node.Timeouts.EtcdAPICall,
+	}
+	if node.Upgrade != nil { // this node's API server is replaced
+		o.Endpoints = etcdmember.OwnEndpoints(real, node)
+	}
+	return etcd.New(o)
+}
+
+// externalEtcd is managed elsewhere. Slipway only asks for its health.
+func externalEtcd(e *config.ExternalEtcd, real *host.Real, limit time.Duration) etcd.Etcd {
+	return etcd.New(etcd.Options{
+		Endpoints: func(context.Context) ([]string, error) { return e.Endpoints, nil },
+		CA:        e.CAFile,
+		Cert:      e.CertFile,
+		Key:       e.KeyFile,
+		ReadFile:  real.ReadFile,
+		Timeout:   limit,
+	})
+}
+
+// localEndpoint is this node's own API server, which answers before a load balancer sends it any requests. With a
+// kubeconfig other than the default one, the server named there is used.
+func localEndpoint(node *config.Node) string {
+	if node.Paths.AdminKubeconfig != config.DefaultAdminKubeconfig {
+		return ""
+	}
+	return node.LocalEndpoint()
+}
+
+// kubeconfigReader reads a kubeconfig file, and gives advice if there is none.
+func kubeconfigReader(real *host.Real, advice string) func(path string) ([]byte, error) {
+	return func(path string) ([]byte, error) {
+		data, err := real.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fault.WithRemedy(err, advice)
+		}
+		return data, err
+	}
+}
+
+// NewDiscovery gives the cluster at most limit to answer each request. It only reads, so plans may use it.
+func NewDiscovery(real *host.Real, said ui.UI, limit time.Duration, opts config.Options) *joining.Discovery {
+	connect := func(kubeconfig []byte) cluster.Cluster {
+		return cluster.New(cluster.Options{
+			Kubeconfig: "the joining node's kubeconfig",
+			ReadFile:   func(string) ([]byte, error) { return kubeconfig, nil },
+			Timeout:    limit,
+		})
+	}
+	return &joining.Discovery{Host: real, UI: said, Connect: connect, Options: opts}
+}
+
+// administrator is the API with the credentials of admin.conf, which earlier phases of a join have written. It's only read
+// from, so plans may use it.
+func administrator(real *host.Real) cluster.Cluster {
+	return cluster.New(cluster.Options{Kubeconfig: config.DefaultAdminKubeconfig, ReadFile: real.ReadFile, Timeout: AskTime})
+}
+
+// ClusterOfNode is the cluster of this node as its administrator sees it, or, on a worker, as its kubelet does.
+func ClusterOfNode(real *host.Real, kubeconfig string, limit time.Duration) *cluster.Real {
+	if kubeconfig == "" {
+		kubeconfig = config.DefaultAdminKubeconfig
+		if !thisnode.IsControlPlane(real) {
+			kubeconfig = "/etc/kubernetes/kubelet.conf"
+		}
+	}
+	return cluster.New(cluster.Options{
+		Kubeconfig: kubeconfig,
+		ReadFile:   kubeconfigReader(real, "run this on a node of the cluster, or name a kubeconfig file with --kubeconfig"),
+		Timeout:    limit,
+	})
+}

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// hostOptions are the flags of commands that prepare a host.
+type hostOptions struct{ config.Flags }
+
+func newHostPrepare(g *cli.Globals) *cobra.Command {
+	o := &hostOptions{}
+	cmd := &cobra.Command{
+		Use:   "prepare",
+		Short: "Give this host what a node needs",
+		Long: "Give this host what a node needs before `slipway init` or `slipway join`: kernel settings, a container runtime, the kubelet,\n" +
+			"network plugins and images. Programs and images come from a bundle, and no network is used. What the host has already is\n" +
+			"used if it is good enough, and never replaced.\n\n" +
+			"On a node, a newer bundle replaces what an earlier one installed; containers go on running.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, machine, prepare, err := o.load(cmd, g)
+			if err != nil {
+				return err
+			}
+			defer closeBundle(prepare)
+			return p.Run(cmd.Context(), phases.GoingBy(machine, prepare.Phases()), machine.SkipPhases)
+		},
+	}
+	env.Workflow{Name: "host prepare", Phases: (&phases.Prepare{}).Phases(), Single: preparePhase}.AddTo(cmd, g, &o.Flags)
+	return cmd
+}
+
+func preparePhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
+	o := &hostOptions{}
+	return p.Command(g, &o.Flags, func(cmd *cobra.Command, _ []string) error {
+		parts, machine, prepare, err := o.load(cmd, g)
+		if err != nil {
+			return err
+		}
+		defer closeBundle(prepare)
+		return parts.Run(cmd.Context(), phases.GoingBy(machine, only(prepare.Phases(), p.Name)), nil)
+	})
+}
+
+// only is a workflow of a single phase.
+func only(workflow []phases.Phase, name string) []phases.Phase {
+	for _, p := range workflow {
+		if p.Name == name {
+			return []phases.Phase{p.Needing()}
+		}
+	}
+	return nil
+}
+
+// load returns the parts of this control plane, if it's one, and the host's desired state.
+func (o *hostOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, *config.Node, *phases.Prepare, error) {
+	o.Given = cli.Given(cmd.Flags())
+	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), "")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	machine, err := config.LoadHost(o.Flags)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	node := machine
+	controlPlane, warnings, err := controlPlaneHere(cmd.Context(), env.ModeOfFlags(g, cmd), in.Host)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if controlPlane != nil {
+		env.KeepModeOf(machine, controlPlane)
+		node = controlPlane
+	}
+	prepare, err := newPreparation(o.Flags)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	prepare.Alone, prepare.ControlPlane = true, controlPlane
+	return env.NewParts(g, node, in.Host, warnings...), machine, prepare, nil
+}

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package node has the commands that make this host a node and undo that.
+package node
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// NewInit makes the command `init`.
+func NewInit(g *cli.Globals) *cobra.Command {
+	o := &env.InitOptions{}
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Create a cluster with this host as its first control plane",
+		Long:  "Create a cluster with this host as its first control plane.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := env.LoadInit(cmd, g, o)
+			if err != nil {
+				return err
+			}
+			begin(cmd.Context(), p)
+			return p.Run(cmd.Context(), phases.Init(), p.Env.Config.SkipPhases)
+		},
+	}
+	env.Workflow{Name: "init", Phases: phases.Init(), Single: initPhase}.AddTo(cmd, g, &o.Flags)
+	return cmd
+}
+
+// begin looks for the traces of earlier runs, before a whole run of init or join.
+func begin(ctx context.Context, p *env.Parts) {
+	if p.Env.Config.UploadCerts {
+		env.WarnOfMissingEndpoint(p.Env.UI, p.Env.Config)
+	}
+	p.Env.Earlier = phases.LookBack(ctx, p.Env)
+}
+
+func initPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
+	o := &env.InitOptions{AnyRuntime: !phases.ChoosesRuntime(p.Phase)}
+	return p.Command(g, &o.Flags, func(cmd *cobra.Command, _ []string) error {
+		if o.PrintManifest {
+			return printManifest(cmd, g, o, p.Phase)
+		}
+		o.OnePhase = true
+		parts, err := env.LoadInit(cmd, g, o)
+		if err != nil {
+			return err
+		}
+		parts.Env.Earlier = phases.LookBackAlone(cmd.Context(), parts.Env, p.Phase)
+		// skipPhases is for the whole of init; this phase was asked for by name.
+		return parts.Run(cmd.Context(), p.Alone(), nil)
+	})
+}
+
+// printManifest prints an add-on's objects, and does nothing else.
+func printManifest(cmd *cobra.Command, g *cli.Globals, o *env.InitOptions, p phases.Phase) error {
+	o.AnyHost = true
+	parts, err := env.LoadInit(cmd, g, o)
+	if err != nil {
+		return err
+	}
+	data, err := p.Print(parts.Env)
+	if err != nil {
+		return err
+	}
+	_, err = g.Streams.Out.Write(data)
+	return err
+}

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"slices"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// joinOptions are the flags of `join` and its phases.
+type joinOptions struct {
+	config.Flags
+
+	anyRuntime bool // see InitOptions
+}
+
+// NewJoin makes the command `join`.
+func NewJoin(g *cli.Globals) *cobra.Command {
+	o := &joinOptions{}
+	cmd := &cobra.Command{
+		Use:   "join [HOST:PORT]",
+		Short: "Join this host to an existing cluster",
+		Long:  "Join this host to the existing cluster whose API server is at HOST:PORT.",
+		Args:  cli.Takes(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := loadJoin(cmd, g, o, args)
+			if err != nil {
+				return err
+			}
+			begin(cmd.Context(), p)
+			if g.AsPeer() {
+				p.Last = cli.JoinedLines(p.Env.Config)
+			}
+			return p.Run(cmd.Context(), phases.Join(), p.Env.Config.SkipPhases)
+		},
+	}
+	env.Workflow{Name: "join", Phases: phases.Join(), Single: joinPhase}.AddTo(cmd, g, &o.Flags)
+	return cmd
+}
+
+// beginPhase looks for an unfinished run, before a single phase.
+func beginPhase(ctx context.Context, p *env.Parts) {
+	p.Env.Unfinished = phases.LookBack(ctx, p.Env).Unfinished
+}
+
+// loadJoin finds the cluster, loads the desired state, and makes the parts to work with.
+func loadJoin(cmd *cobra.Command, g *cli.Globals, o *joinOptions, args []string) (*env.Parts, error) {
+	if err := o.take(cmd, g, args); err != nil {
+		return nil, err
+	}
+	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), o.ConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	o.relax(in)
+	return o.parts(cmd.Context(), g, in)
+}
+
+// relax is for a phase that starts no kubelet, so the kubelet's requirements aren't in its way.
+func (o *joinOptions) relax(in *env.Input) {
+	if o.anyRuntime {
+		in.AnyRuntime()
+		in.Options.Existing = true
+	}
+}
+
+// parts finds the cluster, and loads the desired state from input that is read already.
+func (o *joinOptions) parts(ctx context.Context, g *cli.Globals, in *env.Input) (*env.Parts, error) {
+	self, warnings, err := config.LoadJoin(in.File, o.Flags, in.Options)
+	if err != nil {
+		return nil, err
+	}
+	m := env.ModeOfJoin(g, self)
+	node, more, err := m.Discover(ctx, in.Host, self, in.Options)
+	if err != nil {
+		return nil, err
+	}
+	p := m.Parts(node, in.Host)
+	cli.Warn(p.Env.UI, slices.Concat(warnings, more))
+	return p, nil
+}
+
+// take adds the argument and the token in a file to the flags.
+func (o *joinOptions) take(cmd *cobra.Command, g *cli.Globals, args []string) error {
+	o.Given = cli.Given(cmd.Flags())
+	if len(args) > 0 {
+		o.Endpoint = args[0]
+	}
+	return o.takeToken(cmd.Context(), g)
+}
+
+// takeToken adds the token of --token-file to the flags.
+func (o *joinOptions) takeToken(ctx context.Context, g *cli.Globals) error {
+	if o.TokenFile == "" {
+		return nil
+	}
+	if slices.Contains(o.Given, "token") {
+		return errors.New("--token and --token-file cannot be used together")
+	}
+	token, err := cli.ReadSecret(ctx, g, o.TokenFile)
+	if err != nil {
+		return errors.Wrap(err, "--token-file")
+	}
+	o.Token, o.Given = token, append(slices.DeleteFunc(o.Given, func(s string) bool { return s == "token-file" }), "token")
+	return nil
+}

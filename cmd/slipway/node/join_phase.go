@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+func joinPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
+	o := &joinOptions{anyRuntime: !phases.ChoosesRuntime(p.Phase)}
+	cmd := p.Command(g, &o.Flags, func(cmd *cobra.Command, args []string) error {
+		parts, err := loadJoinPhase(cmd, g, o, p.Phase, args)
+		if err != nil {
+			return err
+		}
+		return parts.Run(cmd.Context(), p.Alone(), nil)
+	})
+	if discovers(p.Phase) {
+		cmd.Use += " [HOST:PORT]"
+		cmd.Args = cli.Takes(0, 1)
+	}
+	return cmd
+}
+
+func discovers(p phases.Phase) bool { return slices.Contains(p.Flags, "discovery-file") }
+
+func loadJoinPhase(cmd *cobra.Command, g *cli.Globals, o *joinOptions, p phases.Phase, args []string) (*env.Parts, error) {
+	if !discovers(p) {
+		return loadJoined(cmd, g, o, p)
+	}
+	parts, err := loadJoin(cmd, g, o, args)
+	if err == nil {
+		beginPhase(cmd.Context(), parts)
+	}
+	return parts, err
+}
+
+// loadJoined is for phases after discovery. They use the configuration file, if one is given, and the files that earlier
+// phases have written here. Phases of control planes also read the cluster's configuration, as its administrator.
+func loadJoined(cmd *cobra.Command, g *cli.Globals, o *joinOptions, p phases.Phase) (*env.Parts, error) {
+	o.Given = cli.Given(cmd.Flags())
+	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), o.ConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	o.relax(in)
+	self, warnings := o.self(in.Host), []string(nil)
+	if in.File != nil {
+		if self, warnings, err = config.LoadJoin(in.File, o.Flags, in.Options); err != nil {
+			return nil, err
+		}
+	}
+	m := env.ModeOfJoin(g, self)
+	var node *config.Node
+	var more []string
+	if self.ControlPlane != nil && slices.Contains(p.Flags, "control-plane") {
+		node, more, err = m.Joined(cmd.Context(), in.Host, self, in.Options)
+	} else {
+		node, err = joining.StartedNode(in.Host, self, in.Options)
+	}
+	if err != nil {
+		return nil, err
+	}
+	parts := m.Parts(node, in.Host)
+	cli.Warn(parts.Env.UI, slices.Concat(warnings, more))
+	return parts, nil
+}
+
+// self describes the node by the command line and this host's files.
+func (o *joinOptions) self(h host.Host) *config.JoinConfiguration {
+	self := thisnode.Current(h)
+	env.KeepMode(o.Flags, self)
+	r, at := &self.NodeRegistration, &self.ControlPlane.LocalAPIEndpoint
+	r.CRISocket, r.Name = cmp.Or(o.CRISocket, r.CRISocket), cmp.Or(o.NodeName, r.Name)
+	at.AdvertiseAddress = cmp.Or(o.APIServerAdvertiseAddress, at.AdvertiseAddress)
+	if slices.Contains(o.Given, "apiserver-bind-port") {
+		at.BindPort = o.APIServerBindPort
+	}
+	if o.Patches != "" {
+		self.Patches = &config.Patches{Directory: o.Patches}
+	}
+	if !o.ControlPlane && !thisnode.IsControlPlane(h) {
+		self.ControlPlane = nil
+	}
+	return self
+}

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// askingPhase is the phase that asks; skipping it skips the question.
+const askingPhase = "preflight"
+
+const undoesNode = "This undoes what init or join did to this host: its Pods are stopped, and its certificates, settings\n" +
+	"and copy of the cluster's data are deleted."
+
+// confirmReset shows text and asks whether to proceed, unless --force is given. No answer means no.
+func confirmReset(ctx context.Context, g *cli.Globals, p *env.Parts, text string) error {
+	if p.Env.Config.Reset.Force {
+		return nil
+	}
+	return p.Confirm(func() error {
+		return cli.AskBefore(ctx, g, text, "--force")
+	})
+}
+
+// resetOptions are the flags of `reset` and its phases.
+type resetOptions struct {
+	config.Flags
+
+	anyRuntime bool // see InitOptions
+}
+
+// NewReset makes the command `reset`.
+func NewReset(g *cli.Globals) *cobra.Command {
+	o := &resetOptions{}
+	cmd := &cobra.Command{
+		Use:   "reset",
+		Short: "Undo what init or join did to this host",
+		Long: "Undo what init or join did to this host: its Pods are stopped, and its certificates, settings and copy of the\n" +
+			"cluster's data are deleted. It continues if the rest of the cluster cannot be reached.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := loadReset(cmd, g, o)
+			if err != nil {
+				return err
+			}
+			skip := p.Env.Config.SkipPhases
+			if !slices.Contains(skip, askingPhase) {
+				if err := confirmReset(cmd.Context(), g, p, undoesNode); err != nil {
+					return err
+				}
+			}
+			return p.Run(cmd.Context(), phases.Reset(), skip)
+		},
+	}
+	env.Workflow{Name: "reset", Phases: phases.Reset(), Single: resetPhase}.AddTo(cmd, g, &o.Flags)
+	return cmd
+}
+
+func resetPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
+	o := &resetOptions{anyRuntime: !slices.Contains(p.Flags, "cri-socket")}
+	return p.Command(g, &o.Flags, func(cmd *cobra.Command, _ []string) error {
+		parts, err := loadReset(cmd, g, o)
+		if err != nil {
+			return err
+		}
+		if p.Name == askingPhase {
+			if err := confirmReset(cmd.Context(), g, parts, undoesNode); err != nil {
+				return err
+			}
+		}
+		return parts.Run(cmd.Context(), p.Alone(), nil)
+	})
+}
+
+func loadReset(cmd *cobra.Command, g *cli.Globals, o *resetOptions) (*env.Parts, error) {
+	o.Given = cli.Given(cmd.Flags())
+	return o.load(cmd, g)
+}
+
+// load loads what to reset. The container runtime is the kubelet's unless the user names one.
+func (o *resetOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, error) {
+	if o.Network && g.Rootfs != "" {
+		return nil, errors.New("--network is for this host's kernel and --rootfs for another host's files: leave one of them out")
+	}
+	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), o.ConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	if socket := thisnode.KubeletSocket(in.Host); socket != "" {
+		in.Options.Facts.Sockets = []string{strings.TrimPrefix(socket, "unix://")}
+	}
+	if o.anyRuntime {
+		in.AnyRuntime()
+	}
+	node, warnings, err := config.LoadReset(in.File, o.Flags, in.Options)
+	if err != nil {
+		return nil, err
+	}
+	// For the report, as the files that say so are gone in the end.
+	node.Name, node.ControlPlane = thisnode.Current(in.Host).NodeRegistration.Name, thisnode.IsControlPlane(in.Host)
+	return env.NewParts(g, node, in.Host, warnings...), nil
+}

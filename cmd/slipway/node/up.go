@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+// upOptions are the flags of `up`: those of `host prepare`, `init` and `join`.
+type upOptions struct{ config.Flags }
+
+// NewUp makes the command `up`.
+func NewUp(g *cli.Globals) *cobra.Command {
+	o := &upOptions{}
+	host := &config.Node{}
+	cmd := &cobra.Command{
+		Use:   "up [HOST:PORT]",
+		Short: "Make this machine a node: prepare it, and create a cluster or join one",
+		Long: "Make this machine a node: prepare it, and create a cluster or, with HOST:PORT, join the one whose API server is there.\n" +
+			"It is `host prepare`, and then `init` or `join`, and takes their flags; it waits until the node is Ready and a Pod runs.\n\n" +
+			"Without HOST:PORT, it runs these phases:\n" + env.PhaseTree(phases.Up(&phases.Prepare{}, host), "  ") +
+			"\nWith HOST:PORT, it runs these phases:\n" + env.PhaseTree(phases.UpJoin(&phases.Prepare{}, host), "  "),
+		Args: cli.Takes(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, g, args) },
+	}
+	o.Bind(cmd.Flags(), "up")
+	env.Reporting(g, cmd)
+	return cmd
+}
+
+func (o *upOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error {
+	o.Given = cli.Given(cmd.Flags())
+	if len(args) > 0 {
+		o.Endpoint = args[0]
+	}
+	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), o.ConfigFile)
+	if err != nil {
+		return err
+	}
+	joins := o.Joins(in.File)
+	node, host, err := o.ForUp(joins, in.File)
+	if err != nil {
+		return err
+	}
+	prepare, err := newPreparation(host)
+	if err != nil {
+		return err
+	}
+	defer closeBundle(prepare)
+	machine, err := config.LoadHost(host)
+	if err != nil {
+		return err
+	}
+	if socket, err := prepare.Socket(cmd.Context(), env.NewParts(g, machine, in.Host).Env); err == nil { // otherwise a phase says why
+		in.Options.Facts.Sockets = []string{socket}
+	}
+	part, workflow := "join", phases.UpJoin
+	if !joins {
+		part, workflow = "init", phases.Up
+		in.Options.KubernetesVersion = prepare.KubernetesVersion()
+	}
+	p, err := partsForUp(cmd.Context(), g, joins, node, in)
+	if err != nil {
+		return err
+	}
+	machine.Becomes(p.Env.Config)
+	prepare.On(p.Env)
+	begin(cmd.Context(), p)
+	return p.Run(cmd.Context(), workflow(prepare, machine), o.skipped(part, p.Env.Config))
+}
+
+// partsForUp are the parts of `join` or `init`.
+func partsForUp(ctx context.Context, g *cli.Globals, joins bool, flags config.Flags, in *env.Input) (*env.Parts, error) {
+	if joins {
+		o := &joinOptions{Flags: flags}
+		if err := o.takeToken(ctx, g); err != nil {
+			return nil, err
+		}
+		return o.parts(ctx, g, in)
+	}
+	o := &env.InitOptions{Flags: flags}
+	if err := o.TakeNetwork(ctx, g); err != nil {
+		return nil, err
+	}
+	return o.Parts(ctx, g, in)
+}
+
+// skipped are the phases to skip: by the flag, and by the configuration file, which names them without their part of `up`.
+func (o *upOptions) skipped(part string, node *config.Node) []string {
+	skip := slices.Clone(o.SkipPhases)
+	for _, name := range node.SkipPhases {
+		skip = append(skip, part+"/"+name)
+	}
+	return skip
+}

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/redact"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+func newDiff(g *cli.Globals) *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:   "diff [VERSION]",
+		Short: "Show what an upgrade changes in this control plane's static Pods",
+		Long: "Show the difference between this control plane's static Pods and those that `upgrade apply VERSION` would write, " +
+			"as unified diffs. Nothing is changed.",
+		Args: cli.Takes(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runDiff(cmd, g, o, args) },
+	}
+	o.Bind(cmd.Flags(), "upgrade diff")
+	return cmd
+}
+
+func runDiff(cmd *cobra.Command, g *cli.Globals, o *options, args []string) error {
+	in, err := o.read(cmd, g, "upgrade diff", args)
+	if err != nil {
+		return err
+	}
+	defer in.Host.Close()
+	node, err := in.node(cmd, g)
+	if err != nil {
+		return err
+	}
+	p := env.Planning{G: g}.Parts(node, in.Host)
+	cli.Warn(p.Env.UI, in.warnings)
+	list, err := phases.UpgradedManifests(p.Env)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, m := range list {
+		b.WriteString(plan.Unified(m.Path, "new manifest", shownManifest(m.Before), shownManifest(m.After), in.self.ContextLines))
+	}
+	return g.Result(b.String())
+}
+
+// shownManifest is a static Pod without the values of its environment variables.
+func shownManifest(data []byte) string { return redact.Document(string(data)) }

@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/inventory"
+	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/redact"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// planner makes the plan of one command.
+type planner struct {
+	g     *cli.Globals
+	in    *input
+	said  ui.UI
+	api   cluster.Cluster
+	own   bool // see planCluster
+	diff  bool
+	given upgrading.Given
+	state *upgrading.State
+	// here reports whether this is a control plane of the cluster, whose files may be read.
+	here bool
+	// there has everything that an upgrade can break. It's collected once for all versions.
+	there  *inventory.Inventory
+	warned []string // about the stored configuration
+}
+
+func (p *planner) plan(ctx context.Context) (*upgrading.Plan, error) {
+	var err error
+	if p.state, err = upgrading.Look(ctx, p.api); err != nil {
+		return nil, err
+	}
+	if p.here = p.isHere(); !p.here {
+		p.given.Kubeconfig = "" // it is not on the nodes
+	}
+	result := p.state.NewPlan(cli.OutputAPI)
+	for _, offer := range p.offers() {
+		u, err := p.upgrade(ctx, offer)
+		if err != nil {
+			return nil, err
+		}
+		result.Upgrades = append(result.Upgrades, *u)
+	}
+	return result, nil
+}
+
+// isHere reports whether this host is a control plane of this cluster and the user may read its files.
+func (p *planner) isHere() bool {
+	if !thisnode.IsControlPlane(p.in.Host) || p.in.Host.EffectiveUID() != 0 {
+		return false
+	}
+	name := thisnode.Current(p.in.Host).NodeRegistration.Name
+	if p.own {
+		p.state.Count(name)
+	}
+	return slices.ContainsFunc(p.state.Nodes, func(n upgrading.NodeVersions) bool { return n.ControlPlane && n.Name == name })
+}
+
+// offers are the version that the user names, unless the cluster has it, or the versions that this program knows.
+func (p *planner) offers() []upgrading.Offer {
+	target := p.in.self.Version
+	if target == "" {
+		return p.state.Offers()
+	}
+	if offer := p.state.Named(target); offer != nil {
+		return []upgrading.Offer{*offer}
+	}
+	for _, r := range upgrading.Refusals(p.settings(target), p.state.Nodes) {
+		p.said.Warn(r.Message, r.Remedy)
+	}
+	return nil
+}
+
+// settings are those of an upgrade to a version.
+func (p *planner) settings(target string) *config.Upgrade {
+	u := p.in.self.Upgrade
+	u.From, u.Version = p.state.Configured, target
+	return &u
+}
+
+func (p *planner) upgrade(ctx context.Context, offer upgrading.Offer) (*upgrading.Upgrade, error) {
+	parts, record, err := p.parts(ctx, offer.Version)
+	if err != nil {
+		return nil, errors.WithMessagef(err, "an upgrade to %s", offer.Version)
+	}
+	if p.there == nil {
+		if p.there, err = p.inventory(ctx, parts.Env); err != nil {
+			return nil, err
+		}
+	}
+	patches, err := p.patches(ctx, parts.Env)
+	if err != nil {
+		return nil, err
+	}
+	u, err := p.state.Upgrade(offer, upgrading.Route{Upgrade: *p.settings(offer.Version), Given: p.given, Patched: len(patches.Kept) > 0,
+		Here: thisnode.Current(p.in.Host).NodeRegistration.Name, Leader: p.leader()})
+	if err != nil {
+		return nil, err
+	}
+	u.Patches, u.DoubtfulPatches = shownPatches(patches.Kept), shownPatches(patches.Doubtful)
+	checks := preflight.Questions(phases.PlanQuestions(ctx, parts.Env, p.state, p.there, p.here))
+	u.AddReport(preflight.Run(ctx, checks, p.in.Host, p.in.self.IgnorePreflightErrors))
+	if p.diff {
+		u.Changes, err = p.changes(ctx, parts, record)
+	}
+	return u, errors.WithMessagef(err, "what an upgrade to %s changes", offer.Version)
+}
+
+// leader is the node whose member leads etcd; empty if nobody could be asked. kubeadm and Slipway name members after nodes.
+func (p *planner) leader() string {
+	for _, m := range p.there.Members {
+		if m.Leads() {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+// parts are those of a dry run of the upgrade. On another host than a control plane, they have only the
+// cluster's configuration.
+func (p *planner) parts(ctx context.Context, target string) (*env.Parts, *plan.Plan, error) {
+	if !p.here {
+		node, _, err := config.LoadCluster(p.state.Stored, nil, nil, nil, config.Options{Version: target, AnyVersion: true, Placeholders: true})
+		if err != nil {
+			return nil, nil, err
+		}
+		node.Upgrade = p.settings(target)
+		return &env.Parts{Env: &phases.Env{Config: node}}, nil, nil
+	}
+	self, options, limits := *p.in.self, p.in.Options, *p.in.self.Timeouts
+	limits.KubernetesAPICall = &metav1.Duration{Duration: env.AskTime} // as that of p.api
+	limits.UpgradeManifests = limits.KubernetesAPICall                 // a plan waits for nothing that starts
+	self.Version, self.Timeouts, options.AnyVersion = target, &limits, true
+	node, warnings, err := upgrading.Node(ctx, p.api, p.in.Host, p.said.Printf, &self, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, w := range warnings {
+		if !slices.Contains(p.warned, w) {
+			p.warned = append(p.warned, w)
+			p.said.Warn(w, "")
+		}
+	}
+	if p.given.Kubeconfig != "" {
+		node.Paths.AdminKubeconfig = p.given.Kubeconfig
+	}
+	parts, record := env.Planning{G: p.g, Diff: true}.Recorded(node, p.in.Host)
+	return parts, record, nil
+}
+
+// inventory collects everything that an upgrade can break. It only reads, so it asks the real etcd instead of the plan's.
+func (p *planner) inventory(ctx context.Context, e *phases.Env) (*inventory.Inventory, error) {
+	sources := inventory.Sources{API: p.api, State: p.state}
+	if !p.here {
+		return inventory.Collect(ctx, sources)
+	}
+	sources.Etcd = env.NewEtcd(e.Config, p.in.Host, p.api, p.said)
+	if options := env.ClusterOptions(e.Config, p.in.Host); options.Endpoint != "" {
+		sources.Own = cluster.New(options)
+	}
+	return phases.Inventory(ctx, e, p.state, sources)
+}
+
+// patches keep the operator's edits of this host.
+func (p *planner) patches(ctx context.Context, env *phases.Env) (phases.EditPatches, error) {
+	if !p.here {
+		return phases.EditPatches{}, nil
+	}
+	return phases.PatchesOfEdits(ctx, env)
+}
+
+// shownPatches are patches without the values of environment variables.
+func shownPatches(files []config.PatchFile) []upgrading.PatchFile {
+	var shown []upgrading.PatchFile
+	for _, f := range files {
+		shown = append(shown, upgrading.PatchFile{Name: f.Name, Content: redact.Document(string(f.Data))})
+	}
+	return shown
+}
+
+// changes are the upgrade's changes on this host and in the cluster. They need the files of a control plane.
+func (p *planner) changes(ctx context.Context, parts *env.Parts, record *plan.Plan) ([]upgrading.Change, error) {
+	if !p.here {
+		p.said.Warn("the changes are not shown, because they depend on the files of a control plane", "run this as root on a control plane")
+		return nil, nil
+	}
+	parts.Env.Config.Upgrade.CertificateRenewal = false // its keys are random
+	parts.Env.UI = plan.UI{UI: quiet{p.said}, Plan: record}
+	err := phases.Run(ctx, parts.Env, phases.WholeUpgrade(), phases.Options{Skip: []string{"preflight"}, Serial: true})
+	return changesOf(record, filepath.Join(parts.Env.Config.Paths.Kubernetes, "tmp")), err
+}
+
+// changesOf are the changes in a plan that stay: not backups in tmp.
+func changesOf(record *plan.Plan, tmp string) []upgrading.Change {
+	changes := []upgrading.Change{}
+	for _, s := range record.Steps {
+		name := s.Path
+		if s.Object != nil {
+			name = s.Object.Kind + " " + strings.TrimPrefix(s.Object.Namespace+"/"+s.Object.Name, "/")
+		}
+		if s.Diff == "" || strings.HasPrefix(s.Path, tmp+"/") {
+			continue
+		}
+		changes = append(changes, upgrading.Change{Name: name, Diff: s.Diff})
+	}
+	return changes
+}
+
+// quiet hides the warnings of a run that doesn't happen: the changes have the same facts.
+type quiet struct{ ui.UI }
+
+func (quiet) Warn(string, string) {}
+
+func (quiet) Warnf(string, ...any) {}
+
+func (q quiet) Start(phase string) (ui.UI, func(error)) { return q, func(error) {} }

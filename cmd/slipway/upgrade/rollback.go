@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/phases"
+)
+
+func newRollback(g *cli.Globals) *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:   "rollback",
+		Short: "Put this node back to what it was before its last upgrade",
+		Long: "Put this node back to what it was before its last upgrade: static Pods and kubelet settings come from the backup that the\n" +
+			"upgrade made. This also works when the API server is down.\n\n" +
+			"A newer minor version of etcd stays, because an older one may not start with its data. With --restore-etcd, both go back:\n" +
+			"the snapshot from before the upgrade is restored, and everything that was written to the cluster since then is lost. With\n" +
+			"several control planes, reset the others first and join them again afterwards.\n\n" +
+			"The same command finishes a rollback that was interrupted.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, rollback, err := loadRollback(cmd, g, o)
+			if err != nil {
+				return err
+			}
+			if err := confirmRollback(cmd.Context(), g, o, p, rollback); err != nil {
+				return err
+			}
+			return p.Run(cmd.Context(), rollback.Phases(), nil)
+		},
+	}
+	o.Bind(cmd.Flags(), "upgrade rollback")
+	env.Reporting(g, cmd)
+	return cmd
+}
+
+// loadRollback reads the backup of the last upgrade.
+func loadRollback(cmd *cobra.Command, g *cli.Globals, o *options) (*env.Parts, *phases.Rollback, error) {
+	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), "")
+	if err != nil {
+		return nil, nil, err
+	}
+	root := filepath.Join(config.DefaultKubernetesDir, "tmp")
+	progress, err := upgrading.ReadProgress(in.Host, root)
+	if err != nil {
+		return nil, nil, err
+	}
+	backup, err := upgrading.LastBackup(in.Host, root, progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	if backup == nil {
+		return nil, nil, fault.New("there is no backup of an upgrade in "+root, "only a node that was upgraded can go back")
+	}
+	self := thisnode.Current(in.Host)
+	env.KeepMode(o.Flags, self)
+	api := env.ClusterOfNode(in.Host, env.KubeconfigFlag(cmd), env.AskTime)
+	node, warnings, err := upgrading.NodeBefore(cmd.Context(), api, in.Host, backup, self, in.Options)
+	if err != nil {
+		return nil, nil, err
+	}
+	if path := env.KubeconfigFlag(cmd); path != "" {
+		node.Paths.AdminKubeconfig = path
+	}
+	node.IgnorePreflightErrors = o.IgnorePreflightErrors
+	p := env.NewParts(g, node, in.Host, warnings...)
+	rollback, err := phases.NewRollback(cmd.Context(), p.Env, phases.RollbackOptions{Backup: backup, Progress: progress, RestoreEtcd: o.RestoreEtcd})
+	return p, rollback, err
+}
+
+// confirmRollback asks for confirmation, unless --yes is given.
+func confirmRollback(ctx context.Context, g *cli.Globals, o *options, p *env.Parts, rollback *phases.Rollback) error {
+	if o.Yes {
+		return nil
+	}
+	return p.Confirm(func() error { return cli.AskBefore(ctx, g, rollback.Summary(), "--yes") })
+}

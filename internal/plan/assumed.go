@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/pki"
+)
+
+// assumed marks the parts of a plan that depend on a cluster that wasn't asked.
+type assumed struct{ node *config.Node }
+
+// Assume marks the plan of a joining node whose cluster wasn't asked.
+func (p *Plan) Assume(node *config.Node) {
+	if node.Join != nil && node.Join.Assumed {
+		p.assumed = &assumed{node}
+	}
+}
+
+// mark replaces assumptions by placeholders.
+func (a *assumed) mark(s *step) {
+	if s.Image != "" {
+		name, _, _ := strings.Cut(path.Base(s.Image), ":")
+		s.Image = fromCluster("the image of " + name)
+		s.title = string(host.Pull) + " " + s.Image
+	}
+	if s.Action != string(host.Write) || s.Secret {
+		return
+	}
+	if source := a.source(s.Path); source != "" {
+		s.Content = fromCluster(source) + "\n"
+		s.body = s.Content
+	}
+}
+
+func fromCluster(what string) string { return "<from the cluster: " + what + ">" }
+
+// source names the object in the cluster that determines a file. It's empty if this node's own configuration does.
+func (a *assumed) source(file string) string {
+	p := a.node.Paths
+	isPKI := strings.HasPrefix(file, p.PKI+"/")
+	switch {
+	case a.node.ControlPlane && pki.IsShared(a.node, file):
+		return "Secret kube-system/kubeadm-certs"
+	case file == a.node.Join.CAPath:
+		return "its CA"
+	case isPKI, filepath.Dir(file) == p.Manifests:
+		return config.ClusterSource
+	case file == filepath.Join(p.Kubelet, "config.yaml"):
+		return config.KubeletSource
+	}
+	return ""
+}

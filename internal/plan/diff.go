@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aymanbagabas/go-udiff"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/redact"
+)
+
+// CompareTime limits a request to a cluster that a plan is compared with, which may be down.
+const CompareTime = 2 * time.Second
+
+// notShown stands for a difference in values that no plan shows, such as those of environment variables.
+const notShown = "(only hidden values change)\n"
+
+// present is this host before the plan, with the changes that the plan has made so far.
+type present struct {
+	host  host.Host
+	files map[string]string // by path, as a plan shows them
+	units map[string]string // by name
+}
+
+func newPresent(h host.Host) *present {
+	return &present{host: h, files: map[string]string{}, units: map[string]string{}}
+}
+
+// describe adds to a step its change of this host.
+func (n *present) describe(s *step) {
+	switch {
+	case s.Unit != "":
+		n.describeUnit(s)
+	case s.opaque:
+		now, _ := host.Describe(n.host, s.Path) // empty for a new file
+		s.Diff = planned(s.Path, now, s.Content)
+	case s.Action == string(host.Write) && !s.Secret:
+		s.Diff = n.modes(s) + planned(s.Path, n.before(s.Path), s.Content)
+		if s.Diff == "" && s.Change == cluster.Update {
+			s.Diff = notShown
+		}
+		n.files[s.Path] = s.Content
+	}
+}
+
+// before is a file's current content in the form that a plan may show.
+func (n *present) before(path string) string {
+	if text, planned := n.files[path]; planned {
+		return text
+	}
+	data, err := n.host.ReadFile(path)
+	switch {
+	case err != nil:
+		return ""
+	case host.LooksSecret(data):
+		return "(the current file holds a secret and is not shown)\n"
+	}
+	return describeFile(data)
+}
+
+// modes shows a change of a file's mode as git does.
+func (n *present) modes(s *step) string {
+	if _, planned := n.files[s.Path]; planned {
+		return ""
+	}
+	info, err := n.host.Lstat(s.Path)
+	if err != nil {
+		return ""
+	}
+	before := fmt.Sprintf("%04o", info.Mode().Perm())
+	if before == s.Mode {
+		return ""
+	}
+	return "old mode " + before + "\nnew mode " + s.Mode + "\n"
+}
+
+func (n *present) describeUnit(s *step) {
+	ctx, cancel := context.WithTimeout(context.Background(), CompareTime)
+	defer cancel()
+	state, err := n.host.Unit(ctx, s.Unit)
+	if err != nil {
+		s.Now = "unknown"
+		return
+	}
+	s.Now = state.ActiveState
+	if planned, ok := n.units[s.Unit]; ok {
+		s.Now = planned
+	}
+	switch host.Verb(strings.ReplaceAll(s.Action, "-", " ")) {
+	case host.Enable:
+		s.Now = state.UnitFileState
+	case host.Stop:
+		n.units[s.Unit] = "inactive"
+	case host.Start, host.Restart:
+		n.units[s.Unit] = "active"
+	}
+}
+
+// compared adds to a step its change of the cluster.
+func (s *step) compared(d *cluster.Difference) {
+	s.Change = d.Change
+	name := s.Object.Kind + " " + strings.TrimPrefix(s.Object.Namespace+"/"+s.Object.Name, "/")
+	switch {
+	case s.Secret: // nothing but that it changes may be shown
+	case d.Change == cluster.Create:
+		s.Diff = planned(name, "", s.body)
+	case d.Change == cluster.Update:
+		if s.Diff = planned(name, fieldsYAML(d.Before), fieldsYAML(d.After)); s.Diff == "" {
+			s.Diff = notShown
+		}
+	}
+}
+
+func fieldsYAML(fields map[string]any) string {
+	redact.Fields(fields)
+	data, err := yaml.Marshal(fields)
+	if err != nil {
+		return err.Error()
+	}
+	return withoutRandom(string(data))
+}
+
+// planned is a plan's change of a file or an object.
+func planned(name, before, after string) string { return labelled(name, "planned", before, after) }
+
+func labelled(name, label, before, after string) string {
+	return Unified(name+"\tnow", name+"\t"+label, before, after, udiff.DefaultContextLines)
+}
+
+// Unified is the difference in the form of diff -u, which patch reads.
+func Unified(from, to, before, after string, context int) string {
+	text, err := udiff.ToUnified(from, to, before, udiff.Lines(before, after), context)
+	if err != nil {
+		return err.Error() // edits that do not fit the text that they were made from
+	}
+	return text
+}

@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan records the steps of a dry run, and prints them: for people or for programs, complete or as differences from
+// the present state.
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// Plan has the steps of a dry run, in order.
+type Plan struct {
+	Form          string // of the output: text, json or yaml
+	Command, Node string // as the plan names them
+	// now is the state before the plan; nil without --diff.
+	now *present
+	// warn reports why the plan cannot be compared with a cluster.
+	warn func(format string, args ...any)
+	// assumed is nil unless there is a cluster that was not asked.
+	assumed *assumed
+
+	mu    sync.Mutex
+	phase string // that is being planned
+	Steps []step
+}
+
+// step is one action of a plan; docs/machine-output.md describes it. It has no secrets, and nothing that differs between
+// dry runs.
+type step struct {
+	Phase string `json:"phase,omitempty"`
+	// Action is one word: write, mkdir, start-unit, ensure, ...
+	Action string `json:"action"`
+	Path   string `json:"path,omitempty"`
+	// NewPath is the new name of Path.
+	NewPath string `json:"newPath,omitempty"`
+	Mode    string `json:"mode,omitempty"` // octal, four digits
+	// Owner is UID:GID, with -1 for one that does not change.
+	Owner  string     `json:"owner,omitempty"`
+	Unit   string     `json:"unit,omitempty"`
+	Image  string     `json:"image,omitempty"`
+	Object *objectRef `json:"object,omitempty"`
+	Member *memberRef `json:"etcdMember,omitempty"`
+	// Name is the name of a Pod, or of something in the kernel's network.
+	Name string `json:"name,omitempty"`
+	// Entries are the contents of a directory that is removed; directories end with a slash.
+	Entries []string `json:"entries,omitempty"`
+	Secret  bool     `json:"secret,omitempty"`
+	Content string   `json:"content,omitempty"`
+	// Manifest is the object that is written, without the values of Secrets.
+	Manifest json.RawMessage `json:"manifest,omitempty"`
+	// Change is create, update, delete or none, if that is known.
+	Change string `json:"change,omitempty"`
+	// Now is the state of a unit before this step, Diff the change of a file or object. Both need --diff.
+	Now  string `json:"now,omitempty"`
+	Diff string `json:"diff,omitempty"`
+
+	title  string // for people
+	body   string
+	opaque bool // Content describes the content
+}
+
+// objectRef names an object of the API.
+type objectRef struct {
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+}
+
+// memberRef names a member of etcd.
+type memberRef struct {
+	Name    string `json:"name,omitempty"`
+	PeerURL string `json:"peerURL"`
+}
+
+// CompareWith adds to the steps their differences from a host's present state. warn reports why a cluster can't be compared.
+func (p *Plan) CompareWith(h host.Host, warn func(format string, args ...any)) {
+	p.now, p.warn = newPresent(h), warn
+}
+
+// enter sets the phase that the next steps belong to.
+func (p *Plan) enter(phase string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.phase = phase
+}
+
+func (p *Plan) add(s step) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.Phase = p.phase
+	if p.assumed != nil {
+		p.assumed.mark(&s)
+	}
+	if p.now != nil {
+		p.now.describe(&s)
+	}
+	p.Steps = append(p.Steps, s)
+	// Images are pulled in parallel, in no order: a plan has them sorted.
+	for i := len(p.Steps) - 1; i > 0 && p.Steps[i].isPull() && p.Steps[i-1].isPull() && p.Steps[i].Image < p.Steps[i-1].Image; i-- {
+		p.Steps[i], p.Steps[i-1] = p.Steps[i-1], p.Steps[i]
+	}
+}
+
+func (s step) isPull() bool { return s.Image != "" }
+
+// word makes a verb one word.
+func word[verb ~string](v verb) string { return strings.ReplaceAll(string(v), " ", "-") }
+
+func (p *Plan) AddHost(a host.Action) {
+	s := step{Action: word(a.Verb), Path: a.Path, NewPath: a.NewPath, Unit: a.Unit, Image: a.Image, Name: a.Name, Entries: a.Entries,
+		Secret: a.Secret, title: a.String(), opaque: a.Opaque}
+	switch a.Verb {
+	case host.Write, host.Mkdir, host.Chmod:
+		s.Mode = fmt.Sprintf("%04o", a.Mode.Perm())
+	case host.Chown:
+		s.Owner = fmt.Sprintf("%d:%d", a.UID, a.GID)
+	}
+	switch {
+	case a.Secret:
+		s.title += " (secret, not shown)"
+	case a.Verb == host.Write:
+		s.Content = describeFile(a.Data)
+		s.body = s.Content
+	default:
+		s.body = strings.Join(a.Entries, "\n")
+	}
+	if a.Verb == host.Write {
+		s.Change = "update"
+		if a.Created {
+			s.Change = "create"
+		}
+	}
+	p.add(s)
+}
+
+func (p *Plan) AddCluster(a cluster.Action) {
+	s := step{Action: word(a.Verb)}
+	if a.Kind == "" { // it waits
+		s.title = string(a.Verb) + " " + a.Name
+		s.Content = a.Name
+		p.add(s)
+		return
+	}
+	s.Object = &objectRef{Kind: a.Kind, Namespace: a.Namespace, Name: a.Name}
+	name := a.Name
+	if a.Namespace != "" {
+		name = a.Namespace + "/" + name
+	}
+	s.title = fmt.Sprintf("%s %s %s", a.Verb, a.Kind, name)
+	if a.Object != nil {
+		s.Object.APIVersion = apiVersion(a.Object.GetObjectKind())
+		s.Secret = a.Kind == "Secret"
+		s.Manifest, s.body = showObject(a.Object)
+	}
+	if a.Verb == cluster.VerbPrecreate {
+		s.body = "" // the cluster has its own idea of the rest
+	}
+	switch d := a.Difference; {
+	case d == nil:
+	case d.Err != nil:
+		p.warn("cannot ask the cluster, so objects are shown in full: %v", d.Err)
+	default:
+		s.compared(d)
+	}
+	p.add(s)
+}
+
+func apiVersion(kind schema.ObjectKind) string {
+	version, _ := kind.GroupVersionKind().ToAPIVersionAndKind()
+	return version
+}
+
+func (p *Plan) AddEtcd(a etcd.Action) {
+	p.add(step{
+		Action: word(a.Verb), Member: &memberRef{a.Name, a.PeerURL},
+		title: strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", a.Verb, a.Name, a.PeerURL)), " "),
+	})
+}
+
+// document is a plan for programs. Its schema changes when a field is removed or gets another meaning, not when one
+// is added.
+type document struct {
+	Schema  string `json:"schema"`
+	Command string `json:"command"`
+	Node    string `json:"node,omitempty"`
+	// Assumed means that the cluster was not asked: what depends on it is <from the cluster: WHAT>.
+	Assumed bool   `json:"assumed,omitempty"`
+	Steps   []step `json:"steps"`
+}
+
+const schemaVersion = "slipway.plan/v1"
+
+// encode returns the plan as JSON.
+func (p *Plan) encode() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(document{schemaVersion, p.Command, p.Node, p.assumed != nil, append([]step{}, p.Steps...)})
+	return b.Bytes(), err
+}

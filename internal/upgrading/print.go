@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrading
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/slipway-k8s/slipway/internal/redact"
+	"github.com/slipway-k8s/slipway/internal/ui"
+)
+
+// PrintStored shows the configuration that the cluster stores, which an upgrade starts from.
+func PrintStored(w io.Writer, stored []byte) error {
+	_, err := fmt.Fprintf(w, "Configuration of the cluster:\n%s\n", indented("\t", redact.Document(string(stored))))
+	return err
+}
+
+// Print writes a plan for people.
+func (p *Plan) Print(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Cluster version: %s\n\n", p.ClusterVersion)
+	table(&b, "NODE\tROLE\tAPI SERVER\tKUBELET\tRUNTIME", len(p.Nodes), func(i int) []string {
+		n := p.Nodes[i]
+		role := "worker"
+		if n.ControlPlane {
+			role = "control-plane"
+		}
+		return []string{n.Name, role, n.APIServer, n.Kubelet, n.Runtime}
+	})
+	if len(p.Upgrades) == 0 {
+		b.WriteString("\nThere is nothing to upgrade.\n")
+	}
+	for _, u := range p.Upgrades {
+		printUpgrade(&b, u)
+	}
+	b.WriteString("\nConfigurations of components:\n\n")
+	table(&b, "API GROUP\tCURRENT VERSION\tPREFERRED VERSION\tMANUAL UPGRADE REQUIRED", len(p.Configs), func(i int) []string {
+		c := p.Configs[i]
+		manual := "no"
+		if c.Manual {
+			manual = "yes"
+		}
+		return []string{c.Group, c.Current, c.Preferred, manual}
+	})
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func printUpgrade(b *strings.Builder, u Upgrade) {
+	fmt.Fprintf(b, "\nUpgrade to %s (%s):\n\n", u.Version, u.Description)
+	rows := slices.DeleteFunc(slices.Clone(u.Components), func(c ComponentUpgrade) bool { return c.Name == RowProgram })
+	table(b, "COMPONENT\tNODE\tCURRENT\tTARGET", len(rows), func(i int) []string {
+		c := rows[i]
+		return []string{c.Name, c.Node, c.Current, c.New}
+	})
+	printFindings(b, u.Findings)
+	printPatches(b, "Patches that keep what has been edited on this host; put them into a directory for --patches", u.Patches)
+	printPatches(b, "Patches that keep what this host has beyond the ClusterConfiguration or ConfigMap kubelet-config, changed after its files were written; "+
+		"use only what somebody has edited on this host", u.DoubtfulPatches)
+	if len(u.Steps) > 0 {
+		b.WriteString("\nSteps, one after the other:\n")
+	}
+	for i, s := range u.Steps {
+		fmt.Fprintf(b, "\n%d. %s: %s %s\n%s", i+1, s.Node, s.Component, s.Version, indented("     ", strings.Join(s.Commands, "\n")))
+	}
+	if u.Changes != nil {
+		b.WriteString("\nChanges on this host and in the cluster:\n")
+	}
+	for _, c := range u.Changes {
+		b.WriteString("\n" + c.Name + "\n" + c.Diff)
+	}
+}
+
+func printPatches(b *strings.Builder, heading string, files []PatchFile) {
+	if len(files) > 0 {
+		b.WriteString("\n" + heading + ":\n")
+	}
+	for _, f := range files {
+		b.WriteString("\n  " + f.Name + "\n" + indented("    ", f.Content))
+	}
+}
+
+// mostOfACheck is how many findings of one check are shown to people; programs get all.
+const mostOfACheck = 10
+
+// printFindings writes the findings of each level under a heading of their own, errors first.
+func printFindings(b *strings.Builder, found []Finding) {
+	for _, part := range []struct{ level, heading string }{
+		{"error", "Fix these problems first"}, {"warning", "Warnings"}, {"unchecked", "Not checked"},
+	} {
+		shown := map[string]int{}
+		for _, f := range found {
+			if f.Level != part.level {
+				continue
+			}
+			if len(shown) == 0 {
+				b.WriteString("\n" + part.heading + ":\n\n")
+			}
+			if shown[f.Check]++; shown[f.Check] <= mostOfACheck {
+				fmt.Fprintf(b, "  %s: %s\n", f.Check, strings.ReplaceAll(f.Message, "\n", "\n    "))
+				if f.Remedy != "" {
+					b.WriteString(indented("    ", f.Remedy))
+				}
+			}
+		}
+		for _, check := range slices.Sorted(maps.Keys(shown)) {
+			if left := shown[check] - mostOfACheck; left > 0 {
+				fmt.Fprintf(b, "  %s: and %d more; -o yaml shows them all\n", check, left)
+			}
+		}
+	}
+}
+
+// table writes n rows under a header, whose columns are separated by tabs.
+func table(w io.Writer, header string, n int, row func(i int) []string) {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(t, header)
+	for i := range n {
+		cells := row(i)
+		for k := range cells {
+			cells[k] = ui.OneLine(cells[k])
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	_ = t.Flush() // w is a string
+}
+
+// indented puts prefix before each line.
+func indented(prefix, text string) string {
+	return prefix + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+prefix) + "\n"
+}
