@@ -26,27 +26,27 @@ func newRenew(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-func renewCommand(g *cli.Globals, use, short string, renew phases.RenewOptions) *cobra.Command {
+func renewCommand(g *cli.Globals, use, short string, renewal phases.RenewOptions) *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if renew.Within < 0 {
-				return errors.Errorf("--within=%s: must not be negative", renew.Within)
+			if renewal.Within < 0 {
+				return errors.Errorf("--within=%s: must not be negative", renewal.Within)
 			}
 			node, from, err := o.load(cmd, g)
 			if err != nil {
 				return err
 			}
-			renew.AsItWas = from == sourceDefault
+			renewal.AsItWas = from == sourceDefault
 			real := host.New()
 			defer real.Close()
-			return env.Acting{G: g}.Parts(node, real).Run(cmd.Context(), phases.Renew(renew), nil)
+			return env.Acting{G: g}.Parts(node, real).Run(cmd.Context(), phases.Renew(renewal), nil)
 		},
 	}
-	cmd.Flags().DurationVar(&renew.Within, "within", 0, "renew only what ends within this time, such as 720h")
-	cmd.Flags().BoolVar(&renew.Restart, "restart", false, "restart each component that uses a renewed file, one at a time, and renew an expired kubelet.conf")
+	cmd.Flags().DurationVar(&renewal.Within, "within", 0, "renew only what ends within this time, such as 720h")
+	cmd.Flags().BoolVar(&renewal.Restart, "restart", false, "restart each component that uses a renewed file, one at a time, and renew an expired kubelet.conf")
 	o.Bind(cmd.Flags(), "certs renew")
 	return cmd
 }
