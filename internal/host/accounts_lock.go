@@ -22,7 +22,7 @@ const (
 )
 
 // LockAccounts implements OwnerWriter.
-func (r *Real) LockAccounts() (release func(), err error) {
+func (r *Root) LockAccounts() (release func(), err error) {
 	return lockAccounts(r.path(accountsLock), accountsWait)
 }
 

@@ -103,7 +103,7 @@ func taken(readDir func(string) ([]fs.DirEntry, error), path string, mounts []st
 		child := filepath.Join(path, e.Name())
 		switch {
 		case slices.Contains(mounts, child), stays && e.Name() == LostAndFound:
-		case len(below(mounts, child)) > 0:
+		case slices.ContainsFunc(mounts, func(m string) bool { return strings.HasPrefix(m, child+"/") }):
 			inner, _ := taken(readDir, child, mounts, false) // what this user may not see is not listed
 			for _, name := range inner {
 				all = append(all, e.Name()+"/"+name)

@@ -15,7 +15,7 @@ import (
 const awaitInterval = 50 * time.Millisecond
 
 // AwaitFile implements FileReader.
-func (r *Real) AwaitFile(ctx context.Context, path string, accept func(data []byte) error) error {
+func (r *Root) AwaitFile(ctx context.Context, path string, accept func(data []byte) error) error {
 	ticker := time.NewTicker(awaitInterval)
 	defer ticker.Stop()
 	for {
@@ -37,29 +37,6 @@ func (r *Real) AwaitFile(ctx context.Context, path string, accept func(data []by
 		select {
 		case <-ctx.Done():
 			return errors.Wrap(context.Cause(ctx), last.Error())
-		case <-ticker.C:
-		}
-	}
-}
-
-// AwaitRuntime implements RuntimeReader.
-func (r *Real) AwaitRuntime(ctx context.Context, socket string) error {
-	ticker := time.NewTicker(awaitInterval)
-	defer ticker.Stop()
-	var seen error
-	for {
-		info, err := r.RuntimeInfo(ctx, socket)
-		switch {
-		case err == nil && info.Ready:
-			return nil
-		case err == nil:
-			seen = errors.Errorf("it is not ready: %s", info.Reason)
-		case seen == nil || !errors.Is(err, context.DeadlineExceeded): // which says nothing of the runtime
-			seen = err
-		}
-		select {
-		case <-ctx.Done():
-			return seen
 		case <-ticker.C:
 		}
 	}

@@ -16,16 +16,16 @@ import (
 )
 
 // asks has every question and order to systemd.
-var asks = map[string]func(ctx context.Context, r *Real) error{
-	"unit":    func(ctx context.Context, r *Real) error { _, err := r.Unit(ctx, "kubelet"); return err },
-	"reload":  func(ctx context.Context, r *Real) error { return r.ReloadUnits(ctx) },
-	"enable":  func(ctx context.Context, r *Real) error { return r.EnableUnit(ctx, "kubelet") },
-	"disable": func(ctx context.Context, r *Real) error { return r.DisableUnit(ctx, "kubelet") },
-	"mask":    func(ctx context.Context, r *Real) error { return r.MaskUnit(ctx, "kubelet") },
-	"unmask":  func(ctx context.Context, r *Real) error { return r.UnmaskUnit(ctx, "kubelet") },
-	"start":   func(ctx context.Context, r *Real) error { return r.StartUnit(ctx, "kubelet") },
-	"stop":    func(ctx context.Context, r *Real) error { return r.StopUnit(ctx, "kubelet") },
-	"restart": func(ctx context.Context, r *Real) error { return r.RestartUnit(ctx, "kubelet") },
+var asks = map[string]func(ctx context.Context, h Host) error{
+	"unit":    func(ctx context.Context, h Host) error { _, err := h.Unit(ctx, "kubelet"); return err },
+	"reload":  func(ctx context.Context, h Host) error { return h.ReloadUnits(ctx) },
+	"enable":  func(ctx context.Context, h Host) error { return h.EnableUnit(ctx, "kubelet") },
+	"disable": func(ctx context.Context, h Host) error { return h.DisableUnit(ctx, "kubelet") },
+	"mask":    func(ctx context.Context, h Host) error { return h.MaskUnit(ctx, "kubelet") },
+	"unmask":  func(ctx context.Context, h Host) error { return h.UnmaskUnit(ctx, "kubelet") },
+	"start":   func(ctx context.Context, h Host) error { return h.StartUnit(ctx, "kubelet") },
+	"stop":    func(ctx context.Context, h Host) error { return h.StopUnit(ctx, "kubelet") },
+	"restart": func(ctx context.Context, h Host) error { return h.RestartUnit(ctx, "kubelet") },
 }
 
 // A systemd that accepts calls but does not answer them delays the caller no longer than its deadline.

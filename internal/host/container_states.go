@@ -57,8 +57,8 @@ type Sandbox struct {
 const keptStates = 2
 
 // ContainerStates implements RuntimeReader.
-func (r *Real) ContainerStates(ctx context.Context, socket, namespace string) ([]ContainerState, error) {
-	conn, err := r.runtimes.get(socket)
+func (r *Runtimes) ContainerStates(ctx context.Context, socket, namespace string) ([]ContainerState, error) {
+	conn, err := r.get(socket)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func nanoTime(ns int64) time.Time {
 }
 
 // Sandboxes implements RuntimeReader.
-func (r *Real) Sandboxes(ctx context.Context, socket, namespace string) ([]Sandbox, error) {
-	conn, err := r.runtimes.get(socket)
+func (r *Runtimes) Sandboxes(ctx context.Context, socket, namespace string) ([]Sandbox, error) {
+	conn, err := r.get(socket)
 	if err != nil {
 		return nil, err
 	}

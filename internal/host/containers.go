@@ -28,7 +28,7 @@ type Container struct {
 }
 
 // Containers implements RuntimeReader.
-func (r *Real) Containers(ctx context.Context, socket, namespace, name string) ([]Container, error) {
+func (r *Runtimes) Containers(ctx context.Context, socket, namespace, name string) ([]Container, error) {
 	found, err := r.containersIn(ctx, socket, namespace, name, cri.ContainerState_CONTAINER_RUNNING)
 	var list []Container
 	for _, c := range found {
@@ -37,11 +37,11 @@ func (r *Real) Containers(ctx context.Context, socket, namespace, name string) (
 	return list, err
 }
 
-// containerInterval is how often AwaitContainer asks; the runtime answers within milliseconds.
+// containerInterval is how often AwaitContainer and AwaitRuntime ask; the runtime answers within milliseconds.
 const containerInterval = 50 * time.Millisecond
 
 // AwaitContainer implements RuntimeReader.
-func (r *Real) AwaitContainer(ctx context.Context, socket, namespace, name string, accept func(Container) bool) error {
+func (r *Runtimes) AwaitContainer(ctx context.Context, socket, namespace, name string, accept func(Container) bool) error {
 	for {
 		found, err := r.Containers(ctx, socket, namespace, name)
 		if err == nil && slices.ContainsFunc(found, accept) {
@@ -59,8 +59,8 @@ func (r *Real) AwaitContainer(ctx context.Context, socket, namespace, name strin
 }
 
 // containersIn lists the containers of a name in a state.
-func (r *Real) containersIn(ctx context.Context, socket, namespace, name string, state cri.ContainerState) ([]*cri.Container, error) {
-	conn, err := r.runtimes.get(socket)
+func (r *Runtimes) containersIn(ctx context.Context, socket, namespace, name string, state cri.ContainerState) ([]*cri.Container, error) {
+	conn, err := r.get(socket)
 	if err != nil {
 		return nil, err
 	}
@@ -77,12 +77,12 @@ func (r *Real) containersIn(ctx context.Context, socket, namespace, name string,
 }
 
 // RemoveExited implements RuntimeWriter.
-func (r *Real) RemoveExited(ctx context.Context, socket, namespace, name string) error {
+func (r *Runtimes) RemoveExited(ctx context.Context, socket, namespace, name string) error {
 	exited, err := r.containersIn(ctx, socket, namespace, name, cri.ContainerState_CONTAINER_EXITED)
 	if err != nil || len(exited) == 0 {
 		return err
 	}
-	conn, err := r.runtimes.get(socket)
+	conn, err := r.get(socket)
 	if err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func (r *Real) RemoveExited(ctx context.Context, socket, namespace, name string)
 }
 
 // StopContainer implements RuntimeWriter.
-func (r *Real) StopContainer(ctx context.Context, socket, id string, grace time.Duration) error {
-	conn, err := r.runtimes.get(socket)
+func (r *Runtimes) StopContainer(ctx context.Context, socket, id string, grace time.Duration) error {
+	conn, err := r.get(socket)
 	if err != nil {
 		return err
 	}
@@ -109,4 +109,27 @@ func (r *Real) StopContainer(ctx context.Context, socket, id string, grace time.
 		return criFailure(socket, "stop container "+id, err)
 	}
 	return nil
+}
+
+// AwaitRuntime implements RuntimeReader.
+func (r *Runtimes) AwaitRuntime(ctx context.Context, socket string) error {
+	ticker := time.NewTicker(containerInterval)
+	defer ticker.Stop()
+	var seen error
+	for {
+		info, err := r.RuntimeInfo(ctx, socket)
+		switch {
+		case err == nil && info.Ready:
+			return nil
+		case err == nil:
+			seen = errors.Errorf("it is not ready: %s", info.Reason)
+		case seen == nil || !errors.Is(err, context.DeadlineExceeded): // which says nothing of the runtime
+			seen = err
+		}
+		select {
+		case <-ctx.Done():
+			return seen
+		case <-ticker.C:
+		}
+	}
 }

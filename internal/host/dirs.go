@@ -17,7 +17,7 @@ import (
 const parentMode = 0o755
 
 // EnsureDir implements FileWriter.
-func (r *Real) EnsureDir(path string, mode fs.FileMode) error {
+func (r *Root) EnsureDir(path string, mode fs.FileMode) error {
 	path = filepath.Clean(r.path(path))
 	return explain("create directory", path, ensureDir(path, mode))
 }
@@ -52,8 +52,7 @@ func ensureParent(path string) error {
 	return makeDir(path, parentMode)
 }
 
-// narrow returns the mode that a directory gets if its own is wider than the one
-// that is wanted, and reports whether it is wider.
+// narrow takes away from a directory's mode the permissions that aren't wanted, and reports whether there were any.
 func narrow(have, want fs.FileMode) (fs.FileMode, bool) {
 	excess := have.Perm() &^ want.Perm()
 	if excess == 0 || have&fs.ModeSticky != 0 {

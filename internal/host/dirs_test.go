@@ -84,9 +84,9 @@ func TestEnsureDirRefuses(t *testing.T) {
 	delete(things, "directory")
 	things["victim"] = "regular file"
 	overlay := NewOverlay(New(), func(a Action) { t.Errorf("recorded %v", a) })
-	for label, host := range map[string]Host{"real": New(), "overlay": overlay} {
+	for label, h := range map[string]Host{"real": New(), "overlay": overlay} {
 		for name, kind := range things {
-			err := host.EnsureDir(filepath.Join(dir, name), 0o755)
+			err := h.EnsureDir(filepath.Join(dir, name), 0o755)
 			checkKind(t, err, filepath.Join(dir, name), kind, "directory")
 			if t.Failed() {
 				t.Fatalf("%s: error %v", label, err)

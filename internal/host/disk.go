@@ -5,10 +5,10 @@ package host
 
 import (
 	"context"
-	"crypto/rand"
 	stderrors "errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -30,7 +30,7 @@ const probeName = "probe"
 
 // ProbeWrite implements DiskTester. It also removes what a killed probe left
 // behind, and restores the modification time of the directory.
-func (r *Real) ProbeWrite(dir string) error {
+func (r *Root) ProbeWrite(dir string) error {
 	dir = r.path(dir)
 	before, err := dirInfo(dir)
 	if err == nil {
@@ -54,7 +54,7 @@ func probeWrite(path string) error {
 	if err != nil {
 		return err
 	}
-	moved := "." + probeName + tempSuffix + rand.Text()[:tempRandomLen]
+	moved := TempName(probeName)
 	if err = unix.Renameat(fd, temp, fd, moved); err == nil {
 		temp = moved
 	}
@@ -67,7 +67,7 @@ func probeWrite(path string) error {
 
 // SyncTimes implements DiskTester. The file has no name, so that nothing is left
 // even if this process is killed.
-func (r *Real) SyncTimes(ctx context.Context, dir string) ([]time.Duration, error) {
+func (r *Root) SyncTimes(ctx context.Context, dir string) ([]time.Duration, error) {
 	dir = r.path(dir)
 	f, err := openUnnamed(dir)
 	if err != nil {
@@ -105,7 +105,7 @@ func openUnnamed(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(dir, ".probe"+tempSuffix)
+	f, err := os.OpenFile(filepath.Join(dir, TempName(probeName)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -138,7 +138,7 @@ func TestImageDirOfAnOldRuntime(t *testing.T) {
 }
 
 func TestInterfaces(t *testing.T) {
-	all, err := New().Interfaces()
+	all, err := stack.Interfaces()
 	if err != nil {
 		t.Fatal(err)
 	}

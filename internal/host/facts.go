@@ -4,7 +4,6 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"io/fs"
 	"net/url"
@@ -26,7 +25,7 @@ import (
 const programTimeout = 10 * time.Second
 
 // Hostname implements SystemReader: the host's name, trimmed and in lower case.
-func (r *Real) Hostname() (string, error) {
+func (h *Real) Hostname() (string, error) {
 	name, err := os.Hostname()
 	if err != nil {
 		return "", errors.Wrap(err, "read the host's name")
@@ -39,19 +38,19 @@ func (r *Real) Hostname() (string, error) {
 }
 
 // EffectiveUID implements SystemReader.
-func (r *Real) EffectiveUID() int { return os.Geteuid() }
+func (h *Real) EffectiveUID() int { return os.Geteuid() }
 
 // Environ implements SystemReader.
-func (r *Real) Environ() []string { return os.Environ() }
+func (h *Real) Environ() []string { return os.Environ() }
 
 // NumCPU implements SystemReader: the CPUs that this process may use.
-func (r *Real) NumCPU() int { return runtime.NumCPU() }
+func (h *Real) NumCPU() int { return runtime.NumCPU() }
 
 // Now implements SystemReader.
-func (r *Real) Now() time.Time { return time.Now() }
+func (h *Real) Now() time.Time { return time.Now() }
 
 // MemoryBytes implements SystemReader.
-func (r *Real) MemoryBytes() (uint64, error) {
+func (h *Real) MemoryBytes() (uint64, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return 0, errors.Wrap(err, "read the size of the memory (sysinfo)")
@@ -60,8 +59,8 @@ func (r *Real) MemoryBytes() (uint64, error) {
 }
 
 // Swap implements SystemReader. A kernel without swap support has no /proc/swaps.
-func (r *Real) Swap() ([]string, error) {
-	text, err := r.ReadFile("/proc/swaps")
+func (h *Real) Swap() ([]string, error) {
+	text, err := h.ReadFile("/proc/swaps")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -80,10 +79,10 @@ func (r *Real) Swap() ([]string, error) {
 }
 
 // LookPath implements SystemReader.
-func (r *Real) LookPath(name string) (string, error) { return exec.LookPath(name) }
+func (h *Real) LookPath(name string) (string, error) { return exec.LookPath(name) }
 
 // KernelRelease implements SystemReader.
-func (r *Real) KernelRelease() (string, error) {
+func (h *Real) KernelRelease() (string, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return "", errors.Wrap(err, "read the kernel's release (uname)")
@@ -91,33 +90,16 @@ func (r *Real) KernelRelease() (string, error) {
 	return unix.ByteSliceToString(name.Release[:]), nil
 }
 
-// ProgramVersion implements SystemReader. The program gets a minimal environment,
-// so that its output is in English and it learns nothing from ours.
-func (r *Real) ProgramVersion(ctx context.Context, path string) (string, error) {
+// ProgramVersion implements SystemReader.
+func (h *Real) ProgramVersion(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--version")
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
-	cmd.WaitDelay = time.Second // for children that keep its output open
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if ctx.Err() != nil {
-		return "", errors.Wrapf(ctx.Err(), "run %s --version: it did not finish in time", path)
-	}
-	if err != nil {
-		return "", errors.Wrapf(err, "run %s --version: %s", path, firstLine(stderr.String()))
-	}
-	return strings.TrimSpace(string(out)), nil
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return line
+	out, err := Run(ctx, "", path, "--version")
+	return strings.TrimSpace(out), err
 }
 
 // ProxyFor implements SystemReader.
-func (r *Real) ProxyFor(target string) (string, error) {
+func (h *Real) ProxyFor(target string) (string, error) {
 	u, err := url.Parse(target)
 	if err != nil {
 		return "", errors.Wrap(err, "find the proxy for a URL")

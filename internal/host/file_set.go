@@ -26,8 +26,8 @@ type SetFile struct {
 	SHA256 [sha256.Size]byte
 }
 
-// describe stands for the content, which is too large to be shown.
-func (f SetFile) describe() string {
+// describe stands for the content of a file, which is too large to be shown.
+func describe(f SetFile) string {
 	return fmt.Sprintf("(%d bytes, sha256:%s)\n", f.Size, hex.EncodeToString(f.SHA256[:]))
 }
 
@@ -40,11 +40,11 @@ func Describe(h FileReader, path string) (string, error) {
 	defer in.Close()
 	sum := sha256.New()
 	size, err := io.Copy(sum, in)
-	return SetFile{Size: size, SHA256: [sha256.Size]byte(sum.Sum(nil))}.describe(), err
+	return describe(SetFile{Size: size, SHA256: [sha256.Size]byte(sum.Sum(nil))}), err
 }
 
 // HasFile implements FileReader.
-func (r *Real) HasFile(f SetFile) (bool, error) {
+func (r *Root) HasFile(f SetFile) (bool, error) {
 	path := r.path(f.Path)
 	info, err := replaceable(path)
 	if info == nil || err != nil {
@@ -70,7 +70,7 @@ func hashes(path string, want [sha256.Size]byte) (bool, error) {
 
 // WriteSet implements FileWriter. Each file is staged in the directory that it
 // goes to, as WriteFile does it, so the last step is a rename.
-func (r *Real) WriteSet(files []SetFile, fill func(put func(path string, content io.Reader) error) error) (err error) {
+func (r *Root) WriteSet(files []SetFile, fill func(put func(path string, content io.Reader) error) error) (err error) {
 	s := &fileSet{staged: map[string]stagedFile{}, files: map[string]SetFile{}}
 	defer func() { err = stderrors.Join(err, s.drop()) }()
 	for _, f := range files {
@@ -151,7 +151,7 @@ func (s *fileSet) stage(path string, content io.Reader) error {
 	_, err := os.Lstat(path)
 	ours := errors.Is(err, fs.ErrNotExist) || made(path)
 	temp, err := writeTemp(dir, name, func(out *os.File) error {
-		return stderrors.Join(f.fill(out, content, ours), out.Close())
+		return stderrors.Join(fillMember(out, f, content, ours), out.Close())
 	})
 	if err != nil {
 		return err
@@ -160,8 +160,8 @@ func (s *fileSet) stage(path string, content io.Reader) error {
 	return nil
 }
 
-// fill writes the content, which must be what was announced.
-func (f SetFile) fill(out *os.File, content io.Reader, ours bool) error {
+// fillMember writes the content, which must be what was announced.
+func fillMember(out *os.File, f SetFile, content io.Reader, ours bool) error {
 	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(&steadyWriter{file: out}, sum), io.LimitReader(content, f.Size+1))
 	if err != nil {

@@ -69,7 +69,7 @@ func TestWriteSet(t *testing.T) {
 				if has, err := r.HasFile(f); !has || err != nil {
 					t.Errorf("%s: HasFile %v, error %v", f.Path, has, err)
 				}
-				if _, mode := describe(t, f.Path); mode != f.Mode {
+				if _, mode := ownerAndMode(t, f.Path); mode != f.Mode {
 					t.Errorf("%s has mode %v, want %v", f.Path, mode, f.Mode)
 				}
 			}

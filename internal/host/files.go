@@ -5,54 +5,42 @@ package host
 
 import (
 	"bytes"
-	"crypto/rand"
 	"crypto/sha256"
 	stderrors "errors"
-	"hash/maphash"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 )
 
-// A file that is being written is called `.NAME`, followed by tempSuffix and eight
-// random characters. The leading dot keeps the kubelet from reading a half-written
-// manifest.
-const (
-	tempSuffix    = ".slipway-"
-	tempRandomLen = 8
-)
-
 // ReadFile implements FileReader. It follows symlinks: a CA that the user provides
 // may be stored elsewhere.
-func (r *Real) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path(path)) }
+func (r *Root) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path(path)) }
 
 // Lstat implements FileReader.
-func (r *Real) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(r.path(path)) }
+func (r *Root) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(r.path(path)) }
 
 // Stat implements FileReader.
-func (r *Real) Stat(path string) (fs.FileInfo, error) { return os.Stat(r.path(path)) }
+func (r *Root) Stat(path string) (fs.FileInfo, error) { return os.Stat(r.path(path)) }
 
 // ReadDir implements FileReader.
-func (r *Real) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(r.path(path)) }
+func (r *Root) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(r.path(path)) }
 
 // WriteSecret implements FileWriter.
-func (r *Real) WriteSecret(path string, data []byte) (bool, error) {
+func (r *Root) WriteSecret(path string, data []byte) (bool, error) {
 	return r.WriteFile(path, data, 0o600)
 }
 
 // WriteFile implements FileWriter. It also removes what an earlier run left behind
 // if it was killed while it wrote the same file.
-func (r *Real) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
+func (r *Root) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
 	return r.write(path, data, mode, nil)
 }
 
 // write is WriteFile, or WriteOwned if owner is not nil.
-func (r *Real) write(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
+func (r *Root) write(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
 	path = r.path(path)
 	guard := r.guard(path)
 	guard.Lock()
@@ -60,14 +48,6 @@ func (r *Real) write(path string, data []byte, mode fs.FileMode, owner *Owner) (
 	changed, err := writeFile(path, data, mode, owner)
 	return changed, explain("write", path, err)
 }
-
-// guard returns the lock that all writers of path in this process share, so that
-// they do not remove each other's temporary files as leftovers.
-func (r *Real) guard(path string) *sync.Mutex {
-	return &r.writing[maphash.String(guardSeed, filepath.Clean(path))%uint64(len(r.writing))]
-}
-
-var guardSeed = maphash.MakeSeed()
 
 func writeFile(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
 	parent, name := filepath.Split(filepath.Clean(path))
@@ -128,6 +108,7 @@ func openDir(path string) (*os.File, error) {
 // including a dangling link, is a *KindError.
 func dirInfo(path string) (fs.FileInfo, error) { return dirInfoBy(os.Lstat, os.Stat, path) }
 
+// dirInfoBy is dirInfo by other means of looking.
 func dirInfoBy(lstat, stat func(string) (fs.FileInfo, error), path string) (fs.FileInfo, error) {
 	own, err := lstat(path)
 	if err != nil {
@@ -140,16 +121,6 @@ func dirInfoBy(lstat, stat func(string) (fs.FileInfo, error), path string) (fs.F
 	return info, err
 }
 
-// LeftoverOf returns the name of the file that a run was writing when it was
-// interrupted and left this directory entry behind.
-func LeftoverOf(entry string) (name string, found bool) {
-	i := strings.LastIndex(entry, tempSuffix)
-	if i < 1 || entry[0] != '.' || len(entry) != i+len(tempSuffix)+tempRandomLen {
-		return "", false
-	}
-	return entry[1:i], true
-}
-
 // sweep removes what earlier writes of name have left: temporary files, and
 // directories of WriteTree.
 func sweep(dir *os.File, name string) error {
@@ -157,9 +128,8 @@ func sweep(dir *os.File, name string) error {
 	if err != nil {
 		return err
 	}
-	prefix := "." + name + tempSuffix
 	for _, n := range names {
-		if !strings.HasPrefix(n, prefix) || len(n) != len(prefix)+tempRandomLen {
+		if of, found := LeftoverOf(n); !found || of != name {
 			continue
 		}
 		err := unix.Unlinkat(int(dir.Fd()), n, 0)
@@ -218,7 +188,7 @@ func replaceable(path string) (fs.FileInfo, error) {
 // writeTemp creates a file next to name, complete and on disk, and returns its
 // name. If it fails, it leaves nothing behind.
 func writeTemp(dir *os.File, name string, fill func(*os.File) error) (string, error) {
-	temp := "." + name + tempSuffix + rand.Text()[:tempRandomLen]
+	temp := TempName(name)
 	parent := int(dir.Fd())
 	flags := unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(parent, temp, flags, 0o600)
@@ -250,7 +220,7 @@ func fill(f *os.File, data []byte, mode fs.FileMode, owner *Owner) error {
 }
 
 // Remove implements FileWriter.
-func (r *Real) Remove(path string) error {
+func (r *Root) Remove(path string) error {
 	path = r.path(path)
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {

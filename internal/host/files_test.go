@@ -37,6 +37,7 @@ func names(t *testing.T, dir string) []string {
 	return out
 }
 
+// put writes a file with a mode, whatever the umask.
 func put(t *testing.T, path, text string, mode fs.FileMode) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -171,11 +172,11 @@ func TestWriteFileRefuses(t *testing.T) {
 	things := strange(t, dir)
 	before := names(t, dir)
 	overlay := NewOverlay(New(), func(a Action) { t.Errorf("recorded %v", a) })
-	for label, host := range map[string]Host{"real": New(), "overlay": overlay} {
+	for label, h := range map[string]Host{"real": New(), "overlay": overlay} {
 		for name, kind := range things {
 			t.Run(label+" "+kind+" "+name, func(t *testing.T) {
 				path := filepath.Join(dir, name)
-				_, err := host.WriteFile(path, []byte("x"), 0o644)
+				_, err := h.WriteFile(path, []byte("x"), 0o644)
 				checkKind(t, err, path, kind, "regular file")
 			})
 		}
@@ -192,10 +193,10 @@ func TestWriteFileRefusesDir(t *testing.T) {
 	dir := t.TempDir()
 	strange(t, dir)
 	overlay := NewOverlay(New(), func(a Action) { t.Errorf("recorded %v", a) })
-	for label, host := range map[string]Host{"real": New(), "overlay": overlay} {
+	for label, h := range map[string]Host{"real": New(), "overlay": overlay} {
 		for name, kind := range map[string]string{"link": "symlink", "dangling": "symlink", "victim": "regular file", "none": ""} {
 			t.Run(label+" "+name, func(t *testing.T) {
-				_, err := host.WriteFile(filepath.Join(dir, name, "f"), nil, 0o644)
+				_, err := h.WriteFile(filepath.Join(dir, name, "f"), nil, 0o644)
 				if kind != "" {
 					checkKind(t, err, filepath.Join(dir, name), kind, "directory")
 					return

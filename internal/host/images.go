@@ -4,13 +4,10 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"io"
-	"os"
 	"os/exec"
 	"slices"
-	"time"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
@@ -30,8 +27,8 @@ type Image struct {
 }
 
 // Images implements RuntimeReader.
-func (r *Real) Images(ctx context.Context, socket string) ([]Image, error) {
-	conn, err := r.runtimes.get(socket)
+func (r *Runtimes) Images(ctx context.Context, socket string) ([]Image, error) {
+	conn, err := r.get(socket)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +46,8 @@ func (r *Real) Images(ctx context.Context, socket string) ([]Image, error) {
 }
 
 // RemoveImage implements RuntimeWriter.
-func (r *Real) RemoveImage(ctx context.Context, socket, image string) error {
-	conn, err := r.runtimes.get(socket)
+func (r *Runtimes) RemoveImage(ctx context.Context, socket, image string) error {
+	conn, err := r.get(socket)
 	if err != nil {
 		return err
 	}
@@ -69,8 +66,8 @@ const pinnedLabel = "io.cri-containerd.pinned"
 
 // ImportImages implements RuntimeWriter. CRI has no such call, so containerd's own
 // client does it.
-func (r *Real) ImportImages(ctx context.Context, socket string, _ []string, archive func(io.Writer) error) error {
-	cmd, complaint, err := ctr(ctx, socket, "images", "import", "--label="+pinnedLabel+"=pinned", "-")
+func (r *Runtimes) ImportImages(ctx context.Context, socket string, _ []string, archive func(io.Writer) error) error {
+	cmd, explain, err := ctr(ctx, socket, "images", "import", "--label="+pinnedLabel+"=pinned", "-")
 	if err != nil {
 		return err
 	}
@@ -88,34 +85,29 @@ func (r *Real) ImportImages(ctx context.Context, socket string, _ []string, arch
 	_ = in.Close() // ctr reports what it did not get
 	ended := cmd.Wait()
 	if ended != nil && (written == nil || errors.Is(written, unix.EPIPE)) { // it ended before it got all
-		written = complained(ended, complaint)
+		written = explain(ended)
 	}
 	return errors.WithMessage(written, "import images with ctr")
 }
 
 // PinImage implements RuntimeWriter.
-func (r *Real) PinImage(ctx context.Context, socket, image string, pinned bool) error {
+func (r *Runtimes) PinImage(ctx context.Context, socket, image string, pinned bool) error {
 	value := ""
 	if pinned {
 		value = "pinned"
 	}
-	cmd, complaint, err := ctr(ctx, socket, "images", "label", image, pinnedLabel+"="+value)
+	cmd, explain, err := ctr(ctx, socket, "images", "label", image, pinnedLabel+"="+value)
 	if err != nil {
 		return err
 	}
-	return errors.Wrapf(complained(cmd.Run(), complaint), "pin or unpin image %s with ctr", image)
+	return errors.Wrapf(explain(cmd.Run()), "pin or unpin image %s with ctr", image)
 }
 
-// ctr is a command of containerd's client for the images of Kubernetes.
-func ctr(ctx context.Context, socket string, args ...string) (*exec.Cmd, *bytes.Buffer, error) {
-	path, err := exec.LookPath("ctr")
-	if err != nil {
-		return nil, nil, fault.WithRemedy(errors.Wrap(err, "containerd's client"), "it comes with containerd: install it to a directory in PATH")
+// ctr is a command of containerd's client for the images of Kubernetes. explain adds its complaint to an error.
+func ctr(ctx context.Context, socket string, args ...string) (cmd *exec.Cmd, explain func(error) error, err error) {
+	cmd, explain = Command(ctx, "ctr", slices.Concat([]string{"--address", socketPath(socket), "--namespace", "k8s.io"}, args)...)
+	if cmd.Err != nil {
+		return nil, nil, fault.WithRemedy(errors.Wrap(cmd.Err, "containerd's client"), "it comes with containerd: install it to a directory in PATH")
 	}
-	cmd := exec.CommandContext(ctx, path, slices.Concat([]string{"--address", socketPath(socket), "--namespace", "k8s.io"}, args)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
-	cmd.WaitDelay = time.Second
-	complaint := &bytes.Buffer{}
-	cmd.Stderr = complaint
-	return cmd, complaint, nil
+	return cmd, explain, nil
 }

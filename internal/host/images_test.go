@@ -65,7 +65,7 @@ func TestImageServiceAnswersWrong(t *testing.T) {
 	f := &fakeCRI{answer: status.Error(codes.Unknown, "the store is damaged")}
 	socket := f.serve(t)
 	r := newReal(t)
-	list := func(socket string) error { return second(r.Images(t.Context(), socket)) }
+	list := func(socket string) error { _, err := r.Images(t.Context(), socket); return err }
 	remove := func(socket string) error { return r.RemoveImage(t.Context(), socket, pauseImage) }
 	for op, ask := range map[string]func(string) error{"list": list, "image " + pauseImage: remove} {
 		fact.Error(t, ask(socket), op, socket, "is damaged")
@@ -172,7 +172,7 @@ func TestImagesPlanned(t *testing.T) {
 	ctx := t.Context()
 	socket := (&fakeCRI{}).serve(t)
 	list, record := records()
-	o := NewOverlay(faulty{Host: newReal(t)}, record)
+	o := NewOverlay(newReal(t), record)
 	never := func(io.Writer) error { t.Error("the archive was read"); return nil }
 	if err := errors.Join(o.ImportImages(ctx, socket, []string{"a", "b"}, never), o.PinImage(ctx, socket, "a", false), o.RemoveImage(ctx, socket, "b")); err != nil {
 		t.Fatal(err)

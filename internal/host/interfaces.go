@@ -29,7 +29,7 @@ type Interface struct {
 }
 
 // Interfaces implements NetworkReader.
-func (r *Real) Interfaces() ([]Interface, error) {
+func (s Stack) Interfaces() ([]Interface, error) {
 	links, err := dump(netlink.LinkList)
 	if err != nil {
 		return nil, errors.Wrap(err, "list the network interfaces of this host")

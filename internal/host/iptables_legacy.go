@@ -45,7 +45,7 @@ func legacyLeftovers(ctx context.Context) ([]Leftover, error) {
 				return found, err
 			}
 			if script := legacyRemoval(saved); script != "" {
-				found = append(found, Leftover{LegacyChains, family.program + " " + table})
+				found = append(found, Leftover{Kind: LegacyChains, Name: family.program + " " + table})
 			}
 		}
 	}
@@ -149,23 +149,13 @@ func ruleWords(rule string) []string {
 	return words
 }
 
-// runIPTables runs a program with a script on its standard input, without a
-// shell.
-func runIPTables(ctx context.Context, script, program string, args ...string) (string, error) {
-	path, err := exec.LookPath(program)
-	if err != nil {
-		return "", errors.Errorf("%s is not installed, but the kernel has tables that only it can change: install iptables, then run the same command again", program)
-	}
+// runIPTables runs a program with a script on its standard input.
+func runIPTables(ctx context.Context, script, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, iptablesTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
-	cmd.Stdin = strings.NewReader(script)
-	cmd.WaitDelay = time.Second
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := cmd.Run(); err != nil {
-		return "", errors.Wrapf(err, "%s: %s", program, firstLine(said.String()))
+	out, err := Run(ctx, script, name, args...)
+	if errors.Is(err, exec.ErrNotFound) {
+		err = errors.Errorf("%s is not installed, but the kernel has tables that only it can change: install iptables, then run the same command again", name)
 	}
-	return out.String(), nil
+	return out, err
 }

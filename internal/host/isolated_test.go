@@ -29,6 +29,7 @@ func isolated(t *testing.T) bool {
 	return false
 }
 
+// bind mounts a directory on another until the test ends.
 func bind(t *testing.T, from, to string) {
 	t.Helper()
 	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {

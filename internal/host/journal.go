@@ -8,9 +8,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -36,7 +35,7 @@ type JournalEntry struct {
 // Journal implements UnitReader. It runs journalctl, because reading the journal's
 // files takes a C library. The output is described in
 // https://systemd.io/JOURNAL_EXPORT_FORMATS/.
-func (r *Real) Journal(ctx context.Context, unit string, since time.Time, last int) ([]JournalEntry, error) {
+func (b *Bus) Journal(ctx context.Context, unit string, since time.Time, last int) ([]JournalEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
 	defer cancel()
 	args := []string{
@@ -47,26 +46,18 @@ func (r *Real) Journal(ctx context.Context, unit string, since time.Time, last i
 	if !since.IsZero() {
 		args = append(args, "--since=@"+strconv.FormatInt(since.Unix(), 10))
 	}
-	cmd := exec.CommandContext(ctx, "journalctl", args...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
-	cmd.WaitDelay = time.Second
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if ctx.Err() != nil {
-		return nil, errors.Wrapf(context.Cause(ctx), "read the journal of %s: journalctl did not finish in time", unit)
-	}
+	out, err := Run(ctx, "", "journalctl", args...)
 	if err != nil {
-		return nil, errors.Wrapf(err, "read the journal of %s: %s", unit, firstLine(stderr.String()))
+		return nil, errors.Wrapf(err, "read the journal of %s", unit)
 	}
 	return parseJournal(out, since)
 }
 
 // parseJournal reads one JSON object per line, and drops entries that are older
 // than since: journalctl only knows whole seconds.
-func parseJournal(out []byte, since time.Time) ([]JournalEntry, error) {
+func parseJournal(out string, since time.Time) ([]JournalEntry, error) {
 	var entries []JournalEntry
-	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines := bufio.NewScanner(strings.NewReader(out))
 	lines.Buffer(nil, journalLine)
 	for lines.Scan() {
 		var raw struct {

@@ -41,11 +41,11 @@ END`)
 		t.Fatal(err)
 	}
 	want := []JournalEntry{
-		{time.UnixMicro(1700000000900000), "kubelet", `E1121 "quoted"`},
-		{time.UnixMicro(1700000001000000), "systemd", "hi?"},
-		{time.UnixMicro(1700000002000000), "kubelet", ""},
-		{time.UnixMicro(1700000003000000), "", "twice"},
-		{time.UnixMicro(1700000004000000), "", "nobody"},
+		{Time: time.UnixMicro(1700000000900000), Program: "kubelet", Message: `E1121 "quoted"`},
+		{Time: time.UnixMicro(1700000001000000), Program: "systemd", Message: "hi?"},
+		{Time: time.UnixMicro(1700000002000000), Program: "kubelet", Message: ""},
+		{Time: time.UnixMicro(1700000003000000), Program: "", Message: "twice"},
+		{Time: time.UnixMicro(1700000004000000), Program: "", Message: "nobody"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
@@ -64,7 +64,7 @@ func TestJournalFails(t *testing.T) {
 		script string
 		want   []string
 	}{
-		"refused": {"echo 'No journal files were opened' >&2; exit 1", []string{"journal", "kubelet: No journal", "were opened: exit status 1"}},
+		"refused": {"echo 'No journal files were opened' >&2; exit 1", []string{"journal", "kubelet", "journalctl: No journal", "were opened: exit status 1"}},
 		"garbage": {"echo hello", []string{"entry", "journal", "invalid character 'h'"}},
 		"no time": {`echo '{"MESSAGE":"x"}'`, []string{"time", "entry", "journal"}},
 	} {

@@ -4,11 +4,11 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 	"unsafe"
@@ -27,8 +27,8 @@ const moduleTimeout = 30 * time.Second
 const ProcSys = "/proc/sys/"
 
 // SetParameter implements KernelWriter.
-func (r *Real) SetParameter(name, value string) (bool, error) {
-	path := r.path(ProcSys + name)
+func (h *Real) SetParameter(name, value string) (bool, error) {
+	path := filepath.Join(h.root, ProcSys, name)
 	now, err := os.ReadFile(path)
 	if err != nil {
 		return false, explain("read the kernel parameter", path, err)
@@ -40,10 +40,10 @@ func (r *Real) SetParameter(name, value string) (bool, error) {
 }
 
 // LoadModule implements KernelWriter.
-func (r *Real) LoadModule(ctx context.Context, name string) error {
+func (h *Real) LoadModule(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, moduleTimeout)
 	defer cancel()
-	err := run(ctx, "modprobe", "--", name)
+	_, err := Run(ctx, "", "modprobe", "--", name)
 	remedy := "install the kernel's extra modules (linux-modules-extra on Ubuntu), or use a kernel that has it"
 	if errors.Is(err, exec.ErrNotFound) {
 		remedy = "install kmod"
@@ -52,7 +52,7 @@ func (r *Real) LoadModule(ctx context.Context, name string) error {
 }
 
 // SwapOff implements KernelWriter.
-func (r *Real) SwapOff(area string) error {
+func (h *Real) SwapOff(area string) error {
 	err := swapCall(unix.SYS_SWAPOFF, area)
 	if errors.Is(err, unix.EINVAL) { // not in use as swap
 		return nil
@@ -64,7 +64,7 @@ func (r *Real) SwapOff(area string) error {
 }
 
 // SwapOn implements KernelWriter.
-func (r *Real) SwapOn(area string) error {
+func (h *Real) SwapOn(area string) error {
 	err := swapCall(unix.SYS_SWAPON, area)
 	if errors.Is(err, unix.EBUSY) { // in use already
 		return nil
@@ -85,43 +85,16 @@ func swapCall(number uintptr, area string) error {
 }
 
 // RestoreContexts implements KernelWriter with restorecon(8).
-func (r *Real) RestoreContexts(ctx context.Context, paths []string) error {
+func (h *Real) RestoreContexts(ctx context.Context, paths []string) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	err := run(ctx, "restorecon", append([]string{"-R", "--"}, paths...)...)
+	_, err := Run(ctx, "", "restorecon", append([]string{"-R", "--"}, paths...)...)
 	return fault.WithRemedy(errors.Wrap(err, "restore SELinux contexts"), "install policycoreutils, or run `restorecon -R` on what was written")
 }
 
 // SELinux implements SystemReader.
-func (r *Real) SELinux() bool {
-	_, err := r.Lstat("/sys/fs/selinux/enforce")
+func (h *Real) SELinux() bool {
+	_, err := h.Lstat("/sys/fs/selinux/enforce")
 	return !errors.Is(err, fs.ErrNotExist)
-}
-
-// run runs a local program with a minimal environment. An error has the first line
-// that it complained with.
-func run(ctx context.Context, program string, args ...string) error {
-	path, err := exec.LookPath(program)
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
-	cmd.WaitDelay = time.Second // for children that keep its output open
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	err = cmd.Run()
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return errors.Wrapf(complained(err, &complaint), "run %s", program)
-}
-
-// complained adds the first line that a program complained with to its error.
-func complained(err error, complaint *bytes.Buffer) error {
-	if line := firstLine(complaint.String()); line != "" {
-		return errors.WithMessage(err, line)
-	}
-	return err
 }

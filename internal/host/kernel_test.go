@@ -64,8 +64,8 @@ func TestSetParameter(t *testing.T) {
 	} {
 		t.Run(label, func(t *testing.T) {
 			r, path := withParameter(t, name, test.before)
-			planned, plan := records()
-			o := NewOverlay(r, plan)
+			planned, add := records()
+			o := NewOverlay(r, add)
 			if changed, err := o.SetParameter(name, "1"); changed != test.changed || err != nil {
 				t.Errorf("the plan: changed %v, error %v", changed, err)
 			}
@@ -142,9 +142,9 @@ func TestProgramsOfTheKernel(t *testing.T) {
 	for name, p := range ran {
 		t.Run(name, func(t *testing.T) {
 			note := fakeProgram(t, name, `echo "$*" >>"$notes"; echo "$HOME$LC_ALL" >>"$notes"; echo talk`)
-			planned, plan := records()
+			planned, add := records()
 			did, record := records()
-			if err := p.call(t.Context(), NewOverlay(New(), plan)); err != nil || note() != "" {
+			if err := p.call(t.Context(), NewOverlay(New(), add)); err != nil || note() != "" {
 				t.Fatalf("the plan: error %v, ran with %q", err, note())
 			}
 			if err := p.call(t.Context(), NewRecorder(New(), record)); err != nil {
@@ -235,8 +235,8 @@ func (s swapping) SwapOff(string) error  { return s.refuse }
 func (s swapping) SwapOn(string) error   { return s.refuse }
 
 func TestSwapPlanned(t *testing.T) {
-	planned, plan := records()
-	o := NewOverlay(swapping{Host: New()}, plan)
+	planned, add := records()
+	o := NewOverlay(swapping{Host: New()}, add)
 	check := func(want ...string) {
 		t.Helper()
 		if got, err := o.Swap(); err != nil || !cmp.Equal(want, got) {

@@ -52,7 +52,7 @@ func isKubeChain(name string) bool {
 }
 
 // NetworkLeftovers implements NetworkReader. It lists what it can, whatever fails.
-func (r *Real) NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover, error) {
+func (s Stack) NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover, error) {
 	var all []Leftover
 	var failed []error
 	for _, find := range []func() ([]Leftover, error){
@@ -68,7 +68,7 @@ func (r *Real) NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover,
 }
 
 // RemoveLeftover implements NetworkWriter.
-func (r *Real) RemoveLeftover(ctx context.Context, l Leftover) error {
+func (s Stack) RemoveLeftover(ctx context.Context, l Leftover) error {
 	var err error
 	switch l.Kind {
 	case LegacyChains:

@@ -132,13 +132,13 @@ func TestNftLeftovers(t *testing.T) {
 	}
 
 	found, err := nftLeftovers()
-	want := []Leftover{{Chains, "ip filter"}, {ProxyTable, "ip kube-proxy"}, {Chains, "ip6 nat"}}
+	want := []Leftover{{Kind: Chains, Name: "ip filter"}, {Kind: ProxyTable, Name: "ip kube-proxy"}, {Kind: Chains, Name: "ip6 nat"}}
 	if diff := cmp.Diff(want, found); err != nil || diff != "" {
 		t.Fatalf("%v, found (-want +got):\n%s", err, diff)
 	}
 	for _, l := range found {
 		for range 2 { // as after an interrupted run
-			if err := New().RemoveLeftover(t.Context(), l); err != nil {
+			if err := stack.RemoveLeftover(t.Context(), l); err != nil {
 				t.Error(err)
 			}
 		}
@@ -168,10 +168,10 @@ func TestOurLinks(t *testing.T) {
 		fault string
 	}{
 		"nothing of ours":    {links: []netlink.Link{bridge("br0", 1), veth("veth1", 1), dummy("mine", 0)}},
-		"the bridge of Pods": {links: []netlink.Link{veth("veth0", 0), bridge("cni0", 1), veth("veth1", 1), veth("veth2", 2)}, want: []Leftover{{Link, "cni0"}}},
+		"the bridge of Pods": {links: []netlink.Link{veth("veth0", 0), bridge("cni0", 1), veth("veth1", 1), veth("veth2", 2)}, want: []Leftover{{Kind: Link, Name: "cni0"}}},
 		"a bridge in use":    {links: []netlink.Link{bridge("cni0", 1), veth("veth1", 1), dummy("eth0", 1)}, fault: "bridge cni0"},
 		"not a bridge":       {links: []netlink.Link{dummy("cni0", 0)}},
-		"of kube-proxy":      {links: []netlink.Link{dummy("kube-ipvs0", 0)}, want: []Leftover{{Link, "kube-ipvs0"}}, fault: "ipvsadm --clear"},
+		"of kube-proxy":      {links: []netlink.Link{dummy("kube-ipvs0", 0)}, want: []Leftover{{Kind: Link, Name: "kube-ipvs0"}}, fault: "ipvsadm --clear"},
 		"only called so":     {links: []netlink.Link{bridge("kube-ipvs0", 0)}},
 	}
 	for name, c := range cases {
@@ -209,7 +209,7 @@ func TestLinkLeftovers(t *testing.T) {
 	}
 	for _, l := range found {
 		for range 2 { // as after an interrupted run
-			if err := New().RemoveLeftover(t.Context(), l); err != nil {
+			if err := stack.RemoveLeftover(t.Context(), l); err != nil {
 				t.Error(err)
 			}
 		}

@@ -33,15 +33,15 @@ func ourLinks(links []netlink.Link, bridge string) ([]Leftover, error) {
 		name, kind := l.Attrs().Name, l.Type()
 		switch {
 		case name == ipvsDummy && kind == "dummy":
-			found = append(found, Leftover{Link, name})
+			found = append(found, Leftover{Kind: Link, Name: name})
 			ipvs = true
 		case (name == "flannel.1" || name == "flannel-v6.1") && kind == "vxlan":
-			found = append(found, Leftover{Link, name})
+			found = append(found, Leftover{Kind: Link, Name: name})
 		case name == bridge && kind == "bridge":
 			if _, err := podPorts(links, l); err != nil {
 				return found, err
 			}
-			found = append(found, Leftover{Link, name})
+			found = append(found, Leftover{Kind: Link, Name: name})
 		}
 	}
 	if ipvs {
@@ -104,7 +104,7 @@ func setLeftovers() ([]Leftover, error) {
 	var found []Leftover
 	for _, s := range sets {
 		if strings.HasPrefix(s.SetName, kubePrefix) {
-			found = append(found, Leftover{Sets, s.SetName})
+			found = append(found, Leftover{Kind: Sets, Name: s.SetName})
 		}
 	}
 	return found, nil

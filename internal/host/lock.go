@@ -40,7 +40,7 @@ func (e *LockedError) Error() string {
 // ends, however it ends. The file is /run/slipway.lock. If /run does not exist or
 // is not writable, the file is in the directory for temporary files, and if there
 // is none of these, /run is created.
-func (r *Real) Lock() (release func(), err error) {
+func (r *Root) Lock() (release func(), err error) {
 	f, err := r.openLock()
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (r *Real) Lock() (release func(), err error) {
 	}, nil
 }
 
-func (r *Real) openLock() (*os.File, error) {
+func (r *Root) openLock() (*os.File, error) {
 	own := filepath.Join(os.TempDir(), fmt.Sprintf("slipway-%d.lock", os.Geteuid()))
 	var first error
 	for _, path := range []string{r.path("/run/slipway.lock"), r.path(own)} {

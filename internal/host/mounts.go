@@ -22,7 +22,7 @@ import (
 const mountTable = "/proc/self/mountinfo"
 
 // Mounts implements PathReader.
-func (r *Real) Mounts(dir string) ([]string, error) {
+func (r *Root) Mounts(dir string) ([]string, error) {
 	real, err := filepath.EvalSymlinks(r.path(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -95,7 +95,7 @@ func unescape(text string) string {
 }
 
 // Unmount implements FileWriter. It never follows a symlink at the end of path.
-func (r *Real) Unmount(path string, flags []string) error {
+func (r *Root) Unmount(path string, flags []string) error {
 	number := unix.UMOUNT_NOFOLLOW
 	for _, name := range flags {
 		number |= unmountFlag(name)

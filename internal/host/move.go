@@ -4,7 +4,6 @@
 package host
 
 import (
-	"crypto/rand"
 	stderrors "errors"
 	"fmt"
 	"io/fs"
@@ -16,7 +15,7 @@ import (
 )
 
 // WriteTree implements FileWriter.
-func (r *Real) WriteTree(path string, fill func(dir string) error) error {
+func (r *Root) WriteTree(path string, fill func(dir string) error) error {
 	path = filepath.Clean(r.path(path))
 	guard := r.guard(path)
 	guard.Lock()
@@ -37,7 +36,7 @@ func writeTree(path string, fill func(dir string) error) error {
 	if err := sweep(dir, name); err != nil {
 		return err
 	}
-	temp := "." + name + tempSuffix + rand.Text()[:tempRandomLen]
+	temp := TempName(name)
 	fd := int(dir.Fd())
 	if err := unix.Mkdirat(fd, temp, 0o700); err != nil {
 		return err
@@ -92,7 +91,7 @@ func syncTree(tree *os.File) error {
 	})
 }
 
-// vacant returns an error if there is something at path.
+// vacant returns an error if path exists.
 func vacant(lstat func(string) (fs.FileInfo, error), path string) error {
 	_, err := lstat(path)
 	switch {
@@ -105,7 +104,7 @@ func vacant(lstat func(string) (fs.FileInfo, error), path string) error {
 }
 
 // Rename implements FileWriter.
-func (r *Real) Rename(from, to string) (bool, error) {
+func (r *Root) Rename(from, to string) (bool, error) {
 	from, to = filepath.Clean(r.path(from)), filepath.Clean(r.path(to))
 	moves, err := movable(os.Lstat, from, to)
 	if moves {

@@ -5,6 +5,7 @@ package host
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -147,13 +148,16 @@ func TestRenameMounts(t *testing.T) {
 
 // TestRecorderOfMuch: the plan of streams, trees and moves says what the recorder says afterwards.
 func TestRecorderOfMuch(t *testing.T) {
+	fill := func(text string) func(io.Writer) error {
+		return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
+	}
 	dir := prepare(t)
 	script := func(h Host) {
 		_, err := h.Rename(dir+"/etc/pki", dir+"/etc/pki.before")
 		_, again := h.Rename(dir+"/etc/pki", dir+"/etc/pki.before")
-		err = errors.Join(err, again, h.WriteStream(dir+"/etc/s", times([]byte("x"), 3)), h.WriteStream(dir+"/etc/s", times(nil, 0)),
+		err = errors.Join(err, again, h.WriteStream(dir+"/etc/s", fill("xxx")), h.WriteStream(dir+"/etc/s", fill("")),
 			h.WriteTree(dir+"/etc/pki", func(at string) error { return os.WriteFile(at+"/f", nil, 0o600) }))
-		for _, failure := range []error{h.WriteStream(dir+"/none/s", times(nil, 0)), h.WriteTree(dir+"/etc/pki", nil), second(h.Rename(dir+"/none", dir+"/x"))} {
+		for _, failure := range []error{h.WriteStream(dir+"/none/s", fill("")), h.WriteTree(dir+"/etc/pki", nil), second(h.Rename(dir+"/none", dir+"/x"))} {
 			if failure == nil {
 				t.Error("no error")
 			}
@@ -168,8 +172,8 @@ func TestRecorderOfMuch(t *testing.T) {
 		{Verb: Write, Path: dir + "/etc/s", Mode: 0o600, Secret: true},
 		{Verb: Mkdir, Path: dir + "/etc/pki", Mode: 0o700},
 	}
-	planned, plan := records()
-	script(NewOverlay(New(), plan))
+	planned, add := records()
+	script(NewOverlay(New(), add))
 	did, record := records()
 	script(NewRecorder(New(), record))
 	for what, list := range map[string]*[]Action{"planned": planned, "done": did} {

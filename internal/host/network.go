@@ -14,8 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Stack is the kernel's network stack.
+type Stack struct{}
+
 // Addresses implements NetworkReader.
-func (r *Real) Addresses() ([]netip.Addr, error) {
+func (s Stack) Addresses() ([]netip.Addr, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, errors.Wrap(err, "list the addresses of this host")
@@ -34,7 +37,7 @@ func (r *Real) Addresses() ([]netip.Addr, error) {
 // first, and the first global unicast address of its interface is taken, whatever
 // source address the route names. If no such interface has one, because the host
 // announces its address by routing, an address of the loopback interface is taken.
-func (r *Real) DefaultAddress(ipv6 bool) (netip.Addr, error) {
+func (s Stack) DefaultAddress(ipv6 bool) (netip.Addr, error) {
 	family := unix.AF_INET
 	if ipv6 {
 		family = unix.AF_INET6
@@ -138,7 +141,7 @@ type Route struct {
 }
 
 // Routes implements NetworkReader.
-func (r *Real) Routes() ([]Route, error) {
+func (s Stack) Routes() ([]Route, error) {
 	// Without a filter this is the main table.
 	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
 	if err != nil {

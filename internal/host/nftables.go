@@ -41,7 +41,7 @@ func nftLeftovers() ([]Leftover, error) {
 	var found []Leftover
 	for _, t := range tables {
 		if isKubeTable(t.Name) {
-			found = append(found, Leftover{ProxyTable, nftName(t)})
+			found = append(found, Leftover{Kind: ProxyTable, Name: nftName(t)})
 			continue
 		}
 		kube, _, err := nftChains(conn, t)
@@ -49,7 +49,7 @@ func nftLeftovers() ([]Leftover, error) {
 			return found, errors.Wrapf(err, "look for chains in nftables table %s", nftName(t))
 		}
 		if len(kube) > 0 {
-			found = append(found, Leftover{Chains, nftName(t)})
+			found = append(found, Leftover{Kind: Chains, Name: nftName(t)})
 		}
 	}
 	return found, nil
@@ -83,7 +83,7 @@ func nftChains(conn *nftables.Conn, t *nftables.Table) (kube, others []*nftables
 }
 
 // EmptyTables implements NetworkReader.
-func (r *Real) EmptyTables() ([]Leftover, error) {
+func (s Stack) EmptyTables() ([]Leftover, error) {
 	conn, err := nftables.New()
 	if err != nil {
 		return nil, errors.Wrap(err, "look for tables in nftables")
@@ -96,7 +96,7 @@ func (r *Real) EmptyTables() ([]Leftover, error) {
 			return found, errors.Wrapf(err, "look for rules in nftables table %s", nftName(t))
 		}
 		if empty {
-			found = append(found, Leftover{EmptyTable, nftName(t)})
+			found = append(found, Leftover{Kind: EmptyTable, Name: nftName(t)})
 		}
 	}
 	return found, errors.Wrap(err, "look for tables in nftables")

@@ -64,18 +64,18 @@ func TestEmptyTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := rules{t, conn}
-	if found, err := New().EmptyTables(); err != nil || len(found) > 0 {
+	if found, err := stack.EmptyTables(); err != nil || len(found) > 0 {
 		t.Fatalf("a new network has %v, error %v", found, err)
 	}
 	r.fill()
-	want := []Leftover{{EmptyTable, "ip bare"}, {EmptyTable, "ip filter"}, {EmptyTable, "ip6 nat"}}
-	found, err := New().EmptyTables()
+	want := []Leftover{{Kind: EmptyTable, Name: "ip bare"}, {Kind: EmptyTable, Name: "ip filter"}, {Kind: EmptyTable, Name: "ip6 nat"}}
+	found, err := stack.EmptyTables()
 	if diff := cmp.Diff(want, found); err != nil || diff != "" {
 		t.Fatalf("error %v, found (-want +got):\n%s", err, diff)
 	}
-	for _, l := range append(found, Leftover{EmptyTable, "ip ruled"}, Leftover{EmptyTable, "ip closed"}, Leftover{EmptyTable, "ip addresses"}, Leftover{EmptyTable, "ip none"}) {
+	for _, l := range append(found, Leftover{Kind: EmptyTable, Name: "ip ruled"}, Leftover{Kind: EmptyTable, Name: "ip closed"}, Leftover{Kind: EmptyTable, Name: "ip addresses"}, Leftover{Kind: EmptyTable, Name: "ip none"}) {
 		for range 2 { // as after an interrupted run
-			if err := New().RemoveLeftover(t.Context(), l); err != nil {
+			if err := stack.RemoveLeftover(t.Context(), l); err != nil {
 				t.Error(err)
 			}
 		}
@@ -83,37 +83,7 @@ func TestEmptyTables(t *testing.T) {
 	if diff := cmp.Diff([]string{"ruled", "closed", "addresses", "foreign"}, r.tables()); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	if found, err = New().EmptyTables(); err != nil || len(found) > 0 {
+	if found, err = stack.EmptyTables(); err != nil || len(found) > 0 {
 		t.Errorf("found again %v, error %v", found, err)
-	}
-}
-
-// Plan and record name the table.
-func TestEmptyTableRemovalPlanned(t *testing.T) {
-	if !isolated(t) {
-		return
-	}
-	conn, err := nftables.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := rules{t, conn}
-	r.fill()
-	l := Leftover{EmptyTable, "ip bare"}
-	planned, plan := records()
-	did, record := records()
-	before := r.tables()
-	if err := NewOverlay(New(), plan).RemoveLeftover(t.Context(), l); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(before, r.tables()); diff != "" {
-		t.Errorf("a plan changed the tables (-want +got):\n%s", diff)
-	}
-	if err := NewRecorder(New(), record).RemoveLeftover(t.Context(), l); err != nil {
-		t.Fatal(err)
-	}
-	want := []Action{{Verb: Remove, Name: string(EmptyTable) + " ip bare"}}
-	if diff := cmp.Diff([][]Action{want, want}, [][]Action{*planned, *did}); diff != "" {
-		t.Errorf("actions of plan and run (-want +got):\n%s", diff)
 	}
 }

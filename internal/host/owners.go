@@ -38,12 +38,12 @@ func otherNames(path string, info fs.FileInfo) error {
 }
 
 // WriteOwned implements OwnerWriter.
-func (r *Real) WriteOwned(path string, data []byte, mode fs.FileMode, owner Owner) (bool, error) {
+func (r *Root) WriteOwned(path string, data []byte, mode fs.FileMode, owner Owner) (bool, error) {
 	return r.write(path, data, mode, &owner)
 }
 
 // Give implements OwnerWriter.
-func (r *Real) Give(path string, owner Owner, mode fs.FileMode) error {
+func (r *Root) Give(path string, owner Owner, mode fs.FileMode) error {
 	path = filepath.Clean(r.path(path))
 	return explain("change the owner of", path, give(path, owner, mode))
 }

@@ -18,14 +18,14 @@ import (
 )
 
 // own owns the files of a test.
-var own = Owner{os.Getuid(), os.Getgid()}
+var own = Owner{UID: os.Getuid(), GID: os.Getgid()}
 
 // other is another user, if the test may change owners.
 func other() Owner {
 	if os.Geteuid() != 0 {
 		return own
 	}
-	return Owner{12345, 23456}
+	return Owner{UID: 12345, GID: 23456}
 }
 
 func asRoot(t *testing.T) {
@@ -37,7 +37,7 @@ func asRoot(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func describe(t *testing.T, path string) (Owner, fs.FileMode) {
+func ownerAndMode(t *testing.T, path string) (Owner, fs.FileMode) {
 	t.Helper()
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestGive(t *testing.T) {
 		if err := New().Give(path, other(), 0o640); err != nil {
 			t.Fatal(err)
 		}
-		if owner, mode := describe(t, path); owner != other() || mode != 0o640 {
+		if owner, mode := ownerAndMode(t, path); owner != other() || mode != 0o640 {
 			t.Errorf("owner %v, mode %v", owner, mode)
 		}
 	}
@@ -89,20 +89,20 @@ func TestGiveRefuses(t *testing.T) {
 	for name, h := range map[string]Host{"real": New(), "overlay": NewOverlay(New(), record), "recorder": NewRecorder(New(), record)} {
 		for _, kind := range []string{"link", "dangling", "fifo", "sock", "directory"} {
 			var fault *KindError
-			if err := h.Give(filepath.Join(dir, kind), Owner{1, 1}, 0o600); !errors.As(err, &fault) {
+			if err := h.Give(filepath.Join(dir, kind), Owner{UID: 1, GID: 1}, 0o600); !errors.As(err, &fault) {
 				t.Errorf("%s: %s: error %v", name, kind, err)
 			}
 		}
-		if err := h.Give(filepath.Join(dir, "none"), Owner{1, 1}, 0o600); !errors.Is(err, fs.ErrNotExist) {
+		if err := h.Give(filepath.Join(dir, "none"), Owner{UID: 1, GID: 1}, 0o600); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: a missing file: error %v", name, err)
 		}
-		err := h.Give(filepath.Join(dir, "hard"), Owner{1, 1}, 0o600)
+		err := h.Give(filepath.Join(dir, "hard"), Owner{UID: 1, GID: 1}, 0o600)
 		if err == nil || !strings.Contains(err.Error(), dir+"/hard has 2 names (hard links)") {
 			t.Errorf("%s: a hard link: error %v", name, err)
 		}
 	}
 	for _, name := range []string{"victim", "file"} {
-		if owner, _ := describe(t, filepath.Join(dir, name)); owner != own {
+		if owner, _ := ownerAndMode(t, filepath.Join(dir, name)); owner != own {
 			t.Errorf("%s was given to %v", name, owner)
 		}
 	}
@@ -113,12 +113,12 @@ func TestWriteOwned(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
-	for i, owner := range []Owner{other(), other(), {7, 8}} {
+	for i, owner := range []Owner{other(), other(), {UID: 7, GID: 8}} {
 		changed, err := New().WriteOwned(path, []byte("x"), 0o640, owner)
 		if err != nil || changed != (i != 1) {
 			t.Errorf("%d: changed %v, error %v", i, changed, err)
 		}
-		if got, mode := describe(t, path); got != owner || mode != 0o640 {
+		if got, mode := ownerAndMode(t, path); got != owner || mode != 0o640 {
 			t.Errorf("%d: owner %v, mode %v", i, got, mode)
 		}
 	}
@@ -129,7 +129,7 @@ func TestWriteOwned(t *testing.T) {
 	if _, err := New().WriteOwned(filepath.Join(dir, "hard"), []byte("of root"), 0o600, other()); err != nil {
 		t.Fatal(err)
 	}
-	if owner, _ := describe(t, filepath.Join(dir, "victim")); owner != own {
+	if owner, _ := ownerAndMode(t, filepath.Join(dir, "victim")); owner != own {
 		t.Errorf("the other name of a file was given to %v", owner)
 	}
 }
@@ -152,7 +152,7 @@ func TestGiveTree(t *testing.T) {
 		"data": other(), "data/member": other(), "data/member/wal/0.wal": other(), "data/member/snap/db": other(),
 		"secret": own, "secret/file": own, "data/soft": own, "data/fifo": own, "data/lost+found": own, "moved": own,
 	} {
-		if got, _ := describe(t, filepath.Join(dir, path)); got != want {
+		if got, _ := ownerAndMode(t, filepath.Join(dir, path)); got != want {
 			t.Errorf("%s is %v's, want %v", path, got, want)
 		}
 	}
@@ -162,7 +162,7 @@ func TestGiveTree(t *testing.T) {
 	if kept, err := New().GiveTree(dir+"/data", other()); err != nil || kept != nil {
 		t.Errorf("the second time: kept %v, error %v", kept, err)
 	}
-	if got, _ := describe(t, dir+"/data/later"); got != own {
+	if got, _ := ownerAndMode(t, dir+"/data/later"); got != own {
 		t.Errorf("a root file was given to %v", got)
 	}
 }
@@ -192,7 +192,7 @@ func TestGiveTreeRefuses(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	for _, path := range []string{"secret", "data"} {
-		if got, _ := describe(t, filepath.Join(dir, path)); got != own {
+		if got, _ := ownerAndMode(t, filepath.Join(dir, path)); got != own {
 			t.Errorf("%s was given to %v", path, got)
 		}
 	}
@@ -233,7 +233,7 @@ func TestGiveTreeStaysInItsMount(t *testing.T) {
 	}
 	checkKept(t, dir+"/data/", kept, "disk", "file")
 	for path, want := range map[string]Owner{"data": other(), "data/member/db": other(), "elsewhere": own, "elsewhere/f": own, "outside": own} {
-		if got, _ := describe(t, filepath.Join(dir, path)); got != want {
+		if got, _ := ownerAndMode(t, filepath.Join(dir, path)); got != want {
 			t.Errorf("%s is %v's, want %v", path, got, want)
 		}
 	}
@@ -258,7 +258,7 @@ func TestLinksOfOthers(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	if got, _ := describe(t, dir+"/a/b/secret/file"); got != own {
+	if got, _ := ownerAndMode(t, dir+"/a/b/secret/file"); got != own {
 		t.Errorf("the file was given to %v", got)
 	}
 	if err := r.Give(dir+"/ours/file", other(), 0o600); err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // GiveTree implements OwnerWriter.
-func (r *Real) GiveTree(path string, owner Owner) ([]string, error) {
+func (r *Root) GiveTree(path string, owner Owner) ([]string, error) {
 	path = filepath.Clean(r.path(path))
 	g := &treeGift{owner: owner}
 	err := g.give(path)

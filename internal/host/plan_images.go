@@ -52,13 +52,13 @@ func (o *overlay) WriteSet(files []SetFile, _ func(func(string, io.Reader) error
 		f.Path = path
 		o.nodes[path] = &node{name: filepath.Base(path), mode: f.Mode, unknown: true, set: &f}
 		o.owners[path] = Owner{} // root: a plan is of what root would do
-		o.record(f.action(created))
+		o.record(setAction(f, created))
 	}
 	return nil
 }
 
-func (f SetFile) action(created bool) Action {
-	return Action{Verb: Write, Path: filepath.Clean(f.Path), Mode: f.Mode, Data: []byte(f.describe()), Opaque: true, Created: created}
+func setAction(f SetFile, created bool) Action {
+	return Action{Verb: Write, Path: filepath.Clean(f.Path), Mode: f.Mode, Data: []byte(describe(f)), Opaque: true, Created: created}
 }
 
 // plannedImage is what a plan makes of an image: it is there, pinned or not, or removed.

@@ -77,7 +77,7 @@ func TestDescribe(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir+"/f", "text", 0o644)
 	r := New()
-	if got, err := Describe(r, dir+"/f"); err != nil || got != member(dir+"/f", "text", 0o755).describe() {
+	if got, err := Describe(r, dir+"/f"); err != nil || got != describe(member(dir+"/f", "text", 0o755)) {
 		t.Errorf("%q, error %v", got, err)
 	}
 	if got, err := Describe(r, dir+"/none"); got != "" || !errors.Is(err, fs.ErrNotExist) {

@@ -41,6 +41,7 @@ func script(h Host, dir string) error {
 	)
 }
 
+// records returns a list, and a function that adds to it.
 func records() (*[]Action, func(Action)) {
 	var list []Action
 	return &list, func(a Action) { list = append(list, a) }
@@ -325,7 +326,7 @@ func TestOverlayForbidden(t *testing.T) {
 
 	o = NewOverlay(faulty{Host: New(), lstat: unix.EACCES, read: unix.EACCES, list: unix.EACCES}, record)
 	_, writeErr := o.WriteFile("/closed/f", []byte("x"), 0o644)
-	if err := errors.Join(writeErr, o.EnsureDir("/closed/d", 0o755), o.Remove("/closed/g"), o.Give("/closed/h", Owner{1, 2}, 0o600)); err != nil {
+	if err := errors.Join(writeErr, o.EnsureDir("/closed/d", 0o755), o.Remove("/closed/g"), o.Give("/closed/h", Owner{UID: 1, GID: 2}, 0o600)); err != nil {
 		t.Error(err)
 	}
 	_, listErr := o.ReadDir("/closed")
@@ -353,7 +354,7 @@ func TestOverlayBroken(t *testing.T) {
 func TestOverlayUnits(t *testing.T) {
 	for label, base := range map[string]Host{
 		"with systemd":    faulty{Host: New()},
-		"without systemd": faulty{Host: New(), unit: &BusError{errors.New("no bus")}},
+		"without systemd": faulty{Host: New(), unit: &BusError{Err: errors.New("no bus")}},
 	} {
 		t.Run(label, func(t *testing.T) {
 			ctx := t.Context()

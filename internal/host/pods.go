@@ -32,8 +32,8 @@ type Pod struct {
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 
 // Pods implements RuntimeReader.
-func (r *Real) Pods(ctx context.Context, socket string) ([]Pod, error) {
-	conn, err := r.runtimes.get(socket)
+func (r *Runtimes) Pods(ctx context.Context, socket string) ([]Pod, error) {
+	conn, err := r.get(socket)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +79,8 @@ func orphans(ctx context.Context, client cri.RuntimeServiceClient, pods []*cri.P
 
 // RemovePods implements RuntimeWriter. It tries once more to remove the Pods that
 // failed when the others are gone.
-func (r *Real) RemovePods(ctx context.Context, socket string, pods []Pod) ([]Pod, error) {
-	conn, err := r.runtimes.get(socket)
+func (r *Runtimes) RemovePods(ctx context.Context, socket string, pods []Pod) ([]Pod, error) {
+	conn, err := r.get(socket)
 	if err != nil {
 		return nil, err
 	}

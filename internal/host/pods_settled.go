@@ -35,7 +35,7 @@ const (
 // protection from garbage collection, in the name of each Pod from the first moment to the last, so a lease without a
 // listed Pod is one of these. Nothing shows a container that is being created; if its Pod is removed meanwhile, it stays:
 // https://github.com/containerd/containerd/blob/v2.2.0/internal/cri/server/sandbox_remove.go
-func (r *Real) AwaitSettled(ctx context.Context, socket string, since time.Time) error {
+func (r *Runtimes) AwaitSettled(ctx context.Context, socket string, since time.Time) error {
 	var last error
 	for {
 		err := r.settled(ctx, socket, since)
@@ -54,7 +54,7 @@ func (r *Real) AwaitSettled(ctx context.Context, socket string, since time.Time)
 }
 
 // settled returns what the runtime still does.
-func (r *Real) settled(ctx context.Context, socket string, since time.Time) error {
+func (r *Runtimes) settled(ctx context.Context, socket string, since time.Time) error {
 	unlisted, known, err := r.unlistedPods(ctx, socket)
 	settle := settleTime
 	if known {
@@ -65,7 +65,7 @@ func (r *Real) settled(ctx context.Context, socket string, since time.Time) erro
 		return err
 	case len(unlisted) > 0:
 		return errors.Errorf("it is still making Pods or taking them back, although the kubelet has ended: %.12s", unlisted)
-	case r.Now().Sub(since) < settle:
+	case time.Now().Sub(since) < settle:
 		return errors.New("it may still be making what the kubelet asked for last")
 	}
 	return nil
@@ -73,8 +73,8 @@ func (r *Real) settled(ctx context.Context, socket string, since time.Time) erro
 
 // unlistedPods are the IDs of the Pods that containerd has a lease for, and does not list. known is false for another
 // runtime.
-func (r *Real) unlistedPods(ctx context.Context, socket string) (ids []string, known bool, err error) {
-	conn, err := r.runtimes.get(socket)
+func (r *Runtimes) unlistedPods(ctx context.Context, socket string) (ids []string, known bool, err error) {
+	conn, err := r.get(socket)
 	if err != nil {
 		return nil, false, err
 	}

@@ -25,14 +25,14 @@ type Process struct {
 }
 
 // PortFree implements NetworkReader.
-func (r *Real) PortFree(address string, port int) error {
+func (s Stack) PortFree(address string, port int) error {
 	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 	if err == nil {
 		return l.Close()
 	}
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
-		return errors.Wrapf(unix.EADDRINUSE, "port %d is in use%s", port, r.heldBy(port))
+		return errors.Wrapf(unix.EADDRINUSE, "port %d is in use%s", port, s.heldBy(port))
 	case errors.Is(err, unix.EACCES):
 		return fault.WithRemedy(errors.Wrapf(unix.EACCES, "port %d cannot be checked", port), "run the command as root")
 	}
@@ -40,8 +40,8 @@ func (r *Real) PortFree(address string, port int) error {
 }
 
 // heldBy names the process that listens on a port, if this user may see it.
-func (r *Real) heldBy(port int) string {
-	p, found := r.PortHolder(port)
+func (s Stack) heldBy(port int) string {
+	p, found := s.PortHolder(port)
 	if !found {
 		return ""
 	}
@@ -49,7 +49,7 @@ func (r *Real) heldBy(port int) string {
 }
 
 // PortHolder implements NetworkReader. Only root can see other users' processes.
-func (r *Real) PortHolder(port int) (Process, bool) {
+func (s Stack) PortHolder(port int) (Process, bool) {
 	sockets := listening(port)
 	if len(sockets) == 0 {
 		return Process{}, false

@@ -23,17 +23,17 @@ func TestPortFree(t *testing.T) {
 			t.Fatal(err)
 		}
 		port := l.Addr().(*net.TCPAddr).Port
-		err = New().PortFree("", port)
+		err = stack.PortFree("", port)
 		if !errors.Is(err, unix.EADDRINUSE) {
 			t.Errorf("error %v", err)
 		}
 		fact.Error(t, err, fmt.Sprintf("port %d", port), programName(os.Getpid()), fmt.Sprintf("pid %d", os.Getpid()))
 		l.Close()
-		if err := New().PortFree("", port); err != nil {
+		if err := stack.PortFree("", port); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := New().PortFree("", 70000); err == nil {
+	if err := stack.PortFree("", 70000); err == nil {
 		t.Error("port 70000 is free")
 	}
 }
@@ -46,10 +46,10 @@ func TestPortFreeOnOneAddress(t *testing.T) {
 	}
 	defer l.Close()
 	port := l.Addr().(*net.TCPAddr).Port
-	if err := New().PortFree("127.0.0.2", port); err != nil {
+	if err := stack.PortFree("127.0.0.2", port); err != nil {
 		t.Error(err)
 	}
-	if err := New().PortFree("127.0.0.1", port); !errors.Is(err, unix.EADDRINUSE) {
+	if err := stack.PortFree("127.0.0.1", port); !errors.Is(err, unix.EADDRINUSE) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -67,13 +67,13 @@ func TestPortHolder(t *testing.T) {
 			continue
 		}
 		port := l.Addr().(*net.TCPAddr).Port
-		if p, found := New().PortHolder(port); !found || p != want {
+		if p, found := stack.PortHolder(port); !found || p != want {
 			t.Errorf("%s: %+v, %v, want %+v", address, p, found, want)
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if p, found := New().PortHolder(port); found {
+		if p, found := stack.PortHolder(port); found {
 			t.Errorf("%s: still held by %+v after it was closed", address, p)
 		}
 	}

@@ -43,14 +43,14 @@ func (e *ProbeError) Error() string {
 }
 
 // Probe implements Remote.
-func (r *Real) Probe(ctx context.Context, p Probe) error {
-	_, err := r.Fetch(ctx, p)
+func (h *Real) Probe(ctx context.Context, p Probe) error {
+	_, err := h.Fetch(ctx, p)
 	return err
 }
 
 // Fetch implements Remote.
-func (r *Real) Fetch(ctx context.Context, p Probe) ([]byte, error) {
-	resp, err := r.get(ctx, p)
+func (h *Real) Fetch(ctx context.Context, p Probe) ([]byte, error) {
+	resp, err := h.get(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +64,8 @@ func (r *Real) Fetch(ctx context.Context, p Probe) ([]byte, error) {
 }
 
 // Date implements Remote.
-func (r *Real) Date(ctx context.Context, p Probe) (time.Time, error) {
-	resp, err := r.get(ctx, p)
+func (h *Real) Date(ctx context.Context, p Probe) (time.Time, error) {
+	resp, err := h.get(ctx, p)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -75,7 +75,7 @@ func (r *Real) Date(ctx context.Context, p Probe) (time.Time, error) {
 }
 
 // LookupHost implements Remote.
-func (r *Real) LookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
+func (h *Real) LookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 	for i, a := range addrs {
 		addrs[i] = a.Unmap() // the resolver gives IPv4 in IPv6's form
@@ -84,8 +84,8 @@ func (r *Real) LookupHost(ctx context.Context, name string) ([]netip.Addr, error
 }
 
 // get sends one request. Its errors name the method and the URL.
-func (r *Real) get(ctx context.Context, p Probe) (*http.Response, error) {
-	tlsConfig, err := r.tls(p)
+func (h *Real) get(ctx context.Context, p Probe) (*http.Response, error) {
+	tlsConfig, err := h.tls(p)
 	if err != nil {
 		return nil, err
 	}
@@ -106,10 +106,10 @@ func (r *Real) get(ctx context.Context, p Probe) (*http.Response, error) {
 // tls is the TLS configuration of a probe. Probes that accept any certificate
 // resume their session: a new one costs the server a signature, which is time that
 // a starting component does not have.
-func (r *Real) tls(p Probe) (*tls.Config, error) {
+func (h *Real) tls(p Probe) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: len(p.CA) == 0}
 	if len(p.CA) == 0 && len(p.ClientCert) == 0 {
-		c.ClientSessionCache = r.sessions
+		c.ClientSessionCache = h.sessions
 	}
 	if len(p.CA) > 0 {
 		c.RootCAs = x509.NewCertPool()

@@ -5,43 +5,33 @@ package host
 
 import (
 	"crypto/tls"
-	"path/filepath"
-	"sync"
 )
 
-// Real works on the host itself. It is safe for concurrent use.
+// Real is the host that this process runs on. It's safe for concurrent use.
 type Real struct {
+	*Root
+	Bus
+	Runtimes
+	Stack
+
 	root     string
-	writing  [32]sync.Mutex // by path: see guard
-	bus      bus
-	runtimes runtimes
 	sessions tls.ClientSessionCache // of probes that accept any certificate
 }
 
 var _ Host = (*Real)(nil)
 
-// New returns the host that this process runs on. Close releases what it
-// opened.
+// New returns the host. Close ends its connections.
 func New() *Real { return NewAt("") }
 
-// NewAt returns a host whose files are below root: the path /etc/x is
-// root/etc/x, and so are the lock and the list of swap areas. Units, the runtime
-// and the other facts are this host's. It is for --rootfs, and for tests without
-// root and without the real /etc.
+// NewAt returns a host whose files are below root: its /etc/x is root/etc/x, and so are the lock and the list of swap
+// areas. Units, the runtime and all other facts are this host's. --rootfs uses it, and tests that must not touch the
+// real /etc.
 func NewAt(root string) *Real {
-	return &Real{root: root, sessions: tls.NewLRUClientSessionCache(0)}
+	return &Real{Root: At(root), root: root, sessions: tls.NewLRUClientSessionCache(0)}
 }
 
 // Close ends the connections to systemd and to container runtimes.
-func (r *Real) Close() {
-	r.bus.close()
-	r.runtimes.close()
-}
-
-// path returns where this process finds a path of the host.
-func (r *Real) path(p string) string {
-	if r.root == "" {
-		return p
-	}
-	return filepath.Join(r.root, p)
+func (h *Real) Close() {
+	h.Bus.Close()
+	h.Runtimes.Close()
 }

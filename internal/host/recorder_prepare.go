@@ -18,7 +18,7 @@ func (r *recorder) WriteSet(files []SetFile, fill func(put func(string, io.Reade
 		return err
 	}
 	for _, f := range files {
-		r.record(f.action(created[f.Path]))
+		r.record(setAction(f, created[f.Path]))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,7 +31,7 @@ const madeAs = "trusted.slipway.made"
 func claim(file *os.File, note []byte) { _ = unix.Fsetxattr(int(file.Fd()), madeAs, note, 0) }
 
 // Made implements PathReader.
-func (r *Real) Made(path string) bool { return made(r.path(path)) }
+func (r *Root) Made(path string) bool { return made(r.path(path)) }
 
 func made(path string) bool {
 	_, err := unix.Lgetxattr(filepath.Clean(path), madeAs, nil)
@@ -38,7 +39,7 @@ func made(path string) bool {
 }
 
 // Unchanged implements PathReader.
-func (r *Real) Unchanged(path string) bool {
+func (r *Root) Unchanged(path string) bool {
 	path = filepath.Clean(r.path(path))
 	var note [sha256.Size]byte
 	if n, err := unix.Lgetxattr(path, madeAs, note[:]); err != nil || n != len(note) {
@@ -97,12 +98,14 @@ func (b before) giveBack(dir *os.File) error {
 }
 
 // Stays implements PathReader.
-func (r *Real) Stays(path string) (bool, error) {
+func (r *Root) Stays(path string) (bool, error) {
 	path = filepath.Clean(r.path(path))
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode().Type() == fs.ModeSymlink {
-		_, err = linked(path)
-		return true, unlessForbidden(err)
+		if _, err = linked(path); errors.Is(err, fs.ErrPermission) {
+			err = nil
+		}
+		return true, err
 	}
 	if err != nil || !info.IsDir() {
 		return err == nil, nil

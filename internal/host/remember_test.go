@@ -12,7 +12,6 @@ import (
 // TestUnchanged: a file is Slipway's until somebody edits it, in place or by replacing it.
 func TestUnchanged(t *testing.T) {
 	h := New()
-	t.Cleanup(h.Close)
 	path := filepath.Join(t.TempDir(), "file")
 	check := func(when string, want bool) {
 		t.Helper()

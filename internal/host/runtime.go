@@ -29,14 +29,14 @@ const (
 	criMessage = 16 << 20
 )
 
-// runtimes are the connections to container runtimes, one for each socket, with
+// Runtimes are the connections to container runtimes, one for each socket, with
 // the generated stubs of cri-api. docs/design/written-by-hand.md says why not cri-client.
-type runtimes struct {
+type Runtimes struct {
 	mu    sync.Mutex
 	conns map[string]*grpc.ClientConn
 }
 
-func (r *runtimes) get(socket string) (*grpc.ClientConn, error) {
+func (r *Runtimes) get(socket string) (*grpc.ClientConn, error) {
 	path := socketPath(socket)
 	if !strings.HasPrefix(path, "/") {
 		return nil, errors.Errorf("invalid container runtime socket %q (expected a path such as unix:///run/containerd/containerd.sock)", socket)
@@ -64,7 +64,8 @@ func (r *runtimes) get(socket string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-func (r *runtimes) close() {
+// Close ends them.
+func (r *Runtimes) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for path, conn := range r.conns {
@@ -88,8 +89,8 @@ type RuntimeInfo struct {
 }
 
 // RuntimeInfo implements RuntimeReader.
-func (r *Real) RuntimeInfo(ctx context.Context, socket string) (RuntimeInfo, error) {
-	conn, err := r.runtimes.get(socket)
+func (r *Runtimes) RuntimeInfo(ctx context.Context, socket string) (RuntimeInfo, error) {
+	conn, err := r.get(socket)
 	if err != nil {
 		return RuntimeInfo{}, err
 	}
@@ -193,8 +194,8 @@ func (c runtimeConfig) cgroupDriver() string {
 }
 
 // ImagePresent implements RuntimeReader.
-func (r *Real) ImagePresent(ctx context.Context, socket, image string) (bool, error) {
-	conn, err := r.runtimes.get(socket)
+func (r *Runtimes) ImagePresent(ctx context.Context, socket, image string) (bool, error) {
+	conn, err := r.get(socket)
 	if err != nil {
 		return false, err
 	}
@@ -209,8 +210,8 @@ func (r *Real) ImagePresent(ctx context.Context, socket, image string) (bool, er
 }
 
 // ImageDir implements RuntimeReader.
-func (r *Real) ImageDir(ctx context.Context, socket string) (string, error) {
-	conn, err := r.runtimes.get(socket)
+func (r *Runtimes) ImageDir(ctx context.Context, socket string) (string, error) {
+	conn, err := r.get(socket)
 	if err != nil {
 		return "", err
 	}
@@ -229,8 +230,8 @@ func (r *Real) ImageDir(ctx context.Context, socket string) (string, error) {
 }
 
 // PullImage implements RuntimeWriter. Only ctx bounds it.
-func (r *Real) PullImage(ctx context.Context, socket, image string) error {
-	conn, err := r.runtimes.get(socket)
+func (r *Runtimes) PullImage(ctx context.Context, socket, image string) error {
+	conn, err := r.get(socket)
 	if err != nil {
 		return err
 	}

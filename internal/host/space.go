@@ -22,7 +22,7 @@ type Space struct {
 }
 
 // Space implements PathReader.
-func (r *Real) Space(path string) (Space, error) {
+func (r *Root) Space(path string) (Space, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(r.path(path), &s); err != nil {
 		return Space{}, explain("look at the file system of", path, err)
@@ -36,7 +36,7 @@ func (r *Real) Space(path string) (Space, error) {
 }
 
 // ReadTail implements FileReader.
-func (r *Real) ReadTail(path string, most int64) ([]byte, error) {
+func (r *Root) ReadTail(path string, most int64) ([]byte, error) {
 	f, err := os.Open(r.path(path))
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (r *Real) ReadTail(path string, most int64) ([]byte, error) {
 }
 
 // ReadHead implements FileReader.
-func (r *Real) ReadHead(path string, most int64) ([]byte, error) {
+func (r *Root) ReadHead(path string, most int64) ([]byte, error) {
 	f, err := os.Open(r.path(path))
 	if err != nil {
 		return nil, err

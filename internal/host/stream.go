@@ -15,10 +15,10 @@ import (
 )
 
 // Open implements FileReader.
-func (r *Real) Open(path string) (*os.File, error) { return os.Open(r.path(path)) }
+func (r *Root) Open(path string) (*os.File, error) { return os.Open(r.path(path)) }
 
 // WriteStream implements FileWriter.
-func (r *Real) WriteStream(path string, fill func(io.Writer) error) error {
+func (r *Root) WriteStream(path string, fill func(io.Writer) error) error {
 	path = r.path(path)
 	guard := r.guard(path)
 	guard.Lock()

@@ -98,20 +98,20 @@ func TestWriteStreamRefuses(t *testing.T) {
 	things := strange(t, dir)
 	before := names(t, dir)
 	overlay := NewOverlay(New(), func(a Action) { t.Errorf("recorded %v", a) })
-	for label, host := range map[string]Host{"real": New(), "overlay": overlay} {
+	for label, h := range map[string]Host{"real": New(), "overlay": overlay} {
 		for name := range things {
 			var kind *KindError
-			if err := host.WriteStream(filepath.Join(dir, name), times(nil, 1)); !errors.As(err, &kind) {
+			if err := h.WriteStream(filepath.Join(dir, name), times(nil, 1)); !errors.As(err, &kind) {
 				t.Errorf("%s, %s: %v", label, name, err)
 			}
 			if name == "directory" {
 				continue
 			}
-			if err := host.WriteStream(filepath.Join(dir, name, "f"), times(nil, 1)); err == nil {
+			if err := h.WriteStream(filepath.Join(dir, name, "f"), times(nil, 1)); err == nil {
 				t.Errorf("%s, below %s: no error", label, name)
 			}
 		}
-		if err := host.WriteStream(dir+"/none/f", times(nil, 1)); !errors.Is(err, fs.ErrNotExist) {
+		if err := h.WriteStream(dir+"/none/f", times(nil, 1)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s, no directory: %v", label, err)
 		}
 	}

@@ -37,7 +37,7 @@ type Removal struct {
 }
 
 // RemoveTree implements FileWriter.
-func (r *Real) RemoveTree(path string) (Removal, error) {
+func (r *Root) RemoveTree(path string) (Removal, error) {
 	path = filepath.Clean(r.path(path))
 	t := &treeRemoval{}
 	err := t.remove(path)
@@ -46,9 +46,6 @@ func (r *Real) RemoveTree(path string) (Removal, error) {
 	}
 	return Removal{Changed: t.changed, Kept: t.kept}, explain("remove", path, err)
 }
-
-// hostPath is the inverse of path: it returns a path as the host sees it.
-func (r *Real) hostPath(p string) string { return strings.TrimPrefix(p, r.root) }
 
 // treeRemoval is a directory that is being removed.
 //
@@ -156,7 +153,7 @@ func (t *treeRemoval) delete(path string) error {
 }
 
 // RemoveEmpty implements FileWriter.
-func (r *Real) RemoveEmpty(path string) (bool, error) {
+func (r *Root) RemoveEmpty(path string) (bool, error) {
 	if stays, err := r.Stays(path); stays || err != nil {
 		return false, nil //nolint:nilerr // it is a symlink then
 	}

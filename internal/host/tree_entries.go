@@ -4,7 +4,6 @@
 package host
 
 import (
-	"crypto/rand"
 	"io"
 	"os"
 	"path/filepath"
@@ -87,7 +86,7 @@ func isDir(dir *os.File, name string) bool {
 func (t *treeRemoval) removeDir(parent *os.File, name string, depth int) error {
 	if depth >= deepest {
 		t.moved = true
-		if err := unix.Renameat(int(parent.Fd()), name, int(t.top.Fd()), tempSuffix+rand.Text()); err != nil {
+		if err := unix.Renameat(int(parent.Fd()), name, int(t.top.Fd()), TempName("branch")); err != nil {
 			return err
 		}
 		return errLeft

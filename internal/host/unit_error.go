@@ -23,7 +23,7 @@ const (
 
 // ErrNoSystemd is the answer of every call to systemd on a host that does not run
 // it, such as a container in which an image is built.
-var ErrNoSystemd = errors.New("no init system was found (" + bootedDir + " is missing)")
+var ErrNoSystemd = errors.New("no init system was found (/run/systemd/system is missing)")
 
 // BusError says that systemd runs but cannot be reached.
 type BusError struct{ Err error }
@@ -102,7 +102,7 @@ func unitFailure(unit, job string, err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return &UnitError{Unit: unit, Job: job, Result: ResultUnknown, Err: err}
 	default:
-		return &BusError{err}
+		return &BusError{Err: err}
 	}
 }
 

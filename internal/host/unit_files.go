@@ -10,8 +10,8 @@ import (
 )
 
 // EnableUnit implements UnitWriter. It leaves a unit alone that is enabled.
-func (r *Real) EnableUnit(ctx context.Context, name string) error {
-	return r.changeFiles(ctx, "enable", name, func(s UnitState) bool { return s.UnitFileState != "enabled" },
+func (b *Bus) EnableUnit(ctx context.Context, name string) error {
+	return b.changeFiles(ctx, "enable", name, func(s UnitState) bool { return s.UnitFileState != "enabled" },
 		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
 			_, changes, err := conn.EnableUnitFilesContext(ctx, []string{name}, false, false)
 			return len(changes), err
@@ -19,8 +19,8 @@ func (r *Real) EnableUnit(ctx context.Context, name string) error {
 }
 
 // DisableUnit implements UnitWriter.
-func (r *Real) DisableUnit(ctx context.Context, name string) error {
-	return r.changeFiles(ctx, "disable", name, func(s UnitState) bool { return s.UnitFileState == "enabled" },
+func (b *Bus) DisableUnit(ctx context.Context, name string) error {
+	return b.changeFiles(ctx, "disable", name, func(s UnitState) bool { return s.UnitFileState == "enabled" },
 		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
 			changes, err := conn.DisableUnitFilesContext(ctx, []string{name}, false)
 			return len(changes), err
@@ -28,8 +28,8 @@ func (r *Real) DisableUnit(ctx context.Context, name string) error {
 }
 
 // MaskUnit implements UnitWriter.
-func (r *Real) MaskUnit(ctx context.Context, name string) error {
-	return r.changeFiles(ctx, "mask", name, func(s UnitState) bool { return s.UnitFileState != "masked" },
+func (b *Bus) MaskUnit(ctx context.Context, name string) error {
+	return b.changeFiles(ctx, "mask", name, func(s UnitState) bool { return s.UnitFileState != "masked" },
 		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
 			changes, err := conn.MaskUnitFilesContext(ctx, []string{name}, false, false)
 			return len(changes), err
@@ -37,8 +37,8 @@ func (r *Real) MaskUnit(ctx context.Context, name string) error {
 }
 
 // UnmaskUnit implements UnitWriter.
-func (r *Real) UnmaskUnit(ctx context.Context, name string) error {
-	return r.changeFiles(ctx, "unmask", name, func(s UnitState) bool { return s.UnitFileState == "masked" },
+func (b *Bus) UnmaskUnit(ctx context.Context, name string) error {
+	return b.changeFiles(ctx, "unmask", name, func(s UnitState) bool { return s.UnitFileState == "masked" },
 		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
 			changes, err := conn.UnmaskUnitFilesContext(ctx, []string{name}, false)
 			return len(changes), err
@@ -46,16 +46,16 @@ func (r *Real) UnmaskUnit(ctx context.Context, name string) error {
 }
 
 // changeFiles changes the links by which systemd knows a unit's state, if it needs to.
-func (r *Real) changeFiles(ctx context.Context, job, name string, needed func(UnitState) bool,
+func (b *Bus) changeFiles(ctx context.Context, job, name string, needed func(UnitState) bool,
 	change func(context.Context, *dbus.Conn, string) (int, error)) error {
 	name = unitName(name)
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	state, err := r.Unit(ctx, name)
+	state, err := b.Unit(ctx, name)
 	if err != nil || !needed(state) {
 		return err
 	}
-	conn, err := r.bus.get(ctx)
+	conn, err := b.get(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,5 +66,5 @@ func (r *Real) changeFiles(ctx context.Context, job, name string, needed func(Un
 	if changes == 0 {
 		return nil
 	}
-	return r.ReloadUnits(ctx)
+	return b.ReloadUnits(ctx)
 }

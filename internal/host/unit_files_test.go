@@ -67,9 +67,9 @@ func TestUnitFiles(t *testing.T) {
 			f := &fakeSystemd{state: c.before}
 			f.serve(t)
 			r := newReal(t)
-			planned, plan := records()
+			planned, add := records()
 			did, record := records()
-			for label, h := range map[string]Host{"plan": NewOverlay(r, plan), "run": NewRecorder(r, record)} {
+			for label, h := range map[string]Host{"plan": NewOverlay(r, add), "run": NewRecorder(r, record)} {
 				f.mu.Lock()
 				f.state = c.before
 				f.mu.Unlock()
@@ -108,11 +108,16 @@ func TestUnitFilesRefused(t *testing.T) {
 	}
 }
 
+// blind is a host without systemd.
+type blind struct{ Host }
+
+func (blind) Unit(context.Context, string) (UnitState, error) { return UnitState{}, ErrNoSystemd }
+
 // Where systemd cannot be asked, a plan shows what may be needed.
 func TestUnitFilesPlannedBlindly(t *testing.T) {
 	for _, c := range fileChanges {
 		list, record := records()
-		o := NewOverlay(faulty{Host: New(), unit: ErrNoSystemd}, record)
+		o := NewOverlay(blind{}, record)
 		if err := c.order(t.Context(), o); err != nil {
 			t.Errorf("%s: error %v", c.verb, err)
 		}
@@ -202,36 +207,32 @@ func TestUnitReplacedInPlan(t *testing.T) {
 
 // TestReplaced: a process whose program's file was replaced, or removed, runs another version.
 func TestReplaced(t *testing.T) {
-	program, err := os.ReadFile("/proc/self/exe")
+	program, err := os.ReadFile("/bin/cat")
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "program")
-	write := func(data []byte) {
-		t.Helper()
-		if _, err := New().WriteFile(path, data, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(program)
-	cmd := exec.CommandContext(t.Context(), path, t.TempDir())
-	cmd.Env = append(os.Environ(), childEnv+"=write")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
+	put(t, path, string(program), 0o755)
+	cmd := exec.CommandContext(t.Context(), path)
+	in, inErr := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	if _, err := out.Read(make([]byte, 10)); err != nil { // it runs now
+	_, inErr = in.Write([]byte("x"))
+	_, outErr = out.Read(make([]byte, 1)) // it runs now
+	if err := errors.Join(inErr, outErr); err != nil {
 		t.Fatal(err)
 	}
 	pid := uint32(cmd.Process.Pid)
 	if replaced(pid) || replaced(0) {
 		t.Error("a program counts as replaced before it is")
 	}
-	write([]byte("new"))
+	put(t, path+".new", "new", 0o755)
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
 	if !replaced(pid) {
 		t.Error("a program does not count as replaced")
 	}

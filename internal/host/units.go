@@ -30,15 +30,15 @@ const (
 	jobDone = "done"
 )
 
-// bus is the connection to systemd, opened when it is first needed.
-type bus struct {
+// Bus is the connection to systemd, opened when it is first needed.
+type Bus struct {
 	mu     sync.Mutex
 	conn   *dbus.Conn
 	cancel context.CancelFunc // ends the goroutines of the connection
 }
 
 // get returns the connection. It outlives ctx, which only bounds opening it.
-func (b *bus) get(ctx context.Context) (*dbus.Conn, error) {
+func (b *Bus) get(ctx context.Context) (*dbus.Conn, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.conn != nil && b.conn.Connected() {
@@ -61,7 +61,7 @@ func (b *bus) get(ctx context.Context) (*dbus.Conn, error) {
 	}
 	if err != nil {
 		cancel()
-		return nil, &BusError{err}
+		return nil, &BusError{Err: err}
 	}
 	b.conn, b.cancel = conn, cancel
 	return conn, nil
@@ -93,13 +93,14 @@ func dial(ctx context.Context) (*dbus.Conn, error) {
 	return nil, err
 }
 
-func (b *bus) close() {
+// Close ends the connection.
+func (b *Bus) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.drop()
 }
 
-func (b *bus) drop() {
+func (b *Bus) drop() {
 	if b.conn != nil {
 		b.conn.Close()
 		b.cancel()
@@ -129,9 +130,9 @@ type UnitState struct {
 }
 
 // Unit implements UnitReader.
-func (r *Real) Unit(ctx context.Context, name string) (UnitState, error) {
+func (b *Bus) Unit(ctx context.Context, name string) (UnitState, error) {
 	name = unitName(name)
-	conn, err := r.bus.get(ctx)
+	conn, err := b.get(ctx)
 	if err != nil {
 		return UnitState{}, err
 	}
@@ -167,10 +168,10 @@ func replaced(pid uint32) bool {
 }
 
 // ReloadUnits implements UnitWriter: systemd reads all unit files again.
-func (r *Real) ReloadUnits(ctx context.Context) error {
+func (b *Bus) ReloadUnits(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	conn, err := r.bus.get(ctx)
+	conn, err := b.get(ctx)
 	if err != nil {
 		return err
 	}
@@ -181,28 +182,28 @@ func (r *Real) ReloadUnits(ctx context.Context) error {
 }
 
 // StartUnit implements UnitWriter.
-func (r *Real) StartUnit(ctx context.Context, name string) error {
-	return r.runJob(ctx, "start", name, (*dbus.Conn).StartUnitContext)
+func (b *Bus) StartUnit(ctx context.Context, name string) error {
+	return b.runJob(ctx, "start", name, (*dbus.Conn).StartUnitContext)
 }
 
 // StopUnit implements UnitWriter.
-func (r *Real) StopUnit(ctx context.Context, name string) error {
-	return r.runJob(ctx, "stop", name, (*dbus.Conn).StopUnitContext)
+func (b *Bus) StopUnit(ctx context.Context, name string) error {
+	return b.runJob(ctx, "stop", name, (*dbus.Conn).StopUnitContext)
 }
 
 // RestartUnit implements UnitWriter.
-func (r *Real) RestartUnit(ctx context.Context, name string) error {
-	return r.runJob(ctx, "restart", name, (*dbus.Conn).RestartUnitContext)
+func (b *Bus) RestartUnit(ctx context.Context, name string) error {
+	return b.runJob(ctx, "restart", name, (*dbus.Conn).RestartUnitContext)
 }
 
 type queueFunc func(c *dbus.Conn, ctx context.Context, name, mode string, result chan<- string) (int, error)
 
 // runJob queues a job and waits until it ends or ctx does.
-func (r *Real) runJob(ctx context.Context, job, name string, queue queueFunc) error {
+func (b *Bus) runJob(ctx context.Context, job, name string, queue queueFunc) error {
 	name = unitName(name)
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	conn, err := r.bus.get(ctx)
+	conn, err := b.get(ctx)
 	if err != nil {
 		return err
 	}
@@ -218,11 +219,11 @@ func (r *Real) runJob(ctx context.Context, job, name string, queue queueFunc) er
 			if result == jobDone {
 				return nil
 			}
-			state, _ := r.Unit(ctx, name) // evidence only
+			state, _ := b.Unit(ctx, name) // evidence only
 			return &UnitError{Unit: name, Job: job, Result: result, State: state}
 		case <-check.C:
 			if !conn.Connected() {
-				return &BusError{errors.Errorf("the connection was lost while waiting for systemd to %s %s", job, name)}
+				return &BusError{Err: errors.Errorf("the connection was lost while waiting for systemd to %s %s", job, name)}
 			}
 		case <-ctx.Done():
 			return &UnitError{Unit: name, Job: job, Result: ResultUnknown, Err: context.Cause(ctx)}

@@ -18,19 +18,19 @@ const (
 )
 
 // SuspendUnit implements UnitWriter.
-func (r *Real) SuspendUnit(ctx context.Context, name string) error {
-	return r.signal(ctx, "suspend", name, unix.SIGSTOP)
+func (b *Bus) SuspendUnit(ctx context.Context, name string) error {
+	return b.signal(ctx, "suspend", name, unix.SIGSTOP)
 }
 
 // KillUnit implements UnitWriter. It returns when systemd has noticed: a unit that is stopped before that counts as failed.
-func (r *Real) KillUnit(ctx context.Context, name string) error {
-	if err := r.signal(ctx, "kill", name, unix.SIGKILL); err != nil {
+func (b *Bus) KillUnit(ctx context.Context, name string) error {
+	if err := b.signal(ctx, "kill", name, unix.SIGKILL); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, reapTime)
 	defer cancel()
 	for {
-		state, err := r.Unit(ctx, name)
+		state, err := b.Unit(ctx, name)
 		if err != nil || state.MainPID == 0 {
 			return err
 		}
@@ -42,11 +42,11 @@ func (r *Real) KillUnit(ctx context.Context, name string) error {
 	}
 }
 
-func (r *Real) signal(ctx context.Context, job, name string, signal unix.Signal) error {
+func (b *Bus) signal(ctx context.Context, job, name string, signal unix.Signal) error {
 	name = unitName(name)
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	conn, err := r.bus.get(ctx)
+	conn, err := b.get(ctx)
 	if err != nil {
 		return err
 	}
