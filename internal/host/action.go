@@ -6,8 +6,6 @@ package host
 import (
 	"fmt"
 	"io/fs"
-	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -88,31 +86,4 @@ func (a Action) String() string {
 	default:
 		return strings.TrimSpace(fmt.Sprintf("%s %s", a.Verb, a.Path+a.Unit+a.Image+a.Name))
 	}
-}
-
-// taken lists what the removal of a directory takes away: its entries, and where
-// a mount point stays further down, what is beside that. Directories end in a
-// slash.
-func taken(readDir func(string) ([]fs.DirEntry, error), path string, mounts []string, stays bool) ([]string, error) {
-	entries, err := readDir(path)
-	if err != nil {
-		return nil, err
-	}
-	var all []string
-	for _, e := range entries {
-		child := filepath.Join(path, e.Name())
-		switch {
-		case slices.Contains(mounts, child), stays && e.Name() == LostAndFound:
-		case slices.ContainsFunc(mounts, func(m string) bool { return strings.HasPrefix(m, child+"/") }):
-			inner, _ := taken(readDir, child, mounts, false) // what this user may not see is not listed
-			for _, name := range inner {
-				all = append(all, e.Name()+"/"+name)
-			}
-		case e.IsDir():
-			all = append(all, e.Name()+"/")
-		default:
-			all = append(all, e.Name())
-		}
-	}
-	return all, nil
 }

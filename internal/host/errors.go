@@ -45,9 +45,9 @@ func kind(mode fs.FileMode) string {
 	}
 }
 
-// explain adds to err what was tried, on which path and, if that is known, how to
+// Explain adds to err what was tried, on which path and, if that is known, how to
 // fix it. Nil stays nil.
-func explain(what, path string, err error) error {
+func Explain(what, path string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -91,3 +91,24 @@ func remedy(err error) string {
 	}
 	return ""
 }
+
+// LockedError says that another process holds the node's lock.
+type LockedError struct {
+	Path string
+	// PID and Command are the process that holds it; 0 and empty if it cannot be
+	// found. The command is the program and its subcommands only.
+	PID     int
+	Command string
+}
+
+func (e *LockedError) Error() string {
+	who := "another run of Slipway"
+	if e.PID != 0 {
+		who = fmt.Sprintf("another run of Slipway (`%s`, pid %d)", e.Command, e.PID)
+	}
+	return fmt.Sprintf("%s is changing this node (it holds %s): wait until it has finished, then run the same command again", who, e.Path)
+}
+
+// ErrNotInPlan is the answer to a question that a dry run does not ask, because
+// it would send packets or write to a disk.
+var ErrNotInPlan = errors.New("a dry run does not ask this")

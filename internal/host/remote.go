@@ -5,12 +5,28 @@ package host
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"net/netip"
 	"time"
 )
 
-// Remote is whatever sends packets. A dry run does not get one: its answers are
-// in plan_remote.go.
+// ProbeError is a response to a probe with a status other than 200.
+type ProbeError struct {
+	URL    string
+	Status int
+	Body   string // its first 4 KiB, trimmed
+}
+
+func (e *ProbeError) Error() string {
+	text := fmt.Sprintf("GET %s: %d %s", e.URL, e.Status, http.StatusText(e.Status))
+	if e.Body == "" {
+		return text
+	}
+	return text + ": " + e.Body
+}
+
+// Remote sends packets. A dry run doesn't get one: its answers are in plan/remote.go.
 type Remote interface {
 	// Probe does one HTTP GET of a health endpoint and returns nil for status
 	// 200. Any other status is a *ProbeError. It uses no proxy and follows no

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"io"
+	"io/fs"
+	"os"
+)
+
+// ReadFile implements FileReader. It follows symlinks: a CA that the user provides
+// may be stored elsewhere.
+func (r *Root) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path(path)) }
+
+// Lstat implements FileReader.
+func (r *Root) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(r.path(path)) }
+
+// Stat implements FileReader.
+func (r *Root) Stat(path string) (fs.FileInfo, error) { return os.Stat(r.path(path)) }
+
+// ReadDir implements FileReader.
+func (r *Root) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(r.path(path)) }
+
+// ReadTail implements FileReader.
+func (r *Root) ReadTail(path string, most int64) ([]byte, error) {
+	f, err := os.Open(r.path(path))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	from := max(info.Size()-most, 0)
+	return io.ReadAll(io.NewSectionReader(f, from, most))
+}
+
+// ReadHead implements FileReader.
+func (r *Root) ReadHead(path string, most int64) ([]byte, error) {
+	f, err := os.Open(r.path(path))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}
+
+// Open implements FileReader.
+func (r *Root) Open(path string) (*os.File, error) { return os.Open(r.path(path)) }
