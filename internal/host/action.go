@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Verb is what an Action does.
+// Verb is the kind of an Action.
 type Verb string
 
 // The verbs of a plan.
@@ -45,8 +45,8 @@ const (
 	RemovePod  Verb = "remove Pod"
 )
 
-// Action is one change: what a dry run leaves out, or what a run has done. One
-// of Path, Unit, Image and Name says to what, except for Reload.
+// Action is one change that a dry run plans, or that a run has made. One of Path,
+// Unit, Image and Name is its object, except for Reload.
 type Action struct {
 	Verb  Verb
 	Path  string
@@ -63,10 +63,10 @@ type Action struct {
 	// Name is a Pod, a Leftover in the kernel's network configuration, a kernel
 	// module, a kernel parameter with its value, or an area of swap.
 	Name string
-	// NewPath is what Path is renamed to.
+	// NewPath is the new name of Path.
 	NewPath string
 	// Entries are the entries of a removed directory, directories with a slash. If
-	// a mount stays in it, they are what was beside the mount.
+	// a mount stays in it, they are the entries beside the mount.
 	Entries []string
 	// Opaque says that Data describes the content instead of having it.
 	Opaque bool
@@ -74,7 +74,7 @@ type Action struct {
 	Created bool
 }
 
-// String says what would be done, without a file's content.
+// String describes the change without a file's content.
 func (a Action) String() string {
 	switch a.Verb {
 	case Write, Mkdir, Chmod:

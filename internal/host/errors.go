@@ -45,8 +45,8 @@ func kind(mode fs.FileMode) string {
 	}
 }
 
-// Explain adds to err what was tried, on which path and, if that is known, how to
-// fix it. Nil stays nil.
+// Explain adds the attempt, the path and, if it's known, the remedy to an error of
+// the file system. Nil stays nil.
 func Explain(what, path string, err error) error {
 	if err == nil {
 		return nil
@@ -65,7 +65,7 @@ func Explain(what, path string, err error) error {
 	return errors.Wrapf(err, "%s %s", what, path)
 }
 
-// remediedError is an error with what to do about it.
+// remediedError is an error with its remedy.
 type remediedError struct {
 	err    error
 	remedy string
@@ -75,7 +75,7 @@ func (e *remediedError) Error() string { return e.err.Error() + ": " + e.remedy 
 
 func (e *remediedError) Unwrap() error { return e.err }
 
-// remedy says what to do about a failure of the file system.
+// remedy returns the remedy for a failure of the file system.
 func remedy(err error) string {
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):

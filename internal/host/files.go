@@ -99,7 +99,7 @@ func ReadIfExists(h Host, path string) ([]byte, error) {
 
 // Space is how full a file system is.
 type Space struct {
-	// Free is what programs may still write, in bytes; Total is its size.
+	// Free is the space that programs may still fill, in bytes; Total is its size.
 	Free, Total uint64
 	// FreeInodes is how many files can still be created. If TotalInodes is 0, the
 	// file system does not count them.
@@ -111,7 +111,7 @@ type Space struct {
 // LostAndFound is at the top of many file systems and belongs to them.
 const LostAndFound = "lost+found"
 
-// Removal is what RemoveTree did.
+// Removal is the result of RemoveTree.
 type Removal struct {
 	// Changed reports whether anything was removed.
 	Changed bool

@@ -14,7 +14,7 @@ type Interface struct {
 	// Kind is the kernel's name for a kind of virtual interfaces, such as bridge,
 	// veth, tuntap or bond; empty for hardware.
 	Kind string
-	// Master is the interface that this one is a port of, such as a bridge.
+	// Master is the interface that this is a port of, such as a bridge.
 	Master string
 	// MTU is the size of the largest packet, in bytes.
 	MTU int
@@ -24,7 +24,7 @@ type Interface struct {
 	Addresses []netip.Addr
 }
 
-// Leftover is one thing that Kubernetes has left in the kernel's network
+// Leftover is a piece of configuration that Kubernetes has left in the kernel's network
 // configuration.
 type Leftover struct {
 	Kind LeftoverKind

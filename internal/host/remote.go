@@ -35,7 +35,7 @@ type Remote interface {
 	// Fetch is Probe that returns the body of the response, at most 64 KiB.
 	Fetch(ctx context.Context, p Probe) ([]byte, error)
 	// Date does one HTTP GET and returns the server's clock from the Date header,
-	// to the second, whatever the status.
+	// to the second, for any status.
 	Date(ctx context.Context, p Probe) (time.Time, error)
 	// LookupHost resolves a name with the host's resolver.
 	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)

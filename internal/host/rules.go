@@ -63,7 +63,7 @@ func Movable(lstat func(string) (fs.FileInfo, error), from, to string) (bool, er
 }
 
 // OtherNames refuses to give away a file with more than one name: another user
-// may have made the one that was looked at.
+// may have made this one.
 func OtherNames(path string, info fs.FileInfo) error {
 	stat, known := info.Sys().(*syscall.Stat_t)
 	if !known || info.IsDir() || stat.Nlink < 2 {

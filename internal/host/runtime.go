@@ -29,7 +29,7 @@ type ContainerState struct {
 	LogPath string
 }
 
-// Sandbox is what the containers of a Pod run in.
+// Sandbox surrounds the containers of a Pod.
 type Sandbox struct {
 	ID        string
 	Pod       string
@@ -70,7 +70,7 @@ type Pod struct {
 
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 
-// RuntimeInfo is what the runtime says about itself.
+// RuntimeInfo describes the runtime, in its own words.
 type RuntimeInfo struct {
 	Name, Version, APIVersion string
 	Ready                     bool   // the condition RuntimeReady
@@ -85,8 +85,8 @@ type RuntimeInfo struct {
 type RuntimeError struct {
 	Socket string // as the caller gave it
 	Op     string // such as "pull image X"
-	Reason string // what happened
-	Fix    string // what to do about it, empty if unknown
+	Reason string // the cause
+	Fix    string // the remedy, empty if unknown
 	Err    error
 }
 
@@ -96,5 +96,5 @@ func (e *RuntimeError) Error() string {
 
 func (e *RuntimeError) Unwrap() error { return e.Err }
 
-// Remedy says what to do, see package fault.
+// Remedy returns the fix, see package fault.
 func (e *RuntimeError) Remedy() string { return e.Fix }

@@ -14,7 +14,7 @@ import (
 // JournalEntry is one line that a unit, or systemd about it, has logged.
 type JournalEntry struct {
 	Time time.Time
-	// Program is what logged it: kubelet, or systemd.
+	// Program is kubelet or systemd.
 	Program string
 	Message string
 }
@@ -42,7 +42,7 @@ func (e *BusError) Error() string {
 
 func (e *BusError) Unwrap() error { return e.Err }
 
-// Remedy says what to do, see package fault.
+// Remedy returns the fix, see package fault.
 func (e *BusError) Remedy() string {
 	return "Slipway needs systemd as this host's init: check it with `systemctl status`, and run the command as root"
 }
@@ -63,7 +63,7 @@ func (e *UnitError) Error() string {
 	return fmt.Sprintf("%s %s: %s", e.Job, e.Unit, reason)
 }
 
-// Remedy says what to do, see package fault.
+// Remedy returns the fix, see package fault.
 func (e *UnitError) Remedy() string {
 	_, fix := e.explain()
 	return fix

@@ -53,7 +53,7 @@ func (o *overlay) WriteSet(files []host.SetFile, _ func(func(string, io.Reader) 
 		created := errors.Is(err, fs.ErrNotExist)
 		f.Path = path
 		o.nodes[path] = &node{name: filepath.Base(path), mode: f.Mode, unknown: true, set: &f}
-		o.owners[path] = host.Owner{} // root: a plan is of what root would do
+		o.owners[path] = host.Owner{} // a plan shows a run by root
 		o.record(setAction(f, created))
 	}
 	return nil
@@ -63,11 +63,11 @@ func setAction(f host.SetFile, created bool) host.Action {
 	return host.Action{Verb: host.Write, Path: filepath.Clean(f.Path), Mode: f.Mode, Data: []byte(host.Summary(f)), Opaque: true, Created: created}
 }
 
-// plannedImage is what a plan makes of an image: it is there, pinned or not, or removed.
+// plannedImage is an image after the planned actions: present, pinned or not, or removed.
 type plannedImage struct{ pinned, removed bool }
 
-// Images implements RuntimeReader: what a plan imports or pulls is there, what it
-// removes is not. A runtime that the plan starts has no other images.
+// Images implements RuntimeReader: it adds the images that the plan imports or
+// pulls, and leaves out its removals. A runtime that the plan starts has no other images.
 func (o *overlay) Images(ctx context.Context, socket string) ([]host.Image, error) {
 	there, err := o.RuntimeReader.Images(ctx, socket)
 	o.mu.Lock()

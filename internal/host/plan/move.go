@@ -49,7 +49,7 @@ func (o *overlay) WriteStream(path string, _ func(io.Writer) error) error {
 		return host.Explain("write", path, err)
 	}
 	o.nodes[path] = &node{name: filepath.Base(path), mode: 0o600, secret: true, unknown: true}
-	o.owners[path] = host.Owner{} // root: a plan is of what root would do
+	o.owners[path] = host.Owner{} // a plan shows a run by root
 	o.record(host.Action{Verb: host.Write, Path: path, Mode: 0o600, Secret: true, Created: created})
 	return nil
 }
@@ -89,7 +89,7 @@ func (o *overlay) Rename(from, to string) (bool, error) {
 	return true, nil
 }
 
-// move moves what the plan knows of from, and notes where the rest is in truth.
+// move moves the plan's knowledge of from, and notes where base has the rest.
 func (o *overlay) move(from, to string) {
 	top := &node{mode: fs.ModeDir | 0o700, unknown: true}
 	if info, err := o.lstat(from); err == nil {
@@ -108,7 +108,7 @@ func (o *overlay) move(from, to string) {
 	o.nodes[from] = &node{name: filepath.Base(from), removed: true}
 }
 
-// rebase moves the entries of a path and what is below it to another path.
+// rebase moves the entries of a path and everything below it to another path.
 func rebase[V any](byPath map[string]V, from, to string) {
 	for path, v := range maps.Clone(byPath) {
 		if path == from || strings.HasPrefix(path, from+"/") {
@@ -118,7 +118,7 @@ func rebase[V any](byPath map[string]V, from, to string) {
 	}
 }
 
-// origin returns where base has what the plan has at path: it may have been moved.
+// origin returns base's path for a path of the plan, which may have moved it.
 func (o *overlay) origin(path string) string {
 	for at := path; at != filepath.Dir(at); at = filepath.Dir(at) {
 		if n := o.nodes[at]; n != nil && n.from != "" {

@@ -3,7 +3,7 @@
 
 // Package plan wraps a host. NewOverlay makes the host of a dry run out of a host.Reader; NewRecorder records the changes
 // of a run. Neither of them embeds a host.Remote or a host.Writer, so a method that is added to one of these does not
-// compile until both say what they do about it.
+// compile until both implement it.
 package plan
 
 import (
@@ -15,9 +15,8 @@ import (
 // NewOverlay returns the host of a dry run. Reads are answered from what the
 // run has written, then from base. Writes and unit actions change only the
 // memory, and each one that would change something is handed to record, in
-// order; record must not call the overlay. What the real host refuses to do,
-// such as writing to a symlink or into a missing directory, the overlay refuses
-// too.
+// order; record must not call the overlay. The overlay refuses the same orders as the real
+// host, such as writing to a symlink or into a missing directory.
 //
 // The overlay gets a Reader only, so it cannot change the host or send a
 // packet. It answers for the rest itself: probes succeed, units are in the
@@ -58,6 +57,6 @@ type overlay struct {
 	images    map[string]plannedImage // by name
 }
 
-// EffectiveUID implements SystemReader: a plan is of what root would do, and
-// says where it does not know what root would see.
+// EffectiveUID implements SystemReader: a plan shows a run by root, and says which
+// files only root could have read.
 func (o *overlay) EffectiveUID() int { return 0 }

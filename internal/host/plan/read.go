@@ -30,7 +30,7 @@ type node struct {
 	from string
 	// unknown says that a plan does not know the content.
 	unknown bool
-	// set is the file of a set that this is, if it is one.
+	// set is set for a file of WriteSet.
 	set *host.SetFile
 }
 
@@ -194,7 +194,7 @@ func unlessForbidden(err error) error {
 	return err
 }
 
-// unreadable adds how a dry run could read what it was not allowed to.
+// unreadable adds the remedy to a file that a dry run may not read.
 func unreadable(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return errors.WithMessage(err, "a plan depends on what is there; run this as root")

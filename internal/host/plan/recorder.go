@@ -17,10 +17,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// NewRecorder returns a host that does what base does, and hands each change that
-// was really made to record, in the words of a plan: it says afterwards what the
-// overlay of a dry run says before. What was there already and what failed is not
-// a change. record may be called concurrently.
+// NewRecorder returns a host that passes each order on to base, and hands the
+// changes to record, in the words of a plan: a run's record is the plan of its dry
+// run. An order that fails or finds its work done is no change. record may be
+// called concurrently.
 func NewRecorder(base host.Host, record func(host.Action)) host.Host {
 	return &recorder{Reader: base, remote: base, writer: base, record: record, secrets: map[string]bool{}}
 }
@@ -155,7 +155,7 @@ func (r *recorder) StopUnit(ctx context.Context, name string) error {
 	return r.done(r.writer.StopUnit(ctx, name), host.Action{Verb: host.Stop, Unit: host.UnitName(name)})
 }
 
-// SuspendUnit implements UnitWriter. StopUnit is what lasts.
+// SuspendUnit implements UnitWriter. It isn't recorded: only StopUnit lasts.
 func (r *recorder) SuspendUnit(ctx context.Context, name string) error {
 	return r.writer.SuspendUnit(ctx, name)
 }
@@ -181,8 +181,8 @@ func (r *recorder) StopContainer(ctx context.Context, socket, id string, grace t
 	return r.writer.StopContainer(ctx, socket, id, grace)
 }
 
-// RemoveExited implements RuntimeWriter. What it removes has ended, so that is
-// not recorded either.
+// RemoveExited implements RuntimeWriter. The containers have ended, so that isn't
+// recorded either.
 func (r *recorder) RemoveExited(ctx context.Context, socket, namespace, name string) error {
 	return r.writer.RemoveExited(ctx, socket, namespace, name)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// What follows changes nothing, so a recorder passes it on.
+// These methods change nothing, so a recorder passes them on.
 
 // Probe implements Remote.
 func (r *recorder) Probe(ctx context.Context, p host.Probe) error { return r.remote.Probe(ctx, p) }

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// Probe implements Remote: what a run waits for has happened.
+// Probe implements Remote: a plan assumes that a run's waits succeed.
 func (o *overlay) Probe(context.Context, host.Probe) error { return nil }
 
 // Fetch implements Remote.

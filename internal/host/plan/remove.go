@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// taken lists what the removal of a directory takes away: its entries, and where
-// a mount point stays further down, what is beside that. Directories end in a
+// taken lists the entries that the removal of a directory takes away. If a mount
+// point further down stays, these are the entries beside it. Directories end in a
 // slash.
 func taken(readDir func(string) ([]fs.DirEntry, error), path string, mounts []string, stays bool) ([]string, error) {
 	entries, err := readDir(path)
@@ -30,7 +30,7 @@ func taken(readDir func(string) ([]fs.DirEntry, error), path string, mounts []st
 		switch {
 		case slices.Contains(mounts, child), stays && e.Name() == host.LostAndFound:
 		case slices.ContainsFunc(mounts, func(m string) bool { return strings.HasPrefix(m, child+"/") }):
-			inner, _ := taken(readDir, child, mounts, false) // what this user may not see is not listed
+			inner, _ := taken(readDir, child, mounts, false) // without entries that this user may not see
 			for _, name := range inner {
 				all = append(all, e.Name()+"/"+name)
 			}
@@ -44,7 +44,7 @@ func taken(readDir func(string) ([]fs.DirEntry, error), path string, mounts []st
 }
 
 // RemoveTree implements FileWriter. A plan lists the entries of the directory, but
-// not what is below them, which can be a lot.
+// not everything below them, which can be a lot.
 func (o *overlay) RemoveTree(path string) (host.Removal, error) {
 	mounts, err := o.Mounts(path)
 	if err != nil {
@@ -99,7 +99,7 @@ func (o *overlay) RemoveEmpty(path string) (bool, error) {
 	path = filepath.Clean(path)
 	info, err := o.lstat(path)
 	if err != nil || !info.IsDir() || stays || refused != nil {
-		return false, nil // what this user may not see is not removed either
+		return false, nil // nor is a directory removed that this user may not see
 	}
 	if entries, err := o.readDir(path); err != nil || len(entries) > 0 {
 		return false, nil

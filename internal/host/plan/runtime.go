@@ -18,11 +18,11 @@ import (
 // starts the container again, from the same static Pod or another.
 func (o *overlay) StopContainer(context.Context, string, string, time.Duration) error { return nil }
 
-// RemoveExited implements RuntimeWriter. The runtime forgets what had ended.
+// RemoveExited implements RuntimeWriter. The containers have ended, so it's no change.
 func (o *overlay) RemoveExited(context.Context, string, string, string) error { return nil }
 
 // AwaitContainer implements RuntimeReader: a plan assumes that the kubelet has
-// started what it was given.
+// started its static Pods.
 func (o *overlay) AwaitContainer(context.Context, string, string, string, func(host.Container) bool) error {
 	return nil
 }
@@ -71,7 +71,7 @@ func (o *overlay) AwaitSettled(context.Context, string, time.Time) error { retur
 // the container's ID: https://www.cni.dev/plugins/current/ipam/host-local/#files
 func (o *overlay) forgetNetwork(p host.Pod) {
 	for _, dir := range []string{"/var/lib/cni/results", "/var/lib/cni/cache/results"} {
-		entries, _ := o.readDir(dir) // what this user may not see is not planned
+		entries, _ := o.readDir(dir) // files that this user may not see are not planned
 		for _, e := range entries {
 			if strings.Contains(e.Name(), "-"+p.ID+"-") {
 				o.nodes[filepath.Join(dir, e.Name())] = &node{name: e.Name(), removed: true}

@@ -94,8 +94,8 @@ func (o *overlay) UnmaskUnit(ctx context.Context, name string) error {
 	return nil
 }
 
-// changeFiles plans what changes the state of a unit's files. Where systemd cannot
-// be asked, it may be needed.
+// changeFiles plans a change of the state of a unit's files. If systemd cannot be
+// asked, it may be needed.
 func (o *overlay) changeFiles(ctx context.Context, verb host.Verb, name string, needed func(now string) bool, then string) {
 	if state, err := o.Unit(ctx, name); err == nil && !needed(state.UnitFileState) {
 		return
@@ -121,7 +121,7 @@ func (o *overlay) RestartUnit(_ context.Context, name string) error {
 	return nil
 }
 
-// SuspendUnit implements UnitWriter: StopUnit is what lasts.
+// SuspendUnit implements UnitWriter: only StopUnit lasts.
 func (o *overlay) SuspendUnit(context.Context, string) error { return nil }
 
 // KillUnit implements UnitWriter, as SuspendUnit.

@@ -28,7 +28,7 @@ func (o *overlay) WriteSecret(path string, data []byte) (bool, error) {
 	return o.write(path, data, 0o600, true, nil)
 }
 
-// write plans a file. A nil owner is root, which owns what a run writes.
+// write plans a file. A nil owner is root, who owns a run's files.
 func (o *overlay) write(path string, data []byte, mode fs.FileMode, secret bool, owner *host.Owner) (bool, error) {
 	path = filepath.Clean(path)
 	if err := o.checkDir(filepath.Dir(path)); err != nil {
@@ -46,7 +46,7 @@ func (o *overlay) write(path string, data []byte, mode fs.FileMode, secret bool,
 	data = bytes.Clone(data)
 	o.nodes[path] = &node{name: filepath.Base(path), mode: mode, data: data, secret: secret}
 	before, known := o.ownerOf(path, info)
-	o.owners[path] = host.Owner{} // root: a plan is of what root would do
+	o.owners[path] = host.Owner{} // a plan shows a run by root
 	action := host.Action{Verb: host.Write, Path: path, Mode: mode, Secret: secret, Created: created}
 	if !secret {
 		action.Data = data
@@ -64,7 +64,7 @@ func (o *overlay) write(path string, data []byte, mode fs.FileMode, secret bool,
 	return true, nil
 }
 
-// checkDir refuses what openDir refuses.
+// checkDir refuses the same paths as the real host.
 func (o *overlay) checkDir(path string) error {
 	_, err := o.dirInfo(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,7 +137,7 @@ func (o *overlay) ensureParent(path string) error {
 }
 
 func (o *overlay) makeDir(path string, mode fs.FileMode) {
-	o.owners[path] = host.Owner{} // root: a plan is of what root would do
+	o.owners[path] = host.Owner{} // a plan shows a run by root
 	o.putDir(host.Mkdir, path, mode)
 }
 

@@ -166,7 +166,7 @@ func (c cniConfig) dirs() []string {
 	return append([]string{c.BinDir}, c.BinDirs...)
 }
 
-// ownConfig reads what it can: CRI does not specify this text.
+// ownConfig ignores errors: CRI does not specify this text.
 func ownConfig(text string) runtimeConfig {
 	var c runtimeConfig
 	_ = json.Unmarshal([]byte(text), &c)

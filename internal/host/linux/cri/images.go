@@ -74,9 +74,9 @@ func (r *Runtimes) ImportImages(ctx context.Context, socket string, _ []string, 
 	}
 	written := archive(in)
 	if written != nil {
-		_ = cmd.Process.Kill() // what it got is not complete
+		_ = cmd.Process.Kill() // it got half an archive
 	}
-	_ = in.Close() // ctr reports what it did not get
+	_ = in.Close() // ctr reports missing data
 	ended := cmd.Wait()
 	if ended != nil && (written == nil || errors.Is(written, unix.EPIPE)) { // it ended before it got all
 		written = explain(ended)

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// settleTime is what a runtime gets after the kubelet's end to list what it was making. It is a few milliseconds of
+	// settleTime is the time that a runtime gets after the kubelet's end to list the Pods it was making. It is a few milliseconds of
 	// work, which a disk that is slow to sync delays. One that says which Pods it makes needs it for containers only.
 	settleTime          = time.Second
 	containerSettleTime = 250 * time.Millisecond
@@ -30,7 +30,7 @@ const (
 // AwaitSettled implements RuntimeReader.
 //
 // The end of the kubelet cancels its requests, but a runtime notices that only between two steps. As seen with containerd
-// 2.2: a Pod that is past the last such point becomes one that runs, and CRI lists it only then, more than a second after
+// 2.2: a Pod that is past the last such point will run, and CRI lists it only then, more than a second after
 // the kubelet's end while the disk is busy. Any other is taken back, and never listed. Containerd holds a lease, its
 // protection from garbage collection, in the name of each Pod from the first moment to the last, so a lease without a
 // listed Pod is one of these. Nothing shows a container that is being created; if its Pod is removed meanwhile, it stays:
@@ -42,7 +42,7 @@ func (r *Runtimes) AwaitSettled(ctx context.Context, socket string, since time.T
 		if err == nil {
 			return nil
 		}
-		if last == nil || ctx.Err() == nil { // not what the end of ctx causes
+		if last == nil || ctx.Err() == nil { // not an effect of the end of ctx
 			last = err
 		}
 		select {
@@ -53,7 +53,7 @@ func (r *Runtimes) AwaitSettled(ctx context.Context, socket string, since time.T
 	}
 }
 
-// settled returns what the runtime still does.
+// settled returns an error while the runtime may still be busy.
 func (r *Runtimes) settled(ctx context.Context, socket string, since time.Time) error {
 	unlisted, known, err := r.unlistedPods(ctx, socket)
 	settle := settleTime

@@ -30,8 +30,8 @@ const (
 // probeName is the name of the file that a probe pretends to write.
 const probeName = "probe"
 
-// ProbeWrite implements DiskTester. It also removes what a killed probe left
-// behind, and restores the modification time of the directory.
+// ProbeWrite implements DiskTester. It also removes the leftovers of
+// a killed probe, and restores the modification time of the directory.
 func (r *Root) ProbeWrite(dir string) error {
 	dir = r.path(dir)
 	before, err := dirInfo(dir)

@@ -134,8 +134,8 @@ func hasOpen(pid int, f *os.File) bool {
 	})
 }
 
-// subcommand returns a program and the plain words that follow it. What comes
-// after them, flags and arguments, may be secret.
+// subcommand returns a program and the plain words that follow it. The flags and
+// arguments after them may be secret.
 func subcommand(args []string) string {
 	plain := func(s string) bool {
 		return s != "" && s[0] != '-' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz-") == ""

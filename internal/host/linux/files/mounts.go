@@ -107,7 +107,7 @@ func (r *Root) Unmount(path string, flags []string) error {
 	}
 	path = r.path(path)
 	err := unix.Unmount(path, number)
-	if err == unix.EAGAIN { // MNT_EXPIRE marks first, and unmounts what stays unused
+	if err == unix.EAGAIN { // MNT_EXPIRE marks first, and unmounts if it stays unused
 		err = unix.Unmount(path, number)
 	}
 	if err == unix.EINVAL && len(flags) == 0 || err == unix.ENOENT {

@@ -76,7 +76,7 @@ type stagedFile struct {
 	name string
 }
 
-// open prepares the directory of a file, without what an earlier run has left in it.
+// open prepares the directory of a file, without the leftovers of an earlier run.
 func (s *fileSet) open(f host.SetFile) error {
 	if _, err := replaceable(f.Path); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (s *fileSet) open(f host.SetFile) error {
 	return sweepAll(dir)
 }
 
-// sweepAll removes what earlier runs were writing into a directory.
+// sweepAll removes the unfinished files of earlier runs from a directory.
 func sweepAll(dir *os.File) error {
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *fileSet) stage(path string, content io.Reader) error {
 	return nil
 }
 
-// fillMember writes the content, which must be what was announced.
+// fillMember writes the content, which must be as announced.
 func fillMember(out *os.File, f host.SetFile, content io.Reader, ours bool) error {
 	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(&steadyWriter{file: out}, sum), io.LimitReader(content, f.Size+1))
@@ -178,7 +178,7 @@ func (s *fileSet) place(files []host.SetFile, real func(string) string) error {
 	return nil
 }
 
-// drop removes what was staged and not placed.
+// drop removes the files that were staged and not placed.
 func (s *fileSet) drop() error {
 	var failed []error
 	for _, f := range s.staged {

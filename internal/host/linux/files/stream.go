@@ -62,7 +62,7 @@ func stream(f *os.File, content func(io.Writer) error, ours bool) error {
 // starts to write it to the disk.
 const steadyChunk = 8 << 20
 
-// steadyWriter has what it writes written to the disk all along: if the kernel
+// steadyWriter has its data written to the disk all along: if the kernel
 // collected it until the final fsync, the disk would be busy with that for so
 // long that an etcd on the same disk missed its heartbeats.
 type steadyWriter struct {

@@ -42,7 +42,7 @@ func (r *Root) RemoveTree(path string) (host.Removal, error) {
 //
 // It works on descriptors of directories that were opened without following a
 // link, and checks that each is in the mount that the tree began in. So it does
-// not matter what another program renames, links or mounts at the same time.
+// not matter if another program renames, links or mounts directories meanwhile.
 type treeRemoval struct {
 	top     *os.File
 	mount   string // of top

@@ -22,8 +22,8 @@ func (r *Root) WriteSecret(path string, data []byte) (bool, error) {
 	return r.WriteFile(path, data, 0o600)
 }
 
-// WriteFile implements FileWriter. It also removes what an earlier run left behind
-// if it was killed while it wrote the same file.
+// WriteFile implements FileWriter. It also removes the leftovers of an earlier run
+// that was killed while it wrote the same file.
 func (r *Root) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
 	return r.write(path, data, mode, nil)
 }
@@ -97,7 +97,7 @@ func openDir(path string) (*os.File, error) {
 // including a dangling link, is a *KindError.
 func dirInfo(path string) (fs.FileInfo, error) { return host.DirInfoBy(os.Lstat, os.Stat, path) }
 
-// sweep removes what earlier writes of name have left: temporary files, and
+// sweep removes the leftovers of earlier writes of name: temporary files, and
 // directories of WriteTree.
 func sweep(dir *os.File, name string) error {
 	names, err := dir.Readdirnames(-1)

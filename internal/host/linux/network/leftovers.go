@@ -23,7 +23,7 @@ func isKubeChain(name string) bool {
 	return strings.HasPrefix(name, kubePrefix) || strings.HasPrefix(name, "FLANNEL-")
 }
 
-// NetworkLeftovers implements NetworkReader. It lists what it can, whatever fails.
+// NetworkLeftovers implements NetworkReader. A failure does not keep it from listing the rest.
 func (s Stack) NetworkLeftovers(ctx context.Context, bridge string) ([]host.Leftover, error) {
 	var all []host.Leftover
 	var failed []error
