@@ -7,11 +7,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"io"
-	"io/fs"
 	"path/filepath"
 	"slices"
-
-	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 )
@@ -50,17 +47,11 @@ func (o *overlay) WriteSet(files []host.SetFile, _ func(func(string, io.Reader) 
 		if err == nil && !info.Mode().IsRegular() {
 			return &host.KindError{Path: path, Want: "regular file", Got: info.Mode()}
 		}
-		created := errors.Is(err, fs.ErrNotExist)
 		f.Path = path
 		o.nodes[path] = &node{name: filepath.Base(path), mode: f.Mode, unknown: true, set: &f}
 		o.owners[path] = host.Owner{} // a plan shows a run by root
-		o.record(setAction(f, created))
 	}
 	return nil
-}
-
-func setAction(f host.SetFile, created bool) host.Action {
-	return host.Action{Verb: host.Write, Path: filepath.Clean(f.Path), Mode: f.Mode, Data: []byte(host.Summary(f)), Opaque: true, Created: created}
 }
 
 // plannedImage is an image after the planned actions: present, pinned or not, or removed.
@@ -129,36 +120,27 @@ func (o *overlay) PullImage(_ context.Context, _, image string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.images[image] = plannedImage{pinned: o.images[image].pinned}
-	o.record(host.Action{Verb: host.Pull, Image: image})
 	return nil
 }
 
 // ImportImages implements RuntimeWriter.
 func (o *overlay) ImportImages(_ context.Context, _ string, names []string, _ func(io.Writer) error) error {
 	for _, name := range names {
-		o.setImage(host.Import, name, true)
+		o.setImage(name, true)
 	}
 	return nil
 }
 
 // PinImage implements RuntimeWriter.
 func (o *overlay) PinImage(_ context.Context, _, image string, pinned bool) error {
-	o.setImage(pinning(pinned), image, pinned)
+	o.setImage(image, pinned)
 	return nil
 }
 
-func pinning(pinned bool) host.Verb {
-	if pinned {
-		return host.Pin
-	}
-	return host.Unpin
-}
-
-func (o *overlay) setImage(verb host.Verb, image string, pinned bool) {
+func (o *overlay) setImage(image string, pinned bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.images[image] = plannedImage{pinned: pinned}
-	o.record(host.Action{Verb: verb, Image: image})
 }
 
 // RemoveImage implements RuntimeWriter.
@@ -166,6 +148,5 @@ func (o *overlay) RemoveImage(_ context.Context, _, image string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.images[image] = plannedImage{removed: true}
-	o.record(host.Action{Verb: host.RemoveImage, Image: image})
 	return nil
 }

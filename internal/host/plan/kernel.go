@@ -31,13 +31,7 @@ func (o *overlay) SetParameter(name, value string) (bool, error) {
 		return false, nil
 	}
 	o.nodes[path] = &node{name: filepath.Base(path), mode: 0o644, data: []byte(value + "\n")}
-	o.record(host.Action{Verb: host.Set, Name: parameter(name, value)})
 	return true, nil
-}
-
-// parameter names a kernel parameter as sysctl(8) does, with its value.
-func parameter(name, value string) string {
-	return strings.ReplaceAll(name, "/", ".") + "=" + value
 }
 
 // LoadModule implements KernelWriter.
@@ -45,7 +39,6 @@ func (o *overlay) LoadModule(_ context.Context, name string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.modules = append(o.modules, name)
-	o.record(host.Action{Verb: host.LoadModule, Name: name})
 	return nil
 }
 
@@ -65,29 +58,21 @@ func (o *overlay) Swap() ([]string, error) {
 
 // SwapOff implements KernelWriter.
 func (o *overlay) SwapOff(area string) error {
-	o.setSwap(host.SwapOff, area, false)
+	o.setSwap(area, false)
 	return nil
 }
 
 // SwapOn implements KernelWriter.
 func (o *overlay) SwapOn(area string) error {
-	o.setSwap(host.SwapOn, area, true)
+	o.setSwap(area, true)
 	return nil
 }
 
-func (o *overlay) setSwap(verb host.Verb, area string, on bool) {
+func (o *overlay) setSwap(area string, on bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.swap[area] = on
-	o.record(host.Action{Verb: verb, Name: area})
 }
 
-// RestoreContexts implements KernelWriter.
-func (o *overlay) RestoreContexts(_ context.Context, paths []string) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, path := range paths {
-		o.record(host.Action{Verb: host.Relabel, Path: path})
-	}
-	return nil
-}
+// RestoreContexts implements KernelWriter: a plan has no contexts.
+func (o *overlay) RestoreContexts(context.Context, []string) error { return nil }

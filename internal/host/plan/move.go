@@ -41,16 +41,14 @@ func (o *overlay) WriteStream(path string, _ func(io.Writer) error) error {
 		return host.Explain("write", path, err)
 	}
 	info, err := o.lstat(path)
-	created := errors.Is(err, fs.ErrNotExist)
 	if err == nil && !info.Mode().IsRegular() {
 		return &host.KindError{Path: path, Want: "regular file", Got: info.Mode()}
 	}
-	if !created && unlessForbidden(err) != nil {
+	if !errors.Is(err, fs.ErrNotExist) && unlessForbidden(err) != nil {
 		return host.Explain("write", path, err)
 	}
-	o.nodes[path] = &node{name: filepath.Base(path), mode: 0o600, secret: true, unknown: true}
+	o.nodes[path] = &node{name: filepath.Base(path), mode: 0o600, unknown: true}
 	o.owners[path] = host.Owner{} // a plan shows a run by root
-	o.record(host.Action{Verb: host.Write, Path: path, Mode: 0o600, Secret: true, Created: created})
 	return nil
 }
 
@@ -85,7 +83,6 @@ func (o *overlay) Rename(from, to string) (bool, error) {
 		return false, host.Explain("rename "+from+" to", to, err)
 	}
 	o.move(from, to)
-	o.record(host.Action{Verb: host.Rename, Path: from, NewPath: to})
 	return true, nil
 }
 

@@ -39,7 +39,7 @@ func (o *overlay) owned(path string, info fs.FileInfo) fs.FileInfo {
 func (o *overlay) WriteOwned(path string, data []byte, mode fs.FileMode, owner host.Owner) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.write(path, data, mode, host.LooksSecret(data), &owner)
+	return o.write(path, data, mode, &owner)
 }
 
 // Give implements OwnerWriter.
@@ -53,7 +53,7 @@ func (o *overlay) Give(path string, owner host.Owner, mode fs.FileMode) error {
 func (o *overlay) give(path string, owner host.Owner, mode fs.FileMode) error {
 	info, err := o.lstat(path)
 	if errors.Is(err, fs.ErrPermission) { // its owner is not known
-		o.setOwner(path, owner)
+		o.owners[path] = owner
 		return nil
 	}
 	if err != nil {
@@ -66,7 +66,7 @@ func (o *overlay) give(path string, owner host.Owner, mode fs.FileMode) error {
 		if err := host.OtherNames(path, info); err != nil {
 			return err
 		}
-		o.setOwner(path, owner)
+		o.owners[path] = owner
 	}
 	if info.Mode() == mode {
 		return nil
@@ -75,9 +75,7 @@ func (o *overlay) give(path string, owner host.Owner, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	was := o.nodes[path]
-	o.nodes[path] = &node{name: filepath.Base(path), mode: mode, data: data, secret: was != nil && was.secret}
-	o.record(host.Action{Verb: host.Chmod, Path: path, Mode: mode})
+	o.nodes[path] = &node{name: filepath.Base(path), mode: mode, data: data}
 	return nil
 }
 
@@ -86,23 +84,15 @@ func (o *overlay) GiveTree(path string, owner host.Owner) ([]string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path = filepath.Clean(path)
-	info, err := o.dirInfo(path)
-	if unlessForbidden(err) != nil {
+	if _, err := o.dirInfo(path); unlessForbidden(err) != nil {
 		return nil, host.Explain("change the owner of", path, err)
 	}
-	if have, known := o.ownerOf(path, info); !known || have != owner {
-		o.setOwner(path, owner)
-	}
+	o.owners[path] = owner
 	return nil, nil
 }
 
 // LockAccounts implements OwnerWriter: a plan changes no accounts.
 func (o *overlay) LockAccounts() (func(), error) { return func() {}, nil }
-
-func (o *overlay) setOwner(path string, owner host.Owner) {
-	o.owners[path] = owner
-	o.record(host.Action{Verb: host.Chown, Path: path, UID: owner.UID, GID: owner.GID})
-}
 
 // ownerOf returns the owner of path, if this user may see it; info is nil if not.
 func (o *overlay) ownerOf(path string, info fs.FileInfo) (whose host.Owner, known bool) {

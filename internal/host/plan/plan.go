@@ -12,11 +12,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// NewOverlay returns the host of a dry run. Reads are answered from what the
-// run has written, then from base. Writes and unit actions change only the
-// memory, and each one that would change something is handed to record, in
-// order; record must not call the overlay. The overlay refuses the same orders as the real
-// host, such as writing to a symlink or into a missing directory.
+// NewOverlay returns the host of a dry run. Reads are answered from the writes of
+// this run, then from base. Writes and unit actions change only the memory, and a
+// recorder around it hands each change to record, in order. The overlay refuses
+// the same orders as the real host, such as writing to a symlink or into a missing
+// directory.
 //
 // The overlay gets a Reader only, so it cannot change the host or send a
 // packet. It answers for the rest itself: probes succeed, units are in the
@@ -28,11 +28,11 @@ import (
 // that says to run as root. So a plan never shows, for example, a new CA in
 // place of one that exists.
 func NewOverlay(base host.Reader, record func(host.Action)) host.Host {
-	return &overlay{
-		base: base, RuntimeReader: base, SystemReader: base, NetworkReader: base, record: record,
+	return NewRecorder(&overlay{
+		base: base, RuntimeReader: base, SystemReader: base, NetworkReader: base,
 		nodes: map[string]*node{}, owners: map[string]host.Owner{}, units: map[string]unitPlan{}, unmounted: map[string]bool{}, removed: map[string]bool{},
 		swap: map[string]bool{}, images: map[string]plannedImage{},
-	}
+	}, record)
 }
 
 // overlay answers for files and units itself, because a run changes them. The
@@ -42,8 +42,7 @@ type overlay struct {
 	host.SystemReader
 	host.NetworkReader
 
-	base   host.Reader
-	record func(host.Action)
+	base host.Reader
 
 	mu     sync.Mutex
 	nodes  map[string]*node      // by cleaned path

@@ -24,7 +24,6 @@ type node struct {
 	removed bool
 	mode    fs.FileMode // with fs.ModeDir for a directory
 	data    []byte
-	secret  bool
 	// from is where the content is in truth, if it was there before the plan and
 	// was moved.
 	from string

@@ -102,9 +102,13 @@ func (r *recorder) EnsureDir(path string, mode fs.FileMode) error {
 	for dir := path; r.isMissing(dir); dir = filepath.Dir(dir) {
 		made = append([]string{dir}, made...)
 	}
+	_, seen := r.Lstat(path)
 	before, _ := r.Stat(path)
 	if err := r.writer.EnsureDir(path, mode); err != nil {
 		return err
+	}
+	if errors.Is(seen, fs.ErrPermission) { // a plan: it may exist or not
+		made = []string{path}
 	}
 	for _, dir := range made {
 		m := fs.FileMode(host.ParentMode)
@@ -114,7 +118,7 @@ func (r *recorder) EnsureDir(path string, mode fs.FileMode) error {
 		r.record(host.Action{Verb: host.Mkdir, Path: dir, Mode: m.Perm()})
 	}
 	after, err := r.Stat(path)
-	if err == nil && before != nil && before.Mode() != after.Mode() {
+	if err == nil && before != nil && len(made) == 0 && before.Mode() != after.Mode() {
 		r.record(host.Action{Verb: host.Chmod, Path: path, Mode: after.Mode().Perm()})
 	}
 	return nil

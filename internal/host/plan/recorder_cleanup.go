@@ -5,21 +5,27 @@ package plan
 
 import (
 	"context"
+	"io/fs"
 	"path/filepath"
 	"slices"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // RemoveTree implements FileWriter. It reads the directory before the removal, and
-// leaves errors to the removal.
+// leaves errors to it; only a plan removes a directory that it can't read.
 func (r *recorder) RemoveTree(path string) (host.Removal, error) {
 	action := host.Action{Verb: host.RemoveTree, Path: filepath.Clean(path)}
 	mounts, _ := r.Mounts(path)
 	stays, _ := r.Stays(path)
-	entries, _ := taken(r.ReadDir, action.Path, mounts, stays)
+	entries, hidden := taken(r.ReadDir, action.Path, mounts, stays)
 	done, err := r.writer.RemoveTree(path)
 	action.Entries = slices.DeleteFunc(entries, func(name string) bool { return !r.isMissing(filepath.Join(action.Path, name)) })
+	if errors.Is(hidden, fs.ErrPermission) {
+		action.Entries = []string{"(this user may not see the entries)"}
+	}
 	if done.Changed {
 		r.record(action)
 	}

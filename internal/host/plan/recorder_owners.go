@@ -26,12 +26,12 @@ func (r *recorder) WriteOwned(path string, data []byte, mode fs.FileMode, owner 
 // Give implements OwnerWriter.
 func (r *recorder) Give(path string, owner host.Owner, mode fs.FileMode) error {
 	before, known := ownerBy(r.Lstat, path)
-	info, missing := r.Lstat(path)
+	info, seen := r.Lstat(path)
 	if err := r.writer.Give(path, owner, mode); err != nil {
 		return err
 	}
 	r.gave(path, before, known, owner)
-	if missing != nil || info.Mode() != mode {
+	if seen == nil && info.Mode() != mode {
 		r.record(host.Action{Verb: host.Chmod, Path: filepath.Clean(path), Mode: mode})
 	}
 	return nil

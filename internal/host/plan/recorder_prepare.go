@@ -6,6 +6,8 @@ package plan
 import (
 	"context"
 	"io"
+	"path/filepath"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 )
@@ -103,4 +105,20 @@ func (r *recorder) PinImage(ctx context.Context, socket, image string, pinned bo
 // RemoveImage implements RuntimeWriter.
 func (r *recorder) RemoveImage(ctx context.Context, socket, image string) error {
 	return r.done(r.writer.RemoveImage(ctx, socket, image), host.Action{Verb: host.RemoveImage, Image: image})
+}
+
+func setAction(f host.SetFile, created bool) host.Action {
+	return host.Action{Verb: host.Write, Path: filepath.Clean(f.Path), Mode: f.Mode, Data: []byte(host.Summary(f)), Opaque: true, Created: created}
+}
+
+func pinning(pinned bool) host.Verb {
+	if pinned {
+		return host.Pin
+	}
+	return host.Unpin
+}
+
+// parameter names a kernel parameter as sysctl(8) does, with its value.
+func parameter(name, value string) string {
+	return strings.ReplaceAll(name, "/", ".") + "=" + value
 }

@@ -61,27 +61,19 @@ func (o *overlay) RemoveTree(path string) (host.Removal, error) {
 	if err = cmp.Or(unlessForbidden(err), refused); err != nil {
 		return host.Removal{}, host.Explain("remove", path, err)
 	}
-	done := host.Removal{Kept: outermost(mounts)}
-	action := host.Action{Verb: host.RemoveTree, Path: path}
-	action.Entries, err = taken(o.readDir, path, mounts, stays)
+	entries, err := taken(o.readDir, path, mounts, stays)
 	if unlessForbidden(err) != nil {
-		return done, host.Explain("remove", path, err)
+		return host.Removal{}, host.Explain("remove", path, err)
 	}
-	for _, entry := range action.Entries {
+	for _, entry := range entries {
 		child := filepath.Join(path, entry)
 		o.nodes[child] = &node{name: filepath.Base(child), removed: true}
-	}
-	if err != nil {
-		action.Entries = []string{"(this user may not see what is in it)"}
 	}
 	stays = stays || len(mounts) > 0
 	if !stays {
 		o.nodes[path] = &node{name: filepath.Base(path), removed: true}
 	}
-	if done.Changed = !stays || len(action.Entries) > 0; done.Changed {
-		o.record(action)
-	}
-	return done, nil
+	return host.Removal{Changed: !stays || len(entries) > 0 || err != nil, Kept: outermost(mounts)}, nil
 }
 
 // outermost drops the paths that are below others.
@@ -105,7 +97,6 @@ func (o *overlay) RemoveEmpty(path string) (bool, error) {
 		return false, nil
 	}
 	o.nodes[path] = &node{name: filepath.Base(path), removed: true}
-	o.record(host.Action{Verb: host.Remove, Path: path})
 	return true, nil
 }
 
@@ -114,14 +105,8 @@ func (o *overlay) Unmount(path string, _ []string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.unmounted[path] = true
-	o.record(host.Action{Verb: host.Unmount, Path: path})
 	return nil
 }
 
-// RemoveLeftover implements NetworkWriter.
-func (o *overlay) RemoveLeftover(_ context.Context, l host.Leftover) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.record(host.Action{Verb: host.Remove, Name: l.String()})
-	return nil
-}
+// RemoveLeftover implements NetworkWriter. A plan doesn't look for leftovers again.
+func (o *overlay) RemoveLeftover(context.Context, host.Leftover) error { return nil }

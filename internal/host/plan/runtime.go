@@ -47,7 +47,6 @@ func (o *overlay) RemovePods(_ context.Context, _ string, pods []host.Pod) ([]ho
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, p := range pods {
-		o.record(host.Action{Verb: host.RemovePod, Name: p.String()})
 		o.removed[p.ID] = true
 		o.forgetNetwork(p)
 	}

@@ -63,61 +63,56 @@ func (o *overlay) Journal(ctx context.Context, unit string, since time.Time, las
 }
 
 // ReloadUnits implements UnitWriter.
-func (o *overlay) ReloadUnits(context.Context) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.record(host.Action{Verb: host.Reload})
-	return nil
-}
+func (o *overlay) ReloadUnits(context.Context) error { return nil }
 
 // EnableUnit implements UnitWriter.
 func (o *overlay) EnableUnit(ctx context.Context, name string) error {
-	o.changeFiles(ctx, host.Enable, name, func(now string) bool { return now != "enabled" }, "enabled")
+	o.changeFiles(ctx, name, func(now string) bool { return now != "enabled" }, "enabled")
 	return nil
 }
 
 // DisableUnit implements UnitWriter.
 func (o *overlay) DisableUnit(ctx context.Context, name string) error {
-	o.changeFiles(ctx, host.Disable, name, func(now string) bool { return now == "enabled" }, "disabled")
+	o.changeFiles(ctx, name, func(now string) bool { return now == "enabled" }, "disabled")
 	return nil
 }
 
 // MaskUnit implements UnitWriter.
 func (o *overlay) MaskUnit(ctx context.Context, name string) error {
-	o.changeFiles(ctx, host.Mask, name, func(now string) bool { return now != "masked" }, "masked")
+	o.changeFiles(ctx, name, func(now string) bool { return now != "masked" }, "masked")
 	return nil
 }
 
 // UnmaskUnit implements UnitWriter.
 func (o *overlay) UnmaskUnit(ctx context.Context, name string) error {
-	o.changeFiles(ctx, host.Unmask, name, func(now string) bool { return now == "masked" }, "static")
+	o.changeFiles(ctx, name, func(now string) bool { return now == "masked" }, "static")
 	return nil
 }
 
 // changeFiles plans a change of the state of a unit's files. If systemd cannot be
 // asked, it may be needed.
-func (o *overlay) changeFiles(ctx context.Context, verb host.Verb, name string, needed func(now string) bool, then string) {
+func (o *overlay) changeFiles(ctx context.Context, name string, needed func(now string) bool, then string) {
 	if state, err := o.Unit(ctx, name); err == nil && !needed(state.UnitFileState) {
 		return
 	}
-	o.act(verb, name, func(p *unitPlan) { p.fileState = then })
+	o.act(name, func(p *unitPlan) { p.fileState = then })
 }
 
 // StartUnit implements UnitWriter.
 func (o *overlay) StartUnit(_ context.Context, name string) error {
-	o.act(host.Start, name, func(p *unitPlan) { p.acted, p.running = true, true })
+	o.act(name, func(p *unitPlan) { p.acted, p.running = true, true })
 	return nil
 }
 
 // StopUnit implements UnitWriter.
 func (o *overlay) StopUnit(_ context.Context, name string) error {
-	o.act(host.Stop, name, func(p *unitPlan) { p.acted, p.running = true, false })
+	o.act(name, func(p *unitPlan) { p.acted, p.running = true, false })
 	return nil
 }
 
 // RestartUnit implements UnitWriter.
 func (o *overlay) RestartUnit(_ context.Context, name string) error {
-	o.act(host.Restart, name, func(p *unitPlan) { p.acted, p.running = true, true })
+	o.act(name, func(p *unitPlan) { p.acted, p.running = true, true })
 	return nil
 }
 
@@ -127,12 +122,11 @@ func (o *overlay) SuspendUnit(context.Context, string) error { return nil }
 // KillUnit implements UnitWriter, as SuspendUnit.
 func (o *overlay) KillUnit(context.Context, string) error { return nil }
 
-func (o *overlay) act(verb host.Verb, name string, change func(*unitPlan)) {
+func (o *overlay) act(name string, change func(*unitPlan)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	name = host.UnitName(name)
 	plan := o.units[name]
 	change(&plan)
 	o.units[name] = plan
-	o.record(host.Action{Verb: verb, Unit: name})
 }

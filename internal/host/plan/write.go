@@ -18,18 +18,16 @@ import (
 func (o *overlay) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.write(path, data, mode, host.LooksSecret(data), nil)
+	return o.write(path, data, mode, nil)
 }
 
 // WriteSecret implements FileWriter.
 func (o *overlay) WriteSecret(path string, data []byte) (bool, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.write(path, data, 0o600, true, nil)
+	return o.WriteFile(path, data, 0o600)
 }
 
 // write plans a file. A nil owner is root, who owns a run's files.
-func (o *overlay) write(path string, data []byte, mode fs.FileMode, secret bool, owner *host.Owner) (bool, error) {
+func (o *overlay) write(path string, data []byte, mode fs.FileMode, owner *host.Owner) (bool, error) {
 	path = filepath.Clean(path)
 	if err := o.checkDir(filepath.Dir(path)); err != nil {
 		return false, host.Explain("write", path, err)
@@ -38,28 +36,10 @@ func (o *overlay) write(path string, data []byte, mode fs.FileMode, secret bool,
 	if same || err != nil {
 		return false, host.Explain("write", path, err)
 	}
-	info, err := o.lstat(path)
-	created := errors.Is(err, fs.ErrNotExist)
-	if n := o.nodes[path]; n != nil && n.secret {
-		secret = true
-	}
-	data = bytes.Clone(data)
-	o.nodes[path] = &node{name: filepath.Base(path), mode: mode, data: data, secret: secret}
-	before, known := o.ownerOf(path, info)
+	o.nodes[path] = &node{name: filepath.Base(path), mode: mode, data: bytes.Clone(data)}
 	o.owners[path] = host.Owner{} // a plan shows a run by root
-	action := host.Action{Verb: host.Write, Path: path, Mode: mode, Secret: secret, Created: created}
-	if !secret {
-		action.Data = data
-	}
-	o.record(action)
 	if owner != nil {
 		o.owners[path] = *owner
-		if created {
-			before, known = host.Owner{}, true
-		}
-		if !known || before != *owner {
-			o.setOwner(path, *owner)
-		}
 	}
 	return true, nil
 }
@@ -118,7 +98,7 @@ func (o *overlay) EnsureDir(path string, mode fs.FileMode) error {
 			if whose, known := o.ownerOf(path, info); known {
 				o.owners[path] = whose
 			}
-			o.putDir(host.Chmod, path, narrowed)
+			o.putDir(path, narrowed)
 		}
 	}
 	return nil
@@ -138,12 +118,11 @@ func (o *overlay) ensureParent(path string) error {
 
 func (o *overlay) makeDir(path string, mode fs.FileMode) {
 	o.owners[path] = host.Owner{} // a plan shows a run by root
-	o.putDir(host.Mkdir, path, mode)
+	o.putDir(path, mode)
 }
 
-func (o *overlay) putDir(verb host.Verb, path string, mode fs.FileMode) {
+func (o *overlay) putDir(path string, mode fs.FileMode) {
 	o.nodes[path] = &node{name: filepath.Base(path), mode: mode | fs.ModeDir}
-	o.record(host.Action{Verb: verb, Path: path, Mode: mode.Perm()})
 }
 
 // Remove implements FileWriter.
@@ -168,6 +147,5 @@ func (o *overlay) Remove(path string) error {
 		}
 	}
 	o.nodes[path] = &node{name: filepath.Base(path), removed: true}
-	o.record(host.Action{Verb: host.Remove, Path: path})
 	return nil
 }
