@@ -60,3 +60,10 @@ type Route struct {
 	// Gateway reports whether the destination is reached through another host.
 	Gateway bool
 }
+
+// Process is a running process as /proc shows it.
+type Process struct {
+	PID int
+	// Name is the file name of its program.
+	Name string
+}

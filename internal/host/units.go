@@ -11,6 +11,27 @@ import (
 	"github.com/pkg/errors"
 )
 
+// UnitState is a unit as systemd reports it, in systemd's own words.
+type UnitState struct {
+	LoadState     string // loaded, not-found, masked, ...
+	ActiveState   string // active, activating, failed, inactive, ...
+	SubState      string // running, auto-restart, dead, ...
+	UnitFileState string // enabled, disabled, masked, ...; empty if not loaded
+	Result        string // success, exit-code, ...
+	Restarts      uint32 // automatic restarts so far
+	MainPID       uint32
+	ActiveSince   time.Time // zero if never
+	// Fragment is the unit's file, Program the path of what it starts, both empty
+	// for a unit without.
+	Fragment, Program string
+	// Replaced reports whether the file of the program that runs was replaced since
+	// it started.
+	Replaced bool
+	// Current reports whether systemd knows the unit's files as they are now:
+	// reloading all units would change nothing for this one.
+	Current bool
+}
+
 // JournalEntry is one line that a unit, or systemd about it, has logged.
 type JournalEntry struct {
 	Time time.Time
@@ -98,27 +119,6 @@ func (s UnitState) evidence() string {
 		return fmt.Sprintf(" (unit is %s)", s.ActiveState)
 	}
 	return fmt.Sprintf(" (unit is %s, result %s)", s.ActiveState, s.Result)
-}
-
-// UnitState is a unit as systemd reports it, in systemd's own words.
-type UnitState struct {
-	LoadState     string // loaded, not-found, masked, ...
-	ActiveState   string // active, activating, failed, inactive, ...
-	SubState      string // running, auto-restart, dead, ...
-	UnitFileState string // enabled, disabled, masked, ...; empty if not loaded
-	Result        string // success, exit-code, ...
-	Restarts      uint32 // automatic restarts so far
-	MainPID       uint32
-	ActiveSince   time.Time // zero if never
-	// Fragment is the unit's file, Program the path of what it starts, both empty
-	// for a unit without.
-	Fragment, Program string
-	// Replaced reports whether the file of the program that runs was replaced since
-	// it started.
-	Replaced bool
-	// Current reports whether systemd knows the unit's files as they are now:
-	// reloading all units would change nothing for this one.
-	Current bool
 }
 
 // UnitName completes a name like systemctl does.

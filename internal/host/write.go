@@ -141,6 +141,10 @@ type RuntimeWriter interface {
 	RemovePods(ctx context.Context, socket string, pods []Pod) (removed []Pod, err error)
 }
 
+// ProcSys is where the kernel shows its parameters: net.ipv4.ip_forward is the
+// file net/ipv4/ip_forward below it.
+const ProcSys = "/proc/sys/"
+
 // KernelWriter changes settings of the running kernel. None of it outlives a boot,
 // but for the SELinux contexts of files.
 type KernelWriter interface {

@@ -5,12 +5,11 @@ package plan
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/pkg/errors"
 
@@ -134,66 +133,117 @@ func (r *recorder) Remove(path string) error {
 	return err
 }
 
-// ReloadUnits implements UnitWriter.
-func (r *recorder) ReloadUnits(ctx context.Context) error {
-	return r.done(r.writer.ReloadUnits(ctx), host.Action{Verb: host.Reload})
-}
-
-// EnableUnit implements UnitWriter.
-func (r *recorder) EnableUnit(ctx context.Context, name string) error {
-	before, asked := r.Unit(ctx, name)
-	err := r.writer.EnableUnit(ctx, name)
-	if asked == nil && before.UnitFileState == "enabled" {
-		return err
-	}
-	return r.done(err, host.Action{Verb: host.Enable, Unit: host.UnitName(name)})
-}
-
-// StartUnit implements UnitWriter.
-func (r *recorder) StartUnit(ctx context.Context, name string) error {
-	return r.done(r.writer.StartUnit(ctx, name), host.Action{Verb: host.Start, Unit: host.UnitName(name)})
-}
-
-// StopUnit implements UnitWriter.
-func (r *recorder) StopUnit(ctx context.Context, name string) error {
-	return r.done(r.writer.StopUnit(ctx, name), host.Action{Verb: host.Stop, Unit: host.UnitName(name)})
-}
-
-// SuspendUnit implements UnitWriter. It isn't recorded: only StopUnit lasts.
-func (r *recorder) SuspendUnit(ctx context.Context, name string) error {
-	return r.writer.SuspendUnit(ctx, name)
-}
-
-// KillUnit implements UnitWriter, as SuspendUnit.
-func (r *recorder) KillUnit(ctx context.Context, name string) error {
-	return r.writer.KillUnit(ctx, name)
-}
-
-// RestartUnit implements UnitWriter.
-func (r *recorder) RestartUnit(ctx context.Context, name string) error {
-	return r.done(r.writer.RestartUnit(ctx, name), host.Action{Verb: host.Restart, Unit: host.UnitName(name)})
-}
-
-// PullImage implements RuntimeWriter.
-func (r *recorder) PullImage(ctx context.Context, socket, image string) error {
-	return r.done(r.writer.PullImage(ctx, socket, image), host.Action{Verb: host.Pull, Image: image})
-}
-
-// StopContainer implements RuntimeWriter. The kubelet starts the container of
-// a static Pod again, so the node is as before: that is not recorded.
-func (r *recorder) StopContainer(ctx context.Context, socket, id string, grace time.Duration) error {
-	return r.writer.StopContainer(ctx, socket, id, grace)
-}
-
-// RemoveExited implements RuntimeWriter. The containers have ended, so that isn't
-// recorded either.
-func (r *recorder) RemoveExited(ctx context.Context, socket, namespace, name string) error {
-	return r.writer.RemoveExited(ctx, socket, namespace, name)
-}
-
 func (r *recorder) done(err error, a host.Action) error {
 	if err == nil {
 		r.record(a)
 	}
 	return err
+}
+
+// RemoveTree implements FileWriter. It reads the directory before the removal, and
+// leaves errors to it; only a plan removes a directory that it can't read.
+func (r *recorder) RemoveTree(path string) (host.Removal, error) {
+	action := host.Action{Verb: host.RemoveTree, Path: filepath.Clean(path)}
+	mounts, _ := r.Mounts(path)
+	stays, _ := r.Stays(path)
+	entries, hidden := taken(r.ReadDir, action.Path, mounts, stays)
+	done, err := r.writer.RemoveTree(path)
+	action.Entries = slices.DeleteFunc(entries, func(name string) bool { return !r.isMissing(filepath.Join(action.Path, name)) })
+	if errors.Is(hidden, fs.ErrPermission) {
+		action.Entries = []string{"(this user may not see the entries)"}
+	}
+	if done.Changed {
+		r.record(action)
+	}
+	return done, err
+}
+
+// RemoveEmpty implements FileWriter.
+func (r *recorder) RemoveEmpty(path string) (bool, error) {
+	removed, err := r.writer.RemoveEmpty(path)
+	if removed {
+		r.record(host.Action{Verb: host.Remove, Path: filepath.Clean(path)})
+	}
+	return removed, err
+}
+
+// Unmount implements FileWriter.
+func (r *recorder) Unmount(path string, flags []string) error {
+	return r.done(r.writer.Unmount(path, flags), host.Action{Verb: host.Unmount, Path: path})
+}
+
+// WriteOwned implements OwnerWriter.
+func (r *recorder) WriteOwned(path string, data []byte, mode fs.FileMode, owner host.Owner) (bool, error) {
+	before, known := host.Owner{}, r.isMissing(path) // a new file would be root's
+	if !known {
+		before, known = ownerBy(r.Lstat, path)
+	}
+	changed, err := r.write(path, data, mode, host.LooksSecret(data), func() (bool, error) { return r.writer.WriteOwned(path, data, mode, owner) })
+	if changed {
+		r.gave(path, before, known, owner)
+	}
+	return changed, err
+}
+
+// Give implements OwnerWriter.
+func (r *recorder) Give(path string, owner host.Owner, mode fs.FileMode) error {
+	before, known := ownerBy(r.Lstat, path)
+	info, seen := r.Lstat(path)
+	if err := r.writer.Give(path, owner, mode); err != nil {
+		return err
+	}
+	r.gave(path, before, known, owner)
+	if seen == nil && info.Mode() != mode {
+		r.record(host.Action{Verb: host.Chmod, Path: filepath.Clean(path), Mode: mode})
+	}
+	return nil
+}
+
+// GiveTree implements OwnerWriter.
+func (r *recorder) GiveTree(path string, owner host.Owner) ([]string, error) {
+	before, known := ownerBy(r.Stat, path)
+	kept, err := r.writer.GiveTree(path, owner)
+	if err == nil {
+		r.gave(path, before, known, owner)
+	}
+	return kept, err
+}
+
+// LockAccounts implements OwnerWriter. The lock itself is not a change.
+func (r *recorder) LockAccounts() (release func(), err error) { return r.writer.LockAccounts() }
+
+// ownerBy returns the owner of path, if it can be read.
+func ownerBy(stat func(string) (fs.FileInfo, error), path string) (whose host.Owner, known bool) {
+	info, err := stat(path)
+	if err != nil {
+		return host.Owner{}, false
+	}
+	return host.OwnerIn(info)
+}
+
+// gave records that path belongs to owner now, unless it did before.
+func (r *recorder) gave(path string, before host.Owner, known bool, owner host.Owner) {
+	if known && before == owner {
+		return
+	}
+	r.record(host.Action{Verb: host.Chown, Path: filepath.Clean(path), UID: owner.UID, GID: owner.GID})
+}
+
+// WriteSet implements FileWriter.
+func (r *recorder) WriteSet(files []host.SetFile, fill func(put func(string, io.Reader) error) error) error {
+	created := map[string]bool{}
+	for _, f := range files {
+		created[f.Path] = r.isMissing(f.Path)
+	}
+	if err := r.writer.WriteSet(files, fill); err != nil {
+		return err
+	}
+	for _, f := range files {
+		r.record(setAction(f, created[f.Path]))
+	}
+	return nil
+}
+
+func setAction(f host.SetFile, created bool) host.Action {
+	return host.Action{Verb: host.Write, Path: filepath.Clean(f.Path), Mode: f.Mode, Data: []byte(host.Summary(f)), Opaque: true, Created: created}
 }

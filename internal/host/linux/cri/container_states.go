@@ -27,27 +27,19 @@ const (
 const keptStates = 2
 
 // ContainerStates implements RuntimeReader.
-func (r *Runtimes) ContainerStates(ctx context.Context, socket, namespace string) ([]host.ContainerState, error) {
-	conn, err := r.get(socket)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	client := cri.NewRuntimeServiceClient(conn)
-	answer, err := client.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: inNamespace(namespace)}})
-	if err != nil {
-		return nil, criFailure(socket, "list the containers", err)
-	}
-	var list []host.ContainerState
-	for _, c := range newest(answer.GetContainers()) {
-		status, err := client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: c.GetId()})
-		if err != nil {
-			continue // it was just removed
+func (r *Runtimes) ContainerStates(ctx context.Context, socket, namespace string) (list []host.ContainerState, err error) {
+	err = r.ask(ctx, socket, "list the containers", func(ctx context.Context, c client) error {
+		answer, err := c.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: inNamespace(namespace)}})
+		for _, found := range newest(answer.GetContainers()) {
+			status, err := c.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: found.GetId()})
+			if err != nil {
+				continue // it was just removed
+			}
+			list = append(list, stateOf(found, status.GetStatus()))
 		}
-		list = append(list, stateOf(c, status.GetStatus()))
-	}
-	return list, nil
+		return err
+	})
+	return list, err
 }
 
 func inNamespace(namespace string) map[string]string {
@@ -90,24 +82,16 @@ func nanoTime(ns int64) time.Time {
 }
 
 // Sandboxes implements RuntimeReader.
-func (r *Runtimes) Sandboxes(ctx context.Context, socket, namespace string) ([]host.Sandbox, error) {
-	conn, err := r.get(socket)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	answer, err := cri.NewRuntimeServiceClient(conn).ListPodSandbox(ctx,
-		&cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: inNamespace(namespace)}})
-	if err != nil {
-		return nil, criFailure(socket, "list the sandboxes", err)
-	}
-	var list []host.Sandbox
-	for _, s := range answer.GetItems() {
-		list = append(list, host.Sandbox{
-			ID: s.GetId(), Pod: s.GetMetadata().GetName(), Namespace: s.GetMetadata().GetNamespace(), UID: s.GetMetadata().GetUid(),
-			Ready: s.GetState() == cri.PodSandboxState_SANDBOX_READY, Created: nanoTime(s.GetCreatedAt()),
-		})
-	}
-	return list, nil
+func (r *Runtimes) Sandboxes(ctx context.Context, socket, namespace string) (list []host.Sandbox, err error) {
+	err = r.ask(ctx, socket, "list the sandboxes", func(ctx context.Context, c client) error {
+		answer, err := c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: inNamespace(namespace)}})
+		for _, s := range answer.GetItems() {
+			list = append(list, host.Sandbox{
+				ID: s.GetId(), Pod: s.GetMetadata().GetName(), Namespace: s.GetMetadata().GetNamespace(), UID: s.GetMetadata().GetUid(),
+				Ready: s.GetState() == cri.PodSandboxState_SANDBOX_READY, Created: nanoTime(s.GetCreatedAt()),
+			})
+		}
+		return err
+	})
+	return list, err
 }

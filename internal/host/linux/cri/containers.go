@@ -53,41 +53,30 @@ func (r *Runtimes) AwaitContainer(ctx context.Context, socket, namespace, name s
 }
 
 // containersIn lists the containers of a name in a state.
-func (r *Runtimes) containersIn(ctx context.Context, socket, namespace, name string, state cri.ContainerState) ([]*cri.Container, error) {
-	conn, err := r.get(socket)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	answer, err := cri.NewRuntimeServiceClient(conn).ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
-		State:         &cri.ContainerStateValue{State: state},
-		LabelSelector: map[string]string{containerNameLabel: name, podNamespaceLabel: namespace},
-	}})
-	if err != nil {
-		return nil, criFailure(socket, "list the containers of "+namespace+"/"+name, err)
-	}
-	return answer.GetContainers(), nil
+func (r *Runtimes) containersIn(ctx context.Context, socket, namespace, name string, state cri.ContainerState) (list []*cri.Container, err error) {
+	err = r.ask(ctx, socket, "list the containers of "+namespace+"/"+name, func(ctx context.Context, c client) error {
+		answer, err := c.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
+			State:         &cri.ContainerStateValue{State: state},
+			LabelSelector: map[string]string{containerNameLabel: name, podNamespaceLabel: namespace},
+		}})
+		list = answer.GetContainers()
+		return err
+	})
+	return list, err
 }
 
 // RemoveExited implements RuntimeWriter.
 func (r *Runtimes) RemoveExited(ctx context.Context, socket, namespace, name string) error {
 	exited, err := r.containersIn(ctx, socket, namespace, name, cri.ContainerState_CONTAINER_EXITED)
-	if err != nil || len(exited) == 0 {
-		return err
-	}
-	conn, err := r.get(socket)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	for _, c := range exited {
-		if _, err := cri.NewRuntimeServiceClient(conn).RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil {
-			return criFailure(socket, "remove container "+c.GetId(), err)
+	for _, found := range exited {
+		if err == nil {
+			err = r.ask(ctx, socket, "remove container "+found.GetId(), func(ctx context.Context, c client) error {
+				_, err := c.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: found.GetId()})
+				return err
+			})
 		}
 	}
-	return nil
+	return err
 }
 
 // StopContainer implements RuntimeWriter.

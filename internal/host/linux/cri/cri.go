@@ -80,6 +80,26 @@ func (r *Runtimes) Close() {
 // socketPath removes the scheme of an endpoint, if it has one.
 func socketPath(socket string) string { return strings.TrimPrefix(socket, "unix://") }
 
+// client has both services of a runtime.
+type client struct {
+	cri.RuntimeServiceClient
+	cri.ImageServiceClient
+}
+
+// ask gives do the time of an answer that needs no network. Errors name the request op.
+func (r *Runtimes) ask(ctx context.Context, socket, op string, do func(context.Context, client) error) error {
+	conn, err := r.get(socket)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, criAnswer)
+	defer cancel()
+	if err := do(ctx, client{cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)}); err != nil {
+		return criFailure(socket, op, err)
+	}
+	return nil
+}
+
 // RuntimeInfo implements RuntimeReader.
 func (r *Runtimes) RuntimeInfo(ctx context.Context, socket string) (host.RuntimeInfo, error) {
 	conn, err := r.get(socket)

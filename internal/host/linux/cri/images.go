@@ -21,37 +21,23 @@ import (
 )
 
 // Images implements RuntimeReader.
-func (r *Runtimes) Images(ctx context.Context, socket string) ([]host.Image, error) {
-	conn, err := r.get(socket)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	answer, err := cri.NewImageServiceClient(conn).ListImages(ctx, &cri.ListImagesRequest{})
-	if err != nil {
-		return nil, criFailure(socket, "list the images", err)
-	}
-	var list []host.Image
-	for _, i := range answer.GetImages() {
-		list = append(list, host.Image{ID: i.GetId(), Names: i.GetRepoTags(), Pinned: i.GetPinned()})
-	}
-	return list, nil
+func (r *Runtimes) Images(ctx context.Context, socket string) (list []host.Image, err error) {
+	err = r.ask(ctx, socket, "list the images", func(ctx context.Context, c client) error {
+		answer, err := c.ListImages(ctx, &cri.ListImagesRequest{})
+		for _, i := range answer.GetImages() {
+			list = append(list, host.Image{ID: i.GetId(), Names: i.GetRepoTags(), Pinned: i.GetPinned()})
+		}
+		return err
+	})
+	return list, err
 }
 
 // RemoveImage implements RuntimeWriter.
 func (r *Runtimes) RemoveImage(ctx context.Context, socket, image string) error {
-	conn, err := r.get(socket)
-	if err != nil {
+	return r.ask(ctx, socket, "remove image "+image, func(ctx context.Context, c client) error {
+		_, err := c.RemoveImage(ctx, &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: image}})
 		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	req := &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: image}}
-	if _, err := cri.NewImageServiceClient(conn).RemoveImage(ctx, req); err != nil {
-		return criFailure(socket, "remove image "+image, err)
-	}
-	return nil
+	})
 }
 
 // pinnedLabel keeps containerd's CRI from removing an image:
@@ -107,39 +93,28 @@ func ctr(ctx context.Context, socket string, args ...string) (cmd *exec.Cmd, exp
 }
 
 // ImagePresent implements RuntimeReader.
-func (r *Runtimes) ImagePresent(ctx context.Context, socket, image string) (bool, error) {
-	conn, err := r.get(socket)
-	if err != nil {
-		return false, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	req := &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}}
-	answer, err := cri.NewImageServiceClient(conn).ImageStatus(ctx, req)
-	if err != nil {
-		return false, criFailure(socket, "look for image "+image, err)
-	}
-	return answer.GetImage() != nil, nil
+func (r *Runtimes) ImagePresent(ctx context.Context, socket, image string) (present bool, err error) {
+	err = r.ask(ctx, socket, "look for image "+image, func(ctx context.Context, c client) error {
+		answer, err := c.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}})
+		present = answer.GetImage() != nil
+		return err
+	})
+	return present, err
 }
 
 // ImageDir implements RuntimeReader.
-func (r *Runtimes) ImageDir(ctx context.Context, socket string) (string, error) {
-	conn, err := r.get(socket)
-	if err != nil {
-		return "", err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	answer, err := cri.NewImageServiceClient(conn).ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
-	switch {
-	case status.Code(err) == codes.Unimplemented:
-		return "", nil
-	case err != nil:
-		return "", criFailure(socket, "ask for the directory of images", err)
-	case len(answer.GetImageFilesystems()) == 0:
-		return "", nil
-	}
-	return answer.GetImageFilesystems()[0].GetFsId().GetMountpoint(), nil
+func (r *Runtimes) ImageDir(ctx context.Context, socket string) (dir string, err error) {
+	err = r.ask(ctx, socket, "ask for the directory of images", func(ctx context.Context, c client) error {
+		answer, err := c.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
+		if status.Code(err) == codes.Unimplemented {
+			return nil
+		}
+		if list := answer.GetImageFilesystems(); len(list) > 0 {
+			dir = list[0].GetFsId().GetMountpoint()
+		}
+		return err
+	})
+	return dir, err
 }
 
 // PullImage implements RuntimeWriter. Only ctx bounds it.

@@ -22,33 +22,26 @@ import (
 const podRemoval = 30 * time.Second
 
 // Pods implements RuntimeReader.
-func (r *Runtimes) Pods(ctx context.Context, socket string) ([]host.Pod, error) {
-	conn, err := r.get(socket)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	client := cri.NewRuntimeServiceClient(conn)
-	answer, err := client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
-	if err != nil {
-		return nil, criFailure(socket, "list the Pods", err)
-	}
-	var pods []host.Pod
-	for _, s := range answer.GetItems() {
-		pod := host.Pod{ID: s.GetId(), Namespace: s.GetMetadata().GetNamespace(), Name: s.GetMetadata().GetName()}
-		// The network only decides in which order Pods are removed.
-		if detail, err := client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: pod.ID}); err == nil {
-			mode := detail.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork()
-			pod.HostNetwork = mode == cri.NamespaceMode_NODE
+func (r *Runtimes) Pods(ctx context.Context, socket string) (pods []host.Pod, err error) {
+	err = r.ask(ctx, socket, "list the Pods and containers", func(ctx context.Context, c client) error {
+		answer, err := c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+		if err != nil {
+			return err
 		}
-		pods = append(pods, pod)
-	}
-	orphans, err := orphans(ctx, client, answer.GetItems())
-	if err != nil {
-		return nil, criFailure(socket, "list the containers", err)
-	}
-	return append(pods, orphans...), nil
+		for _, s := range answer.GetItems() {
+			pod := host.Pod{ID: s.GetId(), Namespace: s.GetMetadata().GetNamespace(), Name: s.GetMetadata().GetName()}
+			// The network only decides in which order Pods are removed.
+			if detail, err := c.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: pod.ID}); err == nil {
+				mode := detail.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork()
+				pod.HostNetwork = mode == cri.NamespaceMode_NODE
+			}
+			pods = append(pods, pod)
+		}
+		orphans, err := orphans(ctx, c, answer.GetItems())
+		pods = append(pods, orphans...)
+		return err
+	})
+	return pods, err
 }
 
 // orphans are the containers of none of the Pods. A runtime may create one while

@@ -65,7 +65,7 @@ func (r *Runtimes) settled(ctx context.Context, socket string, since time.Time) 
 		return err
 	case len(unlisted) > 0:
 		return errors.Errorf("it is still making Pods or taking them back, although the kubelet has ended: %.12s", unlisted)
-	case time.Now().Sub(since) < settle:
+	case time.Since(since) < settle:
 		return errors.New("it may still be making what the kubelet asked for last")
 	}
 	return nil

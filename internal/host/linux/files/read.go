@@ -4,9 +4,13 @@
 package files
 
 import (
+	"context"
 	"io"
 	"io/fs"
 	"os"
+	"time"
+
+	"github.com/pkg/errors"
 )
 
 // ReadFile implements FileReader. It follows symlinks: a CA that the user provides
@@ -49,3 +53,34 @@ func (r *Root) ReadHead(path string, most int64) ([]byte, error) {
 
 // Open implements FileReader.
 func (r *Root) Open(path string) (*os.File, error) { return os.Open(r.path(path)) }
+
+// awaitInterval is how often AwaitFile looks.
+const awaitInterval = 50 * time.Millisecond
+
+// AwaitFile implements FileReader.
+func (r *Root) AwaitFile(ctx context.Context, path string, accept func(data []byte) error) error {
+	ticker := time.NewTicker(awaitInterval)
+	defer ticker.Stop()
+	for {
+		data, err := r.ReadFile(path)
+		missing := errors.Is(err, fs.ErrNotExist)
+		if err != nil && !missing {
+			return err
+		}
+		var last error
+		switch {
+		case missing:
+			last = errors.Errorf("%s does not exist yet", path)
+		case accept != nil:
+			last = accept(data)
+		}
+		if last == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Wrap(context.Cause(ctx), last.Error())
+		case <-ticker.C:
+		}
+	}
+}
