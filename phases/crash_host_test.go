@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
@@ -151,7 +152,7 @@ func (h *lastingHost) makeFiles() error {
 			if err != nil {
 				return err
 			}
-			_, err = host.New().WriteFile(to, data, 0o600)
+			_, err = linux.New().WriteFile(to, data, 0o600)
 			return err
 		})
 		if err != nil {

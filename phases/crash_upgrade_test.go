@@ -31,6 +31,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
@@ -461,7 +462,7 @@ func TestUpgradePlanWritesNothing(t *testing.T) {
 			files, before := s.stamps(t), len(s.api.Writes())
 			planned, objects := newLastingHost(s.root), map[string]bool{} // by name
 			planned.plans = func(env *Env) {
-				env.Host = host.NewOverlay(planned, func(host.Action) {})
+				env.Host = plan.NewOverlay(planned, func(host.Action) {})
 				env.Cluster = cluster.NewPlan(func(a cluster.Action) { objects[a.Name] = true }, env.Cluster)
 				env.Etcd = etcd.NewPlan(func(etcd.Action) {}, etcd.Member{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"})
 			}

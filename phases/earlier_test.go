@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
@@ -48,7 +49,7 @@ func TestCompleteInitKeepsPatches(t *testing.T) {
 			s.host.On.Probe = func(context.Context, host.Probe) error { return nil }
 		}, ""},
 		{"a plan, which asks nobody", func(_ *testing.T, s *stage) {
-			s.Host, s.Etcd = host.NewOverlay(s.host, func(host.Action) {}), etcd.NewPlan(func(etcd.Action) {})
+			s.Host, s.Etcd = plan.NewOverlay(s.host, func(host.Action) {}), etcd.NewPlan(func(etcd.Action) {})
 			s.Cluster = cluster.NewPlan(func(cluster.Action) {}, nil)
 		}, ""},
 		{"a ConfigMap without the key", func(t *testing.T, s *stage) {

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
@@ -75,10 +76,10 @@ func (p *joinPlay) compare(t *testing.T) {
 	t.Helper()
 	plans := map[*config.Node]*record{p.known: {}, p.assumed: {}}
 	for n, r := range plans {
-		p.run(t, n, host.NewOverlay(p.host, r.onHost), cluster.NewPlan(r.intended, nil), etcd.NewPlan(r.onEtcd), r)
+		p.run(t, n, plan.NewOverlay(p.host, r.onHost), cluster.NewPlan(r.intended, nil), etcd.NewPlan(r.onEtcd), r)
 	}
 	done := &record{}
-	p.run(t, p.known, host.NewRecorder(p.host, done.onHost), cluster.NewPlan(done.intended, p.live), tellingMembers{p.etcd, done.onEtcd}, done)
+	p.run(t, p.known, plan.NewRecorder(p.host, done.onHost), cluster.NewPlan(done.intended, p.live), tellingMembers{p.etcd, done.onEtcd}, done)
 	// The plan cannot know the other members of etcd.
 	hidden := cmp.Transformer("", func(entry string) string {
 		if strings.Contains(entry, "--initial-cluster=") {
@@ -109,7 +110,7 @@ func assume(t *testing.T, h host.Host, flags config.Flags, name string) *config.
 		t.Error("the cluster was asked")
 		return nil
 	}}
-	n, _, err := d.Assume(t.Context(), self)
+	n, _, err := d.Assume(t.Context(), self, plan.NewOverlay(h, func(host.Action) {}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +162,7 @@ func TestJoinPlanIsTrue(t *testing.T) {
 		p.compare(t)
 		s.put(t, etcdLog, logOf(9, 0, true))
 		again := &record{}
-		p.run(t, p.known, host.NewOverlay(p.host, again.onHost), cluster.NewPlan(again.intended, nil), etcd.NewPlan(again.onEtcd, etcdmember.Known(p.host, p.known)...), again)
+		p.run(t, p.known, plan.NewOverlay(p.host, again.onHost), cluster.NewPlan(again.intended, nil), etcd.NewPlan(again.onEtcd, etcdmember.Known(p.host, p.known)...), again)
 		if said := strings.Join(again.titles(), "\n"); strings.Contains(said, "etcd learner") || strings.Contains(said, "etcd member") || strings.Contains(said, "etcd.yaml") {
 			t.Errorf("a plan for a control plane that has joined changes etcd:\n%s", said)
 		}
@@ -181,7 +182,7 @@ func TestAssumeGoesByWhatIsHere(t *testing.T) {
 	n := assume(t, s.host, flags, "worker-1")
 	r := &record{}
 	p := &joinPlay{workflow: []Phase{kubeletStartJoin(), kubeletWaitBootstrap()}}
-	p.run(t, n, host.NewOverlay(s.host, r.onHost), cluster.NewPlan(r.intended, nil), nil, r)
+	p.run(t, n, plan.NewOverlay(s.host, r.onHost), cluster.NewPlan(r.intended, nil), nil, r)
 	var got []string
 	for _, a := range r.host {
 		got = append(got, a.String())

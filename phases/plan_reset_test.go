@@ -22,6 +22,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
+	"github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
@@ -223,7 +225,7 @@ func (s *remains) build(t *testing.T) {
 	}
 	for _, dir := range s.narrowed {
 		if os.Chmod(dir, 0o777) == nil {
-			must(host.New().EnsureDir(dir, 0o700))
+			must(linux.New().EnsureDir(dir, 0o700))
 		}
 	}
 }
@@ -382,7 +384,7 @@ func resetPlanIsTrue(t *testing.T, s *remains) {
 	for range 2 {
 		var r *record
 		r, overlay, ends = s.run(t, h, func(r *record) etcd.Etcd { return etcd.NewPlan(r.onEtcd) },
-			func(h host.Host, r *record) host.Host { return host.NewOverlay(h, r.onHost) })
+			func(h host.Host, r *record) host.Host { return plan.NewOverlay(h, r.onHost) })
 		plans = append(plans, r)
 	}
 	if diff := cmp.Diff(plans[0].inOrder(), plans[1].inOrder()); diff != "" {
@@ -392,7 +394,7 @@ func resetPlanIsTrue(t *testing.T, s *remains) {
 		t.Errorf("the plan changed the host:\n%s", diff)
 	}
 	done, _, ended := s.run(t, h, func(r *record) etcd.Etcd { return tellingEtcd{lastingEtcd{host: h}, r.onEtcd} },
-		func(h host.Host, r *record) host.Host { return host.NewRecorder(h, r.onHost) })
+		func(h host.Host, r *record) host.Host { return plan.NewRecorder(h, r.onHost) })
 	planned := plans[1].inOrder()
 	if s.alone { // a plan asks nobody, so it cannot know
 		planned = slices.DeleteFunc(planned, func(e string) bool { return strings.HasPrefix(e, string(etcd.Remove)) })
@@ -407,7 +409,7 @@ func resetPlanIsTrue(t *testing.T, s *remains) {
 		return
 	}
 	again, _, _ := s.run(t, h, func(r *record) etcd.Etcd { return etcd.NewPlan(r.onEtcd) },
-		func(h host.Host, r *record) host.Host { return host.NewOverlay(h, r.onHost) })
+		func(h host.Host, r *record) host.Host { return plan.NewOverlay(h, r.onHost) })
 	if len(again.host) > 0 {
 		t.Errorf("the run left work to do: %v", again.host)
 	}

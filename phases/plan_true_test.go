@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -96,7 +96,7 @@ func (p *theatre) furnishPKI(t *testing.T) {
 func (p *theatre) plan(t *testing.T, workflow []Phase) *record {
 	t.Helper()
 	planned := &record{}
-	env := &Env{Config: p.node, Host: host.NewOverlay(p.host, planned.onHost), Etcd: etcd.NewPlan(planned.onEtcd), Cluster: cluster.NewPlan(planned.intended, nil),
+	env := &Env{Config: p.node, Host: plan.NewOverlay(p.host, planned.onHost), Etcd: etcd.NewPlan(planned.onEtcd), Cluster: cluster.NewPlan(planned.intended, nil),
 		UI: phaseUI{UI: quietUI(), record: planned}}
 	if err := Run(t.Context(), env, workflow, Options{Skip: p.skip, Serial: true}); err != nil {
 		t.Fatalf("the plan of\n%s: %v", p.documents, err)
@@ -110,7 +110,7 @@ func (p *theatre) play(t *testing.T, workflow []Phase, serial bool) *record {
 	done := p.record
 	var said bytes.Buffer
 	events := ui.NewEvents("slipway", "v1", "init", &said)
-	env := &Env{Config: p.node, Host: host.NewRecorder(p.host, done.onHost), Etcd: askedEtcd{}, UI: phaseUI{UI: events, record: done}, Cluster: cluster.New(cluster.Options{
+	env := &Env{Config: p.node, Host: plan.NewRecorder(p.host, done.onHost), Etcd: askedEtcd{}, UI: phaseUI{UI: events, record: done}, Cluster: cluster.New(cluster.Options{
 		Kubeconfig: p.node.Paths.AdminKubeconfig, SuperAdmin: filepath.Join(p.node.Paths.Kubernetes, "super-admin.conf"),
 		ReadFile: p.host.ReadFile, Endpoint: p.api.Listener.Addr().String(), Timeout: p.node.Timeouts.KubernetesAPICall,
 	})}

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -45,7 +46,7 @@ func (h *bareHost) plan(t *testing.T, p *Prepare) []string {
 	var out bytes.Buffer
 	var actions []string
 	env := h.env(&out)
-	env.Host = host.NewOverlay(h, func(a host.Action) { actions = append(actions, a.String()) })
+	env.Host = plan.NewOverlay(h, func(a host.Action) { actions = append(actions, a.String()) })
 	if err := Run(t.Context(), env, p.Phases(), Options{Serial: true}); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
@@ -60,7 +61,7 @@ func TestPreparePlanIsTrue(t *testing.T) {
 	var out bytes.Buffer
 	var done []string
 	env := h.env(&out)
-	env.Host = host.NewRecorder(h, func(a host.Action) { done = append(done, a.String()) })
+	env.Host = plan.NewRecorder(h, func(a host.Action) { done = append(done, a.String()) })
 	if err := Run(t.Context(), env, p.Phases(), Options{Serial: true}); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -544,7 +545,7 @@ func TestKubeletSocket(t *testing.T) {
 		if err := lay(root, c.files); err != nil {
 			t.Fatal(err)
 		}
-		if got := thisnode.KubeletSocket(host.NewAt(root)); got != c.want {
+		if got := thisnode.KubeletSocket(linux.NewAt(root)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

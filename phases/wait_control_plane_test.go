@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	hostplan "github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -219,7 +220,7 @@ func TestWaitForAMissingManifest(t *testing.T) {
 		return host.UnitState{}, nil
 	}
 	plan := *s.Env
-	plan.Host = host.NewOverlay(s.host, func(a host.Action) { t.Errorf("it does %+v", a) })
+	plan.Host = hostplan.NewOverlay(s.host, func(a host.Action) { t.Errorf("it does %+v", a) })
 	if err := Run(t.Context(), &plan, []Phase{waitControlPlane()}, Options{Serial: true}); err != nil || len(answers.asked) > 0 {
 		t.Errorf("a plan asks %v: %v", answers.asked, err)
 	}

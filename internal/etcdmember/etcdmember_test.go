@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -32,7 +32,7 @@ import (
 
 // stage is a control plane in a directory, whose etcd may have a static Pod there.
 type stage struct {
-	host *host.Real
+	host *linux.Host
 	root string
 	node *config.Node
 	said bytes.Buffer
@@ -41,7 +41,7 @@ type stage struct {
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{root: t.TempDir(), node: fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument)}
-	s.host = host.NewAt(s.root)
+	s.host = linux.NewAt(s.root)
 	return s
 }
 

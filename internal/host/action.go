@@ -6,12 +6,10 @@ package host
 import (
 	"fmt"
 	"io/fs"
-	"path/filepath"
-	"slices"
 	"strings"
 )
 
-// Verb is what an Action does.
+// Verb is the kind of an Action.
 type Verb string
 
 // The verbs of a plan.
@@ -47,8 +45,8 @@ const (
 	RemovePod  Verb = "remove Pod"
 )
 
-// Action is one change: what a dry run leaves out, or what a run has done. One
-// of Path, Unit, Image and Name says to what, except for Reload.
+// Action is one change that a dry run plans, or that a run has made. One of Path,
+// Unit, Image and Name is its object, except for Reload.
 type Action struct {
 	Verb  Verb
 	Path  string
@@ -65,10 +63,10 @@ type Action struct {
 	// Name is a Pod, a Leftover in the kernel's network configuration, a kernel
 	// module, a kernel parameter with its value, or an area of swap.
 	Name string
-	// NewPath is what Path is renamed to.
+	// NewPath is the new name of Path.
 	NewPath string
 	// Entries are the entries of a removed directory, directories with a slash. If
-	// a mount stays in it, they are what was beside the mount.
+	// a mount stays in it, they are the entries beside the mount.
 	Entries []string
 	// Opaque says that Data describes the content instead of having it.
 	Opaque bool
@@ -76,7 +74,7 @@ type Action struct {
 	Created bool
 }
 
-// String says what would be done, without a file's content.
+// String describes the change without a file's content.
 func (a Action) String() string {
 	switch a.Verb {
 	case Write, Mkdir, Chmod:
@@ -88,31 +86,4 @@ func (a Action) String() string {
 	default:
 		return strings.TrimSpace(fmt.Sprintf("%s %s", a.Verb, a.Path+a.Unit+a.Image+a.Name))
 	}
-}
-
-// taken lists what the removal of a directory takes away: its entries, and where
-// a mount point stays further down, what is beside that. Directories end in a
-// slash.
-func taken(readDir func(string) ([]fs.DirEntry, error), path string, mounts []string, stays bool) ([]string, error) {
-	entries, err := readDir(path)
-	if err != nil {
-		return nil, err
-	}
-	var all []string
-	for _, e := range entries {
-		child := filepath.Join(path, e.Name())
-		switch {
-		case slices.Contains(mounts, child), stays && e.Name() == LostAndFound:
-		case len(below(mounts, child)) > 0:
-			inner, _ := taken(readDir, child, mounts, false) // what this user may not see is not listed
-			for _, name := range inner {
-				all = append(all, e.Name()+"/"+name)
-			}
-		case e.IsDir():
-			all = append(all, e.Name()+"/")
-		default:
-			all = append(all, e.Name())
-		}
-	}
-	return all, nil
 }

@@ -45,9 +45,9 @@ func kind(mode fs.FileMode) string {
 	}
 }
 
-// explain adds to err what was tried, on which path and, if that is known, how to
-// fix it. Nil stays nil.
-func explain(what, path string, err error) error {
+// Explain adds the attempt, the path and, if it's known, the remedy to an error of
+// the file system. Nil stays nil.
+func Explain(what, path string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -65,7 +65,7 @@ func explain(what, path string, err error) error {
 	return errors.Wrapf(err, "%s %s", what, path)
 }
 
-// remediedError is an error with what to do about it.
+// remediedError is an error with its remedy.
 type remediedError struct {
 	err    error
 	remedy string
@@ -75,7 +75,7 @@ func (e *remediedError) Error() string { return e.err.Error() + ": " + e.remedy 
 
 func (e *remediedError) Unwrap() error { return e.err }
 
-// remedy says what to do about a failure of the file system.
+// remedy returns the remedy for a failure of the file system.
 func remedy(err error) string {
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
@@ -91,3 +91,24 @@ func remedy(err error) string {
 	}
 	return ""
 }
+
+// LockedError says that another process holds the node's lock.
+type LockedError struct {
+	Path string
+	// PID and Command are the process that holds it; 0 and empty if it cannot be
+	// found. The command is the program and its subcommands only.
+	PID     int
+	Command string
+}
+
+func (e *LockedError) Error() string {
+	who := "another run of Slipway"
+	if e.PID != 0 {
+		who = fmt.Sprintf("another run of Slipway (`%s`, pid %d)", e.Command, e.PID)
+	}
+	return fmt.Sprintf("%s is changing this node (it holds %s): wait until it has finished, then run the same command again", who, e.Path)
+}
+
+// ErrNotInPlan is the answer to a question that a dry run does not ask, because
+// it would send packets or write to a disk.
+var ErrNotInPlan = errors.New("a dry run does not ask this")

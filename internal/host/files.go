@@ -7,19 +7,43 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
-	stderrors "errors"
-	"hash/maphash"
+	"encoding/hex"
+	"fmt"
+	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
+	"syscall"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 )
 
-// A file that is being written is called `.NAME`, followed by tempSuffix and eight
+// SetFile is a file that is written together with others.
+type SetFile struct {
+	Path string
+	Mode fs.FileMode
+	// Size is in bytes; SHA256 is the hash of the content.
+	Size   int64
+	SHA256 [sha256.Size]byte
+}
+
+// Summary stands for the content of a file, which is too large to be shown.
+func Summary(f SetFile) string {
+	return fmt.Sprintf("(%d bytes, sha256:%s)\n", f.Size, hex.EncodeToString(f.SHA256[:]))
+}
+
+// Describe stands for the content of a large file as it is on a host.
+func Describe(h FileReader, path string) (string, error) {
+	in, err := h.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	sum := sha256.New()
+	size, err := io.Copy(sum, in)
+	return Summary(SetFile{Size: size, SHA256: [sha256.Size]byte(sum.Sum(nil))}), err
+}
+
+// While a file is being written, it has the name `.NAME`, followed by tempSuffix and eight
 // random characters. The leading dot keeps the kubelet from reading a half-written
 // manifest.
 const (
@@ -27,118 +51,8 @@ const (
 	tempRandomLen = 8
 )
 
-// ReadFile implements FileReader. It follows symlinks: a CA that the user provides
-// may be stored elsewhere.
-func (r *Real) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path(path)) }
-
-// Lstat implements FileReader.
-func (r *Real) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(r.path(path)) }
-
-// Stat implements FileReader.
-func (r *Real) Stat(path string) (fs.FileInfo, error) { return os.Stat(r.path(path)) }
-
-// ReadDir implements FileReader.
-func (r *Real) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(r.path(path)) }
-
-// WriteSecret implements FileWriter.
-func (r *Real) WriteSecret(path string, data []byte) (bool, error) {
-	return r.WriteFile(path, data, 0o600)
-}
-
-// WriteFile implements FileWriter. It also removes what an earlier run left behind
-// if it was killed while it wrote the same file.
-func (r *Real) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
-	return r.write(path, data, mode, nil)
-}
-
-// write is WriteFile, or WriteOwned if owner is not nil.
-func (r *Real) write(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
-	path = r.path(path)
-	guard := r.guard(path)
-	guard.Lock()
-	defer guard.Unlock()
-	changed, err := writeFile(path, data, mode, owner)
-	return changed, explain("write", path, err)
-}
-
-// guard returns the lock that all writers of path in this process share, so that
-// they do not remove each other's temporary files as leftovers.
-func (r *Real) guard(path string) *sync.Mutex {
-	return &r.writing[maphash.String(guardSeed, filepath.Clean(path))%uint64(len(r.writing))]
-}
-
-var guardSeed = maphash.MakeSeed()
-
-func writeFile(path string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
-	parent, name := filepath.Split(filepath.Clean(path))
-	dir, err := openDir(parent)
-	if err != nil {
-		return false, err
-	}
-	defer dir.Close()
-	if err := sweep(dir, name); err != nil {
-		return false, err
-	}
-	same, err := holds(dir, name, data, mode, owner)
-	if same || err != nil {
-		return false, err
-	}
-	return replace(dir, name, func(f *os.File, ours bool) error {
-		if ours {
-			sum := sha256.Sum256(data)
-			claim(f, sum[:])
-		}
-		return fill(f, data, mode, owner)
-	})
-}
-
-// replace puts a file that write has filled and closed in the place of name. ours
-// says that Slipway made the file that was there, or that there was none.
-func replace(dir *os.File, name string, write func(f *os.File, ours bool) error) (changed bool, err error) {
-	path := filepath.Join(dir.Name(), name)
-	_, err = os.Lstat(path)
-	ours := errors.Is(err, fs.ErrNotExist) || made(path)
-	temp, err := writeTemp(dir, name, func(f *os.File) error { return write(f, ours) })
-	if err != nil {
-		return false, err
-	}
-	fd := int(dir.Fd())
-	if err := unix.Renameat(fd, temp, fd, name); err != nil {
-		return false, stderrors.Join(err, unix.Unlinkat(fd, temp, 0))
-	}
-	return true, dir.Sync()
-}
-
-// openDir opens a directory to work in. From then on only the descriptor is used,
-// so it does not matter if a link on the way there changes.
-func openDir(path string) (*os.File, error) {
-	path = filepath.Clean(path)
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err == nil {
-		return os.NewFile(uintptr(fd), path), nil
-	}
-	var kind *KindError
-	if _, infoErr := dirInfo(path); errors.As(infoErr, &kind) {
-		return nil, kind
-	}
-	return nil, &fs.PathError{Op: "open directory", Path: path, Err: err}
-}
-
-// dirInfo describes the directory that path is or leads to. Anything else,
-// including a dangling link, is a *KindError.
-func dirInfo(path string) (fs.FileInfo, error) { return dirInfoBy(os.Lstat, os.Stat, path) }
-
-func dirInfoBy(lstat, stat func(string) (fs.FileInfo, error), path string) (fs.FileInfo, error) {
-	own, err := lstat(path)
-	if err != nil {
-		return nil, err
-	}
-	info, err := stat(path)
-	if own.Mode().Type() == fs.ModeSymlink && errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-		return nil, &KindError{Path: path, Want: "directory", Got: own.Mode()}
-	}
-	return info, err
-}
+// TempName returns the name that a file has while it's being written.
+func TempName(name string) string { return "." + name + tempSuffix + rand.Text()[:tempRandomLen] }
 
 // LeftoverOf returns the name of the file that a run was writing when it was
 // interrupted and left this directory entry behind.
@@ -150,114 +64,57 @@ func LeftoverOf(entry string) (name string, found bool) {
 	return entry[1:i], true
 }
 
-// sweep removes what earlier writes of name have left: temporary files, and
-// directories of WriteTree.
-func sweep(dir *os.File, name string) error {
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return err
+// Owner is a user ID and a group ID.
+type Owner struct{ UID, GID int }
+
+// OwnerIn returns the owner in a file's description; known is false if it has none.
+func OwnerIn(info fs.FileInfo) (whose Owner, known bool) {
+	stat, known := info.Sys().(*syscall.Stat_t)
+	if !known {
+		return Owner{}, false
 	}
-	prefix := "." + name + tempSuffix
-	for _, n := range names {
-		if !strings.HasPrefix(n, prefix) || len(n) != len(prefix)+tempRandomLen {
-			continue
-		}
-		err := unix.Unlinkat(int(dir.Fd()), n, 0)
-		if errors.Is(err, unix.EISDIR) {
-			err = (&treeRemoval{}).remove(filepath.Join(dir.Name(), n))
-		}
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return &fs.PathError{Op: "remove leftover", Path: n, Err: err}
-		}
-	}
-	return nil
+	return Owner{int(stat.Uid), int(stat.Gid)}, true
 }
 
-// holds reports whether name is a regular file with these bytes, this mode and,
-// unless it is nil, this owner. Anything but a regular file is an error.
-func holds(dir *os.File, name string, data []byte, mode fs.FileMode, owner *Owner) (bool, error) {
-	path := filepath.Join(dir.Name(), name)
-	info, err := replaceable(path)
-	if info == nil || err != nil {
-		return false, err
-	}
-	have, _ := OwnerIn(info)
-	if info.Mode() != mode || info.Size() != int64(len(data)) || owner != nil && have != *owner {
-		return false, nil
-	}
-	// NONBLOCK, because the file may have become a FIFO by now.
-	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	fd, err := unix.Openat(int(dir.Fd()), name, flags, 0)
-	if err != nil {
-		return false, err
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	got := make([]byte, len(data))
-	if _, err := f.ReadAt(got, 0); err != nil && len(data) > 0 {
-		return false, err
-	}
-	return bytes.Equal(got, data), nil
+// LooksSecret recognises private keys in PEM and kubeconfigs that hold one.
+func LooksSecret(data []byte) bool {
+	return bytes.Contains(data, []byte("PRIVATE KEY-----")) || bytes.Contains(data, []byte("client-key-data:"))
 }
 
-// replaceable describes the regular file at path, or returns nil if there is
-// nothing. Anything else is a *KindError.
-func replaceable(path string) (fs.FileInfo, error) {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
+// ReadIfExists returns nil for a file that does not exist. A dangling symlink and a directory do exist: they are a
+// *KindError.
+func ReadIfExists(h Host, path string) ([]byte, error) {
+	data, err := h.ReadFile(path)
+	if err == nil {
+		return data, nil
+	}
+	if info, statErr := h.Lstat(path); statErr == nil && (info.IsDir() || info.Mode().Type() == fs.ModeSymlink) {
 		return nil, &KindError{Path: path, Want: "regular file", Got: info.Mode()}
 	}
-	return info, nil
-}
-
-// writeTemp creates a file next to name, complete and on disk, and returns its
-// name. If it fails, it leaves nothing behind.
-func writeTemp(dir *os.File, name string, fill func(*os.File) error) (string, error) {
-	temp := "." + name + tempSuffix + rand.Text()[:tempRandomLen]
-	parent := int(dir.Fd())
-	flags := unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(parent, temp, flags, 0o600)
-	if err != nil {
-		return "", err
-	}
-	if err := fill(os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name))); err != nil {
-		return "", stderrors.Join(err, unix.Unlinkat(parent, temp, 0))
-	}
-	return temp, nil
-}
-
-// fill sets the owner and mode of f before it writes the content.
-func fill(f *os.File, data []byte, mode fs.FileMode, owner *Owner) error {
-	var err error
-	if owner != nil {
-		err = f.Chown(owner.UID, owner.GID)
-	}
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		_, err = f.Write(data)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return stderrors.Join(err, f.Close())
-}
-
-// Remove implements FileWriter.
-func (r *Real) Remove(path string) error {
-	path = r.path(path)
-	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
-	if err == nil {
-		err = syncDir(filepath.Dir(path))
-	}
-	return explain("remove", path, err)
+	return nil, err
+}
+
+// Space is how full a file system is.
+type Space struct {
+	// Free is the space that programs may still fill, in bytes; Total is its size.
+	Free, Total uint64
+	// FreeInodes is how many files can still be created. If TotalInodes is 0, the
+	// file system does not count them.
+	FreeInodes, TotalInodes uint64
+	// Device identifies the file system on this host.
+	Device uint64
+}
+
+// LostAndFound is at the top of many file systems and belongs to them.
+const LostAndFound = "lost+found"
+
+// Removal is the result of RemoveTree.
+type Removal struct {
+	// Changed reports whether anything was removed.
+	Changed bool
+	// Kept are the mount points below the directory, without those within others.
+	Kept []string
 }

@@ -1,27 +1,19 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host is what Slipway may read from, ask from and do to the host it
-// runs on: files, systemd units, the container runtime, and the facts that
-// checks need.
+// Package host says what Slipway may read from its host, ask it and do to it: files, systemd units, the container
+// runtime, the network, the kernel, and the facts that checks need. It has the interfaces, their values and their
+// errors; host/linux implements them on the real machine, host/plan for a dry run.
 //
-// The methods are grouped by what a call may do, so that a dry run can be given
-// less than a run:
+// The methods are grouped by the effect of a call, so that a dry run can be given less than a run:
 //
-//   - A Reader looks at this host. It changes nothing and sends nothing. Asking
-//     a local daemon counts as reading, because nothing leaves the host: systemd
-//     over D-Bus, the container runtime over its Unix socket, the kernel over
+//   - A Reader looks at this host. It changes nothing and sends nothing. Asking a local daemon counts as reading,
+//     because nothing leaves the host: systemd over D-Bus, the container runtime over its Unix socket, the kernel over
 //     netlink. So does running a local program to get its version.
-//   - A Remote sends packets. A health endpoint on a loopback address belongs
-//     here too: the URL decides where the question goes, not the type.
-//   - A Writer changes this host, or makes a daemon change it. Pulling an image
-//     is a write, although the runtime uses the network for it. So is testing a
-//     disk by writing to it.
-//
-// Real works on the host. NewOverlay makes the host of a dry run out of a
-// Reader. NewRecorder wraps a Host and records what changed. Neither of them
-// embeds a Remote or a Writer, so a method that is added to one of these does
-// not compile until both say what they do about it.
+//   - A Remote sends packets. A health endpoint on a loopback address belongs here too: the URL decides where the
+//     question goes, not the type.
+//   - A Writer changes this host, or makes a daemon change it. Pulling an image is a write, although the runtime uses
+//     the network for it. So is testing a disk by writing to it.
 package host
 
 // Host is everything that a phase may read, ask and do on its node.

@@ -4,130 +4,54 @@
 package host
 
 import (
-	"cmp"
-	"net"
+	"fmt"
 	"net/netip"
-	"slices"
-
-	"github.com/pkg/errors"
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
-// Addresses implements NetworkReader.
-func (r *Real) Addresses() ([]netip.Addr, error) {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, errors.Wrap(err, "list the addresses of this host")
-	}
-	var out []netip.Addr
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			out = append(out, p.Addr().Unmap())
-		}
-	}
-	return out, nil
+// Interface is a network interface of this host.
+type Interface struct {
+	Name string
+	// Kind is the kernel's name for a kind of virtual interfaces, such as bridge,
+	// veth, tuntap or bond; empty for hardware.
+	Kind string
+	// Master is the interface that this is a port of, such as a bridge.
+	Master string
+	// MTU is the size of the largest packet, in bytes.
+	MTU int
+	// Default reports whether it carries the default route: the IPv4 one with the
+	// lowest metric, or the IPv6 one on a host without IPv4.
+	Default   bool
+	Addresses []netip.Addr
 }
 
-// DefaultAddress implements NetworkReader with the rule that kubeadm and the
-// kubelet use: of several default routes the one with the lowest metric comes
-// first, and the first global unicast address of its interface is taken, whatever
-// source address the route names. If no such interface has one, because the host
-// announces its address by routing, an address of the loopback interface is taken.
-func (r *Real) DefaultAddress(ipv6 bool) (netip.Addr, error) {
-	family := unix.AF_INET
-	if ipv6 {
-		family = unix.AF_INET6
-	}
-	routes, err := defaultRoutes(family)
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	for _, route := range routes {
-		for _, index := range outgoing(route) {
-			if addr, err := globalAddress(index, family); err != nil || addr.IsValid() {
-				return addr, err
-			}
-		}
-	}
-	if len(routes) == 0 {
-		return netip.Addr{}, nil
-	}
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return netip.Addr{}, nil //nolint:nilerr // a network namespace may have no loopback device
-	}
-	return globalAddress(lo.Attrs().Index, family)
+// Leftover is a piece of configuration that Kubernetes has left in the kernel's network
+// configuration.
+type Leftover struct {
+	Kind LeftoverKind
+	// Name is the table with its family, the set, or the interface.
+	Name string
 }
 
-// defaultRoutes lists the default routes of a family, the lowest metric first.
-func defaultRoutes(family int) ([]netlink.Route, error) {
-	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, family) })
-	if err != nil {
-		return nil, errors.Wrap(err, "list the routes of this host")
-	}
-	routes = slices.DeleteFunc(routes, func(r netlink.Route) bool {
-		return r.Type != unix.RTN_UNICAST || !isDefault(r)
-	})
-	slices.SortStableFunc(routes, func(a, b netlink.Route) int { return cmp.Compare(a.Priority, b.Priority) })
-	return routes, nil
-}
+// LeftoverKind is the kind of a Leftover.
+type LeftoverKind string
 
-// dump reads one of the kernel's lists, and reads it again if it changed while
-// it was read: on a busy node routes come and go with Pods.
-func dump[T any](read func() ([]T, error)) (list []T, err error) {
-	for range 5 {
-		list, err = read()
-		if !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-	}
-	return list, err
-}
+const (
+	// LegacyChains are the chains KUBE-… and FLANNEL-… of a table of legacy
+	// iptables, with the rules in built-in chains that jump to them.
+	LegacyChains LeftoverKind = "iptables (legacy) chains of Kubernetes in table"
+	// Chains are the same in a table of nftables, which iptables-nft uses.
+	Chains LeftoverKind = "chains of Kubernetes in nftables table"
+	// ProxyTable is the table of kube-proxy or of flannel in nftables mode.
+	ProxyTable LeftoverKind = "nftables table"
+	// EmptyTable is a table that does nothing, as iptables-nft leaves it.
+	EmptyTable LeftoverKind = "empty nftables table"
+	// Sets are the sets KUBE-… of kube-proxy in ipvs mode.
+	Sets LeftoverKind = "ipset"
+	// Link is a network interface.
+	Link LeftoverKind = "network interface"
+)
 
-func isDefault(r netlink.Route) bool {
-	if r.Dst == nil {
-		return true
-	}
-	ones, _ := r.Dst.Mask.Size()
-	return ones == 0
-}
-
-// outgoing lists the interfaces that a route uses.
-func outgoing(r netlink.Route) []int {
-	if r.LinkIndex != 0 {
-		return []int{r.LinkIndex}
-	}
-	var out []int
-	for _, hop := range r.MultiPath {
-		out = append(out, hop.LinkIndex)
-	}
-	return out
-}
-
-// globalAddress returns the first address of an interface that other hosts can
-// reach, the zero Addr if it has none. An IPv6 address must be a permanent one.
-func globalAddress(index, family int) (netip.Addr, error) {
-	link, err := netlink.LinkByIndex(index)
-	if err != nil {
-		return netip.Addr{}, errors.Wrapf(err, "look at network interface %d", index)
-	}
-	addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
-	if err != nil {
-		return netip.Addr{}, errors.Wrapf(err, "list the addresses of network interface %s", link.Attrs().Name)
-	}
-	passing := unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED | unix.IFA_F_DEPRECATED
-	if family == unix.AF_INET6 { // for IPv4 this bit means a secondary address
-		passing |= unix.IFA_F_TEMPORARY
-	}
-	for _, a := range addrs {
-		addr, ok := netip.AddrFromSlice(a.IP)
-		if ok && addr.Unmap().IsGlobalUnicast() && a.Flags&passing == 0 {
-			return addr.Unmap(), nil
-		}
-	}
-	return netip.Addr{}, nil
-}
+func (l Leftover) String() string { return fmt.Sprintf("%s %s", l.Kind, l.Name) }
 
 // Route is one entry of the routing table.
 type Route struct {
@@ -137,38 +61,9 @@ type Route struct {
 	Gateway bool
 }
 
-// Routes implements NetworkReader.
-func (r *Real) Routes() ([]Route, error) {
-	// Without a filter this is the main table.
-	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
-	if err != nil {
-		return nil, errors.Wrap(err, "list the routes of this host")
-	}
-	names := map[int]string{}
-	var out []Route
-	for _, route := range routes {
-		if route.Type != unix.RTN_UNICAST || isDefault(route) || route.Dst.IP.IsMulticast() {
-			continue
-		}
-		addr, _ := netip.AddrFromSlice(route.Dst.IP)
-		bits, _ := route.Dst.Mask.Size()
-		for _, index := range outgoing(route) {
-			if names[index] == "" {
-				if link, err := netlink.LinkByIndex(index); err == nil { // otherwise it was just removed
-					names[index] = link.Attrs().Name
-				}
-			}
-			out = append(out, Route{Destination: netip.PrefixFrom(addr.Unmap(), bits), Interface: names[index], Gateway: throughGateway(route)})
-		}
-	}
-	return out, nil
-}
-
-// throughGateway reports whether a route names a next hop, or each path of a
-// multipath route does.
-func throughGateway(route netlink.Route) bool {
-	if len(route.MultiPath) == 0 {
-		return route.Gw != nil || route.Via != nil
-	}
-	return !slices.ContainsFunc(route.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.Gw == nil && hop.Via == nil })
+// Process is a running process as /proc shows it.
+type Process struct {
+	PID int
+	// Name is the file name of its program.
+	Name string
 }

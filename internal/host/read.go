@@ -29,14 +29,14 @@ type FileReader interface {
 	ReadDir(path string) ([]fs.DirEntry, error)
 	// Lstat describes path itself, without following a symlink.
 	Lstat(path string) (fs.FileInfo, error)
-	// Stat describes what path leads to.
+	// Stat describes the target of path.
 	Stat(path string) (fs.FileInfo, error)
 	// AwaitFile waits until path exists and accept returns nil for its content.
 	// Another program writes the file. A nil accept takes any content.
 	AwaitFile(ctx context.Context, path string, accept func(data []byte) error) error
 }
 
-// PathReader says what a path is beyond its content: where it is mounted, how
+// PathReader looks at a path beyond its content: where it is mounted, how
 // full its file system is, and who made it.
 type PathReader interface {
 	// Space returns how full the file system of path is.
@@ -73,7 +73,7 @@ type UnitReader interface {
 type RuntimeReader interface {
 	RuntimeInfo(ctx context.Context, socket string) (RuntimeInfo, error)
 	// AwaitRuntime waits until the runtime answers and is ready. The error after
-	// the deadline says what was seen last.
+	// the deadline has the last observed state.
 	AwaitRuntime(ctx context.Context, socket string) error
 	ImagePresent(ctx context.Context, socket, image string) (bool, error)
 	// Images lists the images in the runtime's store.
@@ -84,8 +84,8 @@ type RuntimeReader interface {
 	// namespace, by the labels that the kubelet sets.
 	Containers(ctx context.Context, socket, namespace, name string) ([]Container, error)
 	// AwaitContainer waits for a running container with a name in a Pod of a
-	// namespace that accept returns true for. The error after the deadline says
-	// what was seen last.
+	// namespace that accept returns true for. The error after the deadline
+	// has the last observed state.
 	AwaitContainer(ctx context.Context, socket, namespace, name string, accept func(Container) bool) error
 	// ContainerStates lists the containers of a namespace's Pods, or of all Pods
 	// if namespace is empty: the newest two of each name, including those that
@@ -96,9 +96,9 @@ type RuntimeReader interface {
 	// Pods lists the Pods that the runtime knows, running or not, and containers
 	// whose Pod is gone.
 	Pods(ctx context.Context, socket string) ([]Pod, error)
-	// AwaitSettled waits until Pods lists all that the runtime makes of what was
-	// asked of it until since, the time when the kubelet ended. The error after
-	// the deadline says what it still does.
+	// AwaitSettled waits until Pods lists everything that the kubelet asked the
+	// runtime for before since, the time when it ended. The error after
+	// the deadline says why it may still be busy.
 	AwaitSettled(ctx context.Context, socket string, since time.Time) error
 }
 
@@ -149,8 +149,8 @@ type NetworkReader interface {
 	// PortHolder returns the process that listens on a TCP port of this host;
 	// found is false if there is none or this user may not see it.
 	PortHolder(port int) (p Process, found bool)
-	// NetworkLeftovers lists what kube-proxy, the kubelet and a network plugin
-	// with this bridge have left in the kernel.
+	// NetworkLeftovers lists the leftovers of kube-proxy, the kubelet and a network
+	// plugin with this bridge in the kernel.
 	NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover, error)
 	// EmptyTables lists the tables of nftables that do nothing.
 	EmptyTables() ([]Leftover, error)

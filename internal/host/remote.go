@@ -5,12 +5,28 @@ package host
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"net/netip"
 	"time"
 )
 
-// Remote is whatever sends packets. A dry run does not get one: its answers are
-// in plan_remote.go.
+// ProbeError is a response to a probe with a status other than 200.
+type ProbeError struct {
+	URL    string
+	Status int
+	Body   string // its first 4 KiB, trimmed
+}
+
+func (e *ProbeError) Error() string {
+	text := fmt.Sprintf("GET %s: %d %s", e.URL, e.Status, http.StatusText(e.Status))
+	if e.Body == "" {
+		return text
+	}
+	return text + ": " + e.Body
+}
+
+// Remote sends packets. A dry run doesn't get one: its answers are in plan/remote.go.
 type Remote interface {
 	// Probe does one HTTP GET of a health endpoint and returns nil for status
 	// 200. Any other status is a *ProbeError. It uses no proxy and follows no
@@ -19,7 +35,7 @@ type Remote interface {
 	// Fetch is Probe that returns the body of the response, at most 64 KiB.
 	Fetch(ctx context.Context, p Probe) ([]byte, error)
 	// Date does one HTTP GET and returns the server's clock from the Date header,
-	// to the second, whatever the status.
+	// to the second, for any status.
 	Date(ctx context.Context, p Probe) (time.Time, error)
 	// LookupHost resolves a name with the host's resolver.
 	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)

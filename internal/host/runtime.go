@@ -4,79 +4,73 @@
 package host
 
 import (
-	"context"
-	"encoding/json"
-	"strings"
-	"sync"
+	"fmt"
 	"time"
-
-	"github.com/pkg/errors"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-const (
-	// criConnect bounds connecting, criAnswer each call that needs no network. A
-	// runtime answers in milliseconds unless it is just starting.
-	criConnect = 3 * time.Second
-	criAnswer  = 10 * time.Second
-	// criMessage is the largest response, in bytes, as for the kubelet. gRPC's own
-	// limit of 4 MiB is too small to list the containers of a busy node.
-	criMessage = 16 << 20
-)
-
-// runtimes are the connections to container runtimes, one for each socket, with
-// the generated stubs of cri-api. docs/design/written-by-hand.md says why not cri-client.
-type runtimes struct {
-	mu    sync.Mutex
-	conns map[string]*grpc.ClientConn
+// ContainerState is a container of a Pod, running or not.
+type ContainerState struct {
+	ID        string
+	Name      string
+	Pod       string
+	Namespace string
+	Image     string
+	// State is created, running, exited or unknown.
+	State string
+	// Restarts is how many containers of this Pod and name came before it.
+	Restarts int
+	Created  time.Time
+	// Finished, ExitCode, Reason and Message are set if it has exited.
+	Finished time.Time
+	ExitCode int32
+	Reason   string // such as Error, OOMKilled
+	Message  string
+	// LogPath is the file with its output, in the CRI format.
+	LogPath string
 }
 
-func (r *runtimes) get(socket string) (*grpc.ClientConn, error) {
-	path := socketPath(socket)
-	if !strings.HasPrefix(path, "/") {
-		return nil, errors.Errorf("invalid container runtime socket %q (expected a path such as unix:///run/containerd/containerd.sock)", socket)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if conn := r.conns[path]; conn != nil {
-		return conn, nil
-	}
-	conn, err := grpc.NewClient("unix://"+path,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithNoProxy(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(criMessage)),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
-			MinConnectTimeout: criConnect,
-		}))
-	if err != nil {
-		return nil, errors.Wrapf(err, "container runtime socket %q", socket)
-	}
-	if r.conns == nil {
-		r.conns = map[string]*grpc.ClientConn{}
-	}
-	r.conns[path] = conn
-	return conn, nil
+// Sandbox surrounds the containers of a Pod.
+type Sandbox struct {
+	ID        string
+	Pod       string
+	Namespace string
+	// UID is that of the Pod, by the kubelet that made it.
+	UID     string
+	Ready   bool
+	Created time.Time
 }
 
-func (r *runtimes) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for path, conn := range r.conns {
-		_ = conn.Close() // its only error is that it is closed already
-		delete(r.conns, path)
-	}
+// Container is a running container.
+type Container struct {
+	ID      string
+	Created time.Time
+	// Image is the image as the Pod names it, such as registry.k8s.io/etcd:3.7.0-0; empty if the runtime does not say.
+	Image string
 }
 
-// socketPath removes the scheme of an endpoint, if it has one.
-func socketPath(socket string) string { return strings.TrimPrefix(socket, "unix://") }
+// Image is an image in the runtime's store.
+type Image struct {
+	// ID is the digest of its configuration: sha256:….
+	ID string
+	// Names are its references with a tag, such as registry.k8s.io/pause:3.10.
+	Names []string
+	// Pinned images stay when the kubelet or `crictl rmi --prune` removes unused ones.
+	Pinned bool
+}
 
-// RuntimeInfo is what the runtime says about itself.
+// Pod is a Pod of the container runtime.
+type Pod struct {
+	ID, Namespace, Name string
+	// HostNetwork reports whether it uses the host's network.
+	HostNetwork bool
+	// Orphan reports that it is only a container, whose Pod is gone; the ID is the
+	// container's.
+	Orphan bool
+}
+
+func (p Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// RuntimeInfo describes the runtime, in its own words.
 type RuntimeInfo struct {
 	Name, Version, APIVersion string
 	Ready                     bool   // the condition RuntimeReady
@@ -87,156 +81,20 @@ type RuntimeInfo struct {
 	CNIPluginDirs []string
 }
 
-// RuntimeInfo implements RuntimeReader.
-func (r *Real) RuntimeInfo(ctx context.Context, socket string) (RuntimeInfo, error) {
-	conn, err := r.runtimes.get(socket)
-	if err != nil {
-		return RuntimeInfo{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	client := cri.NewRuntimeServiceClient(conn)
-	version, err := client.Version(ctx, &cri.VersionRequest{})
-	if err != nil {
-		return RuntimeInfo{}, criFailure(socket, "ask for the runtime's version", err)
-	}
-	answer, err := client.Status(ctx, &cri.StatusRequest{Verbose: true})
-	if err != nil {
-		return RuntimeInfo{}, criFailure(socket, "ask for the runtime's status", err)
-	}
-	info := RuntimeInfo{
-		Name:       version.GetRuntimeName(),
-		Version:    version.GetRuntimeVersion(),
-		APIVersion: version.GetRuntimeApiVersion(),
-	}
-	info.Ready, info.Reason = runtimeReady(answer.GetStatus())
-	own := ownConfig(answer.GetInfo()["config"])
-	info.SandboxImage, info.CNIPluginDirs = own.SandboxImage, own.CNI.dirs()
-	info.CgroupDriver, err = cgroupDriver(ctx, client, own)
-	if err != nil {
-		return RuntimeInfo{}, criFailure(socket, "ask for the runtime's configuration", err)
-	}
-	return info, nil
+// RuntimeError is a request that the container runtime did not fulfil.
+type RuntimeError struct {
+	Socket string // as the caller gave it
+	Op     string // such as "pull image X"
+	Reason string // the cause
+	Fix    string // the remedy, empty if unknown
+	Err    error
 }
 
-func runtimeReady(s *cri.RuntimeStatus) (ready bool, reason string) {
-	for _, c := range s.GetConditions() {
-		if c.GetType() != cri.RuntimeReady {
-			continue
-		}
-		return c.GetStatus(), strings.Trim(c.GetReason()+": "+c.GetMessage(), ": ")
-	}
-	return false, "the runtime does not report the condition RuntimeReady"
+func (e *RuntimeError) Error() string {
+	return fmt.Sprintf("%s: container runtime at %s: %s", e.Op, e.Socket, e.Reason)
 }
 
-// cgroupDriver asks the runtime. containerd before 2.0 does not implement the
-// call, but its configuration has the answer.
-func cgroupDriver(ctx context.Context, client cri.RuntimeServiceClient, own runtimeConfig) (string, error) {
-	answer, err := client.RuntimeConfig(ctx, &cri.RuntimeConfigRequest{})
-	if status.Code(err) == codes.Unimplemented {
-		return own.cgroupDriver(), nil
-	}
-	if err != nil {
-		return "", err
-	}
-	if answer.GetLinux() == nil {
-		return "", nil
-	}
-	return strings.ToLower(answer.GetLinux().GetCgroupDriver().String()), nil
-}
+func (e *RuntimeError) Unwrap() error { return e.Err }
 
-// runtimeConfig is the part that Slipway reads of the configuration that containerd
-// and CRI-O add to a verbose status.
-type runtimeConfig struct {
-	SandboxImage string    `json:"sandboxImage"`
-	CNI          cniConfig `json:"cni"`
-	Containerd   struct {
-		Default  string `json:"defaultRuntimeName"`
-		Runtimes map[string]struct {
-			Options struct {
-				SystemdCgroup *bool `json:"SystemdCgroup"`
-			} `json:"options"`
-		} `json:"runtimes"`
-	} `json:"containerd"`
-}
-
-// cniConfig has one directory in containerd before 2.1, and a list since.
-type cniConfig struct {
-	BinDir  string   `json:"binDir"`
-	BinDirs []string `json:"binDirs"`
-}
-
-func (c cniConfig) dirs() []string {
-	if c.BinDir == "" {
-		return c.BinDirs
-	}
-	return append([]string{c.BinDir}, c.BinDirs...)
-}
-
-// ownConfig reads what it can: CRI does not specify this text.
-func ownConfig(text string) runtimeConfig {
-	var c runtimeConfig
-	_ = json.Unmarshal([]byte(text), &c)
-	return c
-}
-
-func (c runtimeConfig) cgroupDriver() string {
-	systemd := c.Containerd.Runtimes[c.Containerd.Default].Options.SystemdCgroup
-	switch {
-	case systemd == nil:
-		return ""
-	case *systemd:
-		return "systemd"
-	default:
-		return "cgroupfs"
-	}
-}
-
-// ImagePresent implements RuntimeReader.
-func (r *Real) ImagePresent(ctx context.Context, socket, image string) (bool, error) {
-	conn, err := r.runtimes.get(socket)
-	if err != nil {
-		return false, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	req := &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}}
-	answer, err := cri.NewImageServiceClient(conn).ImageStatus(ctx, req)
-	if err != nil {
-		return false, criFailure(socket, "look for image "+image, err)
-	}
-	return answer.GetImage() != nil, nil
-}
-
-// ImageDir implements RuntimeReader.
-func (r *Real) ImageDir(ctx context.Context, socket string) (string, error) {
-	conn, err := r.runtimes.get(socket)
-	if err != nil {
-		return "", err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	answer, err := cri.NewImageServiceClient(conn).ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
-	switch {
-	case status.Code(err) == codes.Unimplemented:
-		return "", nil
-	case err != nil:
-		return "", criFailure(socket, "ask for the directory of images", err)
-	case len(answer.GetImageFilesystems()) == 0:
-		return "", nil
-	}
-	return answer.GetImageFilesystems()[0].GetFsId().GetMountpoint(), nil
-}
-
-// PullImage implements RuntimeWriter. Only ctx bounds it.
-func (r *Real) PullImage(ctx context.Context, socket, image string) error {
-	conn, err := r.runtimes.get(socket)
-	if err != nil {
-		return err
-	}
-	req := &cri.PullImageRequest{Image: &cri.ImageSpec{Image: image}}
-	if _, err := cri.NewImageServiceClient(conn).PullImage(ctx, req); err != nil {
-		return criFailure(socket, "pull image "+image, err)
-	}
-	return nil
-}
+// Remedy returns the fix, see package fault.
+func (e *RuntimeError) Remedy() string { return e.Fix }

@@ -4,108 +4,12 @@
 package host
 
 import (
-	"context"
 	"fmt"
-	"os"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/dbus"
-	godbus "github.com/godbus/dbus/v5"
 	"github.com/pkg/errors"
-
-	"github.com/slipway-k8s/slipway/internal/fault"
 )
-
-const (
-	// busTimeout bounds connecting to systemd and one question to it.
-	busTimeout = 10 * time.Second
-	// jobTimeout bounds a job if the caller sets no deadline. systemd itself gives a
-	// unit 90 seconds to start or stop, unless the unit says otherwise.
-	jobTimeout = 5 * time.Minute
-	// busCheck is how often a wait for a job checks the connection to the bus.
-	busCheck = time.Second
-	// jobDone is the only result of a systemd job that means success.
-	jobDone = "done"
-)
-
-// bus is the connection to systemd, opened when it is first needed.
-type bus struct {
-	mu     sync.Mutex
-	conn   *dbus.Conn
-	cancel context.CancelFunc // ends the goroutines of the connection
-}
-
-// get returns the connection. It outlives ctx, which only bounds opening it.
-func (b *bus) get(ctx context.Context) (*dbus.Conn, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.conn != nil && b.conn.Connected() {
-		return b.conn, nil
-	}
-	if !booted() {
-		return nil, ErrNoSystemd
-	}
-	b.drop()
-	ctx, done := context.WithTimeout(ctx, busTimeout)
-	defer done()
-	life, cancel := context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, cancel)
-	conn, err := dial(life)
-	if !stop() { // ctx has ended, and the connection with it
-		if err == nil {
-			conn.Close()
-		}
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		cancel()
-		return nil, &BusError{err}
-	}
-	b.conn, b.cancel = conn, cancel
-	return conn, nil
-}
-
-// bootedDir exists if systemd is the init system: sd_booted(3).
-const bootedDir = "/run/systemd/system"
-
-// booted reports whether there is a systemd to ask: this host's, or the one
-// whose bus the environment names, such as a container's host.
-func booted() bool {
-	if os.Getenv("DBUS_SYSTEM_BUS_ADDRESS") != "" {
-		return true
-	}
-	info, err := os.Lstat(bootedDir)
-	return err == nil && info.IsDir()
-}
-
-// dial connects to systemd over the system bus or, like systemctl does for root on
-// hosts without a bus, directly.
-func dial(ctx context.Context) (*dbus.Conn, error) {
-	conn, err := dbus.NewSystemConnectionContext(ctx)
-	if err == nil || os.Geteuid() != 0 {
-		return conn, err
-	}
-	if direct, directErr := dbus.NewSystemdConnectionContext(ctx); directErr == nil {
-		return direct, nil
-	}
-	return nil, err
-}
-
-func (b *bus) close() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.drop()
-}
-
-func (b *bus) drop() {
-	if b.conn != nil {
-		b.conn.Close()
-		b.cancel()
-		b.conn = nil
-	}
-}
 
 // UnitState is a unit as systemd reports it, in systemd's own words.
 type UnitState struct {
@@ -128,164 +32,99 @@ type UnitState struct {
 	Current bool
 }
 
-// Unit implements UnitReader.
-func (r *Real) Unit(ctx context.Context, name string) (UnitState, error) {
-	name = unitName(name)
-	conn, err := r.bus.get(ctx)
-	if err != nil {
-		return UnitState{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, busTimeout)
-	defer cancel()
-	all, err := conn.GetAllPropertiesContext(ctx, name)
-	if err != nil {
-		return UnitState{}, unitFailure(name, "ask about", err)
-	}
-	p := properties(all)
-	pid := p.number("MainPID")
-	return UnitState{
-		LoadState:     p.text("LoadState"),
-		ActiveState:   p.text("ActiveState"),
-		SubState:      p.text("SubState"),
-		UnitFileState: p.text("UnitFileState"),
-		Result:        p.text("Result"),
-		Restarts:      p.number("NRestarts"),
-		MainPID:       pid,
-		Replaced:      replaced(pid),
-		ActiveSince:   p.time("ActiveEnterTimestamp"),
-		Fragment:      p.text("FragmentPath"),
-		Program:       p.program(),
-		Current:       p["NeedDaemonReload"] == false,
-	}, nil
+// JournalEntry is one line that a unit, or systemd about it, has logged.
+type JournalEntry struct {
+	Time time.Time
+	// Program is kubelet or systemd.
+	Program string
+	Message string
 }
 
-// replaced reports whether the file of a process's program is not the one that it
-// was started from: proc_pid_exe(5).
-func replaced(pid uint32) bool {
-	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	return err == nil && strings.HasSuffix(path, " (deleted)")
+// Results of a unit's job in addition to systemd's own words, such as failed,
+// timeout, canceled, dependency and skipped.
+const (
+	ResultNotFound = "not-found" // the unit does not exist
+	ResultMasked   = "masked"    // the unit is masked
+	ResultDenied   = "denied"    // the caller is not allowed to
+	ResultUnknown  = "unknown"   // the job did not end before the deadline
+	ResultRefused  = "refused"   // systemd did not queue the job; Err says why
+)
+
+// ErrNoSystemd is the answer of every call to systemd on a host that does not run
+// it, such as a container in which an image is built.
+var ErrNoSystemd = errors.New("no init system was found (/run/systemd/system is missing)")
+
+// BusError says that systemd runs but cannot be reached.
+type BusError struct{ Err error }
+
+func (e *BusError) Error() string {
+	return fmt.Sprintf("cannot reach systemd over D-Bus: %v", e.Err)
 }
 
-// ReloadUnits implements UnitWriter: systemd reads all unit files again.
-func (r *Real) ReloadUnits(ctx context.Context) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	conn, err := r.bus.get(ctx)
-	if err != nil {
-		return err
+func (e *BusError) Unwrap() error { return e.Err }
+
+// Remedy returns the fix, see package fault.
+func (e *BusError) Remedy() string {
+	return "Slipway needs systemd as this host's init: check it with `systemctl status`, and run the command as root"
+}
+
+// UnitError is a request about a unit that systemd did not fulfil.
+type UnitError struct {
+	Unit   string    // kubelet.service
+	Job    string    // start, stop, restart, enable
+	Result string    // systemd's word for the job's end, or a Result constant
+	State  UnitState // of the unit afterwards, if it is known
+	Err    error     // the cause, if there is one
+}
+
+func (e *UnitError) Unwrap() error { return e.Err }
+
+func (e *UnitError) Error() string {
+	reason, _ := e.explain()
+	return fmt.Sprintf("%s %s: %s", e.Job, e.Unit, reason)
+}
+
+// Remedy returns the fix, see package fault.
+func (e *UnitError) Remedy() string {
+	_, fix := e.explain()
+	return fix
+}
+
+func (e *UnitError) explain() (reason, fix string) {
+	switch e.Result {
+	case ResultNotFound:
+		return "systemd does not know this unit", "install the package that contains it"
+	case ResultMasked:
+		return "the unit is masked", fmt.Sprintf("unmask it: `systemctl unmask %s`", e.Unit)
+	case ResultDenied:
+		return "systemd refused", "run the command as root"
+	case ResultUnknown:
+		return fmt.Sprintf("the job did not finish in time (%v)", e.Err), fmt.Sprintf("see `systemctl status %s`", e.Unit)
+	case ResultRefused:
+		return fmt.Sprintf("systemd refused: %v", e.Err), fmt.Sprintf("see `systemctl status %s`", e.Unit)
+	case "canceled":
+		return "another job replaced it, so another program starts or stops this unit", "see `systemctl list-jobs`"
+	case "dependency":
+		return "a unit that it depends on failed", "see `systemctl --failed`"
 	}
-	if err := conn.ReloadContext(ctx); err != nil {
-		return busFailure("reload systemd's units", err)
+	return fmt.Sprintf("the job ended with result %q%s", e.Result, e.State.evidence()), fmt.Sprintf("see `journalctl -u %s`", e.Unit)
+}
+
+// evidence returns a unit's state in parentheses.
+func (s UnitState) evidence() string {
+	if s.ActiveState == "" {
+		return ""
 	}
-	return nil
-}
-
-// StartUnit implements UnitWriter.
-func (r *Real) StartUnit(ctx context.Context, name string) error {
-	return r.runJob(ctx, "start", name, (*dbus.Conn).StartUnitContext)
-}
-
-// StopUnit implements UnitWriter.
-func (r *Real) StopUnit(ctx context.Context, name string) error {
-	return r.runJob(ctx, "stop", name, (*dbus.Conn).StopUnitContext)
-}
-
-// RestartUnit implements UnitWriter.
-func (r *Real) RestartUnit(ctx context.Context, name string) error {
-	return r.runJob(ctx, "restart", name, (*dbus.Conn).RestartUnitContext)
-}
-
-type queueFunc func(c *dbus.Conn, ctx context.Context, name, mode string, result chan<- string) (int, error)
-
-// runJob queues a job and waits until it ends or ctx does.
-func (r *Real) runJob(ctx context.Context, job, name string, queue queueFunc) error {
-	name = unitName(name)
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	conn, err := r.bus.get(ctx)
-	if err != nil {
-		return err
+	if s.Result == "" || s.Result == "success" {
+		return fmt.Sprintf(" (unit is %s)", s.ActiveState)
 	}
-	ended := make(chan string, 1) // buffered: runJob may have returned
-	if _, err := queue(conn, ctx, name, "replace", ended); err != nil {
-		return unitFailure(name, job, err)
-	}
-	check := time.NewTicker(busCheck)
-	defer check.Stop()
-	for {
-		select {
-		case result := <-ended:
-			if result == jobDone {
-				return nil
-			}
-			state, _ := r.Unit(ctx, name) // evidence only
-			return &UnitError{Unit: name, Job: job, Result: result, State: state}
-		case <-check.C:
-			if !conn.Connected() {
-				return &BusError{errors.Errorf("the connection was lost while waiting for systemd to %s %s", job, name)}
-			}
-		case <-ctx.Done():
-			return &UnitError{Unit: name, Job: job, Result: ResultUnknown, Err: context.Cause(ctx)}
-		}
-	}
+	return fmt.Sprintf(" (unit is %s, result %s)", s.ActiveState, s.Result)
 }
 
-// bounded adds a deadline to a context without one.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, jobTimeout)
-}
-
-// unitName completes a name like systemctl does.
-func unitName(name string) string {
+// UnitName completes a name like systemctl does.
+func UnitName(name string) string {
 	if strings.Contains(name, ".") {
 		return name
 	}
 	return name + ".service"
-}
-
-// properties are the properties of a unit, as D-Bus returns them.
-type properties map[string]any
-
-func (p properties) text(name string) string {
-	s, _ := p[name].(string)
-	return s
-}
-
-// program is the path of the first command of ExecStart, which is a list of
-// structures that begin with it: org.freedesktop.systemd1(5).
-func (p properties) program() string {
-	commands, _ := p["ExecStart"].([][]any)
-	if len(commands) == 0 || len(commands[0]) == 0 {
-		return ""
-	}
-	path, _ := commands[0][0].(string)
-	return path
-}
-
-func (p properties) number(name string) uint32 {
-	n, _ := p[name].(uint32)
-	return n
-}
-
-// time reads a timestamp, which systemd gives in microseconds since 1970.
-func (p properties) time(name string) time.Time {
-	us, _ := p[name].(uint64)
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(int64(us))
-}
-
-// busFailure explains the error of a call that is not about one unit.
-func busFailure(what string, err error) error {
-	if e := (godbus.Error{}); errors.As(err, &e) && resultOf(e.Name) == ResultDenied {
-		return fault.WithRemedy(errors.Wrapf(err, "%s: systemd refused", what), "run the command as root")
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fault.WithRemedy(errors.Wrapf(err, "%s: systemd does not answer", what), "see `systemctl status`")
-	}
-	return errors.Wrap(err, what)
 }

@@ -20,8 +20,8 @@ type FileWriter interface {
 	// error. Its directory may be a symlink to one: people move /var/lib/kubelet
 	// to a bigger disk that way.
 	WriteFile(path string, data []byte, mode fs.FileMode) (changed bool, err error)
-	// WriteSecret is WriteFile with mode 0600, for what a plan must not show:
-	// private keys, and kubeconfigs that hold one. A key that others must read,
+	// WriteSecret is WriteFile with mode 0600, for secrets that a plan must not
+	// show: private keys, and kubeconfigs with a key. A key that others must read,
 	// because a component runs as its own user, goes through WriteFile with a
 	// wider mode; a plan recognizes it by its content.
 	WriteSecret(path string, data []byte) (changed bool, err error)
@@ -33,8 +33,8 @@ type FileWriter interface {
 	// WriteTree makes a directory at path with all that fill puts into it. fill
 	// gets the path, for this process, of an empty directory with mode 0700,
 	// which becomes path once everything in it is on disk. A path that exists is
-	// an error (fs.ErrExist). A plan does not call fill, and knows nothing of what
-	// would be in the directory.
+	// an error (fs.ErrExist). A plan does not call fill, so it doesn't know the
+	// directory's content.
 	WriteTree(path string, fill func(dir string) error) error
 	// WriteSet writes several large files, all or none: fill calls put once for
 	// each, and none is in its place before fill has returned nil and all are on
@@ -42,8 +42,8 @@ type FileWriter interface {
 	// that HasFile finds. A plan does not call fill.
 	WriteSet(files []SetFile, fill func(put func(path string, content io.Reader) error) error) error
 	// Rename moves a file or directory, durably, within one file system. It is
-	// an error (fs.ErrExist) if there is something at the new path; but if there is
-	// and nothing is at the old one, it has been moved already. Nothing at either
+	// an error (fs.ErrExist) if the new path exists; but if the old path doesn't,
+	// it has been moved already. Nothing at either
 	// path is an error (fs.ErrNotExist), and so is a mount point.
 	Rename(from, to string) (changed bool, err error)
 	// EnsureDir makes path a directory with mode, and its parents with 0755. An
@@ -58,10 +58,10 @@ type FileWriter interface {
 	// an error.
 	RemoveEmpty(path string) (removed bool, err error)
 	// RemoveTree deletes a directory with everything in it. Below it no symlink
-	// is followed and no mount point is crossed, whatever happens there
+	// is followed and no mount point is crossed, even if other programs work there
 	// meanwhile: a mount stays, with its content. A directory that Stays is only
 	// emptied. A missing one is not an error, and anything else is a *KindError.
-	// It removes what it can, whatever else fails.
+	// A failure does not keep it from removing the rest.
 	RemoveTree(path string) (Removal, error)
 	// Unmount removes a mount, with flags by their names in umount2(2), such as
 	// MNT_FORCE; without flags at once, even if it is in use (MNT_DETACH). A path
@@ -71,7 +71,7 @@ type FileWriter interface {
 
 // OwnerWriter gives files to users other than root, who may plant links and
 // other names of root's files wherever they can write. So an owner is set by
-// the descriptor of what was looked at, never by a path and never through a
+// the descriptor of the file that was checked, never by a path and never through a
 // link that somebody else has made.
 type OwnerWriter interface {
 	// WriteOwned is WriteFile for a file that belongs to owner from its first
@@ -93,7 +93,7 @@ type OwnerWriter interface {
 	LockAccounts() (release func(), err error)
 }
 
-// UnitWriter tells systemd what to do. Each method returns when the job has
+// UnitWriter gives orders to systemd. Each method returns when the job has
 // ended. Errors are *UnitError or *BusError, or ErrNoSystemd.
 type UnitWriter interface {
 	ReloadUnits(ctx context.Context) error
@@ -113,7 +113,7 @@ type UnitWriter interface {
 	KillUnit(ctx context.Context, name string) error
 }
 
-// RuntimeWriter tells the container runtime what to do, at a socket as in
+// RuntimeWriter gives orders to the container runtime, at a socket as in
 // RuntimeReader.
 type RuntimeWriter interface {
 	// PullImage makes the runtime pull an image. Only ctx bounds it.
@@ -133,7 +133,7 @@ type RuntimeWriter interface {
 	// namespace. The kubelet delays a restart (CrashLoopBackOff) by the
 	// containers that it finds from before; if there are none, it does not.
 	RemoveExited(ctx context.Context, socket, namespace, name string) error
-	// RemovePods kills what runs in Pods, and removes them with their containers
+	// RemovePods kills the processes of Pods, and removes them with their containers
 	// and their network, many side by side: first those with their own network,
 	// because the network plugin may need the others to remove it. A failure
 	// does not stop it from removing the rest. A Pod that the runtime does not
@@ -141,33 +141,37 @@ type RuntimeWriter interface {
 	RemovePods(ctx context.Context, socket string, pods []Pod) (removed []Pod, err error)
 }
 
-// KernelWriter changes what the running kernel does. None of it outlives a boot,
+// ProcSys is where the kernel shows its parameters: net.ipv4.ip_forward is the
+// file net/ipv4/ip_forward below it.
+const ProcSys = "/proc/sys/"
+
+// KernelWriter changes settings of the running kernel. None of it outlives a boot,
 // but for the SELinux contexts of files.
 type KernelWriter interface {
 	// SetParameter sets a kernel parameter, named by its path below /proc/sys, and
 	// reports whether it had another value.
 	SetParameter(name, value string) (changed bool, err error)
-	// LoadModule loads a kernel module with those that it needs.
+	// LoadModule loads a kernel module and its dependencies.
 	LoadModule(ctx context.Context, name string) error
 	// SwapOff stops using an area as swap: a device or file, as Swap lists it.
 	SwapOff(area string) error
 	// SwapOn uses an area as swap again.
 	SwapOn(area string) error
-	// RestoreContexts sets the SELinux contexts that the policy has for paths and
-	// what is below them.
+	// RestoreContexts sets the policy's SELinux contexts on paths and everything
+	// below them.
 	RestoreContexts(ctx context.Context, paths []string) error
 }
 
 // NetworkWriter changes the kernel's network configuration.
 type NetworkWriter interface {
-	// RemoveLeftover removes one thing that NetworkLeftovers listed.
+	// RemoveLeftover removes a leftover that NetworkLeftovers listed.
 	RemoveLeftover(ctx context.Context, l Leftover) error
 }
 
 // DiskTester tests a directory's file system by writing to it. Nothing is left
 // behind.
 type DiskTester interface {
-	// ProbeWrite does in an existing directory what each write does: it creates
+	// ProbeWrite goes through the steps of a write in an existing directory: it creates
 	// a small file, syncs it, and renames it. Both names are those of a file that
 	// is being written, which LeftoverOf recognizes.
 	ProbeWrite(dir string) error

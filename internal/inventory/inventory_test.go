@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
@@ -241,7 +241,7 @@ func (s *scene) findings() []breakages.Finding {
 	if !s.remote {
 		n := &config.Node{Name: "cp-1"}
 		n.Paths.Kubelet, n.Paths.Manifests, n.CRISocket = "/var/lib/kubelet", "/etc/kubernetes/manifests", "unix:///no/socket"
-		h := host.NewAt(s.root)
+		h := linux.NewAt(s.root)
 		defer h.Close()
 		if s.own != nil {
 			sources.Own = clientOf(s.own)

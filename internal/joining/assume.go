@@ -21,10 +21,10 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Assume is Node for a plan that does not ask the cluster. It uses what the configuration, a discovery file and this
-// host say; what only the cluster knows is assumed: its configuration is the default, and its CA and the files that
-// control planes share are generated and thrown away. Node.Join.Assumed is set.
-func (d *Discovery) Assume(ctx context.Context, self *config.JoinConfiguration) (*config.Node, []string, error) {
+// Assume is Node for a plan that doesn't ask the cluster. It uses the configuration, a discovery file and this host, and
+// assumes the rest: the cluster's configuration is the default, and its CA and the files that control planes share are
+// generated. They go to scratch, a plan of d.Host, and are thrown away with it. Node.Join.Assumed is set.
+func (d *Discovery) Assume(ctx context.Context, self *config.JoinConfiguration, scratch host.Host) (*config.Node, []string, error) {
 	found, credentials, join, err := d.known(ctx, self)
 	if err != nil {
 		return nil, nil, err
@@ -38,7 +38,7 @@ func (d *Discovery) Assume(ctx context.Context, self *config.JoinConfiguration) 
 	if err != nil {
 		return nil, warnings, err
 	}
-	shared, err := d.standIns(n)
+	shared, err := d.standIns(n, scratch)
 	if err != nil {
 		return nil, warnings, err
 	}
@@ -95,8 +95,7 @@ func assumedCluster(endpoint string) []byte {
 
 // standIns returns the files that control planes share, by their keys in the Secret: those of this host, and
 // generated ones in place of the others.
-func (d *Discovery) standIns(n *config.Node) (map[string][]byte, error) {
-	scratch := host.NewOverlay(d.Host, func(host.Action) {})
+func (d *Discovery) standIns(n *config.Node, scratch host.Host) (map[string][]byte, error) {
 	if err := fillIn(pki.Store{Host: scratch, Config: n, UI: d.UI}); err != nil {
 		return nil, errors.WithMessage(err, "without the cluster, a plan uses the files of this host")
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -31,7 +33,7 @@ func TestAssumeSharesWhatIsHere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, _, err := (&Discovery{Host: s.host, UI: s.ui}).Assume(t.Context(), self)
+		n, _, err := (&Discovery{Host: s.host, UI: s.ui}).Assume(t.Context(), self, plan.NewOverlay(s.host, func(host.Action) {}))
 		return n, err
 	}
 	ca, err := certs.EncodeKey(s.ca.Key)

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // stage is a host in a directory that will join a cluster, and what the cluster's API has.
 type stage struct {
-	host *host.Real
+	host *linux.Host
 	root string
 	ca   fixture.Pair
 	api  *cluster.Plan
@@ -33,7 +33,7 @@ type stage struct {
 func newStage(t *testing.T, objs ...cluster.Object) *stage {
 	t.Helper()
 	s := &stage{root: t.TempDir(), ca: fixture.Signed(t, fixture.Pair{}, "kubernetes", time.Now().Add(time.Hour))}
-	s.host, s.ui, s.api = host.NewAt(s.root), ui.NewLines(&s.said, &s.said), fixture.API(t, objs...)
+	s.host, s.ui, s.api = linux.NewAt(s.root), ui.NewLines(&s.said, &s.said), fixture.API(t, objs...)
 	s.put(t, "/discovery.conf", fixture.Kubeconfig(s.ca, ""))
 	return s
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -35,7 +36,7 @@ func newDirectory(t *testing.T) directory {
 	t.Helper()
 	n := fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument)
 	d := directory{root: t.TempDir(), said: &bytes.Buffer{}}
-	d.Store = Store{Host: host.NewAt(d.root), Config: n, UI: ui.NewLines(d.said, d.said)}
+	d.Store = Store{Host: linux.NewAt(d.root), Config: n, UI: ui.NewLines(d.said, d.said)}
 	return d
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/golden"
@@ -39,7 +40,7 @@ func TestPlanHidesVariables(t *testing.T) {
 	root := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(root, "pod"), []byte(pod("hush1")), 0o600))
 	check(t, os.WriteFile(filepath.Join(root, "kubelet"), []byte(kubelet("hush2")), 0o600))
-	p := &Plan{Command: "init", Node: "cp-1", now: newPresent(host.NewAt(root))}
+	p := &Plan{Command: "init", Node: "cp-1", now: newPresent(linux.NewAt(root))}
 	p.AddHost(host.Action{Verb: host.Write, Path: "/pod", Mode: 0o600, Data: []byte(pod("hush3"))})
 	p.AddHost(host.Action{Verb: host.Write, Path: "/kubelet", Mode: 0o600, Data: []byte(kubelet("hush4"))})
 	fields := func(value string) map[string]any {
@@ -126,7 +127,7 @@ var someKept = []ui.Kept{
 // difference, in place of the warning that other runs give.
 func TestPlanKept(t *testing.T) {
 	var said bytes.Buffer
-	p := &Plan{Form: "text", Command: "init", Node: "cp-1", now: newPresent(host.NewAt(t.TempDir()))}
+	p := &Plan{Form: "text", Command: "init", Node: "cp-1", now: newPresent(linux.NewAt(t.TempDir()))}
 	for _, k := range someKept {
 		ui.SayKept(UI{UI: ui.NewLines(&said, io.Discard), Plan: p}, k)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
@@ -120,7 +121,7 @@ func TestLastBackup(t *testing.T) {
 			var rollback Progress
 			rollback.Finished, _ = time.Parse(time.DateOnly, tt.rollback)
 			rollback.Began, _ = time.Parse(time.DateOnly, tt.of)
-			b, err := LastBackup(host.New(), root, rollback)
+			b, err := LastBackup(linux.New(), root, rollback)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -225,7 +226,7 @@ func TestLastBackupRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b, err := LastBackup(host.New(), root, Progress{})
+	b, err := LastBackup(linux.New(), root, Progress{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +256,7 @@ func TestLastBackupOfEtcdCluster(t *testing.T) {
 		"put back without etcd's data": {Progress{Began: began}, "v1.37.2", []string{"def"}},
 		"a restore of a later upgrade": {Progress{Began: began.AddDate(0, 0, 1), Aside: "/x"}, "v1.37.2", []string{"def"}},
 	} {
-		b, err := LastBackup(host.New(), root, row.rollback)
+		b, err := LastBackup(linux.New(), root, row.rollback)
 		if err != nil || b.From != row.from || !slices.Equal(b.EtcdClusters, row.clusters) {
 			t.Errorf("%s: %+v, %v", name, b, err)
 		}
@@ -265,7 +266,7 @@ func TestLastBackupOfEtcdCluster(t *testing.T) {
 // TestCompleted: the end of an upgrade is recorded once, and a rollback takes that back. A backup of kubeadm's stays as it is.
 func TestCompleted(t *testing.T) {
 	root := t.TempDir()
-	h := host.New()
+	h := linux.New()
 	read := func() *Backup {
 		b, err := LastBackup(h, root, Progress{})
 		if err != nil {
@@ -305,7 +306,7 @@ func TestWrote(t *testing.T) {
 	for dir, text := range map[string]string{kubelet2: "one", KubeletBackup + "2026-02-01-00-20-00": "two"} {
 		write(t, filepath.Join(root, dir), kept{dir, "v1.37.2\nca: sha256:1\nwritten:\n  config.yaml: " + HashOf([]byte(text)), "config.yaml=" + text})
 	}
-	b, err := LastBackup(host.New(), root, Progress{})
+	b, err := LastBackup(linux.New(), root, Progress{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +341,7 @@ func TestLastBackupOfManyRuns(t *testing.T) {
 		dir := ManifestBackup + first.AddDate(0, 0, i).Format(BackupTime)
 		write(t, filepath.Join(root, dir), kept{dir, "v1.37.2", "kube-apiserver.yaml=1.36.4"})
 	}
-	b, err := LastBackup(&countedReads{host.New(), 20 * count}, root, Progress{})
+	b, err := LastBackup(&countedReads{linux.New(), 20 * count}, root, Progress{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +354,7 @@ func TestLastBackupOfManyRuns(t *testing.T) {
 func TestLastBackupDamaged(t *testing.T) {
 	root := t.TempDir()
 	write(t, filepath.Join(root, manifests1), kept{manifests1, "v1.36.4", "kube-apiserver.yaml=["})
-	if _, err := LastBackup(host.New(), root, Progress{}); err == nil || !strings.Contains(err.Error(), "kube-apiserver.yaml") {
+	if _, err := LastBackup(linux.New(), root, Progress{}); err == nil || !strings.Contains(err.Error(), "kube-apiserver.yaml") {
 		t.Error(err)
 	}
 }
@@ -390,7 +391,7 @@ func TestNodeBeforeUnasked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			h := host.NewAt(root)
+			h := linux.NewAt(root)
 			dir := filepath.Join(root, "/etc/kubernetes/manifests")
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
@@ -47,7 +47,7 @@ func TestKeepPatience(t *testing.T) {
 				t.Fatal(err)
 			}
 			given := &config.Timeouts{ControlPlaneComponentHealthCheck: &metav1.Duration{Duration: test.given}}
-			if got := keepPatience(host.NewAt(root), given).ControlPlaneComponentHealthCheck.Duration; got != test.want {
+			if got := keepPatience(linux.NewAt(root), given).ControlPlaneComponentHealthCheck.Duration; got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 			if given.ControlPlaneComponentHealthCheck.Duration != test.given {
@@ -80,7 +80,7 @@ func TestAwaitServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			api := &readiness{Plan: cluster.NewPlan(func(cluster.Action) {}, nil)}
-			if err := awaitServer(t.Context(), api, host.NewAt(root), func(string, ...any) {}, limits); err != nil {
+			if err := awaitServer(t.Context(), api, linux.NewAt(root), func(string, ...any) {}, limits); err != nil {
 				t.Fatal(err)
 			}
 			if off := api.limit - test.want; off < -time.Minute/2 || off > time.Second {
@@ -98,7 +98,7 @@ func TestAwaitServerSays(t *testing.T) {
 			said := ""
 			say := func(format string, args ...any) { said += fmt.Sprintf(format, args...) }
 			api := &readiness{Plan: cluster.NewPlan(func(cluster.Action) {}, nil), delay: delay}
-			err := awaitServer(t.Context(), api, host.NewAt(t.TempDir()), say, limits)
+			err := awaitServer(t.Context(), api, linux.NewAt(t.TempDir()), say, limits)
 			synctest.Wait()
 			if err != nil || (said == "") != (want == "") || !strings.Contains(said, want) || strings.Count(said, "API server") > 1 {
 				t.Errorf("after %s it said %q, want %q; error %v", delay, said, want, err)

@@ -28,7 +28,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
@@ -95,7 +95,7 @@ func (e *etcdProcess) takesSnapshot() (path string, revision int64) {
 	e.waitForStorageVersion()
 	path = filepath.Join(e.TempDir(), "snapshot.db")
 	var taken etcd.SnapshotInfo
-	err := host.New().WriteStream(path, func(w io.Writer) (err error) {
+	err := linux.New().WriteStream(path, func(w io.Writer) (err error) {
 		taken, err = e.api().Snapshot(e.Context(), e.peerURL, w)
 		return err
 	})
@@ -116,7 +116,7 @@ func (e *etcdProcess) takesSnapshot() (path string, revision int64) {
 func (e *etcdProcess) restores(path string, latest int64) (ids etcd.Data) {
 	e.Helper()
 	started := time.Now()
-	h := host.New()
+	h := linux.New()
 	err := h.WriteTree(filepath.Join(e.dir, "member"), func(dir string) error {
 		f, err := h.Open(path)
 		if err != nil {

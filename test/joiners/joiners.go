@@ -24,7 +24,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
@@ -140,7 +140,7 @@ func (o Order) join(ctx context.Context, name string) error {
 		return err
 	}
 	d := &joining.Discovery{
-		Host: host.New(), UI: ui.NewLines(io.Discard, io.Discard), Options: opts,
+		Host: linux.New(), UI: ui.NewLines(io.Discard, io.Discard), Options: opts,
 		Connect: func(kubeconfig []byte) cluster.Cluster {
 			return cluster.New(cluster.Options{
 				Kubeconfig: "of " + name, Timeout: limit,

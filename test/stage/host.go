@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 )
 
 // Host is a host whose files are below a directory, and whose systemd, container runtime, kernel and network are in
@@ -30,7 +31,7 @@ type Host struct {
 
 	Root string
 	// Real has the files. Its other answers are those of the machine that runs the test.
-	Real *host.Real
+	Real *linux.Host
 	// Has is the state of everything but files. On replaces single methods.
 	Has State
 	On  Overrides
@@ -53,7 +54,7 @@ var _ host.Host = (*Host)(nil)
 
 // At is a host in a directory: a small one, with a kubelet that does not run and a container runtime that does.
 func At(root string) *Host {
-	files := host.NewAt(root)
+	files := linux.NewAt(root)
 	return &Host{FileReader: files, PathReader: files, Root: root, Real: files, Has: ordinary(), Fail: map[string]error{}}
 }
 

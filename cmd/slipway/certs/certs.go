@@ -9,7 +9,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
@@ -44,7 +44,7 @@ func newGenerateCSR(g *cli.Globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			real := host.New()
+			real := linux.New()
 			defer real.Close()
 			return pki.Store{Config: node, Host: real, UI: cli.NewUI(g)}.GenerateCSRs()
 		},

@@ -12,7 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/renewal"
 )
@@ -57,7 +57,7 @@ func newCheckExpiration(g *cli.Globals) *cobra.Command {
 
 // expirations reads the certificates on this host.
 func expirations(g *cli.Globals, node *config.Node) (*expirationInfo, error) {
-	real := host.New()
+	real := linux.New()
 	defer real.Close()
 	leaves, authorities, err := renewal.Expirations(pki.Store{Config: node, Host: real, UI: cli.NewUI(g)})
 	if err != nil {

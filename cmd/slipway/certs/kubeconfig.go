@@ -11,7 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
@@ -37,7 +37,7 @@ func newKubeconfigUser(g *cli.Globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			real := host.New()
+			real := linux.New()
 			defer real.Close()
 			user.Token = config.NewSecret(token)
 			data, err := pki.Store{Config: node, Host: real, UI: cli.NewUI(g)}.UserKubeconfig(user)

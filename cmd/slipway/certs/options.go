@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
@@ -65,7 +65,7 @@ func (o *options) loadPlain(cmd *cobra.Command, g *cli.Globals) (*config.Node, s
 		node, warnings, err := o.loadFile(cmd.Context(), g)
 		return node, sourceFile, warnings, err
 	}
-	real := host.New()
+	real := linux.New()
 	defer real.Close()
 	node, warnings, failed := o.askCluster(cmd, g)
 	if failed == nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/renewal"
 	"github.com/slipway-k8s/slipway/phases"
 )
@@ -40,7 +40,7 @@ func renewCommand(g *cli.Globals, use, short string, renewal phases.RenewOptions
 				return err
 			}
 			renewal.AsItWas = from == sourceDefault
-			real := host.New()
+			real := linux.New()
 			defer real.Close()
 			return env.Acting{G: g}.Parts(node, real).Run(cmd.Context(), phases.Renew(renewal), nil)
 		},

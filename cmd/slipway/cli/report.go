@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
@@ -109,6 +110,6 @@ func (r *Report) writeTimeline(g *Globals) error {
 	if err := r.Timeline.Bars(g.Streams.Err); err != nil {
 		return err
 	}
-	_, err = host.New().WriteFile(path, data, 0o644)
+	_, err = linux.New().WriteFile(path, data, 0o644)
 	return err
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 )
 
 // New makes the command `config`.
@@ -54,7 +54,7 @@ func newPrintDefaults(g *cli.Globals, name string) *cobra.Command {
 }
 
 func printFacts() (config.HostFacts, error) {
-	real := host.New()
+	real := linux.New()
 	defer real.Close()
 	name, err := real.Hostname()
 	return config.HostFacts{Hostname: name}, err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 )
 
 func newMigrate(g *cli.Globals) *cobra.Command {
@@ -54,7 +54,7 @@ func writeConfig(path string, data []byte) error {
 	if info, err := os.Stat(abs); err == nil && !info.Mode().IsRegular() {
 		return os.WriteFile(path, data, 0o600) // creates nothing
 	}
-	real := host.New()
+	real := linux.New()
 	defer real.Close()
 	_, err = real.WriteSecret(linked(abs), data)
 	return err

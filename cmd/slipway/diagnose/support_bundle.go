@@ -12,7 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/support"
 )
 
@@ -54,7 +54,7 @@ func NewSupportBundle(g *cli.Globals) *cobra.Command {
 }
 
 // write returns the path of the archive, which only its owner can read.
-func (o *supportOptions) write(ctx context.Context, g *cli.Globals, real *host.Real) (string, error) {
+func (o *supportOptions) write(ctx context.Context, g *cli.Globals, real *linux.Host) (string, error) {
 	path, err := o.path(real)
 	if err != nil {
 		return "", err
@@ -70,7 +70,7 @@ func (o *supportOptions) write(ctx context.Context, g *cli.Globals, real *host.R
 	return path, err
 }
 
-func (o *supportOptions) path(real *host.Real) (string, error) {
+func (o *supportOptions) path(real *linux.Host) (string, error) {
 	if o.file != "" {
 		return filepath.Abs(o.file)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
@@ -22,8 +22,8 @@ import (
 type nodeOptions struct{ config.Flags }
 
 // rootHost is this host for commands that need to see all of it.
-func rootHost() (*host.Real, error) {
-	real := host.New()
+func rootHost() (*linux.Host, error) {
+	real := linux.New()
 	if real.EffectiveUID() != 0 {
 		return nil, errors.New("run this as root: other users cannot read the journal or ask the container runtime")
 	}
@@ -31,7 +31,7 @@ func rootHost() (*host.Real, error) {
 }
 
 // target is where to look for this node's files and services.
-func (o *nodeOptions) target(ctx context.Context, real *host.Real) diagnose.Target {
+func (o *nodeOptions) target(ctx context.Context, real *linux.Host) diagnose.Target {
 	socket := cmp.Or(o.CRISocket, thisnode.Current(real).NodeRegistration.CRISocket)
 	if found := env.Existing(real, config.KnownSockets()); socket == "" && len(found) > 0 {
 		socket = "unix://" + found[0]
@@ -48,7 +48,7 @@ const recent = 15 * time.Minute
 
 // journalSince is the time from which the journal matters: the last start of the kubelet, or recently if it has been
 // running for longer.
-func journalSince(ctx context.Context, real *host.Real) time.Time {
+func journalSince(ctx context.Context, real *linux.Host) time.Time {
 	lately := real.Now().Add(-recent)
 	unit, err := real.Unit(ctx, "kubelet.service")
 	if err != nil || unit.ActiveState == "active" && unit.ActiveSince.Before(lately) || unit.ActiveSince.IsZero() {

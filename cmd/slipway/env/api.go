@@ -17,13 +17,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
 // NewAPIParts are for commands that talk to the API and only read from this host: they take no lock and have no etcd.
 func NewAPIParts(g *cli.Globals, node *config.Node, kubeconfig UserKubeconfig) *Parts {
-	real := host.New()
+	real := linux.New()
 	return &Parts{
 		Env:     &phases.Env{Config: node, Host: real, Cluster: UserCluster(node, kubeconfig), UI: cli.NewUI(g)},
 		begin:   noLock,

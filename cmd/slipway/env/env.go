@@ -13,7 +13,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
@@ -66,13 +66,13 @@ type Mode interface {
 	// sinks are where a report sends progress.
 	sinks(*cli.Report) cli.Sinks
 	// Discover returns the node that self describes, as part of its cluster.
-	Discover(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error)
+	Discover(ctx context.Context, real *linux.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error)
 	// Joined returns the control plane that self describes, once discovery is over and admin.conf is written.
-	Joined(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error)
+	Joined(ctx context.Context, real *linux.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error)
 	// Stored is the configuration of the cluster that this host belongs to, or the default one with a warning.
-	Stored(ctx context.Context, real *host.Real) ([]byte, []string, error)
+	Stored(ctx context.Context, real *linux.Host) ([]byte, []string, error)
 	// Parts are for a workflow on this host.
-	Parts(*config.Node, *host.Real) *Parts
+	Parts(*config.Node, *linux.Host) *Parts
 	// APIParts are for a command that only talks to the API; form and command are for its plan.
 	APIParts(node *config.Node, kubeconfig UserKubeconfig, form, command string) (*Parts, error)
 }
@@ -94,7 +94,7 @@ func ModeOfFlags(g *cli.Globals, cmd *cobra.Command) Mode {
 func ModeOfJoin(g *cli.Globals, self *config.JoinConfiguration) Mode { return modeOf(g, self.DryRun) }
 
 // NewParts are the parts for node in the mode that the flags and the configuration file ask for. It shows warnings about them.
-func NewParts(g *cli.Globals, node *config.Node, real *host.Real, warnings ...string) *Parts {
+func NewParts(g *cli.Globals, node *config.Node, real *linux.Host, warnings ...string) *Parts {
 	p := modeOf(g, node.DryRun).Parts(node, real)
 	cli.Warn(p.Env.UI, warnings)
 	return p

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases"
@@ -33,11 +33,11 @@ func TestPlanPartsOnlyRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, p := range map[string]*Parts{"workflow": m.Parts(node, host.NewAt(t.TempDir())), "API": api} {
+	for name, p := range map[string]*Parts{"workflow": m.Parts(node, linux.NewAt(t.TempDir())), "API": api} {
 		t.Run(name, func(t *testing.T) {
 			defer p.Close()
 			out.Reset()
-			if _, real := p.Env.Host.(*host.Real); real {
+			if _, real := p.Env.Host.(*linux.Host); real {
 				t.Error("it acts on the host")
 			}
 			if _, plans := p.Env.Cluster.(*cluster.Plan); !plans {

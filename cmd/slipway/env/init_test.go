@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 )
 
 // TestFileAsksOnlyInitForAPlan: a command without --dry-run does its work,
@@ -46,7 +46,7 @@ nodeRegistration: {criSocket: "unix:///run/x.sock"}
 				t.Fatal(err)
 			}
 			defer parts.Close()
-			_, works := parts.Env.Host.(*host.Real)
+			_, works := parts.Env.Host.(*linux.Host)
 			if works == test.plans || parts.Env.Config.DryRun != test.plans {
 				t.Errorf("works on the host: %t, a plan is asked for: %t", works, parts.Env.Config.DryRun)
 			}

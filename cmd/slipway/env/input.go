@@ -13,7 +13,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases"
@@ -22,7 +22,7 @@ import (
 // Input has the sources of a node.
 type Input struct {
 	File    *config.Source // of --config; nil without
-	Host    *host.Real
+	Host    *linux.Host
 	Options config.Options
 }
 
@@ -32,7 +32,7 @@ func ReadInput(ctx context.Context, g *cli.Globals, m Mode, file string) (*Input
 	if err != nil {
 		return nil, err
 	}
-	real := host.New()
+	real := linux.New()
 	facts, err := hostFacts(real)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (in *Input) AnyRuntime() {
 }
 
 // hostFacts are the facts of this host that defaults depend on. Unknown ones stay empty: the configuration may have them.
-func hostFacts(real *host.Real) (config.HostFacts, error) {
+func hostFacts(real *linux.Host) (config.HostFacts, error) {
 	name, err := real.Hostname()
 	if err != nil {
 		return config.HostFacts{}, err
@@ -63,7 +63,7 @@ func hostFacts(real *host.Real) (config.HostFacts, error) {
 	}, nil
 }
 
-func defaultAddress(real *host.Real, ipv6 bool) netip.Addr {
+func defaultAddress(real *linux.Host, ipv6 bool) netip.Addr {
 	addr, err := real.DefaultAddress(ipv6)
 	if err != nil {
 		return netip.Addr{}
@@ -72,7 +72,7 @@ func defaultAddress(real *host.Real, ipv6 bool) netip.Addr {
 }
 
 // Existing are those of paths that are sockets.
-func Existing(real *host.Real, paths []string) []string {
+func Existing(real *linux.Host, paths []string) []string {
 	var found []string
 	for _, path := range paths {
 		if info, err := real.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
@@ -99,7 +99,7 @@ func NodeOfCluster(ctx context.Context, env *phases.Env, key config.Secret) (*co
 
 // NodeFrom is this host as the stored configuration of its cluster and its own files describe it.
 func NodeFrom(stored []byte, self *config.JoinConfiguration) (*config.Node, []string, error) {
-	real := host.New()
+	real := linux.New()
 	defer real.Close()
 	facts, err := hostFacts(real)
 	if err != nil {

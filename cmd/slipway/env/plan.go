@@ -18,6 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
+	hostplan "github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/phases"
@@ -61,11 +63,11 @@ func (Planning) checkReport(r *cli.Report) error {
 
 func (p Planning) sinks(r *cli.Report) cli.Sinks { return cli.Sinks{UI: cli.PlainUI(p.G, r.Command)} }
 
-func (p Planning) Discover(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+func (p Planning) Discover(ctx context.Context, real *linux.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	said, end := plan.UI{UI: newPlanUI(p.G)}.Start("discovery")
 	d := NewDiscovery(real, said, self.Timeouts.KubernetesAPICall.Duration, opts)
 	if !p.Diff {
-		node, warnings, err := d.Assume(ctx, self)
+		node, warnings, err := d.Assume(ctx, self, hostplan.NewOverlay(real, func(host.Action) {}))
 		end(err)
 		return node, warnings, err
 	}
@@ -75,7 +77,7 @@ func (p Planning) Discover(ctx context.Context, real *host.Real, self *config.Jo
 	return node, warnings, fault.WithRemedy(err, strings.TrimPrefix(fault.Remedy(err)+"; "+other, "; "))
 }
 
-func (p Planning) Joined(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+func (p Planning) Joined(ctx context.Context, real *linux.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	if p.Diff {
 		return joining.JoinedNode(ctx, administrator(real), self, opts)
 	}
@@ -83,20 +85,20 @@ func (p Planning) Joined(ctx context.Context, real *host.Real, self *config.Join
 	return node, nil, err
 }
 
-func (p Planning) Stored(ctx context.Context, real *host.Real) ([]byte, []string, error) {
+func (p Planning) Stored(ctx context.Context, real *linux.Host) ([]byte, []string, error) {
 	if p.Diff {
 		return Acting{p.G}.Stored(ctx, real)
 	}
 	return config.DefaultCluster(), nil, nil
 }
 
-func (p Planning) Parts(node *config.Node, real *host.Real) *Parts {
+func (p Planning) Parts(node *config.Node, real *linux.Host) *Parts {
 	parts, _ := p.Recorded(node, real)
 	return parts
 }
 
 // Recorded returns parts, and the plan that they record.
-func (p Planning) Recorded(node *config.Node, real *host.Real) (*Parts, *plan.Plan) {
+func (p Planning) Recorded(node *config.Node, real *linux.Host) (*Parts, *plan.Plan) {
 	record := &plan.Plan{Form: "text", Node: node.Name}
 	if r := p.G.Report; r != nil {
 		record.Form, record.Command = r.Form, r.Command
@@ -138,15 +140,15 @@ func (p Planning) APIParts(node *config.Node, kubeconfig UserKubeconfig, form, c
 	}
 	record := &plan.Plan{Form: form, Command: command}
 	api := cluster.NewPlan(record.AddCluster, UserCluster(node, kubeconfig))
-	return newPlanParts(p.G, node, host.New(), record, api, plan.UI{UI: newPlanUI(p.G), Plan: record}), nil
+	return newPlanParts(p.G, node, linux.New(), record, api, plan.UI{UI: newPlanUI(p.G), Plan: record}), nil
 }
 
 // newPlanParts only record. Phases run one after another, so that the same input gives the same plan.
-func newPlanParts(g *cli.Globals, node *config.Node, real *host.Real, record *plan.Plan, api cluster.Cluster, said plan.UI) *Parts {
+func newPlanParts(g *cli.Globals, node *config.Node, real *linux.Host, record *plan.Plan, api cluster.Cluster, said plan.UI) *Parts {
 	return &Parts{
 		Env: &phases.Env{
 			Config:  node,
-			Host:    host.NewOverlay(real, record.AddHost),
+			Host:    hostplan.NewOverlay(real, record.AddHost),
 			Cluster: api,
 			Etcd:    etcd.NewPlan(record.AddEtcd, etcdmember.Known(real, node)...),
 			UI:      said,
@@ -160,7 +162,7 @@ func newPlanParts(g *cli.Globals, node *config.Node, real *host.Real, record *pl
 }
 
 // presentCluster is the cluster of this host's admin.conf, to compare a plan with, or nil. It's only read from.
-func presentCluster(node *config.Node, real *host.Real) *cluster.Real {
+func presentCluster(node *config.Node, real *linux.Host) *cluster.Real {
 	if _, err := real.Lstat(node.Paths.AdminKubeconfig); err != nil {
 		return nil
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
+	"github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -58,18 +59,18 @@ func (a Acting) sinks(r *cli.Report) cli.Sinks {
 	return s
 }
 
-func (a Acting) Discover(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+func (a Acting) Discover(ctx context.Context, real *linux.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	said, end := cli.NewUI(a.G).Start("discovery")
 	node, warnings, err := NewDiscovery(real, said, self.Timeouts.KubernetesAPICall.Duration, opts).Node(ctx, self)
 	end(err)
 	return node, warnings, err
 }
 
-func (Acting) Joined(ctx context.Context, real *host.Real, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+func (Acting) Joined(ctx context.Context, real *linux.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	return joining.JoinedNode(ctx, administrator(real), self, opts)
 }
 
-func (Acting) Stored(ctx context.Context, real *host.Real) ([]byte, []string, error) {
+func (Acting) Stored(ctx context.Context, real *linux.Host) ([]byte, []string, error) {
 	stored, err := joining.StoredConfiguration(ctx, administrator(real))
 	switch {
 	case err == nil:
@@ -81,12 +82,12 @@ func (Acting) Stored(ctx context.Context, real *host.Real) ([]byte, []string, er
 }
 
 // Parts change this host, its cluster and its etcd.
-func (a Acting) Parts(node *config.Node, real *host.Real) *Parts {
+func (a Acting) Parts(node *config.Node, real *linux.Host) *Parts {
 	api := cluster.New(ClusterOptions(node, real))
 	said := cli.NewUI(a.G)
 	env := &phases.Env{Config: node, Host: real, Cluster: api, Etcd: NewEtcd(node, real, api, said), UI: said}
 	if r := a.G.Report; r != nil {
-		r.Node, env.Host = node, host.NewRecorder(real, r.Did)
+		r.Node, env.Host = node, plan.NewRecorder(real, r.Did)
 	}
 	return &Parts{Env: env, begin: real.Lock, Confirm: call, Show: call, Close: real.Close}
 }
@@ -116,7 +117,7 @@ func call(f func() error) error { return f() }
 func noLock() (end func(), err error) { return func() {}, nil }
 
 // ClusterOptions lead to the API server that this node can use with its own credentials.
-func ClusterOptions(node *config.Node, real *host.Real) cluster.Options {
+func ClusterOptions(node *config.Node, real *linux.Host) cluster.Options {
 	o := cluster.Options{
 		Kubeconfig: node.Paths.AdminKubeconfig,
 		SuperAdmin: filepath.Join(node.Paths.Kubernetes, "super-admin.conf"),
@@ -140,7 +141,7 @@ func ClusterOptions(node *config.Node, real *host.Real) cluster.Options {
 }
 
 // NewEtcd is the etcd of the control planes. It accepts the client certificate of this node's API server.
-func NewEtcd(node *config.Node, real *host.Real, api cluster.Cluster, said ui.UI) etcd.Etcd {
+func NewEtcd(node *config.Node, real *linux.Host, api cluster.Cluster, said ui.UI) etcd.Etcd {
 	if external := node.Cluster.Etcd.External; external != nil {
 		return externalEtcd(external, real, node.Timeouts.EtcdAPICall)
 	}
@@ -160,7 +161,7 @@ func NewEtcd(node *config.Node, real *host.Real, api cluster.Cluster, said ui.UI
 }
 
 // externalEtcd is managed elsewhere. Slipway only asks for its health.
-func externalEtcd(e *config.ExternalEtcd, real *host.Real, limit time.Duration) etcd.Etcd {
+func externalEtcd(e *config.ExternalEtcd, real *linux.Host, limit time.Duration) etcd.Etcd {
 	return etcd.New(etcd.Options{
 		Endpoints: func(context.Context) ([]string, error) { return e.Endpoints, nil },
 		CA:        e.CAFile,
@@ -181,7 +182,7 @@ func localEndpoint(node *config.Node) string {
 }
 
 // kubeconfigReader reads a kubeconfig file, and gives advice if there is none.
-func kubeconfigReader(real *host.Real, advice string) func(path string) ([]byte, error) {
+func kubeconfigReader(real *linux.Host, advice string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) {
 		data, err := real.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -192,7 +193,7 @@ func kubeconfigReader(real *host.Real, advice string) func(path string) ([]byte,
 }
 
 // NewDiscovery gives the cluster at most limit to answer each request. It only reads, so plans may use it.
-func NewDiscovery(real *host.Real, said ui.UI, limit time.Duration, opts config.Options) *joining.Discovery {
+func NewDiscovery(real *linux.Host, said ui.UI, limit time.Duration, opts config.Options) *joining.Discovery {
 	connect := func(kubeconfig []byte) cluster.Cluster {
 		return cluster.New(cluster.Options{
 			Kubeconfig: "the joining node's kubeconfig",
@@ -205,12 +206,12 @@ func NewDiscovery(real *host.Real, said ui.UI, limit time.Duration, opts config.
 
 // administrator is the API with the credentials of admin.conf, which earlier phases of a join have written. It's only read
 // from, so plans may use it.
-func administrator(real *host.Real) cluster.Cluster {
+func administrator(real *linux.Host) cluster.Cluster {
 	return cluster.New(cluster.Options{Kubeconfig: config.DefaultAdminKubeconfig, ReadFile: real.ReadFile, Timeout: AskTime})
 }
 
 // ClusterOfNode is the cluster of this node as its administrator sees it, or, on a worker, as its kubelet does.
-func ClusterOfNode(real *host.Real, kubeconfig string, limit time.Duration) *cluster.Real {
+func ClusterOfNode(real *linux.Host, kubeconfig string, limit time.Duration) *cluster.Real {
 	if kubeconfig == "" {
 		kubeconfig = config.DefaultAdminKubeconfig
 		if !thisnode.IsControlPlane(real) {

@@ -13,13 +13,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/containerd"
-	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases"
 )
 
 // controlPlaneHere is the control plane that this host is, or nil.
-func controlPlaneHere(ctx context.Context, m env.Mode, real *host.Real) (*config.Node, []string, error) {
+func controlPlaneHere(ctx context.Context, m env.Mode, real *linux.Host) (*config.Node, []string, error) {
 	if !thisnode.IsControlPlane(real) {
 		return nil, nil, nil
 	}

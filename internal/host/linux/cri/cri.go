@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cri talks to the container runtime of the real host over its Unix socket.
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pkg/errors"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+const (
+	// criConnect bounds connecting, criAnswer each call that needs no network. A
+	// runtime answers in milliseconds unless it is just starting.
+	criConnect = 3 * time.Second
+	criAnswer  = 10 * time.Second
+	// criMessage is the largest response, in bytes, as for the kubelet. gRPC's own
+	// limit of 4 MiB is too small to list the containers of a busy node.
+	criMessage = 16 << 20
+)
+
+// Runtimes are the connections to container runtimes, one for each socket, with
+// the generated stubs of cri-api. docs/design/written-by-hand.md says why not cri-client.
+type Runtimes struct {
+	mu    sync.Mutex
+	conns map[string]*grpc.ClientConn
+}
+
+func (r *Runtimes) get(socket string) (*grpc.ClientConn, error) {
+	path := socketPath(socket)
+	if !strings.HasPrefix(path, "/") {
+		return nil, errors.Errorf("invalid container runtime socket %q (expected a path such as unix:///run/containerd/containerd.sock)", socket)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if conn := r.conns[path]; conn != nil {
+		return conn, nil
+	}
+	conn, err := grpc.NewClient("unix://"+path,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(criMessage)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
+			MinConnectTimeout: criConnect,
+		}))
+	if err != nil {
+		return nil, errors.Wrapf(err, "container runtime socket %q", socket)
+	}
+	if r.conns == nil {
+		r.conns = map[string]*grpc.ClientConn{}
+	}
+	r.conns[path] = conn
+	return conn, nil
+}
+
+// Close ends them.
+func (r *Runtimes) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for path, conn := range r.conns {
+		_ = conn.Close() // its only error is that it is closed already
+		delete(r.conns, path)
+	}
+}
+
+// socketPath removes the scheme of an endpoint, if it has one.
+func socketPath(socket string) string { return strings.TrimPrefix(socket, "unix://") }
+
+// client has both services of a runtime.
+type client struct {
+	cri.RuntimeServiceClient
+	cri.ImageServiceClient
+}
+
+// ask gives do the time of an answer that needs no network. Errors name the request op.
+func (r *Runtimes) ask(ctx context.Context, socket, op string, do func(context.Context, client) error) error {
+	conn, err := r.get(socket)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, criAnswer)
+	defer cancel()
+	if err := do(ctx, client{cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)}); err != nil {
+		return criFailure(socket, op, err)
+	}
+	return nil
+}
+
+// RuntimeInfo implements RuntimeReader.
+func (r *Runtimes) RuntimeInfo(ctx context.Context, socket string) (host.RuntimeInfo, error) {
+	conn, err := r.get(socket)
+	if err != nil {
+		return host.RuntimeInfo{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, criAnswer)
+	defer cancel()
+	client := cri.NewRuntimeServiceClient(conn)
+	version, err := client.Version(ctx, &cri.VersionRequest{})
+	if err != nil {
+		return host.RuntimeInfo{}, criFailure(socket, "ask for the runtime's version", err)
+	}
+	answer, err := client.Status(ctx, &cri.StatusRequest{Verbose: true})
+	if err != nil {
+		return host.RuntimeInfo{}, criFailure(socket, "ask for the runtime's status", err)
+	}
+	info := host.RuntimeInfo{
+		Name:       version.GetRuntimeName(),
+		Version:    version.GetRuntimeVersion(),
+		APIVersion: version.GetRuntimeApiVersion(),
+	}
+	info.Ready, info.Reason = runtimeReady(answer.GetStatus())
+	own := ownConfig(answer.GetInfo()["config"])
+	info.SandboxImage, info.CNIPluginDirs = own.SandboxImage, own.CNI.dirs()
+	info.CgroupDriver, err = cgroupDriver(ctx, client, own)
+	if err != nil {
+		return host.RuntimeInfo{}, criFailure(socket, "ask for the runtime's configuration", err)
+	}
+	return info, nil
+}
+
+func runtimeReady(s *cri.RuntimeStatus) (ready bool, reason string) {
+	for _, c := range s.GetConditions() {
+		if c.GetType() != cri.RuntimeReady {
+			continue
+		}
+		return c.GetStatus(), strings.Trim(c.GetReason()+": "+c.GetMessage(), ": ")
+	}
+	return false, "the runtime does not report the condition RuntimeReady"
+}
+
+// cgroupDriver asks the runtime. containerd before 2.0 does not implement the
+// call, but its configuration has the answer.
+func cgroupDriver(ctx context.Context, client cri.RuntimeServiceClient, own runtimeConfig) (string, error) {
+	answer, err := client.RuntimeConfig(ctx, &cri.RuntimeConfigRequest{})
+	if status.Code(err) == codes.Unimplemented {
+		return own.cgroupDriver(), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if answer.GetLinux() == nil {
+		return "", nil
+	}
+	return strings.ToLower(answer.GetLinux().GetCgroupDriver().String()), nil
+}
+
+// runtimeConfig is the part that Slipway reads of the configuration that containerd
+// and CRI-O add to a verbose status.
+type runtimeConfig struct {
+	SandboxImage string    `json:"sandboxImage"`
+	CNI          cniConfig `json:"cni"`
+	Containerd   struct {
+		Default  string `json:"defaultRuntimeName"`
+		Runtimes map[string]struct {
+			Options struct {
+				SystemdCgroup *bool `json:"SystemdCgroup"`
+			} `json:"options"`
+		} `json:"runtimes"`
+	} `json:"containerd"`
+}
+
+// cniConfig has one directory in containerd before 2.1, and a list since.
+type cniConfig struct {
+	BinDir  string   `json:"binDir"`
+	BinDirs []string `json:"binDirs"`
+}
+
+func (c cniConfig) dirs() []string {
+	if c.BinDir == "" {
+		return c.BinDirs
+	}
+	return append([]string{c.BinDir}, c.BinDirs...)
+}
+
+// ownConfig ignores errors: CRI does not specify this text.
+func ownConfig(text string) runtimeConfig {
+	var c runtimeConfig
+	_ = json.Unmarshal([]byte(text), &c)
+	return c
+}
+
+func (c runtimeConfig) cgroupDriver() string {
+	systemd := c.Containerd.Runtimes[c.Containerd.Default].Options.SystemdCgroup
+	switch {
+	case systemd == nil:
+		return ""
+	case *systemd:
+		return "systemd"
+	default:
+		return "cgroupfs"
+	}
+}

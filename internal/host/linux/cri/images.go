@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"io"
+	"os/exec"
+	"slices"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux/program"
+)
+
+// Images implements RuntimeReader.
+func (r *Runtimes) Images(ctx context.Context, socket string) (list []host.Image, err error) {
+	err = r.ask(ctx, socket, "list the images", func(ctx context.Context, c client) error {
+		answer, err := c.ListImages(ctx, &cri.ListImagesRequest{})
+		for _, i := range answer.GetImages() {
+			list = append(list, host.Image{ID: i.GetId(), Names: i.GetRepoTags(), Pinned: i.GetPinned()})
+		}
+		return err
+	})
+	return list, err
+}
+
+// RemoveImage implements RuntimeWriter.
+func (r *Runtimes) RemoveImage(ctx context.Context, socket, image string) error {
+	return r.ask(ctx, socket, "remove image "+image, func(ctx context.Context, c client) error {
+		_, err := c.RemoveImage(ctx, &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: image}})
+		return err
+	})
+}
+
+// pinnedLabel keeps containerd's CRI from removing an image:
+// https://github.com/containerd/containerd/blob/main/docs/cri/config.md
+const pinnedLabel = "io.cri-containerd.pinned"
+
+// ImportImages implements RuntimeWriter. CRI has no such call, so containerd's own
+// client does it.
+func (r *Runtimes) ImportImages(ctx context.Context, socket string, _ []string, archive func(io.Writer) error) error {
+	cmd, explain, err := ctr(ctx, socket, "images", "import", "--label="+pinnedLabel+"=pinned", "-")
+	if err != nil {
+		return err
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return errors.Wrap(err, "run ctr")
+	}
+	written := archive(in)
+	if written != nil {
+		_ = cmd.Process.Kill() // it got half an archive
+	}
+	_ = in.Close() // ctr reports missing data
+	ended := cmd.Wait()
+	if ended != nil && (written == nil || errors.Is(written, unix.EPIPE)) { // it ended before it got all
+		written = explain(ended)
+	}
+	return errors.WithMessage(written, "import images with ctr")
+}
+
+// PinImage implements RuntimeWriter.
+func (r *Runtimes) PinImage(ctx context.Context, socket, image string, pinned bool) error {
+	value := ""
+	if pinned {
+		value = "pinned"
+	}
+	cmd, explain, err := ctr(ctx, socket, "images", "label", image, pinnedLabel+"="+value)
+	if err != nil {
+		return err
+	}
+	return errors.Wrapf(explain(cmd.Run()), "pin or unpin image %s with ctr", image)
+}
+
+// ctr is a command of containerd's client for the images of Kubernetes. explain adds its complaint to an error.
+func ctr(ctx context.Context, socket string, args ...string) (cmd *exec.Cmd, explain func(error) error, err error) {
+	cmd, explain = program.Command(ctx, "ctr", slices.Concat([]string{"--address", socketPath(socket), "--namespace", "k8s.io"}, args)...)
+	if cmd.Err != nil {
+		return nil, nil, fault.WithRemedy(errors.Wrap(cmd.Err, "containerd's client"), "it comes with containerd: install it to a directory in PATH")
+	}
+	return cmd, explain, nil
+}
+
+// ImagePresent implements RuntimeReader.
+func (r *Runtimes) ImagePresent(ctx context.Context, socket, image string) (present bool, err error) {
+	err = r.ask(ctx, socket, "look for image "+image, func(ctx context.Context, c client) error {
+		answer, err := c.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}})
+		present = answer.GetImage() != nil
+		return err
+	})
+	return present, err
+}
+
+// ImageDir implements RuntimeReader.
+func (r *Runtimes) ImageDir(ctx context.Context, socket string) (dir string, err error) {
+	err = r.ask(ctx, socket, "ask for the directory of images", func(ctx context.Context, c client) error {
+		answer, err := c.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
+		if status.Code(err) == codes.Unimplemented {
+			return nil
+		}
+		if list := answer.GetImageFilesystems(); len(list) > 0 {
+			dir = list[0].GetFsId().GetMountpoint()
+		}
+		return err
+	})
+	return dir, err
+}
+
+// PullImage implements RuntimeWriter. Only ctx bounds it.
+func (r *Runtimes) PullImage(ctx context.Context, socket, image string) error {
+	conn, err := r.get(socket)
+	if err != nil {
+		return err
+	}
+	req := &cri.PullImageRequest{Image: &cri.ImageSpec{Image: image}}
+	if _, err := cri.NewImageServiceClient(conn).PullImage(ctx, req); err != nil {
+		return criFailure(socket, "pull image "+image, err)
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// only is a host that has nothing but container runtimes: anything else panics.
+type only struct {
+	*Runtimes
+	rest
+}
+
+type rest struct{ host.Host }
+
+func onlyRuntimes() only { return only{Runtimes: &Runtimes{}} }
+
+func newRuntimes(t *testing.T) only {
+	r := onlyRuntimes()
+	t.Cleanup(r.Close)
+	return r
+}

@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	stderrors "errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// podRemoval bounds the removal of one Pod. Its processes are killed at once, but
+// the network plugin takes time.
+const podRemoval = 30 * time.Second
+
+// Pods implements RuntimeReader.
+func (r *Runtimes) Pods(ctx context.Context, socket string) (pods []host.Pod, err error) {
+	err = r.ask(ctx, socket, "list the Pods and containers", func(ctx context.Context, c client) error {
+		answer, err := c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+		if err != nil {
+			return err
+		}
+		for _, s := range answer.GetItems() {
+			pod := host.Pod{ID: s.GetId(), Namespace: s.GetMetadata().GetNamespace(), Name: s.GetMetadata().GetName()}
+			// The network only decides in which order Pods are removed.
+			if detail, err := c.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: pod.ID}); err == nil {
+				mode := detail.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork()
+				pod.HostNetwork = mode == cri.NamespaceMode_NODE
+			}
+			pods = append(pods, pod)
+		}
+		orphans, err := orphans(ctx, c, answer.GetItems())
+		pods = append(pods, orphans...)
+		return err
+	})
+	return pods, err
+}
+
+// orphans are the containers of none of the Pods. A runtime may create one while
+// it removes the container's Pod.
+func orphans(ctx context.Context, client cri.RuntimeServiceClient, pods []*cri.PodSandbox) ([]host.Pod, error) {
+	answer, err := client.ListContainers(ctx, &cri.ListContainersRequest{})
+	if err != nil {
+		return nil, err
+	}
+	var found []host.Pod
+	for _, c := range answer.GetContainers() {
+		if !slices.ContainsFunc(pods, func(p *cri.PodSandbox) bool { return p.GetId() == c.GetPodSandboxId() }) {
+			found = append(found, host.Pod{ID: c.GetId(), Namespace: c.GetLabels()[podNamespaceLabel], Name: c.GetLabels()[podNameLabel], Orphan: true})
+		}
+	}
+	return found, nil
+}
+
+// RemovePods implements RuntimeWriter. It tries once more to remove the Pods that
+// failed when the others are gone.
+func (r *Runtimes) RemovePods(ctx context.Context, socket string, pods []host.Pod) ([]host.Pod, error) {
+	conn, err := r.get(socket)
+	if err != nil {
+		return nil, err
+	}
+	client := cri.NewRuntimeServiceClient(conn)
+	var own, shared []host.Pod
+	for _, p := range pods {
+		if p.HostNetwork {
+			shared = append(shared, p)
+		} else {
+			own = append(own, p)
+		}
+	}
+	removed, failed, _ := removePods(ctx, client, own)
+	more, failedToo, _ := removePods(ctx, client, shared)
+	last, _, errs := removePods(ctx, client, append(failed, failedToo...))
+	for i, err := range errs {
+		errs[i] = criFailure(socket, "remove Pods", err)
+	}
+	return slices.Concat(removed, more, last), stderrors.Join(errs...)
+}
+
+// removePods removes Pods side by side.
+func removePods(ctx context.Context, client cri.RuntimeServiceClient, pods []host.Pod) (removed, failed []host.Pod, errs []error) {
+	const together = 8
+	results := make([]error, len(pods))
+	var group errgroup.Group
+	group.SetLimit(together)
+	for i, p := range pods {
+		group.Go(func() error {
+			results[i] = removePod(ctx, client, p)
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in results
+	for i, p := range pods {
+		if results[i] == nil {
+			removed = append(removed, p)
+			continue
+		}
+		failed, errs = append(failed, p), append(errs, results[i])
+	}
+	return removed, failed, errs
+}
+
+// removePod removes one Pod. If the network plugin fails, at least the Pod's
+// processes are gone.
+func removePod(ctx context.Context, client cri.RuntimeServiceClient, p host.Pod) error {
+	ctx, cancel := context.WithTimeout(ctx, podRemoval)
+	defer cancel()
+	var err error
+	if p.Orphan {
+		_, err = client.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: p.ID})
+	} else if _, err = client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.ID}); err == nil {
+		_, err = client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.ID})
+	}
+	if status.Code(err) == codes.NotFound {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/pkg/errors"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/emptypb"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	// settleTime is the time that a runtime gets after the kubelet's end to list the Pods it was making. It is a few milliseconds of
+	// work, which a disk that is slow to sync delays. One that says which Pods it makes needs it for containers only.
+	settleTime          = time.Second
+	containerSettleTime = 250 * time.Millisecond
+	// settleInterval is how often AwaitSettled asks.
+	settleInterval = 50 * time.Millisecond
+)
+
+// AwaitSettled implements RuntimeReader.
+//
+// The end of the kubelet cancels its requests, but a runtime notices that only between two steps. As seen with containerd
+// 2.2: a Pod that is past the last such point will run, and CRI lists it only then, more than a second after
+// the kubelet's end while the disk is busy. Any other is taken back, and never listed. Containerd holds a lease, its
+// protection from garbage collection, in the name of each Pod from the first moment to the last, so a lease without a
+// listed Pod is one of these. Nothing shows a container that is being created; if its Pod is removed meanwhile, it stays:
+// https://github.com/containerd/containerd/blob/v2.2.0/internal/cri/server/sandbox_remove.go
+func (r *Runtimes) AwaitSettled(ctx context.Context, socket string, since time.Time) error {
+	var last error
+	for {
+		err := r.settled(ctx, socket, since)
+		if err == nil {
+			return nil
+		}
+		if last == nil || ctx.Err() == nil { // not an effect of the end of ctx
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-time.After(settleInterval):
+		}
+	}
+}
+
+// settled returns an error while the runtime may still be busy.
+func (r *Runtimes) settled(ctx context.Context, socket string, since time.Time) error {
+	unlisted, known, err := r.unlistedPods(ctx, socket)
+	settle := settleTime
+	if known {
+		settle = containerSettleTime
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(unlisted) > 0:
+		return errors.Errorf("it is still making Pods or taking them back, although the kubelet has ended: %.12s", unlisted)
+	case time.Since(since) < settle:
+		return errors.New("it may still be making what the kubelet asked for last")
+	}
+	return nil
+}
+
+// unlistedPods are the IDs of the Pods that containerd has a lease for, and does not list. known is false for another
+// runtime.
+func (r *Runtimes) unlistedPods(ctx context.Context, socket string) (ids []string, known bool, err error) {
+	conn, err := r.get(socket)
+	if err != nil {
+		return nil, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, criAnswer)
+	defer cancel()
+	ids, err = podLeases(ctx, conn) // first: a Pod that is made after that is listed
+	if status.Code(err) == codes.Unimplemented {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, criFailure(socket, "list the leases", err)
+	}
+	answer, err := cri.NewRuntimeServiceClient(conn).ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, false, criFailure(socket, "list the Pods", err)
+	}
+	return slices.DeleteFunc(ids, func(id string) bool {
+		return slices.ContainsFunc(answer.GetItems(), func(p *cri.PodSandbox) bool { return p.GetId() == id })
+	}), true, nil
+}
+
+// podLeases asks containerd for its leases, by its own API on the same socket, and returns those of Pods: they are named
+// after the Pod. The generated stubs of that API would bring two more logging and RPC libraries into the program, for the
+// first field of one message:
+// https://github.com/containerd/containerd/blob/api/v1.10.0/api/services/leases/v1/leases.proto
+func podLeases(ctx context.Context, conn *grpc.ClientConn) ([]string, error) {
+	const method, leasesField, idField = "/containerd.services.leases.v1.Leases/List", 1, 1
+	var answer emptypb.Empty // takes any message
+	err := conn.Invoke(metadata.AppendToOutgoingContext(ctx, "containerd-namespace", "k8s.io"), method, &emptypb.Empty{}, &answer)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, lease := range bytesFields(answer.ProtoReflect().GetUnknown(), leasesField) {
+		for _, id := range bytesFields(lease, idField) {
+			if isPodID(string(id)) {
+				ids = append(ids, string(id))
+			}
+		}
+	}
+	return ids, nil
+}
+
+// isPodID recognizes the IDs that containerd gives to Pods: 32 bytes in hexadecimal. Temporary leases have other names.
+func isPodID(name string) bool {
+	const digits = 64
+	return len(name) == digits && !slices.ContainsFunc([]byte(name), func(c byte) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'f') })
+}
+
+// bytesFields returns the values that a message has for a field whose values are strings or messages.
+func bytesFields(message []byte, field protowire.Number) [][]byte {
+	var values [][]byte
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return values
+		}
+		message = message[n:]
+		n = protowire.ConsumeFieldValue(number, kind, message)
+		if n < 0 {
+			return values
+		}
+		if number == field && kind == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(message)
+			values = append(values, value)
+		}
+		message = message[n:]
+	}
+	return values
+}

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package linux
+
+import (
+	"context"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	"golang.org/x/net/http/httpproxy"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host/linux/program"
+	"github.com/slipway-k8s/slipway/internal/redact"
+)
+
+// programTimeout bounds a run of `program --version`.
+const programTimeout = 10 * time.Second
+
+// Hostname implements SystemReader: the host's name, trimmed and in lower case.
+func (h *Host) Hostname() (string, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		return "", errors.Wrap(err, "read the host's name")
+	}
+	name = strings.ToLower(strings.TrimSpace(name))
+	if name == "" {
+		return "", fault.New("this host has no name", "set one with `hostnamectl hostname NAME`")
+	}
+	return name, nil
+}
+
+// EffectiveUID implements SystemReader.
+func (h *Host) EffectiveUID() int { return os.Geteuid() }
+
+// Environ implements SystemReader.
+func (h *Host) Environ() []string { return os.Environ() }
+
+// NumCPU implements SystemReader: the CPUs that this process may use.
+func (h *Host) NumCPU() int { return runtime.NumCPU() }
+
+// Now implements SystemReader.
+func (h *Host) Now() time.Time { return time.Now() }
+
+// MemoryBytes implements SystemReader.
+func (h *Host) MemoryBytes() (uint64, error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0, errors.Wrap(err, "read the size of the memory (sysinfo)")
+	}
+	return uint64(info.Totalram) * uint64(info.Unit), nil //nolint:unconvert // 32 bits on some architectures
+}
+
+// Swap implements SystemReader. A kernel without swap support has no /proc/swaps.
+func (h *Host) Swap() ([]string, error) {
+	text, err := h.ReadFile("/proc/swaps")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var areas []string
+	for i, line := range strings.Split(string(text), "\n") {
+		fields := strings.Fields(line)
+		if i == 0 || len(fields) == 0 { // the header
+			continue
+		}
+		areas = append(areas, fields[0])
+	}
+	return areas, nil
+}
+
+// LookPath implements SystemReader.
+func (h *Host) LookPath(name string) (string, error) { return exec.LookPath(name) }
+
+// KernelRelease implements SystemReader.
+func (h *Host) KernelRelease() (string, error) {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return "", errors.Wrap(err, "read the kernel's release (uname)")
+	}
+	return unix.ByteSliceToString(name.Release[:]), nil
+}
+
+// ProgramVersion implements SystemReader.
+func (h *Host) ProgramVersion(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	defer cancel()
+	out, err := program.Run(ctx, "", path, "--version")
+	return strings.TrimSpace(out), err
+}
+
+// ProxyFor implements SystemReader.
+func (h *Host) ProxyFor(target string) (string, error) {
+	u, err := url.Parse(target)
+	if err != nil {
+		return "", errors.Wrap(err, "find the proxy for a URL")
+	}
+	proxy, err := httpproxy.FromEnvironment().ProxyFunc()(u)
+	if err != nil {
+		return "", errors.Wrapf(err, "find the proxy for %s", target)
+	}
+	if proxy == nil {
+		return "", nil
+	}
+	return redact.Proxy(proxy.String()), nil
+}

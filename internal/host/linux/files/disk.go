@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"context"
+	stderrors "errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+const (
+	// syncBlock and syncBlocks: etcd's documentation measures a disk by
+	// fdatasync after each of many writes of 2300 bytes, which is about an
+	// entry of its log: https://etcd.io/docs/v3.5/op-guide/hardware/#disks.
+	// The 99th percentile needs a hundred.
+	syncBlock  = 2300
+	syncBlocks = 100
+)
+
+// probeName is the name of the file that a probe pretends to write.
+const probeName = "probe"
+
+// ProbeWrite implements DiskTester. It also removes the leftovers of
+// a killed probe, and restores the modification time of the directory.
+func (r *Root) ProbeWrite(dir string) error {
+	dir = r.path(dir)
+	before, err := dirInfo(dir)
+	if err == nil {
+		err = probeWrite(dir)
+		_ = os.Chtimes(dir, time.Time{}, before.ModTime())
+	}
+	return host.Explain("write to", dir, err)
+}
+
+func probeWrite(path string) error {
+	dir, err := openDir(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := sweep(dir, probeName); err != nil {
+		return err
+	}
+	fd := int(dir.Fd())
+	temp, err := writeTemp(dir, probeName, func(f *os.File) error { return fill(f, []byte("probe\n"), 0o600, nil) })
+	if err != nil {
+		return err
+	}
+	moved := host.TempName(probeName)
+	if err = unix.Renameat(fd, temp, fd, moved); err == nil {
+		temp = moved
+	}
+	err = stderrors.Join(err, unix.Unlinkat(fd, temp, 0), dir.Sync())
+	if errors.Is(err, unix.ENOENT) {
+		return nil // the probe of another process removed it as a leftover, so writing works
+	}
+	return err
+}
+
+// SyncTimes implements DiskTester. The file has no name, so that nothing is left
+// even if this process is killed.
+func (r *Root) SyncTimes(ctx context.Context, dir string) ([]time.Duration, error) {
+	dir = r.path(dir)
+	f, err := openUnnamed(dir)
+	if err != nil {
+		return nil, host.Explain("measure the disk of", dir, err)
+	}
+	defer f.Close()
+	// As etcd does. If the file system cannot, the writes allocate the space.
+	_ = unix.Fallocate(int(f.Fd()), 0, 0, syncBlock*syncBlocks)
+	block := []byte(strings.Repeat("x", syncBlock))
+	var took []time.Duration
+	for len(took) < syncBlocks && (ctx.Err() == nil || len(took) == 0) {
+		start := time.Now()
+		if _, err := f.Write(block); err != nil {
+			return nil, host.Explain("measure the disk of", dir, err)
+		}
+		if err := unix.Fdatasync(int(f.Fd())); err != nil {
+			return nil, host.Explain("measure the disk of", dir, err)
+		}
+		took = append(took, time.Since(start))
+	}
+	return took, nil
+}
+
+// openUnnamed makes a file that disappears when it is closed. On a file system
+// without such files it has a name for a moment.
+func openUnnamed(dir string) (*os.File, error) {
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		return os.NewFile(uintptr(fd), dir), nil
+	}
+	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EINVAL) {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: err}
+	}
+	before, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, host.TempName(probeName)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = os.Remove(f.Name())
+	_ = os.Chtimes(dir, time.Time{}, before.ModTime())
+	if err != nil {
+		return nil, stderrors.Join(err, f.Close())
+	}
+	return f, nil
+}

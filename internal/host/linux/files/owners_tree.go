@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	stderrors "errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// GiveTree implements OwnerWriter.
+func (r *Root) GiveTree(path string, owner host.Owner) ([]string, error) {
+	path = filepath.Clean(r.path(path))
+	g := &treeGift{owner: owner}
+	err := g.give(path)
+	for i, kept := range g.kept {
+		g.kept[i] = r.hostPath(kept)
+	}
+	return g.kept, host.Explain("change the owner of", path, err)
+}
+
+// treeGift is a directory that is being given to another user. Like a removal, it
+// works on descriptors and stays in the mount that it began in.
+type treeGift struct {
+	owner host.Owner
+	mount string // of the top
+	kept  []string
+}
+
+func (g *treeGift) give(path string) error {
+	top, err := openTrusted(path)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	info, err := top.Stat()
+	if err != nil {
+		return err
+	}
+	if have, _ := host.OwnerIn(info); have == g.owner {
+		return nil
+	}
+	if g.mount, err = mountID(top); err != nil {
+		return err
+	}
+	if err := g.entries(top, 0); err != nil {
+		return err
+	}
+	// Last, so that the next run continues an interrupted one.
+	return stderrors.Join(top.Chown(g.owner.UID, g.owner.GID), top.Sync())
+}
+
+// entries gives away the entries of a directory. Another program may remove an
+// entry after it was listed.
+func (g *treeGift) entries(dir *os.File, depth int) error {
+	if depth > deepest {
+		return errors.Errorf("%s is nested deeper than %d directories: remove what does not belong there", dir.Name(), deepest)
+	}
+	names, err := list(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if depth == 0 && name == host.LostAndFound {
+			continue
+		}
+		if err := g.entry(dir, name, depth); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *treeGift) entry(dir *os.File, name string, depth int) error {
+	path := filepath.Join(dir.Name(), name)
+	f, err := openStep(int(dir.Fd()), name)
+	if err != nil {
+		return host.Explain("open", path, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	mount, err := mountID(f)
+	if err != nil {
+		return err
+	}
+	if mount != g.mount || !info.IsDir() && !info.Mode().IsRegular() {
+		g.kept = append(g.kept, path)
+		return nil
+	}
+	if info.IsDir() {
+		if err := g.inside(f, path, depth); err != nil {
+			return err
+		}
+	}
+	if have, _ := host.OwnerIn(info); have == g.owner {
+		return nil
+	}
+	if err := host.OtherNames(path, info); err != nil {
+		return err
+	}
+	return unix.Fchownat(int(f.Fd()), "", g.owner.UID, g.owner.GID, unix.AT_EMPTY_PATH)
+}
+
+func (g *treeGift) inside(at *os.File, path string, depth int) error {
+	dir, err := openHere(at, path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return g.entries(dir, depth+1)
+}

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"crypto/sha256"
+	stderrors "errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+)
+
+// rememberedAs is the extended attribute of a directory that existed before
+// Slipway used it, with its original mode and owner. Only root can see it.
+const rememberedAs = "trusted.slipway.before"
+
+// madeAs is the extended attribute of a file or directory that Slipway created
+// where nothing was. For a file it holds the hash of the content. A copy that the
+// user puts in its place does not have it.
+const madeAs = "trusted.slipway.made"
+
+// claim notes that Slipway created an open file or directory. As with remember,
+// the file system may not be able to keep the note; then the file counts as the
+// user's.
+func claim(file *os.File, note []byte) { _ = unix.Fsetxattr(int(file.Fd()), madeAs, note, 0) }
+
+// Made implements PathReader.
+func (r *Root) Made(path string) bool { return made(r.path(path)) }
+
+func made(path string) bool {
+	_, err := unix.Lgetxattr(filepath.Clean(path), madeAs, nil)
+	return err == nil
+}
+
+// Unchanged implements PathReader.
+func (r *Root) Unchanged(path string) bool {
+	path = filepath.Clean(r.path(path))
+	var note [sha256.Size]byte
+	if n, err := unix.Lgetxattr(path, madeAs, note[:]); err != nil || n != len(note) {
+		return false
+	}
+	same, err := hashes(path, note) // programs are large
+	return same && err == nil
+}
+
+// usersAs is the extended attribute of a directory that was given back, so that
+// the next removal does not take it for Slipway's.
+const usersAs = "trusted.slipway.users"
+
+// before is the original mode and owner of a directory.
+type before struct {
+	mode     uint32 // permissions only
+	uid, gid int
+}
+
+// remember notes the mode and owner of a directory, unless that was done before.
+// It goes on without if the file system cannot keep the note or this process may
+// not write it.
+func remember(path string, info fs.FileInfo) {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		text := fmt.Sprintf("%04o %d %d", info.Mode().Perm(), stat.Uid, stat.Gid)
+		_ = unix.Setxattr(path, rememberedAs, []byte(text), unix.XATTR_CREATE)
+	}
+}
+
+// remembered reads that note from an open directory.
+func remembered(dir *os.File) (b before, found bool) {
+	var text [64]byte
+	n, err := unix.Fgetxattr(int(dir.Fd()), rememberedAs, text[:])
+	if err != nil {
+		return b, false
+	}
+	_, err = fmt.Sscanf(string(text[:n]), "%o %d %d", &b.mode, &b.uid, &b.gid)
+	return b, err == nil
+}
+
+// givenBack reports whether an open directory was given back to the user.
+func givenBack(dir *os.File) bool {
+	_, err := unix.Fgetxattr(int(dir.Fd()), usersAs, nil)
+	return err == nil
+}
+
+// giveBack restores the mode and owner of an empty directory, and notes that it is
+// the user's.
+func (b before) giveBack(dir *os.File) error {
+	fd := int(dir.Fd())
+	return stderrors.Join(
+		unix.Fsetxattr(fd, usersAs, nil, 0), // first: the run may be interrupted
+		unix.Fchown(fd, b.uid, b.gid),
+		unix.Fchmod(fd, b.mode&0o777),
+		unix.Fremovexattr(fd, rememberedAs))
+}
+
+// Stays implements PathReader.
+func (r *Root) Stays(path string) (bool, error) {
+	path = filepath.Clean(r.path(path))
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode().Type() == fs.ModeSymlink {
+		if _, err = linked(path); errors.Is(err, fs.ErrPermission) {
+			err = nil
+		}
+		return true, err
+	}
+	if err != nil || !info.IsDir() {
+		return err == nil, nil
+	}
+	dir, err := openDir(path)
+	if err != nil {
+		return false, nil // the caller gets the same error when it opens it
+	}
+	defer dir.Close()
+	if _, found := remembered(dir); found || givenBack(dir) {
+		return true, nil
+	}
+	mount, err := mountID(dir)
+	if err != nil {
+		return false, nil // as above
+	}
+	isMount, err := mountedOn(path, mount)
+	return err == nil && isMount, nil
+}

@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	stderrors "errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+const (
+	// deepest is how many levels of a tree are opened before a branch is moved to
+	// the top instead. Each level needs an open descriptor, and a Pod can nest
+	// directories deeper than there are descriptors.
+	deepest = 100
+	// attempts is how often to empty a directory that another program refills.
+	attempts = 3
+	// mostFailures is how many failures an error lists.
+	mostFailures = 3
+)
+
+// RemoveTree implements FileWriter.
+func (r *Root) RemoveTree(path string) (host.Removal, error) {
+	path = filepath.Clean(r.path(path))
+	t := &treeRemoval{}
+	err := t.remove(path)
+	for i, kept := range t.kept {
+		t.kept[i] = r.hostPath(path + kept)
+	}
+	return host.Removal{Changed: t.changed, Kept: t.kept}, host.Explain("remove", path, err)
+}
+
+// treeRemoval is a directory that is being removed.
+//
+// It works on descriptors of directories that were opened without following a
+// link, and checks that each is in the mount that the tree began in. So it does
+// not matter if another program renames, links or mounts directories meanwhile.
+type treeRemoval struct {
+	top     *os.File
+	mount   string // of top
+	changed bool
+	moved   bool     // a branch was moved to the top after the top was listed
+	kept    []string // relative to top
+	failed  []error
+}
+
+// remove empties the directory at path, and deletes it unless it is a mount
+// point, a link, or was there before Slipway.
+func (t *treeRemoval) remove(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	dir := path
+	if info.Mode().Type() == fs.ModeSymlink {
+		if dir, err = linked(path); err != nil {
+			return err
+		}
+	}
+	if err := t.begin(dir); err != nil {
+		return err
+	}
+	defer t.top.Close()
+	isMount, err := mountedOn(dir, t.mount)
+	if err != nil {
+		return err
+	}
+	before, found := remembered(t.top)
+	stays := isMount || found || givenBack(t.top) || dir != path
+	t.clear(stays)
+	switch complete := len(t.failed) == 0 && len(t.kept) == 0; {
+	case complete && found:
+		t.failed = append(t.failed, before.giveBack(t.top))
+	case complete && !stays:
+		t.failed = append(t.failed, t.delete(path))
+	}
+	return stderrors.Join(t.failed[:min(len(t.failed), mostFailures)]...)
+}
+
+// linked returns the directory that a link leads to. It refuses a link that
+// another user has made, and one to a directory that contains the link itself or
+// is at the top of the file system: these hold more than the node's files.
+func linked(path string) (string, error) {
+	if _, err := dirInfo(path); err != nil {
+		return "", err
+	}
+	if link, err := os.Lstat(path); err != nil || !trustedLink(link) {
+		return "", stderrors.Join(err, errOthersLink)
+	}
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", err
+	}
+	parent, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
+	if filepath.Dir(target) == "/" || target == "/" || strings.HasPrefix(parent+"/", target+"/") {
+		return "", errors.Errorf("it is a symlink to %s, which may hold more than this node's files: empty that directory or remove the link, then run the same command again", target)
+	}
+	return target, nil
+}
+
+// begin opens the directory to remove, and notes the mount that it is in.
+func (t *treeRemoval) begin(dir string) error {
+	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Open(dir, flags, 0)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		info, infoErr := os.Lstat(dir)
+		if infoErr != nil {
+			return infoErr
+		}
+		return &host.KindError{Path: dir, Want: "directory", Got: info.Mode()}
+	}
+	if err != nil {
+		return &fs.PathError{Op: "open directory", Path: dir, Err: err}
+	}
+	t.top = os.NewFile(uintptr(fd), dir)
+	if t.mount, err = mountID(t.top); err != nil {
+		t.top.Close()
+	}
+	return err
+}
+
+// delete removes the directory itself, now that it is empty.
+func (t *treeRemoval) delete(path string) error {
+	err := unix.Rmdir(path)
+	if err == nil {
+		t.changed = true
+		err = syncDir(filepath.Dir(path))
+	}
+	return err
+}
+
+// RemoveEmpty implements FileWriter.
+func (r *Root) RemoveEmpty(path string) (bool, error) {
+	if stays, err := r.Stays(path); stays || err != nil {
+		return false, nil //nolint:nilerr // it is a symlink then
+	}
+	path = filepath.Clean(r.path(path))
+	switch err := unix.Rmdir(path); err {
+	case nil:
+		return true, host.Explain("remove", path, syncDir(filepath.Dir(path)))
+	case unix.ENOENT, unix.ENOTEMPTY, unix.EEXIST, unix.ENOTDIR, unix.EBUSY:
+		return false, nil
+	default:
+		return false, host.Explain("remove", path, err)
+	}
+}

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package linux
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux/program"
+)
+
+// moduleTimeout bounds loading a module, which takes milliseconds.
+const moduleTimeout = 30 * time.Second
+
+// SetParameter implements KernelWriter.
+func (h *Host) SetParameter(name, value string) (bool, error) {
+	path := filepath.Join(h.root, host.ProcSys, name)
+	now, err := os.ReadFile(path)
+	if err != nil {
+		return false, host.Explain("read the kernel parameter", path, err)
+	}
+	if strings.TrimSpace(string(now)) == value {
+		return false, nil
+	}
+	return true, host.Explain("set the kernel parameter", path, os.WriteFile(path, []byte(value+"\n"), 0))
+}
+
+// LoadModule implements KernelWriter.
+func (h *Host) LoadModule(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, moduleTimeout)
+	defer cancel()
+	_, err := program.Run(ctx, "", "modprobe", "--", name)
+	remedy := "install the kernel's extra modules (linux-modules-extra on Ubuntu), or use a kernel that has it"
+	if errors.Is(err, exec.ErrNotFound) {
+		remedy = "install kmod"
+	}
+	return fault.WithRemedy(errors.Wrapf(err, "load the kernel module %s", name), remedy)
+}
+
+// SwapOff implements KernelWriter.
+func (h *Host) SwapOff(area string) error {
+	err := swapCall(unix.SYS_SWAPOFF, area)
+	if errors.Is(err, unix.EINVAL) { // not in use as swap
+		return nil
+	}
+	if errors.Is(err, unix.ENOMEM) {
+		return fault.New("turn off swap on "+area+": what is in it does not fit into the memory", "stop what needs so much memory, or keep swap with --swap=keep")
+	}
+	return host.Explain("turn off swap on", area, err)
+}
+
+// SwapOn implements KernelWriter.
+func (h *Host) SwapOn(area string) error {
+	err := swapCall(unix.SYS_SWAPON, area)
+	if errors.Is(err, unix.EBUSY) { // in use already
+		return nil
+	}
+	return host.Explain("turn on swap on", area, err)
+}
+
+// swapCall is swapon(2) or swapoff(2), without flags.
+func swapCall(number uintptr, area string) error {
+	path, err := unix.BytePtrFromString(area)
+	if err != nil {
+		return err
+	}
+	if _, _, code := unix.Syscall(number, uintptr(unsafe.Pointer(path)), 0, 0); code != 0 {
+		return code
+	}
+	return nil
+}
+
+// RestoreContexts implements KernelWriter with restorecon(8).
+func (h *Host) RestoreContexts(ctx context.Context, paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	_, err := program.Run(ctx, "", "restorecon", append([]string{"-R", "--"}, paths...)...)
+	return fault.WithRemedy(errors.Wrap(err, "restore SELinux contexts"), "install policycoreutils, or run `restorecon -R` on what was written")
+}
+
+// SELinux implements SystemReader.
+func (h *Host) SELinux() bool {
+	_, err := h.Lstat("/sys/fs/selinux/enforce")
+	return !errors.Is(err, fs.ErrNotExist)
+}

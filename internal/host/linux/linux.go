@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package linux is the host that this process runs on. The packages below it each have a part: files, systemd, the
+// container runtime, the network.
+package linux
+
+import (
+	"crypto/tls"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux/cri"
+	"github.com/slipway-k8s/slipway/internal/host/linux/files"
+	"github.com/slipway-k8s/slipway/internal/host/linux/network"
+	"github.com/slipway-k8s/slipway/internal/host/linux/systemd"
+)
+
+// Host is the host that this process runs on. It's safe for concurrent use.
+type Host struct {
+	*files.Root
+	systemd.Bus
+	cri.Runtimes
+	network.Stack
+
+	root     string
+	sessions tls.ClientSessionCache // of probes that accept any certificate
+}
+
+var _ host.Host = (*Host)(nil)
+
+// New returns the host. Close ends its connections.
+func New() *Host { return NewAt("") }
+
+// NewAt returns a host whose files are below root: its /etc/x is root/etc/x, and so are the lock and the list of swap
+// areas. Units, the runtime and all other facts are this host's. --rootfs uses it, and tests that must not touch the
+// real /etc.
+func NewAt(root string) *Host {
+	return &Host{Root: files.At(root), root: root, sessions: tls.NewLRUClientSessionCache(0)}
+}
+
+// Close ends the connections to systemd and to container runtimes.
+func (h *Host) Close() {
+	h.Bus.Close()
+	h.Runtimes.Close()
+}

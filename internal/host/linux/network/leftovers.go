@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	stderrors "errors"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// kubePrefix is the prefix of all chains and sets that kube-proxy and the kubelet
+// create: https://kubernetes.io/docs/reference/networking/virtual-ips/
+const kubePrefix = "KUBE-"
+
+// isKubeChain reports whether the name of a chain is one of kube-proxy, the kubelet
+// or flannel, whose chains are FLANNEL-FWD and FLANNEL-POSTRTG.
+func isKubeChain(name string) bool {
+	return strings.HasPrefix(name, kubePrefix) || strings.HasPrefix(name, "FLANNEL-")
+}
+
+// NetworkLeftovers implements NetworkReader. A failure does not keep it from listing the rest.
+func (s Stack) NetworkLeftovers(ctx context.Context, bridge string) ([]host.Leftover, error) {
+	var all []host.Leftover
+	var failed []error
+	for _, find := range []func() ([]host.Leftover, error){
+		func() ([]host.Leftover, error) { return legacyLeftovers(ctx) },
+		nftLeftovers,
+		setLeftovers,
+		func() ([]host.Leftover, error) { return linkLeftovers(bridge) },
+	} {
+		found, err := find()
+		all, failed = append(all, found...), append(failed, err)
+	}
+	return all, stderrors.Join(failed...)
+}
+
+// RemoveLeftover implements NetworkWriter.
+func (s Stack) RemoveLeftover(ctx context.Context, l host.Leftover) error {
+	var err error
+	switch l.Kind {
+	case host.LegacyChains:
+		err = removeLegacyChains(ctx, l.Name)
+	case host.Chains, host.ProxyTable, host.EmptyTable:
+		err = removeNft(l)
+	case host.Sets:
+		err = removeSet(l.Name)
+	case host.Link:
+		err = removeLink(l.Name)
+	}
+	if err != nil {
+		return errors.Wrapf(err, "remove %s", l)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package network reads the network configuration of the real host's kernel, and removes what Kubernetes left in it.
+package network
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/pkg/errors"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// Stack is the kernel's network stack.
+type Stack struct{}
+
+// Addresses implements NetworkReader.
+func (s Stack) Addresses() ([]netip.Addr, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, errors.Wrap(err, "list the addresses of this host")
+	}
+	var out []netip.Addr
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, p.Addr().Unmap())
+		}
+	}
+	return out, nil
+}
+
+// DefaultAddress implements NetworkReader with the rule that kubeadm and the
+// kubelet use: of several default routes the one with the lowest metric comes
+// first, and the first global unicast address of its interface is taken, whatever
+// source address the route names. If no such interface has one, because the host
+// announces its address by routing, an address of the loopback interface is taken.
+func (s Stack) DefaultAddress(ipv6 bool) (netip.Addr, error) {
+	family := unix.AF_INET
+	if ipv6 {
+		family = unix.AF_INET6
+	}
+	routes, err := defaultRoutes(family)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	for _, route := range routes {
+		for _, index := range outgoing(route) {
+			if addr, err := globalAddress(index, family); err != nil || addr.IsValid() {
+				return addr, err
+			}
+		}
+	}
+	if len(routes) == 0 {
+		return netip.Addr{}, nil
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return netip.Addr{}, nil //nolint:nilerr // a network namespace may have no loopback device
+	}
+	return globalAddress(lo.Attrs().Index, family)
+}
+
+// defaultRoutes lists the default routes of a family, the lowest metric first.
+func defaultRoutes(family int) ([]netlink.Route, error) {
+	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, family) })
+	if err != nil {
+		return nil, errors.Wrap(err, "list the routes of this host")
+	}
+	routes = slices.DeleteFunc(routes, func(r netlink.Route) bool {
+		return r.Type != unix.RTN_UNICAST || !isDefault(r)
+	})
+	slices.SortStableFunc(routes, func(a, b netlink.Route) int { return cmp.Compare(a.Priority, b.Priority) })
+	return routes, nil
+}
+
+// dump reads one of the kernel's lists, and reads it again if it changed while
+// it was read: on a busy node routes come and go with Pods.
+func dump[T any](read func() ([]T, error)) (list []T, err error) {
+	for range 5 {
+		list, err = read()
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return list, err
+}
+
+func isDefault(r netlink.Route) bool {
+	if r.Dst == nil {
+		return true
+	}
+	ones, _ := r.Dst.Mask.Size()
+	return ones == 0
+}
+
+// outgoing lists the interfaces that a route uses.
+func outgoing(r netlink.Route) []int {
+	if r.LinkIndex != 0 {
+		return []int{r.LinkIndex}
+	}
+	var out []int
+	for _, hop := range r.MultiPath {
+		out = append(out, hop.LinkIndex)
+	}
+	return out
+}
+
+// globalAddress returns the first address of an interface that other hosts can
+// reach, the zero Addr if it has none. An IPv6 address must be a permanent one.
+func globalAddress(index, family int) (netip.Addr, error) {
+	link, err := netlink.LinkByIndex(index)
+	if err != nil {
+		return netip.Addr{}, errors.Wrapf(err, "look at network interface %d", index)
+	}
+	addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
+	if err != nil {
+		return netip.Addr{}, errors.Wrapf(err, "list the addresses of network interface %s", link.Attrs().Name)
+	}
+	passing := unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED | unix.IFA_F_DEPRECATED
+	if family == unix.AF_INET6 { // for IPv4 this bit means a secondary address
+		passing |= unix.IFA_F_TEMPORARY
+	}
+	for _, a := range addrs {
+		addr, ok := netip.AddrFromSlice(a.IP)
+		if ok && addr.Unmap().IsGlobalUnicast() && a.Flags&passing == 0 {
+			return addr.Unmap(), nil
+		}
+	}
+	return netip.Addr{}, nil
+}
+
+// Routes implements NetworkReader.
+func (s Stack) Routes() ([]host.Route, error) {
+	// Without a filter this is the main table.
+	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, errors.Wrap(err, "list the routes of this host")
+	}
+	names := map[int]string{}
+	var out []host.Route
+	for _, route := range routes {
+		if route.Type != unix.RTN_UNICAST || isDefault(route) || route.Dst.IP.IsMulticast() {
+			continue
+		}
+		addr, _ := netip.AddrFromSlice(route.Dst.IP)
+		bits, _ := route.Dst.Mask.Size()
+		for _, index := range outgoing(route) {
+			if names[index] == "" {
+				if link, err := netlink.LinkByIndex(index); err == nil { // otherwise it was just removed
+					names[index] = link.Attrs().Name
+				}
+			}
+			out = append(out, host.Route{Destination: netip.PrefixFrom(addr.Unmap(), bits), Interface: names[index], Gateway: throughGateway(route)})
+		}
+	}
+	return out, nil
+}
+
+// throughGateway reports whether a route names a next hop, or each path of a
+// multipath route does.
+func throughGateway(route netlink.Route) bool {
+	if len(route.MultiPath) == 0 {
+		return route.Gw != nil || route.Via != nil
+	}
+	return !slices.ContainsFunc(route.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.Gw == nil && hop.Via == nil })
+}

@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// nftBatch is how many changes fit into one message to the kernel.
+const nftBatch = 200
+
+// isKubeTable reports whether a table is one that kube-proxy, in each IP family, or
+// flannel makes for itself alone.
+func isKubeTable(name string) bool {
+	return name == "kube-proxy" || name == "flannel-ipv4" || name == "flannel-ipv6"
+}
+
+// nftFamilies are the families that kube-proxy and iptables use.
+var nftFamilies = map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6"}
+
+func nftName(t *nftables.Table) string { return nftFamilies[t.Family] + " " + t.Name }
+
+// nftLeftovers asks the kernel itself: a host does not need the program nft,
+// because kube-proxy brings its own.
+func nftLeftovers() ([]host.Leftover, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return nil, errors.Wrap(err, "look for rules in nftables")
+	}
+	tables, err := nftTables(conn)
+	if err != nil {
+		return nil, errors.Wrap(err, "look for rules in nftables")
+	}
+	var found []host.Leftover
+	for _, t := range tables {
+		if isKubeTable(t.Name) {
+			found = append(found, host.Leftover{Kind: host.ProxyTable, Name: nftName(t)})
+			continue
+		}
+		kube, _, err := nftChains(conn, t)
+		if err != nil {
+			return found, errors.Wrapf(err, "look for chains in nftables table %s", nftName(t))
+		}
+		if len(kube) > 0 {
+			found = append(found, host.Leftover{Kind: host.Chains, Name: nftName(t)})
+		}
+	}
+	return found, nil
+}
+
+// nftTables lists the tables of these families in a stable order. A kernel without
+// nftables has none.
+func nftTables(conn *nftables.Conn) ([]*nftables.Table, error) {
+	tables, err := conn.ListTables()
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil, nil
+	}
+	tables = slices.DeleteFunc(tables, func(t *nftables.Table) bool { return nftFamilies[t.Family] == "" })
+	slices.SortFunc(tables, func(a, b *nftables.Table) int { return strings.Compare(nftName(a), nftName(b)) })
+	return tables, err
+}
+
+// nftChains lists the chains of Kubernetes in a table, and the others.
+func nftChains(conn *nftables.Conn, t *nftables.Table) (kube, others []*nftables.Chain, err error) {
+	chains, err := conn.ListChainsOfTableFamily(t.Family)
+	for _, c := range chains {
+		switch {
+		case c.Table.Name != t.Name:
+		case isKubeChain(c.Name):
+			kube = append(kube, c)
+		default:
+			others = append(others, c)
+		}
+	}
+	return kube, others, err
+}
+
+// EmptyTables implements NetworkReader.
+func (s Stack) EmptyTables() ([]host.Leftover, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return nil, errors.Wrap(err, "look for tables in nftables")
+	}
+	tables, err := nftTables(conn)
+	var found []host.Leftover
+	for _, t := range tables {
+		empty, err := isEmptyTable(conn, t)
+		if err != nil {
+			return found, errors.Wrapf(err, "look for rules in nftables table %s", nftName(t))
+		}
+		if empty {
+			found = append(found, host.Leftover{Kind: host.EmptyTable, Name: nftName(t)})
+		}
+	}
+	return found, errors.Wrap(err, "look for tables in nftables")
+}
+
+// isEmptyTable reports whether a table does nothing: it has no rule and no set, and
+// accepts everything.
+func isEmptyTable(conn *nftables.Conn, t *nftables.Table) (bool, error) {
+	sets, err := conn.GetSets(t)
+	if err != nil || len(sets) > 0 {
+		return false, err
+	}
+	kube, others, err := nftChains(conn, t)
+	if err != nil {
+		return false, err
+	}
+	for _, c := range slices.Concat(kube, others) {
+		if c.Policy != nil && *c.Policy != nftables.ChainPolicyAccept {
+			return false, nil
+		}
+		rules, err := conn.GetRules(t, c)
+		if err != nil || len(rules) > 0 {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func removeNft(l host.Leftover) error {
+	conn, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	tables, err := nftTables(conn)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(tables, func(t *nftables.Table) bool { return nftName(t) == l.Name })
+	if i < 0 {
+		return nil
+	}
+	if l.Kind == host.EmptyTable {
+		if empty, err := isEmptyTable(conn, tables[i]); err != nil || !empty {
+			return err
+		}
+	}
+	if l.Kind == host.ProxyTable || l.Kind == host.EmptyTable {
+		conn.DelTable(tables[i])
+		return conn.Flush()
+	}
+	return removeNftChains(conn, tables[i])
+}
+
+// removeNftChains removes the chains of Kubernetes in a table, after the rules in base
+// chains that jump to them. A chain that is the target of a rule in a chain of the
+// user's is emptied and stays.
+func removeNftChains(conn *nftables.Conn, t *nftables.Table) error {
+	kube, others, err := nftChains(conn, t)
+	if err != nil {
+		return err
+	}
+	used := map[string]bool{}
+	var jumps []*nftables.Rule
+	for _, c := range others {
+		rules, err := conn.GetRules(t, c)
+		if err != nil {
+			return err
+		}
+		for _, rule := range rules {
+			target := jumpTarget(rule)
+			switch {
+			case !isKubeChain(target):
+			case c.Hooknum != nil:
+				jumps = append(jumps, rule)
+			default:
+				used[target] = true
+			}
+		}
+	}
+	err = inBatches(conn, jumps, conn.DelRule)
+	if err == nil {
+		err = inBatches(conn, kube, func(c *nftables.Chain) error { conn.FlushChain(c); return nil })
+	}
+	kube = slices.DeleteFunc(kube, func(c *nftables.Chain) bool { return used[c.Name] })
+	if err == nil {
+		err = inBatches(conn, kube, func(c *nftables.Chain) error { conn.DelChain(c); return nil })
+	}
+	return err
+}
+
+// jumpTarget is the chain that a rule jumps to, or empty.
+func jumpTarget(rule *nftables.Rule) string {
+	for _, e := range rule.Exprs {
+		if v, ok := e.(*expr.Verdict); ok && (v.Kind == expr.VerdictJump || v.Kind == expr.VerdictGoto) {
+			return v.Chain
+		}
+	}
+	return ""
+}
+
+func inBatches[T any](conn *nftables.Conn, list []T, change func(T) error) error {
+	for batch := range slices.Chunk(list, nftBatch) {
+		for _, one := range batch {
+			if err := change(one); err != nil {
+				return err
+			}
+		}
+		if err := conn.Flush(); err != nil {
+			return errors.Wrap(err, "the kernel refuses")
+		}
+	}
+	return nil
+}

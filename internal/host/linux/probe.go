@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package linux
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+const (
+	// probeTimeout is short, so that a wait can look at other evidence in between.
+	probeTimeout = 5 * time.Second
+	// fetchBody is more than any of these endpoints returns, probeBody is how much
+	// of it is worth showing.
+	fetchBody = 64 << 10
+	probeBody = 4 << 10
+)
+
+// Probe implements Remote.
+func (h *Host) Probe(ctx context.Context, p host.Probe) error {
+	_, err := h.Fetch(ctx, p)
+	return err
+}
+
+// Fetch implements Remote.
+func (h *Host) Fetch(ctx context.Context, p host.Probe) ([]byte, error) {
+	resp, err := h.get(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, fetchBody))
+	if resp.StatusCode != http.StatusOK {
+		text := strings.TrimSpace(string(body[:min(len(body), probeBody)]))
+		return nil, &host.ProbeError{URL: p.URL, Status: resp.StatusCode, Body: text}
+	}
+	return body, errors.Wrapf(err, "GET %s", p.URL)
+}
+
+// Date implements Remote.
+func (h *Host) Date(ctx context.Context, p host.Probe) (time.Time, error) {
+	resp, err := h.get(ctx, p)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer resp.Body.Close()
+	at, err := http.ParseTime(resp.Header.Get("Date"))
+	return at, errors.Wrapf(err, "GET %s: the Date header of the response", p.URL)
+}
+
+// LookupHost implements Remote.
+func (h *Host) LookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	for i, a := range addrs {
+		addrs[i] = a.Unmap() // the resolver gives IPv4 in IPv6's form
+	}
+	return addrs, err
+}
+
+// get sends one request. Its errors name the method and the URL.
+func (h *Host) get(ctx context.Context, p host.Probe) (*http.Response, error) {
+	tlsConfig, err := h.tls(p)
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{
+		Timeout: probeTimeout,
+		// One connection per request: a reused one does not show whether the server
+		// still listens.
+		Transport:     &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL, nil)
+	if err != nil {
+		return nil, errors.Wrap(err, "probe")
+	}
+	return client.Do(req)
+}
+
+// tls is the TLS configuration of a probe. Probes that accept any certificate
+// resume their session: a new one costs the server a signature, which is time that
+// a starting component does not have.
+func (h *Host) tls(p host.Probe) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: len(p.CA) == 0}
+	if len(p.CA) == 0 && len(p.ClientCert) == 0 {
+		c.ClientSessionCache = h.sessions
+	}
+	if len(p.CA) > 0 {
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(p.CA) {
+			return nil, errors.Errorf("probe %s: the CA bundle holds no certificate", p.URL)
+		}
+	}
+	if len(p.ClientCert) > 0 {
+		pair, err := tls.X509KeyPair(p.ClientCert, p.ClientKey)
+		if err != nil {
+			return nil, errors.Wrapf(err, "probe %s: client certificate", p.URL)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package systemd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	godbus "github.com/godbus/dbus/v5"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// asks has every question and order to systemd.
+var asks = map[string]func(ctx context.Context, h host.Host) error{
+	"unit":    func(ctx context.Context, h host.Host) error { _, err := h.Unit(ctx, "kubelet"); return err },
+	"reload":  func(ctx context.Context, h host.Host) error { return h.ReloadUnits(ctx) },
+	"enable":  func(ctx context.Context, h host.Host) error { return h.EnableUnit(ctx, "kubelet") },
+	"disable": func(ctx context.Context, h host.Host) error { return h.DisableUnit(ctx, "kubelet") },
+	"mask":    func(ctx context.Context, h host.Host) error { return h.MaskUnit(ctx, "kubelet") },
+	"unmask":  func(ctx context.Context, h host.Host) error { return h.UnmaskUnit(ctx, "kubelet") },
+	"start":   func(ctx context.Context, h host.Host) error { return h.StartUnit(ctx, "kubelet") },
+	"stop":    func(ctx context.Context, h host.Host) error { return h.StopUnit(ctx, "kubelet") },
+	"restart": func(ctx context.Context, h host.Host) error { return h.RestartUnit(ctx, "kubelet") },
+}
+
+// A systemd that accepts calls but does not answer them delays the caller no longer than its deadline.
+func TestSilentSystemd(t *testing.T) {
+	release := make(chan struct{})
+	f := &silentSystemd{release: release}
+	startBus(t)
+	conn, err := godbus.ConnectSystemBus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { close(release); conn.Close() })
+	if err := conn.ExportSubtree(f, "/org/freedesktop/systemd1", manager); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.RequestName("org.freedesktop.systemd1", godbus.NameFlagDoNotQueue); err != nil {
+		t.Fatal(err)
+	}
+	for name, ask := range asks {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		started := time.Now()
+		err := ask(ctx, newBus(t))
+		cancel()
+		if took := time.Since(started); err == nil || took > time.Minute {
+			t.Errorf("%s: error %v after %s", name, err, took)
+		}
+	}
+}
+
+// silentSystemd never answers.
+type silentSystemd struct{ release chan struct{} }
+
+func (f *silentSystemd) wait() *godbus.Error { <-f.release; return nil }
+
+func (f *silentSystemd) Reload() *godbus.Error { return f.wait() }
+
+func (f *silentSystemd) EnableUnitFiles([]string, bool, bool) (bool, []linkChange, *godbus.Error) {
+	return false, nil, f.wait()
+}
+
+func (f *silentSystemd) StartUnit(string, string) (godbus.ObjectPath, *godbus.Error) {
+	return "/", f.wait()
+}
+
+func (f *silentSystemd) StopUnit(string, string) (godbus.ObjectPath, *godbus.Error) {
+	return "/", f.wait()
+}
+
+func (f *silentSystemd) RestartUnit(string, string) (godbus.ObjectPath, *godbus.Error) {
+	return "/", f.wait()
+}
+
+// Another program that listens on the bus's socket is not taken for systemd.
+func TestNoBusButSomething(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
+			conn.Close()
+		}
+	}()
+	t.Setenv(busEnv, "unix:path="+path)
+	for name, ask := range asks {
+		err := ask(t.Context(), newBus(t))
+		var typed *host.BusError
+		if !errors.As(err, &typed) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package systemd
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// only is a host that has nothing but systemd: anything else panics.
+type only struct {
+	*Bus
+	rest
+}
+
+type rest struct{ host.Host }
+
+func onlyUnits() only { return only{Bus: &Bus{}} }
+
+func newBus(t *testing.T) only {
+	b := onlyUnits()
+	t.Cleanup(b.Close)
+	return b
+}

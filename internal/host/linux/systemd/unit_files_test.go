@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package systemd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	godbus "github.com/godbus/dbus/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/plan"
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
+
+// setState is a call that changes the state of a unit's files; link says what it does to a link, if anything.
+func (f *fakeSystemd) setState(state, link, format string, args ...any) ([]linkChange, *godbus.Error) {
+	if err := f.note(format, args...); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state = state
+	if link == "" {
+		return nil, nil
+	}
+	return []linkChange{{link, "/etc/systemd/system/kubelet.service", ""}}, nil
+}
+
+func (f *fakeSystemd) DisableUnitFiles(files []string, runtime bool) ([]linkChange, *godbus.Error) {
+	return f.setState("disabled", "unlink", "disable %v %v", files, runtime)
+}
+
+func (f *fakeSystemd) MaskUnitFiles(files []string, runtime, force bool) ([]linkChange, *godbus.Error) {
+	return f.setState("masked", "symlink", "mask %v %v %v", files, runtime, force)
+}
+
+// UnmaskUnitFiles makes no change, as if the link were gone already.
+func (f *fakeSystemd) UnmaskUnitFiles(files []string, runtime bool) ([]linkChange, *godbus.Error) {
+	return f.setState("static", "", "unmask %v %v", files, runtime)
+}
+
+// fileChanges are the orders that change the state of a unit's files.
+var fileChanges = []struct {
+	verb   host.Verb
+	order  func(context.Context, host.UnitWriter) error
+	before string // a state in which it is needed
+	after  string
+	calls  []string
+}{
+	{host.Enable, func(ctx context.Context, u host.UnitWriter) error { return u.EnableUnit(ctx, "kubelet") }, "disabled", "enabled",
+		[]string{"enable [kubelet.service] false false", "reload"}},
+	{host.Disable, func(ctx context.Context, u host.UnitWriter) error { return u.DisableUnit(ctx, "kubelet") }, "enabled", "disabled",
+		[]string{"disable [kubelet.service] false", "reload"}},
+	{host.Mask, func(ctx context.Context, u host.UnitWriter) error { return u.MaskUnit(ctx, "kubelet") }, "enabled", "masked",
+		[]string{"mask [kubelet.service] false false", "reload"}},
+	{host.Unmask, func(ctx context.Context, u host.UnitWriter) error { return u.UnmaskUnit(ctx, "kubelet") }, "masked", "static",
+		[]string{"unmask [kubelet.service] false"}},
+}
+
+// TestUnitFiles: an order that is not needed is none, and plan, run and record agree.
+func TestUnitFiles(t *testing.T) {
+	for _, c := range fileChanges {
+		t.Run(string(c.verb), func(t *testing.T) {
+			f := &fakeSystemd{state: c.before}
+			f.serve(t)
+			r := newBus(t)
+			planned, add := fixture.Records()
+			did, record := fixture.Records()
+			for label, h := range map[string]host.Host{"plan": plan.NewOverlay(r, add), "run": plan.NewRecorder(r, record)} {
+				f.mu.Lock()
+				f.state = c.before
+				f.mu.Unlock()
+				if err := errors.Join(c.order(t.Context(), h), c.order(t.Context(), h)); err != nil {
+					t.Fatal(err)
+				}
+				if state, err := h.Unit(t.Context(), "kubelet"); state.UnitFileState != c.after || err != nil {
+					t.Errorf("%s: %q afterwards, error %v", label, state.UnitFileState, err)
+				}
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if diff := cmp.Diff(c.calls, f.calls); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+			want := []host.Action{{Verb: c.verb, Unit: "kubelet.service"}}
+			if diff := cmp.Diff([][]host.Action{want, want}, [][]host.Action{*planned, *did}); diff != "" {
+				t.Errorf("actions of plan and run (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUnitFilesRefused(t *testing.T) {
+	for _, c := range fileChanges {
+		t.Run(string(c.verb), func(t *testing.T) {
+			f := &fakeSystemd{state: c.before, refuse: godbus.NewError("org.freedesktop.DBus.Error.AccessDenied", []any{"reason"})}
+			f.serve(t)
+			err := c.order(t.Context(), plan.NewRecorder(newBus(t), func(a host.Action) { t.Errorf("recorded %v", a) }))
+			var typed *host.UnitError
+			want := host.UnitError{Unit: "kubelet.service", Result: host.ResultDenied}
+			if !errors.As(err, &typed) || typed.Unit != want.Unit || typed.Result != want.Result || typed.Job+" unit" != string(c.verb) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// blind is a host without systemd.
+type blind struct{ host.Host }
+
+func (blind) Unit(context.Context, string) (host.UnitState, error) {
+	return host.UnitState{}, host.ErrNoSystemd
+}
+
+// Where systemd cannot be asked, a plan shows what may be needed.
+func TestUnitFilesPlannedBlindly(t *testing.T) {
+	for _, c := range fileChanges {
+		list, record := fixture.Records()
+		o := plan.NewOverlay(blind{}, record)
+		if err := c.order(t.Context(), o); err != nil {
+			t.Errorf("%s: error %v", c.verb, err)
+		}
+		if diff := cmp.Diff([]host.Action{{Verb: c.verb, Unit: "kubelet.service"}}, *list); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.verb, diff)
+		}
+	}
+}
+
+// TestReplaced: a process whose program's file was replaced, or removed, runs another version.
+func TestReplaced(t *testing.T) {
+	program, err := os.ReadFile("/bin/cat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "program")
+	fixture.PutMode(t, path, string(program), 0o755)
+	cmd := exec.CommandContext(t.Context(), path)
+	in, inErr := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	_, inErr = in.Write([]byte("x"))
+	_, outErr = out.Read(make([]byte, 1)) // it runs now
+	if err := errors.Join(inErr, outErr); err != nil {
+		t.Fatal(err)
+	}
+	pid := uint32(cmd.Process.Pid)
+	if replaced(pid) || replaced(0) {
+		t.Error("a program counts as replaced before it is")
+	}
+	fixture.PutMode(t, path+".new", "new", 0o755)
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	if !replaced(pid) {
+		t.Error("a program does not count as replaced")
+	}
+}

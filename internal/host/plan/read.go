@@ -1,0 +1,222 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// node is a file or directory that the plan has changed.
+type node struct {
+	name    string
+	removed bool
+	mode    fs.FileMode // with fs.ModeDir for a directory
+	data    []byte
+	// from is where the content is in truth, if it was there before the plan and
+	// was moved.
+	from string
+	// unknown says that a plan does not know the content.
+	unknown bool
+	// set is set for a file of WriteSet.
+	set *host.SetFile
+}
+
+// node is its own fs.FileInfo.
+func (n *node) Name() string { return n.name }
+
+func (n *node) Size() int64 { return int64(len(n.data)) }
+
+func (n *node) Mode() fs.FileMode { return n.mode }
+
+func (n *node) ModTime() time.Time { return time.Time{} }
+
+func (n *node) IsDir() bool { return n.mode.IsDir() }
+
+func (n *node) Sys() any { return nil }
+
+// ReadFile implements FileReader.
+func (o *overlay) ReadFile(path string) ([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.readFile(filepath.Clean(path))
+}
+
+func (o *overlay) readFile(path string) ([]byte, error) {
+	n := o.nodes[path]
+	switch {
+	case o.gone(path):
+		return nil, missing(path)
+	case n == nil || n.from != "":
+		data, err := o.base.ReadFile(o.origin(path))
+		return data, unreadable(err)
+	case n.IsDir():
+		return nil, &fs.PathError{Op: "read", Path: path, Err: unix.EISDIR}
+	case n.unknown:
+		return nil, &fs.PathError{Op: "read", Path: path, Err: host.ErrNotInPlan}
+	}
+	return bytes.Clone(n.data), nil
+}
+
+// ReadHead implements FileReader.
+func (o *overlay) ReadHead(path string, limit int64) ([]byte, error) {
+	return o.readPart(path, o.base.ReadHead, limit, func(data []byte) []byte { return data[:min(limit, int64(len(data)))] })
+}
+
+// ReadTail implements FileReader.
+func (o *overlay) ReadTail(path string, limit int64) ([]byte, error) {
+	return o.readPart(path, o.base.ReadTail, limit, func(data []byte) []byte { return data[max(0, int64(len(data))-limit):] })
+}
+
+// readPart asks base for a part of a file, or cuts it from what the run has
+// written.
+func (o *overlay) readPart(path string, ask func(string, int64) ([]byte, error), limit int64, cut func([]byte) []byte) ([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	path = filepath.Clean(path)
+	if n := o.nodes[path]; (n == nil || n.from != "") && !o.gone(path) {
+		data, err := ask(o.origin(path), limit)
+		return data, unreadable(err)
+	}
+	data, err := o.readFile(path)
+	return cut(data), err
+}
+
+// AwaitFile implements FileReader: a plan assumes that the other program has
+// written the file, and that it is acceptable.
+func (o *overlay) AwaitFile(context.Context, string, func([]byte) error) error { return nil }
+
+// Space implements PathReader.
+func (o *overlay) Space(path string) (host.Space, error) { return o.base.Space(path) }
+
+// Stays implements PathReader.
+func (o *overlay) Stays(path string) (bool, error) { return o.base.Stays(path) }
+
+// Made implements PathReader.
+func (o *overlay) Made(path string) bool { return o.base.Made(path) }
+
+// Unchanged implements PathReader.
+func (o *overlay) Unchanged(path string) bool { return o.base.Unchanged(path) }
+
+// Lstat implements FileReader.
+func (o *overlay) Lstat(path string) (fs.FileInfo, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lstat(filepath.Clean(path))
+}
+
+func (o *overlay) lstat(path string) (fs.FileInfo, error) {
+	if o.gone(path) {
+		return nil, missing(path)
+	}
+	if n := o.nodes[path]; n != nil {
+		return o.owned(path, n), nil
+	}
+	info, err := o.base.Lstat(o.origin(path))
+	if err != nil {
+		return nil, err
+	}
+	return o.owned(path, info), nil
+}
+
+// Stat implements FileReader. A run never writes a symlink.
+func (o *overlay) Stat(path string) (fs.FileInfo, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stat(filepath.Clean(path))
+}
+
+func (o *overlay) stat(path string) (fs.FileInfo, error) {
+	if o.nodes[path] != nil || o.gone(path) {
+		return o.lstat(path)
+	}
+	info, err := o.base.Stat(o.origin(path))
+	if err != nil {
+		return nil, err
+	}
+	return o.owned(path, info), nil
+}
+
+// dirInfo is dirInfo of the plan.
+func (o *overlay) dirInfo(path string) (fs.FileInfo, error) {
+	return host.DirInfoBy(o.lstat, o.stat, path)
+}
+
+// ReadDir implements FileReader.
+func (o *overlay) ReadDir(path string) ([]fs.DirEntry, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.readDir(filepath.Clean(path))
+}
+
+func (o *overlay) readDir(path string) ([]fs.DirEntry, error) {
+	n := o.nodes[path]
+	if o.gone(path) {
+		return nil, missing(path)
+	}
+	entries, err := o.base.ReadDir(o.origin(path))
+	if err != nil && (n == nil || !errors.Is(err, fs.ErrNotExist)) {
+		return nil, unreadable(err)
+	}
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		return o.nodes[filepath.Join(path, e.Name())] != nil
+	})
+	for p, n := range o.nodes { // in any order: sorted below
+		if filepath.Dir(p) == path && p != path && !n.removed {
+			entries = append(entries, fs.FileInfoToDirEntry(n))
+		}
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, nil
+}
+
+func missing(path string) error {
+	return &fs.PathError{Op: "open", Path: path, Err: unix.ENOENT}
+}
+
+// unlessForbidden drops an error that is due to this user's permissions.
+func unlessForbidden(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return err
+}
+
+// unreadable adds the remedy to a file that a dry run may not read.
+func unreadable(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return errors.WithMessage(err, "a plan depends on what is there; run this as root")
+	}
+	return err
+}
+
+// gone reports whether the plan has removed path or a directory above it.
+func (o *overlay) gone(path string) bool {
+	for ; ; path = filepath.Dir(path) {
+		if n := o.nodes[path]; n != nil {
+			return n.removed
+		}
+		if path == filepath.Dir(path) {
+			return false
+		}
+	}
+}
+
+// Mounts implements PathReader.
+func (o *overlay) Mounts(dir string) ([]string, error) {
+	mounts, err := o.base.Mounts(dir)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.DeleteFunc(mounts, func(m string) bool { return o.unmounted[m] }), err
+}

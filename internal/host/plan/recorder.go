@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"bytes"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// NewRecorder returns a host that passes each order on to base, and hands the
+// changes to record, in the words of a plan: a run's record is the plan of its dry
+// run. An order that fails or finds its work done is no change. record may be
+// called concurrently.
+func NewRecorder(base host.Host, record func(host.Action)) host.Host {
+	return &recorder{Reader: base, remote: base, writer: base, record: record, secrets: map[string]bool{}}
+}
+
+type recorder struct {
+	host.Reader
+	remote host.Remote
+	writer host.Writer
+	record func(host.Action)
+
+	mu      sync.Mutex      // of the fields below
+	secrets map[string]bool // paths that held a secret
+	making  sync.Mutex      // held while directories are created, so that each is recorded once
+}
+
+// WriteFile implements FileWriter.
+func (r *recorder) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
+	return r.write(path, data, mode, host.LooksSecret(data), func() (bool, error) { return r.writer.WriteFile(path, data, mode) })
+}
+
+// WriteSecret implements FileWriter.
+func (r *recorder) WriteSecret(path string, data []byte) (bool, error) {
+	return r.write(path, data, 0o600, true, func() (bool, error) { return r.writer.WriteSecret(path, data) })
+}
+
+func (r *recorder) write(path string, data []byte, mode fs.FileMode, secret bool, do func() (bool, error)) (bool, error) {
+	path = filepath.Clean(path)
+	created := r.isMissing(path)
+	changed, err := do()
+	if !changed {
+		return changed, err
+	}
+	r.mu.Lock()
+	secret = secret || r.secrets[path]
+	r.secrets[path] = secret
+	r.mu.Unlock()
+	action := host.Action{Verb: host.Write, Path: path, Mode: mode, Secret: secret, Created: created}
+	if !secret {
+		action.Data = bytes.Clone(data)
+	}
+	r.record(action)
+	return changed, err
+}
+
+func (r *recorder) isMissing(path string) bool {
+	_, err := r.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// WriteStream implements FileWriter.
+func (r *recorder) WriteStream(path string, fill func(io.Writer) error) error {
+	_, err := r.write(path, nil, 0o600, true, func() (bool, error) {
+		err := r.writer.WriteStream(path, fill)
+		return err == nil, err
+	})
+	return err
+}
+
+// WriteTree implements FileWriter.
+func (r *recorder) WriteTree(path string, fill func(string) error) error {
+	return r.done(r.writer.WriteTree(path, fill), host.Action{Verb: host.Mkdir, Path: filepath.Clean(path), Mode: 0o700})
+}
+
+// Rename implements FileWriter.
+func (r *recorder) Rename(from, to string) (bool, error) {
+	changed, err := r.writer.Rename(from, to)
+	if changed {
+		r.record(host.Action{Verb: host.Rename, Path: filepath.Clean(from), NewPath: filepath.Clean(to)})
+	}
+	return changed, err
+}
+
+// EnsureDir implements FileWriter.
+func (r *recorder) EnsureDir(path string, mode fs.FileMode) error {
+	r.making.Lock()
+	defer r.making.Unlock()
+	path = filepath.Clean(path)
+	var made []string // the topmost first
+	for dir := path; r.isMissing(dir); dir = filepath.Dir(dir) {
+		made = append([]string{dir}, made...)
+	}
+	_, seen := r.Lstat(path)
+	before, _ := r.Stat(path)
+	if err := r.writer.EnsureDir(path, mode); err != nil {
+		return err
+	}
+	if errors.Is(seen, fs.ErrPermission) { // a plan: it may exist or not
+		made = []string{path}
+	}
+	for _, dir := range made {
+		m := fs.FileMode(host.ParentMode)
+		if dir == path {
+			m = mode
+		}
+		r.record(host.Action{Verb: host.Mkdir, Path: dir, Mode: m.Perm()})
+	}
+	after, err := r.Stat(path)
+	if err == nil && before != nil && len(made) == 0 && before.Mode() != after.Mode() {
+		r.record(host.Action{Verb: host.Chmod, Path: path, Mode: after.Mode().Perm()})
+	}
+	return nil
+}
+
+// Remove implements FileWriter.
+func (r *recorder) Remove(path string) error {
+	wasThere := !r.isMissing(path)
+	err := r.writer.Remove(path)
+	if err == nil && wasThere {
+		r.record(host.Action{Verb: host.Remove, Path: filepath.Clean(path)})
+	}
+	return err
+}
+
+func (r *recorder) done(err error, a host.Action) error {
+	if err == nil {
+		r.record(a)
+	}
+	return err
+}
+
+// RemoveTree implements FileWriter. It reads the directory before the removal, and
+// leaves errors to it; only a plan removes a directory that it can't read.
+func (r *recorder) RemoveTree(path string) (host.Removal, error) {
+	action := host.Action{Verb: host.RemoveTree, Path: filepath.Clean(path)}
+	mounts, _ := r.Mounts(path)
+	stays, _ := r.Stays(path)
+	entries, hidden := taken(r.ReadDir, action.Path, mounts, stays)
+	done, err := r.writer.RemoveTree(path)
+	action.Entries = slices.DeleteFunc(entries, func(name string) bool { return !r.isMissing(filepath.Join(action.Path, name)) })
+	if errors.Is(hidden, fs.ErrPermission) {
+		action.Entries = []string{"(this user may not see the entries)"}
+	}
+	if done.Changed {
+		r.record(action)
+	}
+	return done, err
+}
+
+// RemoveEmpty implements FileWriter.
+func (r *recorder) RemoveEmpty(path string) (bool, error) {
+	removed, err := r.writer.RemoveEmpty(path)
+	if removed {
+		r.record(host.Action{Verb: host.Remove, Path: filepath.Clean(path)})
+	}
+	return removed, err
+}
+
+// Unmount implements FileWriter.
+func (r *recorder) Unmount(path string, flags []string) error {
+	return r.done(r.writer.Unmount(path, flags), host.Action{Verb: host.Unmount, Path: path})
+}
+
+// WriteOwned implements OwnerWriter.
+func (r *recorder) WriteOwned(path string, data []byte, mode fs.FileMode, owner host.Owner) (bool, error) {
+	before, known := host.Owner{}, r.isMissing(path) // a new file would be root's
+	if !known {
+		before, known = ownerBy(r.Lstat, path)
+	}
+	changed, err := r.write(path, data, mode, host.LooksSecret(data), func() (bool, error) { return r.writer.WriteOwned(path, data, mode, owner) })
+	if changed {
+		r.gave(path, before, known, owner)
+	}
+	return changed, err
+}
+
+// Give implements OwnerWriter.
+func (r *recorder) Give(path string, owner host.Owner, mode fs.FileMode) error {
+	before, known := ownerBy(r.Lstat, path)
+	info, seen := r.Lstat(path)
+	if err := r.writer.Give(path, owner, mode); err != nil {
+		return err
+	}
+	r.gave(path, before, known, owner)
+	if seen == nil && info.Mode() != mode {
+		r.record(host.Action{Verb: host.Chmod, Path: filepath.Clean(path), Mode: mode})
+	}
+	return nil
+}
+
+// GiveTree implements OwnerWriter.
+func (r *recorder) GiveTree(path string, owner host.Owner) ([]string, error) {
+	before, known := ownerBy(r.Stat, path)
+	kept, err := r.writer.GiveTree(path, owner)
+	if err == nil {
+		r.gave(path, before, known, owner)
+	}
+	return kept, err
+}
+
+// LockAccounts implements OwnerWriter. The lock itself is not a change.
+func (r *recorder) LockAccounts() (release func(), err error) { return r.writer.LockAccounts() }
+
+// ownerBy returns the owner of path, if it can be read.
+func ownerBy(stat func(string) (fs.FileInfo, error), path string) (whose host.Owner, known bool) {
+	info, err := stat(path)
+	if err != nil {
+		return host.Owner{}, false
+	}
+	return host.OwnerIn(info)
+}
+
+// gave records that path belongs to owner now, unless it did before.
+func (r *recorder) gave(path string, before host.Owner, known bool, owner host.Owner) {
+	if known && before == owner {
+		return
+	}
+	r.record(host.Action{Verb: host.Chown, Path: filepath.Clean(path), UID: owner.UID, GID: owner.GID})
+}
+
+// WriteSet implements FileWriter.
+func (r *recorder) WriteSet(files []host.SetFile, fill func(put func(string, io.Reader) error) error) error {
+	created := map[string]bool{}
+	for _, f := range files {
+		created[f.Path] = r.isMissing(f.Path)
+	}
+	if err := r.writer.WriteSet(files, fill); err != nil {
+		return err
+	}
+	for _, f := range files {
+		r.record(setAction(f, created[f.Path]))
+	}
+	return nil
+}
+
+func setAction(f host.SetFile, created bool) host.Action {
+	return host.Action{Verb: host.Write, Path: filepath.Clean(f.Path), Mode: f.Mode, Data: []byte(host.Summary(f)), Opaque: true, Created: created}
+}

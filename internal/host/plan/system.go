@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+// SetParameter implements KernelWriter. A module that the plan loads may bring a
+// parameter that is not there yet.
+func (o *overlay) SetParameter(name, value string) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	path := filepath.Clean(host.ProcSys + name)
+	now, err := o.readFile(path)
+	if errors.Is(err, fs.ErrNotExist) && len(o.modules) > 0 {
+		err = nil
+	}
+	if unlessForbidden(err) != nil {
+		return false, host.Explain("read the kernel parameter", path, err)
+	}
+	if err == nil && strings.TrimSpace(string(now)) == value {
+		return false, nil
+	}
+	o.nodes[path] = &node{name: filepath.Base(path), mode: 0o644, data: []byte(value + "\n")}
+	return true, nil
+}
+
+// LoadModule implements KernelWriter.
+func (o *overlay) LoadModule(_ context.Context, name string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.modules = append(o.modules, name)
+	return nil
+}
+
+// Swap implements SystemReader.
+func (o *overlay) Swap() ([]string, error) {
+	areas, err := o.SystemReader.Swap()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var left []string
+	for _, a := range areas {
+		if on, planned := o.swap[a]; on || !planned {
+			left = append(left, a)
+		}
+	}
+	return left, err
+}
+
+// SwapOff implements KernelWriter.
+func (o *overlay) SwapOff(area string) error {
+	o.setSwap(area, false)
+	return nil
+}
+
+// SwapOn implements KernelWriter.
+func (o *overlay) SwapOn(area string) error {
+	o.setSwap(area, true)
+	return nil
+}
+
+func (o *overlay) setSwap(area string, on bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.swap[area] = on
+}
+
+// RestoreContexts implements KernelWriter: a plan has no contexts.
+func (o *overlay) RestoreContexts(context.Context, []string) error { return nil }
+
+// LookPath implements SystemReader: a program that the plan has written is there, before one that comes later in PATH.
+func (o *overlay) LookPath(name string) (string, error) {
+	there, err := o.base.LookPath(name)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		path := filepath.Join(dir, name)
+		if n := o.nodes[path]; n != nil && !n.removed && n.mode&0o111 != 0 {
+			return path, nil
+		}
+		if err == nil && path == there {
+			break
+		}
+	}
+	return there, err
+}
+
+// ProgramVersion implements SystemReader. A program that the plan has written cannot be run yet.
+func (o *overlay) ProgramVersion(ctx context.Context, path string) (string, error) {
+	o.mu.Lock()
+	n := o.nodes[filepath.Clean(path)]
+	o.mu.Unlock()
+	if n != nil {
+		return "", host.ErrNotInPlan
+	}
+	return o.base.ProgramVersion(ctx, path)
+}
