@@ -132,7 +132,7 @@ func TestJoinAfterTheNodeWasDeleted(t *testing.T) {
 	}
 	s.saidOnce(t, line{"Restarting", "kubelet", "Node", "deleted"})
 	api.err = errors.New("Node worker-1 is not registered")
-	if err := Run(t.Context(), s.Env, []Phase{kubeletWaitBootstrap()}, Options{}); message(err) != api.err.Error() {
+	if err := Run(t.Context(), s.Env, []Phase{kubeletWaitBootstrap()}, Options{}); !errors.Is(err, api.err) {
 		t.Errorf("error %q", message(err))
 	}
 }
