@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,9 +23,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 	"github.com/slipway-k8s/slipway/test/fixture"
-	"github.com/slipway-k8s/slipway/test/schema"
+	"github.com/slipway-k8s/slipway/test/phasetest"
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
@@ -35,40 +37,40 @@ type theatre struct {
 	variant
 	node   *config.Node
 	root   string
-	host   *lastingHost
+	host   *phasetest.LastingHost
 	api    *fakeapi.Server
-	record *record // changes that the API received
+	record *phasetest.Record // changes that the API received
 }
 
 func newTheatre(t *testing.T, v variant) *theatre {
 	t.Helper()
-	p := &theatre{variant: v, node: v.node(t), root: teststage.Dir(t), record: &record{}}
-	p.host = newLastingHost(p.root)
+	p := &theatre{variant: v, node: v.node(t), root: teststage.Dir(t), record: &phasetest.Record{}}
+	p.host = phasetest.NewLastingHost(p.root)
 	t.Cleanup(p.host.Real.Close)
-	if err := errors.Join(furnish(p.root), willMake(p.root, kubeletPEM, rotatedPEM(t, p.node.Name, time.Now().Add(time.Hour)))); err != nil {
+	if err := errors.Join(phasetest.Furnish(p.root), phasetest.WillMake(p.root, phasetest.KubeletPEM, phasetest.RotatedPEM(t, p.node.Name, time.Now().Add(time.Hour)))); err != nil {
 		t.Fatal(err)
 	}
 	for path, text := range v.files {
 		put(t, filepath.Join(p.root, path), text)
 	}
 	if v.active {
-		if err := p.host.note(kubeletActive); err != nil {
+		if err := p.host.Note(phasetest.KubeletActive); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if v.pulled {
 		for _, image := range p.node.Images() {
-			if err := p.host.note(imageMark(image)); err != nil {
+			if err := p.host.Note(phasetest.ImageMark(image)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	p.furnishPKI(t)
-	earlier := &Env{Config: p.node, Host: p.host, UI: quietUI()}
-	if err := Run(t.Context(), earlier, v.done, Options{}); err != nil {
+	earlier := &step.Env{Config: p.node, Host: p.host, UI: phasetest.QuietUI()}
+	if err := step.Run(t.Context(), earlier, v.done, step.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	p.api = ownAPI(p.root, func(*http.Request) fakeapi.Fault { return p.record.witnessed })
+	p.api = phasetest.OwnAPI(p.root, func(*http.Request) fakeapi.Fault { return p.record.Witnessed })
 	t.Cleanup(func() { p.api.CloseClientConnections(); p.api.Close() })
 	return p
 }
@@ -93,53 +95,34 @@ func (p *theatre) furnishPKI(t *testing.T) {
 }
 
 // plan is a dry run.
-func (p *theatre) plan(t *testing.T, workflow []Phase) *record {
+func (p *theatre) plan(t *testing.T, workflow []step.Phase) *phasetest.Record {
 	t.Helper()
-	planned := &record{}
-	env := &Env{Config: p.node, Host: plan.NewOverlay(p.host, planned.onHost), Etcd: etcd.NewPlan(planned.onEtcd), Cluster: cluster.NewPlan(planned.intended, nil),
-		UI: phaseUI{UI: quietUI(), record: planned}}
-	if err := Run(t.Context(), env, workflow, Options{Skip: p.skip, Serial: true}); err != nil {
+	planned := &phasetest.Record{}
+	env := &step.Env{Config: p.node, Host: plan.NewOverlay(p.host, planned.OnHost), Etcd: etcd.NewPlan(planned.OnEtcd), Cluster: cluster.NewPlan(planned.Intended, nil),
+		UI: phasetest.PhaseUI{UI: phasetest.QuietUI(), Record: planned}}
+	if err := step.Run(t.Context(), env, workflow, step.Options{Skip: p.skip, Serial: true}); err != nil {
 		t.Fatalf("the plan of\n%s: %v", p.documents, err)
 	}
 	return planned
 }
 
 // play is the run itself. Its events for programs must match the documentation.
-func (p *theatre) play(t *testing.T, workflow []Phase, serial bool) *record {
+func (p *theatre) play(t *testing.T, workflow []step.Phase, serial bool) *phasetest.Record {
 	t.Helper()
 	done := p.record
 	var said bytes.Buffer
 	events := ui.NewEvents("slipway", "v1", "init", &said)
-	env := &Env{Config: p.node, Host: plan.NewRecorder(p.host, done.onHost), Etcd: askedEtcd{}, UI: phaseUI{UI: events, record: done}, Cluster: cluster.New(cluster.Options{
+	env := &step.Env{Config: p.node, Host: plan.NewRecorder(p.host, done.OnHost), Etcd: phasetest.AskedEtcd{}, UI: phasetest.PhaseUI{UI: events, Record: done}, Cluster: cluster.New(cluster.Options{
 		Kubeconfig: p.node.Paths.AdminKubeconfig, SuperAdmin: filepath.Join(p.node.Paths.Kubernetes, "super-admin.conf"),
 		ReadFile: p.host.ReadFile, Endpoint: p.api.Listener.Addr().String(), Timeout: p.node.Timeouts.KubernetesAPICall,
 	})}
-	err := Run(t.Context(), env, workflow, Options{Skip: p.skip, Serial: serial})
+	err := step.Run(t.Context(), env, workflow, step.Options{Skip: p.skip, Serial: serial})
 	if err != nil {
 		t.Errorf("the run of\n%s: %v", p.documents, err)
 	}
 	events.End(ui.Summary{Node: p.node.Name, Endpoint: p.node.Endpoint(), ControlPlane: true}, err)
-	checkEvents(t, said.Bytes())
+	phasetest.CheckEvents(t, said.Bytes())
 	return done
-}
-
-var eventsSchema = sync.OnceValues(schema.Events)
-
-// checkEvents checks the output against the documented schema.
-func checkEvents(t *testing.T, said []byte) {
-	t.Helper()
-	s, err := eventsSchema()
-	if err != nil {
-		t.Fatal(err)
-	}
-	count, err := s.CheckLines(said)
-	if err != nil || count < 20 {
-		t.Errorf("%d events: %v", count, err)
-	}
-	before, _, _ := bytes.Cut(said, []byte(`"event":"result"`))
-	if bytes.Contains(before, []byte("0123456789abcdef")) || bytes.Contains(before, []byte("PRIVATE KEY")) {
-		t.Errorf("an event other than the result has a secret:\n%s", before)
-	}
 }
 
 // tree lists the files and directories of the host, except those of the test's systemd, kubelet and runtime.
@@ -154,7 +137,7 @@ func (p *theatre) tree(t *testing.T) map[string]fs.FileMode {
 		switch rel {
 		case "/var/fake":
 			return fs.SkipDir
-		case kubeletPEM, "/etc/.pwd.lock": // programs that change accounts make it
+		case phasetest.KubeletPEM, "/etc/.pwd.lock": // programs that change accounts make it
 			return nil
 		}
 		info, err := d.Info()
@@ -169,14 +152,14 @@ func (p *theatre) tree(t *testing.T) map[string]fs.FileMode {
 
 // falsehoods returns the differences between a plan and its run: action by action, and in what the run left on the
 // host.
-func falsehoods(planned, done *record, before, after map[string]fs.FileMode, serial bool) string {
+func falsehoods(planned, done *phasetest.Record, before, after map[string]fs.FileMode, serial bool) string {
 	var text string
 	if serial {
-		text = cmp.Diff(planned.inOrder(), done.inOrder())
+		text = cmp.Diff(planned.InOrder(), done.InOrder())
 	} else {
-		text = cmp.Diff(planned.asSet(), done.asSet())
+		text = cmp.Diff(planned.AsSet(), done.AsSet())
 	}
-	return text + cmp.Diff(planned.predict(before), after)
+	return text + cmp.Diff(planned.Predict(before), after)
 }
 
 // TestPlanIsTrue generates configurations and hosts, plans init for each, runs it, and compares the two.
@@ -193,16 +176,16 @@ func TestPlanIsTrue(t *testing.T) {
 			for _, serial := range modes {
 				p := newTheatre(t, v)
 				before := p.tree(t)
-				planned := p.plan(t, Init())
+				planned := p.plan(t, bootstrap.Init())
 				if serial {
-					if diff := cmp.Diff(planned.inOrder(), p.plan(t, Init()).inOrder()); diff != "" {
+					if diff := cmp.Diff(planned.InOrder(), p.plan(t, bootstrap.Init()).InOrder()); diff != "" {
 						t.Errorf("the second plan differs from the first:\n%s", diff)
 					}
 				}
 				if diff := cmp.Diff(before, p.tree(t)); diff != "" {
 					t.Fatalf("the plan changed the host:\n%s", diff)
 				}
-				done := p.play(t, Init(), serial)
+				done := p.play(t, bootstrap.Init(), serial)
 				if diff := falsehoods(planned, done, before, p.tree(t), serial); diff != "" {
 					t.Errorf("serial %v: the plan is not what the run did (-plan +run):\n%s\nconfiguration:\n%s", serial, diff, v.documents)
 				}
@@ -213,28 +196,28 @@ func TestPlanIsTrue(t *testing.T) {
 
 // TestUntruePlansAreFound: a comparison that finds nothing proves nothing.
 func TestUntruePlansAreFound(t *testing.T) {
-	file := func(env *Env, path, text string) error {
+	file := func(env *step.Env, path, text string) error {
 		_, err := env.Host.WriteFile(path, []byte(text), 0o644)
 		return err
 	}
-	onlyInRun := func(env *Env, do func() error) error {
+	onlyInRun := func(env *step.Env, do func() error) error {
 		if _, planning := env.Cluster.(*cluster.Plan); planning {
 			return nil
 		}
 		return do()
 	}
-	tests := map[string]func(p *theatre, env *Env) error{
-		"": func(*theatre, *Env) error { return nil },
-		"a file that the plan lacks": func(_ *theatre, env *Env) error {
+	tests := map[string]func(p *theatre, env *step.Env) error{
+		"": func(*theatre, *step.Env) error { return nil },
+		"a file that the plan lacks": func(_ *theatre, env *step.Env) error {
 			return onlyInRun(env, func() error { return file(env, "/etc/more", "x") })
 		},
-		"a file behind the host's back": func(p *theatre, env *Env) error {
+		"a file behind the host's back": func(p *theatre, env *step.Env) error {
 			return onlyInRun(env, func() error { return os.WriteFile(filepath.Join(p.root, "/etc/more"), nil, 0o600) })
 		},
-		"another mode behind the host's back": func(p *theatre, env *Env) error {
+		"another mode behind the host's back": func(p *theatre, env *step.Env) error {
 			return onlyInRun(env, func() error { return os.Chmod(filepath.Join(p.root, "/etc/kubernetes/admin.conf"), 0o644) })
 		},
-		"other content": func(_ *theatre, env *Env) error {
+		"other content": func(_ *theatre, env *step.Env) error {
 			if err := onlyInRun(env, func() error { return file(env, "/etc/more", "run") }); err != nil {
 				return err
 			}
@@ -243,16 +226,16 @@ func TestUntruePlansAreFound(t *testing.T) {
 			}
 			return nil
 		},
-		"a removal": func(_ *theatre, env *Env) error {
+		"a removal": func(_ *theatre, env *step.Env) error {
 			return onlyInRun(env, func() error { return env.Host.Remove("/etc/kubernetes/admin.conf") })
 		},
-		"an order to systemd": func(_ *theatre, env *Env) error {
-			return onlyInRun(env, func() error { return env.Host.RestartUnit(context.Background(), kubeletUnit) })
+		"an order to systemd": func(_ *theatre, env *step.Env) error {
+			return onlyInRun(env, func() error { return env.Host.RestartUnit(context.Background(), node.KubeletUnit) })
 		},
-		"an object": func(_ *theatre, env *Env) error {
+		"an object": func(_ *theatre, env *step.Env) error {
 			return onlyInRun(env, func() error { return env.Cluster.Ensure(context.Background(), fixture.ConfigMap("more", "a", "b")) })
 		},
-		"a mark": func(_ *theatre, env *Env) error {
+		"a mark": func(_ *theatre, env *step.Env) error {
 			return onlyInRun(env, func() error {
 				return env.Cluster.MarkNode(context.Background(), "cp-1", cluster.Mark{Labels: map[string]string{"more": ""}})
 			})
@@ -263,7 +246,7 @@ func TestUntruePlansAreFound(t *testing.T) {
 			t.Parallel()
 			p := newTheatre(t, generate(t, 0))
 			p.skip = nil
-			workflow := append(Init(), Phase{Name: "more", Run: func(_ context.Context, env *Env) error { return do(p, env) }})
+			workflow := append(bootstrap.Init(), step.Phase{Name: "more", Run: func(_ context.Context, env *step.Env) error { return do(p, env) }})
 			before := p.tree(t)
 			planned := p.plan(t, workflow)
 			done := p.play(t, workflow, true)

@@ -15,7 +15,10 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/accounts"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
 // variant is a configuration and the host that it is used on.
@@ -24,7 +27,7 @@ type variant struct {
 	// files exist on the host already, by path.
 	files map[string]string
 	// done are phases that an earlier run has completed.
-	done []Phase
+	done []step.Phase
 	skip []string
 	// pulled means that the images are present, active that the kubelet runs.
 	pulled, active bool
@@ -48,7 +51,7 @@ func generate(t *testing.T, seed uint64) variant {
 	if some() {
 		v.skip = [][]string{{"addon"}, {"addon/coredns"}, {"addon/kube-proxy"}, {"kubelet-finalize"}, {"bootstrap-token", "show-join-command"}, {"preflight"}}[r.IntN(6)]
 	}
-	v.done = [][]Phase{nil, nil, pick(Init(), "certs"), pick(Init(), "certs", "kubeconfig", "etcd", "control-plane")}[r.IntN(4)]
+	v.done = [][]step.Phase{nil, nil, phasetest.Pick(bootstrap.Init(), "certs"), phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig", "etcd", "control-plane")}[r.IntN(4)]
 	for _, doc := range []any{init, c} {
 		data, err := yaml.Marshal(doc)
 		if err != nil {

@@ -12,20 +12,25 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/internal/workflow"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
+	"github.com/slipway-k8s/slipway/phases/machine"
+	"github.com/slipway-k8s/slipway/phases/reset"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // Up makes a bare host the first node of a new cluster. The host is prepared as host says.
-func Up(p *Prepare, host *config.Node) []Phase {
-	return []Phase{
+func Up(p *machine.Prepare, host *config.Node) []step.Phase {
+	return []step.Phase{
 		workflow.Group("prepare", "Give this host what a node needs", GoingBy(host, p.Phases())),
-		workflow.Group("init", "Create a cluster with this host as its first control plane", initThen(upCommand(p))),
+		workflow.Group("init", "Create a cluster with this host as its first control plane", bootstrap.InitThen(upCommand(p))),
 		schedulable(),
-		waitNode(),
+		kubelet.WaitNode(),
 	}
 }
 
 // upCommand is the command for further hosts, which need a bundle if this one does. They may have it elsewhere.
-func upCommand(p *Prepare) string {
+func upCommand(p *machine.Prepare) string {
 	if p.BundleFile == "" {
 		return "up"
 	}
@@ -37,27 +42,27 @@ func upCommand(p *Prepare) string {
 }
 
 // UpJoin makes a bare host a node of an existing cluster.
-func UpJoin(p *Prepare, host *config.Node) []Phase {
-	return []Phase{
+func UpJoin(p *machine.Prepare, host *config.Node) []step.Phase {
+	return []step.Phase{
 		workflow.Group("prepare", "Give this host what a node needs", GoingBy(host, p.Phases())),
-		workflow.Group("join", "Join this host to the cluster", Join()),
-		waitNode(),
+		workflow.Group("join", "Join this host to the cluster", bootstrap.Join()),
+		kubelet.WaitNode(),
 	}
 }
 
 // Down undoes what up did to a host as a node.
-func Down() []Phase {
-	return []Phase{workflow.Group("reset", "Undo what init or join did to this host", Reset())}
+func Down() []step.Phase {
+	return []step.Phase{workflow.Group("reset", "Undo what init or join did to this host", reset.Node())}
 }
 
 // DownHost is Down, and undoes what up did before that, too.
-func DownHost(host *config.Node) []Phase {
-	return append(Down(), workflow.Group("host", "Undo what prepare did to this host", GoingBy(host, HostReset())))
+func DownHost(host *config.Node) []step.Phase {
+	return append(Down(), workflow.Group("host", "Undo what prepare did to this host", GoingBy(host, machine.Reset())))
 }
 
 // GoingBy are phases that go by a host's desired state instead of a node's.
-func GoingBy(host *config.Node, list []Phase) []Phase {
-	return workflow.In(list, func(env *Env) *Env {
+func GoingBy(host *config.Node, list []step.Phase) []step.Phase {
+	return workflow.In(list, func(env *step.Env) *step.Env {
 		there := *env
 		there.Config = host
 		return &there
@@ -65,17 +70,17 @@ func GoingBy(host *config.Node, list []Phase) []Phase {
 }
 
 // schedulable takes from a Node the taint that an earlier run without --schedulable has given it; this run gives it none.
-func schedulable() Phase {
-	return Phase{
+func schedulable() step.Phase {
+	return step.Phase{
 		Name:    "schedulable",
 		Summary: "Let ordinary Pods run on this control plane",
-		Skip: func(env *Env) string {
+		Skip: func(env *step.Env) string {
 			if !env.Config.Schedulable {
 				return "--schedulable is not given"
 			}
 			return ""
 		},
-		Run: func(ctx context.Context, env *Env) error {
+		Run: func(ctx context.Context, env *step.Env) error {
 			live := cluster.NewNode(env.Config.Name)
 			_, err := env.Cluster.Update(ctx, live, func() (bool, error) {
 				var kept []corev1.Taint

@@ -17,18 +17,23 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/workflow"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/machine"
+	"github.com/slipway-k8s/slipway/phases/reset"
+	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
 // TestNeedsExist checks that the phases that the workflows name exist, and that none waits for itself.
 func TestNeedsExist(t *testing.T) {
-	for name, list := range map[string][]Phase{
-		"init": Init(), "join": Join(), "reset": Reset(),
-		"up": Up(&Prepare{}, &config.Node{}), "up to join": UpJoin(&Prepare{}, &config.Node{}), "down": DownHost(&config.Node{}),
+	for name, list := range map[string][]step.Phase{
+		"init": bootstrap.Init(), "join": bootstrap.Join(), "reset": reset.Node(),
+		"up": Up(&machine.Prepare{}, &config.Node{}), "up to join": UpJoin(&machine.Prepare{}, &config.Node{}), "down": DownHost(&config.Node{}),
 	} {
 		known := workflow.Paths(list)
-		var walk func(siblings []Phase)
-		walk = func(siblings []Phase) {
+		var walk func(siblings []step.Phase)
+		walk = func(siblings []step.Phase) {
 			for _, p := range siblings {
 				for _, need := range p.Needs {
 					if !slices.Contains(known, need) {
@@ -42,7 +47,7 @@ func TestNeedsExist(t *testing.T) {
 		for _, role := range []bool{false, true} {
 			n := fixture.GoldenNode(t, fixture.Path("testdata/golden/node/default/input.yaml"))
 			n.ControlPlane, n.Join, n.Reset = role, &config.Join{}, &config.Reset{}
-			if err := Run(t.Context(), &Env{Config: n, UI: quietUI()}, idle(list), Options{}); err != nil {
+			if err := step.Run(t.Context(), &step.Env{Config: n, UI: phasetest.QuietUI()}, idle(list), step.Options{}); err != nil {
 				t.Errorf("%s, control plane %v: %v", name, role, err)
 			}
 		}
@@ -50,12 +55,12 @@ func TestNeedsExist(t *testing.T) {
 }
 
 // idle returns phases of the same order that do nothing.
-func idle(list []Phase) []Phase {
+func idle(list []step.Phase) []step.Phase {
 	list = slices.Clone(list)
 	for i := range list {
 		list[i].Children = idle(list[i].Children)
 		list[i].RunWithKey, list[i].NeedsKey = nil, nil
-		list[i].Run = func(context.Context, *Env) error { return nil }
+		list[i].Run = func(context.Context, *step.Env) error { return nil }
 	}
 	return list
 }
@@ -67,14 +72,14 @@ type numberedKey struct {
 }
 
 // keyed returns a child of a phase that reports its key, if it takes one, and does nothing.
-func keyed(parent string, p Phase, report func(path string, key crypto.Signer)) Phase {
+func keyed(parent string, p step.Phase, report func(path string, key crypto.Signer)) step.Phase {
 	p.Skip = nil
 	if p.NeedsKey == nil {
-		p.Run = func(context.Context, *Env) error { return nil }
+		p.Run = func(context.Context, *step.Env) error { return nil }
 		return p
 	}
-	p.NeedsKey = func(*Env) bool { return true }
-	p.RunWithKey = func(_ context.Context, _ *Env, key crypto.Signer) error {
+	p.NeedsKey = func(*step.Env) bool { return true }
+	p.RunWithKey = func(_ context.Context, _ *step.Env, key crypto.Signer) error {
 		report(parent+"/"+p.Name, key)
 		return nil
 	}
@@ -87,8 +92,8 @@ func TestKeysOfInit(t *testing.T) {
 	var mu sync.Mutex
 	made, number := 0, map[string]int{}
 	all := make(chan struct{})
-	list := Init()
-	list[0].Run = func(context.Context, *Env) error { <-all; return nil }
+	list := bootstrap.Init()
+	list[0].Run = func(context.Context, *step.Env) error { <-all; return nil }
 	for i := range list {
 		for j := range list[i].Children {
 			list[i].Children[j] = keyed(list[i].Name, list[i].Children[j], func(path string, key crypto.Signer) {
@@ -98,17 +103,17 @@ func TestKeysOfInit(t *testing.T) {
 			})
 		}
 		if len(list[i].Children) == 0 && i > 0 {
-			list[i].Run = func(context.Context, *Env) error { return nil }
+			list[i].Run = func(context.Context, *step.Env) error { return nil }
 		}
 	}
-	newKey := func(*Env) (crypto.Signer, error) {
+	newKey := func(*step.Env) (crypto.Signer, error) {
 		if made++; made == 16 {
 			close(all)
 		}
 		return numberedKey{number: made}, nil
 	}
-	env := &Env{Config: fixture.GoldenNode(t, fixture.Path("testdata/golden/node/default/input.yaml")), UI: quietUI()}
-	if err := workflow.Run(t.Context(), env, list, workflow.Options[*Env]{NewKey: newKey, Keys: 1}); err != nil {
+	env := &step.Env{Config: fixture.GoldenNode(t, fixture.Path("testdata/golden/node/default/input.yaml")), UI: phasetest.QuietUI()}
+	if err := workflow.Run(t.Context(), env, list, workflow.Options[*step.Env]{NewKey: newKey, Keys: 1}); err != nil {
 		t.Fatal(err)
 	}
 	got := slices.SortedFunc(maps.Keys(number), func(a, b string) int { return cmp.Compare(number[a], number[b]) })
@@ -141,14 +146,7 @@ func TestInitHasKubeadmsPhases(t *testing.T) {
 		kubelet-finalize kubelet-finalize/enable-client-cert-rotation
 		addon addon/coredns addon/kube-proxy addon/network
 		show-join-command`)
-	if diff := gocmp.Diff(want, workflow.Paths(Init())); diff != "" {
+	if diff := gocmp.Diff(want, workflow.Paths(bootstrap.Init())); diff != "" {
 		t.Errorf("phases (-want +got):\n%s", diff)
 	}
-}
-
-func message(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }

@@ -16,7 +16,10 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/machine"
+	"github.com/slipway-k8s/slipway/phases/reset"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // chosen are the defaults that differ from kubeadm's on purpose; the README lists them.
@@ -166,8 +169,8 @@ func TestGroupsFail(t *testing.T) {
 // TestPhasesNameKnownFlags holds the names in Phase.Flags against the table of flags.
 func TestPhasesNameKnownFlags(t *testing.T) {
 	checked := 0
-	var walk func(workflow string, list []phases.Phase)
-	walk = func(workflow string, list []phases.Phase) {
+	var walk func(workflow string, list []step.Phase)
+	walk = func(workflow string, list []step.Phase) {
 		for _, p := range list {
 			fs := pflag.NewFlagSet(p.Name, pflag.ContinueOnError)
 			new(config.Flags).BindPhase(fs, workflow, p.Flags)
@@ -180,11 +183,11 @@ func TestPhasesNameKnownFlags(t *testing.T) {
 			walk(workflow, p.Children)
 		}
 	}
-	walk("init", phases.Init())
-	walk("join", phases.Join())
-	walk("reset", phases.Reset())
-	walk("host prepare", (&phases.Prepare{}).Phases())
-	walk("host reset", phases.HostReset())
+	walk("init", bootstrap.Init())
+	walk("join", bootstrap.Join())
+	walk("reset", reset.Node())
+	walk("host prepare", (&machine.Prepare{}).Phases())
+	walk("host reset", machine.Reset())
 	if checked < 200 {
 		t.Errorf("%d names only", checked)
 	}

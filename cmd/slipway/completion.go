@@ -13,7 +13,9 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/reset"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 func newCompletion(g *cli.Globals) *cobra.Command {
@@ -95,14 +97,14 @@ func choice(values func(*cobra.Command) []string) cobra.CompletionFunc {
 
 // phasesOf are the names that --skip-phases of a command takes.
 func phasesOf(cmd *cobra.Command) []string {
-	workflow := map[string]func() []phases.Phase{"init": phases.Init, "join": phases.Join, "reset": phases.Reset}[cmd.Name()]
+	workflow := map[string]func() []step.Phase{"init": bootstrap.Init, "join": bootstrap.Join, "reset": reset.Node}[cmd.Name()]
 	if workflow == nil {
 		return nil
 	}
 	return phaseNames("", workflow())
 }
 
-func phaseNames(parent string, list []phases.Phase) (names []string) {
+func phaseNames(parent string, list []step.Phase) (names []string) {
 	for _, p := range list {
 		names = append(append(names, parent+p.Name), phaseNames(parent+p.Name+"/", p.Children)...)
 	}
@@ -116,5 +118,5 @@ func checkNames(*cobra.Command) []string {
 	if err != nil {
 		return nil
 	}
-	return append(phases.CheckNames(node), "all")
+	return append(bootstrap.CheckNames(node), "all")
 }

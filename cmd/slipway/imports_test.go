@@ -66,36 +66,96 @@ var mayImport = map[string][]string{
 	"internal/tokens":   {"certs", "manifests", "internal/cluster", "internal/config", "internal/fault", "internal/kubeconfig", "internal/ui"},
 	"internal/diagnose": {"certs", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact"},
 	"internal/support":  {"certs", "internal/diagnose", "internal/host", "internal/redact"},
+	// phases/node and the three above it are shared by the workflows, which never import each other.
+	"phases/step": {
+		"internal/accounts", "internal/background", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd",
+		"internal/host", "internal/ownership", "internal/pki", "internal/tokens", "internal/ui", "internal/workflow",
+	},
+	"phases/node": {
+		"phases/step", "certs", "kubeletconfig", "manifests", "preflight", "internal/cluster", "internal/config",
+		"internal/diagnose", "internal/etcd", "internal/etcdmember", "internal/fault", "internal/host", "internal/inventory",
+		"internal/kubeconfig", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
+	},
+	"phases/kubelet": {
+		"phases/node", "phases/step", "certs", "kubeletconfig", "manifests", "preflight", "internal/cluster", "internal/config",
+		"internal/diagnose", "internal/fault", "internal/host", "internal/kubeconfig", "internal/ownership", "internal/retry",
+		"internal/thisnode", "internal/ui",
+	},
+	"phases/addon": {
+		"phases/node", "phases/step", "manifests", "internal/cluster", "internal/config", "internal/corefile", "internal/fault",
+		"internal/ownership", "internal/thisnode", "internal/upgrading",
+	},
+	"phases/backup": {
+		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/etcdmember",
+		"internal/host", "internal/joining", "internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
+	},
+	"phases/bootstrap": {
+		"phases/addon", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster",
+		"internal/config", "internal/diagnose", "internal/etcd", "internal/etcdmember", "internal/fault", "internal/host",
+		"internal/kubeconfig", "internal/ownership", "internal/retry", "internal/thisnode", "internal/tokens", "internal/ui",
+	},
+	"phases/upgrade": {
+		"phases/addon", "phases/backup", "phases/node", "phases/step", "certs", "kubeletconfig", "manifests", "preflight",
+		"internal/breakages", "internal/cluster", "internal/config", "internal/corefile", "internal/etcd", "internal/etcdmember",
+		"internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/pki", "internal/renewal",
+		"internal/retry", "internal/thisnode", "internal/upgrading",
+	},
+	"phases/rollback": {
+		"phases/addon", "phases/backup", "phases/node", "phases/step", "certs", "kubeletconfig", "manifests", "preflight",
+		"internal/cluster", "internal/config", "internal/etcd", "internal/etcdmember", "internal/fault", "internal/host",
+		"internal/ownership", "internal/retry", "internal/thisnode", "internal/upgrading",
+	},
+	"phases/machine": {
+		"phases/node", "phases/reset", "phases/step", "kubeletconfig", "manifests", "preflight", "internal/bundle",
+		"internal/cluster", "internal/config", "internal/containerd", "internal/diagnose", "internal/fault", "internal/host",
+		"internal/joining", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
+	},
+	"phases/reset": {
+		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/config", "internal/etcd", "internal/etcdmember",
+		"internal/fault", "internal/host", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui",
+		"internal/upgrading",
+	},
+	"phases/renew": {
+		"phases/node", "phases/step", "certs", "manifests", "internal/fault", "internal/host", "internal/renewal",
+		"internal/thisnode", "internal/ui",
+	},
 	"phases": {
-		"certs", "kubeletconfig", "manifests", "preflight",
-		"internal/accounts", "internal/background", "internal/cluster", "internal/config", "internal/corefile", "internal/diagnose",
-		"internal/etcd", "internal/etcdmember", "internal/fault", "internal/host", "internal/joining", "internal/kubeconfig", "internal/ownership",
-		"internal/pki", "internal/renewal", "internal/retry", "internal/thisnode", "internal/tokens", "internal/ui", "internal/upgrading", "internal/workflow",
-		"internal/breakages", "internal/inventory", "internal/bundle", "internal/containerd",
+		"phases/bootstrap", "phases/kubelet", "phases/machine", "phases/reset", "phases/step", "internal/cluster",
+		"internal/config", "internal/upgrading", "internal/workflow",
 	},
 	"internal/plan":   {"internal/cluster", "internal/config", "internal/etcd", "internal/host", "internal/pki", "internal/redact", "internal/ui"},
 	"cmd/slipway/cli": {"internal/config", "internal/fault", "internal/host", "internal/host/linux", "internal/redact", "internal/ui"},
 	"cmd/slipway/env": {
-		"cmd/slipway/cli", "phases", "internal/cluster", "internal/config", "internal/etcd", "internal/etcdmember", "internal/fault",
-		"internal/host", "internal/host/linux", "internal/host/plan", "internal/joining", "internal/plan", "internal/thisnode", "internal/ui",
+		"cmd/slipway/cli", "phases/step", "internal/cluster", "internal/config", "internal/etcd", "internal/etcdmember",
+		"internal/fault", "internal/host", "internal/host/linux", "internal/host/plan", "internal/joining", "internal/plan",
+		"internal/thisnode", "internal/ui",
 	},
 	// Groups of commands don't import each other.
-	"cmd/slipway/bundle":   {"cmd/slipway/cli", "phases", "internal/bundle", "internal/fault"},
-	"cmd/slipway/certs":    {"cmd/slipway/cli", "cmd/slipway/env", "phases", "internal/config", "internal/host/linux", "internal/pki", "internal/renewal", "internal/thisnode"},
-	"cmd/slipway/config":   {"cmd/slipway/cli", "cmd/slipway/env", "phases", "internal/config", "internal/host/linux"},
-	"cmd/slipway/diagnose": {"cmd/slipway/cli", "cmd/slipway/env", "internal/config", "internal/diagnose", "internal/host/linux", "internal/support", "internal/thisnode"},
-	"cmd/slipway/node": {
-		"cmd/slipway/cli", "cmd/slipway/env", "phases", "preflight", "internal/bundle", "internal/config", "internal/containerd",
-		"internal/fault", "internal/host", "internal/host/linux", "internal/joining", "internal/thisnode", "internal/ui",
+	"cmd/slipway/bundle": {"cmd/slipway/cli", "phases/machine", "internal/bundle", "internal/fault"},
+	"cmd/slipway/certs": {
+		"cmd/slipway/cli", "cmd/slipway/env", "phases/renew", "internal/config", "internal/host/linux", "internal/pki",
+		"internal/renewal", "internal/thisnode",
 	},
-	"cmd/slipway/token": {"cmd/slipway/cli", "cmd/slipway/env", "phases", "internal/config", "internal/tokens"},
+	"cmd/slipway/config": {"cmd/slipway/cli", "cmd/slipway/env", "phases/node", "internal/config", "internal/host/linux"},
+	"cmd/slipway/diagnose": {
+		"cmd/slipway/cli", "cmd/slipway/env", "internal/config", "internal/diagnose", "internal/host/linux", "internal/support",
+		"internal/thisnode",
+	},
+	"cmd/slipway/node": {
+		"cmd/slipway/cli", "cmd/slipway/env", "phases", "phases/bootstrap", "phases/machine", "phases/reset", "phases/step",
+		"preflight", "internal/bundle", "internal/config", "internal/containerd", "internal/fault", "internal/host",
+		"internal/host/linux", "internal/joining", "internal/thisnode", "internal/ui",
+	},
+	"cmd/slipway/token": {"cmd/slipway/cli", "cmd/slipway/env", "phases/bootstrap", "internal/config", "internal/tokens"},
 	"cmd/slipway/upgrade": {
-		"cmd/slipway/cli", "cmd/slipway/env", "phases", "preflight", "internal/cluster", "internal/config", "internal/fault", "internal/host",
-		"internal/inventory", "internal/joining", "internal/plan", "internal/redact", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"cmd/slipway/cli", "cmd/slipway/env", "phases/rollback", "phases/step", "phases/upgrade", "preflight", "internal/cluster",
+		"internal/config", "internal/fault", "internal/host", "internal/inventory", "internal/joining", "internal/plan",
+		"internal/redact", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"cmd/slipway": {
-		"cmd/slipway/bundle", "cmd/slipway/certs", "cmd/slipway/cli", "cmd/slipway/config", "cmd/slipway/diagnose", "cmd/slipway/node",
-		"cmd/slipway/token", "cmd/slipway/upgrade", "phases", "internal/config", "internal/fault", "internal/ui",
+		"cmd/slipway/bundle", "cmd/slipway/certs", "cmd/slipway/cli", "cmd/slipway/config", "cmd/slipway/diagnose",
+		"cmd/slipway/node", "cmd/slipway/token", "cmd/slipway/upgrade", "phases/bootstrap", "phases/reset", "phases/step",
+		"internal/config", "internal/fault", "internal/ui",
 	},
 }
 

@@ -27,7 +27,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ui"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/upgrade"
 )
 
 const node = "worker-1"
@@ -115,10 +116,10 @@ func slipway(t *testing.T, pod corev1.Pod, force bool) decision {
 	}
 	n := &config.Node{Upgrade: &config.Upgrade{Drain: &config.Drain{Timeout: time.Minute, Force: force}}}
 	n.Name = node
-	workflow := phases.UpgradeNode()
-	i := slices.IndexFunc(workflow, func(p phases.Phase) bool { return p.Name == "drain" })
-	env := &phases.Env{Config: n, Cluster: api, UI: ui.NewLines(&bytes.Buffer{}, &bytes.Buffer{})}
-	err := phases.Run(t.Context(), env, workflow[i:i+1], phases.Options{})
+	workflow := upgrade.Node()
+	i := slices.IndexFunc(workflow, func(p step.Phase) bool { return p.Name == "drain" })
+	env := &step.Env{Config: n, Cluster: api, UI: ui.NewLines(&bytes.Buffer{}, &bytes.Buffer{})}
+	err := step.Run(t.Context(), env, workflow[i:i+1], step.Options{})
 	if err != nil && (!strings.Contains(fault.Remedy(err), "--drain-force") || !strings.Contains(err.Error(), pod.Namespace+"/"+pod.Name)) {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func (m machine) hasNoRollback() {
 }
 
 // killedOften kills a rollback right when it begins to restore and to stop etcd, and then later and later. Each run
-// continues the one before; phases/crash_rollback_test.go has each step.
+// continues the one before; phases/rollback/crash_test.go has each step.
 func (m machine) killedOften(back []string) {
 	m.Helper()
 	for _, line := range []string{"[control-plane] Restoring /etc/kubernetes/tmp/", "[control-plane] Stopping"} {

@@ -45,7 +45,7 @@ var wideTests = []string{
 }
 
 // longPackages have these tests.
-var longPackages = []string{"./phases", "./cmd/slipway", "./internal/bundle"}
+var longPackages = []string{"./phases/...", "./cmd/slipway", "./internal/bundle"}
 
 // named is a pattern of tests.
 func named(tests ...[]string) string {
@@ -61,9 +61,9 @@ var (
 var steps = []step{
 	{name: "vet", commands: [][]string{{"go", "vet", "./..."}}},
 	{name: "unit", tests: &tests{args: []string{"-timeout=20m"}, packages: everywhere, sequential: true}},
-	// The two packages that take longest come first, and run side by side: their tests wait more than they compute.
+	// The packages that take longest come first, and run side by side: their tests wait more than they compute.
 	{name: "race", tests: &tests{
-		args: []string{"-timeout=30m", "-skip=" + named(longTests, wideTests)}, packages: append([]string{"./phases", "./cmd/slipway"}, everywhere...), concurrent: true, race: true,
+		args: []string{"-timeout=30m", "-skip=" + named(longTests, wideTests)}, packages: append([]string{"./cmd/slipway", "./phases/bootstrap", "./phases/upgrade"}, everywhere...), concurrent: true, race: true,
 	}},
 	{name: "race-rest", onlyFull: true, tests: &tests{args: []string{"-timeout=30m"}, packages: everywhere, sequential: true, race: true}},
 	{name: "race-wide", onlyFull: true, tests: &tests{args: []string{"-timeout=40m", "-run=" + named(wideTests)}, packages: longPackages, race: true}},

@@ -17,58 +17,58 @@ var points = []struct {
 	tests   []string
 }{
 	{"host reset leaves a container runtime that no bundle brought", []string{
-		"phases.TestHostResetLeavesOtherRuntimes", "phases.TestHostResetOfContainers", "phases.TestHostResetAsksTheSocketOfThePreparation",
-		"phases.TestHostResetCannotSeeContainers", "phases.TestPrepareKeepsImages", "test/e2e.TestUp",
+		"phases/machine.TestHostResetLeavesOtherRuntimes", "phases/machine.TestHostResetOfContainers", "phases/machine.TestHostResetAsksTheSocketOfThePreparation",
+		"phases/machine.TestHostResetCannotSeeContainers", "phases/machine.TestPrepareKeepsImages", "test/e2e.TestUp",
 	}},
 	{"a restore of etcd asks members that joined after the snapshot", []string{
-		"phases.TestRestoreAsksOthers", "phases.TestRestoreRefusesWithoutOthers", "internal/etcd.TestPeers", "test/e2e.TestHA/restore",
+		"phases/rollback.TestRestoreAsksOthers", "phases/rollback.TestRestoreRefusesWithoutOthers", "internal/etcd.TestPeers", "test/e2e.TestHA/restore",
 	}},
 	{"a rollback takes back the last upgrade, not several", []string{
-		"internal/upgrading.TestCompleted", "internal/upgrading.TestLastBackup/a run after an earlier release's", "internal/upgrading.TestLastBackupOfManyRuns", "phases.TestRunAfterCompletedUpgrade",
-		"phases.TestRollbackKeepsEdited",
+		"internal/upgrading.TestCompleted", "internal/upgrading.TestLastBackup/a run after an earlier release's", "internal/upgrading.TestLastBackupOfManyRuns", "phases/rollback.TestRunAfterCompletedUpgrade",
+		"phases/rollback.TestRollbackKeepsEdited",
 	}},
-	{"a rollback refuses another cluster's backup", []string{"phases.TestRollbackRefusals", "internal/upgrading.TestLastBackupOfEtcdCluster"}},
+	{"a rollback refuses another cluster's backup", []string{"phases/rollback.TestRollbackRefusals", "internal/upgrading.TestLastBackupOfEtcdCluster"}},
 	{"nothing stops a voter that the others need, and a restart of components holds the Lease", []string{
-		"phases.TestEtcdIsSpared", "phases.TestRollbackPutsBack", "phases.TestRenewInTurn", "phases.TestRenewWithoutAPI", "phases.TestPrepareInTurn",
-		"phases.TestLocalEtcdIsSpared", "phases.TestCorrectedJoinSparesEtcd", "phases.TestCorrectedInitSparesEtcd",
+		"phases/renew.TestEtcdIsSpared", "phases/rollback.TestEtcdIsSpared", "phases/upgrade.TestEtcdIsSpared", "phases/rollback.TestRollbackPutsBack", "phases/renew.TestRenewInTurn", "phases/renew.TestRenewWithoutAPI", "phases/machine.TestPrepareInTurn",
+		"phases/bootstrap.TestLocalEtcdIsSpared", "phases/bootstrap.TestCorrectedJoinSparesEtcd", "phases/bootstrap.TestCorrectedInitSparesEtcd",
 		"test/e2e.TestHA/turns",
-		"preflight.TestRunSortsByCheckAndSeverity/a guard of data by its name", "phases.TestTakeTurn/a renewal was abandoned", "phases.TestSignerInTurn",
-		"phases.TestRollbackKeepsLease", "test/e2e.TestHA/turns",
+		"preflight.TestRunSortsByCheckAndSeverity/a guard of data by its name", "phases/node.TestTakeTurn/a renewal was abandoned", "phases/renew.TestSignerInTurn",
+		"phases/rollback.TestRollbackKeepsLease", "test/e2e.TestHA/turns",
 	}},
 	{"an API server stops before its etcd and comes back with it", []string{
-		"phases.TestEtcdTakesAPIServerAlong", "phases.TestKubeletStaysDown", "test/e2e.TestUpgrade/etcd-only",
+		"phases/renew.TestEtcdTakesAPIServerAlong", "phases/rollback.TestEtcdTakesAPIServerAlong", "phases/upgrade.TestEtcdTakesAPIServerAlong", "phases/node.TestKubeletStaysDown", "test/e2e.TestUpgrade/etcd-only",
 	}},
-	{"a snapshot and images fit together", []string{"phases.TestHostFindings", "phases.TestSnapshotSpaceAgain"}},
+	{"a snapshot and images fit together", []string{"phases/upgrade.TestHostFindings", "phases/rollback.TestSnapshotSpaceAgain"}},
 	{"an upgrade keeps the flags that protect data and access", []string{
-		"phases.TestProtection", "phases.TestProtectionFromPatches", "phases.TestProtectionWithoutChecks", "test/e2e.TestUpgrade/encryption",
+		"phases/upgrade.TestProtection", "phases/upgrade.TestProtectionFromPatches", "phases/upgrade.TestProtectionWithoutChecks", "test/e2e.TestUpgrade/encryption",
 	}},
 	{"an upgrade of a worker keeps edits of the kubelet's configuration", []string{
-		"phases.TestKubeletEdits", "phases.TestEditedKubeletConfiguration", "phases.TestNodeFindings", "test/e2e.TestUpgrade/kubelet-edit",
+		"phases/upgrade.TestKubeletEdits", "phases/upgrade.TestEditedKubeletConfiguration", "phases/upgrade.TestNodeFindings", "test/e2e.TestUpgrade/kubelet-edit",
 	}},
 	{"host prepare and host reset leave programs, parameters and modes that others have set", []string{
-		"phases.TestPrepareKeepsHotfixes", "phases.TestPrepareNamesCollisionsFirst", "phases.TestPrepareLeavesDirectoryModes",
-		"phases.TestPrepareWithContainerdOfItsGuide", "phases.TestHostResetParameters", "phases.TestHostResetOfDisks",
+		"phases/machine.TestPrepareKeepsHotfixes", "phases/machine.TestPrepareNamesCollisionsFirst", "phases/machine.TestPrepareLeavesDirectoryModes",
+		"phases/machine.TestPrepareWithContainerdOfItsGuide", "phases/machine.TestHostResetParameters", "phases/machine.TestHostResetOfDisks",
 	}},
 	{"no worker decides where a credential goes", []string{
 		"cmd/slipway.TestUpgradePlanWithAHostileWorker", "internal/cluster.TestRedirects", "internal/etcdmember.TestEndpointsOfOthers",
-		"phases.TestServersOfWorkers", "phases.TestUnmarkedControlPlane", "internal/etcdmember.TestEndpointsWithoutTheLabel", "internal/ui.TestPrintable", "test/e2e.TestUpgrade/hostile-worker",
+		"phases/upgrade.TestServersOfWorkers", "phases/upgrade.TestUnmarkedControlPlane", "internal/etcdmember.TestEndpointsWithoutTheLabel", "internal/ui.TestPrintable", "test/e2e.TestUpgrade/hostile-worker",
 	}},
 	{"leftover secrets are named or removed", []string{
-		"phases.TestResetNamesBackups", "phases.TestPrepareHidesProxies", "internal/containerd.TestProxyEnv",
+		"phases/reset.TestResetNamesBackups", "phases/machine.TestPrepareHidesProxies", "internal/containerd.TestProxyEnv",
 	}},
 	{"an older bundle doesn't downgrade a node by itself", []string{
-		"phases.TestPrepareRefusesOlderPrograms", "phases.TestPrepareRefusesOlderKubelets", "internal/bundle.TestOpenPinned",
+		"phases/machine.TestPrepareRefusesOlderPrograms", "phases/machine.TestPrepareRefusesOlderKubelets", "internal/bundle.TestOpenPinned",
 	}},
 	{"a host's facts stay on the host", []string{
-		"kubeletconfig.TestFit", "phases.TestHostFactsStayOnTheHost", "phases.TestUpgradeUploadsNoHostFacts", "phases.TestJoinCorrectsPaths",
-		"phases.TestJoinNamesSandboxFailure", "test/e2e.TestWorkers/host-facts",
+		"kubeletconfig.TestFit", "phases/kubelet.TestHostFactsStayOnTheHost", "phases/upgrade.TestUpgradeUploadsNoHostFacts", "phases/kubelet.TestJoinCorrectsPaths",
+		"phases/kubelet.TestJoinNamesSandboxFailure", "test/e2e.TestWorkers/host-facts",
 	}},
 	{"clients and servers accept each other before a renewal restarts anything", []string{
 		"internal/renewal.TestCheckTrust", "internal/renewal.TestCheckTrustOfUnknownEtcd", "internal/renewal.TestCheckTrustOfUnreadCAs", "internal/renewal.TestTokensStay",
-		"phases.TestReplacedCA", "phases.TestTwoCAs", "phases.TestTwoCAsForOne", "test/e2e.TestNode/replaced-ca", "test/e2e.TestNode/two-cas",
+		"phases/renew.TestReplacedCA", "phases/renew.TestTwoCAs", "phases/renew.TestTwoCAsForOne", "test/e2e.TestNode/replaced-ca", "test/e2e.TestNode/two-cas",
 	}},
 	{"chains of certificates are accepted, a CA that can't sign for a node is refused at once", []string{
-		"certs.TestChains", "certs.TestRestrictedCA", "phases.TestKeepsCAWithoutItsKey",
+		"certs.TestChains", "certs.TestRestrictedCA", "phases/bootstrap.TestKeepsCAWithoutItsKey",
 	}},
 	{"contradictory settings are refused at once, or named within seconds", []string{
 		"internal/config.TestContradictions", "internal/config.TestContradictionsOfExistingCluster", "internal/config.TestContradictionsElsewhere",
@@ -79,8 +79,8 @@ var points = []struct {
 		"internal/config.TestVersion", "internal/config.TestConfigs", "preflight.TestChecks/DNSLoop", "preflight.TestChecks/DirAvailable--var-lib-etcd",
 	}},
 	{"a corrected first attempt is taken", []string{
-		"phases.TestCorrectedInit", "phases.TestCorrectedInitKeepsEdits", "phases.TestUnfinishedInit", "phases.TestCorrectedJoin",
-		"phases.TestCorrectedJoinOfBrokenComponent", "phases.TestCompleteInitKeepsPatches", "phases.TestAloneAsksNobody", "test/e2e.TestHA/first-attempt",
+		"phases/bootstrap.TestCorrectedInit", "phases/bootstrap.TestCorrectedInitKeepsEdits", "phases/bootstrap.TestUnfinishedInit", "phases/bootstrap.TestCorrectedJoin",
+		"phases/bootstrap.TestCorrectedJoinOfBrokenComponent", "phases/bootstrap.TestCompleteInitKeepsPatches", "phases/bootstrap.TestAloneAsksNobody", "test/e2e.TestHA/first-attempt",
 	}},
 	{"several container runtimes hinder only commands that need one", []string{"cmd/slipway.TestScripts/runtimes"}},
 	{"scripts that call kubeadm find its lines", []string{
@@ -88,7 +88,7 @@ var points = []struct {
 	}},
 	{"the manifest of a Pod network is checked before objects are made", []string{
 		"internal/config.TestManifestFaults", "internal/cluster.TestValidate", "internal/cluster.TestEnsureDropsNamespaces",
-		"phases.TestNetworkIsRefused", "phases.TestNetworkThatStays", "test/e2e.TestNode/network-file",
+		"phases/bootstrap.TestNetworkIsRefused", "phases/bootstrap.TestNetworkThatStays", "test/e2e.TestNode/network-file",
 	}},
 }
 

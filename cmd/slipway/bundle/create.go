@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/machine"
 )
 
 type createOptions struct {
@@ -69,7 +69,7 @@ func (o *createOptions) run(ctx context.Context, g *cli.Globals) error {
 
 // addUnits adds the units of the programs that need one, unless the list has its own.
 func addUnits(list *bundle.List) {
-	for program, content := range phases.BundledUnits() {
+	for program, content := range machine.BundledUnits() {
 		if list.Has(bundle.Program, program) {
 			list.Provide(bundle.ListedPart{
 				Name: program + ".service", Type: bundle.Unit, Version: list.KubernetesVersion, Source: "slipway", License: "Apache-2.0",

@@ -11,22 +11,22 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/renewal"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/renew"
 )
 
 func newRenew(g *cli.Globals) *cobra.Command {
 	cmd := cli.Group("renew", "Renew this control plane's certificates, with new keys",
-		renewCommand(g, "all", "Renew all existing certificates except the CAs", phases.RenewOptions{}))
+		renewCommand(g, "all", "Renew all existing certificates except the CAs", renew.Options{}))
 	cmd.Long = cmd.Short + ", signed by the same CA.\n\n" +
 		"A renewed certificate keeps the subject and names of the old one. Names that the configuration\n" +
 		"(--config, or else the cluster's) has gained since are added."
 	for _, r := range renewal.Rows() {
-		cmd.AddCommand(renewCommand(g, r.Name, "Renew the "+r.Summary, phases.RenewOptions{Name: r.Name}))
+		cmd.AddCommand(renewCommand(g, r.Name, "Renew the "+r.Summary, renew.Options{Name: r.Name}))
 	}
 	return cmd
 }
 
-func renewCommand(g *cli.Globals, use, short string, renewal phases.RenewOptions) *cobra.Command {
+func renewCommand(g *cli.Globals, use, short string, renewal renew.Options) *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:   use,
@@ -42,7 +42,7 @@ func renewCommand(g *cli.Globals, use, short string, renewal phases.RenewOptions
 			renewal.AsItWas = from == sourceDefault
 			real := linux.New()
 			defer real.Close()
-			return env.Acting{G: g}.Parts(node, real).Run(cmd.Context(), phases.Renew(renewal), nil)
+			return env.Acting{G: g}.Parts(node, real).Run(cmd.Context(), renew.Certificates(renewal), nil)
 		},
 	}
 	cmd.Flags().DurationVar(&renewal.Within, "within", 0, "renew only what ends within this time, such as 720h")

@@ -14,7 +14,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
@@ -26,14 +27,14 @@ func saidBy(t *testing.T, program string, names ...string) string {
 	g := &Globals{Program: program, Streams: Streams{Out: &out, Err: &progress}}
 	node := fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument+"controlPlaneEndpoint: k8s.example.org:6443\n")
 	node.UploadCerts, node.CertificateKey = true, config.NewSecret(strings.Repeat("ab", 32))
-	env := &phases.Env{Config: node, Host: teststage.New(t), Cluster: cluster.NewPlan(func(cluster.Action) {}, nil), UI: NewUI(g)}
-	var workflow []phases.Phase
+	env := &step.Env{Config: node, Host: teststage.New(t), Cluster: cluster.NewPlan(func(cluster.Action) {}, nil), UI: NewUI(g)}
+	var workflow []step.Phase
 	for _, name := range append([]string{"certs"}, names...) {
-		all := phases.Init()
-		i := slices.IndexFunc(all, func(p phases.Phase) bool { return p.Name == name })
+		all := bootstrap.Init()
+		i := slices.IndexFunc(all, func(p step.Phase) bool { return p.Name == name })
 		workflow = append(workflow, all[i].Needing())
 	}
-	if err := phases.Run(t.Context(), env, workflow, phases.Options{Serial: true}); err != nil {
+	if err := step.Run(t.Context(), env, workflow, step.Options{Serial: true}); err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}
 	return out.String()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/node"
 )
 
 func newImages(g *cli.Globals) *cobra.Command {
@@ -58,7 +58,7 @@ func newImagesPull(g *cli.Globals) *cobra.Command {
 			if g.AsPeer() {
 				parts.Last = cli.PulledLines(parts.Env.Config)
 			}
-			if err := phases.PullImages(cmd.Context(), parts.Env); err != nil {
+			if err := node.PullImages(cmd.Context(), parts.Env); err != nil {
 				return err
 			}
 			return parts.Show(parts.TellLast)

@@ -18,14 +18,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // NewAPIParts are for commands that talk to the API and only read from this host: they take no lock and have no etcd.
 func NewAPIParts(g *cli.Globals, node *config.Node, kubeconfig UserKubeconfig) *Parts {
 	real := linux.New()
 	return &Parts{
-		Env:     &phases.Env{Config: node, Host: real, Cluster: UserCluster(node, kubeconfig), UI: cli.NewUI(g)},
+		Env:     &step.Env{Config: node, Host: real, Cluster: UserCluster(node, kubeconfig), UI: cli.NewUI(g)},
 		begin:   noLock,
 		Confirm: call,
 		Show:    call,

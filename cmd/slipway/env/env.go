@@ -14,12 +14,12 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // Parts are a command's tools: the environment of its phases, and around it the differences between a run and a dry run. Acting.Parts act, Planning.Parts only record, and NewAPIParts have only the API.
 type Parts struct {
-	Env *phases.Env
+	Env *step.Env
 	// begin takes the lock of this node; end releases it.
 	begin func() (end func(), err error)
 	// Confirm asks the user before something that can't be undone.
@@ -35,14 +35,14 @@ type Parts struct {
 }
 
 // Run runs a workflow whose phases print all of its result.
-func (p *Parts) Run(ctx context.Context, workflow []phases.Phase, skip []string) error {
+func (p *Parts) Run(ctx context.Context, workflow []step.Phase, skip []string) error {
 	defer p.Close()
 	end, err := p.begin()
 	if err != nil {
 		return err
 	}
 	defer end()
-	if err := phases.Run(ctx, p.Env, workflow, phases.Options{Skip: skip, Serial: p.serial}); err != nil {
+	if err := step.Run(ctx, p.Env, workflow, step.Options{Skip: skip, Serial: p.serial}); err != nil {
 		return err
 	}
 	return p.Show(p.TellLast)

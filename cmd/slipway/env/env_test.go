@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/ui"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
@@ -88,7 +88,7 @@ func TestLastLines(t *testing.T) {
 			var out bytes.Buffer
 			g := &cli.Globals{Program: "kubeadm", Streams: cli.Streams{Out: &out, Err: &bytes.Buffer{}}}
 			p := &Parts{
-				Env: &phases.Env{UI: cli.NewUI(g)}, begin: noLock,
+				Env: &step.Env{UI: cli.NewUI(g)}, begin: noLock,
 				Show: call, Close: func() {}, Last: tt.got,
 			}
 			if err := p.Run(t.Context(), nil, nil); err != nil {

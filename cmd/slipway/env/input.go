@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // Input has the sources of a node.
@@ -87,7 +87,7 @@ func Existing(real *linux.Host, paths []string) []string {
 const AskTime = 5 * time.Second
 
 // NodeOfCluster is this control plane as the cluster's configuration and the files on this host describe it.
-func NodeOfCluster(ctx context.Context, env *phases.Env, key config.Secret) (*config.Node, []string, error) {
+func NodeOfCluster(ctx context.Context, env *step.Env, key config.Secret) (*config.Node, []string, error) {
 	stored, err := joining.StoredConfiguration(ctx, env.Cluster)
 	if err != nil {
 		return nil, nil, err

@@ -12,13 +12,13 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // Workflow is a command that runs phases, each of which has a command of its own, too.
 type Workflow struct {
 	Name   string // of the command, such as "host prepare"
-	Phases []phases.Phase
+	Phases []step.Phase
 	// Single makes the command of a single phase.
 	Single func(*cli.Globals, SinglePhase) *cobra.Command
 }
@@ -30,13 +30,13 @@ func (w Workflow) AddTo(cmd *cobra.Command, g *cli.Globals, flags *config.Flags)
 	Reporting(g, cmd)
 	phase := cli.Group("phase", "Run a single phase of "+w.Name)
 	for _, p := range w.Phases {
-		phase.AddCommand(w.phaseCommand(g, p, func(p phases.Phase) phases.Phase { return p }))
+		phase.AddCommand(w.phaseCommand(g, p, func(p step.Phase) step.Phase { return p }))
 	}
 	cmd.AddCommand(phase)
 }
 
 // phaseCommand makes the commands of a phase and its children. wrap puts a phase back below its parents.
-func (w Workflow) phaseCommand(g *cli.Globals, p phases.Phase, wrap func(phases.Phase) phases.Phase) *cobra.Command {
+func (w Workflow) phaseCommand(g *cli.Globals, p step.Phase, wrap func(step.Phase) step.Phase) *cobra.Command {
 	if len(p.Children) == 0 || p.Whole {
 		return w.Single(g, SinglePhase{p, w.Name, p.Name, wrap})
 	}
@@ -45,9 +45,9 @@ func (w Workflow) phaseCommand(g *cli.Globals, p phases.Phase, wrap func(phases.
 		cmd.AddCommand(w.Single(g, SinglePhase{p, w.Name, "all", wrap}))
 	}
 	for _, child := range p.Children {
-		below := func(c phases.Phase) phases.Phase {
+		below := func(c step.Phase) step.Phase {
 			parent := p
-			parent.Children = []phases.Phase{c}
+			parent.Children = []step.Phase{c}
 			return wrap(parent)
 		}
 		cmd.AddCommand(w.phaseCommand(g, child, below))
@@ -57,14 +57,14 @@ func (w Workflow) phaseCommand(g *cli.Globals, p phases.Phase, wrap func(phases.
 
 // SinglePhase is a phase that a command of its own runs.
 type SinglePhase struct {
-	phases.Phase
+	step.Phase
 
 	workflow, use string
-	wrap          func(phases.Phase) phases.Phase
+	wrap          func(step.Phase) step.Phase
 }
 
 // Alone is a workflow of the phase below its parents, so that progress and errors show its full name.
-func (p SinglePhase) Alone() []phases.Phase { return []phases.Phase{p.wrap(p.Phase)} }
+func (p SinglePhase) Alone() []step.Phase { return []step.Phase{p.wrap(p.Phase)} }
 
 // Command makes the phase's command with its flags, --dry-run, and the flags of a report.
 func (p SinglePhase) Command(g *cli.Globals, flags *config.Flags, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
@@ -79,7 +79,7 @@ func (p SinglePhase) Command(g *cli.Globals, flags *config.Flags, run func(cmd *
 }
 
 // PhaseTree lists phases and their children for a help text.
-func PhaseTree(list []phases.Phase, indent string) string {
+func PhaseTree(list []step.Phase, indent string) string {
 	var b strings.Builder
 	for _, p := range list {
 		fmt.Fprintf(&b, "%s%-*s %s\n", indent, 32-len(indent), p.Name, p.Summary)

@@ -22,7 +22,7 @@ import (
 	hostplan "github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/plan"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // Planning shows what Acting would do, and changes nothing.
@@ -146,7 +146,7 @@ func (p Planning) APIParts(node *config.Node, kubeconfig UserKubeconfig, form, c
 // newPlanParts only record. Phases run one after another, so that the same input gives the same plan.
 func newPlanParts(g *cli.Globals, node *config.Node, real *linux.Host, record *plan.Plan, api cluster.Cluster, said plan.UI) *Parts {
 	return &Parts{
-		Env: &phases.Env{
+		Env: &step.Env{
 			Config:  node,
 			Host:    hostplan.NewOverlay(real, record.AddHost),
 			Cluster: api,

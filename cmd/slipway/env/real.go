@@ -24,7 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // Acting does the command's work.
@@ -85,7 +85,7 @@ func (Acting) Stored(ctx context.Context, real *linux.Host) ([]byte, []string, e
 func (a Acting) Parts(node *config.Node, real *linux.Host) *Parts {
 	api := cluster.New(ClusterOptions(node, real))
 	said := cli.NewUI(a.G)
-	env := &phases.Env{Config: node, Host: real, Cluster: api, Etcd: NewEtcd(node, real, api, said), UI: said}
+	env := &step.Env{Config: node, Host: real, Cluster: api, Etcd: NewEtcd(node, real, api, said), UI: said}
 	if r := a.G.Report; r != nil {
 		r.Node, env.Host = node, plan.NewRecorder(real, r.Did)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/machine"
 )
 
 // NewHost makes the command `host`.
@@ -31,10 +31,10 @@ func newHostReset(g *cli.Globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.Run(cmd.Context(), phases.HostReset(), p.Env.Config.SkipPhases)
+			return p.Run(cmd.Context(), machine.Reset(), p.Env.Config.SkipPhases)
 		},
 	}
-	env.Workflow{Name: "host reset", Phases: phases.HostReset(), Single: hostResetPhase}.AddTo(cmd, g, &o.Flags)
+	env.Workflow{Name: "host reset", Phases: machine.Reset(), Single: hostResetPhase}.AddTo(cmd, g, &o.Flags)
 	return cmd
 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/machine"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // hostOptions are the flags of commands that prepare a host.
@@ -33,7 +35,7 @@ func newHostPrepare(g *cli.Globals) *cobra.Command {
 			return p.Run(cmd.Context(), phases.GoingBy(machine, prepare.Phases()), machine.SkipPhases)
 		},
 	}
-	env.Workflow{Name: "host prepare", Phases: (&phases.Prepare{}).Phases(), Single: preparePhase}.AddTo(cmd, g, &o.Flags)
+	env.Workflow{Name: "host prepare", Phases: (&machine.Prepare{}).Phases(), Single: preparePhase}.AddTo(cmd, g, &o.Flags)
 	return cmd
 }
 
@@ -50,17 +52,17 @@ func preparePhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 }
 
 // only is a workflow of a single phase.
-func only(workflow []phases.Phase, name string) []phases.Phase {
+func only(workflow []step.Phase, name string) []step.Phase {
 	for _, p := range workflow {
 		if p.Name == name {
-			return []phases.Phase{p.Needing()}
+			return []step.Phase{p.Needing()}
 		}
 	}
 	return nil
 }
 
 // load returns the parts of this control plane, if it's one, and the host's desired state.
-func (o *hostOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, *config.Node, *phases.Prepare, error) {
+func (o *hostOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, *config.Node, *machine.Prepare, error) {
 	o.Given = cli.Given(cmd.Flags())
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), "")
 	if err != nil {

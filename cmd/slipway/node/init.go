@@ -11,7 +11,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // NewInit makes the command `init`.
@@ -27,10 +28,10 @@ func NewInit(g *cli.Globals) *cobra.Command {
 				return err
 			}
 			begin(cmd.Context(), p)
-			return p.Run(cmd.Context(), phases.Init(), p.Env.Config.SkipPhases)
+			return p.Run(cmd.Context(), bootstrap.Init(), p.Env.Config.SkipPhases)
 		},
 	}
-	env.Workflow{Name: "init", Phases: phases.Init(), Single: initPhase}.AddTo(cmd, g, &o.Flags)
+	env.Workflow{Name: "init", Phases: bootstrap.Init(), Single: initPhase}.AddTo(cmd, g, &o.Flags)
 	return cmd
 }
 
@@ -39,11 +40,11 @@ func begin(ctx context.Context, p *env.Parts) {
 	if p.Env.Config.UploadCerts {
 		env.WarnOfMissingEndpoint(p.Env.UI, p.Env.Config)
 	}
-	p.Env.Earlier = phases.LookBack(ctx, p.Env)
+	p.Env.Earlier = bootstrap.LookBack(ctx, p.Env)
 }
 
 func initPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
-	o := &env.InitOptions{AnyRuntime: !phases.ChoosesRuntime(p.Phase)}
+	o := &env.InitOptions{AnyRuntime: !bootstrap.ChoosesRuntime(p.Phase)}
 	return p.Command(g, &o.Flags, func(cmd *cobra.Command, _ []string) error {
 		if o.PrintManifest {
 			return printManifest(cmd, g, o, p.Phase)
@@ -53,14 +54,14 @@ func initPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		parts.Env.Earlier = phases.LookBackAlone(cmd.Context(), parts.Env, p.Phase)
+		parts.Env.Earlier = bootstrap.LookBackAlone(cmd.Context(), parts.Env, p.Phase)
 		// skipPhases is for the whole of init; this phase was asked for by name.
 		return parts.Run(cmd.Context(), p.Alone(), nil)
 	})
 }
 
 // printManifest prints an add-on's objects, and does nothing else.
-func printManifest(cmd *cobra.Command, g *cli.Globals, o *env.InitOptions, p phases.Phase) error {
+func printManifest(cmd *cobra.Command, g *cli.Globals, o *env.InitOptions, p step.Phase) error {
 	o.AnyHost = true
 	parts, err := env.LoadInit(cmd, g, o)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
 )
 
 // joinOptions are the flags of `join` and its phases.
@@ -40,16 +40,16 @@ func NewJoin(g *cli.Globals) *cobra.Command {
 			if g.AsPeer() {
 				p.Last = cli.JoinedLines(p.Env.Config)
 			}
-			return p.Run(cmd.Context(), phases.Join(), p.Env.Config.SkipPhases)
+			return p.Run(cmd.Context(), bootstrap.Join(), p.Env.Config.SkipPhases)
 		},
 	}
-	env.Workflow{Name: "join", Phases: phases.Join(), Single: joinPhase}.AddTo(cmd, g, &o.Flags)
+	env.Workflow{Name: "join", Phases: bootstrap.Join(), Single: joinPhase}.AddTo(cmd, g, &o.Flags)
 	return cmd
 }
 
 // beginPhase looks for an unfinished run, before a single phase.
 func beginPhase(ctx context.Context, p *env.Parts) {
-	p.Env.Unfinished = phases.LookBack(ctx, p.Env).Unfinished
+	p.Env.Unfinished = bootstrap.LookBack(ctx, p.Env).Unfinished
 }
 
 // loadJoin finds the cluster, loads the desired state, and makes the parts to work with.

@@ -15,11 +15,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 func joinPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
-	o := &joinOptions{anyRuntime: !phases.ChoosesRuntime(p.Phase)}
+	o := &joinOptions{anyRuntime: !bootstrap.ChoosesRuntime(p.Phase)}
 	cmd := p.Command(g, &o.Flags, func(cmd *cobra.Command, args []string) error {
 		parts, err := loadJoinPhase(cmd, g, o, p.Phase, args)
 		if err != nil {
@@ -34,9 +35,9 @@ func joinPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 	return cmd
 }
 
-func discovers(p phases.Phase) bool { return slices.Contains(p.Flags, "discovery-file") }
+func discovers(p step.Phase) bool { return slices.Contains(p.Flags, "discovery-file") }
 
-func loadJoinPhase(cmd *cobra.Command, g *cli.Globals, o *joinOptions, p phases.Phase, args []string) (*env.Parts, error) {
+func loadJoinPhase(cmd *cobra.Command, g *cli.Globals, o *joinOptions, p step.Phase, args []string) (*env.Parts, error) {
 	if !discovers(p) {
 		return loadJoined(cmd, g, o, p)
 	}
@@ -49,7 +50,7 @@ func loadJoinPhase(cmd *cobra.Command, g *cli.Globals, o *joinOptions, p phases.
 
 // loadJoined is for phases after discovery. They use the configuration file, if one is given, and the files that earlier
 // phases have written here. Phases of control planes also read the cluster's configuration, as its administrator.
-func loadJoined(cmd *cobra.Command, g *cli.Globals, o *joinOptions, p phases.Phase) (*env.Parts, error) {
+func loadJoined(cmd *cobra.Command, g *cli.Globals, o *joinOptions, p step.Phase) (*env.Parts, error) {
 	o.Given = cli.Given(cmd.Flags())
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), o.ConfigFile)
 	if err != nil {

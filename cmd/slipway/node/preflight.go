@@ -8,7 +8,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
 )
 
 // NewPreflight runs the checks of init or join and nothing else. Without a subcommand, it runs those of init.
@@ -36,7 +36,7 @@ func preflightInitCommand(g *cli.Globals, use, short string) *cobra.Command {
 			defer parts.Close()
 			check.Node = parts.Env.Config.Name
 			beginPhase(cmd.Context(), parts)
-			found, err := phases.CheckInit(cmd.Context(), parts.Env)
+			found, err := bootstrap.CheckInit(cmd.Context(), parts.Env)
 			if err != nil {
 				return err
 			}

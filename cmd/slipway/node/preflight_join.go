@@ -15,7 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ui"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 func preflightJoinCommand(g *cli.Globals) *cobra.Command {
@@ -38,7 +39,7 @@ func preflightJoinCommand(g *cli.Globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, err := phases.CheckJoin(cmd.Context(), env)
+			found, err := bootstrap.CheckJoin(cmd.Context(), env)
 			if err != nil {
 				return err
 			}
@@ -56,7 +57,7 @@ const discoveryLimit = 3 * time.Second
 
 // joiningHost is this host as it would join. If a cluster is named, whether it answers is a check of its own. Defaults
 // stand in for a cluster that is not named or does not answer.
-func (o *joinOptions) joiningHost(ctx context.Context, g *cli.Globals, in *env.Input, check *checkup) (*phases.Env, error) {
+func (o *joinOptions) joiningHost(ctx context.Context, g *cli.Globals, in *env.Input, check *checkup) (*step.Env, error) {
 	named := in.File != nil || o.Endpoint != "" || o.DiscoveryFile != ""
 	if !named { // the other flags need one to be valid
 		o.Endpoint, o.Token, o.SkipCAVerification = "127.0.0.1:6443", "abcdef.0123456789abcdef", true
@@ -67,7 +68,7 @@ func (o *joinOptions) joiningHost(ctx context.Context, g *cli.Globals, in *env.I
 	if err != nil {
 		return nil, err
 	}
-	env := &phases.Env{Host: in.Host, UI: cli.NewUI(g)}
+	env := &step.Env{Host: in.Host, UI: cli.NewUI(g)}
 	var more []string
 	if named {
 		env.Config, more = discovered(ctx, env.UI, self, in, check)

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/machine"
 )
 
 // controlPlaneHere is the control plane that this host is, or nil.
@@ -32,8 +32,8 @@ func controlPlaneHere(ctx context.Context, m env.Mode, real *linux.Host) (*confi
 }
 
 // newPreparation opens the bundle, which must be for this machine.
-func newPreparation(flags config.Flags) (_ *phases.Prepare, err error) {
-	prepare := &phases.Prepare{
+func newPreparation(flags config.Flags) (_ *machine.Prepare, err error) {
+	prepare := &machine.Prepare{
 		BundleFile: flags.Bundle, BundleDigest: flags.Digest, KeepSwap: flags.Swap == "keep", AllowDowngrade: flags.AllowDowngrade,
 	}
 	for _, text := range flags.RegistryMirrors {
@@ -67,7 +67,7 @@ func openBundle(flags config.Flags) (*bundle.Bundle, error) {
 	return b, nil
 }
 
-func closeBundle(p *phases.Prepare) {
+func closeBundle(p *machine.Prepare) {
 	if p.Bundle != nil {
 		_ = p.Bundle.Close() // only read from
 	}

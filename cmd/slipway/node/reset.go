@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/reset"
 )
 
 // askingPhase is the phase that asks; skipping it skips the question.
@@ -60,10 +60,10 @@ func NewReset(g *cli.Globals) *cobra.Command {
 					return err
 				}
 			}
-			return p.Run(cmd.Context(), phases.Reset(), skip)
+			return p.Run(cmd.Context(), reset.Node(), skip)
 		},
 	}
-	env.Workflow{Name: "reset", Phases: phases.Reset(), Single: resetPhase}.AddTo(cmd, g, &o.Flags)
+	env.Workflow{Name: "reset", Phases: reset.Node(), Single: resetPhase}.AddTo(cmd, g, &o.Flags)
 	return cmd
 }
 

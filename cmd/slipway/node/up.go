@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/machine"
 )
 
 // upOptions are the flags of `up`: those of `host prepare`, `init` and `join`.
@@ -27,8 +28,8 @@ func NewUp(g *cli.Globals) *cobra.Command {
 		Short: "Make this machine a node: prepare it, and create a cluster or join one",
 		Long: "Make this machine a node: prepare it, and create a cluster or, with HOST:PORT, join the one whose API server is there.\n" +
 			"It is `host prepare`, and then `init` or `join`, and takes their flags; it waits until the node is Ready and a Pod runs.\n\n" +
-			"Without HOST:PORT, it runs these phases:\n" + env.PhaseTree(phases.Up(&phases.Prepare{}, host), "  ") +
-			"\nWith HOST:PORT, it runs these phases:\n" + env.PhaseTree(phases.UpJoin(&phases.Prepare{}, host), "  "),
+			"Without HOST:PORT, it runs these phases:\n" + env.PhaseTree(phases.Up(&machine.Prepare{}, host), "  ") +
+			"\nWith HOST:PORT, it runs these phases:\n" + env.PhaseTree(phases.UpJoin(&machine.Prepare{}, host), "  "),
 		Args: cli.Takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, g, args) },
 	}

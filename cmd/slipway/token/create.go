@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/tokens"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
 )
 
 type createOptions struct {
@@ -122,5 +122,5 @@ func (o *createOptions) share(ctx context.Context, p *env.Parts, key config.Secr
 	node.SkipCertificateKeyPrint = true // the join command has it
 	env := *p.Env
 	env.Config = node
-	return key, phases.UploadCerts(ctx, &env)
+	return key, bootstrap.UploadCerts(ctx, &env)
 }

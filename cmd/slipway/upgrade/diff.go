@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/redact"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/upgrade"
 )
 
 func newDiff(g *cli.Globals) *cobra.Command {
@@ -41,7 +41,7 @@ func runDiff(cmd *cobra.Command, g *cli.Globals, o *options, args []string) erro
 	}
 	p := env.Planning{G: g}.Parts(node, in.Host)
 	cli.Warn(p.Env.UI, in.warnings)
-	list, err := phases.UpgradedManifests(p.Env)
+	list, err := upgrade.Manifests(p.Env)
 	if err != nil {
 		return err
 	}

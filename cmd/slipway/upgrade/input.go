@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/upgrade"
 )
 
 // options are the flags of `upgrade` and its phases.
@@ -94,7 +94,7 @@ func confirmUpgrade(ctx context.Context, g *cli.Globals, p *env.Parts) error {
 	}
 	return p.Confirm(func() error {
 		text := fmt.Sprintf("This upgrades the cluster from %s to %s, beginning with this control plane.", u.From, u.Version)
-		if oneWay := phases.OneWay(p.Env); oneWay != "" {
+		if oneWay := upgrade.OneWay(p.Env); oneWay != "" {
 			text += "\n" + oneWay
 		}
 		return cli.AskBefore(ctx, g, text, "--yes")

@@ -22,7 +22,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/upgrade"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -116,7 +117,7 @@ func (p *planner) upgrade(ctx context.Context, offer upgrading.Offer) (*upgradin
 		return nil, err
 	}
 	u.Patches, u.DoubtfulPatches = shownPatches(patches.Kept), shownPatches(patches.Doubtful)
-	checks := preflight.Questions(phases.PlanQuestions(ctx, parts.Env, p.state, p.there, p.here))
+	checks := preflight.Questions(upgrade.PlanQuestions(ctx, parts.Env, p.state, p.there, p.here))
 	u.AddReport(preflight.Run(ctx, checks, p.in.Host, p.in.self.IgnorePreflightErrors))
 	if p.diff {
 		u.Changes, err = p.changes(ctx, parts, record)
@@ -143,7 +144,7 @@ func (p *planner) parts(ctx context.Context, target string) (*env.Parts, *plan.P
 			return nil, nil, err
 		}
 		node.Upgrade = p.settings(target)
-		return &env.Parts{Env: &phases.Env{Config: node}}, nil, nil
+		return &env.Parts{Env: &step.Env{Config: node}}, nil, nil
 	}
 	self, options, limits := *p.in.self, p.in.Options, *p.in.self.Timeouts
 	limits.KubernetesAPICall = &metav1.Duration{Duration: env.AskTime} // as that of p.api
@@ -167,7 +168,7 @@ func (p *planner) parts(ctx context.Context, target string) (*env.Parts, *plan.P
 }
 
 // inventory collects everything that an upgrade can break. It only reads, so it asks the real etcd instead of the plan's.
-func (p *planner) inventory(ctx context.Context, e *phases.Env) (*inventory.Inventory, error) {
+func (p *planner) inventory(ctx context.Context, e *step.Env) (*inventory.Inventory, error) {
 	sources := inventory.Sources{API: p.api, State: p.state}
 	if !p.here {
 		return inventory.Collect(ctx, sources)
@@ -176,15 +177,15 @@ func (p *planner) inventory(ctx context.Context, e *phases.Env) (*inventory.Inve
 	if options := env.ClusterOptions(e.Config, p.in.Host); options.Endpoint != "" {
 		sources.Own = cluster.New(options)
 	}
-	return phases.Inventory(ctx, e, p.state, sources)
+	return upgrade.Inventory(ctx, e, p.state, sources)
 }
 
 // patches keep the operator's edits of this host.
-func (p *planner) patches(ctx context.Context, env *phases.Env) (phases.EditPatches, error) {
+func (p *planner) patches(ctx context.Context, env *step.Env) (upgrade.EditPatches, error) {
 	if !p.here {
-		return phases.EditPatches{}, nil
+		return upgrade.EditPatches{}, nil
 	}
-	return phases.PatchesOfEdits(ctx, env)
+	return upgrade.PatchesOfEdits(ctx, env)
 }
 
 // shownPatches are patches without the values of environment variables.
@@ -204,7 +205,7 @@ func (p *planner) changes(ctx context.Context, parts *env.Parts, record *plan.Pl
 	}
 	parts.Env.Config.Upgrade.CertificateRenewal = false // its keys are random
 	parts.Env.UI = plan.UI{UI: quiet{p.said}, Plan: record}
-	err := phases.Run(ctx, parts.Env, phases.WholeUpgrade(), phases.Options{Skip: []string{"preflight"}, Serial: true})
+	err := step.Run(ctx, parts.Env, upgrade.Whole(), step.Options{Skip: []string{"preflight"}, Serial: true})
 	return changesOf(record, filepath.Join(parts.Env.Config.Paths.Kubernetes, "tmp")), err
 }
 

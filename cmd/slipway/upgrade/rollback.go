@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/rollback"
 )
 
 func newRollback(g *cli.Globals) *cobra.Command {
@@ -46,7 +46,7 @@ func newRollback(g *cli.Globals) *cobra.Command {
 }
 
 // loadRollback reads the backup of the last upgrade.
-func loadRollback(cmd *cobra.Command, g *cli.Globals, o *options) (*env.Parts, *phases.Rollback, error) {
+func loadRollback(cmd *cobra.Command, g *cli.Globals, o *options) (*env.Parts, *rollback.Rollback, error) {
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), "")
 	if err != nil {
 		return nil, nil, err
@@ -75,12 +75,12 @@ func loadRollback(cmd *cobra.Command, g *cli.Globals, o *options) (*env.Parts, *
 	}
 	node.IgnorePreflightErrors = o.IgnorePreflightErrors
 	p := env.NewParts(g, node, in.Host, warnings...)
-	rollback, err := phases.NewRollback(cmd.Context(), p.Env, phases.RollbackOptions{Backup: backup, Progress: progress, RestoreEtcd: o.RestoreEtcd})
+	rollback, err := rollback.New(cmd.Context(), p.Env, rollback.Options{Backup: backup, Progress: progress, RestoreEtcd: o.RestoreEtcd})
 	return p, rollback, err
 }
 
 // confirmRollback asks for confirmation, unless --yes is given.
-func confirmRollback(ctx context.Context, g *cli.Globals, o *options, p *env.Parts, rollback *phases.Rollback) error {
+func confirmRollback(ctx context.Context, g *cli.Globals, o *options, p *env.Parts, rollback *rollback.Rollback) error {
 	if o.Yes {
 		return nil
 	}

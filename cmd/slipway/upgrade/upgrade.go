@@ -9,7 +9,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
-	"github.com/slipway-k8s/slipway/phases"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/upgrade"
 )
 
 // New makes the command `upgrade`.
@@ -19,13 +20,13 @@ func New(g *cli.Globals) *cobra.Command {
 }
 
 func newApply(g *cli.Globals) *cobra.Command {
-	u := command{name: "apply", workflow: phases.UpgradeApply}
+	u := command{name: "apply", workflow: upgrade.Apply}
 	return u.command(g, "apply [VERSION]", "Upgrade the cluster, beginning with this control plane",
 		"Upgrade the cluster to VERSION, beginning with this control plane. Run `upgrade node` on each other node afterwards.", 1)
 }
 
 func newNode(g *cli.Globals) *cobra.Command {
-	u := command{name: "node", workflow: phases.UpgradeNode}
+	u := command{name: "node", workflow: upgrade.Node}
 	return u.command(g, "node", "Upgrade this node to the version of the cluster",
 		"Upgrade this node to the version that `upgrade apply` has upgraded the cluster to.", 0)
 }
@@ -33,7 +34,7 @@ func newNode(g *cli.Globals) *cobra.Command {
 // command is one of the commands that upgrade a node.
 type command struct {
 	name     string
-	workflow func() []phases.Phase
+	workflow func() []step.Phase
 }
 
 func (u command) path() string { return "upgrade " + u.name }

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package addon
+
+import (
+	"context"
+	"path"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+func Install() step.Phase {
+	return step.Phase{
+		Name:    "addon",
+		Summary: "Install the cluster's DNS and service proxy, and a Pod network if one is named",
+		Flags: []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane-endpoint", "dry-run",
+			"feature-gates", "image-repository", "kubeconfig", "kubernetes-version", "network", "pod-network-cidr", "service-cidr", "service-dns-domain"},
+		SideBySide: true,
+		Children: []step.Phase{
+			{
+				Name:    "coredns",
+				Summary: "Install CoreDNS",
+				Flags: []string{"config", "dry-run", "feature-gates", "image-repository", "kubeconfig", "kubernetes-version",
+					"print-manifest", "service-cidr", "service-dns-domain"},
+				Run: func(ctx context.Context, env *step.Env) error {
+					return runAddon(ctx, env, "coredns", "CoreDNS", coreDNSObjects)
+				},
+				Print: printed(coreDNSObjects),
+				Skip: func(env *step.Env) string {
+					return node.Disabled(env.Config.Cluster.DNS.Disabled, "dns.disabled")
+				},
+			},
+			{
+				Name:    "kube-proxy",
+				Summary: "Install kube-proxy",
+				Flags: []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane-endpoint", "dry-run",
+					"image-repository", "kubeconfig", "kubernetes-version", "pod-network-cidr", "print-manifest"},
+				Run: func(ctx context.Context, env *step.Env) error {
+					return runAddon(ctx, env, "kube-proxy", "kube-proxy", kubeProxyObjects)
+				},
+				Print: printed(kubeProxyObjects),
+				Skip: func(env *step.Env) string {
+					return node.Disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled")
+				},
+			},
+			Network(),
+		},
+	}
+}
+
+// printed returns the objects of an add-on as YAML documents.
+func printed(objects func(*step.Env) ([]manifests.Object, error)) func(*step.Env) ([]byte, error) {
+	return func(env *step.Env) ([]byte, error) {
+		objs, err := objects(env)
+		if err != nil {
+			return nil, err
+		}
+		return manifests.Print(objs)
+	}
+}
+
+func coreDNSObjects(env *step.Env) ([]manifests.Object, error) {
+	patches, err := env.Patches()
+	if err != nil {
+		return nil, err
+	}
+	return manifests.CoreDNS(env.Config, patches)
+}
+
+func kubeProxyObjects(env *step.Env) ([]manifests.Object, error) {
+	patches, err := env.Patches()
+	if err != nil {
+		return nil, err
+	}
+	return manifests.KubeProxy(env.Config, patches)
+}
+
+// runAddon installs an add-on. In a cluster that has it, init creates what is missing; the phase's own command
+// replaces what was edited, and says so. command is that command's last words, name what people call the add-on.
+func runAddon(ctx context.Context, env *step.Env, command, name string, objects func(*step.Env) ([]manifests.Object, error)) error {
+	objs, err := objects(env)
+	if err != nil {
+		return err
+	}
+	if err := env.Keeper().KeepUnknown(ctx, objs); err != nil {
+		return err
+	}
+	if env.Again {
+		env.UI.Printf("Checking %s, and installing what is missing", name)
+	} else {
+		if objs, err = replaceable(ctx, env, objs); err != nil {
+			return err
+		}
+		env.UI.Printf("Installing %s", name)
+	}
+	writer := "init phase addon " + command
+	for _, stage := range manifests.Stages(objs) {
+		if err := env.Keeper().EnsureMissing(ctx, writer, stage...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaceable says which objects in the cluster are about to be replaced, and leaves out an edited Corefile: the
+// cluster's names depend on it, and kubeadm keeps it, too.
+func replaceable(ctx context.Context, env *step.Env, objs []manifests.Object) ([]manifests.Object, error) {
+	found, err := env.Keeper().Compare(ctx, objs)
+	if err != nil {
+		return nil, err
+	}
+	var rest []manifests.Object
+	for i, obj := range objs {
+		_, settings := obj.(*corev1.ConfigMap)
+		switch d := found[i]; {
+		case d.Change == cluster.Update && settings && obj.GetName() == manifests.CorefileMap:
+			env.Keeper().SayKept(obj, d, "to replace it, delete it (`kubectl -n kube-system delete configmap coredns`) and run this command again")
+			continue
+		case d.Change == cluster.Update:
+			env.UI.Warnf("replacing edited fields of %s %s: %s", obj.GetObjectKind().GroupVersionKind().Kind,
+				path.Join(obj.GetNamespace(), obj.GetName()), ownership.FieldDifference(obj, d))
+		}
+		rest = append(rest, obj)
+	}
+	return rest, nil
+}

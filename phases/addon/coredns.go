@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package addon
+
+import (
+	"context"
+	"slices"
+
+	"github.com/pkg/errors"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/corefile"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// ignoreUnknownPlugins is the preflight error of kubeadm by whose name a user accepts that plugins of CoreDNS which the
+// migration does not know stay as they are.
+const ignoreUnknownPlugins = "corednsunsupportedplugins"
+
+// corefileBackup is the key under which kubeadm, too, keeps the Corefile that a migration has replaced.
+const corefileBackup = "Corefile-backup"
+
+// upgradeCoreDNS upgrades CoreDNS together with its Corefile. If it is not known what the Corefile needs, both stay: an
+// old CoreDNS with its Corefile works, a new one that refuses it does not.
+func upgradeCoreDNS(ctx context.Context, env *step.Env) error {
+	list, err := Versions(env, manifests.CoreDNS)
+	if err != nil {
+		return err
+	}
+	deployment, settings := FindVersions[*appsv1.Deployment](list), FindVersions[*corev1.ConfigMap](list)
+	live := deployment.New.DeepCopyObject().(*appsv1.Deployment)
+	found, err := env.Cluster.Get(ctx, live)
+	if err != nil {
+		return err
+	}
+	if !found {
+		sayMissing(env, "Deployment kube-system/coredns", "addon coredns")
+		return nil
+	}
+	upgraded := live.DeepCopy()
+	if _, err := cluster.Merge(upgraded, followImages(*deployment, live)); err != nil {
+		return err
+	}
+	from, to := coreDNSImage(live), coreDNSImage(upgraded)
+	if from != to {
+		env.UI.Printf("Upgrading CoreDNS to %s", to)
+	}
+	if err := upgradeCorefile(ctx, env, settings, upgraded, from); err != nil {
+		unknown := (*unknownError)(nil)
+		if errors.As(err, &unknown) {
+			sayCoreDNSKept(env, from, to, unknown)
+			return nil
+		}
+		return err
+	}
+	return UpgradeObjects(ctx, env, "addon coredns", list)
+}
+
+// unknownError says why it is not known what a Corefile needs.
+type unknownError struct{ error }
+
+// upgradeCorefile changes the versions of the ConfigMap so that the new ones have the Corefile that CoreDNS needs. The
+// replaced Corefile stays beside it, under the key that kubeadm uses. An *unknownError says why it is unknown.
+func upgradeCorefile(ctx context.Context, env *step.Env, settings *cluster.Versions, upgraded *appsv1.Deployment, fromImage string) error {
+	live := settings.New.DeepCopyObject().(*corev1.ConfigMap)
+	found, err := env.Cluster.Get(ctx, live)
+	if err != nil || !found {
+		return err
+	}
+	from, to := corefile.Version(fromImage), corefile.Version(coreDNSImage(upgraded))
+	if from != to && !readsCorefile(upgraded) {
+		return &unknownError{errors.New("its Deployment does not read its Corefile from ConfigMap kube-system/" + manifests.CorefileMap)}
+	}
+	text, err := newCorefile(env, live, settings, from, to)
+	if err != nil {
+		return &unknownError{err}
+	}
+	is := live.Data[manifests.CorefileKey]
+	setCorefile(settings, is, text)
+	if text == is {
+		return nil
+	}
+	settings.New.(*corev1.ConfigMap).Data[corefileBackup] = is
+	settings.Plain.(*corev1.ConfigMap).Data[corefileBackup] = is
+	if backup, found := live.Data[corefileBackup]; found { // of an earlier migration, to be replaced
+		settings.Old.(*corev1.ConfigMap).Data[corefileBackup] = backup
+	}
+	env.UI.Printf("Migrating the Corefile to CoreDNS %s; the old one stays in the key %s of ConfigMap kube-system/%s",
+		to, corefileBackup, manifests.CorefileMap)
+	return nil
+}
+
+// setCorefile makes the versions of the ConfigMap replace one Corefile by another. Keys that others added stay.
+func setCorefile(settings *cluster.Versions, is, text string) {
+	settings.Old.(*corev1.ConfigMap).Data[manifests.CorefileKey] = is
+	settings.New.(*corev1.ConfigMap).Data[manifests.CorefileKey] = text
+	settings.Plain.(*corev1.ConfigMap).Data[manifests.CorefileKey] = text
+}
+
+// newCorefile returns the Corefile of the cluster for another version of CoreDNS. The default of an earlier release becomes
+// that of the new one, and what an interrupted run has migrated already stays.
+func newCorefile(env *step.Env, live *corev1.ConfigMap, settings *cluster.Versions, from, to string) (string, error) {
+	is, backup := live.Data[manifests.CorefileKey], live.Data[corefileBackup]
+	for _, version := range []cluster.Object{settings.New, settings.Old} {
+		if is == version.(*corev1.ConfigMap).Data[manifests.CorefileKey] {
+			return settings.New.(*corev1.ConfigMap).Data[manifests.CorefileKey], nil
+		}
+	}
+	if migrated, err := corefile.Migrate(backup, from, to); err == nil && backup != "" && migrated == is {
+		return is, nil
+	}
+	text, err := corefile.Migrate(is, from, to)
+	plugins := (*corefile.UnknownPluginsError)(nil)
+	if errors.As(err, &plugins) && slices.Contains(env.Config.IgnorePreflightErrors, ignoreUnknownPlugins) {
+		env.UI.Warnf("%v; it stays as it is", err)
+		return text, nil
+	}
+	return text, err
+}
+
+// readsCorefile reports whether CoreDNS gets its Corefile from the ConfigMap.
+func readsCorefile(d *appsv1.Deployment) bool {
+	return slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.ConfigMap != nil && v.ConfigMap.Name == manifests.CorefileMap &&
+			(len(v.ConfigMap.Items) == 0 || slices.ContainsFunc(v.ConfigMap.Items, func(k corev1.KeyToPath) bool { return k.Key == manifests.CorefileKey }))
+	})
+}
+
+func sayCoreDNSKept(env *step.Env, from, to string, unknown error) {
+	env.UI.Warn("keeping CoreDNS and its configuration as they are, with "+from+": "+unknown.Error(),
+		"check that "+to+" accepts the Corefile (its release notes are on https://coredns.io), change it if necessary, and run "+
+			"`kubectl -n kube-system set image deployment/coredns coredns="+to+"`; "+
+			"to stay with another version, set dns.imageTag in ConfigMap kube-system/kubeadm-config")
+}
+
+// FindVersions returns the element whose objects have type T; nil if there is none.
+func FindVersions[T cluster.Object](list []cluster.Versions) *cluster.Versions {
+	i := slices.IndexFunc(list, func(v cluster.Versions) bool { _, is := v.New.(T); return is })
+	if i < 0 {
+		return nil
+	}
+	return &list[i]
+}
+
+// sayMissing says that an add-on without its workload is not installed again: a cluster may use another one.
+func sayMissing(env *step.Env, workload, phase string) {
+	env.UI.Printf("The cluster has no %s, and stays without it; `slipway init phase %s` would install it", workload, phase)
+}
+
+func coreDNSImage(d *appsv1.Deployment) string { return imageIn(&d.Spec.Template, "coredns") }
+
+// imageIn is the image of a container; empty if there is none of that name.
+func imageIn(pod *corev1.PodTemplateSpec, container string) string {
+	for _, c := range pod.Spec.Containers {
+		if c.Name == container {
+			return c.Image
+		}
+	}
+	return ""
+}

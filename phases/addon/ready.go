@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package addon
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// ControlPlanesBehind names the control planes whose API server does not have the version of the cluster's configuration
+// yet, each with what is known of it. Like kubeadm, it goes by the images of the API servers' Pods.
+func ControlPlanesBehind(ctx context.Context, env *step.Env) ([]string, error) {
+	servers, err := APIServers(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	var behind []string
+	for _, node := range slices.Sorted(maps.Keys(servers)) {
+		if why := whyBehind(servers[node], env.Config.Cluster.KubernetesVersion); why != "" {
+			behind = append(behind, node+" ("+why+")")
+		}
+	}
+	return behind, nil
+}
+
+// APIServers are the Pods of the API servers by the names of their nodes, nil for one that is unknown. This node's static Pod
+// says it before its mirror in the API does.
+func APIServers(ctx context.Context, env *step.Env) (map[string]*corev1.Pod, error) {
+	servers, err := MirroredServers(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	if own, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName)); found {
+		servers[env.Config.Name] = own
+	}
+	return servers, nil
+}
+
+// MirroredServers are the Pods of the API servers that the API has, by the names of the control planes, nil for one that it
+// lacks.
+func MirroredServers(ctx context.Context, env *step.Env) (map[string]*corev1.Pod, error) {
+	pods, err := env.Cluster.Pods(ctx, metav1.NamespaceSystem, "component="+manifests.APIServerName)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := env.Cluster.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	servers := map[string]*corev1.Pod{}
+	planes := cluster.ControlPlanesOf(nodes)
+	if env.Config.ControlPlane {
+		planes.Count(nodes, env.Config.Name)
+	}
+	for name := range planes {
+		servers[name] = nil
+	}
+	own, _ := planes.Pods(pods)
+	for i := range own {
+		servers[own[i].Spec.NodeName] = &own[i]
+	}
+	return servers, nil
+}
+
+// whyBehind says why an API server does not count as one of the given version or a newer one; empty if it does.
+func whyBehind(server *corev1.Pod, wanted string) string {
+	if server == nil {
+		return "its kube-apiserver Pod is not in the API"
+	}
+	i := slices.IndexFunc(server.Spec.Containers, func(c corev1.Container) bool { return c.Name == manifests.APIServerName })
+	if i < 0 {
+		return "its kube-apiserver Pod has no container of that name"
+	}
+	image := server.Spec.Containers[i].Image
+	tag := upgrading.TagOf(image)
+	// A tag has an underscore where a version has the plus sign of build metadata.
+	runs, err := version.ParseSemantic(strings.ReplaceAll(tag, "_", "+"))
+	if err != nil {
+		return "the version of " + image + " is unknown"
+	}
+	if runs.LessThan(version.MustParseSemantic(wanted)) {
+		return "runs " + tag
+	}
+	return ""
+}

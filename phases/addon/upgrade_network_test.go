@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package addon
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// TestUpgradeFlannel: its images follow the release, and what an operator has edited stays.
+func TestUpgradeFlannel(t *testing.T) {
+	s := phasetest.NewAddonStage(t, "")
+	d := s.WithFlannel(t)
+	d.Spec.Template.Spec.InitContainers[1].Command = append(d.Spec.Template.Spec.InitContainers[1].Command, "--iface-regex=^10")
+	s.Edited(t, d)
+	s.Play(t, Upgrade(OnceUpgraded).Children[2])
+	s.CheckDone(t, []string{"ensure DaemonSet kube-flannel-ds"})
+	fresh, err := manifests.Flannel(phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument).Config, config.PatchSet{})
+	phasetest.Fatal(t, err)
+	want := fresh[len(fresh)-1].(*appsv1.DaemonSet).DeepCopy()
+	want.Spec.Template.Spec.InitContainers[1].Command = d.Spec.Template.Spec.InitContainers[1].Command
+	var live cluster.Object = s.Flannel(t)
+	diffObjects(t, want, live)
+	s.SaidOnce(t, phasetest.Line{"Upgrading flannel", "ghcr.io/flannel-io/flannel:v0.28.10"}, phasetest.Line{"`kubectl -n kube-flannel rollout status daemonset/kube-flannel-ds`"},
+		phasetest.Line{"`slipway init phase addon network --network flannel`"})
+	s.Done = nil
+	s.Play(t, Upgrade(OnceUpgraded).Children[2])
+	s.CheckDone(t, nil)
+}
+
+// TestUpgradeForeignNetwork: a network that Slipway has not installed is not touched.
+func TestUpgradeForeignNetwork(t *testing.T) {
+	for name, there := range map[string]bool{"none": false, "flannel by its own manifest": true} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewAddonStage(t, "")
+			if there {
+				d := s.WithFlannel(t)
+				d.Labels = map[string]string{"tier": "node", "app": "flannel", "k8s-app": "flannel"}
+				s.Edited(t, d)
+			}
+			s.Play(t, Upgrade(OnceUpgraded).Children[2])
+			s.CheckDone(t, nil)
+			s.SaidOnce(t, phasetest.Line{"Leaving", "Pod network", "--network flannel"})
+		})
+	}
+}

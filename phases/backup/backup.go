@@ -1,0 +1,262 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// snapshotsToKeep is how many snapshots of etcd stay on this host, beside the one that a rollback would restore.
+const snapshotsToKeep = 3
+
+// ControlPlane keeps all manifests of this control plane, before any is replaced, and then a snapshot of etcd: a newer
+// API server may write what the one before cannot read. Each run does, so that a run that continues an interrupted one has a
+// snapshot, too. The manifests say what was running when the snapshot was taken, and so whether a rollback may restore it:
+// see upgrading.Backup.
+func ControlPlane(ctx context.Context, env *step.Env, components []node.ComponentUpgrade) error {
+	stamp := env.Host.Now().UTC().Format(upgrading.BackupTime)
+	dir := filepath.Join(node.BackupRoot(env), upgrading.ManifestBackup+stamp)
+	env.UI.Printf("Keeping the previous manifests in %s", dir)
+	record, err := controlPlaneRecord(ctx, env)
+	if err != nil {
+		return err
+	}
+	record.Written = map[string]string{}
+	for _, c := range components {
+		record.Written[c.Name+".yaml"] = upgrading.HashOf(c.Wanted)
+	}
+	if err := backUpRecord(env, dir, record); err != nil {
+		return err
+	}
+	for _, component := range manifests.Components(env.Config) {
+		if err := File(env, dir, thisnode.StaticPodPath(env.Config, component)); err != nil {
+			return err
+		}
+	}
+	if node.UnlessLocalEtcd(env) != "" {
+		return nil
+	}
+	if err := ensureSnapshotSpace(ctx, env); err != nil {
+		return err
+	}
+	if err := snapshotEtcd(ctx, env, filepath.Join(node.BackupRoot(env), upgrading.EtcdBackup+stamp)); err != nil {
+		return errors.WithMessage(err, "a control plane is not upgraded without a snapshot of etcd")
+	}
+	return PruneSnapshots(env)
+}
+
+// controlPlaneRecord is what a rollback needs to know about this upgrade. The API may be down by then.
+func controlPlaneRecord(ctx context.Context, env *step.Env) (upgrading.Record, error) {
+	r := nodeRecord(env)
+	stored, err := joining.StoredConfiguration(ctx, env.Cluster)
+	if err != nil {
+		return r, err
+	}
+	r.ClusterConfiguration = string(stored)
+	r.KubeletConfiguration, err = cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, manifests.KubeletConfigMap, "kubelet")
+	if err != nil || node.UnlessLocalEtcd(env) != "" {
+		return r, err
+	}
+	// If this host's etcd has lost its data, the upgrade says so elsewhere.
+	if data, err := node.ReadEtcdData(env); err == nil && data.Log != "" {
+		r.EtcdCluster = EtcdID(data.Cluster)
+	}
+	return r, nil
+}
+
+// nodeRecord is what a rollback needs to know about this node.
+func nodeRecord(env *step.Env) upgrading.Record {
+	authorities, _, err := AuthoritiesHere(env)
+	if err != nil {
+		ui.WarnError(env.UI, errors.WithMessage(err, "the backup will not say which cluster it is of"))
+	}
+	return upgrading.Record{Node: env.Config.Name, To: env.Config.Cluster.KubernetesVersion, CA: ClusterPins(authorities)}
+}
+
+// backUpRecord comes first, because a backup without a record counts as kubeadm's.
+func backUpRecord(env *step.Env, dir string, record upgrading.Record) error {
+	data, err := yaml.Marshal(record)
+	if err != nil {
+		return err
+	}
+	return backUp(env, dir, upgrading.RecordFile, data)
+}
+
+// File keeps a file, if it is there.
+func File(env *step.Env, dir, path string) error {
+	data, err := host.ReadIfExists(env.Host, path)
+	if err != nil || data == nil {
+		return err
+	}
+	return backUp(env, dir, filepath.Base(path), data)
+}
+
+// backUp writes a file of a backup, unless an interrupted run within the same second has written an older one.
+func backUp(env *step.Env, dir, name string, data []byte) error {
+	if err := env.Host.EnsureDir(dir, 0o700); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, name)
+	if kept, err := host.ReadIfExists(env.Host, path); err != nil || kept != nil {
+		return err
+	}
+	_, err := ownership.File{Path: path, Data: data, Mode: 0o600}.Write(env.Host)
+	return err
+}
+
+// snapshotEtcd writes a snapshot of this node's member, and reads it again to see that it is whole.
+func snapshotEtcd(ctx context.Context, env *step.Env, dir string) error {
+	member, found := etcdmember.Local(env.Host, env.Config)
+	if !found {
+		return errors.New("the static Pod of etcd does not say which member it is")
+	}
+	if err := env.Host.EnsureDir(dir, 0o700); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, upgrading.SnapshotFile)
+	env.UI.Printf("Writing a snapshot of etcd to %s", path)
+	err := env.Host.WriteStream(path, func(w io.Writer) error {
+		_, err := env.Etcd.Snapshot(ctx, member.PeerURL, w)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	info, err := verifiedSnapshot(env, path)
+	if errors.Is(err, host.ErrNotInPlan) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	env.UI.Printf("The snapshot is whole: %d keys, revision %d, %d bytes", info.Keys, info.Revision, info.Size)
+	return nil
+}
+
+// PruneSnapshots removes the older snapshots that upgrades have made, and what an interrupted run has left of one. The
+// newest ones stay, and the one that a rollback would restore, however often an upgrade has been tried since.
+func PruneSnapshots(env *step.Env) error {
+	whole, err := wholeSnapshots(env)
+	if err != nil {
+		return err
+	}
+	old := whole[:max(len(whole)-snapshotsToKeep, 0)]
+	if len(old) == 0 {
+		return nil
+	}
+	needed, err := neededSnapshot(env)
+	if err != nil {
+		ui.WarnError(env.UI, errors.WithMessage(err, "keeping all snapshots of etcd, because it is unknown which one a rollback needs"))
+		return nil
+	}
+	for _, dir := range old {
+		if dir == filepath.Dir(needed) {
+			continue
+		}
+		env.UI.Printf("Removing the old snapshot in %s", dir)
+		if _, err := env.Host.RemoveTree(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wholeSnapshots lists the directories with a snapshot, the oldest first, and removes those with only a part of one.
+func wholeSnapshots(env *step.Env) (dirs []string, err error) {
+	entries, err := env.Host.ReadDir(node.BackupRoot(env))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), upgrading.EtcdBackup) {
+			continue
+		}
+		dir := filepath.Join(node.BackupRoot(env), e.Name())
+		whole, partial, err := snapshotsIn(env, dir)
+		switch {
+		case err != nil:
+			return nil, err
+		case whole:
+			dirs = append(dirs, dir)
+		case partial:
+			if _, err := env.Host.RemoveTree(dir); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(dirs) // by time
+	return dirs, nil
+}
+
+// neededSnapshot is the snapshot that a rollback of the current upgrade would restore; empty if there is none from before it.
+func neededSnapshot(env *step.Env) (string, error) {
+	backup, _, err := Here(env)
+	if err != nil || backup == nil || len(backup.Snapshots) == 0 {
+		return "", err
+	}
+	manifest, err := env.Host.ReadFile(backup.Manifests[manifests.EtcdName])
+	if err != nil {
+		return "", err
+	}
+	member, err := MemberIn(manifest)
+	if err != nil {
+		return "", err
+	}
+	path, _, err := NewestFitting(env, backup.Snapshots, member.Name, node.EtcdMinor(manifest))
+	return path, err
+}
+
+// snapshotsIn reports what a backup directory has: a whole snapshot, or only what an interrupted run wrote of one.
+// kubeadm's backups, which are copies of the data directory, are neither.
+func snapshotsIn(env *step.Env, dir string) (whole, partial bool, err error) {
+	entries, err := env.Host.ReadDir(dir)
+	if err != nil {
+		return false, false, err
+	}
+	partial = true
+	for _, e := range entries {
+		whole = whole || e.Name() == upgrading.SnapshotFile
+		partial = partial && strings.HasPrefix(e.Name(), "."+upgrading.SnapshotFile+".")
+	}
+	return whole, partial, nil
+}
+
+// Kubelet keeps the kubelet's files that are about to be replaced.
+func Kubelet(env *step.Env, files []ownership.File) error {
+	dir := filepath.Join(node.BackupRoot(env), upgrading.KubeletBackup+env.Host.Now().UTC().Format(upgrading.BackupTime))
+	record := nodeRecord(env)
+	record.Written = map[string]string{}
+	for _, f := range files {
+		record.Written[filepath.Base(f.Path)] = upgrading.HashOf(f.Data)
+	}
+	if err := backUpRecord(env, dir, record); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := File(env, dir, f.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}

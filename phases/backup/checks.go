@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+// The names of these checks.
+const (
+	KubeletEditsCheck = "KubeletConfigEdits"
+	CertificatesCheck = "CertificateExpiration"
+	CAKeyCheck        = "CertificateAuthorityKey"
+	StrayCheck        = "StrayManifest"
+	ImagesCheck       = "ImagesPresent"
+	EtcdHealthCheck   = "EtcdHealth"
+	EtcdAlarmCheck    = "EtcdAlarm"
+	EtcdLearnerCheck  = "EtcdLearner"
+	EtcdSpaceCheck    = "EtcdSpace"
+	SnapshotCheck     = "EtcdSnapshotSpace"
+)

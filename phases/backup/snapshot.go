@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// NewestFitting returns the newest of some snapshots from which a member of etcd of a minor version can be restored. list has
+// the newest last.
+func NewestFitting(env *step.Env, list []string, member, minor string) (string, etcd.SnapshotInfo, error) {
+	var refused []string
+	for _, path := range slices.Backward(list) {
+		info, err := verifiedSnapshot(env, path)
+		if errors.Is(err, host.ErrNotInPlan) { // this run would take it
+			return path, info, nil
+		}
+		if err == nil {
+			err = fits(info, member, minor)
+		}
+		if err == nil {
+			return path, info, nil
+		}
+		refused = append(refused, fmt.Sprintf("%s: %v", path, err))
+	}
+	return "", etcd.SnapshotInfo{}, errors.New("no snapshot of etcd fits: " + strings.Join(refused, "; "))
+}
+
+func verifiedSnapshot(env *step.Env, path string) (etcd.SnapshotInfo, error) {
+	f, err := env.Host.Open(path)
+	if err != nil {
+		return etcd.SnapshotInfo{}, err
+	}
+	defer f.Close()
+	return etcd.VerifySnapshot(f)
+}
+
+// fits fails if a snapshot is of another member, or of a newer etcd than the one that is put back, which would not start
+// with it.
+func fits(info etcd.SnapshotInfo, member, minor string) error {
+	if !slices.ContainsFunc(info.Members, func(m etcd.Member) bool { return m.Name == member }) {
+		return errors.Errorf("it is of the members %s, and this node's member is %s", strings.Join(LabelsOf(info.Members), ", "), member)
+	}
+	if info.Version == "" || minor == "" {
+		return nil // before 3.6, or the image has a tag of its own
+	}
+	v, err := version.ParseGeneric(info.Version)
+	if err != nil {
+		return errors.Wrap(err, "invalid storage version")
+	}
+	if version.MustParseGeneric(minor + ".0").LessThan(version.MustParseGeneric(fmt.Sprintf("%d.%d.0", v.Major(), v.Minor()))) {
+		return errors.Errorf("it is of etcd %d.%d, and etcd %s does not start with it", v.Major(), v.Minor(), minor)
+	}
+	return nil
+}
+
+func LabelsOf(members []etcd.Member) []string {
+	var labels []string
+	for _, m := range members {
+		labels = append(labels, m.Label())
+	}
+	return labels
+}

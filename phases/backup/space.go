@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"context"
+	"slices"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+const RestoreSpaceCheck = "EtcdRestoreSpace"
+
+// LogsRoom is for what else a run writes: manifests, and the two segments of its log that an etcd allocates when it starts.
+const LogsRoom = 128 << 20
+
+// SnapshotSpace finds too little space for the snapshot of etcd, for the images that are pulled before it, and for a reserve.
+func SnapshotSpace(env *step.Env, members []etcd.Health, images ...preflight.Need) []preflight.Finding {
+	local, found := etcdmember.Local(env.Host, env.Config)
+	i := slices.IndexFunc(members, func(m etcd.Health) bool { return m.PeerURL == local.PeerURL })
+	switch {
+	case !found || i < 0:
+		return nil
+	case !members[i].Answers:
+		return []preflight.Finding{node.NewFinding(SnapshotCheck, preflight.Unasked, "start etcd",
+			"the space for a snapshot of etcd was not checked: etcd does not say how large its database is")}
+	}
+	need := preflight.Need{Dir: node.BackupRoot(env), What: "the snapshot of etcd", Bytes: uint64(members[i].Status.Size)}
+	return InCheck(SnapshotCheck, preflight.Room(env.Host, need, images...), "old snapshots are in "+node.BackupRoot(env))
+}
+
+// InCheck gives findings their check, and adds to their remedies.
+func InCheck(name string, found []preflight.Finding, advice string) []preflight.Finding {
+	for i := range found {
+		found[i].Check = name
+		found[i].Remedy += "; " + advice
+	}
+	return found
+}
+
+// MissingImagesNeed is the space for images, if some have to be pulled.
+func MissingImagesNeed(ctx context.Context, env *step.Env, images []string) []preflight.Need {
+	missing, err := MissingImages(ctx, env, images)
+	if err != nil || len(missing) == 0 {
+		return nil
+	}
+	return preflight.ImageNeed(ctx, env.Config, env.Host)
+}
+
+// MissingImages are the images that the container runtime does not have.
+func MissingImages(ctx context.Context, env *step.Env, images []string) (missing []string, err error) {
+	for _, image := range images {
+		present, err := env.Host.ImagePresent(ctx, env.Config.CRISocket, image)
+		if err != nil {
+			return nil, err
+		}
+		if !present {
+			missing = append(missing, image)
+		}
+	}
+	return missing, nil
+}
+
+// ensureSnapshotSpace fails if a snapshot would fill the disk: the images that were pulled meanwhile, and others, need space.
+func ensureSnapshotSpace(ctx context.Context, env *step.Env) error {
+	members, err := etcd.AskHealth(ctx, env.Etcd)
+	if err != nil {
+		return err
+	}
+	return EnsureSpace(ctx, env, preflight.Question{Name: SnapshotCheck, Ask: func(context.Context) []preflight.Finding {
+		return SnapshotSpace(env, members)
+	}})
+}
+
+func EnsureSpace(ctx context.Context, env *step.Env, question preflight.Question) error {
+	return node.ReportFindings(env, preflight.Run(ctx, preflight.Questions([]preflight.Question{question}), env.Host, env.Config.IgnorePreflightErrors))
+}

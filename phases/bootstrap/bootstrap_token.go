@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bootstrap
+
+import (
+	"context"
+	"slices"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/tokens"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+func bootstrapToken() step.Phase {
+	return step.Phase{
+		Name:    "bootstrap-token",
+		Summary: "Create the bootstrap tokens and the permissions that nodes need to join",
+		Flags:   []string{"config", "dry-run", "kubeconfig", "skip-token-print"},
+		Run:     runBootstrapToken,
+	}
+}
+
+// runBootstrapToken writes everything that a joining node needs from the API:
+// https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
+func runBootstrapToken(ctx context.Context, env *step.Env) error {
+	if err := env.Cluster.EnsureAdmin(ctx); err != nil {
+		return err
+	}
+	missing, signers, err := env.Tokens().Missing(ctx, env.Config.BootstrapTokens)
+	if err != nil {
+		return err
+	}
+	ca, err := env.PKI().CA(certs.CA)
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := kubeconfig.ClusterInfo("https://"+env.Config.Endpoint(), ca.Bundle())
+	if err != nil {
+		return err
+	}
+	info := manifests.ClusterInfo(kubeconfig)
+	rbac := manifests.BootstrapRBAC(env.Config)
+	env.UI.Printf("Allowing nodes to join with a bootstrap token, and to renew their certificates")
+	if !env.Again {
+		if _, err := manifests.SignClusterInfo(info, signers); err != nil {
+			return err
+		}
+		return env.Keeper().Ensure(ctx, slices.Concat(missing, []manifests.Object{info}, rbac)...)
+	}
+	if err := env.Keeper().Ensure(ctx, missing...); err != nil {
+		return err
+	}
+	if err := env.Keeper().EnsureMissing(ctx, "init phase bootstrap-token", slices.Concat([]manifests.Object{info}, rbac)...); err != nil {
+		return err
+	}
+	_, err = env.Tokens().SignClusterInfo(ctx, signers)
+	return err
+}
+
+// withheld replaces a secret that the user does not want printed.
+const withheld = "<value withheld>"
+
+func showJoinCommand(command string) step.Phase {
+	return step.Phase{
+		Name:    "show-join-command",
+		Summary: "Show how to use the cluster and how nodes join it",
+		Flags:   []string{},
+		Run:     func(ctx context.Context, env *step.Env) error { return runShowJoinCommand(ctx, env, command) },
+	}
+}
+
+func runShowJoinCommand(ctx context.Context, env *step.Env, name string) error {
+	n := env.Config
+	command, err := howToJoin(ctx, env)
+	if err != nil {
+		return err
+	}
+	command.Command = name
+	env.UI.Outcome(outcome(n, command))
+	env.UI.Nextf("Cluster %q is running, with its control plane on %s.", n.Cluster.ClusterName, n.Name)
+	env.UI.Nextf("To use it as root: `export KUBECONFIG=%s`", n.Paths.AdminKubeconfig)
+	sayNetwork(env)
+	if n.SkipTokenPrint {
+		command.Token = withheld
+	}
+	worker := command.Text(newLine)
+	if sharesWithOthers(n) {
+		command.CertificateKey = n.CertificateKey.Reveal()
+		if n.SkipCertificateKeyPrint {
+			command.CertificateKey = withheld
+		}
+		env.UI.Nextf("More control planes can join within two hours, with:")
+		env.UI.Result(command.Text(newLine))
+	}
+	env.UI.Nextf("Workers can join with:")
+	env.UI.Result(worker)
+	return nil
+}
+
+// sayNetwork says what nodes lack to become Ready.
+func sayNetwork(env *step.Env) {
+	n := env.Config
+	switch {
+	case n.NetworkAddOn.Name != "":
+		return
+	case len(n.PodSubnets()) == 0:
+		env.UI.Nextf("No Pod network is configured. Nodes become Ready once you install a network add-on:")
+	default:
+		env.UI.Nextf("Nodes become Ready once you install a network add-on for %s:", n.Cluster.Networking.PodSubnet)
+	}
+	env.UI.Nextf("  https://kubernetes.io/docs/concepts/cluster-administration/addons/")
+}
+
+// sharesWithOthers reports whether more control planes can join: the certificates are shared, and the cluster has an
+// address that leads to all of them.
+func sharesWithOthers(n *config.Node) bool {
+	return n.UploadCerts && n.Cluster.ControlPlaneEndpoint != ""
+}
+
+// newLine continues a shell command on the next line.
+const newLine = " \\\n\t"
+
+func howToJoin(ctx context.Context, env *step.Env) (tokens.JoinCommand, error) {
+	if len(env.Config.BootstrapTokens) == 0 {
+		return tokens.JoinCommand{}, errors.New("the configuration has no bootstrap token, so there is no join command to show")
+	}
+	token, err := env.Tokens().ToJoinWith(ctx, env.Config.BootstrapTokens[0])
+	if err != nil {
+		return tokens.JoinCommand{}, err
+	}
+	ca, err := env.PKI().CA(certs.CA)
+	if err != nil {
+		return tokens.JoinCommand{}, err
+	}
+	command := tokens.JoinCommand{Endpoint: env.Config.Endpoint(), Token: token.ID + "." + token.Secret.Reveal()}
+	for _, cert := range ca.Bundle() {
+		command.Pins = append(command.Pins, certs.PublicKeyPin(cert))
+	}
+	return command, nil
+}
+
+// outcome is the same for programs. A command that lacks a secret is of no use to them.
+func outcome(n *config.Node, command tokens.JoinCommand) ui.Outcome {
+	o := ui.Outcome{CACertHashes: command.Pins}
+	showKey := n.UploadCerts && !n.SkipCertificateKeyPrint
+	if showKey {
+		o.CertificateKey = n.CertificateKey
+	}
+	if n.SkipTokenPrint {
+		return o
+	}
+	o.Token, o.JoinCommand = config.NewSecret(command.Token), config.NewSecret(command.Text(" "))
+	if showKey && sharesWithOthers(n) {
+		command.CertificateKey = n.CertificateKey.Reveal()
+		o.ControlPlaneJoinCommand = config.NewSecret(command.Text(" "))
+	}
+	return o
+}

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bootstrap
+
+import (
+	"slices"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// controlPlaneJoin records in the API what this node has become.
+func controlPlaneJoin() step.Phase {
+	mark := markControlPlane()
+	mark.Flags = []string{"config", "control-plane", "dry-run", "node-name"}
+	return step.Phase{
+		Name:     "control-plane-join",
+		Summary:  "Mark this node as a control plane in the cluster",
+		Flags:    append([]string{"apiserver-advertise-address", "patches"}, mark.Flags...),
+		Children: []step.Phase{mark},
+		Skip:     node.UnlessControlPlane,
+	}
+}
+
+// waitJoined is wait-control-plane for a node that has joined.
+func waitJoined() step.Phase {
+	p := waitControlPlane()
+	p.Skip = node.UnlessControlPlane
+	return p
+}
+
+const prepare = "control-plane-prepare"
+
+// controlPlanePrepare brings what a control plane has beyond a worker. The private keys of the cluster come from the
+// other control planes; this node generates its own.
+func controlPlanePrepare() step.Phase {
+	return step.Phase{
+		Name:    prepare,
+		Summary: "Prepare this host to become a control plane",
+		Flags: kubelet.DiscoveryFlags("apiserver-advertise-address", "apiserver-bind-port", "certificate-key", "control-plane",
+			"node-name", "patches"),
+		Children: []step.Phase{
+			downloadCerts(),
+			joinCertificates().Needing(prepare + "/download-certs"),
+			joinKubeconfigs().Needing(prepare + "/download-certs"),
+			joinStaticPods().Needing(prepare+"/certs", prepare+"/kubeconfig", "kubelet-start"),
+		},
+		Skip: node.UnlessControlPlane,
+	}
+}
+
+// joinCertificates are the certificates that each control plane has of its own.
+func joinCertificates() step.Phase {
+	p := certificates()
+	p.Summary = "Generate this node's own certificates, keeping valid ones"
+	p.Flags = kubelet.DiscoveryFlags("apiserver-advertise-address", "control-plane", "node-name")
+	p.Children = slices.DeleteFunc(p.Children, func(c step.Phase) bool { return !onJoin("certs " + c.Name) })
+	return asOne(p)
+}
+
+func joinKubeconfigs() step.Phase {
+	p := kubeconfigs()
+	p.Summary = "Write the kubeconfig files of the components and the administrator"
+	p.Flags = kubelet.DiscoveryFlags("certificate-key", "control-plane")
+	p.Children = slices.DeleteFunc(p.Children, func(c step.Phase) bool { return !onJoin("kubeconfig " + c.Name) })
+	return asOne(p)
+}
+
+// joinStaticPods lets the API server start while etcd catches up. The other components would only take processor time
+// from both.
+func joinStaticPods() step.Phase {
+	p := controlPlane()
+	p.Flags = []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane", "dry-run", "patches"}
+	p = asOne(p)
+	for i := range p.Children {
+		if p.Children[i].Name != "apiserver" {
+			p.Children[i].Needs = []string{"etcd-join"}
+		}
+	}
+	return p
+}
+
+// asOne makes a phase whose children have no commands in join. What the children wait for by name in init is already
+// there.
+func asOne(p step.Phase) step.Phase {
+	p.Whole = true
+	for i := range p.Children {
+		p.Children[i].Flags, p.Children[i].Needs = nil, nil
+	}
+	return p
+}
+
+// onJoin reports whether a joining control plane runs a phase of init that issues a certificate.
+func onJoin(phase string) bool {
+	return slices.ContainsFunc(certs.Table(), func(row certs.Spec) bool { return row.Phase() == phase && row.OnJoin() })
+}

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bootstrap
+
+import (
+	"context"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// LookBack finds out what earlier runs have left.
+func LookBack(ctx context.Context, env *step.Env) step.Earlier {
+	e := step.Earlier{
+		Again:      thisnode.HasBegun(env.Host, env.Config),
+		Unfinished: thisnode.SeemsUnfinished(env.Host, env.Config) && (env.Config.Join != nil || lacksClusterConfiguration(ctx, env)),
+	}
+	e.First = !e.Again || e.Unfinished
+	return e
+}
+
+// LookBackAlone is LookBack for the command of a single phase of init. Apart from preflight, only certificates and kubeconfig files
+// depend on it, so as long as those that are here fit the configuration, nobody is asked: that takes seconds where etcd is down.
+func LookBackAlone(ctx context.Context, env *step.Env, p step.Phase) step.Earlier {
+	if p.Name != "preflight" && len(env.PKI().Faults()) == 0 {
+		return step.Earlier{}
+	}
+	return step.Earlier{Unfinished: LookBack(ctx, env).Unfinished}
+}
+
+// lacksClusterConfiguration reports whether the cluster that an earlier init has begun keeps no ClusterConfiguration yet.
+// kubelet.conf alone does not say it: a kubelet that doesn't rotate its certificate never changes it.
+func lacksClusterConfiguration(ctx context.Context, env *step.Env) bool {
+	if thisnode.IsControlPlane(env.Host) {
+		if have, known := storedConfiguration(ctx, env); known {
+			return have == nil
+		}
+	}
+	return etcdHasNone(ctx, env)
+}
+
+// podKeeper is the keeper of a component's static Pod. An etcd that has joined may be a voter that the others need, so its
+// static Pod stays.
+func podKeeper(env *step.Env, component string) ownership.Keeper {
+	k := env.Keeper()
+	if component == manifests.EtcdName && env.Config.Join != nil {
+		k.Unfinished = k.Unfinished && !thisnode.WasMember(env.Host, env.Config)
+	}
+	return k
+}
+
+// replaceUnfinished writes the static Pod of a component that an earlier run may have started, and makes the component run with
+// it, and with files that have been issued again. The kubelet by itself would take 15 to 25 seconds for it (RunWith).
+func replaceUnfinished(ctx context.Context, env *step.Env, component string, pending []ownership.File) error {
+	_, missing := env.Host.Lstat(thisnode.StaticPodPath(env.Config, component))
+	differing, err := ownership.Differing(env.Host, pending)
+	if err != nil {
+		return err
+	}
+	stale, unknown := node.StaleContainers(ctx, env, component)
+	if missing != nil || len(differing) == 0 && (unknown != nil || len(stale) == 0) {
+		return env.Keeper().Replace(pending)
+	}
+	grace := node.GraceOf(env, component) // by the static Pod that it runs with
+	if component == manifests.EtcdName {
+		if err := spareLocalEtcd(ctx, env); err != nil {
+			return err
+		}
+		stopEarly(ctx, env, manifests.APIServerName, node.GraceOf(env, manifests.APIServerName)) // each waits for the other
+	}
+	if err := env.Keeper().Replace(pending); err != nil {
+		return err
+	}
+	stopEarly(ctx, env, component, grace)
+	if component != manifests.EtcdName && component != manifests.APIServerName {
+		return nil // nothing waits for it
+	}
+	return node.RestartKubelet(ctx, env)
+}
+
+// stopEarly stops a component. If that fails, the kubelet does it, later.
+func stopEarly(ctx context.Context, env *step.Env, component string, grace time.Duration) {
+	if err := node.StopContainers(ctx, env, component, grace); err != nil && ctx.Err() == nil {
+		env.UI.Printf("%s takes longer to restart: %v", component, err)
+	}
+}

@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bootstrap
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+func etcdJoin() step.Phase {
+	return step.Phase{
+		Name:    "etcd-join",
+		Summary: "Add this node's etcd to the cluster of the other control planes",
+		Flags:   []string{"apiserver-advertise-address", "config", "control-plane", "dry-run", "node-name", "patches"},
+		Run:     runEtcdJoin,
+		Skip: func(env *step.Env) string {
+			return cmp.Or(node.UnlessControlPlane(env), node.UnlessLocalEtcd(env))
+		},
+	}
+}
+
+// runEtcdJoin makes this node's etcd a voting member. It starts as a learner, so that the others keep their quorum
+// whatever happens here. A member that this run has added and cannot start is removed again.
+func runEtcdJoin(ctx context.Context, env *step.Env) error {
+	n := env.Config
+	peer := manifests.PeerURL(n.AdvertiseAddress.String())
+	env.UI.Printf("Adding %s to etcd, up to %s", peer, n.Timeouts.EtcdAPICall)
+	if err := checkData(ctx, env, peer); err != nil {
+		return err
+	}
+	members, added, err := env.Etcd.Join(ctx, n.Name, peer)
+	if err != nil {
+		return err
+	}
+	err = startMember(ctx, env, peer, members, added)
+	if err != nil && added {
+		return withdraw(ctx, env, peer, err)
+	}
+	return err
+}
+
+// startMember lets the kubelet start etcd, and promotes the member once it has caught up.
+func startMember(ctx context.Context, env *step.Env, peer string, members []etcd.Member, added bool) error {
+	local, there := etcdmember.Local(env.Host, env.Config)
+	initial := local.Initial
+	if !there || added || local.PeerURL != peer {
+		initial = nil
+		for _, m := range members {
+			initial = append(initial, manifests.Member{Name: cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)), PeerURL: m.PeerURL})
+		}
+	}
+	writer := *env
+	writer.Again = env.Again && !added // a new member cannot run with another's manifest
+	if err := writeStaticPod(ctx, &writer, manifests.EtcdName, initial); err != nil {
+		return err
+	}
+	limit := env.Config.Timeouts.EtcdAPICall
+	env.UI.Printf("Waiting for this node's etcd to catch up, up to %s", limit)
+	err := diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), "this node's etcd did not become a voting member", func(ctx context.Context) error {
+		if added {
+			wakeLearner(ctx, env, peer)
+		}
+		return env.Etcd.Promote(ctx, peer)
+	})
+	if err != nil {
+		return err
+	}
+	env.UI.Printf("etcd has %d members, including this one", max(len(members), 1))
+	return nil
+}
+
+// undoTime bounds the cleanup after a failure, which also runs after an interruption.
+const undoTime = 20 * time.Second
+
+// withdraw removes the member that this run has added from the cluster and cleans up here. It returns cause, the
+// error that made it necessary.
+func withdraw(ctx context.Context, env *step.Env, peer string, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	env.UI.Printf("Removing %s from etcd again", peer)
+	if _, err := env.Etcd.Leave(ctx, peer); err != nil {
+		return fmt.Errorf("%w; this run's changes could not be undone: %w; run the same command again to continue", cause, err)
+	}
+	if err := removeMember(ctx, env); err != nil { // the next run would take it for another member's
+		return fmt.Errorf("%w; this node's etcd was removed from the cluster again, but not all of it could be removed from this host: %w; "+
+			"reset this host before you join it again", cause, err)
+	}
+	return errors.WithMessage(cause, "this node's etcd was removed from the cluster again; fix the problem and run the same command again")
+}
+
+// removeMember removes the static Pod of a member that etcd no longer has and, once its etcd has ended, its data,
+// which no etcd would accept.
+func removeMember(ctx context.Context, env *step.Env) error {
+	trees, _, err := node.EtcdPlaces(env)
+	if err != nil {
+		return err
+	}
+	if err := endMember(ctx, env); err != nil {
+		return err
+	}
+	for _, tree := range trees {
+		if _, err := env.Host.RemoveTree(tree); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endMember removes etcd's static Pod, if there is one, and waits until its container has ended.
+func endMember(ctx context.Context, env *step.Env) error {
+	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
+	if _, err := env.Host.Lstat(path); err != nil {
+		return node.IgnoreMissing(err)
+	}
+	if err := env.Host.Remove(path); err != nil {
+		return err
+	}
+	err := node.Poll(ctx, func(ctx context.Context) error {
+		left, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, manifests.EtcdName)
+		if err == nil && len(left) > 0 {
+			err = errors.New("its container is still running")
+		}
+		return err
+	})
+	return errors.WithMessage(err, "etcd does not stop")
+}
+
+const (
+	// wakeTime bounds the watch over a learner that starts; after that time it no longer needs a restart.
+	wakeTime = 15 * time.Second
+	// serveTime is more than a member needs to serve its clients once the cluster knows its name.
+	serveTime = 250 * time.Millisecond
+	// learnerGrace is the time that a learner gets to stop. It stops at once.
+	learnerGrace = 5 * time.Second
+)
+
+// wakeLearner restarts an etcd that waits for something that has already happened.
+//
+// A new member publishes its name to the cluster, and serves no client until it has seen that entry in the log. With a
+// single voter, the entry is often written before the member gets its first snapshot, which then contains it already: the
+// member waits for seven seconds (etcd's request timeout) before it publishes its name again. After a restart it has the
+// data, and sees the entry. As a learner it has no vote, so nothing depends on it.
+//
+// This only saves time. Errors are left to the promotion, which waits for as long as it may.
+func wakeLearner(ctx context.Context, env *step.Env, peer string) {
+	ctx, cancel := context.WithTimeout(ctx, wakeTime)
+	defer cancel()
+	probe, err := etcdClientProbe(env)
+	if err != nil {
+		return
+	}
+	var known time.Time
+	_ = retry.Every(node.PollInterval).Do(ctx, func(ctx context.Context) error {
+		if serves(ctx, env.Host, probe, serveTime) {
+			return nil
+		}
+		switch {
+		case !known.IsZero() && env.Host.Now().Sub(known) > serveTime:
+			restartLearner(ctx, env)
+			return nil
+		case known.IsZero():
+			members, err := env.Etcd.Members(ctx)
+			if err == nil && slices.ContainsFunc(members, func(m etcd.Member) bool { return m.PeerURL == peer && m.Learner && m.Name != "" }) {
+				known = env.Host.Now()
+			}
+		}
+		return errors.New("it does not serve yet")
+	})
+}
+
+func restartLearner(ctx context.Context, env *step.Env) {
+	containers, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, manifests.EtcdName)
+	if err != nil {
+		return
+	}
+	for _, c := range containers {
+		env.UI.Printf("Restarting the learner, so that it sees what came with its first snapshot")
+		_ = env.Host.StopContainer(ctx, env.Config.CRISocket, c.ID, learnerGrace) // see above
+	}
+}
+
+// etcdClientProbe asks etcd on its client port, where it accepts no connection before it serves.
+func etcdClientProbe(env *step.Env) (host.Probe, error) {
+	row, _ := certs.Find(env.Config, certs.APIServerEtcdClient)
+	cert, key, err := env.PKI().Read(row)
+	if err != nil {
+		return host.Probe{}, err
+	}
+	ca, err := env.PKI().CA(row.CA)
+	return host.Probe{URL: manifests.EtcdLocalURL(env.Config) + "/health", CA: certs.EncodeCerts(ca.Bundle()...), ClientCert: cert, ClientKey: key}, err
+}
+
+// serves reports whether there is any answer within limit: a learner may call itself unhealthy.
+func serves(ctx context.Context, h host.Host, p host.Probe, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := h.Probe(ctx, p)
+	var answer *host.ProbeError
+	return err == nil || errors.As(err, &answer)
+}

@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bootstrap
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// checkData compares the member that etcd has at peer with the data on this host, before that etcd is started. A
+// member that has run has promised the others what its log says. Without the log it must not go on, because it would
+// vote as if it had promised nothing: it is removed, and joins as a new member. Data that no member at peer can have
+// written is refused.
+func checkData(ctx context.Context, env *step.Env, peer string) error {
+	members, err := membersToJoin(ctx, env)
+	if err != nil {
+		return etcd.WithStanding(ctx, env.Etcd, err)
+	}
+	here, err := node.ReadEtcdData(env)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(members, func(m etcd.Member) bool { return m.PeerURL == peer })
+	if i < 0 {
+		if here.Log != "" {
+			return here.Foreign()
+		}
+		return nil
+	}
+	m := members[i]
+	switch {
+	case m.Name != "" && m.Name != env.Config.Name: // Join refuses it
+		return nil
+	case here.Log == "" && m.Name == "": // it has not run yet
+		return nil
+	case here.Log == "":
+		return replaceMember(ctx, env, m, fmt.Sprintf("its data is not on this host (%s)", env.Config.Cluster.Etcd.Local.DataDir))
+	case m.ID == 0: // a plan knows no IDs
+		return nil
+	case here.Cluster != m.Cluster || here.Member != m.ID && isMember(members, here.Member):
+		return here.Foreign()
+	case here.Member != m.ID:
+		return replaceMember(ctx, env, m, fmt.Sprintf("the data on this host (%s) belongs to member %x, which was removed", here.Log, here.Member))
+	case here.Empty && m.Name != "" && (!m.Learner || !fills(ctx, env)):
+		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk: its data is no longer on this host (%s)", here.Log))
+	}
+	return nil
+}
+
+// podInterval is the longest wait between two questions for the Pods of etcd.
+const podInterval = time.Second
+
+// membersToJoin lists the members. The cluster may be seconds old, and its API without a Pod of etcd yet: the kubelet of
+// its first control plane is waited for. (A command for a cluster that should have these Pods does not wait for them.)
+func membersToJoin(ctx context.Context, env *step.Env) (members []etcd.Member, err error) {
+	limit := env.Config.Timeouts.EtcdAPICall
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+	defer cancel()
+	told := false
+	err = retry.Policy{First: node.PollInterval, Slowest: podInterval, Passes: isNoPod}.Do(ctx, func(ctx context.Context) error {
+		members, err = env.Etcd.Members(ctx)
+		if isNoPod(err) && !told {
+			env.UI.Printf("Waiting until the API has a Pod of etcd, up to %s", limit)
+			told = true
+		}
+		return err
+	})
+	return members, err
+}
+
+func isNoPod(err error) bool {
+	var none *etcdmember.NoPodError
+	return errors.As(err, &none)
+}
+
+// fillTime is how long a learner that runs on this host gets to receive its first entry. On a host that is busy it takes
+// seconds; without its data it never does.
+const fillTime = 10 * time.Second
+
+// fills waits for the first entry in the log of a learner that runs on this host. The others may know its name before: the
+// leader stores that without the learner's vote.
+func fills(ctx context.Context, env *step.Env) bool {
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, manifests.EtcdName)
+	if err != nil || len(running) == 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, fillTime)
+	defer cancel()
+	return node.Poll(ctx, func(context.Context) error {
+		here, err := node.ReadEtcdData(env)
+		if err == nil && here.Empty {
+			err = errors.New("the log is empty")
+		}
+		return err
+	}) == nil
+}
+
+func isMember(all []etcd.Member, id uint64) bool {
+	return slices.ContainsFunc(all, func(m etcd.Member) bool { return m.ID == id })
+}
+
+// replaceMember removes a member whose data is lost, so that a new one can take its place. The others lose nothing as
+// long as they are a quorum without it.
+func replaceMember(ctx context.Context, env *step.Env, lost etcd.Member, why string) error {
+	all, err := etcd.AskHealth(ctx, env.Etcd)
+	if err != nil {
+		return err
+	}
+	name := cmp.Or(lost.Name, fmt.Sprintf("%x", lost.ID))
+	for _, m := range all {
+		if m.PeerURL == lost.PeerURL && m.Answers {
+			return errors.Errorf("etcd member %q answers at %s, but %s. If this is another host's address, give this node its own (--apiserver-advertise-address); "+
+				"if etcd runs on this host, reset the host first", name, strings.Join(m.ClientURLs, ", "), why)
+		}
+	}
+	if !lost.Learner && !etcd.QuorumWithout(all, lost.PeerURL) {
+		return errors.Errorf("etcd has a member %q at %s, but %s. It must be removed before it can join again, but the others have no quorum without it: %s. "+
+			"Start the members that are down or, if they are lost, restore etcd from a snapshot", name, lost.PeerURL, why, etcd.Standing(all, lost.PeerURL))
+	}
+	env.UI.Warnf("etcd has a member %q at %s, but %s. Removing it; this node joins again as a learner", name, lost.PeerURL, why)
+	ending, cancel := context.WithTimeout(ctx, undoTime)
+	defer cancel()
+	if err := removeMember(ending, env); err != nil { // so that nothing starts it in the meantime
+		return err
+	}
+	_, err = env.Etcd.Leave(ctx, lost.PeerURL)
+	return errors.WithMessagef(err, "etcd member %q must be removed before it can join again; `etcdctl member remove %x` on another control plane removes it, too", name, lost.ID)
+}

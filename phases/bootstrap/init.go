@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bootstrap
+
+import (
+	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// Init makes this host the first node of a new cluster.
+//
+// The phases are listed, shown and planned in this order. A run starts each as soon as what it needs is there: the
+// kubelet starts while most of the keys are generated, etcd elects its leader and the API server starts while the
+// last ones are, and the other components start while the API server writes its default roles. The last phases write to
+// the API side by side.
+func Init() []step.Phase { return InitThen("join") }
+
+// InitThen is Init for a cluster that other hosts join with the given command and its flags.
+func InitThen(command string) []step.Phase {
+	return []step.Phase{
+		preflightInit(),
+		certificates(),
+		kubeconfigs().Needing("preflight", "certs/ca"),
+		kubelet.Start().Needing("kubeconfig/kubelet"),
+		localEtcd().Needing("kubelet-start", "certs/etcd-server", "certs/etcd-peer"),
+		controlPlane().Needing("etcd"),
+		waitControlPlane().Needing("control-plane/apiserver", "kubeconfig"),
+		node.UploadConfig().Needing("wait-control-plane"),
+		uploadCerts().Needing("wait-control-plane"),
+		markControlPlane().Needing("wait-control-plane"),
+		bootstrapToken().Needing("wait-control-plane"),
+		kubelet.Finalize().Needing("wait-control-plane"),
+		addon.Install().Needing("wait-control-plane"),
+		showJoinCommand(command).Needing("upload-config", "upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "addon"),
+	}
+}
+
+// ChoosesRuntime reports whether a phase by itself has to know which of several container runtimes the node is to use. Phases
+// after these find it in the kubelet's files, and those before them need none.
+func ChoosesRuntime(p step.Phase) bool { return p.Name == "preflight" || p.Name == "kubelet-start" }

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// Labels that tell control planes from workers:
+// https://kubernetes.io/docs/reference/labels-annotations-taints/
+const (
+	labelExcludeFromLBs = "node.kubernetes.io/exclude-from-external-load-balancers"
+)
+
+func markControlPlane() step.Phase {
+	return step.Phase{
+		Name:    "mark-control-plane",
+		Summary: "Label and taint this node as a control plane",
+		Flags:   []string{"config", "dry-run", "node-name"},
+		Run:     runMarkControlPlane,
+	}
+}
+
+// registrationTime is how long a kubelet may take to register its Node once the API server answers: it retries every
+// seven seconds at most.
+const registrationTime = 15 * time.Second
+
+func runMarkControlPlane(ctx context.Context, env *step.Env) error {
+	n := env.Config
+	env.UI.Printf("Marking node %s as a control plane, with %d taints", n.Name, len(n.Taints))
+	failure := "node " + n.Name + " cannot be marked"
+	err := diagnose.Guard(ctx, env.Host, n.Timeouts.KubeletHealthCheck, env.NodeTarget(), failure, func(ctx context.Context) error {
+		if err := env.Cluster.EnsureAdmin(ctx); err != nil {
+			return err
+		}
+		mark := cluster.Mark{Labels: map[string]string{cluster.LabelControlPlane: "", labelExcludeFromLBs: ""}, Taints: n.Taints}
+		marked, err := marksKept(ctx, env, mark)
+		if err != nil {
+			return err
+		}
+		if marked {
+			mark = cluster.Mark{}
+		}
+		return markRegistered(ctx, env, mark)
+	})
+	if err != nil {
+		return err
+	}
+	return env.Host.Remove(thisnode.JoinUnfinished(n)) // a join may skip wait-control-plane
+}
+
+// marksKept reports whether an earlier run has marked the Node. A taint or label that an administrator has removed
+// since, so that other Pods run there, is not put back.
+func marksKept(ctx context.Context, env *step.Env, mark cluster.Mark) (bool, error) {
+	if !env.Again {
+		return false, nil
+	}
+	live := cluster.NewNode(env.Config.Name)
+	if _, err := env.Cluster.Get(ctx, live); err != nil {
+		return false, err
+	}
+	if _, marked := live.Labels[cluster.LabelControlPlane]; !marked {
+		return false, nil
+	}
+	if lacks := marksLacking(live, mark); len(lacks) > 0 {
+		writer := "init phase mark-control-plane"
+		if env.Config.Join != nil {
+			writer = "join phase control-plane-join mark-control-plane"
+		}
+		ui.SayKept(env.UI, ui.Kept{Kind: "Node", Name: live.Name, Summary: "without " + strings.Join(lacks, ", "),
+			Remedy: fmt.Sprintf("to add it, run `slipway %s`", writer), Ours: strings.Join(lacks, "\n") + "\n"})
+	}
+	return true, nil
+}
+
+// marksLacking lists the labels and taints of mark that the node does not have.
+func marksLacking(node *corev1.Node, mark cluster.Mark) []string {
+	var lacks []string
+	for _, label := range slices.Sorted(maps.Keys(mark.Labels)) {
+		if _, there := node.Labels[label]; !there {
+			lacks = append(lacks, "label "+label)
+		}
+	}
+	for _, taint := range mark.Taints {
+		if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
+			lacks = append(lacks, "taint "+taint.ToString())
+		}
+	}
+	return lacks
+}
+
+// markRegistered marks this node when init is run again: the Node may have been deleted while its kubelet was
+// running.
+func markRegistered(ctx context.Context, env *step.Env, mark cluster.Mark) error {
+	if !env.Again {
+		return env.Cluster.MarkNode(ctx, env.Config.Name, mark)
+	}
+	early, cancel := context.WithTimeout(ctx, registrationTime)
+	defer cancel()
+	err := env.Cluster.MarkNode(early, env.Config.Name, mark)
+	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		return err
+	}
+	if err := kubelet.RestartUnregistered(ctx, env, "because it registers its Node only when it starts"); err != nil {
+		return err
+	}
+	return env.Cluster.MarkNode(ctx, env.Config.Name, mark)
+}

@@ -1,0 +1,250 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bootstrap
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// differences compares what an earlier init has left with what this one would make, before anything is written: a
+// control plane is never half changed. Static Pods have checks of their own. Without one of the API server, the
+// kubelet may still get any settings. If the cluster keeps exactly this configuration, what differs was edited, and
+// stays. What an earlier run that came to no end has made is replaced.
+func differences(env *step.Env, stored stored) []fault.Fault {
+	var found []fault.Fault
+	for _, err := range env.PKI().Faults() {
+		found = append(found, fault.Of(err))
+	}
+	if !thisnode.IsControlPlane(env.Host) || stored.same {
+		return found
+	}
+	found = append(found, kubeletDiffers(env)...)
+	if stored.difference.Message != "" {
+		found = append(found, stored.difference)
+	}
+	return found
+}
+
+// acceptEdited makes the checks accept an edited static Pod of the same component.
+func acceptEdited(env *step.Env, wanted map[string][]byte) {
+	for path := range wanted {
+		have, err := host.ReadIfExists(env.Host, path)
+		if err == nil && preflight.IsStaticPod(strings.TrimSuffix(filepath.Base(path), ".yaml"), have) {
+			wanted[path] = have
+		}
+	}
+}
+
+func kubeletDiffers(env *step.Env) []fault.Fault {
+	files, err := kubelet.Files(env)
+	if err != nil {
+		return []fault.Fault{fault.Of(err)}
+	}
+	var faults []fault.Fault
+	for _, f := range files {
+		have, err := host.ReadIfExists(env.Host, f.Path)
+		switch {
+		case err != nil:
+			faults = append(faults, fault.Of(err))
+		case have == nil || string(have) == string(f.Data) || env.Unfinished && env.Host.Unchanged(f.Path):
+		default:
+			faults = append(faults, fault.Fault{
+				Message: fmt.Sprintf("%s differs from what this configuration makes: %s", f.Path, ownership.LineDifference(have, f.Data)),
+				Remedy:  preflight.KeepOrReset,
+			})
+		}
+	}
+	return faults
+}
+
+// askTime is how long an API server that is up may take to answer one question.
+const askTime = 3 * time.Second
+
+// stored says how the ClusterConfiguration in the cluster compares with this one. It is empty if there is none, or the cluster
+// cannot be asked.
+type stored struct {
+	same       bool
+	difference fault.Fault
+}
+
+func storedCompares(ctx context.Context, env *step.Env) stored {
+	if !thisnode.IsControlPlane(env.Host) {
+		return stored{}
+	}
+	wanted, err := env.Config.KubeadmConfigYAML()
+	if err != nil {
+		return stored{difference: fault.Of(err)}
+	}
+	have, known := storedConfiguration(ctx, env)
+	if !known || have == nil {
+		return stored{}
+	}
+	if have, wanted, err = config.Comparable(have, wanted); err != nil {
+		return stored{difference: fault.Of(err)}
+	}
+	if string(have) == string(wanted) {
+		return stored{same: true}
+	}
+	return stored{difference: fault.Fault{
+		Message: fmt.Sprintf("the cluster has a different configuration in %s: %s", config.ClusterSource, ownership.LineDifference(have, wanted)),
+		Remedy:  preflight.KeepOrReset,
+	}}
+}
+
+// storedConfiguration asks the cluster for its ClusterConfiguration, which is nil if it has no ConfigMap for it. known is false
+// if it cannot be asked. A plan that asks nobody finds nothing; only Read says so.
+func storedConfiguration(ctx context.Context, env *step.Env) (have []byte, known bool) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	if err := env.Host.Probe(ctx, host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz"}); err != nil {
+		return nil, false
+	}
+	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: manifests.KubeadmConfigMap}}
+	found, err := env.Cluster.Get(ctx, kept)
+	if err == nil && !found {
+		err = env.Cluster.Read(ctx, cluster.Query{Path: "/readyz"}, func(io.Reader) error { return nil })
+	}
+	if err != nil || !found {
+		return nil, err == nil
+	}
+	return []byte(kept.Data[manifests.KubeadmConfigKey]), true
+}
+
+// etcdHasNone asks etcd whether the cluster keeps no configuration, where its API server does not answer: a first init with a
+// wrong flag of the API server leaves a healthy etcd. One without data keeps none. If neither can be seen, it is false.
+func etcdHasNone(ctx context.Context, env *step.Env) bool {
+	if !knowsEtcd(env) {
+		return false
+	}
+	if !etcdHasData(env) {
+		return true
+	}
+	found, err := hasKey(ctx, env, "configmaps", "kube-system", manifests.KubeadmConfigMap)
+	return err == nil && !found
+}
+
+// knowsEtcd reports whether this configuration leads to the etcd in which the API server that is here keeps what it has. Another
+// one would say that there is nothing.
+func knowsEtcd(env *step.Env) bool {
+	have, err := staticPodThere(env, manifests.APIServerName)
+	if err != nil || have == nil {
+		return err == nil
+	}
+	asked, err := node.StaticPodYAML(env, manifests.APIServerName, manifests.HostView{}, nil)
+	if err != nil || podFlag(have, "etcd-servers") != podFlag(asked, "etcd-servers") || podFlag(have, "etcd-servers-overrides") != "" {
+		return false
+	}
+	if env.Config.Cluster.Etcd.Local == nil {
+		return true
+	}
+	member, err := staticPodThere(env, manifests.EtcdName)
+	return err == nil && member != nil
+}
+
+func staticPodThere(env *step.Env, component string) ([]byte, error) {
+	return host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, component))
+}
+
+// etcdHasData is true for an external etcd, and for one whose directories cannot be read. They are those of its static Pod here
+// and of this configuration.
+func etcdHasData(env *step.Env) bool {
+	if env.Config.Cluster.Etcd.Local == nil {
+		return true
+	}
+	trees, _, err := node.EtcdPlaces(env)
+	return err != nil || slices.ContainsFunc(trees, func(dir string) bool {
+		entries, err := env.Host.ReadDir(dir)
+		return node.IgnoreMissing(err) != nil || len(entries) > 0
+	})
+}
+
+// hasKey asks etcd for an object of the API. Without its static Pod, a local one cannot be asked.
+func hasKey(ctx context.Context, env *step.Env, object ...string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, etcdmember.APILimit+askTime)
+	defer cancel()
+	if _, found := etcdmember.Local(env.Host, env.Config); !found && env.Config.Cluster.Etcd.Local != nil {
+		return false, errors.New("etcd has no static Pod")
+	}
+	have, err := staticPodThere(env, manifests.APIServerName)
+	if err != nil {
+		return false, err
+	}
+	prefix := cmp.Or(podFlag(have, "etcd-prefix"), "registry")
+	return env.Etcd.Has(ctx, path.Join(append([]string{"/", prefix}, object...)...))
+}
+
+// acceptReplaced makes the checks accept static Pods that an earlier init made and nobody has edited: this run replaces them,
+// unless the cluster that has begun to exist cannot get this configuration any more.
+func acceptReplaced(ctx context.Context, env *step.Env, wanted map[string][]byte) {
+	for path, asked := range wanted {
+		have, err := host.ReadIfExists(env.Host, path)
+		component := strings.TrimSuffix(filepath.Base(path), ".yaml")
+		if err != nil || have == nil || bytes.Equal(have, asked) || !env.Host.Unchanged(path) || !preflight.IsStaticPod(component, have) {
+			continue
+		}
+		if !tooLate(ctx, env, component, have, asked) {
+			wanted[path] = have
+		}
+	}
+}
+
+// tooLate reports whether a component differs in what its data already has: the address of etcd's member, and the network that
+// Services have their addresses of.
+func tooLate(ctx context.Context, env *step.Env, component string, have, asked []byte) bool {
+	switch component {
+	case manifests.EtcdName:
+		const peer = "initial-advertise-peer-urls"
+		return podFlag(have, peer) != podFlag(asked, peer) && etcdHasData(env)
+	case manifests.APIServerName:
+		const network = "service-cluster-ip-range"
+		if podFlag(have, network) == podFlag(asked, network) || !etcdHasData(env) {
+			return false
+		}
+		found, err := hasKey(ctx, env, "services", "specs", "default", "kubernetes")
+		return err != nil || found
+	}
+	return false
+}
+
+// podFlag returns the last value of a flag in a static Pod.
+func podFlag(manifest []byte, name string) string {
+	var pod corev1.Pod
+	if yaml.Unmarshal(manifest, &pod) != nil || len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	c := pod.Spec.Containers[0]
+	for _, arg := range slices.Backward(slices.Concat(c.Command, c.Args)) {
+		if value, found := strings.CutPrefix(arg, "--"+name+"="); found {
+			return value
+		}
+	}
+	return ""
+}

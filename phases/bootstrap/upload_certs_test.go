@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bootstrap
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+func uploadStage(t *testing.T, documents string) *phasetest.Stage {
+	t.Helper()
+	s := phasetest.NewStage(t, documents)
+	s.Config.UploadCerts = true
+	s.Config.CertificateKey = config.NewSecret(strings.Repeat("ab", 32))
+	return s
+}
+
+func sharedCerts(t *testing.T, s *phasetest.Stage) *corev1.Secret {
+	t.Helper()
+	secret := &corev1.Secret{}
+	secret.APIVersion, secret.Kind, secret.Namespace, secret.Name = "v1", "Secret", "kube-system", "kubeadm-certs"
+	if found, err := s.API.Get(t.Context(), secret); err != nil || !found {
+		t.Fatalf("found %v, error %v", found, err)
+	}
+	return secret
+}
+
+func TestUploadCerts(t *testing.T) {
+	s := uploadStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Play(t, certificates(), uploadCerts())
+	secret := sharedCerts(t, s)
+	files, err := manifests.DecryptCerts(secret.Data, s.Config.CertificateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for key, path := range manifests.SharedFiles(s.Config) {
+		want[key] = s.Get(t, path)
+	}
+	got := map[string]string{}
+	for key, data := range files {
+		got[key] = string(data)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != 8 {
+		t.Errorf("what is decrypted (-want +got):\n%s", diff)
+	}
+	if s.Results.String() != strings.Repeat("ab", 32)+"\n" || strings.Contains(s.Said.String(), "abab") {
+		t.Errorf("results %q, said %q", s.Results.String(), s.Said.String())
+	}
+}
+
+// The owner expires, and the certificates with it. Uploading again with the same key renews it. Another key has
+// another owner.
+func TestUploadCertsOwner(t *testing.T) {
+	s := uploadStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Config.SkipCertificateKeyPrint = true
+	s.Play(t, certificates(), uploadCerts())
+	owner := func() string {
+		refs := sharedCerts(t, s).OwnerReferences
+		if len(refs) != 1 || refs[0].Kind != "Secret" || !*refs[0].Controller {
+			t.Fatalf("owners %+v", refs)
+		}
+		return refs[0].Name
+	}
+	first := owner()
+	s.Play(t, uploadCerts())
+	if again := owner(); again != first {
+		t.Errorf("the same key has owners %s and %s", first, again)
+	}
+	s.Config.CertificateKey = config.NewSecret(strings.Repeat("cd", 32))
+	s.Play(t, uploadCerts())
+	if other := owner(); other == first {
+		t.Errorf("two keys have the owner %s", other)
+	}
+	tokens, err := s.API.Secrets(t.Context(), "kube-system", "type="+string(corev1.SecretTypeBootstrapToken))
+	if err != nil || len(tokens) != 2 {
+		t.Fatalf("%d owners, error %v", len(tokens), err)
+	}
+	for _, token := range tokens {
+		if token.Data["usage-bootstrap-authentication"] != nil || token.Data["expiration"] == nil {
+			t.Errorf("%s can authenticate, or never expires", token.Name)
+		}
+	}
+	if s.Results.Len() > 0 {
+		t.Errorf("the key is printed: %q", s.Results.String())
+	}
+}
+
+// forgetful is an API in which somebody deletes whatever is written.
+type forgetful struct{ *cluster.Plan }
+
+func (forgetful) Get(context.Context, cluster.Object) (bool, error) { return false, nil }
+
+func TestUploadCertsFaults(t *testing.T) {
+	s := uploadStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	// The error always names the first one in alphabetical order.
+	fact.Error(t, UploadCerts(t.Context(), s.Env), "--upload-certs", "/etc/kubernetes/pki/ca.crt")
+	s.Play(t, certificates())
+	s.Cluster = forgetful{s.API}
+	fact.Error(t, UploadCerts(t.Context(), s.Env), "bootstrap-token-", "was deleted")
+	s.Cluster = s.API
+	s.Config.CertificateKey = config.NewSecret("hush")
+	err := UploadCerts(t.Context(), s.Env)
+	fact.Error(t, err, "certificate key", "32 bytes", "64 hexadecimal digits")
+	fact.NotIn(t, phasetest.Message(err), "hush")
+	if s.Results.Len() > 0 {
+		t.Errorf("printed a key with which nothing was encrypted: %q", s.Results.String())
+	}
+}
+
+func TestUploadCertsOfExternalEtcd(t *testing.T) {
+	s := uploadStage(t, fixture.InitDocument+fixture.ClusterDocument+"etcd: {external: {endpoints: ['https://10.0.0.5:2379'], caFile: /e/ca, certFile: /e/crt, keyFile: /e/key}}\n")
+	for _, name := range []string{"ca", "crt", "key"} {
+		s.Put(t, "/e/"+name, name)
+	}
+	s.Play(t, certificates(), uploadCerts())
+	files, err := manifests.DecryptCerts(sharedCerts(t, s).Data, s.Config.CertificateKey)
+	if err != nil || string(files["external-etcd-ca.crt"])+string(files["external-etcd.crt"])+string(files["external-etcd.key"]) != "cacrtkey" {
+		t.Errorf("files %d, error %v", len(files), err)
+	}
+}

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bootstrap
+
+import (
+	"context"
+	"time"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// headStart is how long at most the components that can do nothing without the API server wait for it, so that it has
+// the processors to itself. It needs three seconds on a machine with two slow processors.
+const headStart = 10 * time.Second
+
+// waitControlPlane watches over the whole control plane. Its first child says
+// when the components that can do nothing without the API server may start.
+func waitControlPlane() step.Phase {
+	return step.Phase{
+		Name:       "wait-control-plane",
+		Summary:    "Wait until the kubelet and the control plane are healthy",
+		Flags:      []string{},
+		Whole:      true,
+		SideBySide: true,
+		Children: []step.Phase{
+			{Name: "api-server", Summary: "Give the API server a head start", Run: runHeadStart},
+			{Name: "health", Summary: "Wait until the kubelet and the control plane are healthy", Run: runWaitHealth},
+			step.Phase{Name: "network", Summary: "Ask the API whether it takes the objects of --network FILE", Run: addon.CheckNetwork}.
+				Needing("wait-control-plane/health"),
+		},
+	}
+}
+
+// runHeadStart ends as soon as the API server gives any answer. It begins to serve a second or more before it is
+// healthy, and forbids everything to almost everybody until it has written its default roles. What the components
+// wait for is created at once, so that they need not: without that, the first node gets its certificate about eight
+// seconds later.
+//
+// Why the API server gives no answer is for runWaitHealth to say.
+func runHeadStart(ctx context.Context, env *step.Env) error {
+	probe, err := node.ComponentProbe(env, manifests.APIServerName)
+	if err != nil {
+		return nil
+	}
+	started := env.Host.Now()
+	early, cancel := context.WithTimeout(ctx, headStart)
+	defer cancel()
+	err = node.Poll(early, func(ctx context.Context) error {
+		err := env.Host.Probe(ctx, probe)
+		if status := (*host.ProbeError)(nil); errors.As(err, &status) {
+			return nil
+		}
+		return err
+	})
+	if err == nil {
+		env.UI.Printf("kube-apiserver answers after %.1fs", env.Host.Now().Sub(started).Seconds())
+		precreate(ctx, env)
+	}
+	return context.Cause(ctx)
+}
+
+// precreate does nothing in a cluster that was there before.
+func precreate(ctx context.Context, env *step.Env) {
+	if env.Again {
+		return
+	}
+	var objs []cluster.Object
+	for _, obj := range manifests.FirstStart(env.Config) {
+		objs = append(objs, obj)
+	}
+	ctx, cancel := context.WithTimeout(ctx, headStart)
+	defer cancel()
+	if err := env.Cluster.Precreate(ctx, objs...); err != nil {
+		env.UI.Printf("kube-controller-manager and kube-scheduler need a few seconds more to start: %v", err)
+	}
+}
+
+func runWaitHealth(ctx context.Context, env *step.Env) error {
+	if err := node.WaitKubelet(ctx, env); err != nil {
+		return err
+	}
+	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
+	env.UI.Printf("Waiting for the control plane, up to %s", limit)
+	err := diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), "the control plane did not become healthy", func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
+			group.Go(func() error { return node.WaitComponent(ctx, env, component) })
+		}
+		return group.Wait()
+	})
+	if err != nil {
+		return err
+	}
+	return env.Host.Remove(thisnode.JoinUnfinished(env.Config))
+}

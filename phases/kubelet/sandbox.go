@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+const (
+	// sandboxTime is how long the first Pod of a node may take to get its sandbox.
+	sandboxTime = 30 * time.Second
+	// givenTime is how long the cluster may take to give a node that has registered its first Pod. It gives it those of all
+	// DaemonSets at once.
+	givenTime = 3 * time.Second
+)
+
+// awaitSandbox waits until the kubelet can start a Pod: one that cannot has joined for nothing. The Pods of the Pod network
+// don't count, because its own comes first. If the cluster gives the node no other, there is nothing to see.
+func awaitSandbox(ctx context.Context, env *step.Env) error {
+	name := thisnode.RegisteredName(env.Host, env.Config)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
+	if err != nil || settings.RegisterNode != nil && !*settings.RegisterNode {
+		return err
+	}
+	env.UI.Printf("Waiting until node %s starts a Pod, up to %s", name, sandboxTime)
+	if sandboxReady(ctx, env) {
+		return nil
+	}
+	began := env.Host.Now()
+	failure := "node " + name + " has joined, but it cannot start Pods"
+	err = diagnose.Guard(ctx, env.Host, sandboxTime, env.KubeletTarget(), failure, func(ctx context.Context) error {
+		return env.Cluster.AwaitNode(ctx, name, func(_ *corev1.Node, pods []corev1.Pod) error {
+			given := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return ofNode(&p) || !p.Spec.HostNetwork })
+			switch {
+			case sandboxReady(ctx, env), len(given) == 0 && env.Host.Now().Sub(began) >= givenTime:
+				return nil
+			case len(given) == 0:
+				return errors.New("the cluster has not given the node a Pod yet")
+			}
+			return errors.Errorf("Pod %s/%s has no sandbox yet", given[0].Namespace, given[0].Name)
+		})
+	})
+	if known := (*diagnose.Error)(nil); err == nil || errors.As(err, &known) || ctx.Err() != nil {
+		return err
+	}
+	ui.WarnError(env.UI, errors.WithMessagef(err, "it is not known whether node %s can start Pods", name))
+	return nil
+}
+
+// sandboxReady reports whether the runtime has made a Pod's sandbox for the kubelet.
+func sandboxReady(ctx context.Context, env *step.Env) bool {
+	list, err := env.Host.Sandboxes(ctx, env.Config.CRISocket, "")
+	return err == nil && slices.ContainsFunc(list, func(s host.Sandbox) bool { return s.Ready })
+}

@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+func Start() step.Phase {
+	return step.Phase{
+		Name:    "kubelet-start",
+		Summary: "Write the kubelet's settings and start it",
+		Flags:   []string{"config", "cri-socket", "dry-run", "enable-kubelet", "image-repository", "node-name", "patches"},
+		Run:     runKubeletStart,
+	}
+}
+
+func runKubeletStart(ctx context.Context, env *step.Env) error {
+	wanted, err := Files(env)
+	if err == nil {
+		wanted, err = env.Keeper().Pending("init phase kubelet-start", wanted...)
+	}
+	if err == nil {
+		err = forgetOtherName(ctx, env)
+	}
+	if err != nil {
+		return err
+	}
+	if started, err := ensureKubelet(ctx, env, wanted); err != nil || !started {
+		return err
+	}
+	if err := restartForConf(ctx, env); err != nil {
+		return err
+	}
+	// A kubelet that is still starting may miss a static Pod that is written now, and look again only after 20 s. A
+	// healthy one watches the directory.
+	return node.WaitKubelet(ctx, env)
+}
+
+// ensureKubelet stops the kubelet before it changes a file that the kubelet reads, and does not touch a kubelet that
+// already runs with these files. Without an init system it only writes the files.
+func ensureKubelet(ctx context.Context, env *step.Env, wanted []ownership.File) (started bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
+	defer cancel()
+	pending, err := ownership.Differing(env.Host, wanted)
+	if err != nil {
+		return false, err
+	}
+	err = restartWith(ctx, env, pending)
+	if !errors.Is(err, host.ErrNoSystemd) {
+		return err == nil, err
+	}
+	env.UI.Warn(err.Error()+": the kubelet is neither stopped nor started", "start it some other way once its files are written")
+	return false, writeKubeletFiles(env, pending)
+}
+
+// restartWith restarts the kubelet with files that differ.
+func restartWith(ctx context.Context, env *step.Env, pending []ownership.File) error {
+	if env.Config.EnableKubelet {
+		if err := env.Host.EnableUnit(ctx, node.KubeletUnit); err != nil {
+			return err
+		}
+	}
+	unit, err := env.Host.Unit(ctx, node.KubeletUnit)
+	if err != nil && len(pending) == 0 {
+		return err
+	}
+	running := err == nil && unit.ActiveState == "active"
+	if running && len(pending) == 0 {
+		env.UI.Printf("The kubelet is already running with these settings")
+		return nil
+	}
+	env.UI.Printf("Stopping the kubelet")
+	if err := env.Host.StopUnit(ctx, node.KubeletUnit); err != nil {
+		return node.ExplainedJob(ctx, env, err)
+	}
+	if err := prepareKubelet(ctx, env, pending); err != nil {
+		if running {
+			return node.StartAgain(ctx, env, err)
+		}
+		return err
+	}
+	env.UI.Printf("Starting the kubelet")
+	return node.ExplainedJob(ctx, env, env.Host.StartUnit(ctx, node.KubeletUnit))
+}
+
+// prepareKubelet does what a stopped kubelet needs before it starts.
+func prepareKubelet(ctx context.Context, env *step.Env, pending []ownership.File) error {
+	if err := writeKubeletFiles(env, pending); err != nil {
+		return err
+	}
+	if err := ensureServingPair(env); err != nil {
+		return err
+	}
+	return node.EnsureUnitIsCurrent(ctx, env)
+}
+
+// writeKubeletFiles writes what the kubelet reads when it starts.
+func writeKubeletFiles(env *step.Env, pending []ownership.File) error {
+	if err := env.Host.EnsureDir(env.Config.Paths.Kubelet, 0o700); err != nil {
+		return err
+	}
+	// A kubelet that finds no directory of static Pods looks again after 20 s.
+	if env.Config.ControlPlane {
+		if err := env.Host.EnsureDir(env.Config.Paths.Manifests, 0o700); err != nil {
+			return err
+		}
+	}
+	return env.Keeper().Replace(pending)
+}
+
+// Files are what the kubelet reads when it starts. Only root may read them: CIS Kubernetes Benchmark 4.1.9.
+func Files(env *step.Env) ([]ownership.File, error) {
+	n := env.Config
+	cfg, _, err := ConfigYAML(env)
+	if err != nil {
+		return nil, err
+	}
+	flags, err := kubeletconfig.FlagsEnv(n)
+	if err != nil {
+		return nil, err
+	}
+	file := func(name string, data []byte) ownership.File {
+		return ownership.File{Path: filepath.Join(n.Paths.Kubelet, name), Data: data, Mode: 0o600}
+	}
+	return []ownership.File{
+		file("kubeadm-flags.env", flags),
+		file("instance-config.yaml", kubeletconfig.InstanceConfigYAML(n)),
+		file("config.yaml", cfg),
+	}, nil
+}

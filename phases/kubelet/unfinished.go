@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// forgetOtherName removes the certificate that the kubelet has got under another name, in an earlier init that came to no end: it
+// would use that instead of the new one in kubelet.conf.
+func forgetOtherName(ctx context.Context, env *step.Env) error {
+	if !env.Again || !env.Unfinished {
+		return nil
+	}
+	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
+	data, err := host.ReadIfExists(env.Host, pem)
+	if err != nil || data == nil {
+		return err
+	}
+	var expired *thisnode.ExpiredError
+	err = thisnode.ClientCertificateCheck(env.Host, pem, env.Config.Name)(data)
+	if err == nil || errors.As(err, &expired) {
+		return nil
+	}
+	env.UI.Printf("Removing what the kubelet got in an earlier run: %v", err)
+	if err := env.Host.StopUnit(ctx, node.KubeletUnit); err != nil && !errors.Is(err, host.ErrNoSystemd) {
+		return err
+	}
+	return env.Host.Remove(pem)
+}
+
+// restartForConf restarts a kubelet that runs with the kubelet.conf of an earlier init, which came to no end.
+func restartForConf(ctx context.Context, env *step.Env) error {
+	if !env.Again || !env.Unfinished {
+		return nil
+	}
+	return node.RestartStaleKubelet(ctx, env, thisnode.KubeletConf(env.Config))
+}

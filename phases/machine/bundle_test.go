@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// TestPrepareDamagedBundle flips a byte in the last part, which is read after all others were staged: none of them is put in
+// its place, and nothing of them stays.
+func TestPrepareDamagedBundle(t *testing.T) {
+	h, root := newBareHost(t)
+	path := writeBundle(t, "v1.37.2")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := len(data)
+	for end > 0 && data[end-1] == 0 { // the end of the tar
+		end--
+	}
+	data[end-1] ^= 1
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said, err := h.prepare(t, &Prepare{Bundle: openBundle(t, path)})
+	if err == nil || !strings.Contains(err.Error(), "kubelet.service") {
+		t.Errorf("the error does not name the damaged part: %v\n%s", err, said)
+	}
+	for _, dir := range []string{programDir, cniDir, unitDir} {
+		entries, err := os.ReadDir(filepath.Join(root, dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Name() != "other" {
+				t.Errorf("%s/%s is there", dir, e.Name())
+			}
+		}
+	}
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+}
+
+// TestPrepareRelabels gives every file the SELinux context of its place.
+func TestPrepareRelabels(t *testing.T) {
+	h, _ := newBareHost(t)
+	h.Has.SELinux = true
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	for _, path := range []string{"/usr/local/bin/kubelet", "/opt/cni/bin/bridge", "/etc/containerd/config.toml", sysctlPath, "/usr/local/lib/systemd/system/containerd.service"} {
+		if !slices.Contains(h.Did("relabel"), path) {
+			t.Errorf("%s keeps the context that it was made with: %v", path, h.Did("relabel"))
+		}
+	}
+}
+
+// TestPrepareWithoutRoute refuses a host of which nobody could tell the address, before anything is written.
+func TestPrepareWithoutRoute(t *testing.T) {
+	h, root := newBareHost(t)
+	h.Has.Default = nil
+	before := hostTree(t, root)
+	said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	if fact.Error(t, err, "[ERROR DefaultRoute]:"); t.Failed() {
+		t.Log(said)
+	}
+	if diff := cmp.Diff(before, hostTree(t, root)); diff != "" {
+		t.Errorf("something was written:\n%s", diff)
+	}
+}
+
+// TestPrepareInterrupted: containerd is restarted if its settings have changed since it started, by whichever run.
+func TestPrepareInterrupted(t *testing.T) {
+	h, _ := newBareHost(t)
+	p := &Prepare{Bundle: testBundle(t, "v1.37.2")}
+	h.mustPrepare(t, p)
+	state := h.Has.Units["containerd.service"]
+	state.ActiveSince = state.ActiveSince.AddDate(0, 0, -1)
+	h.Has.Units["containerd.service"] = state
+	h.Jobs = nil
+	h.mustPrepare(t, p)
+	if diff := cmp.Diff([]string{"reload", "restart containerd.service"}, h.Orders()); diff != "" {
+		t.Errorf("what was done (-want +got):\n%s", diff)
+	}
+}
+
+// TestPrepareSwapOfTheNextBoot: swap that only /etc/fstab still has, as after `swapoff -a`, stays off at boot, too.
+func TestPrepareSwapOfTheNextBoot(t *testing.T) {
+	for line, masked := range map[string]bool{
+		"/swapfile none swap sw 0 0": true, "UUID=1 none\tswap defaults": true, "/swapfile none swap": true,
+		"": false, "#/swapfile none swap sw 0 0": false, "/dev/sda2 none swap noauto,pri=1 0 0": false, "/dev/sda1 /swap ext4 defaults 0 1": false,
+	} {
+		for _, keep := range []bool{false, true} {
+			h, root := newBareHost(t)
+			h.Has.Swap = nil
+			fixture.Put(t, root, "/etc/fstab", "# a comment\n"+line+"\n")
+			h.mustPrepare(t, &Prepare{KeepSwap: keep})
+			if got := slices.Contains(h.Orders(), "mask "+swapTarget); got != (masked && !keep) {
+				t.Errorf("%q, --swap=keep %t: masked is %t", line, keep, got)
+			}
+		}
+	}
+}
+
+// TestPrepareWithoutImages: if the images are left out, the one that every Pod begins with has to come from somewhere.
+func TestPrepareWithoutImages(t *testing.T) {
+	warning := phasetest.Line{"[WARNING]", config.SandboxImage()}
+	for name, tt := range map[string]struct {
+		mirrors []containerd.Mirror
+		have    []host.Image
+		want    bool
+	}{
+		"nothing":           {want: true},
+		"another mirror":    {mirrors: []containerd.Mirror{{Registry: "docker.io", URL: "https://m.example"}}, want: true},
+		"a mirror":          {mirrors: []containerd.Mirror{{Registry: "registry.k8s.io", URL: "https://m.example"}}},
+		"the image is here": {have: []host.Image{{Names: []string{config.SandboxImage()}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, _ := newBareHost(t)
+			h.Has.Images = tt.have
+			var out bytes.Buffer
+			env := h.env(&out)
+			env.Config.SkipPhases = []string{"images"}
+			p := &Prepare{Bundle: testBundle(t, "v1.37.2"), Mirrors: tt.mirrors}
+			if err := step.Run(t.Context(), env, p.Phases(), step.Options{Serial: true, Skip: env.Config.SkipPhases}); err != nil {
+				t.Fatal(err)
+			}
+			if got := warning.Count(t, out.String()); got > 1 || (got == 1) != tt.want {
+				t.Errorf("warned %d times\n%s", got, out.String())
+			}
+		})
+	}
+}

@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+func (p *Prepare) images() step.Phase {
+	return step.Phase{
+		Name:    "images",
+		Summary: "Import the bundle's images, pin them, and unpin those of an earlier bundle",
+		Flags:   prepareFlags(),
+		Run:     p.runImages,
+	}
+}
+
+func (p *Prepare) runImages(ctx context.Context, env *step.Env) error {
+	wanted := p.bundled()
+	if len(wanted) == 0 {
+		return nil
+	}
+	found, err := p.findRuntime(ctx, env)
+	if err != nil {
+		return err
+	}
+	present, err := presentImages(ctx, env, found)
+	if err != nil {
+		return err
+	}
+	record, err := readPrepared(env.Host)
+	if err != nil {
+		return err
+	}
+	var missing, unpinned []string
+	for name, id := range wanted {
+		switch have, ok := present[name]; {
+		case ok && have.ID != "" && have.ID != id && !record.imported(name, have.ID):
+			keepImage(env, name, have.ID, id)
+		case !ok || have.ID != "" && have.ID != id:
+			missing = append(missing, name)
+		case !have.Pinned:
+			unpinned = append(unpinned, name)
+		}
+	}
+	slices.Sort(missing)
+	slices.Sort(unpinned)
+	if !strings.Contains(found.socket, "containerd") && len(missing)+len(unpinned) > 0 {
+		return fault.New("only containerd can be given images, and this host has another container runtime",
+			"put them into a registry that it can pull from with `slipway bundle push`, and skip this phase with --skip-phases="+p.phase("images"))
+	}
+	return p.importAndPin(ctx, env, found.socket, missing, unpinned)
+}
+
+// imported reports whether the image with a name and an ID came from a bundle. Earlier releases recorded no IDs.
+func (p prepared) imported(name, id string) bool {
+	return slices.Contains(p.Imported, name) && (len(p.ImageIDs[name]) == 0 || slices.Contains(p.ImageIDs[name], id))
+}
+
+// keepImage says that somebody else's image stays under a name that the bundle has an image for, too.
+func keepImage(env *step.Env, name, have, want string) {
+	env.UI.Warn(fmt.Sprintf("keeping the image %s that is there (%s), which is not the bundle's (%s)", name, have, want),
+		fmt.Sprintf("if it is not meant to differ, remove it with `crictl rmi %s` and run the same command again", name))
+}
+
+// bundled are the IDs of the bundle's images, by name.
+func (p *Prepare) bundled() map[string]string {
+	ids := map[string]string{}
+	for _, part := range p.parts() {
+		if part.Type == bundle.Image && part.ConfigDigest != nil {
+			ids[part.Name] = part.ConfigDigest.String()
+		}
+	}
+	return ids
+}
+
+// presentImages are those of the runtime, by name. Before it is installed, there are none.
+func presentImages(ctx context.Context, env *step.Env, found hostRuntime) (map[string]host.Image, error) {
+	images, err := env.Host.Images(ctx, found.socket)
+	if err != nil {
+		return nil, err
+	}
+	byName := map[string]host.Image{}
+	for _, i := range images {
+		for _, name := range i.Names {
+			byName[name] = i
+		}
+	}
+	return byName, nil
+}
+
+func (p *Prepare) importAndPin(ctx context.Context, env *step.Env, socket string, missing, unpinned []string) error {
+	wanted := p.bundled()
+	settings, err := host.ReadIfExists(env.Host, containerd.ConfigPath)
+	if err != nil {
+		return err
+	}
+	var old []string
+	err = p.note(env, func(r *prepared) {
+		for _, name := range r.Images {
+			if wanted[name] == "" && !bytes.Contains(settings, []byte(strconv.Quote(name))) { // sandboxes still need that one
+				old = append(old, name)
+			}
+		}
+		include(&r.Images, missing...)
+		include(&r.Images, unpinned...)
+		include(&r.Imported, missing...)
+		for _, name := range missing {
+			r.ImageIDs[name] = with(r.ImageIDs[name], wanted[name])
+		}
+		if len(r.Images) > 0 {
+			r.Socket = socket
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		env.UI.Printf("Importing %d images", len(missing))
+		err := env.Host.ImportImages(ctx, socket, missing, func(w io.Writer) error { return p.Bundle.WriteImages(ctx, missing, w) })
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range unpinned {
+		if err := env.Host.PinImage(ctx, socket, name, true); err != nil {
+			return err
+		}
+	}
+	return p.unpin(ctx, env, socket, old)
+}
+
+// unpin lets the kubelet remove images of an earlier bundle.
+func (p *Prepare) unpin(ctx context.Context, env *step.Env, socket string, names []string) error {
+	for _, name := range names {
+		env.UI.Printf("Unpinning %s, which this bundle does not have", name)
+		if err := env.Host.PinImage(ctx, socket, name, false); err != nil {
+			return err
+		}
+	}
+	return p.note(env, func(r *prepared) {
+		for _, name := range names {
+			exclude(&r.Images, name)
+		}
+	})
+}

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// Where a boot gets modules and kernel parameters from: modules-load.d(5), sysctl.d(5).
+const (
+	modulesPath = "/etc/modules-load.d/slipway.conf"
+	sysctlPath  = "/etc/sysctl.d/90-slipway.conf"
+)
+
+func (p *Prepare) kernel() step.Phase {
+	return step.Phase{
+		Name:    "kernel",
+		Summary: "Load kernel modules and set kernel parameters, now and at boot",
+		Flags:   prepareFlags(),
+		Run:     runKernel,
+	}
+}
+
+func runKernel(ctx context.Context, env *step.Env) error {
+	modules := preflight.HostModules()
+	names := make([]string, len(modules))
+	for i, m := range modules {
+		names[i] = m.Name()
+	}
+	if _, err := ensureFiles(ctx, env, ownership.File{Path: modulesPath, Data: []byte(strings.Join(names, "\n") + "\n"), Mode: 0o644}); err != nil {
+		return err
+	}
+	for _, m := range modules {
+		if m.Works(env.Host) {
+			continue
+		}
+		env.UI.Printf("Loading the kernel module %s", m.Name())
+		if err := env.Host.LoadModule(ctx, m.Name()); err != nil {
+			return err
+		}
+	}
+	parameters, err := wantedParameters(env.Host)
+	if err != nil {
+		return err
+	}
+	if _, err := ensureFiles(ctx, env, ownership.File{Path: sysctlPath, Data: sysctlFile(parameters), Mode: 0o644}); err != nil {
+		return err
+	}
+	return setParameters(env, parameters)
+}
+
+// wantedParameters are what Pods need of the kernel, by path below /proc/sys:
+// https://kubernetes.io/docs/setup/production-environment/container-runtimes/
+func wantedParameters(h host.Host) (map[string]string, error) {
+	wanted := map[string]string{
+		"net/ipv4/ip_forward":                 "1",
+		"net/bridge/bridge-nf-call-iptables":  "1",
+		"net/bridge/bridge-nf-call-ip6tables": "1",
+	}
+	if _, err := h.Stat(host.ProcSys + forwardsIPv6); errors.Is(err, fs.ErrNotExist) {
+		return wanted, nil // a kernel without IPv6
+	}
+	wanted[forwardsIPv6] = "1"
+	address, err := h.DefaultAddress(true)
+	if err != nil || !address.IsValid() {
+		return wanted, err
+	}
+	interfaces, err := h.Interfaces()
+	for _, i := range interfaces {
+		// A host that forwards takes its default route from the router's advertisements only with 2:
+		// https://docs.kernel.org/networking/ip-sysctl.html
+		name := "net/ipv6/conf/" + i.Name + acceptRoutes
+		value, err := h.ReadFile(host.ProcSys + name)
+		if err == nil && slices.Contains(i.Addresses, address) && strings.TrimSpace(string(value)) != "0" {
+			wanted[name] = "2"
+		}
+	}
+	return wanted, err
+}
+
+// sysctlFile sets parameters at boot. An interface that is gone by then is not an error.
+func sysctlFile(parameters map[string]string) []byte {
+	var b strings.Builder
+	b.WriteString("# Made when this host was prepared: Pods reach each other, and Services, only with these.\n")
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		optional := ""
+		if acceptsRoutes(name) {
+			optional = "-"
+		}
+		fmt.Fprintf(&b, "%s%s = %s\n", optional, name, parameters[name])
+	}
+	return []byte(b.String())
+}
+
+func setParameters(env *step.Env, parameters map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		changed, err := env.Host.SetParameter(name, parameters[name])
+		if err != nil {
+			return err
+		}
+		if changed {
+			env.UI.Printf("Set %s to %s", strings.ReplaceAll(name, "/", "."), parameters[name])
+		}
+	}
+	return nil
+}

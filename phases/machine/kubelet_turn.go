@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/url"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// On tells which node the host is or will be: env is the one of that node's workflow.
+func (p *Prepare) On(env *step.Env) {
+	if thisnode.IsControlPlane(env.Host) {
+		p.ControlPlane = env.Config
+	}
+}
+
+// restartInTurn restarts the kubelet of a control plane while no other one restarts. A kubelet of another minor version may
+// take the static Pods for new ones and replace them, etcd and the API server among them.
+func (p *Prepare) restartInTurn(ctx context.Context, env *step.Env) error {
+	here := *env
+	here.Config = p.ControlPlane
+	mine, err := node.TakeTurnIfAnswered(ctx, &here, node.ForPreparation)
+	if err != nil {
+		return err
+	}
+	if err := awaitReplaceable(ctx, &here, mine, env.Config.IgnorePreflightErrors); err != nil {
+		return mine.Unused(ctx, err)
+	}
+	mine.Stops()
+	if err := restartNow(ctx, env); err != nil || !mine.Held {
+		return err
+	}
+	if err := awaitAdopted(ctx, &here); err != nil {
+		return err
+	}
+	return mine.Finish(ctx, &here, nil)
+}
+
+// finishTurn gives back the Lease that an interrupted run has left.
+func (p *Prepare) finishTurn(ctx context.Context, env *step.Env) error {
+	if p.ControlPlane == nil {
+		return nil
+	}
+	here := *env
+	here.Config = p.ControlPlane
+	return node.FinishEarlier(ctx, &here, node.ForPreparation)
+}
+
+// awaitReplaceable waits until the other control planes can do without this one. Those that are not Ready are only known to the
+// API.
+func awaitReplaceable(ctx context.Context, env *step.Env, mine node.Turn, ignore []string) error {
+	questions := []preflight.Question{node.QuorumQuestion(env)}
+	if mine.Held {
+		questions = append(questions, node.NodesReadyQuestion(env))
+	}
+	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
+	defer cancel()
+	var report preflight.Report
+	err := retry.Every(node.TurnInterval).Do(limited, func(ctx context.Context) error {
+		report = preflight.Run(ctx, preflight.Questions(questions), env.Host, ignore)
+		return report.Err()
+	})
+	if err != nil {
+		return err
+	}
+	return node.ReportFindings(env, report)
+}
+
+// awaitAdopted waits until the static Pods of this control plane are those of the kubelet that has just started. It makes
+// their UIDs of their contents, and replaces Pods that have other ones, some seconds after it has become healthy.
+func awaitAdopted(ctx context.Context, env *step.Env) error {
+	const failure = "the kubelet does not run the static Pods of this control plane yet"
+	limit := env.Config.Timeouts.UpgradeManifests
+	return diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
+		return env.Cluster.AwaitNode(ctx, env.Config.Name, func(reported *corev1.Node, _ []corev1.Pod) error {
+			if err := node.NodeReady(reported); err != nil {
+				return err
+			}
+			return adopted(ctx, env)
+		})
+	})
+}
+
+// adopted compares the UIDs that the kubelet has given to the static Pods with those of the Pods that run.
+func adopted(ctx context.Context, env *step.Env) error {
+	var known corev1.PodList
+	path := "/api/v1/nodes/" + url.PathEscape(env.Config.Name) + "/proxy/pods"
+	err := env.Cluster.Read(ctx, cluster.Query{Path: path}, func(r io.Reader) error { return json.NewDecoder(r).Decode(&known) })
+	if err != nil {
+		return err
+	}
+	running, err := env.Host.Sandboxes(ctx, env.Config.CRISocket, metav1.NamespaceSystem)
+	if err != nil {
+		return err
+	}
+	wanted := map[string]string{}
+	for i := range known.Items {
+		if pod := &known.Items[i]; pod.Namespace == metav1.NamespaceSystem {
+			wanted[pod.Name] = string(pod.UID)
+		}
+	}
+	for _, component := range node.StaticPods(env) {
+		pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, component))
+		if !found {
+			continue
+		}
+		name, there := pod.Name+"-"+env.Config.Name, false
+		for _, s := range running {
+			switch {
+			case s.Pod != name || !s.Ready:
+			case s.UID != wanted[name]:
+				return errors.Errorf("the kubelet replaces Pod %s", name)
+			default:
+				there = true
+			}
+		}
+		if !there {
+			return errors.Errorf("the kubelet has not started Pod %s yet", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// Prepare makes a host ready for init or join: kernel, swap, container runtime, kubelet and images. What the host has
+// already is used if it is good enough, and never replaced.
+type Prepare struct {
+	// Bundle has the programs and images; nil for what needs none of them.
+	Bundle *bundle.Bundle
+	// BundleFile is where it was read from, and BundleDigest what it was pinned by, for the commands that other hosts join with.
+	BundleFile, BundleDigest string
+	// Alone says that nothing follows, so the last phase says what to do next.
+	Alone bool
+	// ControlPlane is the control plane that this host is already; nil if it is none.
+	ControlPlane *config.Node
+	// KeepSwap leaves swap on, AllowDowngrade lets older programs replace those of a node.
+	KeepSwap, AllowDowngrade bool
+	// Mirrors are where containerd pulls the images of other registries from.
+	Mirrors []containerd.Mirror
+
+	recording sync.Mutex // of the record
+}
+
+// Phases is the workflow of host prepare.
+func (p *Prepare) Phases() []step.Phase {
+	return []step.Phase{
+		p.preflight(),
+		p.record(),
+		p.kernel(),
+		p.swap().Needing("record"),
+		p.programs().Needing("record"),
+		p.containerRuntime().Needing("kernel", "programs"),
+		p.kubelet().Needing("swap", "container-runtime"),
+		p.images().Needing("container-runtime"),
+		p.verify().Needing("kubelet", "images"),
+	}
+}
+
+func (p *Prepare) preflight() step.Phase {
+	return step.Phase{
+		Name:    "preflight",
+		Summary: "Check this host, what it has already, and the bundle",
+		Flags:   prepareFlags("allow-downgrade", "ignore-preflight-errors"),
+		Run: func(ctx context.Context, env *step.Env) error {
+			env.UI.Printf("Checking this host")
+			found, err := p.findRuntime(ctx, env)
+			if err != nil {
+				return err
+			}
+			if found.foreign() {
+				if err := p.checkSandboxImage(ctx, env, found); err != nil && !errors.As(err, new(*host.RuntimeError)) { // that is what the check CRI reports
+					return err
+				}
+			}
+			refused, err := p.refusedPrograms(ctx, env)
+			if err != nil {
+				return err
+			}
+			parameters, err := wantedParameters(env.Host)
+			if err != nil {
+				return err
+			}
+			checks := preflight.Prepare(env.Config, preflight.Preparation{
+				Runtime: found.check(ctx, env), Sizes: p.sizes(), Parameters: parameters, SysctlFile: sysctlPath, Refused: refused,
+			})
+			checks = append(checks, p.skewChecks(ctx, env)...)
+			return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+		},
+	}
+}
+
+// phase is the name of one of Phases in the command that runs: on its own, or as a part of up.
+func (p *Prepare) phase(name string) string {
+	if p.Alone {
+		return name
+	}
+	return "prepare/" + name
+}
+
+// prepareFlags are the flags of a phase's own command.
+func prepareFlags(more ...string) []string {
+	return append([]string{"bundle", "cri-socket", "digest", "dry-run", "public-key"}, more...)
+}
+
+// Where the programs of a bundle are on a host.
+const (
+	programDir = "/usr/local/bin"
+	cniDir     = "/opt/cni/bin"
+)
+
+// sizes are how many bytes a bundle needs, by the directory that they go to.
+func (p *Prepare) sizes() map[string]uint64 {
+	sizes := map[string]uint64{}
+	for _, part := range p.parts() {
+		switch part.Type {
+		case bundle.Program:
+			sizes[programDir] += uint64(part.Size)
+		case bundle.CNIPlugin:
+			sizes[cniDir] += uint64(part.Size)
+		case bundle.Image: // the layers, and what they unpack to
+			sizes[containerd.DataDir] += 2 * uint64(part.Size)
+		case bundle.Unit, bundle.Setting:
+		}
+	}
+	return sizes
+}
+
+// parts are those of the bundle, if there is one.
+func (p *Prepare) parts() []bundle.Part {
+	if p.Bundle == nil {
+		return nil
+	}
+	return p.Bundle.Index().Parts
+}
+
+// KubernetesVersion is the version that the bundle is for, such as v1.37.2; empty without a bundle.
+func (p *Prepare) KubernetesVersion() string {
+	if p.Bundle == nil {
+		return ""
+	}
+	return p.Bundle.Index().KubernetesVersion
+}
+
+// has reports whether the bundle has a program.
+func (p *Prepare) has(program string) bool {
+	for _, part := range p.parts() {
+		if part.Type == bundle.Program && part.Name == program {
+			return true
+		}
+	}
+	return false
+}
+
+// ensureFiles makes the host hold files, and reports whether it changed any. What an operator has made or edited stays.
+func ensureFiles(ctx context.Context, env *step.Env, files ...ownership.File) (changed bool, err error) {
+	differing, err := ownership.Differing(env.Host, files)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range differing {
+		have, err := host.ReadIfExists(env.Host, f.Path)
+		if err != nil {
+			return changed, err
+		}
+		if have != nil && !env.Host.Unchanged(f.Path) {
+			keepOperators(env, f, have)
+			continue
+		}
+		if err := ensureDir(env, filepath.Dir(f.Path)); err != nil {
+			return changed, err
+		}
+		env.UI.Printf("Writing %s", f.Path)
+		if _, err := f.Write(env.Host); err != nil {
+			return changed, err
+		}
+		if err := relabel(ctx, env, f.Path); err != nil {
+			return changed, err
+		}
+		changed = true
+	}
+	return changed, nil
+}
+
+// ensureDir makes a directory that is missing. The mode of one that is there is the operator's, or the distribution's:
+// Debian's is 2775 for /usr/local/bin.
+func ensureDir(env *step.Env, dir string) error {
+	if info, err := env.Host.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	return env.Host.EnsureDir(dir, 0o755)
+}
+
+// keepOperators says that a file stays as an operator has made it.
+func keepOperators(env *step.Env, f ownership.File, have []byte) {
+	ui.SayKept(env.UI, ui.Kept{
+		Path: f.Path, Summary: ownership.LineDifference(have, f.Data), Now: ownership.Shown(have), Ours: ownership.Shown(f.Data),
+		Remedy: fmt.Sprintf("if it is not meant to differ, remove %s and run the same command again", f.Path),
+	})
+}
+
+// verify is the last phase: success is only said of a host that has what it needs.
+func (p *Prepare) verify() step.Phase {
+	return step.Phase{
+		Name:    "verify",
+		Summary: "Check that this host has all that init and join need",
+		Flags:   prepareFlags(),
+		Run:     p.runVerify,
+	}
+}
+
+func (p *Prepare) runVerify(ctx context.Context, env *step.Env) error {
+	found, err := p.findRuntime(ctx, env)
+	if err != nil {
+		return err
+	}
+	var missing, from []string
+	if found.by == nobody && !p.has("containerd") {
+		missing = append(missing, "a container runtime")
+		from = append(from, "containerd 2.0 or later: https://containerd.io/downloads/")
+	}
+	if _, err := env.Host.LookPath("kubelet"); err != nil && !p.has("kubelet") {
+		missing = append(missing, "the kubelet")
+		from = append(from, "the packages kubelet and kubernetes-cni: https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/install-kubeadm/")
+	}
+	if len(missing) > 0 {
+		env.UI.Warn("this host is not ready for `slipway init` or `slipway join`: it still lacks "+strings.Join(missing, " and "),
+			"give a bundle with --bundle, which has both; or install "+strings.Join(from, ", and "))
+		return nil
+	}
+	if err := p.checkSandboxImage(ctx, env, found); err != nil {
+		return err
+	}
+	p.warnOfSandbox(ctx, env, found)
+	if !p.Alone {
+		return nil
+	}
+	env.UI.Nextf("This host is prepared. Continue with `slipway init` or `slipway join`")
+	return nil
+}

@@ -1,0 +1,315 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/plan"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// prepare runs host prepare with a bundle, and returns what it said.
+func (h *bareHost) prepare(t *testing.T, p *Prepare) (said string, err error) {
+	t.Helper()
+	var out bytes.Buffer
+	err = step.Run(t.Context(), h.env(&out), p.Phases(), step.Options{Serial: true})
+	return out.String(), err
+}
+
+func (h *bareHost) mustPrepare(t *testing.T, p *Prepare) string {
+	t.Helper()
+	said, err := h.prepare(t, p)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	return said
+}
+
+// plan returns the actions of a dry run.
+func (h *bareHost) plan(t *testing.T, p *Prepare) []string {
+	t.Helper()
+	var out bytes.Buffer
+	var actions []string
+	env := h.env(&out)
+	env.Host = plan.NewOverlay(h, func(a host.Action) { actions = append(actions, a.String()) })
+	if err := step.Run(t.Context(), env, p.Phases(), step.Options{Serial: true}); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	return actions
+}
+
+// TestPreparePlanIsTrue compares a plan with what the run does, and runs again, which does nothing.
+func TestPreparePlanIsTrue(t *testing.T) {
+	h, _ := newBareHost(t)
+	p := &Prepare{Bundle: testBundle(t, "v1.37.2"), Mirrors: []containerd.Mirror{{Registry: "registry.k8s.io", URL: "https://mirror.example"}}}
+	planned := h.plan(t, p)
+	var out bytes.Buffer
+	var done []string
+	env := h.env(&out)
+	env.Host = plan.NewRecorder(h, func(a host.Action) { done = append(done, a.String()) })
+	if err := step.Run(t.Context(), env, p.Phases(), step.Options{Serial: true}); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if diff := cmp.Diff(planned, done); diff != "" {
+		t.Errorf("the plan and the run differ (-plan +run):\n%s", diff)
+	}
+	if len(done) < 25 {
+		t.Errorf("%d actions only: %v", len(done), done)
+	}
+	if again := h.plan(t, p); len(again) > 0 {
+		t.Errorf("a plan for a prepared host: %v", again)
+	}
+	jobs := slices.Clone(h.Orders())
+	h.mustPrepare(t, p)
+	if diff := cmp.Diff(jobs, h.Orders()); diff != "" {
+		t.Errorf("a second run did something:\n%s", diff)
+	}
+}
+
+// TestHostResetRestores prepares a host and takes it back.
+func TestHostResetRestores(t *testing.T) {
+	h, root := newBareHost(t)
+	before := hostTree(t, root)
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	if got := fixture.Get(t, root, "/proc/sys/net/ipv4/ip_forward"); got != "1\n" {
+		t.Errorf("ip_forward is %q", got)
+	}
+	if len(h.Has.Swap) > 0 {
+		t.Errorf("swap is still on: %v", h.Has.Swap)
+	}
+	var out bytes.Buffer
+	if err := step.Run(t.Context(), h.env(&out), Reset(), step.Options{Serial: true}); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	after := slices.DeleteFunc(hostTree(t, root), func(line string) bool { return strings.Contains(line, "/proc/sys/net/bridge") }) // a module stays
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the host is not as before (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"/swapfile"}, h.Has.Swap); diff != "" {
+		t.Errorf("swap (-want +got):\n%s", diff)
+	}
+	for _, want := range []string{"disable containerd.service", "disable kubelet.service", "unmask swap.target"} {
+		if !slices.Contains(h.Orders(), want) {
+			t.Errorf("%q is missing: %v", want, h.Orders())
+		}
+	}
+}
+
+// hostTree lists the files below root with their content.
+func hostTree(t *testing.T, root string) []string {
+	t.Helper()
+	var lines []string
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		line := strings.TrimPrefix(path, root)
+		if entry.Type().IsRegular() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			line += "=" + string(data)
+		}
+		lines = append(lines, line)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// TestPrepareKeepsOperators: what somebody has made or edited stays, and the rest is done.
+func TestPrepareKeepsOperators(t *testing.T) {
+	h, root := newBareHost(t)
+	p := &Prepare{Bundle: testBundle(t, "v1.37.2"), KeepSwap: true}
+	fixture.Put(t, root, containerd.ConfigPath, "version = 3\n")
+	fixture.Put(t, root, "/opt/cni/bin/bridge", "the operator's")
+	said := h.mustPrepare(t, p)
+	fixture.Put(t, root, kubeletconfig.DropInPath, "[Service]\nExecStart=\nExecStart=/opt/kubelet\n")
+	said += h.mustPrepare(t, p)
+	for path, want := range map[string]string{
+		containerd.ConfigPath: "version = 3\n", "/opt/cni/bin/bridge": "the operator's", "/usr/local/bin/kubectl": "kubectl v1.37.2",
+		kubeletconfig.DropInPath: "[Service]\nExecStart=\nExecStart=/opt/kubelet\n",
+	} {
+		if got := fixture.Get(t, root, path); got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+	fact.In(t, said, "keeping "+containerd.ConfigPath, "keeping "+kubeletconfig.DropInPath, "/opt/cni/bin/bridge", "(/swapfile)")
+}
+
+// TestPrepareRefuses: nothing is written on a host that cannot be prepared.
+func TestPrepareRefuses(t *testing.T) {
+	packaged := host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/containerd.service"}
+	for _, tt := range []struct {
+		name  string
+		setup func(t *testing.T, h *bareHost, root string)
+		want  []string
+	}{
+		{"a runtime without CRI", func(_ *testing.T, h *bareHost, _ string) { h.Has.Units[containerd.Unit] = packaged }, []string{"[ERROR CRI]"}},
+		{"a runtime with another CRI", func(_ *testing.T, h *bareHost, _ string) {
+			h.Has.Units[containerd.Unit] = packaged
+			h.Has.Runtime = &host.RuntimeInfo{Name: "containerd", Version: "1.5.0", APIVersion: "v1alpha2", Ready: true}
+		}, []string{"v1alpha2 of CRI"}},
+		{"a sandbox image that is nowhere", func(_ *testing.T, h *bareHost, _ string) {
+			h.Has.Units[containerd.Unit] = packaged
+			h.Has.Runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.2.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd", SandboxImage: "example.test/pause:1"}
+		}, []string{"example.test/pause:1"}},
+		{"two runtimes", func(_ *testing.T, h *bareHost, _ string) {
+			h.Has.Units[containerd.Unit] = packaged
+			h.Has.Units["crio.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/crio.service"}
+			h.Has.Runtime = &host.RuntimeInfo{Name: "x", Version: "2.2.0", APIVersion: "v1", Ready: true}
+		}, []string{": containerd.service, crio.service"}},
+		{"a node of a newer cluster", func(t *testing.T, _ *bareHost, root string) {
+			fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
+			fixture.Put(t, root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{image: 'registry.k8s.io/kube-apiserver:v1.36.4'}]}\n")
+		}, []string{"kubelet (v1.37.2)", "control plane (v1.36.4)"}},
+		{"a node of an unknown cluster", func(t *testing.T, _ *bareHost, root string) {
+			fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
+			fixture.Put(t, root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{image: x}]}\n")
+		}, []string{"version", "cluster", "not known"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h, root := newBareHost(t)
+			tt.setup(t, h, root)
+			before := hostTree(t, root)
+			said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2"), Alone: true})
+			fact.Error(t, err, tt.want...)
+			if fault.Remedy(err) == "" {
+				t.Errorf("%v has no remedy\n%s", err, said)
+			}
+			if diff := cmp.Diff(before, hostTree(t, root)); diff != "" {
+				t.Errorf("something was written:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPrepareAgainOnHalfANode: `up` was interrupted after its init had written kubelet.conf, so there is no cluster to ask.
+func TestPrepareAgainOnHalfANode(t *testing.T) {
+	h, root := newBareHost(t)
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	fixture.Put(t, root, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{image: x}]}\n")
+	for alone, want := range map[bool][]string{true: {"version", "cluster", "not known"}, false: {"for v1.37.3", "`up`"}} {
+		_, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.3"), Alone: alone})
+		fact.Error(t, err, want...)
+	}
+}
+
+// TestPrepareKeepsSandbox: images of an earlier bundle lose their pins, but not the one that containerd's settings still name.
+func TestPrepareKeepsSandbox(t *testing.T) {
+	h, root := newBareHost(t)
+	const sandbox, other = "registry.k8s.io/pause:3.9", "registry.k8s.io/etcd:3.5.0-0"
+	fixture.Put(t, root, containerd.ConfigPath, string(containerd.Config(containerd.Settings{SandboxImage: sandbox})))
+	p, env := &Prepare{}, h.env(&bytes.Buffer{})
+	phasetest.Fatal(t, p.note(env, func(r *prepared) { r.Images = []string{sandbox, other} }))
+	h.Jobs = nil
+	phasetest.Fatal(t, p.importAndPin(t.Context(), env, containerd.Socket, nil, nil))
+	if diff := cmp.Diff([]string{"pin " + other + " false"}, h.Orders()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	record, err := readPrepared(h)
+	if phasetest.Fatal(t, err); !slices.Equal(record.Images, []string{sandbox}) {
+		t.Errorf("the record has %q", record.Images)
+	}
+}
+
+// TestPrepareSocket: the node gets the runtime that is there, although it does not run yet.
+func TestPrepareSocket(t *testing.T) {
+	h, _ := newBareHost(t)
+	p := &Prepare{Bundle: testBundle(t, "v1.37.2")}
+	for _, unit := range []string{"", "crio.service"} {
+		want := "/run/containerd/containerd.sock"
+		if unit != "" {
+			h.Has.Units[unit] = host.UnitState{LoadState: "loaded", ActiveState: "inactive", Fragment: "/usr/lib/systemd/system/" + unit}
+			want = config.KnownSockets()[1]
+		}
+		got, err := p.Socket(t.Context(), h.env(&bytes.Buffer{}))
+		if err != nil || got != want {
+			t.Errorf("with %q: %s, want %s; %v", unit, got, want, err)
+		}
+	}
+}
+
+// TestPrepareWithPackages uses a runtime and a kubelet that are there, and neither replaces nor doubles them.
+func TestPrepareWithPackages(t *testing.T) {
+	h, root := newBareHost(t)
+	h.Has.Units[containerd.Unit] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", Fragment: "/usr/lib/systemd/system/containerd.service"}
+	h.Has.Runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.1.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"}
+	said, err := h.prepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	fact.Error(t, err)
+	phasetest.Once(t, said, phasetest.Line{"[WARNING]", "which image", "Pod"})
+	for _, path := range []string{"/usr/local/bin/containerd", "/usr/local/bin/runc", containerd.ConfigPath, containerd.UnitPath} {
+		if _, err := os.Lstat(filepath.Join(root, path)); err == nil {
+			t.Errorf("%s was written beside the operator's runtime", path)
+		}
+	}
+	if got := fixture.Get(t, root, "/usr/local/bin/kubelet"); got != "kubelet v1.37.2" {
+		t.Errorf("the kubelet is %q", got)
+	}
+	var out bytes.Buffer
+	if err := step.Run(t.Context(), h.env(&out), Reset(), step.Options{Serial: true}); err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(h.Orders(), func(j string) bool { return strings.HasSuffix(j, containerd.Unit) }) {
+		t.Errorf("the operator's runtime was touched: %v", h.Orders())
+	}
+}
+
+// TestPrepareNode replaces the programs of a node by those of a newer bundle, and restarts what runs from them.
+func TestPrepareNode(t *testing.T) {
+	h, root := newBareHost(t)
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.1")})
+	for path, text := range map[string]string{
+		"/etc/kubernetes/kubelet.conf": "x", "/var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n",
+		"/etc/kubernetes/manifests/kube-apiserver.yaml": "spec: {containers: [{image: 'registry.k8s.io/kube-apiserver:v1.37.2'}]}\n",
+	} {
+		fixture.Put(t, root, path, text)
+	}
+	for _, unit := range []string{node.KubeletUnit, containerd.Unit} {
+		state := h.Has.Units[unit]
+		state.ActiveState, state.Replaced = "active", true // as systemd says of a program that was replaced
+		h.Has.Units[unit] = state
+	}
+	h.Jobs = nil
+	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2"), Alone: true})
+	if got := fixture.Get(t, root, "/usr/local/bin/kubelet"); got != "kubelet v1.37.2" {
+		t.Errorf("the kubelet is %q", got)
+	}
+	if diff := cmp.Diff([]string{"restart containerd.service", "restart kubelet.service"}, h.Orders()); diff != "" {
+		t.Errorf("what was done (-want +got):\n%s", diff)
+	}
+}
+
+// TestPrepareWithout a bundle does what needs no download, and says what is missing.
+func TestPrepareWithout(t *testing.T) {
+	h, root := newBareHost(t)
+	said := h.mustPrepare(t, &Prepare{})
+	if got := fixture.Get(t, root, sysctlPath); !strings.Contains(got, "net/ipv4/ip_forward = 1") {
+		t.Errorf("%s is %q", sysctlPath, got)
+	}
+	phasetest.Once(t, said, phasetest.Line{"lacks", "container runtime", "kubelet"})
+	fact.In(t, said, "https://containerd.io/downloads/")
+}

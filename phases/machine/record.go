@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// prepared records what a preparation changes that has no mark of its own, as files have. An entry is made before the
+// change, and keeps what was there before the first one.
+type prepared struct {
+	// Prepared says that what follows was noted.
+	Prepared bool `json:"prepared"`
+	// EmptyTables are tables of nftables that were there and did nothing.
+	EmptyTables []string `json:"emptyTables,omitempty"`
+	// Parameters are the earlier values of kernel parameters, by path below /proc/sys.
+	Parameters map[string]string `json:"parameters,omitempty"`
+	// Swap are areas that were in use.
+	Swap []string `json:"swap,omitempty"`
+	// Masked and Enabled are units that were not. UnitFiles are the files of those that were enabled, by name: another file may
+	// take the place of one.
+	Masked    []string          `json:"masked,omitempty"`
+	Enabled   []string          `json:"enabled,omitempty"`
+	UnitFiles map[string]string `json:"unitFiles,omitempty"`
+	// Containerd says that a bundle has brought it.
+	Containerd bool `json:"containerd,omitempty"`
+	// Directories are those that were missing or empty before a daemon filled them.
+	Directories []string `json:"directories,omitempty"`
+	// Missing are directories that were not there. The mark on a directory does not do, because a run may be killed
+	// between making and marking it.
+	Missing []string `json:"missing,omitempty"`
+	// Images are pinned, in the runtime at Socket, and Imported are those of them that were not there. ImageIDs are those of
+	// the imported ones, by name: somebody may give a name to another image.
+	Socket   string              `json:"socket,omitempty"`
+	Images   []string            `json:"images,omitempty"`
+	Imported []string            `json:"imported,omitempty"`
+	ImageIDs map[string][]string `json:"imageIDs,omitempty"`
+}
+
+// criSocket is that of the runtime with the images. Earlier releases did not record it.
+func (p prepared) criSocket() string { return cmp.Or(p.Socket, containerd.Socket) }
+
+func (p *Prepare) record() step.Phase {
+	return step.Phase{
+		Name:    "record",
+		Summary: "Note what is there before, so that host reset can restore it",
+		Flags:   prepareFlags(),
+		Run:     p.runRecord,
+	}
+}
+
+// runRecord notes what a node changes that does not bear a mark of ours, before the first change.
+func (p *Prepare) runRecord(_ context.Context, env *step.Env) error {
+	record, err := readPrepared(env.Host)
+	if err != nil || record.Prepared {
+		return err
+	}
+	tables, err := env.Host.EmptyTables()
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // a plan of another user
+		return err
+	}
+	vacant, err := vacantDirectories(env.Host)
+	if err != nil {
+		return err
+	}
+	wanted, err := wantedParameters(env.Host)
+	if err != nil {
+		return err
+	}
+	return p.note(env, func(r *prepared) {
+		r.Prepared, r.Directories, r.Missing = true, vacant, missingDirectories(env.Host)
+		for _, t := range tables {
+			r.EmptyTables = append(r.EmptyTables, t.Name)
+		}
+		for _, name := range slices.AppendSeq(slices.Collect(maps.Keys(nodeParameters)), maps.Keys(wanted)) {
+			if value, err := env.Host.ReadFile(host.ProcSys + name); err == nil {
+				r.Parameters[name] = strings.TrimSpace(string(value))
+			}
+		}
+	})
+}
+
+// nodeParameters are kernel parameters that the kubelet, kube-proxy and network plugins set, with their value; it is empty
+// where it depends on the machine or on kube-proxy's settings.
+var nodeParameters = map[string]string{
+	"kernel/keys/root_maxbytes": "25000000", "kernel/keys/root_maxkeys": "1000000", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+	"net/ipv4/conf/all/route_localnet": "1", "net/ipv4/vs/conntrack": "1", "net/netfilter/nf_conntrack_max": "",
+	"net/netfilter/nf_conntrack_tcp_timeout_close_wait": "", "net/netfilter/nf_conntrack_tcp_timeout_established": "",
+	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0",
+}
+
+// missingDirectories are those that a preparation makes for its files and that are not there.
+func missingDirectories(h host.Host) []string {
+	dirs := append(runtimeDirectories(), programDir, cniDir)
+	for _, path := range preparedFiles() {
+		dirs = append(dirs, filepath.Dir(path))
+	}
+	var missing []string
+	for _, dir := range dirs {
+		for ; dir != "/"; dir = filepath.Dir(dir) {
+			if _, err := h.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+				include(&missing, dir)
+			}
+		}
+	}
+	return missing
+}
+
+// vacantDirectories are those that are missing or empty, of the ones that containerd, the kubelet and network plugins
+// make and fill.
+func vacantDirectories(h host.Host) ([]string, error) {
+	var vacant []string
+	for _, dir := range append(containerd.Directories(), namespaceDir, "/var/log/containers", "/var/log/pods") {
+		filled, err := isFilled(h, dir)
+		if err != nil && !errors.Is(err, fs.ErrPermission) {
+			return nil, err
+		}
+		if !filled {
+			vacant = append(vacant, dir)
+		}
+	}
+	return vacant, nil
+}
+
+// isFilled reports whether a directory has something in it. A new file system is empty, too.
+func isFilled(h host.Host, dir string) (bool, error) {
+	entries, err := h.ReadDir(dir)
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != host.LostAndFound }), node.IgnoreMissing(err)
+}
+
+func readPrepared(h host.Host) (prepared, error) {
+	p := prepared{Parameters: map[string]string{}, UnitFiles: map[string]string{}, ImageIDs: map[string][]string{}}
+	data, err := host.ReadIfExists(h, node.PreparedPath)
+	if err != nil || data == nil {
+		return p, err
+	}
+	return p, errors.Wrapf(json.Unmarshal(data, &p), "read %s", node.PreparedPath)
+}
+
+// note changes the record. Phases run side by side.
+func (p *Prepare) note(env *step.Env, change func(*prepared)) error {
+	p.recording.Lock()
+	defer p.recording.Unlock()
+	before, err := readPrepared(env.Host)
+	if err != nil {
+		return err
+	}
+	after := before.clone()
+	change(&after)
+	if reflect.DeepEqual(before, after) {
+		return nil
+	}
+	data, err := json.MarshalIndent(after, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := ensureDir(env, filepath.Dir(node.PreparedPath)); err != nil {
+		return err
+	}
+	_, err = env.Host.WriteFile(node.PreparedPath, append(data, '\n'), 0o644)
+	return err
+}
+
+func (p prepared) clone() prepared {
+	return prepared{
+		Prepared: p.Prepared, EmptyTables: slices.Clone(p.EmptyTables), Parameters: maps.Clone(p.Parameters), Swap: slices.Clone(p.Swap),
+		Masked: slices.Clone(p.Masked), Enabled: slices.Clone(p.Enabled), UnitFiles: maps.Clone(p.UnitFiles), Containerd: p.Containerd,
+		Directories: slices.Clone(p.Directories), Missing: slices.Clone(p.Missing),
+		Socket: p.Socket, Images: slices.Clone(p.Images), Imported: slices.Clone(p.Imported), ImageIDs: maps.Clone(p.ImageIDs),
+	}
+}
+
+// exclude takes an element out of a list, which is nil when it is empty.
+func exclude(list *[]string, element string) {
+	if *list = slices.DeleteFunc(*list, func(e string) bool { return e == element }); len(*list) == 0 {
+		*list = nil
+	}
+}
+
+// include adds what is not in a sorted list yet.
+func include(list *[]string, more ...string) { *list = with(*list, more...) }
+
+// with is a sorted list with what is not in it yet.
+func with(list []string, more ...string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(list, more))))
+}
+
+// noteContainerd records, before its files are put in place, that a bundle brings containerd. From then on its directories are
+// its own, but for one that somebody else's containerd has filled since the host was prepared.
+func (p *Prepare) noteContainerd(env *step.Env) error {
+	brought, err := broughtContainerd(env)
+	if err != nil {
+		return err
+	}
+	vacant, err := vacantDirectories(env.Host)
+	if err != nil {
+		return err
+	}
+	return p.note(env, func(r *prepared) {
+		r.Containerd = true
+		for _, dir := range containerd.Directories() {
+			if !brought && !slices.Contains(vacant, dir) {
+				exclude(&r.Directories, dir)
+			}
+		}
+	})
+}
+
+// unitState is a unit's state. A host without systemd has no units: the check Systemd says so, and a plan goes on.
+func unitState(ctx context.Context, env *step.Env, name string) (host.UnitState, error) {
+	state, err := env.Host.Unit(ctx, name)
+	if errors.Is(err, host.ErrNoSystemd) {
+		return host.UnitState{LoadState: "not-found"}, nil
+	}
+	return state, err
+}
+
+// enable enables a unit, and records that if it was not.
+func (p *Prepare) enable(ctx context.Context, env *step.Env, unit string) error {
+	state, err := unitState(ctx, env, unit)
+	if err != nil || state.UnitFileState == "enabled" {
+		return err
+	}
+	err = p.note(env, func(r *prepared) {
+		include(&r.Enabled, unit)
+		r.UnitFiles[unit] = state.Fragment
+	})
+	if err != nil {
+		return err
+	}
+	env.UI.Printf("Enabling %s", unit)
+	return env.Host.EnableUnit(ctx, unit)
+}

@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// Reset undoes what host prepare did to this host, and leaves everything else. It goes by the record of the
+// preparation and by the marks on files. Undoing something twice changes nothing more, and the record goes last, so a run
+// that was interrupted can be repeated.
+func Reset() []step.Phase {
+	return []step.Phase{
+		{Name: "preflight", Summary: "Check that nothing on this host needs what is removed", Flags: hostResetFlags("ignore-preflight-errors"), Run: runPreflightHostReset},
+		{Name: "images", Summary: "Unpin and remove the images that were imported into a container runtime that stays", Flags: hostResetFlags(), Run: runResetImages},
+		{Name: "units", Summary: "Stop and disable the container runtime and the kubelet", Flags: hostResetFlags(), Run: runResetUnits},
+		{Name: "files", Summary: "Remove programs, units, settings and data", Flags: hostResetFlags(), Run: runResetFiles},
+		{Name: "kernel", Summary: "Set kernel parameters back, and turn swap on again", Flags: hostResetFlags(), Run: runResetKernel},
+		{Name: "record", Summary: "Remove the record of the preparation", Flags: hostResetFlags(), Run: runResetRecord},
+	}
+}
+
+func hostResetFlags(more ...string) []string { return append([]string{"dry-run"}, more...) }
+
+// runResetUnits stops what runs from files that are removed next.
+func runResetUnits(ctx context.Context, env *step.Env) error {
+	record, err := readPrepared(env.Host)
+	if err != nil {
+		return err
+	}
+	var stop []string
+	if env.Host.Made(kubeletconfig.DropInPath) {
+		stop = append(stop, node.KubeletUnit)
+	}
+	own, err := ownContainerd(ctx, env)
+	if err != nil {
+		return err
+	}
+	if own {
+		stop = append(stop, containerd.Unit)
+	}
+	for _, unit := range stop {
+		state, err := unitState(ctx, env, unit)
+		if err != nil {
+			return err
+		}
+		if slices.Contains([]string{"active", "activating", "reloading"}, state.ActiveState) {
+			env.UI.Printf("Stopping %s", unit)
+			if err := env.Host.StopUnit(ctx, unit); err != nil {
+				return err
+			}
+		}
+	}
+	for _, unit := range record.Enabled {
+		if err := disable(ctx, env, unit, record.UnitFiles[unit], own); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// disable disables a unit that was enabled, unless somebody has put another one in its place. Earlier releases did not record
+// the unit's file.
+func disable(ctx context.Context, env *step.Env, unit, file string, ownContainerd bool) error {
+	state, err := unitState(ctx, env, unit)
+	if err != nil {
+		return err
+	}
+	fromBundle := file == containerd.UnitPath || file == "" && unit == containerd.Unit
+	theirs := file != "" && state.Fragment != file || fromBundle && !ownContainerd
+	if theirs && state.LoadState == "loaded" {
+		env.UI.Printf("Leaving %s enabled: its file is not the one that was enabled", unit)
+		return nil
+	}
+	env.UI.Printf("Disabling %s", unit)
+	return env.Host.DisableUnit(ctx, unit)
+}
+
+func runResetKernel(ctx context.Context, env *step.Env) error {
+	record, err := readPrepared(env.Host)
+	if err != nil {
+		return err
+	}
+	if err := resetParameters(ctx, env, record.Parameters); err != nil {
+		return err
+	}
+	for _, unit := range record.Masked {
+		if err := env.Host.UnmaskUnit(ctx, unit); err != nil {
+			return err
+		}
+	}
+	for _, area := range record.Swap {
+		env.UI.Printf("Turning on swap on %s", area)
+		if err := env.Host.SwapOn(area); node.IgnoreMissing(err) != nil {
+			return err
+		}
+	}
+	if !record.Prepared {
+		return nil
+	}
+	return removeEmptyTables(ctx, env, record.EmptyTables)
+}
+
+func runResetRecord(_ context.Context, env *step.Env) error {
+	if err := env.Host.Remove(node.PreparedPath); err != nil {
+		return err
+	}
+	return (&fileReset{Env: env}).removeEmpty(filepath.Dir(node.PreparedPath))
+}
+
+// iptablesTables are the names, without the IP family, of the tables that iptables makes.
+var iptablesTables = []string{"filter", "mangle", "nat", "raw", "security"}
+
+// removeEmptyTables removes the tables that iptables has made for the kubelet, kube-proxy and network plugins, and that
+// have no rules any more.
+func removeEmptyTables(ctx context.Context, env *step.Env, before []string) error {
+	tables, err := env.Host.EmptyTables()
+	for _, t := range tables {
+		if slices.Contains(before, t.Name) || !slices.Contains(iptablesTables, t.Name[strings.Index(t.Name, " ")+1:]) {
+			continue
+		}
+		env.UI.Printf("Removing %s", t)
+		if err := env.Host.RemoveLeftover(ctx, t); err != nil {
+			return err
+		}
+	}
+	return err
+}

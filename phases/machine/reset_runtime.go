@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// containerdOwner says whose the containerd of this host is when a preparation is undone. It is a bundle's as long as it has the
+// unit that a bundle brought, and nobody has put another program in the place of its own. Whatever else is there stays, with
+// its data.
+func containerdOwner(ctx context.Context, env *step.Env) (runtimeOwner, error) {
+	program := filepath.Join(programDir, "containerd")
+	_, err := env.Host.Lstat(program)
+	if node.IgnoreMissing(err) != nil {
+		return nobody, err
+	}
+	replaced := err == nil && !env.Host.Unchanged(program)
+	if env.Host.Made(containerd.UnitPath) && !replaced {
+		return slipways, nil
+	}
+	state, err := unitState(ctx, env, containerd.Unit)
+	if err != nil || state.LoadState != "loaded" {
+		return nobody, err
+	}
+	if _, err := env.Host.Lstat(state.Fragment); err != nil { // systemd has not been told yet that it was removed
+		return nobody, node.IgnoreMissing(err)
+	}
+	return operators, nil
+}
+
+// ownContainerd reports whether containerd is from a bundle.
+func ownContainerd(ctx context.Context, env *step.Env) (bool, error) {
+	owner, err := containerdOwner(ctx, env)
+	return owner == slipways, err
+}
+
+func runPreflightHostReset(ctx context.Context, env *step.Env) error {
+	env.UI.Printf("Checking this host")
+	sign := func(h host.Reader) (string, error) { return thisnode.Sign(h, env.Config) }
+	return node.ReportFindings(env, preflight.Run(ctx, preflight.HostReset(sign), env.Host, env.Config.IgnorePreflightErrors))
+}
+
+// runResetImages leaves an image whose name somebody has given to another one.
+func runResetImages(ctx context.Context, env *step.Env) error {
+	record, err := readPrepared(env.Host)
+	if err != nil || len(record.Images) == 0 {
+		return err
+	}
+	own, err := ownContainerd(ctx, env)
+	if err != nil || own && record.criSocket() == containerd.Socket { // then they go with its data
+		return err
+	}
+	there, err := node.Exists(env, strings.TrimPrefix(record.criSocket(), "unix://"))
+	if err != nil {
+		return err
+	}
+	if !there {
+		env.UI.Warn(fmt.Sprintf("%s is not there, so nobody can say whether its runtime still has images of the bundle", record.criSocket()),
+			"if it is only stopped, start it and remove them, unless somebody needs them: "+strings.Join(record.Images, ", "))
+		return nil
+	}
+	images, err := env.Host.Images(ctx, record.criSocket())
+	if err != nil {
+		return err
+	}
+	for _, i := range images {
+		for _, name := range i.Names {
+			if !slices.Contains(record.Images, name) {
+				continue
+			}
+			if err := forgetImage(ctx, env, record, name, i.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func forgetImage(ctx context.Context, env *step.Env, record prepared, name, id string) error {
+	switch {
+	case record.imported(name, id):
+		env.UI.Printf("Removing image %s", name)
+		return env.Host.RemoveImage(ctx, record.criSocket(), name)
+	case slices.Contains(record.Imported, name):
+		env.UI.Warn(fmt.Sprintf("the image %s stays: it is %s now, which is not the bundle's", name, id), "remove it if nothing needs it")
+		return nil
+	}
+	return env.Host.PinImage(ctx, record.criSocket(), name, false)
+}
+
+// removeContainerd removes the data of a containerd from a bundle. Another one stays, with the files of the bundle that it may
+// be using, and is named.
+func (r *fileReset) removeContainerd(directories []string) {
+	if r.containerd == slipways {
+		for _, dir := range directories {
+			r.removeData(dir)
+		}
+		return
+	}
+	var stay []string
+	for _, dir := range directories {
+		filled, err := isFilled(r.Host, dir)
+		r.did(err)
+		if filled {
+			stay = append(stay, dir)
+		}
+	}
+	if r.containerd == operators {
+		r.staying = r.containerdFiles()
+		stay = append(stay, r.staying...)
+	}
+	if len(stay) > 0 {
+		r.UI.Warn("these stay, because a container runtime that is not from a bundle may use them: "+strings.Join(stay, ", "),
+			"remove them if nothing needs them")
+	}
+}
+
+// containerdFiles are those of the bundle's files that are there for containerd.
+func (r *fileReset) containerdFiles() []string {
+	var list []string
+	for program := range runtimePrograms {
+		list = append(list, filepath.Join(programDir, program))
+	}
+	list = append(list, containerd.ConfigPath, containerd.UnitPath, containerd.ProxyPath, containerd.ProxyEnvPath)
+	for _, dir := range []string{containerd.ConfDir, containerd.CertsDir} {
+		entries, err := r.Host.ReadDir(dir)
+		r.did(node.IgnoreMissing(err))
+		for _, e := range entries {
+			path := filepath.Join(dir, e.Name())
+			if dir == containerd.CertsDir {
+				path = filepath.Join(path, "hosts.toml")
+			}
+			list = append(list, path)
+		}
+	}
+	list = slices.DeleteFunc(list, func(path string) bool { return !r.Host.Made(path) })
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// A hostRuntime is a container runtime that a host has, or is to get.
+type hostRuntime struct {
+	unit, socket string
+	// by is who installed it.
+	by runtimeOwner
+}
+
+type runtimeOwner int
+
+const (
+	nobody   runtimeOwner = iota // there is none
+	slipways                     // from a bundle
+	operators
+)
+
+func (r hostRuntime) foreign() bool { return r.by == operators }
+
+// check is what preflight looks at.
+func (r hostRuntime) check(ctx context.Context, env *step.Env) preflight.HostRuntime {
+	running := true // as far as the socket is all that is known
+	if r.unit != "" {
+		state, err := unitState(ctx, env, r.unit)
+		running = err != nil || state.ActiveState == "active"
+	}
+	return preflight.HostRuntime{Socket: r.socket, Installed: r.foreign(), Running: running}
+}
+
+// knownRuntimes are the units of container runtimes, with their sockets, in the order of config.KnownSockets.
+func knownRuntimes() []hostRuntime {
+	var list []hostRuntime
+	for i, unit := range []string{containerd.Unit, "crio.service", "cri-docker.service"} {
+		list = append(list, hostRuntime{unit: unit, socket: "unix://" + config.KnownSockets()[i]})
+	}
+	list[0].socket = containerd.Socket
+	return list
+}
+
+// findRuntime looks for the runtime that the kubelet is to use: one that the operator has installed, or else containerd
+// from a bundle. Containerd's own guide puts its unit where a bundle does, so the record tells whose it is. Of several, the one
+// that answers counts: Docker brings a containerd with CRI disabled.
+func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, error) {
+	own := knownRuntimes()[0]
+	if socket := env.Config.CRISocket; socket != "" && socket != own.socket {
+		return hostRuntime{socket: socket, by: operators}, nil
+	}
+	bundled, err := broughtContainerd(env)
+	if err != nil {
+		return own, err
+	}
+	var found []hostRuntime
+	for _, r := range knownRuntimes() {
+		state, err := unitState(ctx, env, r.unit)
+		if err != nil {
+			return own, err
+		}
+		switch {
+		case bundled && state.Fragment == containerd.UnitPath:
+			own.by = slipways
+		case state.LoadState == "loaded":
+			r.by = operators
+			found = append(found, r)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return own, nil
+	case 1:
+		return found[0], nil
+	}
+	return chooseRuntime(ctx, env, found)
+}
+
+// broughtContainerd reports whether a bundle has brought containerd to this host. Records of earlier releases do not say so,
+// but the unit that they put in place has a mark.
+func broughtContainerd(env *step.Env) (bool, error) {
+	record, err := readPrepared(env.Host)
+	return record.Containerd || env.Host.Made(containerd.UnitPath), err
+}
+
+// Socket is the path of the socket where the host's runtime answers, or will answer once it is started.
+func (p *Prepare) Socket(ctx context.Context, env *step.Env) (string, error) {
+	found, err := p.findRuntime(ctx, env)
+	return strings.TrimPrefix(found.socket, "unix://"), err
+}
+
+// chooseRuntime returns the one of several runtimes that answers.
+func chooseRuntime(ctx context.Context, env *step.Env, found []hostRuntime) (hostRuntime, error) {
+	var answering []hostRuntime
+	var names []string
+	for _, r := range found {
+		names = append(names, r.unit)
+		if _, err := env.Host.RuntimeInfo(ctx, r.socket); err == nil {
+			answering = append(answering, r)
+		}
+	}
+	if len(answering) == 1 {
+		return answering[0], nil
+	}
+	return hostRuntime{}, fault.New("this host has several container runtimes: "+strings.Join(names, ", "), "name the one for Kubernetes with --cri-socket")
+}

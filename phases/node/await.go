@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"cmp"
+	"context"
+	"io/fs"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// IsHealthy reports whether a component answers now.
+func IsHealthy(ctx context.Context, env *step.Env, component string) bool {
+	probe, err := ComponentProbe(env, component)
+	return err == nil && env.Host.Probe(ctx, probe) == nil
+}
+
+// PollInterval suits a probe of this host, which takes about a millisecond.
+const PollInterval = 50 * time.Millisecond
+
+// manifestTime is how long a static Pod may take to be written after the wait
+// has begun: the head start, and a disk that stalls.
+const manifestTime = 30 * time.Second
+
+// WaitKubelet waits for the kubelet's own health endpoint, where its settings
+// and flags have it.
+func WaitKubelet(ctx context.Context, env *step.Env) error {
+	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
+	if err != nil {
+		return err
+	}
+	port := int32(10248)
+	if settings.HealthzPort != nil {
+		port = *settings.HealthzPort
+	}
+	if port == 0 {
+		env.UI.Printf("The kubelet has no health endpoint (healthzPort: 0), so there is nothing to wait for")
+		return nil
+	}
+	address := cmp.Or(settings.HealthzBindAddress, "127.0.0.1")
+	probe := host.Probe{URL: "http://" + net.JoinHostPort(address, strconv.Itoa(int(port))) + "/healthz"}
+	limit := env.Config.Timeouts.KubeletHealthCheck
+	env.UI.Printf("Waiting for the kubelet at %s, up to %s", probe.URL, limit)
+	const failure = "the kubelet is not healthy; `journalctl -u kubelet` says why"
+	return diagnose.Guard(ctx, env.Host, limit, env.KubeletTarget(), failure, func(ctx context.Context) error {
+		err := Poll(ctx, func(ctx context.Context) error { return env.Host.Probe(ctx, probe) })
+		return errors.WithMessage(err, failure)
+	})
+}
+
+// WaitComponent asks the endpoint that the component's own static Pod names
+// for its liveness probe, so that extra arguments and patches are heeded.
+func WaitComponent(ctx context.Context, env *step.Env, component string) error {
+	started := env.Host.Now()
+	if err := awaitHealthy(ctx, env, component); err != nil {
+		return err
+	}
+	env.UI.Printf("%s is healthy after %.1fs", component, env.Host.Now().Sub(started).Seconds())
+	return nil
+}
+
+func awaitHealthy(ctx context.Context, env *step.Env, component string) error {
+	probe, err := awaitedProbe(ctx, env, component)
+	if err != nil {
+		return err
+	}
+	err = Poll(ctx, func(ctx context.Context) error { return env.Host.Probe(ctx, probe) })
+	return errors.Wrapf(err, "%s is not healthy at %s; look at its container's log in /var/log/pods", component, probe.URL)
+}
+
+// awaitedProbe is ComponentProbe for a static Pod that may be written only after
+// the API server's head start.
+func awaitedProbe(ctx context.Context, env *step.Env, component string) (host.Probe, error) {
+	ctx, cancel := context.WithTimeout(ctx, manifestTime)
+	defer cancel()
+	missing := env.Host.AwaitFile(ctx, thisnode.StaticPodPath(env.Config, component), nil)
+	probe, err := ComponentProbe(env, component)
+	if missing == nil && errors.Is(err, fs.ErrNotExist) {
+		// A plan takes a file for present that it does not write, such as one of
+		// a phase that is skipped, and whatever it asks for healthy.
+		return host.Probe{}, nil
+	}
+	return probe, err
+}
+
+func ComponentProbe(env *step.Env, component string) (host.Probe, error) {
+	path := thisnode.StaticPodPath(env.Config, component)
+	data, err := env.Host.ReadFile(path)
+	if err != nil {
+		return host.Probe{}, errors.Wrapf(err, "the static Pod that phase `control-plane %s` writes", strings.TrimPrefix(component, "kube-"))
+	}
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict(data, &pod); err != nil {
+		return host.Probe{}, errors.Wrapf(err, "%s is not a valid Pod", path)
+	}
+	if c := pod.Spec.Containers; len(c) > 0 {
+		if base, found := diagnose.ProbeBase(c[0]); found {
+			return host.Probe{URL: base + c[0].LivenessProbe.HTTPGet.Path}, nil
+		}
+	}
+	return host.Probe{}, errors.Errorf("%s: the first container has no HTTP liveness probe to wait for", path)
+}
+
+// Poll calls try until it succeeds, or ctx ends; then it returns a *retry.Error.
+func Poll(ctx context.Context, try func(context.Context) error) error {
+	return retry.Every(PollInterval).Do(ctx, try)
+}

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// PullMissingImages pulls the control plane's missing images.
+func PullMissingImages(ctx context.Context, env *step.Env) error {
+	n := env.Config
+	env.UI.Printf("Pulling missing images")
+	check := preflight.Images(n, n.Images(), env.Host, ReportImage(env))
+	return ReportFindings(env, preflight.Run(ctx, []preflight.Check{check}, env.Host, n.IgnorePreflightErrors))
+}
+
+// ReportImage says what was done about an image.
+func ReportImage(env *step.Env) func(image, state string, took time.Duration) {
+	return func(image, state string, took time.Duration) {
+		env.UI.Printf("%s: %s (%.1fs)", image, state, took.Seconds())
+	}
+}
+
+// PullImages is PullMissingImages for `config images pull`, where no error is ignored.
+func PullImages(ctx context.Context, env *step.Env) error {
+	err := PullMissingImages(ctx, env)
+	var failed *preflight.FailedError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	var lines []string
+	for _, f := range failed.Findings {
+		lines = append(lines, f.Fault.String())
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// ReportFindings reports the findings to the operator and returns the errors.
+func ReportFindings(env *step.Env, report preflight.Report) error {
+	for _, f := range report.Notes {
+		env.UI.Printf("%s", f)
+	}
+	if len(report.Unasked) > 0 {
+		var checks []string
+		for _, f := range report.Unasked {
+			checks = append(checks, fmt.Sprintf("%s (%s)", f.Check, f.Message))
+		}
+		env.UI.Warnf("not checked in a dry run: %s", strings.Join(checks, ", "))
+	}
+	for _, f := range report.Warnings {
+		env.UI.Warn(f.Check+": "+f.Message, f.Remedy)
+	}
+	return report.Err()
+}
+
+func NewFinding(check string, severity preflight.Severity, remedy, format string, args ...any) preflight.Finding {
+	return preflight.Finding{Check: check, Severity: severity, Fault: fault.Fault{Message: fmt.Sprintf(format, args...), Remedy: remedy}}
+}

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"slices"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+func Contains(components []ComponentUpgrade, name string) bool {
+	return slices.ContainsFunc(components, named(name))
+}
+
+func named(name string) func(ComponentUpgrade) bool {
+	return func(c ComponentUpgrade) bool { return c.Name == name }
+}
+
+// ComponentUpgrade is what a component is to run with.
+type ComponentUpgrade struct {
+	Name   string
+	Wanted []byte // its manifest
+	Before []byte // the manifest that is there; nil for none
+	// stale are the running containers that were not made from wanted.
+	Stale []host.Container
+}
+
+// Split separates what the API consists of from its clients.
+func Split(components []ComponentUpgrade) (api, clients []ComponentUpgrade) {
+	for _, c := range components {
+		if c.Name == manifests.EtcdName || c.Name == manifests.APIServerName {
+			api = append(api, c)
+		} else {
+			clients = append(clients, c)
+		}
+	}
+	return api, clients
+}

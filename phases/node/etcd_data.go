@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// EtcdMember is the directory in which etcd has its data. A restore makes the new data in one with the suffix NotYet, and moves
+// the old data to one with the suffix BeforeRollback and the time.
+const (
+	EtcdMember     = "member"
+	NotYet         = ".new"
+	BeforeRollback = ".before-rollback-"
+)
+
+// etcdVolume is the volume of etcd's static Pod that holds its data.
+const etcdVolume = "etcd-data"
+
+// EtcdDataDir returns the directory on this host in which a static Pod of etcd keeps its data.
+func EtcdDataDir(manifest []byte) string {
+	var pod corev1.Pod
+	if yaml.Unmarshal(manifest, &pod) != nil {
+		return ""
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.Name == etcdVolume && v.HostPath != nil {
+			return filepath.Clean(v.HostPath.Path)
+		}
+	}
+	member, _ := manifests.ReadEtcd(&pod)
+	return filepath.Clean(member.DataDir)
+}
+
+// EtcdData is what an etcd on this host has written.
+type EtcdData struct {
+	// log is the directory of its write-ahead log; empty if there is none.
+	Log string
+	etcd.Data
+}
+
+func (d EtcdData) Foreign() error {
+	return errors.Errorf("%s holds the data of member %x of etcd cluster %x, which is not this host's member: reset this host, or move the directory away",
+		d.Log, d.Member, d.Cluster)
+}
+
+// ReadEtcdData looks for the log of an etcd in each place where it may be.
+func ReadEtcdData(env *step.Env) (EtcdData, error) {
+	_, logs, err := EtcdPlaces(env)
+	if err != nil {
+		return EtcdData{}, err
+	}
+	for _, dir := range logs {
+		name, err := newestLog(env, dir)
+		if err != nil {
+			return EtcdData{}, err
+		}
+		if name == "" {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		head, err := env.Host.ReadHead(path, etcd.DataHead)
+		if err != nil {
+			return EtcdData{}, err
+		}
+		data, err := etcd.ReadData(head)
+		return EtcdData{dir, data}, errors.Wrapf(err, "%s does not say which member of etcd it belongs to: reset this host, or move the directory away", path)
+	}
+	return EtcdData{}, nil
+}
+
+// newestLog returns the last file of the log in dir, empty if there is none. Each file says whose log it is.
+func newestLog(env *step.Env, dir string) (string, error) {
+	entries, err := env.Host.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	name := ""
+	for _, e := range entries { // sorted
+		if strings.HasSuffix(e.Name(), ".wal") {
+			name = e.Name()
+		}
+	}
+	return name, nil
+}
+
+// EtcdPlaces returns the directories that only an etcd on this host uses, and those that may hold its log: of the
+// static Pod that this run would write, with its patches, and of the one that is here.
+func EtcdPlaces(env *step.Env) (trees, logs []string, err error) {
+	have, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	if err != nil {
+		return nil, nil, err
+	}
+	pods := [][]byte{have}
+	if env.Config.Cluster.Etcd.Local != nil { // a reset only looks at what is here
+		view, err := HostView(env)
+		if err != nil {
+			return nil, nil, err
+		}
+		wanted, err := StaticPodYAML(env, manifests.EtcdName, view, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		pods = [][]byte{wanted, have}
+	}
+	for _, pod := range pods {
+		if dir := EtcdWALDir(pod); filepath.IsAbs(dir) {
+			trees, logs = append(trees, dir), append(logs, dir)
+		}
+	}
+	for _, pod := range pods {
+		if dir := EtcdDataDir(pod); filepath.IsAbs(dir) {
+			trees, logs = append(trees, filepath.Join(dir, "member")), append(logs, filepath.Join(dir, "member", "wal"))
+		}
+	}
+	return trees, logs, nil
+}
+
+// EtcdWALDir returns the directory on this host in which a static Pod of etcd keeps its log, if it is not below its
+// data: a patch can mount it from another disk.
+func EtcdWALDir(manifest []byte) string {
+	var pod corev1.Pod
+	if yaml.Unmarshal(manifest, &pod) != nil || len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	member, _ := manifests.ReadEtcd(&pod)
+	dir, deepest := member.WALDir, ""
+	for _, mount := range pod.Spec.Containers[0].VolumeMounts {
+		below, inside := strings.CutPrefix(member.WALDir+"/", strings.TrimSuffix(mount.MountPath, "/")+"/")
+		i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.HostPath != nil })
+		if inside && i >= 0 && len(mount.MountPath) > len(deepest) {
+			dir, deepest = filepath.Join(pod.Spec.Volumes[i].HostPath.Path, mount.SubPath, below), mount.MountPath
+		}
+	}
+	return dir
+}

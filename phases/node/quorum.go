@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// QuorumError is the reason why this node's member of etcd must keep running.
+type QuorumError struct{ err error }
+
+func (e *QuorumError) Error() string { return e.err.Error() }
+
+func (e *QuorumError) Unwrap() error { return e.err }
+
+// Remedy says what to do, see package fault.
+func (*QuorumError) Remedy() string { return QuorumRemedy }
+
+const QuorumRemedy = "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`)"
+
+// SpareEtcd returns a *QuorumError if etcd is one of the components that are to stop, and the other members need it. A user who
+// ignores the check EtcdQuorum gets a warning. Without its static Pod, etcd does not run anyway.
+func SpareEtcd(ctx context.Context, env *step.Env, components []ComponentUpgrade) error {
+	i := slices.IndexFunc(components, named(manifests.EtcdName))
+	if i < 0 || components[i].Before == nil {
+		return nil
+	}
+	err := AwaitPeers(ctx, env)
+	if err == nil || ctx.Err() != nil || !preflight.Ignored(QuorumCheck, env.Config.IgnorePreflightErrors) {
+		return errors.WithMessage(err, "etcd cannot be restarted now")
+	}
+	ui.WarnError(env.UI, errors.WithMessage(err, "restarting etcd all the same"))
+	return nil
+}
+
+// QuorumQuestion is the check EtcdQuorum, whatever stops this node's member.
+func QuorumQuestion(env *step.Env) preflight.Question {
+	return preflight.Question{Name: QuorumCheck, Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding {
+		if !slices.Contains(StaticPods(env), manifests.EtcdName) {
+			return nil
+		}
+		if err := AwaitPeers(ctx, env); err != nil {
+			return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Fault{
+				Message: "this node's etcd cannot be restarted: " + err.Error(), Remedy: QuorumRemedy,
+			}}}
+		}
+		return nil
+	}}
+}
+
+// NodesReadyQuestion is the check that the other control planes are Ready.
+func NodesReadyQuestion(env *step.Env) preflight.Question {
+	return preflight.Question{Name: NodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return ControlPlanesReady(ctx, env) }}
+}
+
+// AwaitPeers waits until nobody needs this node's member of etcd: the others can do without it, or it does not work anyway,
+// because it does not run, or has found no leader in all that time. An error is a *QuorumError.
+func AwaitPeers(ctx context.Context, env *step.Env) error {
+	member, found := etcdmember.Local(env.Host, env.Config)
+	if !found {
+		return &QuorumError{errors.Errorf("%s does not name this node's etcd member", thisnode.StaticPodPath(env.Config, manifests.EtcdName))}
+	}
+	limit := min(etcd.HealthTime, env.Config.Timeouts.EtcdAPICall)
+	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+	defer cancel()
+	idle := false
+	err := Poll(limited, func(ctx context.Context) error {
+		if running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, manifests.EtcdName); err == nil && len(running) == 0 {
+			return nil
+		}
+		all, err := etcd.AskHealth(ctx, env.Etcd)
+		if err != nil {
+			return err
+		}
+		idle = followsNobody(all, member.PeerURL)
+		return OthersSuffice(all, member.PeerURL)
+	})
+	if err == nil || idle && ctx.Err() == nil {
+		return nil
+	}
+	return &QuorumError{err}
+}
+
+// followsNobody reports whether the member at own says itself that it knows no leader, so that its vote is of no use.
+func followsNobody(all []etcd.Health, own string) bool {
+	return slices.ContainsFunc(all, func(m etcd.Health) bool {
+		return m.PeerURL == own && m.Answers && m.Err != nil && m.Status.Version != "" && m.Status.Leader == 0
+	})
+}
+
+// OthersSuffice reports which voters are not healthy, unless the others have a
+// quorum without the member at own. If all others are healthy, it may be
+// restarted, although a cluster of one or two has no quorum meanwhile. A learner
+// may be restarted at any time.
+func OthersSuffice(all []etcd.Health, own string) error {
+	if slices.ContainsFunc(all, func(m etcd.Health) bool { return m.PeerURL == own && m.Learner }) {
+		return nil
+	}
+	voters := slices.DeleteFunc(slices.Clone(all), func(m etcd.Health) bool { return m.Learner })
+	others, healthy := 0, 0
+	for _, m := range voters {
+		if m.PeerURL == own {
+			continue
+		}
+		others++
+		if m.Err == nil {
+			healthy++
+		}
+	}
+	if others == len(voters) {
+		return errors.Errorf("etcd has no voting member at %s, the address in this node's static Pod, so it is not known which member is this node's", own)
+	}
+	quorum := len(voters)/2 + 1
+	if healthy == others || healthy >= quorum {
+		return nil
+	}
+	return errors.Errorf("of the %d members with a vote, %d besides this one must be healthy: %s", len(voters), quorum, etcd.Standing(voters, own))
+}
+
+// The names of checks that `upgrade plan` makes, too.
+const (
+	NodesReadyCheck = "ControlPlaneNodesReady"
+	EditsCheck      = "StaticPodEdits"
+	QuorumCheck     = preflight.EtcdQuorum
+)
+
+// ControlPlanesReady finds control planes that are not Ready: while this one restarts, the others serve. This node may be
+// what an interrupted upgrade has left.
+func ControlPlanesReady(ctx context.Context, env *step.Env) []preflight.Finding {
+	nodes, err := env.Cluster.Nodes(ctx)
+	if err != nil {
+		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
+	}
+	return NodesNotReady(nodes, env.Config.Name)
+}
+
+// NodesNotReady finds control planes that are not Ready, but for one.
+func NodesNotReady(nodes []corev1.Node, except string) []preflight.Finding {
+	var found []preflight.Finding
+	planes := cluster.ControlPlanesOf(nodes)
+	for _, name := range slices.Sorted(maps.Keys(planes)) {
+		if name == except || isReady(planes[name]) {
+			continue
+		}
+		found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Fault{
+			Message: fmt.Sprintf("control plane node %s is not Ready", name),
+			Remedy:  "`slipway diagnose` there says what is wrong; remove a node that will not come back (`kubectl delete node`)",
+		}})
+	}
+	return found
+}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}

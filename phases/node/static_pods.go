@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+func UnlessLocalEtcd(env *step.Env) string {
+	if env.Config.Cluster.Etcd.External != nil {
+		return "etcd is external"
+	}
+	return ""
+}
+
+// StaticPodYAML returns the manifest with the user's patches applied.
+func StaticPodYAML(env *step.Env, component string, view manifests.HostView, members []manifests.Member) ([]byte, error) {
+	data, err := manifests.Encode(NewStaticPod(env.Config, component, view, members))
+	if err != nil {
+		return nil, err
+	}
+	patches, err := env.Patches()
+	if err != nil {
+		return nil, err
+	}
+	return patches.Apply(component, data, &corev1.Pod{})
+}
+
+func NewStaticPod(n *config.Node, component string, view manifests.HostView, members []manifests.Member) *corev1.Pod {
+	switch component {
+	case manifests.EtcdName:
+		return manifests.Etcd(n, view, members)
+	case manifests.APIServerName:
+		return manifests.APIServer(n, view)
+	case manifests.ControllerManagerName:
+		return manifests.ControllerManager(n, view)
+	}
+	return manifests.Scheduler(n, view)
+}
+
+// HostView reads what the static Pods depend on beyond the configuration.
+func HostView(env *step.Env) (manifests.HostView, error) {
+	users, err := env.Accounts().Numbers()
+	if err != nil {
+		return manifests.HostView{}, err
+	}
+	view := manifests.HostView{ProxyEnv: manifests.ProxyEnv(env.Host.Environ()), Users: users}
+	for _, dir := range manifests.CertDirs() {
+		if _, err := env.Host.ReadDir(dir); err == nil {
+			view.CertDirs = append(view.CertDirs, dir)
+		}
+	}
+	if view.ExternalCA, err = externalCA(env); err != nil {
+		return view, err
+	}
+	view.SeveralCAs, err = env.PKI().SeveralCAs()
+	return view, err
+}
+
+// externalCA reports whether the cluster's CA is here without its key.
+func externalCA(env *step.Env) (bool, error) {
+	row, _ := certs.Find(env.Config, certs.CA)
+	cert, key, err := env.PKI().Read(row)
+	return cert != nil && key == nil, err
+}
+
+func UnlessControlPlane(env *step.Env) string {
+	if !env.Config.ControlPlane {
+		return "this node is a worker"
+	}
+	return ""
+}
+
+// DecodePod reads a static Pod, which has a container.
+func DecodePod(data []byte) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := yaml.Unmarshal(data, pod); err != nil {
+		return nil, errors.WithStack(err)
+	}
+	if len(pod.Spec.Containers) == 0 {
+		return nil, errors.New("the static Pod has no container")
+	}
+	pod.Status = corev1.PodStatus{}
+	return pod, nil
+}
+
+// ImageOf is the image of a static Pod's first container; empty for a manifest that is broken.
+func ImageOf(manifest []byte) string {
+	var pod corev1.Pod
+	if yaml.Unmarshal(manifest, &pod) != nil || len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	return pod.Spec.Containers[0].Image
+}
+
+// EtcdMinor is the minor version of etcd that a static Pod runs, such as 3.6; empty if the image's tag is not a version.
+func EtcdMinor(manifest []byte) string { return MinorOf(ImageOf(manifest)) }
+
+// MinorOf is the minor version in an image's tag, such as 3.6; empty if it does not say.
+func MinorOf(image string) string {
+	v, err := version.ParseGeneric(upgrading.TagOf(image))
+	if err != nil {
+		return ""
+	}
+	return version.MajorMinor(v.Major(), v.Minor()).String()
+}

@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// Swap makes components run with their new manifests, all at once. Those that do not come up are put back.
+func (t Turn) Swap(ctx context.Context, env *step.Env, components []ComponentUpgrade) error {
+	if len(components) == 0 {
+		return nil
+	}
+	env.UI.Printf("Upgrading %s", NamesOf(components))
+	components, answered, err := t.RunWith(ctx, env, components)
+	if err == nil || ctx.Err() != nil { // the same command continues after an interruption
+		return err
+	}
+	return t.PutBack(ctx, env, components, answered, err)
+}
+
+func NamesOf(components []ComponentUpgrade) string {
+	var names []string
+	for _, c := range components {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, " and ")
+}
+
+// RunWith writes the manifests and waits until the components run with them.
+//
+// Left to itself, the kubelet takes 15 to 25 seconds: it waits for the old Pod to end, notices that two seconds later, and
+// tries again after ten. So the containers are stopped here, and then the kubelet is restarted: it starts what it finds at
+// once. After an interruption at any point, the kubelet does the same by itself.
+//
+// restarted are the components and what had to restart with them. answered has those that became healthy, in the same order,
+// also after an error.
+func (t Turn) RunWith(ctx context.Context, env *step.Env, components []ComponentUpgrade) (restarted []ComponentUpgrade, answered []bool, err error) {
+	since := env.Host.Now()
+	restarted, err = t.stop(ctx, env, components, nextKubelet)
+	answered = make([]bool, len(restarted))
+	if err != nil {
+		return restarted, answered, err
+	}
+	if err := RestartKubelet(ctx, env); err != nil {
+		return restarted, answered, err
+	}
+	limit := env.Config.Timeouts.UpgradeManifests
+	failure := NamesOf(restarted) + " did not become healthy after the restart"
+	return restarted, answered, diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for i, c := range restarted {
+			group.Go(func() error {
+				err := awaitUpgraded(ctx, env, c, since)
+				answered[i] = err == nil
+				return err
+			})
+		}
+		return group.Wait()
+	})
+}
+
+// awaitUpgraded waits for a healthy container of the manifest that is there now.
+func awaitUpgraded(ctx context.Context, env *step.Env, c ComponentUpgrade, since time.Time) error {
+	image := ImageOf(c.Wanted)
+	err := env.Host.AwaitContainer(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.Name, func(found host.Container) bool {
+		return !found.Created.Before(since) && (found.Image == "" || found.Image == image)
+	})
+	if err != nil {
+		return errors.Wrapf(err, "the kubelet has not started %s with image %s; see `journalctl -u kubelet` and /var/log/pods", c.Name, image)
+	}
+	return WaitComponent(ctx, env, c.Name)
+}
+
+// RestoredError is the failure of an upgrade after which everything on this node runs again.
+type RestoredError struct{ error }
+
+func (e *RestoredError) Unwrap() error { return e.error }
+
+// PutBack restores the manifests of components that did not come up. What an interrupted run has replaced stays: what was
+// there before it is in the backup of that run. answered are the components that were healthy meanwhile. failed is why; it
+// is returned with what was done about it.
+func (t Turn) PutBack(ctx context.Context, env *step.Env, components []ComponentUpgrade, answered []bool, failed error) error {
+	var restored []ComponentUpgrade
+	etcdStays := false
+	for i, c := range components {
+		replaced, err := wasReplaced(env, c)
+		switch {
+		case err != nil:
+			return errors.WithMessagef(failed, "cannot tell which static Pods were replaced, so none was put back (%v)", err)
+		case !replaced:
+		case c.Name == manifests.EtcdName && !etcdMayGoBack(ctx, env, c, answered[i]):
+			etcdStays = true
+		default:
+			c.Wanted = c.Before
+			restored = append(restored, c)
+		}
+	}
+	if len(restored) == 0 {
+		return failed
+	}
+	env.UI.Warnf("%s did not come up; putting back what ran before", NamesOf(components))
+	if _, _, err := t.RunWith(ctx, env, restored); err != nil {
+		return fault.WithRemedy(errors.WithMessagef(failed, "and putting back what ran before failed, too (%v)", err),
+			"the previous manifests are in "+BackupRoot(env)+"; `slipway diagnose` says what is wrong")
+	}
+	said := "what ran before was put back: " + ImagesOf(restored)
+	if etcdStays {
+		said += "; etcd stays at its new version, because the old one may not be able to read its data any more"
+	}
+	return &RestoredError{errors.WithMessage(failed, said)}
+}
+
+// wasReplaced reports whether this run has written another manifest of a component.
+func wasReplaced(env *step.Env, c ComponentUpgrade) (bool, error) {
+	if c.Before == nil || manifests.SameStaticPod(c.Before, c.Wanted) {
+		return false, nil
+	}
+	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, c.Name))
+	return !bytes.Equal(now, c.Before), err
+}
+
+// etcdMayGoBack reports whether etcd may be replaced by the one before. One of another minor version may not once it has
+// opened its data, which may no longer be readable for the older one: so it must not have answered, and it must have ended.
+// If that cannot be seen, it stays.
+func etcdMayGoBack(ctx context.Context, env *step.Env, c ComponentUpgrade, answered bool) bool {
+	if before := EtcdMinor(c.Before); before != "" && before == EtcdMinor(c.Wanted) || ImageOf(c.Before) == ImageOf(c.Wanted) {
+		return true
+	}
+	if answered {
+		return false
+	}
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.Name)
+	return err == nil && !slices.ContainsFunc(running, func(found host.Container) bool { return found.Image != ImageOf(c.Before) })
+}
+
+func ImagesOf(components []ComponentUpgrade) string {
+	var images []string
+	for _, c := range components {
+		images = append(images, ImageOf(c.Wanted))
+	}
+	return strings.Join(images, ", ")
+}

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package renew
+
+import (
+	"context"
+	"strings"
+
+	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// restartPhases put the renewed certificates to use. A kubelet whose certificate
+// has expired comes first, because the kubelet restarts the components.
+func restartPhases() []step.Phase {
+	return []step.Phase{
+		checkTrust(),
+		{Name: "kubelet", Summary: "Renew an expired kubelet.conf", Run: repairKubelet},
+		{Name: "restart", Summary: "Restart the components whose files have changed", Run: restartChanged},
+		{Name: "kubelet-finalize", Summary: "Let the kubelet rotate its certificate", Run: finishKubelet},
+		{Name: "etcd", Summary: "Restart etcd if it had to wait for other members", Run: restartEtcdLate, Skip: node.UnlessLocalEtcd},
+	}
+}
+
+// restartChanged compares the times of files and containers, so that the same
+// command finishes a run that was interrupted. If nothing is to be restarted, it
+// only waits for all to be healthy.
+//
+// The API server stops before etcd. Each waits for the other when it stops: the
+// API server gives up its lease in etcd, and etcd waits seven seconds for the
+// API server's watches to end. Then both start together, and the API is away as
+// briefly as can be. What can do nothing without it is restarted after it.
+func restartChanged(ctx context.Context, env *step.Env) error {
+	if err := endBackOff(ctx, env); err != nil {
+		return err
+	}
+	if err := env.PKI().EnsureSigner(); err != nil {
+		return err
+	}
+	stale, err := node.StaleComponents(ctx, env, node.StaticPods(env)...)
+	if err != nil {
+		return err
+	}
+	if len(stale) == 0 {
+		if err := (node.Turn{}).RestartAll(ctx, env, false); err != nil {
+			return err
+		}
+		return node.FinishEarlier(ctx, env, node.ForRenewal)
+	}
+	mine, err := takeTurnToRenew(ctx, env)
+	if err != nil {
+		return err
+	}
+	etcdStays := false
+	if node.Contains(stale, manifests.EtcdName) {
+		var kept *node.QuorumError
+		if err := node.SpareEtcd(ctx, env, stale); errors.As(err, &kept) { // the others do not depend on it
+			ui.WarnError(env.UI, err)
+			etcdStays = true
+		} else if err != nil {
+			return mine.Unused(ctx, err)
+		}
+	}
+	return mine.Finish(ctx, env, mine.RestartAll(ctx, env, etcdStays))
+}
+
+// takeTurnToRenew is TakeTurnIfAnswered. An API server that is not healthy is of no use to anybody, so it is restarted first if
+// it keeps this run from the Lease. Where no other member of etcd works, nobody needs the Lease. Where the API server is healthy
+// and there is no valid admin.conf, the health of etcd's members alone decides.
+func takeTurnToRenew(ctx context.Context, env *step.Env) (node.Turn, error) {
+	mine, err := node.TakeTurnIfAnswered(ctx, env, node.ForRenewal)
+	if err != nil || mine.Held || !node.MayHavePeers(ctx, env) || node.IsHealthy(ctx, env, manifests.APIServerName) {
+		return mine, err
+	}
+	if err := mine.RestartStale(ctx, env, manifests.APIServerName); err != nil {
+		return node.Turn{}, err
+	}
+	return node.TakeTurnIfAnswered(ctx, env, node.ForRenewal)
+}
+
+// endBackOff restarts a kubelet that delays the start of a component which
+// crashed, as one does with an expired certificate: by up to five minutes
+// (CrashLoopBackOff). Only a restart makes the kubelet forget that.
+func endBackOff(ctx context.Context, env *step.Env) error {
+	kubelet, err := env.Host.Unit(ctx, node.KubeletUnit)
+	switch {
+	case errors.Is(err, host.ErrNoSystemd):
+		return nil
+	case err != nil || kubelet.ActiveSince.IsZero():
+		return err
+	}
+	var crashed []string
+	for _, component := range node.StaticPods(env) {
+		running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
+		if err != nil {
+			return err
+		}
+		changed, err := node.CredentialsChanged(env, component)
+		if err != nil {
+			return err
+		}
+		if len(running) == 0 && kubelet.ActiveSince.Before(changed) {
+			crashed = append(crashed, component)
+		}
+	}
+	if len(crashed) == 0 {
+		return nil
+	}
+	env.UI.Printf("Restarting the kubelet, so that it starts %s without delay", strings.Join(crashed, ", "))
+	if err := node.RestartKubelet(ctx, env); err != nil {
+		return err
+	}
+	return node.WaitKubelet(ctx, env)
+}

@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reset
+
+import (
+	"context"
+)
+
+// removeAccounts removes the users, then the groups, of a rootless control plane.
+func (c *cleanup) removeAccounts(context.Context) {
+	c.did(c.Accounts().RemoveUsers())
+	c.did(c.Accounts().RemoveGroups())
+}

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reset
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/phases/node"
+)
+
+// etcdBackups are what upgrades and rollbacks have left of etcd's data on this host: snapshots, copies that kubeadm made, and
+// data that a restore has set aside. All of them hold every Secret of the cluster.
+func (c *cleanup) etcdBackups() (paths []string) {
+	root := node.BackupRoot(c.Env)
+	for _, name := range c.entries(root) {
+		if strings.HasPrefix(name, upgrading.EtcdBackup) {
+			paths = append(paths, filepath.Join(root, name))
+		}
+	}
+	for _, dir := range c.etcdDirs {
+		for _, name := range c.entries(dir) {
+			if isAside(name) {
+				paths = append(paths, filepath.Join(dir, name))
+			}
+		}
+	}
+	return paths
+}
+
+// findEtcdDirs notes the directories where etcd's data may have been set aside, before the files are removed that tell them.
+func (c *cleanup) findEtcdDirs(context.Context) {
+	c.etcdDirs = []string{config.DefaultEtcdDataDir}
+	if data, err := c.Host.ReadFile(asidePath(c.Config)); err == nil {
+		c.etcdDirs = append(c.etcdDirs, node.EtcdDataDir(data))
+	}
+	if progress, err := upgrading.ReadProgress(c.Host, node.BackupRoot(c.Env)); err == nil {
+		c.etcdDirs = append(c.etcdDirs, filepath.Dir(progress.Aside))
+	}
+	slices.Sort(c.etcdDirs)
+	c.etcdDirs = slices.DeleteFunc(slices.Compact(c.etcdDirs), func(dir string) bool { return !filepath.IsAbs(dir) })
+}
+
+// isAside reports whether a name beside etcd's data is one that a restore has given.
+func isAside(name string) bool {
+	if of, found := host.LeftoverOf(name); found {
+		name = of
+	}
+	stamp, moved := strings.CutPrefix(name, node.EtcdMember+node.BeforeRollback)
+	_, err := time.Parse(upgrading.BackupTime, stamp)
+	return moved && err == nil || name == node.EtcdMember+node.NotYet
+}
+
+func (c *cleanup) entries(dir string) (names []string) {
+	entries, err := c.Host.ReadDir(dir)
+	c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// removeBackups removes the backups of etcd's data, if that was asked for.
+func (c *cleanup) removeBackups(context.Context) {
+	if !c.Config.Reset.Backups {
+		return
+	}
+	for _, path := range c.etcdBackups() {
+		c.removeTree(path)
+		if dir := filepath.Dir(path); dir != node.BackupRoot(c.Env) {
+			c.removeEmpty(dir)
+		}
+	}
+}
+
+// nameBackups lists the backups that stay.
+func (c *cleanup) nameBackups() {
+	paths := c.etcdBackups()
+	if len(paths) == 0 {
+		return
+	}
+	c.warn("backups of etcd's data stay, which hold every Secret of the cluster: "+strings.Join(paths, ", "),
+		"remove them when nobody needs them: rm -r "+strings.Join(paths, " "))
+}

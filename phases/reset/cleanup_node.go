@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reset
+
+import (
+	"context"
+	stderrors "errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+const (
+	// askLimit bounds a question to something that may be gone; stopLimit bounds the stop of the kubelet, which takes a
+	// second unless it hangs.
+	askLimit  = 5 * time.Second
+	stopLimit = 30 * time.Second
+)
+
+func cleanupNode() step.Phase {
+	return step.Phase{
+		Name:    "cleanup-node",
+		Summary: "Stop the kubelet and its Pods, and remove the files of this node",
+		Flags:   []string{"cert-dir", "cleanup-tmp-dir", "cri-socket", "dry-run", "network"},
+		Run:     runCleanupNode,
+	}
+}
+
+// runCleanupNode first ends what runs and then removes what it runs on, so that nothing comes back. What records
+// where things are is removed after these things, so the phase can be interrupted anywhere and run again. What cannot
+// be stopped is a warning, what cannot be removed an error at the end.
+func runCleanupNode(ctx context.Context, env *step.Env) error {
+	c := &cleanup{Env: env, announced: map[string]bool{}}
+	if err := c.findNetwork(); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context){
+		c.endPods,
+		c.unmount,
+		c.findEtcdDirs,
+		c.removeEtcdData,
+		c.removeBackups,
+		c.removeEtcdClient,
+		c.removeDirectories,
+		c.removeAccounts,
+		c.removeNetwork,
+	} {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		step(ctx)
+	}
+	c.nameBackups()
+	c.conclude()
+	return c.failure()
+}
+
+// cleanup is one run of the phase.
+type cleanup struct {
+	*step.Env
+	changed bool
+	warned  bool
+	failed  []error
+	// etcdDirs are the directories with etcd's data, and with what was set aside of it.
+	etcdDirs []string
+	// dataLeft reports that etcd's data could not be removed.
+	dataLeft bool
+	// kubeletRuns reports that the kubelet may still run, and stopped when this run has suspended or ended it; zero if it
+	// did not run.
+	kubeletRuns bool
+	stopped     time.Time
+	// isNode reports whether this host was a node, or part of one, when the run began. network is nil if it was not, and
+	// shows no sign of having been one before.
+	isNode  bool
+	network *podNetwork
+	// announced has the IDs of the Pods that the user was told of.
+	announced map[string]bool
+}
+
+func (c *cleanup) warnf(format string, args ...any) { c.warn(fmt.Sprintf(format, args...), "") }
+
+func (c *cleanup) warn(message, remedy string) {
+	c.warned = true
+	c.UI.Warn(message, remedy)
+}
+
+// did records whether a step has changed anything, or why it failed.
+func (c *cleanup) did(changed bool, err error) {
+	c.changed = c.changed || changed
+	if err != nil {
+		c.failed = append(c.failed, err)
+	}
+}
+
+func (c *cleanup) conclude() {
+	switch {
+	case len(c.failed) > 0 || c.warned && !c.changed:
+	case !c.changed:
+		c.UI.Nextf("Nothing to do: this host is not a node")
+	case c.Config.Name != "":
+		c.UI.Nextf("This host is no longer a node. If the cluster still exists, delete the Node: kubectl delete node %s", c.Config.Name)
+	default:
+		c.UI.Nextf("This host is no longer a node")
+	}
+}
+
+func (c *cleanup) failure() error {
+	if len(c.failed) == 0 {
+		return nil
+	}
+	return errors.WithMessage(stderrors.Join(c.failed...), "not everything could be removed; fix the problem and run the same command again")
+}
+
+// unmount unmounts the kubelet's volumes, which are below these two directories. Other mounts belong to someone else,
+// and the directories themselves may be mount points.
+func (c *cleanup) unmount(context.Context) {
+	for _, name := range []string{"pods", "plugins"} {
+		mounts, err := c.Host.Mounts(filepath.Join(c.Config.Paths.Kubelet, name))
+		c.did(false, err)
+		if len(mounts) > 0 {
+			c.UI.Printf("Unmounting %d volumes", len(mounts))
+		}
+		for _, m := range mounts {
+			err := c.Host.Unmount(m, c.Config.Reset.UnmountFlags)
+			c.did(err == nil, err)
+		}
+	}
+}
+
+// removeTree removes a directory that only a node uses.
+func (c *cleanup) removeTree(path string) {
+	done, err := c.Host.RemoveTree(path)
+	if done.Changed {
+		c.UI.Printf("Removed %s", path)
+	}
+	for _, kept := range done.Kept {
+		c.warnf("%s stays: something that is not the kubelet's is mounted there", kept)
+	}
+	c.did(done.Changed, err)
+}
+
+// removeFile removes one file; a directory in its place stays.
+func (c *cleanup) removeFile(path string) {
+	info, err := c.Host.Lstat(path)
+	if err != nil {
+		c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))
+		return
+	}
+	if info.IsDir() {
+		c.warnf("%s stays: it is a directory", path)
+		return
+	}
+	err = c.Host.Remove(path)
+	c.did(err == nil, err)
+}
+
+func (c *cleanup) removeEmpty(path string) {
+	removed, err := c.Host.RemoveEmpty(path)
+	c.did(removed, err)
+}

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reset
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+)
+
+// kubeconfigFiles returns the names of the kubeconfig files that init, join and the kubelet write.
+func kubeconfigFiles() []string {
+	var names []string
+	for _, row := range certs.Table() {
+		if row.Kubeconfig != "" {
+			names = append(names, row.Kubeconfig)
+		}
+	}
+	return append(names, "bootstrap-kubelet.conf")
+}
+
+// certificateFiles returns what a control plane has in its PKI directory, as paths without extension.
+func certificateFiles() []string {
+	var names []string
+	for _, row := range certs.Table() {
+		if row.File != "" {
+			names = append(names, row.File)
+		}
+	}
+	return append(names, certs.ServiceAccount, strings.TrimSuffix(manifests.SignerFile, ".crt"))
+}
+
+// pluginDirectories are created by the kubelet and the controller manager, the innermost first. Other files in them
+// stay.
+var pluginDirectories = []string{
+	"/usr/libexec/kubernetes/kubelet-plugins/volume/exec", "/usr/libexec/kubernetes/kubelet-plugins/volume",
+	"/usr/libexec/kubernetes/kubelet-plugins", "/usr/libexec/kubernetes",
+}
+
+// removeEtcdData removes the data of a member that remove-etcd-member has dealt with. A directory that the user chose
+// may hold other files.
+func (c *cleanup) removeEtcdData(context.Context) {
+	n := c.Config
+	data, err := c.Host.ReadFile(asidePath(n))
+	if err != nil {
+		c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))
+		c.warnOfEtcdData()
+		return
+	}
+	dir, failures := node.EtcdDataDir(data), len(c.failed)
+	defer func() { c.dataLeft = len(c.failed) > failures }()
+	switch {
+	case !filepath.IsAbs(dir):
+		c.warnf("the static Pod of etcd does not say where its data is, so the data stays")
+	case dir == config.DefaultEtcdDataDir:
+		c.removeTree(dir)
+	default:
+		c.removeTree(filepath.Join(dir, "member"))
+		c.removeEmpty(dir)
+	}
+	if wal := node.EtcdWALDir(data); filepath.IsAbs(wal) {
+		c.removeLog(wal)
+	}
+}
+
+// removeLog removes the write-ahead log of an etcd that keeps it apart from its
+// data, in a directory that the user chose: its files only.
+func (c *cleanup) removeLog(dir string) {
+	entries, err := c.Host.ReadDir(dir)
+	c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); ext == ".wal" || ext == ".tmp" {
+			c.removeFile(filepath.Join(dir, e.Name()))
+		}
+	}
+	c.removeEmpty(dir)
+}
+
+// warnOfEtcdData warns of data whose owner is unknown.
+func (c *cleanup) warnOfEtcdData() {
+	member := filepath.Join(config.DefaultEtcdDataDir, "member")
+	if _, err := c.Host.Lstat(member); err == nil {
+		c.warnf("%s stays: it holds etcd data, and nothing shows that it is this node's: no static Pod was set aside when the member left", member)
+	}
+}
+
+// removeEtcdClient removes the files for an external etcd that a join has brought, because they give access to all of
+// the cluster's data. They may be anywhere; the API server's static Pod has their paths. Files that the user put
+// there stay.
+func (c *cleanup) removeEtcdClient(context.Context) {
+	pod, found := thisnode.StaticPod(c.Host, thisnode.StaticPodPath(c.Config, manifests.APIServerName))
+	if !found {
+		return
+	}
+	for _, flag := range []string{"etcd-keyfile", "etcd-certfile", "etcd-cafile"} {
+		path := argument(pod, flag)
+		if !filepath.IsAbs(path) || strings.HasPrefix(path, c.Config.Paths.PKI+"/") {
+			continue // goes with the directory
+		}
+		if c.Host.Made(path) {
+			c.removeFile(path)
+		}
+		c.removeLeftovers(filepath.Dir(path), []string{filepath.Base(path)})
+		for dir := filepath.Dir(path); c.Host.Made(dir); dir = filepath.Dir(dir) {
+			c.removeEmpty(dir)
+		}
+	}
+}
+
+// removeDirectories removes what the kubelet and the control plane work with.
+func (c *cleanup) removeDirectories(context.Context) {
+	p := c.Config.Paths
+	c.removeTree(p.Kubelet)
+	c.removeManifests()
+	if p.PKI == config.DefaultCertificatesDir {
+		c.removeTree(p.PKI)
+	} else {
+		c.removeCertificates()
+	}
+	names := kubeconfigFiles()
+	for _, name := range names {
+		c.removeFile(filepath.Join(p.Kubernetes, name))
+	}
+	c.removeLeftovers(p.Kubernetes, names)
+	if c.Config.Reset.CleanupTmpDir {
+		c.removeTree(filepath.Join(p.Kubernetes, "tmp"))
+	}
+	for _, dir := range slices.Concat([]string{p.Kubernetes}, pluginDirectories) {
+		c.removeEmpty(dir)
+	}
+}
+
+// removeManifests keeps the static Pod that says where etcd's data is as long as the data is there.
+func (c *cleanup) removeManifests() {
+	dir := c.Config.Paths.Manifests
+	if !c.dataLeft {
+		c.removeTree(dir)
+		return
+	}
+	entries, err := c.Host.ReadDir(dir)
+	c.did(false, err)
+	for _, e := range entries {
+		if path := filepath.Join(dir, e.Name()); path != asidePath(c.Config) {
+			c.removeFile(path)
+		}
+	}
+}
+
+// removeCertificates removes files by name: a directory that the user chose may hold other certificates.
+func (c *cleanup) removeCertificates() {
+	pki := c.Config.Paths.PKI
+	names := map[string][]string{}
+	for _, file := range certificateFiles() {
+		for _, ext := range []string{".crt", ".key", ".pub"} {
+			path := filepath.Join(pki, file+ext)
+			c.removeFile(path)
+			names[filepath.Dir(path)] = append(names[filepath.Dir(path)], filepath.Base(path))
+		}
+	}
+	for _, dir := range []string{filepath.Join(pki, "etcd"), pki} {
+		c.removeLeftovers(dir, names[dir])
+		c.removeEmpty(dir)
+	}
+}
+
+// removeLeftovers removes what a run left that was killed while it wrote one of these files.
+func (c *cleanup) removeLeftovers(dir string, names []string) {
+	entries, err := c.Host.ReadDir(dir)
+	c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))
+	for _, e := range entries {
+		if name, found := host.LeftoverOf(e.Name()); found && slices.Contains(names, name) {
+			c.removeFile(filepath.Join(dir, e.Name()))
+		}
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reset
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+)
+
+const (
+	// networkLimit bounds the work on the kernel's network.
+	networkLimit = time.Minute
+	// pluginConfig is where the runtime looks for network plugins; it takes the first file by name.
+	pluginConfig = "/etc/cni/net.d"
+	// pluginState is where plugins record the addresses that they have assigned.
+	pluginState = "/var/lib/cni"
+	// loopbackNetwork is containerd's name for the loopback interface of each Pod.
+	loopbackNetwork = "cni-loopback"
+	// DefaultBridge is the default of the plugin "bridge":
+	// https://www.cni.dev/plugins/current/main/bridge/
+	DefaultBridge = "cni0"
+)
+
+// removeNetwork removes what kube-proxy, the kubelet and the network of the Pods have left in the kernel and below
+// /var/lib/cni. The configuration of the network plugin is the user's.
+func (c *cleanup) removeNetwork(ctx context.Context) {
+	if !c.Config.Reset.Network {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, networkLimit)
+	defer cancel()
+	if c.network == nil {
+		c.leaveNetwork(ctx)
+		return
+	}
+	if process, held := c.Host.PortHolder(kubeletPort); held && !c.isNode {
+		c.warnf("this host's network stays: it is in use, because %s (process %d) listens on port %d of the kubelet", process.Name, process.PID, kubeletPort)
+		return
+	}
+	left, err := c.Host.NetworkLeftovers(ctx, c.network.Bridge)
+	if err != nil {
+		c.warnf("not all of the kernel's network state could be read: %v", err)
+	}
+	for _, l := range left {
+		c.UI.Printf("Removing %s", l)
+		err := c.Host.RemoveLeftover(ctx, l)
+		c.did(err == nil, err)
+	}
+	c.removePluginState(c.network.Name)
+	if err != nil {
+		_, err = c.Host.NetworkLeftovers(ctx, c.network.Bridge)
+	}
+	if len(c.failed) == 0 && node.IgnoreForbidden(err) == nil {
+		c.removeNetworkSigns()
+	}
+}
+
+// leaveNetwork says what stays on a host that shows no sign of having been a node.
+func (c *cleanup) leaveNetwork(ctx context.Context) {
+	left, _ := c.Host.NetworkLeftovers(ctx, DefaultBridge) // nothing depends on it
+	var names []string
+	for _, l := range left {
+		names = append(names, l.String())
+	}
+	if len(names) > 0 {
+		c.warn("this host's network stays, because nothing shows that it is of a node that kubeadm or Slipway made, and other tools make such things, too: "+
+			strings.Join(names, ", "), "if nothing needs it, restart the machine: the kernel does not keep it")
+	}
+}
+
+// removePluginState removes what network plugins have recorded of a network's Pods.
+func (c *cleanup) removePluginState(network string) {
+	c.removeTree(filepath.Join(pluginState, "flannel"))
+	if network != "" {
+		c.removeTree(filepath.Join(pluginState, "networks", network))
+		for _, cache := range []string{"results", "cache/results"} {
+			c.removeResults(filepath.Join(pluginState, cache), network)
+		}
+	}
+	for _, dir := range []string{"networks", "results", "cache/results", "cache", ""} {
+		c.removeEmpty(filepath.Join(pluginState, dir))
+	}
+}
+
+// removeResults removes the runtime's records of a network's Pods, files called NETWORK-CONTAINER-INTERFACE. Other
+// networks may belong to other tools.
+func (c *cleanup) removeResults(dir, network string) {
+	entries, err := c.Host.ReadDir(dir)
+	c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), network+"-") || strings.HasPrefix(e.Name(), loopbackNetwork+"-") {
+			c.removeFile(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// removeNetworkSigns removes the files that say what to remove. They go last, and the note after the others: without
+// them, a run after one that was interrupted would not know.
+func (c *cleanup) removeNetworkSigns() {
+	for _, remove := range []func(){
+		func() { c.removeFile(flannelSubnets) },
+		func() { c.removeEmpty(filepath.Dir(flannelSubnets)) },
+		c.removeFlannelPlugins,
+		func() { c.removeFile(networkPath) },
+	} {
+		if remove(); len(c.failed) > 0 {
+			return
+		}
+	}
+}
+
+// removeFlannelPlugins leaves the settings of flannel's plugins if they are not Slipway's: with others, the network is the
+// user's.
+func (c *cleanup) removeFlannelPlugins() {
+	switch data, ours := c.flannelPlugins(); {
+	case ours:
+		c.removeFile(config.FlannelPluginsPath)
+	case data != nil:
+		c.keepFlannelPlugins(data)
+	}
+}
+
+func (c *cleanup) keepFlannelPlugins(have []byte) {
+	ours := []byte(manifests.FlannelPlugins)
+	ui.SayKept(c.UI, ui.Kept{
+		Path: config.FlannelPluginsPath, Summary: ownership.LineDifference(have, ours), Now: ownership.Shown(have), Ours: ownership.Shown(ours),
+		Remedy: "remove it if nothing needs it",
+	})
+}

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reset
+
+import (
+	"encoding/json"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+const (
+	// networkPath is where reset notes which network a node's Pods had, for `reset --network` when the node is gone. It is
+	// lost when the machine restarts, as what is in the kernel is.
+	networkPath = "/run/slipway-network.json"
+	// flannelSubnets is where flannel writes what it has given this host:
+	// https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/running.md
+	flannelSubnets = "/run/flannel/subnet.env"
+	// kubeletPort is that of every kubelet, also of one within another program such as k3s.
+	kubeletPort = 10250
+)
+
+// podNetwork is the network of a node's Pods.
+type podNetwork struct {
+	// Name is empty where no file says it.
+	Name   string `json:"name,omitempty"`
+	Bridge string `json:"bridge"`
+}
+
+// findNetwork finds out which network is this node's, or was before it was reset. There is none on a host that was never a
+// node: other tools have such networks, too.
+//
+// A node's network is what its files say. It is noted, because they are removed before the network is, and other files
+// may look the same then.
+func (c *cleanup) findNetwork() error {
+	sign, err := thisnode.Sign(c.Host, c.Config)
+	if err := node.IgnoreForbidden(err); err != nil {
+		return err
+	}
+	if c.isNode = sign != ""; c.isNode {
+		if c.network, err = c.networkOfNode(); err != nil {
+			return err
+		}
+		return c.noteNetwork()
+	}
+	return c.findFormerNetwork()
+}
+
+// findFormerNetwork goes by the note, or by what is left.
+func (c *cleanup) findFormerNetwork() error {
+	data, err := host.ReadIfExists(c.Host, networkPath)
+	if err := node.IgnoreForbidden(err); err != nil {
+		return err
+	}
+	if data != nil {
+		c.network = &podNetwork{}
+		return errors.Wrapf(json.Unmarshal(data, c.network), "read %s", networkPath)
+	}
+	emptied := c.resetByKubeadm()
+	if !emptied && !c.hasTraces() {
+		return nil
+	}
+	c.network = &podNetwork{Bridge: DefaultBridge}
+	if data, _ := c.flannelPlugins(); data != nil {
+		c.network.learn(data)
+	}
+	if emptied {
+		return c.noteNetwork() // because this run removes the directory
+	}
+	return nil
+}
+
+// noteNetwork writes no note into a tree that is no running system: it has no network.
+func (c *cleanup) noteNetwork() error {
+	if _, err := c.Host.Lstat(filepath.Dir(networkPath)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	data, err := json.Marshal(c.network)
+	if err != nil {
+		return err
+	}
+	_, err = c.Host.WriteFile(networkPath, append(data, '\n'), 0o644)
+	return err
+}
+
+// hasTraces reports whether there are traces of a node that are not those of another tool: flannel's plugins as Slipway
+// sets them, or a preparation by Slipway.
+func (c *cleanup) hasTraces() bool {
+	_, ours := c.flannelPlugins()
+	_, err := c.Host.Lstat(node.PreparedPath)
+	return ours || err == nil
+}
+
+// resetByKubeadm reports whether this host has the directory that kubeadm's reset leaves empty.
+func (c *cleanup) resetByKubeadm() bool {
+	entries, err := c.Host.ReadDir(config.DefaultCertificatesDir)
+	return err == nil && len(entries) == 0
+}
+
+// flannelPlugins are the settings of flannel's plugins, nil without flannel. ours says that they are Slipway's.
+func (c *cleanup) flannelPlugins() (data []byte, ours bool) {
+	data, err := host.ReadIfExists(c.Host, config.FlannelPluginsPath)
+	c.did(false, node.IgnoreForbidden(err))
+	return data, string(data) == manifests.FlannelPlugins
+}
+
+// networkOfNode is the network that the runtime gives to Pods: that of the first file by name.
+func (c *cleanup) networkOfNode() (*podNetwork, error) {
+	found := &podNetwork{Bridge: DefaultBridge}
+	entries, err := c.Host.ReadDir(pluginConfig)
+	if err := node.IgnoreForbidden(node.IgnoreMissing(err)); err != nil {
+		return nil, err
+	}
+	for _, e := range entries { // sorted by name
+		if e.IsDir() || !preflight.IsNetwork(e.Name()) {
+			continue
+		}
+		data, err := c.Host.ReadFile(filepath.Join(pluginConfig, e.Name()))
+		if err := node.IgnoreForbidden(node.IgnoreMissing(err)); err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(e.Name(), "nerdctl-") || found.learn(data) {
+			break
+		}
+	}
+	return found, nil
+}
+
+// otherBridges are how other tools that use the same plugins call theirs.
+var otherBridges = []string{"cni-podman", "nerdctl"}
+
+// learn takes a network's name and bridge from its file, unless the network is that of a tool that has containers of its
+// own. It reports whether the file has a network.
+func (n *podNetwork) learn(data []byte) bool {
+	var conf plugin
+	if yaml.Unmarshal(data, &conf) != nil || conf.Name == "" || filepath.Base(conf.Name) != conf.Name {
+		return false
+	}
+	bridge := n.Bridge
+	for _, p := range append(conf.Plugins, conf) {
+		if p.Type == "bridge" && p.Bridge != "" {
+			bridge = p.Bridge
+		}
+	}
+	if !slices.ContainsFunc(otherBridges, func(prefix string) bool { return strings.HasPrefix(bridge, prefix) }) {
+		n.Name, n.Bridge = conf.Name, bridge
+	}
+	return true
+}
+
+// plugin is the part of a network's configuration that matters here:
+// https://www.cni.dev/docs/spec/#configuration-format
+type plugin struct {
+	Name    string   `json:"name"`
+	Type    string   `json:"type"`
+	Bridge  string   `json:"bridge"`
+	Plugins []plugin `json:"plugins"`
+}

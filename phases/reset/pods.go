@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reset
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/phases/node"
+)
+
+const (
+	// podsLimit bounds the wait for what the runtime still does for the kubelet that has ended. Containerd cannot remove a
+	// container that it starts, and gives up such a start after five seconds.
+	podsLimit = 20 * time.Second
+	// suspendedLimit bounds the same wait while the kubelet is suspended: a network plugin may hang.
+	suspendedLimit = 5 * time.Second
+	// refusedInterval is the time between two tries to remove the same Pod.
+	refusedInterval = 200 * time.Millisecond
+)
+
+// endPods ends the kubelet and removes the Pods.
+//
+// The kubelet is only suspended until they are gone, because its end cancels its requests, which containerd (2.2) does not
+// always take back as it should: of a Pod that was being started, a process and a container may stay that CRI does not
+// list ("cannot delete running task"), and a container that was being started cannot be removed for five seconds. The
+// requests of a suspended kubelet end as they should, within about a second, and no others follow.
+func (c *cleanup) endPods(ctx context.Context) {
+	ending := ctx
+	if c.suspendKubelet(ctx) {
+		err := c.removePods(ctx, suspendedLimit) // tried again below
+		if err != nil {
+			c.stopped = time.Time{} // its requests end only with it
+		}
+		ending = context.WithoutCancel(ctx)           // a suspended kubelet must not stay
+		_ = c.Host.KillUnit(ending, node.KubeletUnit) // StopUnit ends it, too, but lets it do something before that
+	}
+	c.stopKubelet(ending)
+	limit := podsLimit
+	if c.kubeletRuns {
+		limit = 0
+	}
+	if err := c.removePods(ctx, limit); err != nil && ctx.Err() == nil {
+		c.warn(err.Error(), fault.Remedy(err))
+	}
+}
+
+// runs reports whether a unit has a process, or will have one.
+func runs(unit host.UnitState) bool {
+	return slices.Contains([]string{"active", "activating", "deactivating", "reloading"}, unit.ActiveState)
+}
+
+// suspendKubelet reports whether the kubelet is suspended.
+func (c *cleanup) suspendKubelet(ctx context.Context) bool {
+	limited, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	unit, err := c.Host.Unit(limited, node.KubeletUnit)
+	if err != nil || unit.MainPID == 0 || c.Host.SuspendUnit(limited, node.KubeletUnit) != nil {
+		return false // stopKubelet says why
+	}
+	c.UI.Printf("Suspending the kubelet")
+	c.stopped = c.Host.Now()
+	return true
+}
+
+func (c *cleanup) stopKubelet(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	unit, err := c.Host.Unit(limited, node.KubeletUnit)
+	if err == nil && !runs(unit) {
+		return
+	}
+	if err == nil {
+		c.UI.Printf("Stopping the kubelet")
+		err = c.Host.StopUnit(limited, node.KubeletUnit)
+	}
+	if c.kubeletRuns = err != nil; c.stopped.IsZero() {
+		c.stopped = c.Host.Now()
+	}
+	if errors.Is(err, host.ErrNoSystemd) {
+		c.warn(err.Error()+": the kubelet may still be running and may restart what is removed here", "stop it some other way")
+		return
+	}
+	if err != nil {
+		c.warn("the kubelet may still be running and may restart what is removed here: "+err.Error(), fault.Remedy(err))
+		return
+	}
+	// A kubelet that only waits for its configuration, as packages start it, does not make this host a node.
+	c.changed = c.changed || unit.ActiveState == "active"
+}
+
+// removePods removes the Pods, and then those that the runtime was still making or starting when the kubelet ended. It
+// waits for them up to limit; not at all if that is 0.
+func (c *cleanup) removePods(ctx context.Context, limit time.Duration) error {
+	remove := func(context.Context) error { return c.removeListedPods(ctx) } // each Pod has its own limit
+	err := remove(ctx)
+	var refused *podsError
+	if limit > 0 && (err == nil || errors.As(err, &refused)) {
+		limited, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		settled := c.Host.AwaitSettled(limited, c.Config.CRISocket, c.stopped)
+		err = retry.Policy{First: refusedInterval, Passes: func(err error) bool { return errors.As(err, &refused) }}.Do(limited, remove)
+		settled = errors.WithMessagef(settled, "Pods may still appear: container runtime at %s", c.Config.CRISocket)
+		err = cmp.Or(err, fault.WithRemedy(settled, c.again()))
+	}
+	var gaveUp *retry.Error
+	if errors.As(err, &gaveUp) {
+		err = gaveUp.Last
+	}
+	return err
+}
+
+// removeListedPods removes the Pods that the runtime lists. It says how many, except for those that it has announced
+// before.
+func (c *cleanup) removeListedPods(ctx context.Context) error {
+	socket := c.Config.CRISocket
+	limited, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	pods, err := c.Host.Pods(limited, socket)
+	if err != nil {
+		return fault.New("Pods may still be running, because the container runtime does not answer: "+err.Error(),
+			cmp.Or(fault.Remedy(err), "start it")+"; then "+c.again())
+	}
+	if len(pods) == 0 {
+		return nil
+	}
+	// Pods with a network of their own go first.
+	order := func(p host.Pod) string { return fmt.Sprintf("%t %s", p.HostNetwork, p) }
+	slices.SortFunc(pods, func(a, b host.Pod) int { return cmp.Compare(order(a), order(b)) })
+	fresh := len(c.announced)
+	for _, p := range pods {
+		c.announced[p.ID] = true
+	}
+	if fresh = len(c.announced) - fresh; fresh > 0 {
+		c.UI.Printf("Removing %d Pods", fresh)
+	}
+	removed, err := c.Host.RemovePods(ctx, socket, pods)
+	c.changed = c.changed || len(removed) > 0
+	if err != nil {
+		return fault.WithRemedy(&podsError{len(pods) - len(removed), len(pods), err}, c.again())
+	}
+	return nil
+}
+
+// again is what helps once the runtime does: the socket may have been found by files that are gone then.
+func (c *cleanup) again() string {
+	return "run the same command again, with --cri-socket=" + c.Config.CRISocket
+}
+
+// podsError is why some Pods could not be removed. It passes if one of their containers was just being started.
+type podsError struct {
+	left, all int
+	err       error
+}
+
+func (e *podsError) Error() string {
+	return fmt.Sprintf("%d of %d Pods could not be removed: %v", e.left, e.all, e.err)
+}

@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reset
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// leaveLimit bounds the removal of a member once another member can be asked. Etcd refuses a change for 5 s after any
+// other change.
+const leaveLimit = 15 * time.Second
+
+func removeEtcdMember() step.Phase {
+	return step.Phase{
+		Name:    "remove-etcd-member",
+		Summary: "Remove this node's member from etcd",
+		Flags:   []string{"dry-run", "force", "kubeconfig"},
+		Run:     runRemoveEtcdMember,
+	}
+}
+
+// runRemoveEtcdMember keeps the static Pod of a member that has left, or that no other member can be asked to remove,
+// under a name that the kubelet ignores. There cleanup-node finds where the data is, in this run or in a later one.
+func runRemoveEtcdMember(ctx context.Context, env *step.Env) error {
+	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
+	data, err := env.Host.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return leaveWithoutPod(ctx, env)
+	case errors.Is(err, fs.ErrPermission):
+		ui.WarnError(env.UI, errors.WithMessage(err, "cannot tell whether this node has an etcd member"))
+		return nil
+	case err != nil:
+		return err
+	}
+	var pod corev1.Pod
+	broken := yaml.Unmarshal(data, &pod) != nil
+	if member, found := manifests.ReadEtcd(&pod); broken || !found {
+		env.UI.Warnf("the static Pod of etcd does not say which member it is, so no member is removed; if other members remain, look for it with `etcdctl member list`")
+	} else if err := leaveEtcd(ctx, env, member.Name, member.PeerURL); err != nil {
+		return err
+	}
+	if _, err := env.Host.WriteFile(asidePath(env.Config), data, 0o600); err != nil {
+		return err
+	}
+	return env.Host.Remove(path)
+}
+
+// asidePath is where the static Pod of a member that has left is kept. The kubelet ignores files whose names begin
+// with a dot.
+func asidePath(n *config.Node) string {
+	return filepath.Join(n.Paths.Manifests, "."+manifests.EtcdName+".yaml")
+}
+
+// leaveEtcd returns an error if the run is interrupted, or if the others are not a quorum without this member.
+func leaveEtcd(ctx context.Context, env *step.Env, name, peerURL string) error {
+	env.UI.Printf("Removing %s from etcd, up to %s", peerURL, leaveLimit)
+	removed := false
+	members, err := askMembers(ctx, env) // which needs less patience than a change
+	if err == nil {
+		peerURL = memberHere(env, members, peerURL)
+		removed, err = leave(ctx, env, peerURL)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return stayOrGo(ctx, env, name, peerURL, err)
+	case removed:
+		env.UI.Printf("Member %q has left etcd", name)
+	default:
+		env.UI.Printf("Member %q is the last one of its etcd, or has already left", name)
+	}
+	return nil
+}
+
+// memberHere returns the peer URL of this host's member, which is peerURL in its static Pod. If etcd has it under
+// another URL, as after `etcdctl member update`, the ID in its log finds it.
+func memberHere(env *step.Env, members []etcd.Member, peerURL string) string {
+	if len(members) < 2 || slices.ContainsFunc(members, func(m etcd.Member) bool { return m.PeerURL == peerURL }) {
+		return peerURL
+	}
+	here, err := node.ReadEtcdData(env)
+	if err != nil {
+		ui.WarnError(env.UI, errors.WithMessagef(err, "etcd has no member at %s, and cannot tell whether this host's member has another address", peerURL))
+		return peerURL
+	}
+	for _, m := range members {
+		if here.Log != "" && m.ID == here.Member && m.Cluster == here.Cluster {
+			env.UI.Printf("etcd has this host's member at %s", m.PeerURL)
+			return m.PeerURL
+		}
+	}
+	return peerURL
+}
+
+func leave(ctx context.Context, env *step.Env, peerURL string) (removed bool, err error) {
+	leaving, cancel := context.WithTimeout(ctx, min(leaveLimit, env.Config.Timeouts.EtcdAPICall))
+	defer cancel()
+	return env.Etcd.Leave(leaving, peerURL)
+}
+
+// membersLimit is enough for an API server that hangs (etcdmember.APILimit), and then for asking the members side by
+// side.
+const membersLimit = 2 * etcdmember.APILimit
+
+func askMembers(ctx context.Context, env *step.Env) ([]etcd.Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(membersLimit, env.Config.Timeouts.EtcdAPICall))
+	defer cancel()
+	return env.Etcd.Members(ctx)
+}
+
+// stayOrGo decides what to do if this node's member could not leave. If etcd would lose its quorum, or has lost it,
+// the data stays: the reset ends before it has deleted anything, unless it is forced. If no member answers, there is
+// none to wait for.
+func stayOrGo(ctx context.Context, env *step.Env, name, peerURL string, cause error) error {
+	all, err := etcd.AskHealth(ctx, env.Etcd)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil || !needed(all, peerURL, cause) {
+		env.UI.Warnf("cannot remove member %q from etcd: %v. If other members remain, remove it there: "+
+			"`etcdctl member list`, then `etcdctl member remove ID`", name, cause)
+		return nil //nolint:nilerr // the warning says it
+	}
+	why := fmt.Sprintf("etcd has no quorum without this host's member %q: of the others, %s (%v)", name, etcd.Standing(all, peerURL), cause)
+	if !env.Config.Reset.Force {
+		return errors.Errorf("%s. Nothing was deleted. Start the members that are down, or remove those that are lost (`etcdctl member remove ID`), and run the same command again. "+
+			"--force deletes this member's data anyway; then the cluster may have to be restored from an etcd snapshot", why)
+	}
+	env.UI.Warnf("%s. CONTINUING BECAUSE OF --FORCE: this member's data is deleted, and the cluster may have to be restored from an etcd snapshot", why)
+	return nil
+}
+
+// needed reports whether etcd is, or would be, without a quorum once the member at peerURL is gone. Learners have no
+// vote, and the last member does not have to leave.
+func needed(all []etcd.Health, peerURL string, cause error) bool {
+	voter := func(m etcd.Health) bool { return m.PeerURL == peerURL && !m.Learner }
+	others := func(m etcd.Health) bool { return m.PeerURL != peerURL && !m.Learner }
+	return slices.ContainsFunc(all, voter) && slices.ContainsFunc(all, others) &&
+		(etcd.RefusesRemoval(cause) || !etcd.QuorumWithout(all, peerURL))
+}
+
+// leaveWithoutPod is for a control plane without a static Pod of etcd. A join that was killed may have added a member
+// for it; its API server's static Pod, which is written before that, has the address.
+func leaveWithoutPod(ctx context.Context, env *step.Env) error {
+	if _, err := env.Host.Lstat(asidePath(env.Config)); err == nil {
+		env.UI.Printf("This node's member has already left etcd")
+		return nil
+	}
+	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	if !found {
+		return nil
+	}
+	servers, address := argument(pod, "etcd-servers"), argument(pod, "advertise-address")
+	switch {
+	case servers == "":
+		return nil
+	case !strings.Contains(servers, "//127.0.0.1:") && !strings.Contains(servers, "//[::1]:"):
+		env.UI.Warnf("the etcd at %s is external: it keeps the cluster's data even after the last control plane is reset", servers)
+		return nil
+	case address == "":
+		return nil
+	}
+	return leaveAddedMember(ctx, env, manifests.PeerURL(address))
+}
+
+// leaveAddedMember removes the member at peerURL from etcd, if there is one.
+func leaveAddedMember(ctx context.Context, env *step.Env, peerURL string) error {
+	members, err := askMembers(ctx, env)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		env.UI.Warn(errors.WithMessagef(err, "cannot tell whether etcd has a member for this host, at %s", peerURL).Error(),
+			"if other members remain, look there with `etcdctl member list`, and remove it with `etcdctl member remove ID`")
+		return nil
+	}
+	for _, m := range members {
+		if m.PeerURL == peerURL {
+			return leaveEtcd(ctx, env, cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)), peerURL)
+		}
+	}
+	return nil
+}
+
+// argument returns the value of a flag of a Pod's first container.
+func argument(pod *corev1.Pod, flag string) string {
+	if len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	c := pod.Spec.Containers[0]
+	for _, arg := range slices.Concat(c.Command, c.Args) {
+		if value, found := strings.CutPrefix(arg, "--"+flag+"="); found {
+			return value
+		}
+	}
+	return ""
+}

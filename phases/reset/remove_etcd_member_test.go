@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reset
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// threeMembers are the etcd of nodesOwn and two others.
+func threeMembers() []etcd.Member {
+	return []etcd.Member{
+		{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"},
+		{ID: 2, Name: "cp-2", PeerURL: "https://192.0.2.12:2380"},
+		{ID: 3, Name: "cp-3", PeerURL: "https://192.0.2.13:2380"},
+	}
+}
+
+// TestResetKeepsQuorum: a member that the quorum needs stays, with everything on this host, unless the reset is
+// forced. A member that is not needed is removed, and so is one that nobody can be asked about.
+func TestResetKeepsQuorum(t *testing.T) {
+	down := errors.New("connection refused")
+	unhealthy := rpctypes.ErrUnhealthy
+	needed := func(state string) []string { return []string{"no quorum", `member "cp-1"`, state} }
+	unasked := func(why string) phasetest.Line { return phasetest.Line{"[WARNING]", `member "cp-1"`, "etcd: " + why} }
+	tests := []struct {
+		name  string
+		down  []string
+		fail  map[string]error
+		alter func(m *phasetest.FakeMembers)
+		force bool
+		err   []string
+		warns phasetest.Line
+	}{
+		{name: "all are well"},
+		{name: "one is down", down: []string{"cp-3"}, fail: map[string]error{"leave": unhealthy},
+			err: needed("cp-2 works; cp-3 does not (connection refused) (etcdserver: unhealthy cluster)")},
+		{name: "one is down, forced", down: []string{"cp-3"}, fail: map[string]error{"leave": unhealthy}, force: true,
+			warns: append(phasetest.Line{"[WARNING]"}, needed("cp-2 works; cp-3 does not (connection refused)")...)},
+		{name: "two are down", down: []string{"cp-2", "cp-3"}, fail: map[string]error{"list": errors.New("no leader")},
+			err: needed("none works; cp-2 does not (connection refused); cp-3 does not (connection refused)")},
+		{name: "two are down, forced", down: []string{"cp-2", "cp-3"}, fail: map[string]error{"list": errors.New("no leader")}, force: true,
+			warns: phasetest.Line{"CONTINUING BECAUSE OF --FORCE"}},
+		{name: "others cannot see a member that answers here", fail: map[string]error{"leave": unhealthy}, err: needed("cp-2, cp-3 work")},
+		{name: "nobody answers", fail: map[string]error{"list": down, "health": down}, warns: unasked("connection refused")},
+		{name: "it cannot leave for another reason", fail: map[string]error{"leave": errors.New("permission denied")}, warns: unasked("permission denied")},
+		{name: "it is a learner", down: []string{"cp-2", "cp-3"}, fail: map[string]error{"list": errors.New("no leader")},
+			alter: func(m *phasetest.FakeMembers) { m.List[0].Learner = true }, warns: unasked("no leader")},
+		{name: "it has left", down: []string{"cp-3"}, fail: map[string]error{"list": errors.New("no leader")},
+			alter: func(m *phasetest.FakeMembers) { m.List = m.List[1:] }, warns: unasked("no leader")},
+		{name: "it is alone, and does not work", down: []string{"cp-1"}, fail: map[string]error{"list": errors.New("no leader")},
+			alter: func(m *phasetest.FakeMembers) { m.List = m.List[:1] }, warns: unasked("no leader")},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newResetScene(t)
+			m := &phasetest.FakeMembers{List: threeMembers(), Fail: tt.fail, Down: map[string]error{}}
+			for _, name := range tt.down {
+				m.Down[name] = down
+			}
+			if tt.alter != nil {
+				tt.alter(m)
+			}
+			s.Etcd, s.Config.Reset.Force = m, tt.force
+			before := files(t, s.root)
+			fact.Error(t, step.Run(t.Context(), s.Env, Node(), step.Options{}), tt.err...)
+			if said := s.said.String(); tt.warns != nil {
+				phasetest.Once(t, said, tt.warns)
+			} else if strings.Contains(said, "WARNING") {
+				t.Errorf("said %q", said)
+			}
+			if diff := cmp.Diff(before, files(t, s.root)); (diff == "") != (tt.err != nil) {
+				t.Errorf("changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestResetFindsItsMember by the ID in its log, if its address is no longer that of its static Pod, as after `etcdctl
+// member update`.
+func TestResetFindsItsMember(t *testing.T) {
+	const moved = "https://192.0.2.99:2380"
+	for log, want := range map[string][]string{phasetest.LogOf(1, 7, true): {"leave " + moved}, phasetest.LogOf(8, 7, true): {"leave https://192.0.2.11:2380"}, "torn": {"leave https://192.0.2.11:2380"}} {
+		s := newResetScene(t, map[string]string{phasetest.EtcdLog: log})
+		m := &phasetest.FakeMembers{List: threeMembers()}
+		for i := range m.List {
+			m.List[i].Cluster = 7
+		}
+		m.List[0].PeerURL = moved
+		s.Etcd = m
+		phasetest.Fatal(t, runRemoveEtcdMember(t.Context(), s.Env))
+		if diff := cmp.Diff(want, m.Did); diff != "" {
+			t.Errorf("did (-want +got):\n%s\n%s", diff, s.said.String())
+		}
+	}
+}
+
+// TestResetAfterAJoinThatWasKilled removes a member that a join added but whose static Pod it did not write.
+func TestResetAfterAJoinThatWasKilled(t *testing.T) {
+	const here = "https://192.0.2.11:2380"
+	apiServer := func(servers, address string) string {
+		return "spec: {containers: [{command: [kube-apiserver, '--etcd-servers=" + servers + "', '--advertise-address=" + address + "']}]}\n"
+	}
+	added := append(threeMembers()[1:], etcd.Member{ID: 9, PeerURL: here, Learner: true})
+	tests := []struct {
+		name      string
+		apiServer string
+		list      []etcd.Member
+		fail      map[string]error
+		did       []string
+		says      phasetest.Line
+		silent    string
+	}{
+		{name: "added", apiServer: apiServer("https://127.0.0.1:2379", "192.0.2.11"), list: added, did: []string{"leave " + here}, says: phasetest.Line{`Member "9"`, "left etcd"}},
+		{name: "added, with IPv6", apiServer: apiServer("https://[::1]:2379", "2001:db8::11"),
+			list: append(threeMembers()[1:], etcd.Member{ID: 9, PeerURL: "https://[2001:db8::11]:2380", Learner: true}), did: []string{"leave https://[2001:db8::11]:2380"}},
+		{name: "not added yet", apiServer: apiServer("https://127.0.0.1:2379", "192.0.2.11"), list: threeMembers()[1:], silent: "left etcd"},
+		{name: "nobody can be asked", apiServer: apiServer("https://127.0.0.1:2379", "192.0.2.11"), fail: map[string]error{"list": errors.New("connection refused")},
+			says: phasetest.Line{"[WARNING]", "cannot tell", here + ": connection refused"}},
+		{name: "an external etcd", apiServer: apiServer("https://192.0.2.50:2379", "192.0.2.11"), list: added, says: phasetest.Line{"[WARNING]", "https://192.0.2.50:2379", "external"}},
+		{name: "no API server", list: added, silent: "etcd"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newResetScene(t)
+			_ = os.Remove(s.root + "/etc/kubernetes/manifests/etcd.yaml")
+			_ = os.RemoveAll(s.root + "/var/lib/etcd")
+			_ = os.Remove(s.root + fakeMember)
+			_ = os.Remove(s.root + "/etc/kubernetes/manifests/kube-apiserver.yaml")
+			if tt.apiServer != "" {
+				if err := lay(s.root, map[string]string{"/etc/kubernetes/manifests/kube-apiserver.yaml": tt.apiServer}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m := &phasetest.FakeMembers{List: tt.list, Fail: tt.fail}
+			s.Etcd = m
+			said := s.reset(t)
+			if diff := cmp.Diff(tt.did, m.Did); diff != "" {
+				t.Errorf("etcd was asked to (-want +got):\n%s", diff)
+			}
+			if tt.says != nil {
+				phasetest.Once(t, said, tt.says)
+			}
+			fact.NotIn(t, said, tt.silent)
+			s.isAsBefore(t)
+		})
+	}
+}

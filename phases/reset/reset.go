@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reset
+
+import (
+	"context"
+
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// Node undoes what init or join did to this host. It does not stop at what cannot be reached: the rest of the
+// cluster may be gone.
+func Node() []step.Phase {
+	return []step.Phase{
+		preflightReset(),
+		removeEtcdMember(),
+		cleanupNode(),
+	}
+}
+
+func preflightReset() step.Phase {
+	return step.Phase{
+		Name:    "preflight",
+		Summary: "Ask for confirmation, and check this host",
+		Flags:   []string{"dry-run", "force", "ignore-preflight-errors"},
+		Run: func(ctx context.Context, env *step.Env) error {
+			env.UI.Printf("Checking this host")
+			return node.ReportFindings(env, preflight.Run(ctx, preflight.Reset(env.Config), env.Host, env.Config.IgnorePreflightErrors))
+		},
+	}
+}

@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollback
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// controlPlanesAhead names the control planes whose API server is newer than the version that this node goes back to, or
+// has an unknown version.
+func (r *Rollback) controlPlanesAhead(ctx context.Context, env *step.Env) ([]string, error) {
+	servers, err := addon.APIServers(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	before, err := version.ParseSemantic(r.Backup.From)
+	if err != nil {
+		return nil, errors.WithStack(err)
+	}
+	var ahead []string
+	for _, node := range slices.Sorted(maps.Keys(servers)) {
+		tag := "unknown"
+		if pod := servers[node]; pod != nil && len(pod.Spec.Containers) > 0 {
+			tag = cmp.Or(upgrading.TagOf(pod.Spec.Containers[0].Image), tag)
+		}
+		if runs, err := version.ParseSemantic(strings.ReplaceAll(tag, "_", "+")); err != nil || before.LessThan(runs) {
+			ahead = append(ahead, node+" ("+tag+")")
+		}
+	}
+	return ahead, nil
+}
+
+// shared runs change once no control plane is newer, because the newest one decides about what all nodes share.
+func (r *Rollback) shared(ctx context.Context, env *step.Env, what string, change func(context.Context, *step.Env) error) error {
+	switch {
+	case r.before[manifests.APIServerName] == nil:
+		return nil
+	case r.Backup.From == "":
+		env.UI.Warn(fmt.Sprintf("leaving %s as it is: the API server goes back to an unknown version (%s)", what, node.ImageOf(r.before[manifests.APIServerName])),
+			"put it back yourself once all control planes are back")
+		return nil
+	}
+	ahead, err := r.controlPlanesAhead(ctx, env)
+	if err != nil {
+		return err
+	}
+	if len(ahead) > 0 {
+		env.UI.Printf("Leaving %s as it is until the last control plane goes back to %s. Still newer: %s", what, r.Backup.From, strings.Join(ahead, ", "))
+		return nil
+	}
+	return change(ctx, env)
+}
+
+// storeConfiguration puts back the version in the stored ClusterConfiguration, with which nodes join and are upgraded, and
+// the settings of the kubelets if the upgrade generated them. Everything else stays, because it may have been edited since.
+func (r *Rollback) storeConfiguration(ctx context.Context, env *step.Env) error {
+	return r.shared(ctx, env, "the stored configuration", func(ctx context.Context, env *step.Env) error {
+		stored := configMapNamed("kubeadm-config")
+		changed, err := updateConfigMap(ctx, env, stored, func() (bool, error) {
+			return setVersion(stored, r.Backup.From)
+		})
+		if err != nil {
+			return err
+		}
+		if changed {
+			env.UI.Printf("The stored ClusterConfiguration has version %s again", r.Backup.From)
+		}
+		return r.storeKubelet(ctx, env)
+	})
+}
+
+func configMapNamed(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem},
+	}
+}
+
+// updateConfigMap reports whether change changed a ConfigMap that exists.
+func updateConfigMap(ctx context.Context, e *step.Env, cm *corev1.ConfigMap, change func() (bool, error)) (changed bool, err error) {
+	_, err = e.Cluster.Update(ctx, cm, func() (bool, error) {
+		changed, err = change()
+		return changed, err
+	})
+	return changed, err
+}
+
+// setVersion sets the version in a stored ClusterConfiguration, and reports whether that changed it.
+func setVersion(cm *corev1.ConfigMap, wanted string) (bool, error) {
+	const key = "ClusterConfiguration"
+	var doc map[string]any
+	if err := yaml.Unmarshal([]byte(cm.Data[key]), &doc); err != nil {
+		return false, errors.Wrap(err, config.ClusterSource)
+	}
+	if doc == nil || doc["kubernetesVersion"] == wanted {
+		return false, nil
+	}
+	doc["kubernetesVersion"] = wanted
+	data, err := yaml.Marshal(doc)
+	if err != nil {
+		return false, err
+	}
+	cm.Data[key] = string(data)
+	return true, nil
+}
+
+// storeKubelet puts back the settings of the kubelets as this node's backup has them. Only the backup of the first control
+// plane that was upgraded has those from before: its `upgrade apply` stored the new ones for the others.
+func (r *Rollback) storeKubelet(ctx context.Context, env *step.Env) error {
+	if r.Backup.KubeletConfiguration == "" {
+		return nil
+	}
+	recorded, err := config.StoredVersion([]byte(r.Backup.ClusterConfiguration))
+	if err == nil && recorded == r.Backup.To && recorded != r.Backup.From {
+		env.UI.Printf("Leaving the stored KubeletConfiguration as it is: the control plane on which `slipway upgrade apply` ran has the one from before; " +
+			"run `slipway upgrade rollback` there, or again if it is back already")
+		return nil
+	}
+	stored := configMapNamed(manifests.KubeletConfigMap)
+	changed, err := updateConfigMap(ctx, env, stored, func() (bool, error) {
+		if !manifests.Generated(stored) || stored.Data["kubelet"] == r.Backup.KubeletConfiguration {
+			return false, nil
+		}
+		stored.Data["kubelet"] = r.Backup.KubeletConfiguration
+		manifests.MarkGenerated(stored)
+		return true, nil
+	})
+	if changed && err == nil {
+		env.UI.Printf("The stored KubeletConfiguration is the one from before again")
+	}
+	return err
+}
+
+func (r *Rollback) unlessKubeProxy(env *step.Env) string {
+	if why := node.UnlessControlPlane(env); why != "" {
+		return why
+	}
+	return node.Disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled")
+}
+
+// putBackKubeProxy: a kube-proxy must not be newer than its API server. Its settings stay, and so does CoreDNS, which may be
+// newer and whose Corefile may have been migrated.
+func (r *Rollback) putBackKubeProxy(ctx context.Context, env *step.Env) error {
+	return r.shared(ctx, env, "kube-proxy", func(ctx context.Context, env *step.Env) error {
+		list, err := addon.Versions(env, manifests.KubeProxy)
+		if err != nil {
+			return err
+		}
+		daemonSet := addon.FindVersions[*appsv1.DaemonSet](list)
+		found, err := env.Cluster.Get(ctx, daemonSet.New.DeepCopyObject().(cluster.Object))
+		if err != nil || !found {
+			return err
+		}
+		return addon.UpgradeObjects(ctx, env, "addon kube-proxy", []cluster.Versions{*daemonSet})
+	})
+}
+
+// finish records the end of the rollback: the next one is of a later upgrade.
+func (r *Rollback) finish(_ context.Context, env *step.Env) error {
+	if r.Progress.Finished.IsZero() {
+		r.Progress.Finished = env.Host.Now().UTC().Truncate(time.Second)
+		if err := r.Progress.Write(env.Host, node.BackupRoot(env)); err != nil {
+			return err
+		}
+	}
+	if r.before[manifests.APIServerName] != nil {
+		env.UI.Nextf("This control plane runs Kubernetes %s", r.from())
+		env.UI.Nextf("Kubelets must not be newer than that: install kubelet %s where a newer one is installed, and restart it: systemctl daemon-reload && systemctl restart kubelet", cmp.Or(r.Backup.From, "of the same version"))
+		env.UI.Nextf("On other nodes that were upgraded, run `slipway upgrade rollback` too, one at a time: first the control planes (the one on which you ran `slipway upgrade apply` comes last of them), then the workers")
+	}
+	if r.restore != nil {
+		r.sayAfterRestore(env)
+	}
+	return nil
+}
+
+func (r *Rollback) sayAfterRestore(env *step.Env) {
+	env.UI.Nextf("etcd's data from before the restore is in %s; remove it when nobody needs it any more", r.Progress.Aside)
+	names := append(backup.LabelsOf(r.restore.info.Members), r.restore.others...)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if name != r.restore.member.Name {
+			env.UI.Nextf("Node %s is not a member of etcd any more: run `slipway reset --force` there, `kubectl delete node --ignore-not-found %s` here, and join it again (`slipway token create --print-join-command --certificate-key KEY`)", name, name)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollback
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// TestRunAfterCompletedUpgrade: a run after an upgrade that was completed, as people start it to bring new settings to the same
+// version, is another upgrade. A rollback goes back to what was before that run, not months.
+func TestRunAfterCompletedUpgrade(t *testing.T) {
+	s := phasetest.NewScene(t, upgradeScenario)
+	defer s.Close()
+	earlier := phasetest.NewLastingHost(s.Root)
+	earlier.On.Now = func() time.Time { return time.Now().Add(-time.Minute) } // so that the backups of two runs have different names
+	if said, err := s.On(t.Context(), earlier); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	first := lastBackup(t, earlier)
+	if first.From != phasetest.CrashFrom || first.Completed.IsZero() {
+		t.Fatalf("the first upgrade is from %s, completed at %s", first.From, first.Completed)
+	}
+	if said, err := s.Again(t.Context()); err != nil || !lastBackup(t, earlier).Ended.Equal(first.Ended) {
+		t.Errorf("a run that replaces nothing: %v\n%s", err, said)
+	}
+
+	replaced := s.Root + "/etc/kubernetes/manifests/kube-scheduler.yaml"
+	if err := os.Chtimes(replaced, time.Now(), time.Now()); err != nil { // it no longer runs with its manifest
+		t.Fatal(err)
+	}
+	if said, err := s.Again(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	b := lastBackup(t, earlier)
+	if b.From != phasetest.CrashTo || !b.Began.After(first.Ended) || b.Completed.IsZero() || len(b.Manifests) != 4 || len(b.Snapshots) != 1 || len(b.Later) != 0 {
+		t.Errorf("the second upgrade is %+v", b)
+	}
+	r, _, err := newRollback(t.Context(), noAPI(), phasetest.NewLastingHost(s.Root), otherMembers{}, false, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fact.In(t, r.Summary(), "Kubernetes "+phasetest.CrashTo)
+}
+
+func lastBackup(t *testing.T, h *phasetest.LastingHost) *upgrading.Backup {
+	t.Helper()
+	b, err := upgrading.LastBackup(h, phasetest.RollbackBackups, upgrading.Progress{})
+	if err != nil || b == nil {
+		t.Fatal(b, err)
+	}
+	return b
+}
+
+// TestUpgradeAgainDuringRollback: an upgrade that is run again after a rollback was begun, and not finished, belongs to the one
+// that was rolled back: what it finds is half of each.
+func TestUpgradeAgainDuringRollback(t *testing.T) {
+	s := phasetest.NewScene(t, upgradeScenario)
+	defer s.Close()
+	earlier := phasetest.NewLastingHost(s.Root)
+	earlier.On.Now = func() time.Time { return time.Now().Add(-time.Minute) }
+	if said, err := s.On(t.Context(), earlier); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	began := lastBackup(t, earlier).Began
+	h := phasetest.NewLastingHost(s.Root)
+	h.Fail = map[string]error{"restart kubelet.service": os.ErrDeadlineExceeded}
+	if err := rollBack(false)(t.Context(), h, s.API.Listener.Addr().String(), io.Discard); err == nil {
+		t.Fatal("the rollback was not interrupted")
+	}
+	if said, err := s.Again(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if b := lastBackup(t, earlier); b.From != phasetest.CrashFrom || !b.Began.Equal(began) || b.Completed.IsZero() {
+		t.Errorf("the last upgrade is %+v", b)
+	}
+}
+
+// TestSnapshotSpaceAgain: what fills the disk after the checks, such as the images that are pulled then, is seen before the
+// snapshot is taken. Nothing was replaced by then.
+func TestSnapshotSpaceAgain(t *testing.T) {
+	for _, ignored := range []bool{false, true} {
+		s := phasetest.NewScene(t, upgradeScenario)
+		defer s.Close()
+		h := phasetest.NewLastingHost(s.Root)
+		var once sync.Once // images are pulled side by side
+		h.On.PullImage = func(ctx context.Context, socket, image string) error {
+			once.Do(func() { h.Has.Space["/"] = host.Space{Free: 11 << 30, Total: 100 << 30} })
+			return h.Pull(ctx, socket, image)
+		}
+		if ignored {
+			h.Plans = func(env *step.Env) { env.Config.IgnorePreflightErrors = []string{backup.SnapshotCheck} }
+		}
+		said, err := s.On(t.Context(), h)
+		snapshots, globErr := filepath.Glob(s.Root + phasetest.RollbackBackups + upgrading.EtcdBackup + "*")
+		if globErr != nil {
+			t.Fatal(globErr)
+		}
+		if ignored {
+			if err != nil || len(snapshots) != 1 {
+				t.Errorf("ignored: %v, %v\n%s", err, snapshots, said)
+			}
+			continue
+		}
+		if fact.Error(t, err, backup.SnapshotCheck, "/etc/kubernetes/tmp"); len(snapshots) > 0 {
+			t.Errorf("it has written %v", snapshots)
+		}
+		if got := node.ImageOf([]byte(fixture.Get(t, s.Root, "/etc/kubernetes/manifests/kube-apiserver.yaml"))); got != "registry.k8s.io/kube-apiserver:"+phasetest.CrashFrom {
+			t.Errorf("the API server was replaced by %s", got)
+		}
+	}
+}

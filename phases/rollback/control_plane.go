@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollback
+
+import (
+	"context"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// putBackControlPlane swaps the static Pods as an upgrade does.
+func (r *Rollback) putBackControlPlane(ctx context.Context, env *step.Env) error {
+	mine, err := node.TakeTurnIfAnswered(ctx, env, node.ForRollback)
+	if err != nil {
+		return err
+	}
+	return mine.Finish(ctx, env, r.putBackInTurn(ctx, env, mine))
+}
+
+func (r *Rollback) putBackInTurn(ctx context.Context, env *step.Env, mine node.Turn) error {
+	if err := r.restoreData(ctx, env, mine); err != nil {
+		return err
+	}
+	components, err := r.components(ctx, env)
+	if err != nil {
+		return err
+	}
+	first, then := node.Split(components)
+	for _, group := range [][]node.ComponentUpgrade{first, then} {
+		if err := r.swap(ctx, env, mine, group); err != nil {
+			return err
+		}
+	}
+	if len(components) > 0 { // the kubelet has been restarted
+		return nil
+	}
+	if err := r.startKubelet(ctx, env); err != nil {
+		mine.Stops() // the kubelet, perhaps
+		return err
+	}
+	return nil
+}
+
+// swap makes components run with their previous manifests. If they do not come up, what ran before the rollback is put back,
+// but only if it worked: otherwise it is what the user wants to leave. After etcd's data was restored, there is no way but on.
+func (r *Rollback) swap(ctx context.Context, env *step.Env, mine node.Turn, components []node.ComponentUpgrade) error {
+	if len(components) == 0 {
+		return nil
+	}
+	env.UI.Printf("Putting back %s: %s", node.NamesOf(components), node.ImagesOf(components))
+	worked := r.restore == nil && !slices.ContainsFunc(components, func(c node.ComponentUpgrade) bool { return !node.IsHealthy(ctx, env, c.Name) })
+	restarted, answered, err := mine.RunWith(ctx, env, components)
+	if err == nil || ctx.Err() != nil || !worked {
+		return err
+	}
+	return mine.PutBack(ctx, env, restarted, answered, err)
+}
+
+// QuorumCheck asks whether the other members of etcd can do without this one, if it is to go back. After etcd's data was
+// restored, there are no others.
+func (r *Rollback) quorumCheck(env *step.Env) []preflight.Check {
+	q := node.QuorumQuestion(env)
+	ask := q.Ask
+	q.Ask = func(ctx context.Context) []preflight.Finding {
+		if r.restore != nil || r.before[manifests.EtcdName] == nil || r.keepsEtcd(env, manifests.EtcdName) {
+			return nil
+		}
+		if _, right, err := r.component(ctx, env, manifests.EtcdName); right && err == nil {
+			return nil
+		}
+		return ask(ctx)
+	}
+	return preflight.Questions([]preflight.Question{q})
+}
+
+// components are the ones that do not run with their previous manifests, etcd first.
+func (r *Rollback) components(ctx context.Context, env *step.Env) ([]node.ComponentUpgrade, error) {
+	var list []node.ComponentUpgrade
+	for _, name := range manifests.Components(env.Config) {
+		if r.before[name] == nil {
+			continue
+		}
+		if r.keepsEtcd(env, name) {
+			env.UI.Printf("%s", r.whyEtcdStays(env))
+			continue
+		}
+		c, right, err := r.component(ctx, env, name)
+		if err != nil {
+			return nil, err
+		}
+		if !right {
+			list = append(list, c)
+		}
+	}
+	return list, nil
+}
+
+// component reports whether a component runs with its previous manifest. One that does not run may have crashed in an
+// interrupted run: a swap makes the kubelet start it without delay.
+func (r *Rollback) component(ctx context.Context, env *step.Env, name string) (c node.ComponentUpgrade, right bool, err error) {
+	c.Name, c.Wanted = name, r.before[name]
+	path := thisnode.StaticPodPath(env.Config, name)
+	if c.Before, err = host.ReadIfExists(env.Host, path); err != nil || c.Before == nil {
+		return c, false, err
+	}
+	info, err := env.Host.Lstat(path)
+	if err != nil {
+		return c, false, err
+	}
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, name)
+	if err != nil {
+		return c, false, err
+	}
+	fresh := slices.ContainsFunc(running, func(c host.Container) bool { return !c.Created.Before(info.ModTime()) })
+	return c, fresh && manifests.SameStaticPod(c.Before, c.Wanted), nil
+}
+
+// keepsEtcd reports whether a component is an etcd that must stay at its newer minor version: once all members have run that,
+// the previous one does not start with their data. The previous API server works with a newer etcd.
+func (r *Rollback) keepsEtcd(env *step.Env, component string) bool {
+	if component != manifests.EtcdName || r.restore != nil || r.before[component] == nil {
+		return false
+	}
+	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, component))
+	if err != nil || now == nil {
+		return false
+	}
+	minor := node.EtcdMinor(now)
+	return node.ImageOf(now) != node.ImageOf(r.before[component]) && (minor == "" || minor != node.EtcdMinor(r.before[component]))
+}
+
+func (r *Rollback) whyEtcdStays(env *step.Env) string {
+	now, _ := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	return "etcd stays at " + upgrading.TagOf(node.ImageOf(now)) + ": " + upgrading.TagOf(node.ImageOf(r.before[manifests.EtcdName])) +
+		" may not start with its data any more, and Kubernetes " + r.from() + " works with it (--restore-etcd restores the snapshot from before the upgrade)"
+}

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollback
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// editedCopies is the beginning of the names of directories with files that somebody had edited before a rollback replaced them.
+const editedCopies = "slipway-before-rollback-"
+
+// findEdited notes the files that the rollback replaces and that aren't known to be as the upgrade wrote them, and names them.
+func (r *Rollback) findEdited(ctx context.Context, env *step.Env) error {
+	replaced, err := r.replaced(ctx, env)
+	if err != nil {
+		return err
+	}
+	var edited, perhaps []string
+	for _, path := range replaced {
+		switch of, err := backup.Whose(env, path); {
+		case err != nil:
+			return err
+		case of == backup.AsEdited:
+			edited = append(edited, path)
+		case of == backup.UnknownWhose:
+			perhaps = append(perhaps, path)
+		}
+	}
+	remedy := "the rollback keeps copies in " + filepath.Join(node.BackupRoot(env), editedCopies+"…") + "; to keep an edit, make it in the file of the backup, which goes back"
+	if len(edited) > 0 {
+		env.UI.Warn("edited since the upgrade, and to be replaced: "+strings.Join(edited, ", "), remedy)
+	}
+	if len(perhaps) > 0 {
+		env.UI.Warn("to be replaced, and nothing says whether they were edited since the upgrade: "+strings.Join(perhaps, ", "), remedy)
+	}
+	r.edited = slices.Concat(edited, perhaps)
+	return nil
+}
+
+// replaced are the files that the rollback replaces: the kubelet's, and static Pods.
+func (r *Rollback) replaced(ctx context.Context, env *step.Env) (paths []string, err error) {
+	files, _, err := r.acceptedFiles(ctx, env)
+	if err == nil {
+		files, err = ownership.Differing(env.Host, files)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		paths = append(paths, f.Path)
+	}
+	for _, component := range manifests.Components(env.Config) {
+		path := thisnode.StaticPodPath(env.Config, component)
+		now, err := host.ReadIfExists(env.Host, path)
+		if err != nil {
+			return nil, err
+		}
+		if r.before[component] != nil && now != nil && !r.keepsEtcd(env, component) && !manifests.SameStaticPod(now, r.before[component]) {
+			paths = append(paths, path)
+		}
+	}
+	return paths, nil
+}
+
+// keepEdited keeps copies of them.
+func (r *Rollback) keepEdited(env *step.Env) error {
+	dir := filepath.Join(node.BackupRoot(env), editedCopies+env.Host.Now().UTC().Format(upgrading.BackupTime))
+	for _, path := range r.edited {
+		env.UI.Printf("Keeping a copy of %s in %s", path, dir)
+		if err := backup.File(env, dir, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollback
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+const othersCheck = preflight.EtcdOtherMembers
+
+// otherMember may be a member of etcd beside this node's. Its name is empty if nothing says it.
+type otherMember struct {
+	name string
+	urls []string
+	runs bool
+	why  []string // nobody answers at its URLs
+}
+
+func (m *otherMember) label() string { return cmp.Or(m.name, strings.Join(m.urls, ", ")) }
+
+// askMembers finds out what is lost, and fails if other members still run: they would carry on as a separate cluster. The
+// snapshot does not know who has joined since, and an etcd that is down does not say; so everyone counts who is a member by
+// anything that can be read.
+func (o *restore) askMembers(ctx context.Context, env *step.Env) error {
+	all, err := etcd.AskHealth(ctx, env.Etcd)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		all = nil
+	}
+	own := slices.IndexFunc(all, func(m etcd.Health) bool { return m.PeerURL == o.member.PeerURL && m.Answers })
+	if own >= 0 {
+		o.revision = all[own].Status.Revision
+	}
+	o.gather(ctx, env, all, own >= 0)
+	o.askOthers(ctx, env)
+	if own >= 0 && all[own].Err == nil { // with a leader, it knows who has left
+		o.members = slices.DeleteFunc(o.members, func(m *otherMember) bool { return !m.runs && !isAmong(all, m) })
+	}
+	var running []string
+	for _, m := range o.members {
+		if m.runs {
+			running = append(running, m.label())
+		} else {
+			o.others = append(o.others, m.label())
+		}
+	}
+	if len(running) == 0 {
+		return nil
+	}
+	return fault.New("etcd has other members that run: "+strings.Join(running, ", ")+". A restored etcd starts as a cluster of one member, and the others would carry on with their own data",
+		"run `slipway reset` on "+strings.Join(running, ", then on ")+"; then run this command again, and join these nodes again (`slipway join ... --control-plane`)")
+}
+
+func isAmong(all []etcd.Health, m *otherMember) bool {
+	return slices.ContainsFunc(all, func(h etcd.Health) bool {
+		return m.name != "" && h.Name == m.name || slices.Contains(m.urls, h.PeerURL)
+	})
+}
+
+// gather notes everyone who may be a member: by etcd itself, by the data on this host, by the snapshot, by the static Pods, and
+// by the Nodes of control planes. answered says that this node's etcd has answered clients.
+func (o *restore) gather(ctx context.Context, env *step.Env, all []etcd.Health, answered bool) {
+	for _, m := range all {
+		o.note(m.Name, m.PeerURL).answers(m.Answers)
+	}
+	for _, m := range o.info.Members {
+		o.note(m.Name, m.PeerURL)
+	}
+	for _, m := range etcdmember.Known(env.Host, env.Config) {
+		o.note(m.Name, m.PeerURL)
+	}
+	for _, m := range o.member.Initial {
+		o.note(m.Name, m.PeerURL)
+	}
+	o.known = answered
+	if !answered {
+		o.gatherPresent(ctx, env)
+	}
+	o.gatherNodes(ctx, env)
+}
+
+// gatherPresent notes the members that this node's etcd knows, although it does not answer clients: one that waits for a
+// quorum tells its peers, and the database of one that does not run can be read. One that keeps crashing has it open at times.
+func (o *restore) gatherPresent(ctx context.Context, env *step.Env) {
+	limited, cancel := context.WithTimeout(ctx, etcd.HealthTime)
+	defer cancel()
+	policy := retry.Policy{First: node.ReadyInterval, Passes: func(err error) bool { return errors.Is(err, etcd.ErrOpen) }}
+	err := policy.Do(limited, func(ctx context.Context) error {
+		own := env.Etcd.Peers(ctx, []string{o.member.PeerURL})[0]
+		members, err := own.Members, own.Err
+		if err != nil && !errors.Is(err, etcd.ErrNotAsked) {
+			members, err = o.stored(env)
+		}
+		for _, m := range members {
+			o.note(m.Name, m.PeerURL)
+		}
+		o.known = len(members) > 0
+		return err
+	})
+	if o.planned = errors.Is(err, etcd.ErrNotAsked); err != nil {
+		o.unread = err.Error()
+	}
+}
+
+func (o *restore) stored(env *step.Env) ([]etcd.Member, error) {
+	f, err := env.Host.Open(filepath.Join(o.data, "snap", "db"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return etcd.StoredMembers(f)
+}
+
+// gatherNodes notes the control planes, which the API has if this node's etcd or another one works. Only an administrator can
+// make a Node one of them.
+func (o *restore) gatherNodes(ctx context.Context, env *step.Env) {
+	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
+	defer cancel()
+	nodes, err := env.Cluster.Nodes(limited)
+	if err != nil {
+		return
+	}
+	o.known = o.known || len(nodes) > 0
+	for i := range nodes {
+		if _, controlPlane := nodes[i].Labels[cluster.LabelControlPlane]; !controlPlane || nodes[i].Name == env.Config.Name {
+			continue
+		}
+		o.note(nodes[i].Name, "") // also one without an address
+		for _, a := range nodes[i].Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				o.note(nodes[i].Name, manifests.PeerURL(a.Address))
+			}
+		}
+	}
+}
+
+// note returns the other member with this name or peer URL, and adds it if it is new. For this node's, it returns nil.
+func (o *restore) note(name, peerURL string) *otherMember {
+	if peerURL == o.member.PeerURL || name != "" && name == o.member.Name {
+		return nil
+	}
+	i := slices.IndexFunc(o.members, func(m *otherMember) bool {
+		return name != "" && m.name == name || peerURL != "" && slices.Contains(m.urls, peerURL)
+	})
+	if i < 0 {
+		i = len(o.members)
+		o.members = append(o.members, &otherMember{})
+	}
+	m := o.members[i]
+	m.name = cmp.Or(m.name, name)
+	if peerURL != "" && !slices.Contains(m.urls, peerURL) {
+		m.urls = append(m.urls, peerURL)
+	}
+	return m
+}
+
+func (m *otherMember) answers(answers bool) {
+	if m != nil {
+		m.runs = m.runs || answers
+	}
+}
+
+// askOthers asks each of the others that has not answered yet.
+func (o *restore) askOthers(ctx context.Context, env *step.Env) {
+	var urls []string
+	for _, m := range o.members {
+		if !m.runs {
+			urls = append(urls, m.urls...)
+		}
+	}
+	for _, peer := range env.Etcd.Peers(ctx, urls) {
+		for _, m := range o.members {
+			switch {
+			case !slices.Contains(m.urls, peer.URL):
+			case peer.Err == nil:
+				m.runs = true
+			default:
+				m.why = append(m.why, peer.Err.Error())
+			}
+		}
+	}
+}
+
+// checkOthers finds members that may still run: nobody answers there, or nobody knows who they are.
+func (o *restore) checkOthers() []preflight.Finding {
+	const remedy = "make sure that etcd runs on none of the other control planes (`slipway reset --force` there)"
+	switch {
+	case o.begun:
+		return nil
+	case o.planned:
+		return []preflight.Finding{node.NewFinding(othersCheck, preflight.Unasked, "", "whether other members of etcd run")}
+	case len(o.others) > 0:
+		var why []string
+		for _, m := range o.members {
+			why = append(why, m.label()+" ("+cmp.Or(strings.Join(m.why, "; "), "its address is not known")+")")
+		}
+		return []preflight.Finding{node.NewFinding(othersCheck, preflight.Error, "start them and run `slipway reset` there, or "+remedy,
+			"other members of etcd do not answer, so it is not known whether they run: %s. They would carry on with their own data", strings.Join(why, ", "))}
+	case !o.known:
+		return []preflight.Finding{node.NewFinding(othersCheck, preflight.Error, "start this node's etcd, or "+remedy,
+			"it is not known which members etcd has now: neither this node's etcd nor the API answers, and its data does not say (%s). Others may have joined since the snapshot, and would carry on with their own data", o.unread)}
+	}
+	return nil
+}

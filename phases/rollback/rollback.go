@@ -1,0 +1,293 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollback
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// Options say what a rollback puts back.
+type Options struct {
+	Backup *upgrading.Backup
+	// Progress is how far an earlier run got.
+	Progress upgrading.Progress
+	// RestoreEtcd also puts back etcd's data, from the snapshot in the backup.
+	RestoreEtcd bool
+}
+
+// Rollback puts a node back to what it was before its last upgrade.
+type Rollback struct {
+	Options
+	// before are the manifests to put back, by component.
+	before map[string][]byte
+	// restore says how to restore etcd; nil if its data stays.
+	restore *restore
+	// edited are files to replace that aren't known to be as the upgrade wrote them.
+	edited []string
+}
+
+// New reads the backup, and fails unless it fits this node. It writes nothing.
+func New(ctx context.Context, env *step.Env, o Options) (*Rollback, error) {
+	if !o.Progress.Concerns(o.Backup) {
+		o.Progress = upgrading.Progress{}
+	}
+	r := &Rollback{Options: o, before: map[string][]byte{}}
+	if o.Backup.Node != "" && o.Backup.Node != env.Config.Name {
+		return nil, errors.Errorf("the backup in %s is of node %s, and this node is %s", node.BackupRoot(env), o.Backup.Node, env.Config.Name)
+	}
+	if err := r.checkSameCluster(env); err != nil {
+		return nil, err
+	}
+	r.sayEarlier(env)
+	if err := r.readManifests(env); err != nil {
+		return nil, err
+	}
+	if err := r.checkVersion(env); err != nil {
+		return nil, err
+	}
+	if err := r.prepareRestore(ctx, env); err != nil {
+		return nil, err
+	}
+	if err := r.checkEtcd(env); err != nil {
+		return nil, err
+	}
+	return r, r.findEdited(ctx, env)
+}
+
+// checkEtcd fails if nothing says which etcd has written the data that stays.
+func (r *Rollback) checkEtcd(env *step.Env) error {
+	if r.restore != nil || r.before[manifests.EtcdName] == nil {
+		return nil
+	}
+	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
+	if _, err := env.Host.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fault.New(path+" does not exist, so it is not known which version of etcd wrote the data on this host; an older one may not start with it",
+		"put the file back, or use --restore-etcd")
+}
+
+// readManifests reads the static Pods of the backup. A worker that was a control plane once does not get them back.
+func (r *Rollback) readManifests(env *step.Env) error {
+	if !env.Config.ControlPlane {
+		return nil
+	}
+	for component, path := range r.Backup.Manifests {
+		data, err := env.Host.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		r.before[component] = data
+	}
+	return nil
+}
+
+// checkVersion fails if the backup was not made by the upgrade to the version that this control plane runs.
+func (r *Rollback) checkVersion(env *step.Env) error {
+	before := r.before[manifests.APIServerName]
+	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	if err != nil || now == nil || before == nil {
+		return err // a rollback also puts back a manifest that is missing
+	}
+	runs, err := upgrading.VersionOf(now)
+	if err == nil && r.Backup.To == "" {
+		return r.checkSkew(env, runs)
+	}
+	if err != nil || node.ImageOf(now) == node.ImageOf(before) || runs == r.Backup.To || runs != "" && runs == r.Backup.From {
+		return nil //nolint:nilerr // the manifest is damaged: one more reason to put back the earlier one
+	}
+	return fault.New(fmt.Sprintf("this control plane runs %s, but the last backup is from its upgrade from %s to %s",
+		node.ImageOf(now), cmp.Or(r.Backup.From, node.ImageOf(before)), r.Backup.To),
+		"to change the version, use `slipway upgrade apply`; the files of the backup are in "+node.BackupRoot(env))
+}
+
+// checkSkew fails if a backup that does not say which upgrade made it, such as one of kubeadm's, cannot be of the last one,
+// because it is of another version than the present minor version or the one before.
+func (r *Rollback) checkSkew(env *step.Env, runs string) error {
+	now, err := version.ParseSemantic(runs)
+	before, beforeErr := version.ParseSemantic(r.Backup.From)
+	if err != nil || beforeErr != nil {
+		return nil //nolint:nilerr // versions that cannot be compared
+	}
+	if oldest := now.OffsetMinor(-1); before.Major() == now.Major() && before.Minor() >= oldest.Minor() && before.Minor() <= now.Minor() {
+		return nil
+	}
+	return fault.New(fmt.Sprintf("this control plane runs %s, but the last backup has the static Pods of %s", runs, r.Backup.From),
+		"an upgrade goes from one minor version to the next, so this backup is older than the last one; its files are in "+node.BackupRoot(env))
+}
+
+// Summary says what is put back and what is lost, before the user confirms.
+func (r *Rollback) Summary() string {
+	if r.restore == nil || r.Progress.Restored {
+		return r.what()
+	}
+	return r.what() + "\n" + r.restore.loses()
+}
+
+func (r *Rollback) what() string {
+	upgrade := fmt.Sprintf("the upgrade of %s", r.Backup.Began.Format(shownTime))
+	switch {
+	case len(r.before) == 0: // such as on a worker
+		return "This puts back the kubelet's settings from before " + upgrade + "."
+	case r.restore == nil:
+		return fmt.Sprintf("This puts back the static Pods (Kubernetes %s) and the kubelet's settings from before %s. The cluster's data stays as it is.", r.from(), upgrade)
+	}
+	return fmt.Sprintf("This puts back the static Pods (Kubernetes %s), the kubelet's settings and etcd's data from before %s.", r.from(), upgrade)
+}
+
+// from is the version of the static Pods that are put back, for messages.
+func (r *Rollback) from() string {
+	return cmp.Or(r.Backup.From, "of unknown version "+node.ImageOf(r.before[manifests.APIServerName]))
+}
+
+// shownTime is the format of times in messages (UTC).
+const shownTime = "2006-01-02 15:04:05 UTC"
+
+// Phases are the workflow.
+func (r *Rollback) Phases() []step.Phase {
+	return []step.Phase{
+		{Name: "preflight", Summary: "Show what will be put back, and pull the images for it", Run: r.preflight},
+		{Name: "kubelet-config", Summary: "Put back the kubelet's settings", Run: r.putBackKubelet},
+		{Name: "control-plane", Summary: "Put back the static Pods, and etcd's data with --restore-etcd", Run: r.putBackControlPlane, Skip: node.UnlessControlPlane},
+		{Name: "kubelet-start", Summary: "Restart the kubelet of a worker if its settings were put back", Run: r.startKubelet, Skip: unlessWorker},
+		{Name: "upload-config", Summary: "Store the previous version, once no control plane runs a newer one", Run: r.storeConfiguration, Skip: node.UnlessControlPlane},
+		{Name: "addon", Summary: "Put back kube-proxy, once no control plane runs a newer version", Run: r.putBackKubeProxy, Skip: r.unlessKubeProxy},
+		{Name: "post-rollback", Summary: "Record that the rollback is complete, and show the next steps", Run: r.finish},
+	}
+}
+
+func unlessWorker(env *step.Env) string {
+	if env.Config.ControlPlane {
+		return "the kubelet restarts with the static Pods"
+	}
+	return ""
+}
+
+func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
+	env.UI.Printf("%s", r.what())
+	if r.restore != nil && !r.Progress.Restored {
+		env.UI.Warnf("%s", strings.ReplaceAll(r.restore.loses(), "\n", " "))
+	}
+	checks := preflight.Rollback()
+	if r.restore != nil {
+		checks = append(checks, preflight.Questions([]preflight.Question{
+			{Name: othersCheck, Asks: "no other member of etcd runs", Ask: func(context.Context) []preflight.Finding { return r.restore.checkOthers() }},
+			r.restore.spaceQuestion(env, backup.MissingImagesNeed(ctx, env, r.images(env))...),
+		})...)
+	}
+	if env.Config.ControlPlane {
+		checks = append(checks, r.quorumCheck(env)...)
+		checks = append(checks, preflight.Images(env.Config, r.images(env), env.Host, node.ReportImage(env)))
+		checks = append(checks, preflight.Questions([]preflight.Question{r.protectionQuestion(env)})...)
+	}
+	return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+}
+
+// images are the images of the static Pods that are put back.
+func (r *Rollback) images(env *step.Env) []string {
+	var list []string
+	for _, component := range manifests.Components(env.Config) {
+		if image := node.ImageOf(r.before[component]); image != "" && !r.keepsEtcd(env, component) {
+			list = append(list, image)
+		}
+	}
+	return list
+}
+
+// Files are the kubelet's files from before the upgrade.
+func (r *Rollback) kubeletFiles(env *step.Env) ([]ownership.File, error) {
+	var files []ownership.File
+	for _, name := range slices.Sorted(maps.Keys(r.Backup.Kubelet)) {
+		data, err := env.Host.ReadFile(r.Backup.Kubelet[name])
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, ownership.File{Path: filepath.Join(env.Config.Paths.Kubelet, name), Data: data, Mode: 0o600})
+	}
+	return files, nil
+}
+
+// putBackKubelet does not restart the kubelet: a later phase does. From here on, the upgrade no longer counts as completed: if
+// it is run again before the rollback has finished, a later rollback goes back to what was before both runs.
+func (r *Rollback) putBackKubelet(ctx context.Context, env *step.Env) error {
+	if err := r.keepEdited(env); err != nil {
+		return err
+	}
+	if err := r.Backup.Reopen(env.Host); err != nil {
+		return err
+	}
+	files, removed, err := r.acceptedFiles(ctx, env)
+	if err != nil {
+		return err
+	}
+	if len(removed) > 0 {
+		env.UI.Printf("Leaving out of %s what the installed kubelet does not accept: %s", backup.KubeletFlagsFile, strings.Join(removed, " "))
+	}
+	if files, err = ownership.Differing(env.Host, files); err != nil {
+		return err
+	}
+	return env.Keeper().Replace(files)
+}
+
+// acceptedFiles are the kubelet's files as they go back: without the flags with which the kubelet that is installed now would not
+// start, which it returns, too. The upgrade removed them, and a newer kubelet may have been installed since. An older kubelet gets
+// them back.
+func (r *Rollback) acceptedFiles(ctx context.Context, env *step.Env) (files []ownership.File, removed []string, err error) {
+	if files, err = r.kubeletFiles(env); err != nil {
+		return nil, nil, err
+	}
+	for i, f := range files {
+		if filepath.Base(f.Path) != backup.KubeletFlagsFile {
+			continue
+		}
+		kubelet, err := preflight.InstalledKubelet(ctx, env.Host)
+		if err != nil {
+			kubelet = nil // every kubelet starts without these flags
+		}
+		files[i].Data, removed = kubeletconfig.WithoutRefused(f.Data, kubelet)
+	}
+	return files, removed, nil
+}
+
+// startKubelet starts a kubelet that an interrupted restore has stopped, and restarts one that started before its settings
+// were put back.
+func (r *Rollback) startKubelet(ctx context.Context, env *step.Env) error {
+	unit, err := env.Host.Unit(ctx, node.KubeletUnit)
+	if err == nil && unit.ActiveState != "active" {
+		env.UI.Printf("Starting the kubelet")
+		return node.RestartKubelet(ctx, env)
+	}
+	files, err := r.kubeletFiles(env)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if stale, err := node.KubeletIsStale(ctx, env, f.Path); err != nil || stale {
+			return node.RestartStaleKubelet(ctx, env, f.Path)
+		}
+	}
+	return nil
+}

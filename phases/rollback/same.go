@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollback
+
+import (
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// checkSameCluster fails if the backup is of a cluster that this host is not in now. A host that was reset
+// keeps its backups.
+func (r *Rollback) checkSameCluster(env *step.Env) error {
+	now, path, err := backup.AuthoritiesHere(env)
+	if err != nil {
+		return fault.New(fmt.Sprintf("cannot tell whether the backup in %s is of this cluster: %v", node.BackupRoot(env), err), "put back "+path)
+	}
+	const remedy = "remove the backups of the other cluster; if this cluster's CA was replaced, copy what you need from them by hand"
+	if recorded := strings.Split(r.Backup.CA, ","); r.Backup.CA != "" {
+		if slices.ContainsFunc(now, func(ca *x509.Certificate) bool { return slices.Contains(recorded, certs.PublicKeyPin(ca)) }) {
+			return r.checkEtcdCluster(env)
+		}
+		return fault.New(fmt.Sprintf("the backup in %s is of a cluster with the CA %s, and this node's has %s (%s)", node.BackupRoot(env), r.Backup.CA, backup.ClusterPins(now), path), remedy)
+	}
+	if !slices.ContainsFunc(now, func(ca *x509.Certificate) bool { return !ca.NotBefore.After(r.Backup.Began) }) {
+		return fault.New(fmt.Sprintf("the backup in %s is of %s, and this cluster's CA in %s is valid only since %s, so it is of another cluster", node.BackupRoot(env),
+			r.Backup.Began.Format(shownTime), path, now[0].NotBefore.UTC().Format(shownTime)), remedy)
+	}
+	env.UI.Warn(fmt.Sprintf("the backup in %s does not say which cluster it is of, because kubeadm or an earlier release made it", node.BackupRoot(env)),
+		"if this host has been in another cluster, look at the files there first")
+	return r.checkEtcdCluster(env)
+}
+
+// checkEtcdCluster fails if this host's etcd is of none of the clusters that the backup records: several clusters may have one
+// CA. A restore from this backup has made a new one.
+func (r *Rollback) checkEtcdCluster(env *step.Env) error {
+	if len(r.Backup.EtcdClusters) == 0 || r.Progress.Aside != "" {
+		return nil
+	}
+	notChecked := func(why any) error {
+		env.UI.Warn(fmt.Sprintf("not checked: whether the backup in %s is of this etcd cluster (%s): %v", node.BackupRoot(env), strings.Join(r.Backup.EtcdClusters, ", "), why),
+			"if this host has been in another cluster, look at the files there first")
+		return nil
+	}
+	if !env.Config.ControlPlane {
+		return notChecked("this node has no etcd")
+	}
+	now, err := node.ReadEtcdData(env)
+	switch {
+	case err != nil: // damaged data is a reason to go back
+		return notChecked(err)
+	case now.Log == "":
+		return notChecked("etcd has no data on this host")
+	}
+	return sameEtcdCluster(now, "the backup in "+node.BackupRoot(env), r.Backup.EtcdClusters, r.Backup.EtcdRecords)
+}
+
+// sameEtcdCluster fails if the data of this host's etcd is of none of the recorded clusters. records are all files of the backup with
+// such a record: if only some were changed, they would count as two upgrades.
+func sameEtcdCluster(now node.EtcdData, what string, recorded, records []string) error {
+	id := backup.EtcdID(now.Cluster)
+	if slices.Contains(recorded, id) {
+		return nil
+	}
+	return fault.New(fmt.Sprintf("%s is of etcd cluster %s, and the data in %s is of cluster %s", what, strings.Join(recorded, ", "), now.Log, id),
+		fmt.Sprintf("remove the backups of the other cluster; if it is this one, and its data was restored from a snapshot since, set etcdCluster: %q in all of these: %s", id, strings.Join(records, ", ")))
+}
+
+// sayEarlier says that the backup doesn't go back as far as it may seem.
+func (r *Rollback) sayEarlier(env *step.Env) {
+	if r.Backup.Earlier.IsZero() {
+		return
+	}
+	began := r.Backup.Began.Format(shownTime)
+	env.UI.Warn(fmt.Sprintf("this rollback goes back to %s only. An earlier release also upgraded this node to %s, at %s; it seems to have finished, but kept no record",
+		began, r.Backup.To, r.Backup.Earlier.Format(shownTime)),
+		fmt.Sprintf("if both are one upgrade, finish this rollback, move the directories there since %s out of %s, and run the command again", began, node.BackupRoot(env)))
+}

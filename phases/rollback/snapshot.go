@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rollback
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// chooseSnapshot takes the newest snapshot from before the upgrade that fits, or the one that an earlier run has taken.
+func (r *Rollback) chooseSnapshot(env *step.Env, o *restore, minor string) (err error) {
+	list := r.Backup.Snapshots
+	if r.Progress.Snapshot != "" {
+		list = []string{r.Progress.Snapshot}
+	}
+	if len(list) == 0 {
+		message := "there is no snapshot of etcd from before the upgrade in " + node.BackupRoot(env)
+		if len(r.Backup.Later) > 0 {
+			message += "; these were taken after the API server had been replaced: " + strings.Join(r.Backup.Later, ", ")
+		}
+		return fault.New(message, "without --restore-etcd, the static Pods go back and etcd's data stays")
+	}
+	o.snapshot, o.info, err = backup.NewestFitting(env, list, o.member.Name, minor)
+	return err
+}
+
+// checkCluster fails if this host's etcd has joined another cluster since the snapshot was taken.
+func (o *restore) checkCluster(env *step.Env, backup *upgrading.Backup) error {
+	record, err := upgrading.RecordBeside(env.Host, o.snapshot)
+	if err != nil || record.EtcdCluster == "" {
+		return err
+	}
+	now, err := node.ReadEtcdData(env)
+	if err != nil || now.Log == "" {
+		return nil //nolint:nilerr // Rollback.checkEtcdCluster has said so.
+	}
+	return sameEtcdCluster(now, "the snapshot "+o.snapshot, []string{record.EtcdCluster}, backup.EtcdRecords)
+}
+
+// taken is when the snapshot was taken.
+func (o *restore) taken() time.Time {
+	stamp := strings.TrimPrefix(filepath.Base(filepath.Dir(o.snapshot)), upgrading.EtcdBackup)
+	t, _ := time.Parse(upgrading.BackupTime, stamp) // the snapshot was found by it
+	return t
+}
+
+// spaceQuestion is the check that there is space for the data that is made from the snapshot, beside the present data. Once etcd
+// may have been stopped, the restore has to go on.
+func (o *restore) spaceQuestion(env *step.Env, images ...preflight.Need) preflight.Question {
+	need := preflight.Need{Dir: filepath.Dir(o.fresh), What: "etcd's data", Bytes: uint64(o.info.Size) + backup.LogsRoom}
+	return preflight.Question{Name: backup.RestoreSpaceCheck, Asks: "space for etcd's data beside the present one, and a tenth of the disk free", Ask: func(context.Context) []preflight.Finding {
+		if o.begun {
+			return nil
+		}
+		return backup.InCheck(backup.RestoreSpaceCheck, preflight.Room(env.Host, need, images...), "old snapshots are in "+node.BackupRoot(env))
+	}}
+}

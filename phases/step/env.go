@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package step
+
+import (
+	"context"
+	"crypto"
+	"runtime"
+
+	"github.com/slipway-k8s/slipway/internal/accounts"
+	"github.com/slipway-k8s/slipway/internal/background"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/tokens"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/internal/workflow"
+)
+
+// Earlier is what a run finds of the runs before it. Only LookBack decides it, before anything changes; the command of a single
+// phase, which writes what its configuration says, has no Again.
+type Earlier struct {
+	// Again says that a whole workflow runs on a host that was a node before, or half of one (HasBegun): what an
+	// operator has edited there and in the cluster stays (internal/ownership).
+	Again bool
+	// Unfinished says that no earlier init or join came to its end. Until then nobody runs anything on the node, so files that
+	// Slipway has written and nobody has edited are still its own. It is false unless that was seen.
+	Unfinished bool
+	// First says that a whole workflow runs on a host where none has come to its end.
+	First bool
+}
+
+// Env is all that a phase has: the desired state, and what it may ask and do. Phases hand over to each other through
+// what they leave on the host and in the API, so that any of them runs alone.
+type Env struct {
+	Config  *config.Node
+	Host    host.Host
+	Cluster cluster.Cluster
+	Etcd    etcd.Etcd
+	UI      ui.UI
+	Earlier
+}
+
+// Start implements workflow.Environment.
+func (e *Env) Start(phase string) (in *Env, end func(error)) {
+	copied := *e
+	copied.UI, end = e.UI.Start(phase)
+	return &copied, end
+}
+
+// Skipped implements workflow.Environment.
+func (e *Env) Skipped(phase, reason string) { e.UI.Skip(phase, reason) }
+
+// Keeper writes what is Slipway's, and keeps what an operator has edited.
+func (e *Env) Keeper() ownership.Keeper {
+	return ownership.Keeper{Host: e.Host, Cluster: e.Cluster, UI: e.UI, Config: e.Config, Again: e.Again, Unfinished: e.Unfinished}
+}
+
+// PKI is the certificates, keys and kubeconfig files of this host.
+func (e *Env) PKI() pki.Store {
+	return pki.Store{Host: e.Host, Config: e.Config, UI: e.UI, Unfinished: e.Unfinished}
+}
+
+// Accounts are those of a rootless control plane on this host.
+func (e *Env) Accounts() accounts.Rootless {
+	return accounts.Rootless{Host: e.Host, Config: e.Config, UI: e.UI}
+}
+
+// Tokens are the cluster's bootstrap tokens.
+func (e *Env) Tokens() tokens.Store {
+	return tokens.Store{Cluster: e.Cluster, UI: e.UI, Now: e.Host.Now}
+}
+
+// KubeletTarget is what to look at on this node without the control plane, whose files may still be written.
+func (e *Env) KubeletTarget() diagnose.Target {
+	n := e.Config
+	return diagnose.Target{Socket: n.CRISocket, Kubelet: n.Paths.Kubelet, Kubeconfigs: n.Paths.Kubeconfigs}
+}
+
+// NodeTarget is the whole node.
+func (e *Env) NodeTarget() diagnose.Target {
+	t := e.KubeletTarget()
+	if e.Config.ControlPlane {
+		t.Manifests = e.Config.Paths.Manifests
+	}
+	return t
+}
+
+// Phase is a step of one of the workflows.
+type Phase = workflow.Phase[*Env]
+
+// Options say how to run a workflow.
+type Options struct {
+	// Skip names the phases to leave out: NAME or PARENT/CHILD.
+	Skip []string
+	// Serial runs one phase after another, in the order of the workflow.
+	Serial bool
+}
+
+// Run executes a workflow. Private keys are generated in the background, as many at a time as there are processors.
+func Run(ctx context.Context, env *Env, phases []Phase, opts Options) error {
+	processors := runtime.GOMAXPROCS(0)
+	if !opts.Serial {
+		defer background.Reserve(processors)()
+	}
+	return workflow.Run(ctx, env, phases, workflow.Options[*Env]{
+		Skip: opts.Skip, Serial: opts.Serial, NewKey: newKeyInBackground, Keys: processors,
+	})
+}
+
+// newKeyInBackground generates a key with a low priority: what earlier keys have made possible, such as the start of
+// the kubelet and of containers, goes first.
+func newKeyInBackground(env *Env) (key crypto.Signer, err error) {
+	background.Do(func() { key, err = env.PKI().NewKey() })
+	return key, err
+}
+
+// Patches reads the user's directory of patches, if there is one.
+func (e *Env) Patches() (config.PatchSet, error) {
+	return config.ReadPatches(e.Host, e.Config.PatchesDir)
+}

@@ -1,0 +1,254 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/breakages"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/corefile"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/inventory"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// inventoryTime bounds collecting what an upgrade breaks.
+const inventoryTime = preflight.DefaultLimit
+
+// upgradeBreakages are checks of what an upgrade breaks and of this host, one for each kind of finding.
+func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Question {
+	ctx, cancel := context.WithTimeout(ctx, inventoryTime)
+	defer cancel()
+	find := nodeBreakages
+	if env.Config.Upgrade.First {
+		find = clusterBreakages
+	}
+	found := slices.DeleteFunc(find(ctx, env), func(f preflight.Finding) bool {
+		return f.Check == backup.ImagesCheck && f.Severity != preflight.Error // they are pulled next
+	})
+	for i := range found {
+		if found[i].Severity == preflight.Unasked {
+			found[i].Severity = preflight.Warning
+		}
+	}
+	return asQuestions(found)
+}
+
+// clusterBreakages are what `upgrade apply` breaks, and what is wrong with this control plane.
+func clusterBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
+	state, err := lookFromHere(ctx, env)
+	if err != nil {
+		return notChecked(err)
+	}
+	sources := inventory.Sources{API: env.Cluster, Etcd: env.Etcd}
+	if env.Config.Paths.AdminKubeconfig == config.DefaultAdminKubeconfig { // otherwise the user names a server
+		sources.Own = env.Cluster
+	}
+	there, err := Inventory(ctx, env, state, sources)
+	if err != nil {
+		return notChecked(err)
+	}
+	return slices.Concat(strayPods(state), unmarkedHere(env, state.Hosts), Breakages(env.Config, state, there), HostFindings(ctx, env, there.Members))
+}
+
+// nodeBreakages are what is wrong with this host. `upgrade node` follows an upgrade of the cluster that was checked then;
+// the flags of this kubelet, and the files and patches of this control plane, can only be seen here.
+func nodeBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
+	found := ownBreakages(ctx, env)
+	if !env.Config.ControlPlane {
+		return append(found, kubeletEditFindings(ctx, env)...)
+	}
+	var members []etcd.Health
+	if node.UnlessLocalEtcd(env) == "" {
+		var err error
+		if members, err = env.Etcd.Health(ctx); err != nil {
+			found = append(found, notChecked(err)...)
+		}
+	}
+	return append(found, HostFindings(ctx, env, members)...)
+}
+
+func notChecked(err error) []preflight.Finding {
+	return []preflight.Finding{{Check: breakages.NotChecked, Severity: preflight.Unasked, Fault: fault.Of(err)}}
+}
+
+// ownBreakages are what the upgrade breaks about this host's kubelet and control plane.
+func ownBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
+	node := cluster.NewNode(env.Config.Name)
+	found, err := env.Cluster.Get(ctx, node)
+	if err != nil {
+		return notChecked(err)
+	}
+	if !found {
+		return notChecked(errors.Errorf("the cluster has no Node %s, which says what version this kubelet has", env.Config.Name))
+	}
+	here, err := inventoryHere(env)
+	if err != nil {
+		return notChecked(err)
+	}
+	info := node.Status.NodeInfo
+	versions := upgrading.NodeVersions{Name: node.Name, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion}
+	if env.Config.ControlPlane {
+		versions.APIServer = runningVersion(env)
+	}
+	return append(unmarkedHere(env, []corev1.Node{*node}), asFindings(here.Check(ctx, versions, etcdVersions(env.Config)))...)
+}
+
+// inventoryHere is what can be seen of this host, and what the upgrade writes on it.
+func inventoryHere(env *step.Env) (*inventory.Here, error) {
+	kubelet, err := nextKubeletConfig(env)
+	if err != nil {
+		return nil, err
+	}
+	here := &inventory.Here{Host: env.Host, Node: env.Config, Wanted: map[string][]byte{}, Kubelet: kubelet}
+	if !env.Config.ControlPlane {
+		return here, nil
+	}
+	list, err := Manifests(env)
+	for _, m := range list {
+		here.Wanted[strings.TrimSuffix(filepath.Base(m.Path), ".yaml")] = m.After
+	}
+	return here, err
+}
+
+// etcdVersions returns which version the upgrade to each minor release gives the members of etcd; nil if it leaves them alone.
+func etcdVersions(n *config.Node) func(minor string) string {
+	if !n.Upgrade.Etcd {
+		return nil
+	}
+	return n.Cluster.EtcdVersion
+}
+
+// nextKubeletConfig is the kubelet's configuration on this host as the upgrade writes it.
+func nextKubeletConfig(env *step.Env) ([]byte, error) {
+	instance, err := readKubeletFile(env, "instance-config.yaml")
+	if err != nil {
+		return nil, err
+	}
+	if instance == nil {
+		instance = kubeletconfig.InstanceConfigYAML(env.Config)
+	}
+	data, _, err := upgradedKubeletConfig(env, instance)
+	return data, err
+}
+
+// PlanQuestions are the checks of `upgrade plan`: what the upgrade of the cluster breaks, and, on a control plane, what
+// stands in its way there.
+func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, there *inventory.Inventory, here bool) []preflight.Question {
+	n, except := env.Config, ""
+	if here {
+		except = n.Name // it may be what an interrupted upgrade has left
+	}
+	list := []preflight.Question{
+		upgrading.SkewQuestion(n.Upgrade, state.Nodes, true),
+		{Name: node.NodesReadyCheck, Ask: func(context.Context) []preflight.Finding { return node.NodesNotReady(state.Hosts, except) }},
+	}
+	found := append(strayPods(state), Breakages(n, state, there)...)
+	if here {
+		found = append(found, unmarkedHere(env, state.Hosts)...)
+	}
+	if unseen := otherControlPlanes(n, state, here); len(unseen) > 0 {
+		found = append(found, node.NewFinding(breakages.NotChecked, preflight.Unasked, "run `slipway upgrade plan` there as root",
+			"files, edits of the static Pods, certificates, images and disk space were not checked on %s", strings.Join(unseen, ", ")))
+	}
+	if here {
+		list = append(list, preflight.Question{Name: node.EditsCheck, Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }},
+			etcdQuorum(env, func(context.Context) error { return knownPeers(env, there.Members) }))
+		found = append(found, HostFindings(ctx, env, there.Members)...)
+	}
+	return append(list, asQuestions(found)...)
+}
+
+// knownPeers reports why members that have been asked cannot do without this node's. Nothing is known if none could be asked,
+// which is a finding by itself.
+func knownPeers(env *step.Env, members []etcd.Health) error {
+	local, found := etcdmember.Local(env.Host, env.Config)
+	if !found || len(members) == 0 {
+		return nil
+	}
+	return node.OthersSuffice(members, local.PeerURL)
+}
+
+// otherControlPlanes are those whose files cannot be read from here.
+func otherControlPlanes(n *config.Node, state *upgrading.State, here bool) []string {
+	var names []string
+	for _, node := range state.Nodes {
+		if node.ControlPlane && (!here || node.Name != n.Name) {
+			names = append(names, node.Name)
+		}
+	}
+	return names
+}
+
+// Inventory collects what an upgrade can break, from s and from this host, which is a control plane.
+func Inventory(ctx context.Context, env *step.Env, state *upgrading.State, s inventory.Sources) (*inventory.Inventory, error) {
+	here, err := inventoryHere(env)
+	if err != nil {
+		return nil, err
+	}
+	s.State, s.Here = state, here
+	return inventory.Collect(ctx, s)
+}
+
+// Breakages are what the upgrade of a cluster to n's version breaks, and what could not be looked at.
+func Breakages(n *config.Node, state *upgrading.State, there *inventory.Inventory) []preflight.Finding {
+	return append(asFindings(there.Check(state.Oldest(), n.Cluster.KubernetesVersion, etcdVersions(n))), corefileFindings(n, state)...)
+}
+
+func asFindings(broken []breakages.Finding) []preflight.Finding {
+	var found []preflight.Finding
+	for _, b := range broken {
+		f := preflight.Finding{Check: b.ID, Severity: preflight.Warning, Fault: b.Fault}
+		switch {
+		case b.Fatal:
+			f.Severity = preflight.Error
+		case b.ID == breakages.NotChecked:
+			f.Severity = preflight.Unasked
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// corefileFindings say that the upgrade will leave CoreDNS alone, because nobody knows what its Corefile means to the new
+// version.
+func corefileFindings(n *config.Node, state *upgrading.State) []preflight.Finding {
+	from, to := corefile.Version("coredns:"+state.CoreDNS), corefile.Version(n.Image("coredns"))
+	if state.CoreDNS == "" || state.Corefile == "" || from == to {
+		return nil
+	}
+	if _, err := corefile.Migrate(state.Corefile, from, to); err != nil {
+		return []preflight.Finding{node.NewFinding("CoreDNSUnsupportedPlugins", preflight.Warning, "see what CoreDNS "+to+" needs (https://coredns.io), and change the Corefile in ConfigMap kube-system/coredns",
+			"the upgrade keeps CoreDNS %s and its Corefile: %v", state.CoreDNS, err)}
+	}
+	return nil
+}
+
+// asQuestions makes a check of each kind of finding, so that it can be ignored by its name.
+func asQuestions(found []preflight.Finding) []preflight.Question {
+	var list []preflight.Question
+	for _, f := range found {
+		if slices.ContainsFunc(list, func(q preflight.Question) bool { return q.Name == f.Check }) {
+			continue
+		}
+		same := slices.DeleteFunc(slices.Clone(found), func(other preflight.Finding) bool { return other.Check != f.Check })
+		list = append(list, preflight.Question{Name: f.Check, Asks: "see docs/upgrade-breakages.md", Ask: func(context.Context) []preflight.Finding { return same }})
+	}
+	return list
+}

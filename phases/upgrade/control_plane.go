@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/renewal"
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+const controlPlanePhase = "control-plane"
+
+func upgradeControlPlane() step.Phase {
+	return step.Phase{
+		Name:    controlPlanePhase,
+		Summary: "Upgrade the components of this control plane",
+		Flags:   []string{"certificate-renewal", "config", "dry-run", "etcd-upgrade", "kubeconfig", "patches"},
+		Run:     runUpgradeControlPlane,
+		Skip:    node.UnlessControlPlane,
+	}
+}
+
+// runUpgradeControlPlane upgrades the components while no other control plane restarts its own.
+func runUpgradeControlPlane(ctx context.Context, env *step.Env) error {
+	if err := refuseLoss(ctx, env); err != nil {
+		return err
+	}
+	mine, err := node.TakeTurn(ctx, env, node.ForUpgrade)
+	if err != nil {
+		return err
+	}
+	components, err := componentUpgrades(ctx, env)
+	if err == nil {
+		err = prepareUpgrade(ctx, env, components)
+	}
+	if err != nil {
+		return mine.Unused(ctx, err)
+	}
+	return mine.Finish(ctx, env, replaceComponents(ctx, mine, env, components))
+}
+
+// planControlPlane shows what changes about the components, whether or not they may be upgraded now.
+func planControlPlane(ctx context.Context, env *step.Env) error {
+	components, err := componentUpgrades(ctx, env)
+	if err != nil {
+		return err
+	}
+	var none node.Turn // a plan takes no turn
+	return replaceComponents(ctx, none, env, components)
+}
+
+// prepareUpgrade does what comes before the first component is replaced.
+func prepareUpgrade(ctx context.Context, env *step.Env, components []node.ComponentUpgrade) error {
+	if len(components) > 0 {
+		if err := awaitOthers(ctx, env); err != nil {
+			return err
+		}
+	}
+	if err := renewForUpgrade(env); err != nil || len(components) == 0 {
+		return err
+	}
+	if err := backup.ControlPlane(ctx, env, components); err != nil {
+		return err
+	}
+	if text := OneWay(env); text != "" {
+		env.UI.Printf("%s", text)
+	}
+	return nil
+}
+
+// awaitOthers waits until the other control planes can do without this one: that may have changed since the preflight
+// checks, and a kubelet that was just replaced needs a moment.
+func awaitOthers(ctx context.Context, env *step.Env) error {
+	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
+	defer cancel()
+	var report preflight.Report
+	err := retry.Every(node.TurnInterval).Do(limited, func(ctx context.Context) error {
+		report = preflight.Run(ctx, preflight.Questions(othersQuestions(env)), env.Host, env.Config.IgnorePreflightErrors)
+		return report.Err()
+	})
+	if err != nil {
+		return err
+	}
+	return node.ReportFindings(env, report)
+}
+
+// replaceComponents upgrades etcd and the API server together, so that the API is away once: each needs the other to stop
+// quickly, and the API server can do nothing without etcd. What can do nothing without the API follows.
+func replaceComponents(ctx context.Context, t node.Turn, env *step.Env, components []node.ComponentUpgrade) error {
+	if len(components) == 0 {
+		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
+	}
+	first, then := node.Split(components)
+	for _, group := range [][]node.ComponentUpgrade{first, then} {
+		if err := t.Swap(ctx, env, group); err != nil {
+			return err
+		}
+	}
+	adviseRestart(env, components)
+	return nil
+}
+
+// adviseRestart names the components that were not replaced and that read their certificates only when they start.
+func adviseRestart(env *step.Env, replaced []node.ComponentUpgrade) {
+	kept := slices.DeleteFunc([]string{manifests.ControllerManagerName, manifests.SchedulerName}, func(name string) bool {
+		return slices.ContainsFunc(replaced, func(c node.ComponentUpgrade) bool { return c.Name == name })
+	})
+	if len(kept) > 0 && env.Config.Upgrade.CertificateRenewal {
+		env.UI.Nextf("Until they restart, %s use the previous certificates; `slipway certs renew all --restart` restarts them", strings.Join(kept, " and "))
+	}
+}
+
+// OneWay says what an upgrade of this control plane does that cannot be undone; empty for nothing.
+func OneWay(env *step.Env) string {
+	if node.UnlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
+		return ""
+	}
+	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	from, to := node.EtcdMinor(now), node.MinorOf(env.Config.Image(manifests.EtcdName))
+	if err != nil || from == to || from == "" {
+		return "" // preflight reports a file that cannot be read
+	}
+	return fmt.Sprintf("etcd %s becomes %s. Once all members run it, etcd %s cannot read their data any more, "+
+		"so etcd only goes back with the snapshot that the upgrade takes first.", from, to, from)
+}
+
+// componentUpgrades returns the components whose manifest or whose containers have to change, etcd first.
+func componentUpgrades(ctx context.Context, env *step.Env) ([]node.ComponentUpgrade, error) {
+	view, err := node.HostView(env)
+	if err != nil {
+		return nil, err
+	}
+	var list []node.ComponentUpgrade
+	for _, name := range upgradableComponents(env) {
+		c, err := newComponentUpgrade(ctx, env, name, view)
+		if err != nil {
+			return nil, err
+		}
+		if changes(c) {
+			list = append(list, c)
+		}
+	}
+	return list, nil
+}
+
+// changes reports whether the component has to be restarted.
+func changes(c node.ComponentUpgrade) bool {
+	return c.Before == nil || !manifests.SameStaticPod(c.Before, c.Wanted) || len(c.Stale) > 0
+}
+
+// upgradableComponents are those that this run may replace.
+func upgradableComponents(env *step.Env) []string {
+	return slices.DeleteFunc(manifests.Components(env.Config), func(name string) bool {
+		return name == manifests.EtcdName && !env.Config.Upgrade.Etcd
+	})
+}
+
+func newComponentUpgrade(ctx context.Context, env *step.Env, name string, view manifests.HostView) (c node.ComponentUpgrade, err error) {
+	c.Name = name
+	path := thisnode.StaticPodPath(env.Config, name)
+	if c.Before, err = host.ReadIfExists(env.Host, path); err != nil {
+		return c, err
+	}
+	if c.Wanted, err = node.StaticPodYAML(env, name, view, membersOf(env, name)); err != nil {
+		return c, err
+	}
+	info, err := env.Host.Lstat(path)
+	if err != nil {
+		return c, err
+	}
+	c.Stale, err = madeBefore(ctx, env, name, info.ModTime())
+	return c, err
+}
+
+// membersOf are the members that this node's etcd was started with. They say nothing any more once it has data, and stay
+// as they are.
+func membersOf(env *step.Env, component string) []manifests.Member {
+	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, component))
+	if !found || component != manifests.EtcdName {
+		return nil
+	}
+	member, _ := manifests.ReadEtcd(pod)
+	if !member.Joined {
+		return nil
+	}
+	return member.Initial
+}
+
+// madeBefore returns the containers of a component that were created before its manifest was written.
+func madeBefore(ctx context.Context, env *step.Env, component string, written time.Time) ([]host.Container, error) {
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
+	var stale []host.Container
+	for _, c := range running {
+		if c.Created.Before(written) {
+			stale = append(stale, c)
+		}
+	}
+	return stale, err
+}
+
+// renewForUpgrade renews the certificates of the components that are upgraded, whether or not their manifests change.
+func renewForUpgrade(env *step.Env) error {
+	store := env.PKI()
+	if err := store.EnsureSigner(); err != nil || !env.Config.Upgrade.CertificateRenewal {
+		return err
+	}
+	if err := (renewal.Renewal{Store: store}).CheckTrust(); err != nil {
+		return err
+	}
+	if _, err := store.TrustInKubelet(); err != nil { // it restarts with the components
+		return err
+	}
+	for _, row := range certs.Specs(env.Config) {
+		if !row.Renewable() || row.UsedBy == manifests.EtcdName && !env.Config.Upgrade.Etcd || neverHere(store, row) {
+			continue
+		}
+		if err := (renewal.Renewal{Store: store, KeepKey: true}).Renew(row.Name); err != nil {
+			return errors.WithMessage(err, strings.Join(store.Files(row), ", "))
+		}
+	}
+	return nil
+}
+
+// neverHere reports whether a certificate is missing because this is not the cluster's first control plane.
+func neverHere(store pki.Store, row certs.Spec) bool {
+	if !row.FirstOnly {
+		return false
+	}
+	current, err := store.Current(row)
+	return current == nil && err == nil
+}

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// cordonedHere is the annotation of a Node that a run has cordoned: the run that finishes the upgrade uncordons it.
+const cordonedHere = "slipway/cordoned-for-upgrade"
+
+func drain() step.Phase {
+	return step.Phase{
+		Name:    "drain",
+		Summary: "Cordon this node and evict its Pods",
+		Flags:   []string{"config", "drain-force", "drain-timeout", "dry-run", "kubeconfig"},
+		Run:     runDrain,
+		Skip: func(env *step.Env) string {
+			if env.Config.Upgrade.Drain == nil {
+				return "--drain is not given"
+			}
+			return ""
+		},
+	}
+}
+
+func uncordon() step.Phase {
+	return step.Phase{
+		Name:    "uncordon",
+		Summary: "Uncordon this node, if the phase drain has cordoned it",
+		Flags:   []string{"config", "dry-run", "kubeconfig"},
+		Run:     runUncordon,
+	}
+}
+
+// runDrain refuses before it changes anything, and looks again once the node is cordoned: Pods may have come in between.
+func runDrain(ctx context.Context, env *step.Env) error {
+	if _, err := podsToEvict(ctx, env); err != nil {
+		return err
+	}
+	if err := cordon(ctx, env); err != nil {
+		return err
+	}
+	pods, err := podsToEvict(ctx, env)
+	if err != nil {
+		return err
+	}
+	if len(pods) == 0 {
+		env.UI.Printf("This node has no Pods to evict")
+		return nil
+	}
+	env.UI.Printf("Evicting %s", strings.Join(podNames(pods), ", "))
+	return evict(ctx, env, pods)
+}
+
+// cordon keeps new Pods away. A node that is cordoned already is left as it is, so that it stays cordoned afterwards.
+func cordon(ctx context.Context, env *step.Env) error {
+	node := cluster.NewNode(env.Config.Name)
+	already := false
+	found, err := env.Cluster.Update(ctx, node, func() (bool, error) {
+		if already = node.Spec.Unschedulable; already {
+			return false, nil
+		}
+		node.Spec.Unschedulable = true
+		if node.Annotations == nil {
+			node.Annotations = map[string]string{}
+		}
+		node.Annotations[cordonedHere] = "true"
+		return true, nil
+	})
+	switch _, ours := node.Annotations[cordonedHere]; {
+	case err != nil:
+		return err
+	case !found:
+		return errors.Errorf("the cluster has no Node %s; is that the name of this node?", env.Config.Name)
+	case already && !ours:
+		env.UI.Printf("Node %s was cordoned before, and stays so after the upgrade", node.Name)
+	default:
+		env.UI.Printf("Node %s is cordoned", node.Name)
+	}
+	return nil
+}
+
+// runUncordon leaves a node cordoned that was drained by the phase's own command: there is more to do before it ends.
+func runUncordon(ctx context.Context, env *step.Env) error {
+	node := cluster.NewNode(env.Config.Name)
+	ours, cordoned := false, false
+	_, err := env.Cluster.Update(ctx, node, func() (bool, error) {
+		cordoned = node.Spec.Unschedulable
+		if _, ours = node.Annotations[cordonedHere]; !ours || env.Config.Upgrade.Drain == nil {
+			return false, nil
+		}
+		delete(node.Annotations, cordonedHere)
+		node.Spec.Unschedulable = false
+		return true, nil
+	})
+	switch {
+	case err != nil || !cordoned:
+		return err
+	case !ours && env.Config.Upgrade.Drain != nil:
+		env.UI.Nextf("Node %s was not cordoned by Slipway, so it stays cordoned; `kubectl uncordon %s` makes it ready for Pods", node.Name, node.Name)
+	case !ours:
+	case env.Config.Upgrade.Drain == nil:
+		env.UI.Nextf("Node %s is still cordoned; when it is ready for Pods, run `slipway upgrade node phase uncordon`", node.Name)
+	default:
+		env.UI.Printf("Node %s is no longer cordoned", node.Name)
+	}
+	return nil
+}
+
+// The waits between two tries to evict what is left. The first are short: most Pods end quickly.
+const (
+	firstEvictionDelay = 100 * time.Millisecond
+	evictionDelay      = 2 * time.Second
+)
+
+// podsLeftError is what was seen last of Pods that are still there.
+type podsLeftError struct{ pods []string }
+
+func (e *podsLeftError) Error() string { return strings.Join(e.pods, "; ") }
+
+// evict evicts Pods, and waits until they are gone.
+func evict(ctx context.Context, env *step.Env, pods []corev1.Pod) error {
+	limit := env.Config.Upgrade.Drain.Timeout
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	e := eviction{env: env, chosen: map[types.UID]bool{}, said: map[types.UID]string{}}
+	for i := range pods {
+		e.chosen[pods[i].UID] = true
+	}
+	policy := retry.Policy{First: firstEvictionDelay, Slowest: evictionDelay, Passes: func(err error) bool {
+		left := (*podsLeftError)(nil)
+		return errors.As(err, &left)
+	}}
+	err := policy.Do(limited, e.try)
+	left := (*podsLeftError)(nil)
+	if !errors.As(err, &left) || ctx.Err() != nil {
+		return err
+	}
+	return fault.WithRemedy(
+		errors.Errorf("node %s was not drained within %s; Pods that are still there: %v", env.Config.Name, limit, left),
+		"the node stays cordoned; remove what is in the way and run the same command again, with a longer --drain-timeout if needed; "+
+			"to give up, run `slipway upgrade node phase uncordon` here")
+}
+
+// eviction is the Pods that are to be evicted, and what was said of those that are blocked.
+type eviction struct {
+	env    *step.Env
+	chosen map[types.UID]bool
+	said   map[types.UID]string
+}
+
+// try evicts what is left, and returns a *podsLeftError until nothing is. It lists the Pods instead of getting each: a
+// kubelet, whose rights a worker has, may not get Pods that are gone.
+func (e *eviction) try(ctx context.Context) error {
+	pods, err := e.env.Cluster.PodsOn(ctx, e.env.Config.Name)
+	if err != nil {
+		return err
+	}
+	var left []string
+	for i := range pods {
+		if !e.chosen[pods[i].UID] {
+			continue
+		}
+		why, err := e.evict(ctx, &pods[i])
+		if err != nil {
+			return err
+		}
+		left = append(left, podName(&pods[i])+" ("+why+")")
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return &podsLeftError{left}
+}
+
+// evict asks for the end of a Pod, unless it is terminating, and returns why it may still be there. A request that the
+// deadline has cut off says less about that than the API's last answer.
+func (e *eviction) evict(ctx context.Context, pod *corev1.Pod) (why string, err error) {
+	if pod.DeletionTimestamp != nil {
+		return "has been terminating since " + pod.DeletionTimestamp.UTC().Format(time.RFC3339), nil
+	}
+	err = e.env.Cluster.Evict(ctx, pod)
+	blocked := (*cluster.BlockedError)(nil)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return cmp.Or(e.said[pod.UID], err.Error()), nil //nolint:nilerr // evict's own error names it, with all the other Pods
+	case !errors.As(err, &blocked):
+		return "evicted just now", err
+	}
+	if e.said[pod.UID] != blocked.Reason {
+		e.said[pod.UID] = blocked.Reason
+		e.env.UI.Printf("Waiting to evict %s: %s", podName(pod), blocked.Reason)
+	}
+	return blocked.Reason, nil
+}
+
+func podName(pod *corev1.Pod) string { return fmt.Sprintf("%s/%s", pod.Namespace, pod.Name) }
+
+func podNames(pods []corev1.Pod) (names []string) {
+	for i := range pods {
+		names = append(names, podName(&pods[i]))
+	}
+	return names
+}

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// changedByOperator is the annotation of the ConfigMaps kubeadm-config and kubelet-config with the time (RFC 3339) at which an
+// operator last changed the configuration in it. An upgrade sets it when it stores that of the new version, because managedFields
+// then name Slipway.
+const changedByOperator = "slipway/changed-by-operator"
+
+// configurationChanged returns when somebody other than kubeadm and Slipway last changed a key of a ConfigMap in kube-system, as
+// far as the ConfigMap says it; the zero time if nobody has. Files that are older than this may have been made with another
+// configuration.
+func configurationChanged(ctx context.Context, env *step.Env, name, key string) (time.Time, error) {
+	cm := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem},
+	}
+	if _, err := env.Cluster.Get(ctx, cm); err != nil {
+		return time.Time{}, err
+	}
+	last, _ := time.Parse(time.RFC3339, cm.Annotations[changedByOperator]) // one that is not a time counts as none
+	for _, entry := range cm.ManagedFields {
+		if entry.Time != nil && entry.Time.After(last) && owns(entry, key) && !slices.Contains([]string{"kubeadm", "slipway"}, entry.Manager) {
+			last = entry.Time.Time
+		}
+	}
+	return last, nil
+}
+
+// clusterConfigurationChanged is configurationChanged of the ClusterConfiguration, which static Pods are made from.
+func clusterConfigurationChanged(ctx context.Context, env *step.Env) (time.Time, error) {
+	return configurationChanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
+}
+
+// owns reports whether a manager of the ConfigMap has set a key:
+// https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
+func owns(entry metav1.ManagedFieldsEntry, key string) bool {
+	var fields struct {
+		Data map[string]any `json:"f:data"`
+	}
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+		return false
+	}
+	_, found := fields.Data["f:"+key]
+	return found
+}
+
+// uploadUpgradedConfig stores the configuration with the new version. What the ConfigMap says of its last change goes with it
+// in the same write: the other nodes, which are upgraded next, need it.
+func uploadUpgradedConfig(ctx context.Context, env *step.Env) error {
+	annotations, err := lastChange(ctx, env, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
+	if err != nil {
+		return err
+	}
+	return node.UploadKubeadmConfig(ctx, env, annotations)
+}
+
+// uploadUpgradedKubeletConfig does the same for the kubelets' configuration.
+func uploadUpgradedKubeletConfig(ctx context.Context, env *step.Env) error {
+	annotations, err := lastChange(ctx, env, manifests.KubeletConfigMap, "kubelet")
+	if err != nil {
+		return err
+	}
+	return node.UploadKubeletConfig(ctx, env, annotations)
+}
+
+func lastChange(ctx context.Context, env *step.Env, name, key string) (annotations map[string]string, err error) {
+	changed, err := configurationChanged(ctx, env, name, key)
+	if err != nil || changed.IsZero() {
+		return nil, errors.WithMessagef(err, "the last change of ConfigMap %s", name)
+	}
+	return map[string]string{changedByOperator: changed.UTC().Format(time.RFC3339)}, nil
+}

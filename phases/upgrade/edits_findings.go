@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// staticPodEdits finds what the upgrade would lose of this control plane's static Pods.
+func staticPodEdits(ctx context.Context, env *step.Env) []preflight.Finding {
+	failed := func(err error) preflight.Finding { // protection may be among what could not be compared
+		return preflight.Finding{Check: node.EditsCheck, Severity: preflight.Error, Final: true, Fault: fault.Of(err)}
+	}
+	view, err := node.HostView(env)
+	if err != nil {
+		return []preflight.Finding{failed(err)}
+	}
+	changed, err := clusterConfigurationChanged(ctx, env)
+	if err != nil {
+		return []preflight.Finding{failed(err)}
+	}
+	var found []preflight.Finding
+	for _, name := range upgradableComponents(env) {
+		edits, err := editsOf(env, name, view, changed)
+		if err != nil {
+			found = append(found, failed(err))
+			continue
+		}
+		others, err := edits.protection.without(edits.edited)
+		if err != nil {
+			found = append(found, failed(err))
+			continue
+		}
+		found = append(found, edits.protection.findings(name)...)
+		edits.edited = others
+		found = append(found, edits.findings(name, changed)...)
+	}
+	return found
+}
+
+func (e podEdits) findings(component string, changed time.Time) []preflight.Finding {
+	var found []preflight.Finding
+	if e.edited != nil {
+		found = append(found, node.NewFinding(node.EditsCheck, preflight.Error,
+			"keep them in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs of the ClusterConfiguration; to drop them, use --ignore-preflight-errors="+node.EditsCheck,
+			"the upgrade would lose edits of the static Pod of %s: %s", component, e.edited))
+	}
+	if e.doubtful != nil {
+		found = append(found, node.NewFinding(node.EditsCheck, preflight.Warning,
+			"nothing to do if this comes from that change; if it is an edit, keep it in a patch (--patches), which `slipway upgrade plan` prints",
+			"the upgrade writes the static Pod of %s as the ClusterConfiguration says, which was changed on %s, after the static Pod was written: %s",
+			component, changed.UTC().Format(time.DateTime+" MST"), e.doubtful))
+	}
+	if len(e.proxies) > 0 {
+		found = append(found, node.NewFinding(node.EditsCheck, preflight.Warning,
+			"run the upgrade with the same variables in its environment, or set them in extraEnvs of the ClusterConfiguration",
+			"the upgrade takes proxy settings from its own environment, as init does, and would drop or change %s in the static Pod of %s", strings.Join(e.proxies, ", "), component))
+	}
+	if len(e.plugins) > 0 {
+		found = append(found, node.NewFinding(node.EditsCheck, preflight.Warning,
+			"if the controller manager needs them, add their directory to controllerManager.extraVolumes of the ClusterConfiguration",
+			"the upgrade no longer mounts flex volume plugins in the static Pod of %s: %s", component, strings.Join(e.plugins, ", ")))
+	}
+	return found
+}
+
+// lostProxies are the names of the variables that have the same value only in one of two static Pods.
+func lostProxies(component string, have, wanted []byte) (names []string) {
+	proxies := func(data []byte) []corev1.EnvVar {
+		pod, err := node.DecodePod(data)
+		if err != nil || component == manifests.EtcdName { // it has none of its own
+			return nil
+		}
+		return manifests.HostView{}.AsIn(pod).ProxyEnv
+	}
+	next := proxies(wanted)
+	for _, e := range proxies(have) {
+		if !slices.Contains(next, e) {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+// lostPlugins looks into the directory that older releases mount for flex volume plugins.
+func lostPlugins(env *step.Env, have, wanted []byte) (paths []string) {
+	pod, err := node.DecodePod(have)
+	next, nextErr := node.DecodePod(wanted)
+	if err != nil || nextErr != nil {
+		return nil // comparedWithMade reports it
+	}
+	for _, m := range pod.Spec.Containers[0].VolumeMounts {
+		kept := func(other corev1.VolumeMount) bool { return other.MountPath == m.MountPath }
+		if m.Name != manifests.FlexVolume || slices.ContainsFunc(next.Spec.Containers[0].VolumeMounts, kept) {
+			continue
+		}
+		entries, _ := env.Host.ReadDir(m.MountPath) // it is mounted at the same path; without it there are no plugins
+		for _, e := range entries {
+			paths = append(paths, filepath.Join(m.MountPath, e.Name()))
+		}
+	}
+	return paths
+}

@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	"gopkg.in/evanphx/json-patch.v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+const kubeletConfigFile = "config.yaml"
+
+// kubeletEdits are the fields of this host's config.yaml that somebody has set or removed there, and that the upgrade writes with
+// other values: they're neither the cluster's nor the node's own (instance-config.yaml).
+type kubeletEdits struct {
+	fields []string
+	patch  config.PatchFile // keeps them
+	// changed is when an operator changed ConfigMap kubelet-config, if that was after the file was written: then these may be
+	// what it said before. Otherwise it's zero.
+	changed time.Time
+	// sure: somebody has edited the file, although some of the fields may come from before that change.
+	sure bool
+}
+
+// doubtful reports whether some of the fields may be no edits, so that the patch may undo the change.
+func (e *kubeletEdits) doubtful() bool { return !e.changed.IsZero() }
+
+// editsOfKubelet returns nil if there are none.
+func editsOfKubelet(ctx context.Context, env *step.Env) (*kubeletEdits, error) {
+	path := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile)
+	of, err := backup.Whose(env, path)
+	if err != nil {
+		return nil, err
+	}
+	have, wanted, lost, err := lostKubeletFields(ctx, env, of)
+	if err != nil || len(lost) == 0 {
+		return nil, errors.WithMessage(err, "the kubelet's configuration")
+	}
+	e, suffix := &kubeletEdits{fields: lost}, patchSuffix(env)
+	written, err := writtenAt(env, path, func(b *upgrading.Backup) string { return b.Kubelet[kubeletConfigFile] })
+	if err != nil {
+		return nil, err
+	}
+	changed, err := configurationChanged(ctx, env, manifests.KubeletConfigMap, "kubelet")
+	if err != nil {
+		return nil, err
+	}
+	if changed.After(written) {
+		e.changed, e.sure = changed, of == backup.AsEdited
+	}
+	if e.doubtful() {
+		suffix += doubtfulSuffix
+	}
+	e.patch.Name = config.PatchKubelet + suffix + "+merge.yaml"
+	e.patch.Data, err = kubeletPatch(have, wanted, lost)
+	return e, err
+}
+
+// lostKubeletFields compares the file with everything that may have made it. The fields are sorted.
+func lostKubeletFields(ctx context.Context, env *step.Env, of backup.Owner) (have, wanted map[string]any, lost []string, err error) {
+	docs := make([]map[string]any, 4)
+	for i, read := range []func() ([]byte, error){
+		func() ([]byte, error) { return readKubeletFile(env, kubeletConfigFile) },
+		func() ([]byte, error) { return nextKubeletConfig(env) },
+		func() ([]byte, error) { return readKubeletFile(env, "instance-config.yaml") },
+		func() ([]byte, error) {
+			text, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, manifests.KubeletConfigMap, "kubelet")
+			return []byte(text), err
+		},
+	} {
+		data, err := read()
+		if err == nil {
+			docs[i], err = kubeletFields(data)
+		}
+		if err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	ours := func(name string, value any) bool { return name == "resolvConf" && value == config.ResolvedConf } // systemd-resolved ran here
+	for name, value := range docs[0] {
+		if !ours(name, value) && !slices.ContainsFunc(docs[1:], func(other map[string]any) bool { return reflect.DeepEqual(other[name], value) }) {
+			lost = append(lost, name)
+		}
+	}
+	for name, value := range docs[3] { // what somebody has removed is in the cluster's settings, and would come back
+		if _, there := docs[0][name]; !there && of != backup.AsMade && !ours(name, value) && reflect.DeepEqual(docs[1][name], value) {
+			lost = append(lost, name)
+		}
+	}
+	slices.Sort(lost)
+	return docs[0], docs[1], lost, nil
+}
+
+// kubeletFields are the fields of a KubeletConfiguration in one form: kubeadm writes some that are zero, and their order and
+// notation differ. Fields that this version doesn't know stay as they are.
+func kubeletFields(data []byte) (map[string]any, error) {
+	given, known, fields := map[string]any{}, kubeletconfig.New(), map[string]any{}
+	if err := yaml.Unmarshal(data, &given); err != nil {
+		return nil, errors.WithStack(err)
+	}
+	if err := yaml.Unmarshal(data, known); err != nil {
+		return nil, errors.WithStack(err)
+	}
+	text, err := json.Marshal(known)
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	for name, value := range given {
+		if v := reflect.ValueOf(value); fields[name] == nil && v.IsValid() && !v.IsZero() {
+			fields[name] = value
+		}
+	}
+	return fields, errors.WithStack(err)
+}
+
+// kubeletPatch makes of what the upgrade writes what is there.
+func kubeletPatch(have, wanted map[string]any, fields []string) ([]byte, error) {
+	other := func(name string, _ any) bool { return !slices.Contains(fields, name) }
+	var docs [2][]byte
+	for i, doc := range []map[string]any{wanted, have} {
+		doc = maps.Clone(doc)
+		maps.DeleteFunc(doc, other)
+		var err error
+		if docs[i], err = json.Marshal(doc); err != nil {
+			return nil, errors.WithStack(err)
+		}
+	}
+	patch, err := jsonpatch.CreateMergePatch(docs[0], docs[1])
+	if err == nil {
+		patch, err = yaml.JSONToYAML(patch)
+	}
+	return patch, errors.WithStack(err)
+}
+
+func readKubeletFile(env *step.Env, name string) ([]byte, error) {
+	return host.ReadIfExists(env.Host, filepath.Join(env.Config.Paths.Kubelet, name))
+}
+
+// kubeletEditFindings are about fields of the kubelet's configuration on this host that the upgrade writes with other values.
+func kubeletEditFindings(ctx context.Context, env *step.Env) []preflight.Finding {
+	e, err := editsOfKubelet(ctx, env)
+	if err != nil {
+		return []preflight.Finding{node.NewFinding(backup.KubeletEditsCheck, preflight.Unasked, "correct the file", "edits of the kubelet's configuration were not checked: %v", err)}
+	}
+	if e == nil {
+		return nil
+	}
+	path, names := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile), strings.Join(e.fields, ", ")
+	changed, keep := e.changed.UTC().Format(time.DateTime+" MST"), "to keep them on this node, "+e.shownPatch()
+	if e.doubtful() && !e.sure {
+		return []preflight.Finding{node.NewFinding(backup.KubeletEditsCheck, preflight.Warning,
+			"nothing to do if these fields come from before that change; if they are edits, keep them in a patch: "+e.shownPatch(),
+			"the upgrade writes %s as ConfigMap kube-system/%s says, which was changed on %s, after the file was written: %s",
+			path, manifests.KubeletConfigMap, changed, names)}
+	}
+	if e.sure {
+		keep = "leave fields that come from before the change of that ConfigMap on " + changed + " to the upgrade; " + keep
+	}
+	return []preflight.Finding{node.NewFinding(backup.KubeletEditsCheck, preflight.Error,
+		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use --ignore-preflight-errors="+backup.KubeletEditsCheck+"; "+keep,
+		"the upgrade would lose edits of %s: %s", path, names)}
+}
+
+// shownPatch says how to use the patch. On a worker, nothing else prints it.
+func (e *kubeletEdits) shownPatch() string {
+	text := strings.TrimRight(ownership.Shown(e.patch.Data), "\n")
+	return "use --patches with a directory that has this file, " + e.patch.Name + ":\n    " + strings.ReplaceAll(text, "\n", "\n    ")
+}

@@ -1,0 +1,570 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/preflight"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
+)
+
+// planeToExamine is a control plane of v1.36.4 that is to be upgraded to v1.37.2, as Slipway made it.
+func planeToExamine(t *testing.T) *phasetest.Stage { return planeFrom(t, "v1.36.4") }
+
+// planeFrom is a control plane of another version, whose controller manager has these extra flags.
+func planeFrom(t *testing.T, from string, extra ...config.Arg) *phasetest.Stage {
+	t.Helper()
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Config.Cluster.ControllerManager.ExtraArgs = append(s.Config.Cluster.ControllerManager.ExtraArgs, extra...)
+	s.Config.Upgrade = &config.Upgrade{From: from, Version: "v1.37.2", First: true, Etcd: true, CertificateRenewal: true}
+	s.FakeHost.Has.Time = time.Now()
+	view, err := node.HostView(s.Env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Config.Cluster.KubernetesVersion = from
+	for _, name := range manifests.Components(s.Config) {
+		data, err := node.StaticPodYAML(s.Env, name, view, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Put(t, "/etc/kubernetes/manifests/"+name+".yaml", string(data))
+	}
+	s.Config.Cluster.KubernetesVersion = "v1.37.2"
+	return s
+}
+
+// TestEditPatches: with the patches that the plan prints, the upgrade keeps each edit, and the check of edits is content.
+func TestEditPatches(t *testing.T) {
+	const apiServer = manifests.APIServerName
+	for name, row := range map[string]struct {
+		edit func(*testing.T, *phasetest.Stage)
+		want []string                  // names of the patches
+		kept func(pod corev1.Pod) bool // by the upgrade
+	}{
+		"nothing": {func(*testing.T, *phasetest.Stage) {}, nil, func(corev1.Pod) bool { return true }},
+		"a new flag": {func(t *testing.T, s *phasetest.Stage) {
+			s.EditPod(t, apiServer, "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --profiling=false\n")
+		}, []string{"kube-apiserver0+json.yaml"}, func(p corev1.Pod) bool { return slices.Contains(p.Spec.Containers[0].Command, "--profiling=false") }},
+		"a changed flag": {func(t *testing.T, s *phasetest.Stage) {
+			s.EditPod(t, apiServer, "--enable-admission-plugins=NodeRestriction", "--enable-admission-plugins=NodeRestriction,AlwaysPullImages")
+		}, []string{"kube-apiserver0+json.yaml"}, func(p corev1.Pod) bool {
+			c := p.Spec.Containers[0].Command
+			return slices.Contains(c, "--enable-admission-plugins=NodeRestriction,AlwaysPullImages") && !slices.Contains(c, "--enable-admission-plugins=NodeRestriction")
+		}},
+		"flags that went": {func(t *testing.T, s *phasetest.Stage) {
+			s.EditPod(t, apiServer, "    - --allow-privileged=true\n", "")
+			s.EditPod(t, apiServer, "    - --secure-port=6443\n", "")
+		}, []string{"kube-apiserver0+json.yaml"}, func(p corev1.Pod) bool {
+			c := p.Spec.Containers[0].Command
+			return !slices.Contains(c, "--allow-privileged=true") && !slices.Contains(c, "--secure-port=6443") && slices.Contains(c, "--enable-bootstrap-token-auth=true")
+		}},
+		"resources and a label": {func(t *testing.T, s *phasetest.Stage) {
+			s.EditPod(t, "kube-scheduler", "cpu: 100m", "cpu: 300m")
+			s.EditPod(t, "kube-scheduler", "    tier: control-plane\n", "    tier: control-plane\n    team: mine\n")
+		}, []string{"kube-scheduler0+strategic.yaml"}, func(p corev1.Pod) bool {
+			return p.Spec.Containers[0].Resources.Requests.Cpu().String() == "300m" && p.Labels["team"] == "mine"
+		}},
+		"a volume": {func(t *testing.T, s *phasetest.Stage) {
+			s.EditPod(t, apiServer, "    volumeMounts:\n", "    volumeMounts:\n    - {mountPath: /audit, name: audit}\n")
+			s.EditPod(t, apiServer, "  volumes:\n", "  volumes:\n  - {name: audit, hostPath: {path: /var/log/audit}}\n")
+		}, []string{"kube-apiserver0+strategic.yaml"}, func(p corev1.Pod) bool {
+			return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "audit" }) && len(p.Spec.Volumes) > 1
+		}},
+		"another registry": {func(t *testing.T, s *phasetest.Stage) {
+			s.EditPod(t, apiServer, "image: registry.k8s.io/kube-apiserver:", "image: example.com/kube-apiserver:")
+		}, []string{"kube-apiserver0+strategic.yaml"}, func(p corev1.Pod) bool { return p.Spec.Containers[0].Image == "example.com/kube-apiserver:v1.37.2" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := planeToExamine(t)
+			row.edit(t, s)
+			patches, err := PatchesOfEdits(t.Context(), s.Env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, f := range patches.Kept {
+				names = append(names, f.Name)
+				s.Put(t, "/patches/"+f.Name, string(f.Data))
+			}
+			if !slices.Equal(names, row.want) {
+				t.Fatalf("patches %q, want %q", names, row.want)
+			}
+			if names == nil {
+				return
+			}
+			if found := staticPodEdits(t.Context(), s.Env); len(found) != 1 {
+				t.Errorf("without the patches: %v", found)
+			}
+			s.Config.PatchesDir = "/patches"
+			if found := staticPodEdits(t.Context(), s.Env); len(found) != 0 {
+				t.Errorf("with the patches: %v", found)
+			}
+			list, err := Manifests(s.Env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			component, _, _ := strings.Cut(names[0], "0+")
+			for _, m := range list {
+				var pod corev1.Pod
+				if err := yaml.Unmarshal(m.After, &pod); err != nil {
+					t.Fatal(err)
+				}
+				if pod.Name == component && (!row.kept(pod) || !strings.HasSuffix(pod.Spec.Containers[0].Image, ":v1.37.2")) {
+					t.Errorf("lost in:\n%s", m.After)
+				}
+			}
+		})
+	}
+}
+
+// equipped is what the runtime lacks, and the space on all disks.
+type equipped struct {
+	host    *teststage.Host
+	missing string
+	free    uint64
+}
+
+func (e equipped) set() {
+	e.host.On.ImagePresent = func(_ context.Context, _, image string) (bool, error) {
+		return !strings.Contains(image, e.missing), nil
+	}
+	e.host.Has.ImageDir, e.host.Has.Space["/"] = "/", host.Space{Free: e.free, Total: 100 << 30}
+}
+
+func TestHostFindings(t *testing.T) {
+	s := planeToExamine(t)
+	// Nothing is wrong.
+	equipped{s.FakeHost, "none", 50 << 30}.set()
+	healthy := func() []etcd.Health {
+		var all []etcd.Health
+		for i, name := range []string{"cp-1", "cp-2", "cp-3"} {
+			all = append(all, etcd.Health{Member: etcd.Member{ID: uint64(i), Name: name, PeerURL: "https://192.0.2.1" + string(rune('1'+i)) + ":2380"},
+				Answers: true, Status: etcd.Status{Version: "3.6.12", Size: 1 << 30, Quota: 2 << 30}})
+		}
+		return all
+	}
+	for name, row := range map[string]struct {
+		change func(members []etcd.Health)
+		host   equipped
+		want   []phasetest.FoundAs
+	}{
+		"nothing":  {func([]etcd.Health) {}, equipped{s.FakeHost, "none", 50 << 30}, nil},
+		"an image": {func([]etcd.Health) {}, equipped{s.FakeHost, "coredns", 50 << 30}, []phasetest.FoundAs{{Name: "warning ImagesPresent", List: "registry.k8s.io/coredns/coredns:v1.14.6"}}},
+		"a full disk": {func([]etcd.Health) {}, equipped{s.FakeHost, "none", 1 << 30}, []phasetest.FoundAs{
+			{Name: "error EtcdSnapshotSpace", Facts: []string{"/etc/kubernetes", "1024 MiB free", "10 GiB", "10 %"}}}},
+		"a tenth would not stay free": {func([]etcd.Health) {}, equipped{s.FakeHost, "none", 11<<30 - 1}, []phasetest.FoundAs{{Name: "error EtcdSnapshotSpace"}}},
+		"a tenth stays free":          {func([]etcd.Health) {}, equipped{s.FakeHost, "none", 11 << 30}, nil},
+		"the images fit, and the snapshot too, but not both": {func([]etcd.Health) {}, equipped{s.FakeHost, "coredns", 11<<30 + 400<<20}, []phasetest.FoundAs{
+			{Name: "warning DiskSpace-runtime"}, {Name: "warning ImagesPresent"},
+			{Name: "error EtcdSnapshotSpace", Facts: []string{"/etc/kubernetes", "1024 MiB", "500 MiB"}}}},
+		"the images are on another disk": {func([]etcd.Health) {
+			s.FakeHost.Has.ImageDir = "/images"
+			s.FakeHost.Has.Space["/images"] = host.Space{Free: 50 << 30, Total: 100 << 30, Device: 2}
+			s.Put(t, "/images/x", "")
+		}, equipped{s.FakeHost, "coredns", 11<<30 + 400<<20}, []phasetest.FoundAs{{Name: "warning ImagesPresent"}}},
+		"etcd does not say how large it is": {func(m []etcd.Health) { m[0].Answers = false }, equipped{s.FakeHost, "none", 50 << 30},
+			[]phasetest.FoundAs{{Name: "unchecked EtcdSnapshotSpace"}}},
+		"another member is down": {func(m []etcd.Health) { m[1].Err = errors.New("no answer") }, equipped{s.FakeHost, "none", 50 << 30},
+			[]phasetest.FoundAs{{Name: "warning EtcdHealth", Facts: []string{"member cp-2", "no answer"}}}},
+		"this member is down": {func(m []etcd.Health) { m[0].Err = errors.New("no answer") }, equipped{s.FakeHost, "none", 50 << 30},
+			[]phasetest.FoundAs{{Name: "warning EtcdHealth", Facts: []string{"member cp-1", "no answer"}}}},
+		"a learner": {func(m []etcd.Health) { m[2].Learner = true }, equipped{s.FakeHost, "none", 50 << 30},
+			[]phasetest.FoundAs{{Name: "warning EtcdLearner", Facts: []string{"member cp-3"}}}},
+		"an alarm": {func(m []etcd.Health) {
+			for i := range m {
+				m[i].Status.Alarms = []etcd.Alarm{{Member: 1, Kind: "NOSPACE"}}
+			}
+		}, equipped{s.FakeHost, "none", 50 << 30}, []phasetest.FoundAs{{Name: "error EtcdAlarm", Facts: []string{"member cp-2", "NOSPACE"}}}},
+		"little space in etcd": {func(m []etcd.Health) { m[1].Status.Size = 2<<30 - 1 }, equipped{s.FakeHost, "none", 50 << 30},
+			[]phasetest.FoundAs{{Name: "warning EtcdSpace", Facts: []string{"member cp-2", "2047", "2048 MiB"}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			row.host.set()
+			members := healthy()
+			row.change(members)
+			found := slices.Concat(imageFindings(t.Context(), s.Env), etcdFindings(members),
+				backup.SnapshotSpace(s.Env, members, backup.MissingImagesNeed(t.Context(), s.Env, s.Config.Images())...))
+			phasetest.CheckFindings(t, found, row.want...)
+		})
+	}
+}
+
+// TestUpgradeFindingsShown has everything that the checks of a host find in one list.
+func TestUpgradeFindingsShown(t *testing.T) {
+	s := planeToExamine(t)
+	equipped{s.FakeHost, "coredns", 1 << 30}.set()
+	s.EditPod(t, "kube-scheduler", "cpu: 100m", "cpu: 300m")
+	s.Put(t, "/etc/kubernetes/manifests/notes.txt", "remember")
+	s.Put(t, "/etc/kubernetes/manifests/etcd.yaml.bak", s.Get(t, "/etc/kubernetes/manifests/etcd.yaml"))
+	of := func(id uint64, name string, change func(*etcd.Health)) etcd.Health {
+		m := etcd.Health{Member: etcd.Member{ID: id, Name: name}, Answers: true, Status: etcd.Status{Version: "3.6.12", Size: 1 << 30, Quota: 2 << 30}}
+		change(&m)
+		return m
+	}
+	members := []etcd.Health{
+		of(1, "cp-1", func(m *etcd.Health) { m.Status.Alarms = []etcd.Alarm{{Member: 1, Kind: "NOSPACE"}} }),
+		of(2, "cp-2", func(m *etcd.Health) { m.Err = errors.New("no answer") }),
+		of(3, "cp-3", func(m *etcd.Health) { m.Status.Size = 2<<30 - 1 }),
+		of(4, "cp-4", func(m *etcd.Health) { m.Learner = true }),
+	}
+	var all strings.Builder
+	for _, f := range slices.Concat(staticPodEdits(t.Context(), s.Env), strayManifests(s.Env), imageFindings(t.Context(), s.Env), etcdFindings(members),
+		backup.SnapshotSpace(s.Env, members, backup.MissingImagesNeed(t.Context(), s.Env, s.Config.Images())...)) {
+		all.WriteString(f.String() + "\n")
+	}
+	phasetest.Shows(t, "upgrade-findings", all.String())
+}
+
+// TestStrayManifests: static Pods of the operator's are left alone.
+func TestStrayManifests(t *testing.T) {
+	s := planeToExamine(t)
+	dir := "/etc/kubernetes/manifests/"
+	s.Put(t, dir+"dns.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: dns}\n")
+	s.Put(t, dir+".hidden", "x")
+	if found := strayManifests(s.Env); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+	s.Put(t, dir+"etcd.yaml.bak", s.Get(t, dir+"etcd.yaml"))
+	s.Put(t, dir+"notes.txt", "remember")
+	phasetest.CheckFindings(t, strayManifests(s.Env), phasetest.FoundAs{Name: "error StrayManifest", Facts: []string{dir + "etcd.yaml.bak", "of etcd"}},
+		phasetest.FoundAs{Name: "warning StrayManifest", Facts: []string{dir + "notes.txt", "Pod"}})
+}
+
+// TestCertificateFindings: what the upgrade renews is not worth a word.
+func TestCertificateFindings(t *testing.T) {
+	s := planeToExamine(t)
+	s.Play(t, phasetest.Pick(bootstrap.Init(), "certs")...)
+	if found := certificateFindings(s.Env); len(found) > 0 {
+		t.Errorf("found %q", phasetest.InWords(found))
+	}
+	s.FakeHost.Has.Time = time.Now().Add(360 * 24 * time.Hour)
+	if found := certificateFindings(s.Env); len(found) > 0 {
+		t.Errorf("although they are renewed: %q", phasetest.InWords(found))
+	}
+	s.Config.Upgrade.CertificateRenewal = false
+	if found := certificateFindings(s.Env); !slices.ContainsFunc(found, func(f preflight.Finding) bool {
+		return phasetest.SeverityOf(f)+" "+f.Check == "warning CertificateExpiration" && slices.Contains(strings.Fields(f.Message), "apiserver")
+	}) {
+		t.Errorf("without renewal: %q", phasetest.InWords(found))
+	}
+	if err := os.Remove(filepath.Join(s.Root, "/etc/kubernetes/pki/etcd/ca.key")); err != nil {
+		t.Fatal(err)
+	}
+	s.FakeHost.Has.Time, s.Config.Upgrade.CertificateRenewal = time.Now(), true
+	phasetest.CheckFindings(t, certificateFindings(s.Env), phasetest.FoundAs{Name: "warning CertificateAuthorityKey",
+		Facts: []string{"CA etcd-ca", "renew apiserver-etcd-client, etcd-healthcheck-client, etcd-peer, etcd-server"}})
+}
+
+// TestKubeletBreakages: `upgrade node` checks the flags and the configuration with which its kubelet will be started, without
+// those that the upgrade removes.
+func TestKubeletBreakages(t *testing.T) {
+	s := planeToExamine(t)
+	s.Config.Upgrade.First = false
+	equipped{s.FakeHost, "none", 50 << 30}.set()
+	ask := func() []preflight.Finding { return ownBreakages(t.Context(), s.Env) }
+	phasetest.CheckFindings(t, ask(), phasetest.FoundAs{Name: "unchecked not-checked", Facts: []string{"no Node cp-1"}})
+	s.HasKubelet(t, "v1.34.9")
+	s.Put(t, "/sys/fs/cgroup/cgroup.controllers", "cpu\n")
+	s.Put(t, "/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--pod-infra-container-image=registry.k8s.io/pause:3.10 --v=2"`)
+	s.Put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nfeatureGates: {SidecarContainers: true}\n") // written again
+	phasetest.CheckFindings(t, ask())
+	s.Put(t, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--boot-id-file=/x --feature-gates=SidecarContainers=true\n")
+	phasetest.CheckFindings(t, ask(), phasetest.FoundAs{Name: "error flag-removed", Facts: []string{"kubelet on cp-1", "kubelet 1.37", "--boot-id-file"}},
+		phasetest.FoundAs{Name: "error gate-removed", Facts: []string{"kubelet on cp-1", "kubelet 1.37", "SidecarContainers"}})
+}
+
+// TestOwnControlPlane: `upgrade node` checks the static Pods that it will write, with the patches of this host, which no other
+// node can see.
+func TestOwnControlPlane(t *testing.T) {
+	s := planeToExamine(t)
+	s.Config.Upgrade.First = false
+	equipped{s.FakeHost, "none", 50 << 30}.set()
+	s.HasKubelet(t, "v1.37.2")
+	s.EditPod(t, "kube-scheduler", "    - --leader-elect=true\n", "    - --leader-elect=true\n    - --feature-gates=SidecarContainers=true\n") // will be lost
+	if got := phasetest.InWords(ownBreakages(t.Context(), s.Env)); len(got) > 0 {
+		t.Errorf("without patches: %q", got)
+	}
+	for component, flag := range map[string]string{"kube-controller-manager": "--concurrent-service-syncs=2", "etcd": "--experimental-initial-corrupt-check=true"} {
+		s.Put(t, "/patches/"+component+"0+json.yaml", "- {op: add, path: /spec/containers/0/command/-, value: "+flag+"}\n")
+	}
+	s.Config.PatchesDir = "/patches"
+	want := []phasetest.FoundAs{{Name: "error flag-removed", Facts: []string{"etcd on cp-1", "etcd 3.7", "--experimental-initial-corrupt-check"}},
+		{Name: "error flag-removed", Facts: []string{"kube-controller-manager on cp-1", "kube-controller-manager 1.37", "--concurrent-service-syncs"}}}
+	got := ownBreakages(t.Context(), s.Env)
+	slices.SortFunc(got, func(a, b preflight.Finding) int { return strings.Compare(a.Message, b.Message) })
+	phasetest.CheckFindings(t, got, want...)
+	s.Config.Upgrade.Etcd = false
+	phasetest.CheckFindings(t, ownBreakages(t.Context(), s.Env), want[1:]...)
+}
+
+// TestNodeFindings: `upgrade node` looks at its own control plane, because `upgrade apply` could not. Images that are missing
+// are pulled next.
+func TestNodeFindings(t *testing.T) {
+	const stray = "/etc/kubernetes/manifests/kube-scheduler.yaml.bak"
+	down := map[string]error{"cp-2": errors.New("no answer")}
+	strays := phasetest.FoundAs{Name: "error StrayManifest", Facts: []string{stray}}
+	for name, row := range map[string]struct {
+		worker  bool
+		down    map[string]error
+		missing string
+		kubelet string // what somebody has added to its configuration
+		want    []phasetest.FoundAs
+	}{
+		"a stray manifest":       {false, nil, "none", "", []phasetest.FoundAs{strays}},
+		"a missing image":        {false, nil, "coredns", "", []phasetest.FoundAs{strays}},
+		"another member is down": {false, down, "none", "", []phasetest.FoundAs{strays, {Name: "warning EtcdHealth", Facts: []string{"member cp-2"}}}},
+		"on a worker":            {true, down, "none", "", nil},
+		"edits on a worker": {true, nil, "none", "maxPods: 200\nsystemReserved: {memory: 1Gi}\n",
+			[]phasetest.FoundAs{{Name: "error KubeletConfigEdits", Facts: []string{"/var/lib/kubelet/config.yaml"}, List: "maxPods, systemReserved"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := planeToExamine(t)
+			s.Play(t, phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig")...)
+			s.Config.Upgrade.First, s.Config.ControlPlane = false, !row.worker
+			equipped{s.FakeHost, row.missing, 50 << 30}.set()
+			s.Etcd = &phasetest.FakeMembers{Down: row.down, List: []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: phasetest.OwnPeer}, {ID: 2, Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}}}
+			s.HasKubelet(t, "v1.37.2")
+			s.Put(t, stray, s.Get(t, "/etc/kubernetes/manifests/kube-scheduler.yaml"))
+			s.Put(t, "/var/lib/kubelet/config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+row.kubelet)
+			var found []preflight.Finding
+			for _, q := range upgradeBreakages(t.Context(), s.Env) {
+				found = append(found, q.Ask(t.Context())...)
+			}
+			phasetest.CheckFindings(t, found, row.want...)
+		})
+	}
+}
+
+// TestKubeletEdits: what the cluster or the node's own configuration says is no edit, and the patch keeps the others.
+func TestKubeletEdits(t *testing.T) {
+	s := planeToExamine(t)
+	s.Config.Upgrade.First = false
+	cm := fixture.ConfigMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\nmaxPods: 99\nregistryBurst: 3\n")
+	if err := s.API.Ensure(t.Context(), cm); err != nil {
+		t.Fatal(err)
+	}
+	s.Put(t, "/var/lib/kubelet/instance-config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix:///mine\n")
+	const shared = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\ncontainerRuntimeEndpoint: unix:///mine\nmaxPods: 99\n"
+	s.Put(t, "/var/lib/kubelet/config.yaml", shared)
+	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
+		t.Errorf("found %q", phasetest.InWords(found))
+	}
+	s.Put(t, "/var/lib/kubelet/config.yaml", shared+"eventBurst: 7\nregistryBurst: 4\n")
+	phasetest.CheckFindings(t, kubeletEditFindings(t.Context(), s.Env),
+		phasetest.FoundAs{Name: "error KubeletConfigEdits", Facts: []string{"/var/lib/kubelet/config.yaml"}, List: "eventBurst, registryBurst"})
+	patches, err := PatchesOfEdits(t.Context(), s.Env)
+	files := patches.Kept
+	if err != nil || len(files) != 1 || files[0].Name != "kubeletconfiguration0+merge.yaml" {
+		t.Fatalf("%v, %v", files, err)
+	}
+	s.Put(t, "/patches/"+files[0].Name, string(files[0].Data))
+	s.Config.PatchesDir = "/patches"
+	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
+		t.Errorf("with the patch: %q", phasetest.InWords(found))
+	}
+}
+
+// TestKubeletEditsInForm: what is zero, and how something is written, is no edit. A patch also keeps what somebody has taken out of
+// a field, and the finding has the whole patch, without secrets.
+func TestKubeletEditsInForm(t *testing.T) {
+	const document = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n"
+	s := planeToExamine(t)
+	s.Config.Upgrade.First = false
+	s.Config.Kubelet.EvictionHard = map[string]string{"memory.available": "100Mi", "nodefs.available": "10%"}
+	s.Put(t, "/var/lib/kubelet/config.yaml", document+"syncFrequency: 0s\ncrashLoopBackOff: {}\nmaxPods: 0\nmemorySwap: {}\nevictionHard: {\"nodefs.available\": '10%', \"memory.available\": 100Mi}\n")
+	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
+		t.Errorf("found %q", phasetest.InWords(found))
+	}
+	s.Put(t, "/var/lib/kubelet/config.yaml", document+"evictionHard: {memory.available: 200Mi}\nstaticPodURLHeader: {Authorization: [Bearer hidden-value]}\n")
+	found := kubeletEditFindings(t.Context(), s.Env)
+	phasetest.CheckFindings(t, found, phasetest.FoundAs{Name: "error KubeletConfigEdits", List: "evictionHard, staticPodURLHeader"})
+	fact.In(t, found[0].Remedy, "kubeletconfiguration0+merge.yaml", "memory.available: 200Mi", "nodefs.available: null", "--ignore-preflight-errors=KubeletConfigEdits")
+	fact.NotIn(t, found[0].Remedy, "hidden-value")
+	patches, err := PatchesOfEdits(t.Context(), s.Env)
+	if err != nil || len(patches.Kept) != 1 {
+		t.Fatalf("%v, %v", patches, err)
+	}
+	s.Put(t, "/patches/"+patches.Kept[0].Name, string(patches.Kept[0].Data))
+	s.Config.PatchesDir = "/patches"
+	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
+		t.Errorf("with the patch: %q", phasetest.InWords(found))
+	}
+}
+
+// TestChangedKubeletConfiguration: an upgrade brings a change of ConfigMap kubelet-config to each node, so what the file has from
+// before isn't an error. What is newer than that change is.
+func TestChangedKubeletConfiguration(t *testing.T) {
+	const path, fields = "/var/lib/kubelet/config.yaml", `{"f:data":{"f:kubelet":{}}}`
+	for name, row := range map[string]struct {
+		stored   metav1.ObjectMeta
+		want     string
+		doubtful bool
+	}{
+		"changed since":  {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubectl-edit", fields, time.Hour)}}, "warning", true},
+		"changed before": {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubectl-edit", fields, -time.Hour)}}, "error", false},
+		"by Slipway":     {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("slipway", fields, time.Hour)}}, "error", false},
+		"before the first control plane was upgraded": {metav1.ObjectMeta{Annotations: map[string]string{changedByOperator: "2026-11-01T13:00:00Z"},
+			ManagedFields: []metav1.ManagedFieldsEntry{manager("slipway", fields, 2*time.Hour)}}, "warning", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := planeToExamine(t)
+			s.Config.Upgrade.First = false
+			cm := fixture.ConfigMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\nmaxPods: 99\n")
+			cm.Annotations, cm.ManagedFields = row.stored.Annotations, row.stored.ManagedFields
+			if err := s.API.Ensure(t.Context(), cm); err != nil {
+				t.Fatal(err)
+			}
+			s.Put(t, path, "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nmaxPods: 50\n")
+			if err := os.Chtimes(filepath.Join(s.Root, path), time.Time{}, manifestsWritten); err != nil {
+				t.Fatal(err)
+			}
+			phasetest.CheckFindings(t, kubeletEditFindings(t.Context(), s.Env), phasetest.FoundAs{Name: row.want + " KubeletConfigEdits", Facts: []string{path}, List: "maxPods"})
+			kept, doubtful := editNames(t, s)
+			if len(kept) == len(doubtful) || row.doubtful != slices.Contains(doubtful, "kubeletconfiguration0-doubtful+merge.yaml") {
+				t.Errorf("patches %q, %q", kept, doubtful)
+			}
+		})
+	}
+}
+
+// TestEditedKubeletConfiguration: where it's known that somebody has edited the file, a later change of ConfigMap kubelet-config doesn't
+// make the error a warning. But the patch is doubtful: it may also keep what comes from before that change. Removing a field is an edit, too; a field that the ConfigMap has got since is none.
+func TestEditedKubeletConfiguration(t *testing.T) {
+	const path, fields = "/var/lib/kubelet/config.yaml", `{"f:data":{"f:kubelet":{}}}`
+	const head = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n"
+	written := func(t *testing.T, s *phasetest.Stage) { writtenByUpgrade(t, s, path) }
+	for name, row := range map[string]struct {
+		made    string // what is in the file
+		then    func(*testing.T, *phasetest.Stage)
+		edited  string // what is in it now; nothing, if nobody has edited it
+		changed bool   // the ConfigMap, since
+		want    []phasetest.FoundAs
+	}{
+		"edited, and the ConfigMap changed":    {"maxPods: 99\neventBurst: 5\n", written, "maxPods: 50\neventBurst: 5\n", true, []phasetest.FoundAs{{Name: "error KubeletConfigEdits", List: "maxPods"}}},
+		"the ConfigMap changed":                {"maxPods: 98\neventBurst: 5\n", written, "", true, []phasetest.FoundAs{{Name: "warning KubeletConfigEdits", List: "maxPods"}}},
+		"who knows, and the ConfigMap changed": {"maxPods: 98\neventBurst: 5\n", nil, "", true, []phasetest.FoundAs{{Name: "warning KubeletConfigEdits", List: "maxPods"}}},
+		"removed":                              {"maxPods: 99\neventBurst: 5\n", written, "eventBurst: 5\n", false, []phasetest.FoundAs{{Name: "error KubeletConfigEdits", List: "maxPods"}}},
+		"removed, and the ConfigMap changed":   {"maxPods: 99\neventBurst: 5\n", written, "eventBurst: 5\n", true, []phasetest.FoundAs{{Name: "error KubeletConfigEdits", List: "maxPods"}}},
+		"removed, as far as anybody knows":     {"eventBurst: 5\n", nil, "", false, []phasetest.FoundAs{{Name: "error KubeletConfigEdits", List: "maxPods"}}},
+		"the ConfigMap has got one":            {"eventBurst: 5\n", written, "", true, nil},
+		"the ConfigMap may have got one":       {"eventBurst: 5\n", nil, "", true, []phasetest.FoundAs{{Name: "warning KubeletConfigEdits", List: "maxPods"}}},
+		"the cluster's upgrade has added one":  {"eventBurst: 5\n", written, "", false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := planeToExamine(t)
+			s.Config.Upgrade.First = false
+			s.Config.Kubelet.MaxPods, s.Config.Kubelet.EventBurst = 99, 5
+			cm := fixture.ConfigMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\nmaxPods: 99\neventBurst: 5\n")
+			if row.changed {
+				cm.ManagedFields = []metav1.ManagedFieldsEntry{manager("kubectl-edit", fields, time.Hour)}
+			}
+			if err := s.API.Ensure(t.Context(), cm); err != nil {
+				t.Fatal(err)
+			}
+			s.Put(t, path, head+row.made)
+			if row.then != nil {
+				row.then(t, s)
+			}
+			if row.edited != "" {
+				s.Put(t, path, head+row.edited)
+			}
+			if err := os.Chtimes(filepath.Join(s.Root, path), time.Time{}, manifestsWritten); err != nil {
+				t.Fatal(err)
+			}
+			phasetest.CheckFindings(t, kubeletEditFindings(t.Context(), s.Env), row.want...)
+			if len(row.want) == 0 || row.want[0].Name != "error KubeletConfigEdits" {
+				return
+			}
+			patches, err := PatchesOfEdits(t.Context(), s.Env)
+			list, others := patches.Kept, patches.Doubtful
+			if row.changed {
+				list, others = others, list
+			}
+			if err != nil || len(list) != 1 || len(others) > 0 {
+				t.Fatalf("%v, %v", patches, err)
+			}
+			s.Put(t, "/patches/"+list[0].Name, string(list[0].Data))
+			s.Config.PatchesDir = "/patches"
+			phasetest.CheckFindings(t, kubeletEditFindings(t.Context(), s.Env))
+		})
+	}
+}
+
+// TestEtcdQuorum: `upgrade plan` and `upgrade apply` judge by one rule, and only an upgrade that restarts etcd needs the other
+// members.
+func TestEtcdQuorum(t *testing.T) {
+	refused := func(facts ...string) []phasetest.FoundAs {
+		return []phasetest.FoundAs{{Name: "error EtcdQuorum", Facts: facts}}
+	}
+	for name, row := range map[string]struct {
+		members, down int // beside this node's
+		change        func(*phasetest.Stage)
+		want          []phasetest.FoundAs
+	}{
+		"alone":                   {0, 0, nil, nil},
+		"three, all work":         {2, 0, nil, nil},
+		"three, one is down":      {2, 1, nil, refused("3 members", "2 besides")},
+		"four, one is down":       {3, 1, nil, refused("4 members", "3 besides")},
+		"five, one is down":       {4, 1, nil, nil},
+		"without etcd":            {2, 1, func(s *phasetest.Stage) { s.Config.Upgrade.Etcd = false }, nil},
+		"etcd is what it will be": {2, 1, func(s *phasetest.Stage) { s.Config.Cluster.Etcd.Local.ImageTag = "3.6.8-0" }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := planeToExamine(t)
+			s.EditPod(t, "etcd", "etcd:3.7.0-0", "etcd:3.6.8-0")
+			if row.change != nil {
+				row.change(s)
+			}
+			s.FakeHost.Runs(time.Now().Add(time.Hour), "etcd")
+			asked := &phasetest.FakeMembers{List: []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: phasetest.OwnPeer}}, Down: map[string]error{}}
+			for i := range row.members {
+				m := etcd.Member{ID: uint64(2 + i), Name: fmt.Sprintf("cp-%d", 2+i), PeerURL: fmt.Sprintf("https://192.0.2.%d:2380", 12+i)}
+				asked.List = append(asked.List, m)
+				if i < row.down {
+					asked.Down[m.Name] = errors.New("no answer")
+				}
+			}
+			s.Etcd = asked
+			s.Config.Timeouts.EtcdAPICall = time.Millisecond
+			known, err := asked.Health(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan := etcdQuorum(s.Env, func(context.Context) error { return knownPeers(s.Env, known) })
+			i := slices.IndexFunc(upgradeQuestions(s.Env), func(q preflight.Question) bool { return q.Name == node.QuorumCheck })
+			apply := upgradeQuestions(s.Env)[i]
+			for command, q := range map[string]preflight.Question{"plan": plan, "apply": apply} {
+				found := q.Ask(t.Context())
+				for i := range found {
+					found[i].Check = q.Name
+				}
+				t.Run(command, func(t *testing.T) { phasetest.CheckFindings(t, found, row.want...) })
+			}
+		})
+	}
+}

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// EditPatches are patches for the directory that --patches names. Kept keep what operators have edited in this control
+// plane's static Pods and in its kubelet's configuration. Doubtful keep what may be an edit, or else comes from an earlier
+// ClusterConfiguration or ConfigMap kubelet-config.
+type EditPatches struct{ Kept, Doubtful []config.PatchFile }
+
+// PatchesOfEdits returns the patches that keep the edits of this host.
+func PatchesOfEdits(ctx context.Context, env *step.Env) (p EditPatches, err error) {
+	if err := p.addPods(ctx, env, patchSuffix(env)); err != nil {
+		return p, err
+	}
+	kubelet, err := editsOfKubelet(ctx, env)
+	switch {
+	case err != nil || kubelet == nil:
+		return p, nil //nolint:nilerr // the check of these edits reports it
+	case !kubelet.doubtful():
+		p.Kept = append(p.Kept, kubelet.patch)
+	default:
+		p.Doubtful = append(p.Doubtful, kubelet.patch)
+	}
+	return p, nil
+}
+
+// doubtfulSuffix marks what may be no edit.
+const doubtfulSuffix = "-doubtful"
+
+// patchSuffix follows the target in the name of a patch.
+func patchSuffix(env *step.Env) string {
+	if env.Config.PatchesDir != "" {
+		return "zz-edits" // after those that are there
+	}
+	return "0"
+}
+
+// addPods adds the patches of the static Pods.
+func (p *EditPatches) addPods(ctx context.Context, env *step.Env, suffix string) error {
+	view, err := node.HostView(env)
+	if err != nil {
+		return err
+	}
+	changed, err := clusterConfigurationChanged(ctx, env)
+	if err != nil {
+		return err
+	}
+	for _, name := range upgradableComponents(env) {
+		edits, err := editsOf(env, name, view, changed)
+		if err != nil {
+			return err
+		}
+		for _, part := range []struct {
+			edits  *editedPod
+			suffix string
+			files  *[]config.PatchFile
+		}{{edits.edited, suffix, &p.Kept}, {edits.doubtful, suffix + doubtfulSuffix, &p.Doubtful}} {
+			if part.edits == nil {
+				continue
+			}
+			made, err := part.edits.patches(part.suffix)
+			if err != nil {
+				return errors.WithMessagef(err, "the edits of %s", name)
+			}
+			*part.files = append(*part.files, made...)
+		}
+	}
+	return nil
+}
+
+// patches are up to two files: the edits of the command line as a JSON patch, because a list without keys cannot be
+// merged, and everything else as a strategic merge patch.
+func (e *editedPod) patches(suffix string) ([]config.PatchFile, error) {
+	have, before, wanted, err := e.pods()
+	if err != nil {
+		return nil, err
+	}
+	var files []config.PatchFile
+	add := func(kind string, patch any) error {
+		data, err := yaml.Marshal(patch)
+		files = append(files, config.PatchFile{Name: e.component + suffix + "+" + kind + ".yaml", Data: data})
+		return errors.WithStack(err)
+	}
+	mine, ours, next := &have.Spec.Containers[0], &before.Spec.Containers[0], &wanted.Spec.Containers[0]
+	if operations := commandPatch(mine.Command, ours.Command, next.Command); len(operations) > 0 {
+		if err := add("json", operations); err != nil {
+			return nil, err
+		}
+	}
+	mine.Command = ours.Command
+	if mine.Image != ours.Image { // the operator's repository, with the version of the upgrade
+		name, _ := upgrading.SplitImage(mine.Image)
+		mine.Image = name + ":" + upgrading.TagOf(next.Image)
+	}
+	rest, err := mergePatch(before, have)
+	if err == nil && len(rest) > 0 {
+		err = add("strategic", rest)
+	}
+	return files, err
+}
+
+// operation is one of a JSON patch: https://www.rfc-editor.org/rfc/rfc6902
+type operation struct {
+	Op    string  `json:"op"`
+	Path  string  `json:"path"`
+	Value *string `json:"value,omitempty"`
+}
+
+// commandPatch makes of next what an operator has made of before. Flags that changed or went are found by their place in
+// next; a test before each makes the patch fail, rather than change another flag, when a later version moves it.
+func commandPatch(have, before, next []string) []operation {
+	var replaced, removed, added []operation
+	at := func(i int) string { return fmt.Sprintf("/spec/containers/0/command/%d", i) }
+	var kept []string
+	for i, word := range slices.Backward(next) {
+		if !slices.Contains(before, word) || slices.Contains(have, word) {
+			continue // new with the upgrade, or not edited
+		}
+		test := operation{"test", at(i), &next[i]}
+		k := slices.IndexFunc(have, func(h string) bool {
+			return flagName(h) == flagName(word) && !slices.Contains(before, h) && !slices.Contains(kept, h)
+		})
+		if k < 0 {
+			removed = append(removed, test, operation{"remove", at(i), nil})
+			continue
+		}
+		kept = append(kept, have[k])
+		replaced = append(replaced, test, operation{"replace", at(i), &have[k]})
+	}
+	for i, word := range have {
+		if !slices.Contains(before, word) && !slices.Contains(kept, word) && !slices.Contains(next, word) {
+			added = append(added, operation{"add", at(0)[:len(at(0))-1] + "-", &have[i]})
+		}
+	}
+	return slices.Concat(replaced, removed, added)
+}
+
+func flagName(word string) string {
+	name, _, _ := strings.Cut(word, "=")
+	return name
+}
+
+// mergePatch is the strategic merge patch from one Pod to another; empty if they are the same. The order of lists is left
+// out: it means nothing to the kubelet.
+func mergePatch(from, to *corev1.Pod) (map[string]any, error) {
+	a, err := json.Marshal(from)
+	if err != nil {
+		return nil, errors.WithStack(err)
+	}
+	b, err := json.Marshal(to)
+	if err != nil {
+		return nil, errors.WithStack(err)
+	}
+	data, err := strategicpatch.CreateTwoWayMergePatch(a, b, corev1.Pod{})
+	if err != nil {
+		return nil, errors.WithStack(err)
+	}
+	var patch map[string]any
+	err = json.Unmarshal(data, &patch)
+	withoutOrder(patch)
+	return patch, errors.WithStack(err)
+}
+
+func withoutOrder(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, below := range v {
+			if strings.HasPrefix(name, "$setElementOrder/") {
+				delete(v, name)
+				continue
+			}
+			withoutOrder(below)
+		}
+	case []any:
+		for _, item := range v {
+			withoutOrder(item)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// socketAnnotation is where kubeadm kept the runtime's socket until 1.36. It is in instance-config.yaml since.
+const socketAnnotation = "kubeadm.alpha.kubernetes.io/cri-socket"
+
+func postUpgrade(flags []string) step.Phase {
+	return step.Phase{
+		Name:    "post-upgrade",
+		Summary: "Remove what older versions have left, and say what is next",
+		Flags:   flags,
+		Run:     runPostUpgrade,
+	}
+}
+
+func runPostUpgrade(ctx context.Context, env *step.Env) error {
+	node := cluster.NewNode(env.Config.Name)
+	_, err := env.Cluster.Update(ctx, node, func() (bool, error) {
+		_, found := node.Annotations[socketAnnotation]
+		delete(node.Annotations, socketAnnotation)
+		return found, nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := env.Host.Remove(thisnode.JoinUnfinished(env.Config)); err != nil { // the upgrade has seen the components healthy
+		return err
+	}
+	if err := completeUpgrade(env); err != nil {
+		return errors.WithMessage(err, "cannot record that the upgrade is complete, so a later rollback may go back to before it")
+	}
+	version := env.Config.Cluster.KubernetesVersion
+	if env.Config.ControlPlane {
+		env.UI.Nextf("This control plane runs Kubernetes %s", version)
+	}
+	env.UI.Nextf("Install kubelet %s on this node, if it is older, and restart it: systemctl daemon-reload && systemctl restart kubelet", version)
+	if env.Config.Upgrade.First {
+		env.UI.Nextf("Then run `slipway upgrade node` on the other nodes, control planes first, one at a time")
+	}
+	return nil
+}
+
+// completeUpgrade records that this upgrade of the node is complete: the next run, such as one that brings new extraArgs to
+// the same version, is another upgrade, with a backup of its own.
+func completeUpgrade(env *step.Env) error {
+	progress, err := upgrading.ReadProgress(env.Host, node.BackupRoot(env))
+	if err != nil {
+		return err
+	}
+	backup, err := upgrading.LastBackup(env.Host, node.BackupRoot(env), progress)
+	if err != nil || backup == nil || backup.To != env.Config.Cluster.KubernetesVersion || !progress.Finished.Before(backup.Began) {
+		return err // nothing was replaced, or it went back since
+	}
+	return backup.Complete(env.Host)
+}

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+func upgradePreflight(flags []string) step.Phase {
+	return step.Phase{
+		Name:    "preflight",
+		Summary: "Check that the upgrade can succeed, and pull its images",
+		Flags:   flags,
+		Run:     runUpgradePreflight,
+	}
+}
+
+func runUpgradePreflight(ctx context.Context, env *step.Env) error {
+	env.UI.Printf("Checking this node and its cluster")
+	if env.Config.ControlPlane {
+		if err := awaitServerPods(ctx, env); err != nil {
+			return err
+		}
+	}
+	checks := preflight.Upgrade(env.Config, append(upgradeQuestions(env), upgradeBreakages(ctx, env)...))
+	if err := node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil || !env.Config.ControlPlane {
+		return err
+	}
+	return node.PullMissingImages(ctx, env)
+}
+
+var errNoServerPod = errors.New("the API lacks the Pod of an API server")
+
+// awaitServerPods waits until the API has the Pod of each control plane's API server, which says what version that is. A
+// kubelet makes it some seconds after it has started, or replaced the static Pod. It returns an error only if it is interrupted: what is wrong is for the checks to say.
+func awaitServerPods(ctx context.Context, env *step.Env) error {
+	limit := env.Config.Timeouts.KubernetesAPICall
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	said := false
+	policy := retry.Policy{First: node.ReadyInterval, Passes: func(err error) bool { return errors.Is(err, errNoServerPod) }}
+	_ = policy.Do(limited, func(ctx context.Context) error {
+		servers, err := addon.MirroredServers(ctx, env)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(servers, func(_ string, pod *corev1.Pod) bool { return pod != nil })
+		if len(servers) == 0 {
+			return nil
+		}
+		if !said {
+			said = true
+			env.UI.Printf("Waiting until the API has the Pod of the API server of %s, up to %s",
+				strings.Join(slices.Sorted(maps.Keys(servers)), ", "), limit)
+		}
+		return errNoServerPod
+	})
+	return context.Cause(ctx)
+}
+
+func upgradeQuestions(env *step.Env) []preflight.Question {
+	if !env.Config.ControlPlane {
+		return nil
+	}
+	list := []preflight.Question{
+		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(ctx context.Context) []preflight.Finding { return versionRefusals(ctx, env) }},
+		{Name: node.EditsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }},
+	}
+	return append(list, othersQuestions(env)...)
+}
+
+// othersQuestions ask whether the other control planes can do without this one.
+func othersQuestions(env *step.Env) []preflight.Question {
+	return []preflight.Question{
+		{Name: node.NodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return node.ControlPlanesReady(ctx, env) }},
+		etcdQuorum(env, func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }),
+	}
+}
+
+// versionRefusals finds why the cluster may not be upgraded to the version. --force turns some of these errors into
+// warnings.
+func versionRefusals(ctx context.Context, env *step.Env) []preflight.Finding {
+	state, err := lookFromHere(ctx, env)
+	if err != nil {
+		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
+	}
+	return upgrading.SkewQuestion(env.Config.Upgrade, state.Nodes, false).Ask(ctx)
+}
+
+// etcdQuorum is the check that the other members of etcd can do without this node's, if the upgrade restarts it. ask reports
+// why they cannot.
+func etcdQuorum(env *step.Env, ask func(context.Context) error) preflight.Question {
+	return preflight.Question{Name: node.QuorumCheck, Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding {
+		if !restartsEtcd(ctx, env) {
+			return nil
+		}
+		err := ask(ctx)
+		if err == nil {
+			return nil
+		}
+		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Fault{
+			Message: "this node's etcd cannot be restarted: " + err.Error(),
+			Remedy:  "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`)",
+		}}}
+	}}
+}
+
+// restartsEtcd reports whether the upgrade restarts this node's etcd. If that is unknown, it returns true.
+func restartsEtcd(ctx context.Context, env *step.Env) bool {
+	if node.UnlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
+		return false
+	}
+	view, err := node.HostView(env)
+	if err != nil {
+		return true
+	}
+	c, err := newComponentUpgrade(ctx, env, manifests.EtcdName, view)
+	return err != nil || changes(c)
+}

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// latePods is an API that has the Pods of the nodes from the given look on.
+type latePods struct {
+	*phasetest.Planes
+	from, looks int
+}
+
+func (l *latePods) Pods(ctx context.Context, namespace, selector string) ([]corev1.Pod, error) {
+	if l.looks++; l.looks < l.from {
+		return nil, nil
+	}
+	return l.Planes.Pods(ctx, namespace, selector)
+}
+
+// TestServersOfWorkers: the mirror Pod of a worker, with whatever image, keeps neither the add-ons nor the upgrade of a control plane
+// waiting. Findings name it.
+func TestServersOfWorkers(t *testing.T) {
+	s := phasetest.NewAddonStage(t, "")
+	s.Planes.Known = append(s.Planes.Known, *cluster.NewNode("w-1"))
+	for _, image := range []string{"registry.k8s.io/kube-apiserver:v1.20.0", "evil"} {
+		s.Planes.Running = append(s.Planes.Running, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-w-1", Labels: map[string]string{"component": "kube-apiserver"}},
+			Spec: corev1.PodSpec{NodeName: "w-1", Containers: []corev1.Container{{Name: "kube-apiserver", Image: image}}}})
+	}
+	if behind, err := addon.ControlPlanesBehind(t.Context(), s.Env); err != nil || len(behind) > 0 {
+		t.Errorf("behind: %q, %v", behind, err)
+	}
+	phasetest.Fatal(t, s.API.Ensure(t.Context(), fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.4\n")))
+	state, err := upgrading.Look(t.Context(), s.Cluster)
+	phasetest.Fatal(t, err)
+	for _, n := range state.Nodes {
+		if n.ControlPlane != (n.Name == "cp-1") {
+			t.Errorf("%+v", n)
+		}
+	}
+	phasetest.CheckFindings(t, strayPods(state), phasetest.FoundAs{Name: "warning ControlPlaneLabel", Facts: []string{"node w-1", "kube-apiserver-w-1", cluster.LabelControlPlane}})
+
+}
+
+// TestUnmarkedControlPlane: a host with the static Pod of an API server knows that it is a control plane, though somebody has taken
+// the label off its Node. A worker beside it doesn't become one.
+func TestUnmarkedControlPlane(t *testing.T) {
+	s := phasetest.NewAddonStage(t, "")
+	s.Planes.Known[0].Labels = nil
+	s.Planes.Running[0].Labels = map[string]string{"component": "kube-apiserver"}
+	s.Planes.Known = append(s.Planes.Known, *cluster.NewNode("w-1"))
+	s.Planes.Running = append(s.Planes.Running, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-w-1", Labels: map[string]string{"component": "kube-apiserver"}},
+		Spec: corev1.PodSpec{NodeName: "w-1", Containers: []corev1.Container{{Name: "kube-apiserver", Image: "registry.k8s.io/kube-apiserver:v1.20.0"}}}})
+	phasetest.Fatal(t, s.API.Ensure(t.Context(), fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.4\n")))
+	phasetest.CheckFindings(t, unmarkedHere(s.Env, s.Planes.Known), phasetest.FoundAs{Name: "warning ControlPlaneLabel", Facts: []string{"node cp-1", cluster.LabelControlPlane}})
+	state, err := lookFromHere(t.Context(), s.Env)
+	phasetest.Fatal(t, err)
+	for _, n := range state.Nodes {
+		if own := n.Name == "cp-1"; n.ControlPlane != own || (n.APIServer != "") != own {
+			t.Errorf("%+v", n)
+		}
+	}
+	phasetest.CheckFindings(t, strayPods(state), phasetest.FoundAs{Name: "warning ControlPlaneLabel", Facts: []string{"node w-1", "kube-apiserver-w-1", cluster.LabelControlPlane}})
+	servers, err := addon.MirroredServers(t.Context(), s.Env)
+	if err != nil || len(servers) != 1 || servers["cp-1"] == nil {
+		t.Errorf("API servers: %v, %v", servers, err)
+	}
+}
+
+// TestAwaitServerPods: the kubelet of a new control plane needs a moment to make them. One that will never be there is
+// for the check of the versions.
+func TestAwaitServerPods(t *testing.T) {
+	waiting := func(node string) phasetest.Line {
+		return phasetest.Line{"Pod", "API server", "of " + node + ", ", "1m0s\n"}
+	}
+	for name, test := range map[string]struct {
+		from        int
+		dead        string
+		interrupted time.Duration // after this time
+		took        time.Duration
+		said        phasetest.Line // nothing else
+		fails       string
+	}{
+		"all there": {},
+		"late":      {from: 4, took: 3 * node.ReadyInterval, said: waiting("cp-1")},
+		"never":     {dead: "cp-2", took: time.Minute, said: waiting("cp-2")},
+		"interrupted": {dead: "cp-2", interrupted: 5 * time.Second, took: 5 * time.Second, said: waiting("cp-2"),
+			fails: "interrupt signal received"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewAddonStage(t, "")
+			if test.dead != "" {
+				s.Planes.Server(test.dead, "")
+			}
+			s.Cluster = &latePods{Planes: s.Planes, from: test.from}
+			s.Said.Reset()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				if test.interrupted > 0 {
+					time.AfterFunc(test.interrupted, func() { cancel(errors.New(test.fails)) })
+				}
+				began := time.Now()
+				err := awaitServerPods(ctx, s.Env)
+				if took := time.Since(began); took != test.took || phasetest.Message(err) != test.fails {
+					t.Errorf("it took %s, want %s, and returned %v, want %q", took, test.took, err, test.fails)
+				}
+				if lines := strings.Count(s.Said.String(), "\n"); lines != min(len(test.said), 1) {
+					t.Errorf("it said %q", s.Said.String())
+				}
+				if test.said != nil {
+					s.SaidOnce(t, test.said)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// successors are flags that take the place of others, by the beginnings of their names.
+var successors = map[string]string{"anonymous-auth": "authentication-config", "authorization-": "authorization-config", "oidc-": "authentication-config"}
+
+// protection is what an upgrade would drop of a static Pod's protective flags, and of the volumes with the files that such flags
+// name.
+type protection struct {
+	flags  []node.Flag
+	mounts []corev1.VolumeMount
+	// contested name other files than the ClusterConfiguration does now. It may have said so before, or
+	// somebody may have edited the static Pod, so they count as edits.
+	contested []node.Flag
+}
+
+// lostProtection compares the static Pod that is there with the one that the upgrade writes.
+func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, have []byte) (lost protection, err error) {
+	_, before, wanted, err := e.pods()
+	if err != nil {
+		return lost, err
+	}
+	mine, err := node.DecodePod(have)
+	if err != nil {
+		return lost, err
+	}
+	of, err := backup.Whose(env, thisnode.StaticPodPath(env.Config, e.component))
+	if err != nil {
+		return lost, err
+	}
+	unpatched := node.NewStaticPod(env.Config, e.component, view, membersOf(env, e.component))
+	made, next, plain := node.PodFlags(before), node.PodFlags(wanted), node.PodFlags(unpatched)
+	extra, _ := extras(env.Config, e.component)
+	configured := func(name string) bool {
+		return slices.ContainsFunc(extra, func(a config.Arg) bool { return a.Name == name })
+	}
+	patched := func(name string) bool {
+		return node.FlagsReplaced(node.FlagsNamed(plain, name), node.FlagsNamed(next, name))
+	}
+	settled := func(name string) bool { return configured(name) || patched(name) } // that's a change, and no loss
+	there := slices.DeleteFunc(node.PodFlags(mine), func(f node.Flag) bool { return f.Begins(slices.Values(node.ProtectiveFlags)) == "" })
+	lost.mounts = lostMounts(env, e.component, before, wanted, mine, there)
+	for _, f := range there {
+		successor := successors[f.Begins(maps.Keys(successors))]
+		switch {
+		case f.StaysIn(env, mine, wanted), f.Name != node.EncryptionFlag && (f.IsIn(wanted) || slices.ContainsFunc(made, f.Same)):
+		case f.IsIn(wanted) && slices.ContainsFunc(lost.mounts, func(m corev1.VolumeMount) bool { return node.Within(m.MountPath)(f.Value) }):
+		case f.Name == node.EncryptionFlag, !settled(f.Name) && !settled(successor), f.Shortened(node.FlagsNamed(next, f.Name)):
+			lost.flags = append(lost.flags, f)
+		case f.NamesPolicy() && configured(f.Name) && !patched(f.Name) && of != backup.AsMade:
+			lost.contested = append(lost.contested, f)
+		}
+	}
+	return lost, nil
+}
+
+// lostMounts are the volumes of the static Pod mine with files that its protective flags need, and that wanted doesn't have. One that
+// before has, or the configuration, may be changed; but encryption needs its file, with the same contents, and what that names.
+func lostMounts(env *step.Env, component string, before, wanted, mine *corev1.Pod, flags []node.Flag) (lost []corev1.VolumeMount) {
+	needed := func(flags []node.Flag) []string {
+		return slices.DeleteFunc(node.FilesOf(env, mine, flags), func(file string) bool {
+			return slices.ContainsFunc(flags, func(f node.Flag) bool { return f.Value == file && !f.IsIn(wanted) && f.StaysIn(env, mine, wanted) })
+		})
+	}
+	encryption := node.FlagsNamed(flags, node.EncryptionFlag)
+	files, encrypted := needed(flags), needed(encryption)
+	for _, m := range mine.Spec.Containers[0].VolumeMounts {
+		in := node.Within(m.MountPath)
+		stays := node.HasMount(wanted, mine, m)
+		if !stays && (node.HasMount(before, mine, m) || mounted(env.Config, component, m.MountPath)) {
+			stays = !slices.ContainsFunc(encryption, func(f node.Flag) bool { return in(f.Value) && !f.StaysIn(env, mine, wanted) }) &&
+				!slices.ContainsFunc(encrypted, func(file string) bool {
+					_, found := thisnode.OnHost(wanted, file)
+					return in(file) && !found
+				})
+		}
+		if !stays && slices.ContainsFunc(files, in) {
+			lost = append(lost, m)
+		}
+	}
+	return lost
+}
+
+// mounted reports whether the ClusterConfiguration mounts something at a path.
+func mounted(n *config.Node, component, path string) bool {
+	_, volumes := extras(n, component)
+	return slices.ContainsFunc(volumes, func(v config.HostPathMount) bool { return v.MountPath == path })
+}
+
+// extras are what the ClusterConfiguration adds to a component.
+func extras(n *config.Node, component string) ([]config.Arg, []config.HostPathMount) {
+	c := &n.Cluster
+	switch component {
+	case manifests.APIServerName:
+		return c.APIServer.ExtraArgs, c.APIServer.ExtraVolumes
+	case manifests.ControllerManagerName:
+		return c.ControllerManager.ExtraArgs, c.ControllerManager.ExtraVolumes
+	case manifests.SchedulerName:
+		return c.Scheduler.ExtraArgs, c.Scheduler.ExtraVolumes
+	}
+	if c.Etcd.Local == nil {
+		return nil, nil
+	}
+	return c.Etcd.Local.ExtraArgs, nil
+}
+
+// without is e as far as it is about other things; nil if there are none.
+func (p protection) without(e *editedPod) (*editedPod, error) {
+	if e == nil || len(p.flags)+len(p.mounts) == 0 {
+		return e, nil
+	}
+	have, before, _, err := e.pods()
+	if err != nil {
+		return nil, err
+	}
+	p.contested = nil
+	p.takenFrom(have, before.Spec.Containers[0].Command)
+	rest := *e
+	if rest.have, err = manifests.Encode(have); err != nil || manifests.SameStaticPod(rest.have, e.before) {
+		return nil, err
+	}
+	return &rest, nil
+}
+
+// takenFrom removes it from a Pod, whose flags were these before.
+func (p protection) takenFrom(pod *corev1.Pod, was []string) {
+	c := &pod.Spec.Containers[0]
+	for _, f := range slices.Concat(p.flags, p.contested) {
+		for _, word := range f.Words {
+			if i := slices.Index(c.Command, word); i >= 0 {
+				c.Command = slices.Delete(c.Command, i, i+1)
+			}
+		}
+		for _, before := range node.FlagsNamed(node.FlagsOf(was), f.Name) {
+			if !slices.ContainsFunc(node.FlagsOf(c.Command), before.Same) {
+				c.Command = append(c.Command, before.Words...)
+			}
+		}
+	}
+	for _, m := range p.mounts {
+		c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(other corev1.VolumeMount) bool { return other.MountPath == m.MountPath })
+		used := func(other corev1.VolumeMount) bool { return other.Name == m.Name }
+		if !slices.ContainsFunc(c.VolumeMounts, used) {
+			pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+		}
+	}
+}
+
+// findings are errors that no flag ignores.
+func (p protection) findings(component string) []preflight.Finding {
+	var lost []string
+	for _, f := range p.flags {
+		lost = append(lost, strings.Join(f.Words, " "))
+	}
+	for _, m := range p.mounts {
+		lost = append(lost, "the volume at "+m.MountPath)
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	f := node.NewFinding(node.ProtectionCheck, preflight.Error,
+		"keep it in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs and extraVolumes of the ClusterConfiguration; "+
+			"to give it up, take it out of the static Pod first, or put the new value there, and see that the component works and reads its data",
+		"the upgrade would drop protection of data or access from the static Pod of %s: %s", component, strings.Join(lost, ", "))
+	f.Final = true
+	return []preflight.Finding{f}
+}
+
+// refuseLoss returns an error if the upgrade would drop protection, for runs of the phase without the checks.
+func refuseLoss(ctx context.Context, env *step.Env) error {
+	found := slices.DeleteFunc(staticPodEdits(ctx, env), func(f preflight.Finding) bool { return !f.Final })
+	return preflight.Report{Errors: found}.Err()
+}

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// TestPutBack: what did not come up is put back. An etcd of another minor version may have changed its data, unless it has
+// ended without an answer.
+func TestPutBack(t *testing.T) {
+	const oldAPI, newAPI = "r/kube-apiserver:v1.36.4", "r/kube-apiserver:v1.37.2"
+	const oldEtcd, newEtcd, patchedEtcd = "r/etcd:3.6.8-0", "r/etcd:3.7.0-0", "r/etcd:3.6.11-0"
+	const stays, failedToo = "etcd stays", "failed, too"
+	apiServer, both := "put back: "+oldAPI, "put back: "+oldEtcd+", "+oldAPI
+	for name, test := range map[string]struct {
+		etcd           string // its new image
+		ended, loading []string
+		refuses        string
+		said           []string // by the error
+		runs           []string
+		without        []string // what the error does not say
+	}{
+		"etcd answers":               {newEtcd, []string{newAPI}, nil, "", []string{apiServer, stays}, []string{newEtcd, oldAPI}, nil},
+		"etcd opens its data":        {newEtcd, []string{newAPI}, []string{newEtcd}, "", []string{apiServer, stays}, []string{newEtcd, oldAPI}, nil},
+		"both have ended":            {newEtcd, []string{newAPI, newEtcd}, nil, "", []string{both}, []string{oldEtcd, oldAPI}, []string{stays}},
+		"a patch release of etcd":    {patchedEtcd, []string{newAPI}, nil, "", []string{both}, []string{oldEtcd, oldAPI}, []string{stays}},
+		"the same etcd":              {oldEtcd, []string{newAPI}, nil, "", []string{apiServer}, []string{oldEtcd, oldAPI}, []string{stays}},
+		"the old one does not start": {newEtcd, []string{newAPI, oldAPI}, nil, "", []string{"putting back", failedToo}, []string{newEtcd, oldAPI}, nil},
+		"before etcd was touched":    {newEtcd, nil, nil, manifests.APIServerName, []string{"putting back", failedToo}, []string{oldEtcd, oldAPI}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			s.Play(t, phasetest.Pick(bootstrap.Init(), "etcd", "control-plane")...)
+			s.RunsPods(test.ended, test.loading)
+			s.FakeHost.Fail["stop container "+test.refuses] = errors.New("the runtime does not answer")
+			s.Etcd = phasetest.LoneMember{}
+			s.Config.Timeouts.UpgradeManifests = 5 * time.Second // what does not start takes all of it
+			var components []node.ComponentUpgrade
+			for _, c := range []struct{ name, before, wanted string }{{manifests.EtcdName, oldEtcd, test.etcd}, {manifests.APIServerName, oldAPI, newAPI}} {
+				path := thisnode.StaticPodPath(s.Config, c.name)
+				made := s.Get(t, path)
+				with := func(image string) string { return strings.Replace(made, node.ImageOf([]byte(made)), image, 1) }
+				s.Put(t, path, with(c.before))
+				components = append(components, node.ComponentUpgrade{Name: c.name, Before: []byte(with(c.before)), Wanted: []byte(with(c.wanted))})
+			}
+			err := node.Turn{}.Swap(t.Context(), s.Env, components)
+			restored := (*node.RestoredError)(nil)
+			fact.Error(t, err, test.said...)
+			fact.NotIn(t, phasetest.Message(err), test.without...)
+			if failed := slices.Contains(test.said, failedToo); errors.As(err, &restored) == failed {
+				t.Errorf("%T: everything runs again: %t", err, !failed)
+			}
+			if runs := []string{s.Image(manifests.EtcdName), s.Image(manifests.APIServerName)}; !slices.Equal(runs, test.runs) {
+				t.Errorf("the static Pods have the images %v, want %v", runs, test.runs)
+			}
+			if test.refuses != "" && slices.Contains(s.FakeHost.Did("stop container"), manifests.EtcdName) {
+				t.Error("etcd was stopped, although nothing had changed about it")
+			}
+		})
+	}
+}
+
+// TestPutBackNothing: a run that continues an interrupted one finds the new manifests. It does not put these back as if
+// they were what ran before.
+func TestPutBackNothing(t *testing.T) {
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	manifest := []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: kube-apiserver, image: 'a:v2'}]}\n")
+	failed := errors.New("it does not come up")
+	err := node.Turn{}.PutBack(t.Context(), s.Env, []node.ComponentUpgrade{{Name: manifests.APIServerName, Before: manifest, Wanted: manifest}}, []bool{false}, failed)
+	if !errors.Is(err, failed) || err.Error() != failed.Error() || len(s.FakeHost.Jobs) > 0 || s.Said.Len() > 0 {
+		t.Errorf("error %v, did %q, said %q", err, s.FakeHost.Jobs, s.Said.String())
+	}
+}

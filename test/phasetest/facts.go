@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phasetest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/golden"
+)
+
+// SaidOnce checks that each line was printed exactly once.
+func (s *Stage) SaidOnce(t *testing.T, lines ...Line) {
+	t.Helper()
+	Once(t, s.Said.String(), lines...)
+}
+
+func Fatal(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Shows compares a complete output with a golden file.
+func Shows(t *testing.T, name, output string) {
+	t.Helper()
+	golden.Check(t, fixture.Path("testdata/golden/said", name+".txt"), output)
+}
+
+// Line has facts of a single line.
+type Line []string
+
+// mute is a test that notes its failures, and does not show them.
+type mute struct {
+	testing.TB
+	failed bool
+}
+
+func (m *mute) Errorf(string, ...any) { m.failed = true }
+
+// Count is the number of lines that have all facts.
+func (l Line) Count(t *testing.T, text string) (n int) {
+	t.Helper()
+	for one := range strings.Lines(text) {
+		m := &mute{TB: t}
+		if fact.In(m, one, l...); !m.failed {
+			n++
+		}
+	}
+	return n
+}
+
+// Once checks that there is exactly one line with the facts of each.
+func Once(t *testing.T, text string, lines ...Line) {
+	t.Helper()
+	for _, l := range lines {
+		if n := l.Count(t, text); n != 1 {
+			t.Errorf("%d lines have %q in\n%s", n, []string(l), text)
+		}
+	}
+}
+
+// FoundAs is what a check has found.
+type FoundAs struct {
+	Name  string   // the severity and the check, such as "error EtcdQuorum"
+	Facts []string // of the message
+	List  string   // what the message ends with, for example all names that it lists
+}
+
+// CheckFindings checks that these were found, in this order, and nothing else.
+func CheckFindings(t *testing.T, found []preflight.Finding, want ...FoundAs) {
+	t.Helper()
+	if len(found) != len(want) {
+		t.Errorf("found %q, want %q", InWords(found), want)
+		return
+	}
+	for i, f := range found {
+		if name := SeverityOf(f) + " " + f.Check; name != want[i].Name {
+			t.Errorf("finding %d is %q, want %q", i, InWords(found)[i], want[i].Name)
+		}
+		fact.In(t, f.Message, want[i].Facts...)
+		if list := want[i].List; list != "" && !strings.HasSuffix(f.Message, ": "+list) {
+			t.Errorf("finding %d is %q, whose list should be %q", i, f.Message, list)
+		}
+	}
+}
+
+func SeverityOf(f preflight.Finding) string {
+	return map[preflight.Severity]string{preflight.Error: "error", preflight.Warning: "warning", preflight.Unasked: "unchecked"}[f.Severity]
+}
+
+// After is the next line of the same phase after the only one that has a text, for example the remedy of a warning.
+func After(t *testing.T, text, has string) string {
+	t.Helper()
+	before, rest, found := strings.Cut(text, has)
+	if !found || strings.Contains(rest, has) {
+		t.Errorf("not once %q in\n%s", has, text)
+	}
+	phase, _, _ := strings.Cut(before[strings.LastIndex(before, "\n")+1:], "]")
+	for one := range strings.Lines(rest) {
+		if strings.HasPrefix(one, phase+"]") {
+			return one
+		}
+	}
+	return ""
+}
+
+// ShowsRun runs phases one after another, and holds all that they say against a golden file.
+func (s *Stage) ShowsRun(t *testing.T, name string, workflow ...step.Phase) {
+	t.Helper()
+	s.Said.Reset()
+	Fatal(t, step.Run(t.Context(), s.Env, workflow, step.Options{Serial: true}))
+	Shows(t, name, s.Said.String())
+}
+
+func InWords(found []preflight.Finding) []string {
+	var list []string
+	for _, f := range found {
+		list = append(list, SeverityOf(f)+" "+f.Check+": "+f.Message)
+	}
+	return list
+}
+
+func Message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

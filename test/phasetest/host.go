@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phasetest
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/ui"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
+)
+
+// NewDirHost has the directories for CA certificates that the reference host had.
+func NewDirHost(t *testing.T) (*teststage.Host, string) {
+	t.Helper()
+	root := teststage.Dir(t)
+	for _, dir := range []string{"/etc/ca-certificates", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates", "/etc/kubernetes", "/var/lib"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return teststage.At(root), root
+}
+
+func QuietUI() ui.UI {
+	var out bytes.Buffer
+	return ui.NewLines(&out, &out)
+}
+
+// Listing lists our files and directories below root.
+func Listing(t *testing.T, root string) []string {
+	t.Helper()
+	var got []string
+	for _, top := range []string{"/etc/kubernetes", "/var/lib/kubelet"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if rel := strings.TrimPrefix(path, root); rel != top {
+				got = append(got, rel+" "+info.Mode().String())
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(got)
+	return got
+}
+
+func Stamps(t *testing.T, root string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		out[strings.TrimPrefix(path, root)] = info.Mode().String() + " " + info.ModTime().Format(time.RFC3339Nano)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package phasetest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
+
+const (
+	KubeletConf = "/etc/kubernetes/kubelet.conf"
+	KubeletPEM  = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+)
+
+// RotatedPEM is a client certificate that a kubelet got for its node.
+func RotatedPEM(t *testing.T, node string, until time.Time) string {
+	t.Helper()
+	return string(certs.EncodeCerts(fixture.Signed(t, fixture.Pair{}, "system:node:"+node, until).Cert))
+}
+
+// Rotated writes a client certificate as the kubelet of a node does.
+func (s *Stage) Rotated(t *testing.T, path, node string, until time.Time) {
+	t.Helper()
+	s.Put(t, path, RotatedPEM(t, node, until))
+}
+
+// WithKubeletFlags has the documents of a node whose kubelet gets flags.
+func WithKubeletFlags(flags string) string {
+	return strings.Replace(fixture.InitDocument, "{name: cp-1,", "{name: cp-1, kubeletExtraArgs: ["+flags+"],", 1) + fixture.ClusterDocument
+}
+
+// ShortWaits are timeouts that are short enough for a test.
+const ShortWaits = "timeouts: {kubeletHealthCheck: 150ms, controlPlaneComponentHealthCheck: 150ms, tlsBootstrap: 150ms}\n"
