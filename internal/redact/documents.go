@@ -57,7 +57,7 @@ func Document(text string) string {
 // planned finds the fields that Document hides.
 var planned = lazyregexp.New(`(?:^|[\s{,"'-])(?:env|extraEnvs|staticPodURLHeader|httpHeaders)["']?\s*:`)
 
-const leftOut = "# " + mark + ": left out a document that isn't a valid Pod, kubeconfig or KubeletConfiguration\n"
+const leftOut = "# " + mark + ": a document that can't be read, or of a kind that isn't shown\n"
 
 func eachDocument(stream string, shown func(doc string) string) string {
 	var out strings.Builder

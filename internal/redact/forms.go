@@ -9,6 +9,8 @@ import (
 	"encoding/pem"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
@@ -22,16 +24,17 @@ var (
 	bootstrapToken = lazyregexp.New(`(\b[a-z0-9]{6}\.)[a-z0-9]{16}\b`)
 )
 
-// issued matches tokens by the prefix that their issuer gives them. Most tokens of other issuers look random.
-var issued = lazyregexp.New(`(^|[^A-Za-z0-9])(?:s\.[A-Za-z0-9]{24}\b|(?:` +
+// issued matches a word's rest that begins with an issuer's prefix for its tokens. Most tokens of other issuers look random.
+var issued = lazyregexp.New(`^(?:s\.[A-Za-z0-9]{24}\b|(?:` +
 	// Clouds, chat, mail, payments.
-	`(?:A(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])|LTAI|EAA[AMC]|xox[a-z]|xapp-|SG\.|[rs]k_(?:live|test|prod)_|FLW[A-Z]{3}K|sm_[aps]at_)[\w.=-]{8}` +
-	`|(?:AIza|ya29\.|GOCSPX-|do[opr]_v1_|dapi|v1\.0-[a-f0-9]{24}-|[\w.~-]{3}\dQ~|shp[a-z]{2}_|duffel_|p8e-|sk-|hf_|api_org_|API-|fio-u-` +
+	`(?:A(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z2-7]{4}|LTAI|SCW[A-Z0-9]{8}|EAA[AMC]|xox[a-z]|xapp-|xwfp-|SG\.|[rs]k_(?:live|test|prod)_|FLW[A-Z]{3}K|sm_[aps]at_)[\w.=-]{8}` +
+	`|(?:AIza|ya29\.|GOCSPX-|GOOG1|AKID|ABSK|bedrock-api-key-|do[opr]_v1_|dapi|v1\.0-[a-f0-9]{24}-|[\w.~-]{3}\dQ~|tskey-|fo1_|HRKU-|tk-us-|nvapi-|NRAK-` +
+	`|shp[a-z]{2}_|shippo_|sq0[a-z]{3}-|SK[0-9a-fA-F]{16}|EZ[AT]K|duffel_|p8e-|ico-|sk-|hf_|pplx-|api_org_|API-[A-Z0-9]{10}|PMAK-|pnu_|fio-u-` +
 	// Git servers, registries, secret stores, trackers.
-	`|gh[oprsu]_|github_pat_|gl(?:pat|dt|rt|rtr|cbt|ptt|ft|imt|agent|oas|soat|ffct)-|AT(?:BB|ATT3|CTT3)|npm_|pypi-|rubygems_|dckr_[op]at_` +
-	`|hv[brs]\.|dp\.[a-z]+\.|pul-|pscale_|AGE-SECRET-KEY-|A3-|glsa_|dt0c01\.|[A-Za-z0-9]{14}\.atlasv1\.|\w+\.\w{4,6}\.acc[_-]|lin_api_|rdme_` +
-	// JSON Web Tokens.
-	`|eyJ)[\w~.+/=-]{16})[\w~.+/=-]*)`)
+	`|gh[oprsu]_|github_pat_|gl(?:pat|dt|rt|rtr|cbt|ptt|ft|imt|agent|oas|soat|ffct)-|GR1348941|AT(?:BB|ATT3|CTT3)|npm_|pypi-|rubygems_|CLOJARS_|dckr_[op]at_|AKCp` +
+	`|hv[brs]\.|dp\.[a-z]+\.|pul-|pscale_|AGE-SECRET-KEY-|A3-|ops_eyJ|gl[cs]a?_|sntry[su]_|sgp_|dt0c01\.|[A-Za-z0-9]{14}\.atlasv1\.|\w+\.\w{4,6}\.acc[_-]|lin_api_|ntn_|rdme_` +
+	// OpenShift, and JSON Web Tokens.
+	`|sha256~|eyJ)[\w~.+/=-]{16}))`)
 
 // runs replaces each run of at least so many letters, digits and others by the result of shown, which also gets the
 // text before it.
@@ -54,7 +57,12 @@ func runs(text string, least int, others string, shown func(before, run string) 
 // hideWords hides tokens of known issuers, words that look random, and base64 of text.
 func hideWords(text string) string {
 	return runs(text, 12, "+/_-.~=", func(_, word string) string {
-		word = issued().ReplaceAllString(word, "$1"+mark)
+		for i := range word {
+			if (i == 0 || kind(rune(word[i-1])) == '-') && issued().MatchString(word[i:]) {
+				word = word[:i] + mark
+				break
+			}
+		}
 		return runs(word, shortest, "+/_-", func(_, run string) string {
 			if len(run) == azureKey || looksRandom(run) || slices.ContainsFunc(strings.Split(run, "/"), looksRandom) || isEncoded(run) {
 				return mark
@@ -126,7 +134,7 @@ func allCertificates(text string) bool {
 }
 
 func isText(data []byte) bool {
-	return !slices.ContainsFunc(data, func(b byte) bool { return (b < ' ' || b > '~') && !strings.ContainsRune("\t\r\n", rune(b)) })
+	return utf8.Valid(data) && !strings.ContainsFunc(string(data), func(r rune) bool { return !unicode.IsPrint(r) && !unicode.IsSpace(r) })
 }
 
 // certificate matches a certificate in PEM.

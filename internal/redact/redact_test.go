@@ -82,7 +82,7 @@ bootstrapTokens: [{token: abcdef.0123456789abcdef}]
 	if strings.Contains(got, "canary") || strings.Contains(got, "0123456789abcdef") {
 		t.Errorf("shows a secret:\n%s", got)
 	}
-	for _, kept := range []string{"client-certificate-data: Q0VSVA==", "tokenFile: /var/token", "left out a document", "kind: Config"} {
+	for _, kept := range []string{"client-certificate-data: Q0VSVA==", "tokenFile: /var/token", "# [redacted]: ", "kind: Config"} {
 		if !strings.Contains(got, kept) {
 			t.Errorf("lacks %q:\n%s", kept, got)
 		}
