@@ -64,7 +64,7 @@ func hideWords(text string) string {
 			}
 		}
 		return runs(word, shortest, "+/_-", func(_, run string) string {
-			if len(run) == azureKey || looksRandom(run) || slices.ContainsFunc(strings.Split(run, "/"), looksRandom) || isEncoded(run) {
+			if hides(run) {
 				return mark
 			}
 			return run
@@ -78,6 +78,14 @@ const (
 	// azureKey is the length of a key of an Azure storage account, without its padding.
 	azureKey = 86
 )
+
+// hides reports whether a word is base64 of text, other than of certificates, or looks random.
+func hides(word string) bool {
+	if text, whole := decoded(word); text != "" {
+		return !whole || !allCertificates(text)
+	}
+	return len(word) == azureKey || looksRandom(word) || slices.ContainsFunc(strings.Split(word, "/"), looksRandom)
+}
 
 // looksRandom reports whether letters of both cases and digits alternate more often in a word than in a name.
 func looksRandom(word string) bool {
@@ -109,19 +117,20 @@ func kind(r rune) rune {
 // toStandard replaces the URL alphabet of base64 by the standard one.
 var toStandard = strings.NewReplacer("-", "+", "_", "/")
 
-// isEncoded reports whether a word, or its rest behind a slash, is base64 of text, other than of certificates.
-func isEncoded(word string) bool {
+// decoded is the text that a word encodes in base64, or a word's rest, such as the last part of a path.
+func decoded(word string) (text string, whole bool) {
 	word = toStandard.Replace(word)
-	for i := 0; len(word)-i >= shortest; i++ {
+	for i, tried := 0, 0; len(word)-i >= shortest && tried < 12; i++ { // a long word may have many slashes
 		if i > 3 && word[i-1] != '/' && word[i-1] != '+' {
 			continue
 		}
+		tried++
 		data, err := base64.RawStdEncoding.DecodeString(word[i : len(word)-(len(word)-i)%4])
 		if err == nil && isText(data) {
-			return !allCertificates(string(data))
+			return string(data), i == 0
 		}
 	}
-	return false
+	return "", false
 }
 
 func allCertificates(text string) bool {
