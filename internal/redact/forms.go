@@ -98,7 +98,7 @@ func looksRandom(word string) bool {
 	}
 	length, groups := len(kinds)-count("-"), count("ld", "ud")
 	changes := groups + count("dl", "du", "lu")
-	return length >= shortest && count("l") >= 2 && count("u") >= 2 && changes*8 >= 16+length && (groups >= 2 || groups > 0 && length >= 32)
+	return length >= shortest && count("l") >= 2 && count("u") >= 2 && changes*8 >= 16+length && (groups >= 2 || length >= 32 && count("d") > 0)
 }
 
 // kind maps a character to lower, upper, digit or other.
