@@ -17,7 +17,7 @@ import (
 var kinds = []string{"Pod", "Config", "KubeletConfiguration"}
 
 // YAML hides secrets in a stream of YAML or JSON documents, by their fields and by their form. It leaves out a document
-// of another kind, and one that isn't valid: nobody knows where its secrets are.
+// of another kind and an invalid one: their secrets might be anywhere.
 func YAML(data []byte, known ...string) []byte {
 	return []byte(eachDocument(string(data), func(doc string) string {
 		var fields map[string]any

@@ -17,7 +17,7 @@ var (
 )
 
 // harmlessVariables are the environment variables whose values are shown, if they have the given form. All others are
-// hidden: nobody knows what an administrator calls a password.
+// hidden: an administrator may call a password anything.
 var harmlessVariables = map[string]lazyregexp.Pattern{
 	"PATH": plainForm, "HOME": plainForm, "TZ": plainForm, "LANG": plainForm, "LANGUAGE": plainForm, "LC_ALL": plainForm,
 	"GOMAXPROCS": plainForm, "GOMEMLIMIT": plainForm, "GOGC": plainForm, "GOTRACEBACK": plainForm, "GODEBUG": debugForm,
@@ -161,7 +161,7 @@ func assignment(text string) (string, bool) {
 }
 
 // assignments returns the words of an Environment= line as they may be shown. A word that isn't an assignment may be the
-// end of a value with blanks. Then nobody knows which words are whole, and all are hidden.
+// end of a value with blanks. Then all are hidden, because any of them may be only a part.
 func assignments(list []string) string {
 	for i, word := range list {
 		shown, is := assignment(word)

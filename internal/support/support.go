@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
-// Node says what is collected.
+// Node is the node to collect from, and how much.
 type Node struct {
 	diagnose.Target
 	// PKI is the directory of certificates.
