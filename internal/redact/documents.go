@@ -5,6 +5,7 @@ package redact
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -12,13 +13,51 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// YAML removes secrets from a stream of YAML or JSON documents by their structure, then
-// by their form: credentials in kubeconfigs, the data of Secrets, tokens and keys in
-// configurations, headers, values of environment variables, of secret flags and of exec
-// plugins. A document that cannot be read is left out.
+// kinds are the kinds of documents that a node has, and that YAML shows.
+var kinds = []string{"Pod", "Config", "KubeletConfiguration"}
+
+// YAML hides secrets in a stream of YAML or JSON documents, by their fields and by their form. It leaves out a document
+// of another kind and an invalid one: their secrets might be anywhere.
 func YAML(data []byte, known ...string) []byte {
-	return []byte(eachDocument(string(data), func(doc string) string { return document(doc, known) }))
+	return []byte(eachDocument(string(data), func(doc string) string {
+		var fields map[string]any
+		if strings.TrimSpace(doc) == "" {
+			return ""
+		}
+		err := yaml.Unmarshal([]byte(doc), &fields)
+		if kind, _ := fields["kind"].(string); err != nil || !slices.Contains(kinds, kind) {
+			return leftOut
+		}
+		return Text(encode(hideFields(fields, true)), known...)
+	}))
 }
+
+// Fields hides in an object the values that a plan doesn't show: those of environment variables, also in documents that
+// the object contains as text, headers, and the passwords of URLs. It changes fields.
+func Fields(fields map[string]any) { hideFields(fields, false) }
+
+// Document is Fields for a file. A file without anything to hide stays the same, byte by byte.
+func Document(text string) string {
+	if !planned().MatchString(text) {
+		return URLs(text)
+	}
+	return eachDocument(text, func(doc string) string {
+		var value any
+		if err := yaml.Unmarshal([]byte(doc), &value); err != nil {
+			return leftOut
+		}
+		switch value.(type) {
+		case map[string]any, []any:
+			return URLs(encode(hideFields(value, false)))
+		}
+		return URLs(doc)
+	})
+}
+
+// planned finds the fields that Document hides.
+var planned = lazyregexp.New(`(?:^|[\s{,"'-])(?:env|extraEnvs|staticPodURLHeader|httpHeaders)["']?\s*:`)
+
+const leftOut = "# " + mark + ": a document that can't be read, or of a kind that isn't shown\n"
 
 func eachDocument(stream string, shown func(doc string) string) string {
 	var out strings.Builder
@@ -31,221 +70,104 @@ func eachDocument(stream string, shown func(doc string) string) string {
 	return out.String()
 }
 
-const leftOut = "# left out: a document that is not valid YAML, so its secrets cannot be found\n"
-
-func document(doc string, known []string) string {
-	if strings.TrimSpace(doc) == "" {
-		return ""
-	}
-	var value any
-	if err := yaml.Unmarshal([]byte(doc), &value); err != nil {
-		return leftOut
-	}
-	clean(value)
-	return Text(encode(value), known...)
-}
-
 func encode(value any) string {
 	text, err := yaml.Marshal(value)
 	if err != nil {
-		return "# left out: a document that cannot be encoded as YAML\n"
+		return "# left out: a document that can't be encoded as YAML\n"
 	}
 	return string(text)
 }
 
-// fieldRules say what to hide in a tree of fields, besides headers and the values of
-// environment variables.
-type fieldRules struct {
-	text func(text string) string
-	// field hides a field, and reports whether it has.
-	field func(fields map[string]any, name string) bool
-	// object hides what is known by several fields, once each of them is done.
-	object func(fields map[string]any)
-}
-
-// hide changes value, and returns it.
-func (r fieldRules) hide(value any) any {
+// hideFields changes value and returns it: without the values that no plan shows, or without all secrets.
+func hideFields(value any, all bool) any {
 	switch v := value.(type) {
 	case string:
-		return r.text(v)
+		switch {
+		case !all:
+			return Document(v)
+		case strings.ContainsAny(v, "\n{"): // a script, or another document
+			return mark
+		}
 	case []any:
 		for i, item := range v {
-			v[i] = r.hide(item)
+			v[i] = hideFields(item, all)
 		}
 	case map[string]any:
 		for name, field := range v {
-			switch {
-			case holdsHeaders(name):
-				v[name] = hidden(field)
-			case holdsVariables(name):
-				hideValues(field)
-			case !r.field(v, name):
-				v[name] = r.hide(field)
-			}
+			v[name] = hideField(name, field, all)
 		}
-		r.object(v)
 	}
 	return value
 }
 
-// clean replaces all secrets below value, and returns it.
-func clean(value any) any {
-	return fieldRules{text: cleanText, field: cleanField, object: cleanObject}.hide(value)
-}
+// secretField matches the name of a field whose value is a secret.
+var secretField = lazyregexp.New(`(?i)^(?:` + secretName + `|username)$`)
 
-func cleanField(fields map[string]any, name string) bool {
-	switch field := fields[name]; {
-	case fields["kind"] == "Secret" && (name == "data" || name == "stringData"):
-		fields[name] = hidden(field)
-	case secretField().MatchString(name):
-		fields[name] = hideSecret(field)
-	default:
-		hideArguments(name, field)
-		return false
-	}
-	return true
-}
-
-func cleanObject(fields map[string]any) {
-	hideNamed(fields)
-	// An annotation may hold the whole object again.
-	if annotations, ok := fields["annotations"].(map[string]any); ok {
-		delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
-	}
-}
-
-// hideNamed is for arguments, {name: client-secret, value: x}, and for variables in
-// lists of unknown fields.
-func hideNamed(fields map[string]any) {
-	name, _ := fields["name"].(string)
-	text, _ := fields["value"].(string)
+func hideField(name string, field any, all bool) any {
+	text, isText := field.(string)
 	switch {
-	case fields["value"] == nil:
-	case secretFlag().MatchString("-" + name):
-		fields["value"] = hideSecret(fields["value"])
-	case capitals().MatchString(name):
-		fields["value"] = variable(name, text)
+	case name == "staticPodURLHeader" || name == "httpHeaders":
+		return hidden(field, "name")
+	case name == "env" || name == "extraEnvs":
+		return hideVariables(field)
+	case !all:
+		return hideFields(field, false)
+	case name == "user": // of a kubeconfig
+		return hidden(field, "client-certificate", "client-certificate-data", "client-key", "tokenFile")
+	case name == "command" || name == "args":
+		return hideArguments(field)
+	case isText && secretField().MatchString(name) && !harmless().MatchString(text):
+		return mark
 	}
+	return hideFields(field, true)
 }
 
-// capitals matches the names of most environment variables, and of nothing else.
-var capitals = lazyregexp.New(`^[A-Z_][A-Z0-9_]+$`)
-
-// cleanText cleans a document that is a text in another document.
-func cleanText(text string) string {
-	if !strings.ContainsAny(text, "\n{") {
-		return text
-	}
-	return eachDocument(text, func(doc string) string {
-		var value any
-		if err := yaml.Unmarshal([]byte(doc), &value); err != nil || !isObject(value) {
-			return doc
-		}
-		return encode(clean(value))
-	})
-}
-
-// hideSecret hides the value of a field with a secret name: a text, or the texts of a
-// list. An object is cleaned, as its fields have names of their own.
-func hideSecret(field any) any {
-	switch v := field.(type) {
-	case map[string]any:
-		return clean(v)
-	case []any:
-		for i, item := range v {
-			v[i] = hideSecret(item)
-		}
-		return v
-	case string:
-		if !harmless().MatchString(v) {
-			return mark
-		}
-	case float64:
-		return hideSecret(fmt.Sprint(v))
-	}
-	return field
-}
-
-func isObject(value any) bool {
-	switch value.(type) {
-	case map[string]any, []any:
-		return true
-	}
-	return false
-}
-
-// holdsHeaders matches headers that the kubelet sends when it gets static Pods from a URL
-// or probes one. They mostly hold credentials.
-func holdsHeaders(field string) bool { return field == "staticPodURLHeader" || field == "httpHeaders" }
-
-func holdsVariables(field string) bool { return field == "env" || field == "extraEnvs" }
-
-// hidden hides values, and keeps their names, as of a Secret's keys and of headers.
-func hidden(value any) any {
+// hidden hides values, also those in the objects of a list, but not their names, nor the fields to keep.
+func hidden(value any, keep ...string) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for name := range v {
-			v[name] = mark
+			if !slices.Contains(keep, name) {
+				v[name] = mark
+			}
 		}
 		return v
 	case []any:
-		for _, item := range v {
-			if named, ok := item.(map[string]any); ok && named["value"] != nil {
-				named["value"] = mark
-			}
+		for i, item := range v {
+			v[i] = hidden(item, keep...)
 		}
 		return v
 	}
 	return mark
 }
 
-// hideValues keeps the names of environment variables, and those values that variable
-// keeps.
-func hideValues(value any) {
-	switch v := value.(type) {
-	case map[string]any:
-		for name, field := range v {
-			v[name] = variable(name, fmt.Sprint(field))
-		}
-	case []any:
-		for i, item := range v {
-			switch entry := item.(type) {
-			case string: // A=b
-				v[i] = assignments(entry)
-			case map[string]any:
-				if entry["value"] != nil {
-					name, _ := entry["name"].(string)
-					entry["value"] = variable(name, fmt.Sprint(entry["value"]))
-				}
-			}
+// hideVariables keeps the names of environment variables, and values that are known to be harmless.
+func hideVariables(field any) any {
+	list, isList := field.([]any)
+	if !isList {
+		return hidden(field)
+	}
+	for i, item := range list {
+		entry, isObject := item.(map[string]any)
+		switch {
+		case !isObject:
+			list[i] = mark
+		case entry["value"] != nil:
+			name, _ := entry["name"].(string)
+			entry["value"] = variable(name, fmt.Sprint(entry["value"]))
 		}
 	}
+	return list
 }
 
-// hideArguments removes secrets from lists of arguments. All arguments of a program that
-// gets credentials are hidden, as any of them may be secret.
-func hideArguments(field string, value any) {
-	fields, _ := value.(map[string]any)
-	switch field {
-	case "args", "command":
-		replace(value, command)
-	case "exec":
-		replace(fields["args"], flags)
-	case "auth-provider":
-		hidden(fields["config"])
+func hideArguments(field any) any {
+	list, isList := field.([]any)
+	if !isList {
+		return mark
 	}
-}
-
-func replace(list any, shown func([]string) []string) {
-	items, ok := list.([]any)
-	if !ok {
-		return
+	arguments := make([]string, len(list))
+	for i, item := range list {
+		arguments[i] = fmt.Sprint(item)
 	}
-	words := make([]string, len(items))
-	for i, item := range items {
-		words[i] = fmt.Sprint(item)
-	}
-	for i, word := range shown(words) {
-		items[i] = word
-	}
+	return command(arguments, false)
 }

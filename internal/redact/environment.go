@@ -9,160 +9,179 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// Unit removes the values of environment variables from a unit file, wherever they are
-// set: in Environment= lines, before a command, in a comment. Continued lines become
-// one, as a value may be on another line than its name.
-func Unit(text string, known ...string) string {
-	var out strings.Builder
-	var code, note string // a line that is continued, and such a comment
-	flush := func(line *string) {
-		if *line != "" {
-			out.WriteString(unitLine(strings.TrimRight(*line, " ")) + "\n")
-			*line = ""
-		}
-	}
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, " \t\r\n")
-		open := &code
-		if isComment(line) { // may be between continued lines
-			open = &note
-		} else {
-			flush(&note)
-		}
-		if *open != "" {
-			line = strings.TrimLeft(line, " \t#;")
-		}
-		if begun := strings.TrimRight(line, `\`); (len(line)-len(begun))%2 == 1 {
-			*open += strings.TrimRight(line[:len(line)-1], " \t") + " "
-			continue
-		}
-		out.WriteString(unitLine(*open+line) + "\n")
-		*open = ""
-	}
-	flush(&note)
-	flush(&code)
-	if !strings.HasSuffix(text, "\n") {
-		return Text(strings.TrimSuffix(out.String(), "\n"), known...)
-	}
-	return Text(out.String(), known...)
+// The forms of harmless values. They have no blank and no equals sign, as another value may begin there.
+var (
+	plainForm = lazyregexp.New(`^[\w.,:/*@%+$~{}\[\]-]*$`)
+	debugForm = lazyregexp.New(`^[a-z0-9]+=[\w.-]+(?:,[a-z0-9]+=[\w.-]+)*$`)
+	proxyForm = lazyregexp.New(`^(?:(?i:https?|socks[45][ah]?)://)?(?:\[redacted\]@)?[\w.-]*(?:\[[0-9a-fA-F:]+\])?(?::\d{1,5})?/?$`)
+)
+
+// harmlessVariables are the environment variables whose values are shown, if they have the given form. All others are
+// hidden: an administrator may call a password anything.
+var harmlessVariables = map[string]lazyregexp.Pattern{
+	"PATH": plainForm, "HOME": plainForm, "TZ": plainForm, "LANG": plainForm, "LANGUAGE": plainForm, "LC_ALL": plainForm,
+	"GOMAXPROCS": plainForm, "GOMEMLIMIT": plainForm, "GOGC": plainForm, "GOTRACEBACK": plainForm, "GODEBUG": debugForm,
+	"NO_PROXY": plainForm, "no_proxy": plainForm,
+	"HTTP_PROXY": proxyForm, "HTTPS_PROXY": proxyForm, "ALL_PROXY": proxyForm,
+	"http_proxy": proxyForm, "https_proxy": proxyForm, "all_proxy": proxyForm,
 }
 
-func isComment(line string) bool {
-	line = strings.TrimLeft(line, " \t")
-	return strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";")
+// kubeletArguments matches the variables that the kubelet's unit passes on as flags.
+var kubeletArguments = lazyregexp.New(`^KUBELET_(?:[A-Z]+_)*ARGS$`)
+
+// variable returns an environment variable's value, with the quotes around it, as it may be shown.
+func variable(name, value string) string {
+	begin, inner, end := unquoted(value)
+	form := harmlessVariables[name]
+	switch {
+	case inner == "":
+		return value
+	case kubeletArguments().MatchString(name):
+		return begin + strings.Join(command(strings.Fields(inner), true), " ") + end
+	case strings.HasSuffix(strings.ToLower(name), "_proxy"):
+		inner = Proxy(inner)
+	}
+	if form == nil || !form().MatchString(inner) {
+		inner = mark
+	}
+	return begin + inner + end
+}
+
+// unquoted splits a value in quotes into the quotes and the text inside. A quote may not be closed.
+func unquoted(text string) (begin, inner, end string) {
+	if text == "" || text[0] != '"' && text[0] != '\'' {
+		return "", text, ""
+	}
+	inner, closed := strings.CutSuffix(text[1:], text[:1])
+	if closed {
+		end = text[:1]
+	}
+	return text[:1], inner, end
 }
 
 var (
-	unitSetting = lazyregexp.New(`^([ \t#;]*)([A-Za-z_][\w-]*)([ \t]*=[ \t]*)(.*)$`)
-	// unitName matches the name of a setting. Other names may be variables whose
-	// line was broken in a way that systemd does not know.
+	reference = lazyregexp.New(`^\$\{?\w+\}?["']?$`)
+	// secretFlag matches a flag whose value is a secret.
+	secretFlag = lazyregexp.New(`(?i)^--?` + secretName + `$`)
+	// setsVariable matches a flag that sets a variable, such as --env=A=b, but not --feature-gates=A=true,B=false.
+	setsVariable = lazyregexp.New(`(?:[=,]|^-e)[A-Z_][A-Z0-9_]+=`)
+)
+
+// command hides the values of variables and of secret flags, and each argument with blanks, such as a script. If it's
+// only flags, it also hides every other word, except after a flag without a value.
+func command(list []string, onlyFlags bool) []string {
+	secret, open := false, false // the word before is a secret flag, or any flag, without its value
+	for i, word := range list {
+		name, value, set := strings.Cut(word, "=")
+		bare := strings.Trim(name, `"'\`)
+		isFlag, isSecret := strings.HasPrefix(bare, "-"), secretFlag().MatchString(bare)
+		switch {
+		case secret || strings.ContainsAny(name, " \t\n"),
+			onlyFlags && (strings.Contains(word, `\`) || !isFlag && !open && !reference().MatchString(word)):
+			list[i] = mark
+		case set && !isFlag:
+			list[i] = name + "=" + variable(name, value)
+		case set && (isSecret && !harmless().MatchString(value) || strings.ContainsAny(value, " \t\n") || setsVariable().MatchString(word)):
+			list[i] = name + "=" + mark
+		}
+		secret, open = isSecret && !set, isFlag && !set
+	}
+	return list
+}
+
+// words splits text at blanks outside of quotes, as systemd does. A quote that isn't closed contains all of the rest.
+func words(text string) []string { return word().FindAllString(text, -1) }
+
+var (
+	word = lazyregexp.New(`(?s)(?:` + quoted + `|[^\\"'\s])+`)
+	// entry matches an entry of an environment file, which quotes may extend over several lines.
+	entry = lazyregexp.New(`(?s)(?:` + quoted + `|[^\\"'\n])+`)
+	// comment matches a line with a comment.
+	comment = lazyregexp.New(`(?m)^[ \t]*[#;].*\n?`)
+)
+
+const quoted = `\\.|\\\z|"(?:\\.|[^\\"])*(?:"|\\?\z)|'(?:\\.|[^\\'])*(?:'|\\?\z)`
+
+// joined leaves out comments, and joins lines that are continued.
+func joined(text string) (notice, code string) {
+	text = strings.ReplaceAll(text, "\r", "")
+	code = comment().ReplaceAllString(text, "")
+	if code != text {
+		notice = "# comments: " + mark + "\n"
+	}
+	return notice, strings.ReplaceAll(code, "\\\n", " ")
+}
+
+// Unit hides the values of environment variables in a unit file, wherever it sets them, and leaves out its comments.
+func Unit(text string, known ...string) string {
+	out, code := joined(text)
+	for line := range strings.Lines(code) {
+		shown := strings.TrimRight(line, "\n")
+		out += unitLine(strings.TrimRight(shown, " \t")) + line[len(shown):]
+	}
+	return Text(out, known...)
+}
+
+var (
+	unitSetting = lazyregexp.New(`^[ \t]*([A-Za-z_][\w-]*)[ \t]*=[ \t]*(.*)$`)
+	// unitName matches the name of a setting. Other names may be variables whose line is broken in a way that systemd
+	// doesn't know.
 	unitName    = lazyregexp.New(`^(?:[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*|X-[\w-]+)$`)
 	unitSection = lazyregexp.New(`^[ \t]*(?:\[[\w-]+\])?$`)
 )
 
 // unitLine returns a line of a unit file as it may be shown.
 func unitLine(line string) string {
-	setting := unitSetting().FindStringSubmatch(line)
-	switch {
-	case setting != nil:
-		return setting[1] + unitValue(setting[2], setting[3], setting[4])
-	case isComment(line):
-		return strings.Join(command(strings.Fields(line)), " ")
-	case unitSection().MatchString(line):
+	if unitSection().MatchString(line) {
 		return line
 	}
-	return mark
-}
-
-func unitValue(name, equals, value string) string {
-	switch name {
-	case "Environment", "UnsetEnvironment":
-		return name + equals + assignments(value)
-	case "PassEnvironment":
-		return name + equals + strings.Join(each(words(value), variableNameOnly), " ")
-	case "SetCredential", "SetCredentialEncrypted", "StandardInputText", "StandardInputData":
-		return name + equals + mark
-	}
+	setting := unitSetting().FindStringSubmatch(line)
 	switch {
-	case unitName().MatchString(name):
-		return name + equals + strings.Join(command(words(value)), " ")
-	case variableName().MatchString(name):
-		return name + equals + variable(name, value)
+	case setting == nil || !unitName().MatchString(setting[1]):
+		return mark
+	case setting[1] == "Environment":
+		return setting[1] + "=" + assignments(words(setting[2]))
+	case strings.HasPrefix(setting[1], "SetCredential") || strings.HasPrefix(setting[1], "StandardInput"):
+		return setting[1] + "=" + mark
 	}
-	return mark
+	return setting[1] + "=" + strings.Join(command(words(setting[2]), false), " ")
 }
 
-func each(list []string, shown func(string) string) []string {
-	for i, word := range list {
-		list[i] = shown(word)
-	}
-	return list
-}
-
-func variableNameOnly(word string) string {
-	if variableName().MatchString(word) {
-		return word
-	}
-	return mark
-}
-
-// assignments redacts the words of an Environment= line. A word that is not an
-// assignment may be the end of a value with blanks. Then nobody knows which words are
-// whole, and all values are hidden.
-func assignments(value string) string {
-	list := words(value)
-	shown := make([]string, len(list))
-	whole := true
-	for i, word := range list {
-		begin, inner, end := unquoted(word)
-		name, value, set := strings.Cut(inner, "=")
-		if !set || !variableName().MatchString(name) {
-			whole, shown[i] = false, mark
-			continue
-		}
-		shown[i] = begin + name + "=" + variable(name, value) + end
-		list[i] = begin + name + "=" + mark + end
-	}
-	for i := range shown {
-		if !whole && shown[i] != mark {
-			shown[i] = list[i]
-		}
-	}
-	return strings.Join(shown, " ")
-}
-
-// variableName matches names of variables in upper or lower case. Base64 before an equals
-// sign has both.
+// variableName matches names of variables in upper or lower case. Base64 before an equals sign has both.
 var variableName = lazyregexp.New(`^(?:[A-Z_][A-Z0-9_]{0,63}|[a-z_][a-z0-9_]{0,63})$`)
 
-// Variables removes the values from an environment file, also in comments. A line that
-// is not an assignment may be the end of one, also in a comment.
-func Variables(text string, known ...string) string {
-	var out strings.Builder
-	for text != "" {
-		var entry string
-		if isComment(text) { // in which a quote is just an apostrophe
-			entry, text, _ = strings.Cut(text, "\n")
-		} else {
-			entry, text = cut(text, "\n")
-		}
-		out.WriteString(variablesEntry(strings.TrimRight(entry, " \t\r")) + "\n")
+// assignment returns NAME=value as it may be shown, and whether text is that.
+func assignment(text string) (string, bool) {
+	begin, inner, end := unquoted(text)
+	name, value, set := strings.Cut(inner, "=")
+	if name = strings.TrimSpace(name); !set || !variableName().MatchString(name) {
+		return mark, false
 	}
-	return Text(out.String(), known...)
+	return begin + name + "=" + variable(name, strings.TrimSpace(value)) + end, true
 }
 
-var (
-	fileVariable = lazyregexp.New(`(?s)^([ \t#;]*(?:export[ \t]+)?)([A-Za-z_]\w*)[ \t]*=[ \t]*(.*)$`)
-	commentMarks = lazyregexp.New(`^[ \t]*[#;]+`)
-)
+// assignments returns the words of an Environment= line as they may be shown. A word that isn't an assignment may be the
+// end of a value with blanks. Then all are hidden, because any of them may be only a part.
+func assignments(list []string) string {
+	for i, word := range list {
+		shown, is := assignment(word)
+		if !is {
+			return mark
+		}
+		list[i] = shown
+	}
+	return strings.Join(list, " ")
+}
 
-func variablesEntry(entry string) string {
-	if set := fileVariable().FindStringSubmatch(entry); set != nil && variableName().MatchString(set[2]) {
-		return set[1] + set[2] + "=" + variable(set[2], set[3])
+// Variables hides the values in an environment file, and leaves out its comments. A line that isn't an assignment may be
+// the end of one.
+func Variables(text string, known ...string) string {
+	out, code := joined(text)
+	for _, line := range entry().FindAllString(code, -1) {
+		if line = strings.TrimSpace(line); line != "" {
+			shown, _ := assignment(strings.TrimPrefix(line, "export "))
+			out += shown + "\n"
+		}
 	}
-	marks := commentMarks().FindString(entry)
-	if strings.TrimSpace(entry) == marks {
-		return entry
-	}
-	return strings.TrimLeft(marks+" "+mark, " ")
+	return Text(out, known...)
 }

@@ -15,138 +15,141 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// formRules find secrets by their form, wherever they are.
-var formRules = []rule{
-	// Bootstrap tokens.
-	{nil, lazyregexp.New(`(\b[a-z0-9]{6}\.)([a-z0-9]{16})\b`), nil},
-	// JSON Web Tokens, such as those of service accounts.
-	{[]string{"eyj"}, lazyregexp.New(`()(\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*)`), nil},
-	{[]string{"bearer", "basic", "negotiate"}, lazyregexp.New(`(?i)(\b(?:bearer|basic|negotiate)(?:[ \t]+|%20|\+))([A-Za-z0-9+/=._~:-]{8,})`), matches(authenticationWords)},
-	// The part of a URL that allows posting to a chat service.
-	{[]string{"hooks.slack.com"}, lazyregexp.New(`(hooks\.slack\.com/(?:services|workflows|triggers)/)([\w/+-]+)`), nil},
-	{[]string{"webhook.office.com"}, lazyregexp.New(`(webhook\.office\.com/)([\w/@-]+)`), nil},
-	{[]string{"api/webhooks"}, lazyregexp.New(`(discord(?:app)?\.com/api/webhooks/)([\w/-]+)`), nil},
-	// Tokens of Terraform, Authress and MaxMind, which are marked in the middle.
-	{[]string{".atlasv1."}, lazyregexp.New(`()([A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,})`), nil},
-	{[]string{".acc-", ".acc_"}, lazyregexp.New(`()(\b(?:sc|ext|scauth|authress)_[A-Za-z0-9]+\.\w{4,6}\.acc[_-][\w.+/=-]{40,})`), nil},
-	{[]string{"_mmk"}, lazyregexp.New(`()(\b[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)`), nil},
-	// A key of an Azure storage account, which has the length of a SHA-512.
-	{[]string{"=="}, lazyregexp.New(`((?:^|[^A-Za-z0-9+/-]))([A-Za-z0-9+/]{86}==)`), nil},
-	// An Azure client secret.
-	{[]string{"q~"}, lazyregexp.New(`((?:^|[^\w.~-]))([\w.~-]{3}\dQ~[\w.~-]{31,34})`), nil},
-}
+var (
+	// privateKey and privateKeyEnd match keys in PEM, also with lines joined by \n in a string, and with their beginning
+	// or end cut off.
+	privateKey    = lazyregexp.New(`(?s)(-----BEGIN[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----).*?(?:-----END[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----|\z)`)
+	privateKeyEnd = lazyregexp.New(`[A-Za-z0-9+/=\s]{16,}(-----END[ A-Z0-9_-]*PRIVATE KEY-----)`)
+	// bootstrapToken matches tokens of kubeadm.
+	bootstrapToken = lazyregexp.New(`(\b[a-z0-9]{6}\.)[a-z0-9]{16}\b`)
+)
 
-// authenticationWords matches words that follow "basic" and "bearer" in sentences.
-var authenticationWords = lazyregexp.New(`(?i)^(?:authenticat|authori[sz]|credential|challenge|constraint|configuration|functionality|information|settings)[a-z]*[.:]?$`)
+// issued matches a word's rest that begins with an issuer's prefix for its tokens. Most tokens of other issuers look random.
+var issued = lazyregexp.New(`^(?:s\.[A-Za-z0-9]{24}\b|(?:` +
+	// Clouds, chat, mail, payments.
+	`(?:A(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z2-7]{4}|LTAI|SCW[A-Z0-9]{8}|EAA[AMC]|xox[a-z]|xapp-|xwfp-|SG\.|[rs]k_(?:live|test|prod)_|FLW[A-Z]{3}K|sm_[aps]at_)[\w.=-]{8}` +
+	`|(?:AIza|ya29\.|GOCSPX-|GOOG1|AKID|ABSK|bedrock-api-key-|do[opr]_v1_|dapi|v1\.0-[a-f0-9]{24}-|[\w.~-]{3}\dQ~|tskey-|fo1_|HRKU-|tk-us-|nvapi-|NRAK-` +
+	`|shp[a-z]{2}_|shippo_|sq0[a-z]{3}-|SK[0-9a-fA-F]{16}|EZ[AT]K|duffel_|p8e-|ico-|sk-|hf_|pplx-|api_org_|API-[A-Z0-9]{10}|PMAK-|pnu_|fio-u-` +
+	// Git servers, registries, secret stores, trackers.
+	`|gh[oprsu]_|github_pat_|gl(?:pat|dt|rt|rtr|cbt|ptt|ft|imt|agent|oas|soat|ffct)-|GR1348941|AT(?:BB|ATT3|CTT3)|npm_|pypi-|rubygems_|CLOJARS_|dckr_[op]at_|AKCp` +
+	`|hv[brs]\.|dp\.[a-z]+\.|pul-|pscale_|AGE-SECRET-KEY-|A3-|ops_eyJ|gl[cs]a?_|sntry[su]_|sgp_|dt0c01\.|[A-Za-z0-9]{14}\.atlasv1\.|\w+\.\w{4,6}\.acc[_-]|lin_api_|ntn_|rdme_` +
+	// OpenShift, and JSON Web Tokens.
+	`|sha256~|eyJ)[\w~.+/=-]{16}))`)
 
-// pemKeys match private keys in PEM, also with lines joined by \n in a string, and with
-// their beginning or end cut off.
-var pemKeys = []rule{
-	{nil, lazyregexp.New(`(?s)(-----BEGIN[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----)(.*?(?:-----END[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----|\z))`), nil},
-	{nil, lazyregexp.New(`()([A-Za-z0-9+/=\s]{16,}-----END[ A-Z0-9_-]*PRIVATE KEY-----)`), nil},
-}
-
-func privateKeys(text string) string {
-	if !strings.Contains(text, "PRIVATE KEY") {
-		return text
-	}
-	for _, r := range pemKeys {
-		text = r.hide(text)
-	}
-	return text
-}
-
-// awsSecrets hides secret keys of AWS. They are just 40 random characters of base64. A
-// hash in hex, a path or a long name does not look random.
-func awsSecrets(text string) string {
-	return runs(text, 40, "+/_.-", func(_, run string) string {
-		if len(run) != 40 || strings.ContainsAny(run, "_.-") {
-			return run
-		}
-		different := map[rune]bool{}
-		for _, r := range run {
-			different[r] = true
-		}
-		if len(different) >= 20 && upper().MatchString(run) && lower().MatchString(run) && digit().MatchString(run) {
-			return mark
-		}
-		return run
-	})
-}
-
-var upper, lower, digit = lazyregexp.New(`[A-Z]`), lazyregexp.New(`[a-z]`), lazyregexp.New(`[0-9]`)
-
-// wrapped matches base64 in lines.
-var wrapped = rule{pattern: lazyregexp.New(`()((?:[A-Za-z0-9+/]{60,80}(?:\\n|\r?\n[ \t]*))+[A-Za-z0-9+/]{1,80}={0,2})`)}
-
-// encoded hides base64 that decodes to a text with a secret, in at most so many layers.
-func encoded(text string, times int) string {
-	if times == 0 {
-		return text
-	}
-	long := false
-	text = runs(text, 16, "+/_-", func(_, run string) string {
-		long = long || len(run) >= 60
-		if encodesSecret(run, times) {
-			return mark
-		}
-		return run
-	})
-	if !long {
-		return text
-	}
-	lines := wrapped
-	lines.stays = func(run string) bool { return !encodesSecret(run, times) }
-	return lines.hide(text)
-}
-
-// toStandard removes line ends and padding from base64, and replaces the URL alphabet
-// by the standard one.
-var toStandard = strings.NewReplacer(`\n`, "", "\n", "", "\r", "", " ", "", "\t", "", "=", "", "-", "+", "_", "/")
-
-// encodesSecret tries several beginnings of the encoded text, as text before it, such
-// as a path, may look like base64, too.
-func encodesSecret(run string, times int) bool {
-	run = toStandard.Replace(run)
-	starts := []string{run, run[1:], run[2:], run[3:]}
-	for rest := run; len(starts) < 12; {
-		i := strings.IndexAny(rest, "/+")
-		if i < 0 {
-			break
-		}
-		rest = rest[i+1:]
-		starts = append(starts, rest)
-	}
-	for _, part := range starts {
-		if len(part)%4 == 1 {
-			part = part[:len(part)-1]
-		}
-		data, err := base64.RawStdEncoding.DecodeString(part)
-		if err != nil || !isText(data) {
+// runs replaces each run of at least so many letters, digits and others by the result of shown, which also gets the
+// text before it.
+func runs(text string, least int, others string, shown func(before, run string) string) string {
+	var out strings.Builder
+	end, begin := 0, 0
+	for i := 0; i <= len(text); i++ {
+		if i < len(text) && (kind(rune(text[i])) != '-' || strings.IndexByte(others, text[i]) >= 0) {
 			continue
 		}
-		text := string(data)
-		shown := betweenCertificates(text, func(part string) string { return hide(part, times-1) })
-		if shown != text || userAndPassword().MatchString(text) {
-			return true
+		if i-begin >= least {
+			out.WriteString(text[end:begin] + shown(text[:begin], text[begin:i]))
+			end = i
 		}
+		begin = i + 1
 	}
-	return false
+	return out.String() + text[end:]
 }
 
-// userAndPassword matches the credentials of registries and of HTTP basic authentication.
-var userAndPassword = lazyregexp.New(`^[^\s:]+:[^\s:][^\s]*$`)
-
-func isText(data []byte) bool {
-	return utf8.Valid(data) && !slices.ContainsFunc([]rune(string(data)), func(r rune) bool {
-		return !unicode.IsPrint(r) && !unicode.IsSpace(r)
+// hideWords hides tokens of known issuers, words that look random, and base64 of text.
+func hideWords(text string) string {
+	return runs(text, 12, "+/_-.~=", func(_, word string) string {
+		for i := range word {
+			if (i == 0 || kind(rune(word[i-1])) == '-') && issued().MatchString(word[i:]) {
+				word = word[:i] + mark
+				break
+			}
+		}
+		return runs(word, shortest, "+/_-", func(_, run string) string {
+			if hides(run) {
+				return mark
+			}
+			return run
+		})
 	})
 }
 
-// certificate matches a certificate in PEM. Nothing in it is secret, even if it looks
-// like it.
+const (
+	// shortest is the length of the shortest word that looks random.
+	shortest = 16
+	// azureKey is the length of a key of an Azure storage account, without its padding.
+	azureKey = 86
+)
+
+// hides reports whether a word is base64 of text, other than of certificates, or looks random.
+func hides(word string) bool {
+	if text, whole := decoded(word); text != "" {
+		return !whole || !allCertificates(text)
+	}
+	return len(word) == azureKey || looksRandom(word) || slices.ContainsFunc(strings.Split(word, "/"), looksRandom)
+}
+
+// looksRandom reports whether letters of both cases and digits alternate more often in a word than in a name.
+func looksRandom(word string) bool {
+	kinds := strings.Map(kind, word)
+	count := func(pairs ...string) (n int) {
+		for _, pair := range pairs {
+			n += strings.Count(kinds, pair)
+		}
+		return n
+	}
+	length, groups := len(kinds)-count("-"), count("ld", "ud")
+	changes := groups + count("dl", "du", "lu")
+	return length >= shortest && count("l") >= 2 && count("u") >= 2 && changes*8 >= 16+length && (groups >= 2 || length >= 32 && count("d") > 0)
+}
+
+// kind maps a character to lower, upper, digit or other.
+func kind(r rune) rune {
+	switch {
+	case '0' <= r && r <= '9':
+		return 'd'
+	case 'a' <= r && r <= 'z':
+		return 'l'
+	case 'A' <= r && r <= 'Z':
+		return 'u'
+	}
+	return '-'
+}
+
+// toStandard replaces the URL alphabet of base64 by the standard one.
+var toStandard = strings.NewReplacer("-", "+", "_", "/")
+
+// decoded is the text that a word encodes in base64, or a word's rest, such as the last part of a path.
+func decoded(word string) (text string, whole bool) {
+	word = toStandard.Replace(word)
+	for i, tried := 0, 0; len(word)-i >= shortest && tried < 12; i++ { // a long word may have many slashes
+		if i > 3 && word[i-1] != '/' && word[i-1] != '+' {
+			continue
+		}
+		tried++
+		data, err := base64.RawStdEncoding.DecodeString(word[i : len(word)-(len(word)-i)%4])
+		if err == nil && isText(data) {
+			return string(data), i == 0
+		}
+	}
+	return "", false
+}
+
+func allCertificates(text string) bool {
+	between := ""
+	betweenCertificates(text, func(part string) string {
+		between += part
+		return part
+	})
+	return strings.TrimSpace(between) == ""
+}
+
+func isText(data []byte) bool {
+	return utf8.Valid(data) && !strings.ContainsFunc(string(data), func(r rune) bool { return !unicode.IsPrint(r) && !unicode.IsSpace(r) })
+}
+
+// certificate matches a certificate in PEM.
 var certificate = lazyregexp.New(`-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----`)
 
+// betweenCertificates passes the text around certificates through shown: a certificate has no secret, but looks random.
 func betweenCertificates(text string, shown func(part string) string) string {
 	var out strings.Builder
 	end := 0
@@ -167,31 +170,21 @@ func betweenCertificates(text string, shown func(part string) string) string {
 // hexID matches the text before a digest, or before the ID of a container or sandbox.
 var hexID = lazyregexp.New(`(?i)(?:sha256[:~/-]|(?:containerd|cri-?o|docker|libpod)(?:://|[-:])|/(?:k8s\.io|sandboxes|containers|overlay-containers|run/containerd/s)/|(?:container|sandbox)(?: for|[ _-]?id)?\\*["']?[ :={]+(?:Type:\w+ ID:)?\\*["']?|\bid\\*["']?[:=]\\*["']?|Type\\*":\\*"Container\w+\\*",\\*"Data\\*":\\*")$`)
 
-// hideHexKeys hides 64 hex digits, the form of certificate keys, unless they are known
-// to be something else.
-func hideHexKeys(text string, known []string) string {
+var hexKey = lazyregexp.New(`^[0-9a-fA-F]{64}$`)
+
+// hexKeys hides 64 hex digits, the form of certificate keys, unless the text around one of them says that it's an ID.
+func hexKeys(text string, known []string) string {
 	ids := slices.Clone(known)
-	var keys bool
-	find := func(before, run string) string {
-		switch {
-		case len(run) != 64 || !allHex().MatchString(run) || slices.Contains(ids, run):
-		case hexID().MatchString(before[max(0, len(before)-64):]):
+	runs(text, 64, "", func(before, run string) string {
+		if !slices.Contains(ids, run) && hexID().MatchString(before[max(0, len(before)-64):]) {
 			ids = append(ids, run)
-		default:
-			keys = true
 		}
 		return run
-	}
-	runs(text, 64, "", find)
-	if !keys {
-		return text
-	}
+	})
 	return runs(text, 64, "", func(_, run string) string {
-		if len(run) == 64 && allHex().MatchString(run) && !slices.Contains(ids, run) {
+		if hexKey().MatchString(run) && !slices.Contains(ids, run) {
 			return mark
 		}
 		return run
 	})
 }
-
-var allHex = lazyregexp.New(`^[0-9a-fA-F]+$`)

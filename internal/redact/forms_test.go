@@ -16,8 +16,8 @@ func TestTextHides(t *testing.T) {
 	for name, test := range map[string]struct{ in, secret, stays string }{
 		"a cookie":             {"Cookie: a=1; session=canary", "canary", "Cookie: "},
 		"a cookie with quotes": {`Set-Cookie: a="canary"; Path=/; b=canary`, "canary", "Set-Cookie: "},
-		"curl with a cookie":   {`curl -H "Cookie: a=\"canary\"; b=canary" https://x/y`, "canary", "https://x/y"},
-		"curl, single quotes":  {`curl -H 'Authorization: Basic canary' https://x/y`, "canary", "https://x/y"},
+		"curl with a cookie":   {`curl -H "Cookie: a=\"canary\"; b=canary" https://x/y`, "canary", "curl -H "},
+		"curl, single quotes":  {`curl -H 'Authorization: Basic canary' https://x/y`, "canary", "curl -H "},
 		"curl with a user":     {`curl -u me:canary https://x/y`, "canary", "https://x/y"},
 		"curl, quoted user":    {`curl --user "me:can canary" https://x/y`, "canary", "https://x/y"},
 		"headers of Go":        {"map[Accept:[*/*] Authorization:[Bearer canary] Cookie:[canary]]", "canary", "Accept"},
@@ -50,6 +50,11 @@ func TestTextHides(t *testing.T) {
 		"variables in Go":      {"EnvVar{Name:MY_VAR,Value:can canary,ValueFrom:nil,}", "canary", "ValueFrom:nil"},
 		"variables of etcd":    {`{"msg":"used","variable-name":"ETCD_X","variable-value":"canary"}`, "canary", "ETCD_X"},
 		"key without its head": {"MHcCAQEEIcanaryAbcdef\nMHcCcanary\n-----END EC PRIVATE KEY-----\nb", "canary", "\nb"},
+		"a random word":        {"got Xq3vT9bLm2Rz7KpWc4Ys8NdJ1 now", "Xq3vT9bLm2Rz7KpWc4Ys8NdJ1", " now"},
+		"one behind a path":    {"/secrets/of/the/cluster/Xq3vT9bLm2Rz7KpWc4Ys8NdJ1", "Xq3vT9bLm2Rz7KpWc4Ys8NdJ1", ""},
+		"base64 of words":      {"got " + base64.StdEncoding.EncodeToString([]byte("nothing but canary words")), "Y2FuYXJ5", "got "},
+		"base64 in lines":      {base64.StdEncoding.EncodeToString([]byte(key))[:64] + "\n  " + base64.StdEncoding.EncodeToString([]byte(key))[64:], base64.StdEncoding.EncodeToString([]byte(key))[68:80], ""},
+		"base64 of any text":   {base64.StdEncoding.EncodeToString([]byte("passwörter: müllcanary")), "Y2FuYXJ5", ""},
 		"base64 of a token":    {"x " + base64.StdEncoding.EncodeToString([]byte("my token: canary000")), "Y2FuYXJ5", "x "},
 		"base64 of base64":     {base64.StdEncoding.EncodeToString([]byte("b: " + base64.StdEncoding.EncodeToString([]byte(`{"password":"canary0"}`)))), "WTJ", ""},
 		"base64 of a user":     {`config: {"x":"` + base64.StdEncoding.EncodeToString([]byte("someuser:canary")) + `"}`, "YXJ5", "config"},
@@ -83,6 +88,13 @@ func TestTextKeeps(t *testing.T) {
 		"a hash of a CA":   "--discovery-token-ca-cert-hash sha256:" + id,
 		"UID and version":  `podUID="9f86d081-884c-7d65-9a2f-eaa0c55ad015" resourceVersion="123456"`,
 		"static Pod's UID": `pod "etcd-cp-1" (UID: "9f86d081884c7d659a2feaa0c55ad015")`,
+		"log directories":  "/var/log/pods/kube-system_etcd-cp-1_9f86d081884c7d659a2feaa0c55ad015/etcd/0.log",
+		"Pods' cgroups":    "kubepods-burstable-pod9f86d081884c7d659a2feaa0c55ad015.slice kubepods-pod9f86d081_884c_7d65_9a2f_eaa0c55ad015.slice",
+		"Pods' names":      "coredns-5dd5756b68-x7k2p kube-api-access-x7k2p cp-1.18eb80f06b6332e1",
+		"etcd's members":   `"local-member-id":"8e9e05c52164694d","cluster-id":"cdf818194e3a8c32"`,
+		"a cipher":         "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+		"a method":         "/runtime.v1.RuntimeService/RunPodSandbox /api/v1/namespaces/kube-system/serviceaccounts/Ab1/token",
+		"times":            "2026-11-26T09:00:43.772912023Z 2562047h47m16.854775807s",
 		"a commit":         "Built at 9f86d081884c7d659a2feaa0c55ad0159f86d081",
 		"flags":            "--authorization-mode=Node,RBAC --anonymous-auth=false --client-cert-auth=true --requestheader-extra-headers-prefix=X-Remote-Extra- --requestheader-username-headers=X-Remote-User",
 		"settings":         "authentication:\n  anonymous:\n    enabled: false\nauthorization:\n  mode: Webhook\n",
@@ -101,7 +113,7 @@ func TestTextKeeps(t *testing.T) {
 	}
 }
 
-// TestIssued has one token of most forms, built here so that no scanner takes them for real ones.
+// TestIssued has one token of most issuers, built here so that no scanner takes them for real ones.
 func TestIssued(t *testing.T) {
 	hex, word := strings.Repeat("0123456789abcdef", 6), strings.Repeat("aB3dE5fG7h", 12)
 	for _, form := range [][2]string{
@@ -110,7 +122,8 @@ func TestIssued(t *testing.T) {
 		{"ghp_", word[:36]}, {"gho_", word[:36]}, {"ghs_", word[:36]}, {"github_pat_", word[:82]}, {"glpat-", word[:20]}, {"glrt-", word[:20]}, {"ATBB", word[:32]},
 		{"npm_", word[:36]}, {"pypi-AgEIcHlwaS5vcmc", word[:60]}, {"dckr_pat_", word[:27]}, {"hvs.", word[:90]}, {"hvb.", word}, {"s.", word[:24]},
 		{"xoxb-", "123456789012-" + word[:24]}, {"xapp-1-", word}, {"SG.", word[:22] + "." + word[:43]}, {"sk_live_", word[:24]}, {"hf_", word[:34]}, {"sk-", word[:40]},
-		{"glsa_", word[:32] + "_12345678"}, {"dapi", hex[:32]}, {"shpat_", hex[:32]}, {"AGE-SECRET-KEY-1", strings.ToUpper(word[:58])},
+		{"glsa_", word[:32] + "_12345678"}, {"dapi", hex[:32]}, {"shpat_", hex[:32]}, {"shippo_live_", hex[:40]}, {"PMAK-", hex[:24] + "-" + hex[:34]}, {"sgp_", hex[:40]}, {"SK", hex[:32]}, {"NRAK-", strings.ToUpper(word[:27])}, {"SCW", "0QYLPMN5HHHFPZAM2"},
+		{"AGE-SECRET-KEY-1", strings.ToUpper(word[:58])},
 	} {
 		for _, text := range []string{form[0] + form[1], "x=" + form[0] + form[1] + ";", `"` + form[0] + form[1] + `"`, "https://git/" + form[0] + form[1] + "/"} {
 			if got := Text(text); strings.Contains(got, form[1][2:12]) {

@@ -82,7 +82,7 @@ bootstrapTokens: [{token: abcdef.0123456789abcdef}]
 	if strings.Contains(got, "canary") || strings.Contains(got, "0123456789abcdef") {
 		t.Errorf("shows a secret:\n%s", got)
 	}
-	for _, kept := range []string{"client-certificate-data: Q0VSVA==", "tokenFile: /var/token", "http://[redacted]@p:1", "a: '[redacted]'", "left out: "} {
+	for _, kept := range []string{"client-certificate-data: Q0VSVA==", "tokenFile: /var/token", "# [redacted]: ", "kind: Config"} {
 		if !strings.Contains(got, kept) {
 			t.Errorf("lacks %q:\n%s", kept, got)
 		}
@@ -91,26 +91,31 @@ bootstrapTokens: [{token: abcdef.0123456789abcdef}]
 
 // TestYAMLArguments: a secret may be the item after its flag. If a program gets credentials, any argument may be one.
 func TestYAMLArguments(t *testing.T) {
-	in := `spec:
+	in := `kind: Pod
+spec:
   containers:
   - command: [run, --client-secret, canary1, --v=2, "--password=canary2, canary3", --secret-key]
     args: [--token, --password, canary4, --private-key, /canary5, --config=/etc/x]
-    env: [{name: PATH, value: /bin}, {name: NO_PROXY, value: "a,b"}, {name: KUBELET_X_ARGS, value: --password canary6 --v=4}]
+    env: [{name: PATH, value: /bin}, {name: NO_PROXY, value: "a,b"}, {name: A, value: canary15}, {name: https_proxy, value: "http://u:canary16@p:1"}, {name: KUBELET_X_ARGS, value: --password canary6 --v=4}]
 ---
+kind: Config
 users:
 - name: a
   user: {exec: {command: get, args: [get-token, --client-secret, canary7, --user=canary8, -pcanary9, canary10]}}
 - name: b
   user: {auth-provider: {name: oidc, config: {extra: canary11}}}
 ---
+kind: KubeletConfiguration
 staticPodURLHeader: {Authorization: [canary12]}
+---
+kind: ClusterConfiguration
 apiServer: {extraArgs: [{name: client-secret, value: canary13}, {name: v, value: "5"}], extraEnvs: [{name: A, value: canary14}]}
 `
 	got := string(YAML([]byte(in)))
 	if strings.Contains(got, "canary") {
 		t.Errorf("shows a secret:\n%s", got)
 	}
-	for _, kept := range []string{"- run\n", "--v=2", "--config=/etc/x", "value: /bin", "value: a,b", "--v=4", "--client-secret", "--user=[redacted]", "Authorization:", `value: "5"`, "- name: A\n"} {
+	for _, kept := range []string{"- run\n", "--v=2", "--config=/etc/x", "value: /bin", "value: a,b", "http://[redacted]@p:1", "--v=4", "--client-secret", "--password=[redacted]", "Authorization:", "name: KUBELET_X_ARGS"} {
 		if !strings.Contains(got, kept) {
 			t.Errorf("lacks %q:\n%s", kept, got)
 		}
@@ -121,33 +126,33 @@ func TestUnit(t *testing.T) {
 	for name, test := range map[string]struct{ in, want string }{
 		"flags":         {`Environment="KUBELET_CONFIG_ARGS=--config=/x --password canary"`, `Environment="KUBELET_CONFIG_ARGS=--config=/x --password [redacted]"`},
 		"any":           {"[Service]\nEnvironment=APP=canary\nType=notify\n", "[Service]\nEnvironment=APP=[redacted]\nType=notify\n"},
-		"blanks":        {" Environment = APP = canary", " Environment = [redacted] [redacted] [redacted]"},
-		"blanks around": {"Environment = APP=canary", "Environment = APP=[redacted]"},
+		"blanks":        {" Environment = APP = canary", "Environment=[redacted]"},
+		"blanks around": {"Environment = APP=canary", "Environment=APP=[redacted]"},
 		"a proxy":       {"Environment=HTTPS_PROXY=http://u:canary@p:1 B=canary", "Environment=HTTPS_PROXY=http://[redacted]@p:1 B=[redacted]"},
 		"a bare proxy":  {"Environment='https_proxy=u:can#ary@p'", "Environment='https_proxy=[redacted]@p'"},
 		"behind a path": {`Environment=PATH=/bin "B=canary canary" C='canary canary'`, `Environment=PATH=/bin "B=[redacted]" C='[redacted]'`},
-		"continued":     {"Environment=PATH=/bin \\\n# note\n  B=canary \\\n  C=canary\nType=e", "# note\nEnvironment=PATH=/bin B=[redacted] C=[redacted]\nType=e"},
-		"never ends":    {"Environment=B=canary \\", "Environment=B=[redacted]"},
+		"continued":     {"Environment=PATH=/bin \\\n# note\n  B=canary \\\n  C=canary\nType=e", "# comments: [redacted]\nEnvironment=PATH=/bin B=[redacted] C=[redacted]\nType=e"},
+		"never ends":    {"Environment=B=canary \\", "Environment=[redacted]"},
 		"open quote":    {`Environment=PATH=/bin "B=canary canary`, `Environment=PATH=/bin "B=[redacted]`},
-		"a comment":     {"# Environment=B=canary \\\nEnvironment=C=canary", "# Environment=B=[redacted]\nEnvironment=C=[redacted]"},
+		"a comment":     {"# Environment=B=canary \\\nEnvironment=C=canary", "# comments: [redacted]\nEnvironment=C=[redacted]"},
 		"a command":     {"ExecStart=/bin/x --password \\\n canary $A", "ExecStart=/bin/x --password [redacted] $A"},
 		"files":         {"EnvironmentFile=-/etc/default/kubelet", "EnvironmentFile=-/etc/default/kubelet"},
 		"several":       {`Environment=GOMAXPROCS=2 A=canary "B=canary canary" LANG=C`, `Environment=GOMAXPROCS=2 A=[redacted] "B=[redacted]" LANG=C`},
 		"any path":      {"Environment=X_PATH=/canary X_ARGS=canary", "Environment=X_PATH=[redacted] X_ARGS=[redacted]"},
-		"broken value":  {"Environment=HTTP_PROXY=http://u:12 canary@p:1", "Environment=HTTP_PROXY=[redacted] [redacted]"},
+		"broken value":  {"Environment=HTTP_PROXY=http://u:12 canary@p:1", "Environment=[redacted]"},
 		"a proxy's end": {"Environment=HTTP_PROXY=http://p:1/canary", "Environment=HTTP_PROXY=[redacted]"},
-		"commented":     {"#Environment=PATH=/bin \\\n#  B=canary\nType=e", "#Environment=PATH=/bin B=[redacted]\nType=e"},
-		"badly joined":  {"Description=a \\ \n  B=canary", "Description=a B=[redacted]"},
-		"not joined":    {"  B=canary\ncanary\nhttp_proxy=canary canary", "  B=[redacted]\n[redacted]\nhttp_proxy=[redacted]"},
-		"names only":    {"PassEnvironment=A B=canary", "PassEnvironment=A [redacted]"},
+		"commented":     {"#Environment=PATH=/bin \\\n#  B=canary\nType=e", "# comments: [redacted]\nType=e"},
+		"badly joined":  {"Description=a \\ \n  B=canary", "Description=a \\\n[redacted]"},
+		"not joined":    {"  B=canary\ncanary\nhttp_proxy=canary canary", "[redacted]\n[redacted]\n[redacted]"},
+		"names only":    {"PassEnvironment=A B=canary", "PassEnvironment=A B=[redacted]"},
 		"unset":         {"UnsetEnvironment=A=canary", "UnsetEnvironment=A=[redacted]"},
 		"credential":    {"SetCredential=a:canary", "SetCredential=[redacted]"},
 		"input":         {"StandardInputData=Y2FuYXJ5", "StandardInputData=[redacted]"},
 		"before it":     {"ExecStart=/usr/bin/env A=canary PATH=/bin kubelet --v=2", "ExecStart=/usr/bin/env A=[redacted] PATH=/bin kubelet --v=2"},
-		"a shell":       {`ExecStart=/bin/sh -c "A='canary canary' exec kubelet --token canary"`, `ExecStart=/bin/sh -c "A='[redacted]' exec kubelet --token [redacted]"`},
-		"flag with one": {"ExecStart=/bin/x --env=A_B=canary -eCD=canary --feature-gates=EtcdX=true", "ExecStart=/bin/x --env=A_B=[redacted] -eCD=[redacted] --feature-gates=EtcdX=true"},
+		"a shell":       {`ExecStart=/bin/sh -c "A='canary canary' exec kubelet --token canary"`, "ExecStart=/bin/sh -c \"A='[redacted]"},
+		"flag with one": {"ExecStart=/bin/x --env=A_B=canary -eCD=canary --feature-gates=EtcdX=true", "ExecStart=/bin/x --env=[redacted] -eCD=[redacted] --feature-gates=EtcdX=true"},
 		"kubelet":       {"ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_EXTRA_ARGS", "ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_EXTRA_ARGS"},
-		"base64":        {"# QUtJQcanary==", "# QUtJQcanary=="},
+		"base64":        {"# QUtJQcanary==", "# comments: [redacted]\n"},
 		"emptied":       {"Environment=\n", "Environment=\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,21 +165,21 @@ func TestUnit(t *testing.T) {
 
 func TestVariables(t *testing.T) {
 	for name, test := range map[string]struct{ in, want string }{
-		"any":            {"AWS_SECRET_ACCESS_KEY=canary\nexport B = canary", "AWS_SECRET_ACCESS_KEY=[redacted]\nexport B=[redacted]\n"},
+		"any":            {"AWS_SECRET_ACCESS_KEY=canary\nexport B = canary", "AWS_SECRET_ACCESS_KEY=[redacted]\nB=[redacted]\n"},
 		"flags":          {"KUBELET_EXTRA_ARGS=--token=canary --client-secret canary --v=2\n", "KUBELET_EXTRA_ARGS=--token=[redacted] --client-secret [redacted] --v=2\n"},
-		"quoted flags":   {`KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.1 --password 'a canary'"`, `KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.1 --password [redacted]"` + "\n"},
+		"quoted flags":   {`KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.1 --password 'a canary'"`, `KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.1 --password [redacted] [redacted]"` + "\n"},
 		"paths, proxies": {"PATH=/bin\nHTTP_PROXY=u:canary@p:1\nno_proxy=a,b\n", "PATH=/bin\nHTTP_PROXY=[redacted]@p:1\nno_proxy=a,b\n"},
 		"on one line":    {"PATH=/bin B=canary\nHTTP_PROXY=http://p B=canary\n", "PATH=[redacted]\nHTTP_PROXY=[redacted]\n"},
 		"continued":      {"KUBELET_A_ARGS=--v=2 \\\n --password \\\n canary\nB=a\\\ncanary\n", "KUBELET_A_ARGS=--v=2 --password [redacted]\nB=[redacted]\n"},
 		"in quotes":      {"A=\"a\ncanary\"\nB_ARGS='--v\ncanary'\n", "A=\"[redacted]\"\nB_ARGS='[redacted]'\n"},
 		"an apostrophe":  {"A_ARGS=it's\nB=canary\n", "A_ARGS=[redacted]\n"},
-		"a comment":      {"# don't\n#B=canary\n; note\n\nC=canary\n", "# [redacted]\n#B=[redacted]\n; [redacted]\n\nC=[redacted]\n"},
+		"a comment":      {"# don't\n#B=canary\n; note\n\nC=canary\n", "# comments: [redacted]\nC=[redacted]\n"},
 		"any path":       {"X_PATH=/canary\nX_ARGS=--v=canary\npath=canary\n", "X_PATH=[redacted]\nX_ARGS=[redacted]\npath=[redacted]\n"},
 		"operands":       {"KUBELET_EXTRA_ARGS=--v=2 canary $MORE --v 3 canary B=canary\n", "KUBELET_EXTRA_ARGS=--v=2 [redacted] $MORE --v 3 [redacted] [redacted]\n"},
-		"escaped":        {`KUBELET_EXTRA_ARGS=--password\ canary\x20canary`, "KUBELET_EXTRA_ARGS=--password [redacted]\n"},
+		"escaped":        {`KUBELET_EXTRA_ARGS=--password\ canary\x20canary`, "KUBELET_EXTRA_ARGS=[redacted] [redacted]\n"},
 		"its headers":    {"KUBELET_EXTRA_ARGS=--manifest-url-header=X:canary --v=2\n", "KUBELET_EXTRA_ARGS=--manifest-url-header=[redacted] --v=2\n"},
-		"two quoted":     {`KUBELET_EXTRA_ARGS="--a=b" --password "canary"`, `KUBELET_EXTRA_ARGS="--a=b" --password [redacted]` + "\n"},
-		"long comment":   {"#A=\"a\n#canary\n#cANARY==\n", "#A=\"[redacted]\n# [redacted]\n# [redacted]\n"},
+		"two quoted":     {`KUBELET_EXTRA_ARGS="--a=b" --password "canary"`, `KUBELET_EXTRA_ARGS="--a=b" --password [redacted]"` + "\n"},
+		"long comment":   {"#A=\"a\n#canary\n#cANARY==\n", "# comments: [redacted]\n"},
 		"harmless":       {"LANG=C\nTZ='Europe/Paris'\nGOMAXPROCS=2\nGODEBUG=a=1,b=0\nNO_PROXY=10.0.0.0/8,.svc\nEMPTY=\n", "LANG=C\nTZ='Europe/Paris'\nGOMAXPROCS=2\nGODEBUG=a=1,b=0\nNO_PROXY=10.0.0.0/8,.svc\nEMPTY=\n"},
 		"not their form": {"LANG=C canary\nGODEBUG=canary\nTZ=a;B=canary\n", "LANG=[redacted]\nGODEBUG=[redacted]\nTZ=[redacted]\n"},
 		"an end":         {"canary\nB=canary\n", "[redacted]\nB=[redacted]\n"},

@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
-// Node says what is collected.
+// Node is the node to collect from, and how much.
 type Node struct {
 	diagnose.Target
 	// PKI is the directory of certificates.
@@ -90,10 +90,11 @@ const readme = `"slipway support-bundle" collected these diagnostics on a node. 
 by [redacted]:
 
 - private keys, tokens, passwords, cookies and Authorization headers
-- the data of Secrets
-- the keys and tokens of clouds, Git servers and registries
+- words that look random, as keys and tokens of clouds, Git servers and registries do
 - the values of environment variables, unless the name is known to be harmless, such
   as PATH; proxies and the kubelet's flags are shown without their passwords
+- comments in unit files and environment files
+- documents other than Pods, kubeconfigs and the kubelet's configuration
 
 %s
 Secrets are recognized by where they are and by their form. A secret that looks like

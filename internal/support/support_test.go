@@ -251,6 +251,7 @@ func TestBundleHoldsWhatMatters(t *testing.T) {
 		"kubelet/etc-default-kubelet":       "AWS_SECRET_ACCESS_KEY=[redacted]",
 		"kubernetes/manifests/etcd.yaml":    "name: HTTP_PROXY",
 		"kubernetes/admin.conf":             "server: https://api.invalid:6443",
+		"kubernetes/kubelet.conf":           "certificate-authority-data: LS0t",
 		"kubelet/config.yaml":               "kind: KubeletConfiguration",
 		"kubelet/kubeadm-flags.env":         "KUBELET_KUBEADM_ARGS=",
 		"pki/files.txt":                     "-rw------- /etc/kubernetes/pki/ca.key",
