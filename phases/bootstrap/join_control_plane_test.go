@@ -79,7 +79,7 @@ func (s *planeStage) store(t *testing.T, obj cluster.Object) {
 	}
 }
 
-func (s *planeStage) api() *cluster.Plan { return s.JoinStage.API }
+func (s *planeStage) api() *cluster.Plan { return s.API }
 
 // share uploads files as `upload-certs` does.
 func (s *planeStage) share(t *testing.T, files map[string][]byte) {

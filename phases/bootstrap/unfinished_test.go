@@ -311,7 +311,7 @@ func TestCorrectedJoin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := joinedPlane(t)
-			needsNotes(t, s.JoinStage.Stage)
+			needsNotes(t, s.Stage)
 			tt.end(t, s)
 			s.Config.Timeouts.ControlPlaneComponentHealthCheck *= 2
 			s.Earlier = LookBack(t.Context(), s.Env)
@@ -348,7 +348,7 @@ func TestCorrectedJoinOfBrokenComponent(t *testing.T) {
 			s.Earlier = LookBack(t.Context(), s.Env)
 			s.Play(t, controlPlanePrepare())
 			s.joins(t)
-			needsNotes(t, s.JoinStage.Stage)
+			needsNotes(t, s.Stage)
 			s.FakeHost.On.Probe = (&phasetest.Probes{Broken: map[string]error{phasetest.SchedulerURL: errors.New("connection refused")}}).Answer
 			if err := step.Run(t.Context(), s.Env, []step.Phase{waitJoined()}, step.Options{}); err == nil {
 				t.Fatal("a join whose scheduler doesn't run succeeds")
@@ -405,7 +405,7 @@ func TestCorrectedJoinSparesEtcd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			needed := tt.needed
 			s := joinedPlane(t)
-			needsNotes(t, s.JoinStage.Stage)
+			needsNotes(t, s.Stage)
 			s.Remove(t, "/etc/kubernetes/kubelet.conf")
 			s.Config.Timeouts.EtcdAPICall = time.Millisecond
 			s.Config.Timeouts.ControlPlaneComponentHealthCheck *= 2

@@ -92,7 +92,7 @@ func newDrainStage(t *testing.T, pods ...corev1.Pod) *drainStage {
 	t.Helper()
 	s := &drainStage{Stage: phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)}
 	s.Config.Upgrade = &config.Upgrade{Drain: &config.Drain{Timeout: time.Minute}}
-	s.api = &drained{Plan: s.Stage.API, pods: pods, blocked: map[string]func() string{}}
+	s.api = &drained{Plan: s.API, pods: pods, blocked: map[string]func() string{}}
 	s.Cluster = s.api
 	phasetest.Fatal(t, s.api.Ensure(t.Context(), cluster.NewNode(s.Config.Name)))
 	s.Done = nil

@@ -45,7 +45,9 @@ var wideTests = []string{
 }
 
 // longPackages have these tests.
-var longPackages = []string{"./phases/...", "./cmd/slipway", "./internal/bundle"}
+var longPackages = []string{
+	"./phases/upgrade", "./phases/bootstrap", "./phases/rollback", "./phases/reset", "./phases/renew", "./phases", "./cmd/slipway", "./internal/bundle",
+}
 
 // named is a pattern of tests.
 func named(tests ...[]string) string {
@@ -68,7 +70,7 @@ var steps = []step{
 	{name: "race-rest", onlyFull: true, tests: &tests{args: []string{"-timeout=30m"}, packages: everywhere, sequential: true, race: true}},
 	{name: "race-wide", onlyFull: true, tests: &tests{args: []string{"-timeout=40m", "-run=" + named(wideTests)}, packages: longPackages, race: true}},
 	{name: "long", tests: &tests{
-		args: []string{"-count=1", "-timeout=40m", "-run=" + named(longTests, wideTests)}, packages: longPackages,
+		args: []string{"-count=1", "-timeout=120m", "-run=" + named(longTests, wideTests)}, packages: longPackages,
 	}},
 	{name: "zlint", onlyFull: true, tests: ofModule("test/zlint")},
 	{name: "etcdutl", onlyFull: true, tests: ofModule("test/etcdutl")},
