@@ -25,7 +25,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// EtcdRestart is a workflow that restarts this control plane's etcd and nothing else. refuses tells whether an error says that
+// EtcdRestart is a workflow that restarts this control plane's etcd and nothing else. refuses reports whether an error says that
 // the others need this member.
 type EtcdRestart struct {
 	Name    string
