@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
@@ -94,4 +95,124 @@ func (m machine) expires() {
 	if out, err := m.try("slipway", "certs", "check-expiration", "--exit-code"); err == nil || !strings.Contains(out, "<invalid>") {
 		m.Errorf("check-expiration of expired certificates: %v\n%s", err, out)
 	}
+}
+
+// followsUserKubeconfig moves admin.conf away and finds the cluster with the user's settings: a list of files that
+// only together have a whole context, and ~/.kube/config. These also take precedence over admin.conf.
+func followsUserKubeconfig(m machine) {
+	const token = "abcdef.0123456789abcdef"
+	m.must("slipway", "token", "create", token)
+	m.splitKubeconfig("/root/a", "/root/b")
+	m.must("mv", "/etc/kubernetes/admin.conf", "/root/moved.conf")
+
+	list := []string{"env", "HOME=/nowhere", "KUBECONFIG=/root/missing:/root/a:/root/b", "slipway"}
+	home := []string{"env", "-u", "KUBECONFIG", "HOME=/root/home", "slipway"}
+	m.must("mkdir", "-p", "/root/home/.kube")
+	m.must("cp", "/root/moved.conf", "/root/home/.kube/config")
+	for _, as := range [][]string{list, home} {
+		if out := m.must(append(as, "token", "list")...); !strings.Contains(out, token) {
+			m.Errorf("%s token list prints %q", strings.Join(as, " "), out)
+		}
+		made := m.must(append(as, "token", "create", "--print-join-command")...)
+		if !strings.HasPrefix(made, "slipway join 192.168.99.11:6443 --token ") {
+			m.Errorf("%s token create prints %q", strings.Join(as, " "), made)
+		}
+		m.must(append(as, "token", "delete", strings.Fields(made)[4])...)
+	}
+
+	m.must("mv", "/root/moved.conf", "/etc/kubernetes/admin.conf")
+	m.must("kubectl", "--kubeconfig", "/root/b", "config", "set-cluster", "kubernetes", "--server", "https://user:hunter2 x@192.0.2.1")
+	out, err := m.try(append(list, "token", "list")...)
+	if err == nil || !strings.Contains(out, "/root/a:/root/b") || strings.Contains(out, "hunter2") {
+		m.Errorf("with an invalid server URL in KUBECONFIG: %v, %s", err, out)
+	}
+	if out := m.must(append(list, "token", "list", "--kubeconfig", "/etc/kubernetes/admin.conf")...); !strings.Contains(out, token) {
+		m.Errorf("--kubeconfig does not take precedence over KUBECONFIG: %q", out)
+	}
+}
+
+// splitKubeconfig splits admin.conf into one file with the context and the user, and one with the cluster.
+func (m machine) splitKubeconfig(user, cluster string) {
+	m.Helper()
+	for path, without := range map[string][]string{user: {"clusters"}, cluster: {"users", "contexts", "current-context"}} {
+		m.must("cp", "/etc/kubernetes/admin.conf", path)
+		for _, what := range without {
+			m.must("kubectl", "--kubeconfig", path, "config", "unset", what)
+		}
+	}
+}
+
+// replacesCA puts another CA into the place of the cluster's: renewing shows both, and changes and restarts nothing. With the
+// former one, everything works on.
+func (m machine) replacesCA() {
+	m.Helper()
+	m.setsCAAside()
+	m.must("cp", "/root/next-ca/ca.crt", "/root/next-ca/ca.key", "/etc/kubernetes/pki/")
+	was := m.filesAndContainers()
+	out, err := m.try("slipway", "certs", "renew", "all", "--restart")
+	if err == nil {
+		m.Errorf("renewing with another CA succeeded:\n%s", out)
+	}
+	fact.In(m, out, "/var/lib/kubelet/pki/kubelet-client-current.pem", "/etc/kubernetes/pki/ca.crt", "CN=kubernetes")
+	fact.NotIn(m, out, "Renewed", "Restarting")
+	if now := m.filesAndContainers(); now != was {
+		m.Errorf("before:\n%s\nafterwards:\n%s", was, now)
+	}
+	m.must("cp", "/root/ca/ca.crt", "/root/ca/ca.key", "/etc/kubernetes/pki/")
+	m.healthy(everything)
+	m.must("rm", "-r", "/root/ca", "/root/next-ca")
+}
+
+// setsCAAside copies the CA to /root/ca, and makes another one in /root/next-ca.
+func (m machine) setsCAAside() {
+	m.Helper()
+	m.must("mkdir", "/root/ca")
+	m.must("cp", "/etc/kubernetes/pki/ca.crt", "/etc/kubernetes/pki/ca.key", "/root/ca/")
+	m.must("slipway", "init", "phase", "certs", "ca", "--cert-dir=/root/next-ca")
+}
+
+// usesTwoCAs takes the cluster to a state in which the next CA signs and all trust both, and back.
+func (m machine) usesTwoCAs() {
+	m.Helper()
+	m.setsCAAside()
+	const manager = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
+	for i, step := range []struct{ certs, key string }{
+		{"/root/ca/ca.crt /root/next-ca/ca.crt", "/root/ca/ca.key"},
+		{"/root/next-ca/ca.crt /root/ca/ca.crt", "/root/next-ca/ca.key"},
+		{"/root/ca/ca.crt", "/root/ca/ca.key"},
+	} {
+		m.must("sh", "-c", "cat "+step.certs+" >/etc/kubernetes/pki/ca.crt")
+		m.must("cp", step.key, "/etc/kubernetes/pki/ca.key")
+		m.must("slipway", "certs", "renew", "all", "--restart")
+		if i == 0 {
+			m.restartsUsersOfCAs()
+		}
+		m.healthy(everything)
+	}
+	fact.In(m, m.must("cat", manager), "--cluster-signing-cert-file=/etc/kubernetes/pki/ca-signer.crt")
+	m.must("sed", "-i", "s,ca-signer.crt,ca.crt,", manager)
+	m.must("rm", "-r", "/root/ca", "/root/next-ca", "/etc/kubernetes/pki/ca-signer.crt")
+	m.healthy(everything)
+}
+
+// restartsUsersOfCAs restarts the Pods that read the CAs when they start, once these are where they read them.
+func (m machine) restartsUsersOfCAs() {
+	m.Helper()
+	m.eventually("the CAs in kube-root-ca.crt", readyLimit, func() error {
+		if got := m.kubectl("-n", "kube-system", "get", "configmap", "kube-root-ca.crt", "-o", "jsonpath={.data.ca\\.crt}"); got != m.must("cat", "/etc/kubernetes/pki/ca.crt") {
+			return errors.New(got)
+		}
+		return nil
+	})
+	for _, user := range []string{"daemonset/kube-proxy", "deployment/coredns"} {
+		m.kubectl("-n", "kube-system", "rollout", "restart", user)
+		m.kubectl("-n", "kube-system", "rollout", "status", user, "--timeout=5m")
+	}
+}
+
+// filesAndContainers are the files of the control plane, and its containers.
+func (m machine) filesAndContainers() string {
+	m.Helper()
+	files := m.must("sh", "-c", "find /etc/kubernetes -type f -exec sha256sum {} + | sort")
+	return fmt.Sprintf("%s\n%s", files, m.must("sh", "-c", "ctr -n k8s.io tasks ls -q | sort"))
 }
