@@ -104,7 +104,6 @@ func runShowJoinCommand(ctx context.Context, env *step.Env, name string) error {
 	return nil
 }
 
-// sayNetwork says how nodes become Ready.
 func sayNetwork(env *step.Env) {
 	n := env.Config
 	switch {

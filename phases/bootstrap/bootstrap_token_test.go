@@ -31,7 +31,6 @@ import (
 
 const explicitToken = "bootstrapTokens: [{token: abcdef.0123456789abcdef}]\n"
 
-// withToken puts a token into the API, as an earlier run or a user would.
 func withToken(t *testing.T, s *phasetest.Stage, token config.Token) {
 	t.Helper()
 	if err := s.API.Ensure(t.Context(), manifests.BootstrapTokenSecret(token, s.FakeHost.Now())); err != nil {
@@ -40,7 +39,6 @@ func withToken(t *testing.T, s *phasetest.Stage, token config.Token) {
 	s.Done = nil
 }
 
-// tokenNow returns a token's secret from the API.
 func tokenNow(t *testing.T, s *phasetest.Stage, id string) string {
 	t.Helper()
 	secret := &corev1.Secret{}
@@ -134,7 +132,6 @@ func TestTokenJustWrittenIsNotSearchedFor(t *testing.T) {
 	}
 }
 
-// TestShortTokens: tokens live as long as configured.
 func TestShortTokens(t *testing.T) {
 	soon := time.Now().Add(20 * time.Minute).UTC().Format(time.RFC3339)
 	for life, later := range map[string]time.Duration{"ttl: 30m0s": 14 * time.Minute, "ttl: 1h0m0s": 29 * time.Minute, "expires: " + soon: 19 * time.Minute} {
@@ -227,7 +224,6 @@ func TestJoinCommandWithholds(t *testing.T) {
 	}
 }
 
-// infoNow returns the data of cluster-info from the API.
 func infoNow(t *testing.T, s *phasetest.Stage) map[string]string {
 	t.Helper()
 	cm := manifests.ClusterInfo(nil)
@@ -309,7 +305,6 @@ func TestImmutableClusterInfo(t *testing.T) {
 		phasetest.Line{"[WARNING]", "--discovery-file", "`slipway init phase bootstrap-token`"})
 }
 
-// TestReplacedTokenSigns only with its new secret.
 func TestReplacedTokenSigns(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.Play(t, certsCA())
@@ -374,7 +369,6 @@ func TestResultOfInit(t *testing.T) {
 	}
 }
 
-// given returns a text, or null.
 func given(shown bool, text string) any {
 	if shown {
 		return text

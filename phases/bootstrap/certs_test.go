@@ -178,7 +178,6 @@ func says(t *testing.T, who string, err error, want []string) {
 	}
 }
 
-// copyOfStage copies the files to another host.
 func copyOfStage(t *testing.T, from *phasetest.Stage) *phasetest.Stage {
 	t.Helper()
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)

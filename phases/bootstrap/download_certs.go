@@ -142,7 +142,6 @@ func checkDownloaded(env *step.Env, missing map[string]string, files map[string]
 	return err
 }
 
-// notRight says where the two files of a pair come from.
 func notRight(missing map[string]string, first, second string) string {
 	if missing[first] != "" && missing[second] != "" {
 		return first + " and " + second + " in Secret " + certsSecret + " are wrong: upload the certificates again"

@@ -24,7 +24,6 @@ import (
 
 var goldenNodes = fixture.Path("testdata/golden/node")
 
-// filePhases are init's phases that write files.
 func filePhases() []step.Phase {
 	return []step.Phase{certificates(), kubeconfigs(), localEtcd(), controlPlane(), kubelet.Start()}
 }
@@ -91,7 +90,6 @@ func compareContents(t *testing.T, want, root string) {
 	}
 }
 
-// compareModes checks that the files and their modes are exactly those in the table.
 func compareModes(t *testing.T, table, root string) {
 	t.Helper()
 	f, err := os.Open(table)
@@ -114,7 +112,6 @@ func compareModes(t *testing.T, table, root string) {
 	}
 }
 
-// runAgainChangesNothing runs the same phases again and compares contents, modes and times.
 func runAgainChangesNothing(t *testing.T, env *step.Env, h *teststage.Host, root string) {
 	t.Helper()
 	before, jobs := phasetest.Stamps(t, root), len(h.Jobs)

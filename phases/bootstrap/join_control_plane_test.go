@@ -81,7 +81,6 @@ func (s *planeStage) store(t *testing.T, obj cluster.Object) {
 
 func (s *planeStage) api() *cluster.Plan { return s.API }
 
-// share uploads files as `upload-certs` does.
 func (s *planeStage) share(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	data, err := manifests.EncryptCerts(files, config.NewSecret(phasetest.SomeKey), rand.Reader)
@@ -121,7 +120,6 @@ func joinPlane() []step.Phase {
 	})
 }
 
-// files lists the files below /etc/kubernetes, with modes and times.
 func (s *planeStage) files(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -89,7 +89,6 @@ func marksKept(ctx context.Context, env *step.Env, mark cluster.Mark) (bool, err
 	return true, nil
 }
 
-// marksLacking lists the labels and taints of mark the node doesn't have.
 func marksLacking(node *corev1.Node, mark cluster.Mark) []string {
 	var lacks []string
 	for _, label := range slices.Sorted(maps.Keys(mark.Labels)) {

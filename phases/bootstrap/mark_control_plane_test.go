@@ -51,7 +51,6 @@ func TestMarkControlPlane(t *testing.T) {
 	}
 }
 
-// noEmpty turns an empty list into nil.
 func noEmpty(taints []corev1.Taint) []string {
 	var out []string
 	for _, taint := range taints {

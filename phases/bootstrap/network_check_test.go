@@ -21,7 +21,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// judge is an API with an opinion of each object.
 type judge struct {
 	*cluster.Plan
 	of    map[string]cluster.Verdict // by the object's name
