@@ -145,7 +145,7 @@ func howToJoin(ctx context.Context, env *step.Env) (tokens.JoinCommand, error) {
 	return command, nil
 }
 
-// outcome is the same for programs. A command that lacks a secret is useless to them, so it's left out.
+// outcome is the result for programs. A command that lacks a secret is useless to them, so it's left out.
 func outcome(n *config.Node, command tokens.JoinCommand) ui.Outcome {
 	o := ui.Outcome{CACertHashes: command.Pins}
 	showKey := n.UploadCerts && !n.SkipCertificateKeyPrint

@@ -95,7 +95,7 @@ func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, e
 
 const certsSecret = "kube-system/kubeadm-certs"
 
-// addPresent adds the shared files already on this host, so that a pair can be checked even if half of it was downloaded.
+// addPresent adds the shared files already on this host, so pairs can be checked even if only half was downloaded.
 func addPresent(env *step.Env, missing map[string]string, files map[string][]byte) error {
 	for key, path := range manifests.SharedFiles(env.Config) {
 		if missing[key] != "" {

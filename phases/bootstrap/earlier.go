@@ -25,7 +25,7 @@ func LookBack(ctx context.Context, env *step.Env) step.Earlier {
 }
 
 // LookBackAlone is LookBack for a single phase of init. Apart from preflight, only certificates and kubeconfig files depend on
-// it, so as long as the existing ones fit the configuration, it asks nobody: with etcd down, that takes seconds.
+// it, so as long as the existing ones fit the configuration, it asks nobody: asking takes seconds while etcd is down.
 func LookBackAlone(ctx context.Context, env *step.Env, p step.Phase) step.Earlier {
 	if p.Name != "preflight" && len(env.PKI().Faults()) == 0 {
 		return step.Earlier{}

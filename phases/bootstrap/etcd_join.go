@@ -143,7 +143,7 @@ func endMember(ctx context.Context, env *step.Env) error {
 }
 
 const (
-	// wakeTime bounds the watch over a starting learner; after that it doesn't need a restart anymore.
+	// wakeTime bounds the watch over a starting learner; by then it doesn't need a restart anymore.
 	wakeTime = 15 * time.Second
 	// serveTime is more than a member needs to serve its clients once the cluster knows its name.
 	serveTime = 250 * time.Millisecond

@@ -113,7 +113,7 @@ func isMember(all []etcd.Member, id uint64) bool {
 	return slices.ContainsFunc(all, func(m etcd.Member) bool { return m.ID == id })
 }
 
-// replaceMember removes a member whose data is lost, so that a new one can take its place. The others lose nothing as long as
+// replaceMember removes a member whose data is lost, so a new one can take its place. The others lose nothing as long as
 // they are a quorum without it.
 func replaceMember(ctx context.Context, env *step.Env, lost etcd.Member, why string) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
@@ -134,7 +134,7 @@ func replaceMember(ctx context.Context, env *step.Env, lost etcd.Member, why str
 	env.UI.Warnf("etcd has a member %q at %s, but %s. Removing it; this node joins again as a learner", name, lost.PeerURL, why)
 	ending, cancel := context.WithTimeout(ctx, undoTime)
 	defer cancel()
-	if err := removeMember(ending, env); err != nil { // so that nothing starts it in the meantime
+	if err := removeMember(ending, env); err != nil { // before anything starts it again
 		return err
 	}
 	_, err = env.Etcd.Leave(ctx, lost.PeerURL)

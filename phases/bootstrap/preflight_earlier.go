@@ -215,7 +215,7 @@ func acceptReplaced(ctx context.Context, env *step.Env, wanted map[string][]byte
 	}
 }
 
-// tooLate reports whether a component differs in a setting that its data already contains: the address of etcd's member, or the
+// tooLate reports whether a component differs in a setting its data already contains: the address of etcd's member, or the
 // network of the Services.
 func tooLate(ctx context.Context, env *step.Env, component string, have, asked []byte) bool {
 	switch component {
