@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package phases has the workflows that are made of others: up, which prepares a host and then runs init or join, and its way back.
+// Package phases has the workflows made of others: up, which prepares a host and then runs init or join, and down, its way back.
 //
 // Each workflow is a list of phases that reads like a runbook; subcommands, --skip-phases, help and the timeline derive from it:
 //

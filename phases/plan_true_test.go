@@ -39,7 +39,7 @@ type theatre struct {
 	root   string
 	host   *phasetest.LastingHost
 	api    *fakeapi.Server
-	record *phasetest.Record // changes that the API received
+	record *phasetest.Record // changes the API received
 }
 
 func newTheatre(t *testing.T, v variant) *theatre {
@@ -94,7 +94,6 @@ func (p *theatre) furnishPKI(t *testing.T) {
 	}
 }
 
-// plan is a dry run.
 func (p *theatre) plan(t *testing.T, workflow []step.Phase) *phasetest.Record {
 	t.Helper()
 	planned := &phasetest.Record{}
@@ -125,7 +124,7 @@ func (p *theatre) play(t *testing.T, workflow []step.Phase, serial bool) *phaset
 	return done
 }
 
-// tree lists the files and directories of the host, except those of the test's systemd, kubelet and runtime.
+// tree lists the files and directories of the host, except the test's systemd, kubelet and runtime.
 func (p *theatre) tree(t *testing.T) map[string]fs.FileMode {
 	t.Helper()
 	found := map[string]fs.FileMode{}
@@ -137,7 +136,7 @@ func (p *theatre) tree(t *testing.T) map[string]fs.FileMode {
 		switch rel {
 		case "/var/fake":
 			return fs.SkipDir
-		case phasetest.KubeletPEM, "/etc/.pwd.lock": // programs that change accounts make it
+		case phasetest.KubeletPEM, "/etc/.pwd.lock": // programs that change accounts create the lock
 			return nil
 		}
 		info, err := d.Info()
@@ -150,8 +149,7 @@ func (p *theatre) tree(t *testing.T) map[string]fs.FileMode {
 	return found
 }
 
-// falsehoods returns the differences between a plan and its run: action by action, and in what the run left on the
-// host.
+// falsehoods returns the differences between a plan and its run, in actions and in the resulting files.
 func falsehoods(planned, done *phasetest.Record, before, after map[string]fs.FileMode, serial bool) string {
 	var text string
 	if serial {

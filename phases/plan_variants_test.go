@@ -21,19 +21,18 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// variant is a configuration and the host that it is used on.
+// variant is a configuration with the host it's used on.
 type variant struct {
 	documents []byte
 	// files exist on the host already, by path.
 	files map[string]string
-	// done are phases that an earlier run has completed.
+	// done lists phases an earlier run has completed.
 	done []step.Phase
 	skip []string
 	// pulled means that the images are present, active that the kubelet runs.
 	pulled, active bool
 }
 
-// generate generates the same variant for the same seed.
 func generate(t *testing.T, seed uint64) variant {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 4))
@@ -93,7 +92,7 @@ func (v *variant) generateInit(c *config.InitConfiguration, r *rand.Rand, some f
 func (v *variant) generateCluster(c *config.ClusterConfiguration, r *rand.Rand, some func() bool) {
 	c.KubernetesVersion = "v1.37.2"
 	c.EncryptionAlgorithm = []config.EncryptionAlgorithm{config.ECDSAP384, config.ECDSAP256}[min(1, r.IntN(8))]
-	c.APIServer.CertSANs = []string{"127.0.0.1"} // where the test's API is
+	c.APIServer.CertSANs = []string{"127.0.0.1"} // the address of the test's API
 	if some() {
 		c.APIServer.CertSANs = append(c.APIServer.CertSANs, "api.example.org", "2001:db8::1")
 	}

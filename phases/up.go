@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Up makes a bare host the first node of a new cluster. The host is prepared as host says.
+// Up makes a bare host the first node of a new cluster. host is the desired state to prepare it for.
 func Up(p *machine.Prepare, host *config.Node) []step.Phase {
 	return []step.Phase{
 		workflow.Group("prepare", "Give this host what a node needs", GoingBy(host, p.Phases())),
@@ -29,7 +29,7 @@ func Up(p *machine.Prepare, host *config.Node) []step.Phase {
 	}
 }
 
-// upCommand is the command for further hosts, which need a bundle if this one does. They may have it elsewhere.
+// upCommand returns the command for further hosts, which need a bundle if this one does, perhaps from elsewhere.
 func upCommand(p *machine.Prepare) string {
 	if p.BundleFile == "" {
 		return "up"
@@ -50,17 +50,17 @@ func UpJoin(p *machine.Prepare, host *config.Node) []step.Phase {
 	}
 }
 
-// Down undoes what up did to a host as a node.
+// Down undoes the node part of up.
 func Down() []step.Phase {
 	return []step.Phase{workflow.Group("reset", "Undo what init or join did to this host", reset.Node())}
 }
 
-// DownHost is Down, and undoes what up did before that, too.
+// DownHost is Down, and undoes the preparation of the host, too.
 func DownHost(host *config.Node) []step.Phase {
 	return append(Down(), workflow.Group("host", "Undo what prepare did to this host", GoingBy(host, machine.Reset())))
 }
 
-// GoingBy are phases that go by a host's desired state instead of a node's.
+// GoingBy returns phases that use a host's desired state instead of a node's.
 func GoingBy(host *config.Node, list []step.Phase) []step.Phase {
 	return workflow.In(list, func(env *step.Env) *step.Env {
 		there := *env
@@ -69,7 +69,7 @@ func GoingBy(host *config.Node, list []step.Phase) []step.Phase {
 	})
 }
 
-// schedulable takes from a Node the taint that an earlier run without --schedulable has given it; this run gives it none.
+// schedulable removes the taint that an earlier run without --schedulable gave the Node; this run gives it none.
 func schedulable() step.Phase {
 	return step.Phase{
 		Name:    "schedulable",

@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestSchedulable takes the taint of an earlier run, and no other.
+// TestSchedulable removes an earlier run's taint, and no other.
 func TestSchedulable(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	object := cluster.NewNode("cp-1")

@@ -25,7 +25,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestNeedsExist checks that the phases that the workflows name exist, and that none waits for itself.
+// TestNeedsExist checks that the phases named in workflows exist, and that none waits for itself.
 func TestNeedsExist(t *testing.T) {
 	for name, list := range map[string][]step.Phase{
 		"init": bootstrap.Init(), "join": bootstrap.Join(), "reset": reset.Node(),
@@ -54,7 +54,7 @@ func TestNeedsExist(t *testing.T) {
 	}
 }
 
-// idle returns phases of the same order that do nothing.
+// idle returns phases in the same order that do nothing.
 func idle(list []step.Phase) []step.Phase {
 	list = slices.Clone(list)
 	for i := range list {
@@ -71,7 +71,7 @@ type numberedKey struct {
 	number int
 }
 
-// keyed returns a child of a phase that reports its key, if it takes one, and does nothing.
+// keyed returns a child of a phase that reports its key, if it takes any, and does nothing.
 func keyed(parent string, p step.Phase, report func(path string, key crypto.Signer)) step.Phase {
 	p.Skip = nil
 	if p.NeedsKey == nil {
@@ -86,8 +86,8 @@ func keyed(parent string, p step.Phase, report func(path string, key crypto.Sign
 	return p
 }
 
-// TestKeysOfInit: the first keys go to what the kubelet needs to start, the next to etcd, which has to elect a leader,
-// then to the API server. The kubeconfig files of clients that only use the API server can wait.
+// TestKeysOfInit: the first keys go to the files the kubelet needs to start, the next to etcd, which has to elect a leader, then
+// to the API server. The kubeconfig files of clients that only use the API server can wait.
 func TestKeysOfInit(t *testing.T) {
 	var mu sync.Mutex
 	made, number := 0, map[string]int{}

@@ -55,7 +55,6 @@ func Install() step.Phase {
 	}
 }
 
-// printed returns the objects of an add-on as YAML documents.
 func printed(objects func(*step.Env) ([]manifests.Object, error)) func(*step.Env) ([]byte, error) {
 	return func(env *step.Env) ([]byte, error) {
 		objs, err := objects(env)
@@ -82,8 +81,8 @@ func kubeProxyObjects(env *step.Env) ([]manifests.Object, error) {
 	return manifests.KubeProxy(env.Config, patches)
 }
 
-// runAddon installs an add-on. In a cluster that has it, init creates what is missing; the phase's own command
-// replaces what was edited, and says so. command is that command's last words, name what people call the add-on.
+// runAddon installs an add-on. In a cluster that already has it, init creates missing objects; the phase's own command replaces
+// edited fields, and says so. command is that command's last words, name the add-on's usual name.
 func runAddon(ctx context.Context, env *step.Env, command, name string, objects func(*step.Env) ([]manifests.Object, error)) error {
 	objs, err := objects(env)
 	if err != nil {
@@ -109,8 +108,8 @@ func runAddon(ctx context.Context, env *step.Env, command, name string, objects 
 	return nil
 }
 
-// replaceable says which objects in the cluster are about to be replaced, and leaves out an edited Corefile: the
-// cluster's names depend on it, and kubeadm keeps it, too.
+// replaceable names the objects in the cluster about to be replaced, and leaves out an edited Corefile: the cluster's names
+// depend on it, and kubeadm keeps it, too.
 func replaceable(ctx context.Context, env *step.Env, objs []manifests.Object) ([]manifests.Object, error) {
 	found, err := env.Keeper().Compare(ctx, objs)
 	if err != nil {

@@ -17,15 +17,14 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// ignoreUnknownPlugins is the preflight error of kubeadm by whose name a user accepts that plugins of CoreDNS which the
-// migration does not know stay as they are.
+// ignoreUnknownPlugins is the kubeadm preflight error to ignore for keeping CoreDNS plugins the migration doesn't know.
 const ignoreUnknownPlugins = "corednsunsupportedplugins"
 
-// corefileBackup is the key under which kubeadm, too, keeps the Corefile that a migration has replaced.
+// corefileBackup is the key of a migrated Corefile's original, as in kubeadm.
 const corefileBackup = "Corefile-backup"
 
-// upgradeCoreDNS upgrades CoreDNS together with its Corefile. If it is not known what the Corefile needs, both stay: an
-// old CoreDNS with its Corefile works, a new one that refuses it does not.
+// upgradeCoreDNS upgrades CoreDNS together with its Corefile. If the Corefile's needs are unknown, both stay: an old CoreDNS with
+// its Corefile works, a new CoreDNS that refuses it doesn't.
 func upgradeCoreDNS(ctx context.Context, env *step.Env) error {
 	list, err := Versions(env, manifests.CoreDNS)
 	if err != nil {
@@ -60,11 +59,11 @@ func upgradeCoreDNS(ctx context.Context, env *step.Env) error {
 	return UpgradeObjects(ctx, env, "addon coredns", list)
 }
 
-// unknownError says why it is not known what a Corefile needs.
+// unknownError says why a Corefile's needs are unknown.
 type unknownError struct{ error }
 
-// upgradeCorefile changes the versions of the ConfigMap so that the new ones have the Corefile that CoreDNS needs. The
-// replaced Corefile stays beside it, under the key that kubeadm uses. An *unknownError says why it is unknown.
+// upgradeCorefile gives the new versions of the ConfigMap the Corefile CoreDNS needs. The replaced Corefile stays beside it,
+// under kubeadm's key. An *unknownError says why the needed Corefile is unknown.
 func upgradeCorefile(ctx context.Context, env *step.Env, settings *cluster.Versions, upgraded *appsv1.Deployment, fromImage string) error {
 	live := settings.New.DeepCopyObject().(*corev1.ConfigMap)
 	found, err := env.Cluster.Get(ctx, live)
@@ -86,7 +85,7 @@ func upgradeCorefile(ctx context.Context, env *step.Env, settings *cluster.Versi
 	}
 	settings.New.(*corev1.ConfigMap).Data[corefileBackup] = is
 	settings.Plain.(*corev1.ConfigMap).Data[corefileBackup] = is
-	if backup, found := live.Data[corefileBackup]; found { // of an earlier migration, to be replaced
+	if backup, found := live.Data[corefileBackup]; found { // from an earlier migration, to be replaced
 		settings.Old.(*corev1.ConfigMap).Data[corefileBackup] = backup
 	}
 	env.UI.Printf("Migrating the Corefile to CoreDNS %s; the old one stays in the key %s of ConfigMap kube-system/%s",
@@ -94,15 +93,15 @@ func upgradeCorefile(ctx context.Context, env *step.Env, settings *cluster.Versi
 	return nil
 }
 
-// setCorefile makes the versions of the ConfigMap replace one Corefile by another. Keys that others added stay.
+// setCorefile makes the versions of the ConfigMap replace one Corefile by another. Keys added by others stay.
 func setCorefile(settings *cluster.Versions, is, text string) {
 	settings.Old.(*corev1.ConfigMap).Data[manifests.CorefileKey] = is
 	settings.New.(*corev1.ConfigMap).Data[manifests.CorefileKey] = text
 	settings.Plain.(*corev1.ConfigMap).Data[manifests.CorefileKey] = text
 }
 
-// newCorefile returns the Corefile of the cluster for another version of CoreDNS. The default of an earlier release becomes
-// that of the new one, and what an interrupted run has migrated already stays.
+// newCorefile returns the cluster's Corefile for another version of CoreDNS. An earlier release's default becomes the new
+// release's, and a Corefile already migrated by an interrupted run stays.
 func newCorefile(env *step.Env, live *corev1.ConfigMap, settings *cluster.Versions, from, to string) (string, error) {
 	is, backup := live.Data[manifests.CorefileKey], live.Data[corefileBackup]
 	for _, version := range []cluster.Object{settings.New, settings.Old} {
@@ -122,7 +121,6 @@ func newCorefile(env *step.Env, live *corev1.ConfigMap, settings *cluster.Versio
 	return text, err
 }
 
-// readsCorefile reports whether CoreDNS gets its Corefile from the ConfigMap.
 func readsCorefile(d *appsv1.Deployment) bool {
 	return slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.ConfigMap != nil && v.ConfigMap.Name == manifests.CorefileMap &&
@@ -137,7 +135,7 @@ func sayCoreDNSKept(env *step.Env, from, to string, unknown error) {
 			"to stay with another version, set dns.imageTag in ConfigMap kube-system/kubeadm-config")
 }
 
-// FindVersions returns the element whose objects have type T; nil if there is none.
+// FindVersions returns the element whose objects have type T, or nil.
 func FindVersions[T cluster.Object](list []cluster.Versions) *cluster.Versions {
 	i := slices.IndexFunc(list, func(v cluster.Versions) bool { _, is := v.New.(T); return is })
 	if i < 0 {
@@ -146,14 +144,14 @@ func FindVersions[T cluster.Object](list []cluster.Versions) *cluster.Versions {
 	return &list[i]
 }
 
-// sayMissing says that an add-on without its workload is not installed again: a cluster may use another one.
+// sayMissing says that an add-on without its workload isn't installed again: the cluster may use another.
 func sayMissing(env *step.Env, workload, phase string) {
 	env.UI.Printf("The cluster has no %s, and stays without it; `slipway init phase %s` would install it", workload, phase)
 }
 
 func coreDNSImage(d *appsv1.Deployment) string { return imageIn(&d.Spec.Template, "coredns") }
 
-// imageIn is the image of a container; empty if there is none of that name.
+// imageIn returns a container's image, or nothing if no container has that name.
 func imageIn(pod *corev1.PodTemplateSpec, container string) string {
 	for _, c := range pod.Spec.Containers {
 		if c.Name == container {

@@ -12,8 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestUpgradeCorefile: an edited Corefile stays if it can, is migrated if it must, and keeps CoreDNS as it is if nobody
-// knows.
+// TestUpgradeCorefile: an edited Corefile stays if it can, is migrated if it must, and keeps CoreDNS as it is if nobody knows.
 func TestUpgradeCorefile(t *testing.T) {
 	const edit = "    loop\n"
 	for name, c := range map[string]struct {
@@ -77,8 +76,8 @@ func TestUpgradeCorefile(t *testing.T) {
 	}
 }
 
-// TestUpgradeCorefileKeepsOtherKeys: a migration replaces the backup of an earlier one, and leaves alone what an operator
-// has added beside the Corefile.
+// TestUpgradeCorefileKeepsOtherKeys: a migration replaces an earlier migration's backup, and leaves an operator's other keys
+// alone.
 func TestUpgradeCorefileKeepsOtherKeys(t *testing.T) {
 	for name, option := range map[string]string{"migrated": "       transfer to 192.0.2.1\n", "stays": "       ttl 31\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +103,7 @@ func TestUpgradeCorefileKeepsOtherKeys(t *testing.T) {
 	}
 }
 
-// TestUpgradeCoreDNSElsewhere: the Corefile that matters is not where it can be checked.
+// TestUpgradeCoreDNSElsewhere: the Corefile in use isn't where it can be checked.
 func TestUpgradeCoreDNSElsewhere(t *testing.T) {
 	s := phasetest.NewAddonStage(t, "")
 	d := s.Deployment(t)

@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// diffObjects fails if two objects differ.
 func diffObjects(t *testing.T, want, got cluster.Object) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -24,7 +23,7 @@ func diffObjects(t *testing.T, want, got cluster.Object) {
 	}
 }
 
-// TestUpgradeKubeProxySettings: those of a user stay, and the run says what they lack.
+// TestUpgradeKubeProxySettings: a user's settings stay, and the run names the defaults they lack.
 func TestUpgradeKubeProxySettings(t *testing.T) {
 	for name, c := range map[string]struct {
 		old, new string
@@ -49,8 +48,8 @@ func TestUpgradeKubeProxySettings(t *testing.T) {
 	}
 }
 
-// TestUpgradeKubeProxyRestart: kube-proxy reads its settings only when it starts. An interruption between the two writes
-// does not leave it with the old ones.
+// TestUpgradeKubeProxyRestart: kube-proxy reads its settings only when it starts. An interruption between the two writes doesn't
+// leave it with the old settings.
 func TestUpgradeKubeProxyRestart(t *testing.T) {
 	for _, interrupted := range []bool{false, true} {
 		s := phasetest.NewAddonStage(t, "")
@@ -82,7 +81,7 @@ func TestUpgradeKubeProxyRestart(t *testing.T) {
 	}
 }
 
-// TestUpgradeMissingAddons: a cluster that works without one of the add-ons does not get it back.
+// TestUpgradeMissingAddons: a cluster that works without an add-on doesn't get it back.
 func TestUpgradeMissingAddons(t *testing.T) {
 	s := phasetest.NewAddonStage(t, "")
 	for _, obj := range []cluster.Object{s.Deployment(t), s.DaemonSet(t)} {
@@ -94,7 +93,6 @@ func TestUpgradeMissingAddons(t *testing.T) {
 		phasetest.Line{"no DaemonSet kube-system/kube-proxy", "`slipway init phase addon kube-proxy`"})
 }
 
-// TestUpgradeAddonCreatesWhatIsMissing besides the workloads.
 func TestUpgradeAddonCreatesWhatIsMissing(t *testing.T) {
 	s := phasetest.NewAddonStage(t, "")
 	for _, obj := range []cluster.Object{
@@ -107,11 +105,11 @@ func TestUpgradeAddonCreatesWhatIsMissing(t *testing.T) {
 	upgrade(t, s, phasetest.WroteFile, phasetest.WroteMode, phasetest.WroteProxy, phasetest.WroteDNS, "ensure ServiceAccount coredns")
 }
 
-// TestUpgradeAddonWaitsForControlPlanes: the last control plane upgrades what all share.
+// TestUpgradeAddonWaitsForControlPlanes: the last control plane upgrades the shared add-ons.
 func TestUpgradeAddonWaitsForControlPlanes(t *testing.T) {
 	for name, c := range map[string]struct {
 		images map[string]string
-		own    string         // the image of this node's static Pod
+		own    string         // this node's static Pod's image
 		said   phasetest.Line // none if the add-ons are upgraded
 	}{
 		"all":               {images: map[string]string{"cp-2": "example.com/kube-apiserver:v1.37.2@sha256:0123", "cp-3": "a:5000/kube-apiserver:v1.37.3_x.1"}},
@@ -143,7 +141,7 @@ func TestUpgradeAddonWaitsForControlPlanes(t *testing.T) {
 	}
 }
 
-// TestUpgradeAddonPatches: a patch replaces what an operator has edited, and a cluster that was made with it keeps it.
+// TestUpgradeAddonPatches: a patch replaces an operator's edit, and a cluster made with the patch keeps it.
 func TestUpgradeAddonPatches(t *testing.T) {
 	s := phasetest.NewAddonStage(t, "")
 	s.Config.PatchesDir = "/patches"
@@ -159,7 +157,7 @@ func TestUpgradeAddonPatches(t *testing.T) {
 	}
 }
 
-// TestUpgradeAddonPhases: a worker leaves the add-ons alone, and a cluster that was made without one stays without it.
+// TestUpgradeAddonPhases: a worker leaves the add-ons alone, and a cluster made without add-ons stays without them.
 func TestUpgradeAddonPhases(t *testing.T) {
 	s := phasetest.NewAddonStage(t, "dns: {disabled: true}\nproxy: {disabled: true}\n")
 	upgrade(t, s)

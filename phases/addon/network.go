@@ -43,9 +43,8 @@ func Network() step.Phase {
 	}
 }
 
-// flannelFits refuses to give a cluster a flannel with a Pod network, an endpoint or a kind of rules that are not the cluster's.
-// The phase's own command gets these from flags and a file, which people forget: with the defaults in their place, Pods would
-// lose their network.
+// flannelFits refuses to install flannel with another Pod network, endpoint or kind of rules than the cluster's. The phase's own
+// command gets these from flags and a file, which people forget: with defaults instead, Pods would lose their network.
 func flannelFits(ctx context.Context, env *step.Env) error {
 	n := env.Config
 	if n.NetworkAddOn.Name != config.Flannel || env.Again { // a whole init has compared its configuration with the cluster's
@@ -55,7 +54,7 @@ func flannelFits(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	text, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, "kubeadm-config", "ClusterConfiguration")
-	if err != nil || text == "" { // a cluster that is being made
+	if err != nil || text == "" { // a cluster in the making
 		return err
 	}
 	have, _, err := config.LoadCluster([]byte(text), nil, nil, nil, config.Options{AnyVersion: true})
@@ -79,7 +78,7 @@ func flannelFits(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// kubeProxyMode is that of the cluster's kube-proxy, or otherwise without one.
+// kubeProxyMode returns the mode of the cluster's kube-proxy, or otherwise if it has none.
 func kubeProxyMode(ctx context.Context, env *step.Env, otherwise string) (string, error) {
 	text, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, manifests.KubeProxyName, "config.conf")
 	if err != nil || text == "" {
@@ -90,7 +89,6 @@ func kubeProxyMode(ctx context.Context, env *step.Env, otherwise string) (string
 	return settings.Mode, errors.Wrap(err, "the settings in ConfigMap kube-system/kube-proxy")
 }
 
-// networkName is what people call the network add-on.
 func networkName(env *step.Env) string {
 	if env.Config.NetworkAddOn.FromFile() {
 		return "the Pod network of " + env.Config.NetworkAddOn.File()

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// CheckNetwork asks the API whether it takes the objects of --network FILE, before anything is created.
+// CheckNetwork asks the API whether it accepts the objects of --network FILE, before anything is created.
 func CheckNetwork(ctx context.Context, env *step.Env) error {
 	addOn := env.Config.NetworkAddOn
 	if !addOn.FromFile() {
@@ -60,7 +60,7 @@ func CheckNetwork(ctx context.Context, env *step.Env) error {
 	return fault.WithRemedy(refused, "correct "+addOn.File()+" and run the same command again")
 }
 
-// refusalsOf are none for an object that is there already, and that this run leaves as it is.
+// refusalsOf returns no refusals for an existing object, which this run leaves alone.
 func refusalsOf(ctx context.Context, env *step.Env, obj manifests.Object, v cluster.Verdict) ([]cluster.Refusal, error) {
 	if !env.Again || len(v.Refusals) == 0 {
 		return v.Refusals, nil
@@ -76,7 +76,7 @@ func objectName(obj manifests.Object) string {
 	return obj.GetObjectKind().GroupVersionKind().Kind + " " + path.Join(obj.GetNamespace(), obj.GetName())
 }
 
-// faultIn locates what the API says of the object number i of the manifest.
+// faultIn locates a refusal of the manifest's object number i.
 func faultIn(addOn config.NetworkAddOn, i int, obj manifests.Object, r cluster.Refusal) config.Fault {
 	f := config.Fault{File: addOn.File(), Field: objectName(obj), Message: r.Message}
 	if r.Field != "" {

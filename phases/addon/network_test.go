@@ -37,7 +37,7 @@ func (c *newServer) Get(ctx context.Context, obj cluster.Object) (bool, error) {
 	return c.Plan.Get(ctx, obj)
 }
 
-// TestNetworkInNewCluster: the network may be the first add-on that asks the API server for something.
+// TestNetworkInNewCluster: the network may be the first add-on to ask the API server for anything.
 func TestNetworkInNewCluster(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.NetworkAddOn.Name, s.Config.Cluster.Networking.PodSubnet = config.Flannel, "10.244.0.0/16"
@@ -45,7 +45,7 @@ func TestNetworkInNewCluster(t *testing.T) {
 	s.Play(t, Network())
 }
 
-// TestNetworkFits: the phase's own command does not give a cluster a flannel that is made for another one.
+// TestNetworkFits: the phase's own command doesn't give a cluster another cluster's flannel.
 func TestNetworkFits(t *testing.T) {
 	const document = "\n---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n" +
 		"controlPlaneEndpoint: api.example.org:6443\nnetworking: {podSubnet: 10.128.0.0/14}\n" +

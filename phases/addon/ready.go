@@ -20,8 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// ControlPlanesBehind names the control planes whose API server does not have the version of the cluster's configuration
-// yet, each with what is known of it. Like kubeadm, it goes by the images of the API servers' Pods.
+// ControlPlanesBehind names the control planes whose API servers don't have the configured version yet, with the reason for each.
+// Like kubeadm, it looks at the images of the API servers' Pods.
 func ControlPlanesBehind(ctx context.Context, env *step.Env) ([]string, error) {
 	servers, err := APIServers(ctx, env)
 	if err != nil {
@@ -36,8 +36,8 @@ func ControlPlanesBehind(ctx context.Context, env *step.Env) ([]string, error) {
 	return behind, nil
 }
 
-// APIServers are the Pods of the API servers by the names of their nodes, nil for one that is unknown. This node's static Pod
-// says it before its mirror in the API does.
+// APIServers returns the API servers' Pods by node name, with nil for unknown ones. This node's static Pod is more current than
+// its mirror in the API.
 func APIServers(ctx context.Context, env *step.Env) (map[string]*corev1.Pod, error) {
 	servers, err := MirroredServers(ctx, env)
 	if err != nil {
@@ -49,8 +49,7 @@ func APIServers(ctx context.Context, env *step.Env) (map[string]*corev1.Pod, err
 	return servers, nil
 }
 
-// MirroredServers are the Pods of the API servers that the API has, by the names of the control planes, nil for one that it
-// lacks.
+// MirroredServers returns the API servers' Pods from the API by control plane name, with nil for missing ones.
 func MirroredServers(ctx context.Context, env *step.Env) (map[string]*corev1.Pod, error) {
 	pods, err := env.Cluster.Pods(ctx, metav1.NamespaceSystem, "component="+manifests.APIServerName)
 	if err != nil {
@@ -75,7 +74,7 @@ func MirroredServers(ctx context.Context, env *step.Env) (map[string]*corev1.Pod
 	return servers, nil
 }
 
-// whyBehind says why an API server does not count as one of the given version or a newer one; empty if it does.
+// whyBehind says why an API server doesn't have the wanted version or a newer one; empty if it does.
 func whyBehind(server *corev1.Pod, wanted string) string {
 	if server == nil {
 		return "its kube-apiserver Pod is not in the API"
@@ -86,7 +85,7 @@ func whyBehind(server *corev1.Pod, wanted string) string {
 	}
 	image := server.Spec.Containers[i].Image
 	tag := upgrading.TagOf(image)
-	// A tag has an underscore where a version has the plus sign of build metadata.
+	// A tag has an underscore in place of the plus sign of a version's build metadata.
 	runs, err := version.ParseSemantic(strings.ReplaceAll(tag, "_", "+"))
 	if err != nil {
 		return "the version of " + image + " is unknown"

@@ -22,7 +22,7 @@ import (
 
 const PhaseName = "addon"
 
-// addonCondition makes the upgrade of an add-on depend on a condition.
+// addonCondition makes an add-on's upgrade depend on a condition.
 type addonCondition = func(name string, upgrade func(context.Context, *step.Env) error) func(context.Context, *step.Env) error
 
 func Upgrade(when addonCondition) step.Phase {
@@ -58,7 +58,7 @@ func Upgrade(when addonCondition) step.Phase {
 	}
 }
 
-// OnceUpgraded runs upgrade only when all control planes have the new version: the last of them upgrades what all share.
+// OnceUpgraded runs upgrade only when all control planes have the new version: the last of them upgrades the shared add-ons.
 func OnceUpgraded(name string, upgrade func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
 	return func(ctx context.Context, env *step.Env) error {
 		if err := env.Cluster.EnsureAdmin(ctx); err != nil {
@@ -77,16 +77,15 @@ func OnceUpgraded(name string, upgrade func(context.Context, *step.Env) error) f
 	}
 }
 
-// Regardless of other control planes, an add-on is upgraded.
+// Regardless runs upgrade whatever version the other control planes have.
 func Regardless(_ string, upgrade func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
 	return upgrade
 }
 
-// addonObjects makes the objects of an add-on.
 type addonObjects = func(*config.Node, config.PatchSet) ([]manifests.Object, error)
 
-// Versions are the objects of an add-on as the old version has them, and as the new one does with and without the
-// user's patches. They depend on the configuration alone, so they are the same on each control plane.
+// Versions returns an add-on's objects in the old version, and in the new version with and without the user's patches. They
+// depend only on the configuration, so they're the same on each control plane.
 func Versions(env *step.Env, objects addonObjects) ([]cluster.Versions, error) {
 	patches, err := env.Patches()
 	if err != nil {
@@ -112,8 +111,8 @@ func Versions(env *step.Env, objects addonObjects) ([]cluster.Versions, error) {
 	return list, nil
 }
 
-// UpgradeObjects brings the objects of an add-on to their new versions, workloads last. What is missing is created, and
-// what was edited stays. phase is the one of init that replaces it.
+// UpgradeObjects brings an add-on's objects to their new versions, workloads last. Missing objects are created, and edits stay.
+// phase is the phase of init that would replace them.
 func UpgradeObjects(ctx context.Context, env *step.Env, phase string, list []cluster.Versions) error {
 	for _, workloads := range []bool{false, true} {
 		for _, v := range list {
@@ -151,8 +150,8 @@ func upgradeObject(ctx context.Context, env *step.Env, phase string, v cluster.V
 	return err
 }
 
-// sayRollout says how to see that the Pods of a workload are replaced. Nothing waits for it: that takes as long as there
-// are nodes, and some of these may be down.
+// sayRollout says how to watch a workload's Pods being replaced. Nothing waits for it: it takes longer the more nodes there are,
+// and some may be down.
 func sayRollout(env *step.Env, workload cluster.Object) {
 	kind := strings.ToLower(reflect.TypeOf(workload).Elem().Name())
 	env.UI.Printf("The Pods of %s are being replaced", workload.GetName())
@@ -160,9 +159,8 @@ func sayRollout(env *step.Env, workload cluster.Object) {
 		workload.GetName(), workload.GetNamespace(), kind, workload.GetName())
 }
 
-// followImages returns versions of a workload by which its images count as made by an earlier run, whichever tag they
-// have, if they are of the same repository: tools and patch releases differ in the tags that they choose. An image of
-// another repository is an operator's.
+// followImages returns versions of a workload in which its images count as an earlier run's, whatever their tags, if they come
+// from the same repository: tools and patch releases choose different tags. An image from another repository is an operator's.
 func followImages(v cluster.Versions, live cluster.Object) cluster.Versions {
 	if podTemplate(live) == nil {
 		return v
@@ -191,7 +189,7 @@ func sameRepository(a, b string) bool {
 	return mine == other
 }
 
-// podTemplate is what a workload makes its Pods from; nil for other objects.
+// podTemplate returns a workload's Pod template, or nil for other objects.
 func podTemplate(obj cluster.Object) *corev1.PodTemplateSpec {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:

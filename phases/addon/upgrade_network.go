@@ -13,8 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// upgradeNetwork upgrades flannel where `init --network flannel` has installed it. Every other network is its owner's to
-// upgrade.
+// upgradeNetwork upgrades flannel if `init --network flannel` installed it. Any other network is its owner's to upgrade.
 func upgradeNetwork(ctx context.Context, env *step.Env) error {
 	live := &appsv1.DaemonSet{}
 	live.Namespace, live.Name = manifests.FlannelNamespace, manifests.FlannelDaemonSet

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestUpgradeFlannel: its images follow the release, and what an operator has edited stays.
+// TestUpgradeFlannel: its images follow the release, and an operator's edits stay.
 func TestUpgradeFlannel(t *testing.T) {
 	s := phasetest.NewAddonStage(t, "")
 	d := s.WithFlannel(t)
@@ -36,7 +36,6 @@ func TestUpgradeFlannel(t *testing.T) {
 	s.CheckDone(t, nil)
 }
 
-// TestUpgradeForeignNetwork: a network that Slipway has not installed is not touched.
 func TestUpgradeForeignNetwork(t *testing.T) {
 	for name, there := range map[string]bool{"none": false, "flannel by its own manifest": true} {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// upgrade runs the phase, and then again, which must write nothing.
+// upgrade runs the phase twice; the second run must write nothing.
 func upgrade(t *testing.T, s *phasetest.AddonStage, wantDone ...string) {
 	t.Helper()
 	s.Play(t, Upgrade(OnceUpgraded))
@@ -37,7 +37,7 @@ func upgrade(t *testing.T, s *phasetest.AddonStage, wantDone ...string) {
 	s.Said.WriteString(said)
 }
 
-// TestUpgradeAddonsEqualAFreshInit: what nobody has edited becomes what init of the new version makes.
+// TestUpgradeAddonsEqualAFreshInit: unedited objects become as init of the new version makes them.
 func TestUpgradeAddonsEqualAFreshInit(t *testing.T) {
 	s := phasetest.NewAddonStage(t, "")
 	upgrade(t, s, phasetest.WroteMode, phasetest.WroteProxy, phasetest.WroteDNS)
@@ -61,7 +61,7 @@ func TestUpgradeAddonsEqualAFreshInit(t *testing.T) {
 	}
 }
 
-// TestUpgradeAddonsKeepEdits: replicas, and every field that an operator has edited, stay; the image follows the release.
+// TestUpgradeAddonsKeepEdits: replicas and every edited field stay; the image follows the release.
 func TestUpgradeAddonsKeepEdits(t *testing.T) {
 	s := phasetest.NewAddonStage(t, "")
 	d, ds := s.Deployment(t), s.DaemonSet(t)
@@ -89,7 +89,7 @@ func TestUpgradeAddonsKeepEdits(t *testing.T) {
 		phasetest.Line{"`slipway upgrade apply` with --diff", "`slipway init phase addon coredns`"})
 }
 
-// TestUpgradeCoreDNSImages: an image of the release's repository follows the release and dns.imageTag, any other one stays.
+// TestUpgradeCoreDNSImages: an image from the release's repository follows the release and dns.imageTag, any other image stays.
 func TestUpgradeCoreDNSImages(t *testing.T) {
 	const pinned = "dns: {imageTag: v1.14.4}\n"
 	for name, c := range map[string]struct {

@@ -21,9 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestAgainKeepsWhatWasEdited: init on a working control plane undoes nothing that an administrator did, and creates
-// what is missing. The command of a single phase writes its configuration, except for an edited Corefile. Both report
-// this once for each object.
+// TestAgainKeepsWhatWasEdited: init on a working control plane undoes nothing an administrator did, and creates missing objects.
+// A single phase's command writes its configuration, except for an edited Corefile. Both report this once per object.
 func TestAgainKeepsWhatWasEdited(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	workflow := []step.Phase{node.UploadConfig(), markControlPlane(), addon.Install()}
@@ -76,7 +75,7 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 	}
 }
 
-// TestAgainFinishes: init creates what an interrupted run did not create.
+// TestAgainFinishes: init creates everything an interrupted run didn't.
 func TestAgainFinishes(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Again = true

@@ -27,7 +27,7 @@ func bootstrapToken() step.Phase {
 	}
 }
 
-// runBootstrapToken writes everything that a joining node needs from the API:
+// runBootstrapToken writes everything a joining node needs from the API:
 // https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
 func runBootstrapToken(ctx context.Context, env *step.Env) error {
 	if err := env.Cluster.EnsureAdmin(ctx); err != nil {
@@ -64,7 +64,7 @@ func runBootstrapToken(ctx context.Context, env *step.Env) error {
 	return err
 }
 
-// withheld replaces a secret that the user does not want printed.
+// withheld replaces a secret the user doesn't want printed.
 const withheld = "<value withheld>"
 
 func showJoinCommand(command string) step.Phase {
@@ -104,7 +104,6 @@ func runShowJoinCommand(ctx context.Context, env *step.Env, name string) error {
 	return nil
 }
 
-// sayNetwork says what nodes lack to become Ready.
 func sayNetwork(env *step.Env) {
 	n := env.Config
 	switch {
@@ -118,8 +117,8 @@ func sayNetwork(env *step.Env) {
 	env.UI.Nextf("  https://kubernetes.io/docs/concepts/cluster-administration/addons/")
 }
 
-// sharesWithOthers reports whether more control planes can join: the certificates are shared, and the cluster has an
-// address that leads to all of them.
+// sharesWithOthers reports whether more control planes can join: the certificates are shared, and the cluster has an address that
+// leads to all control planes.
 func sharesWithOthers(n *config.Node) bool {
 	return n.UploadCerts && n.Cluster.ControlPlaneEndpoint != ""
 }
@@ -146,7 +145,7 @@ func howToJoin(ctx context.Context, env *step.Env) (tokens.JoinCommand, error) {
 	return command, nil
 }
 
-// outcome is the same for programs. A command that lacks a secret is of no use to them.
+// outcome is the result for programs. A command that lacks a secret is useless to them, so it's left out.
 func outcome(n *config.Node, command tokens.JoinCommand) ui.Outcome {
 	o := ui.Outcome{CACertHashes: command.Pins}
 	showKey := n.UploadCerts && !n.SkipCertificateKeyPrint

@@ -31,7 +31,6 @@ import (
 
 const explicitToken = "bootstrapTokens: [{token: abcdef.0123456789abcdef}]\n"
 
-// withToken puts a token into the API, as an earlier run or a user would.
 func withToken(t *testing.T, s *phasetest.Stage, token config.Token) {
 	t.Helper()
 	if err := s.API.Ensure(t.Context(), manifests.BootstrapTokenSecret(token, s.FakeHost.Now())); err != nil {
@@ -40,7 +39,6 @@ func withToken(t *testing.T, s *phasetest.Stage, token config.Token) {
 	s.Done = nil
 }
 
-// tokenNow is a token's secret as the API has it.
 func tokenNow(t *testing.T, s *phasetest.Stage, id string) string {
 	t.Helper()
 	secret := &corev1.Secret{}
@@ -134,7 +132,6 @@ func TestTokenJustWrittenIsNotSearchedFor(t *testing.T) {
 	}
 }
 
-// TestShortTokens live as long as configured.
 func TestShortTokens(t *testing.T) {
 	soon := time.Now().Add(20 * time.Minute).UTC().Format(time.RFC3339)
 	for life, later := range map[string]time.Duration{"ttl: 30m0s": 14 * time.Minute, "ttl: 1h0m0s": 29 * time.Minute, "expires: " + soon: 19 * time.Minute} {
@@ -152,7 +149,7 @@ func TestShortTokens(t *testing.T) {
 	}
 }
 
-// TestJoinCommandWithoutToken: a join command that would fail on every worker is not shown as if it worked.
+// TestJoinCommandWithoutToken: a join command that would fail on every worker comes with a warning.
 func TestJoinCommandWithoutToken(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.Play(t, certsCA(), showJoinCommand("join"))
@@ -166,8 +163,7 @@ func (noLists) Secrets(context.Context, string, string) ([]corev1.Secret, error)
 	return nil, errors.New("Secrets were listed")
 }
 
-// TestExpiredTokenIsLeftOut: an init that runs again after the token of its configuration has expired must not create
-// that token each time.
+// TestExpiredTokenIsLeftOut: once a token has expired, further runs of init with the same configuration don't create it.
 func TestExpiredTokenIsLeftOut(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+"bootstrapTokens: [{token: abcdef.0123456789abcdef, expires: 2020-01-01T00:00:00Z}]\n"+fixture.ClusterDocument)
 	s.Play(t, certsCA(), bootstrapToken())
@@ -228,8 +224,6 @@ func TestJoinCommandWithholds(t *testing.T) {
 	}
 }
 
-// infoNow is cluster-info as the API has it. It checks that each signature in it is the one that the controller
-// manager's signer computes.
 func infoNow(t *testing.T, s *phasetest.Stage) map[string]string {
 	t.Helper()
 	cm := manifests.ClusterInfo(nil)
@@ -239,18 +233,18 @@ func infoNow(t *testing.T, s *phasetest.Stage) map[string]string {
 	return cm.Data
 }
 
-// signs reports whether the data of cluster-info has a token's signature.
+// signs reports whether the data of cluster-info has a token's signature, as the controller manager's signer computes it.
 func signs(data map[string]string, id string) bool {
 	return jws.DetachedTokenIsValid(data["jws-kubeconfig-"+id], data["kubeconfig"], id, "0123456789abcdef")
 }
 
-// TestClusterInfoIsSigned with every token that may sign: nobody has to wait for the controller manager, and it finds
-// nothing to change. Signatures from it or another tool stay.
+// TestClusterInfoIsSigned with every token that may sign: nobody has to wait for the controller manager, and it finds nothing to
+// change. Signatures by the controller manager or another tool stay.
 func TestClusterInfoIsSigned(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		s := phasetest.NewStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 		s.Play(t, certsCA())
-		withToken(t, s, config.Token{ID: "kubeadm", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}}) // not in the form of a token
+		withToken(t, s, config.Token{ID: "kubeadm", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}}) // not in a token's form
 		withToken(t, s, config.Token{ID: "theirs", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"}})
 		withToken(t, s, config.Token{ID: "noneof", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"authentication"}})
 		withToken(t, s, config.Token{ID: "passed", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"},
@@ -294,7 +288,7 @@ func TestEditedClusterInfoIsSigned(t *testing.T) {
 	}
 }
 
-// TestImmutableClusterInfo cannot be signed: init on a node that was one before says so and goes on.
+// TestImmutableClusterInfo: it can't be signed, so an init that runs again says so and continues.
 func TestImmutableClusterInfo(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.Play(t, certsCA(), bootstrapToken())
@@ -311,7 +305,6 @@ func TestImmutableClusterInfo(t *testing.T) {
 		phasetest.Line{"[WARNING]", "--discovery-file", "`slipway init phase bootstrap-token`"})
 }
 
-// TestReplacedTokenSigns only with its new secret.
 func TestReplacedTokenSigns(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+explicitToken+fixture.ClusterDocument)
 	s.Play(t, certsCA())
@@ -322,7 +315,7 @@ func TestReplacedTokenSigns(t *testing.T) {
 	}
 }
 
-// TestResultOfInit: the result has everything that a join needs, except what the user wants withheld.
+// TestResultOfInit: the result has everything a join needs, except secrets the user wants withheld.
 func TestResultOfInit(t *testing.T) {
 	const token, key = "abcdef.0123456789abcdef", "abababababababababababababababababababababababababababababababab"
 	tests := []struct {
@@ -376,7 +369,6 @@ func TestResultOfInit(t *testing.T) {
 	}
 }
 
-// given returns a text, or null.
 func given(shown bool, text string) any {
 	if shown {
 		return text
@@ -384,7 +376,6 @@ func given(shown bool, text string) any {
 	return nil
 }
 
-// certOf returns the cluster's CA.
 func certOf(t *testing.T, s *phasetest.Stage) *x509.Certificate {
 	t.Helper()
 	cert, err := certs.FirstCert([]byte(s.Get(t, "/etc/kubernetes/pki/ca.crt")))

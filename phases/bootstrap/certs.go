@@ -33,7 +33,6 @@ func certificates() step.Phase {
 	return p
 }
 
-// certificate is the phase of a row of the certificate table in the PKI directory.
 func certificate(row certs.Spec) step.Phase {
 	flags := []string{"cert-dir", "config", "dry-run", "kubernetes-version"}
 	if row.Name == certs.APIServer {
@@ -53,7 +52,7 @@ func certificate(row certs.Spec) step.Phase {
 	return p
 }
 
-// ensures is a phase that issues the certificate of a row if it is missing, and checks it if it exists.
+// ensures returns a phase that issues a row's certificate if it's missing, and checks it if it exists.
 func ensures(row certs.Spec) step.Phase {
 	_, name, _ := strings.Cut(row.Phase(), " ")
 	return step.Phase{
@@ -78,7 +77,7 @@ func serviceAccountKeys() step.Phase {
 	}
 }
 
-// unlessThere reports that a new key is needed if none of the files exists. If one does, the phase checks it.
+// unlessThere asks for a new key only if none of the files exists. If any does, the phase checks it.
 func unlessThere(files func(env *step.Env) []string) func(env *step.Env) bool {
 	return func(env *step.Env) bool {
 		for _, path := range files(env) {

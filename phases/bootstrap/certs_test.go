@@ -22,14 +22,14 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// breakage is damage to the files of a control plane.
+// breakage is damage to a control plane's files.
 type breakage struct {
 	name string
 	do   func(t *testing.T, s *phasetest.Stage)
-	// init is in the error of the phases certs and kubeconfig, or in its remedy, renew in that of renewing apiserver and
+	// init is in the error of the phases certs and kubeconfig, or in its remedy; renew in the error of renewing apiserver and
 	// admin.conf. Neither means success.
 	init, renew []string
-	// remove are the files that init advises to remove. Then it succeeds.
+	// remove lists the files init advises to remove. Then it succeeds.
 	remove []string
 }
 
@@ -37,7 +37,6 @@ func empty(path string) func(*testing.T, *phasetest.Stage) {
 	return func(t *testing.T, s *phasetest.Stage) { s.Put(t, path, "") }
 }
 
-// copied copies one file over another.
 func copied(from, to string) func(*testing.T, *phasetest.Stage) {
 	return func(t *testing.T, s *phasetest.Stage) { s.Put(t, to, s.Get(t, from)) }
 }
@@ -136,10 +135,9 @@ var brokenCerts = []breakage{
 	{"kubeconfig of another user", copied("/etc/kubernetes/scheduler.conf", conf), []string{deleteConf, makeConfAgain}, nil, []string{conf}},
 }
 
-// TestBrokenCertificates: an error names what is broken and says how to fix it, and that fix works. No damage is
-// accepted.
+// TestBrokenCertificates: an error names the damage and a fix, and the fix works. No damage is accepted.
 func TestBrokenCertificates(t *testing.T) {
-	whole := phasetest.ControlPlaneStage(t, Init()) // each row gets a copy of it
+	whole := phasetest.ControlPlaneStage(t, Init()) // each row gets a copy
 	for _, b := range brokenCerts {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
@@ -180,7 +178,6 @@ func says(t *testing.T, who string, err error, want []string) {
 	}
 }
 
-// copyOfStage has the same files on another host.
 func copyOfStage(t *testing.T, from *phasetest.Stage) *phasetest.Stage {
 	t.Helper()
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
@@ -215,7 +212,7 @@ func noneWide(t *testing.T, s *phasetest.Stage) {
 	}
 }
 
-// TestKeepsCAWithoutItsKey: nothing says that a key is kept which isn't here.
+// TestKeepsCAWithoutItsKey: nothing claims to keep a key that isn't here.
 func TestKeepsCAWithoutItsKey(t *testing.T) {
 	s := phasetest.ControlPlaneStage(t, Init())
 	key := s.Get(t, phasetest.PKIDir+"ca.key")
@@ -258,5 +255,4 @@ func TestRestrictedCAIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// certsCA is the phase certs/ca, the first of the table.
 func certsCA() step.Phase { return certificates().Children[0] }

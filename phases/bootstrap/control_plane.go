@@ -57,8 +57,8 @@ func staticPod(name, component, summary string, flags []string) step.Phase {
 	}
 }
 
-// writeStaticPod writes the manifest of a component, which the kubelet finds by itself. members are those that an
-// etcd joins, see manifests.Etcd.
+// writeStaticPod writes a component's manifest, which the kubelet finds by itself. members are the members an etcd joins, see
+// manifests.Etcd.
 func writeStaticPod(ctx context.Context, env *step.Env, component string, members []manifests.Member) error {
 	if err := env.Accounts().Ensure(); err != nil {
 		return err
@@ -98,7 +98,7 @@ func writeStaticPod(ctx context.Context, env *step.Env, component string, member
 	return keeper.Replace(pending)
 }
 
-// staticPodWriter returns the command that writes the manifest of a component.
+// staticPodWriter returns the command that writes a component's manifest.
 func staticPodWriter(env *step.Env, component string) string {
 	switch etcd := component == manifests.EtcdName; {
 	case env.Config.Join == nil && etcd:
@@ -111,8 +111,7 @@ func staticPodWriter(env *step.Env, component string) string {
 	return "join phase " + prepare + " control-plane"
 }
 
-// ensureDataDir creates etcd's directory before the kubelet would, with a mode that is too wide (CIS Kubernetes
-// Benchmark 1.1.11).
+// ensureDataDir creates etcd's directory before the kubelet can create it with too wide a mode (CIS Kubernetes Benchmark 1.1.11).
 func ensureDataDir(env *step.Env, component string) error {
 	if component != manifests.EtcdName {
 		return nil

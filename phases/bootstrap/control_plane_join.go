@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// controlPlaneJoin records in the API what this node has become.
+// controlPlaneJoin records this node's role in the API.
 func controlPlaneJoin() step.Phase {
 	mark := markControlPlane()
 	mark.Flags = []string{"config", "control-plane", "dry-run", "node-name"}
@@ -25,7 +25,7 @@ func controlPlaneJoin() step.Phase {
 	}
 }
 
-// waitJoined is wait-control-plane for a node that has joined.
+// waitJoined is wait-control-plane for a joining node.
 func waitJoined() step.Phase {
 	p := waitControlPlane()
 	p.Skip = node.UnlessControlPlane
@@ -34,8 +34,8 @@ func waitJoined() step.Phase {
 
 const prepare = "control-plane-prepare"
 
-// controlPlanePrepare brings what a control plane has beyond a worker. The private keys of the cluster come from the
-// other control planes; this node generates its own.
+// controlPlanePrepare adds everything a control plane has beyond a worker. The cluster's private keys come from the other control
+// planes; this node generates its own.
 func controlPlanePrepare() step.Phase {
 	return step.Phase{
 		Name:    prepare,
@@ -52,7 +52,7 @@ func controlPlanePrepare() step.Phase {
 	}
 }
 
-// joinCertificates are the certificates that each control plane has of its own.
+// joinCertificates issues each control plane's own certificates.
 func joinCertificates() step.Phase {
 	p := certificates()
 	p.Summary = "Generate this node's own certificates, keeping valid ones"
@@ -69,8 +69,7 @@ func joinKubeconfigs() step.Phase {
 	return asOne(p)
 }
 
-// joinStaticPods lets the API server start while etcd catches up. The other components would only take processor time
-// from both.
+// joinStaticPods lets the API server start while etcd catches up. The other components would only take processor time from both.
 func joinStaticPods() step.Phase {
 	p := controlPlane()
 	p.Flags = []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane", "dry-run", "patches"}
@@ -83,8 +82,7 @@ func joinStaticPods() step.Phase {
 	return p
 }
 
-// asOne makes a phase whose children have no commands in join. What the children wait for by name in init is already
-// there.
+// asOne makes one phase of children that have no commands in join. The children's needs in init are already met.
 func asOne(p step.Phase) step.Phase {
 	p.Whole = true
 	for i := range p.Children {
@@ -93,7 +91,6 @@ func asOne(p step.Phase) step.Phase {
 	return p
 }
 
-// onJoin reports whether a joining control plane runs a phase of init that issues a certificate.
 func onJoin(phase string) bool {
 	return slices.ContainsFunc(certs.Table(), func(row certs.Spec) bool { return row.Phase() == phase && row.OnJoin() })
 }

@@ -42,8 +42,8 @@ var joinScenario = phasetest.Scenario{Name: "join", Prepare: phasetest.PrepareJo
 
 var planeScenario = phasetest.Scenario{Name: "join-control-plane", Prepare: preparePlane, Run: phasetest.RunJoin(Join, LookBack), Reads: "/var/lib/kubelet/config.yaml"}
 
-// preparePlane creates a cluster of one control plane that shares its certificates, and sets what the kubelet of the
-// second one writes.
+// preparePlane creates a cluster of one control plane that shares its certificates, and sets the files the second one's kubelet
+// writes.
 func preparePlane(t *testing.T, s *phasetest.Scene) error {
 	first := phasetest.NewStage(t, phasetest.CrashDocuments)
 	first.Play(t, certificates())
@@ -79,7 +79,7 @@ controlPlane:
   certificateKey: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 `
 
-// TestTwoRuns: a run that finds another one at work reports at once which one it is.
+// TestTwoRuns: a run that finds another at work names it at once.
 func TestTwoRuns(t *testing.T) {
 	s := phasetest.NewScene(t, initScenario)
 	defer s.Close()

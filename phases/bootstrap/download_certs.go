@@ -32,8 +32,8 @@ func downloadCerts() step.Phase {
 	}
 }
 
-// runDownloadCerts writes the files that all control planes share and that are missing here. Discovery has fetched
-// them, encrypted. Nothing is written unless all of it fits this cluster.
+// runDownloadCerts writes the shared files that are missing here. Discovery has fetched them, encrypted. It writes nothing unless
+// everything fits this cluster.
 func runDownloadCerts(_ context.Context, env *step.Env) error {
 	shared, err := env.PKI().MissingShared()
 	if err != nil {
@@ -67,13 +67,12 @@ func runDownloadCerts(_ context.Context, env *step.Env) error {
 	return checkShared(env)
 }
 
-// downloaded decrypts the files that the cluster shares.
 func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, error) {
 	paths := strings.Join(slices.Sorted(maps.Values(missing)), ", ")
 	if n.Join == nil || n.Join.Shared == nil {
 		return nil, errors.Errorf("this host lacks %s, and Secret kube-system/kubeadm-certs, which should have them, does not exist: it expires after two hours; `init phase upload-certs --upload-certs` on a control plane creates it again, with a new certificate key", paths)
 	}
-	// Other entries are not used here: they are of an earlier layout, or of another etcd.
+	// Ignore other entries: they belong to an earlier layout, or to another etcd.
 	wanted := maps.Clone(n.Join.Shared)
 	maps.DeleteFunc(wanted, func(key string, data []byte) bool { return missing[key] == "" || len(data) == 0 })
 	files, err := manifests.DecryptCerts(wanted, n.CertificateKey)
@@ -96,8 +95,7 @@ func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, e
 
 const certsSecret = "kube-system/kubeadm-certs"
 
-// addPresent adds the shared files that are already here, so that a pair can be checked of which this host has one
-// half.
+// addPresent adds the shared files already on this host, so pairs can be checked even if only half was downloaded.
 func addPresent(env *step.Env, missing map[string]string, files map[string][]byte) error {
 	for key, path := range manifests.SharedFiles(env.Config) {
 		if missing[key] != "" {
@@ -112,8 +110,8 @@ func addPresent(env *step.Env, missing map[string]string, files map[string][]byt
 	return nil
 }
 
-// checkDownloaded refuses pairs that do not fit, and a CA other than the one that discovery has verified. Pairs that
-// were already here are checked where they are used.
+// checkDownloaded refuses mismatched pairs, and any CA but the one discovery verified. Pairs that were already here are checked
+// where they're used.
 func checkDownloaded(env *step.Env, missing map[string]string, files map[string][]byte) error {
 	for _, spec := range certs.Specs(env.Config) {
 		crt, key := spec.Name+".crt", spec.Name+".key"
@@ -144,7 +142,6 @@ func checkDownloaded(env *step.Env, missing map[string]string, files map[string]
 	return err
 }
 
-// notRight says where the two files of a pair come from.
 func notRight(missing map[string]string, first, second string) string {
 	if missing[first] != "" && missing[second] != "" {
 		return first + " and " + second + " in Secret " + certsSecret + " are wrong: upload the certificates again"
@@ -155,8 +152,8 @@ func notRight(missing map[string]string, first, second string) string {
 	return first + " in Secret " + certsSecret + " does not fit " + second + " on this host: remove that file, or upload the certificates again"
 }
 
-// checkEtcdClient checks the files for an external etcd before they are written. The Secret may hold something else
-// under their names, such as a key under the name of a certificate, which everyone may read.
+// checkEtcdClient checks the files for an external etcd before they're written. The Secret may hold something else under their
+// names, such as a key under the name of a certificate, which everyone may read.
 func checkEtcdClient(missing map[string]string, files map[string][]byte) error {
 	const ca, crt, key = "external-etcd-ca.crt", "external-etcd.crt", "external-etcd.key"
 	for _, name := range []string{ca, crt} {
@@ -193,8 +190,8 @@ func writeDownloaded(env *step.Env, missing map[string]string, files map[string]
 	return nil
 }
 
-// checkShared checks the shared files, wherever they come from, against the certificate table: none of them may be
-// generated here.
+// checkShared checks the shared files, wherever they come from, against the certificate table: this node must not generate any of
+// them.
 func checkShared(env *step.Env) error {
 	for _, spec := range certs.Specs(env.Config) {
 		if !spec.IsCA() {

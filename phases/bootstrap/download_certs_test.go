@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestJoinExternalCA: a control plane that has every certificate needs none of the CA keys. Where a certificate is
-// missing and would have to be signed, the error names it.
+// TestJoinExternalCA: a control plane that has every certificate needs none of the CA keys. If a missing certificate would have
+// to be signed, the error names it.
 func TestJoinExternalCA(t *testing.T) {
 	const signed = "(/etc/kubernetes/pki/ca.key, /etc/kubernetes/pki/front-proxy-ca.key, /etc/kubernetes/pki/etcd/ca.key): "
 	tests := []struct {

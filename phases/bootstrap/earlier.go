@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// LookBack finds out what earlier runs have left.
+// LookBack finds out how far earlier runs got.
 func LookBack(ctx context.Context, env *step.Env) step.Earlier {
 	e := step.Earlier{
 		Again:      thisnode.HasBegun(env.Host, env.Config),
@@ -24,8 +24,8 @@ func LookBack(ctx context.Context, env *step.Env) step.Earlier {
 	return e
 }
 
-// LookBackAlone is LookBack for the command of a single phase of init. Apart from preflight, only certificates and kubeconfig files
-// depend on it, so as long as those that are here fit the configuration, nobody is asked: that takes seconds where etcd is down.
+// LookBackAlone is LookBack for a single phase of init. Apart from preflight, only certificates and kubeconfig files depend on
+// it, so as long as the existing ones fit the configuration, it asks nobody: asking takes seconds while etcd is down.
 func LookBackAlone(ctx context.Context, env *step.Env, p step.Phase) step.Earlier {
 	if p.Name != "preflight" && len(env.PKI().Faults()) == 0 {
 		return step.Earlier{}
@@ -33,8 +33,8 @@ func LookBackAlone(ctx context.Context, env *step.Env, p step.Phase) step.Earlie
 	return step.Earlier{Unfinished: LookBack(ctx, env).Unfinished}
 }
 
-// lacksClusterConfiguration reports whether the cluster that an earlier init has begun keeps no ClusterConfiguration yet.
-// kubelet.conf alone does not say it: a kubelet that doesn't rotate its certificate never changes it.
+// lacksClusterConfiguration reports whether the cluster an earlier init has begun has no ClusterConfiguration yet. kubelet.conf
+// alone doesn't show it: a kubelet that doesn't rotate its certificate never changes the file.
 func lacksClusterConfiguration(ctx context.Context, env *step.Env) bool {
 	if thisnode.IsControlPlane(env.Host) {
 		if have, known := storedConfiguration(ctx, env); known {
@@ -44,8 +44,8 @@ func lacksClusterConfiguration(ctx context.Context, env *step.Env) bool {
 	return etcdHasNone(ctx, env)
 }
 
-// podKeeper is the keeper of a component's static Pod. An etcd that has joined may be a voter that the others need, so its
-// static Pod stays.
+// podKeeper returns the keeper of a component's static Pod. An etcd that has joined may be a voter the others need, so its static
+// Pod stays.
 func podKeeper(env *step.Env, component string) ownership.Keeper {
 	k := env.Keeper()
 	if component == manifests.EtcdName && env.Config.Join != nil {
@@ -55,7 +55,7 @@ func podKeeper(env *step.Env, component string) ownership.Keeper {
 }
 
 // replaceUnfinished writes the static Pod of a component that an earlier run may have started, and makes the component run with
-// it, and with files that have been issued again. The kubelet by itself would take 15 to 25 seconds for it (RunWith).
+// it and with reissued files. The kubelet by itself would take 15 to 25 seconds (RunWith).
 func replaceUnfinished(ctx context.Context, env *step.Env, component string, pending []ownership.File) error {
 	_, missing := env.Host.Lstat(thisnode.StaticPodPath(env.Config, component))
 	differing, err := ownership.Differing(env.Host, pending)
@@ -66,7 +66,7 @@ func replaceUnfinished(ctx context.Context, env *step.Env, component string, pen
 	if missing != nil || len(differing) == 0 && (unknown != nil || len(stale) == 0) {
 		return env.Keeper().Replace(pending)
 	}
-	grace := node.GraceOf(env, component) // by the static Pod that it runs with
+	grace := node.GraceOf(env, component) // from the static Pod it runs with
 	if component == manifests.EtcdName {
 		if err := spareLocalEtcd(ctx, env); err != nil {
 			return err
@@ -83,7 +83,7 @@ func replaceUnfinished(ctx context.Context, env *step.Env, component string, pen
 	return node.RestartKubelet(ctx, env)
 }
 
-// stopEarly stops a component. If that fails, the kubelet does it, later.
+// stopEarly stops a component. If that fails, the kubelet does it later.
 func stopEarly(ctx context.Context, env *step.Env, component string, grace time.Duration) {
 	if err := node.StopContainers(ctx, env, component, grace); err != nil && ctx.Err() == nil {
 		env.UI.Printf("%s takes longer to restart: %v", component, err)

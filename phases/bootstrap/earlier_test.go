@@ -19,8 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// patchedInit is the host of a complete cluster whose static Pods were made with patches, and whose kubelet does not rotate its
-// certificate: kubelet.conf is as at first.
+// patchedInit is the host of a complete cluster whose static Pods were made with patches, and whose kubelet doesn't rotate its
+// certificate, so kubelet.conf is unchanged.
 func patchedInit(t *testing.T) *phasetest.Stage {
 	t.Helper()
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
@@ -37,15 +37,15 @@ func patchedInit(t *testing.T) *phasetest.Stage {
 	return s
 }
 
-// TestCompleteInitKeepsPatches: whether a cluster is complete, only its ConfigMap says. A second init without the patches replaces
-// nothing where there is one, or may be.
+// TestCompleteInitKeepsPatches: only its ConfigMap shows whether a cluster is complete. A second init without the patches
+// replaces nothing if there is a ConfigMap, or may be.
 func TestCompleteInitKeepsPatches(t *testing.T) {
 	silent := func(s *phasetest.Stage) { s.FakeHost.On.Probe = noAPIServer }
 	keys := func(s *phasetest.Stage, keys ...string) { silent(s); s.Etcd = phasetest.AskedEtcd{Keys: keys} }
 	for _, tt := range []struct {
 		name   string
 		change func(t *testing.T, s *phasetest.Stage)
-		again  string // what the second configuration has beside the first
+		again  string // the second configuration's addition
 	}{
 		{"the API server answers", func(_ *testing.T, s *phasetest.Stage) {
 			s.FakeHost.On.Probe = func(context.Context, host.Probe) error { return nil }
@@ -99,7 +99,7 @@ func TestCompleteInitKeepsPatches(t *testing.T) {
 	}
 }
 
-// TestAloneAsksNobody: the command of a single phase does not wait for an etcd that is down as long as nothing is to be replaced.
+// TestAloneAsksNobody: a single phase's command doesn't wait for an etcd that's down as long as there's nothing to replace.
 func TestAloneAsksNobody(t *testing.T) {
 	const external = "etcd: {external: {endpoints: ['https://192.0.2.21:2379']}}\n"
 	for _, tt := range []struct {
@@ -124,7 +124,6 @@ func TestAloneAsksNobody(t *testing.T) {
 	}
 }
 
-// countedEtcd counts questions.
 type countedEtcd struct {
 	etcd.Etcd
 	asked *int

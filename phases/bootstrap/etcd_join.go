@@ -37,8 +37,8 @@ func etcdJoin() step.Phase {
 	}
 }
 
-// runEtcdJoin makes this node's etcd a voting member. It starts as a learner, so that the others keep their quorum
-// whatever happens here. A member that this run has added and cannot start is removed again.
+// runEtcdJoin makes this node's etcd a voting member. It starts as a learner, so the others keep their quorum whatever happens
+// here. If this run added a member and can't start it, it removes the member again.
 func runEtcdJoin(ctx context.Context, env *step.Env) error {
 	n := env.Config
 	peer := manifests.PeerURL(n.AdvertiseAddress.String())
@@ -68,7 +68,7 @@ func startMember(ctx context.Context, env *step.Env, peer string, members []etcd
 		}
 	}
 	writer := *env
-	writer.Again = env.Again && !added // a new member cannot run with another's manifest
+	writer.Again = env.Again && !added // a new member can't run with another's manifest
 	if err := writeStaticPod(ctx, &writer, manifests.EtcdName, initial); err != nil {
 		return err
 	}
@@ -90,8 +90,7 @@ func startMember(ctx context.Context, env *step.Env, peer string, members []etcd
 // undoTime bounds the cleanup after a failure, which also runs after an interruption.
 const undoTime = 20 * time.Second
 
-// withdraw removes the member that this run has added from the cluster and cleans up here. It returns cause, the
-// error that made it necessary.
+// withdraw removes the member this run added and cleans up here. It returns cause, the original error, with the result.
 func withdraw(ctx context.Context, env *step.Env, peer string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
@@ -99,15 +98,15 @@ func withdraw(ctx context.Context, env *step.Env, peer string, cause error) erro
 	if _, err := env.Etcd.Leave(ctx, peer); err != nil {
 		return fmt.Errorf("%w; this run's changes could not be undone: %w; run the same command again to continue", cause, err)
 	}
-	if err := removeMember(ctx, env); err != nil { // the next run would take it for another member's
+	if err := removeMember(ctx, env); err != nil { // otherwise the next run would take it for another member's
 		return fmt.Errorf("%w; this node's etcd was removed from the cluster again, but not all of it could be removed from this host: %w; "+
 			"reset this host before you join it again", cause, err)
 	}
 	return errors.WithMessage(cause, "this node's etcd was removed from the cluster again; fix the problem and run the same command again")
 }
 
-// removeMember removes the static Pod of a member that etcd no longer has and, once its etcd has ended, its data,
-// which no etcd would accept.
+// removeMember removes the static Pod of a member etcd no longer has. Once its etcd has ended, it also removes the data, which no
+// etcd would accept.
 func removeMember(ctx context.Context, env *step.Env) error {
 	trees, _, err := node.EtcdPlaces(env)
 	if err != nil {
@@ -124,7 +123,7 @@ func removeMember(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// endMember removes etcd's static Pod, if there is one, and waits until its container has ended.
+// endMember removes etcd's static Pod, if any, and waits until its container has ended.
 func endMember(ctx context.Context, env *step.Env) error {
 	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
 	if _, err := env.Host.Lstat(path); err != nil {
@@ -144,22 +143,22 @@ func endMember(ctx context.Context, env *step.Env) error {
 }
 
 const (
-	// wakeTime bounds the watch over a learner that starts; after that time it no longer needs a restart.
+	// wakeTime bounds the watch over a starting learner; by then it doesn't need a restart anymore.
 	wakeTime = 15 * time.Second
 	// serveTime is more than a member needs to serve its clients once the cluster knows its name.
 	serveTime = 250 * time.Millisecond
-	// learnerGrace is the time that a learner gets to stop. It stops at once.
+	// learnerGrace is a learner's time to stop, though it stops at once.
 	learnerGrace = 5 * time.Second
 )
 
 // wakeLearner restarts an etcd that waits for something that has already happened.
 //
-// A new member publishes its name to the cluster, and serves no client until it has seen that entry in the log. With a
-// single voter, the entry is often written before the member gets its first snapshot, which then contains it already: the
-// member waits for seven seconds (etcd's request timeout) before it publishes its name again. After a restart it has the
-// data, and sees the entry. As a learner it has no vote, so nothing depends on it.
+// A new member publishes its name to the cluster, and serves no client until it has seen that entry in the log. With a single
+// voter, the entry is often written before the member gets its first snapshot, which then already contains it: the member waits
+// seven seconds (etcd's request timeout) before it publishes its name again. After a restart it has the data, and sees the entry.
+// As a learner it has no vote, so nothing depends on it.
 //
-// This only saves time. Errors are left to the promotion, which waits for as long as it may.
+// This only saves time. Errors are left to the promotion, which may wait longer.
 func wakeLearner(ctx context.Context, env *step.Env, peer string) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTime)
 	defer cancel()
@@ -193,11 +192,11 @@ func restartLearner(ctx context.Context, env *step.Env) {
 	}
 	for _, c := range containers {
 		env.UI.Printf("Restarting the learner, so that it sees what came with its first snapshot")
-		_ = env.Host.StopContainer(ctx, env.Config.CRISocket, c.ID, learnerGrace) // see above
+		_ = env.Host.StopContainer(ctx, env.Config.CRISocket, c.ID, learnerGrace) // see wakeLearner
 	}
 }
 
-// etcdClientProbe asks etcd on its client port, where it accepts no connection before it serves.
+// etcdClientProbe asks etcd on its client port, which accepts no connection before etcd serves.
 func etcdClientProbe(env *step.Env) (host.Probe, error) {
 	row, _ := certs.Find(env.Config, certs.APIServerEtcdClient)
 	cert, key, err := env.PKI().Read(row)
@@ -208,7 +207,7 @@ func etcdClientProbe(env *step.Env) (host.Probe, error) {
 	return host.Probe{URL: manifests.EtcdLocalURL(env.Config) + "/health", CA: certs.EncodeCerts(ca.Bundle()...), ClientCert: cert, ClientKey: key}, err
 }
 
-// serves reports whether there is any answer within limit: a learner may call itself unhealthy.
+// serves reports whether any answer comes within limit: a learner may call itself unhealthy.
 func serves(ctx context.Context, h host.Host, p host.Probe, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

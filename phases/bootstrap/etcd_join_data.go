@@ -22,10 +22,9 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// checkData compares the member that etcd has at peer with the data on this host, before that etcd is started. A
-// member that has run has promised the others what its log says. Without the log it must not go on, because it would
-// vote as if it had promised nothing: it is removed, and joins as a new member. Data that no member at peer can have
-// written is refused.
+// checkData compares the member at peer with the data on this host before etcd is started. A member that has run has promised the
+// others the contents of its log. Without the log it must not continue, because it would vote as if it had promised nothing: it's
+// removed, and joins as a new member. Data that no member at peer can have written is refused.
 func checkData(ctx context.Context, env *step.Env, peer string) error {
 	members, err := membersToJoin(ctx, env)
 	if err != nil {
@@ -62,11 +61,11 @@ func checkData(ctx context.Context, env *step.Env, peer string) error {
 	return nil
 }
 
-// podInterval is the longest wait between two questions for the Pods of etcd.
+// podInterval is the longest wait between two queries for etcd's Pods.
 const podInterval = time.Second
 
-// membersToJoin lists the members. The cluster may be seconds old, and its API without a Pod of etcd yet: the kubelet of
-// its first control plane is waited for. (A command for a cluster that should have these Pods does not wait for them.)
+// membersToJoin lists the members. The cluster may be seconds old, and its API may not have a Pod of etcd yet, so it waits for
+// the kubelet of the first control plane. (Commands for clusters that should have these Pods don't wait.)
 func membersToJoin(ctx context.Context, env *step.Env) (members []etcd.Member, err error) {
 	limit := env.Config.Timeouts.EtcdAPICall
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
@@ -88,12 +87,12 @@ func isNoPod(err error) bool {
 	return errors.As(err, &none)
 }
 
-// fillTime is how long a learner that runs on this host gets to receive its first entry. On a host that is busy it takes
-// seconds; without its data it never does.
+// fillTime is how long a learner running on this host gets to receive its first entry. On a busy host it takes seconds; without
+// its data it never does.
 const fillTime = 10 * time.Second
 
-// fills waits for the first entry in the log of a learner that runs on this host. The others may know its name before: the
-// leader stores that without the learner's vote.
+// fills waits for the first entry in the log of a learner running on this host. The others may know its name earlier: the leader
+// stores that without the learner's vote.
 func fills(ctx context.Context, env *step.Env) bool {
 	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, manifests.EtcdName)
 	if err != nil || len(running) == 0 {
@@ -114,8 +113,8 @@ func isMember(all []etcd.Member, id uint64) bool {
 	return slices.ContainsFunc(all, func(m etcd.Member) bool { return m.ID == id })
 }
 
-// replaceMember removes a member whose data is lost, so that a new one can take its place. The others lose nothing as
-// long as they are a quorum without it.
+// replaceMember removes a member whose data is lost, so a new one can take its place. The others lose nothing as long as
+// they are a quorum without it.
 func replaceMember(ctx context.Context, env *step.Env, lost etcd.Member, why string) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if err != nil {
@@ -135,7 +134,7 @@ func replaceMember(ctx context.Context, env *step.Env, lost etcd.Member, why str
 	env.UI.Warnf("etcd has a member %q at %s, but %s. Removing it; this node joins again as a learner", name, lost.PeerURL, why)
 	ending, cancel := context.WithTimeout(ctx, undoTime)
 	defer cancel()
-	if err := removeMember(ending, env); err != nil { // so that nothing starts it in the meantime
+	if err := removeMember(ending, env); err != nil { // before anything starts it again
 		return err
 	}
 	_, err = env.Etcd.Leave(ctx, lost.PeerURL)

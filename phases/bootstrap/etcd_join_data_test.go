@@ -27,8 +27,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestEtcdJoinHoldsAgainstData: a member is started only with its own data. One that lost its data makes room for a
-// new one, and the data of another member is refused.
+// TestEtcdJoinHoldsAgainstData: a member starts only with its own data. A member that lost its data makes room for a new one, and
+// another member's data is refused.
 func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 	const peer = "https://192.0.2.12:2380"
 	const join, promote, leave = "join " + peer, "promote " + peer, "leave " + peer
@@ -48,7 +48,7 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 		member *etcd.Member // at this host's address
 		data   string       // of the log here
 		at     string       // its path, if not EtcdLog
-		pod    bool         // etcd.yaml of an earlier run is here
+		pod    bool         // an earlier run's etcd.yaml exists
 		before func(s *planeStage)
 		did    []string
 		err    []string
@@ -134,7 +134,7 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 	}
 }
 
-// TestLearnerThatStarts: the others know the name of a learner before it has received anything. It has lost nothing.
+// TestLearnerThatStarts: the others know a learner's name before it has received anything. It has lost nothing.
 func TestLearnerThatStarts(t *testing.T) {
 	const peer = "https://192.0.2.12:2380"
 	s := preparedPlane(t)
@@ -143,7 +143,7 @@ func TestLearnerThatStarts(t *testing.T) {
 	s.Put(t, phasetest.EtcdLog, phasetest.LogOf(9, 7, false))
 	s.etcd.List = append(s.etcd.List, etcd.Member{ID: 9, Cluster: 7, Name: "cp-2", PeerURL: peer, Learner: true})
 	s.FakeHost.On.Containers = func(context.Context, string, string, string) ([]host.Container, error) {
-		s.Put(t, phasetest.EtcdLog, phasetest.LogOf(9, 7, true)) // it receives its first entry right after somebody has looked
+		s.Put(t, phasetest.EtcdLog, phasetest.LogOf(9, 7, true)) // it receives its first entry right after a look
 		return []host.Container{{ID: "etcd"}}, nil
 	}
 	if err := checkData(t.Context(), s.Env, peer); err != nil || len(s.etcd.Did) > 0 || strings.Contains(s.Said.String(), "Removing it") {
@@ -151,10 +151,10 @@ func TestLearnerThatStarts(t *testing.T) {
 	}
 }
 
-// lateMembers cannot be found until the API has a Pod of etcd.
+// lateMembers can't be found until the API has a Pod of etcd.
 type lateMembers struct {
 	*phasetest.FakeMembers
-	missing int // this often
+	missing int // lookups that fail
 	err     error
 }
 
@@ -167,8 +167,8 @@ func (l *lateMembers) Members(ctx context.Context) ([]etcd.Member, error) {
 
 func (l *lateMembers) Health(context.Context) ([]etcd.Health, error) { return nil, l.err }
 
-// TestEtcdJoinRightAfterInit: the API does not have the etcd Pod of a control plane that was just made. Other errors
-// were retried already.
+// TestEtcdJoinRightAfterInit: the API doesn't have the etcd Pod of a brand-new control plane yet. Other errors were retried
+// already.
 func TestEtcdJoinRightAfterInit(t *testing.T) {
 	const peer = "https://192.0.2.12:2380"
 	for name, tt := range map[string]struct {
@@ -196,7 +196,7 @@ func TestEtcdJoinRightAfterInit(t *testing.T) {
 	}
 }
 
-// startedBefore writes the static Pod of an etcd that an earlier run started, with its data in a directory.
+// startedBefore writes the static Pod of an etcd that an earlier run started with its data in dir.
 func (s *planeStage) startedBefore(t *testing.T, dir string) {
 	t.Helper()
 	if err := writeStaticPod(t.Context(), s.Env, manifests.EtcdName, []manifests.Member{{Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}}); err != nil {
@@ -208,8 +208,8 @@ func (s *planeStage) startedBefore(t *testing.T, dir string) {
 	}
 }
 
-// TestEtcdJoinOfARemadeHost: a member that lost its data is removed before there is a static Pod to start it, wherever
-// the run is interrupted.
+// TestEtcdJoinOfARemadeHost: a member that lost its data is removed before any static Pod could start it, wherever the run is
+// interrupted.
 func TestEtcdJoinOfARemadeHost(t *testing.T) {
 	s := newPlaneStage(t, phasetest.StoredPlane)
 	if err := s.discoverPlane(t, phasetest.SomeKey); err != nil {
@@ -236,8 +236,7 @@ func TestEtcdJoinOfARemadeHost(t *testing.T) {
 	}
 }
 
-// TestEtcdLogOnItsOwnDisk: a patch may mount the log's directory from anywhere on the host. The log is looked up
-// there.
+// TestEtcdLogOnItsOwnDisk: a patch may mount the log's directory from anywhere on the host, and the log is found there.
 func TestEtcdLogOnItsOwnDisk(t *testing.T) {
 	const pod = `apiVersion: v1
 kind: Pod

@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// spareRewritten is spareLocalEtcd for a phase that is about to write another static Pod of etcd.
+// spareRewritten is spareLocalEtcd for a phase that's about to rewrite etcd's static Pod.
 func spareRewritten(ctx context.Context, env *step.Env, component string, pending []ownership.File) error {
 	if component != manifests.EtcdName {
 		return nil
@@ -29,9 +29,9 @@ func spareRewritten(ctx context.Context, env *step.Env, component string, pendin
 	return spareLocalEtcd(ctx, env)
 }
 
-// spareLocalEtcd returns a *QuorumError if the etcd that runs by its static Pod here is about to restart, and the other members
-// need it. An init repairs broken control planes, and its etcd may never have come up, so where nobody can be asked, that is only
-// a warning. A join has just had an answer from etcd.
+// spareLocalEtcd returns a *QuorumError if the etcd running from this host's static Pod is about to restart and the other members
+// need it. An init repairs broken control planes, and its etcd may never have come up, so if nobody answers, it only warns. A
+// join has just had an answer from etcd.
 func spareLocalEtcd(ctx context.Context, env *step.Env) error {
 	member, there := etcdmember.Local(env.Host, env.Config)
 	if !there {

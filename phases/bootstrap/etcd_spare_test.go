@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestLocalEtcdIsSpared: the command `init phase etcd local` does not make the kubelet restart an etcd that the others need. Where
-// nobody can be asked, it works all the same, with a warning.
+// TestLocalEtcdIsSpared: `init phase etcd local` doesn't make the kubelet restart an etcd the others need. If nobody answers, it
+// writes the static Pod with a warning.
 func TestLocalEtcdIsSpared(t *testing.T) {
 	both := []etcd.Member{{Name: "cp-1", PeerURL: phasetest.OwnPeer}, {Name: "cp-2", PeerURL: "https://192.0.2.12:2380"}}
 	dead := errors.New("connection refused")

@@ -24,13 +24,12 @@ import (
 
 var goldenNodes = fixture.Path("testdata/golden/node")
 
-// filePhases are the phases of init that write files.
 func filePhases() []step.Phase {
 	return []step.Phase{certificates(), kubeconfigs(), localEtcd(), controlPlane(), kubelet.Start()}
 }
 
-// TestGoldenFiles compares what init writes with the reference, file by file: contents, and modes with the differences
-// that the reference lists.
+// TestGoldenFiles compares init's files with the reference, one by one: contents, and modes with the differences listed in the
+// reference.
 func TestGoldenFiles(t *testing.T) {
 	cases, err := os.ReadDir(goldenNodes)
 	if err != nil || len(cases) < 4 {
@@ -54,7 +53,7 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
-// OnHost is the path on the host for a path of the reference.
+// onHost returns the path on the host for a path in the reference.
 func onHost(path string) string {
 	path = strings.TrimPrefix(path, "/")
 	if rest, ok := strings.CutPrefix(path, "kubelet/"); ok {
@@ -91,7 +90,6 @@ func compareContents(t *testing.T, want, root string) {
 	}
 }
 
-// compareModes checks that the files are exactly those of the table, with their modes.
 func compareModes(t *testing.T, table, root string) {
 	t.Helper()
 	f, err := os.Open(table)
@@ -99,7 +97,7 @@ func compareModes(t *testing.T, table, root string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	// What the kubelet creates at its first start if it is missing.
+	// The kubelet creates these at its first start if they're missing.
 	want := []string{"/var/lib/kubelet/pki drwxr-xr-x", "/var/lib/kubelet/pki/kubelet.crt -rw-r--r--", "/var/lib/kubelet/pki/kubelet.key -rw-------"}
 	for rows := bufio.NewScanner(f); rows.Scan(); {
 		path, mode, _ := strings.Cut(rows.Text(), "\t")
@@ -114,11 +112,10 @@ func compareModes(t *testing.T, table, root string) {
 	}
 }
 
-// runAgainChangesNothing runs the same phases once more and compares contents, modes and times.
 func runAgainChangesNothing(t *testing.T, env *step.Env, h *teststage.Host, root string) {
 	t.Helper()
 	before, jobs := phasetest.Stamps(t, root), len(h.Jobs)
-	time.Sleep(10 * time.Millisecond) // more than the clock tick of file times
+	time.Sleep(10 * time.Millisecond) // more than a clock tick of file times
 	if err := step.Run(t.Context(), env, filePhases(), step.Options{}); err != nil {
 		t.Fatal(err)
 	}

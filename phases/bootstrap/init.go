@@ -12,10 +12,9 @@ import (
 
 // Init makes this host the first node of a new cluster.
 //
-// The phases are listed, shown and planned in this order. A run starts each as soon as what it needs is there: the
-// kubelet starts while most of the keys are generated, etcd elects its leader and the API server starts while the
-// last ones are, and the other components start while the API server writes its default roles. The last phases write to
-// the API side by side.
+// The phases are listed, shown and planned in this order. A run starts each as soon as it has everything it needs: the kubelet
+// starts while most of the keys are generated, etcd elects its leader and the API server starts while the last keys are, and the
+// other components start while the API server writes its default roles. The last phases write to the API side by side.
 func Init() []step.Phase { return InitThen("join") }
 
 // InitThen is Init for a cluster that other hosts join with the given command and its flags.
@@ -38,6 +37,6 @@ func InitThen(command string) []step.Phase {
 	}
 }
 
-// ChoosesRuntime reports whether a phase by itself has to know which of several container runtimes the node is to use. Phases
-// after these find it in the kubelet's files, and those before them need none.
+// ChoosesRuntime reports whether a phase run by itself has to know which of several container runtimes to use. Later phases find
+// it in the kubelet's files, and earlier ones don't need it.
 func ChoosesRuntime(p step.Phase) bool { return p.Name == "preflight" || p.Name == "kubelet-start" }

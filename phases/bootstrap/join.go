@@ -8,10 +8,10 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Join makes this host a node of an existing cluster, which discovery has described in Env.Config.
+// Join makes this host a node of the existing cluster that discovery described in Env.Config.
 //
-// The kubelet of a control plane starts while keys are generated, and starts etcd first: this node's API server can do
-// little before its etcd has caught up, and the kubelet asks that API server for its certificate.
+// The kubelet of a control plane starts while keys are generated, and starts etcd first: this node's API server can do little
+// before its etcd has caught up, and the kubelet asks that API server for its certificate.
 func Join() []step.Phase {
 	return []step.Phase{
 		preflightJoin(),

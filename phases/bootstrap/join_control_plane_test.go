@@ -32,11 +32,11 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// planeStage is a host that will become the second control plane, and what the first one left in the API.
+// planeStage is a host that will become the second control plane, with the objects the first one left in the API.
 type planeStage struct {
 	*phasetest.JoinStage
 	first  *phasetest.Stage
-	shared map[string][]byte // what the first shares, unencrypted
+	shared map[string][]byte // the first one's files, unencrypted
 	secret *corev1.Secret
 	etcd   *phasetest.FakeMembers
 }
@@ -61,7 +61,7 @@ func newPlaneStage(t *testing.T, stored string) *planeStage {
 	return s
 }
 
-// preparedPlane has discovered its cluster, and has all the files that it starts with.
+// preparedPlane has discovered its cluster, and has all the files it starts with.
 func preparedPlane(t *testing.T) *planeStage {
 	t.Helper()
 	s := newPlaneStage(t, phasetest.StoredPlane)
@@ -81,7 +81,6 @@ func (s *planeStage) store(t *testing.T, obj cluster.Object) {
 
 func (s *planeStage) api() *cluster.Plan { return s.API }
 
-// share uploads files as `upload-certs` does.
 func (s *planeStage) share(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	data, err := manifests.EncryptCerts(files, config.NewSecret(phasetest.SomeKey), rand.Reader)
@@ -92,7 +91,6 @@ func (s *planeStage) share(t *testing.T, files map[string][]byte) {
 	s.store(t, s.secret)
 }
 
-// discoverPlane loads the desired state of the node.
 func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: "cp-2"}}
@@ -114,7 +112,7 @@ func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 	return err
 }
 
-// joinPlane are the phases of join, without preflight, which checks the real host, and without the waits for what a
+// joinPlane returns the phases of join without preflight, which checks the real host, and without the waits for components a
 // kubelet would start.
 func joinPlane() []step.Phase {
 	return slices.DeleteFunc(Join(), func(p step.Phase) bool {
@@ -122,7 +120,6 @@ func joinPlane() []step.Phase {
 	})
 }
 
-// files lists what is below /etc/kubernetes, with modes and times.
 func (s *planeStage) files(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -138,8 +135,8 @@ func (s *planeStage) files(t *testing.T) map[string]string {
 	return all
 }
 
-// TestJoinControlPlane: this node gets the shared files unchanged, its own certificates, and an etcd that joins the
-// first one. A second join does nothing.
+// TestJoinControlPlane: this node gets the shared files unchanged, its own certificates, and an etcd that joins the first one. A
+// second join does nothing.
 func TestJoinControlPlane(t *testing.T) {
 	s := newPlaneStage(t, phasetest.StoredPlane)
 	if err := s.discoverPlane(t, phasetest.SomeKey); err != nil {
@@ -191,7 +188,7 @@ const (
     keyFile: ` + externalEtcdDir + "/client.key\n"
 )
 
-// sharedExternal is what the first control plane shares when etcd is external.
+// sharedExternal returns the files the first control plane shares when etcd is external.
 func (s *planeStage) sharedExternal(t *testing.T) map[string][]byte {
 	t.Helper()
 	files := maps.Clone(s.shared)
@@ -203,8 +200,8 @@ func (s *planeStage) sharedExternal(t *testing.T) map[string][]byte {
 	return files
 }
 
-// TestJoinExternalEtcd: the client certificate for an external etcd comes with the rest, and goes where the cluster's
-// configuration has it. There is no etcd to join.
+// TestJoinExternalEtcd: the client certificate for an external etcd comes with the other shared files, and goes where the
+// cluster's configuration expects it. There's no etcd to join.
 func TestJoinExternalEtcd(t *testing.T) {
 	s := newPlaneStage(t, storedExternal)
 	files := s.sharedExternal(t)
@@ -234,7 +231,7 @@ func TestJoinExternalEtcd(t *testing.T) {
 	}
 }
 
-// TestDownloadRefusesForExternalEtcd: what is shared under a name must be of the right kind.
+// TestDownloadRefusesForExternalEtcd: a shared file must match its name in kind.
 func TestDownloadRefusesForExternalEtcd(t *testing.T) {
 	for _, tt := range []struct {
 		name, from string
@@ -311,7 +308,7 @@ func TestDownloadRefuses(t *testing.T) {
 	}
 }
 
-// TestDownloadFromAnOddSecret: only those parts of the Secret matter that this host lacks.
+// TestDownloadFromAnOddSecret: only the parts of the Secret that this host lacks matter.
 func TestDownloadFromAnOddSecret(t *testing.T) {
 	const pki = "/etc/kubernetes/pki/"
 	tests := []struct {
@@ -371,7 +368,7 @@ func TestControlPlaneNeedsEndpoint(t *testing.T) {
 	fact.Error(t, s.discoverPlane(t, phasetest.SomeKey), "no controlPlaneEndpoint")
 }
 
-// etcdEnds gives this node a container of etcd that ends after it was seen a few times. It returns how often it will be.
+// etcdEnds gives this node an etcd container that ends after a few sightings. It returns how many are left.
 func (s *planeStage) etcdEnds(after int) (left *int) {
 	s.FakeHost.On.Containers = func(context.Context, string, string, string) ([]host.Container, error) {
 		if after == 0 {
@@ -383,7 +380,7 @@ func (s *planeStage) etcdEnds(after int) (left *int) {
 	return &after
 }
 
-// TestEtcdJoinUndoes: a run that cannot finish removes the member that it added. One that an earlier run added stays.
+// TestEtcdJoinUndoes: a run that can't finish removes the member it added. An earlier run's member stays.
 func TestEtcdJoinUndoes(t *testing.T) {
 	const peer = "https://192.0.2.12:2380"
 	late := errors.New("it has not caught up")
@@ -431,7 +428,7 @@ func TestEtcdJoinUndoes(t *testing.T) {
 	}
 }
 
-// TestEtcdJoinLeavesData: the same command does not continue with the data of a member that has left.
+// TestEtcdJoinLeavesData: the same command doesn't continue with the data of a member that has left.
 func TestEtcdJoinLeavesData(t *testing.T) {
 	s := preparedPlane(t)
 	s.etcd.Fail = map[string]error{"promote": errors.New("it has not caught up")}
@@ -445,8 +442,7 @@ func TestEtcdJoinLeavesData(t *testing.T) {
 	}
 }
 
-// TestEtcdJoinIsCutOff leaves a member that was added but not started, as a power failure does. The same command
-// starts it.
+// TestEtcdJoinIsCutOff leaves a member that was added but not started, as a power failure does. The same command starts it.
 func TestEtcdJoinIsCutOff(t *testing.T) {
 	s := newPlaneStage(t, phasetest.StoredPlane)
 	if err := s.discoverPlane(t, phasetest.SomeKey); err != nil {
@@ -463,8 +459,7 @@ func TestEtcdJoinIsCutOff(t *testing.T) {
 	}
 }
 
-// TestJoinControlPlaneKeepsCAs: ca.crt is what all control planes share, even if discovery has verified another part
-// of it.
+// TestJoinControlPlaneKeepsCAs: ca.crt stays as all control planes share it, even if discovery verified another part of it.
 func TestJoinControlPlaneKeepsCAs(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	next, gone := fixture.Signed(t, fixture.Pair{}, "kubernetes", later), fixture.Signed(t, fixture.Pair{}, "kubernetes", later)

@@ -75,8 +75,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestJoinAfterTheNodeWasDeleted: a running kubelet does not register its Node again, so join restarts it and waits
-// for the Node.
+// TestJoinAfterTheNodeWasDeleted: a running kubelet doesn't register its Node again, so join restarts it and waits for the Node.
 func TestJoinAfterTheNodeWasDeleted(t *testing.T) {
 	s := phasetest.NewJoinStage(t)
 	s.FakeHost.On.Probe = func(context.Context, host.Probe) error { return nil }
@@ -101,7 +100,7 @@ func TestJoinAfterTheNodeWasDeleted(t *testing.T) {
 	}
 }
 
-// TestLeftovers: files of an earlier join to this cluster are accepted, files of another cluster are not.
+// TestLeftovers: files from an earlier join to this cluster are accepted, another cluster's files aren't.
 func TestLeftovers(t *testing.T) {
 	later, earlier := time.Now().Add(time.Hour), time.Now().Add(-time.Minute)
 	tests := []struct {
@@ -151,7 +150,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestWaitBootstrapGivesUp: join does not wait for a kubelet that cannot run.
+// TestWaitBootstrapGivesUp: join doesn't wait for a kubelet that can't run.
 func TestWaitBootstrapGivesUp(t *testing.T) {
 	s := phasetest.NewJoinStage(t)
 	if err := s.Discover(t); err != nil {

@@ -30,9 +30,8 @@ const (
 	kubeletFlagsIn    = "/var/lib/kubelet/kubeadm-flags.env"
 )
 
-// TestInitKeepsEditedFiles: if the cluster already has the requested configuration, a file that differs was edited.
-// The same init reports this once for each file, without secrets, and changes nothing. The command of a single phase
-// writes the configuration.
+// TestInitKeepsEditedFiles: if the cluster already has the requested configuration, differences in a file are edits. The same
+// init reports them once per file, without secrets, and changes nothing. A single phase's command writes the configuration.
 func TestInitKeepsEditedFiles(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.FakeHost.On.Probe = func(context.Context, host.Probe) error { return nil }
@@ -80,8 +79,7 @@ func TestInitKeepsEditedFiles(t *testing.T) {
 	}
 }
 
-// TestInitRefusesWhatItCannotTell: while the API server does not answer, a file that differs may belong to another
-// configuration.
+// TestInitRefusesWhatItCannotTell: while the API server doesn't answer, a file that differs may belong to another configuration.
 func TestInitRefusesWhatItCannotTell(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Play(t, filePhases()...)
@@ -95,8 +93,8 @@ func TestInitRefusesWhatItCannotTell(t *testing.T) {
 	fact.In(t, got, kubeletSettingsIn, ": maxPods: 17", "edit stays")
 }
 
-// TestJoinKeepsEditedFiles: a node that has joined keeps its files, even after its certificate has expired. A node
-// that has only begun to join keeps what was edited, and gets the other settings.
+// TestJoinKeepsEditedFiles: a joined node keeps its files, even after its certificate has expired. A node that has only begun to
+// join keeps edits, too, and gets the other settings.
 func TestJoinKeepsEditedFiles(t *testing.T) {
 	for name, until := range map[string]time.Duration{"a member": time.Hour, "with an expired certificate": -time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +152,7 @@ func TestHalfJoinedKeepsEdits(t *testing.T) {
 	}
 }
 
-// TestJoinedControlPlaneKeepsManifests, which its administrator has edited.
+// TestJoinedControlPlaneKeepsManifests edited by its administrator.
 func TestJoinedControlPlaneKeepsManifests(t *testing.T) {
 	s := preparedPlane(t)
 	ca, err := certs.ParsePair(s.shared["ca.crt"], s.shared["ca.key"])
@@ -174,8 +172,7 @@ func TestJoinedControlPlaneKeepsManifests(t *testing.T) {
 		phasetest.Line{"[WARNING]", "`slipway join` with --diff", "`slipway join phase control-plane-prepare control-plane`\n"})
 }
 
-// TestUploadKeepsUnknown: fields that other versions or users added to the cluster's configuration survive a new
-// upload.
+// TestUploadKeepsUnknown: fields that other versions or users added to the cluster's configuration survive a new upload.
 func TestUploadKeepsUnknown(t *testing.T) {
 	for _, tt := range []struct {
 		name, key string
@@ -222,8 +219,8 @@ func TestUploadKeepsUnknown(t *testing.T) {
 	}
 }
 
-// TestJoinOldCluster: a worker joins a cluster whose configuration has fields that this version does not know. Its
-// kubelet gets all of its settings.
+// TestJoinOldCluster: a worker joins a cluster whose configuration has fields this version doesn't know. Its kubelet gets all its
+// settings.
 func TestJoinOldCluster(t *testing.T) {
 	for name, head := range map[string]string{"v1beta4": fixture.ClusterConfiguration, "v1beta3": strings.Replace(fixture.ClusterConfiguration, "v1beta4", "v1beta3", 1)} {
 		t.Run(name, func(t *testing.T) {

@@ -91,7 +91,7 @@ func TestKubeletFinalizeFaults(t *testing.T) {
 	fact.NotIn(t, phasetest.Message(err), "hush")
 }
 
-// TestKubeletFinalizeWithoutInit asks the user to restart the kubelet.
+// TestKubeletFinalizeWithoutInit: without an init system, it asks the user to restart the kubelet.
 func TestKubeletFinalizeWithoutInit(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+phasetest.ShortWaits+fixture.ClusterDocument)
 	s.Play(t, certsCA(), kubeconfigs())
@@ -106,8 +106,8 @@ func TestKubeletFinalizeWithoutInit(t *testing.T) {
 	s.SaidOnce(t, phasetest.Line{"[WARNING]", "cannot tell", phasetest.KubeletConf})
 }
 
-// TestKubeletFinalizeHeedsFlags: the last flag that names a certificate directory counts. If nothing rotates the
-// certificates, nothing is waited for.
+// TestKubeletFinalizeHeedsFlags: the last flag that names a certificate directory counts. If nothing rotates the certificates, it
+// doesn't wait.
 func TestKubeletFinalizeHeedsFlags(t *testing.T) {
 	const patched = fixture.InitDocument + "patches: {directory: /patches}\n" + fixture.ClusterDocument
 	const off, on = "{name: rotate-certificates, value: 'false'}", "{name: rotate-certificates, value: 'true'}"

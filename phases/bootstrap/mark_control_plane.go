@@ -37,8 +37,8 @@ func markControlPlane() step.Phase {
 	}
 }
 
-// registrationTime is how long a kubelet may take to register its Node once the API server answers: it retries every
-// seven seconds at most.
+// registrationTime is how long a kubelet may take to register its Node once the API server answers: it retries every seven
+// seconds at most.
 const registrationTime = 15 * time.Second
 
 func runMarkControlPlane(ctx context.Context, env *step.Env) error {
@@ -65,8 +65,8 @@ func runMarkControlPlane(ctx context.Context, env *step.Env) error {
 	return env.Host.Remove(thisnode.JoinUnfinished(n)) // a join may skip wait-control-plane
 }
 
-// marksKept reports whether an earlier run has marked the Node. A taint or label that an administrator has removed
-// since, so that other Pods run there, is not put back.
+// marksKept reports whether an earlier run has marked the Node. A taint or label that an administrator has removed since, so that
+// other Pods run there, stays removed.
 func marksKept(ctx context.Context, env *step.Env, mark cluster.Mark) (bool, error) {
 	if !env.Again {
 		return false, nil
@@ -89,7 +89,6 @@ func marksKept(ctx context.Context, env *step.Env, mark cluster.Mark) (bool, err
 	return true, nil
 }
 
-// marksLacking lists the labels and taints of mark that the node does not have.
 func marksLacking(node *corev1.Node, mark cluster.Mark) []string {
 	var lacks []string
 	for _, label := range slices.Sorted(maps.Keys(mark.Labels)) {
@@ -105,8 +104,8 @@ func marksLacking(node *corev1.Node, mark cluster.Mark) []string {
 	return lacks
 }
 
-// markRegistered marks this node when init is run again: the Node may have been deleted while its kubelet was
-// running.
+// markRegistered marks this node. When init runs again, the Node may have been deleted while its kubelet was running, so it
+// restarts the kubelet if the Node is missing.
 func markRegistered(ctx context.Context, env *step.Env, mark cluster.Mark) error {
 	if !env.Again {
 		return env.Cluster.MarkNode(ctx, env.Config.Name, mark)

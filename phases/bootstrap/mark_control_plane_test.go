@@ -51,7 +51,6 @@ func TestMarkControlPlane(t *testing.T) {
 	}
 }
 
-// noEmpty turns an empty list into nil.
 func noEmpty(taints []corev1.Taint) []string {
 	var out []string
 	for _, taint := range taints {
@@ -83,8 +82,8 @@ func (u *unregistered) MarkNode(ctx context.Context, _ string, _ cluster.Mark) e
 	return context.Cause(ctx)
 }
 
-// TestMarkControlPlaneWhoseNodeWasDeleted: a running kubelet does not register its Node again, a restarted one does.
-// In a first init it is only slow.
+// TestMarkControlPlaneWhoseNodeWasDeleted: a running kubelet doesn't register its Node again, a restarted one does. In a first
+// init it's only slow.
 func TestMarkControlPlaneWhoseNodeWasDeleted(t *testing.T) {
 	for name, want := range map[string]int{"deleted": 1, "only slow to be marked": 0, "first init": 0} {
 		s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)

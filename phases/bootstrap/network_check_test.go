@@ -21,11 +21,10 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// judge is an API with an opinion of each object.
 type judge struct {
 	*cluster.Plan
 	of    map[string]cluster.Verdict // by the object's name
-	there string                     // the name of one that the API has otherwise
+	there string                     // the name of an object the API has in another form
 	err   error
 }
 
@@ -55,7 +54,6 @@ spec:
   template: {}
 `
 
-// withPodNetwork gives the stage a Pod network from a file.
 func withPodNetwork(t *testing.T, s *phasetest.Stage) {
 	t.Helper()
 	flags := config.Flags{Given: []string{"network"}, NetworkAddOn: "net.yaml", NetworkManifest: []byte(netManifest)}
@@ -68,7 +66,7 @@ func withPodNetwork(t *testing.T, s *phasetest.Stage) {
 	s.Config.NetworkAddOn = n.NetworkAddOn
 }
 
-// afterTheWait is what init does once the control plane is healthy.
+// afterTheWait returns init's phases from the moment the control plane is healthy.
 func afterTheWait(t *testing.T) []step.Phase {
 	t.Helper()
 	all := Init()
@@ -97,8 +95,8 @@ func TestNetworkIsRefused(t *testing.T) {
 	}
 }
 
-// TestNetworkThatStays: a second init leaves objects that are there as they are, so it does not matter whether the API would take
-// the file's.
+// TestNetworkThatStays: a second init leaves existing objects alone, so it doesn't matter whether the API would accept the file's
+// version.
 func TestNetworkThatStays(t *testing.T) {
 	refused := map[string]cluster.Verdict{"agent": {Refusals: []cluster.Refusal{{Field: "spec.selector", Message: "field is immutable"}}}}
 	for there, works := range map[string]bool{"agent": true, "net": false} {
@@ -117,7 +115,7 @@ func TestNetworkThatStays(t *testing.T) {
 	}
 }
 
-// TestNetworkIsTaken, as far as the API can tell: it says what it cannot.
+// TestNetworkIsTaken, as far as the API can tell; the output names the objects it can't judge.
 func TestNetworkIsTaken(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	withPodNetwork(t, s)
@@ -129,7 +127,7 @@ func TestNetworkIsTaken(t *testing.T) {
 	}
 }
 
-// TestNetworkCannotBeChecked: in a plan, this is said; in a run, it is no approval.
+// TestNetworkCannotBeChecked: a plan warns about it; a run treats it as no approval.
 func TestNetworkCannotBeChecked(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	withPodNetwork(t, s)

@@ -25,7 +25,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// tellingMembers is a membership that reports its changes.
 type tellingMembers struct {
 	*phasetest.FakeMembers
 	record func(etcd.Action)
@@ -44,7 +43,7 @@ func (m tellingMembers) Promote(ctx context.Context, peer string) error {
 	return m.FakeMembers.Promote(ctx, peer)
 }
 
-// joinPlay is a node that will join, in two views: as its cluster has it, and as it is assumed when nobody is asked.
+// joinPlay is a joining node in two views: as its cluster describes it, and as assumed when nobody is asked.
 type joinPlay struct {
 	known, assumed *config.Node
 	host           host.Host
@@ -70,7 +69,7 @@ func (p *joinPlay) compare(t *testing.T) {
 	}
 	done := &phasetest.Record{}
 	p.run(t, p.known, plan.NewRecorder(p.host, done.OnHost), cluster.NewPlan(done.Intended, p.live), tellingMembers{p.etcd, done.OnEtcd}, done)
-	// The plan cannot know the other members of etcd.
+	// The plan can't know the other members of etcd.
 	hidden := cmp.Transformer("", func(entry string) string {
 		if strings.Contains(entry, "--initial-cluster=") {
 			return strings.Split(entry, "\n")[0]
@@ -88,7 +87,7 @@ func (p *joinPlay) compare(t *testing.T) {
 	}
 }
 
-// assume returns the node that a plan assumes when it asks nobody.
+// assume returns the node a plan assumes when it asks nobody.
 func assume(t *testing.T, h host.Host, flags config.Flags, name string) *config.Node {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: name}}
@@ -110,7 +109,7 @@ func assume(t *testing.T, h host.Host, flags config.Flags, name string) *config.
 	return n
 }
 
-// byToken has the flags of a join whose cluster does not exist.
+// byToken returns the flags of a join whose cluster doesn't exist.
 func byToken(name string, more config.Flags) config.Flags {
 	more.Given = append(more.Given, "token", "discovery-token-unsafe-skip-ca-verification", "node-name", "cri-socket")
 	more.Endpoint, more.Token, more.SkipCAVerification = "192.0.2.1:6443", fixture.Token, true
@@ -159,7 +158,7 @@ func TestJoinPlanIsTrue(t *testing.T) {
 	})
 }
 
-// TestAssumeGoesByWhatIsHere: the plan of a node that has joined has nothing to do.
+// TestAssumeGoesByWhatIsHere: the plan of a node that has joined only removes the bootstrap kubeconfig.
 func TestAssumeGoesByWhatIsHere(t *testing.T) {
 	s := phasetest.NewJoinStage(t)
 	if err := s.Discover(t); err != nil {
@@ -168,7 +167,7 @@ func TestAssumeGoesByWhatIsHere(t *testing.T) {
 	s.Play(t, kubelet.StartJoin())
 	s.Bootstrapped(t, s.CA, "worker-1", time.Now().Add(time.Hour))
 	flags := byToken("worker-1", config.Flags{})
-	flags.Endpoint = "192.0.2.1:6443" // as kubelet.conf has it
+	flags.Endpoint = "192.0.2.1:6443" // as in kubelet.conf
 	n := assume(t, s.FakeHost, flags, "worker-1")
 	r := &phasetest.Record{}
 	p := &joinPlay{workflow: []step.Phase{kubelet.StartJoin(), kubelet.WaitBootstrap()}}

@@ -48,7 +48,7 @@ func runPreflightInit(ctx context.Context, env *step.Env) error {
 	return node.PullMissingImages(ctx, env)
 }
 
-// wantedManifests returns the static Pods of this configuration by path: the checks accept these files.
+// wantedManifests returns this configuration's static Pods by path: the checks accept these files.
 func wantedManifests(env *step.Env) (map[string][]byte, error) {
 	view, err := node.HostView(env)
 	if err != nil {
@@ -69,7 +69,7 @@ func wantedManifests(env *step.Env) (map[string][]byte, error) {
 	return wanted, nil
 }
 
-// CheckInit runs the preflight checks of init, and changes nothing: it pulls no image.
+// CheckInit runs the preflight checks of init and changes nothing: it pulls no image.
 func CheckInit(ctx context.Context, env *step.Env) ([]preflight.Result, error) {
 	checks, err := initChecks(ctx, env)
 	if err != nil {
@@ -78,8 +78,8 @@ func CheckInit(ctx context.Context, env *step.Env) ([]preflight.Result, error) {
 	return preflight.Ask(ctx, checks, env.Host, env.Config.IgnorePreflightErrors), nil
 }
 
-// CheckJoin runs the preflight checks of join, and changes nothing. If the cluster is unknown, the checks that depend
-// on it are left out.
+// CheckJoin runs the preflight checks of join and changes nothing. If the cluster is unknown, it leaves out the checks that
+// depend on it.
 func CheckJoin(ctx context.Context, env *step.Env) ([]preflight.Result, error) {
 	checks, err := joinChecks(env)
 	if err != nil {
@@ -100,7 +100,7 @@ func CheckNames(n *config.Node) []string {
 }
 
 func initChecks(ctx context.Context, env *step.Env) ([]preflight.Check, error) {
-	if _, err := addon.NetworkObjects(env); err != nil { // before a cluster is made that it cannot be installed in
+	if _, err := addon.NetworkObjects(env); err != nil { // before creating a cluster it can't be installed in
 		return nil, err
 	}
 	wanted, err := wantedManifests(env)
@@ -133,8 +133,8 @@ func joinChecks(env *step.Env) ([]preflight.Check, error) {
 	return preflight.JoinWorker(n, leftovers(env)), nil
 }
 
-// asStarted returns the node with the settings that its kubelet will read, including the user's patches: the checks
-// are about what will be in force.
+// asStarted returns the node with the settings its kubelet will read, including the user's patches: the checks apply to the
+// settings in force.
 func asStarted(env *step.Env) (*config.Node, error) {
 	data, _, err := kubelet.ConfigYAML(env)
 	if err != nil {
@@ -176,10 +176,10 @@ func runPreflightJoin(ctx context.Context, env *step.Env) error {
 	return node.PullMissingImages(ctx, env)
 }
 
-// leftovers are the files that only a node has, each with a check that it is from an earlier join to this cluster.
+// leftovers are the files only a node has, each with a check that it comes from an earlier join to this cluster.
 func leftovers(env *step.Env) []preflight.Leftover {
 	n := env.Config
-	if n.Join.Server == "" { // the cluster is not known
+	if n.Join.Server == "" { // the cluster is unknown
 		return []preflight.Leftover{{Path: thisnode.KubeletConf(n)}, {Path: thisnode.BootstrapConf(n)}, {Path: n.Join.CAPath}}
 	}
 	return []preflight.Leftover{

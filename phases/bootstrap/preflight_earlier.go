@@ -34,10 +34,9 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// differences compares what an earlier init has left with what this one would make, before anything is written: a
-// control plane is never half changed. Static Pods have checks of their own. Without one of the API server, the
-// kubelet may still get any settings. If the cluster keeps exactly this configuration, what differs was edited, and
-// stays. What an earlier run that came to no end has made is replaced.
+// differences compares an earlier init's files with this run's before anything is written: a control plane is never half changed.
+// Static Pods have checks of their own. Without an API server's static Pod, the kubelet may still get any settings. If the
+// cluster has exactly this configuration, the differences are edits, and stay. Files from an unfinished run are replaced.
 func differences(env *step.Env, stored stored) []fault.Fault {
 	var found []fault.Fault
 	for _, err := range env.PKI().Faults() {
@@ -85,11 +84,11 @@ func kubeletDiffers(env *step.Env) []fault.Fault {
 	return faults
 }
 
-// askTime is how long an API server that is up may take to answer one question.
+// askTime is how long a running API server may take to answer one question.
 const askTime = 3 * time.Second
 
-// stored says how the ClusterConfiguration in the cluster compares with this one. It is empty if there is none, or the cluster
-// cannot be asked.
+// stored says how the ClusterConfiguration in the cluster compares with this one. It's empty if there is none, or the cluster
+// can't be asked.
 type stored struct {
 	same       bool
 	difference fault.Fault
@@ -119,8 +118,8 @@ func storedCompares(ctx context.Context, env *step.Env) stored {
 	}}
 }
 
-// storedConfiguration asks the cluster for its ClusterConfiguration, which is nil if it has no ConfigMap for it. known is false
-// if it cannot be asked. A plan that asks nobody finds nothing; only Read says so.
+// storedConfiguration asks the cluster for its ClusterConfiguration, which is nil if there's no ConfigMap for it. known is false
+// if the cluster can't be asked. A plan that asks nobody finds nothing; only Read says so.
 func storedConfiguration(ctx context.Context, env *step.Env) (have []byte, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -138,8 +137,8 @@ func storedConfiguration(ctx context.Context, env *step.Env) (have []byte, known
 	return []byte(kept.Data[manifests.KubeadmConfigKey]), true
 }
 
-// etcdHasNone asks etcd whether the cluster keeps no configuration, where its API server does not answer: a first init with a
-// wrong flag of the API server leaves a healthy etcd. One without data keeps none. If neither can be seen, it is false.
+// etcdHasNone asks etcd whether the cluster has no configuration when its API server doesn't answer: a first init with a wrong
+// API server flag leaves a healthy etcd. An etcd without data has none. If neither can be seen, it's false.
 func etcdHasNone(ctx context.Context, env *step.Env) bool {
 	if !knowsEtcd(env) {
 		return false
@@ -151,8 +150,8 @@ func etcdHasNone(ctx context.Context, env *step.Env) bool {
 	return err == nil && !found
 }
 
-// knowsEtcd reports whether this configuration leads to the etcd in which the API server that is here keeps what it has. Another
-// one would say that there is nothing.
+// knowsEtcd reports whether this configuration leads to the etcd that this host's API server uses. Any other etcd would say
+// there's nothing.
 func knowsEtcd(env *step.Env) bool {
 	have, err := staticPodThere(env, manifests.APIServerName)
 	if err != nil || have == nil {
@@ -173,8 +172,8 @@ func staticPodThere(env *step.Env, component string) ([]byte, error) {
 	return host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, component))
 }
 
-// etcdHasData is true for an external etcd, and for one whose directories cannot be read. They are those of its static Pod here
-// and of this configuration.
+// etcdHasData looks in the directories of etcd's static Pod and of this configuration. It's true for an external etcd, and if a
+// directory can't be read.
 func etcdHasData(env *step.Env) bool {
 	if env.Config.Cluster.Etcd.Local == nil {
 		return true
@@ -186,7 +185,7 @@ func etcdHasData(env *step.Env) bool {
 	})
 }
 
-// hasKey asks etcd for an object of the API. Without its static Pod, a local one cannot be asked.
+// hasKey asks etcd for an API object. A local etcd without a static Pod can't be asked.
 func hasKey(ctx context.Context, env *step.Env, object ...string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdmember.APILimit+askTime)
 	defer cancel()
@@ -201,8 +200,8 @@ func hasKey(ctx context.Context, env *step.Env, object ...string) (bool, error) 
 	return env.Etcd.Has(ctx, path.Join(append([]string{"/", prefix}, object...)...))
 }
 
-// acceptReplaced makes the checks accept static Pods that an earlier init made and nobody has edited: this run replaces them,
-// unless the cluster that has begun to exist cannot get this configuration any more.
+// acceptReplaced makes the checks accept an earlier init's unedited static Pods: this run replaces them, unless it's too late to
+// give the new cluster this configuration.
 func acceptReplaced(ctx context.Context, env *step.Env, wanted map[string][]byte) {
 	for path, asked := range wanted {
 		have, err := host.ReadIfExists(env.Host, path)
@@ -216,8 +215,8 @@ func acceptReplaced(ctx context.Context, env *step.Env, wanted map[string][]byte
 	}
 }
 
-// tooLate reports whether a component differs in what its data already has: the address of etcd's member, and the network that
-// Services have their addresses of.
+// tooLate reports whether a component differs in a setting its data already contains: the address of etcd's member, or the
+// network of the Services.
 func tooLate(ctx context.Context, env *step.Env, component string, have, asked []byte) bool {
 	switch component {
 	case manifests.EtcdName:

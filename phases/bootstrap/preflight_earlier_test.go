@@ -21,8 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestDifferences runs init's file phases and then preflight with another configuration: the differences are named,
-// and nothing is written.
+// TestDifferences runs init's file phases and then preflight with another configuration: it names the differences and writes
+// nothing.
 func TestDifferences(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.FakeHost.On.Probe = func(context.Context, host.Probe) error { return nil }
@@ -62,8 +62,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestDifferencesOfOldClusters: fields that only newer or older versions know, and the order and form of the text, do
-// not make another configuration.
+// TestDifferencesOfOldClusters: fields only newer or older versions know, and the order and form of the text, don't make another
+// configuration.
 func TestDifferencesOfOldClusters(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.FakeHost.On.Probe = func(context.Context, host.Probe) error { return nil }
@@ -83,8 +83,7 @@ kubernetesVersion: v1.37.2
 	}
 }
 
-// Before there is a control plane, only the files that are kept must match: not those that an earlier run has made, which are
-// replaced.
+// Before there's a control plane, only files that will be kept must match, not an earlier run's files, which are replaced.
 func TestDifferencesAtFirst(t *testing.T) {
 	for documents, want := range map[string]string{
 		"apiServer: {certSANs: [api.example.org]}\n":   "api.example.org",
@@ -111,7 +110,7 @@ func TestDifferencesAtFirst(t *testing.T) {
 	}
 }
 
-// TestLineDifference: of a secret, the output says only that it differs.
+// TestLineDifference: the output shows only that a secret differs.
 func TestLineDifference(t *testing.T) {
 	for _, tt := range []struct {
 		have, wanted string

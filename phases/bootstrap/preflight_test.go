@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// The checks use what the kubelet will read, including patches.
+// The checks use the settings the kubelet will read, including patches.
 func TestCheckInitGoesByThePatchedKubelet(t *testing.T) {
 	s := preflightStage(t, "")
 	s.FakeHost.Has.UID, s.FakeHost.Has.Swap = 0, []string{"/swapfile"}
@@ -45,7 +45,7 @@ func TestCheckInitGoesByThePatchedKubelet(t *testing.T) {
 	}
 }
 
-// Without a cluster, nobody knows to which cluster a file belongs: that is not an error.
+// Without a cluster, nobody knows which cluster a file belongs to: that's not an error.
 func TestCheckJoinWithoutACluster(t *testing.T) {
 	s := preflightStage(t, "")
 	s.Config.ControlPlane, s.Config.Join = false, &config.Join{CAPath: "/etc/kubernetes/pki/ca.crt"}
@@ -67,7 +67,7 @@ func TestCheckJoinWithoutACluster(t *testing.T) {
 
 const etcdImage = "registry.k8s.io/etcd:3.7.0-0"
 
-// preflightStage runs as another user than root, on a host that lacks one image.
+// preflightStage runs as a user other than root, on a host that lacks one image.
 func preflightStage(t *testing.T, ignore string) *phasetest.Stage {
 	t.Helper()
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
@@ -77,7 +77,7 @@ func preflightStage(t *testing.T, ignore string) *phasetest.Stage {
 	return s
 }
 
-// TestPreflightReadsNetwork: a manifest that cannot be read ends init before anything is written.
+// TestPreflightReadsNetwork: an unreadable manifest ends init before anything is written.
 func TestPreflightReadsNetwork(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.NetworkAddOn = config.NetworkAddOn{Name: "net.yaml", Manifest: []byte("kind: Pod\n")}
@@ -128,8 +128,7 @@ func TestPreflightNamesAnImageThatCannotBePulled(t *testing.T) {
 	}
 }
 
-// What the checks treat as this tool's own files is computed without a trace, even if the accounts of a rootless
-// control plane are missing.
+// Computing this tool's own files for the checks leaves no trace, even if a rootless control plane's accounts are missing.
 func TestPreflightWritesNothing(t *testing.T) {
 	s := phasetest.RootlessStage(t)
 	s.Config.IgnorePreflightErrors = []string{"all"}

@@ -43,7 +43,7 @@ func TestRootlessAccounts(t *testing.T) {
 func TestRootlessOwnerships(t *testing.T) {
 	s := phasetest.RootlessStage(t)
 	s.Play(t, certificates(), kubeconfigs())
-	s.Put(t, "/var/lib/kubelet/config.yaml", "x") // of a phase that is not played
+	s.Put(t, "/var/lib/kubelet/config.yaml", "x") // from a phase that isn't played
 	s.Play(t, localEtcd(), controlPlane())
 	slices.Sort(s.FakeHost.Owned)
 	const pki = "/etc/kubernetes/pki/"
@@ -73,7 +73,7 @@ func TestRootlessOwnerships(t *testing.T) {
 	}
 }
 
-// TestRootlessLeavesOutWhatIsMissing: the key of an external CA is not on the host.
+// TestRootlessLeavesOutWhatIsMissing: an external CA's key isn't on the host.
 func TestRootlessLeavesOutWhatIsMissing(t *testing.T) {
 	s := phasetest.RootlessStage(t)
 	s.Play(t, controlPlane())

@@ -28,7 +28,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// readable is a cluster that answers.
 type readable struct{ cluster.Cluster }
 
 func (readable) Read(context.Context, cluster.Query, func(io.Reader) error) error { return nil }
@@ -38,7 +37,7 @@ const (
 	serviceKey = "/registry/services/specs/default/kubernetes"
 )
 
-// failedInit is a host on which an init with a typo has come to no end: etcd has data, and no API server answers.
+// failedInit is a host on which an init with a typo didn't finish: etcd has data, and no API server answers.
 func failedInit(t *testing.T, typo string) *phasetest.Stage {
 	t.Helper()
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument+typo)
@@ -65,7 +64,7 @@ func needsNotes(t *testing.T, s *phasetest.Stage) {
 	}
 }
 
-// again is the same host for another run, with another configuration.
+// again prepares the same host for another run, with another configuration.
 func again(t *testing.T, s *phasetest.Stage, documents string) {
 	t.Helper()
 	s.Config = fixture.Node(t, documents)
@@ -74,7 +73,7 @@ func again(t *testing.T, s *phasetest.Stage, documents string) {
 	s.FakeHost.Jobs = nil
 }
 
-// refused are the checks that keep init from changing what is there, with what they say.
+// refused maps the checks that keep init from changing files to their messages.
 func refused(t *testing.T, s *phasetest.Stage) map[string]string {
 	t.Helper()
 	checks, err := initChecks(t.Context(), s.Env)
@@ -93,8 +92,8 @@ func refused(t *testing.T, s *phasetest.Stage) map[string]string {
 
 const typo = "apiServer: {extraArgs: [{name: no-such-flag, value: '1'}]}\n"
 
-// TestCorrectedInit: a configuration that was corrected after a failed init replaces what the failed one has made: static Pods,
-// the kubelet's files, certificates and kubeconfig files. What somebody has edited stays, and is refused.
+// TestCorrectedInit: a corrected configuration replaces everything a failed init made: static Pods, the kubelet's files,
+// certificates and kubeconfig files. Edited files stay, and are refused.
 func TestCorrectedInit(t *testing.T) {
 	s := failedInit(t, typo)
 	key := s.Get(t, "/etc/kubernetes/pki/apiserver.key")
@@ -138,7 +137,7 @@ func TestCorrectedInit(t *testing.T) {
 	}
 }
 
-// TestCorrectedInitStops what runs with the old static Pods: the API server before etcd, since each waits for the other.
+// TestCorrectedInitStops the components with old static Pods: the API server before etcd, since each waits for the other.
 func TestCorrectedInitStops(t *testing.T) {
 	s := failedInit(t, "etcd: {local: {dataDir: /var/lib/etcd, extraArgs: [{name: snapshot-count, value: '5'}]}}\n")
 	for _, component := range []string{"etcd", "kube-apiserver"} {
@@ -158,7 +157,7 @@ func TestCorrectedInitStops(t *testing.T) {
 	}
 }
 
-// TestCorrectedInitSparesEtcd: an init that looks unfinished may have been that of a cluster with several members. One whose etcd
+// TestCorrectedInitSparesEtcd: an init that looks unfinished may have been that of a cluster with several members. An etcd that
 // has never come up is corrected.
 func TestCorrectedInitSparesEtcd(t *testing.T) {
 	down := errors.New("connection refused")
@@ -193,7 +192,7 @@ func contains(text string) func(string) bool {
 	return func(s string) bool { return strings.Contains(s, text) }
 }
 
-// TestCorrectedInitKeepsEdits: an edited file is refused while nobody can say whose it is, and is not written.
+// TestCorrectedInitKeepsEdits: an edited file is refused while nobody can say whose it is, and isn't overwritten.
 func TestCorrectedInitKeepsEdits(t *testing.T) {
 	s := failedInit(t, typo)
 	s.Append(t, "/etc/kubernetes/manifests/kube-scheduler.yaml", "# mine\n")
@@ -210,8 +209,8 @@ func TestCorrectedInitKeepsEdits(t *testing.T) {
 	fact.NotIn(t, s.Get(t, phasetest.APIServerManifest), "no-such-flag")
 }
 
-// TestUnfinishedInit: whether an init came to an end is told by the cluster, and where it cannot be asked, by its etcd and by
-// kubelet.conf. As long as that is not known, another configuration is refused.
+// TestUnfinishedInit: the cluster shows whether an init finished; if it can't be asked, its etcd and kubelet.conf do. As long as
+// that's unknown, another configuration is refused.
 func TestUnfinishedInit(t *testing.T) {
 	answers := func(s *phasetest.Stage) { s.FakeHost.On.Probe = func(context.Context, host.Probe) error { return nil } }
 	finished := func(t *testing.T, s *phasetest.Stage) {
@@ -276,7 +275,7 @@ func TestUnfinishedInit(t *testing.T) {
 	}
 }
 
-// TestCorrectedName: a kubelet prefers the certificate that it has got to that in kubelet.conf.
+// TestCorrectedName: a kubelet prefers the certificate it has received to the one in kubelet.conf.
 func TestCorrectedName(t *testing.T) {
 	for name, kept := range map[string]bool{"cp-1": true, "other": false} {
 		s := failedInit(t, typo)
@@ -289,12 +288,12 @@ func TestCorrectedName(t *testing.T) {
 	}
 }
 
-// TestCorrectedJoin: until the cluster has a control plane's kubelet, its join came to no end, and another patch or address
-// replaces what an earlier one has made. Whether its Node is marked says nothing.
+// TestCorrectedJoin: until the cluster has a control plane's kubelet, its join is unfinished, and another patch or address
+// replaces an earlier join's files. The Node's marks say nothing about that.
 func TestCorrectedJoin(t *testing.T) {
 	const bootstrap = "/etc/kubernetes/bootstrap-kubelet.conf"
 	for name, tt := range map[string]struct {
-		end      func(t *testing.T, s *planeStage) // what the earlier join came to
+		end      func(t *testing.T, s *planeStage) // how the earlier join ended
 		replaces []string
 	}{
 		"no certificate yet": {func(t *testing.T, s *planeStage) {
@@ -330,9 +329,9 @@ func TestCorrectedJoin(t *testing.T) {
 	}
 }
 
-// TestCorrectedJoinOfBrokenComponent: a join whose scheduler never became healthy takes a corrected patch, although the kubelet has
-// registered its Node. Once the components have been healthy, the join is complete, and another patch replaces nothing, even if
-// an administrator has removed the Node's marks.
+// TestCorrectedJoinOfBrokenComponent: a join whose scheduler never became healthy takes a corrected patch, although the kubelet
+// has registered its Node. Once the components have been healthy, the join is complete, and another patch replaces nothing, even
+// if an administrator has removed the Node's marks.
 func TestCorrectedJoinOfBrokenComponent(t *testing.T) {
 	const scheduler, patch = "/etc/kubernetes/manifests/kube-scheduler.yaml", "/patches/kube-scheduler+json.json"
 	adding := func(flag string) string {
@@ -374,7 +373,7 @@ func TestCorrectedJoinOfBrokenComponent(t *testing.T) {
 	}
 }
 
-// joinedPlane is a control plane whose kubelet has its certificate. Its join is not over, as far as the host shows.
+// joinedPlane is a control plane whose kubelet has its certificate. As far as the host shows, its join isn't over.
 func joinedPlane(t *testing.T) *planeStage {
 	t.Helper()
 	s := preparedPlane(t)
@@ -392,8 +391,8 @@ func (s *planeStage) joins(t *testing.T) {
 	s.Bootstrapped(t, fixture.Pair{Cert: ca.Cert, Key: ca.Key}, "cp-2", time.Now().Add(time.Hour))
 }
 
-// TestCorrectedJoinSparesEtcd: the etcd of a join that came to no end may be a voter that the others need, and so may one whose
-// static Pod the phase's own command writes.
+// TestCorrectedJoinSparesEtcd: the etcd of an unfinished join may be a voter the others need, even if only the phase's own
+// command writes its static Pod.
 func TestCorrectedJoinSparesEtcd(t *testing.T) {
 	const peer = "https://192.0.2.12:2380"
 	for name, tt := range map[string]struct{ needed, alone bool }{

@@ -36,8 +36,8 @@ func uploadCerts() step.Phase {
 	}
 }
 
-// UploadCerts is what the phase does; `token create` needs it without the phase. It writes Secret
-// kube-system/kubeadm-certs again, which restarts its two hours: that is what the flag asks for.
+// UploadCerts runs the phase; `token create` needs it without the phase. It rewrites Secret kube-system/kubeadm-certs, which
+// restarts its two hours, as the flag asks.
 func UploadCerts(ctx context.Context, env *step.Env) error {
 	files, shared := map[string][]byte{}, manifests.SharedFiles(env.Config)
 	for _, key := range slices.Sorted(maps.Keys(shared)) {
@@ -67,8 +67,8 @@ func UploadCerts(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// uploadEncrypted makes the Secret depend on a token that expires after two hours: the controller manager deletes the
-// token, and with it the Secret.
+// uploadEncrypted makes the Secret depend on a token that expires after two hours: the controller manager deletes the token, and
+// with it the Secret.
 func uploadEncrypted(ctx context.Context, env *step.Env, encrypted map[string][]byte) error {
 	_, secret := config.NewToken()
 	owner := manifests.BootstrapTokenSecret(
@@ -87,8 +87,7 @@ func uploadEncrypted(ctx context.Context, env *step.Env, encrypted map[string][]
 	return env.Keeper().Ensure(ctx, append(manifests.CertsRBAC(), manifests.CertsSecret(encrypted, stored))...)
 }
 
-// ownerID is the same for the same certificate key, so that a second upload renews the owner instead of adding
-// another one.
+// ownerID is the same for the same certificate key, so a second upload renews the owner instead of adding another.
 func ownerID(key config.Secret) string {
 	sum := sha256.Sum256([]byte(key.Reveal()))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:6]

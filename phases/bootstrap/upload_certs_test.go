@@ -61,8 +61,7 @@ func TestUploadCerts(t *testing.T) {
 	}
 }
 
-// The owner expires, and the certificates with it. Uploading again with the same key renews it. Another key has
-// another owner.
+// The owner expires, and the certificates with it. Uploading again with the same key renews it. Another key has another owner.
 func TestUploadCertsOwner(t *testing.T) {
 	s := uploadStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.SkipCertificateKeyPrint = true
@@ -98,14 +97,14 @@ func TestUploadCertsOwner(t *testing.T) {
 	}
 }
 
-// forgetful is an API in which somebody deletes whatever is written.
+// forgetful is an API in which somebody deletes everything right after it's written.
 type forgetful struct{ *cluster.Plan }
 
 func (forgetful) Get(context.Context, cluster.Object) (bool, error) { return false, nil }
 
 func TestUploadCertsFaults(t *testing.T) {
 	s := uploadStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	// The error always names the first one in alphabetical order.
+	// The error always names the first file in alphabetical order.
 	fact.Error(t, UploadCerts(t.Context(), s.Env), "--upload-certs", "/etc/kubernetes/pki/ca.crt")
 	s.Play(t, certificates())
 	s.Cluster = forgetful{s.API}

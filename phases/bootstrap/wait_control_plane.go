@@ -20,12 +20,12 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// headStart is how long at most the components that can do nothing without the API server wait for it, so that it has
-// the processors to itself. It needs three seconds on a machine with two slow processors.
+// headStart limits how long the components that can do nothing without the API server wait for it, to leave it the processors. It
+// needs three seconds on a machine with two slow processors.
 const headStart = 10 * time.Second
 
-// waitControlPlane watches over the whole control plane. Its first child says
-// when the components that can do nothing without the API server may start.
+// waitControlPlane watches over the whole control plane. Its first child says when the components that depend on the API server
+// may start.
 func waitControlPlane() step.Phase {
 	return step.Phase{
 		Name:       "wait-control-plane",
@@ -42,12 +42,11 @@ func waitControlPlane() step.Phase {
 	}
 }
 
-// runHeadStart ends as soon as the API server gives any answer. It begins to serve a second or more before it is
-// healthy, and forbids everything to almost everybody until it has written its default roles. What the components
-// wait for is created at once, so that they need not: without that, the first node gets its certificate about eight
-// seconds later.
+// runHeadStart ends as soon as the API server gives any answer. It begins to serve a second or more before it's healthy, and
+// forbids almost everybody everything until it has written its default roles. The objects that the components wait for are
+// created at once; otherwise the first node gets its certificate about eight seconds later.
 //
-// Why the API server gives no answer is for runWaitHealth to say.
+// If the API server doesn't answer, runWaitHealth reports why.
 func runHeadStart(ctx context.Context, env *step.Env) error {
 	probe, err := node.ComponentProbe(env, manifests.APIServerName)
 	if err != nil {
@@ -70,7 +69,7 @@ func runHeadStart(ctx context.Context, env *step.Env) error {
 	return context.Cause(ctx)
 }
 
-// precreate does nothing in a cluster that was there before.
+// precreate does nothing in a cluster that existed before.
 func precreate(ctx context.Context, env *step.Env) {
 	if env.Again {
 		return

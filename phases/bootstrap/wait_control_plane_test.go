@@ -26,8 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestKubeletIsWaitedForWhereItAnswers: patches and flags may move its health
-// endpoint.
+// TestKubeletIsWaitedForWhereItAnswers: patches and flags may move its health endpoint.
 func TestKubeletIsWaitedForWhereItAnswers(t *testing.T) {
 	const patched = fixture.InitDocument + "patches: {directory: /patches}\n" + fixture.ClusterDocument
 	for _, tt := range []struct{ name, documents, patch, want string }{
@@ -52,7 +51,7 @@ func TestKubeletIsWaitedForWhereItAnswers(t *testing.T) {
 			if diff := cmp.Diff(want, answers.Asked); diff != "" {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
-			// A command that does not know this node's configuration.
+			// A command that doesn't know this node's configuration.
 			s.Config.KubeletExtraArgs, answers.Asked = nil, nil
 			if err := node.WaitKubelet(t.Context(), s.Env); err != nil {
 				t.Error(err)
@@ -64,7 +63,7 @@ func TestKubeletIsWaitedForWhereItAnswers(t *testing.T) {
 	}
 }
 
-// TestAdministratorsFlagsCount: the unit of the packages puts them last.
+// TestAdministratorsFlagsCount: the packages' unit puts them last.
 func TestAdministratorsFlagsCount(t *testing.T) {
 	s := phasetest.NewStage(t, phasetest.WithKubeletFlags("{name: healthz-port, value: '10301'}, {name: rotate-certificates, value: 'false'}"))
 	s.Put(t, "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", "[Service]\nEnvironment=\"A=--rotate-certificates\"\n")
@@ -83,7 +82,7 @@ func TestKubeletSettingsThatAreNone(t *testing.T) {
 	}
 }
 
-// The endpoints are those of the static Pods on disk, including extra arguments and patches.
+// The endpoints come from the static Pods on disk, including extra arguments and patches.
 func TestWaitAsksWhatTheManifestsName(t *testing.T) {
 	s, answers := phasetest.WaitStage(t, fixture.InitDocument+"patches: {directory: /patches}\n"+fixture.ClusterDocument+
 		"scheduler: {extraArgs: [{name: bind-address, value: 10.1.2.3}, {name: secure-port, value: '20259'}]}\n")
@@ -149,8 +148,8 @@ func TestWaitEndsWithTheLastAnswer(t *testing.T) {
 	}
 }
 
-// TestOthersWaitForTheAPIServer: components that can do nothing without the API server leave the processors to it
-// until it gives any answer. By then it has what they need.
+// TestOthersWaitForTheAPIServer: components that can do nothing without the API server leave it the processors until it gives any
+// answer. By then it has the objects they need.
 func TestOthersWaitForTheAPIServer(t *testing.T) {
 	s, answers := phasetest.WaitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	written := func() bool {
@@ -221,8 +220,8 @@ func TestWaitIsInterrupted(t *testing.T) {
 	fact.Error(t, err, "kube-controller-manager", "at "+phasetest.ControllerManagerURL+";", "/var/log/pods", ": not yet;")
 }
 
-// A static Pod that nobody writes makes a run fail. A plan waits for nothing that it cannot cause, and asks neither
-// the kubelet nor the runtime.
+// A static Pod that nobody writes makes a run fail. A plan waits for nothing it can't cause, and asks neither the kubelet nor the
+// runtime.
 func TestWaitForAMissingManifest(t *testing.T) {
 	s, answers := phasetest.WaitStage(t, fixture.InitDocument+phasetest.ShortWaits+fixture.ClusterDocument)
 	s.Put(t, "/etc/kubernetes/manifests/kube-apiserver.yaml", "spec: {containers: [{livenessProbe: {httpGet: {host: 192.0.2.11, port: 6443, path: /livez}}}]}")

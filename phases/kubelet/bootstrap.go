@@ -33,8 +33,8 @@ func WaitBootstrap() step.Phase {
 	}
 }
 
-// runKubeletWaitBootstrap reports that the node has joined once the kubelet has reported to the cluster in this run,
-// with a certificate of this cluster. Until then the credentials that it joins with stay.
+// runKubeletWaitBootstrap reports that the node has joined once the kubelet has reported to the cluster in this run, with a
+// certificate of this cluster. Until then, the join credentials stay.
 func runKubeletWaitBootstrap(ctx context.Context, env *step.Env) error {
 	n := env.Config
 	now := env.Host.Now()
@@ -61,8 +61,8 @@ func runKubeletWaitBootstrap(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// awaitKubeletConf waits for kubelet.conf and for the certificate that it names. The kubelet writes the first at
-// once, and the second when the cluster has signed it; on a host that had joined before, it replaces an expired one.
+// awaitKubeletConf waits for kubelet.conf and for the certificate it names. The kubelet writes the first at once, and the second
+// when the cluster has signed it; on a host that had joined before, it replaces an expired certificate.
 func awaitKubeletConf(ctx context.Context, env *step.Env) error {
 	path, limit := thisnode.KubeletConf(env.Config), env.Config.Timeouts.TLSBootstrap
 	env.UI.Printf("Waiting for the kubelet's certificate, up to %s", limit)
@@ -91,8 +91,7 @@ func awaitKubeletConf(ctx context.Context, env *step.Env) error {
 	})
 }
 
-// keepsCertificate reports whether the kubelet uses a certificate that it was given, valid for this node, and does
-// not rotate it.
+// keepsCertificate reports whether the kubelet uses a given certificate, valid for this node, and doesn't rotate it.
 func keepsCertificate(env *step.Env) bool {
 	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
 	if err != nil || settings.RotateCertificates {
@@ -102,9 +101,9 @@ func keepsCertificate(env *step.Env) bool {
 	return err == nil && conf.CheckFor(env.Host, thisnode.RegisteredName(env.Host, env.Config)) == nil
 }
 
-// unknownIssuer says that none of the CAs that this node knows has signed the kubelet's certificate; nil if one has,
-// or if there is none. This is not an error by itself: API servers may trust CAs for their clients that nodes never
-// see, and a CA may be about to be replaced. So it only explains why a kubelet does not report.
+// unknownIssuer returns an error if the kubelet has a certificate that none of the CAs this node knows has signed. That isn't
+// wrong by itself: API servers may trust CAs for their clients that nodes never see, and a CA may be about to be replaced. So it
+// only explains why a kubelet doesn't report.
 func unknownIssuer(env *step.Env) error {
 	path := thisnode.KubeletClientPEM(env.Host, env.Config)
 	data, err := host.ReadIfExists(env.Host, path)
@@ -119,7 +118,7 @@ func unknownIssuer(env *step.Env) error {
 	if err != nil {
 		return errors.Wrap(err, path)
 	}
-	// The clock of this host may be slow, so check a moment at which the certificate is valid.
+	// This host's clock may be slow, so check a moment at which the certificate is valid.
 	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: chain[0].NotAfter,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
 	for _, ca := range trusted {
@@ -135,8 +134,8 @@ func unknownIssuer(env *step.Env) error {
 		"if it is from another cluster, delete it, restart the kubelet, and run the same command again")
 }
 
-// clusterCAs are the cluster's CAs as this node knows them: those in kubelet.conf and, while a CA is being replaced,
-// the others in ca.crt.
+// clusterCAs returns the cluster's CAs as this node knows them: the CAs in kubelet.conf and, while a CA is being replaced, the
+// others in ca.crt.
 func clusterCAs(env *step.Env) ([]*x509.Certificate, error) {
 	conf, err := thisnode.ReadKubeletFile(env.Host, thisnode.KubeletConf(env.Config))
 	if err != nil {
@@ -153,7 +152,6 @@ func clusterCAs(env *step.Env) ([]*x509.Certificate, error) {
 	return append(list, conf.Trusted...), errors.Wrap(err, env.Config.Join.CAPath)
 }
 
-// awaitReport waits until the kubelet has reported to the cluster after began.
 func awaitReport(ctx context.Context, env *step.Env, began time.Time) error {
 	n, name := env.Config, thisnode.RegisteredName(env.Host, env.Config)
 	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
@@ -183,11 +181,10 @@ func awaitReport(ctx context.Context, env *step.Env, began time.Time) error {
 	})
 }
 
-// hasten makes the kubelet of a control plane register its node as soon as this node's own API server can answer. The
-// kubelet was refused while that started, and by then the intervals of its retries have grown to many seconds. A
-// failure only costs time.
+// hasten makes a control plane's kubelet register its node as soon as this node's own API server can answer. The kubelet was
+// refused while that server started, and its retry intervals have grown to many seconds. A failure only costs time.
 func hasten(ctx context.Context, env *step.Env) {
-	// The default rules exist already, so the hook that writes them does not matter.
+	// The default rules exist already, so the hook that writes them doesn't matter.
 	ready := host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz?exclude=poststarthook/rbac/bootstrap-roles"}
 	probe := func(ctx context.Context) error { return env.Host.Probe(ctx, ready) }
 	if retry.Every(node.ReadyInterval).Do(ctx, probe) != nil {
@@ -199,14 +196,12 @@ func hasten(ctx context.Context, env *step.Env) {
 	}
 }
 
-// patience is how long a kubelet may wait for its certificate before it asks
-// for its Node and all else at intervals of seconds.
+// patience is how long a kubelet may wait for its certificate before it asks for its Node and everything else at intervals of
+// seconds.
 const patience = 1500 * time.Millisecond
 
-// hastenWorker makes the kubelet register its node now that it has its
-// certificate. It was refused everything until then, and its intervals have grown
-// up to half a minute, as they do in a cluster whose controller manager has just
-// started. Only time is lost where this fails.
+// hastenWorker makes the kubelet register its node now that it has its certificate. Until then it was refused everything, and its
+// intervals have grown up to half a minute, as in a cluster whose controller manager has just started. A failure only costs time.
 func hastenWorker(ctx context.Context, env *step.Env) {
 	if err := RestartUnregistered(ctx, env, "so that it registers its node now"); err != nil && ctx.Err() == nil {
 		ui.WarnError(env.UI, errors.WithMessage(err, "the kubelet may take a long time to register this node"))

@@ -24,9 +24,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestControlPlaneKubeletIsHastened: a kubelet that its own API server refused while that server started is restarted
-// once the server is ready, unless it had its certificate before or its node is registered. The kubelet of a worker is
-// not restarted.
+// TestControlPlaneKubeletIsHastened: a kubelet refused by its own API server while that started is restarted once the server is
+// ready, unless it had its certificate before or its node is registered. A worker's kubelet isn't restarted.
 func TestControlPlaneKubeletIsHastened(t *testing.T) {
 	const restart = "restart kubelet.service"
 	for _, tt := range []struct {
@@ -54,8 +53,8 @@ func TestControlPlaneKubeletIsHastened(t *testing.T) {
 	}
 }
 
-// waitsForCertificate runs the wait for the kubelet's certificate. Unless the kubelet has one before, it gets it during
-// the wait.
+// waitsForCertificate runs the wait for the kubelet's certificate. Unless the kubelet already has a certificate, it gets it
+// during the wait.
 func waitsForCertificate(t *testing.T, s *phasetest.JoinStage, has bool) {
 	t.Helper()
 	if has {
@@ -72,8 +71,8 @@ func waitsForCertificate(t *testing.T, s *phasetest.JoinStage, has bool) {
 	}
 }
 
-// TestLateCertificateHastensWorker: a kubelet that gets its certificate late retries everything else only every few
-// seconds by then.
+// TestLateCertificateHastensWorker: by the time a kubelet gets a late certificate, it retries everything else only every few
+// seconds.
 func TestLateCertificateHastensWorker(t *testing.T) {
 	for name, tt := range map[string]struct{ plane, has, registered, want bool }{
 		"worker":                        {want: true},
@@ -98,7 +97,7 @@ func TestLateCertificateHastensWorker(t *testing.T) {
 	}
 }
 
-// TestHasteningEndsWithTheWait: an API server that never becomes ready does not make the wait longer.
+// TestHasteningEndsWithTheWait: an API server that never becomes ready doesn't prolong the wait.
 func TestHasteningEndsWithTheWait(t *testing.T) {
 	s := phasetest.NewJoinStage(t)
 	s.FakeHost.On.Probe = func(context.Context, host.Probe) error { return errors.New("refused") }
@@ -109,7 +108,7 @@ func TestHasteningEndsWithTheWait(t *testing.T) {
 	}
 }
 
-// TestWaitBootstrapHeedsCertDir: the kubelet writes its certificate to the directory of its flag, over an expired one.
+// TestWaitBootstrapHeedsCertDir: the kubelet writes its certificate to its flag's directory, over an expired one.
 func TestWaitBootstrapHeedsCertDir(t *testing.T) {
 	s := phasetest.NewJoinStage(t)
 	s.FakeHost.On.Probe = func(context.Context, host.Probe) error { return nil }
@@ -126,15 +125,15 @@ func TestWaitBootstrapHeedsCertDir(t *testing.T) {
 	}
 }
 
-// TestWaitBootstrapIsNotDeceived: the wait ends only with a certificate for the name that the kubelet registers. Only
-// API servers know who may sign it.
+// TestWaitBootstrapIsNotDeceived: the wait ends only with a certificate for the name the kubelet registers. Only API servers know
+// who may sign it.
 func TestWaitBootstrapIsNotDeceived(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	for _, tt := range []struct {
 		name string
 		args []config.Arg
 		make func(t *testing.T, s *phasetest.JoinStage)
-		want string // in the error; empty for none
+		want string // in the error, if any
 	}{
 		{"a CA that API servers alone know", nil, func(t *testing.T, s *phasetest.JoinStage) { s.Rotated(t, phasetest.KubeletPEM, "cp-1", later) }, ""},
 		{"another node", nil, func(t *testing.T, s *phasetest.JoinStage) { s.Bootstrapped(t, s.CA, "cp-9", later) }, `node "cp-9", not "cp-1"`},
@@ -192,7 +191,7 @@ func TestWaitBootstrapWithoutRotation(t *testing.T) {
 	}
 }
 
-// TestBootstrapCredentialsStayUntilTheKubeletReports: a certificate alone does not mean that the node has joined.
+// TestBootstrapCredentialsStayUntilTheKubeletReports: a certificate alone doesn't mean the node has joined.
 func TestBootstrapCredentialsStayUntilTheKubeletReports(t *testing.T) {
 	s := phasetest.NewJoinStage(t)
 	s.FakeHost.On.Probe = func(context.Context, host.Probe) error { return nil }
@@ -218,8 +217,7 @@ func TestBootstrapCredentialsStayUntilTheKubeletReports(t *testing.T) {
 	}
 }
 
-// TestKubeletThatDoesNotRegister: an administrator creates its Node, maybe later, so join does not wait for its
-// report.
+// TestKubeletThatDoesNotRegister: an administrator creates its Node, maybe later, so join doesn't wait for its report.
 func TestKubeletThatDoesNotRegister(t *testing.T) {
 	s := phasetest.NewJoinStage(t)
 	api := &phasetest.Marked{Plan: s.API, Err: errors.New("not registered")}

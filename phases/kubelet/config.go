@@ -10,13 +10,13 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// ConfigYAML is the kubelet's config.yaml: the cluster's settings, those of this host over them, and then the user's
+// ConfigYAML returns the kubelet's config.yaml: the cluster's settings, overridden by this host's, and then by the user's
 // patches.
 func ConfigYAML(env *step.Env) ([]byte, []kubeletconfig.Correction, error) {
 	return node.KubeletConfigWith(env, config.PatchSet{})
 }
 
-// warnCorrected says which of the cluster's settings this host cannot use.
+// warnCorrected names the cluster's settings that this host can't use.
 func warnCorrected(env *step.Env) error {
 	_, corrections, err := ConfigYAML(env)
 	node.SayCorrected(env, corrections)

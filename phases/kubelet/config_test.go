@@ -18,8 +18,8 @@ import (
 
 const givenResolvConf = "---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nresolvConf: /etc/corp/resolv.conf\n"
 
-// TestHostFactsStayOnTheHost: init sets the first node's name servers and patches there, and uploads neither. What the user has
-// written for all nodes is uploaded as it is written.
+// TestHostFactsStayOnTheHost: init sets the first node's name servers and patches there, and uploads neither. The user's settings
+// for all nodes are uploaded as written.
 func TestHostFactsStayOnTheHost(t *testing.T) {
 	for name, tt := range map[string]struct{ documents, here, uploaded string }{
 		"found":      {fixture.ClusterDocument, "resolvConf: " + config.ResolvedConf + "\n", ""},
@@ -47,7 +47,7 @@ func TestHostFactsStayOnTheHost(t *testing.T) {
 	}
 }
 
-// TestJoinCorrectsPaths: what another node has set and this one doesn't have is corrected, and named.
+// TestJoinCorrectsPaths: paths that another node has set and this one lacks are corrected, and named.
 func TestJoinCorrectsPaths(t *testing.T) {
 	stored := fixture.ConfigMap("kubelet-config", "kubelet", fixture.KubeletConfiguration+"resolvConf: "+config.ResolvedConf+"\n")
 	s := phasetest.NewJoinStage(t, stored)

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// sandboxTime is how long the first Pod of a node may take to get its sandbox.
+	// sandboxTime is how long a node's first Pod may take to get its sandbox.
 	sandboxTime = 30 * time.Second
-	// givenTime is how long the cluster may take to give a node that has registered its first Pod. It gives it those of all
+	// givenTime is how long the cluster may take to give a newly registered node its first Pod. It gives the Pods of all
 	// DaemonSets at once.
 	givenTime = 3 * time.Second
 )
 
-// awaitSandbox waits until the kubelet can start a Pod: one that cannot has joined for nothing. The Pods of the Pod network
-// don't count, because its own comes first. If the cluster gives the node no other, there is nothing to see.
+// awaitSandbox waits until the kubelet can start a Pod: a node that can't has joined for nothing. The Pods of the Pod network
+// don't count, because its own comes first. If the cluster gives the node no other Pod, there's nothing to see.
 func awaitSandbox(ctx context.Context, env *step.Env) error {
 	name := thisnode.RegisteredName(env.Host, env.Config)
 	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
@@ -59,7 +59,6 @@ func awaitSandbox(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// sandboxReady reports whether the runtime has made a Pod's sandbox for the kubelet.
 func sandboxReady(ctx context.Context, env *step.Env) bool {
 	list, err := env.Host.Sandboxes(ctx, env.Config.CRISocket, "")
 	return err == nil && slices.ContainsFunc(list, func(s host.Sandbox) bool { return s.Ready })

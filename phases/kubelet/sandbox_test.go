@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestAwaitSandbox: a node has joined once it can start a Pod, unless the cluster gives it none.
 func TestAwaitSandbox(t *testing.T) {
 	proxy := []corev1.Pod{phasetest.APod("kube-proxy", "critical host")}
 	for name, tt := range map[string]struct {
@@ -65,7 +64,6 @@ func TestJoinNamesSandboxFailure(t *testing.T) {
 	fact.Error(t, err, "node cp-1", "/run/systemd/resolve/resolv.conf")
 }
 
-// endlessNode is looked at until the wait ends.
 type endlessNode struct{ phasetest.OneNode }
 
 func (e *endlessNode) AwaitNode(ctx context.Context, name string, check func(*corev1.Node, []corev1.Pod) error) error {

@@ -18,8 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// ensureServingPair creates the pair that the kubelet serves with. The kubelet itself would generate two RSA keys
-// before anything else, which takes a third of its first start. An existing pair stays.
+// ensureServingPair creates the kubelet's serving certificate and key. The kubelet itself would first generate two RSA keys,
+// which takes a third of its first start. An existing pair stays.
 func ensureServingPair(env *step.Env) error {
 	if signs, err := kubeletSignsItself(env); err != nil || !signs {
 		return err
@@ -62,7 +62,7 @@ func ensureServingPair(env *step.Env) error {
 	return err
 }
 
-// servingKey returns the key that an interrupted run left without a certificate, or a new one.
+// servingKey returns the key an interrupted run left without a certificate, or a new key.
 func servingKey(path string, keyPEM []byte) (crypto.Signer, error) {
 	if keyPEM == nil {
 		return certs.NewKey(certs.KubeletServingAlgorithm, rand.Reader)
@@ -71,8 +71,7 @@ func servingKey(path string, keyPEM []byte) (crypto.Signer, error) {
 	return key, errors.WithMessagef(err, "%s has no certificate: put the right key there, or delete it", path)
 }
 
-// kubeletSignsItself reports whether the kubelet gets no serving certificate from its settings on this host or from a
-// flag.
+// kubeletSignsItself reports whether neither the kubelet's settings on this host nor a flag give it a serving certificate.
 func kubeletSignsItself(env *step.Env) (bool, error) {
 	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
 	if err != nil {

@@ -34,7 +34,6 @@ func TestServingPair(t *testing.T) {
 	}
 }
 
-// isServingPair checks the pair as the kubelet's clients do.
 func isServingPair(t *testing.T, s *phasetest.Stage) {
 	t.Helper()
 	pair, err := certs.ParsePair([]byte(s.Get(t, servingCert)), []byte(s.Get(t, servingKeyFile)))

@@ -42,13 +42,13 @@ func runKubeletStart(ctx context.Context, env *step.Env) error {
 	if err := restartForConf(ctx, env); err != nil {
 		return err
 	}
-	// A kubelet that is still starting may miss a static Pod that is written now, and look again only after 20 s. A
-	// healthy one watches the directory.
+	// A kubelet that's still starting may miss a static Pod written now, and look again only after 20 s. A healthy kubelet
+	// watches the directory.
 	return node.WaitKubelet(ctx, env)
 }
 
-// ensureKubelet stops the kubelet before it changes a file that the kubelet reads, and does not touch a kubelet that
-// already runs with these files. Without an init system it only writes the files.
+// ensureKubelet stops the kubelet before it changes a file the kubelet reads, and doesn't touch a kubelet already running with
+// these files. Without an init system it only writes the files.
 func ensureKubelet(ctx context.Context, env *step.Env, wanted []ownership.File) (started bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
@@ -64,7 +64,7 @@ func ensureKubelet(ctx context.Context, env *step.Env, wanted []ownership.File) 
 	return false, writeKubeletFiles(env, pending)
 }
 
-// restartWith restarts the kubelet with files that differ.
+// restartWith restarts the kubelet with pending files.
 func restartWith(ctx context.Context, env *step.Env, pending []ownership.File) error {
 	if env.Config.EnableKubelet {
 		if err := env.Host.EnableUnit(ctx, node.KubeletUnit); err != nil {
@@ -94,7 +94,6 @@ func restartWith(ctx context.Context, env *step.Env, pending []ownership.File) e
 	return node.ExplainedJob(ctx, env, env.Host.StartUnit(ctx, node.KubeletUnit))
 }
 
-// prepareKubelet does what a stopped kubelet needs before it starts.
 func prepareKubelet(ctx context.Context, env *step.Env, pending []ownership.File) error {
 	if err := writeKubeletFiles(env, pending); err != nil {
 		return err
@@ -105,12 +104,11 @@ func prepareKubelet(ctx context.Context, env *step.Env, pending []ownership.File
 	return node.EnsureUnitIsCurrent(ctx, env)
 }
 
-// writeKubeletFiles writes what the kubelet reads when it starts.
 func writeKubeletFiles(env *step.Env, pending []ownership.File) error {
 	if err := env.Host.EnsureDir(env.Config.Paths.Kubelet, 0o700); err != nil {
 		return err
 	}
-	// A kubelet that finds no directory of static Pods looks again after 20 s.
+	// A kubelet that finds no directory of static Pods looks again only after 20 s.
 	if env.Config.ControlPlane {
 		if err := env.Host.EnsureDir(env.Config.Paths.Manifests, 0o700); err != nil {
 			return err
@@ -119,7 +117,7 @@ func writeKubeletFiles(env *step.Env, pending []ownership.File) error {
 	return env.Keeper().Replace(pending)
 }
 
-// Files are what the kubelet reads when it starts. Only root may read them: CIS Kubernetes Benchmark 4.1.9.
+// Files returns the files the kubelet reads when it starts. Only root may read them: CIS Kubernetes Benchmark 4.1.9.
 func Files(env *step.Env) ([]ownership.File, error) {
 	n := env.Config
 	cfg, _, err := ConfigYAML(env)

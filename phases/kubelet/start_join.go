@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// DiscoveryFlags are the flags of every phase that needs to know the cluster.
+// DiscoveryFlags returns the flags of every phase that needs to know the cluster.
 func DiscoveryFlags(more ...string) []string {
 	return append(more, "config", "discovery-file", "discovery-token", "discovery-token-ca-cert-hash",
 		"discovery-token-unsafe-skip-ca-verification", "dry-run", "tls-bootstrap-token", "token", "token-file")
@@ -34,8 +34,8 @@ func StartJoin() step.Phase {
 	}
 }
 
-// runKubeletStartJoin gives the kubelet what it needs to ask the cluster for a client certificate. A kubelet that has
-// one keeps it.
+// runKubeletStartJoin gives the kubelet everything it needs to ask the cluster for a client certificate. A kubelet that already
+// has a certificate keeps it.
 func runKubeletStartJoin(ctx context.Context, env *step.Env) error {
 	n := env.Config
 	if n.Join == nil {
@@ -75,7 +75,7 @@ func runKubeletStartJoin(ctx context.Context, env *step.Env) error {
 	return node.WaitKubelet(ctx, env) // for the static Pods to come, as in init
 }
 
-// unfinishedJoin returns the file that a control plane's first join leaves until its components are healthy.
+// unfinishedJoin returns the file that stays from a control plane's first join until its components are healthy.
 func unfinishedJoin(env *step.Env) []ownership.File {
 	if !env.First || !env.Config.ControlPlane {
 		return nil
@@ -84,9 +84,9 @@ func unfinishedJoin(env *step.Env) []ownership.File {
 	return []ownership.File{{Path: thisnode.JoinUnfinished(env.Config), Data: []byte(text), Mode: 0o600}}
 }
 
-// trustedCAs returns the file of the CAs that this node trusts. While a CA is being replaced, it holds the old and
-// the new one, and discovery may have verified only one of them. So a file that holds more is kept; on a control
-// plane it is the shared one, which download-certs has checked.
+// trustedCAs returns the file of the CAs this node trusts. While a CA is being replaced, the file holds the old and the new one,
+// and discovery may have verified only one of them. So a file with more CAs is kept; on a control plane it's the shared file,
+// which download-certs has checked.
 func trustedCAs(env *step.Env) (ownership.File, error) {
 	n := env.Config
 	f := ownership.File{Path: n.Join.CAPath, Data: n.Join.CA, Mode: 0o644}
@@ -107,8 +107,8 @@ func trustedCAs(env *step.Env) (ownership.File, error) {
 	return f, nil
 }
 
-// bootstrapConf points the kubelet of a control plane at the API server on the same node, as its kubelet.conf will: a
-// kubelet must not talk to an older API server, which other nodes may have during an upgrade.
+// bootstrapConf points a control plane's kubelet at the API server on the same node, as its kubelet.conf will: a kubelet must not
+// talk to an older API server, which other nodes may have during an upgrade.
 // https://kubernetes.io/releases/version-skew-policy/
 func bootstrapConf(n *config.Node) ([]byte, error) {
 	data := []byte(n.Join.Kubeconfig.Reveal())

@@ -12,8 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestJoinKeepsCAs: a CA file with more CAs than discovery has verified, as during the replacement of a CA, stays as
-// it is.
+// TestJoinKeepsCAs: a CA file with more CAs than discovery verified, as during the replacement of a CA, stays as it is.
 func TestJoinKeepsCAs(t *testing.T) {
 	const path = "/etc/kubernetes/pki/ca.crt"
 	later := time.Now().Add(time.Hour)

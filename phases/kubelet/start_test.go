@@ -24,7 +24,7 @@ func TestKubeletStart(t *testing.T) {
 		name   string
 		before func(t *testing.T, s *phasetest.Stage) // after a first run
 		fail   string
-		cause  error // of fail, if other than a plain refusal
+		cause  error // of fail, if not a plain refusal
 		want   []string
 		says   []string
 		err    string
@@ -68,7 +68,7 @@ func TestKubeletStart(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 			s.Play(t, Start())
-			s.FakeHost.Jobs = s.FakeHost.Jobs[len(s.FakeHost.Jobs)-1:] // "start": the stub's kubelet runs by that
+			s.FakeHost.Jobs = s.FakeHost.Jobs[len(s.FakeHost.Jobs)-1:] // "start", since the stub's kubelet runs only with it
 			s.Said.Reset()
 			if tt.before != nil {
 				tt.before(t, s)

@@ -14,8 +14,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// forgetOtherName removes the certificate that the kubelet has got under another name, in an earlier init that came to no end: it
-// would use that instead of the new one in kubelet.conf.
+// forgetOtherName removes a certificate that the kubelet got under another name in an unfinished init: the kubelet would prefer
+// it to the new certificate in kubelet.conf.
 func forgetOtherName(ctx context.Context, env *step.Env) error {
 	if !env.Again || !env.Unfinished {
 		return nil
@@ -37,7 +37,7 @@ func forgetOtherName(ctx context.Context, env *step.Env) error {
 	return env.Host.Remove(pem)
 }
 
-// restartForConf restarts a kubelet that runs with the kubelet.conf of an earlier init, which came to no end.
+// restartForConf restarts a kubelet running with an unfinished init's kubelet.conf.
 func restartForConf(ctx context.Context, env *step.Env) error {
 	if !env.Again || !env.Unfinished {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// ended is a line of systemd about a kubelet that exited, with the kubelet's last message.
+// ended is systemd's line about a kubelet that exited, after the kubelet's last message.
 func ended(words string) []host.JournalEntry {
 	return []host.JournalEntry{
 		{Time: time.Now(), Program: "kubelet", Message: words},

@@ -27,7 +27,7 @@ func WaitNode() step.Phase {
 	}
 }
 
-// runWaitNode waits for what a user of the node needs: it is Ready, and a Pod that the cluster has given it runs.
+// runWaitNode waits until the node is Ready and runs a Pod from the cluster, as its user expects.
 func runWaitNode(ctx context.Context, env *step.Env) error {
 	name := thisnode.RegisteredName(env.Host, env.Config)
 	if env.Config.Join == nil && !willHaveNetwork(env) {
@@ -70,7 +70,6 @@ func runWaitNode(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// sayNoNetwork ends a wait that cannot succeed.
 func sayNoNetwork(env *step.Env, node string) {
 	remedy := "install a network add-on in the cluster"
 	if env.Config.Join == nil {
@@ -79,8 +78,8 @@ func sayNoNetwork(env *step.Env, node string) {
 	env.UI.Warn("node "+node+" is not Ready yet, because the cluster has no Pod network", remedy)
 }
 
-// willHaveNetwork reports whether the node can become Ready: a network add-on is part of the run, or one has configured its
-// network on this host.
+// willHaveNetwork reports whether the node can become Ready: this run includes a network add-on, or an existing one has
+// configured its network on this host.
 func willHaveNetwork(env *step.Env) bool {
 	if env.Config.NetworkAddOn.Name != "" {
 		return true
@@ -99,11 +98,11 @@ func willHaveNetwork(env *step.Env) bool {
 }
 
 // networkTime is how long a network add-on's Pod may come after kube-proxy's. The cluster gives a new node the Pods of all its
-// DaemonSets at once, but a busy one may take some seconds for it.
+// DaemonSets at once, but a busy cluster may take some seconds.
 const networkTime = 10 * time.Second
 
-// lacksNetwork reports whether nothing is on its way that would configure a node's network: kube-proxy's Pod runs already, and
-// the node has got no other.
+// lacksNetwork reports whether nothing is on its way to configure the node's network: kube-proxy's Pod already runs, and the node
+// has no other.
 func lacksNetwork(reported *corev1.Node, pods []corev1.Pod) bool {
 	uninitialized := slices.ContainsFunc(reported.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && strings.Contains(c.Message, node.NoPlugin)

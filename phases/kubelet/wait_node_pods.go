@@ -20,16 +20,16 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// due are the Pods that a node must get.
+// due are the Pods a node must get.
 type due struct {
-	// any says that the cluster gives the node at least one, as it gives every node kube-proxy.
+	// any says that the cluster gives the node a Pod, as it gives every node kube-proxy.
 	any bool
-	// ofNetwork says that one of them has an address of the Pod network, as CoreDNS has.
+	// ofNetwork says that such a Pod has an address in the Pod network, like CoreDNS.
 	ofNetwork bool
 }
 
-// podsDue goes by what the first node finds in the cluster: CoreDNS has to run there unless it runs elsewhere, or must not run
-// there. The kubelet of another node may not look, and cannot expect more than kube-proxy.
+// podsDue returns the Pods due on this node. The first node looks in the cluster: CoreDNS has to run there unless it runs
+// elsewhere, or must not run there. Another node's kubelet isn't allowed to look, and can only expect kube-proxy.
 func podsDue(ctx context.Context, env *step.Env, node string) (due, error) {
 	n := env.Config
 	if n.Join != nil {
@@ -44,7 +44,7 @@ func podsDue(ctx context.Context, env *step.Env, node string) (due, error) {
 	return due{any: everywhere || ofNetwork, ofNetwork: ofNetwork}, err
 }
 
-// dnsDue reports whether CoreDNS has no other node to run on than this one.
+// dnsDue reports whether CoreDNS can run only on this node.
 func dnsDue(ctx context.Context, env *step.Env, node string) (bool, error) {
 	dns := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: manifests.CoreDNSName}}
 	found, err := env.Cluster.Get(ctx, dns)
@@ -56,7 +56,6 @@ func dnsDue(ctx context.Context, env *step.Env, node string) (bool, error) {
 	return !slices.ContainsFunc(pods, elsewhere), err
 }
 
-// tolerates reports whether Pods may be put on a node with these taints.
 func tolerates(tolerations []corev1.Toleration, taints []corev1.Taint) bool {
 	return !slices.ContainsFunc(taints, func(taint corev1.Taint) bool {
 		return taint.Effect != corev1.TaintEffectPreferNoSchedule &&
@@ -64,8 +63,8 @@ func tolerates(tolerations []corev1.Toleration, taints []corev1.Taint) bool {
 	})
 }
 
-// run looks for a Pod that runs, and for Pods that a node cannot do without, such as kube-proxy and a network add-on's, and
-// that are not Ready.
+// run looks for a running Pod, and for Pods that aren't Ready although a node can't do without them, such as kube-proxy and a
+// network add-on's.
 func (d due) run(node *corev1.Node, pods []corev1.Pod) error {
 	runs := !d.any
 	waiting := noPod(node)
@@ -90,8 +89,8 @@ func (d due) run(node *corev1.Node, pods []corev1.Pod) error {
 // ofNode reports whether a Pod is one of the kubelet's static Pods, which run without the cluster.
 func ofNode(p *corev1.Pod) bool { return p.Annotations[corev1.MirrorPodAnnotationKey] != "" }
 
-// noPod says why no Pod has been scheduled to a node, as far as its taints tell. The control plane's own taint is not a reason:
-// the Pods that the wait is for tolerate it.
+// noPod says why no Pod has been scheduled to a node, as far as its taints show. The control plane's own taint is no reason: the
+// expected Pods tolerate it.
 func noPod(reported *corev1.Node) error {
 	var taints []string
 	for _, t := range reported.Spec.Taints {
@@ -115,14 +114,14 @@ func podReady(p *corev1.Pod) bool {
 	return false
 }
 
-// podRunning reports whether all containers of a Pod run. CoreDNS takes ten seconds more until it is Ready if it was not at the
-// first look.
+// podRunning reports whether all containers of a Pod run. CoreDNS takes another ten seconds to become Ready if its first check
+// fails.
 func podRunning(p *corev1.Pod) bool {
 	stopped := func(c corev1.ContainerStatus) bool { return c.State.Running == nil }
 	return p.Status.PodIP != "" && len(p.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(p.Status.ContainerStatuses, stopped)
 }
 
-// whyNotReady is what the kubelet says of a Pod's containers.
+// whyNotReady returns the kubelet's reason from the Pod's status.
 func whyNotReady(p *corev1.Pod) string {
 	for _, c := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
 		if w := c.State.Waiting; w != nil {

@@ -83,7 +83,7 @@ func TestWaitNode(t *testing.T) {
 // unconfigured and unscheduled are in the error about a node without a Pod network, or without a Pod.
 var unconfigured, unscheduled = []string{"no network add-on"}, []string{"no Pod", "scheduled"}
 
-// addOns are the Deployment of CoreDNS and the DaemonSet of kube-proxy, unless the configuration has neither.
+// addOns returns CoreDNS's Deployment and kube-proxy's DaemonSet, unless they're disabled.
 func addOns(t *testing.T, env *step.Env) (objs []cluster.Object) {
 	t.Helper()
 	for _, addon := range []struct {
@@ -105,7 +105,7 @@ func addOns(t *testing.T, env *step.Env) (objs []cluster.Object) {
 	return objs
 }
 
-// TestWaitNodeAgain: CoreDNS may have moved to another node since the first run, or an operator has taken it away.
+// TestWaitNodeAgain: CoreDNS may have moved to another node since the first run, or an operator has removed it.
 func TestWaitNodeAgain(t *testing.T) {
 	elsewhere := phasetest.APod("coredns", "ready")
 	elsewhere.Spec.NodeName = "worker-1"
@@ -136,7 +136,7 @@ func TestWaitNodeAgain(t *testing.T) {
 	}
 }
 
-// TestWaitNodeJoinedWithoutNetwork: kube-proxy is all that the cluster gives to the node, which therefore never becomes Ready.
+// TestWaitNodeJoinedWithoutNetwork: the cluster gives the node nothing but kube-proxy, so it never becomes Ready.
 func TestWaitNodeJoinedWithoutNetwork(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config.Join = &config.Join{}
@@ -152,7 +152,7 @@ func TestWaitNodeJoinedWithoutNetwork(t *testing.T) {
 	fact.NotIn(t, s.Said.String(), "runs Pods")
 }
 
-// TestWaitNodeWithoutNetwork: the node cannot become Ready, which the run says instead of waiting.
+// TestWaitNodeWithoutNetwork: the node can't become Ready, and the run says so instead of waiting.
 func TestWaitNodeWithoutNetwork(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Play(t, WaitNode())

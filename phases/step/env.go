@@ -22,21 +22,21 @@ import (
 	"github.com/slipway-k8s/slipway/internal/workflow"
 )
 
-// Earlier is what a run finds of the runs before it. Only LookBack decides it, before anything changes; the command of a single
-// phase, which writes what its configuration says, has no Again.
+// Earlier says how far earlier runs got. Only LookBack decides it, before anything changes; the command of a single phase, which
+// writes its configuration, has no Again.
 type Earlier struct {
-	// Again says that a whole workflow runs on a host that was a node before, or half of one (HasBegun): what an
-	// operator has edited there and in the cluster stays (internal/ownership).
+	// Again says that a whole workflow runs on a host that was already a node, or half a node (HasBegun): an operator's edits on
+	// the host and in the cluster stay (internal/ownership).
 	Again bool
-	// Unfinished says that no earlier init or join came to its end. Until then nobody runs anything on the node, so files that
-	// Slipway has written and nobody has edited are still its own. It is false unless that was seen.
+	// Unfinished says that no earlier init or join has finished. Until then nobody runs anything on the node, so Slipway's
+	// unedited files are still its own. It's false unless that was seen.
 	Unfinished bool
-	// First says that a whole workflow runs on a host where none has come to its end.
+	// First says that a whole workflow runs on a host where none has finished.
 	First bool
 }
 
-// Env is all that a phase has: the desired state, and what it may ask and do. Phases hand over to each other through
-// what they leave on the host and in the API, so that any of them runs alone.
+// Env is everything a phase has: the desired state, and the means to ask and act. Phases hand over through the host and the API,
+// so any of them runs alone.
 type Env struct {
 	Config  *config.Node
 	Host    host.Host
@@ -56,27 +56,27 @@ func (e *Env) Start(phase string) (in *Env, end func(error)) {
 // Skipped implements workflow.Environment.
 func (e *Env) Skipped(phase, reason string) { e.UI.Skip(phase, reason) }
 
-// Keeper writes what is Slipway's, and keeps what an operator has edited.
+// Keeper writes Slipway's files and objects, and keeps operators' edits.
 func (e *Env) Keeper() ownership.Keeper {
 	return ownership.Keeper{Host: e.Host, Cluster: e.Cluster, UI: e.UI, Config: e.Config, Again: e.Again, Unfinished: e.Unfinished}
 }
 
-// PKI is the certificates, keys and kubeconfig files of this host.
+// PKI holds this host's certificates, keys and kubeconfig files.
 func (e *Env) PKI() pki.Store {
 	return pki.Store{Host: e.Host, Config: e.Config, UI: e.UI, Unfinished: e.Unfinished}
 }
 
-// Accounts are those of a rootless control plane on this host.
+// Accounts holds the accounts of a rootless control plane on this host.
 func (e *Env) Accounts() accounts.Rootless {
 	return accounts.Rootless{Host: e.Host, Config: e.Config, UI: e.UI}
 }
 
-// Tokens are the cluster's bootstrap tokens.
+// Tokens holds the cluster's bootstrap tokens.
 func (e *Env) Tokens() tokens.Store {
 	return tokens.Store{Cluster: e.Cluster, UI: e.UI, Now: e.Host.Now}
 }
 
-// KubeletTarget is what to look at on this node without the control plane, whose files may still be written.
+// KubeletTarget is the part of this node to diagnose without the control plane, whose files may still be written.
 func (e *Env) KubeletTarget() diagnose.Target {
 	n := e.Config
 	return diagnose.Target{Socket: n.CRISocket, Kubelet: n.Paths.Kubelet, Kubeconfigs: n.Paths.Kubeconfigs}
@@ -91,7 +91,7 @@ func (e *Env) NodeTarget() diagnose.Target {
 	return t
 }
 
-// Phase is a step of one of the workflows.
+// Phase is a step in a workflow.
 type Phase = workflow.Phase[*Env]
 
 // Options say how to run a workflow.
@@ -113,14 +113,14 @@ func Run(ctx context.Context, env *Env, phases []Phase, opts Options) error {
 	})
 }
 
-// newKeyInBackground generates a key with a low priority: what earlier keys have made possible, such as the start of
-// the kubelet and of containers, goes first.
+// newKeyInBackground generates a key with low priority: anything earlier keys have made possible, such as the start of the
+// kubelet and of containers, goes first.
 func newKeyInBackground(env *Env) (key crypto.Signer, err error) {
 	background.Do(func() { key, err = env.PKI().NewKey() })
 	return key, err
 }
 
-// Patches reads the user's directory of patches, if there is one.
+// Patches reads the user's directory of patches, if any.
 func (e *Env) Patches() (config.PatchSet, error) {
 	return config.ReadPatches(e.Host, e.Config.PatchesDir)
 }

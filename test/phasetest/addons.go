@@ -21,7 +21,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// CheckDone checks what was written.
 func (s *AddonStage) CheckDone(t *testing.T, want []string) {
 	t.Helper()
 	if diff := cmp.Diff(want, Without(s.Done, "ensure ClusterRoleBinding kubeadm:cluster-admins")); diff != "" {
@@ -29,7 +28,7 @@ func (s *AddonStage) CheckDone(t *testing.T, want []string) {
 	}
 }
 
-// WithFlannel puts flannel into the stage's cluster, as an earlier release has installed it.
+// WithFlannel puts flannel into the stage's cluster, as an earlier release installed it.
 func (s *AddonStage) WithFlannel(t *testing.T) *appsv1.DaemonSet {
 	t.Helper()
 	s.Config.Cluster.Networking.PodSubnet = "10.244.0.0/16"
@@ -63,9 +62,9 @@ type Planes struct {
 	*cluster.Plan
 	Known   []corev1.Node
 	Running []corev1.Pod
-	// left is how many changes are made before the run is interrupted; negative for all.
+	// Left is how many changes succeed before the run is interrupted; negative for all.
 	Left int
-	mu   sync.Mutex // of left: both add-ons are upgraded side by side
+	mu   sync.Mutex // of Left: both add-ons are upgraded side by side
 }
 
 var errInterrupted = errors.New("interrupted")
@@ -89,7 +88,7 @@ func (p *Planes) Nodes(context.Context) ([]corev1.Node, error) { return p.Known,
 
 func (p *Planes) Pods(context.Context, string, string) ([]corev1.Pod, error) { return p.Running, nil }
 
-// Server adds a control plane whose API server has an image; without one, it has no Pod.
+// Server adds a control plane whose API server has an image; without an image, it has no Pod.
 func (p *Planes) Server(name, image string) {
 	object := cluster.NewNode(name)
 	object.Labels = map[string]string{cluster.LabelControlPlane: ""}
@@ -101,8 +100,7 @@ func (p *Planes) Server(name, image string) {
 	}
 }
 
-// AddonStage is a cluster that was v1.36.4 and whose control planes are v1.37.2, with the add-ons as an earlier version of
-// kubeadm has made them.
+// AddonStage is a cluster upgraded from v1.36.4, with all control planes at v1.37.2 and the add-ons of an earlier kubeadm.
 type AddonStage struct {
 	*Stage
 	Planes *Planes
@@ -120,7 +118,7 @@ func NewAddonStage(t *testing.T, documents string) *AddonStage {
 	s.Planes = &Planes{Plan: s.API, Left: -1}
 	s.Planes.Server("cp-1", "registry.k8s.io/kube-apiserver:v1.37.2")
 	s.Cluster = s.Planes
-	older := s.Config.GeneratedFor("v1.35.8") // without the mode of kube-proxy
+	older := s.Config.GeneratedFor("v1.35.8") // without kube-proxy's mode
 	for _, objects := range []func(*config.Node, config.PatchSet) ([]manifests.Object, error){manifests.CoreDNS, manifests.KubeProxy} {
 		objs, err := objects(older, config.PatchSet{})
 		Fatal(t, err)
@@ -151,7 +149,7 @@ func (s *AddonStage) DaemonSet(t *testing.T) *appsv1.DaemonSet {
 	return d
 }
 
-// Edited makes the cluster hold objects that somebody else wrote.
+// Edited puts objects written by somebody else into the cluster.
 func (s *AddonStage) Edited(t *testing.T, objs ...cluster.Object) {
 	t.Helper()
 	for _, obj := range objs {
@@ -161,7 +159,6 @@ func (s *AddonStage) Edited(t *testing.T, objs ...cluster.Object) {
 	s.Done = nil
 }
 
-// Corefile edits the Corefile, and returns it.
 func (s *AddonStage) Corefile(t *testing.T, old, new string) string {
 	t.Helper()
 	cm := SystemConfigMap(t, s.Stage, "coredns")

@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// apiFaults are faults that a request may meet. The temporary ones must not end a run.
+// apiFaults are faults a request may meet. Temporary faults must not end a run.
 var apiFaults = []struct {
 	name   string
 	fault  fakeapi.Fault
@@ -58,7 +58,7 @@ func SpoilEach(t *testing.T, crashes []Scenario) {
 	}
 }
 
-// nthRequest spoils one request.
+// nthRequest spoils a single request.
 type nthRequest struct {
 	mu    sync.Mutex
 	at    int
@@ -67,7 +67,7 @@ type nthRequest struct {
 	what  string // the request
 }
 
-// over overrides what the server would do by itself.
+// over overrides the server's own behavior.
 func (n *nthRequest) over(s *Scene) {
 	s.API.SpoilFirst(func(r *http.Request) fakeapi.Fault {
 		n.mu.Lock()
@@ -109,7 +109,6 @@ func apiFaultAt(t *testing.T, want *Scene, at int, name string, fault fakeapi.Fa
 	s.FinishesAs(t, want, where)
 }
 
-// copyTree copies a directory with modes and times.
 func copyTree(t *testing.T, from, to string) {
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -41,32 +41,31 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// crashEnv tells this binary to be a run instead of a test. It has the workflow's name, the root directory, and the
-// API's host:port.
+// crashEnv tells this binary to be a run instead of a test. It holds the workflow's name, the root directory, and the API's
+// host:port.
 const crashEnv = "SLIPWAY_PHASES_TEST_RUN"
 
-// lookingBack finds out what earlier runs left, for workflows that ask.
 type lookingBack func(context.Context, *step.Env) step.Earlier
 
-// Runner does what a command does, on a host and with the API at an endpoint.
+// Runner runs a command on a host, with the API at an endpoint.
 type Runner func(ctx context.Context, h *LastingHost, endpoint string, say io.Writer) error
 
 // Scenario is a workflow that is killed at each of its steps.
 type Scenario struct {
 	Name string
-	// prepare creates the API, and what the host has beyond a fresh one.
+	// Prepare creates the API and the host's additions to a fresh host.
 	Prepare func(t *testing.T, s *Scene) error
 	Run     Runner
-	// reads is a file that the kubelet reads only when it starts.
+	// Reads is a file the kubelet reads only when it starts.
 	Reads string
-	// renews are writes that another run repeats, as requested; rewrites reports which files it writes again.
+	// Renews lists requests that another run repeats; Rewrites reports which files it writes again.
 	Renews   []string
 	Rewrites func(path string) bool
-	// least is how many steps a run takes at least; 0 for 10.
+	// Least is the smallest number of steps in a run; 0 for 10.
 	Least int
 }
 
-// runIfAsked plays one of the scenarios, in a process that a test kills.
+// runIfAsked plays a scenario in a process that a test kills.
 func runIfAsked(killable []Scenario) {
 	words := strings.Fields(os.Getenv(crashEnv))
 	for _, c := range killable {
@@ -101,12 +100,12 @@ func CrashRun(ctx context.Context, n *config.Node, h *LastingHost, endpoint stri
 	return step.Run(ctx, env, workflow, step.Options{Skip: h.skip})
 }
 
-// CrashOptions lead to the API of a scene with the credentials that a node has.
+// CrashOptions lead to a scene's API with the node's credentials.
 func CrashOptions(h *LastingHost, endpoint string, controlPlane bool, admin, kubelet string, limit time.Duration) cluster.Options {
 	if controlPlane {
 		return cluster.Options{Kubeconfig: admin, SuperAdmin: "/etc/kubernetes/super-admin.conf", ReadFile: h.ReadFile, Endpoint: endpoint, Timeout: limit}
 	}
-	// It has only the kubelet's rights.
+	// A worker has only the kubelet's rights.
 	return cluster.Options{Kubeconfig: kubelet, Timeout: limit, ReadFile: func(path string) ([]byte, error) {
 		data, err := h.ReadFile(path)
 		if err != nil {
@@ -116,7 +115,7 @@ func CrashOptions(h *LastingHost, endpoint string, controlPlane bool, admin, kub
 	}}
 }
 
-// Scene is a fresh host, and where to kill a run on it.
+// Scene is a fresh host, with the place to kill a run on it.
 type Scene struct {
 	Scenario
 	Root string
@@ -125,7 +124,7 @@ type Scene struct {
 	mu      sync.Mutex
 	pid     int
 	Writing int // requests so far that would change something
-	after   int // the one after which the run is killed, from 1; 0 for none
+	after   int // the run is killed after this request, counted from 1; 0 for none
 }
 
 func NewScene(t *testing.T, c Scenario) *Scene {
@@ -165,12 +164,12 @@ func (s *Scene) Spoil(r *http.Request) fakeapi.Fault {
 	}
 }
 
-// visible omits what happens to a file before it has its name. crash_files_test.go in test/e2e tests that.
+// visible omits changes to a file before it gets its name. crash_files_test.go in test/e2e tests those.
 func visible(s kill.Step) bool {
 	return !slices.Contains([]string{"openat", "write", "fchmod"}, s.Call)
 }
 
-// process runs the workflow as a separate process. It is killed before change number at, or when spoil decides.
+// process runs the workflow as a separate process. It's killed before change number at, or when Spoil decides.
 func (s *Scene) process(t *testing.T, at int) kill.Run {
 	t.Helper()
 	var said bytes.Buffer
@@ -193,7 +192,6 @@ func (s *Scene) process(t *testing.T, at int) kill.Run {
 	return run
 }
 
-// Command returns the command that runs the workflow as a separate process.
 func (s *Scene) Command(say io.Writer) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", s.Name)
 	cmd.Env = append(os.Environ(), crashEnv+"="+strings.Join([]string{s.Name, s.Root, s.API.Listener.Addr().String()}, " "))
@@ -216,7 +214,6 @@ func (s *Scene) untraced(cmd *exec.Cmd, run *kill.Run) error {
 	return nil
 }
 
-// Again runs the workflow once more.
 func (s *Scene) Again(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	s.after = 0
@@ -233,7 +230,7 @@ func (s *Scene) On(ctx context.Context, h *LastingHost) (string, error) {
 		if !errors.As(err, &locked) {
 			return said.String(), err
 		}
-		// A process that another test starts also holds the lock's descriptor until it executes its program.
+		// A process started by another test also holds the lock's descriptor until it executes its program.
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -270,7 +267,6 @@ func KillEach(t *testing.T, killable []Scenario) {
 	}
 }
 
-// crashAt kills one run and checks the next ones.
 func crashAt(t *testing.T, want *Scene, at, after int) {
 	c := want.Scenario
 	s := NewScene(t, c)
@@ -293,7 +289,7 @@ func crashAt(t *testing.T, want *Scene, at, after int) {
 	}
 }
 
-// Stamps lists the modes and times of all files except the lock.
+// Stamps lists the modes and times of all files except the lock and Rewrites.
 func (s *Scene) Stamps(t *testing.T) map[string]string {
 	all := Stamps(t, s.Root)
 	maps.DeleteFunc(all, func(path, _ string) bool {
@@ -304,7 +300,7 @@ func (s *Scene) Stamps(t *testing.T) map[string]string {
 
 var randomID = regexp.MustCompile(`bootstrap-token-[a-z0-9]{6}`)
 
-// left is what a run left on the host and in the API, without what is random.
+// left is everything a run left on the host and in the API, without random parts.
 func (s *Scene) left(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -324,7 +320,7 @@ func (s *Scene) left(t *testing.T) map[string]string {
 		if err != nil || strings.HasPrefix(rel, "/run/slipway.lock") || strings.HasPrefix(rel, "/proc") || strings.HasPrefix(rel, KubeletActive) && rel != KubeletActive {
 			return err
 		}
-		if d.IsDir() && (rel == fakeContainers || rel == "/etc/kubernetes/tmp") { // their names have times
+		if d.IsDir() && (rel == fakeContainers || rel == "/etc/kubernetes/tmp") { // names with times
 			return fs.SkipDir
 		}
 		info, err := d.Info()
@@ -354,7 +350,7 @@ func (s *Scene) left(t *testing.T) map[string]string {
 	return all
 }
 
-// Main is TestMain of a package of phases whose workflows are killed in the scenarios.
+// Main is TestMain for a package whose workflows are killed in the scenarios.
 func Main(m *testing.M, scenarios ...Scenario) {
 	kill.Play()
 	runIfAsked(scenarios)

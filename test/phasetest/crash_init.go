@@ -41,7 +41,6 @@ networking: {podSubnet: 10.244.0.0/16}
 apiServer: {certSANs: [127.0.0.1]}
 `
 
-// RunInit does what the command init does.
 func RunInit(workflow func() []step.Phase) Runner {
 	return func(ctx context.Context, h *LastingHost, endpoint string, say io.Writer) error {
 		return initWith(ctx, h, endpoint, say, CrashDocuments, workflow())
@@ -61,8 +60,8 @@ func initWith(ctx context.Context, h *LastingHost, endpoint string, say io.Write
 	return CrashRun(ctx, n, h, endpoint, say, workflow, nil)
 }
 
-// OwnAPI is the API server of a control plane in a root directory. It uses the certificate that is there, and admits
-// the administrators once they are bound. Then it asks spoil.
+// OwnAPI is the API server of a control plane in a root directory. It uses that directory's certificate, and admits the
+// administrators once they're bound. Then it asks spoil.
 func OwnAPI(root string, spoil func(r *http.Request) fakeapi.Fault) *fakeapi.Server {
 	var mu sync.Mutex
 	var served *tls.Config
@@ -71,7 +70,7 @@ func OwnAPI(root string, spoil func(r *http.Request) fakeapi.Fault) *fakeapi.Ser
 		defer mu.Unlock()
 		pki := filepath.Join(root, "/etc/kubernetes/pki")
 		cert, err := tls.LoadX509KeyPair(filepath.Join(pki, "apiserver.crt"), filepath.Join(pki, "apiserver.key"))
-		if err != nil && served != nil { // like kube-apiserver, it serves with what it has until a new pair is complete
+		if err != nil && served != nil { // like kube-apiserver, it serves with the old pair until a new pair is complete
 			return served, nil
 		}
 		config := &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2"}}

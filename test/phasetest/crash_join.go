@@ -24,8 +24,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// PrepareJoin creates a cluster to join by a discovery file, and sets what the kubelet writes once that cluster has
-// signed its certificate.
+// PrepareJoin creates a cluster to join by a discovery file, and sets the files the kubelet writes once that cluster has signed
+// its certificate.
 func PrepareJoin(t *testing.T, s *Scene) error {
 	s.API = fakeapi.New(nil)
 	for _, cm := range []*corev1.ConfigMap{
@@ -39,7 +39,6 @@ func PrepareJoin(t *testing.T, s *Scene) error {
 	return errors.Join(s.KubeletOf(t, "worker-1", ca), os.WriteFile(s.Root+"/join.yaml", []byte(CrashJoinDocument), 0o600))
 }
 
-// RunJoin does what the command join does.
 func RunJoin(workflow func() []step.Phase, lookBack lookingBack) Runner {
 	return func(ctx context.Context, h *LastingHost, endpoint string, say io.Writer) error {
 		opts := config.Options{Facts: config.HostFacts{Hostname: "host"}}
@@ -67,8 +66,7 @@ func RunJoin(workflow func() []step.Phase, lookBack lookingBack) Runner {
 	}
 }
 
-// embedded inserts the files that a kubeconfig names into it: client-go would watch files for as long as the process
-// lives.
+// embedded inserts the files named by a kubeconfig into it: client-go would watch files for as long as the process lives.
 func embedded(h host.Host, kubeconfig []byte) ([]byte, error) {
 	cfg, err := clientcmd.Load(kubeconfig)
 	if err != nil {

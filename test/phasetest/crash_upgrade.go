@@ -32,12 +32,11 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// The versions between which the scenes upgrade.
+// The scenes upgrade between these versions.
 const CrashFrom, CrashTo = "v1.35.8", "v1.36.4" // with another etcd and another CoreDNS
 
 const LeaseWrite = "PUT /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/slipway-upgrade"
 
-// Applying upgrades a control plane.
 func Applying(init, apply func() []step.Phase) Scenario {
 	return Scenario{
 		Name: "upgrade-apply", Prepare: PrepareApply(init), Run: RunUpgrade("apply", apply), Reads: "/etc/kubernetes/manifests/etcd.yaml",
@@ -45,12 +44,11 @@ func Applying(init, apply func() []step.Phase) Scenario {
 	}
 }
 
-// Renewed reports whether a file changes with each upgrade, because it renews the certificates.
+// Renewed reports whether a file changes with each upgrade, because upgrades renew the certificates.
 func Renewed(path string) bool {
 	return path == "/etc/kubernetes" || strings.HasPrefix(path, "/etc/kubernetes/pki") || filepath.Ext(path) == ".conf"
 }
 
-// RunUpgrade does what the commands of upgrade do.
 func RunUpgrade(command string, workflow func() []step.Phase) Runner {
 	return func(ctx context.Context, h *LastingHost, endpoint string, say io.Writer) error {
 		n, err := upgradedNode(ctx, h, endpoint, say, command)
@@ -85,7 +83,6 @@ func upgradedNode(ctx context.Context, h *LastingHost, endpoint string, say io.W
 	return n, err
 }
 
-// tree is the files of a host.
 type tree map[string]treeFile
 
 type treeFile struct {
@@ -133,8 +130,8 @@ type OldNode struct {
 	Objects map[string]map[string]any
 }
 
-// OldPlane is a control plane as init of an earlier version makes it. It is made once, because that takes most of the time
-// of a scene.
+// OldPlane returns a control plane as an earlier version's init makes it. It's made only once, because that takes most of a
+// scene's time.
 func OldPlane(init func() []step.Phase) (OldNode, error) {
 	olderPlane.Do(func() { olderPlane.node, olderPlane.err = makeOldPlane(init) })
 	return olderPlane.node, olderPlane.err
@@ -148,13 +145,13 @@ var olderPlane struct {
 
 func makeOldPlane(init func() []step.Phase) (OldNode, error) {
 	return MakeNode(func(h *LastingHost, endpoint string) error {
-		h.skip = []string{"preflight", "kubelet-finalize"} // the kubelet of this host is newer, and does not rotate its certificate
+		h.skip = []string{"preflight", "kubelet-finalize"} // this host's kubelet is newer, and doesn't rotate its certificate
 		documents := strings.ReplaceAll(CrashDocuments, config.DefaultKubernetesVersion, CrashFrom)
 		return errors.Join(initWith(context.Background(), h, endpoint, io.Discard, documents, init()), h.StartPods())
 	})
 }
 
-// MakeNode is what do leaves on a fresh host, and in its API.
+// MakeNode returns the results of do on a fresh host, and in its API.
 func MakeNode(do func(h *LastingHost, endpoint string) error) (made OldNode, err error) {
 	root, err := os.MkdirTemp("", "slipway-old-")
 	if err != nil {
@@ -175,7 +172,7 @@ func MakeNode(do func(h *LastingHost, endpoint string) error) (made OldNode, err
 	return made, err
 }
 
-// PrepareApply makes a control plane whose Corefile has to be migrated, and whose kubelet has a flag of an older version.
+// PrepareApply makes a control plane whose Corefile has to be migrated, and whose kubelet has an older version's flag.
 func PrepareApply(init func() []step.Phase) func(*testing.T, *Scene) error {
 	return func(_ *testing.T, s *Scene) error {
 		old, err := OldPlane(init)
@@ -200,7 +197,7 @@ func (s *Scene) becomes(old OldNode) error {
 	return errors.Join(old.Files.Write(s.Root), leaveFlag(s.Root))
 }
 
-// upgradableNode is the Node of a control plane as kubeadm left it until 1.35.
+// upgradableNode is a control plane's Node as kubeadm left it until 1.35.
 func upgradableNode(name string) *corev1.Node {
 	n := cluster.NewNode(name)
 	n.Labels = map[string]string{cluster.LabelControlPlane: ""}
@@ -209,10 +206,10 @@ func upgradableNode(name string) *corev1.Node {
 	return n
 }
 
-// OldFlags is kubeadm-flags.env with a flag that kubelets since 1.35 do not accept.
+// OldFlags is kubeadm-flags.env with a flag that kubelets since 1.35 refuse.
 const OldFlags = `KUBELET_KUBEADM_ARGS="--pod-infra-container-image=registry.k8s.io/pause:3.9 --v=2"` + "\n"
 
-// leaveFlag adds a flag that older versions gave to the kubelet.
+// leaveFlag adds a flag that older versions gave the kubelet.
 func leaveFlag(root string) error {
 	path := filepath.Join(root, "/var/lib/kubelet/kubeadm-flags.env")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -232,7 +229,7 @@ func PrepareNode(join func() []step.Phase, lookBack lookingBack) func(*testing.T
 	}
 }
 
-// isBehind makes the worker one whose cluster was upgraded since it joined.
+// isBehind makes the cluster look upgraded since the worker joined.
 func (s *Scene) isBehind() error {
 	s.Writing = 0
 	s.API.Put("/api/v1/namespaces/kube-system/configmaps/kubelet-config", fixture.ConfigMap("kubelet-config", "kubelet", fixture.KubeletConfiguration+"podPidsLimit: 99\n"))
@@ -244,10 +241,10 @@ func (s *Scene) isBehind() error {
 	return leaveFlag(s.Root)
 }
 
-// ofAnyRun are the lines of a record that differ from one scene to the next.
+// ofAnyRun matches the lines of a record that differ from scene to scene.
 var ofAnyRun = regexp.MustCompile(`(?m)^(ca|completed): .*\n|^written:\n(  .*\n)+`)
 
-// keptBefore has the oldest of the files of each name that upgrades have kept: what the node had before the first of them.
+// keptBefore returns, for each name, the oldest file kept by upgrades: the node's file before the first upgrade.
 func keptBefore(root string) (map[string]string, error) {
 	kept := map[string]string{}
 	paths, err := filepath.Glob(root + "/etc/kubernetes/tmp/*/*.*")

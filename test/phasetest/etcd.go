@@ -19,7 +19,7 @@ import (
 // EtcdLog is a file that exists once etcd has run.
 const EtcdLog = "/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal"
 
-// LogOf is the start of a member's log. With entries, the member has received some.
+// LogOf returns the start of a member's log. With entries, the member has received some.
 func LogOf(member, cluster uint64, entries bool) string {
 	var sum uint32
 	record := func(kind uint64, data []byte) string {
@@ -37,11 +37,11 @@ func LogOf(member, cluster uint64, entries bool) string {
 	return text + strings.Repeat("\x00", 64)
 }
 
-// Voters are three members, with what is wrong with each.
+// Voters are three members, each with its error.
 type Voters struct {
 	FakeMembers
 	Own, Cp2, Cp3 error
-	Leaderless    bool // this one says so itself
+	Leaderless    bool // reported by its own member
 }
 
 func (v *Voters) Health(context.Context) ([]etcd.Health, error) {
@@ -56,15 +56,15 @@ func (v *Voters) Health(context.Context) ([]etcd.Health, error) {
 	return list, v.Fail["health"]
 }
 
-// FakeMembers is the membership of an etcd. fail has the errors to return, by method; down has the members that are down,
+// FakeMembers is the membership of an etcd. Fail has the errors to return, by method; Down has the errors of unreachable members,
 // by name.
 type FakeMembers struct {
-	etcd.Etcd // what these phases do not call
+	etcd.Etcd // methods these phases don't call
 	List      []etcd.Member
 	Down      map[string]error
 	Fail      map[string]error
 	Did       []string
-	name      string // of the member that joins, once it runs
+	name      string // of the joining member, once it runs
 }
 
 func (m *FakeMembers) Members(context.Context) ([]etcd.Member, error) { return m.List, m.Fail["list"] }
@@ -123,7 +123,7 @@ func (m *FakeMembers) Leave(_ context.Context, peer string) (bool, error) {
 	return i >= 0, m.Fail["leave"]
 }
 
-// LoneMember is an etcd that cannot hand over the lead.
+// LoneMember is an etcd that can't hand over the lead.
 type LoneMember struct{ etcd.Etcd }
 
 func (LoneMember) MoveLeader(context.Context, string) (bool, error) { return false, nil }

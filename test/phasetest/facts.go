@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/golden"
 )
 
-// SaidOnce checks that each line was printed exactly once.
 func (s *Stage) SaidOnce(t *testing.T, lines ...Line) {
 	t.Helper()
 	Once(t, s.Said.String(), lines...)
@@ -36,7 +35,7 @@ func Shows(t *testing.T, name, output string) {
 // Line has facts of a single line.
 type Line []string
 
-// mute is a test that notes its failures, and does not show them.
+// mute is a test that notes its failures without showing them.
 type mute struct {
 	testing.TB
 	failed bool
@@ -44,7 +43,7 @@ type mute struct {
 
 func (m *mute) Errorf(string, ...any) { m.failed = true }
 
-// Count is the number of lines that have all facts.
+// Count returns the number of lines that have all facts.
 func (l Line) Count(t *testing.T, text string) (n int) {
 	t.Helper()
 	for one := range strings.Lines(text) {
@@ -56,7 +55,7 @@ func (l Line) Count(t *testing.T, text string) (n int) {
 	return n
 }
 
-// Once checks that there is exactly one line with the facts of each.
+// Once checks that exactly one line has the facts of each.
 func Once(t *testing.T, text string, lines ...Line) {
 	t.Helper()
 	for _, l := range lines {
@@ -66,14 +65,14 @@ func Once(t *testing.T, text string, lines ...Line) {
 	}
 }
 
-// FoundAs is what a check has found.
+// FoundAs describes a check's finding.
 type FoundAs struct {
 	Name  string   // the severity and the check, such as "error EtcdQuorum"
 	Facts []string // of the message
-	List  string   // what the message ends with, for example all names that it lists
+	List  string   // the end of the message, for example all names it lists
 }
 
-// CheckFindings checks that these were found, in this order, and nothing else.
+// CheckFindings checks for exactly these findings, in this order.
 func CheckFindings(t *testing.T, found []preflight.Finding, want ...FoundAs) {
 	t.Helper()
 	if len(found) != len(want) {
@@ -95,7 +94,7 @@ func SeverityOf(f preflight.Finding) string {
 	return map[preflight.Severity]string{preflight.Error: "error", preflight.Warning: "warning", preflight.Unasked: "unchecked"}[f.Severity]
 }
 
-// After is the next line of the same phase after the only one that has a text, for example the remedy of a warning.
+// After returns the phase's next line after the only line that has a text, for example a warning's remedy.
 func After(t *testing.T, text, has string) string {
 	t.Helper()
 	before, rest, found := strings.Cut(text, has)
@@ -111,7 +110,7 @@ func After(t *testing.T, text, has string) string {
 	return ""
 }
 
-// ShowsRun runs phases one after another, and holds all that they say against a golden file.
+// ShowsRun runs phases one after another, and compares their output with a golden file.
 func (s *Stage) ShowsRun(t *testing.T, name string, workflow ...step.Phase) {
 	t.Helper()
 	s.Said.Reset()

@@ -28,26 +28,24 @@ type Refusal struct {
 	mu    sync.Mutex
 	Count int
 	At    int    // which order, from 1; or
-	Named string // the first of this name
-	What  string // the order that it was
+	Named string // the first order of this name
+	What  string // the refused order
 	hang  bool   // the order hangs until its time is over
-	More  string // orders that are refused beside the usual ones
+	More  string // further orders to refuse
 }
 
-// On is a host in a directory that refuses the order.
 func (f *Refusal) On(root string) *LastingHost {
 	h := NewLastingHost(root)
 	h.Before = f.before
 	return h
 }
 
-// diskFaults are the errors of a disk on write, in turn.
 var diskFaults = []error{syscall.EIO, syscall.ENOSPC, syscall.EROFS}
 
-// refused are the orders that can be refused, as they begin. Others are extras, which a run can do without.
+// refused matches the orders that can be refused. A run can do without any other.
 var refused = regexp.MustCompile(`^((write|mkdir|remove|create directory|rename) /|(start|stop|restart|pull) |reload$)`)
 
-// before is the error if this is the order to refuse.
+// before returns an error if this is the order to refuse.
 func (f *Refusal) before(ctx context.Context, order string) error {
 	if !refused.MatchString(order) && (f.More == "" || !regexp.MustCompile(f.More).MatchString(order)) {
 		return nil
@@ -67,7 +65,7 @@ func (f *Refusal) before(ctx context.Context, order string) error {
 	return asOf(order, err)
 }
 
-// asOf is an error as the part of the host returns it that gets the order.
+// asOf wraps an error like the part of the host that gets the order.
 func asOf(order string, err error) error {
 	verb, about, _ := strings.Cut(order, " ")
 	if at := strings.Index(order, " /"); at > 0 {
@@ -170,7 +168,7 @@ func hungAt(t *testing.T, want *Scene, order string) {
 	started := time.Now()
 	_, err := s.On(t.Context(), h)
 	if f.What == "" {
-		return // this workflow does not give this order
+		return // this workflow doesn't give this order
 	}
 	if took := time.Since(started); err == nil || took > 2*time.Minute || !strings.Contains(err.Error(), order) {
 		t.Errorf("%s hangs: the run ended after %s with %v", order, took, err)

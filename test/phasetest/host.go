@@ -17,7 +17,7 @@ import (
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
-// NewDirHost has the directories for CA certificates that the reference host had.
+// NewDirHost returns a host with the reference host's directories for CA certificates.
 func NewDirHost(t *testing.T) (*teststage.Host, string) {
 	t.Helper()
 	root := teststage.Dir(t)
@@ -34,7 +34,7 @@ func QuietUI() ui.UI {
 	return ui.NewLines(&out, &out)
 }
 
-// Listing lists our files and directories below root.
+// Listing lists Slipway's files and directories below root.
 func Listing(t *testing.T, root string) []string {
 	t.Helper()
 	var got []string

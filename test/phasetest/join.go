@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// JoinStage is a host that will join a cluster by a discovery file, and what that cluster's API has.
+// JoinStage is a host that will join a cluster by a discovery file, with that cluster's API.
 type JoinStage struct {
 	*Stage
 	CA     fixture.Pair
@@ -29,7 +29,6 @@ func NewJoinStage(t *testing.T, objs ...cluster.Object) *JoinStage {
 	return s
 }
 
-// Discover loads the desired state of the node.
 func (s *JoinStage) Discover(t *testing.T) error {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: "worker-1"}}
@@ -45,7 +44,7 @@ func (s *JoinStage) Discover(t *testing.T) error {
 	return err
 }
 
-// Bootstrapped does what the kubelet does once its certificate is signed.
+// Bootstrapped writes the kubelet's files as once its certificate is signed.
 func (s *JoinStage) Bootstrapped(t *testing.T, ca fixture.Pair, name string, until time.Time) {
 	t.Helper()
 	fixture.BootstrapKubelet(t, s.Root, ca, name, until)

@@ -17,22 +17,22 @@ const (
 	KubeletPEM  = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 )
 
-// RotatedPEM is a client certificate that a kubelet got for its node.
+// RotatedPEM returns a kubelet's client certificate for its node.
 func RotatedPEM(t *testing.T, node string, until time.Time) string {
 	t.Helper()
 	return string(certs.EncodeCerts(fixture.Signed(t, fixture.Pair{}, "system:node:"+node, until).Cert))
 }
 
-// Rotated writes a client certificate as the kubelet of a node does.
+// Rotated writes a client certificate as a node's kubelet does.
 func (s *Stage) Rotated(t *testing.T, path, node string, until time.Time) {
 	t.Helper()
 	s.Put(t, path, RotatedPEM(t, node, until))
 }
 
-// WithKubeletFlags has the documents of a node whose kubelet gets flags.
+// WithKubeletFlags returns the documents of a node whose kubelet gets flags.
 func WithKubeletFlags(flags string) string {
 	return strings.Replace(fixture.InitDocument, "{name: cp-1,", "{name: cp-1, kubeletExtraArgs: ["+flags+"],", 1) + fixture.ClusterDocument
 }
 
-// ShortWaits are timeouts that are short enough for a test.
+// ShortWaits are timeouts short enough for a test.
 const ShortWaits = "timeouts: {kubeletHealthCheck: 150ms, controlPlaneComponentHealthCheck: 150ms, tlsBootstrap: 150ms}\n"

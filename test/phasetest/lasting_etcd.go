@@ -27,8 +27,7 @@ func ReportingNode(name string) map[string]any {
 		}}}}
 }
 
-// KubeletOf writes the discovery file, and sets what the kubelet of a node writes once the cluster has signed its
-// certificate.
+// KubeletOf writes the discovery file, and sets the files a node's kubelet writes once the cluster has signed its certificate.
 func (s *Scene) KubeletOf(t *testing.T, node string, ca []byte) error {
 	signer := fixture.Signed(t, fixture.Pair{}, "kubernetes", time.Now().Add(time.Hour)) // as while a CA is replaced
 	ca = slices.Concat(ca, certs.EncodeCerts(signer.Cert))
@@ -47,13 +46,13 @@ func (s *Scene) KubeletOf(t *testing.T, node string, ca []byte) error {
 		WillMake(s.Root, "/etc/kubernetes/kubelet.conf", file(fmt.Sprintf(`"client-certificate": %q, "client-key": %q`, client, client))))
 }
 
-// lastingMembers is the membership of an etcd with one other member, stored in files of the host: see LastingHost.
+// lastingMembers is the membership of an etcd with one other member, stored in the host's files: see LastingHost.
 type lastingMembers struct {
 	etcd.Etcd
 	host *LastingHost
 }
 
-// Has is asked for the cluster's configuration by a host whose API server does not answer.
+// Has is asked for the cluster's configuration by a host whose API server doesn't answer.
 func (m lastingMembers) Has(context.Context, string) (bool, error) {
 	return false, errors.New("this etcd does not answer")
 }
@@ -102,7 +101,7 @@ func (m lastingMembers) Health(context.Context) ([]etcd.Health, error) {
 
 func (m lastingMembers) Peers(_ context.Context, urls []string) []etcd.Peer { return Silent(urls) }
 
-// Silent is the answer of peers that do not run.
+// Silent answers for peers that don't run.
 func Silent(urls []string) (all []etcd.Peer) {
 	for _, url := range urls {
 		all = append(all, etcd.Peer{URL: url, Err: errors.New("connection refused")})

@@ -28,17 +28,17 @@ import (
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
-// LastingHost is a host whose systemd, kubelet and container runtime keep their state in its directory as well, so that a
-// later process finds what a killed one did. Each order to them changes one file.
+// LastingHost is a host whose systemd, kubelet and container runtime also keep their state in its directory, so that a later
+// process finds a killed process's state. Each order to them changes one file.
 type LastingHost struct {
 	*teststage.Host
 	Root  string
-	Limit time.Duration // how long a run waits for others; 0 for the limits of the configuration
+	Limit time.Duration // how long a run waits for others; 0 for the configured limits
 	skip  []string      // phases
-	// plans makes the run a plan.
+	// Plans makes the run a plan.
 	Plans func(*step.Env)
 
-	kubelet sync.Mutex // there is only one kubelet, however many runs wait for its files
+	kubelet sync.Mutex // there's a single kubelet, however many runs wait for its files
 }
 
 func NewLastingHost(root string) *LastingHost {
@@ -64,9 +64,9 @@ const (
 	kubeletPID     = 77
 )
 
-// Furnish makes a root directory of a host that can become a node.
+// Furnish makes the root directory of a host that can become a node.
 func Furnish(root string) error {
-	// As on a host with cgroup version 2.
+	// As with cgroup version 2.
 	const controllers = "/sys/fs/cgroup/cgroup.controllers"
 	for _, dir := range []string{"/etc/ssl/certs", "/var/lib", "/run", filepath.Dir(KubeletActive), images, "/proc/sys/net/ipv4", controllers} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
@@ -81,7 +81,6 @@ func Furnish(root string) error {
 	return nil
 }
 
-// removeFake removes a file of a state, if it is there.
 func removeFake(path string) error {
 	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -128,10 +127,10 @@ func (h *LastingHost) restart(context.Context, string) error {
 	if !h.has(KubeletActive) {
 		return h.Note(KubeletActive)
 	}
-	return h.Note(fmt.Sprintf("%s/%d", KubeletActive, time.Now().UnixNano())) // the time changes the directory as well
+	return h.Note(fmt.Sprintf("%s/%d", KubeletActive, time.Now().UnixNano())) // the time changes the directory, too
 }
 
-// awaitFile lets the kubelet, if it runs, write its files.
+// awaitFile lets the kubelet write its files, if it runs.
 func (h *LastingHost) awaitFile(ctx context.Context, path string, fits func([]byte) error) error {
 	if h.has(KubeletActive) {
 		if err := h.makeFiles(); err != nil {
@@ -172,7 +171,7 @@ func (h *LastingHost) makeFiles() error {
 	return nil
 }
 
-// WillMake sets what the kubelet writes once it runs.
+// WillMake sets a file the kubelet writes once it runs.
 func WillMake(root, path, text string) error {
 	path = filepath.Join(root, "/var/fake/made", path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -181,7 +180,7 @@ func WillMake(root, path, text string) error {
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// probe finds everything healthy once the kubelet runs. Where containers are simulated, it has started what was missing.
+// probe finds everything healthy once the kubelet runs. With simulated containers, it first starts the missing containers.
 func (h *LastingHost) probe(context.Context, host.Probe) error {
 	if !h.has(KubeletActive) {
 		return errors.New("connection refused")
@@ -226,7 +225,7 @@ func (h *LastingHost) portFree(_ string, port int) error {
 	return nil
 }
 
-// Pods of the runtime, and what the kernel has of networks: a directory of its name for each.
+// The runtime's Pods, and the kernel's network leftovers: a directory for each, by name.
 const (
 	FakePods      = "/var/fake/pods"
 	FakeLeftovers = "/var/fake/leftovers"
@@ -269,8 +268,8 @@ func (h *LastingHost) Names(dir string) (names []string) {
 
 func (h *LastingHost) Members() etcd.Etcd { return lastingMembers{host: h} }
 
-// The containers of the lasting host: a directory for each, NANOSECONDS IMAGE, below one for its component. Each order to
-// the runtime makes or removes one, so a kill cannot come in between.
+// The lasting host's containers: a directory for each, NANOSECONDS IMAGE, below its component's. Each order to the runtime makes
+// or removes one directory, so a kill can't come in between.
 const fakeContainers = "/var/fake/containers"
 
 func (h *LastingHost) containers(_ context.Context, _, _, name string) (list []host.Container, err error) {
@@ -293,7 +292,7 @@ func (h *LastingHost) stopContainer(_ context.Context, _, id string, _ time.Dura
 	return removeFake(filepath.Join(h.Root, fakeContainers, id))
 }
 
-// awaitContainer lets the kubelet, if it runs, look at its static Pods.
+// awaitContainer lets the kubelet look at its static Pods, if it runs.
 func (h *LastingHost) awaitContainer(ctx context.Context, socket, namespace, name string, accept func(host.Container) bool) error {
 	for {
 		if h.has(KubeletActive) {
@@ -313,7 +312,7 @@ func (h *LastingHost) awaitContainer(ctx context.Context, socket, namespace, nam
 	}
 }
 
-// StartPods replaces the containers that were not made of the static Pods that are there.
+// StartPods replaces the containers that don't match the current static Pods.
 func (h *LastingHost) StartPods() error {
 	h.kubelet.Lock()
 	defer h.kubelet.Unlock()
@@ -342,7 +341,7 @@ func (h *LastingHost) startPod(path string) error {
 
 var imageLine = regexp.MustCompile(`(?m)^ +image: (\S+)$`)
 
-// quickImageOf is ImageOf for those who ask a hundred times a second: parsing YAML would be most of what their tests cost.
+// quickImageOf is ImageOf for callers that ask a hundred times a second: parsing YAML would be most of their tests' cost.
 func quickImageOf(manifest []byte) string {
 	if line := imageLine.FindSubmatch(manifest); line != nil {
 		return string(line[1])
@@ -354,7 +353,7 @@ func quickImageOf(manifest []byte) string {
 	return pod.Spec.Containers[0].Image
 }
 
-// outdated removes the containers that a static Pod does not describe, and reports whether there is another one.
+// outdated removes the containers a static Pod doesn't describe, and reports whether a current container is left.
 func (h *LastingHost) outdated(name, path, image string) (current bool, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -371,7 +370,7 @@ func (h *LastingHost) outdated(name, path, image string) (current bool, err erro
 	return current, err
 }
 
-// RunningPods says which image each component runs with, and whether it was started with the manifest that is there.
+// RunningPods returns each component's image, and whether it was started with the current manifest.
 func (h *LastingHost) RunningPods() map[string]string {
 	running := map[string]string{}
 	for _, name := range []string{manifests.EtcdName, manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
@@ -387,8 +386,8 @@ func (h *LastingHost) RunningPods() map[string]string {
 	return running
 }
 
-// HasPods gives the runtime these Pods. When it removes one, it also removes what the network plugin made for the Pod, in the
-// order of the real host.
+// HasPods gives the runtime these Pods. When it removes a Pod, it also removes its network plugin's files, in the order of the
+// real host.
 func (h *LastingHost) HasPods(all []host.Pod) {
 	h.On.Pods = func(context.Context, string) ([]host.Pod, error) {
 		return slices.DeleteFunc(slices.Clone(all), func(p host.Pod) bool { return !slices.Contains(h.Names(FakePods), p.ID) }), nil

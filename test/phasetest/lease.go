@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// PurposeNow is what the Lease says that its holder does.
 func (s *Stage) PurposeNow(t *testing.T) string {
 	t.Helper()
 	lease := TurnLease()
@@ -23,7 +22,7 @@ func (s *Stage) PurposeNow(t *testing.T) string {
 	return lease.Annotations["slipway/purpose"]
 }
 
-// TurnLease is the Lease of the control plane whose components are being restarted, by the name that all releases use.
+// TurnLease is the Lease of the control plane whose components are being restarted, by the name all releases use.
 func TurnLease() *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
@@ -31,7 +30,7 @@ func TurnLease() *coordinationv1.Lease {
 	}
 }
 
-// Holds makes a node the holder of the Lease, with its last renewal so long ago.
+// Holds makes a node the holder of the Lease, last renewed the given time ago.
 func (s *Stage) Holds(t *testing.T, name string, ago time.Duration) {
 	t.Helper()
 	s.HoldsFor(t, name, "upgrade", ago)
@@ -55,7 +54,6 @@ func (s *Stage) HoldsFor(t *testing.T, name, purpose string, ago time.Duration) 
 	}
 }
 
-// Holder is that of the Lease.
 func (s *Stage) Holder(t *testing.T) string {
 	t.Helper()
 	lease := TurnLease()

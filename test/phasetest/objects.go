@@ -31,7 +31,7 @@ func SystemConfigMap(t *testing.T, s *Stage, name string) *corev1.ConfigMap {
 	return cm
 }
 
-// PodOf is a Pod with a controller of a kind; an empty one means none.
+// PodOf returns a Pod with a controller of the given kind; an empty kind means none.
 func PodOf(name, kind string) corev1.Pod {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Annotations: map[string]string{}}}
 	if kind != "" {
@@ -42,7 +42,7 @@ func PodOf(name, kind string) corev1.Pod {
 
 const APIServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 
-// Marked is an API that records how a node was marked, and whose report was waited for.
+// Marked is an API that records a node's mark, or the wait for its report.
 type Marked struct {
 	*cluster.Plan
 	Name     string
@@ -68,7 +68,7 @@ func (m *Marked) AwaitReport(_ context.Context, name string, since time.Time) er
 // OwnPeer is the URL at which other members find the stage's etcd.
 const OwnPeer = "https://192.0.2.11:2380"
 
-// AskedEtcd has keys, or does not answer.
+// AskedEtcd has keys, or doesn't answer.
 type AskedEtcd struct {
 	etcd.Etcd
 	Keys []string
@@ -83,19 +83,18 @@ func (e AskedEtcd) Health(context.Context) ([]etcd.Health, error) {
 	return []etcd.Health{{Member: etcd.Member{Name: "cp-1", PeerURL: OwnPeer}, Answers: true}}, e.Err
 }
 
-// OneNode is an API with one Node, the Pods on it, and those of CoreDNS on all nodes.
+// OneNode is an API with one Node, the Pods on it, and CoreDNS's Pods on all nodes.
 type OneNode struct {
 	*cluster.Plan
 	Node    *corev1.Node
 	Running []corev1.Pod
 	DNS     []corev1.Pod
-	// passes lets time pass.
-	Passes func()
+	Passes  func()
 }
 
 func (o *OneNode) Pods(context.Context, string, string) ([]corev1.Pod, error) { return o.DNS, nil }
 
-// AwaitNode looks once or, if time passes, again after that.
+// AwaitNode looks once, or again after that if time passes.
 func (o *OneNode) AwaitNode(_ context.Context, _ string, check func(*corev1.Node, []corev1.Pod) error) error {
 	err := check(o.Node, o.Running)
 	if o.Passes != nil {
@@ -111,7 +110,7 @@ func ReadyNode(status corev1.ConditionStatus, message string) *corev1.Node {
 	return n
 }
 
-// APod is one of the Pods on a node. kind has words that describe it.
+// APod returns a Pod on a node. kind has words that describe it.
 func APod(name, kind string) corev1.Pod {
 	p := corev1.Pod{}
 	p.Name, p.Namespace, p.Labels = name, "kube-system", map[string]string{"k8s-app": name}

@@ -33,7 +33,7 @@ import (
 // OnEtcd records an action of the plan or of the membership.
 func (r *Record) OnEtcd(a etcd.Action) { r.Add(fmt.Sprintf("%s %s %s", a.Verb, a.Name, a.PeerURL)) }
 
-// Titles are entries without content, which an assumed plan does not know.
+// Titles returns the entries without content, which an assumed plan doesn't know.
 func (r *Record) Titles() []string {
 	var list []string
 	for _, e := range r.InOrder() {
@@ -43,8 +43,7 @@ func (r *Record) Titles() []string {
 	return list
 }
 
-// Record is the text of what a run did or would do: one entry for each action, and in a serial run one for each phase
-// that began.
+// Record is the text of a run's real or planned actions: an entry for each action and, in a serial run, for each phase begun.
 type Record struct {
 	mu      sync.Mutex
 	Entries []string
@@ -65,7 +64,7 @@ func (r *Record) OnHost(a host.Action) {
 	r.Host = append(r.Host, a)
 }
 
-// shown is a file's content without what is random.
+// shown returns a file's content without random parts.
 func shown(data []byte) string {
 	block, _ := pem.Decode(data)
 	if block == nil {
@@ -79,10 +78,9 @@ func shown(data []byte) string {
 		cert.PublicKeyAlgorithm, cert.NotAfter.Sub(cert.NotBefore))
 }
 
-// Intended records an action that the plan intends.
 func (r *Record) Intended(a cluster.Action) {
 	verb := a.Verb
-	if verb == cluster.VerbPrecreate { // the server does not know why
+	if verb == cluster.VerbPrecreate { // the server doesn't know why
 		verb = cluster.VerbEnsure
 	}
 	entry := fmt.Sprintf("%s %s", verb, filepath.Join(a.Kind, a.Namespace, a.Name))
@@ -96,7 +94,7 @@ func (r *Record) Intended(a cluster.Action) {
 	r.Add(entry)
 }
 
-// Witnessed makes no fault: it only records the changes that the server receives.
+// Witnessed makes no fault: it only records changes received by the server.
 func (r *Record) Witnessed(w http.ResponseWriter, req *http.Request, serve http.HandlerFunc) {
 	body, _ := io.ReadAll(req.Body)
 	req.Body = io.NopCloser(bytes.NewReader(body))
@@ -112,7 +110,7 @@ func (r *Record) Witnessed(w http.ResponseWriter, req *http.Request, serve http.
 	_, _ = w.Write(answer.Body.Bytes())
 }
 
-// written describes a request in the words of intended.
+// written describes a request in the words of Intended.
 func written(req *http.Request, body []byte) string {
 	var obj map[string]any
 	if err := json.Unmarshal(body, &obj); err != nil {
@@ -130,10 +128,10 @@ func written(req *http.Request, body []byte) string {
 
 var (
 	caData    = regexp.MustCompile(`certificate-authority-data: [A-Za-z0-9+/=]+`)
-	signature = regexp.MustCompile(`eyJ[\w-]+\.\.[\w-]+`) // of what has a CA in it
+	signature = regexp.MustCompile(`eyJ[\w-]+\.\.[\w-]+`) // of data that includes a CA
 )
 
-// encode encodes an object without what is secret, random, or not set.
+// encode encodes an object without secret, random and unset values.
 func encode(obj any) string {
 	data, err := json.Marshal(obj)
 	if err != nil {
@@ -167,7 +165,6 @@ func encode(obj any) string {
 	return signature.ReplaceAllString(caData.ReplaceAllString(string(data), "a CA"), "a signature")
 }
 
-// prune removes what is not set.
 func prune(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -190,8 +187,7 @@ func prune(value any) any {
 	return value
 }
 
-// InOrder returns the entries of a serial run. Pulls and objects are sorted, because they are done side by side within
-// a phase.
+// InOrder returns the entries of a serial run. Pulls and objects are sorted, because they're done side by side within a phase.
 func (r *Record) InOrder() []string {
 	list := slices.Clone(r.Entries)
 	for from := 0; from < len(list); {
@@ -209,7 +205,6 @@ func sideBySide(entry string) bool {
 	return strings.HasPrefix(entry, "pull image") || strings.HasPrefix(entry, "ensure ")
 }
 
-// AsSet returns the entries of any run.
 func (r *Record) AsSet() []string {
 	list := slices.DeleteFunc(slices.Clone(r.Entries), func(e string) bool { return strings.HasPrefix(e, "phase ") })
 	slices.Sort(list)

@@ -25,7 +25,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// EtcdRestart is a workflow that restarts this control plane's etcd and nothing else. refuses reports whether an error says that
+// EtcdRestart is a workflow that restarts this control plane's etcd and nothing else. Refuses reports whether an error says that
 // the others need this member.
 type EtcdRestart struct {
 	Name    string
@@ -34,7 +34,7 @@ type EtcdRestart struct {
 	Refuses func(error) bool
 }
 
-// OnlyEtcdStale is a control plane of which only etcd's files change: the other containers are newer than all of them.
+// OnlyEtcdStale is a control plane with changes only to etcd's files: the other containers are newer than all their files.
 func OnlyEtcdStale(t *testing.T, init []step.Phase) *Stage {
 	t.Helper()
 	s := RestartStage(t, init)
@@ -44,7 +44,7 @@ func OnlyEtcdStale(t *testing.T, init []step.Phase) *Stage {
 	s.Config.Upgrade = &config.Upgrade{Etcd: true}
 	s.Etcd = &FakeMembers{List: []etcd.Member{{Name: "cp-1", PeerURL: OwnPeer}}}
 	s.FakeHost.Jobs = nil
-	// Containers that the kubelet starts again are new.
+	// Containers restarted by the kubelet are new.
 	s.FakeHost.On.StopContainer = func(_ context.Context, _, id string, _ time.Duration) error {
 		s.FakeHost.Runs(time.Now().Add(2*time.Hour), id)
 		return nil
@@ -74,7 +74,7 @@ func (r EtcdRestart) TakesAPIServerAlong(t *testing.T) {
 	}
 }
 
-// AwaitsAPIServer: an API server that went down with etcd and doesn't come back is a failure of the run.
+// AwaitsAPIServer: the run fails if an API server that went down with etcd doesn't come back.
 func (r EtcdRestart) AwaitsAPIServer(t *testing.T) {
 	s := OnlyEtcdStale(t, r.Init())
 	s.Config.Timeouts.UpgradeManifests, s.Config.Timeouts.ControlPlaneComponentHealthCheck = 100*time.Millisecond, 100*time.Millisecond
@@ -89,8 +89,8 @@ func (r EtcdRestart) AwaitsAPIServer(t *testing.T) {
 	fact.Error(t, r.Run(t, s), manifests.APIServerName)
 }
 
-// SparesEtcd: no workflow stops a member of etcd that the others need, and a member that works for nobody may always be
-// restarted. The Lease is free afterwards, because nothing was stopped.
+// SparesEtcd: no workflow stops an etcd member the others need, and a member that works for nobody may always be restarted. The
+// Lease is free afterwards, because nothing was stopped.
 func (r EtcdRestart) SparesEtcd(t *testing.T) {
 	down := errors.New("connection refused")
 	for name, row := range map[string]struct {
@@ -162,12 +162,12 @@ func RestartStage(t *testing.T, init []step.Phase) *Stage {
 	return s
 }
 
-// api is a cluster whose API may be away, with the Nodes and the kubelet of the tests.
+// TurnsAPI is a cluster whose API may be away, with the tests' Nodes and kubelet.
 type TurnsAPI struct {
 	cluster.Cluster
 	Away  func() bool
 	Known []corev1.Node
-	// pods are those of the kubelet, each time that it is asked.
+	// KubeletPods returns the kubelet's Pods, each time it's asked.
 	KubeletPods func() []corev1.Pod
 }
 
@@ -206,8 +206,8 @@ func (a TurnsAPI) Read(_ context.Context, q cluster.Query, take func(io.Reader) 
 	return take(strings.NewReader(string(data)))
 }
 
-// TurnOfInterruptedRun: the Lease of a run that was killed after its last restart goes back with the next run, which has nothing
-// to restart. Nobody else's does.
+// TurnOfInterruptedRun: the Lease of a run killed after its last restart goes back with the next run, which has nothing to
+// restart. Nobody else's does.
 func TurnOfInterruptedRun(t *testing.T, init []step.Phase, own string, run func(*Stage) error) {
 	for purpose, left := range map[string]string{"upgrade": "cp-1", "rollback": "cp-1", own: ""} {
 		t.Run(own+" after "+purpose, func(t *testing.T) {

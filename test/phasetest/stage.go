@@ -32,7 +32,7 @@ import (
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
-// Edit changes what the first run left in the API, and deletes the workload of CoreDNS.
+// Edit changes objects the first run left in the API, and deletes CoreDNS's workload.
 func (s *Stage) Edit(t *testing.T) {
 	t.Helper()
 	for name, key := range Edited {
@@ -48,7 +48,7 @@ func (s *Stage) Edit(t *testing.T) {
 	}
 }
 
-// Flagged gives the API server another flag, as a patch would: its static Pod is still as Slipway has written it.
+// Flagged gives the API server another flag, as a patch would: its static Pod still counts as unedited.
 func (s *Stage) Flagged(t *testing.T, flag string) {
 	t.Helper()
 	text := strings.Replace(s.Get(t, APIServerManifest), "    - --secure-port=", "    - "+flag+"\n    - --secure-port=", 1)
@@ -57,7 +57,7 @@ func (s *Stage) Flagged(t *testing.T, flag string) {
 	Fatal(t, err)
 }
 
-// Patched is the static Pod of etcd, and one with another flag.
+// Patched returns etcd's static Pod, before and after a flag is added.
 func (s *Stage) Patched(t *testing.T) (before, wanted []byte) {
 	t.Helper()
 	text := s.Get(t, thisnode.StaticPodPath(s.Config, manifests.EtcdName))
@@ -68,7 +68,6 @@ func (s *Stage) Patched(t *testing.T) (before, wanted []byte) {
 	return []byte(text), []byte(after)
 }
 
-// Append edits a file in place.
 func (s *Stage) Append(t *testing.T, path, text string) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(s.Root, path), os.O_APPEND|os.O_WRONLY, 0)
@@ -83,8 +82,8 @@ func (s *Stage) Append(t *testing.T, path, text string) {
 	}
 }
 
-// Stage is what tests of single phases run on: a host in a directory whose answers the test sets, an API that only
-// records, and the output.
+// Stage has everything for tests of single phases: a host in a directory whose answers the test sets, an API that only records,
+// and the output.
 type Stage struct {
 	*step.Env
 	FakeHost *teststage.Host
@@ -107,13 +106,11 @@ func NewStage(t *testing.T, documents string) *Stage {
 	return s
 }
 
-// Put writes a file of the stage's host.
 func (s *Stage) Put(t *testing.T, path, text string) {
 	t.Helper()
 	fixture.Put(t, s.Root, path, text)
 }
 
-// Get reads a file of the stage's host.
 func (s *Stage) Get(t *testing.T, path string) string {
 	t.Helper()
 	return fixture.Get(t, s.Root, path)
@@ -150,7 +147,7 @@ func (s *Stage) Cert(t *testing.T, path string) *x509.Certificate {
 	return cert
 }
 
-// Certified writes a client certificate as the kubelet of a node does that the cluster's CA has signed one for.
+// Certified writes a client certificate signed by the cluster's CA, as a node's kubelet does.
 func (s *Stage) Certified(t *testing.T, node string) {
 	t.Helper()
 	ca, err := s.PKI().CA(certs.CA)
@@ -159,7 +156,7 @@ func (s *Stage) Certified(t *testing.T, node string) {
 	s.Put(t, KubeletPEM, string(certs.EncodeCerts(leaf.Cert)))
 }
 
-// Graces has the time that each container gets to stop.
+// Graces records each container's time to stop.
 func (s *Stage) Graces() map[string]time.Duration {
 	grace := map[string]time.Duration{}
 	s.FakeHost.On.StopContainer = func(_ context.Context, _, id string, given time.Duration) error {
@@ -170,7 +167,6 @@ func (s *Stage) Graces() map[string]time.Duration {
 	return grace
 }
 
-// Remove deletes what the host has at a path.
 func (s *Stage) Remove(t *testing.T, path string) {
 	t.Helper()
 	if err := os.RemoveAll(filepath.Join(s.Root, path)); err != nil {
@@ -178,7 +174,6 @@ func (s *Stage) Remove(t *testing.T, path string) {
 	}
 }
 
-// EditPod replaces text in a static Pod.
 func (s *Stage) EditPod(t *testing.T, component, old, text string) {
 	t.Helper()
 	path := "/etc/kubernetes/manifests/" + component + ".yaml"
@@ -189,7 +184,7 @@ func (s *Stage) EditPod(t *testing.T, component, old, text string) {
 	s.Put(t, path, strings.Replace(before, old, text, 1))
 }
 
-// HasKubelet adds this host's Node, whose kubelet has a version.
+// HasKubelet adds this host's Node, with the kubelet's version.
 func (s *Stage) HasKubelet(t *testing.T, version string) {
 	t.Helper()
 	node := cluster.NewNode("cp-1")
@@ -202,8 +197,8 @@ func (s *Stage) HasKubelet(t *testing.T, version string) {
 	}
 }
 
-// RunsPods makes the kubelet run what the static Pods say. A container whose image is in ended has ended at once; one whose
-// image is in loading runs and does not answer.
+// RunsPods makes the kubelet run the static Pods. Containers with an image in ended have ended at once; containers with an image
+// in loading run, but don't answer.
 func (s *Stage) RunsPods(ended, loading []string) {
 	s.FakeHost.On.Containers = func(_ context.Context, _, _, component string) ([]host.Container, error) {
 		image := s.Image(component)
@@ -224,7 +219,6 @@ func (s *Stage) RunsPods(ended, loading []string) {
 	}
 }
 
-// Image is that of a static Pod.
 func (s *Stage) Image(component string) string {
 	data, err := s.FakeHost.ReadFile(thisnode.StaticPodPath(s.Config, component))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// Probes answers by URL: nil for all except those in broken.
+// Probes answers by URL: nil for all URLs but Broken.
 type Probes struct {
 	mu     sync.Mutex
 	Asked  []string

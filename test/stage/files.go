@@ -55,7 +55,7 @@ func (h *Host) WriteSecret(path string, data []byte) (bool, error) {
 	return h.WriteFile(path, data, 0o600)
 }
 
-// It fails in the middle.
+// WriteStream fails in the middle if it's refused.
 func (h *Host) WriteStream(path string, fill func(io.Writer) error) error {
 	if failure := h.before(context.Background(), "write "+path); failure != nil {
 		fill = func(w io.Writer) error {
@@ -135,7 +135,7 @@ func (h *Host) Unmount(path string, flags []string) error {
 	return nil
 }
 
-// Own owns the files of a test, which does not need root to give them away.
+// Own is the owner of a test's files, so giving them away doesn't need root.
 var Own = host.Owner{UID: os.Getuid(), GID: os.Getgid()}
 
 func (h *Host) gave(path string, owner host.Owner) error {
@@ -204,7 +204,7 @@ func (h *Host) ProbeWrite(dir string) error {
 	return h.Real.ProbeWrite(dir)
 }
 
-// It does not measure, because that would cost each run a second.
+// SyncTimes doesn't measure, which would cost each run a second.
 func (h *Host) SyncTimes(context.Context, string) ([]time.Duration, error) {
 	return h.Has.Syncs, h.fails("SyncTimes")
 }

@@ -167,7 +167,7 @@ func (h *Host) RemoveImage(ctx context.Context, _, image string) error {
 	return nil
 }
 
-// The kubelet starts the container again at once.
+// StopContainer stops a container that the kubelet starts again at once.
 func (h *Host) StopContainer(ctx context.Context, socket, id string, grace time.Duration) error {
 	name, _, _ := strings.Cut(id, "/")
 	if err := h.ordered(ctx, "stop container "+name); err != nil {
@@ -180,7 +180,6 @@ func (h *Host) StopContainer(ctx context.Context, socket, id string, grace time.
 	return nil
 }
 
-// Runs makes containers run since a time.
 func (h *Host) Runs(since time.Time, names ...string) {
 	h.with(func(has *State) {
 		for _, name := range names {

@@ -12,12 +12,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// State is what a host has beside files.
+// State is a host's state beside its files.
 type State struct {
-	Units   map[string]host.UnitState // by name; any other unit does not exist
+	Units   map[string]host.UnitState // by name; other units don't exist
 	Journal []host.JournalEntry       // of the kubelet
 
-	Runtime    *host.RuntimeInfo // nil: it does not answer
+	Runtime    *host.RuntimeInfo // nil: it doesn't answer
 	Images     []host.Image
 	AllImages  bool // the runtime has every image
 	ImageDir   string
@@ -32,21 +32,21 @@ type State struct {
 	Swap      []string
 	SELinux   bool
 	Kernel    string
-	Programs  map[string]string // what they say to --version; nil: every program is there, in the default version
+	Programs  map[string]string // their answers to --version; nil: every program exists, in the default version
 	Environ   []string
 	Time      time.Time             // zero: the real one
-	Date      time.Time             // of servers; zero: that of this host
-	Space     map[string]host.Space // of paths; any other is as full as /
+	Date      time.Time             // of servers; zero: this host's
+	Space     map[string]host.Space // of paths; others are as full as /
 	Syncs     []time.Duration
 
 	Interfaces []host.Interface
 	Addresses  []netip.Addr
 	Default    []netip.Addr // of the default routes
 	Routes     []host.Route
-	Held       map[int]host.Process // by port; a zero Process is an unknown one
+	Held       map[int]host.Process // by port; a zero Process is unknown
 	Leftovers  []host.Leftover
-	Empty      []host.Leftover   // tables of nftables that do nothing
-	Names      map[string]string // nil: every name has the address of this host
+	Empty      []host.Leftover   // nftables tables that do nothing
+	Names      map[string]string // nil: every name has this host's address
 	Answers    map[string]string // by URL; nil: everything is healthy, and says nothing
 }
 
@@ -57,7 +57,7 @@ func ordinary() State {
 		Runtime:  &host.RuntimeInfo{Name: "containerd", Version: "2.1.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"},
 		ImageDir: "/var/lib/containerd",
 		Running:  map[string][]host.Container{},
-		// One that the kubelet has made: nothing has to wait for it.
+		// The kubelet has made this sandbox already, so nothing has to wait for it.
 		Sandboxes: []host.Sandbox{{ID: "kube-proxy", Pod: "kube-proxy-abcde", Namespace: "kube-system", Ready: true}},
 		Hostname:  "cp-1", CPUs: 2, Memory: 4 << 30, Kernel: "6.12.1-amd64",
 		Space:      map[string]host.Space{"/": {Free: 90 << 30, Total: 100 << 30, FreeInodes: 900_000, TotalInodes: 1_000_000}},
@@ -72,7 +72,7 @@ func ordinary() State {
 
 const kubelet = "kubelet.service"
 
-// Overrides are methods that a test has replaced. Jobs, Before and Fail work as for the others.
+// Overrides are methods replaced by a test. Jobs, Before and Fail work as for the others.
 type Overrides struct {
 	AwaitFile  func(ctx context.Context, path string, accept func([]byte) error) error
 	RemoveTree func(path string) (host.Removal, error)

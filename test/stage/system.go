@@ -74,7 +74,7 @@ func (h *Host) Now() time.Time {
 	return now
 }
 
-// Parameters are files.
+// SetParameter uses Real: parameters are files.
 func (h *Host) SetParameter(name, value string) (bool, error) {
 	if err := h.before(context.Background(), "set "+name); err != nil {
 		return false, err

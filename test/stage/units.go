@@ -37,7 +37,7 @@ func (h *Host) Journal(_ context.Context, unit string, since time.Time, _ int) (
 
 type unitOrder func(ctx context.Context, name string) error
 
-// unit carries out an order that brings a unit into another state, unless the test has replaced it.
+// unit carries out an order that changes a unit's state, unless the test replaces it.
 func (h *Host) unit(ctx context.Context, verb, name string, instead unitOrder, change func(*host.UnitState)) error {
 	err := h.ordered(ctx, verb+" "+name)
 	if err == nil {
@@ -55,7 +55,6 @@ func (h *Host) unit(ctx context.Context, verb, name string, instead unitOrder, c
 	return err
 }
 
-// starts is the state of a unit that has just been started.
 func (h *Host) starts(s *host.UnitState) { s.ActiveState, s.ActiveSince = "active", h.Now() }
 
 func (h *Host) ReloadUnits(ctx context.Context) error { return h.ordered(ctx, "reload") }
