@@ -100,7 +100,7 @@ func TestFinalErrors(t *testing.T) {
 	}
 }
 
-// TestGivesUp expects the last error of the try itself, not the one that the context's end caused.
+// TestGivesUp expects the last error of the try itself, not an error caused by the context's end.
 func TestGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := errors.New("the phase has 1s")
