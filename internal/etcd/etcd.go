@@ -19,8 +19,8 @@ type Etcd interface {
 	// Members lists the members, sorted by peer URL.
 	Members(ctx context.Context) ([]Member, error)
 	// Join makes sure that there's a member at peerURL. It adds a new one as a learner, which has no vote and so can't cost the
-	// others their quorum: https://etcd.io/docs/v3.6/learning/design-learner/. Etcd accepts one learner at a time; Join waits for
-	// any other to be promoted. added reports whether this call added the member.
+	// others their quorum: https://etcd.io/docs/v3.6/learning/design-learner/. Etcd accepts one learner at a time; Join waits while
+	// another is being added. added reports whether this call added the member.
 	Join(ctx context.Context, name, peerURL string) (members []Member, added bool, err error)
 	// Promote gives the learner at peerURL its vote as soon as it has caught up. It leaves voters alone.
 	Promote(ctx context.Context, peerURL string) error
