@@ -18,8 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestAssumeSharesWhatIsHere: a plan for a control plane has all files that control planes share, including those of
-// this host, and writes nothing. A file that a run could not use cannot be used in a plan either.
+// TestAssumeSharesWhatIsHere: a plan for a control plane has all the files that control planes share, including this host's, and
+// writes nothing. A file that a run couldn't use can't be used in a plan either.
 func TestAssumeSharesWhatIsHere(t *testing.T) {
 	s := newStage(t)
 	key := strings.Repeat("cd", 32)
