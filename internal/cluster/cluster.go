@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster gives phases the Kubernetes API: they state which objects should exist. New returns the real API, NewPlan an
-// API that only records.
+// Package cluster gives phases the Kubernetes API: they state which objects should exist. New returns the real API, NewPlan a
+// recorder.
 package cluster
 
 import (
@@ -21,13 +21,13 @@ type Object interface {
 	metav1.Object
 }
 
-// Cluster is everything that a phase may do with the API. Each method retries errors that can pass (conflict, 429, 5xx,
-// connection lost) until its context ends, and never a 401 or 403. Errors name the object and the verb.
+// Cluster is everything a phase may do with the API. Each method retries errors that can pass (conflict, 429, 5xx, connection
+// lost) until its context ends, and never a 401 or 403. Errors name the object and the verb.
 type Cluster interface {
 	// Ready waits until the API server answers /readyz with 200. After the deadline, the error includes the last answer.
 	Ready(ctx context.Context) error
-	// EnsureAdmin makes sure that the administrators' group has its rights: it creates the binding kubeadm:cluster-admins, with
-	// super-admin.conf if admin.conf isn't allowed to yet. Further calls do nothing. It's the only method that waits for a 403 to
+	// EnsureAdmin gives the administrators' group its rights: it creates the binding kubeadm:cluster-admins, with
+	// super-admin.conf if admin.conf isn't allowed to yet. Further calls do nothing. It's the only method to wait for a 403 to
 	// pass: a server that's starting, or has just got the binding, needs a moment to apply it.
 	EnsureAdmin(ctx context.Context) error
 	// Ensure makes the API hold each object: it creates missing objects, updates an object that differs in a field set here, and
@@ -54,15 +54,15 @@ type Cluster interface {
 	Evictor
 	// Nodes lists the Nodes, sorted by name.
 	Nodes(ctx context.Context) ([]corev1.Node, error)
-	// Read makes a GET request, and passes the answer, which may be large, to take as it arrives. It's for data that is only
-	// looked at, such as metrics, discovery, and lists of kinds no phase writes. take is called at most once.
+	// Read makes a GET request, and passes the answer, which may be large, to take as it arrives. It's for read-only data, such
+	// as metrics, discovery, and lists of kinds no phase writes. take is called at most once.
 	Read(ctx context.Context, q Query, take func(io.Reader) error) error
 	// MarkNode waits for the Node and adds any missing labels, taints and annotations. It never removes any.
 	MarkNode(ctx context.Context, name string, mark Mark) error
 	Waiter
 }
 
-// Judge foretells the result of a write.
+// Judge predicts the result of a write.
 type Judge interface {
 	// Compare returns what Ensure would change, without changing anything. It compares immutable fields like the others.
 	Compare(ctx context.Context, obj Object) (Difference, error)
@@ -73,15 +73,15 @@ type Judge interface {
 // Waiter waits for nodes.
 type Waiter interface {
 	// AwaitReport waits until the Node is registered and its kubelet has reported after since, by renewing its Lease or the
-	// heartbeat of its Ready condition. Both times come from the node's own clock. After the deadline, the error says what was
-	// seen last.
+	// heartbeat of its Ready condition. Both times come from the node's own clock. After the deadline, the error describes the
+	// last state seen.
 	AwaitReport(ctx context.Context, node string, since time.Time) error
 	// AwaitNode waits until the Node is registered and check, which also gets the Pods bound to it, returns nil. After the
 	// deadline, it returns check's last error.
 	AwaitNode(ctx context.Context, node string, check func(*corev1.Node, []corev1.Pod) error) error
 }
 
-// Mark holds the additions that MarkNode makes to a Node.
+// Mark holds MarkNode's additions to a Node.
 type Mark struct {
 	Labels      map[string]string
 	Annotations map[string]string

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// The changes that an intent would make to the cluster as it is now.
+// The changes an intent would make to the cluster as it is now.
 const (
 	Create = "create"
 	Update = "update"
@@ -20,7 +20,7 @@ const (
 	None   = "none"
 )
 
-// Difference is the change that an intent would make.
+// Difference is the change an intent would make.
 type Difference struct {
 	// Change is Create, Update, Delete or None. It's empty if Err says why it isn't known.
 	Change string
@@ -48,7 +48,7 @@ func (p *Plan) compare(ask func(now *Real) (Difference, error)) *Difference {
 	return &d
 }
 
-// reading asks the live cluster, or the cluster to compare with, for objects that this run hasn't written. If the latter doesn't
+// reading asks the live cluster, or the cluster to compare with, for objects this run hasn't written. If the latter doesn't
 // answer, it counts as empty, and the next comparison reports the error. It needs p.mu.
 func (p *Plan) reading(ask func(Cluster) error) error {
 	switch {
@@ -98,7 +98,7 @@ func (r *Real) compare(ctx context.Context, obj Object, change changer) (Differe
 	return difference(obj, w, live, change)
 }
 
-// difference returns the change to live that would give it the fields set in obj (w).
+// difference returns the change that gives live the fields set in obj (w).
 func difference(obj Object, w wanted, live map[string]any, change changer) (Difference, error) {
 	after, err := change(w, live)
 	if err != nil {

@@ -99,7 +99,7 @@ func TestPlanComparedWithNothing(t *testing.T) {
 	}
 }
 
-// TestCompareNamesFields names an operator's edits by path. Fields that the server fills in, or that others may add, aren't
+// TestCompareNamesFields names an operator's edits by path. Fields filled in by the server, or open to others' additions, aren't
 // differences.
 func TestCompareNamesFields(t *testing.T) {
 	deployment := func(image, memory string) *appsv1.Deployment {
@@ -166,8 +166,8 @@ func TestCompareNamesFields(t *testing.T) {
 	}
 }
 
-// TestPlanReadsWhatItIsComparedWith reads objects that the run hasn't written from the cluster. A cluster that doesn't answer
-// counts as empty, and the next comparison reports why.
+// TestPlanReadsWhatItIsComparedWith reads objects the run hasn't written from the cluster. A cluster that doesn't answer counts
+// as empty, and the next comparison reports why.
 func TestPlanReadsWhatItIsComparedWith(t *testing.T) {
 	a := newAPI(t)
 	a.put(t, configMap("there", map[string]string{"k": "v"}))

@@ -25,7 +25,7 @@ import (
 const answerTime = 10 * time.Second
 
 // conn talks to the API as one kubeconfig's user. It makes each request once: the caller chooses the retry policy, because it
-// knows what to check again first.
+// knows which checks to repeat first.
 type conn struct {
 	client     *rest.RESTClient
 	host       string // host:port of the server
@@ -77,8 +77,8 @@ func within(client *http.Client) *http.Client {
 	return &c
 }
 
-// moveUser takes the user out of the server's URL, which appears in errors and logs. It takes precedence over the kubeconfig's
-// token.
+// moveUser takes the user out of the server's URL, which appears in errors and logs. The URL's user takes precedence over the
+// kubeconfig's token.
 func moveUser(server *url.URL, cfg *rest.Config) {
 	if server.User == nil {
 		return
@@ -165,7 +165,7 @@ func excerpt(body string) string {
 	return line
 }
 
-// isNotFound reports whether the API itself, rather than something in front of it, says that the object doesn't exist.
+// isNotFound reports whether the API itself, rather than something in front of it, denies the object's existence.
 func isNotFound(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
 }

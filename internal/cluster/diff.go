@@ -12,8 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// change returns the object to write so that live has everything that w sets, or nil if it already does. It modifies neither
-// argument.
+// change returns the object to write so that live has everything w sets, or nil if it already does. It modifies neither argument.
 //
 //   - A map satisfies w if it has all of the wanted members; members that
 //     others added stay.
@@ -51,7 +50,7 @@ func changed(w wanted, live map[string]any) map[string]any {
 	return overlay(live, fields).(map[string]any)
 }
 
-// immutable lists the fields that the API doesn't let anyone change in an existing object.
+// immutable lists the fields the API doesn't let anyone change in an existing object.
 var immutable = []struct {
 	kind string
 	path []string
@@ -101,7 +100,7 @@ func compact(value any) string {
 	return string(data)
 }
 
-// submap returns a member that is a map, or a new, empty map if it isn't there.
+// submap returns the member if it's a map, or else a new, empty map.
 func submap(fields map[string]any, name string) map[string]any {
 	if m, ok := fields[name].(map[string]any); ok {
 		return m
@@ -121,7 +120,7 @@ func keepSubjects(fields, live map[string]any) {
 	fields["subjects"] = all
 }
 
-// holds reports whether live has everything that ours sets. member names the field both values belong to.
+// holds reports whether live has everything ours sets. member names the field both values belong to.
 func holds(live, ours any, member string) bool {
 	if unset(ours) {
 		return true

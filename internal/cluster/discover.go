@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// anyKind returns the kind of an object from a user's manifest that isn't in the table: the API says where such objects live.
+// anyKind is for kinds missing from the table, which only users' manifests have: the API says where such objects live.
 func anyKind(obj Object) (kind, bool) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -26,7 +26,7 @@ func anyKind(obj Object) (kind, bool) {
 }
 
 // located returns w with its kind's place in the API. found is false if the API doesn't have the kind (yet): its definition may
-// be about to be established.
+// not be established yet.
 func (c *conn) located(ctx context.Context, w wanted) (_ wanted, found bool, err error) {
 	if w.kind.plural != "" {
 		return w, true, nil

@@ -89,7 +89,7 @@ func reasonOf(err error) string {
 	return strings.Join(said, "; ")
 }
 
-// PodsOn leaves out Pods that the plan has evicted: they're gone at once. A plan makes no Pods.
+// PodsOn leaves out Pods the plan has evicted: they're gone at once. A plan makes no Pods.
 func (p *Plan) PodsOn(ctx context.Context, node string) (pods []corev1.Pod, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

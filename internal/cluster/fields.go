@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Fields names the fields that an update changes, sorted, such as spec.template.spec.containers[coredns].image. For a Secret,
-// it's empty.
+// Fields names the fields an update changes, sorted, such as spec.template.spec.containers[coredns].image. For a Secret, it's
+// empty.
 func (d Difference) Fields() []string {
 	found := unlike(d.Before, d.After, "", "")
 	if len(found) == 0 { // the live object has more than it should, such as an extra rule in a role
@@ -19,7 +19,7 @@ func (d Difference) Fields() []string {
 	return found
 }
 
-// unlike returns the paths, below path, of the fields in ours that live doesn't match.
+// unlike returns the paths, below path, of the fields where live doesn't match ours.
 func unlike(live, ours any, path, member string) []string {
 	if holds(live, ours, member) {
 		return nil

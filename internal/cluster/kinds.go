@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// kind says where the API keeps objects of one kind. The table has every kind that Slipway itself writes, so only users'
-// manifests need discovery.
+// kind says where the API keeps objects of one kind. The table has every kind Slipway itself writes, so only users' manifests
+// need discovery.
 type kind struct {
 	apiVersion, name, plural string
 	namespaced               bool
@@ -118,8 +118,8 @@ type wanted struct {
 	fields map[string]any
 }
 
-// want returns the fields set in an object. It leaves out the fields that the server sets (status, resourceVersion and others),
-// so that an object read from the API can be changed and ensured.
+// want returns the fields set in an object. It leaves out the fields the server sets (status, resourceVersion and others), so
+// that an object read from the API can be changed and ensured.
 func want(obj Object) (wanted, error) {
 	r, err := refOf(obj)
 	if err != nil {

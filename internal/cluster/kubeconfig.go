@@ -17,8 +17,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// UserKubeconfig returns the kubeconfig files that the user's commands use, in order: the files in KUBECONFIG, or else
-// ~/.kube/config. If none of them exists, it returns the fallback.
+// UserKubeconfig returns the kubeconfig files the user's commands use, in order: the files in KUBECONFIG, or else ~/.kube/config.
+// If none of them exists, it returns the fallback.
 func UserKubeconfig(fallback string) []string {
 	var there []string
 	for _, path := range clientcmd.NewDefaultClientConfigLoadingRules().Precedence {

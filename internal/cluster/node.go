@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// MarkNode overwrites labels and annotations that have other values, and taints of the same key and effect with another value.
+// MarkNode overwrites labels and annotations with other values, and taints of the same key and effect with another value.
 func (r *Real) MarkNode(ctx context.Context, name string, mark Mark) error {
 	node, err := refOf(NewNode(name))
 	if err != nil {
@@ -169,7 +169,7 @@ func shownTime(t time.Time) string {
 	return t.Local().Format(time.RFC3339)
 }
 
-// markPatch returns a JSON merge patch (RFC 7396) with the parts of mark that live lacks, or nil. It insists on live's resource
+// markPatch returns a JSON merge patch (RFC 7396) with the parts of mark missing in live, or nil. It insists on live's resource
 // version only where it replaces a list: the kubelet writes its Node all the time.
 func markPatch(live *corev1.Node, mark Mark) map[string]any {
 	meta, patch := map[string]any{}, map[string]any{}

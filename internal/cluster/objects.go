@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// ensure makes sure that the API has w. It tries to create it first, because a new cluster lacks most objects. If an answer is
-// lost, the next try finds the object and compares it.
+// ensure makes sure the API has w. It tries to create it first, because a new cluster lacks most objects. If an answer is lost,
+// the next try finds the object and compares it.
 func (c *conn) ensure(ctx context.Context, p retry.Policy, w wanted) error {
 	exists := false
 	err := p.Do(ctx, func(ctx context.Context) error {

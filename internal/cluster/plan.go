@@ -27,7 +27,7 @@ const (
 	VerbDelete Verb = "delete" // if it exists
 	VerbMark   Verb = "mark"   // add the object's labels, annotations, taints
 	VerbEvict  Verb = "evict"  // end a Pod, as disruption budgets allow
-	// VerbPrecreate creates objects that the cluster would make itself a moment later, see Cluster.Precreate.
+	// VerbPrecreate creates objects the cluster would make itself a moment later, see Cluster.Precreate.
 	VerbPrecreate Verb = "pre-create"
 )
 
@@ -60,7 +60,7 @@ type planKey struct{ kind, namespace, name string }
 var _ Cluster = (*Plan)(nil)
 
 // NewPlan returns a Cluster for a dry run. It passes each intent to record, in order. Reads see this run's writes first, then
-// live, or the cluster that the plan is compared with. Without either, they see an empty cluster, and nothing uses the network.
+// live, or the cluster the plan is compared with. Without either, they see an empty cluster, and nothing uses the network.
 func NewPlan(record func(Action), live Cluster) *Plan {
 	return &Plan{record: record, live: live, objects: map[planKey]Object{}}
 }
@@ -256,7 +256,7 @@ func (p *Plan) MarkNode(ctx context.Context, name string, mark Mark) error {
 	return nil
 }
 
-// AwaitReport doesn't wait: in a plan, no kubelet runs that could report.
+// AwaitReport doesn't wait: in a plan, no kubelet runs.
 func (p *Plan) AwaitReport(context.Context, string, time.Time) error { return nil }
 
 func (p *Plan) AwaitNode(context.Context, string, func(*corev1.Node, []corev1.Pod) error) error {

@@ -80,7 +80,7 @@ func (r *Real) dial(path string) (*conn, error) {
 	return dial(path, data, r.options.Endpoint)
 }
 
-// Ready retries every error that a starting API server may return. A seemingly final error ends the wait only if it lasts.
+// Ready retries every error a starting API server may return. A seemingly final error ends the wait only if it lasts.
 func (r *Real) Ready(ctx context.Context) error {
 	c, err := r.connect()
 	if err != nil {
@@ -225,8 +225,8 @@ func (r *Real) call(ctx context.Context, op func(context.Context, *conn) error) 
 }
 
 // confirmForbidden returns a function that treats a 403 as passing until the server is ready and says it twice: a starting server
-// forbids everything, even the question whether it's ready, until it has loaded its authorization rules. A user may lack the
-// right to ask that question for good, so startTime is the limit.
+// forbids everything, even the question whether it's ready, until it has loaded its authorization rules. A user may permanently
+// lack the right to ask, so startTime is the limit.
 func (c *conn) confirmForbidden() func(context.Context, error) error {
 	var since time.Time // of the first of several in a row: the server may restart while a call waits
 	confirmed := false

@@ -63,7 +63,7 @@ type notYetError struct{ error }
 func (e notYetError) Unwrap() error { return e.error }
 
 // passes reports whether another try can succeed: after a conflict, too many requests, trouble in the server, a lost connection,
-// or the lack of a namespace that the API server is about to create.
+// or the lack of a namespace the API server is about to create.
 func passes(err error) bool {
 	var notYet notYetError
 	if errors.As(err, &notYet) {
@@ -76,8 +76,8 @@ func passes(err error) bool {
 	return errors.As(err, &noAnswer) && !wrongServer(err)
 }
 
-// namespaceMissing recognizes a creation in a namespace that doesn't exist. The API server makes kube-system and kube-public
-// itself, a moment after it begins to serve.
+// namespaceMissing recognizes a creation in a missing namespace. The API server makes kube-system and kube-public itself, a
+// moment after it begins to serve.
 func namespaceMissing(status metav1.Status) bool {
 	return status.Code == 404 && status.Details != nil && status.Details.Kind == "namespaces"
 }

@@ -70,7 +70,7 @@ func (r *Real) Validate(ctx context.Context, objs ...Object) ([]Verdict, error) 
 	return verdicts, group.Wait()
 }
 
-// definedKinds are the kinds that the objects themselves define, as GROUP/KIND.
+// definedKinds are the kinds defined by the objects themselves, as GROUP/KIND.
 func definedKinds(all []wanted) map[string]bool {
 	defined := map[string]bool{}
 	for _, w := range all {
