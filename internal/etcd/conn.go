@@ -83,7 +83,7 @@ func newClient(endpoint string, trust *tls.Config) (*clientv3.Client, error) {
 }
 
 // failFast ends a call as soon as the member can't be reached, with the reason. By default, the client asks gRPC to wait until
-// the call's deadline, and then reports only that it has passed.
+// the call's deadline, and then reports nothing but the timeout.
 func failFast(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	return invoke(ctx, method, request, reply, conn, append(options, grpc.WaitForReady(false))...)
 }
@@ -130,8 +130,8 @@ func (all clients) close() {
 	}
 }
 
-// first asks all members in parallel, so that a hanging member costs nothing, and returns the first answer that every member
-// would give. If there's none, it returns an error, preferably one that may pass.
+// first asks all members in parallel, so a hanging member costs nothing, and returns the first answer every member would give. If
+// there's none, it returns an error, preferably one that may pass.
 func first[T any](ctx context.Context, all clients, ask func(context.Context, *clientv3.Client) (T, error)) (answer T, from *clientv3.Client, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

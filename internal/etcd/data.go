@@ -20,8 +20,7 @@ import (
 type Data struct {
 	// Member and Cluster are this etcd's IDs.
 	Member, Cluster uint64
-	// Empty means that nothing was ever written to the log: the member has started, but hasn't learned anything from the others
-	// yet.
+	// Empty means nothing was ever written to the log: the member has started, but hasn't learned anything from the others yet.
 	Empty bool
 }
 
@@ -87,7 +86,7 @@ type logHead struct{ *bytes.Reader }
 
 func (h logHead) FileInfo() (fs.FileInfo, error) { return headInfo{size: h.Size()}, nil }
 
-// headInfo has only the parts of a file's description that the decoder asks for.
+// headInfo has only the parts of a file's description the decoder asks for.
 type headInfo struct {
 	fs.FileInfo
 	size int64

@@ -10,7 +10,7 @@ import (
 )
 
 // TestReadData reads logs that etcd's own package wrote (3.6.8, with small files): of a member that has started but received
-// nothing, of a member with its first entry, of a member that got a snapshot, and a log's fourth file.
+// nothing, of members with a first entry and with a snapshot, and a log's fourth file.
 func TestReadData(t *testing.T) {
 	for name, empty := range map[string]bool{"empty": true, "started": false, "snapshot": false, "later": false} {
 		head, err := os.ReadFile("testdata/" + name + ".wal")

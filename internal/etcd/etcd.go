@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcd reads and changes the membership of an etcd cluster. New returns the real cluster, NewPlan one that only records.
+// Package etcd reads and changes the membership of an etcd cluster. New returns the real cluster, NewPlan a recorder.
 package etcd
 
 import (
@@ -11,21 +11,21 @@ import (
 	"slices"
 )
 
-// Etcd is the membership of the cluster that this node's etcd belongs to, or will join. A peer URL, such as
-// https://192.0.2.1:2380, identifies a member: a member has an ID from the start, but a name only once it has run. Each method
-// retries errors that can pass (no leader, another change under way, connection lost) until its time is over, and reads the
-// membership before each try: a change whose answer was lost isn't made twice.
+// Etcd is the membership of the cluster this node's etcd belongs to, or will join. A peer URL, such as https://192.0.2.1:2380,
+// identifies a member: a member has an ID from the start, but a name only once it has run. Each method retries errors that can
+// pass (no leader, another change under way, connection lost) until its time is over, and reads the membership before each try: a
+// change whose answer was lost isn't made twice.
 type Etcd interface {
 	// Members lists the members, sorted by peer URL.
 	Members(ctx context.Context) ([]Member, error)
-	// Join makes sure that there's a member at peerURL. It adds a new one as a learner, which has no vote and so can't cost the
-	// others their quorum: https://etcd.io/docs/v3.6/learning/design-learner/. Etcd accepts one learner at a time; Join waits while
+	// Join makes sure there's a member at peerURL. It adds a new one as a learner, which has no vote and so can't cost the others
+	// their quorum: https://etcd.io/docs/v3.6/learning/design-learner/. Etcd accepts one learner at a time; Join waits while
 	// another is being added. added reports whether this call added the member.
 	Join(ctx context.Context, name, peerURL string) (members []Member, added bool, err error)
 	// Promote gives the learner at peerURL its vote as soon as it has caught up. It leaves voters alone.
 	Promote(ctx context.Context, peerURL string) error
 	// Leave removes the member at peerURL, unless it's the last: without it there's no cluster. RefusesRemoval recognizes the
-	// error of a cluster that would lose its quorum.
+	// error if the cluster would lose its quorum.
 	Leave(ctx context.Context, peerURL string) (removed bool, err error)
 	// Health asks each member itself, all in parallel, and answers within seconds, sorted by peer URL. It changes nothing and
 	// needs no quorum: any member can list the others. It fails only if no member answers.
@@ -33,9 +33,9 @@ type Etcd interface {
 	// Peers asks the etcds at these peer URLs for the members, all in parallel, and answers within seconds, in the order of urls.
 	// Unlike a client, a peer gets an answer even from a member that has no leader yet.
 	Peers(ctx context.Context, urls []string) []Peer
-	// MoveLeader makes sure that the member at peerURL doesn't lead the cluster, so that it can stop without an election. The
-	// healthy voter that has applied most takes over. Nothing happens if there's no such voter, as with a single member, or if
-	// peerURL isn't a member or doesn't lead.
+	// MoveLeader makes sure the member at peerURL doesn't lead the cluster, so it can stop without an election. The healthy voter
+	// furthest ahead takes over. Nothing happens if there's no such voter, as with a single member, or if peerURL isn't a member
+	// or doesn't lead.
 	MoveLeader(ctx context.Context, peerURL string) (moved bool, err error)
 	// CaughtUp waits until the member at peerURL is a voter, leads or follows a leader, and has applied everything the leader had
 	// committed at the time of the call.
@@ -44,10 +44,10 @@ type Etcd interface {
 	// write after that. withdrawn is false if the key doesn't exist, or goes away by itself.
 	Withdraw(ctx context.Context, key string) (withdrawn bool, err error)
 	Has(ctx context.Context, key string) (bool, error)
-	// Snapshot writes a snapshot of the database of the member at peerURL to w, including the checksum that etcd adds at the end,
-	// and returns its hash, size and version; VerifySnapshot finds the rest. It needs no quorum. It may take as long as the
-	// database's size requires; only a member that sends nothing for the other methods' timeout ends it. After an error, the data
-	// in w isn't a snapshot: a broken stream isn't tried again.
+	// Snapshot writes a snapshot of the database of the member at peerURL to w, including etcd's checksum at the end, and returns
+	// its hash, size and version; VerifySnapshot finds the rest. It needs no quorum. It may take as long as the database's size
+	// requires; only a member that sends nothing for the other methods' timeout ends it. After an error, the data in w isn't a
+	// snapshot: a broken stream isn't tried again.
 	Snapshot(ctx context.Context, peerURL string, w io.Writer) (SnapshotInfo, error)
 }
 
@@ -55,7 +55,7 @@ type Health struct {
 	Member
 	// Answers reports whether any etcd answered at its address.
 	Answers bool
-	// Err is why it doesn't work: it can't be reached, or has no leader. It's nil for a leader, or a member that follows one.
+	// Err is why it doesn't work: it can't be reached, or has no leader. It's nil for a leader or a follower.
 	Err error
 	// Status is empty unless the member answers.
 	Status Status
@@ -68,8 +68,8 @@ type Status struct {
 	Version, Storage string
 	// Leader is the ID of the member it follows, its own if it leads, 0 for none.
 	Leader uint64
-	// Committed is the last entry of raft's log that it knows to be committed, and Applied the last it has applied. Revision is
-	// its keys' revision.
+	// Committed is the last entry of raft's log it knows to be committed, Applied the last it has applied. Revision is its keys'
+	// revision.
 	Committed, Applied uint64
 	Revision           int64
 	// Size is the size of its database file, and InUse of the file's contents, in bytes. Quota is the limit of Size; 0 if it

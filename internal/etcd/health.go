@@ -66,8 +66,8 @@ type connection struct {
 	status *pb.StatusResponse
 }
 
-// reach connects to a member at its client URLs, and makes sure that it's the right member. The caller must close the connection,
-// even after an error.
+// reach connects to a member at its client URLs, and makes sure it's the right member. The caller must close the connection, even
+// after an error.
 func reach(ctx context.Context, m Member, trust *tls.Config) (on connection, err error) {
 	if len(m.ClientURLs) == 0 {
 		return on, errors.New("it has not started yet")

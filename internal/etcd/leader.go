@@ -40,7 +40,7 @@ func (r *Real) MoveLeader(ctx context.Context, peerURL string) (moved bool, err 
 }
 
 // successorOf returns the best healthy voter to take over from a member: one of the newest version, because it needn't stop again
-// in the same upgrade, and among those, the voter that has applied most.
+// in the same upgrade, and among those, the voter furthest ahead.
 func successorOf(all []Health, id uint64) *Health {
 	var best *Health
 	for i, h := range all {

@@ -21,7 +21,7 @@ import (
 // Peer is the result of asking a peer URL.
 type Peer struct {
 	URL string
-	// Members are all the members that the etcd there knows, including itself. They're valid unless Err is set: then no etcd has
+	// Members are all the members the etcd there knows, including itself. They're valid unless Err is set: then no etcd has
 	// answered.
 	Members []Member
 	Err     error
@@ -71,7 +71,7 @@ func (r *Real) peer(ctx context.Context, url string) ([]Member, error) {
 	return readPeer(answer), nil
 }
 
-// readPeer reads an answer. Any answer, whatever its content, means that the member runs.
+// readPeer reads an answer. Whatever it says, the member runs.
 func readPeer(answer *http.Response) (members []Member) {
 	const most = 1 << 20
 	data, err := io.ReadAll(io.LimitReader(answer.Body, most))

@@ -19,7 +19,7 @@ const (
 	Remove  Verb = "remove etcd member"
 )
 
-// Action is a change that a dry run leaves out.
+// Action is a change left out by a dry run.
 type Action struct {
 	Verb    Verb
 	Name    string // of a member to add
@@ -68,7 +68,7 @@ func (p *Plan) Leave(_ context.Context, peerURL string) (bool, error) {
 	return true, nil
 }
 
-// Health asks nobody, and assumes that each member is healthy.
+// Health asks nobody, and assumes they're all healthy.
 func (p *Plan) Health(context.Context) ([]Health, error) {
 	var all []Health
 	for _, m := range p.members {
@@ -95,7 +95,7 @@ func (p *Plan) CaughtUp(context.Context, string) error { return nil }
 // Withdraw isn't recorded: the owner soon writes the key again.
 func (p *Plan) Withdraw(context.Context, string) (bool, error) { return false, nil }
 
-// Has doesn't ask, and can't assume that the key is missing.
+// Has doesn't ask, and can't assume the key is missing.
 func (p *Plan) Has(context.Context, string) (bool, error) {
 	return false, errors.New("a plan does not ask etcd")
 }

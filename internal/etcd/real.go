@@ -71,8 +71,8 @@ func nameFault(m Member, name string) error {
 }
 
 // inTheWay names the member that blocks adding another of this name. Etcd accepts one learner at a time, and isn't even asked for
-// a second: a request that the members refuse when they apply it stays in the log. A restarted member reads it again, and from
-// then on tries to reach the nonexistent member, some 20 times a second (seen with etcd 3.7.0).
+// a second: a request stays in the log even if the members refuse to apply it. A restarted member reads it again, and from then
+// on tries to reach the nonexistent member, some 20 times a second (seen with etcd 3.7.0).
 func inTheWay(now []Member, name string) error {
 	for _, m := range now {
 		if m.Name == name {
@@ -136,8 +136,8 @@ func (r *Real) try(ctx context.Context, op operation) error {
 	return err
 }
 
-// once looks at the membership, and calls op with the member that answered first. That member has heard from the leader, so its
-// list is current.
+// once looks at the membership, and calls op with the first member to answer. It has heard from the leader, so its list is
+// current.
 func (all clients) once(ctx context.Context, op operation) error {
 	now, c, err := first(ctx, all, func(ctx context.Context, c *clientv3.Client) ([]Member, error) { return list(ctx, c) })
 	if err != nil {

@@ -54,8 +54,8 @@ func (m storedMember) member() Member {
 const firstIndex, firstTerm = 1, 1
 
 // Restore makes the data of a new cluster from a snapshot. The cluster's only member has this name and peer URL, and ignores the
-// flags --initial-*. dir is an empty directory that will become the directory `member` in etcd's data directory. IDs are random,
-// so that running members of the earlier cluster don't take the new cluster for theirs: they have to be removed and join again.
+// flags --initial-*. dir is empty, and will become the directory `member` in etcd's data directory. IDs are random, so that
+// running members of the earlier cluster don't take the new cluster for theirs: they have to be removed and join again.
 //
 // Keys, leases, users and alarms come from the snapshot. The new revision is RevisionBump above the newest in the snapshot, or
 // above atLeast if that's higher: the last revision known from elsewhere, or 0. All revisions up to the new one are compacted.
@@ -181,7 +181,7 @@ func latestRevision(tx *bbolt.Tx) (latest int64, err error) {
 }
 
 // restoreLog makes the log of a cluster with one member. A snapshot of raft's state, in dir/snap, makes the member send the
-// database to members that join later: the log alone doesn't lead to the database's contents.
+// database to later members: the log alone doesn't lead to the database's contents.
 func restoreLog(dir string, ids Data, m storedMember) error {
 	metadata, err := proto.Marshal(&pb.Metadata{NodeID: &ids.Member, ClusterID: &ids.Cluster})
 	if err != nil {

@@ -89,7 +89,7 @@ func receive(ctx context.Context, c *clientv3.Client, w io.Writer, arrived func(
 	return info, err
 }
 
-// progress is a writer that only notes that something was written.
+// progress is a writer that only notes the arrival of data.
 type progress func()
 
 func (p progress) Write(b []byte) (int, error) { p(); return len(b), nil }

@@ -23,8 +23,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The names of etcd's buckets, and of the keys in bucket meta. etcd's own constants are in packages that would slow down each
-// start of the program: docs/design/etcd-restore.md.
+// The names of etcd's buckets, and of the keys in bucket meta. etcd's own constants are in packages that slow down each start of
+// the program: docs/design/etcd-restore.md.
 var (
 	keyBucket     = []byte("key")
 	metaBucket    = []byte("meta")
@@ -41,9 +41,9 @@ var (
 )
 
 // VerifySnapshot reads a whole snapshot, without an etcd: its checksum, its buckets, and each record. It fails if anything is
-// wrong. It needs memory for a hash of each key, but not for values. No checksum can show damage that the running etcd's database
-// already had. Much of that is found anyway, but without bbolt.Tx.Check: it runs in its own goroutine, where a damaged page can
-// end the program, and takes most of the time.
+// wrong. It needs memory for a hash of each key, but not for values. No checksum can show damage already in the running etcd's
+// database. Much of it is found anyway, but without bbolt.Tx.Check: it runs in its own goroutine, where a damaged page can end
+// the program, and takes most of the time.
 func VerifySnapshot(f *os.File) (SnapshotInfo, error) {
 	info, err := verifySnapshot(f)
 	return info, errors.WithMessagef(err, "verify the snapshot %s", f.Name())
@@ -110,8 +110,8 @@ func (info *SnapshotInfo) read(tx *bbolt.Tx) (err error) {
 	})
 }
 
-// visit goes through a bucket, and makes sure that bbolt doesn't return data from outside the file: a record holds the position
-// and length of its key and value, and bbolt trusts them. A small bucket may be a copy in memory.
+// visit goes through a bucket, and makes sure bbolt doesn't return data from outside the file: a record holds the position and
+// length of its key and value, and bbolt trusts them. A small bucket may be a copy in memory.
 func visit(b *bbolt.Bucket, each func(key, value []byte) error) error {
 	from := b.Tx().DB().Info().Data
 	to := from + uintptr(b.Tx().Size())
