@@ -114,7 +114,7 @@ func Endpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(c
 	}
 }
 
-// Known returns the members that this host's static Pod of etcd was started with, including its own; none without such a Pod.
+// Known returns the members this host's static Pod of etcd was started with, including its own; none without such a Pod.
 func Known(h host.Host, n *config.Node) []etcd.Member {
 	local, _ := Local(h, n)
 	var members []etcd.Member
