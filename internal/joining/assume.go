@@ -64,7 +64,7 @@ func (d *Discovery) Assume(ctx context.Context, self *config.JoinConfiguration, 
 // nowhere stands for the API's address if it's unknown (RFC 2606).
 const nowhere = "https://cluster.invalid:6443"
 
-// known returns what can be found out about the cluster without asking it.
+// known finds out as much as possible about the cluster without asking it.
 func (d *Discovery) known(ctx context.Context, self *config.JoinConfiguration) (found discovery.Cluster, credentials []byte, join *config.Join, err error) {
 	if join = d.memberAlready(self); join != nil {
 		found.CA, err = certs.ParseCerts(join.CA)
@@ -85,7 +85,7 @@ func (d *Discovery) known(ctx context.Context, self *config.JoinConfiguration) (
 
 // assumedCluster is the configuration of a cluster that wasn't asked.
 func assumedCluster(endpoint string) []byte {
-	// The keys are thrown away, so it picks a type that's quick to generate.
+	// The keys are thrown away, so it picks a type quick to generate.
 	text := string(config.DefaultCluster()) + "encryptionAlgorithm: " + string(config.ECDSAP256) + "\n"
 	if endpoint != "" {
 		text += fmt.Sprintf("controlPlaneEndpoint: %q\n", endpoint)
@@ -93,8 +93,7 @@ func assumedCluster(endpoint string) []byte {
 	return []byte(text)
 }
 
-// standIns returns the files that control planes share, by their keys in the Secret: this host's, and generated files for the
-// rest.
+// standIns returns control planes' shared files, by their keys in the Secret: this host's, and generated files for the rest.
 func (d *Discovery) standIns(n *config.Node, scratch host.Host) (map[string][]byte, error) {
 	if err := fillIn(pki.Store{Host: scratch, Config: n, UI: d.UI}); err != nil {
 		return nil, errors.WithMessage(err, "without the cluster, a plan uses the files of this host")
@@ -110,7 +109,7 @@ func (d *Discovery) standIns(n *config.Node, scratch host.Host) (map[string][]by
 	return files, nil
 }
 
-// fillIn checks the shared files that exist, and generates the rest. A worker needs only the cluster's CA.
+// fillIn checks the existing shared files, and generates the rest. A worker needs only the cluster's CA.
 func fillIn(store pki.Store) error {
 	for _, row := range certs.Specs(store.Config) {
 		if row.Name == certs.CA || store.Config.ControlPlane && row.IsCA() {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package joining determines the configuration of a node that joins, or has joined, a cluster: it finds and verifies the cluster
-// and reads its stored configuration, or assumes both for a plan that asks nobody. It changes nothing. Data that strangers may
-// have written is read in internal/discovery.
+// Package joining determines the configuration of a joining or joined node: it finds and verifies the cluster and reads its
+// stored configuration, or assumes both for a plan that asks nobody. It changes nothing. Data that strangers may have written is
+// read in internal/discovery.
 package joining
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// Discovery determines the desired state of a joining node. It runs before the phases, which need that state, and changes
+// Discovery determines the desired state of a joining node. It runs before the phases, which need the result, and changes
 // nothing.
 type Discovery struct {
 	Host host.Host
@@ -41,7 +41,7 @@ type Discovery struct {
 	Options config.Options
 }
 
-// Node finds and verifies self's cluster, and reads the configuration that its nodes share. The warnings are for the user.
+// Node finds and verifies self's cluster, and reads its nodes' shared configuration. The warnings are for the user.
 func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*config.Node, []string, error) {
 	began := d.Host.Now()
 	join, err := d.find(ctx, self)
@@ -69,8 +69,7 @@ func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*
 	return n, warnings, d.forControlPlane(ctx, api, n)
 }
 
-// forControlPlane checks that the cluster can have more than one control plane, and fetches the encrypted files that this host
-// lacks.
+// forControlPlane checks that the cluster can have more than one control plane, and fetches the encrypted files this host lacks.
 func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n *config.Node) error {
 	if n.Cluster.ControlPlaneEndpoint == "" {
 		return errors.Errorf("the cluster has no controlPlaneEndpoint, an address that leads to all of its control planes, so it cannot have another one; if there is such an address and the certificates are valid for it, add it to %s", config.ClusterSource)
@@ -132,7 +131,7 @@ func (d *Discovery) find(ctx context.Context, self *config.JoinConfiguration) (*
 	return d.reachable(ctx, join, found.Server)
 }
 
-// memberAlready returns the membership of a host that has already joined the cluster in a token's configuration; otherwise nil.
+// memberAlready returns this host's membership if it has already joined the cluster in a token's configuration; otherwise nil.
 func (d *Discovery) memberAlready(self *config.JoinConfiguration) *config.Join {
 	if t := self.Discovery.BootstrapToken; t != nil {
 		return d.membership(self, d.askedFor(t))
@@ -140,7 +139,7 @@ func (d *Discovery) memberAlready(self *config.JoinConfiguration) *config.Join {
 	return nil
 }
 
-// joinTo says how this node joins the cluster that was found.
+// joinTo says how this node joins the discovered cluster.
 func (d *Discovery) joinTo(found discovery.Cluster, credentials []byte, self *config.JoinConfiguration) (*config.Join, error) {
 	if join := d.membership(self, among(found.CA)); join != nil {
 		return join, nil
@@ -190,7 +189,7 @@ func bootstrapKubeconfig(found discovery.Cluster, token string) ([]byte, error) 
 
 // nameIsFree refuses the name of a working node: two kubelets would fight over it. A node that isn't Ready may be an earlier
 // installation of this host, and a node whose expired certificate is here is this host. nameIsFree also records, for a host
-// that's a member, whether the cluster still has its Node, and, for any host, whether that Node is marked as a control plane.
+// that's a member, whether the cluster still has its Node, and, for any host, whether the Node is marked as a control plane.
 func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *config.Node) error {
 	registered := cluster.NewNode(n.Name)
 	found, err := api.Get(ctx, registered)
@@ -217,8 +216,7 @@ func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *conf
 		n.Name, n.Name)
 }
 
-// StartedNode is this node as described by its kubelet's files, for phases after kubelet-start that don't need to know the
-// cluster.
+// StartedNode is this node as described by its kubelet's files, for phases after kubelet-start with no need to know the cluster.
 func StartedNode(h host.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, error) {
 	kubelet, err := host.ReadIfExists(h, filepath.Join(config.DefaultKubeletDir, "config.yaml"))
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 )
 
 // membership uses this host's kubelet.conf in place of a token: by the time a member joins again, the token has long expired.
-// trusted returns the CAs in kubelet.conf that belong to self's cluster. nil means that the host joins in the usual way.
+// trusted picks the CAs of self's cluster from kubelet.conf. nil means the host joins in the usual way.
 func (d *Discovery) membership(self *config.JoinConfiguration, trusted func(*thisnode.KubeletFile) []*x509.Certificate) *config.Join {
 	conf, err := thisnode.ReadKubeletFile(d.Host, filepath.Join(config.DefaultKubernetesDir, "kubelet.conf"))
 	if err != nil || conf.CheckFor(d.Host, self.NodeRegistration.Name) != nil || !d.hasCertificates(self) {
@@ -39,7 +39,7 @@ func (d *Discovery) membership(self *config.JoinConfiguration, trusted func(*thi
 		Kubeconfig: config.NewSecret(string(conf.Data))}
 }
 
-// askedFor returns the CAs that fit the given hashes. Without a hash, only the address shows that it's the same cluster.
+// askedFor returns the CAs that fit the given hashes. Without a hash, only the address identifies the cluster.
 func (d *Discovery) askedFor(t *config.BootstrapTokenDiscovery) func(*thisnode.KubeletFile) []*x509.Certificate {
 	return func(conf *thisnode.KubeletFile) []*x509.Certificate {
 		if len(t.CACertHashes) > 0 {
@@ -57,7 +57,7 @@ func among(found []*x509.Certificate) func(*thisnode.KubeletFile) []*x509.Certif
 	return func(conf *thisnode.KubeletFile) []*x509.Certificate { return thisnode.SharedCAs(conf.Trusted, found) }
 }
 
-// readyTime is more than an API server needs to say that it's ready.
+// readyTime is more than an API server needs to say it's ready.
 const readyTime = 3 * time.Second
 
 // reachable leads a returning control plane to another API server if its own, which its kubelet uses, doesn't work: for example,

@@ -38,7 +38,7 @@ func storedKubelet(ctx context.Context, c cluster.Cluster) ([]byte, error) {
 	return nil, errors.Errorf("%s does not exist or has no key \"kubelet\"; `slipway init phase upload-config kubelet` on a control plane creates it", config.KubeletSource)
 }
 
-// sharedCertificates reads the Secret that control planes upload for others; nil if there's none.
+// sharedCertificates reads the Secret uploaded by control planes for others; nil if there's none.
 func sharedCertificates(ctx context.Context, api cluster.Cluster) (map[string][]byte, error) {
 	secret := &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
