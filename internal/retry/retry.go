@@ -35,7 +35,7 @@ func Every(interval time.Duration) Policy { return Policy{First: interval} }
 
 // Error is the error of Do if its context ended the tries.
 type Error struct {
-	// Last is the error of the last try, not counting errors that the context caused.
+	// Last is the error of the last try, not counting errors caused by the context.
 	Last    error
 	Cause   error
 	Elapsed time.Duration
@@ -48,8 +48,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() []error { return []error{e.Last, e.Cause} }
 
-// Do calls try until it succeeds, and at least once, even if ctx has ended. It returns an error that can't pass, and the error of
-// the last of Tries, unchanged. If ctx ends, or would end before the time After asks for, the error is an *Error.
+// Do calls try until it succeeds, and at least once, even if ctx has ended. A permanent error, and the error of the last of
+// Tries, is returned unchanged. If ctx ends, or would end before the time After asks for, the error is an *Error.
 func (p Policy) Do(ctx context.Context, try func(context.Context) error) error {
 	start, backoff := time.Now(), p.backoff()
 	var last error
@@ -70,7 +70,8 @@ func (p Policy) Do(ctx context.Context, try func(context.Context) error) error {
 	}
 }
 
-// late reports whether ctx's deadline has passed. A server, or a library that looks at the clock, may notice before ctx does.
+// late reports whether ctx's deadline has passed. A server, or a library that checks the clock itself, may notice before ctx
+// does.
 func late(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && !time.Now().Before(deadline)

@@ -125,7 +125,7 @@ func TestGivesUp(t *testing.T) {
 	})
 }
 
-// TestEndedAlready tries once, and returns that try's error.
+// TestEndedAlready tries once, and returns the error of its only try.
 func TestEndedAlready(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
