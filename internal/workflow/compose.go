@@ -28,7 +28,7 @@ func below[E Environment[E]](prefix string, phases []Phase[E]) []Phase[E] {
 	return moved
 }
 
-// In gives the phases the environment that in makes from the workflow's.
+// In gives the phases the environment made by in from the workflow's.
 func In[E Environment[E]](phases []Phase[E], in func(E) E) []Phase[E] {
 	changed := make([]Phase[E], len(phases))
 	for i, p := range phases {

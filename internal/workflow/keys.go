@@ -14,7 +14,7 @@ type madeKey struct {
 }
 
 // orderKeys counts the phases that need a new key. Keys are interchangeable: generation starts at once, and each key goes to the
-// phase that the most others wait for, so that no phase waits for a slow key of its own.
+// phase with the most others waiting for it, so no phase waits for a slow key of its own.
 func (s *schedule[E]) orderKeys() {
 	for _, st := range s.steps {
 		if st.phase.NeedsKey != nil && st.phase.NeedsKey(s.env) {
@@ -25,7 +25,7 @@ func (s *schedule[E]) orderKeys() {
 	s.made = make(chan madeKey, s.keys)
 }
 
-// generateKeys starts as many keys as may be generated at a time. Nothing waits for a key that isn't needed anymore.
+// generateKeys starts as many keys as may be generated at a time. Nothing waits for a key nobody needs anymore.
 func (s *schedule[E]) generateKeys() {
 	for ; s.keys > 0 && s.slots > 0; s.keys-- {
 		s.slots--
@@ -36,8 +36,8 @@ func (s *schedule[E]) generateKeys() {
 	}
 }
 
-// hand gives a key to the step with the longest chain behind it that still lacks a key; among equals to the last, which is
-// nearest to something slow to start.
+// hand gives a key to the step with the longest chain behind it and no key yet; among equals to the last, which is nearest to
+// something slow to start.
 func (s *schedule[E]) hand(m madeKey) error {
 	best := -1
 	for i, st := range s.steps {

@@ -14,7 +14,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Environment is the part of the phases' environment that this package needs to know.
+// Environment is the part of the phases' environment known to this package.
 type Environment[E any] interface {
 	// Start reports that a phase begins. It returns the environment for that phase and a function that ends the phase with its
 	// error.
@@ -22,8 +22,8 @@ type Environment[E any] interface {
 	Skipped(phase, reason string)
 }
 
-// Phase is one step of a workflow. It compares the desired with the actual state and acts only on the difference, so that it can
-// run again after any interruption.
+// Phase is one step of a workflow. It compares the desired with the actual state and acts only on the difference, so it can run
+// again after any interruption.
 type Phase[E Environment[E]] struct {
 	// Name is used by --skip-phases and as the subcommand.
 	Name    string
@@ -39,14 +39,14 @@ type Phase[E Environment[E]] struct {
 	NeedsKey   func(env E) bool
 	// Children make up a phase. If the parent has Flags, its subcommand "all" runs it as a whole.
 	Children []Phase[E]
-	// Whole says that the children have no commands.
+	// Whole means the children have no commands.
 	Whole bool
-	// SideBySide says that the children don't wait for each other.
+	// SideBySide means the children don't wait for each other.
 	SideBySide bool
 	// Needs names the phases that must have ended before this one begins: PHASE or PHASE/CHILD, anywhere in the workflow. Without
 	// Needs, a phase waits for the one before it, unless its parent is SideBySide.
 	Needs []string
-	// Print returns what the phase would install, for --print-manifest; nil in a phase without that flag.
+	// Print returns the manifest the phase would install, for --print-manifest; nil in a phase without that flag.
 	Print func(env E) ([]byte, error)
 	// Skip returns why the environment makes this phase unnecessary; empty if it doesn't.
 	Skip func(env E) (reason string)

@@ -83,7 +83,7 @@ func (s *schedule[E]) run(ctx context.Context) error {
 	}
 }
 
-// endGroups ends, from the innermost out, groups that have begun but whose other children won't, because of an error.
+// endGroups ends, from the innermost out, groups that have begun but can't finish because of an error.
 func (s *schedule[E]) endGroups(err error) {
 	for _, path := range slices.Backward(slices.Sorted(maps.Keys(s.groups))) {
 		if g := s.groups[path]; g.end != nil {

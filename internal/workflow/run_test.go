@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// journal makes phases that record that they ran.
+// journal makes phases that record their run.
 type journal struct {
 	mu  sync.Mutex
 	ran []string
@@ -263,7 +263,7 @@ type numberedKey struct {
 	number int
 }
 
-// TestKeysAreGeneratedBeforeTheirPhasesTurn: the first key goes to the phase that the most others wait for. A phase that needs no
+// TestKeysAreGeneratedBeforeTheirPhasesTurn: the first key goes to the phase with the most others waiting. A phase that needs no
 // key gets none.
 func TestKeysAreGeneratedBeforeTheirPhasesTurn(t *testing.T) {
 	var mu sync.Mutex
@@ -340,7 +340,7 @@ func handed(t *testing.T, workflow []phase) []string {
 	return paths
 }
 
-// TestNoPhaseWaitsForAKeyInVain once a check has failed. A phase that has begun ends. The key maker's error is reported like a
+// TestNoPhaseWaitsForAKeyInVain once a check has failed. Phases in progress end. The key maker's error is reported like a
 // phase's.
 func TestNoPhaseWaitsForAKeyInVain(t *testing.T) {
 	began, forever := make(chan struct{}), make(chan struct{})

@@ -17,7 +17,7 @@ type step[E Environment[E]] struct {
 	reason string // why the phase is left out; empty if it isn't
 	after  order
 	needs  []int // the steps that must have ended
-	weight int   // the length of the longest chain of steps that wait for this one
+	weight int   // the length of the longest chain of steps waiting for this one
 	state  state
 	// key brings the phase its new private key; nil if it needs none. keyed says whether it has been sent.
 	key   chan crypto.Signer
@@ -111,8 +111,8 @@ func (s *schedule[E]) resolve() {
 	}
 }
 
-// below lists the steps of the named phases. If the workflow lacks a path, a phase is running alone: an earlier run has done what
-// it needs.
+// below lists the steps of the named phases. If the workflow lacks a path, a phase is running alone: an earlier run has met its
+// needs.
 func (s *schedule[E]) below(paths []string) []int {
 	var found []int
 	for i, st := range s.steps {
