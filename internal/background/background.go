@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nice is the niceness of work that can wait. Such work gets about a tenth of a processor that others want too: sched(7).
+// nice is the niceness of background work. Such work gets about a tenth of a processor that others want too: sched(7).
 const nice = 10
 
 // Do runs work on its own thread, with a low priority, and returns when it's done. If the system doesn't allow a lower priority,
