@@ -22,7 +22,7 @@ type row struct {
 	// open are the running phases, this one and those below it, in the order of their latest message.
 	open []*activity
 	said []line
-	// worst is the phase's outcome, failed the path of the part that failed, and cause its error.
+	// worst is the phase's outcome, failed the path of the failed part, and cause its error.
 	worst         outcome
 	failed, cause string
 }
@@ -120,7 +120,7 @@ func (s *screen) drawRaw(text string) error {
 }
 
 // block returns the lines of the running phases, cut to the terminal's width and height: the cursor can't go back over a wrapped
-// line, nor to lines that have left the screen.
+// line, nor to lines outside the screen.
 func (s *screen) block() []string {
 	if !s.live {
 		return nil
@@ -183,7 +183,7 @@ func elapsed(since time.Time) string {
 	return d.Round(time.Second).String()
 }
 
-// topLevel returns the workflow's phase that path belongs to: certs for certs/apiserver.
+// topLevel returns the top of a phase's path: certs for certs/apiserver.
 func topLevel(path string) string {
 	name, _, _ := strings.Cut(path, "/")
 	return name

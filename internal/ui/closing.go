@@ -19,7 +19,7 @@ type closingText struct {
 }
 
 // outcome distinguishes a phase's own failure from its end because of another phase. Failure shows the first failure at the end;
-// the phases that it ends, and the failed phase's parents, return it wrapped.
+// the phases it ends, and the failed phase's parents, return it wrapped.
 func (s *screen) outcome(err error) outcome {
 	switch {
 	case err == nil:
@@ -33,8 +33,8 @@ func (s *screen) outcome(err error) outcome {
 	return failed
 }
 
-// close replaces a phase's live line with its final line. A phase that reported no work gets none: it found nothing to do, only
-// had something to say at the end of the run, or was only planned.
+// close replaces a phase's live line with its final line. A phase without messages gets none: it found nothing to do, only had
+// something to say at the end of the run, or was only planned.
 func (s *screen) close(r *row) {
 	s.rows = slices.DeleteFunc(s.rows, func(other *row) bool { return other == r })
 	if r.worst == succeeded && len(r.said) == 0 && !s.verbose {

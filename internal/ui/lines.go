@@ -76,7 +76,7 @@ func (l *lines) line(phase, text string) {
 	_, _ = fmt.Fprintln(l.progress, text)
 }
 
-// shown returns the part of a phase's path that lines begin with.
+// shown returns the part of a phase's path shown at the beginning of lines.
 func (l *lines) shown(path string) string {
 	names := strings.Split(path, "/")
 	return strings.Join(names[:min(l.depth, len(names))], "/")

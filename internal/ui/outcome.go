@@ -9,7 +9,7 @@ type Secret interface {
 	IsZero() bool
 }
 
-// Outcome is the result of a run, for the next command to use. It leaves out values that the user wants hidden.
+// Outcome is the result of a run, for the next command to use. It leaves out values the user wants hidden.
 type Outcome struct {
 	// CACertHashes pin the cluster's CA for joining nodes: sha256:HEX of each certificate's public key.
 	CACertHashes []string

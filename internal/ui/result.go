@@ -15,7 +15,7 @@ type Summary struct {
 	// known.
 	Node, Endpoint string
 	ControlPlane   bool
-	// Files are the files that the run changed, in order.
+	// Files are the files changed by the run, in order.
 	Files []File
 }
 

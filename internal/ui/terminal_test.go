@@ -229,8 +229,7 @@ func TestColors(t *testing.T) {
 	}
 }
 
-// TestMorePhasesThanLines: the cursor can't go back to lines that have left the screen, so the block is never higher than the
-// screen.
+// TestMorePhasesThanLines: the cursor can't go back to lines outside the screen, so the block is never higher than the screen.
 func TestMorePhasesThanLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisplay(80, 4)

@@ -18,9 +18,9 @@ type UI interface {
 	// Nextf writes one line for the end of the run: its result, or the user's possible next step. A terminal shows it after the
 	// last phase.
 	Nextf(format string, args ...any)
-	// Warnf writes one line that the user should read.
+	// Warnf writes one line the user should read.
 	Warnf(format string, args ...any)
-	// Warn writes a message that the user should read, and a remedy, which may be empty.
+	// Warn writes a message the user should read, and a remedy, which may be empty.
 	Warn(message, remedy string)
 	// Result writes text for scripts, such as the join command, to stdout. Before it, the phase describes it with Nextf. A run
 	// doesn't fail because a result can't be written: the caller owns the stream, and sees the error there.

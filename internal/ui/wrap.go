@@ -47,7 +47,7 @@ func (s *screen) wrap(text, margin string) string {
 	return strings.Join(lines, "\n"+margin)
 }
 
-// words returns the parts that a line may be broken between. A command in backticks is one word, so that it can be copied.
+// words returns text in parts; lines may be broken between them. A command in backticks is one word, so that it can be copied.
 func words(text string) []string {
 	inCommand := false
 	var list []string
