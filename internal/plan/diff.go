@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
-// CompareTime limits a request to the cluster that a plan is compared with; the cluster may be down.
+// CompareTime limits a request to the cluster a plan is compared with; the cluster may be down.
 const CompareTime = 2 * time.Second
 
 // notShown stands for a difference in values that no plan shows, such as environment variables.

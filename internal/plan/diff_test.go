@@ -27,7 +27,7 @@ import (
 )
 
 // TestPlanHidesVariables: a plan hides the values of variables, in a static Pod as well as in a configuration inside an object,
-// but keeps their names and the addresses of proxies. --diff says that hidden values change.
+// but keeps their names and the addresses of proxies. --diff mentions the hidden changes.
 func TestPlanHidesVariables(t *testing.T) {
 	pod := func(value string) string {
 		return "kind: Pod\nspec:\n  containers:\n  - env:\n    - name: HTTPS_PROXY\n      value: u:" + value + "@p:1\n    - name: A\n      value: " + value + "\n    name: a\n"
@@ -121,8 +121,7 @@ var someKept = []ui.Kept{
 	{Kind: "Secret", Namespace: "kube-system", Name: "s", Summary: "values that are not shown"},
 }
 
-// TestPlanKept: with --diff, a file or object that stays as it is has a step with the whole difference, in place of the warning
-// that other runs give.
+// TestPlanKept: with --diff, a kept file or object has a step with the whole difference, in place of other runs' warning.
 func TestPlanKept(t *testing.T) {
 	var said bytes.Buffer
 	p := &Plan{Form: "text", Command: "init", Node: "cp-1", now: newPresent(linux.NewAt(t.TempDir()))}

@@ -188,7 +188,7 @@ type document struct {
 	Schema  string `json:"schema"`
 	Command string `json:"command"`
 	Node    string `json:"node,omitempty"`
-	// Assumed means that the cluster wasn't asked: content that depends on it is <from the cluster: WHAT>.
+	// Assumed means the cluster wasn't asked: content that depends on it is <from the cluster: WHAT>.
 	Assumed bool   `json:"assumed,omitempty"`
 	Steps   []step `json:"steps"`
 }
