@@ -11,7 +11,7 @@ import (
 
 type Pattern func() *regexp.Regexp
 
-// New returns a Pattern that compiles the expression on its first call. That call panics if the expression isn't valid.
+// New returns a Pattern. Its first call compiles the expression, and panics if it isn't valid.
 func New(expression string) Pattern {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
