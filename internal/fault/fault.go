@@ -46,7 +46,7 @@ func WithRemedy(err error, remedy string) error {
 	return &remedied{err, remedy}
 }
 
-// Remedy returns the remedy of err, even a wrapped one: the result of the outermost method Remedy() string. For joined errors,
+// Remedy returns the remedy of err, even if it's wrapped: the result of the outermost method Remedy() string. For joined errors,
 // it's each error's remedy, without repetition. It's empty if there's none.
 func Remedy(err error) string {
 	switch e := err.(type) { //nolint:errorlint // it unwraps by itself, because errors.As finds only one of joined errors
