@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package background keeps long computations, such as generating private keys, out of the way of everything
-// else. It is the only package that changes the settings of the process or of a thread.
+// Package background keeps long computations, such as generating private keys, out of the way of everything else. No other
+// package changes the settings of the process or of a thread.
 package background
 
 import (
@@ -11,12 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nice is the niceness of work that can wait: it gets about a tenth of a processor that others want too, see
-// sched(7).
+// nice is the niceness of background work. Such work gets about a tenth of a processor that others want too: sched(7).
 const nice = 10
 
-// Do runs work on a thread of its own, with a low priority, and returns when it has ended. Where the system does
-// not allow a lower priority, the work runs with the present one.
+// Do runs work on its own thread, with a low priority, and returns when it's done. If the system doesn't allow a lower priority,
+// the work runs with the current one.
 func Do(work func()) {
 	done := make(chan struct{})
 	go func() {
@@ -30,15 +29,14 @@ func Do(work func()) {
 	<-done
 }
 
-// Reserve lets n computations run side by side in the background and still leaves a processor slot to the other
-// goroutines: without it, a goroutine that speaks to systemd or the kubelet waits up to 10 ms for each turn. It
-// returns what puts the setting back.
+// Reserve lets n computations run side by side in the background and still leaves a processor slot to the other goroutines:
+// without it, a goroutine that talks to systemd or the kubelet waits up to 10 ms for each turn. restore puts the setting back.
 func Reserve(n int) (restore func()) {
 	before := runtime.GOMAXPROCS(n + 1)
 	return func() { runtime.GOMAXPROCS(before) }
 }
 
-// niceness returns that of this thread, from -20 to 19.
+// niceness returns this thread's niceness, from -20 to 19.
 func niceness() (int, error) {
 	raw, err := unix.Getpriority(unix.PRIO_PROCESS, unix.Gettid())
 	return 20 - raw, err // the kernel counts from 40 to 1

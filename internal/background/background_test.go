@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestDo lowers only the priority of the work.
+// TestDo checks that only the work gets a lower priority.
 func TestDo(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// adminsGroup is the group of admin.conf's user. Unlike system:masters, which
-// super-admin.conf has, it gets its rights from a binding and can lose them.
+// adminsGroup is the group of admin.conf's user. It gets its rights from a binding and can lose them, unlike system:masters, the
+// group of super-admin.conf.
 const adminsGroup = "kubeadm:cluster-admins"
 
 func adminBinding() *rbacv1.ClusterRoleBinding {
@@ -28,8 +28,7 @@ func adminBinding() *rbacv1.ClusterRoleBinding {
 	}
 }
 
-// EnsureAdmin implements Cluster. When it returns nil, the API server has
-// taken notice of the binding.
+// EnsureAdmin returns nil once the API server applies the binding.
 func (r *Real) EnsureAdmin(ctx context.Context) error {
 	r.adminMu.Lock()
 	defer r.adminMu.Unlock()
@@ -61,15 +60,15 @@ func (r *Real) bindAdmins(ctx context.Context, admin *conn) error {
 	super, noSuper := r.dial(r.options.SuperAdmin)
 	switch {
 	case noSuper == nil:
-		defer super.client.Client.CloseIdleConnections() // it is not needed again
+		defer super.client.Client.CloseIdleConnections() // not needed again
 		if err := super.ensure(ctx, usual(), binding); err != nil {
 			return err
 		}
 	case !errors.Is(noSuper, fs.ErrNotExist):
 		return noSuper
 	}
-	// The authorizer has not seen the new binding yet or, without
-	// super-admin.conf, an old one: it may be starting.
+	// The authorizer hasn't seen the new binding yet; or, without super-admin.conf, an old binding: the server may still be
+	// starting.
 	err = admin.ensure(ctx, orForbidden(policy(pollDelay), settleTime), binding)
 	if apierrors.IsForbidden(err) && noSuper != nil {
 		err = errors.Wrapf(err, "%s, which could give %s its rights, is missing", r.options.SuperAdmin, r.options.Kubeconfig)

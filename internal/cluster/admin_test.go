@@ -22,8 +22,7 @@ import (
 
 const bindingPath = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/kubeadm:cluster-admins"
 
-// authorizes makes the server forbid everything to the administrator until
-// delay after the binding exists.
+// authorizes makes the server forbid the administrator everything until delay after the binding exists.
 func (a *api) authorizes(delay time.Duration) {
 	var bound time.Time
 	a.hook = func(_ *http.Request, user string) fakeapi.Fault {
@@ -37,7 +36,6 @@ func (a *api) authorizes(delay time.Duration) {
 	}
 }
 
-// TestAdminBindingGolden compares the binding with the reference.
 func TestAdminBindingGolden(t *testing.T) {
 	data, err := os.ReadFile("../../testdata/golden/cluster/clusterrolebinding_kubeadm-cluster-admins.yaml")
 	if err != nil {
@@ -62,7 +60,7 @@ func TestEnsureAdmin(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The authorizer knows the binding by now: nobody may get a 403.
+		// The authorizer knows the binding by now: nobody should get a 403.
 		if err := r.Ensure(t.Context(), configMap("c", nil)); err != nil {
 			t.Error(err)
 		}

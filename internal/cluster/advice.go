@@ -18,8 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// advise says what is wrong about an error that another try cannot fix, where the error does not say it, and adds what to
-// do about it.
+// advise adds a reason and a remedy to an error that another try can't fix.
 func (c *conn) advise(err error) error {
 	reason, remedy := c.adviceFor(err)
 	if reason != "" {
@@ -31,7 +30,7 @@ func (c *conn) advise(err error) error {
 	return err
 }
 
-// adviceFor returns what an error means and what to do about it; either can be empty.
+// adviceFor explains an error and says how to fix it; either result can be empty.
 func (c *conn) adviceFor(err error) (reason, remedy string) {
 	var authority x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
@@ -56,22 +55,22 @@ func (c *conn) adviceFor(err error) (reason, remedy string) {
 	return "", ""
 }
 
-// nodeUser begins the names of kubelets: https://kubernetes.io/docs/reference/access-authn-authz/node/
+// nodeUser is the prefix of kubelets' user names: https://kubernetes.io/docs/reference/access-authn-authz/node/
 const nodeUser = "system:node:"
 
-// clientCert is the client certificate of a configuration, also in a file of its own, as a kubelet's is; nil without one.
+// clientCert returns the client certificate of a configuration; nil without one. A kubelet's is in a separate file.
 func clientCert(cfg *rest.Config) []byte {
 	if len(cfg.CertData) > 0 || cfg.CertFile == "" {
 		return cfg.CertData
 	}
 	data, err := os.ReadFile(cfg.CertFile)
-	if err != nil { // the first request says so
+	if err != nil { // the first request reports it
 		return nil
 	}
 	return data
 }
 
-// userName is the user that the client certificate is of; empty without one.
+// userName returns the user in the client certificate; empty without one.
 func (c *conn) userName() string {
 	block, _ := pem.Decode(c.clientCert)
 	if block == nil {
@@ -84,7 +83,7 @@ func (c *conn) userName() string {
 	return cert.Subject.CommonName
 }
 
-// adviseNode is for a kubelet's credentials, which have the rights of a node, and of that node only.
+// adviseNode is for a kubelet's credentials: they have a node's rights, and only for that node.
 func (c *conn) adviseNode(err error) (reason, remedy string) {
 	node := strings.TrimPrefix(c.userName(), nodeUser)
 	if strings.Contains(err.Error(), "only its own") || strings.Contains(err.Error(), "is not allowed to modify node") {

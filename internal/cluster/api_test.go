@@ -28,13 +28,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// api is a server that records its requests. It distinguishes users by token: admin and super.
+// api is a server that records its requests. It tells users apart by token: admin and super.
 type api struct {
 	*fakeapi.Server
 
 	mu       sync.Mutex
 	requests []string // METHOD path, of every request
-	// faults are used up by the requests of a method, in order.
+	// faults are used up by a method's requests, in order.
 	faults map[string][]fakeapi.Fault
 	// hook is asked first.
 	hook func(r *http.Request, user string) fakeapi.Fault
@@ -50,7 +50,7 @@ func answers(code int, header, body string) fakeapi.Fault {
 	}
 }
 
-// cutsAnswer executes the request, and sends half of the answer.
+// cutsAnswer executes the request, but sends only half of the answer.
 func cutsAnswer(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
 	rec := httptest.NewRecorder()
 	serve(rec, r)
@@ -85,7 +85,7 @@ func (a *api) spoil(r *http.Request) fakeapi.Fault {
 	return queue[0]
 }
 
-// put stores an object in the server, as if somebody else had written it.
+// put stores an object in the server, as if another client had written it.
 func (a *api) put(t *testing.T, obj Object) {
 	t.Helper()
 	w, err := want(obj)
@@ -95,7 +95,6 @@ func (a *api) put(t *testing.T, obj Object) {
 	a.Put(pathOf(w.ref), w.fields)
 }
 
-// pathOf is the path of an object in the API.
 func pathOf(r ref) string {
 	if r.kind.namespaced {
 		return r.kind.root() + "/namespaces/" + r.namespace + "/" + r.kind.plural + "/" + r.name
@@ -111,7 +110,7 @@ func (a *api) seen() []string {
 
 func (a *api) written() int { return len(a.Writes()) }
 
-// kubeconfig writes one for a user of the server.
+// kubeconfig writes a kubeconfig for a user of the server.
 func (a *api) kubeconfig(t *testing.T, user string) string {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw})

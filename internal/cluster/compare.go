@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// What an intent would change in the cluster as it is now.
+// The changes an intent would make to the cluster as it is now.
 const (
 	Create = "create"
 	Update = "update"
@@ -20,22 +20,19 @@ const (
 	None   = "none"
 )
 
-// Difference is what an intent would change.
+// Difference is the change an intent would make.
 type Difference struct {
-	// Change is Create, Update, Delete or None. It is empty if Err says why
-	// that is not known.
+	// Change is Create, Update, Delete or None. It's empty if Err says why it isn't known.
 	Change string
 	Err    error
-	// Before and After are the fields of an object that is updated, without
-	// those that the server keeps for itself; nil for a Secret.
+	// Before and After are the fields of an object to update, without the fields the server manages; nil for a Secret.
 	Before, After map[string]any
 }
 
-// CompareWith makes p compare each intent with the cluster now. After the first
-// question without an answer it asks no more.
+// CompareWith makes p compare each intent with the cluster now. If a question gets no answer, p stops asking.
 func (p *Plan) CompareWith(now *Real) { p.now = now }
 
-// compare returns the answer of ask. p.mu is held.
+// compare returns the answer of ask. It needs p.mu.
 func (p *Plan) compare(ask func(now *Real) (Difference, error)) *Difference {
 	if p.now == nil {
 		return nil
@@ -51,9 +48,8 @@ func (p *Plan) compare(ask func(now *Real) (Difference, error)) *Difference {
 	return &d
 }
 
-// reading asks the cluster for what this run has not written: the live one, or
-// the one to compare with. If that does not answer, it counts as empty, and the
-// next comparison reports the error. p.mu is held.
+// reading asks the live cluster, or the cluster to compare with, for objects this run hasn't written. If the latter doesn't
+// answer, it counts as empty, and the next comparison reports the error. It needs p.mu.
 func (p *Plan) reading(ask func(Cluster) error) error {
 	switch {
 	case p.live != nil:
@@ -65,19 +61,17 @@ func (p *Plan) reading(ask func(Cluster) error) error {
 	return nil
 }
 
-// Compare implements Cluster.
 func (r *Real) Compare(ctx context.Context, obj Object) (Difference, error) {
 	return r.compare(ctx, obj, asIs)
 }
 
-// changer is change, or asIs.
+// changer is change or asIs.
 type changer func(w wanted, live map[string]any) (after map[string]any, err error)
 
-// asIs is change for a caller that only compares: it includes what the API
-// would refuse to change.
+// asIs is change for callers that only compare: it includes changes the API would refuse.
 func asIs(w wanted, live map[string]any) (map[string]any, error) { return changed(w, live), nil }
 
-// differenceOf returns what Ensure would do to one object.
+// differenceOf returns Ensure's change to one object.
 func (r *Real) differenceOf(ctx context.Context, obj Object) (Difference, error) {
 	return r.compare(ctx, obj, change)
 }
@@ -104,7 +98,7 @@ func (r *Real) compare(ctx context.Context, obj Object, change changer) (Differe
 	return difference(obj, w, live, change)
 }
 
-// difference is what change would do to live so that it has what obj sets (w).
+// difference returns the change that gives live the fields set in obj (w).
 func difference(obj Object, w wanted, live map[string]any, change changer) (Difference, error) {
 	after, err := change(w, live)
 	if err != nil {
@@ -120,7 +114,6 @@ func difference(obj Object, w wanted, live map[string]any, change changer) (Diff
 	return d, nil
 }
 
-// deletionOf returns what EnsureAbsent would do.
 func (r *Real) deletionOf(ctx context.Context, what ref) (Difference, error) {
 	_, found, err := r.fields(ctx, what)
 	if err != nil || !found {
@@ -129,8 +122,7 @@ func (r *Real) deletionOf(ctx context.Context, what ref) (Difference, error) {
 	return Difference{Change: Delete}, nil
 }
 
-// markingOf returns what MarkNode would do. A Node that is not registered yet
-// will be by then.
+// markingOf returns MarkNode's change. A Node that isn't registered yet will be by then.
 func (r *Real) markingOf(ctx context.Context, name string, mark Mark) (Difference, error) {
 	live := NewNode(name)
 	found, err := r.Get(ctx, live)
@@ -165,7 +157,6 @@ func marksOf(n *corev1.Node) map[string]any {
 	}
 }
 
-// fields reads an object, within one budget.
 func (r *Real) fields(ctx context.Context, what ref) (fields map[string]any, found bool, err error) {
 	err = r.call(ctx, func(ctx context.Context, c *conn) error {
 		var data []byte
@@ -177,7 +168,7 @@ func (r *Real) fields(ctx context.Context, what ref) (fields map[string]any, fou
 	return fields, found, err
 }
 
-// ownFields is a copy without what the server keeps for itself.
+// ownFields returns a copy without the fields the server manages.
 func ownFields(fields map[string]any) map[string]any {
 	fields = runtime.DeepCopyJSON(fields)
 	delete(fields, "status")

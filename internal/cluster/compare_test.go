@@ -24,7 +24,7 @@ func secretNamed(name, value string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, StringData: map[string]string{"k": value}}
 }
 
-// TestPlanCompared: each intent reports what it would change, and nothing is written.
+// TestPlanCompared: each intent reports its change, and nothing is written.
 func TestPlanCompared(t *testing.T) {
 	a := newAPI(t)
 	changed := configMap("changed", map[string]string{"ours": "old", "theirs": "kept"})
@@ -79,7 +79,7 @@ func TestPlanCompared(t *testing.T) {
 	}
 }
 
-// TestPlanComparedWithNothing: after the first request without an answer, no more requests are made.
+// TestPlanComparedWithNothing: after a request without an answer, there are no more requests.
 func TestPlanComparedWithNothing(t *testing.T) {
 	a := newAPI(t)
 	a.faults["GET"] = slices.Repeat([]fakeapi.Fault{answers(401, "", "")}, 10)
@@ -99,8 +99,8 @@ func TestPlanComparedWithNothing(t *testing.T) {
 	}
 }
 
-// TestCompareNamesFields: the edits of an operator are named by path. What the server fills in or others may add is
-// not a difference.
+// TestCompareNamesFields names an operator's edits by path. Fields filled in by the server, or open to others' additions, aren't
+// differences.
 func TestCompareNamesFields(t *testing.T) {
 	deployment := func(image, memory string) *appsv1.Deployment {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns"}}
@@ -166,8 +166,8 @@ func TestCompareNamesFields(t *testing.T) {
 	}
 }
 
-// TestPlanReadsWhatItIsComparedWith: what the run has not written is read from the cluster. A cluster that does not
-// answer counts as empty, and the next comparison reports why.
+// TestPlanReadsWhatItIsComparedWith reads objects the run hasn't written from the cluster. A cluster that doesn't answer counts
+// as empty, and the next comparison reports why.
 func TestPlanReadsWhatItIsComparedWith(t *testing.T) {
 	a := newAPI(t)
 	a.put(t, configMap("there", map[string]string{"k": "v"}))

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConfigMapText returns the value of a ConfigMap's key, empty if either is missing.
+// ConfigMapText returns the value of a ConfigMap's key; empty if either is missing.
 func ConfigMapText(ctx context.Context, c Cluster, namespace, name, key string) (string, error) {
 	cm := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},

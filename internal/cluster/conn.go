@@ -21,12 +21,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answerTime bounds one request, so that one that hangs can be tried again.
+// answerTime bounds one request, so that a hanging request can be tried again.
 const answerTime = 10 * time.Second
 
-// conn talks to the API as the user of one kubeconfig. It makes each request
-// once: how often to try is up to the policy of the caller, which knows what
-// has to be looked at again first.
+// conn talks to the API as one kubeconfig's user. It makes each request once: the caller chooses the retry policy, because it
+// knows which checks to repeat first.
 type conn struct {
 	client     *rest.RESTClient
 	host       string // host:port of the server
@@ -35,8 +34,7 @@ type conn struct {
 	answerTime time.Duration
 }
 
-// dial prepares a connection; nothing is sent yet. endpoint replaces the
-// kubeconfig's server if it is set.
+// dial prepares a connection, but sends nothing yet. endpoint, if set, replaces the kubeconfig's server.
 func dial(path string, kubeconfig []byte, endpoint string) (*conn, error) {
 	cfg, err := restConfig(path, kubeconfig)
 	if err != nil {
@@ -44,10 +42,10 @@ func dial(path string, kubeconfig []byte, endpoint string) (*conn, error) {
 	}
 	if endpoint != "" {
 		cfg.Host = "https://" + endpoint
-		cfg.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // it is this host
+		cfg.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // it's this host
 	}
 	base, _, err := rest.DefaultServerURL(cfg.Host, "", schema.GroupVersion{}, true)
-	if err != nil { // which repeats the URL, and a password in it
+	if err != nil { // err repeats the URL, with any password in it
 		return nil, errors.Errorf("kubeconfig %s: the server is not a URL such as https://10.0.0.1:6443", path)
 	}
 	moveUser(base, cfg)
@@ -55,7 +53,7 @@ func dial(path string, kubeconfig []byte, endpoint string) (*conn, error) {
 	cfg.UserAgent = "slipway"
 	cfg.QPS = -1 // no throttling
 	cfg.WarningHandler = rest.NoWarnings{}
-	// Needed, but not used: bodies are read and written as JSON by the caller.
+	// Required, but unused: callers read and write bodies as JSON.
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
 	client, err := rest.UnversionedRESTClientFor(cfg)
 	if err != nil {
@@ -65,9 +63,8 @@ func dial(path string, kubeconfig []byte, endpoint string) (*conn, error) {
 	return &conn{client: client, host: base.Host, kubeconfig: path, clientCert: clientCert(cfg), answerTime: answerTime}, nil
 }
 
-// within returns a client that doesn't follow a redirect to another host. Its
-// transport adds the credentials to every request, and a node, whose answers
-// the API server passes on, could ask for them.
+// within returns a client that doesn't follow redirects to other hosts. The transport adds the credentials to every request, and
+// a node, whose answers the API server relays, could ask for them.
 func within(client *http.Client) *http.Client {
 	c := *client
 	c.CheckRedirect = func(to *http.Request, via []*http.Request) error {
@@ -80,8 +77,8 @@ func within(client *http.Client) *http.Client {
 	return &c
 }
 
-// moveUser takes the user out of the server's URL, which errors and logs show.
-// It counts more than the kubeconfig's token.
+// moveUser takes the user out of the server's URL, which appears in errors and logs. The URL's user takes precedence over the
+// kubeconfig's token.
 func moveUser(server *url.URL, cfg *rest.Config) {
 	if server.User == nil {
 		return
@@ -92,17 +89,15 @@ func moveUser(server *url.URL, cfg *rest.Config) {
 	server.User = nil
 }
 
-// at begins a request to the objects of a kind.
 func (c *conn) at(verb string, k kind, namespace string) *rest.Request {
 	return c.client.Verb(verb).AbsPath(k.root()).NamespaceIfScoped(namespace, k.namespaced).Resource(k.plural)
 }
 
-// object begins a request to one object.
 func (c *conn) object(verb string, r ref) *rest.Request {
 	return c.at(verb, r.kind, r.namespace).Name(r.name)
 }
 
-// send is do with a body.
+// send is do with a JSON body.
 func (c *conn) send(ctx context.Context, r *rest.Request, contentType string, body any) error {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -112,9 +107,8 @@ func (c *conn) send(ctx context.Context, r *rest.Request, contentType string, bo
 	return err
 }
 
-// do makes the request once and returns the body of the answer. If the answer
-// is not a success, the error is a *StatusError of apimachinery; if there is
-// none, it is a noAnswerError.
+// do makes the request once and returns the answer's body. For an answer that isn't a success, the error is apimachinery's
+// *StatusError; if there's no answer, it's a noAnswerError.
 func (c *conn) do(ctx context.Context, r *rest.Request) ([]byte, error) {
 	if err := r.Error(); err != nil {
 		return nil, err
@@ -134,9 +128,8 @@ func (c *conn) do(ctx context.Context, r *rest.Request) ([]byte, error) {
 	return nil, noAnswerError{err}
 }
 
-// statusError reads the Status in the body of an answer. If something else
-// answered (a proxy, a health endpoint, the rate limiter), it takes client-go's
-// error for that, with the answer's text as the message.
+// statusError reads the Status in an answer's body. If the answer comes from something else (a proxy, a health endpoint, the rate
+// limiter), it uses client-go's error, with the answer's text as the message.
 func statusError(err *apierrors.StatusError, body []byte) error {
 	var status metav1.Status
 	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" || status.Code == 0 {
@@ -153,8 +146,7 @@ func statusError(err *apierrors.StatusError, body []byte) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// excerpt shortens an answer to one line. A health endpoint's answer lists all
-// of its checks, of which only those that fail are of interest.
+// excerpt shortens an answer to one line. A health endpoint's answer lists all of its checks; only the failing ones matter.
 func excerpt(body string) string {
 	var failing []string
 	for line := range strings.Lines(body) {
@@ -173,8 +165,7 @@ func excerpt(body string) string {
 	return line
 }
 
-// isNotFound reports whether the API itself, and not something in front of it,
-// says that there is no such object.
+// isNotFound reports whether the API itself, rather than something in front of it, denies the object's existence.
 func isNotFound(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
 }

@@ -58,7 +58,7 @@ func TestReady(t *testing.T) {
 	fact.NotIn(t, err.Error(), "ping")
 }
 
-// Nothing listens until the API server's container runs.
+// TestReadyWhileNothingListens: nothing listens until the API server's container runs.
 func TestReadyWhileNothingListens(t *testing.T) {
 	a := newAPI(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -93,7 +93,7 @@ func TestReadyWhileNothingListens(t *testing.T) {
 	r.admin.client.Client.CloseIdleConnections()
 }
 
-// TestStartingServerForbids: a 403 of a server that is not ready passes, and so does one that came just before it was.
+// TestStartingServerForbids: a 403 passes if the server isn't ready, or became ready just after it.
 func TestStartingServerForbids(t *testing.T) {
 	for name, c := range map[string]struct{ forbids, unready int }{"starting": {3, 2}, "just ready": {1, 0}} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestStartingServerForbids(t *testing.T) {
 	}
 }
 
-// TestReadyServerForbids: a server that is ready, or knows nothing of /readyz, is asked once more and then believed.
+// TestReadyServerForbids: a server that's ready, or doesn't know /readyz, is asked once more and then believed.
 func TestReadyServerForbids(t *testing.T) {
 	for name, readyz := range map[string]fakeapi.Fault{
 		"ready":     nil,
@@ -162,7 +162,6 @@ func TestUntilSettled(t *testing.T) {
 	}
 }
 
-// selfSigned makes a certificate for the address 127.0.0.1.
 func selfSigned(t *testing.T, notAfter time.Time) (tls.Certificate, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -294,7 +293,7 @@ func TestUnauthorizedAdvice(t *testing.T) {
 	}
 }
 
-// TestForbiddenAdvice: a kubelet's credentials have the rights of its node, which an API server gives to nodes, and nobody else's.
+// TestForbiddenAdvice: a kubelet's credentials have the rights of its own node, if the API server gives nodes any.
 func TestForbiddenAdvice(t *testing.T) {
 	forbidden := func(why string) error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "w-2", errors.New(why))

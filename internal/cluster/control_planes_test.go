@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestControlPlanes: a worker's kubelet writes the addresses of its Node and mirror Pods of itself, but not the label.
+// TestControlPlanes: a worker's kubelet can write its Node's addresses and mirror Pods of itself, but not the label.
 func TestControlPlanes(t *testing.T) {
 	addresses := func(texts ...string) (list []corev1.NodeAddress) {
 		for _, text := range texts {

@@ -12,19 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// change returns what to write so that live has everything that w sets, or nil
-// if it already has. Neither argument is changed.
+// change returns the object to write so that live has everything w sets, or nil if it already does. It modifies neither argument.
 //
-//   - A map has the wanted one if it has all of its members; members that
+//   - A map satisfies w if it has all of the wanted members; members that
 //     others added stay.
-//   - A list has the wanted one if it is as long and each element has the
-//     wanted element in its place. Otherwise the list is written as a whole.
-//   - Nothing, an empty map and an empty list are the same: not set.
-//   - An existing Deployment keeps its number of replicas: scaling it is the
-//     user's business.
+//   - A list satisfies w if it has the same length and each element satisfies
+//     the wanted element in its place. Otherwise the whole list is replaced.
+//   - nil, an empty map and an empty list are the same: not set.
+//   - An existing Deployment keeps its replicas: scaling is up to the user.
 //   - A binding keeps the subjects that others added.
-//   - The rules of a role must be exactly the wanted ones: a rule with one
-//     more field, such as resourceNames, grants less.
+//   - A role's rules must match exactly: an extra field in a rule, such as
+//     resourceNames, makes it grant less.
 func change(w wanted, live map[string]any) (map[string]any, error) {
 	after := changed(w, live)
 	if after == nil {
@@ -33,7 +31,7 @@ func change(w wanted, live map[string]any) (map[string]any, error) {
 	return after, checkImmutable(w, live)
 }
 
-// changed is change without checking whether the API allows it.
+// changed is change without the check of immutable fields.
 func changed(w wanted, live map[string]any) map[string]any {
 	fields, live := runtime.DeepCopyJSON(w.fields), runtime.DeepCopyJSON(live)
 	same := true
@@ -52,8 +50,7 @@ func changed(w wanted, live map[string]any) map[string]any {
 	return overlay(live, fields).(map[string]any)
 }
 
-// immutable lists the fields of existing objects that the API does not let
-// anyone change.
+// immutable lists the fields the API doesn't let anyone change in an existing object.
 var immutable = []struct {
 	kind string
 	path []string
@@ -67,9 +64,8 @@ var immutable = []struct {
 	{"Service", []string{"spec", "clusterIP"}, "spec.clusterIP"},
 }
 
-// checkImmutable returns an error that is plainer than the server's if an update
-// would change an immutable field. Slipway does not delete the object itself:
-// for a moment the cluster would be without it, and others may depend on it.
+// checkImmutable returns an error plainer than the server's if an update would change an immutable field. Slipway doesn't delete
+// the object itself: the cluster would be without it for a moment, and others may depend on it.
 func checkImmutable(w wanted, live map[string]any) error {
 	for _, row := range immutable {
 		if row.kind != w.kind.name {
@@ -104,8 +100,7 @@ func compact(value any) string {
 	return string(data)
 }
 
-// submap returns a member that is a map, or an empty map of its own if there is
-// no such member.
+// submap returns the member if it's a map, or else a new, empty map.
 func submap(fields map[string]any, name string) map[string]any {
 	if m, ok := fields[name].(map[string]any); ok {
 		return m
@@ -125,8 +120,7 @@ func keepSubjects(fields, live map[string]any) {
 	fields["subjects"] = all
 }
 
-// holds reports whether live has everything that ours sets. member is the name
-// of the field that both are values of.
+// holds reports whether live has everything ours sets. member names the field both values belong to.
 func holds(live, ours any, member string) bool {
 	if unset(ours) {
 		return true
@@ -153,8 +147,7 @@ func holds(live, ours any, member string) bool {
 	return live == ours || sameNumber(live, ours)
 }
 
-// isQuantities reports whether a member's values are quantities: in the kinds
-// that are written here, only resource requirements are.
+// isQuantities reports whether a member's values are quantities. In the kinds written here, only resource requirements are.
 func isQuantities(member string) bool { return member == "limits" || member == "requests" }
 
 func sameQuantity(a, b any) bool {
@@ -168,8 +161,7 @@ func sameQuantity(a, b any) bool {
 	return errX == nil && errY == nil && x.Cmp(y) == 0
 }
 
-// sameNumber compares JSON numbers, which are int64 or float64 depending on how
-// they are written.
+// sameNumber compares JSON numbers: int64 or float64, depending on how they're written.
 func sameNumber(a, b any) bool {
 	x, okX := number(a)
 	y, okY := number(b)
@@ -186,7 +178,6 @@ func number(value any) (float64, bool) {
 	return 0, false
 }
 
-// overlay returns live with ours written over it.
 func overlay(live, ours any) any {
 	if unset(ours) {
 		return live
@@ -208,9 +199,8 @@ func overlay(live, ours any) any {
 	return ours
 }
 
-// overlayList returns ours, but keeps the server's version of each element that
-// live already has. Elements that differ are not merged: only the server knows
-// which fields exclude each other (a volume's sources, a probe's handlers).
+// overlayList returns ours, but keeps the server's version of elements that live already has. It doesn't merge differing
+// elements: only the server knows which fields exclude each other (a volume's sources, a probe's handlers).
 func overlayList(live, ours []any) []any {
 	out := make([]any, 0, len(ours))
 	for _, value := range ours {

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// parse reads YAML like an answer of the API.
+// parse reads YAML as if it were an answer from the API.
 func parse(t *testing.T, text string) map[string]any {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte(text))

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// anyKind is a kind that is not in the table, of an object of a user's manifest: the API says where it has such objects.
+// anyKind is for kinds missing from the table, which only users' manifests have: the API says where such objects live.
 func anyKind(obj Object) (kind, bool) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -25,14 +25,14 @@ func anyKind(obj Object) (kind, bool) {
 	return kind{apiVersion: u.GetAPIVersion(), name: u.GetKind(), namespaced: u.GetNamespace() != ""}, true
 }
 
-// located returns w with the place of its kind. found is false if the API has no such kind, or not yet: its definition may be
-// about to be established.
+// located returns w with its kind's place in the API. found is false if the API doesn't have the kind (yet): its definition may
+// not be established yet.
 func (c *conn) located(ctx context.Context, w wanted) (_ wanted, found bool, err error) {
 	if w.kind.plural != "" {
 		return w, true, nil
 	}
 	data, err := c.do(ctx, c.client.Verb(http.MethodGet).AbsPath(w.kind.root()))
-	if apierrors.IsNotFound(err) { // in plain text: the server does not know the group
+	if apierrors.IsNotFound(err) { // in plain text: the server doesn't know the group
 		return w, false, nil
 	}
 	if err != nil {
@@ -61,7 +61,6 @@ func (r *Real) located(ctx context.Context, w wanted) (_ wanted, found bool, err
 	return w, found, err
 }
 
-// ensureAny is ensure for an object of any kind.
 func (c *conn) ensureAny(ctx context.Context, w wanted) error {
 	if w.kind.plural != "" {
 		return c.ensure(ctx, usual(), w)

@@ -25,7 +25,7 @@ func pool(namespace string) *unstructured.Unstructured {
 const pools = `{"kind": "APIResourceList", "groupVersion": "net.example/v1", "resources": [
 	{"name": "pools/status", "kind": "Pool", "namespaced": %N}, {"name": "pools", "kind": "Pool", "namespaced": %N}]}`
 
-// TestEnsureAnyKind: the API says where it has objects of a kind that Slipway does not write itself, once it knows it.
+// TestEnsureAnyKind: for a kind that Slipway doesn't write itself, the API says where its objects are, once it knows the kind.
 func TestEnsureAnyKind(t *testing.T) {
 	for name, c := range map[string]struct{ namespaced, namespace, at string }{
 		"cluster-wide":           {"false", "", "/apis/net.example/v1/pools/all"},
@@ -35,7 +35,7 @@ func TestEnsureAnyKind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAPI(t)
-			early := 2 // tries before the definition of the kind is established
+			early := 2 // tries before the kind's definition is established
 			a.SpoilFirst(func(r *http.Request) fakeapi.Fault {
 				if r.URL.Path != "/apis/net.example/v1" || early == 0 {
 					return nil
@@ -61,7 +61,7 @@ func TestEnsureAnyKind(t *testing.T) {
 	}
 }
 
-// TestEnsureDropsNamespaces of objects whose kind has none, as kubectl does with a user's manifest.
+// TestEnsureDropsNamespaces drops namespaces from objects of cluster-wide kinds, as kubectl does with a user's manifest.
 func TestEnsureDropsNamespaces(t *testing.T) {
 	t.Parallel()
 	const at = "/apis/rbac.authorization.k8s.io/v1/clusterroles/agent"
@@ -80,7 +80,6 @@ func TestEnsureDropsNamespaces(t *testing.T) {
 	}
 }
 
-// TestEnsureUnknownKind says which kind the cluster lacks.
 func TestEnsureUnknownKind(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -88,7 +87,7 @@ func TestEnsureUnknownKind(t *testing.T) {
 	fact.Error(t, err, "create Pool all", "no kind Pool", "net.example/v1")
 }
 
-// TestPlanAnyKind: a plan does not need to know where the API has an object.
+// TestPlanAnyKind: a plan doesn't need to know an object's place in the API.
 func TestPlanAnyKind(t *testing.T) {
 	var got []string
 	p := NewPlan(func(a Action) { got = append(got, string(a.Verb)+" "+a.Kind+" "+a.Name) }, nil)

@@ -20,32 +20,28 @@ import (
 
 // Evictor empties nodes.
 type Evictor interface {
-	// PodsOn lists the Pods of all namespaces that are bound to a node.
+	// PodsOn lists the Pods bound to a node, in all namespaces.
 	PodsOn(ctx context.Context, node string) ([]corev1.Pod, error)
-	// Evict asks for the end of a Pod, and does not wait for it. The API
-	// respects the disruption budgets: what keeps it from evicting the Pod for
-	// now is a *BlockedError. A Pod that is gone is not an error.
+	// Evict asks the API to end a Pod, without waiting for its end. The API respects disruption budgets: if it can't evict the
+	// Pod now, the error is a *BlockedError. A Pod that's gone isn't an error.
 	Evict(ctx context.Context, pod *corev1.Pod) error
 }
 
-// BlockedError says why the API does not evict a Pod now. It may do so later.
+// BlockedError says why the API doesn't evict a Pod now. It may do so later.
 type BlockedError struct {
-	// Pod is NAMESPACE/NAME, Reason the API's words. They name the disruption
-	// budgets in the way.
+	// Pod is NAMESPACE/NAME. Reason is the API's message, which names the disruption budgets in the way.
 	Pod, Reason string
 }
 
 func (e *BlockedError) Error() string { return "Pod " + e.Pod + " cannot be evicted now: " + e.Reason }
 
-// PodsOn implements Evictor.
 func (r *Real) PodsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := r.list(ctx, "Pod", metav1.NamespaceAll, "fieldSelector", fields.OneTermEqualSelector("spec.nodeName", node).String(), &list)
 	return list.Items, errors.WithMessagef(err, "list the Pods of node %s", node)
 }
 
-// Evict implements Evictor. Another Pod that has taken the name meanwhile
-// stays.
+// Evict leaves alone another Pod that has taken the name meanwhile.
 func (r *Real) Evict(ctx context.Context, pod *corev1.Pod) error {
 	what, err := refOf(pod)
 	if err != nil {
@@ -68,15 +64,14 @@ func (r *Real) Evict(ctx context.Context, pod *corev1.Pod) error {
 	})
 }
 
-// blocked recognizes the refusals that another state of the cluster lifts: a
-// disruption budget (429; 500 if several budgets select the Pod), a Pod that
-// was replaced (409), a namespace that is being deleted.
+// blocked recognizes refusals that may end when the cluster's state changes: a disruption budget (429; 500 if several budgets
+// select the Pod), a replaced Pod (409), a namespace being deleted.
 func blocked(err error) bool {
 	return apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsConflict(err) ||
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// reasonOf is what the API says about the budgets, or its message.
+// reasonOf returns the API's words about the budgets, or else its message.
 func reasonOf(err error) string {
 	status, _ := statusOf(err)
 	if status.Details == nil {
@@ -94,8 +89,7 @@ func reasonOf(err error) string {
 	return strings.Join(said, "; ")
 }
 
-// PodsOn implements Evictor. A plan makes no Pods; those that it evicts are
-// gone at once.
+// PodsOn leaves out Pods the plan has evicted: they're gone at once. A plan makes no Pods.
 func (p *Plan) PodsOn(ctx context.Context, node string) (pods []corev1.Pod, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +100,6 @@ func (p *Plan) PodsOn(ctx context.Context, node string) (pods []corev1.Pod, err 
 	}), err
 }
 
-// Evict implements Evictor.
 func (p *Plan) Evict(_ context.Context, pod *corev1.Pod) error {
 	r, err := refOf(pod)
 	if err != nil {

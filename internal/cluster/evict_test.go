@@ -22,7 +22,7 @@ func pod(name, node string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "uid-1"}, Spec: corev1.PodSpec{NodeName: node}}
 }
 
-// TestEvict: which answers to an eviction may change by themselves, and which do not.
+// TestEvict shows which refusals of an eviction may pass, and which don't.
 func TestEvict(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	budget := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
@@ -62,7 +62,7 @@ func TestEvict(t *testing.T) {
 				t.Error(err)
 			}
 			want := "POST /api/v1/namespaces/default/pods/a/eviction\n"
-			if c.fail != "" { // a server that is starting would say so, too
+			if c.fail != "" { // a starting server would say so, too
 				want += "GET /readyz\n" + want
 			}
 			if asked != want {

@@ -9,17 +9,17 @@ import (
 	"slices"
 )
 
-// Fields names the fields of an object that an update changes, such as
-// spec.template.spec.containers[coredns].image, sorted. It has none of a Secret.
+// Fields names the fields an update changes, sorted, such as spec.template.spec.containers[coredns].image. For a Secret, it's
+// empty.
 func (d Difference) Fields() []string {
 	found := unlike(d.Before, d.After, "", "")
-	if len(found) == 0 { // what is there has more than it should, as a rule of a role
+	if len(found) == 0 { // the live object has more than it should, such as an extra rule in a role
 		found = unlike(d.After, d.Before, "", "")
 	}
 	return found
 }
 
-// unlike returns the paths below path of what ours sets and live does not hold.
+// unlike returns the paths, below path, of the fields where live doesn't match ours.
 func unlike(live, ours any, path, member string) []string {
 	if holds(live, ours, member) {
 		return nil
@@ -56,7 +56,7 @@ func unlikeMembers(live, ours map[string]any, path, member string) []string {
 	return found
 }
 
-// nameOf is what people know an element of a list by.
+// nameOf returns an element's name, or its index in the list.
 func nameOf(element any, index int) any {
 	if fields, ok := element.(map[string]any); ok {
 		if name, ok := fields["name"].(string); ok {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// kind says where the API has objects of one kind. The table has all kinds that
-// Slipway writes itself, so only a user's manifests need discovery.
+// kind says where the API keeps objects of one kind. The table has every kind Slipway itself writes, so only users' manifests
+// need discovery.
 type kind struct {
 	apiVersion, name, plural string
 	namespaced               bool
@@ -52,7 +52,6 @@ func (k kind) root() string {
 	return "/apis/" + k.apiVersion
 }
 
-// ref names one object.
 type ref struct {
 	kind            kind
 	namespace, name string
@@ -60,8 +59,8 @@ type ref struct {
 
 func (r ref) String() string { return r.kind.name + " " + path.Join(r.namespace, r.name) }
 
-// refOf returns an object's place in the API. If apiVersion and kind are not
-// set, as in most Go literals, the name of the Go type is its kind.
+// refOf returns an object's place in the API. If apiVersion and kind aren't set, as in most Go literals, the Go type's name is
+// the kind.
 func refOf(obj Object) (ref, error) {
 	apiVersion, name := obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
 	if name == "" {
@@ -78,7 +77,7 @@ func refOf(obj Object) (ref, error) {
 		return ref{}, errors.Errorf("a Secret must be a *corev1.Secret, or a plan would not know what to hide in a %T", obj)
 	}
 	r := ref{kind: k, namespace: obj.GetNamespace(), name: obj.GetName()}
-	if _, any := obj.(*unstructured.Unstructured); any { // as kubectl takes a user's manifest
+	if _, any := obj.(*unstructured.Unstructured); any { // treated as kubectl treats a user's manifest
 		r = r.settled()
 	}
 	switch {
@@ -92,7 +91,7 @@ func refOf(obj Object) (ref, error) {
 	return r, nil
 }
 
-// settled is r in the default namespace if it names none, and in none if its kind has none.
+// settled puts r in the default namespace if it names none, and in no namespace if its kind has none.
 func (r ref) settled() ref {
 	switch {
 	case !r.kind.namespaced:
@@ -103,7 +102,7 @@ func (r ref) settled() ref {
 	return r
 }
 
-// kindOf looks in the table; an empty apiVersion matches any.
+// kindOf searches the table; an empty apiVersion matches any.
 func kindOf(apiVersion, name string) (kind, error) {
 	for _, k := range kinds {
 		if k.name == name && (apiVersion == "" || apiVersion == k.apiVersion) {
@@ -113,16 +112,14 @@ func kindOf(apiVersion, name string) (kind, error) {
 	return kind{}, errors.Errorf("objects of kind %s, apiVersion %q, are not in the table of internal/cluster/kinds.go", name, apiVersion)
 }
 
-// wanted is an object as it should be: the fields that the caller set, without
-// those that the server sets.
+// wanted is the desired object: the fields the caller set, without the fields the server sets.
 type wanted struct {
 	ref
 	fields map[string]any
 }
 
-// want returns the fields that are set in an object. Those that the server sets
-// (status, resourceVersion and others) are left out, so that an object that was
-// read from the API can be changed and ensured.
+// want returns the fields set in an object. It leaves out the fields the server sets (status, resourceVersion and others), so
+// that an object read from the API can be changed and ensured.
 func want(obj Object) (wanted, error) {
 	r, err := refOf(obj)
 	if err != nil {
@@ -143,7 +140,6 @@ func want(obj Object) (wanted, error) {
 	return wanted{ref: r, fields: fields}.withoutNamespace(), nil
 }
 
-// withoutNamespace drops the namespace of an object whose kind has none.
 func (w wanted) withoutNamespace() wanted {
 	meta, ok := w.fields["metadata"].(map[string]any)
 	if _, has := meta["namespace"]; !ok || !has || w.namespace != "" {
@@ -164,8 +160,7 @@ func dropServerMetadata(fields map[string]any) {
 	}
 }
 
-// foldStringData does what the server does with a Secret's write-only field: it
-// moves the values to data, where they replace others.
+// foldStringData treats a Secret's write-only field as the server does: its values move to data, and replace any there.
 func foldStringData(fields map[string]any) {
 	text, ok := fields["stringData"].(map[string]any)
 	if !ok {

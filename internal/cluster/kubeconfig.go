@@ -17,14 +17,12 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// UserKubeconfig returns the files of the kubeconfig that the user's commands
-// use, in order: those that KUBECONFIG lists, or else ~/.kube/config. If none of
-// them exists, it returns the fallback.
+// UserKubeconfig returns the kubeconfig files the user's commands use, in order: the files in KUBECONFIG, or else ~/.kube/config.
+// If none of them exists, it returns the fallback.
 func UserKubeconfig(fallback string) []string {
 	var there []string
 	for _, path := range clientcmd.NewDefaultClientConfigLoadingRules().Precedence {
-		// Without HOME, clientcmd looks in the current directory, which may be
-		// anyone's.
+		// Without HOME, clientcmd looks in the current directory, which may be anyone's.
 		anyones := path == clientcmd.RecommendedHomeFile && !filepath.IsAbs(path)
 		if path != "" && !anyones && exists(path) {
 			there = append(there, path)
@@ -36,20 +34,18 @@ func UserKubeconfig(fallback string) []string {
 	return there
 }
 
-// exists is also true for files that cannot be examined: skipping one could
-// lead to another cluster than the user means.
+// exists is also true for files that can't be examined: skipping one could lead to a different cluster than the user means.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
-// LoadKubeconfig merges the files by clientcmd's rules: the first definition of
-// anything counts, and paths are relative to their file. It returns only the
-// current context, with the contents of certificate files.
+// LoadKubeconfig merges the files by clientcmd's rules: the first definition of anything counts, and paths are relative to their
+// file. It returns only the current context, with the contents of certificate files.
 func LoadKubeconfig(paths ...string) ([]byte, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{Precedence: paths}
 	if len(paths) == 1 {
-		rules.ExplicitPath = paths[0] // which has to exist
+		rules.ExplicitPath = paths[0] // this file must exist
 	}
 	merged, err := rules.Load()
 	if err != nil {
@@ -67,8 +63,8 @@ func LoadKubeconfig(paths ...string) ([]byte, error) {
 	return clientcmd.Write(*merged)
 }
 
-// unreadable says which of the files is malformed or cannot be opened. It does
-// not repeat what the decoder says, which may quote a credential.
+// unreadable says which of the files is malformed or can't be opened. It doesn't repeat the decoder's message, which may quote a
+// credential.
 func unreadable(paths []string, err error) error {
 	if unread := (*fs.PathError)(nil); errors.As(err, &unread) {
 		return err
@@ -86,8 +82,7 @@ func unreadable(paths []string, err error) error {
 	return malformed
 }
 
-// restConfig is what a kubeconfig at path says of the connection. No error
-// repeats a URL, which may hold a password.
+// restConfig returns the connection settings of the kubeconfig at path. No error repeats a URL, which may hold a password.
 func restConfig(path string, kubeconfig []byte) (*rest.Config, error) {
 	file, err := clientcmd.Load(kubeconfig)
 	if err != nil {
@@ -108,7 +103,7 @@ func restConfig(path string, kubeconfig []byte) (*rest.Config, error) {
 	return clientcmd.NewDefaultClientConfig(*file, &clientcmd.ConfigOverrides{}).ClientConfig()
 }
 
-// isProxy reports whether clientcmd takes the text as a proxy.
+// isProxy reports whether clientcmd accepts the text as a proxy.
 func isProxy(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && slices.Contains([]string{"http", "https", "socks5"}, u.Scheme)

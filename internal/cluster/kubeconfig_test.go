@@ -56,8 +56,7 @@ func TestUserKubeconfig(t *testing.T) {
 	}
 }
 
-// TestHomeKubeconfig: clientcmd reads the home directory when the program starts, so the test changes clientcmd's
-// variable.
+// TestHomeKubeconfig changes clientcmd's variable, because clientcmd looks up the home directory when the program starts.
 func TestHomeKubeconfig(t *testing.T) {
 	before := clientcmd.RecommendedHomeFile
 	t.Cleanup(func() { clientcmd.RecommendedHomeFile = before })
@@ -84,8 +83,7 @@ const (
 	clusterFile = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://192.0.2.1:6443', certificate-authority: pki/ca.crt}}]\n"
 )
 
-// TestLoadKubeconfig merges a context from three files. The first file that has a value wins, and a path is relative
-// to its file.
+// TestLoadKubeconfig merges a context from three files. The first file with a value wins, and a path is relative to its file.
 func TestLoadKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "c", "pki", "ca.crt"), "CA")
@@ -124,7 +122,7 @@ func TestLoadKubeconfigOnce(t *testing.T) {
 	}
 }
 
-// TestLoadKubeconfigFaults: errors name the file, and nothing of its contents.
+// TestLoadKubeconfigFaults: errors name the file, but repeat nothing of its contents.
 func TestLoadKubeconfigFaults(t *testing.T) {
 	dir := t.TempDir()
 	good := writeFile(t, filepath.Join(dir, "good"), contextFile)
@@ -153,7 +151,7 @@ func TestLoadKubeconfigFaults(t *testing.T) {
 	}
 }
 
-// TestURLPasswords: no error of a kubeconfig or of the connection repeats a password from a URL.
+// TestURLPasswords: no error from a kubeconfig or a connection repeats a password in a URL.
 func TestURLPasswords(t *testing.T) {
 	tests := []struct{ server, proxy, says string }{
 		{"https://u:hunter2@127.0.0.1:1", "", "connection refused"},
@@ -177,7 +175,6 @@ func TestURLPasswords(t *testing.T) {
 	}
 }
 
-// TestURLUser: the server gets the user and password of its URL.
 func TestURLUser(t *testing.T) {
 	a := newAPI(t)
 	asked := make(chan string, 1)

@@ -13,18 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Versions are one object as Slipway makes it: what a merge goes by.
+// Versions are Slipway's versions of one object, the basis of a merge.
 type Versions struct {
-	// Old is what an earlier run made.
+	// Old is an earlier run's object.
 	Old Object
-	// New is what is wanted now, with the user's patches, and Plain the same without them.
+	// New is the object wanted now, with the user's patches; Plain is the same without them.
 	New, Plain Object
 }
 
-// Merge brings live, an object of the same Go type that was read from the API, from the old version to the new one, and
-// reports whether that changed it. A field that has the old value, or is set by a patch, gets the new value; a field with
-// any other value was edited, and stays. What only live has stays, too: fields, keys, and elements of lists whose elements
-// have names.
+// Merge updates live, an object of the same Go type read from the API, from the old version to the new one, and reports whether
+// it changed. A field gets the new value if it has the old value, or if a patch sets it; any other value was edited, and stays.
+// Additions in live stay, too: fields, keys, and elements of lists whose elements have names.
 func Merge(live Object, v Versions) (changed bool, err error) {
 	var trees [4]map[string]any
 	for i, obj := range []Object{live, v.New, v.Plain, v.Old} {
@@ -43,7 +42,7 @@ func Merge(live Object, v Versions) (changed bool, err error) {
 	return true, fillFrom(live, after)
 }
 
-// fillFrom replaces the content of obj, but for what the server keeps for itself.
+// fillFrom replaces the content of obj, except the fields the server manages.
 func fillFrom(obj Object, fields map[string]any) error {
 	kept := obj.DeepCopyObject().(Object)
 	reflect.ValueOf(obj).Elem().SetZero()
@@ -57,10 +56,10 @@ func fillFrom(obj Object, fields map[string]any) error {
 	return nil
 }
 
-// merging is one value of an object in each of its versions; nil where it is not set.
+// merging holds one value in each version of an object; nil where it isn't set.
 type merging struct{ live, wanted, plain, old any }
 
-// merged returns what the live value becomes; nil removes it. member is the name of the field that it is a value of.
+// merged returns the new live value; nil removes it. member names the field it belongs to.
 func (m merging) merged(member string) any {
 	live, isMap := m.live.(map[string]any)
 	if wanted, both := m.wanted.(map[string]any); isMap && (both || m.wanted == nil) {
@@ -72,7 +71,7 @@ func (m merging) merged(member string) any {
 		}
 	}
 	ours := unset(m.old) && unset(m.live) || !unset(m.old) && holds(m.live, m.old, member)
-	if member == "rules" { // one with a further field, such as resourceNames, is another one
+	if member == "rules" { // an extra field in a rule, such as resourceNames, makes it a different rule
 		ours = ours && holds(m.old, m.live, member)
 	}
 	if !ours && equality.Semantic.DeepEqual(m.wanted, m.plain) || !unset(m.wanted) && holds(m.live, m.wanted, member) {
@@ -101,7 +100,7 @@ func (m merging) mergedMap(live, wanted map[string]any) any {
 	return out
 }
 
-// mergedList keeps the order of the live list, and appends what is new.
+// mergedList keeps the live list's order, and appends new elements.
 func (m merging) mergedList(live, wanted []any) any {
 	plain, _ := m.plain.([]any)
 	old, _ := m.old.([]any)

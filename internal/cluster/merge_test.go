@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 )
 
-// deployment has fields as Slipway sets them in the old version; edit changes them.
+// deployment has a Pod template with this spec.
 func deployment(t *testing.T, template string) *appsv1.Deployment {
 	t.Helper()
 	d := &appsv1.Deployment{}
@@ -26,7 +26,7 @@ func deployment(t *testing.T, template string) *appsv1.Deployment {
 	return d
 }
 
-// TestMerge has the Pod template's spec of each version, and what comes of them.
+// TestMerge has the Pod template's spec in each version, and the result.
 func TestMerge(t *testing.T) {
 	const old = "{containers: [{name: a, image: a:1, args: [x], resources: {limits: {memory: 512Mi}}}], nodeSelector: {os: linux}}"
 	for name, c := range map[string]struct{ live, wanted, plain, want string }{
@@ -94,7 +94,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestMergeRules: a rule with one more field is another one, which an operator made.
+// TestMergeRules: a rule with an extra field is a different rule, made by an operator.
 func TestMergeRules(t *testing.T) {
 	role := func(names ...string) *rbacv1.ClusterRole {
 		return &rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, Resources: []string{"pods"}, ResourceNames: names}}}

@@ -18,8 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// MarkNode implements Cluster. Labels, annotations, and taints of the same key
-// and effect that have another value get the value of mark.
+// MarkNode overwrites labels and annotations with other values, and taints of the same key and effect with another value.
 func (r *Real) MarkNode(ctx context.Context, name string, mark Mark) error {
 	node, err := refOf(NewNode(name))
 	if err != nil {
@@ -36,7 +35,7 @@ func (r *Real) MarkNode(ctx context.Context, name string, mark Mark) error {
 	}))
 }
 
-// NewNode returns the Node of a name, to ask the API for.
+// NewNode returns a Node to ask the API for.
 func NewNode(name string) *corev1.Node {
 	n := &corev1.Node{}
 	n.APIVersion, n.Kind, n.Name = "v1", "Node", name
@@ -64,7 +63,6 @@ func notRegistered(node ref) error {
 	return notYetError{errors.Errorf("%s is not registered: its kubelet does that once it reaches the API server; `journalctl -u kubelet` shows what keeps it", node)}
 }
 
-// AwaitReport implements Cluster.
 func (r *Real) AwaitReport(ctx context.Context, name string, since time.Time) error {
 	c, err := r.connect()
 	if err != nil {
@@ -78,7 +76,7 @@ func (r *Real) AwaitReport(ctx context.Context, name string, since time.Time) er
 	}))
 }
 
-// AwaitNode implements Cluster. The credentials of the node's kubelet suffice.
+// AwaitNode also works with the credentials of the node's kubelet.
 func (r *Real) AwaitNode(ctx context.Context, name string, check func(*corev1.Node, []corev1.Pod) error) error {
 	c, err := r.connect()
 	if err != nil {
@@ -123,19 +121,18 @@ func (c *conn) nodeWithPods(ctx context.Context, name string, pod kind) (*corev1
 	return node, pods.Items, errors.Wrapf(err, "list the Pods of %s: decode the answer", what)
 }
 
-// reportDelay bounds the wait between two looks for a kubelet's report, which
-// comes within a second of its start, and every ten seconds from then on.
+// reportDelay bounds the wait between two looks for a kubelet's report, which comes within a second of its start, and then every
+// ten seconds.
 const reportDelay = 200 * time.Millisecond
 
-// reported returns an error if the kubelet of a node has not reported after
-// since.
+// reported returns an error if a node's kubelet hasn't reported after since.
 func (c *conn) reported(ctx context.Context, name string, since time.Time) error {
 	node := NewNode(name)
 	found, err := c.fill(ctx, node)
 	if err != nil {
 		return err
 	}
-	what, _ := refOf(node) // fill knows it
+	what, _ := refOf(node) // fill has checked it
 	if !found {
 		return notRegistered(what)
 	}
@@ -155,7 +152,7 @@ func (c *conn) reported(ctx context.Context, name string, since time.Time) error
 		what, since.Format(time.RFC3339), shownTime(last))}
 }
 
-// heartbeat is when the kubelet last said how the node is.
+// heartbeat returns the time of the kubelet's last report on the node.
 func heartbeat(node *corev1.Node) time.Time {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -172,9 +169,8 @@ func shownTime(t time.Time) string {
 	return t.Local().Format(time.RFC3339)
 }
 
-// markPatch returns a JSON merge patch (RFC 7396) with what live lacks of
-// mark, or nil. The patch insists on live's resource version only where it
-// replaces a list: the kubelet writes its Node all the time.
+// markPatch returns a JSON merge patch (RFC 7396) with the parts of mark missing in live, or nil. It insists on live's resource
+// version only where it replaces a list: the kubelet writes its Node all the time.
 func markPatch(live *corev1.Node, mark Mark) map[string]any {
 	meta, patch := map[string]any{}, map[string]any{}
 	if labels := missing(live.Labels, mark.Labels); len(labels) > 0 {
@@ -203,8 +199,7 @@ func missing(have, wanted map[string]string) map[string]string {
 	return lacking
 }
 
-// withTaints adds taints to those that are there. A Node has one taint for
-// each pair of key and effect.
+// withTaints adds taints to a Node's. A Node has one taint for each pair of key and effect.
 func withTaints(have, wanted []corev1.Taint) []corev1.Taint {
 	taints := slices.Clone(have)
 	for _, taint := range wanted {

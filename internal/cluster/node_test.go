@@ -37,7 +37,7 @@ func TestMarkNode(t *testing.T) {
 				a.Put(path, map[string]any{"metadata": map[string]any{"name": "n1", "labels": map[string]any{"theirs": "yes"}}})
 			}
 		case http.MethodPatch:
-			if patches++; patches == 1 { // somebody else taints it meanwhile
+			if patches++; patches == 1 { // another client taints it meanwhile
 				node := a.Objects()[path]
 				node["spec"] = map[string]any{"taints": []any{map[string]any{"key": notReady.Key, "effect": "NoSchedule"}}}
 				a.Put(path, node)
@@ -75,8 +75,7 @@ func TestMarkNodeThatNeverRegisters(t *testing.T) {
 	fact.Error(t, err, "Node n1", "journalctl -u kubelet")
 }
 
-// TestAwaitReport: what the kubelet reported before the run began does not count, neither in its Node nor in its
-// Lease.
+// TestAwaitReport: reports from before the run began don't count, neither in the Node nor in the Lease.
 func TestAwaitReport(t *testing.T) {
 	began := time.Now().Truncate(time.Microsecond)
 	earlier, later := began.Add(-time.Minute), began.Add(time.Minute)
@@ -91,7 +90,7 @@ func TestAwaitReport(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		node, lease map[string]any
-		want        []string // facts of the error, none for a report
+		want        []string // facts of the error; none if there's a report
 	}{
 		{"no node", nil, nil, []string{"Node n1", "not registered"}},
 		{"a node of an earlier run", node(earlier), nil, []string{"Node n1", "since " + began.Format(time.RFC3339)}},

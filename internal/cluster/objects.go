@@ -15,9 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// ensure makes sure that the API has w. A new cluster lacks most objects, so it
-// tries to create first. If an answer is lost, the next try finds the object
-// and compares it.
+// ensure makes sure the API has w. It tries to create it first, because a new cluster lacks most objects. If an answer is lost,
+// the next try finds the object and compares it.
 func (c *conn) ensure(ctx context.Context, p retry.Policy, w wanted) error {
 	exists := false
 	err := p.Do(ctx, func(ctx context.Context) error {
@@ -48,7 +47,6 @@ func (c *conn) ensure(ctx context.Context, p retry.Policy, w wanted) error {
 	return c.advise(err)
 }
 
-// createMissing creates w unless the API has an object of that name.
 func (c *conn) createMissing(ctx context.Context, p retry.Policy, w wanted) error {
 	err := p.Do(ctx, func(ctx context.Context) error {
 		err := c.create(ctx, w)
@@ -60,9 +58,8 @@ func (c *conn) createMissing(ctx context.Context, p retry.Policy, w wanted) erro
 	return c.advise(err)
 }
 
-// mayExist reports whether a creation can have been refused because the object
-// exists. A Service with a fixed address, for example, is then invalid: the
-// address is taken, by itself.
+// mayExist reports whether a creation may have failed because the object exists. A Service with a fixed address, for example, is
+// invalid then: the address is taken, by the Service itself.
 func mayExist(refused error) bool {
 	return apierrors.IsAlreadyExists(refused) || apierrors.IsInvalid(refused)
 }
@@ -72,8 +69,7 @@ func (c *conn) create(ctx context.Context, w wanted) error {
 	return errors.Wrapf(err, "create %s", w.ref)
 }
 
-// replace writes an object that was read before, with the resource version that
-// it had then, so that no other write is lost.
+// replace writes an object with the resource version it had when it was read, so that no other write is lost.
 func (c *conn) replace(ctx context.Context, r ref, object any) error {
 	err := c.send(ctx, c.object(http.MethodPut, r), runtime.ContentTypeJSON, object)
 	if isNotFound(err) {
@@ -82,7 +78,6 @@ func (c *conn) replace(ctx context.Context, r ref, object any) error {
 	return errors.Wrapf(err, "update %s", r)
 }
 
-// get reads an object once.
 func (c *conn) get(ctx context.Context, r ref) (fields map[string]any, found bool, err error) {
 	data, found, err := c.read(ctx, r)
 	if err != nil || !found {
@@ -100,7 +95,7 @@ func (c *conn) read(ctx context.Context, r ref) (data []byte, found bool, err er
 	return data, err == nil, errors.Wrapf(err, "get %s", r)
 }
 
-// remove deletes an object once. It is not an error if it is missing.
+// remove deletes an object once. A missing object isn't an error.
 func (c *conn) remove(ctx context.Context, r ref) error {
 	_, err := c.do(ctx, c.object(http.MethodDelete, r))
 	if isNotFound(err) {

@@ -18,18 +18,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Verb is what an Action does.
 type Verb string
 
-// The verbs, in the words of a plan.
+// The verbs, as a plan shows them.
 const (
 	VerbWait   Verb = "wait"   // until the API server is ready
 	VerbEnsure Verb = "ensure" // create, or update where it differs
-	VerbDelete Verb = "delete" // if it is there
+	VerbDelete Verb = "delete" // if it exists
 	VerbMark   Verb = "mark"   // add the object's labels, annotations, taints
 	VerbEvict  Verb = "evict"  // end a Pod, as disruption budgets allow
-	// VerbPrecreate creates what the cluster would make itself a moment later,
-	// see Cluster.Precreate.
+	// VerbPrecreate creates objects the cluster would make itself a moment later, see Cluster.Precreate.
 	VerbPrecreate Verb = "pre-create"
 )
 
@@ -38,24 +36,22 @@ type Action struct {
 	Verb            Verb
 	Kind            string // empty for VerbWait
 	Namespace, Name string
-	// Object is what would be written, without anything secret; nil for
-	// VerbWait and VerbDelete. The receiver may change it.
+	// Object is the object to write, without secrets; nil for VerbWait and VerbDelete. The receiver may change it.
 	Object Object
-	// Difference is what the intent would change; nil if the plan does not
-	// compare.
+	// Difference is the intent's change; nil if the plan doesn't compare.
 	Difference *Difference
 }
 
-// Plan is a Cluster that writes nothing: it records what would be done.
+// Plan is a Cluster that writes nothing: it records intents.
 type Plan struct {
 	record func(Action)
 	live   Cluster
 	now    *Real // see CompareWith
-	unread error // of the first question that now did not answer
+	unread error // of the first question that now didn't answer
 
 	mu      sync.Mutex
 	admin   bool
-	objects map[planKey]Object // nil for one that was deleted
+	objects map[planKey]Object // nil for a deleted object
 	order   []planKey
 }
 
@@ -63,21 +59,17 @@ type planKey struct{ kind, namespace, name string }
 
 var _ Cluster = (*Plan)(nil)
 
-// NewPlan returns a Cluster for a dry run. It passes each intent to record, in
-// order. Reads see what this run has written, then live, or the cluster that
-// the plan is compared with. Without either of them they see an empty cluster,
-// and nothing uses the network.
+// NewPlan returns a Cluster for a dry run. It passes each intent to record, in order. Reads see this run's writes first, then
+// live, or the cluster the plan is compared with. Without either, they see an empty cluster, and nothing uses the network.
 func NewPlan(record func(Action), live Cluster) *Plan {
 	return &Plan{record: record, live: live, objects: map[planKey]Object{}}
 }
 
-// Ready implements Cluster.
 func (p *Plan) Ready(context.Context) error {
 	p.record(Action{Verb: VerbWait, Name: "/readyz"})
 	return nil
 }
 
-// EnsureAdmin implements Cluster.
 func (p *Plan) EnsureAdmin(ctx context.Context) error {
 	p.mu.Lock()
 	done := p.admin
@@ -89,7 +81,7 @@ func (p *Plan) EnsureAdmin(ctx context.Context) error {
 	return p.Ensure(ctx, adminBinding())
 }
 
-// Ensure implements Cluster. The objects are recorded as they are listed.
+// Ensure records the objects in the order they're listed.
 func (p *Plan) Ensure(ctx context.Context, objs ...Object) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +116,6 @@ func (p *Plan) put(r ref, obj Object) {
 	p.objects[key] = obj
 }
 
-// Precreate implements Cluster.
 func (p *Plan) Precreate(_ context.Context, objs ...Object) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,7 +129,6 @@ func (p *Plan) Precreate(_ context.Context, objs ...Object) error {
 	return nil
 }
 
-// EnsureAbsent implements Cluster.
 func (p *Plan) EnsureAbsent(ctx context.Context, obj Object) error {
 	r, err := refOf(obj)
 	if err != nil {
@@ -152,7 +142,6 @@ func (p *Plan) EnsureAbsent(ctx context.Context, obj Object) error {
 	return nil
 }
 
-// Get implements Cluster.
 func (p *Plan) Get(ctx context.Context, obj Object) (found bool, err error) {
 	r, err := refOf(obj)
 	if err != nil {
@@ -176,7 +165,6 @@ func (p *Plan) Get(ctx context.Context, obj Object) (found bool, err error) {
 	return true, nil
 }
 
-// Compare implements Cluster.
 func (p *Plan) Compare(ctx context.Context, obj Object) (Difference, error) {
 	w, err := want(copyOf(obj))
 	if err != nil {
@@ -206,7 +194,6 @@ func (p *Plan) Compare(ctx context.Context, obj Object) (Difference, error) {
 	return difference(obj, w, live.fields, asIs)
 }
 
-// Pods implements Cluster. A plan makes no Pods.
 func (p *Plan) Pods(ctx context.Context, namespace, labelSelector string) (pods []corev1.Pod, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,7 +201,6 @@ func (p *Plan) Pods(ctx context.Context, namespace, labelSelector string) (pods 
 	return pods, err
 }
 
-// Nodes implements Cluster. A plan makes no Nodes.
 func (p *Plan) Nodes(ctx context.Context) (nodes []corev1.Node, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,7 +208,7 @@ func (p *Plan) Nodes(ctx context.Context) (nodes []corev1.Node, err error) {
 	return nodes, err
 }
 
-// Read implements Cluster. It sees nothing of what this run has written.
+// Read sees none of this run's writes.
 func (p *Plan) Read(ctx context.Context, q Query, take func(io.Reader) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,7 +220,6 @@ func (p *Plan) Read(ctx context.Context, q Query, take func(io.Reader) error) er
 	return err
 }
 
-// Secrets implements Cluster.
 func (p *Plan) Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error) {
 	selector, err := fields.ParseSelector(fieldSelector)
 	if err != nil {
@@ -260,7 +245,6 @@ func (p *Plan) Secrets(ctx context.Context, namespace, fieldSelector string) ([]
 	return secrets, nil
 }
 
-// MarkNode implements Cluster.
 func (p *Plan) MarkNode(ctx context.Context, name string, mark Mark) error {
 	node := NewNode(name)
 	node.Labels, node.Annotations = maps.Clone(mark.Labels), maps.Clone(mark.Annotations)
@@ -272,10 +256,9 @@ func (p *Plan) MarkNode(ctx context.Context, name string, mark Mark) error {
 	return nil
 }
 
-// AwaitReport implements Cluster: in a plan, no kubelet runs that could report.
+// AwaitReport doesn't wait: in a plan, no kubelet runs.
 func (p *Plan) AwaitReport(context.Context, string, time.Time) error { return nil }
 
-// AwaitNode implements Cluster.
 func (p *Plan) AwaitNode(context.Context, string, func(*corev1.Node, []corev1.Pod) error) error {
 	return nil
 }

@@ -5,8 +5,7 @@ package cluster
 
 import corev1 "k8s.io/api/core/v1"
 
-// copyOf copies an object, a Secret as the server would keep it: with all of
-// its values in Data.
+// copyOf copies an object, and a Secret as the server would store it: with all values in Data.
 func copyOf(obj Object) Object {
 	c := obj.DeepCopyObject().(Object)
 	s, ok := c.(*corev1.Secret)
@@ -23,11 +22,10 @@ func copyOf(obj Object) Object {
 	return c
 }
 
-// redacted replaces a Secret's values in a plan. It does not show their length.
+// redacted replaces a Secret's values in a plan. It doesn't show their length.
 const redacted = "<redacted>"
 
-// redact takes the values out of a copy of a Secret. The placeholders are in
-// StringData, where they can be read.
+// redact removes the values from a copy of a Secret. The placeholders are in StringData, where people can read them.
 func redact(obj Object) Object {
 	s, ok := obj.(*corev1.Secret)
 	if !ok {

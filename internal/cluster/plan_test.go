@@ -57,7 +57,7 @@ func TestPlanRecordsInOrder(t *testing.T) {
 	}
 }
 
-// A plan shows which keys a Secret gets, but none of their values. The run itself reads back what it wrote.
+// TestPlanHidesSecrets: a plan shows a Secret's keys, but none of their values. The run itself reads back its own writes.
 func TestPlanHidesSecrets(t *testing.T) {
 	var actions []Action
 	p := NewPlan(func(a Action) { actions = append(actions, a) }, nil)

@@ -11,19 +11,17 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Query is a GET request.
 type Query struct {
-	// Path is that of the API, such as /metrics or /api/v1/pods, and Params its parameters.
+	// Path is an API path, such as /metrics or /api/v1/pods; Params are its parameters.
 	Path   string
 	Params url.Values
-	// Accept is the media type of the answer; empty is JSON.
+	// Accept is the answer's media type; empty means JSON.
 	Accept string
 }
 
-// MetadataList is the media type of a list of objects without anything but their metadata.
+// MetadataList is the media type of a list with nothing but the objects' metadata.
 const MetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-// Read implements Cluster.
 func (r *Real) Read(ctx context.Context, q Query, take func(io.Reader) error) error {
 	c, err := r.connect()
 	if err != nil {
@@ -35,7 +33,7 @@ func (r *Real) Read(ctx context.Context, q Query, take func(io.Reader) error) er
 	return errors.WithMessagef(c.advise(err), "get %s", q.Path)
 }
 
-// stream makes the request once. What take cannot read stays unreadable: it is not asked for again.
+// stream makes the request once. If take can't read the answer, asking again wouldn't help.
 func (c *conn) stream(ctx context.Context, q Query, take func(io.Reader) error) error {
 	request := c.client.Get().AbsPath(q.Path)
 	for name, values := range q.Params {

@@ -25,7 +25,7 @@ func TestRead(t *testing.T) {
 		text, err = io.ReadAll(body)
 		return err
 	}
-	// An error that can pass is tried again; parameters and the media type arrive.
+	// A passing error is retried, with the same parameters and media type.
 	a.faults["GET"] = []fakeapi.Fault{answers(503, "", ""), answers(200, "", "later")}
 	if err := r.Read(t.Context(), Query{Path: "/metrics"}, take); err != nil || string(text) != "later" {
 		t.Errorf("%q, %v", text, err)
@@ -33,7 +33,7 @@ func TestRead(t *testing.T) {
 	if err := r.Read(t.Context(), Query{Path: "/metrics", Params: url.Values{"limit": {"1"}}, Accept: "text/plain"}, take); err != nil || string(text) != "up 1\n" {
 		t.Errorf("%q, %v", text, err)
 	}
-	// What the API does not have, and what the caller cannot read.
+	// A path that the API lacks, and an answer that the caller can't read.
 	if err := r.Read(t.Context(), Query{Path: "/apis/none"}, take); !apierrors.IsNotFound(err) || !strings.HasPrefix(err.Error(), "get /apis/none: ") {
 		t.Errorf("a path that is missing: %v", err)
 	}
@@ -44,8 +44,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestRedirects: the answers of nodes pass through the API server, so another host that they name gets no request, and no
-// credentials. A redirect on the server itself is followed.
+// TestRedirects: nodes' answers pass through the API server, so another host in them gets no request, and no credentials.
+// Redirects within the server are followed.
 func TestRedirects(t *testing.T) {
 	a, other := newAPI(t), newAPI(t)
 	a.Answer("/moved", "here\n")
@@ -73,7 +73,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// TestPlanReadsPaths what the cluster has, and never passes without asking.
+// TestPlanReadsPaths reads from the cluster, and never succeeds without asking it.
 func TestPlanReadsPaths(t *testing.T) {
 	a := newAPI(t)
 	a.Answer("/metrics", "up 1\n")

@@ -19,28 +19,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// Options say how to reach the API.
 type Options struct {
-	// Kubeconfig is the path of admin.conf, or of what the user gave for it.
+	// Kubeconfig is the path of admin.conf, or of the user's replacement.
 	Kubeconfig string
 	// SuperAdmin is the path of super-admin.conf. The file may be missing.
 	SuperAdmin string
-	// ReadFile reads both, when they are first needed: earlier phases write
-	// them. A missing file is fs.ErrNotExist.
+	// ReadFile reads both on first use: earlier phases write them. A missing file is fs.ErrNotExist.
 	ReadFile func(path string) ([]byte, error)
-	// Endpoint, host:port, is asked instead of the server that the
-	// kubeconfig names; empty means that one. It is for this node's own API
-	// server, which answers before a load balancer sends anything to it. Its
-	// certificate must be valid for host.
+	// Endpoint, host:port, replaces the kubeconfig's server; empty means no replacement. It's for this node's own API server,
+	// which answers before a load balancer sends it anything. Its certificate must be valid for host.
 	Endpoint string
-	// Timeout bounds one call, all of its tries included (the configuration's
-	// timeouts.kubernetesAPICall). Ready, MarkNode and AwaitReport wait for as
-	// long as their context says, and this long if it has no deadline.
+	// Timeout bounds one call, including all of its tries (the configuration's timeouts.kubernetesAPICall). Ready, MarkNode and
+	// AwaitReport wait until their context's deadline; Timeout is their limit only if there's none.
 	Timeout time.Duration
 }
 
-// Real is the API of a real cluster. It connects when it is first used. Its
-// methods may be called side by side.
+// Real is a real cluster's API. It connects on first use. Its methods may be called in parallel.
 type Real struct {
 	options Options
 
@@ -53,16 +47,15 @@ type Real struct {
 
 var _ Cluster = (*Real)(nil)
 
-// New returns the API that o leads to. It reads and sends nothing yet.
+// New reads and sends nothing yet.
 func New(o Options) *Real { return &Real{options: o} }
 
-// sideBySide is how many objects are written at the same time. The API
-// server's flow control gives one client about as many seats.
+// sideBySide is how many objects are written at the same time. The API server's flow control gives one client about as many
+// seats.
 const sideBySide = 8
 
-// settleTime is how long an error that looks final may last in a cluster that
-// is starting: its authorizer loads its first rules, and an earlier API server
-// still releases its port.
+// settleTime is how long a seemingly final error may last while a cluster starts: its authorizer loads its first rules, and an
+// earlier API server still holds the port.
 const settleTime = 10 * time.Second
 
 // connect returns the administrator's connection.
@@ -87,8 +80,7 @@ func (r *Real) dial(path string) (*conn, error) {
 	return dial(path, data, r.options.Endpoint)
 }
 
-// Ready implements Cluster. It retries every error that a starting API server
-// may give. One that looks final ends the wait only if it lasts.
+// Ready retries every error a starting API server may return. A seemingly final error ends the wait only if it lasts.
 func (r *Real) Ready(ctx context.Context) error {
 	c, err := r.connect()
 	if err != nil {
@@ -103,7 +95,7 @@ func (r *Real) Ready(ctx context.Context) error {
 	return c.advise(err)
 }
 
-// orTimeout leaves a context with a deadline as it is.
+// orTimeout keeps a context's own deadline.
 func (r *Real) orTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
@@ -111,7 +103,7 @@ func (r *Real) orTimeout(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, r.options.Timeout)
 }
 
-// Ensure implements Cluster. The first final error ends the other writes.
+// Ensure stops the other writes at the first final error.
 func (r *Real) Ensure(ctx context.Context, objs ...Object) error {
 	var wants []wanted
 	for _, obj := range objs {
@@ -135,13 +127,12 @@ func (r *Real) Ensure(ctx context.Context, objs ...Object) error {
 	return group.Wait()
 }
 
-// Precreate implements Cluster.
 func (r *Real) Precreate(ctx context.Context, objs ...Object) error {
 	super, err := r.dial(r.options.SuperAdmin)
 	if err != nil {
 		return err
 	}
-	defer super.client.Client.CloseIdleConnections() // it is not needed again
+	defer super.client.Client.CloseIdleConnections() // not needed again
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
@@ -156,7 +147,6 @@ func (r *Real) Precreate(ctx context.Context, objs ...Object) error {
 	return group.Wait()
 }
 
-// EnsureAbsent implements Cluster.
 func (r *Real) EnsureAbsent(ctx context.Context, obj Object) error {
 	what, err := refOf(obj)
 	if err != nil {
@@ -165,7 +155,7 @@ func (r *Real) EnsureAbsent(ctx context.Context, obj Object) error {
 	return r.call(ctx, func(ctx context.Context, c *conn) error { return c.remove(ctx, what) })
 }
 
-// Get implements Cluster. It replaces the whole content of obj.
+// Get replaces the whole content of obj.
 func (r *Real) Get(ctx context.Context, obj Object) (found bool, err error) {
 	err = r.call(ctx, func(ctx context.Context, c *conn) error {
 		found, err = c.fill(ctx, obj)
@@ -188,21 +178,18 @@ func (c *conn) fill(ctx context.Context, obj Object) (found bool, err error) {
 	return true, errors.Wrapf(json.Unmarshal(data, obj), "get %s: decode the answer", what)
 }
 
-// Secrets implements Cluster.
 func (r *Real) Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error) {
 	var list corev1.SecretList
 	err := r.list(ctx, "Secret", namespace, "fieldSelector", fieldSelector, &list)
 	return list.Items, errors.WithMessagef(err, "list Secrets of %s where %s", namespace, fieldSelector)
 }
 
-// Pods implements Cluster.
 func (r *Real) Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := r.list(ctx, "Pod", namespace, "labelSelector", labelSelector, &list)
 	return list.Items, errors.WithMessagef(err, "list Pods of %s where %s", namespace, labelSelector)
 }
 
-// Nodes implements Cluster.
 func (r *Real) Nodes(ctx context.Context) ([]corev1.Node, error) {
 	var list corev1.NodeList
 	err := r.list(ctx, "Node", "", "labelSelector", "", &list)
@@ -210,7 +197,7 @@ func (r *Real) Nodes(ctx context.Context) ([]corev1.Node, error) {
 	return list.Items, errors.WithMessage(err, "list Nodes")
 }
 
-// list fills answer with the objects of a kind of v1 that a selector matches.
+// list fills answer with the v1 objects of a kind that match a selector.
 func (r *Real) list(ctx context.Context, name, namespace, selector, value string, answer any) error {
 	k, err := kindOf("v1", name)
 	if err != nil {
@@ -237,11 +224,11 @@ func (r *Real) call(ctx context.Context, op func(context.Context, *conn) error) 
 	return c.advise(usual().Do(ctx, func(ctx context.Context) error { return confirm(ctx, op(ctx, c)) }))
 }
 
-// confirmForbidden returns a function that makes a 403 an error that passes unless the server is ready and says so twice: one
-// that is starting forbids everything until it has read who may do what, the question of whether it is ready included. A user may
-// lack the right to ask that for good, so startTime is the limit.
+// confirmForbidden returns a function that treats a 403 as passing until the server is ready and says it twice: a starting server
+// forbids everything, even the question whether it's ready, until it has loaded its authorization rules. A user may permanently
+// lack the right to ask, so startTime is the limit.
 func (c *conn) confirmForbidden() func(context.Context, error) error {
-	var since time.Time // of the first of several in a row: the server may also start again while a call waits for something
+	var since time.Time // of the first of several in a row: the server may restart while a call waits
 	confirmed := false
 	return func(ctx context.Context, err error) error {
 		if !apierrors.IsForbidden(err) {

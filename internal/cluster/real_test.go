@@ -49,8 +49,7 @@ func TestEnsureTwiceWritesOnce(t *testing.T) {
 	}
 }
 
-// TestPrecreate uses the rights of super-admin.conf, because nobody else has any yet. It leaves existing objects as
-// they are.
+// TestPrecreate uses the rights of super-admin.conf, because nobody else has any yet. It leaves existing objects as they are.
 func TestPrecreate(t *testing.T) {
 	a := newAPI(t)
 	a.authorizes(time.Hour)
@@ -68,7 +67,8 @@ func TestPrecreate(t *testing.T) {
 	}
 }
 
-// Others write to the same objects: signatures to cluster-info, and the server its own fields everywhere.
+// TestEnsureUpdatesOnlyItsOwnFields: others write to the same objects, such as signatures to cluster-info, or the server its own
+// fields.
 func TestEnsureUpdatesOnlyItsOwnFields(t *testing.T) {
 	a := newAPI(t)
 	live := configMap("cluster-info", map[string]string{"kubeconfig": "old", "jws-kubeconfig-abcdef": "signature"})
@@ -96,7 +96,7 @@ func TestEnsureUpdatesOnlyItsOwnFields(t *testing.T) {
 	}
 }
 
-// Each verb meets each fault once. The call must still succeed, with its work done exactly once.
+// TestFaultsThatPass lets each verb meet each fault once. The call must still succeed, with its work done exactly once.
 func TestFaultsThatPass(t *testing.T) {
 	faults := map[string]fakeapi.Fault{
 		"409 conflict":          fakeapi.Conflict,
@@ -222,7 +222,7 @@ func TestFaultsThatDoNotPass(t *testing.T) {
 	}
 }
 
-// An error page of a proxy must not be taken for the API's answer that an object does not exist.
+// TestGetBelievesOnlyTheAPI: a proxy's error page doesn't mean that the object doesn't exist.
 func TestGetBelievesOnlyTheAPI(t *testing.T) {
 	a := newAPI(t)
 	r := a.client(t)
@@ -238,7 +238,7 @@ func TestGetBelievesOnlyTheAPI(t *testing.T) {
 	fact.Error(t, err, "get ConfigMap kube-system/c", "decode")
 }
 
-// The API server creates its namespaces a moment after it begins to serve.
+// TestNamespaceThatIsNotThereYet: the API server creates its namespaces a moment after it begins to serve.
 func TestNamespaceThatIsNotThereYet(t *testing.T) {
 	const namespace = "/api/v1/namespaces/kube-system"
 	a := newAPI(t)
@@ -264,7 +264,7 @@ func TestNamespaceThatIsNotThereYet(t *testing.T) {
 	fact.Error(t, err, `create ConfigMap kube-system/d: namespaces "kube-system" not found`)
 }
 
-// A Service's fixed address is taken, by that same Service.
+// TestInvalidBecauseItIsThere: a Service's fixed address is taken, by the Service itself.
 func TestInvalidBecauseItIsThere(t *testing.T) {
 	service := func() *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-dns"},
@@ -282,7 +282,7 @@ func TestInvalidBecauseItIsThere(t *testing.T) {
 	}
 }
 
-// Somebody changes or deletes the object between reading and writing it.
+// TestOthersWriteMeanwhile: another client changes or deletes the object between the read and the write.
 func TestOthersWriteMeanwhile(t *testing.T) {
 	a := newAPI(t)
 	a.put(t, configMap("c", map[string]string{"k": "old"}))
@@ -338,7 +338,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// Waiting longer than the budget allows is useless.
+// TestRetryAfterBeyondTheBudget doesn't wait if the server asks for more time than the budget allows.
 func TestRetryAfterBeyondTheBudget(t *testing.T) {
 	a := newAPI(t)
 	a.faults[http.MethodPost] = []fakeapi.Fault{answers(429, "Retry-After: 3600", "busy")}
@@ -365,7 +365,8 @@ func TestHangEndsWithTheBudget(t *testing.T) {
 	fact.Error(t, err, "no answer", "127.0.0.1")
 }
 
-// An object that cannot be written ends the call. Independent objects are written side by side, but not all at once.
+// TestSideBySide: an object that can't be written ends the call. Independent objects are written in parallel, but not all at
+// once.
 func TestSideBySide(t *testing.T) {
 	a := newAPI(t)
 	running, most := 0, 0
@@ -432,7 +433,7 @@ func TestKubeconfigTrouble(t *testing.T) {
 	}
 }
 
-// The load balancer in the kubeconfig may not work yet.
+// TestEndpointOverride: the load balancer in the kubeconfig may not work yet.
 func TestEndpointOverride(t *testing.T) {
 	a := newAPI(t)
 	r := a.client(t)

@@ -16,27 +16,26 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// Waits between two tries. The first is short because the most frequent errors,
-// a conflict or a namespace that is being created, pass in milliseconds.
+// Waits between two tries. The first is short because the most frequent errors, such as a conflict or a namespace being created,
+// pass in milliseconds.
 const (
 	firstDelay   = 20 * time.Millisecond
 	slowestDelay = time.Second
-	// pollDelay suits waiting for something on this host or one hop away.
+	// pollDelay suits waits for something on this host or one hop away.
 	pollDelay = 50 * time.Millisecond
-	// startTime is how long a server that is starting may forbid everything, on a busy machine.
+	// startTime is how long a starting server may forbid everything, on a busy machine.
 	startTime = 20 * time.Second
 )
 
-// policy tries again after errors that can pass, and respects Retry-After.
-// slowest bounds the wait between two tries.
+// policy retries errors that can pass, and respects Retry-After. slowest bounds the wait between two tries.
 func policy(slowest time.Duration) retry.Policy {
 	return retry.Policy{First: firstDelay, Slowest: slowest, Jitter: true, Passes: passes, After: retryAfter}
 }
 
-// usual is the policy of every call that waits for nothing in particular.
+// usual is the policy of calls that don't wait for anything in particular.
 func usual() retry.Policy { return policy(slowestDelay) }
 
-// retryAfter is how long the server asks to wait, zero if it does not.
+// retryAfter is how long the server asks to wait; zero if it doesn't.
 func retryAfter(err error) time.Duration {
 	status, ok := statusOf(err)
 	if !ok || status.Details == nil {
@@ -53,20 +52,18 @@ func statusOf(err error) (metav1.Status, bool) {
 	return status.Status(), true
 }
 
-// noAnswerError is a request whose answer did not arrive completely. The server
-// may have done what it asked for.
+// noAnswerError is a request whose answer didn't arrive completely. The server may have processed it.
 type noAnswerError struct{ error }
 
 func (e noAnswerError) Unwrap() error { return e.error }
 
-// notYetError is an answer that another try may see changed.
+// notYetError is an answer that may be different next time.
 type notYetError struct{ error }
 
 func (e notYetError) Unwrap() error { return e.error }
 
-// passes reports whether another try can succeed: after a conflict, too many
-// requests, trouble of the server, a lost connection, or the lack of a
-// namespace that the API server is about to create.
+// passes reports whether another try can succeed: after a conflict, too many requests, trouble in the server, a lost connection,
+// or the lack of a namespace the API server is about to create.
 func passes(err error) bool {
 	var notYet notYetError
 	if errors.As(err, &notYet) {
@@ -79,16 +76,14 @@ func passes(err error) bool {
 	return errors.As(err, &noAnswer) && !wrongServer(err)
 }
 
-// namespaceMissing recognizes the refusal to create an object in a missing
-// namespace. The API server makes kube-system and kube-public itself, a moment
-// after it begins to serve.
+// namespaceMissing recognizes a creation in a missing namespace. The API server makes kube-system and kube-public itself, a
+// moment after it begins to serve.
 func namespaceMissing(status metav1.Status) bool {
 	return status.Code == 404 && status.Details != nil && status.Details.Kind == "namespaces"
 }
 
-// wrongServer recognizes connections that fail before a request is sent and
-// will fail again: the name is unknown, or the certificate is not the right
-// one.
+// wrongServer recognizes connections that fail before a request is sent and will fail again: the name is unknown, or the
+// certificate is wrong.
 func wrongServer(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	var name *net.DNSError
@@ -102,8 +97,7 @@ func isX509(err error) bool {
 	return errors.As(err, &authority) || errors.As(err, &invalid) || errors.As(err, &hostname)
 }
 
-// orForbidden also tries again after a 403, until d from now. New bindings
-// reach the server's authorizer a moment after they were written.
+// orForbidden also retries a 403, until d from now. The server's authorizer sees new bindings a moment after they're written.
 func orForbidden(p retry.Policy, d time.Duration) retry.Policy {
 	end, passes := time.Now().Add(d), p.Passes
 	p.Passes = func(err error) bool {
@@ -112,9 +106,8 @@ func orForbidden(p retry.Policy, d time.Duration) retry.Policy {
 	return p
 }
 
-// untilSettled tries again after every error, until one of a lasting kind has
-// been there for d without a break. Another cluster's API server may still hold
-// the port for a moment, and one that is starting forbids everything.
+// untilSettled retries every error, until an error of a lasting kind has stayed for d without a break. Another cluster's API
+// server may still hold the port for a moment, and a starting server forbids everything.
 func untilSettled(p retry.Policy, d time.Duration) retry.Policy {
 	var since time.Time
 	passes := p.Passes

@@ -9,8 +9,8 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Update implements Cluster. What is written carries the resource version that was read, so a write that somebody else
-// made meanwhile is a conflict, after which the object is read again.
+// Update writes with the resource version it read, so a write by another client in between is a conflict, and the object is read
+// again.
 func (r *Real) Update(ctx context.Context, obj Object, change func() (changed bool, err error)) (found bool, err error) {
 	what, err := refOf(obj)
 	if err != nil {
@@ -29,7 +29,7 @@ func (r *Real) Update(ctx context.Context, obj Object, change func() (changed bo
 	return found, err
 }
 
-// Update implements Cluster. What an earlier step has written is changed like what the cluster has.
+// Update also changes objects written by earlier steps of the plan.
 func (p *Plan) Update(ctx context.Context, obj Object, change func() (changed bool, err error)) (found bool, err error) {
 	if found, err = p.Get(ctx, obj); err != nil || !found {
 		return found, err

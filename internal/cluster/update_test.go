@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
-// setKey sets key k of ConfigMap c in kube-system to v.
 func setKey(ctx context.Context, c Cluster) error {
 	cm := configMap("c", nil)
 	found, err := c.Update(ctx, cm, func() (bool, error) {
@@ -30,7 +29,7 @@ func setKey(ctx context.Context, c Cluster) error {
 	return err
 }
 
-// TestUpdateKeepsWhatOthersWrite between reading and writing.
+// TestUpdateKeepsWhatOthersWrite lets another client write between the read and the write.
 func TestUpdateKeepsWhatOthersWrite(t *testing.T) {
 	a := newAPI(t)
 	a.put(t, configMap("c", map[string]string{"k": "old", "theirs": "1"}))
@@ -39,7 +38,7 @@ func TestUpdateKeepsWhatOthersWrite(t *testing.T) {
 		serve(w, r)
 	}}
 	r := a.client(t)
-	for range 2 { // the second time there is nothing to change
+	for range 2 { // the second time, there's nothing to change
 		if err := setKey(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}

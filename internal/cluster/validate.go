@@ -18,28 +18,27 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Verdict is what the API says of an object before it gets it.
+// Verdict is the API's opinion of an object in advance.
 type Verdict struct {
-	// Refusals are what is wrong with the object; none if the API takes it, or cannot tell.
+	// Refusals are the object's faults; none if the API accepts it, or can't tell.
 	Refusals []Refusal
-	// Untold is why the API cannot tell, such as that another object defines the kind.
+	// Untold is why the API can't tell: for example, another object defines the kind.
 	Untold string
 }
 
-// Refusal is one thing that is wrong with an object.
+// Refusal is one fault of an object.
 type Refusal struct {
-	// Field is its path, as far as the API names it.
+	// Field is the fault's path, as far as the API names it.
 	Field   string
 	Message string
 }
 
-// ErrNotInPlan is the answer of a plan, which sends nothing.
+// ErrNotInPlan is the error of a plan, which sends nothing.
 var ErrNotInPlan = errors.New("a plan does not ask the API")
 
-// Validate implements Cluster.
 func (p *Plan) Validate(context.Context, ...Object) ([]Verdict, error) { return nil, ErrNotInPlan }
 
-// Validate implements Cluster, with dry runs of the server.
+// Validate uses the server's dry runs.
 func (r *Real) Validate(ctx context.Context, objs ...Object) ([]Verdict, error) {
 	var wants []wanted
 	for _, obj := range objs {
@@ -71,7 +70,7 @@ func (r *Real) Validate(ctx context.Context, objs ...Object) ([]Verdict, error) 
 	return verdicts, group.Wait()
 }
 
-// definedKinds are the kinds that the objects themselves define, as GROUP/KIND.
+// definedKinds are the kinds defined by the objects themselves, as GROUP/KIND.
 func definedKinds(all []wanted) map[string]bool {
 	defined := map[string]bool{}
 	for _, w := range all {
@@ -85,8 +84,8 @@ func definedKinds(all []wanted) map[string]bool {
 	return defined
 }
 
-// judge asks for an object once. An object of a namespace that does not exist is tried in the default one: it is judged
-// by its own fields.
+// judge asks about an object once. If its namespace doesn't exist, it tries the default one: the verdict is about the object's
+// own fields.
 func (c *conn) judge(ctx context.Context, w wanted, defined map[string]bool) (Verdict, error) {
 	group, _, grouped := strings.Cut(w.kind.apiVersion, "/")
 	there, found, err := c.located(ctx, w)
@@ -107,7 +106,6 @@ func (c *conn) judge(ctx context.Context, w wanted, defined map[string]bool) (Ve
 	return verdict(err)
 }
 
-// in is w in another namespace.
 func (w wanted) in(namespace string) wanted {
 	w.fields, w.namespace = maps.Clone(w.fields), namespace
 	if meta, ok := w.fields["metadata"].(map[string]any); ok {
@@ -117,8 +115,8 @@ func (w wanted) in(namespace string) wanted {
 	return w
 }
 
-// tryOut is ensure without a trace. An object that is there is updated: to create it again, the server would refuse a Service with
-// a fixed address or port, because it is taken, by itself.
+// tryOut is ensure without a trace. It updates an existing object: a Service with a fixed address or port can't be created again,
+// because the address or port is taken, by the Service itself.
 func (c *conn) tryOut(ctx context.Context, w wanted) error {
 	live, found, err := c.get(ctx, w.ref)
 	if err != nil {
@@ -142,17 +140,17 @@ func (c *conn) tryCreate(ctx context.Context, w wanted) error {
 	return c.send(ctx, dry(c.at(http.MethodPost, w.kind, w.namespace)), runtime.ContentTypeJSON, w.fields)
 }
 
-// dry makes a request write nothing. Fields that the server does not know are refused, as `kubectl apply` has it.
+// dry makes a request write nothing. The server refuses unknown fields, as with `kubectl apply`.
 func dry(r *rest.Request) *rest.Request {
 	return r.Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict)
 }
 
-// verdict reads the answer of the API. It returns the error of a question that got none.
+// verdict interprets the API's answer. It returns the error if there was no answer.
 func verdict(err error) (Verdict, error) {
 	status, answered := statusOf(err)
 	var lost noAnswerError
 	switch {
-	case err == nil, apierrors.IsAlreadyExists(err): // which the server finds out after it has looked at the fields
+	case err == nil, apierrors.IsAlreadyExists(err): // the server finds that out after it has checked the fields
 		return Verdict{}, nil
 	case passes(err), errors.As(err, &lost), apierrors.IsUnauthorized(err):
 		return Verdict{}, err

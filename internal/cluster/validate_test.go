@@ -37,7 +37,7 @@ func service(address, app string) *unstructured.Unstructured {
 	return u
 }
 
-// immutableField is what is wrong with obj where the API has live.
+// immutableField is checkImmutable's message about obj if the API has live.
 func immutableField(t *testing.T, obj, live Object) string {
 	t.Helper()
 	w, err := want(obj)
@@ -51,7 +51,7 @@ func immutableField(t *testing.T, obj, live Object) string {
 	return checkImmutable(w, have.fields).Error()
 }
 
-// TestValidate: the API says what it refuses, and nothing is written.
+// TestValidate: the API says why it refuses objects, and nothing is written.
 func TestValidate(t *testing.T) {
 	selector := field.Required(field.NewPath("spec", "selector"), "")
 	there := service("10.96.0.50", "live")
@@ -143,7 +143,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateIsPatient: what passes is asked again, and an API that does not answer is no approval.
+// TestValidateIsPatient retries errors that pass; no answer isn't an approval.
 func TestValidateIsPatient(t *testing.T) {
 	a := newAPI(t)
 	a.faults[http.MethodPost] = []fakeapi.Fault{fakeapi.Trouble, fakeapi.Reset}
@@ -158,7 +158,7 @@ func TestValidateIsPatient(t *testing.T) {
 	}
 }
 
-// TestPlanDoesNotValidate, which would need the network.
+// TestPlanDoesNotValidate: that would need the network.
 func TestPlanDoesNotValidate(t *testing.T) {
 	p := NewPlan(func(a Action) { t.Errorf("recorded %v", a) }, nil)
 	if _, err := p.Validate(t.Context(), pool("")); !errors.Is(err, ErrNotInPlan) {

@@ -1,12 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package discovery finds out, for a node that joins, where its cluster is and
-// which certificates to trust. Nothing that it returns is unverified, and it
-// writes nothing.
+// Package discovery finds out, for a joining node, where its cluster is and which certificates to trust. It returns only verified
+// data, and writes nothing.
 //
-// ByToken follows
-// https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/#configmap-signing
+// ByToken follows https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/#configmap-signing
 package discovery
 
 import (
@@ -14,29 +12,28 @@ import (
 	"fmt"
 )
 
-// Cluster is a cluster that a discovery has found and verified.
+// Cluster is a verified cluster.
 type Cluster struct {
 	// Server is the URL of the API, always https.
 	Server string
-	// CA are the only certificates to trust; there is at least one.
+	// CA are the only certificates to trust; there's at least one.
 	CA []*x509.Certificate
 }
 
 // Kind distinguishes failures.
 type Kind string
 
-// The ways in which a discovery fails.
 const (
 	Unreachable  Kind = "unreachable"   // no connection, no answer in time, server errors
 	Forbidden    Kind = "forbidden"     // anonymous users may not read cluster-info
-	NotKube      Kind = "no API server" // another kind of server answers
+	NotKube      Kind = "no API server" // a different kind of server answers
 	NoInfo       Kind = "no cluster-info"
-	Malformed    Kind = "malformed"     // cluster-info or file cannot be used
-	ManyClusters Kind = "many clusters" // or none: unclear which one to trust
+	Malformed    Kind = "malformed"     // cluster-info or file can't be used
+	ManyClusters Kind = "many clusters" // or none: unclear which to trust
 	UnknownToken Kind = "unknown token" // nothing is signed with it
 	BadSignature Kind = "bad signature" // signed, but not with this token's secret
 	WrongPin     Kind = "wrong pin"     // no certificate has a pinned hash
-	WrongServer  Kind = "wrong server"  // its certificate is not from the trusted CA, or not for this name
+	WrongServer  Kind = "wrong server"  // its certificate isn't from the trusted CA, or not for this name
 	Changed      Kind = "changed"       // the two answers differ
 	ClockApart   Kind = "clock apart"   // this host's clock and the server's differ
 )
@@ -46,7 +43,7 @@ type Error struct {
 	Kind Kind
 	// Where is the endpoint or the file.
 	Where string
-	// Message says what is wrong and what to do.
+	// Message describes the problem and the remedy.
 	Message string
 	// Cause is the last connection error, if the connection failed.
 	Cause error

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// answerTime bounds one request, so that a hanging one is repeated.
+	// answerTime bounds one request, so that a hanging request is repeated.
 	answerTime = 10 * time.Second
 	maxBody    = 1 << 20
 )
 
-// newClient trusts only roots, or the host's own with nil. With blind it trusts any server: then the answer itself must
-// be verified.
+// newClient trusts only roots; nil means the host's own. With blind it trusts any server: then the answer itself must be
+// verified.
 func newClient(roots []*x509.Certificate, blind bool) *http.Client {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: blind} //nolint:gosec // by token and pin, see ByToken
 	if roots != nil {
@@ -42,7 +42,6 @@ func newClient(roots []*x509.Certificate, blind bool) *http.Client {
 	}
 }
 
-// answer is a response with status 200.
 type answer struct {
 	body []byte
 	date time.Time // zero if the response has none
@@ -98,7 +97,7 @@ func statusError(code int) error {
 	return lasting(failure(NotKube, "", "the server answers %d %s: is this a Kubernetes API server?", code, text))
 }
 
-// connectionError separates errors that another try cannot fix from those that may pass.
+// connectionError separates errors that another try can't fix from errors that may pass.
 func connectionError(limited context.Context, started time.Time, err error) error {
 	err = unwrapURL(err)
 	var record tls.RecordHeaderError

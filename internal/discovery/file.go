@@ -16,21 +16,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// File describes discovery by a kubeconfig, whose source is trusted.
+// File describes discovery by a kubeconfig from a trusted source.
 type File struct {
-	// Location is a path of this host, or an https URL.
+	// Location is a path on this host, or an https URL.
 	Location string
-	// ReadFile reads files of this host.
+	// ReadFile reads files on this host.
 	ReadFile func(path string) ([]byte, error)
-	// Progress gets a line that says what is being waited for.
+	// Progress gets a line that says why discovery is waiting.
 	Progress func(format string, args ...any)
 
 	pace  pace
-	roots []*x509.Certificate // nil for the host's
+	roots []*x509.Certificate // nil for the host's own
 }
 
-// ByFile reads a kubeconfig from this host, or from an https URL whose server the host's own CAs vouch for. credentials
-// is a kubeconfig of that cluster with the file's user; nil if the file has no user.
+// ByFile reads a kubeconfig from this host, or from an https URL if the host's own CAs vouch for the server. credentials is a
+// kubeconfig of that cluster with the file's user; nil if the file has no user.
 func ByFile(ctx context.Context, f File) (found Cluster, credentials []byte, err error) {
 	where := "discovery by " + Shown(f.Location)
 	data, remote, err := f.read(ctx, where)
@@ -66,8 +66,8 @@ func ByFile(ctx context.Context, f File) (found Cluster, credentials []byte, err
 	return found, credentials, errors.Wrap(err, "encoding a kubeconfig")
 }
 
-// Shown is a location without possible secrets: user, password, and the values of the query, which signed URLs have.
-// Nothing of a URL is shown if its password is not escaped, because its end is unclear.
+// Shown returns a location without possible secrets: user, password, and the values of the query, where signed URLs have theirs.
+// If a password isn't escaped, it shows nothing of the URL, because the password's end is unclear.
 func Shown(location string) string {
 	if !strings.Contains(location, "://") {
 		return location
@@ -90,7 +90,6 @@ func Shown(location string) string {
 	return u.String()
 }
 
-// hidden replaces what is not shown of a location.
 const hidden = "[redacted]"
 
 func (f *File) read(ctx context.Context, where string) (data []byte, remote bool, err error) {
@@ -112,7 +111,7 @@ func (f *File) read(ctx context.Context, where string) (data []byte, remote bool
 	return data, true, err
 }
 
-// plain replaces what fetch says about API servers: this is any web server.
+// plain replaces fetch's advice about API servers: this can be any web server.
 func (f *File) plain(err error) error {
 	var refused pending
 	if errors.As(err, &refused) {
@@ -122,8 +121,8 @@ func (f *File) plain(err error) error {
 	return err
 }
 
-// current returns the cluster and the user of the current context. A file without one must have exactly one cluster, and
-// no user.
+// current returns the cluster and user of the current context. Without a current context, the file must have exactly one cluster,
+// and no user.
 func current(where string, file api.Config) (api.Cluster, *api.AuthInfo, error) {
 	at := slices.IndexFunc(file.Contexts, func(c api.NamedContext) bool { return c.Name == file.CurrentContext })
 	if at < 0 {
@@ -147,8 +146,7 @@ func current(where string, file api.Config) (api.Cluster, *api.AuthInfo, error) 
 	return file.Clusters[c].Cluster, &file.AuthInfos[u].AuthInfo, nil
 }
 
-// usable makes the paths of a user absolute. A kubeconfig from the network must not name files of this host, or programs
-// to run.
+// usable makes a user's paths absolute. A kubeconfig from the network must not name this host's files, or programs to run.
 func (f *File) usable(where string, user *api.AuthInfo, remote bool) error {
 	named := user.ClientCertificate + user.ClientKey + user.TokenFile
 	if remote && (named != "" || user.Exec != nil || user.AuthProvider != nil) {
@@ -162,7 +160,7 @@ func (f *File) usable(where string, user *api.AuthInfo, remote bool) error {
 	return nil
 }
 
-// absolute reads a relative path as kubectl does: from the kubeconfig's directory.
+// absolute resolves a relative path as kubectl does: from the kubeconfig's directory.
 func (f *File) absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return path

@@ -75,8 +75,8 @@ func TestByFile(t *testing.T) {
 	}
 }
 
-// TestByURL: one of the host's CAs must have issued the server's certificate, and the file from the server must not
-// name files or programs of this host. No output contains secrets of the URL.
+// TestByURL: one of the host's CAs must have issued the server's certificate, and the file from the server must not name files or
+// programs of this host. No output contains secrets from the URL.
 func TestByURL(t *testing.T) {
 	ca := base64.StdEncoding.EncodeToString([]byte(authority{}.sign(t, asCA).pem()))
 	document := func(user string) string {
@@ -86,7 +86,7 @@ func TestByURL(t *testing.T) {
 	tests := []struct {
 		name   string
 		answer func(http.ResponseWriter, *http.Request)
-		alien  bool // the host does not trust the server's CA
+		alien  bool // the host doesn't trust the server's CA
 		says   string
 	}{
 		{name: "right", answer: respond(200, document("token: abc"))},
@@ -131,8 +131,7 @@ func TestByURL(t *testing.T) {
 	}
 }
 
-// TestMalformedURL: a URL that cannot be parsed is not taken for a file either, because an error would show it as a
-// path.
+// TestMalformedURL: a malformed URL isn't taken for a file either, because an error would show it as a path.
 func TestMalformedURL(t *testing.T) {
 	read := func(path string) ([]byte, error) {
 		return nil, &os.PathError{Op: "open", Path: path, Err: os.ErrNotExist}

@@ -20,8 +20,8 @@ import (
 	"k8s.io/cluster-bootstrap/token/jws"
 )
 
-// FuzzClusterInfo: whatever answers, only what the token signed is read, and of that only one https server and
-// certificates to trust. No error contains the token's secret.
+// FuzzClusterInfo: whatever the server answers, only content signed with the token is read, and that must have one https server
+// and certificates to trust. No error contains the token's secret.
 func FuzzClusterInfo(f *testing.F) {
 	honest := newFake(f)
 	other := authority{}.sign(f, asCA)
@@ -39,7 +39,7 @@ func FuzzClusterInfo(f *testing.F) {
 		if err == nil && !signed(t, body, string(content)) {
 			t.Errorf("%q is not signed", content)
 		}
-		// What a compromised signer could send.
+		// A compromised signer could send this.
 		info := signedInfo(t, kubeconfig)
 		if content, err = token.verify(info); err != nil || string(content) != strings.ToValidUTF8(kubeconfig, "\ufffd") {
 			t.Fatalf("signed %q, got %q, %v", kubeconfig, content, err)
@@ -61,8 +61,7 @@ func FuzzClusterInfo(f *testing.F) {
 	})
 }
 
-// FuzzDiscoveryFile: a kubeconfig is used completely or not at all, and one from a URL names no file or program of
-// this host.
+// FuzzDiscoveryFile: a kubeconfig is used completely or not at all. If it's from a URL, it names no file or program of this host.
 func FuzzDiscoveryFile(f *testing.F) {
 	honest := newFake(f)
 	f.Add([]byte(honest.info))
@@ -105,7 +104,7 @@ func usable(t *testing.T, found Cluster) {
 	}
 }
 
-// discreet fails if an error is one that a caller cannot recognize, or if it contains the secret.
+// discreet fails if a caller can't recognize the error, or if it contains the secret.
 func discreet(t *testing.T, err error, secret string) {
 	t.Helper()
 	if err == nil {

@@ -43,7 +43,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// sign issues a certificate of a, or a new CA for a zero authority.
+// sign issues a certificate from a, or a new CA if a is the zero authority.
 func (a authority) sign(t testing.TB, change func(*x509.Certificate)) authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -86,13 +86,13 @@ func (a authority) pem() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}))
 }
 
-// fake is an API server as seen by a discovery. Tests make it hostile.
+// fake is an API server as discovery sees it. Tests make it hostile.
 type fake struct {
 	ca   authority
 	leaf authority
-	// info is the kubeconfig of cluster-info, signature the signature beside it.
+	// info is the kubeconfig in cluster-info, signature the signature beside it.
 	info, signature string
-	// answer replaces the whole answer if it is set.
+	// answer, if set, replaces the whole answer.
 	answer func(w http.ResponseWriter, r *http.Request)
 	// date is how far the server's clock is ahead.
 	date  time.Duration
@@ -164,7 +164,6 @@ func (f *fake) body() []byte {
 	return b.Bytes()
 }
 
-// start starts the server and returns its address.
 func (f *fake) start(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(f)
@@ -181,7 +180,6 @@ func (f *fake) start(t *testing.T) string {
 	return address
 }
 
-// quick is the pace of tests.
 var quick = pace{first: time.Millisecond, slowest: 5 * time.Millisecond, settle: 20 * time.Millisecond, make: 40 * time.Millisecond}
 
 func quiet(string, ...any) {}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// clusterOf reads the only cluster of a kubeconfig. With two, it would be unclear which one is meant.
+// clusterOf reads a kubeconfig's only cluster. With two, it would be unclear which is meant.
 func clusterOf(where string, kubeconfig []byte) (Cluster, error) {
 	file, err := parse(where, kubeconfig)
 	if err != nil {
@@ -25,7 +25,7 @@ func clusterOf(where string, kubeconfig []byte) (Cluster, error) {
 	return trustedCluster(where, file.Clusters[0].Cluster)
 }
 
-// parse ignores unknown fields, as kubectl does: some tools add fields of their own. It does not pass them on.
+// parse ignores unknown fields, as kubectl does: some tools add their own. It doesn't pass them on.
 func parse(where string, kubeconfig []byte) (api.Config, error) {
 	var file api.Config
 	// The decoder's error may quote a credential.
@@ -53,7 +53,7 @@ func trustedCluster(where string, c api.Cluster) (Cluster, error) {
 	return Cluster{Server: c.Server, CA: ca}, nil
 }
 
-// certificates reads a PEM bundle of certificates and nothing else.
+// certificates reads a PEM bundle that may contain nothing but certificates.
 func certificates(data []byte) ([]*x509.Certificate, error) {
 	var list []*x509.Certificate
 	for {

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Pinned returns the certificates of list whose hash is in pins, and those that chain to one of them. Other certificates
-// in the same list are left out.
+// Pinned returns the certificates in list whose hash is in pins, and CAs that chain to them. It leaves out all others.
 func Pinned(list []*x509.Certificate, pins []string, now time.Time) []*x509.Certificate {
 	roots, others := x509.NewCertPool(), x509.NewCertPool()
 	isPinned := func(c *x509.Certificate) bool {
@@ -32,8 +31,8 @@ func Pinned(list []*x509.Certificate, pins []string, now time.Time) []*x509.Cert
 	for _, c := range list {
 		_, err := c.Verify(x509.VerifyOptions{Roots: roots, Intermediates: others, CurrentTime: now,
 			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
-		// A pinned certificate is trusted by its hash, whatever its dates: if they are wrong, the next connection fails
-		// and says so.
+		// A pinned certificate is trusted by its hash, despite its dates: if they're wrong, the next connection fails and says
+		// so.
 		if isPinned(c) || err == nil && c.IsCA {
 			trusted = append(trusted, c)
 		}

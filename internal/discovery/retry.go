@@ -14,14 +14,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// pace says how often to ask, and how long an answer that looks final may last: a control plane that is starting gives
-// such answers for a moment.
+// pace says how often to ask, and how long a seemingly final answer may last: a starting control plane gives such answers for a
+// moment.
 type pace struct {
 	first, slowest time.Duration
-	// settle is for garbage, or a signature that does not match.
+	// settle is for garbage, or a signature that doesn't match.
 	settle time.Duration
-	// make is for what a cluster lacks while init makes it: the right to read cluster-info, then cluster-info, then its
-	// signature. Of controller managers that sign, another one takes over within 20 s if one fails.
+	// make is for things that a cluster lacks while init makes it: the right to read cluster-info, then cluster-info, then its
+	// signature. If a controller manager that signs fails, another takes over within 20 s.
 	make time.Duration
 }
 
@@ -34,8 +34,8 @@ func (p pace) orUsual() pace {
 	}
 }
 
-// pending is an answer that is final once it has lasted: for pace's make if a
-// cluster that is being made answers so, else for its settle.
+// pending is an answer that becomes final if it lasts: for pace.make if a cluster may give it while it's being made, otherwise
+// for pace.settle.
 type pending struct {
 	fault  *Error
 	making bool
@@ -46,8 +46,7 @@ func (p pending) Error() string { return p.fault.Error() }
 func lasting(fault *Error) error { return pending{fault, false} }
 func missing(fault *Error) error { return pending{fault, true} }
 
-// retry calls op until it succeeds, fails for good, or ctx ends. The error is
-// always an *Error.
+// retry calls op until it succeeds, fails for good, or ctx ends. The error is always an *Error.
 func (p pace) retry(ctx context.Context, where string, progress func(string, ...any), op func(context.Context) error) error {
 	p = p.orUsual()
 	var told string
@@ -108,8 +107,7 @@ func gaveUp(where string, ended *retry.Error) error {
 	return &Error{Unreachable, where, "gave up (" + ended.Cause.Error() + "); the last answer", ended.Last}
 }
 
-// unwrapURL removes the URL, which is known from where, and which may contain a
-// password.
+// unwrapURL removes the URL, which may contain a password. where names it already.
 func unwrapURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

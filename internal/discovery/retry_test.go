@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// TestFinal: answers of a cluster that init is still making may last longer than those that no cluster gives.
+// TestFinal: answers typical of a cluster that init is still making may last longer than answers no cluster gives.
 func TestFinal(t *testing.T) {
 	const making, settling = 20 * time.Second, time.Second
 	for name, c := range map[string]struct {
 		err  error
-		ends time.Duration // when it is final, at the latest; at making it is not yet, unless this is shorter
+		ends time.Duration // when it is final, at the latest; at making it isn't yet, unless this is shorter
 	}{
 		"may not read":  {statusError(http.StatusForbidden), time.Minute},
 		"unauthorized":  {statusError(http.StatusUnauthorized), time.Minute},

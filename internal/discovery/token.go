@@ -19,31 +19,29 @@ import (
 
 const infoPath = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 
-// Token describes discovery by an endpoint, a bootstrap token and the hash of the CA.
+// Token describes discovery by an endpoint, a bootstrap token and the CA's hash.
 type Token struct {
-	// Endpoint is host:port of an API server.
+	// Endpoint is an API server's host:port.
 	Endpoint string
-	// ID and Secret are the two parts of the token.
+	// ID and Secret are the token's two parts.
 	ID, Secret string
-	// Pins are the accepted hashes of a trusted certificate: sha256:HEX of its SubjectPublicKeyInfo (RFC 7469, but in
-	// hex).
+	// Pins are the accepted hashes of a trusted certificate: sha256:HEX of its SubjectPublicKeyInfo (RFC 7469, but in hex).
 	Pins []string
-	// NoPins trusts what the token has signed without a pin: then anyone who knows the token can pose as the cluster.
+	// NoPins trusts anything the token has signed, without a pin: anyone who knows the token can pose as the cluster.
 	NoPins bool
 	// Now is this host's clock.
 	Now func() time.Time
-	// Progress gets a line that says what is being waited for.
+	// Progress gets a line that says why discovery is waiting.
 	Progress func(format string, args ...any)
 
 	pace pace // zero for the default
 }
 
-// clockLimit is how far apart clocks may be. Certificates are valid from at most five minutes before they are signed.
+// clockLimit is how far apart clocks may be. Certificates are valid from at most five minutes before they're signed.
 const clockLimit = 5 * time.Minute
 
-// ByToken asks the endpoint for cluster-info twice: first over a connection that it does not trust, to verify the content
-// by token and pin, then over one that trusts only the certificates found there. Until ctx ends, it retries after errors
-// that may pass.
+// ByToken asks the endpoint for cluster-info twice: first over an untrusted connection, to verify the content by token and pin,
+// then over a connection that trusts only the certificates found there. It retries errors that may pass until ctx ends.
 func ByToken(ctx context.Context, t Token) (Cluster, error) {
 	first, err := t.ask(ctx, nil)
 	if err != nil {
@@ -76,15 +74,14 @@ func ByToken(ctx context.Context, t Token) (Cluster, error) {
 
 func (t *Token) where() string { return "discovery at " + t.Endpoint }
 
-// info is a verified answer.
 type info struct {
 	kubeconfig []byte
 	// skew is how far the server's clock is ahead of this host's.
 	skew time.Duration
 }
 
-// ask waits for a cluster-info that the token has signed. It trusts the certificates of roots; with nil it relies on the
-// signature alone.
+// ask waits for a cluster-info signed with the token. It trusts the certificates in roots; with nil it relies on the signature
+// alone.
 func (t *Token) ask(ctx context.Context, roots []*x509.Certificate) (info, error) {
 	client := newClient(roots, roots == nil)
 	defer client.CloseIdleConnections()
@@ -101,8 +98,7 @@ func (t *Token) ask(ctx context.Context, roots []*x509.Certificate) (info, error
 	return last, err
 }
 
-// verify returns the kubeconfig of a ConfigMap cluster-info if this token has
-// signed it.
+// verify returns the kubeconfig in a ConfigMap cluster-info if this token has signed it.
 func (t *Token) verify(body []byte) ([]byte, error) {
 	var cm corev1.ConfigMap
 	if err := json.Unmarshal(body, &cm); err != nil || cm.Kind != "ConfigMap" || cm.Name != tokenapi.ConfigMapClusterInfo {
@@ -128,7 +124,7 @@ func (t *Token) verify(body []byte) ([]byte, error) {
 	return []byte(content), nil
 }
 
-// explain adds the clock difference, which the untrusted answer shows, to an error about a certificate's dates.
+// explain turns an error about a certificate's dates into one about the clocks, if the untrusted answer shows that they differ.
 func (t *Token) explain(err error, first info) error {
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {

@@ -29,8 +29,8 @@ func kubeconfigWith(cluster map[string]any) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "Config", "clusters": []any{map[string]any{"name": "", "cluster": cluster}}}
 }
 
-// TestHostileJoin: whatever answers, only what token and pin vouch for is trusted, and each failure has its own
-// message.
+// TestHostileJoin: whatever the server answers, discovery trusts only data that token and pin vouch for, and each failure has its
+// own message.
 func TestHostileJoin(t *testing.T) {
 	const otherSecret = "fedcba9876543210"
 	tests := []struct {
@@ -183,7 +183,7 @@ func TestJoinRefusedConnection(t *testing.T) {
 	}
 }
 
-// TestJoin: what succeeds, and which certificates are then trusted.
+// TestJoin shows the joins that succeed, and the certificates they trust.
 func TestJoin(t *testing.T) {
 	tests := []struct {
 		name string

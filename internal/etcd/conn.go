@@ -19,20 +19,17 @@ import (
 )
 
 const (
-	// Waits between two tries. A change under way takes some milliseconds, an
-	// election about a second.
+	// Waits between two tries. A change takes some milliseconds, an election about a second.
 	firstDelay   = 50 * time.Millisecond
 	slowestDelay = 500 * time.Millisecond
-	// answerTime bounds one question to one member, so that one that hangs
-	// does not keep the others from being asked.
+	// answerTime bounds one question to one member, so that a hanging member doesn't hold up the others.
 	answerTime = 3 * time.Second
 )
 
-// clients has one client for each endpoint, so that the members can be asked
-// side by side. A single client for all endpoints asks one of them at a time.
+// clients has a client for each endpoint, so that members can be asked in parallel: a single client for all endpoints asks them
+// one at a time.
 type clients []*clientv3.Client
 
-// dial prepares the clients.
 func (r *Real) dial(ctx context.Context) (clients, error) {
 	endpoints, err := r.options.Endpoints(ctx)
 	if err != nil {
@@ -71,7 +68,7 @@ func newClient(endpoint string, trust *tls.Config) (*clientv3.Client, error) {
 		Endpoints: []string{scheme + address},
 		TLS:       trust,
 		Logger:    zap.NewNop(),
-		// One try: Real.try looks at the membership before each one.
+		// No retries: Real.try looks at the membership before each try.
 		MaxUnaryRetries: 1,
 		DialOptions: []grpc.DialOption{
 			grpc.WithNoProxy(),
@@ -85,17 +82,15 @@ func newClient(endpoint string, trust *tls.Config) (*clientv3.Client, error) {
 	return c, errors.Wrap(err, endpoint)
 }
 
-// failFast ends a call as soon as the member cannot be reached, with the
-// reason. The client asks gRPC to wait until the call's deadline, and then
-// reports only that this is over.
+// failFast ends a call as soon as the member can't be reached, with the reason. By default, the client asks gRPC to wait until
+// the call's deadline, and then reports nothing but the timeout.
 func failFast(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	return invoke(ctx, method, request, reply, conn, append(options, grpc.WaitForReady(false))...)
 }
 
 const scheme = "https://"
 
-// CheckClientURL returns an error unless a member of a control plane's etcd
-// can serve its clients at this URL.
+// CheckClientURL returns an error unless a member of a control plane's etcd can serve its clients at this URL.
 func CheckClientURL(text string) error {
 	_, err := clientAddress(text)
 	return err
@@ -131,13 +126,12 @@ func (r *Real) tls() (*tls.Config, error) {
 
 func (all clients) close() {
 	for _, c := range all {
-		_ = c.Close() // nothing is left to lose
+		_ = c.Close() // nothing left to lose
 	}
 }
 
-// first asks all members side by side, so that one that hangs costs nothing,
-// and returns the first answer that every member would give. If there is none,
-// it returns an error that may pass, if there is one.
+// first asks all members in parallel, so a hanging member costs nothing, and returns the first answer every member would give. If
+// there's none, it returns an error, preferably one that may pass.
 func first[T any](ctx context.Context, all clients, ask func(context.Context, *clientv3.Client) (T, error)) (answer T, from *clientv3.Client, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -169,7 +163,7 @@ func first[T any](ctx context.Context, all clients, ask func(context.Context, *c
 	return answer, nil, err
 }
 
-// named adds the address of the member that an error is from.
+// named adds the member's address to its error.
 func named(c *clientv3.Client, err error) error {
 	return errors.WithMessage(err, strings.TrimPrefix(c.Endpoints()[0], scheme))
 }

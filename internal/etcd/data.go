@@ -16,21 +16,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Data is what the write-ahead log of an etcd says about itself.
+// Data identifies an etcd's write-ahead log.
 type Data struct {
-	// Member and Cluster are the IDs that this etcd has.
+	// Member and Cluster are this etcd's IDs.
 	Member, Cluster uint64
-	// Empty means that nothing was ever written to the log: the member has
-	// started, and has learned nothing from the others yet.
+	// Empty means nothing was ever written to the log: the member has started, but hasn't learned anything from the others yet.
 	Empty bool
 }
 
 // DataHead is how much of a log's first file ReadData needs, in bytes.
 const DataHead = 64 << 10
 
-// ReadData reads the beginning of a log's file, which says whose it is. A
-// record that is damaged, or goes beyond the head, counts as one that was
-// written: etcd repairs its log's end after a power cut.
+// ReadData reads the beginning of a log file, to find its owner. A damaged record, or one that extends beyond the head, counts as
+// written: etcd repairs the end of its log after a power cut.
 func ReadData(head []byte) (Data, error) {
 	d := Data{Empty: true}
 	decoder := wal.NewDecoder(logHead{bytes.NewReader(head)})
@@ -57,7 +55,6 @@ func ReadData(head []byte) (Data, error) {
 	}
 }
 
-// add notes what a record says.
 func (d *Data) add(record *walpb.Record) error {
 	switch record.GetType() {
 	case wal.MetadataType:
@@ -74,7 +71,7 @@ func (d *Data) add(record *walpb.Record) error {
 			return errors.Wrap(err, "its state")
 		}
 		d.Empty = d.Empty && state.GetCommit() == 0
-	case wal.SnapshotType: // each log has an empty one at its beginning
+	case wal.SnapshotType: // each log begins with an empty one
 		var snapshot walpb.Snapshot
 		if err := proto.Unmarshal(record.GetData(), &snapshot); err != nil {
 			return errors.Wrap(err, "its snapshot")
@@ -84,12 +81,12 @@ func (d *Data) add(record *walpb.Record) error {
 	return nil
 }
 
-// logHead is the beginning of a log's file as the decoder reads it.
+// logHead is the beginning of a log file, in the form the decoder reads.
 type logHead struct{ *bytes.Reader }
 
 func (h logHead) FileInfo() (fs.FileInfo, error) { return headInfo{size: h.Size()}, nil }
 
-// headInfo has as much of a file's description as the decoder asks for.
+// headInfo has only the parts of a file's description the decoder asks for.
 type headInfo struct {
 	fs.FileInfo
 	size int64

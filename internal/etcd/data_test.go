@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestReadData reads logs that etcd's own package wrote (3.6.8, with small files): of a member that started and
-// received nothing, of one that has its first entry, of one that got a snapshot, and the fourth file of a log.
+// TestReadData reads logs that etcd's own package wrote (3.6.8, with small files): of a member that has started but received
+// nothing, of members with a first entry and with a snapshot, and a log's fourth file.
 func TestReadData(t *testing.T) {
 	for name, empty := range map[string]bool{"empty": true, "started": false, "snapshot": false, "later": false} {
 		head, err := os.ReadFile("testdata/" + name + ".wal")
@@ -59,8 +59,8 @@ func TestReadDataOfSomethingElse(t *testing.T) {
 	}
 }
 
-// TestReadDamagedData: with a record that does not match its checksum, as after a power cut, the owner of the log may
-// become unknown, but never another member.
+// TestReadDamagedData: if a record doesn't match its checksum, as after a power cut, the log's owner may become unknown, but
+// never another member.
 func TestReadDamagedData(t *testing.T) {
 	good, err := os.ReadFile("testdata/started.wal")
 	if err != nil {

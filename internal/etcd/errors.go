@@ -12,14 +12,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// RefusesRemoval reports whether Leave failed because etcd would lose its
-// quorum.
+// RefusesRemoval reports whether Leave failed because etcd would lose its quorum.
 func RefusesRemoval(err error) bool {
 	return is(err, rpctypes.ErrGRPCUnhealthy) || is(err, rpctypes.ErrGRPCMemberNotEnoughStarted)
 }
 
-// nextMayKnow reports whether another member may give a better answer: this
-// one cannot be reached, has no leader, or is a learner itself.
+// nextMayKnow reports whether another member may give a better answer: this one can't be reached, has no leader, or is itself a
+// learner.
 func nextMayKnow(err error) bool {
 	switch code(err) {
 	case codes.DeadlineExceeded:
@@ -30,7 +29,7 @@ func nextMayKnow(err error) bool {
 	return is(err, rpctypes.ErrGRPCNotSupportedForLearner) || is(err, rpctypes.ErrGRPCNotLeader)
 }
 
-// refused recognizes answers of the cluster, which any member gives.
+// refused recognizes the cluster's own answers, which any member gives.
 func refused(err error) bool {
 	return RefusesRemoval(err) || is(err, rpctypes.ErrGRPCTooManyLearners) || is(err, rpctypes.ErrGRPCLearnerNotReady)
 }
@@ -46,18 +45,15 @@ func passes(err error) bool {
 	return outdated || refused(err) || nextMayKnow(err) && !wrongCertificate(err) || code(err) == codes.Canceled
 }
 
-// wrongCertificate recognizes a connection that one of its ends refuses, and
-// will refuse again. gRPC keeps only the text of the cause.
+// wrongCertificate recognizes a connection that one side refuses, and will refuse again. gRPC keeps only the text of the cause.
 func wrongCertificate(err error) bool {
 	return code(err) == codes.Unavailable &&
 		(strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "remote error: tls: "))
 }
 
-// is reports whether err is one of etcd's known errors.
 func is(err, known error) bool { return errors.Is(err, rpctypes.Error(known)) }
 
-// code is that of an error of etcd's client, which is one of etcd's own, of
-// gRPC's, or the context's.
+// code returns the code of an error from etcd's client: etcd's own error, gRPC's, or the context's.
 func code(err error) codes.Code {
 	var known rpctypes.EtcdError
 	if errors.As(err, &known) {
@@ -69,7 +65,7 @@ func code(err error) codes.Code {
 	return status.FromContextError(err).Code()
 }
 
-// passingError is an error that may pass.
+// passingError marks an error that may pass.
 type passingError struct{ error }
 
 func passing(err error) error { return passingError{err} }

@@ -33,8 +33,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeCluster follows etcd's rules of membership. fault may answer a call before it is executed, or lose its answer
-// afterwards.
+// fakeCluster follows etcd's membership rules. fault may answer a call before it's executed, or lose its answer afterwards.
 type fakeCluster struct {
 	pb.UnimplementedClusterServer
 	pb.UnimplementedMaintenanceServer
@@ -44,15 +43,15 @@ type fakeCluster struct {
 	next    uint64
 	leader  uint64
 	calls   []string
-	url     string // once it serves
-	// notReady is how many promotions are refused because the learner has not caught up.
+	url     string // set once it serves
+	// notReady is how many promotions are refused because the learner hasn't caught up.
 	notReady int
-	// clients are the CAs of the clients that may ask. nil admits everybody.
+	// clients are the CAs of accepted clients. nil admits everybody.
 	clients *x509.CertPool
 	tls     *tls.Config // of its servers
-	// status is what each member says of itself, by ID, if it has a server of its own.
+	// status is each member's report on itself, by ID, if the member has its own server.
 	status map[uint64]*pb.StatusResponse
-	// snapshot is sent in parts; cut ends the stream with an error after as many bytes, and stuck with nothing.
+	// snapshot is sent in parts. After cut bytes, the stream ends with an error; after stuck bytes, it hangs.
 	snapshot   []byte
 	cut, stuck int
 	keys       *fakeKeys
@@ -83,12 +82,12 @@ func (f *fakeCluster) MemberList(context.Context, *pb.MemberListRequest) (*pb.Me
 		return nil, err
 	}
 	now := &pb.MemberListResponse{Header: &pb.ResponseHeader{ClusterId: fakeClusterID}, Members: f.members}
-	return proto.CloneOf(now), f.end("list") // it is sent after others may change the members
+	return proto.CloneOf(now), f.end("list") // it's sent after others may change the members
 }
 
 const fakeClusterID = 77
 
-// Status returns the status of the first member.
+// Status returns the first member's status.
 func (f *fakeCluster) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
 	leave, err := f.enter("status")
 	defer leave()
@@ -155,10 +154,9 @@ func (f *fakeCluster) MemberRemove(_ context.Context, r *pb.MemberRemoveRequest)
 	return &pb.MemberRemoveResponse{}, f.end("remove")
 }
 
-// peer is the URL at which other members find the member of a name.
+// peer is the peer URL of the member with this name.
 func peer(name string) string { return "https://" + name + ".example:2380" }
 
-// voters creates a cluster of started members.
 func voters(names ...string) *fakeCluster {
 	f := &fakeCluster{}
 	for i, name := range names {
@@ -167,7 +165,7 @@ func voters(names ...string) *fakeCluster {
 	return f
 }
 
-// serve lets the cluster answer at an address of its own, and returns a client for it, with other endpoints first.
+// serve lets the cluster answer at its own address, and returns a client for it, with other endpoints first.
 func (f *fakeCluster) serve(t *testing.T, timeout time.Duration, others ...string) *Real {
 	t.Helper()
 	dir := t.TempDir()
@@ -204,13 +202,13 @@ func (f *fakeCluster) listen(t *testing.T, listener net.Listener, maintenance pb
 	return "https://" + listener.Addr().String()
 }
 
-// fakeMember is a member with an address of its own.
+// fakeMember is a member with its own address.
 type fakeMember struct {
 	*fakeCluster
 	id uint64
 }
 
-// serveMembers gives each member that has a status an address of its own. The first has served before.
+// serveMembers gives each member with a status its own address. The first member serves already.
 func (f *fakeCluster) serveMembers(t *testing.T) {
 	t.Helper()
 	for _, m := range f.members {

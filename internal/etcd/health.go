@@ -18,7 +18,6 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 )
 
-// Health implements Etcd.
 func (r *Real) Health(ctx context.Context) ([]Health, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
@@ -36,7 +35,7 @@ func (r *Real) Health(ctx context.Context) ([]Health, error) {
 	return r.askEach(ctx, members)
 }
 
-// askEach asks each member for its status, all side by side.
+// askEach asks each member for its status, all in parallel.
 func (r *Real) askEach(ctx context.Context, members []Member) ([]Health, error) {
 	trust, err := r.tls()
 	if err != nil {
@@ -61,15 +60,14 @@ func (r *Real) askEach(ctx context.Context, members []Member) ([]Health, error) 
 	return health, nil
 }
 
-// connection is a connection to one member.
 type connection struct {
 	clients
-	client *clientv3.Client // the one that answered
+	client *clientv3.Client // the client that got an answer
 	status *pb.StatusResponse
 }
 
-// reach connects to a member at its own client URLs, and makes sure that it is that member. Whatever it returns has to
-// be closed.
+// reach connects to a member at its client URLs, and makes sure it's the right member. The caller must close the connection, even
+// after an error.
 func reach(ctx context.Context, m Member, trust *tls.Config) (on connection, err error) {
 	if len(m.ClientURLs) == 0 {
 		return on, errors.New("it has not started yet")
@@ -95,8 +93,8 @@ func statusOf(s *pb.StatusResponse) Status {
 	}
 }
 
-// alarmsIn finds the alarms among the errors of a status. Each is an AlarmMember in protobuf's text format. (The request
-// for alarms would need a quorum.)
+// alarmsIn finds the alarms among a status's errors: each is an AlarmMember in protobuf's text format. (A request for alarms
+// would need a quorum.)
 func alarmsIn(texts []string) []Alarm {
 	var alarms []Alarm
 	for _, text := range texts {
@@ -108,9 +106,8 @@ func alarmsIn(texts []string) []Alarm {
 	return alarms
 }
 
-// HealthTime bounds a question for the health of all members: it is enough to ask them side by side, and before that an
-// API server that hangs. It is also how long to wait for members to become healthy: they may be restarting, or electing
-// a leader.
+// HealthTime bounds a question for the health of all members: it's enough to ask them in parallel, and a hanging API server
+// before them. It's also how long to wait for members to become healthy: they may be restarting, or electing a leader.
 const HealthTime = 10 * time.Second
 
 // AskHealth asks e for the health of its members, for at most HealthTime.
@@ -120,7 +117,7 @@ func AskHealth(ctx context.Context, e Etcd) ([]Health, error) {
 	return e.Health(ctx)
 }
 
-// WithStanding adds to an error of e which members work, if they can be asked.
+// WithStanding adds to an error from e which members work, if they can be asked.
 func WithStanding(ctx context.Context, e Etcd, err error) error {
 	all, failure := AskHealth(ctx, e)
 	if failure != nil || len(all) == 0 {
@@ -129,7 +126,6 @@ func WithStanding(ctx context.Context, e Etcd, err error) error {
 	return &standingError{err, Standing(all, "")}
 }
 
-// standingError is an error of etcd and which of its members work.
 type standingError struct {
 	err      error
 	standing string
@@ -138,7 +134,7 @@ type standingError struct {
 func (e *standingError) Error() string { return e.err.Error() + "; of etcd's members, " + e.standing }
 func (e *standingError) Unwrap() error { return e.err }
 
-// Standing lists the members that work, and why each of the others does not. The one at peerURL is left out.
+// Standing lists the members that work, and why each of the others doesn't. It leaves out the member at peerURL.
 func Standing(all []Health, peerURL string) string {
 	var working, others []string
 	for _, m := range all {

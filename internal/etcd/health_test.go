@@ -92,7 +92,7 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestWithStanding keeps the error, which callers test for, and adds nothing if there is nobody to ask.
+// TestWithStanding keeps the error, which callers check, and adds nothing if there's nobody to ask.
 func TestWithStanding(t *testing.T) {
 	cause := errors.New("no leader")
 	err := WithStanding(t.Context(), NewPlan(func(Action) {}, Member{Name: "a", PeerURL: peer("a")}), cause)

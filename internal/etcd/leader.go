@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// MoveLeader implements Etcd.
 func (r *Real) MoveLeader(ctx context.Context, peerURL string) (moved bool, err error) {
 	err = r.try(ctx, func(ctx context.Context, _ *clientv3.Client, now []Member) error {
 		all, err := r.askEach(ctx, now)
@@ -33,16 +32,15 @@ func (r *Real) MoveLeader(ctx context.Context, peerURL string) (moved bool, err 
 		if err != nil {
 			return err
 		}
-		moved = true // also if the answer is lost
+		moved = true // even if the answer is lost
 		_, err = on.client.MoveLeader(ctx, successor.ID)
 		return err
 	})
 	return moved && err == nil, errors.WithMessagef(err, "make another member than %s the leader of etcd", peerURL)
 }
 
-// successorOf returns the healthy voter, apart from one member, that takes over
-// best: one of the newest version, which need not stop again in the same
-// upgrade, and of these the one that has applied most.
+// successorOf returns the best healthy voter to take over from a member: one of the newest version, because it needn't stop again
+// in the same upgrade, and among those, the voter furthest ahead.
 func successorOf(all []Health, id uint64) *Health {
 	var best *Health
 	for i, h := range all {
@@ -64,7 +62,6 @@ func succeedsBetter(a, b Status) bool {
 	return a.Applied > b.Applied
 }
 
-// CaughtUp implements Etcd.
 func (r *Real) CaughtUp(ctx context.Context, peerURL string) error {
 	var goal uint64
 	err := r.try(ctx, func(ctx context.Context, _ *clientv3.Client, now []Member) error {

@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// led creates members that follow the first, each with an address of its own.
+// led creates members that follow the first, each with its own address.
 func led(t *testing.T, names ...string) (*fakeCluster, *Real) {
 	t.Helper()
 	f := voters(names...)
@@ -81,7 +81,7 @@ func TestMoveLeaderFails(t *testing.T) {
 	}
 }
 
-// TestCaughtUp: each obstacle is named, and goes away after some looks.
+// TestCaughtUp names each obstacle; each goes away after some looks.
 func TestCaughtUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		set, clear func(f *fakeCluster)
@@ -122,7 +122,7 @@ func TestStatus(t *testing.T) {
 	*f.status[1] = pb.StatusResponse{
 		Header: f.status[1].Header, Version: "3.6.8", StorageVersion: "3.6.0", Leader: 1, RaftIndex: 11, RaftAppliedIndex: 10,
 		DbSize: 30, DbSizeInUse: 20, DbSizeQuota: 40,
-		// The text of a message has one space or two, at random.
+		// A message's text has one space or two, at random.
 		Errors: []string{"memberID:2  alarm:NOSPACE", "memberID:1 alarm:CORRUPT ", "etcdserver: no leader", ""},
 	}
 	want := Status{Version: "3.6.8", Storage: "3.6.0", Leader: 1, Committed: 11, Applied: 10, Revision: 42, Size: 30, InUse: 20, Quota: 40,

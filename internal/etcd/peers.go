@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer is what was found at a peer URL.
+// Peer is the result of asking a peer URL.
 type Peer struct {
 	URL string
-	// Members are all that the etcd there knows, itself included. They are valid
-	// unless Err is set: then no etcd has answered.
+	// Members are all the members the etcd there knows, including itself. They're valid unless Err is set: then no etcd has
+	// answered.
 	Members []Member
 	Err     error
 }
@@ -30,11 +30,9 @@ type Peer struct {
 // ErrNotAsked is the error of a plan, which sends nothing.
 var ErrNotAsked = errors.New("a plan asks no member of etcd")
 
-// peerMembers is the path at which a member tells its peers who else is one: a
-// member that joins asks there.
+// peerMembers is the path at which a member lists the members to its peers. A joining member asks there.
 const peerMembers = "/members"
 
-// Peers implements Etcd.
 func (r *Real) Peers(ctx context.Context, urls []string) []Peer {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -50,7 +48,7 @@ func (r *Real) Peers(ctx context.Context, urls []string) []Peer {
 	return found
 }
 
-// peer asks the etcd at a peer URL. Its certificate has to be of the CA of etcd.
+// peer asks the etcd at a peer URL. The server's certificate must come from etcd's CA.
 func (r *Real) peer(ctx context.Context, url string) ([]Member, error) {
 	if err := CheckClientURL(url); err != nil {
 		return nil, err
@@ -73,7 +71,7 @@ func (r *Real) peer(ctx context.Context, url string) ([]Member, error) {
 	return readPeer(answer), nil
 }
 
-// readPeer reads an answer. A member that answers runs, whatever it says.
+// readPeer reads an answer. Whatever it says, the member runs.
 func readPeer(answer *http.Response) (members []Member) {
 	const most = 1 << 20
 	data, err := io.ReadAll(io.LimitReader(answer.Body, most))
@@ -90,8 +88,7 @@ func readPeer(answer *http.Response) (members []Member) {
 // ErrOpen is the error of StoredMembers if an etcd has the database open.
 var ErrOpen = errors.New("an etcd has it open")
 
-// StoredMembers reads the members from the database of an etcd that does not run,
-// which is the file snap/db in its directory `member`.
+// StoredMembers reads the members from the database of a stopped etcd: the file snap/db in its directory `member`.
 func StoredMembers(f *os.File) (members []Member, err error) {
 	db, err := openDatabase(f, &bbolt.Options{ReadOnly: true})
 	if errors.Is(err, bbolterrors.ErrTimeout) {
@@ -102,7 +99,7 @@ func StoredMembers(f *os.File) (members []Member, err error) {
 	}
 	defer func() {
 		_ = db.Close()
-		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // bbolt leaves that to the closing of f, and an etcd may start before
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // bbolt leaves that to the closing of f, and an etcd may start earlier
 	}()
 	err = db.View(func(tx *bbolt.Tx) (err error) {
 		defer recoverDamage(&err)()

@@ -23,11 +23,11 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// What etcd 3.6 answers at its peer URL.
+// The answer of etcd 3.6 at its peer URL.
 const toldPeers = `[{"id":2,"peerURLs":["https://b.example:2380"],"name":"b","clientURLs":["https://b.example:2379"]},` +
 	`{"id":18446744073709551615,"peerURLs":["https://c.example:2380"],"isLearner":true}]`
 
-// peerServer is the peer URL of an etcd, which knows its clients by their certificates.
+// peerServer is an etcd's peer URL; it knows its clients by their certificates.
 func peerServer(t *testing.T, pair tls.Certificate, answer string, status int) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +45,7 @@ func peerServer(t *testing.T, pair tls.Certificate, answer string, status int) s
 	return s.URL
 }
 
-// TestPeers: a member that runs is found at its peer URL, whatever it says, and nobody else is.
+// TestPeers finds a running member at its peer URL, whatever it says, and nobody else.
 func TestPeers(t *testing.T) {
 	dir := t.TempDir()
 	pair := certificate(t, dir)
@@ -78,7 +78,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestStoredMembers: an etcd that does not run has its members in its database. One that has it open is not disturbed.
+// TestStoredMembers: a stopped etcd has its members in its database. An etcd that has the database open isn't disturbed.
 func TestStoredMembers(t *testing.T) {
 	database := edited(t, func(tx *bbolt.Tx) error {
 		return tx.Bucket(membersBucket).Put([]byte("1"), []byte(`{"id":1,"peerURLs":["http://127.0.0.1:1"],"isLearner":true}`))

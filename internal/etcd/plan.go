@@ -11,25 +11,22 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Verb is what an Action does.
 type Verb string
 
-// The verbs of a plan.
 const (
 	Add     Verb = "add etcd learner"
 	Promote Verb = "promote etcd member"
 	Remove  Verb = "remove etcd member"
 )
 
-// Action is one change that a dry run leaves out.
+// Action is a change left out by a dry run.
 type Action struct {
 	Verb    Verb
-	Name    string // of a member that is added
+	Name    string // of a member to add
 	PeerURL string
 }
 
-// Plan records changes instead of making them. It knows only the members that
-// NewPlan was given.
+// Plan records changes instead of making them. It knows only the members given to NewPlan.
 type Plan struct {
 	record  func(Action)
 	members []Member
@@ -37,19 +34,16 @@ type Plan struct {
 
 var _ Etcd = (*Plan)(nil)
 
-// NewPlan returns an Etcd with these voters, if any are known. It passes each
-// change to record.
+// NewPlan returns an Etcd with these voters, if any are known. It passes each change to record.
 func NewPlan(record func(Action), members ...Member) *Plan { return &Plan{record, members} }
 
-// Members implements Etcd.
 func (p *Plan) Members(context.Context) ([]Member, error) { return p.members, nil }
 
 func (p *Plan) knows(peerURL string) bool {
 	return slices.ContainsFunc(p.members, func(m Member) bool { return m.PeerURL == peerURL })
 }
 
-// Join implements Etcd. In the answer, a placeholder stands for the existing
-// members.
+// Join returns a placeholder for the existing members.
 func (p *Plan) Join(_ context.Context, name, peerURL string) ([]Member, bool, error) {
 	if p.knows(peerURL) {
 		return p.members, false, nil
@@ -61,7 +55,6 @@ func (p *Plan) Join(_ context.Context, name, peerURL string) ([]Member, bool, er
 	}, true, nil
 }
 
-// Promote implements Etcd.
 func (p *Plan) Promote(_ context.Context, peerURL string) error {
 	if !p.knows(peerURL) {
 		p.record(Action{Verb: Promote, PeerURL: peerURL})
@@ -69,15 +62,13 @@ func (p *Plan) Promote(_ context.Context, peerURL string) error {
 	return nil
 }
 
-// Leave implements Etcd.
 func (p *Plan) Leave(_ context.Context, peerURL string) (bool, error) {
 	p.record(Action{Verb: Remove, PeerURL: peerURL})
 	p.members = slices.DeleteFunc(slices.Clone(p.members), func(m Member) bool { return m.PeerURL == peerURL })
 	return true, nil
 }
 
-// Health implements Etcd. A plan asks nobody, and assumes that each member is
-// healthy.
+// Health asks nobody, and assumes they're all healthy.
 func (p *Plan) Health(context.Context) ([]Health, error) {
 	var all []Health
 	for _, m := range p.members {
@@ -86,7 +77,7 @@ func (p *Plan) Health(context.Context) ([]Health, error) {
 	return all, nil
 }
 
-// Peers implements Etcd: a plan asks nobody.
+// Peers asks nobody.
 func (p *Plan) Peers(_ context.Context, urls []string) []Peer {
 	var all []Peer
 	for _, url := range urls {
@@ -95,24 +86,21 @@ func (p *Plan) Peers(_ context.Context, urls []string) []Peer {
 	return all
 }
 
-// MoveLeader implements Etcd. A plan does not know who leads. Another leader
-// changes nothing that lasts, so it is not recorded.
+// MoveLeader records nothing: a plan doesn't know the leader, and a change of leader has no lasting effect.
 func (p *Plan) MoveLeader(context.Context, string) (bool, error) { return false, nil }
 
-// CaughtUp implements Etcd: what a run waits for has happened.
+// CaughtUp assumes that the wait is over.
 func (p *Plan) CaughtUp(context.Context, string) error { return nil }
 
-// Withdraw implements Etcd: the owner soon writes the key again, so it is not
-// recorded.
+// Withdraw isn't recorded: the owner soon writes the key again.
 func (p *Plan) Withdraw(context.Context, string) (bool, error) { return false, nil }
 
-// Has implements Etcd. A plan does not ask, and a key may be there.
+// Has doesn't ask, and can't assume the key is missing.
 func (p *Plan) Has(context.Context, string) (bool, error) {
 	return false, errors.New("a plan does not ask etcd")
 }
 
-// Snapshot implements Etcd. The file that a snapshot is written to is the
-// host's, which records it.
+// Snapshot records nothing: the host writes the snapshot's file, and records that.
 func (p *Plan) Snapshot(context.Context, string, io.Writer) (SnapshotInfo, error) {
 	return SnapshotInfo{}, nil
 }

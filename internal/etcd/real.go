@@ -15,29 +15,25 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// Options say how to reach the members.
 type Options struct {
-	// Endpoints lists client URLs of members, https://192.0.2.1:2379. Not all
-	// of them need to answer.
+	// Endpoints lists client URLs of members, such as https://192.0.2.1:2379. Not all of them need to answer.
 	Endpoints func(ctx context.Context) ([]string, error)
-	// CA, Cert and Key are paths of the CA of etcd's members, and of the
-	// client certificate of an administrator.
+	// CA, Cert and Key are paths: of the CA of etcd's members, and of an administrator's client certificate and key.
 	CA, Cert, Key string
-	// ReadFile reads them when they are first needed.
+	// ReadFile reads them on first use.
 	ReadFile func(path string) ([]byte, error)
 	// Timeout bounds each method (the configuration's timeouts.etcdAPICall).
 	Timeout time.Duration
 }
 
-// Real is the membership of a real cluster. It connects when it is used.
+// Real is the membership of a real cluster. It connects when it's used.
 type Real struct{ options Options }
 
 var _ Etcd = (*Real)(nil)
 
-// New returns the cluster that o leads to. It reads and sends nothing yet.
+// New reads and sends nothing yet.
 func New(o Options) *Real { return &Real{options: o} }
 
-// Members implements Etcd.
 func (r *Real) Members(ctx context.Context) (members []Member, err error) {
 	err = r.try(ctx, func(_ context.Context, _ *clientv3.Client, now []Member) error {
 		members = now
@@ -46,7 +42,6 @@ func (r *Real) Members(ctx context.Context) (members []Member, err error) {
 	return members, errors.WithMessage(err, "list the members of etcd")
 }
 
-// Join implements Etcd.
 func (r *Real) Join(ctx context.Context, name, peerURL string) (members []Member, added bool, err error) {
 	err = r.try(ctx, func(ctx context.Context, c *clientv3.Client, now []Member) error {
 		if m := byPeer(now, peerURL); m != nil {
@@ -75,9 +70,9 @@ func nameFault(m Member, name string) error {
 		m.PeerURL, m.Name, name, m.ID)
 }
 
-// inTheWay names the member that keeps another of this name from being added. Etcd takes one learner at a time, and is not
-// even asked for a second: its log keeps a request that the members refuse when they apply it. A member that is restarted
-// reads it again, and from then on tries to reach the member that does not exist, some 20 times a second (seen with etcd 3.7.0).
+// inTheWay names the member that blocks adding another of this name. Etcd accepts one learner at a time, and isn't even asked for
+// a second: a request stays in the log even if the members refuse to apply it. A restarted member reads it again, and from then
+// on tries to reach the nonexistent member, some 20 times a second (seen with etcd 3.7.0).
 func inTheWay(now []Member, name string) error {
 	for _, m := range now {
 		if m.Name == name {
@@ -92,7 +87,6 @@ func inTheWay(now []Member, name string) error {
 	return nil
 }
 
-// Promote implements Etcd.
 func (r *Real) Promote(ctx context.Context, peerURL string) error {
 	err := r.try(ctx, func(ctx context.Context, c *clientv3.Client, now []Member) error {
 		m := byPeer(now, peerURL)
@@ -108,22 +102,20 @@ func (r *Real) Promote(ctx context.Context, peerURL string) error {
 	return errors.WithMessagef(err, "promote %s in etcd", peerURL)
 }
 
-// Leave implements Etcd.
 func (r *Real) Leave(ctx context.Context, peerURL string) (removed bool, err error) {
 	err = r.try(ctx, func(ctx context.Context, c *clientv3.Client, now []Member) error {
 		m := byPeer(now, peerURL)
 		if m == nil || len(now) == 1 {
 			return nil
 		}
-		removed = true // also if the answer is lost
+		removed = true // even if the answer is lost
 		_, err := c.MemberRemove(ctx, m.ID)
 		return err
 	})
 	return removed && err == nil, errors.WithMessagef(err, "remove %s from etcd", peerURL)
 }
 
-// operation is one try of a change, with a client of a member and the
-// membership as it is now.
+// operation is one try of a change, with a client for a member and the current membership.
 type operation func(ctx context.Context, c *clientv3.Client, now []Member) error
 
 // try calls op until it succeeds, fails for good, or the time is over.
@@ -144,8 +136,8 @@ func (r *Real) try(ctx context.Context, op operation) error {
 	return err
 }
 
-// once looks at the membership, and calls op with the member that has answered
-// first. That one has heard from the leader, so what it says is current.
+// once looks at the membership, and calls op with the first member to answer. It has heard from the leader, so its list is
+// current.
 func (all clients) once(ctx context.Context, op operation) error {
 	now, c, err := first(ctx, all, func(ctx context.Context, c *clientv3.Client) ([]Member, error) { return list(ctx, c) })
 	if err != nil {
@@ -156,9 +148,8 @@ func (all clients) once(ctx context.Context, op operation) error {
 	return named(c, op(ctx, c, now))
 }
 
-// list returns the members, sorted by peer URL, as the whole cluster knows
-// them. With the option WithSerializable, it returns what this member knows,
-// which needs no quorum.
+// list returns the members as the whole cluster knows them, sorted by peer URL. With the option WithSerializable, it returns this
+// member's view, which needs no quorum.
 func list(ctx context.Context, c *clientv3.Client, options ...clientv3.OpOption) ([]Member, error) {
 	answer, err := c.MemberList(ctx, options...)
 	if err != nil {

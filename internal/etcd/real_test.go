@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// once answers the first of these calls with err.
+// once answers the first call of this name with err.
 func once(call string, err error) func(string) error {
 	return func(now string) error {
 		if now == call && err != nil {
@@ -34,7 +34,7 @@ func once(call string, err error) func(string) error {
 	}
 }
 
-// faults are temporary errors of etcd or of the way to it.
+// faults are temporary errors of etcd or of the connection.
 var faults = map[string]error{
 	"no leader":           rpctypes.ErrGRPCNoLeader,
 	"leader changed":      rpctypes.ErrGRPCLeaderChanged,
@@ -48,10 +48,10 @@ var faults = map[string]error{
 	"stopped meanwhile":   rpctypes.ErrGRPCStopped,
 }
 
-// TestMembershipGrowsAndShrinks makes each step fail with each fault, before it is executed and afterwards, when only
+// TestMembershipGrowsAndShrinks makes each step fail with each fault, either before it's executed, or afterwards, so that only
 // the answer is lost. The result is the same, and nothing is done twice.
 func TestMembershipGrowsAndShrinks(t *testing.T) {
-	var group sync.WaitGroup // each case waits most of its time
+	var group sync.WaitGroup // each case spends most of its time waiting
 	defer group.Wait()
 	for name, fault := range faults {
 		for _, call := range []string{"list", "add", "promote", "remove"} {
@@ -129,7 +129,7 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
-// TestWaitsForLearner: etcd's log must not get a request for a second learner, even if it is refused.
+// TestWaitsForLearner: etcd's log must not get a request for a second learner, even if it's refused.
 func TestWaitsForLearner(t *testing.T) {
 	f, looks := stuck(), 0
 	f.before = func(call string) error {
@@ -186,7 +186,6 @@ func stuck() *fakeCluster {
 	return f
 }
 
-// TestLastMemberStays does not take the only member out.
 func TestLastMemberStays(t *testing.T) {
 	f := voters("a")
 	if removed, err := f.serve(t, time.Second).Leave(t.Context(), peer("a")); err != nil || removed || len(f.members) != 1 {
@@ -223,7 +222,7 @@ func TestRefusesRemoval(t *testing.T) {
 	}
 }
 
-// silent is an address that accepts connections and never answers, gone one that refuses them.
+// silent is an address that accepts connections but never answers; gone refuses them.
 func silent(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -244,8 +243,7 @@ func gone(t *testing.T) string {
 	return "https://" + listener.Addr().String()
 }
 
-// TestEndpointsThatDoNotAnswer: several that hang take no longer than one. Asked one after another, they would use up
-// the time.
+// TestEndpointsThatDoNotAnswer: several hanging endpoints take no longer than one. Asked one by one, they'd use up the time.
 func TestEndpointsThatDoNotAnswer(t *testing.T) {
 	r := voters("a").serve(t, 3*answerTime, gone(t), silent(t), silent(t), silent(t), silent(t))
 	if members, err := r.Members(t.Context()); err != nil || len(members) != 1 || members[0].Cluster != fakeClusterID {
@@ -253,8 +251,7 @@ func TestEndpointsThatDoNotAnswer(t *testing.T) {
 	}
 }
 
-// TestWrongCertificates does not wait for a certificate that one side will never trust. As long as another member may
-// answer, it waits.
+// TestWrongCertificates doesn't wait for a certificate that one side will never trust, unless another member may still answer.
 func TestWrongCertificates(t *testing.T) {
 	const limit = 30 * time.Second
 	strangers := voters("a")

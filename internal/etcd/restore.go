@@ -25,19 +25,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// RevisionBump is how many revisions a restore skips. Clients keep what they have
-// read by revision: one that asks for news since a revision which is in the future
-// of the restored database would wait for it, and then miss what came before it.
-// So the restored revision has to be higher than any that was ever given out, and
-// all up to it count as compacted: watches from before then fail, and clients such
-// as informers list again. A billion is what etcd recommends, enough for a week of
-// 1500 writes per second since the snapshot:
-// https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump. A
-// revision has 63 bits, so this can be done nine billion times.
+// RevisionBump is how many revisions a restore skips. Clients remember the revision of the data they've read: if a client asked
+// for changes since a revision in the future of the restored database, it would wait for that revision, and miss everything
+// before it. So the restored revision has to be higher than any ever given out, and all up to it count as compacted: watches from
+// earlier revisions fail, and clients such as informers list again. A billion is etcd's recommendation, enough for a week of 1500
+// writes per second since the snapshot: https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump. A revision has
+// 63 bits, so this can be done nine billion times.
 const RevisionBump = 1_000_000_000
 
-// storedMember is a member as etcd stores it in its database and in raft's log,
-// and as it tells its peers.
+// storedMember is a member in the format of etcd's database, raft's log, and its answers to peers.
 type storedMember struct {
 	ID         uint64   `json:"id"`
 	PeerURLs   []string `json:"peerURLs"`
@@ -54,19 +50,16 @@ func (m storedMember) member() Member {
 	return found
 }
 
-// firstIndex and firstTerm are those of the only entry in a restored log.
+// firstIndex and firstTerm belong to the only entry in a restored log.
 const firstIndex, firstTerm = 1, 1
 
-// Restore makes the data of a new cluster from a snapshot: its only member has
-// this name and peer URL, and does not look at the flags --initial-*. dir is an
-// empty directory, which is to become the directory `member` in etcd's data
-// directory. IDs are random, so that members of the earlier cluster that still run
-// do not take the new one for theirs: they have to be removed and join again.
+// Restore makes the data of a new cluster from a snapshot. The cluster's only member has this name and peer URL, and ignores the
+// flags --initial-*. dir is empty, and will become the directory `member` in etcd's data directory. IDs are random, so that
+// running members of the earlier cluster don't take the new cluster for theirs: they have to be removed and join again.
 //
-// Keys, leases, users and alarms are those of the snapshot, at a revision that is
-// higher by RevisionBump than the newest of both the snapshot and atLeast, the last
-// one that is known from elsewhere, or 0; all up to it are compacted. A program of
-// the version that wrote the snapshot starts with it, or of the next minor.
+// Keys, leases, users and alarms come from the snapshot. The new revision is RevisionBump above the newest in the snapshot, or
+// above atLeast if that's higher: the last revision known from elsewhere, or 0. All revisions up to the new one are compacted.
+// The etcd version that wrote the snapshot can start with the data, and so can the next minor.
 func Restore(snapshot *os.File, dir, name, peerURL string, atLeast int64) (Data, error) {
 	ids, err := newIDs()
 	if err == nil {
@@ -85,8 +78,7 @@ func newIDs() (Data, error) {
 	return Data{Member: binary.BigEndian.Uint64(random[:]), Cluster: binary.BigEndian.Uint64(random[8:])}, err
 }
 
-// restoreDatabase copies the database of a snapshot, and makes it the new
-// member's.
+// restoreDatabase copies a snapshot's database for the new member.
 func restoreDatabase(snapshot *os.File, dir string, m storedMember, atLeast int64) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -106,7 +98,7 @@ func restoreDatabase(snapshot *os.File, dir string, m storedMember, atLeast int6
 	if err := f.Truncate(sum.size - int64(len(sum.end))); err != nil {
 		return err
 	}
-	// As etcd opens it.
+	// The same options as etcd's.
 	db, err := openDatabase(f, &bbolt.Options{NoFreelistSync: true, FreelistType: bbolt.FreelistMapType})
 	if err != nil {
 		return err
@@ -118,7 +110,7 @@ func restoreDatabase(snapshot *os.File, dir string, m storedMember, atLeast int6
 	return err
 }
 
-// rewrite makes the database that of a new cluster of one member.
+// rewrite turns the database into that of a new cluster with one member.
 func rewrite(tx *bbolt.Tx, m storedMember, atLeast int64) (err error) {
 	defer recoverDamage(&err)()
 	for _, name := range [][]byte{membersBucket, removedBucket} {
@@ -139,7 +131,7 @@ func rewrite(tx *bbolt.Tx, m storedMember, atLeast int64) (err error) {
 	return rewriteMeta(tx, m, atLeast)
 }
 
-// rewriteMeta bumps the revision, and sets what the database has of raft's state.
+// rewriteMeta bumps the revision, and sets the database's part of raft's state.
 func rewriteMeta(tx *bbolt.Tx, m storedMember, atLeast int64) error {
 	latest, err := latestRevision(tx)
 	if err != nil {
@@ -171,8 +163,7 @@ func rewriteMeta(tx *bbolt.Tx, m storedMember, atLeast int64) error {
 	return nil
 }
 
-// latestRevision is that of the last record, or of the last compaction, which may
-// have left no record.
+// latestRevision returns the revision of the last record, or of the last compaction, which may have left no record.
 func latestRevision(tx *bbolt.Tx) (latest int64, err error) {
 	meta := tx.Bucket(metaBucket)
 	last, _ := tx.Bucket(keyBucket).Cursor().Last()
@@ -189,9 +180,8 @@ func latestRevision(tx *bbolt.Tx) (latest int64, err error) {
 	return latest, nil
 }
 
-// restoreLog makes the log of a cluster that consists of one member. Raft's state
-// of before, in dir/snap, is what makes the member send the database to others that
-// join: the log alone does not lead to what is in it.
+// restoreLog makes the log of a cluster with one member. A snapshot of raft's state, in dir/snap, makes the member send the
+// database to later members: the log alone doesn't lead to the database's contents.
 func restoreLog(dir string, ids Data, m storedMember) error {
 	metadata, err := proto.Marshal(&pb.Metadata{NodeID: &ids.Member, ClusterID: &ids.Cluster})
 	if err != nil {
@@ -230,8 +220,7 @@ func restoreLog(dir string, ids Data, m storedMember) error {
 	return err
 }
 
-// membersForOld are the members as etcd 3.6 and older read them: it keeps them in
-// the form of etcd 2 too.
+// membersForOld returns the members in the form of etcd 2, which etcd 3.6 and older still read.
 func membersForOld(m storedMember) ([]byte, error) {
 	store := v2store.New("/0", "/1")
 	path := "/0/members/" + strconv.FormatUint(m.ID, 16)

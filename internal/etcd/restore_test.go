@@ -31,8 +31,8 @@ func restored(t *testing.T, data []byte, dir string, atLeast int64) (Data, error
 	return Restore(f, dir, "cp-1", peer("cp-1"), atLeast)
 }
 
-// TestRestore: the new member is the only one, its log is its own, and its revisions are higher than all before.
-// test/etcdutl compares the rest with what etcd's own program does.
+// TestRestore: the new member is the only one, has its own log, and its revisions are higher than all before. test/etcdutl
+// compares the rest with the results of etcd's own program.
 func TestRestore(t *testing.T) {
 	const last = 6 // of the snapshot
 	seen := map[uint64]bool{}
@@ -74,14 +74,14 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreIsPrivate: the data holds every secret of the cluster.
+// TestRestoreIsPrivate: the data holds all the cluster's secrets.
 func TestRestoreIsPrivate(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := restored(t, read(t, real37), dir, 0); err != nil {
 		t.Fatal(err)
 	}
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || path == dir || filepath.Ext(path) == ".snap" { // that one has only the members
+		if err != nil || path == dir || filepath.Ext(path) == ".snap" { // this file has only the members
 			return err
 		}
 		info, err := e.Info()
@@ -95,7 +95,7 @@ func TestRestoreIsPrivate(t *testing.T) {
 	}
 }
 
-// TestRestoreAfterCompaction: a compaction may have removed the record of the newest revision.
+// TestRestoreAfterCompaction: a compaction may have removed the newest revision's record.
 func TestRestoreAfterCompaction(t *testing.T) {
 	dir := t.TempDir()
 	data := edited(t, func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(finishedCompactKey, revisionKey(700)) })

@@ -16,23 +16,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// SnapshotInfo is what a snapshot says of itself.
+// SnapshotInfo describes a snapshot, from its own contents.
 type SnapshotInfo struct {
-	// Hash is the SHA-256 of the database in hexadecimal, and Size that of the
-	// file in bytes, which ends with the hash.
+	// Hash is the SHA-256 of the database in hexadecimal. Size is the size of the file, which ends with the hash, in bytes.
 	Hash string
 	Size int64
-	// Version is the oldest etcd that its data is for, such as 3.6.0; an older
-	// minor does not start with it. It is empty before 3.6.
+	// Version is the oldest etcd that can use its data, such as 3.6.0; an older minor doesn't start with it. It's empty before
+	// 3.6.
 	Version string
-	// Revision is the newest of its keys, Keys how many there are. Members lists
-	// who had it. Only VerifySnapshot knows them.
+	// Revision is the newest revision of its keys, Keys their number, and Members the cluster's members at the time. Only
+	// VerifySnapshot finds these.
 	Revision int64
 	Keys     int
 	Members  []Member
 }
 
-// Snapshot implements Etcd.
 func (r *Real) Snapshot(ctx context.Context, peerURL string, w io.Writer) (info SnapshotInfo, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -51,7 +49,7 @@ func (r *Real) Snapshot(ctx context.Context, peerURL string, w io.Writer) (info 
 	return info, errors.WithMessagef(err, "take a snapshot of etcd's member at %s", peerURL)
 }
 
-// memberAt connects to the member at peerURL. Any member can say where it is.
+// memberAt connects to the member at peerURL. Any member knows its client URLs.
 func (r *Real) memberAt(ctx context.Context, peerURL string) (connection, error) {
 	all, err := r.dial(ctx)
 	if err != nil {
@@ -75,8 +73,7 @@ func (r *Real) memberAt(ctx context.Context, peerURL string) (connection, error)
 	return reach(ctx, *m, trust)
 }
 
-// receive copies a snapshot from a member to w. arrived is called after each
-// part.
+// receive copies a snapshot from a member to w. It calls arrived after each part.
 func receive(ctx context.Context, c *clientv3.Client, w io.Writer, arrived func()) (SnapshotInfo, error) {
 	answer, err := c.SnapshotWithVersion(ctx)
 	if err != nil {
@@ -92,16 +89,15 @@ func receive(ctx context.Context, c *clientv3.Client, w io.Writer, arrived func(
 	return info, err
 }
 
-// progress is a writer that only notes that something was written.
+// progress is a writer that only notes the arrival of data.
 type progress func()
 
 func (p progress) Write(b []byte) (int, error) { p(); return len(b), nil }
 
-// checksum gets a snapshot and compares the hash at its end with what came
-// before.
+// checksum receives a snapshot and compares the hash at its end with the data before it.
 type checksum struct {
 	hash hash.Hash
-	end  []byte // the last bytes that came, at most as many as the hash has
+	end  []byte // the latest bytes, at most the hash's length
 	size int64
 }
 
@@ -117,11 +113,9 @@ func (c *checksum) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sector is a divisor of the size of any database, by which etcd's own tools see
-// whether there is a hash after it.
+// sector divides the size of every database. etcd's own tools use it to detect a hash at the end.
 const sector = 512
 
-// info returns the hash and the size, or an error if the hash is wrong.
 func (c *checksum) info() (SnapshotInfo, error) {
 	switch {
 	case c.size%sector != sha256.Size || c.size == sha256.Size:

@@ -23,9 +23,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What etcd calls its buckets and the keys in bucket meta. Its own constants are
-// in packages that would make each start of the program slower:
-// docs/design/etcd-restore.md.
+// The names of etcd's buckets, and of the keys in bucket meta. etcd's own constants are in packages that slow down each start of
+// the program: docs/design/etcd-restore.md.
 var (
 	keyBucket     = []byte("key")
 	metaBucket    = []byte("meta")
@@ -41,12 +40,10 @@ var (
 	finishedCompactKey  = []byte("finishedCompactRev")
 )
 
-// VerifySnapshot reads a whole snapshot, without an etcd: its checksum, its
-// buckets, and each record. It fails if anything is wrong. Memory is needed for a
-// hash of each key, not for values. What no checksum can show is damage that the
-// database of the running etcd had already; much of that is found too, but
-// bbolt.Tx.Check is not called: in a goroutine of its own it can end the program
-// where a page is damaged, and takes most of the time.
+// VerifySnapshot reads a whole snapshot, without an etcd: its checksum, its buckets, and each record. It fails if anything is
+// wrong. It needs memory for a hash of each key, but not for values. No checksum can show damage already in the running etcd's
+// database. Much of it is found anyway, but without bbolt.Tx.Check: it runs in its own goroutine, where a damaged page can end
+// the program, and takes most of the time.
 func VerifySnapshot(f *os.File) (SnapshotInfo, error) {
 	info, err := verifySnapshot(f)
 	return info, errors.WithMessagef(err, "verify the snapshot %s", f.Name())
@@ -69,11 +66,10 @@ func verifySnapshot(f *os.File) (SnapshotInfo, error) {
 	return info, db.View(info.read)
 }
 
-// openDatabase opens the database in a file, and leaves the file open. What is
-// damaged can make bbolt panic.
+// openDatabase opens the database in f, and leaves f open. Damage can make bbolt panic.
 func openDatabase(f *os.File, options *bbolt.Options) (db *bbolt.DB, err error) {
 	defer recoverDamage(&err)()
-	options.Timeout = time.Second // for the lock that an etcd holds
+	options.Timeout = time.Second // for the lock of a running etcd
 	options.OpenFile = func(string, int, os.FileMode) (*os.File, error) {
 		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 		return os.NewFile(uintptr(fd), f.Name()), err
@@ -81,7 +77,7 @@ func openDatabase(f *os.File, options *bbolt.Options) (db *bbolt.DB, err error) 
 	return bbolt.Open(f.Name(), 0o600, options)
 }
 
-// recoverDamage makes an error of a panic, and of a page that is not in the file.
+// recoverDamage turns a panic, or access to a page that isn't in the file, into an error.
 func recoverDamage(err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {
@@ -92,7 +88,6 @@ func recoverDamage(err *error) func() {
 	}
 }
 
-// read goes through all buckets.
 func (info *SnapshotInfo) read(tx *bbolt.Tx) (err error) {
 	defer recoverDamage(&err)()
 	if tx.Size() > info.Size {
@@ -115,9 +110,8 @@ func (info *SnapshotInfo) read(tx *bbolt.Tx) (err error) {
 	})
 }
 
-// visit goes through a bucket, and makes sure that bbolt does not pass what is
-// outside of the file: a record has the place and the length of its key and value,
-// which bbolt trusts. A small bucket may be a copy in memory.
+// visit goes through a bucket, and makes sure bbolt doesn't return data from outside the file: a record holds the position and
+// length of its key and value, and bbolt trusts them. A small bucket may be a copy in memory.
 func visit(b *bbolt.Bucket, each func(key, value []byte) error) error {
 	from := b.Tx().DB().Info().Data
 	to := from + uintptr(b.Tx().Size())
@@ -132,7 +126,7 @@ func visit(b *bbolt.Bucket, each func(key, value []byte) error) error {
 	})
 }
 
-// membersIn are the members that a database has, sorted by peer URL.
+// membersIn returns a database's members, sorted by peer URL.
 func membersIn(tx *bbolt.Tx) (members []Member, err error) {
 	err = visit(tx.Bucket(membersBucket), func(_, value []byte) error {
 		var m storedMember
@@ -149,8 +143,8 @@ func membersIn(tx *bbolt.Tx) (members []Member, err error) {
 	return members, err
 }
 
-// readKeys counts the keys, and finds the newest revision. They are stored by
-// revision, so a key counts if its last record is not its deletion.
+// readKeys counts the keys, and finds the newest revision. Records are ordered by revision, so a key counts unless its last
+// record is a deletion.
 func (info *SnapshotInfo) readKeys(tx *bbolt.Tx) (err error) {
 	seed, alive := maphash.MakeSeed(), map[uint64]struct{}{}
 	var record mvccpb.KeyValue
@@ -177,9 +171,8 @@ func (info *SnapshotInfo) readKeys(tx *bbolt.Tx) (err error) {
 	return err
 }
 
-// A record's key is its main revision in eight bytes, an underscore, and the
-// position among the changes of the same revision; a t follows if it is a
-// deletion.
+// A record's key is its main revision in eight bytes, an underscore, and the position among the changes of the same revision; a t
+// follows if it's a deletion.
 const revisionSize, revisionSeparator, deletedMark = 17, '_', 't'
 
 func parseRevision(key []byte) (main int64, deleted bool, err error) {

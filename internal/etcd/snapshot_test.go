@@ -23,8 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// real36 and real37 are snapshots that etcdctl took of etcd 3.6.8 and 3.7.0: of two keys, one of them changed, and one
-// that was deleted.
+// real36 and real37 are etcdctl's snapshots of etcd 3.6.8 and 3.7.0: with two keys, one of them changed, and a deleted key.
 const real36, real37 = "testdata/snapshot-3.6.db", "testdata/snapshot-3.7.db"
 
 func read(t testing.TB, path string) []byte {
@@ -50,7 +49,7 @@ func verified(t testing.TB, data []byte) (SnapshotInfo, error) {
 	return VerifySnapshot(f)
 }
 
-// resealed is a snapshot whose checksum fits its content.
+// resealed is a snapshot with a valid checksum.
 func resealed(database []byte) []byte {
 	sum := sha256.Sum256(database)
 	return append(bytes.Clone(database), sum[:]...)
@@ -74,7 +73,7 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// limitedWriter is a disk that becomes full.
+// limitedWriter is a disk that fills up.
 type limitedWriter struct{ left int }
 
 func (w *limitedWriter) Write(p []byte) (int, error) {
@@ -174,7 +173,7 @@ func TestVerifySnapshot(t *testing.T) {
 	}
 }
 
-// edited is a snapshot that a change to the database made, with a checksum that fits.
+// edited is a snapshot with a changed database and a valid checksum.
 func edited(t *testing.T, change func(tx *bbolt.Tx) error) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "db")
@@ -195,7 +194,7 @@ func edited(t *testing.T, change func(tx *bbolt.Tx) error) []byte {
 	return resealed(read(t, path))
 }
 
-// TestVerifyDamagedSnapshot: files that etcd could not use, with a checksum that is wrong and one that fits.
+// TestVerifyDamagedSnapshot has files that etcd couldn't use, each with a wrong and a valid checksum.
 func TestVerifyDamagedSnapshot(t *testing.T) {
 	whole := read(t, real36)
 	database := whole[:len(whole)-sha256.Size]
@@ -206,7 +205,7 @@ func TestVerifyDamagedSnapshot(t *testing.T) {
 	for i := 8192; i < len(garbage); i++ {
 		garbage[i] = byte(i)
 	}
-	// In pages 2 and 3, the first record of bucket key says here where it is.
+	// In pages 2 and 3, the position of the first record of bucket key is here.
 	misplaced := bytes.Clone(database)
 	for _, at := range []int{2*4096 + 476 + 4, 3*4096 + 476 + 4} {
 		copy(misplaced[at:], "000")
@@ -250,7 +249,6 @@ func firstKey(tx *bbolt.Tx, bucket []byte) []byte {
 	return key
 }
 
-// TestVerifyEachFlippedByte: no byte can be wrong without being noticed.
 func TestVerifyEachFlippedByte(t *testing.T) {
 	whole := read(t, real37)
 	for at := 0; at < len(whole); at += 97 {
@@ -262,7 +260,7 @@ func TestVerifyEachFlippedByte(t *testing.T) {
 	}
 }
 
-// FuzzVerifySnapshot damages a snapshot: whatever was changed, cut or added, it is noticed.
+// FuzzVerifySnapshot damages a snapshot. Any change, cut or addition is noticed.
 func FuzzVerifySnapshot(f *testing.F) {
 	whole := read(f, real36)
 	f.Add(uint16(0), []byte("text"), uint16(len(whole)))

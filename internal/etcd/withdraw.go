@@ -10,7 +10,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Withdraw implements Etcd.
 func (r *Real) Withdraw(ctx context.Context, key string) (withdrawn bool, err error) {
 	err = r.try(ctx, func(ctx context.Context, c *clientv3.Client, _ []Member) error {
 		now, err := c.Get(ctx, key, clientv3.WithCountOnly())
@@ -28,7 +27,6 @@ func (r *Real) Withdraw(ctx context.Context, key string) (withdrawn bool, err er
 	return withdrawn, errors.WithMessagef(err, "delete %s in etcd", key)
 }
 
-// Has implements Etcd.
 func (r *Real) Has(ctx context.Context, key string) (found bool, err error) {
 	err = r.try(ctx, func(ctx context.Context, c *clientv3.Client, _ []Member) error {
 		now, err := c.Get(ctx, key, clientv3.WithCountOnly())
@@ -40,8 +38,7 @@ func (r *Real) Has(ctx context.Context, key string) (found bool, err error) {
 	return found, errors.WithMessagef(err, "look for %s in etcd", key)
 }
 
-// awaitWrite waits for the next change of a key, and reports whether it was a
-// write; otherwise the key was deleted.
+// awaitWrite waits for a key's next change, and reports whether it was a write rather than a deletion.
 func awaitWrite(ctx context.Context, c *clientv3.Client, key string, revision int64) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -16,13 +16,13 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// fakeKeys has one key, and tells who watches it what happens next.
+// fakeKeys has one key, and sends its watchers the next event.
 type fakeKeys struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedWatchServer
 	count    int64
 	next     mvccpb.Event_EventType
-	watched  int64 // from which revision on
+	watched  int64 // the first revision watched
 	deleted  string
 	refusals int // of deletes
 }
@@ -89,7 +89,7 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// TestWithdrawGivesUp: the owner does not write.
+// TestWithdrawGivesUp: the owner doesn't write.
 func TestWithdrawGivesUp(t *testing.T) {
 	f := voters("a")
 	f.keys = &fakeKeys{count: 1, next: mvccpb.Event_PUT, refusals: 1 << 30}

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcdmember finds the members of the cluster's etcd: by the static Pod on this host, and by the Pods that the
-// API has.
+// Package etcdmember finds the members of the cluster's etcd, by this host's static Pod and by the Pods in the API.
 package etcdmember
 
 import (
@@ -24,11 +23,11 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// APILimit bounds asking the API for members where the static Pod of this host names some already: the API may be down,
-// as after the loss of a quorum.
+// APILimit bounds asking the API for members if this host's static Pod already names some: the API may be down, for example after
+// the loss of a quorum.
 const APILimit = 3 * time.Second
 
-// OwnEndpoints returns a function that finds the client URLs of this host's member of etcd. It needs no API server.
+// OwnEndpoints returns a function that finds the client URLs of this host's etcd member. It needs no API server.
 func OwnEndpoints(h host.Host, n *config.Node) func(context.Context) ([]string, error) {
 	return func(context.Context) ([]string, error) {
 		member, found := Local(h, n)
@@ -39,12 +38,13 @@ func OwnEndpoints(h host.Host, n *config.Node) func(context.Context) ([]string, 
 	}
 }
 
-// NoPodError is the error of Endpoints if no Pod in the API names a client URL of a member. It passes where a control
-// plane is new: the kubelet reports a static Pod some seconds after it has registered its node.
+// NoPodError is the error of Endpoints if no Pod in the API names a member's client URL. On a new control plane it passes: the
+// kubelet reports a static Pod some seconds after it has registered its node.
 type NoPodError struct {
-	// Silent are the names of etcd's Pods that lack the annotation.
+	// Silent names etcd's Pods without the annotation.
 	Silent []string
-	// Refused say which Pods are not believed, and why. Unmarked are the Nodes of those that lack the label of a control plane.
+	// Refused says which Pods aren't believed, and why. Unmarked lists the Nodes of refused Pods that lack the control plane
+	// label.
 	Refused  []error
 	Unmarked []string
 }
@@ -61,7 +61,6 @@ func (e *NoPodError) Error() string {
 	return "the cluster has no etcd Pod on its control planes; is its etcd external?" + refused.String()
 }
 
-// Remedy says what to do, see package fault.
 func (e *NoPodError) Remedy() string {
 	if len(e.Unmarked) > 0 {
 		return "if " + strings.Join(e.Unmarked, ", ") + " is a control plane, label it: `kubectl label node NAME " + cluster.LabelControlPlane + "=`; " +
@@ -70,9 +69,9 @@ func (e *NoPodError) Remedy() string {
 	return "on a control plane, `kubectl -n kube-system get pods -l component=etcd` shows these Pods, and `slipway diagnose` why one is missing"
 }
 
-// Endpoints returns a function that finds the client URLs of etcd's members: those in the static Pod on this host, and
-// those of the Pods that the API has of control planes. A Pod that is not believed, or has an invalid URL, is left out, with one
-// warning. If there is none at all, the error is a *NoPodError.
+// Endpoints returns a function that finds the client URLs of etcd's members, in this host's static Pod and in the API's Pods of
+// control planes. It leaves out Pods that aren't believed and invalid URLs, with one warning each. If nothing is left, the error
+// is a *NoPodError.
 func Endpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(context.Context) ([]string, error) {
 	var mu sync.Mutex
 	warned := map[string]bool{}
@@ -115,8 +114,7 @@ func Endpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(c
 	}
 }
 
-// Known are those that the static Pod of etcd on this host was started
-// with, itself among them; none where there is no such Pod.
+// Known returns the members this host's static Pod of etcd was started with, including its own; none without such a Pod.
 func Known(h host.Host, n *config.Node) []etcd.Member {
 	local, _ := Local(h, n)
 	var members []etcd.Member
@@ -126,7 +124,7 @@ func Known(h host.Host, n *config.Node) []etcd.Member {
 	return members
 }
 
-// Local is what the static Pod of etcd on this host says of its member.
+// Local returns the member described by this host's static Pod of etcd.
 func Local(h host.Host, n *config.Node) (manifests.LocalMember, bool) {
 	pod, found := thisnode.StaticPod(h, thisnode.StaticPodPath(n, manifests.EtcdName))
 	if !found {

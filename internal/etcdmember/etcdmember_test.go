@@ -30,7 +30,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// stage is a control plane in a directory, whose etcd may have a static Pod there.
+// stage is a control plane in a directory, where etcd may have a static Pod.
 type stage struct {
 	host *linux.Host
 	root string
@@ -49,7 +49,7 @@ func (s *stage) endpoints(api cluster.Cluster) func(context.Context) ([]string, 
 	return Endpoints(s.host, api, s.node, ui.NewLines(&s.said, &s.said))
 }
 
-// startEtcd writes the static Pod of an etcd that has joined the etcd of cp-0.
+// startEtcd writes the static Pod of an etcd that has joined cp-0's etcd.
 func (s *stage) startEtcd(t *testing.T) {
 	t.Helper()
 	pod, err := yaml.Marshal(manifests.Etcd(s.node, manifests.HostView{}, []manifests.Member{
@@ -61,13 +61,13 @@ func (s *stage) startEtcd(t *testing.T) {
 	fixture.Put(t, s.root, thisnode.StaticPodPath(s.node, manifests.EtcdName), string(pod))
 }
 
-// pods is an API that has these Pods. cp-0 to cp-3 are control planes with the addresses 192.0.2.10 to 192.0.2.13, and w-1 is a
-// worker. The Service kubernetes has the addresses of servers.
+// pods is an API with these Pods. cp-0 to cp-3 are control planes with the addresses 192.0.2.10 to 192.0.2.13; w-1 is a worker.
+// The Service kubernetes has the addresses in servers.
 type pods struct {
 	cluster.Cluster
 	list     []corev1.Pod
 	servers  []string
-	unmarked string // the control plane whose label somebody has taken off
+	unmarked string // the control plane whose label somebody has removed
 	err      error
 }
 
@@ -96,7 +96,6 @@ func (a pods) Get(_ context.Context, obj cluster.Object) (bool, error) {
 	return is, nil
 }
 
-// hanging is an API that never answers.
 type hanging struct{ cluster.Cluster }
 
 func (hanging) Pods(ctx context.Context, _, _ string) ([]corev1.Pod, error) {
@@ -104,7 +103,7 @@ func (hanging) Pods(ctx context.Context, _, _ string) ([]corev1.Pod, error) {
 	return nil, ctx.Err()
 }
 
-// etcdPod is the Pod of an etcd on a node, after which it is named.
+// etcdPod is an etcd's Pod, named after its node.
 func etcdPod(name, urls string) corev1.Pod {
 	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Annotations: map[string]string{manifests.EtcdURLsAnnotation: urls}},
 		Spec: corev1.PodSpec{NodeName: strings.TrimPrefix(name, "etcd-")}}
@@ -147,7 +146,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestEndpointsSkipInvalidURLs, with one warning each.
+// TestEndpointsSkipInvalidURLs expects one warning for each.
 func TestEndpointsSkipInvalidURLs(t *testing.T) {
 	s := newStage(t)
 	odd := []corev1.Pod{etcdPod("etcd-cp-0", "http://192.0.2.10:2379"), etcdPod("etcd-cp-1", "not a URL"), etcdPod("etcd-cp-2", "")}
@@ -169,8 +168,8 @@ func TestEndpointsSkipInvalidURLs(t *testing.T) {
 	}
 }
 
-// TestEndpointsOfOthers: only a control plane says where its member is, and only at an address of its own, or of an API server. What
-// a worker says is named, and changes nothing else: a join waits for the Pod of a control plane as it does without it.
+// TestEndpointsOfOthers: only a control plane says where its member is, and only at its own address or an API server's. A
+// worker's claim is named, but has no other effect: a join waits for a control plane's Pod as it would without it.
 func TestEndpointsOfOthers(t *testing.T) {
 	const evil = "https://203.0.113.6:2379"
 	for name, test := range map[string]struct {
@@ -209,8 +208,8 @@ func TestEndpointsOfOthers(t *testing.T) {
 	}
 }
 
-// TestEndpointsWithoutTheLabel: the etcd of this host is asked, and nothing is said against it. That of another host isn't, and what
-// to do about that is named.
+// TestEndpointsWithoutTheLabel: this host's etcd is asked, and there's no warning about it. Another host's isn't, and there's a
+// remedy.
 func TestEndpointsWithoutTheLabel(t *testing.T) {
 	s := newStage(t)
 	api := pods{list: []corev1.Pod{etcdPod("etcd-cp-1", "https://192.0.2.11:2379")}, unmarked: "cp-1"}
@@ -227,7 +226,7 @@ func TestEndpointsWithoutTheLabel(t *testing.T) {
 	}
 }
 
-// TestEndpointsOfAHangingAPI: the members that this host knows are returned early enough to ask them.
+// TestEndpointsOfAHangingAPI: the members this host knows are returned early enough to ask them.
 func TestEndpointsOfAHangingAPI(t *testing.T) {
 	s := newStage(t)
 	s.startEtcd(t)

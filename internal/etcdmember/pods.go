@@ -19,17 +19,17 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// inAPI is what the Pods of etcd in the API say.
+// inAPI is the result of reading etcd's Pods in the API.
 type inAPI struct {
 	urls   []string
-	silent []string // the names of Pods that have no URL
-	// refused say why Pods are not believed, invalid what is wrong with URLs.
+	silent []string // names of Pods without a URL
+	// refused says why Pods aren't believed, invalid why URLs can't be used.
 	refused, invalid []error
-	unmarked         []string // the Nodes of Pods that are refused for their lack of the label
+	unmarked         []string // Nodes of Pods refused for lack of the label
 }
 
-// lookUp asks the API. A member gets the client certificate of an administrator of etcd, so only control planes may say where
-// one is, and only at an address of their own. own is the Node of a host whose member is known without the API, empty for none.
+// lookUp asks the API. Members get an etcd administrator's client certificate, so only control planes may say where a member is,
+// and only at their own addresses. own is the Node of a host whose member is known without the API; empty for none.
 func lookUp(ctx context.Context, api cluster.Cluster, own string) (found inAPI, err error) {
 	pods, err := api.Pods(ctx, metav1.NamespaceSystem, "component=etcd,tier=control-plane")
 	if err != nil || len(pods) == 0 {
@@ -62,7 +62,7 @@ func lookUp(ctx context.Context, api cluster.Cluster, own string) (found inAPI, 
 	return found, nil
 }
 
-// take adds the client URLs of a Pod. mayBe reports whether a host may be its node.
+// take adds a Pod's client URLs. mayBe reports whether a host may be the Pod's node.
 func (found *inAPI) take(pod corev1.Pod, mayBe func(host string) bool) {
 	named := false
 	for text := range strings.SplitSeq(pod.Annotations[manifests.EtcdURLsAnnotation], ",") {
@@ -87,9 +87,9 @@ func (found *inAPI) take(pod corev1.Pod, mayBe func(host string) bool) {
 	}
 }
 
-// serverAddresses returns a function that asks, once, for the addresses at which the API servers say that they are: only they
-// write them. A control plane with several networks may advertise another address there, and in etcd, than its kubelet
-// reports. If they cannot be read, there are none.
+// serverAddresses returns a function that asks, once, for the API servers' advertised addresses: only API servers write them. A
+// control plane with several networks may advertise a different address there, and in etcd, than its kubelet reports. If they
+// can't be read, the list is empty.
 func serverAddresses(ctx context.Context, api cluster.Cluster) func() []string {
 	var addresses []string
 	asked := false

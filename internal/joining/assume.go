@@ -21,9 +21,9 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Assume is Node for a plan that doesn't ask the cluster. It uses the configuration, a discovery file and this host, and
-// assumes the rest: the cluster's configuration is the default, and its CA and the files that control planes share are
-// generated. They go to scratch, a plan of d.Host, and are thrown away with it. Node.Join.Assumed is set.
+// Assume is Node for a plan that doesn't ask the cluster. It uses the configuration, a discovery file and this host, and assumes
+// the rest: the default cluster configuration, and a generated CA and other shared control plane files. They go to scratch, a
+// plan of d.Host, and are thrown away with it. It sets Node.Join.Assumed.
 func (d *Discovery) Assume(ctx context.Context, self *config.JoinConfiguration, scratch host.Host) (*config.Node, []string, error) {
 	found, credentials, join, err := d.known(ctx, self)
 	if err != nil {
@@ -61,10 +61,10 @@ func (d *Discovery) Assume(ctx context.Context, self *config.JoinConfiguration, 
 	return n, warnings, err
 }
 
-// nowhere is the address of the API if it is unknown (RFC 2606).
+// nowhere stands for the API's address if it's unknown (RFC 2606).
 const nowhere = "https://cluster.invalid:6443"
 
-// known is what can be found out about the cluster without asking it.
+// known finds out as much as possible about the cluster without asking it.
 func (d *Discovery) known(ctx context.Context, self *config.JoinConfiguration) (found discovery.Cluster, credentials []byte, join *config.Join, err error) {
 	if join = d.memberAlready(self); join != nil {
 		found.CA, err = certs.ParseCerts(join.CA)
@@ -83,9 +83,9 @@ func (d *Discovery) known(ctx context.Context, self *config.JoinConfiguration) (
 	return found, credentials, nil, err
 }
 
-// assumedCluster is the configuration of a cluster that was not asked.
+// assumedCluster is the configuration of a cluster that wasn't asked.
 func assumedCluster(endpoint string) []byte {
-	// The keys are thrown away, so they are of the kind that is generated quickly.
+	// The keys are thrown away, so it picks a type quick to generate.
 	text := string(config.DefaultCluster()) + "encryptionAlgorithm: " + string(config.ECDSAP256) + "\n"
 	if endpoint != "" {
 		text += fmt.Sprintf("controlPlaneEndpoint: %q\n", endpoint)
@@ -93,8 +93,7 @@ func assumedCluster(endpoint string) []byte {
 	return []byte(text)
 }
 
-// standIns returns the files that control planes share, by their keys in the Secret: those of this host, and
-// generated ones in place of the others.
+// standIns returns control planes' shared files, by their keys in the Secret: this host's, and generated files for the rest.
 func (d *Discovery) standIns(n *config.Node, scratch host.Host) (map[string][]byte, error) {
 	if err := fillIn(pki.Store{Host: scratch, Config: n, UI: d.UI}); err != nil {
 		return nil, errors.WithMessage(err, "without the cluster, a plan uses the files of this host")
@@ -110,7 +109,7 @@ func (d *Discovery) standIns(n *config.Node, scratch host.Host) (map[string][]by
 	return files, nil
 }
 
-// fillIn checks what is there of the shared files, and generates the rest. A worker needs the cluster's CA only.
+// fillIn checks the existing shared files, and generates the rest. A worker needs only the cluster's CA.
 func fillIn(store pki.Store) error {
 	for _, row := range certs.Specs(store.Config) {
 		if row.Name == certs.CA || store.Config.ControlPlane && row.IsCA() {
@@ -125,7 +124,7 @@ func fillIn(store pki.Store) error {
 	return store.EnsureServiceAccountKeys(nil)
 }
 
-// AssumedControlPlane is JoinedNode for a plan that does not ask the cluster.
+// AssumedControlPlane is JoinedNode for a plan that doesn't ask the cluster.
 func AssumedControlPlane(self *config.JoinConfiguration, opts config.Options) (*config.Node, error) {
 	n, _, err := config.LoadCluster(assumedCluster(""), nil, nil, self, opts)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestAssumeSharesWhatIsHere: a plan for a control plane has all files that control planes share, including those of
-// this host, and writes nothing. A file that a run could not use cannot be used in a plan either.
+// TestAssumeSharesWhatIsHere: a plan for a control plane has all of control planes' shared files, including this host's, and
+// writes nothing. If a run couldn't use a file, a plan can't either.
 func TestAssumeSharesWhatIsHere(t *testing.T) {
 	s := newStage(t)
 	key := strings.Repeat("cd", 32)

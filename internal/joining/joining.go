@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package joining finds out what a node is to be that joins a cluster, or has joined one: it finds and verifies the
-// cluster, reads the configuration that the cluster keeps, or assumes both for a plan that asks nobody. It changes
-// nothing. internal/discovery is the part of it that reads what strangers may have written.
+// Package joining determines the configuration of a joining or joined node: it finds and verifies the cluster and reads its
+// stored configuration, or assumes both for a plan that asks nobody. It changes nothing. Data that strangers may have written is
+// read in internal/discovery.
 package joining
 
 import (
@@ -30,19 +30,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// Discovery finds out the desired state of a node that joins a cluster. It runs before the phases, which need that
-// state, and changes nothing.
+// Discovery determines the desired state of a joining node. It runs before the phases, which need the result, and changes
+// nothing.
 type Discovery struct {
 	Host host.Host
 	UI   ui.UI
-	// Connect returns the API that a kubeconfig leads to.
+	// Connect returns a kubeconfig's API.
 	Connect func(kubeconfig []byte) cluster.Cluster
-	// Options are for loading what the cluster keeps.
+	// Options apply to loading the cluster's stored configuration.
 	Options config.Options
 }
 
-// Node finds and verifies the cluster of self, and reads the configuration that its nodes share. The warnings are for
-// the user.
+// Node finds and verifies self's cluster, and reads its nodes' shared configuration. The warnings are for the user.
 func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*config.Node, []string, error) {
 	began := d.Host.Now()
 	join, err := d.find(ctx, self)
@@ -70,8 +69,7 @@ func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*
 	return n, warnings, d.forControlPlane(ctx, api, n)
 }
 
-// forControlPlane checks that the cluster can have more than one control plane, and fetches the encrypted files that
-// this one lacks.
+// forControlPlane checks that the cluster can have more than one control plane, and fetches the encrypted files this host lacks.
 func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n *config.Node) error {
 	if n.Cluster.ControlPlaneEndpoint == "" {
 		return errors.Errorf("the cluster has no controlPlaneEndpoint, an address that leads to all of its control planes, so it cannot have another one; if there is such an address and the certificates are valid for it, add it to %s", config.ClusterSource)
@@ -84,14 +82,13 @@ func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n 
 	return err
 }
 
-// newTokenTime is how long an API server may take to learn of a token that was just created. It watches tokens, so
-// that this takes milliseconds.
+// newTokenTime is how long an API server may take to learn of a new token. It watches tokens, so this takes milliseconds.
 const (
 	newTokenTime  = 3 * time.Second
 	newTokenDelay = 200 * time.Millisecond // before the second request
 )
 
-// stored is the first request with the joining node's credentials.
+// stored makes the first request with the joining node's credentials.
 func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration) (stored []byte, err error) {
 	deadline := time.Now().Add(newTokenTime)
 	unknown := func(err error) bool { return apierrors.IsUnauthorized(err) && time.Now().Before(deadline) }
@@ -105,7 +102,7 @@ func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, self *confi
 	return stored, err
 }
 
-// refused adds to err which credentials the API server does not accept, and what to do about it.
+// refused adds to err which credentials the API server doesn't accept, and a remedy.
 func refused(err error, token string) error {
 	if id, _, given := strings.Cut(token, "."); given {
 		err = errors.Wrapf(err, "the API server does not accept the token with ID %s: it has expired, is unknown, or lacks the usage \"authentication\"", id)
@@ -115,7 +112,7 @@ func refused(err error, token string) error {
 	return fault.WithRemedy(err, "check those in the discovery file or in /etc/kubernetes/kubelet.conf: they may have expired, or be from another cluster")
 }
 
-// find discovers the cluster within the configuration's time for that. A member needs no token.
+// find discovers the cluster within the configured time. A member needs no token.
 func (d *Discovery) find(ctx context.Context, self *config.JoinConfiguration) (*config.Join, error) {
 	if join := d.memberAlready(self); join != nil {
 		return d.reachable(ctx, join, "https://"+self.Discovery.BootstrapToken.APIServerEndpoint)
@@ -134,7 +131,7 @@ func (d *Discovery) find(ctx context.Context, self *config.JoinConfiguration) (*
 	return d.reachable(ctx, join, found.Server)
 }
 
-// memberAlready is for a host that has joined the cluster of a token's configuration before; nil for any other.
+// memberAlready returns this host's membership if it has already joined the cluster in a token's configuration; otherwise nil.
 func (d *Discovery) memberAlready(self *config.JoinConfiguration) *config.Join {
 	if t := self.Discovery.BootstrapToken; t != nil {
 		return d.membership(self, d.askedFor(t))
@@ -142,7 +139,7 @@ func (d *Discovery) memberAlready(self *config.JoinConfiguration) *config.Join {
 	return nil
 }
 
-// joinTo says how this node joins the cluster that was found.
+// joinTo says how this node joins the discovered cluster.
 func (d *Discovery) joinTo(found discovery.Cluster, credentials []byte, self *config.JoinConfiguration) (*config.Join, error) {
 	if join := d.membership(self, among(found.CA)); join != nil {
 		return join, nil
@@ -190,9 +187,9 @@ func bootstrapKubeconfig(found discovery.Cluster, token string) ([]byte, error) 
 	return kubeconfig.BuildWithToken(spec, named, found.CA, config.NewSecret(token))
 }
 
-// nameIsFree refuses the name of a working node: two kubelets would fight over it. A node that is not Ready may be an
-// earlier installation of this host, and one whose expired certificate is here is this host. For a host that is a
-// member it records whether the cluster still has its Node, and for any whether that is marked as a control plane.
+// nameIsFree refuses the name of a working node: two kubelets would fight over it. A node that isn't Ready may be an earlier
+// installation of this host, and a node whose expired certificate is here is this host. nameIsFree also records, for a host
+// that's a member, whether the cluster still has its Node, and, for any host, whether the Node is marked as a control plane.
 func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *config.Node) error {
 	registered := cluster.NewNode(n.Name)
 	found, err := api.Get(ctx, registered)
@@ -219,8 +216,7 @@ func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *conf
 		n.Name, n.Name)
 }
 
-// StartedNode is this node as far as its kubelet's files describe it, for phases after kubelet-start that do not need
-// to know the cluster.
+// StartedNode is this node as described by its kubelet's files, for phases after kubelet-start with no need to know the cluster.
 func StartedNode(h host.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, error) {
 	kubelet, err := host.ReadIfExists(h, filepath.Join(config.DefaultKubeletDir, "config.yaml"))
 	if err != nil {
@@ -230,8 +226,8 @@ func StartedNode(h host.Host, self *config.JoinConfiguration, opts config.Option
 	return n, err
 }
 
-// JoinedNode is a control plane as the cluster's configuration describes it, for phases after control-plane-prepare,
-// which have an administrator's credentials. The warnings are for the user.
+// JoinedNode is a control plane as described by the cluster's configuration, for phases after control-plane-prepare: they have an
+// administrator's credentials. The warnings are for the user.
 func JoinedNode(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	stored, err := StoredConfiguration(ctx, api)
 	if err != nil {

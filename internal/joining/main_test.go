@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stage is a host in a directory that will join a cluster, and what the cluster's API has.
+// stage is a host in a directory that will join a cluster, and the contents of the cluster's API.
 type stage struct {
 	host *linux.Host
 	root string
@@ -43,14 +43,13 @@ func (s *stage) put(t *testing.T, path, text string) {
 	fixture.Put(t, s.root, path, text)
 }
 
-// bootstrapped does what the kubelet of worker-1 does once its certificate is signed.
+// bootstrapped does the work of worker-1's kubelet once its certificate is signed.
 func (s *stage) bootstrapped(t *testing.T, ca fixture.Pair, until time.Time) {
 	t.Helper()
 	fixture.BootstrapKubelet(t, s.root, ca, "worker-1", until)
 }
 
-// join loads the node from a command line: by token, and from an address where nobody answers, unless change says
-// otherwise.
+// join loads the node from a command line: by token, and from an address where nobody answers, unless change says otherwise.
 func (s *stage) join(t *testing.T, change func(*config.Flags)) (*config.Node, error) {
 	t.Helper()
 	flags := config.Flags{Given: []string{"token", "node-name", "cri-socket", "discovery-token-ca-cert-hash"}, Endpoint: "127.0.0.1:1",
@@ -69,7 +68,7 @@ func (s *stage) join(t *testing.T, change func(*config.Flags)) (*config.Node, er
 	return n, err
 }
 
-// byFile turns a command line into one with the discovery file.
+// byFile makes a command line use the discovery file.
 func byFile(f *config.Flags) {
 	*f = fixture.DiscoveryFlags(f.NodeName)
 }

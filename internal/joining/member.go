@@ -23,9 +23,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
-// membership uses this host's kubelet.conf in place of a token, which has long expired when a member joins again.
-// trusted returns those of its CAs that belong to the cluster of self. nil means that the host joins in the usual
-// way.
+// membership uses this host's kubelet.conf in place of a token: by the time a member joins again, the token has long expired.
+// trusted picks the CAs of self's cluster from kubelet.conf. nil means the host joins in the usual way.
 func (d *Discovery) membership(self *config.JoinConfiguration, trusted func(*thisnode.KubeletFile) []*x509.Certificate) *config.Join {
 	conf, err := thisnode.ReadKubeletFile(d.Host, filepath.Join(config.DefaultKubernetesDir, "kubelet.conf"))
 	if err != nil || conf.CheckFor(d.Host, self.NodeRegistration.Name) != nil || !d.hasCertificates(self) {
@@ -40,8 +39,7 @@ func (d *Discovery) membership(self *config.JoinConfiguration, trusted func(*thi
 		Kubeconfig: config.NewSecret(string(conf.Data))}
 }
 
-// askedFor returns the CAs that fit the given hashes. Without a hash, only the address shows that it is the same
-// cluster.
+// askedFor returns the CAs that fit the given hashes. Without a hash, only the address identifies the cluster.
 func (d *Discovery) askedFor(t *config.BootstrapTokenDiscovery) func(*thisnode.KubeletFile) []*x509.Certificate {
 	return func(conf *thisnode.KubeletFile) []*x509.Certificate {
 		if len(t.CACertHashes) > 0 {
@@ -59,11 +57,11 @@ func among(found []*x509.Certificate) func(*thisnode.KubeletFile) []*x509.Certif
 	return func(conf *thisnode.KubeletFile) []*x509.Certificate { return thisnode.SharedCAs(conf.Trusted, found) }
 }
 
-// readyTime is more than an API server needs to say that it is ready.
+// readyTime is more than an API server needs to say it's ready.
 const readyTime = 3 * time.Second
 
-// reachable leads a control plane that has joined before to another API server if its own, which its kubelet uses,
-// does not work, for example because its etcd has lost its data.
+// reachable leads a returning control plane to another API server if its own, which its kubelet uses, doesn't work: for example,
+// because its etcd has lost its data.
 func (d *Discovery) reachable(ctx context.Context, join *config.Join, elsewhere string) (*config.Join, error) {
 	if join.Server == elsewhere || !d.isHere(join.Server) || d.ready(ctx, join.Server, join.CA) || !d.ready(ctx, elsewhere, join.CA) {
 		return join, nil
@@ -78,7 +76,7 @@ func (d *Discovery) reachable(ctx context.Context, join *config.Join, elsewhere 
 	return &led, nil
 }
 
-// isHere reports whether a URL leads to an address of this host.
+// isHere reports whether a URL leads to one of this host's addresses.
 func (d *Discovery) isHere(server string) bool {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -92,7 +90,7 @@ func (d *Discovery) isHere(server string) bool {
 	return err == nil && slices.Contains(own, address)
 }
 
-// ready reports whether an API server can be asked. One that refuses anonymous requests counts as ready.
+// ready reports whether an API server can be asked. A server that refuses anonymous requests counts as ready.
 func (d *Discovery) ready(ctx context.Context, server string, ca []byte) bool {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
@@ -101,13 +99,13 @@ func (d *Discovery) ready(ctx context.Context, server string, ca []byte) bool {
 	return err == nil || errors.As(err, &answer) && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden)
 }
 
-// hasCertificates reports whether a control plane has what only a token may read. A worker needs none of that.
+// hasCertificates reports whether a control plane has the files that only a token may read. A worker needs none.
 func (d *Discovery) hasCertificates(self *config.JoinConfiguration) bool {
 	return self.ControlPlane == nil || thisnode.IsControlPlane(d.Host)
 }
 
-// keptCA returns the CA file as it is, if it holds a trusted CA: others may have been added, for example while a CA
-// is being replaced.
+// keptCA returns the CA file unchanged if it holds a trusted CA: others may have been added, for example while a CA is being
+// replaced.
 func (d *Discovery) keptCA(path string, trusted []*x509.Certificate) []byte {
 	data, err := d.Host.ReadFile(path)
 	if err == nil {

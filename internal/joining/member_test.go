@@ -20,8 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestMemberNeedsNoToken: a node that is already in the cluster is recognized by its own credentials. Otherwise
-// discovery is used, which fails in this test.
+// TestMemberNeedsNoToken: a node that's already in the cluster is recognized by its own credentials. Otherwise discovery is used,
+// which fails in this test.
 func TestMemberNeedsNoToken(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	joined := func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, later) }
@@ -77,7 +77,7 @@ func TestMemberNeedsNoToken(t *testing.T) {
 	}
 }
 
-// TestMemberKeepsItsCAs: a CA that was added to ca.crt stays. The CA of another cluster alone would not.
+// TestMemberKeepsItsCAs: a CA added to ca.crt stays. Another cluster's CA alone wouldn't.
 func TestMemberKeepsItsCAs(t *testing.T) {
 	s := newStage(t)
 	s.bootstrapped(t, s.ca, time.Now().Add(time.Hour))
@@ -114,7 +114,7 @@ func TestMemberByFile(t *testing.T) {
 	}
 }
 
-// ownAddress is a host that has one address, and finds some servers ready.
+// ownAddress is a host with one address that finds some servers ready.
 type ownAddress struct {
 	host.Host
 	ready map[string]error
@@ -126,7 +126,7 @@ func (ownAddress) Addresses() ([]netip.Addr, error) {
 
 func (h ownAddress) Probe(_ context.Context, p host.Probe) error { return h.ready[p.URL] }
 
-// TestMemberWhoseServerIsDown asks another API server if this host's own one does not work and the other one does.
+// TestMemberWhoseServerIsDown asks another API server if this host's own server doesn't work and the other does.
 func TestMemberWhoseServerIsDown(t *testing.T) {
 	const own, other, elsewhere = "https://192.0.2.11:6443", "https://192.0.2.12:6443", "https://api.example.org:6443"
 	down := errors.New("connection refused")
@@ -167,7 +167,7 @@ func TestMemberWhoseServerIsDown(t *testing.T) {
 	}
 }
 
-// TestMarkedNode: whether the cluster has a control plane of this name is known for any host, also one without a certificate.
+// TestMarkedNode: any host knows whether the cluster has a control plane of this name, even a host without a certificate.
 func TestMarkedNode(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		node := cluster.NewNode("worker-1")

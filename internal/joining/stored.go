@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// StoredConfiguration returns the ClusterConfiguration that the cluster keeps, as YAML.
+// StoredConfiguration returns the cluster's stored ClusterConfiguration, as YAML.
 func StoredConfiguration(ctx context.Context, c cluster.Cluster) ([]byte, error) {
 	text, err := cluster.ConfigMapText(ctx, c, metav1.NamespaceSystem, "kubeadm-config", "ClusterConfiguration")
 	if err != nil {
@@ -26,7 +26,7 @@ func StoredConfiguration(ctx context.Context, c cluster.Cluster) ([]byte, error)
 	return []byte(text), nil
 }
 
-// storedKubelet returns the KubeletConfiguration that the cluster keeps.
+// storedKubelet returns the cluster's stored KubeletConfiguration.
 func storedKubelet(ctx context.Context, c cluster.Cluster) ([]byte, error) {
 	text, err := cluster.ConfigMapText(ctx, c, metav1.NamespaceSystem, "kubelet-config", "kubelet")
 	if err != nil {
@@ -38,7 +38,7 @@ func storedKubelet(ctx context.Context, c cluster.Cluster) ([]byte, error) {
 	return nil, errors.Errorf("%s does not exist or has no key \"kubelet\"; `slipway init phase upload-config kubelet` on a control plane creates it", config.KubeletSource)
 }
 
-// sharedCertificates reads the Secret that control planes upload for others; nil if there is none.
+// sharedCertificates reads the Secret uploaded by control planes for others; nil if there's none.
 func sharedCertificates(ctx context.Context, api cluster.Cluster) (map[string][]byte, error) {
 	secret := &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lazyregexp has regular expressions that are compiled when they are first
-// used: most runs of the program use none, and start faster without.
+// Package lazyregexp compiles regular expressions on first use: most runs of the program need none, and start faster that way.
 package lazyregexp
 
 import (
@@ -10,11 +9,9 @@ import (
 	"sync"
 )
 
-// Pattern returns a compiled expression.
 type Pattern func() *regexp.Regexp
 
-// New returns a Pattern that compiles the expression on its first call. That call panics
-// if the expression is not valid.
+// New returns a Pattern. Its first call compiles the expression, and panics if it isn't valid.
 func New(expression string) Pattern {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }

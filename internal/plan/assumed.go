@@ -13,17 +13,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
-// assumed marks the parts of a plan that depend on a cluster that wasn't asked.
+// assumed marks the parts of a plan that depend on a cluster Slipway didn't ask.
 type assumed struct{ node *config.Node }
 
-// Assume marks the plan of a joining node whose cluster wasn't asked.
 func (p *Plan) Assume(node *config.Node) {
 	if node.Join != nil && node.Join.Assumed {
 		p.assumed = &assumed{node}
 	}
 }
 
-// mark replaces assumptions by placeholders.
+// mark replaces assumptions with placeholders.
 func (a *assumed) mark(s *step) {
 	if s.Image != "" {
 		name, _, _ := strings.Cut(path.Base(s.Image), ":")
@@ -41,7 +40,7 @@ func (a *assumed) mark(s *step) {
 
 func fromCluster(what string) string { return "<from the cluster: " + what + ">" }
 
-// source names the object in the cluster that determines a file. It's empty if this node's own configuration does.
+// source names the cluster object that determines a file. It's empty if this node's own configuration does.
 func (a *assumed) source(file string) string {
 	p := a.node.Paths
 	isPKI := strings.HasPrefix(file, p.PKI+"/")

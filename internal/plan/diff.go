@@ -17,13 +17,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
-// CompareTime limits a request to a cluster that a plan is compared with, which may be down.
+// CompareTime limits a request to the cluster a plan is compared with; the cluster may be down.
 const CompareTime = 2 * time.Second
 
-// notShown stands for a difference in values that no plan shows, such as those of environment variables.
+// notShown stands for a difference in values that no plan shows, such as environment variables.
 const notShown = "(only hidden values change)\n"
 
-// present is this host before the plan, with the changes that the plan has made so far.
+// present is this host before the plan, plus the plan's changes so far.
 type present struct {
 	host  host.Host
 	files map[string]string // by path, as a plan shows them
@@ -34,7 +34,7 @@ func newPresent(h host.Host) *present {
 	return &present{host: h, files: map[string]string{}, units: map[string]string{}}
 }
 
-// describe adds to a step its change of this host.
+// describe adds to a step its change to this host.
 func (n *present) describe(s *step) {
 	switch {
 	case s.Unit != "":
@@ -51,7 +51,7 @@ func (n *present) describe(s *step) {
 	}
 }
 
-// before is a file's current content in the form that a plan may show.
+// before is a file's current content as a plan may show it.
 func (n *present) before(path string) string {
 	if text, planned := n.files[path]; planned {
 		return text
@@ -66,7 +66,7 @@ func (n *present) before(path string) string {
 	return describeFile(data)
 }
 
-// modes shows a change of a file's mode as git does.
+// modes shows a file's change of mode as git does.
 func (n *present) modes(s *step) string {
 	if _, planned := n.files[s.Path]; planned {
 		return ""
@@ -104,12 +104,12 @@ func (n *present) describeUnit(s *step) {
 	}
 }
 
-// compared adds to a step its change of the cluster.
+// compared adds to a step its change to the cluster.
 func (s *step) compared(d *cluster.Difference) {
 	s.Change = d.Change
 	name := s.Object.Kind + " " + strings.TrimPrefix(s.Object.Namespace+"/"+s.Object.Name, "/")
 	switch {
-	case s.Secret: // nothing but that it changes may be shown
+	case s.Secret: // only the fact that it changes may be shown
 	case d.Change == cluster.Create:
 		s.Diff = planned(name, "", s.body)
 	case d.Change == cluster.Update:
@@ -128,18 +128,17 @@ func fieldsYAML(fields map[string]any) string {
 	return withoutRandom(string(data))
 }
 
-// planned is a plan's change of a file or an object.
 func planned(name, before, after string) string { return labelled(name, "planned", before, after) }
 
 func labelled(name, label, before, after string) string {
 	return Unified(name+"\tnow", name+"\t"+label, before, after, udiff.DefaultContextLines)
 }
 
-// Unified is the difference in the form of diff -u, which patch reads.
+// Unified returns the difference in the form of diff -u, which patch can read.
 func Unified(from, to, before, after string, context int) string {
 	text, err := udiff.ToUnified(from, to, before, udiff.Lines(before, after), context)
 	if err != nil {
-		return err.Error() // edits that do not fit the text that they were made from
+		return err.Error() // the edits don't fit the text they were made from
 	}
 	return text
 }

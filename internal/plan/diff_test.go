@@ -26,9 +26,8 @@ import (
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
-// TestPlanHidesVariables: their names and the addresses of proxies stay, in a
-// static Pod as well as in a configuration that an object holds, and --diff
-// says that what it does not show changes.
+// TestPlanHidesVariables: a plan hides the values of variables, in a static Pod as well as in a configuration inside an object,
+// but keeps their names and the addresses of proxies. --diff mentions the hidden changes.
 func TestPlanHidesVariables(t *testing.T) {
 	pod := func(value string) string {
 		return "kind: Pod\nspec:\n  containers:\n  - env:\n    - name: HTTPS_PROXY\n      value: u:" + value + "@p:1\n    - name: A\n      value: " + value + "\n    name: a\n"
@@ -69,8 +68,7 @@ func TestPlanHidesVariables(t *testing.T) {
 	}
 }
 
-// TestDiff: what of the host and of the cluster changes, and of a secret only
-// that it does.
+// TestDiff shows the changes to the host and the cluster. For a secret, it shows only that it changes.
 func TestDiff(t *testing.T) {
 	root := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(root, "a"), []byte("one\ntwo\n"), 0o600))
@@ -123,8 +121,7 @@ var someKept = []ui.Kept{
 	{Kind: "Secret", Namespace: "kube-system", Name: "s", Summary: "values that are not shown"},
 }
 
-// TestPlanKept: with --diff, what stays as it is has a step with all of the
-// difference, in place of the warning that other runs give.
+// TestPlanKept: with --diff, a kept file or object has a step with the whole difference, in place of other runs' warning.
 func TestPlanKept(t *testing.T) {
 	var said bytes.Buffer
 	p := &Plan{Form: "text", Command: "init", Node: "cp-1", now: newPresent(linux.NewAt(t.TempDir()))}

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan records the steps of a dry run, and prints them: for people or for programs, complete or as differences from
-// the present state.
+// Package plan records the steps of a dry run and prints them, for people or programs, in full or as differences from the present
+// state.
 package plan
 
 import (
@@ -19,58 +19,55 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// Plan has the steps of a dry run, in order.
+// Plan holds the steps of a dry run, in order.
 type Plan struct {
-	Form          string // of the output: text, json or yaml
-	Command, Node string // as the plan names them
+	Form          string // output form: text, json or yaml
+	Command, Node string // as they appear in the plan
 	// now is the state before the plan; nil without --diff.
 	now *present
-	// warn reports why the plan cannot be compared with a cluster.
+	// warn reports why the plan can't be compared with a cluster.
 	warn func(format string, args ...any)
-	// assumed is nil unless there is a cluster that was not asked.
+	// assumed is nil unless the plan is for a cluster that wasn't asked.
 	assumed *assumed
 
 	mu    sync.Mutex
-	phase string // that is being planned
+	phase string // being planned
 	Steps []step
 }
 
-// step is one action of a plan; docs/machine-output.md describes it. It has no secrets, and nothing that differs between
-// dry runs.
+// step is one action of a plan, see docs/machine-output.md. It has no secrets, and nothing that differs between dry runs.
 type step struct {
 	Phase string `json:"phase,omitempty"`
 	// Action is one word: write, mkdir, start-unit, ensure, ...
-	Action string `json:"action"`
-	Path   string `json:"path,omitempty"`
-	// NewPath is the new name of Path.
+	Action  string `json:"action"`
+	Path    string `json:"path,omitempty"`
 	NewPath string `json:"newPath,omitempty"`
 	Mode    string `json:"mode,omitempty"` // octal, four digits
-	// Owner is UID:GID, with -1 for one that does not change.
+	// Owner is UID:GID, with -1 for an ID that doesn't change.
 	Owner  string     `json:"owner,omitempty"`
 	Unit   string     `json:"unit,omitempty"`
 	Image  string     `json:"image,omitempty"`
 	Object *objectRef `json:"object,omitempty"`
 	Member *memberRef `json:"etcdMember,omitempty"`
-	// Name is the name of a Pod, or of something in the kernel's network.
+	// Name belongs to a Pod, or to something in the kernel's network.
 	Name string `json:"name,omitempty"`
-	// Entries are the contents of a directory that is removed; directories end with a slash.
+	// Entries are the contents of a directory to remove; directories end with a slash.
 	Entries []string `json:"entries,omitempty"`
 	Secret  bool     `json:"secret,omitempty"`
 	Content string   `json:"content,omitempty"`
-	// Manifest is the object that is written, without the values of Secrets.
+	// Manifest is the object to write, without the values of Secrets.
 	Manifest json.RawMessage `json:"manifest,omitempty"`
-	// Change is create, update, delete or none, if that is known.
+	// Change is create, update, delete or none, if known.
 	Change string `json:"change,omitempty"`
-	// Now is the state of a unit before this step, Diff the change of a file or object. Both need --diff.
+	// Now is the state of a unit before this step; Diff is the change to a file or object. Both need --diff.
 	Now  string `json:"now,omitempty"`
 	Diff string `json:"diff,omitempty"`
 
 	title  string // for people
 	body   string
-	opaque bool // Content describes the content
+	opaque bool // Content only describes the file
 }
 
-// objectRef names an object of the API.
 type objectRef struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind"`
@@ -78,7 +75,6 @@ type objectRef struct {
 	Name       string `json:"name"`
 }
 
-// memberRef names a member of etcd.
 type memberRef struct {
 	Name    string `json:"name,omitempty"`
 	PeerURL string `json:"peerURL"`
@@ -89,7 +85,6 @@ func (p *Plan) CompareWith(h host.Host, warn func(format string, args ...any)) {
 	p.now, p.warn = newPresent(h), warn
 }
 
-// enter sets the phase that the next steps belong to.
 func (p *Plan) enter(phase string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +102,7 @@ func (p *Plan) add(s step) {
 		p.now.describe(&s)
 	}
 	p.Steps = append(p.Steps, s)
-	// Images are pulled in parallel, in no order: a plan has them sorted.
+	// Images are pulled in parallel, in no fixed order, so the plan sorts them.
 	for i := len(p.Steps) - 1; i > 0 && p.Steps[i].isPull() && p.Steps[i-1].isPull() && p.Steps[i].Image < p.Steps[i-1].Image; i-- {
 		p.Steps[i], p.Steps[i-1] = p.Steps[i-1], p.Steps[i]
 	}
@@ -115,7 +110,6 @@ func (p *Plan) add(s step) {
 
 func (s step) isPull() bool { return s.Image != "" }
 
-// word makes a verb one word.
 func word[verb ~string](v verb) string { return strings.ReplaceAll(string(v), " ", "-") }
 
 func (p *Plan) AddHost(a host.Action) {
@@ -165,7 +159,7 @@ func (p *Plan) AddCluster(a cluster.Action) {
 		s.Manifest, s.body = showObject(a.Object)
 	}
 	if a.Verb == cluster.VerbPrecreate {
-		s.body = "" // the cluster has its own idea of the rest
+		s.body = "" // the rest is up to the cluster
 	}
 	switch d := a.Difference; {
 	case d == nil:
@@ -189,20 +183,18 @@ func (p *Plan) AddEtcd(a etcd.Action) {
 	})
 }
 
-// document is a plan for programs. Its schema changes when a field is removed or gets another meaning, not when one
-// is added.
+// document is a plan for programs. Its schema changes when a field is removed or changes meaning, but not when a field is added.
 type document struct {
 	Schema  string `json:"schema"`
 	Command string `json:"command"`
 	Node    string `json:"node,omitempty"`
-	// Assumed means that the cluster was not asked: what depends on it is <from the cluster: WHAT>.
+	// Assumed means the cluster wasn't asked: content that depends on it is <from the cluster: WHAT>.
 	Assumed bool   `json:"assumed,omitempty"`
 	Steps   []step `json:"steps"`
 }
 
 const schemaVersion = "slipway.plan/v1"
 
-// encode returns the plan as JSON.
 func (p *Plan) encode() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

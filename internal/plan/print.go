@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
-// CheckForm checks that a plan can be printed in a form of -o.
+// CheckForm checks that a plan can be printed in this form of -o.
 func CheckForm(form string) error {
 	switch form {
 	case "text", "json", "yaml":
@@ -30,7 +30,6 @@ func CheckForm(form string) error {
 	return errors.Errorf("unknown --output %q: expected text, json or yaml", form)
 }
 
-// Write prints the plan in its form.
 func (p *Plan) Write(w io.Writer) error {
 	if p.Form == "text" {
 		return p.print(w)
@@ -46,7 +45,7 @@ func (p *Plan) Write(w io.Writer) error {
 	return err
 }
 
-// print writes the plan as numbered steps with their contents, or with --diff only their changes.
+// print writes the plan as numbered steps with their contents, or, with --diff, only the changes.
 func (p *Plan) print(w io.Writer) error {
 	var b strings.Builder
 	steps := "steps"
@@ -72,7 +71,7 @@ func (p *Plan) print(w io.Writer) error {
 	return err
 }
 
-// difference is a step's change, or all of its content if that's not known.
+// difference is a step's change, or all of its content if the change isn't known.
 func (s step) difference() string {
 	if s.Action == string(host.Write) || s.Change != "" {
 		return s.Diff
@@ -80,7 +79,6 @@ func (s step) difference() string {
 	return s.body
 }
 
-// remark sums up a step's change.
 func (s step) remark() string {
 	switch {
 	case s.Now != "":
@@ -95,7 +93,7 @@ func (s step) remark() string {
 	return ""
 }
 
-// showObject returns an object for programs and for people, without the status, which is never written.
+// showObject returns an object for programs and for people, without its status, which is never written.
 func showObject(obj cluster.Object) (manifest json.RawMessage, text string) {
 	data, err := json.Marshal(obj)
 	if err != nil {
@@ -108,7 +106,7 @@ func showObject(obj cluster.Object) (manifest json.RawMessage, text string) {
 		return nil, err.Error()
 	}
 	delete(fields, "status")
-	if meta, ok := fields["metadata"].(map[string]any); ok { // of an object that was read to be changed
+	if meta, ok := fields["metadata"].(map[string]any); ok { // read from the API, to be changed
 		for _, field := range []string{"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"} {
 			delete(meta, field)
 		}
@@ -127,8 +125,8 @@ func showObject(obj cluster.Object) (manifest json.RawMessage, text string) {
 	return masked, string(data)
 }
 
-// describeFile is a file's content as a plan shows it: certificates and public keys, which are random, are described;
-// values of environment variables and passwords of proxies are left out.
+// describeFile returns a file's content as a plan shows it: descriptions of certificates and public keys, which are random, and
+// no values of environment variables or passwords of proxies.
 func describeFile(data []byte) string {
 	block, _ := pem.Decode(data)
 	if block == nil {
@@ -159,11 +157,11 @@ func addresses(c *x509.Certificate) []string {
 
 var (
 	certificateData = regexp.MustCompile(`(certificate-authority-data:) [A-Za-z0-9+/=]+`)
-	// detachedJWS is a signature of cluster-info, which holds a certificate.
+	// detachedJWS is a signature of cluster-info, which contains a certificate.
 	detachedJWS = regexp.MustCompile(`eyJ[\w-]+\.\.[\w-]+`)
 )
 
-// withoutRandom takes out random values, so the same input gives the same plan.
+// withoutRandom replaces random values, so the same input gives the same plan.
 func withoutRandom(text string) string {
 	text = certificateData.ReplaceAllString(text, "$1 <certificate of the cluster's CA>")
 	return detachedJWS.ReplaceAllString(text, "<signature of the kubeconfig with this token>")

@@ -8,13 +8,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// UI shows only warnings and questions: the rest is in the plan.
+// UI shows only warnings and questions; everything else is in the plan.
 type UI struct {
 	ui.UI
 	Plan *Plan // nil during discovery
 }
 
-// Start keeps the UI of the phase quiet, too.
+// Start keeps the phase's UI quiet, too.
 func (p UI) Start(phase string) (ui.UI, func(error)) {
 	if p.Plan != nil {
 		p.Plan.enter(phase)
@@ -23,7 +23,7 @@ func (p UI) Start(phase string) (ui.UI, func(error)) {
 	return UI{in, p.Plan}, end
 }
 
-// Kept is a step of a plan with --diff, and a warning otherwise.
+// Kept adds a step to a plan with --diff, and warns otherwise.
 func (p UI) Kept(k ui.Kept) {
 	if p.Plan == nil || p.Plan.now == nil {
 		k.Warn(p.UI)

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package retry calls something until it succeeds. The intervals are those of
-// k8s.io/apimachinery/pkg/util/wait. Its loops are not used: they end with the
-// context's error, and forget what went wrong.
+// Package retry calls a function until it succeeds. The intervals come from k8s.io/apimachinery/pkg/util/wait, but not the loops:
+// those end with the context's error, and forget what went wrong.
 package retry
 
 import (
@@ -18,32 +17,27 @@ import (
 
 // Policy says how long to wait between two tries, and when to stop.
 type Policy struct {
-	// First is the wait after the first try. Each following wait is twice as
-	// long, up to Slowest. If Slowest is zero, every wait is as long as First.
+	// First is the wait after the first try. Each wait is twice as long as the one before, up to Slowest. If Slowest is zero,
+	// every wait is as long as First.
 	First, Slowest time.Duration
-	// Jitter shortens each wait by up to half, at random, so that callers that
-	// failed together do not come back together.
+	// Jitter shortens each wait by up to half, at random, so that callers that failed together don't come back together.
 	Jitter bool
 	// Tries is the highest number of tries; zero means no limit.
 	Tries int
-	// Passes reports whether another try can succeed after an error. If it is
-	// nil, every error can pass.
+	// Passes reports whether another try can succeed after an error. If it's nil, every error can pass.
 	Passes func(error) bool
-	// After returns the least time to wait after an error, such as a server's
-	// Retry-After. It may be nil.
+	// After returns the least time to wait after an error, such as a server's Retry-After. It may be nil.
 	After func(error) time.Duration
 }
 
-// Every tries at a fixed interval, whatever the error is.
+// Every tries at a fixed interval, no matter the error.
 func Every(interval time.Duration) Policy { return Policy{First: interval} }
 
-// Error is what Do returns when its context ended the tries.
+// Error is the error of Do if its context ended the tries.
 type Error struct {
-	// Last is the error of the last try that the context did not cause.
-	Last error
-	// Cause says why there are no more tries.
-	Cause error
-	// Elapsed and Tries say what was spent.
+	// Last is the error of the last try, not counting errors caused by the context.
+	Last    error
+	Cause   error
 	Elapsed time.Duration
 	Tries   int
 }
@@ -52,13 +46,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%v; gave up after %s (tries: %d): %v", e.Last, e.Elapsed.Round(time.Millisecond), e.Tries, e.Cause)
 }
 
-// Unwrap lets errors.Is and errors.As find both the last error and the cause.
 func (e *Error) Unwrap() []error { return []error{e.Last, e.Cause} }
 
-// Do calls try until it succeeds. It tries at least once, even if ctx has
-// ended. An error that does not pass, and that of the last of Tries, is
-// returned as it is. If ctx ends, or would end before the time that After asks
-// for, the error is an *Error.
+// Do calls try until it succeeds, and at least once, even if ctx has ended. A permanent error, and the error of the last of
+// Tries, is returned unchanged. If ctx ends, or would end before the time After asks for, the error is an *Error.
 func (p Policy) Do(ctx context.Context, try func(context.Context) error) error {
 	start, backoff := time.Now(), p.backoff()
 	var last error
@@ -79,8 +70,8 @@ func (p Policy) Do(ctx context.Context, try func(context.Context) error) error {
 	}
 }
 
-// late reports whether the deadline of ctx has passed. A server, or a library that looks at the clock, may notice it before
-// ctx does.
+// late reports whether ctx's deadline has passed. A server, or a library that checks the clock itself, may notice before ctx
+// does.
 func late(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && !time.Now().Before(deadline)
@@ -104,8 +95,7 @@ func (p Policy) after(err error) time.Duration {
 	return p.After(err)
 }
 
-// sleep returns early, with the reason, when ctx ends or would end before the
-// time that the server asks for.
+// sleep returns early, with the reason, if ctx ends or would end before the time the server asks for.
 func sleep(ctx context.Context, delay, asked time.Duration) error {
 	if deadline, ok := ctx.Deadline(); ok && asked > 0 && time.Until(deadline) < asked {
 		return errors.Wrapf(context.DeadlineExceeded, "the server asks to wait %s, which is longer than the time left", asked)

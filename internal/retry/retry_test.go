@@ -17,7 +17,7 @@ import (
 
 var errBusy = errors.New("busy")
 
-// failing fails the first times with err, and records when it is called.
+// failing fails the first times with err, and records the time of each call.
 func failing(times int, err error, calls *[]time.Duration) func(context.Context) error {
 	began := time.Now()
 	return func(context.Context) error {
@@ -100,7 +100,7 @@ func TestFinalErrors(t *testing.T) {
 	}
 }
 
-// TestGivesUp: the error has the last error of the try itself, not the one caused by the end of the context.
+// TestGivesUp expects the last error of the try itself, not an error caused by the context's end.
 func TestGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := errors.New("the phase has 1s")
@@ -125,7 +125,7 @@ func TestGivesUp(t *testing.T) {
 	})
 }
 
-// TestEndedAlready tries once, and returns that error.
+// TestEndedAlready tries once, and returns the error of its only try.
 func TestEndedAlready(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -139,12 +139,12 @@ func TestEndedAlready(t *testing.T) {
 	}
 }
 
-// lateContext ends a moment after its deadline, as contexts do.
+// lateContext ends a moment after its deadline, as real contexts do.
 type lateContext struct{ context.Context }
 
 func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
 
-// TestDeadlineJustPassed: the context ends the tries, so that its cause is set.
+// TestDeadlineJustPassed lets the context itself end the tries, so that its cause is set.
 func TestDeadlineJustPassed(t *testing.T) {
 	var calls []time.Duration
 	if err := Every(time.Millisecond).Do(lateContext{t.Context()}, failing(2, errBusy, &calls)); err != nil || len(calls) != 3 {
@@ -152,7 +152,7 @@ func TestDeadlineJustPassed(t *testing.T) {
 	}
 }
 
-// TestDeadlineNoticedEarly: nor is an error the last one that comes after the deadline, but before the context ends.
+// TestDeadlineNoticedEarly: an error that comes after the deadline, but before the context ends, isn't the last error either.
 func TestDeadlineNoticedEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -171,7 +171,7 @@ func TestDeadlineNoticedEarly(t *testing.T) {
 	})
 }
 
-// TestAskedForTooLong does not wait if the requested time is longer than what is left.
+// TestAskedForTooLong doesn't wait if the server asks for more time than is left.
 func TestAskedForTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -15,39 +15,37 @@ import (
 // tick is how often the block is drawn.
 const tick = 100 * time.Millisecond
 
-// row is a line of the block: a phase of the workflow, with those below it.
+// row is a line of the block: a top-level phase of the workflow, including the phases below it.
 type row struct {
 	name  string
 	since time.Time
-	// open are this phase and those below it that run, in the order in which
-	// they last said something.
+	// open are the running phases, this one and those below it, in the order of their latest message.
 	open []*activity
 	said []line
-	// worst is how the phase ended, failed the path of what failed in it, and
-	// cause its error.
+	// worst is the phase's outcome, failed the path of the failed part, and cause its error.
 	worst         outcome
 	failed, cause string
 }
 
-// activity is a phase that runs.
+// activity is a running phase.
 type activity struct {
 	path, doing string
 }
 
-// line is what a phase said.
+// line is a phase's message.
 type line struct{ path, text string }
 
-// outcome is how a phase ended; the worse one is the greater.
+// outcome is the end of a phase; the worse it is, the greater.
 type outcome int
 
 const (
 	succeeded outcome = iota
-	// stopped is the end of a phase because another one failed.
+	// stopped is the end of a phase because another failed.
 	stopped
 	failed
 )
 
-// row is the line that shows path; nil if there is none.
+// row returns the line that shows path; nil if there's none.
 func (s *screen) row(path string) *row {
 	i := slices.IndexFunc(s.rows, func(r *row) bool { return path != "" && r.name == topLevel(path) })
 	if i < 0 {
@@ -56,7 +54,7 @@ func (s *screen) row(path string) *row {
 	return s.rows[i]
 }
 
-// say keeps what the phase says, and shows it as what the row does.
+// say keeps a phase's message, and shows it as the row's current activity.
 func (r *row) say(path, text string) {
 	r.said = append(r.said, line{path, text})
 	i := slices.IndexFunc(r.open, func(a *activity) bool { return a.path == path })
@@ -67,9 +65,8 @@ func (r *row) say(path, text string) {
 	}
 }
 
-// end reports whether path was the last phase of the row that ran. Of phases
-// that fail inside each other, the innermost one ends first: it is the one to
-// show.
+// end reports whether path was the row's last running phase. If phases fail inside each other, the innermost ends first: that's
+// the failure to show.
 func (r *row) end(path string, how outcome, err error) bool {
 	r.open = slices.DeleteFunc(r.open, func(a *activity) bool { return a.path == path })
 	if how > r.worst {
@@ -78,8 +75,7 @@ func (r *row) end(path string, how outcome, err error) bool {
 	return len(r.open) == 0
 }
 
-// doing is what the row does now. What a phase below it does begins with that
-// phase's name.
+// doing describes the row's current activity. For a phase below the row's, it begins with that phase's name.
 func (r *row) doing() string {
 	a := r.open[len(r.open)-1]
 	child := strings.TrimPrefix(strings.TrimPrefix(a.path, r.name), "/")
@@ -92,8 +88,7 @@ func (r *row) doing() string {
 	return child + ": " + a.doing
 }
 
-// details are the lines that the phase said which failed, or the phases that it
-// is part of.
+// details are the messages of the failed phase and its parents.
 func (r *row) details() []string {
 	var texts []string
 	for _, l := range r.said {
@@ -104,7 +99,7 @@ func (r *row) details() []string {
 	return texts
 }
 
-// draw puts text, which is wrapped, above the block.
+// draw puts text, already wrapped, above the block.
 func (s *screen) draw(text string) {
 	if text != "" {
 		text += "\n"
@@ -113,9 +108,8 @@ func (s *screen) draw(text string) {
 	_ = s.drawRaw(text)
 }
 
-// drawRaw puts text above the block in one write, so that nothing flickers. The
-// writer goes back to the first line of the block, and erases from there, before
-// it writes more.
+// drawRaw puts text above the block in one write, so that nothing flickers. Before writing more, the writer goes back to the
+// block's first line and erases from there.
 func (s *screen) drawRaw(text string) error {
 	_, _ = s.out.WriteString(text)
 	block := s.block()
@@ -125,9 +119,8 @@ func (s *screen) drawRaw(text string) error {
 	return s.out.Flush(len(block))
 }
 
-// block are the lines of the phases that run, cut to the width, as the cursor
-// cannot go back over a line that the terminal has wrapped. Nor can it go back
-// to what has left the screen.
+// block returns the lines of the running phases, cut to the terminal's width and height: the cursor can't go back over a wrapped
+// line, nor to lines outside the screen.
 func (s *screen) block() []string {
 	if !s.live {
 		return nil
@@ -145,7 +138,7 @@ func (s *screen) block() []string {
 	return lines[max(0, len(lines)-max(0, height-1)):]
 }
 
-// startTicks draws the block from now on, and stopTicks ends that.
+// startTicks redraws the block until stopTicks.
 func (s *screen) startTicks() {
 	if s.stop != nil || !s.live {
 		return
@@ -190,8 +183,7 @@ func elapsed(since time.Time) string {
 	return d.Round(time.Second).String()
 }
 
-// topLevel is the phase of the workflow that a phase is part of: certs for
-// certs/apiserver.
+// topLevel returns the top of a phase's path: certs for certs/apiserver.
 func topLevel(path string) string {
 	name, _, _ := strings.Cut(path, "/")
 	return name

@@ -18,9 +18,8 @@ type closingText struct {
 	result bool
 }
 
-// outcome tells a phase's own failure from its end because of another one. The
-// first failure is shown by Failure, at the end. The phases that it ends, and
-// those that the failed one is part of, return it wrapped.
+// outcome distinguishes a phase's own failure from its end because of another phase. Failure shows the first failure at the end;
+// the phases it ends, and the failed phase's parents, return it wrapped.
 func (s *screen) outcome(err error) outcome {
 	switch {
 	case err == nil:
@@ -34,9 +33,8 @@ func (s *screen) outcome(err error) outcome {
 	return failed
 }
 
-// close puts the one line of a phase that has ended in place of its live line. A
-// phase that reported no work gets none: one that found nothing to do, that only
-// says something for the end of the run, or that was only planned.
+// close replaces a phase's live line with its final line. A phase without messages gets none: it found nothing to do, only had
+// something to say at the end of the run, or was only planned.
 func (s *screen) close(r *row) {
 	s.rows = slices.DeleteFunc(s.rows, func(other *row) bool { return other == r })
 	if r.worst == succeeded && len(r.said) == 0 && !s.verbose {
@@ -56,8 +54,7 @@ func (s *screen) close(r *row) {
 	s.draw(text)
 }
 
-// explain are the details of a phase that failed, and its error, unless that is
-// the one that ends the run.
+// explain returns the details of a failed phase, and its error, unless the run ends with that error.
 func (s *screen) explain(r *row) string {
 	const margin = indent + hanging
 	var b strings.Builder
@@ -77,8 +74,7 @@ func (t *Terminal) Nextf(format string, args ...any) {
 	t.atEnd(closingText{text: fmt.Sprintf(format, args...)})
 }
 
-// Result keeps text for the end of the run. Outside of a phase, it is written at
-// once.
+// Result keeps text for the end of the run. Outside a phase, it's written at once.
 func (t *Terminal) Result(text string) {
 	if t.path == "" {
 		_, _ = fmt.Fprintln(t.results, text)
@@ -87,7 +83,7 @@ func (t *Terminal) Result(text string) {
 	t.atEnd(closingText{text: text, result: true})
 }
 
-// Outcome does nothing: its text was given to Result.
+// Outcome does nothing: Result got the text.
 func (s *screen) Outcome(Outcome) {}
 
 func (t *Terminal) atEnd(c closingText) {
@@ -96,8 +92,7 @@ func (t *Terminal) atEnd(c closingText) {
 	t.closing = append(t.closing, c)
 }
 
-// Close erases the block and shows what was kept for the end of the run. Results
-// are not wrapped, so that they can be copied.
+// Close erases the block and shows the texts kept for the end of the run. Results aren't wrapped, so that they can be copied.
 func (s *screen) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +113,7 @@ func (s *screen) Close() {
 	s.draw("")
 }
 
-// Failure shows why a run failed and, if that is known, what to do about it.
+// Failure shows why a run failed and, if known, the remedy.
 func (s *screen) Failure(message, remedy string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,20 +15,19 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// eventsVersion is that of docs/events.schema.json. It changes when a field is
-// removed or gets another meaning, not when one is added.
+// eventsVersion is the version of docs/events.schema.json. It changes when a field is removed or changes meaning, but not when a
+// field is added.
 const eventsVersion = "slipway.events/v1"
 
-// Events reports a run to a program: one JSON object per line, as
-// docs/machine-output.md and docs/events.schema.json describe. Only the last
-// one, the result, may contain a secret.
+// Events reports a run to a program: one JSON object per line, as described in docs/machine-output.md and
+// docs/events.schema.json. Only the last event, the result, may contain a secret.
 type Events struct {
 	*events
 
-	phase string // empty outside of any
+	phase string // empty outside any phase
 }
 
-// events is what the phases of a run share.
+// events is shared by a run's phases.
 type events struct {
 	program, version, command string
 
@@ -39,7 +38,7 @@ type events struct {
 	outcome Outcome
 }
 
-// event is one line. Which fields it has depends on its name.
+// event is one line. Its name determines its fields.
 type event struct {
 	Time    time.Time `json:"time"`
 	Event   string    `json:"event"`
@@ -53,20 +52,18 @@ type event struct {
 	Reason  string    `json:"reason,omitempty"`
 	Seconds *float64  `json:"seconds,omitempty"`
 	Error   string    `json:"error,omitempty"`
-	// Causes are what was found to be wrong: see docs/diagnose.md.
+	// Causes are the causes found by the diagnosis: see docs/diagnose.md.
 	Causes any `json:"causes,omitempty"`
 }
 
-// diagnosed is an error with a known cause.
 type diagnosed interface{ Causes() any }
 
-// NewEvents writes the events of a run of command to out. The run begins now,
-// but nothing is written before there is something to report.
+// NewEvents writes the events of a run of command to out. The run begins now, but nothing is written until there's something to
+// report.
 func NewEvents(program, version, command string, out io.Writer) *Events {
 	return &Events{events: &events{program: program, version: version, command: command, out: out, began: time.Now()}}
 }
 
-// Start opens a phase.
 func (e *Events) Start(phase string) (UI, func(error)) {
 	since := time.Now()
 	e.emit(event{Event: "phase-started", Phase: phase})
@@ -83,29 +80,24 @@ func (e *Events) Start(phase string) (UI, func(error)) {
 	}
 }
 
-// Skip says that a phase is left out.
 func (e *Events) Skip(phase, reason string) {
 	e.emit(event{Event: "phase-skipped", Phase: phase, Reason: reason})
 }
 
-// Printf says one line of progress.
 func (e *Events) Printf(format string, args ...any) {
 	e.emit(event{Event: "progress", Phase: e.phase, Message: fmt.Sprintf(format, args...)})
 }
 
-// Nextf says one line about what the run made, or what comes next.
+// Nextf reports its line as progress.
 func (e *Events) Nextf(format string, args ...any) { e.Printf(format, args...) }
 
-// Warnf says one line that the user should read.
 func (e *Events) Warnf(format string, args ...any) { e.Warn(fmt.Sprintf(format, args...), "") }
 
-// Warn says what the user should read, and what to do about it.
 func (e *Events) Warn(message, remedy string) {
 	e.emit(event{Event: "warning", Phase: e.phase, Message: message, Remedy: remedy})
 }
 
-// Result does nothing: its text is for people, and may contain secrets. The last
-// event has the values.
+// Result does nothing: its text is for people, and may contain secrets. The last event has the values.
 func (e *events) Result(string) {}
 
 // Outcome keeps o for the last event.
@@ -115,7 +107,7 @@ func (e *events) Outcome(o Outcome) {
 	e.outcome.add(o)
 }
 
-// emit writes an event. The first one of all is that the run has begun.
+// emit writes an event, after the start of the run if it's the first.
 func (e *events) emit(ev event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -137,7 +129,7 @@ func (e *events) begin() {
 func (e *events) write(line any) {
 	data, err := json.Marshal(line)
 	if err != nil {
-		panic(err) // it only has texts and numbers
+		panic(err) // it has only texts and numbers
 	}
 	_, _ = e.out.Write(append(data, '\n'))
 }

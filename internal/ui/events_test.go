@@ -18,7 +18,7 @@ type secret string
 func (s secret) Reveal() string { return string(s) }
 func (s secret) IsZero() bool   { return s == "" }
 
-// lines reads events, without what differs from run to run.
+// eventsOf reads events, without the parts that differ from run to run.
 func eventsOf(t *testing.T, out *bytes.Buffer) []map[string]any {
 	t.Helper()
 	var list []map[string]any

@@ -10,15 +10,14 @@ import (
 	"sync"
 )
 
-// Lines writes progress as plain lines. Each begins with its phase in brackets,
-// as scripts that read the output of such tools expect.
+// Lines writes progress as plain lines. Each begins with its phase in brackets, as scripts expect of such tools.
 type Lines struct {
 	*lines
 
-	phase string // empty outside of any
+	phase string // empty outside any phase
 }
 
-// lines is what the phases of a run share.
+// lines is shared by a run's phases.
 type lines struct {
 	mu       sync.Mutex
 	progress io.Writer
@@ -26,33 +25,29 @@ type lines struct {
 	depth    int
 }
 
-// NewLines writes progress to progress and results to results. A line begins with the phase of the workflow that its phase is
-// part of: certs for certs/apiserver.
+// NewLines writes progress to progress and results to results. A line begins with its top-level phase: certs for certs/apiserver.
 func NewLines(progress, results io.Writer) *Lines {
 	return &Lines{lines: &lines{progress: progress, results: results, depth: 1}}
 }
 
-// ShowParts is for a workflow that is made of others: lines also begin with the phase of the inner one.
+// ShowParts is for a workflow made of others: lines also begin with the inner workflow's phase.
 func (l *lines) ShowParts() { l.depth = 2 }
 
-// Start opens a phase. Plain lines say nothing of it until it has something to say.
+// Start opens a phase. Plain lines don't mention it until it has something to say.
 func (l *Lines) Start(phase string) (UI, func(error)) {
 	return &Lines{lines: l.lines, phase: phase}, func(error) {}
 }
 
-// Skip says that a phase is left out.
 func (l *Lines) Skip(phase, reason string) { l.line(phase, "skipped: "+reason) }
 
-// Printf says one line of progress.
 func (l *Lines) Printf(format string, args ...any) { l.line(l.phase, fmt.Sprintf(format, args...)) }
 
-// Nextf says one line about what the run made, or what comes next.
+// Nextf writes its line at once.
 func (l *Lines) Nextf(format string, args ...any) { l.Printf(format, args...) }
 
-// Warnf says one line that the user should read.
 func (l *Lines) Warnf(format string, args ...any) { l.Warn(fmt.Sprintf(format, args...), "") }
 
-// Warn says what the user should read, and the remedy on a line of its own.
+// Warn writes the remedy on a separate line.
 func (l *Lines) Warn(message, remedy string) {
 	const warning = "[WARNING] "
 	l.line(l.phase, warning+message)
@@ -61,20 +56,19 @@ func (l *Lines) Warn(message, remedy string) {
 	}
 }
 
-// Result writes text to the results.
 func (l *lines) Result(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, _ = fmt.Fprintln(l.results, text)
 }
 
-// Outcome does nothing: its text was given to Result.
+// Outcome does nothing: Result got the text.
 func (l *lines) Outcome(Outcome) {}
 
 func (l *lines) line(phase, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// A line that others have put into a message doesn't look like one of a phase.
+	// A line break inside someone else's text can't make a line look like a phase's.
 	text = strings.ReplaceAll(text, "\n", "\n  ")
 	if phase != "" {
 		text = "[" + l.shown(phase) + "] " + text
@@ -82,7 +76,7 @@ func (l *lines) line(phase, text string) {
 	_, _ = fmt.Fprintln(l.progress, text)
 }
 
-// shown is as much of a phase's path as lines begin with.
+// shown returns the part of a phase's path shown at the beginning of lines.
 func (l *lines) shown(path string) string {
 	names := strings.Split(path, "/")
 	return strings.Join(names[:min(l.depth, len(names))], "/")

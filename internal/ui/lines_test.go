@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// TestLines: what scripts read.
+// TestLines shows the lines that scripts read.
 func TestLines(t *testing.T) {
 	var said, results bytes.Buffer
 	u := NewLines(&said, &results)

@@ -3,17 +3,15 @@
 
 package ui
 
-// Secret is a value that only the last event of a run may contain.
+// Secret is a value that only a run's last event may contain.
 type Secret interface {
 	Reveal() string
 	IsZero() bool
 }
 
-// Outcome is what a run has made, for the next command to use. What the user
-// does not want shown is not in it.
+// Outcome is the result of a run, for the next command to use. It leaves out values the user wants hidden.
 type Outcome struct {
-	// CACertHashes pin the cluster's CA: sha256:HEX of each certificate's public
-	// key, as a joining node needs them.
+	// CACertHashes pin the cluster's CA for joining nodes: sha256:HEX of each certificate's public key.
 	CACertHashes []string
 	// Token lets a node join, and CertificateKey makes it a control plane.
 	Token, CertificateKey Secret
@@ -21,7 +19,7 @@ type Outcome struct {
 	JoinCommand, ControlPlaneJoinCommand Secret
 }
 
-// add takes the fields of o that are set.
+// add takes the fields set in o.
 func (all *Outcome) add(o Outcome) {
 	if o.CACertHashes != nil {
 		all.CACertHashes = o.CACertHashes

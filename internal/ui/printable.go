@@ -12,15 +12,13 @@ import (
 	"unicode/utf8"
 )
 
-// printable leaves out control characters, which a terminal would act on: text
-// may come from the log of a container, or from the API, where a worker writes
-// what its Node runs.
+// printable leaves out control characters, because a terminal would act on them: text may come from a container's log, or from
+// the API, where a worker writes what its Node runs.
 func printable(text string) string {
 	return strings.Map(printableRune, strings.ReplaceAll(text, "\t", " "))
 }
 
-// OneLine makes text printable, and a single line: one that comes from others
-// can't look like lines of this program's.
+// OneLine makes text printable, and a single line, so that foreign text can't look like this program's lines.
 func OneLine(text string) string { return strings.Join(strings.Fields(printable(text)), " ") }
 
 func printableRune(r rune) rune {
@@ -30,8 +28,7 @@ func printableRune(r rune) rune {
 	return r
 }
 
-// NewPrintable returns a writer that leaves out control characters, except line
-// breaks and tabs.
+// NewPrintable returns a writer that leaves out control characters, except line breaks and tabs.
 func NewPrintable(to io.Writer) io.Writer { return &printableWriter{to: to} }
 
 type printableWriter struct {

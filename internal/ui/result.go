@@ -9,25 +9,22 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Summary is what the command knows about a run, beyond what its phases said.
+// Summary is the command's knowledge of a run, beyond its phases' messages.
 type Summary struct {
-	// Node is the node's name, Endpoint the host:port of the cluster's API. They
-	// are empty if the run ended before they were known.
+	// Node is the node's name, Endpoint the host:port of the cluster's API. They're empty if the run ended before they were
+	// known.
 	Node, Endpoint string
 	ControlPlane   bool
-	// Files are those that the run changed, in order.
+	// Files are the files changed by the run, in order.
 	Files []File
 }
 
-// File is one that a run changed.
 type File struct {
-	Path string `json:"path"`
-	// Change is created, changed or removed.
+	Path   string `json:"path"`
 	Change string `json:"change"`
 }
 
-// result is the last line. All of its fields are always there: what is not
-// known, does not exist or must not be shown is null.
+// result is the last line. It always has all of its fields: a value that's unknown, doesn't exist or must not be shown is null.
 type result struct {
 	Time                    time.Time `json:"time"`
 	Event                   string    `json:"event"`
@@ -47,7 +44,7 @@ type result struct {
 	Files                   []File    `json:"files"`
 }
 
-// End writes the last event: how the run went, and what it made.
+// End writes the last event: the run's success or failure, and its results.
 func (e *Events) End(s Summary, failure error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -14,16 +14,15 @@ import (
 	"github.com/vbauerster/mpb/v8/cwriter"
 )
 
-// Terminal shows a run to a person. A block at the bottom of the screen has a
-// line for each phase that runs: its name, its time and what it does. A phase
-// that ends leaves one line above the block. If it failed, what it said follows.
+// Terminal shows a run to a person. A block at the bottom of the screen has a line for each running phase: its name, time and
+// current activity. A phase that ends leaves one line above the block, followed by its messages if it failed.
 type Terminal struct {
 	*screen
 
-	path string // of the phase that uses this UI; empty outside of any
+	path string // the phase using this UI; empty outside any
 }
 
-// screen is what the phases of a run share.
+// screen is shared by a run's phases.
 type screen struct {
 	results io.Writer
 	size    func() (width, height int)
@@ -36,14 +35,13 @@ type screen struct {
 	rows    []*row
 	frame   int
 	stop    chan struct{} // ends the ticks; nil while nothing runs
-	failure string        // what the first phase that failed failed with
+	failure string        // the first failed phase's error
 	warned  map[string]bool
-	shown   bool // something stands above: what comes at the end goes apart from it
+	shown   bool // something stands above, so the end of the run is set apart
 	closing []closingText
 }
 
-// NewTerminal shows a run on out, which is a terminal, and writes results to
-// results. Close ends it.
+// NewTerminal shows a run on out, which is a terminal, and writes results to results. Close ends it.
 func NewTerminal(out *os.File, results io.Writer) *Terminal {
 	size := func() (int, int) {
 		width, height, err := cwriter.GetSize(int(out.Fd()))
@@ -56,7 +54,7 @@ func NewTerminal(out *os.File, results io.Writer) *Terminal {
 }
 
 func newTerminal(out io.Writer, size func() (int, int), results io.Writer) *Terminal {
-	// What cannot move the cursor gets the lines that stay, and no block.
+	// Without cursor movement, there's no block, only the lines that stay.
 	term := os.Getenv("TERM")
 	live := term != "" && term != "dumb"
 	return &Terminal{screen: &screen{
@@ -65,14 +63,14 @@ func newTerminal(out io.Writer, size func() (int, int), results io.Writer) *Term
 	}}
 }
 
-// ShowDetails shows what phases say as they say it, not only if they fail.
+// ShowDetails shows phases' messages at once, rather than only after a failure.
 func (s *screen) ShowDetails() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.verbose = true
 }
 
-// Start opens a phase. One below another shares the line of the outermost.
+// Start opens a phase. A phase below another shares the outermost phase's line.
 func (t *Terminal) Start(phase string) (UI, func(error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +96,6 @@ func (t *Terminal) end(phase string, err error) {
 	t.draw("")
 }
 
-// Skip says that a phase is left out.
 func (t *Terminal) Skip(phase, reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,7 +104,7 @@ func (t *Terminal) Skip(phase, reason string) {
 	}
 }
 
-// Printf says what the phase does now.
+// Printf describes the phase's current activity.
 func (t *Terminal) Printf(format string, args ...any) {
 	text := printable(fmt.Sprintf(format, args...))
 	t.mu.Lock()
@@ -121,10 +118,9 @@ func (t *Terminal) Printf(format string, args ...any) {
 	}
 }
 
-// Warnf says one line that the user should read.
 func (t *Terminal) Warnf(format string, args ...any) { t.Warn(fmt.Sprintf(format, args...), "") }
 
-// Warn says what the user should read, once in a run.
+// Warn shows a warning only once in a run.
 func (t *Terminal) Warn(message, remedy string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,8 +132,7 @@ func (t *Terminal) Warn(message, remedy string) {
 	t.draw(t.style.warning() + t.wrap(t.prefix()+printable(message), indent) + t.remedy(remedy, indent))
 }
 
-// Write shows what others write to the terminal, such as the log of the API
-// client, above the block.
+// Write shows others' output to the terminal, such as the API client's log, above the block.
 func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +143,6 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), s.drawRaw(text)
 }
 
-// prefix says which phase speaks.
 func (t *Terminal) prefix() string {
 	if t.path == "" {
 		return ""
@@ -156,8 +150,7 @@ func (t *Terminal) prefix() string {
 	return t.path + ": "
 }
 
-// remedy is a line of its own for what to do about a problem, below text that
-// is indented by margin.
+// remedy formats a remedy as a separate line, below text indented by margin.
 func (s *screen) remedy(text, margin string) string {
 	if text == "" {
 		return ""

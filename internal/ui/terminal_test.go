@@ -24,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// display is a terminal of a size that can change. It keeps what was written.
+// display is a terminal whose size can change. It keeps everything written to it.
 type display struct {
 	vt10x.Terminal
 	written bytes.Buffer
@@ -34,14 +34,14 @@ func newDisplay(width, height int) *display {
 	return &display{Terminal: vt10x.New(vt10x.WithSize(width, height))}
 }
 
-// Write does what the kernel does for a terminal: a new line starts in the first column.
+// Write does the kernel's work for a terminal: a new line starts in the first column.
 func (d *display) Write(p []byte) (int, error) {
 	d.written.Write(p)
 	_, err := d.Terminal.Write(bytes.ReplaceAll(p, []byte("\n"), []byte("\r\n")))
 	return len(p), err
 }
 
-// screen is what a user sees.
+// screen is the user's view.
 func (d *display) screen() string {
 	lines := strings.Split(d.String(), "\n")
 	for i, l := range lines {
@@ -67,8 +67,8 @@ func newRun(t *testing.T, d *display) *Terminal {
 const joinCommand = "slipway join 192.0.2.11:6443 --token abcdef.0123456789abcdef \\\n" +
 	"\t--discovery-token-ca-cert-hash sha256:0c0258d70d6f72db5be4f2119287a7512a64f8e41ccbcbe16ce27407ba7b39e5"
 
-// begin plays the start of a run: phases that run side by side, some of them with children, and the same warning
-// twice. Nothing happens at the time of a tick, so that the order is always the same.
+// begin plays the start of a run: phases that run side by side, some with children, and the same warning twice. Nothing happens
+// at the time of a tick, so that the order is always the same.
 func begin(u *Terminal) (endCerts, endKubeconfig func(err error)) {
 	in, end := u.Start("preflight")
 	in.Printf("Checking this host")
@@ -93,7 +93,7 @@ func begin(u *Terminal) (endCerts, endKubeconfig func(err error)) {
 	return func(err error) { endSA(err); certs(err) }, func(err error) { endAdmin(err); kubeconfig(err) }
 }
 
-// runs are the runs whose screens the golden files have.
+// runs are the runs in the golden files.
 var runs = map[string]func(u *Terminal, look func(moment string)){
 	"good": func(u *Terminal, look func(string)) {
 		endCerts, endKubeconfig := begin(u)
@@ -144,8 +144,7 @@ var runs = map[string]func(u *Terminal, look func(moment string)){
 	},
 }
 
-// TestTerminalGolden compares the screen at some moments of a run with
-// testdata/golden/terminal.
+// TestTerminalGolden compares the screen at some moments of a run with testdata/golden/terminal.
 func TestTerminalGolden(t *testing.T) {
 	for name, run := range runs {
 		for _, width := range []int{80, 40} {
@@ -184,7 +183,7 @@ func compare(t *testing.T, name, got string) {
 	}
 }
 
-// TestJoinCommandIsNotWrapped: it is written as it is, however narrow the terminal.
+// TestJoinCommandIsNotWrapped writes it unchanged, however narrow the terminal.
 func TestJoinCommandIsNotWrapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisplay(40, 40)
@@ -195,8 +194,8 @@ func TestJoinCommandIsNotWrapped(t *testing.T) {
 	})
 }
 
-// TestTerminalWithoutABlock: a terminal that cannot move the cursor gets no escape sequences, and the lines that stay
-// are the same.
+// TestTerminalWithoutABlock: a terminal that can't move the cursor gets no escape sequences, and the lines that stay are the
+// same.
 func TestTerminalWithoutABlock(t *testing.T) {
 	for _, term := range []string{"dumb", ""} {
 		synctest.Test(t, func(t *testing.T) {
@@ -230,8 +229,7 @@ func TestColors(t *testing.T) {
 	}
 }
 
-// TestMorePhasesThanLines: the cursor cannot go back to lines that have left the screen, so the block is never higher
-// than the screen.
+// TestMorePhasesThanLines: the cursor can't go back to lines outside the screen, so the block is never higher than the screen.
 func TestMorePhasesThanLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisplay(80, 4)
@@ -257,8 +255,7 @@ func TestMorePhasesThanLines(t *testing.T) {
 	})
 }
 
-// TestNarrowedWindow: the live lines are cut to the width that the window has
-// when they are drawn.
+// TestNarrowedWindow: each time they're drawn, the live lines are cut to the window's width.
 func TestNarrowedWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisplay(80, 10)
@@ -279,7 +276,7 @@ func TestNarrowedWindow(t *testing.T) {
 	})
 }
 
-// TestResultOutsideOfAPhase is written at once, as it is: a command such as `token generate` prints nothing else.
+// TestResultOutsideOfAPhase writes the result at once, unchanged: a command such as `token generate` prints nothing else.
 func TestResultOutsideOfAPhase(t *testing.T) {
 	d := newDisplay(80, 10)
 	var results bytes.Buffer
@@ -294,8 +291,7 @@ func TestResultOutsideOfAPhase(t *testing.T) {
 	}
 }
 
-// TestRealTerminal: lines are wrapped to the width of the terminal, or to 80
-// columns if it does not know its width.
+// TestRealTerminal wraps lines to the terminal's width, or to 80 columns if the terminal doesn't know it.
 func TestRealTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "1")

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// Timeline passes on what a run says, and records when each phase ran.
+// Timeline passes a run's messages on, and records when each phase ran.
 type Timeline struct {
 	UI
 	*spans
 }
 
-// spans is what the phases of a run share.
+// spans is shared by a run's phases.
 type spans struct {
 	mu    sync.Mutex
 	began time.Time
@@ -33,13 +33,12 @@ type span struct {
 	start, end time.Duration
 	ended      bool
 	err        string
-	lane       int // from 0; phases that ran at the same time have different ones
+	lane       int // from 0; phases that overlap have different lanes
 }
 
-// NewTimeline records the phases that go through it to in.
+// NewTimeline records phases on their way to in.
 func NewTimeline(in UI) *Timeline { return &Timeline{UI: in, spans: &spans{began: time.Now()}} }
 
-// Start opens a phase.
 func (t *Timeline) Start(phase string) (UI, func(error)) {
 	in, end := t.UI.Start(phase)
 	s := t.open(phase)
@@ -66,8 +65,8 @@ func (s *spans) close(closed *span, err error) {
 	}
 }
 
-// phases are the phases without children, in the order in which they began, each
-// in the first lane that was free. One that has not ended lasts until now.
+// phases returns the phases without children, in the order in which they began, each in the first free lane. A phase that hasn't
+// ended lasts until now.
 func (s *spans) phases() []span {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,8 +94,8 @@ func (s *spans) phases() []span {
 	return list
 }
 
-// traceEvent is an entry of the Trace Event Format, which chrome://tracing and
-// https://ui.perfetto.dev read. Times are in microseconds.
+// traceEvent is an entry of the Trace Event Format, readable by chrome://tracing and https://ui.perfetto.dev. Times are in
+// microseconds.
 type traceEvent struct {
 	Name      string            `json:"name"`
 	Category  string            `json:"cat,omitempty"`
@@ -130,10 +129,10 @@ func (t *Timeline) Trace() ([]byte, error) {
 	return json.Marshal(trace)
 }
 
-// barWidth is that of a whole run, in characters.
+// barWidth is the width of a whole run, in characters.
 const barWidth = 40
 
-// Bars draws a bar for each phase, which shows when it ran and for how long.
+// Bars draws a bar for each phase, to show when it ran and for how long.
 func (t *Timeline) Bars(w io.Writer) error {
 	list := t.phases()
 	var total time.Duration

@@ -11,20 +11,18 @@ import (
 )
 
 const (
-	// indent is as wide as a mark, and hanging as what stands below a line.
+	// indent is as wide as a mark; hanging is the additional margin below a line.
 	indent  = "   "
 	hanging = "  "
-	// nameWidth is that of the column of phases; kubelet-wait-bootstrap is the
-	// longest.
+	// nameWidth is the width of the phases' column; kubelet-wait-bootstrap is the longest name.
 	nameWidth = 22
-	// narrow is a terminal that has no room for columns in the live lines.
+	// Below the width narrow, the live lines have no room for columns.
 	narrow = 60
-	// leastWidth is where wrapping ends to help.
+	// Below leastWidth, wrapping doesn't help.
 	leastWidth = 20
 )
 
-// wrap breaks text between words. Each line but the first, for which the caller
-// leaves as much space, begins with margin.
+// wrap breaks text between words. Each line but the first begins with margin; the caller leaves as much space before the first.
 func (s *screen) wrap(text, margin string) string {
 	width, _ := s.size()
 	width -= displaywidth.String(margin)
@@ -49,8 +47,7 @@ func (s *screen) wrap(text, margin string) string {
 	return strings.Join(lines, "\n"+margin)
 }
 
-// words are what a line may be broken between. A command, which stands in
-// backticks, is one word, so that it can be copied.
+// words returns text in parts; lines may be broken between them. A command in backticks is one word, so that it can be copied.
 func words(text string) []string {
 	inCommand := false
 	var list []string
@@ -65,9 +62,8 @@ func words(text string) []string {
 	return list
 }
 
-// wrapLines wraps each line of text with the indentation that it has. Where there
-// are several, what does not fit is indented more, so that one sees where the
-// next line begins.
+// wrapLines wraps each line of text with its own indentation. If there are several, continuation lines are indented more, to show
+// where the next line begins.
 func (s *screen) wrapLines(text string) string {
 	lines, more := strings.Split(printable(text), "\n"), ""
 	if len(lines) > 1 {

@@ -8,12 +8,12 @@ import (
 	"crypto"
 )
 
-// Group makes a workflow one phase of another.
+// Group turns a workflow into one phase of another.
 func Group[E Environment[E]](name, summary string, phases []Phase[E]) Phase[E] {
 	return Phase[E]{Name: name, Summary: summary, Children: below(name+"/", phases)}
 }
 
-// below makes the phases need each other where they are now.
+// below adjusts the phases' needs to their new place.
 func below[E Environment[E]](prefix string, phases []Phase[E]) []Phase[E] {
 	moved := make([]Phase[E], len(phases))
 	for i, p := range phases {
@@ -28,7 +28,7 @@ func below[E Environment[E]](prefix string, phases []Phase[E]) []Phase[E] {
 	return moved
 }
 
-// In gives the phases another environment, which in makes of the workflow's.
+// In gives the phases the environment made by in from the workflow's.
 func In[E Environment[E]](phases []Phase[E], in func(E) E) []Phase[E] {
 	changed := make([]Phase[E], len(phases))
 	for i, p := range phases {

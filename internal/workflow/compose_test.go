@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestGroup: phases of a group that have the names of others' wait for those of their own workflow.
+// TestGroup: if phases in two groups have the same names, each waits for phases of its own workflow.
 func TestGroup(t *testing.T) {
 	j := &journal{}
 	inner := func(of string) []phase {

@@ -13,8 +13,8 @@ type madeKey struct {
 	err error
 }
 
-// orderKeys counts the phases that need a new key. Keys are alike: they are generated from the beginning, and each
-// goes to the phase that most others wait for, so that no phase waits for a key of its own that takes long.
+// orderKeys counts the phases that need a new key. Keys are interchangeable: generation starts at once, and each key goes to the
+// phase with the most others waiting for it, so no phase waits for a slow key of its own.
 func (s *schedule[E]) orderKeys() {
 	for _, st := range s.steps {
 		if st.phase.NeedsKey != nil && st.phase.NeedsKey(s.env) {
@@ -25,8 +25,7 @@ func (s *schedule[E]) orderKeys() {
 	s.made = make(chan madeKey, s.keys)
 }
 
-// generateKeys starts on as many keys as may be generated at a time. Nothing waits for a key that is no longer
-// wanted.
+// generateKeys starts as many keys as may be generated at a time. Nothing waits for a key nobody needs anymore.
 func (s *schedule[E]) generateKeys() {
 	for ; s.keys > 0 && s.slots > 0; s.keys-- {
 		s.slots--
@@ -37,8 +36,8 @@ func (s *schedule[E]) generateKeys() {
 	}
 }
 
-// hand gives a key to the step with the longest chain behind it that still lacks one; among equals to the last,
-// which is the nearest to something that takes its time to start.
+// hand gives a key to the step with the longest chain behind it and no key yet; among equals to the last, which is nearest to
+// something slow to start.
 func (s *schedule[E]) hand(m madeKey) error {
 	best := -1
 	for i, st := range s.steps {
@@ -54,7 +53,7 @@ func (s *schedule[E]) hand(m madeKey) error {
 	return nil
 }
 
-// run runs the phase, with its key if it needs one.
+// run gives the phase its key, if it needs one.
 func (st *step[E]) run(ctx context.Context, env E) error {
 	if st.phase.RunWithKey == nil {
 		return st.phase.Run(ctx, env)

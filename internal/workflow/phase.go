@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workflow runs phases: each one as soon as the phases that it needs have ended. It knows nothing of
-// Kubernetes. What the phases work with is their environment, a type of the caller's.
+// Package workflow runs each phase as soon as the phases it needs have ended. It knows nothing of Kubernetes. Phases work with
+// their environment, a type chosen by the caller.
 package workflow
 
 import (
@@ -14,52 +14,51 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Environment is what phases work with, as far as this package needs to know it.
+// Environment is the part of the phases' environment known to this package.
 type Environment[E any] interface {
-	// Start reports that a phase begins. It returns the environment for that phase and the function that ends the
-	// phase with its error.
+	// Start reports that a phase begins. It returns the environment for that phase and a function that ends the phase with its
+	// error.
 	Start(phase string) (in E, end func(error))
-	// Skipped reports that a phase is left out, and why.
 	Skipped(phase, reason string)
 }
 
-// Phase is one step of a workflow. It compares the desired with the actual state and acts on the difference only,
-// so that it can run again after any interruption.
+// Phase is one step of a workflow. It compares the desired with the actual state and acts only on the difference, so it can run
+// again after any interruption.
 type Phase[E Environment[E]] struct {
-	// Name is the word for --skip-phases and for the subcommand.
+	// Name is used by --skip-phases and as the subcommand.
 	Name    string
 	Summary string
-	// Flags are the names of the flags that the phase's own command takes.
+	// Flags are the names of the flags of the phase's own command.
 	Flags []string
-	// Run does the work. A phase with Children has none.
+	// Run does the work; nil in a phase with Children.
 	Run func(ctx context.Context, env E) error
-	// RunWithKey replaces Run in a phase that may need a new private key, which takes a tenth of a second or more
-	// to generate. NeedsKey reports, before anything runs, whether it does; then a key is generated while other
-	// phases run. A phase that gets nil and needs a key after all generates it itself.
+	// RunWithKey replaces Run in a phase that may need a new private key, which takes a tenth of a second or more to generate.
+	// NeedsKey reports, before anything runs, whether it does; then a key is generated while other phases run. A phase that gets
+	// nil but needs a key after all generates it itself.
 	RunWithKey func(ctx context.Context, env E, key crypto.Signer) error
 	NeedsKey   func(env E) bool
-	// Children make up a phase. A parent that has Flags can be run as a whole by its subcommand "all".
+	// Children make up a phase. If the parent has Flags, its subcommand "all" runs it as a whole.
 	Children []Phase[E]
-	// Whole says that the children have no commands of their own.
+	// Whole means the children have no commands.
 	Whole bool
-	// SideBySide says that the children do not wait for each other.
+	// SideBySide means the children don't wait for each other.
 	SideBySide bool
-	// Needs names the phases that must have ended before this one begins: PHASE or PHASE/CHILD, anywhere in the
-	// workflow. A phase that names none waits for the one before it, unless its parent says SideBySide.
+	// Needs names the phases that must have ended before this one begins: PHASE or PHASE/CHILD, anywhere in the workflow. Without
+	// Needs, a phase waits for the one before it, unless its parent is SideBySide.
 	Needs []string
-	// Print returns what the phase would install, for --print-manifest; nil in a phase without that flag.
+	// Print returns the manifest the phase would install, for --print-manifest; nil in a phase without that flag.
 	Print func(env E) ([]byte, error)
-	// Skip returns why the environment makes this phase unnecessary, or an empty string.
+	// Skip returns why the environment makes this phase unnecessary; empty if it doesn't.
 	Skip func(env E) (reason string)
 }
 
-// Needing returns p with the names of the phases that it waits for.
+// Needing returns p with Needs set.
 func (p Phase[E]) Needing(paths ...string) Phase[E] {
 	p.Needs = paths
 	return p
 }
 
-// Paths lists the names that --skip-phases takes, children as PARENT/CHILD.
+// Paths lists the names for --skip-phases, children as PARENT/CHILD.
 func Paths[E Environment[E]](phases []Phase[E]) []string {
 	var paths []string
 	for _, p := range phases {
@@ -71,16 +70,15 @@ func Paths[E Environment[E]](phases []Phase[E]) []string {
 	return paths
 }
 
-// Error is the error of a phase. It names the innermost phase, once.
+// Error is a phase's error. It names the innermost phase, once.
 type Error struct {
-	// Phase is the path of the phase: NAME or PARENT/CHILD.
+	// Phase is the phase's path: NAME or PARENT/CHILD.
 	Phase string
 	err   error
 }
 
 func (e *Error) Error() string { return "phase " + e.Phase + ": " + e.err.Error() }
 
-// Unwrap returns the error that the phase returned.
 func (e *Error) Unwrap() error { return e.err }
 
 func inPhase(err error, path string) error {

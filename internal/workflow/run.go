@@ -13,21 +13,20 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Options say how to run a workflow.
 type Options[E any] struct {
 	// Skip names the phases to leave out: NAME or PARENT/CHILD.
 	Skip []string
-	// Serial runs one phase after another, in the order of the workflow.
+	// Serial runs phases one after another, in the workflow's order.
 	Serial bool
-	// NewKey generates a private key for the phases that need one, Keys at a time. Without it, or in a serial run,
-	// these phases generate their own.
+	// NewKey generates a private key for phases that need one, Keys at a time. Without it, or in a serial run, these phases
+	// generate their own.
 	NewKey func(env E) (crypto.Signer, error)
 	Keys   int
 }
 
-// Run executes the phases, each once those that it needs have ended. Keys are generated meanwhile, and go first to
-// the phase that the longest chain of others waits for. The first error ends the run; it is an *Error, which names
-// the phase. A name to skip that no phase has is an error before anything runs.
+// Run executes each phase once the phases it needs have ended. Meanwhile, it generates keys; they go first to the phase with the
+// longest chain of others waiting for it. The first error ends the run; it's an *Error, which names the phase. An unknown name in
+// Skip is an error before anything runs.
 func Run[E Environment[E]](ctx context.Context, env E, phases []Phase[E], opts Options[E]) error {
 	if err := checkNames(phases, opts.Skip); err != nil {
 		return err
@@ -84,8 +83,7 @@ func (s *schedule[E]) run(ctx context.Context) error {
 	}
 }
 
-// endGroups ends, from the innermost out, the groups that have begun and whose other children an error has kept from
-// beginning.
+// endGroups ends, from the innermost out, groups that have begun but can't finish because of an error.
 func (s *schedule[E]) endGroups(err error) {
 	for _, path := range slices.Backward(slices.Sorted(maps.Keys(s.groups))) {
 		if g := s.groups[path]; g.end != nil {
@@ -95,7 +93,7 @@ func (s *schedule[E]) endGroups(err error) {
 	}
 }
 
-// stuck lists the steps that have not begun.
+// stuck lists the steps that haven't begun.
 func (s *schedule[E]) stuck() []string {
 	var paths []string
 	for _, st := range s.steps {
@@ -106,7 +104,7 @@ func (s *schedule[E]) stuck() []string {
 	return paths
 }
 
-// next is the step with the longest chain behind it that may begin, or -1.
+// next returns the step with the longest chain behind it that may begin, or -1.
 func (s *schedule[E]) next() int {
 	best := -1
 	for i, st := range s.steps {
@@ -135,7 +133,7 @@ func (s *schedule[E]) start(ctx context.Context, i int) {
 	go func() { s.ended <- outcome{i, s.execute(ctx, st)} }()
 }
 
-// parents yields the groups that a step is part of, the outermost first.
+// parents yields a step's groups, the outermost first.
 func (s *schedule[E]) parents(path string) func(yield func(string, *group) bool) {
 	return func(yield func(string, *group) bool) {
 		for i, c := range path {

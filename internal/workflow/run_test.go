@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// journal makes phases that record that they ran.
+// journal makes phases that record their run.
 type journal struct {
 	mu  sync.Mutex
 	ran []string
@@ -139,8 +139,8 @@ func TestRunSideBySideEndsWhenTheFirstFails(t *testing.T) {
 	}
 }
 
-// TestRunKeepsToNeeds runs a workflow like init's many times, with phases that take random times: no phase may begin
-// before those that it needs have ended.
+// TestRunKeepsToNeeds runs a workflow like init's many times, with phases that take random times: no phase may begin before the
+// phases it needs have ended.
 func TestRunKeepsToNeeds(t *testing.T) {
 	var workflow []phase
 	var mu sync.Mutex
@@ -199,7 +199,7 @@ func TestRunSerialKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// TestRunNeedsWhatStandsLater in a serial run as well: what it needs comes first.
+// TestRunNeedsWhatStandsLater: in a serial run, too, a later phase comes first if it's needed.
 func TestRunNeedsWhatStandsLater(t *testing.T) {
 	j := &journal{}
 	workflow := []phase{{Name: "a", Children: []phase{j.phase("x", nil), j.phase("y", nil).Needing("b")}},
@@ -215,7 +215,7 @@ func TestRunNeedsWhatStandsLater(t *testing.T) {
 	}
 }
 
-// TestEachPhaseIsEndedOnce, even if several children fail at once.
+// TestEachPhaseIsEndedOnce fails several children at once.
 func TestEachPhaseIsEndedOnce(t *testing.T) {
 	together := make(chan struct{})
 	var waiting sync.WaitGroup
@@ -237,7 +237,7 @@ func TestEachPhaseIsEndedOnce(t *testing.T) {
 	}
 }
 
-// TestGroupsAreEndedWhereAnotherFails: the phases in them do not begin.
+// TestGroupsAreEndedWhereAnotherFails: the groups' other phases don't begin.
 func TestGroupsAreEndedWhereAnotherFails(t *testing.T) {
 	began, failed := make(chan struct{}), make(chan struct{})
 	spy := newEnv()
@@ -263,8 +263,8 @@ type numberedKey struct {
 	number int
 }
 
-// TestKeysAreGeneratedBeforeTheirPhasesTurn: the first key goes to the phase that most others wait for. A phase that
-// needs none gets none.
+// TestKeysAreGeneratedBeforeTheirPhasesTurn: the first key goes to the phase with the most others waiting. A phase that needs no
+// key gets none.
 func TestKeysAreGeneratedBeforeTheirPhasesTurn(t *testing.T) {
 	var mu sync.Mutex
 	made, got := 0, map[string]int{}
@@ -318,7 +318,7 @@ func TestKeysAreGeneratedBeforeTheirPhasesTurn(t *testing.T) {
 	}
 }
 
-// handed lists which phase would get the first key, the second, and so on, if all were generated before anything else.
+// handed lists the phases that would get the first key, the second, and so on, if all were generated before anything else.
 func handed(t *testing.T, workflow []phase) []string {
 	t.Helper()
 	s := &schedule[*env]{env: newEnv(), groups: map[string]*group{}}
@@ -340,8 +340,8 @@ func handed(t *testing.T, workflow []phase) []string {
 	return paths
 }
 
-// TestNoPhaseWaitsForAKeyInVain once a check has failed. A phase that has begun ends. An error of the key maker is
-// reported like that of a phase.
+// TestNoPhaseWaitsForAKeyInVain once a check has failed. Phases in progress end. The key maker's error is reported like a
+// phase's.
 func TestNoPhaseWaitsForAKeyInVain(t *testing.T) {
 	began, forever := make(chan struct{}), make(chan struct{})
 	defer close(forever)
