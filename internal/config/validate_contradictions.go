@@ -13,7 +13,7 @@ import (
 )
 
 // checkContradictions finds flags in extraArgs that contradict a new cluster's foundations. They're faults if no cluster can come
-// up with them, and warnings if it might. An existing cluster has its own ways.
+// up with them, and warnings if one might. An existing cluster has its own ways.
 func (d *documents) checkContradictions(existing bool) {
 	server, etcd := d.judge(existing, "control-plane/apiserver"), d.judge(existing, "etcd/local")
 	d.checkAuthorization(server)
