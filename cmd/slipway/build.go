@@ -17,7 +17,6 @@ var (
 	buildDate      string
 )
 
-// build is the source that this program was built from.
 type build struct {
 	version, commit, date string
 	modified              bool
@@ -40,11 +39,11 @@ func thisBuild() build {
 	return buildOf(info)
 }
 
-// pseudoVersion ends with the time and the first digits of a commit.
+// pseudoVersion matches a version that ends with a commit's time and first digits.
 const pseudoVersion = `[.-](\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)-([0-9a-f]{12})(?:\+.*)?$`
 
-// buildOf reads what `go build` and `go install` record: the commit of a checkout, or the version of a downloaded module,
-// which is a tag or ends with a commit.
+// buildOf reads the record of `go build` and `go install`: a checkout's commit, or a downloaded module's version, which is a tag
+// or ends with a commit.
 func buildOf(info *debug.BuildInfo) build {
 	b := build{version: info.Main.Version, date: unknownDate}
 	if found := regexp.MustCompile(pseudoVersion).FindStringSubmatch(b.version); found != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestBuildOf reads what Go knows of builds that the Makefile did not stamp.
+// TestBuildOf covers Go's record of builds the Makefile didn't stamp.
 func TestBuildOf(t *testing.T) {
 	const commit = "9b798a06399f95e09b030fc13251febc13937e81"
 	settings := func(modified string) []debug.BuildSetting {

@@ -56,8 +56,7 @@ var stageFiles = map[string]string{
 	"discovery.conf": canaryDiscovery, "token": nodeToken + "\n",
 }
 
-// badConfigs have secrets where none belongs, or what is no secret where one
-// belongs.
+// badConfigs have secrets in the wrong place, or no secret in the right place.
 var badConfigs = []string{
 	strings.ReplaceAll(canaryInit, "192.0.2.11", nodeToken),
 	strings.ReplaceAll(canaryInit, "name: cp-1", "name: "+nodeToken+", "+certificateKey+": "+discoveryToken),
@@ -73,8 +72,7 @@ var badConfigs = []string{
 	nodeToken,
 }
 
-// flagValues are what the scan gives to flags. Each is a flag that takes a
-// secret, or that leads a command to where it meets some.
+// flagValues are the scan's values for flags that take a secret or lead a command to some.
 var flagValues = map[string]string{
 	"token": nodeToken, "discovery-token": discoveryToken, "tls-bootstrap-token": bootstrapToken, "certificate-key": certificateKey,
 	"discovery-token-unsafe-skip-ca-verification": "true", "control-plane": "true", "upload-certs": "true", "print-join-command": "true",
@@ -85,8 +83,7 @@ var flagValues = map[string]string{
 // noSecret are flags whose names only sound as if they took a secret.
 var noSecret = regexp.MustCompile(`^(skip-(token|certificate-key)-print|token-ttl|token-file|discovery-token-ca-cert-hash|allow-missing-template-keys|public-key|sign-key|password-file)$`)
 
-// givenFlags give a command its secrets, rightly and malformed. A flag that
-// sounds as if it took a secret must be known here.
+// givenFlags give a command its secrets, well-formed and malformed. A flag that sounds as if it took a secret must be known here.
 func givenFlags(t *testing.T, cmd *cobra.Command) (right, malformed []string) {
 	t.Helper()
 	sounds := regexp.MustCompile(`token|key|secret|password`)
@@ -106,7 +103,7 @@ func givenFlags(t *testing.T, cmd *cobra.Command) (right, malformed []string) {
 	cmd.LocalFlags().VisitAll(visit)
 	cmd.InheritedFlags().VisitAll(visit)
 	switch {
-	case strings.Contains(cmd.Use, "[TOKEN]"): // one that the cluster does not have
+	case strings.Contains(cmd.Use, "[TOKEN]"): // a token the cluster doesn't have
 		right, malformed = append(right, bootstrapToken), append(malformed, nodeToken+"0")
 	case strings.Contains(cmd.Use, "TOKEN"):
 		right, malformed = append(right, nodeToken), append(malformed, nodeToken+"0")
@@ -123,7 +120,7 @@ func putInputs(t *testing.T) {
 	}
 }
 
-// repeats answers with garbage that holds what a server knows.
+// repeats answers with garbage that contains a server's secrets.
 func repeats(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, `{"kind": "Secret", "apiVersion": "v1", "data": {"token-secret": ["`+nodeToken+`"]}, "`+certificateKey)

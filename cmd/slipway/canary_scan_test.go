@@ -17,18 +17,17 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 )
 
-// canary is a secret that must not be seen, and all that it may look like.
+// canary is a secret nobody may see, in all its forms.
 type canary struct {
 	name  string
 	forms [][]byte
 }
 
-// newCanary is for a value of eight bytes at least, or chance would show it.
+// newCanary needs a value of at least eight bytes, or chance would show it.
 func newCanary(name string, value []byte) canary {
 	c := canary{name: name, forms: [][]byte{value, []byte(hex.EncodeToString(value)), []byte(strings.ToUpper(hex.EncodeToString(value)))}}
-	// In base64 a value looks different by what stands before it: its first
-	// byte is the first, second or third of a group of three. The characters
-	// that it shares with its neighbours are left out.
+	// A value's base64 form depends on its place: its first byte is the first, second or third of a group of three. Characters it
+	// shares with its neighbours are left out.
 	for before, shared := range []int{0, 2, 3} {
 		padded := append(make([]byte, before), value...)
 		for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
@@ -48,7 +47,6 @@ func (c canary) in(data, joined []byte) bool {
 
 var lineBreaks = strings.NewReplacer("\n", "", "\r", "", " ", "", "\t", "", `\n`, "")
 
-// spotted names the secrets that data holds.
 func spotted(canaries []canary, data []byte) []string {
 	if len(data) == 0 {
 		return nil
@@ -63,9 +61,8 @@ func spotted(canaries []canary, data []byte) []string {
 	return names
 }
 
-// keyCanaries are those of a private key in PEM form: the number that is the
-// secret, and the lines of the file, which a kubeconfig encodes once more. A
-// file without a key has none.
+// keyCanaries returns the secrets of a private key in PEM form: its secret number, and the file's first line of data, which a
+// kubeconfig encodes once more. A file without a key has none.
 func keyCanaries(name string, file []byte) []canary {
 	key, err := certs.ParseKey(file)
 	if err != nil {
@@ -80,12 +77,12 @@ func keyCanaries(name string, file []byte) []canary {
 	case *rsa.PrivateKey:
 		list = append(list, newCanary(name, key.D.Bytes()), newCanary(name, key.Primes[0].Bytes()))
 	}
-	// The end of the file is the public key, so only what comes first counts.
+	// The file ends with the public key, so only its beginning counts.
 	lines := strings.Split(strings.TrimSpace(string(file)), "\n")
 	return append(list, newCanary(name, []byte(lines[1])))
 }
 
-// userCanaries are those of the users of a kubeconfig.
+// userCanaries returns the secrets of a kubeconfig's users.
 func userCanaries(name string, file []byte) []canary {
 	var kubeconfig struct {
 		Users []struct {

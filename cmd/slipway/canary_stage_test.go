@@ -35,10 +35,8 @@ const (
 	children    = "/tmp/children"
 )
 
-// onStage runs the test again in namespaces of its own, where the program may
-// do what it likes: its directories are in memory, everything else is read only,
-// and no network, bus or process of this machine can be reached. It returns
-// what was said.
+// onStage runs the test again in its own namespaces, where the program may do as it likes: its directories are in memory,
+// everything else is read only, and no network, bus or process of this machine can be reached. It returns the output.
 func onStage(t *testing.T, number int) string {
 	return string(reexec(t, []string{
 		fmt.Sprintf("%s=%d", stageEnv, number), "PATH=/tmp/bin", "HOME=/root",
@@ -46,8 +44,8 @@ func onStage(t *testing.T, number int) string {
 	}, unix.CLONE_NEWNS|unix.CLONE_NEWNET|unix.CLONE_NEWPID|unix.CLONE_NEWIPC|unix.CLONE_NEWUTS))
 }
 
-// reexec runs the test in a process of its own, with an environment and new
-// namespaces. What it leaves in its directory for temporary files is removed.
+// reexec runs the test in its own process, with an environment and new namespaces. It removes leftovers in its directory for
+// temporary files.
 func reexec(t *testing.T, environ []string, namespaces uintptr) []byte {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
 	cmd.Env, cmd.SysProcAttr = append(environ, "TMPDIR="+t.TempDir()), &unix.SysProcAttr{Cloneflags: namespaces}
@@ -58,9 +56,8 @@ func reexec(t *testing.T, environ []string, namespaces uintptr) []byte {
 	return out
 }
 
-// ownDirectories puts directories in memory over those that the program writes to, and
-// makes the rest read only, the directory for temporary files included: that is
-// /tmp from here on.
+// ownDirectories puts directories in memory over the program's, and makes the rest read only. That includes the directory for
+// temporary files, which is /tmp from here on.
 func ownDirectories(t *testing.T) {
 	t.Helper()
 	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
@@ -75,11 +72,11 @@ func ownDirectories(t *testing.T) {
 type stage struct {
 	api     *fakeapi.Server
 	objects map[string]map[string]any
-	files   map[string][]byte // of the control plane, by path
-	given   []canary          // all secrets that are there before a run
+	files   map[string][]byte // the control plane's, by path
+	given   []canary          // all secrets present before a run
 }
 
-// ownNetwork gives a new network namespace the address of the node. Nothing leaves it.
+// ownNetwork gives a new network namespace the node's address. Nothing leaves it.
 func ownNetwork(t *testing.T) {
 	t.Helper()
 	lo, err := netlink.LinkByName("lo")
@@ -88,7 +85,7 @@ func ownNetwork(t *testing.T) {
 	addr, err := netlink.ParseAddr(stageNode + "/32")
 	must(t, err)
 	must(t, netlink.AddrAdd(lo, addr))
-	// The address to advertise is that of the default route.
+	// The default route determines the address to advertise.
 	must(t, netlink.RouteAdd(&netlink.Route{
 		LinkIndex: lo.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)},
 	}))
@@ -131,7 +128,7 @@ func (s *stage) build(t *testing.T) {
 	}
 }
 
-// reset makes the host as it was before any run; a fresh one has no files.
+// reset restores the host's state before any run; a fresh host has no files.
 func (s *stage) reset(t *testing.T, fresh bool) {
 	t.Helper()
 	s.api.Spoil = nil
@@ -161,18 +158,16 @@ func (s *stage) reset(t *testing.T, fresh bool) {
 	}
 }
 
-// outcome is what a run has shown.
 type outcome struct {
 	stdout, stderr []byte
 }
 
-// run is the program with a command line, in this process, so that thousands
-// of runs take seconds.
+// run runs a command line in this process, so that thousands of runs take seconds.
 func (s *stage) run(t *testing.T, args []string, limit time.Duration) outcome {
 	t.Helper()
 	files := [2]*os.File{capture(t), capture(t)}
 	before := [2]*os.File{os.Stdout, os.Stderr}
-	os.Stdout, os.Stderr = files[0], files[1] // klog writes there whatever it is told
+	os.Stdout, os.Stderr = files[0], files[1] // klog writes there regardless of its settings
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	func() {
 		defer func() {
@@ -212,7 +207,7 @@ func content(t *testing.T, f *os.File) []byte {
 	return data
 }
 
-// snapshot reads the files that runs leave, but not their inputs.
+// snapshot reads the files runs leave, but not their inputs.
 func snapshot(t *testing.T) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
@@ -228,7 +223,7 @@ func snapshot(t *testing.T) map[string][]byte {
 	return files
 }
 
-// forward serves an address that is another server's in truth.
+// forward passes connections to an address on to another server.
 func forward(t *testing.T, address, to string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)

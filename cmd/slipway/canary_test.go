@@ -21,8 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
-// The secrets that are given. Those of a control plane's files are added when
-// there are any.
+// The given secrets. A control plane's files add theirs, if any.
 const (
 	nodeToken      = "canary.q7w3e5r9t1y2u4i6"
 	discoveryToken = "canary.z8x6c4v2b1n3m5k7"
@@ -47,9 +46,7 @@ func fixedCanaries() []canary {
 	}
 }
 
-// results are the secrets that a command prints because that is what it is
-// for, on standard output only. Each must be seen, so that the scan is known
-// to look where secrets are.
+// results are the secrets commands are meant to print, on standard output only. Each must be seen, to prove that the scan works.
 var results = map[string][]string{
 	"slipway token create":            {"TLS bootstrap token", "certificate key"},
 	"slipway token list":              {"token"},
@@ -58,9 +55,8 @@ var results = map[string][]string{
 	"slipway kubeconfig user":         {"token"},
 }
 
-// TestCanary runs every command in every way that may make it talk, and looks
-// for every secret in whatever it leaves where others can read. Several stages
-// share the commands, for most of a run is waiting.
+// TestCanary runs every command in every way that may make it talk, and looks for every secret in anything it leaves where others
+// can read. Several stages share the commands, because a run mostly waits.
 func TestCanary(t *testing.T) {
 	const stages = 8
 	if number := os.Getenv(stageEnv); number != "" {
@@ -107,7 +103,7 @@ func newScan(t *testing.T) *scan {
 	return &scan{stage: newStage(t), environ: os.Environ(), seen: map[string]bool{}}
 }
 
-// report tells the parent what was seen.
+// report passes the results on to the parent.
 func (s *scan) report() {
 	fmt.Println()
 	for line := range s.seen {
@@ -131,8 +127,7 @@ type scan struct {
 	commands, runs, hits int
 }
 
-// command runs a command in all ways. The log level goes round, so that each
-// command meets all of them.
+// command runs a command in all ways. The log level goes round, so that each command meets all levels.
 func (s *scan) command(t *testing.T, cmd *cobra.Command) {
 	path := strings.Fields(cmd.CommandPath())
 	s.commands++
@@ -155,12 +150,12 @@ func (s *scan) command(t *testing.T, cmd *cobra.Command) {
 	}
 }
 
-// look searches what a run has left.
+// look searches everything a run has left.
 func (s *scan) look(t *testing.T, path string, args []string, w way, o outcome) {
 	t.Helper()
 	secrets := slices.Clone(s.given)
 	left := snapshot(t)
-	for file, data := range left { // what the run itself has made
+	for file, data := range left { // the run's own files
 		if s.files[file] == nil && w.files[file] == "" && file != children {
 			secrets = append(secrets, keyCanaries(file, data)...)
 			secrets = append(secrets, userCanaries(file, data)...)
@@ -190,7 +185,7 @@ func (s *scan) look(t *testing.T, path string, args []string, w way, o outcome) 
 		must(t, err)
 		temporary := strings.HasPrefix(file, "/tmp") && !strings.HasPrefix(file, "/tmp/out/") || strings.Contains(file, "tmp")
 		if file == children {
-			data = []byte(strings.NewReplacer(os.Getenv("HTTPS_PROXY"), "", os.Getenv("HTTP_PROXY"), "").Replace(string(data))) // which they inherit
+			data = []byte(strings.NewReplacer(os.Getenv("HTTPS_PROXY"), "", os.Getenv("HTTP_PROXY"), "").Replace(string(data))) // inherited
 		}
 		if temporary || info.Mode().Perm()&0o077 != 0 {
 			hit(fmt.Sprintf("file %s, mode %s", file, info.Mode()), spotted(secrets, data), nil)
@@ -201,7 +196,6 @@ func (s *scan) look(t *testing.T, path string, args []string, w way, o outcome) 
 	}
 }
 
-// way is one way to run a command.
 type way struct {
 	args  []string
 	fresh bool // on a host without files
@@ -209,8 +203,7 @@ type way struct {
 	fault fakeapi.Fault
 }
 
-// limit bounds a run: most wait for what never comes, those that have a result
-// do not.
+// limit bounds a run: most wait for something that never comes, but commands with a result don't.
 func (w way) limit(ends bool) time.Duration {
 	switch {
 	case w.fault != nil:
@@ -221,7 +214,7 @@ func (w way) limit(ends bool) time.Duration {
 	return 300 * time.Millisecond
 }
 
-// ways are all ways to run a command that its flags allow.
+// ways lists all ways to run a command that its flags allow.
 func ways(t *testing.T, cmd *cobra.Command) []way {
 	has := func(name string) bool { return lookup(cmd, name) != nil }
 	flags, malformed := givenFlags(t, cmd)
@@ -266,7 +259,7 @@ func ways(t *testing.T, cmd *cobra.Command) []way {
 	return list
 }
 
-// configFlag names the flag that takes a configuration file.
+// configFlag names the flag for a configuration file.
 func configFlag(cmd *cobra.Command) string {
 	for _, name := range []string{"config", "old-config"} {
 		if lookup(cmd, name) != nil {
@@ -276,7 +269,6 @@ func configFlag(cmd *cobra.Command) string {
 	return ""
 }
 
-// configWays are good and bad configurations.
 func configWays(cmd *cobra.Command, flag string) []way {
 	kind := "init.yaml"
 	for _, k := range []string{"join", "reset"} {
@@ -297,7 +289,6 @@ func configWays(cmd *cobra.Command, flag string) []way {
 	return list
 }
 
-// unreadable breaks files that hold secrets.
 func unreadable(flags []string) []way {
 	const pki = "/etc/kubernetes/pki/"
 	cut := "-----BEGIN EC PRIVATE KEY-----\n" + nodeToken + "\n" + certificateKey + "\n"

@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// chosen are the defaults that differ from kubeadm's on purpose; the README lists them.
+// chosen are the deliberate differences from kubeadm's defaults; the README lists them.
 var chosen = map[string]string{
 	"kubernetes-version": "v1.37.2", // kubeadm asks the network for stable-1
 }
@@ -82,8 +82,7 @@ func lookup(cmd *cobra.Command, name string) *pflag.Flag {
 	return cmd.InheritedFlags().Lookup(name)
 }
 
-// plainDefault writes a default as the table has it: nothing for the zero
-// value of a type.
+// plainDefault writes a default like the table: nothing for a type's zero value.
 func plainDefault(f *pflag.Flag) string {
 	switch f.DefValue {
 	case "[]", "false", "0":
@@ -92,7 +91,6 @@ func plainDefault(f *pflag.Flag) string {
 	return f.DefValue
 }
 
-// TestEveryCommandHasWords: every command has a summary, and every flag a usage.
 func TestEveryCommandHasWords(t *testing.T) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -136,8 +134,7 @@ func TestPhasesReport(t *testing.T) {
 	}
 }
 
-// TestGroupsFail: a command that only groups others fails without a subcommand. kubeadm's `kubeconfig` and the program
-// itself do not fail.
+// TestGroupsFail: a group of commands fails without a subcommand. kubeadm's `kubeconfig` and the program itself don't.
 func TestGroupsFail(t *testing.T) {
 	runnable := []string{"slipway", "slipway kubeconfig", "slipway init", "slipway join", "slipway reset", "slipway preflight",
 		"slipway upgrade apply", "slipway upgrade node", "slipway host prepare", "slipway host reset"}
@@ -166,7 +163,7 @@ func TestGroupsFail(t *testing.T) {
 	}
 }
 
-// TestPhasesNameKnownFlags holds the names in Phase.Flags against the table of flags.
+// TestPhasesNameKnownFlags compares the names in Phase.Flags with the flag table.
 func TestPhasesNameKnownFlags(t *testing.T) {
 	checked := 0
 	var walk func(workflow string, list []step.Phase)
@@ -193,8 +190,7 @@ func TestPhasesNameKnownFlags(t *testing.T) {
 	}
 }
 
-// TestHelp asks every command for its help, which must come on standard output
-// and name the command and each of its flags.
+// TestHelp: every command's help comes on standard output, and names the command and --help.
 func TestHelp(t *testing.T) {
 	var paths [][]string
 	var walk func(cmd *cobra.Command)

@@ -44,14 +44,13 @@ func newCompletion(g *cli.Globals) *cobra.Command {
 	}
 }
 
-// addCompletions registers proposals for the value of each flag. Only a shell's request for completions
-// needs it, so no other start of the program pays for it.
+// addCompletions registers each flag's proposals. Only a shell's request needs them, so no other start of the program pays.
 func addCompletions(cmd *cobra.Command) {
 	if cmd.ValidArgs == nil && cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions // only bundles are files, and say so themselves
 	}
 	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
-		// Fails for a flag that has a completion already: cobra's own.
+		// Fails for flags with a completion already: cobra's own.
 		_ = cmd.RegisterFlagCompletionFunc(f.Name, valuesOf(f))
 	})
 	for _, c := range cmd.Commands() {
@@ -59,7 +58,7 @@ func addCompletions(cmd *cobra.Command) {
 	}
 }
 
-// valuesOf goes by the values that a flag names, or else by its placeholder in help.
+// valuesOf goes by a flag's own values, or else by its placeholder in help.
 func valuesOf(f *pflag.Flag) cobra.CompletionFunc {
 	if values, ok := f.Annotations[config.ValuesAnnotation]; ok {
 		return choice(func(*cobra.Command) []string { return values })
@@ -77,7 +76,7 @@ func valuesOf(f *pflag.Flag) cobra.CompletionFunc {
 	return cobra.NoFileCompletions
 }
 
-// choice proposes values, also of a list that is separated by commas and already has some.
+// choice proposes values, even after others in a comma-separated list.
 func choice(values func(*cobra.Command) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		done := typed[:strings.LastIndex(typed, ",")+1]
@@ -95,7 +94,6 @@ func choice(values func(*cobra.Command) []string) cobra.CompletionFunc {
 	}
 }
 
-// phasesOf are the names that --skip-phases of a command takes.
 func phasesOf(cmd *cobra.Command) []string {
 	workflow := map[string]func() []step.Phase{"init": bootstrap.Init, "join": bootstrap.Join, "reset": reset.Node}[cmd.Name()]
 	if workflow == nil {
@@ -111,7 +109,7 @@ func phaseNames(parent string, list []step.Phase) (names []string) {
 	return names
 }
 
-// checkNames are the names that --ignore-preflight-errors takes: those of a control plane with default settings.
+// checkNames are a default control plane's checks, for --ignore-preflight-errors.
 func checkNames(*cobra.Command) []string {
 	self := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{}}
 	node, _, err := config.LoadCluster(config.DefaultCluster(), nil, nil, self, config.Options{Placeholders: true})

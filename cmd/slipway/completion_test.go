@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 )
 
-// TestCompletion asks what a shell asks: candidates, then a directive.
+// TestCompletion asks like a shell: for candidates, then a directive.
 func TestCompletion(t *testing.T) {
 	const list = cobra.ShellCompDirectiveNoFileComp
 	for _, tt := range []struct {

@@ -26,9 +26,8 @@ import (
 
 const contentionEnv = "SLIPWAY_CONTENTION_STAGE"
 
-// TestContention races two real processes for one node, 20 or 200 times: one does
-// the work, the other says within a second who holds the node, or comes late
-// enough to find all done. Whichever wins, every pair is good.
+// TestContention races two real processes for one node, 20 or 200 times: one does the work; the other reports the node's holder
+// within a second, or comes too late and finds everything done. Every pair is good, regardless of the winner.
 func TestContention(t *testing.T) {
 	if os.Getenv(contentionEnv) == "" {
 		if os.Geteuid() != 0 {
@@ -69,14 +68,13 @@ func TestContention(t *testing.T) {
 		must(t, os.RemoveAll(pki))
 	}
 	slices.Sort(waits)
-	if refused < rounds/4 { // who waits for the other instead is not refused
+	if refused < rounds/4 { // a process that waits for the other isn't refused
 		t.Fatalf("%d of %d were refused", refused, rounds)
 	}
 	fmt.Printf("raced %d times: %d were refused, after %s in the median, %s at most; every pair is good\n",
 		rounds, refused, waits[refused/2].Round(time.Millisecond), slowest.Round(time.Millisecond))
 }
 
-// racer is one process of the program.
 type racer struct {
 	cmd   *exec.Cmd
 	said  bytes.Buffer
@@ -111,8 +109,7 @@ func (r *racer) wait(t *testing.T) error {
 	}
 }
 
-// goodPairs fails unless each certificate has its key and is signed by its CA,
-// and nothing else is left.
+// goodPairs fails unless each certificate has its key and is signed by its CA, and nothing else is left.
 func goodPairs(t *testing.T, pki string) {
 	t.Helper()
 	signers := map[string]string{

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// TestOnlyEnvAsksForDryRun: a phase or a command that asks whether this is a dry run does something else in one, and
-// then the plan is not what a run does. internal/config carries what the user wrote, and env.go chooses by it.
+// TestOnlyEnvAsksForDryRun: a phase or a command that asks whether this is a dry run acts differently in one, so its plan differs
+// from its run. internal/config carries the user's choice, and env.go acts on it.
 func TestOnlyEnvAsksForDryRun(t *testing.T) {
 	files := 0
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
@@ -44,8 +44,8 @@ func TestOnlyEnvAsksForDryRun(t *testing.T) {
 	}
 }
 
-// dryRunQuestions are the places where a file reads a variable or a field for dry runs, reads the flag by its name, or
-// looks at the type of a mode. A flag may be bound to a field, and a field be set.
+// dryRunQuestions finds the places where a file reads a variable or a field for dry runs, reads the flag by its name, or looks at
+// a mode's type. A flag may be bound to a field, and a field be set.
 func dryRunQuestions(file *ast.File) []token.Pos {
 	var found []token.Pos
 	set := map[ast.Node]bool{}
@@ -94,7 +94,6 @@ func isMode(of ast.Expr) bool {
 	return ok && (name.Name == "Acting" || name.Name == "Planning")
 }
 
-// readsFlag reports whether call asks a flag set for --dry-run.
 func readsFlag(call *ast.CallExpr) bool {
 	f, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || len(call.Args) == 0 {

@@ -27,7 +27,6 @@ func flagError(cmd *cobra.Command, err error) error {
 	return errors.Errorf("%s; see %s --help", text, cmd.CommandPath())
 }
 
-// mostOwners is how many commands an error names.
 const mostOwners = 5
 
 func listed(commands []string) string {
@@ -42,8 +41,7 @@ func listed(commands []string) string {
 	return names + " " + have
 }
 
-// commandsWith are the commands that have a flag, by its name or its letter, the shortest first. Phases are left out if a whole
-// command has it.
+// commandsWith returns the commands with a flag, by name or letter, shortest first; no phases if a whole command has the flag.
 func commandsWith(program, flag string) []string {
 	var all, whole []string
 	var walk func(*cobra.Command)
@@ -66,7 +64,7 @@ func commandsWith(program, flag string) []string {
 	return slices.SortedStableFunc(slices.Values(all), func(a, b string) int { return words(a) - words(b) })
 }
 
-// has reports whether a command itself takes a flag, not only those below it.
+// has reports whether a command itself takes a flag, not only its subcommands.
 func has(c *cobra.Command, flag string) bool {
 	find := func(fs *pflag.FlagSet) bool {
 		return fs.Lookup(flag) != nil || len(flag) == 1 && fs.ShorthandLookup(flag) != nil

@@ -15,8 +15,8 @@ import (
 
 const module = "github.com/slipway-k8s/slipway/"
 
-// mayImport says what each package of the product may import of ours. Imports
-// run downwards only; docs/architecture.md draws the picture.
+// mayImport lists the allowed imports of our packages for each package of the product. Imports run downwards only;
+// docs/architecture.md draws the picture.
 var mayImport = map[string][]string{
 	"internal/background": {},
 	"internal/workflow":   {},
@@ -159,7 +159,7 @@ var mayImport = map[string][]string{
 	},
 }
 
-// onlyIn bans an import outside of the packages that it names. A name with a slash at its end includes all packages below.
+// onlyIn bans an import outside the packages it names. A name that ends with a slash includes all packages below.
 var onlyIn = []struct {
 	imported, reason string
 	packages         []string
@@ -218,7 +218,7 @@ func TestImportsStayInTheirPlace(t *testing.T) {
 	}
 }
 
-// productPackages lists the packages of the product, tests and lab left out.
+// productPackages lists the product's packages, without tests and lab.
 func productPackages(t *testing.T) []goPackage {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", module+"...").Output()

@@ -20,8 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// TestSignalEndsReading: who types nothing, or has a FIFO that nobody writes
-// to, is not to need a second signal.
+// TestSignalEndsReading: users who type nothing, or name a FIFO without a writer, don't need a second signal.
 func TestSignalEndsReading(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {

@@ -22,9 +22,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// run runs the command line of this process, and returns its exit code.
 func run() int {
-	// Files get their final mode when they are created, not by a chmod later: a run may be killed in between.
+	// Files get their final mode on creation, not by a chmod later: a run may be killed in between.
 	syscall.Umask(0o022)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -32,7 +31,6 @@ func run() int {
 	return execute(ctx, filepath.Base(os.Args[0]), cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:])
 }
 
-// execute runs a command line and returns its exit code.
 func execute(ctx context.Context, program string, s cli.Streams, args []string) int {
 	out := &output{to: s.Out}
 	s.Out = ui.NewPrintable(out)
@@ -53,7 +51,7 @@ func execute(ctx context.Context, program string, s cli.Streams, args []string) 
 	return cli.CodeOf(err)
 }
 
-// onTerminal makes standard error show runs to a person. It returns nil if that's no terminal.
+// onTerminal shows a person the runs on standard error. It returns nil if that's no terminal.
 func onTerminal(s *cli.Streams) *ui.Terminal {
 	f, ok := s.Err.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -64,7 +62,6 @@ func onTerminal(s *cli.Streams) *ui.Terminal {
 	return t
 }
 
-// explain prints an error and its remedy.
 func explain(program string, s cli.Streams, err error) {
 	found := fault.Fault{Message: config.Discreet(cli.Shown(program, err.Error())), Remedy: config.Discreet(cli.Shown(program, fault.Remedy(err)))}
 	if t, onTerminal := s.Err.(*ui.Terminal); onTerminal {
@@ -74,7 +71,7 @@ func explain(program string, s cli.Streams, err error) {
 	fmt.Fprintf(s.Err, "%s: %s\n", program, found)
 }
 
-// output is standard output. It keeps its first error, so phases needn't check their prints. It writes nothing after an error, so
+// output is standard output. It keeps its first error, so phases needn't check their prints, and writes nothing after it, so
 // nobody takes a part for the whole.
 type output struct {
 	to  io.Writer

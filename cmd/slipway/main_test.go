@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// fullDisk does not take the first write; then there is room again.
+// fullDisk refuses the first write; then there's room again.
 type fullDisk struct {
 	bytes.Buffer
 	writes int
@@ -34,8 +34,7 @@ func (d *fullDisk) Write(p []byte) (int, error) {
 	return d.Buffer.Write(p)
 }
 
-// TestNothingFollowsWhatIsLost: a run's last event, say, is not there if those
-// before it are not.
+// TestNothingFollowsWhatIsLost: a run's last event, say, isn't there if earlier events are missing.
 func TestNothingFollowsWhatIsLost(t *testing.T) {
 	disk, said := fullDisk{}, bytes.Buffer{}
 	code := execute(t.Context(), "slipway", cli.Streams{Out: &disk, Err: &said}, []string{"init", "phase", "certs", "ca", "-o", "json", "--config", "none.yaml"})
@@ -44,7 +43,7 @@ func TestNothingFollowsWhatIsLost(t *testing.T) {
 	}
 }
 
-// TestLostOutputIsAnError where a command does not look for it itself.
+// TestLostOutputIsAnError, even for a command that doesn't check its output itself.
 func TestLostOutputIsAnError(t *testing.T) {
 	disk, said := fullDisk{}, bytes.Buffer{}
 	code := execute(t.Context(), "slipway", cli.Streams{Out: &disk, Err: &said}, []string{"token", "generate"})
@@ -54,13 +53,11 @@ func TestLostOutputIsAnError(t *testing.T) {
 	fact.In(t, said.String(), "slipway", "succeeded", "lost")
 }
 
-// explainedError is an error with a remedy.
 type explainedError struct{ error }
 
 func (explainedError) Remedy() string { return "run `slipway reset`" }
 
-// TestFailure: the remedy is on a line of its own. A terminal gets both wrapped
-// to its width, and commands in one piece.
+// TestFailure: the remedy is on its own line. A terminal gets both wrapped to its width, and commands in one piece.
 func TestFailure(t *testing.T) {
 	err := errors.WithMessage(explainedError{errors.New("this host is a node of another cluster already")}, "phase preflight")
 	var piped bytes.Buffer
@@ -93,8 +90,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestInterrupt: a wait ends at once when the program is interrupted, and says
-// what it waited for.
+// TestInterrupt: a wait ends at once when the program is interrupted, and the error says what it waited for.
 func TestInterrupt(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the lock of the node is for root")

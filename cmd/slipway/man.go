@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 )
 
-// main writes the man pages into a directory: DIRECTORY VERSION DATE. Only the packages are made with this build tag.
+// main writes the man pages into a directory: DIRECTORY VERSION DATE. Only the packages are built with this tag.
 func main() {
 	if err := writeManPages(os.Args[1], os.Args[2], os.Args[3]); err != nil {
 		fmt.Fprintln(os.Stderr, "man pages:", err)

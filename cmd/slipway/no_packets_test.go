@@ -28,18 +28,15 @@ const (
 	remoteAPI   = "198.51.100.60"
 )
 
-// asksByDesign reports whether a command's dry run reads the cluster that it does
-// not change: a plan for tokens is about the tokens that exist, one for an upgrade
-// about what the cluster runs.
+// asksByDesign reports whether a command's dry run reads the cluster it doesn't change: plans for tokens depend on the existing
+// tokens, plans for an upgrade on what the cluster runs.
 func asksByDesign(command string) bool {
 	return strings.HasPrefix(command, "slipway upgrade") || strings.HasPrefix(command, "slipway token") && command != "slipway token generate"
 }
 
-// TestPlansSendNothing runs every command that has --dry-run, as a process in a
-// network namespace with a way out and a resolver, and captures all packets
-// there, those to loopback addresses included: a plan sends none. In the end,
-// commands that are not dry runs ask the same etcd, resolver and API server, so
-// that a capture that sees nothing would fail the test.
+// TestPlansSendNothing runs every command with --dry-run, as a process in a network namespace with a way out and a resolver, and
+// captures all packets there, even to loopback addresses: a plan sends none. In the end, real runs ask the same etcd, resolver
+// and API server, so that a blind capture would fail the test.
 func TestPlansSendNothing(t *testing.T) {
 	if os.Getenv(packetsEnv) == "" {
 		if os.Geteuid() != 0 {
@@ -68,7 +65,7 @@ func TestPlansSendNothing(t *testing.T) {
 				if sent := net.drain(t); len(sent) > 0 {
 					t.Errorf("it sent %q; output:\n%s", sent, out)
 				}
-				// A phase alone may miss what the phases before it make.
+				// A phase alone may miss the results of the phases before it.
 				if err != nil && args[1] != "phase" && host == "a new host" {
 					t.Errorf("%v:\n%s", err, out)
 				}
@@ -84,8 +81,7 @@ func TestPlansSendNothing(t *testing.T) {
 	}
 }
 
-// plans lists the command lines of all dry runs: of the workflows with each
-// kind of configuration, and of every phase alone.
+// plans lists the command lines of all dry runs: each workflow with each kind of configuration, and every phase alone.
 func plans() [][]string {
 	inputs := map[string][]string{
 		"init": {"init-local", "init-external", "init-name", "init-label"},
@@ -115,7 +111,6 @@ func plans() [][]string {
 	return list
 }
 
-// planInputs writes the configurations.
 func planInputs(t *testing.T) {
 	t.Helper()
 	const head = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: "
@@ -139,10 +134,8 @@ func planInputs(t *testing.T) {
 // watchedNetwork captures every packet of this process's network namespace.
 type watchedNetwork struct{ capture int }
 
-// newWatchedNetwork gives loopback, the only interface, an address, and leads
-// the default routes of both families there: whatever is sent to anybody is
-// seen, and gets no answer. It needs no module of the kernel, and the kernel
-// sends nothing there by itself.
+// newWatchedNetwork gives loopback, the only interface, an address, and leads the default routes of both families there: every
+// packet sent anywhere is seen, and gets no answer. It needs no kernel module, and the kernel sends nothing there by itself.
 func newWatchedNetwork(t *testing.T) *watchedNetwork {
 	t.Helper()
 	lo, err := netlink.LinkByName("lo")
@@ -160,7 +153,7 @@ func newWatchedNetwork(t *testing.T) *watchedNetwork {
 		}
 	}
 	put(t, "/etc/resolv.conf", "nameserver "+remoteNames+"\n", 0o644)
-	// The kernel wants the number in the network's byte order.
+	// The kernel wants the number in network byte order.
 	all := uint16(unix.ETH_P_ALL)<<8 | uint16(unix.ETH_P_ALL)>>8
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(all))
 	must(t, err)
@@ -186,9 +179,8 @@ func (n *watchedNetwork) mustRun(t *testing.T, args ...string) {
 	}
 }
 
-// drain says where the packets went that were captured since it was called
-// last. The kernel hands over a copy before a packet leaves, so that none of a
-// process that has ended is still to come.
+// drain returns the destinations of all packets captured since its last call. The kernel hands over a copy before a packet
+// leaves, so a process that has ended has no packets still to come.
 func (n *watchedNetwork) drain(t *testing.T) []string {
 	t.Helper()
 	var to []string
@@ -199,15 +191,14 @@ func (n *watchedNetwork) drain(t *testing.T) []string {
 			return to
 		}
 		must(t, err)
-		// What loopback sends comes back: it counts once.
+		// Packets on loopback come back: they count once.
 		if link, known := from.(*unix.SockaddrLinklayer); known && link.Pkttype == unix.PACKET_OUTGOING {
 			to = append(to, destination(packet[:size]))
 		}
 	}
 }
 
-// destination is the address and port of a packet of IPv4 without options, or
-// says what else it is.
+// destination returns the address and port of an IPv4 packet without options, or the bytes of any other packet.
 func destination(packet []byte) string {
 	const addresses, ports = 16, 22
 	if len(packet) < ports+2 || packet[0]>>4 != 4 {

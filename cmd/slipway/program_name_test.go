@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 )
 
-// TestCommandsInMessages holds the form in which messages name commands of this program: in any other form, a
-// user who calls it by another name would still read slipway.
+// TestCommandsInMessages checks the form in which messages name this program's commands: in any other form, a user who calls it
+// by another name would still read slipway.
 func TestCommandsInMessages(t *testing.T) {
 	var commands []string
 	for _, c := range newRoot("slipway", cli.Streams{}, nil).Commands() {
@@ -52,7 +52,6 @@ func TestCommandsInMessages(t *testing.T) {
 	}
 }
 
-// literals are the strings in a file.
 func literals(t *testing.T, path string) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)

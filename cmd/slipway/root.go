@@ -18,7 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/upgrade"
 )
 
-// newRoot makes the root command for a command line.
 func newRoot(program string, s cli.Streams, args []string) *cobra.Command {
 	g := &cli.Globals{Program: program, Version: func() string { return thisBuild().version }, Streams: s}
 	root := &cobra.Command{
@@ -50,8 +49,8 @@ func newRoot(program string, s cli.Streams, args []string) *cobra.Command {
 
 type maker func(*cli.Globals) *cobra.Command
 
-// wanted is only the command that the first argument names: making all of them costs each start a millisecond and a
-// megabyte. Anything else (help, completion, a flag, a mistake) gets all commands.
+// wanted returns only the command named by the first argument: making them all costs each start a millisecond and a megabyte.
+// Anything else (help, completion, a flag, a mistake) gets all commands.
 func wanted(args []string) []maker {
 	commands := []struct {
 		name string

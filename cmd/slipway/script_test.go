@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// leakless fails where the tests leave goroutines behind.
+// leakless fails if the tests leave goroutines behind.
 type leakless struct{ m *testing.M }
 
 func (l leakless) Run() int {
@@ -37,14 +37,14 @@ func (l leakless) Run() int {
 	return code
 }
 
-// TestScripts runs the real program as scripts say: testdata/script/*.txtar.
+// TestScripts runs the real program with the scripts in testdata/script/*.txtar.
 func TestScripts(t *testing.T) {
 	var node sync.Mutex
 	testscript.Run(t, testscript.Params{
 		Dir:           "../../testdata/script",
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			// alone keeps the scripts apart that take the node's lock.
+			// alone separates scripts that take the node's lock.
 			"alone": func(ts *testscript.TestScript, _ bool, _ []string) {
 				node.Lock()
 				ts.Defer(node.Unlock)
@@ -61,7 +61,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// makeSockets makes sockets that nobody listens on: socket FILE...
+// makeSockets makes sockets nobody listens on: socket FILE...
 func makeSockets(ts *testscript.TestScript, _ bool, args []string) {
 	for _, path := range args {
 		path = ts.MkAbs(path)
@@ -70,8 +70,8 @@ func makeSockets(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// checkSchema holds a file, or stdout, against docs/plan.schema.json, or each
-// line of it against docs/events.schema.json: schema plan|events FILE.
+// checkSchema checks a file, or stdout, against docs/plan.schema.json, or each of its lines against docs/events.schema.json:
+// schema plan|events FILE.
 func checkSchema(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: schema plan|events FILE")

@@ -87,14 +87,14 @@ func serveEmptyRuntime(t *testing.T) {
 	t.Cleanup(s.Stop)
 }
 
-// runHere runs a command and returns what it printed and said.
+// runHere runs a command and returns its output and messages.
 func runHere(t *testing.T, args ...string) (code int, text string) {
 	var out, said bytes.Buffer
 	code = execute(t.Context(), "slipway", cli.Streams{Out: &out, Err: &said}, args)
 	return code, out.String() + said.String()
 }
 
-// diffsHere holds the output of `upgrade diff` against kubeadm's form.
+// diffsHere compares the output of `upgrade diff` with kubeadm's form.
 func diffsHere(t *testing.T, kubeconfig string) {
 	diff := func(args ...string) string {
 		t.Helper()
@@ -134,8 +134,8 @@ func diffsHere(t *testing.T, kubeconfig string) {
 	put(t, manifestsHere+"kube-scheduler.yaml", scheduler, 0o600)
 }
 
-// plansUnmarked: a control plane whose Node lacks the label is one to itself by its own cluster. A cluster that the user names
-// may have given another host its name.
+// plansUnmarked: by its own cluster, a control plane whose Node lacks the label still counts as a control plane. A cluster named
+// by the user may have given another host its name.
 func plansUnmarked(t *testing.T, api *fakeapi.Server, kubeconfig string) {
 	node := api.Objects()["/api/v1/nodes/n1"]
 	node["metadata"].(map[string]any)["labels"] = map[string]any{}
@@ -154,7 +154,7 @@ func plansUnmarked(t *testing.T, api *fakeapi.Server, kubeconfig string) {
 	}
 }
 
-// editHere replaces text in a static Pod, and returns what was there.
+// editHere replaces text in a static Pod, and returns the old manifest.
 func editHere(t *testing.T, component, old, text string) string {
 	t.Helper()
 	before, err := os.ReadFile(manifestsHere + component + ".yaml")
@@ -166,8 +166,7 @@ func editHere(t *testing.T, component, old, text string) string {
 	return string(before)
 }
 
-// plansHere: the steps keep the edits that the plan has found, and the changes are those of the whole upgrade, although
-// another control plane is behind.
+// plansHere: the steps keep the edits the plan found, and the changes are the whole upgrade's, although n3 is behind.
 func plansHere(t *testing.T, api *fakeapi.Server, kubeconfig string) {
 	type object = map[string]any
 	api.Put("/api/v1/nodes/n3", object{"metadata": object{"name": "n3", "labels": object{"node-role.kubernetes.io/control-plane": ""}},
@@ -198,7 +197,7 @@ func plansHere(t *testing.T, api *fakeapi.Server, kubeconfig string) {
 		t.Errorf("with the patch:\n%s", text)
 	}
 
-	// The changes are shown whatever is in the way of the upgrade.
+	// The changes are shown regardless of the upgrade's obstacles.
 	api.Put("/api/v1/nodes/n3", object{"metadata": object{"name": "n3", "labels": object{"node-role.kubernetes.io/control-plane": ""}},
 		"status": object{"nodeInfo": object{"kubeletVersion": "v1.36.3"}, "conditions": []any{object{"type": "Ready", "status": "False"}}}})
 	api.Put("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/slipway-upgrade", object{
@@ -211,7 +210,7 @@ func plansHere(t *testing.T, api *fakeapi.Server, kubeconfig string) {
 		}
 	}
 
-	// An operator has changed the configuration since: then it may be the configuration that had the flag.
+	// An operator has changed the configuration since: maybe it was the configuration that had the flag.
 	stored := api.Objects()["/api/v1/namespaces/kube-system/configmaps/kubeadm-config"]
 	stored["metadata"].(object)["managedFields"] = []any{object{"manager": "kubectl-edit", "operation": "Update", "apiVersion": "v1",
 		"fieldsType": "FieldsV1", "fieldsV1": object{"f:data": object{"f:ClusterConfiguration": object{}}},

@@ -83,8 +83,7 @@ func TestUpgradePlanWithAHostileWorker(t *testing.T) {
 	fact.In(t, label, "n2", "etcd-n2", "kube-apiserver-n2", "node-role.kubernetes.io/control-plane")
 }
 
-// plannedCluster is the one that the reference was made of: a control plane n1 and a worker n2 of v1.36.3. It returns the
-// path of its kubeconfig file.
+// plannedCluster is the reference's cluster: a control plane n1 and a worker n2 of v1.36.3. It returns its kubeconfig's path.
 func plannedCluster(t *testing.T) (*fakeapi.Server, string) {
 	t.Helper()
 	api := fakeapi.New(nil)
@@ -126,7 +125,7 @@ func plannedCluster(t *testing.T) (*fakeapi.Server, string) {
 	return api, path
 }
 
-// planOutput runs `upgrade plan` on a host that is not a node.
+// planOutput runs `upgrade plan` on a host that isn't a node.
 func planOutput(t *testing.T, args ...string) string {
 	t.Helper()
 	out, said, code := tryPlan(t, args...)
@@ -143,7 +142,7 @@ func tryPlan(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), said.String(), code
 }
 
-// TestUpgradePlanIsKubeadms: without what Slipway adds, the plan is the reference's.
+// TestUpgradePlanIsKubeadms: without Slipway's additions, the plan is the reference's.
 func TestUpgradePlanIsKubeadms(t *testing.T) {
 	reference, err := os.ReadFile("../../testdata/golden/upgrade/plan.yaml")
 	must(t, err)
@@ -175,7 +174,7 @@ func TestUpgradePlanIsKubeadms(t *testing.T) {
 	}
 }
 
-// TestUpgradePlanFindings: what breaks, what cannot be seen from here, and that an error can be ignored by its name.
+// TestUpgradePlanFindings covers breakages, facts invisible from here, and ignoring an error by its name.
 func TestUpgradePlanFindings(t *testing.T) {
 	_, kubeconfig := plannedCluster(t)
 	levels := func(args ...string) []string {
@@ -204,7 +203,7 @@ func TestUpgradePlanFindings(t *testing.T) {
 	}
 }
 
-// TestUpgradePlanOverMinors: each step is listed, and what they solve is not reported. A kubelet that is newer is.
+// TestUpgradePlanOverMinors: each step is listed, and problems the steps solve aren't reported. A newer kubelet is.
 func TestUpgradePlanOverMinors(t *testing.T) {
 	api, kubeconfig := plannedCluster(t)
 	config := api.Objects()["/api/v1/namespaces/kube-system/configmaps/kubeadm-config"]
@@ -230,13 +229,13 @@ func TestUpgradePlanOverMinors(t *testing.T) {
 	}
 }
 
-// TestUpgradePlanGolden holds the whole text of a plan against a golden file.
+// TestUpgradePlanGolden compares a plan's whole text with a golden file.
 func TestUpgradePlanGolden(t *testing.T) {
 	_, kubeconfig := plannedCluster(t)
 	golden.Check(t, "../../testdata/golden/upgrade/plan.txt", planOutput(t, "--kubeconfig", kubeconfig))
 }
 
-// TestUpgradePlanText has each part under its heading, in order.
+// TestUpgradePlanText: each part is under its heading, in order.
 func TestUpgradePlanText(t *testing.T) {
 	_, kubeconfig := plannedCluster(t)
 	text := planOutput(t, "--kubeconfig", kubeconfig)
@@ -255,7 +254,7 @@ func TestUpgradePlanText(t *testing.T) {
 	}
 }
 
-// TestUpgradePlanOfAnyVersion: a plan is made of every version, and says what is in the way.
+// TestUpgradePlanOfAnyVersion: any version can be planned, and the plan shows the obstacles.
 func TestUpgradePlanOfAnyVersion(t *testing.T) {
 	const newer, table, nothing = "newer than Kubernetes 1.37", "no-table: ", "nothing"
 	for version, row := range map[string]struct{ has, hasNot []string }{
@@ -293,7 +292,7 @@ func TestUpgradePlanOfAnyVersion(t *testing.T) {
 	}
 }
 
-// TestUpgradePlanCorefile: a Corefile that cannot be migrated is found in the cluster, and one that can is not reported.
+// TestUpgradePlanCorefile: the plan finds a Corefile in the cluster that can't be migrated, and doesn't report one that can.
 func TestUpgradePlanCorefile(t *testing.T) {
 	api, kubeconfig := plannedCluster(t)
 	const finding = "CoreDNSUnsupportedPlugins: "
@@ -306,7 +305,7 @@ func TestUpgradePlanCorefile(t *testing.T) {
 	}
 }
 
-// TestUpgradePlanOfNothing: a cluster that has the version already.
+// TestUpgradePlanOfNothing: the cluster has the version already.
 func TestUpgradePlanOfNothing(t *testing.T) {
 	_, kubeconfig := plannedCluster(t)
 	if text := planOutput(t, "v1.36.3", "--kubeconfig", kubeconfig); !strings.Contains(text, "nothing") || strings.Contains(text, "\n1. ") {

@@ -19,8 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// versionInfo has the fields that scripts read. GitVersion is the default Kubernetes version, because scripts compare it
-// with the kubelet's; the program's own version has a field of its own.
+// versionInfo has fields for scripts. GitVersion is the default Kubernetes version, because scripts compare it with the
+// kubelet's; the program's own version has its own field.
 type versionInfo struct {
 	version.Info   `json:",inline"`
 	SlipwayVersion string `json:"slipwayVersion,omitempty"`

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// retired are words that read as if translated, with what to write instead.
+// retired are words that read as if translated, with their replacements.
 var retired = []struct {
 	words   *regexp.Regexp
 	instead string

@@ -19,18 +19,18 @@ const (
 	KubeProxySource = "ConfigMap kube-system/kube-proxy"
 )
 
-// LoadCluster returns the desired state of a node of an existing cluster, from what the cluster stores and the node's
+// LoadCluster returns the desired state of a node of an existing cluster, from the cluster's stored configuration and the node's
 // own settings.
 //
-// clusterConfiguration is the key ClusterConfiguration of the ConfigMap kube-system/kubeadm-config, kubelet the key
-// kubelet of kubelet-config, and kubeProxy the key config.conf of kube-proxy; the latter two may be empty for all
-// defaults. self is what LoadJoin returns, or nil for a node of which only the host's facts are known; its discovery
-// is not used. A node with self.ControlPlane becomes or is a control plane. The result has no bootstrap tokens.
+// clusterConfiguration is the key ClusterConfiguration of the ConfigMap kube-system/kubeadm-config, kubelet the key kubelet of
+// kubelet-config, and kubeProxy the key config.conf of kube-proxy; the latter two may be empty for all defaults. self comes from
+// LoadJoin, or is nil if only the host's facts are known; its discovery isn't used. A node with self.ControlPlane becomes or is a
+// control plane. The result has no bootstrap tokens.
 //
-// Older and newer versions, and people, have written these ConfigMaps: unknown fields and feature gates are warnings,
-// and the Node's documents keep them. Their values are checked like a user's, because they come from outside; labels
-// are not resolved over the network, and paths must be absolute and in their shortest form. Invalid input is returned
-// as Faults whose file is the ConfigMap.
+// Older and newer versions, and people, have written these ConfigMaps: unknown fields and feature gates are warnings, and the
+// Node's documents keep them. Their values come from outside, so they're checked like a user's; labels aren't resolved over the
+// network, and paths must be absolute and in their shortest form. Invalid input is returned as Faults whose file is the
+// ConfigMap.
 func LoadCluster(clusterConfiguration, kubelet, kubeProxy []byte, self *JoinConfiguration, opts Options) (*Node, []string, error) {
 	d := newStored()
 	d.addStored(ClusterSource, kindCluster, clusterConfiguration)
@@ -66,9 +66,8 @@ func newStored() *documents {
 	return &documents{origins: make(map[string]*origin), stored: true, extras: make(Extras)}
 }
 
-// Keep returns wanted, which will replace what the ConfigMap of the given source stores, with the stored
-// fields that are unknown to this version. A stored value that cannot be read is replaced as a whole. The
-// warnings report both.
+// Keep returns wanted, the source's next ConfigMap value, together with the stored fields unknown to this version. An unreadable
+// stored value is replaced as a whole. The warnings report both.
 func Keep(source string, stored, wanted []byte) (data []byte, warnings []string, err error) {
 	kind := map[string]string{ClusterSource: kindCluster, KubeletSource: kindKubelet, KubeProxySource: kindKubeProxy}[source]
 	d := newStored()
@@ -80,9 +79,8 @@ func Keep(source string, stored, wanted []byte) (data []byte, warnings []string,
 	return data, d.warningTexts(), err
 }
 
-// Comparable returns a stored ClusterConfiguration as this version would write it, and wanted as it would
-// replace that, so that equal meanings compare equal. A stored value that cannot be read is returned as it
-// is.
+// Comparable returns a stored ClusterConfiguration as this version would write it, and wanted as it would replace that, so that
+// equal meanings compare equal. An unreadable stored value is returned as it is.
 func Comparable(stored, wanted []byte) (have, replacement []byte, err error) {
 	replacement, _, err = Keep(ClusterSource, stored, wanted)
 	if err != nil {
@@ -90,13 +88,13 @@ func Comparable(stored, wanted []byte) (have, replacement []byte, err error) {
 	}
 	n, _, err := LoadCluster(stored, nil, nil, nil, Options{AnyVersion: true})
 	if err != nil {
-		return stored, replacement, nil //nolint:nilerr // what differs is then shown as it is
+		return stored, replacement, nil //nolint:nilerr // the difference then shows the stored text
 	}
 	have, err = n.KubeadmConfigYAML()
 	return have, replacement, err
 }
 
-// addStored reads the value of a ConfigMap, which must be one document of one kind.
+// addStored reads the value of a ConfigMap: one document, of the given kind.
 func (d *documents) addStored(source, kind string, data []byte) {
 	docs := parse(&Source{Name: source, Data: data}, &d.findings)
 	if len(docs) != 1 {
@@ -110,7 +108,6 @@ func (d *documents) addStored(source, kind string, data []byte) {
 	d.add(source, docs[0])
 }
 
-// completeStored defaults and validates the stored documents together with the node's own settings.
 func (d *documents) completeStored(self *JoinConfiguration, opts Options) {
 	d.checkStoredVersion()
 	defaultCluster(d.cluster)
@@ -123,7 +120,7 @@ func (d *documents) completeStored(self *JoinConfiguration, opts Options) {
 	d.completeComponents()
 }
 
-// takeSelf converts the node's own settings to those of a first control plane.
+// takeSelf turns the node's own settings into those of a first control plane.
 func (d *documents) takeSelf(self *JoinConfiguration, opts Options) {
 	d.join = &JoinConfiguration{}
 	if self != nil {
@@ -154,7 +151,6 @@ func (d *documents) takeSelf(self *JoinConfiguration, opts Options) {
 	d.checkFamilies()
 }
 
-// identifyStored reports whether this version can read a stored document.
 func (d *documents) identifyStored(file, apiVersion, kind string, line int) bool {
 	known := versionsOf(kind)
 	message := ""
@@ -172,7 +168,6 @@ func (d *documents) identifyStored(file, apiVersion, kind string, line int) bool
 	return false
 }
 
-// versionsOf lists the apiVersions that have a kind.
 func versionsOf(kind string) []string {
 	var list []string
 	for _, v := range knownVersions() {
@@ -196,8 +191,7 @@ func (d *documents) checkStoredVersion() {
 	}
 }
 
-// unsupported returns the one fault of a cluster whose version this program cannot add a node to. It is more
-// useful than the faults that follow from the version.
+// unsupported returns a single fault if this program can't add nodes to such a version: it's more useful than the others.
 func (d *documents) unsupported() error {
 	if d.cluster == nil || !exactVersion().MatchString(d.cluster.KubernetesVersion) {
 		return nil
@@ -211,8 +205,7 @@ func (d *documents) unsupported() error {
 		"%q %s: join with kubeadm of the cluster's version, or bring the cluster to a supported version", printable(version), fault))}
 }
 
-// checkStoredPaths refuses paths that are not in their shortest form: this node reads and writes there as
-// root because a ConfigMap says so.
+// checkStoredPaths refuses paths not in their shortest form: this node uses them as root because a ConfigMap says so.
 func (d *documents) checkStoredPaths() {
 	c := d.cluster
 	d.checkClean("certificatesDir", c.CertificatesDir)
@@ -240,7 +233,7 @@ func address(text string) (netip.Addr, error) {
 	return netip.ParseAddr(text)
 }
 
-// DefaultCluster is a minimal ClusterConfiguration for LoadCluster if there is no cluster to ask.
+// DefaultCluster is a minimal ClusterConfiguration, for LoadCluster without a cluster to ask.
 func DefaultCluster() []byte {
 	return fmt.Appendf(nil, "apiVersion: %s\nkind: %s\nkubernetesVersion: %s\n", apiV1beta4, kindCluster, DefaultKubernetesVersion)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// stored returns a value of a ConfigMap that kubeadm's init left in a cluster.
+// stored returns a ConfigMap's value, left in a cluster by kubeadm's init.
 func stored(t testing.TB, name, key string) []byte {
 	t.Helper()
 	var cm corev1.ConfigMap
@@ -28,8 +28,7 @@ func stored(t testing.TB, name, key string) []byte {
 	return []byte(cm.Data[key])
 }
 
-// TestLoadClusterReference compares what is read from kubeadm's cluster with what init makes of the same input: the
-// two must be equal.
+// TestLoadClusterReference: reading kubeadm's cluster gives the same as init with the same input.
 func TestLoadClusterReference(t *testing.T) {
 	self := &JoinConfiguration{ControlPlane: &JoinControlPlane{CertificateKey: strings.Repeat("0", 64)}}
 	n, warnings, err := LoadCluster(stored(t, "kubeadm-config", "ClusterConfiguration"),

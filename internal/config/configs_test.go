@@ -22,8 +22,8 @@ const configs = "../../testdata/configs"
 // message is a fault or warning with file, line and, usually, a field.
 var message = regexp.MustCompile(`^[a-z0-9-]+\.yaml:(\d+:)? \S`)
 
-// TestConfigs checks the messages for every file of testdata/configs: the faults of invalid-*, and the warnings of
-// valid-* (without a file if there are none).
+// TestConfigs checks the messages for every file of testdata/configs: the faults of invalid-*, and the warnings of valid-*
+// (without a file if there are none).
 func TestConfigs(t *testing.T) {
 	files, err := filepath.Glob(configs + "/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -64,7 +64,7 @@ func TestConfigs(t *testing.T) {
 	}
 }
 
-// checkGolden compares got with a file. The file does not exist if got is empty.
+// checkGolden compares got with a file, which doesn't exist if got is empty.
 func checkGolden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {

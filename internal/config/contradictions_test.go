@@ -12,11 +12,11 @@ import (
 	"github.com/pkg/errors"
 )
 
-// contradiction is a setting that contradicts what a new cluster is built on, or one that looks like it.
+// contradiction is a setting that contradicts a new cluster's foundations, or looks as if it did.
 type contradiction struct {
 	name          string
 	init, cluster string
-	// fault and warning are the field that is named; empty for none.
+	// fault and warning are the reported field; empty for none.
 	fault, warning string
 }
 
@@ -120,7 +120,7 @@ var contradictions = []contradiction{
 	{"a network for two nodes", "", "networking: {podSubnet: 10.244.0.0/23}\n", "", ""},
 }
 
-// located is FILE:LINE: FIELD of a fault or a warning.
+// located matches a message's FILE:LINE: FIELD.
 var located = regexp.MustCompile(`^f\.yaml:[1-9]\d*: (\S+): `)
 
 func TestContradictions(t *testing.T) {
@@ -145,8 +145,8 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
-// TestContradictionsOfExistingCluster: single phases and commands for certificates work with the configuration of a cluster that
-// was changed after its init, so that it works all the same. Only a phase that starts the kubelet judges its settings.
+// TestContradictionsOfExistingCluster: single phases and certificate commands work with the configuration of a cluster that was
+// changed after init, and evidently runs. Only a phase that starts the kubelet judges its settings.
 func TestContradictionsOfExistingCluster(t *testing.T) {
 	for _, c := range contradictions {
 		if c.fault == "" {
@@ -171,7 +171,7 @@ func TestContradictionsOfExistingCluster(t *testing.T) {
 	}
 }
 
-// TestContradictionsElsewhere: the name of the host that validates a file is not that of the node.
+// TestContradictionsElsewhere: the host that validates a file needn't be the node, so its name doesn't count.
 func TestContradictionsElsewhere(t *testing.T) {
 	for _, c := range []contradiction{
 		{"a name for the kubelet alone", "nodeRegistration: {kubeletExtraArgs: [{name: hostname-override, value: n1}]}\n", "", "", "nodeRegistration.kubeletExtraArgs[0].value"},
@@ -186,7 +186,6 @@ func TestContradictionsElsewhere(t *testing.T) {
 	}
 }
 
-// fieldsOf returns the fields that messages are about.
 func fieldsOf(messages []string) string {
 	var fields []string
 	for _, m := range messages {
@@ -198,7 +197,7 @@ func fieldsOf(messages []string) string {
 	return strings.Join(fields, ", ")
 }
 
-// TestContradictionsOfJoin: a worker's kubelet may have another name than the node, because its certificate has that name.
+// TestContradictionsOfJoin: a worker's kubelet may have another name than the node, because it's the name in its certificate.
 func TestContradictionsOfJoin(t *testing.T) {
 	const join = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\n" +
 		"discovery: {bootstrapToken: {token: abcdef.0123456789abcdef, apiServerEndpoint: '192.0.2.1:6443', unsafeSkipCAVerification: true}}\n"

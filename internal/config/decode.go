@@ -13,23 +13,23 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decoder decodes the nodes of one document into a Go type by its json tags, strictly. It continues after a
-// fault, so that one run finds them all, and records the line of every field.
+// decoder decodes one document's nodes into a Go type by its json tags, strictly. It continues after a fault, so that one run
+// finds them all, and records the line of every field.
 type decoder struct {
 	file  string
 	out   *findings
-	lines map[string]int  // of every field that the document names
+	lines map[string]int  // of every field in the document
 	bad   map[string]bool // fields that could not be read
 
-	// lenient skips fields that the type does not have.
+	// lenient skips fields the type doesn't have.
 	lenient bool
-	unknown []string // the paths of these fields
+	unknown []string // the paths of the skipped fields
 	known   any      // the document without them
 
 	alias *yaml.Node // the outermost alias on the way to the current node
 }
 
-// decode reads node into the value that into points at. Fields with a fault keep their zero value.
+// decode reads node into *into. Faulty fields keep their zero value.
 func (d *decoder) decode(node *yaml.Node, into any) {
 	tree, ok := d.value(node, reflect.TypeOf(into).Elem(), "")
 	if !ok {
@@ -41,7 +41,7 @@ func (d *decoder) decode(node *yaml.Node, into any) {
 		err = json.Unmarshal(data, into)
 	}
 	if err != nil {
-		// The error may quote a value, so it is not shown.
+		// The error may quote a value, so it isn't shown.
 		d.faultf(node, "", "cannot be read as %s", reflect.TypeOf(into).Elem().Name())
 	}
 }
@@ -51,8 +51,7 @@ func (d *decoder) faultf(n *yaml.Node, path, format string, args ...any) {
 	d.out.fault(Fault{File: d.file, Line: d.line(n), Field: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// value checks n against t and returns what encoding/json can decode into t; ok is false if there is nothing
-// to keep.
+// value checks n against t and returns a tree encoding/json can decode into t; ok is false if there's nothing to keep.
 func (d *decoder) value(n *yaml.Node, t reflect.Type, path string) (v any, ok bool) {
 	if n.Kind == yaml.AliasNode {
 		return d.through(n, t, path)
@@ -85,7 +84,7 @@ func (d *decoder) value(n *yaml.Node, t reflect.Type, path string) (v any, ok bo
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// through reads the target of an alias. Its fields are located at the alias.
+// through reads an alias's target, and locates its fields at the alias.
 func (d *decoder) through(n *yaml.Node, t reflect.Type, path string) (any, bool) {
 	if d.alias == nil {
 		d.alias = n
@@ -159,7 +158,6 @@ func (d *decoder) sequence(n *yaml.Node, elem reflect.Type, path string) (any, b
 	return out, true
 }
 
-// any reads a node of unknown type.
 func (d *decoder) any(n *yaml.Node, path string) (any, bool) {
 	anyType := reflect.TypeFor[any]()
 	switch n.Kind {

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// scalar reads strings, numbers and booleans.
 func (d *decoder) scalar(n *yaml.Node, t reflect.Type, path string) (any, bool) {
 	if n.Kind != yaml.ScalarNode {
 		d.faultf(n, path, "must be %s, is %s", typeName(t), describe(n))
@@ -47,7 +46,7 @@ func (d *decoder) scalar(n *yaml.Node, t reflect.Type, path string) (any, bool) 
 		}
 	case reflect.Float32, reflect.Float64:
 		if n.Tag == "!!int" || n.Tag == "!!float" {
-			if x, err := strconv.ParseFloat(n.Value, t.Bits()); err == nil && x-x == 0 { // neither Inf nor NaN: JSON has no such
+			if x, err := strconv.ParseFloat(n.Value, t.Bits()); err == nil && x-x == 0 { // neither Inf nor NaN: JSON has neither
 				return x, true
 			}
 		}
@@ -66,14 +65,14 @@ func (d *decoder) custom(n *yaml.Node, t reflect.Type, path string) (any, bool) 
 	if err == nil {
 		err = json.Unmarshal(data, reflect.New(t).Interface())
 	}
-	if err != nil { // it may quote the value, so it is not shown
+	if err != nil { // it may quote the value, so it isn't shown
 		d.faultf(n, path, "must be %s, is %s", typeName(t), describe(n))
 		return nil, false
 	}
 	return v, true
 }
 
-// yamlBool reads a boolean of YAML 1.1, as Kubernetes does: yes, no, on and off count, too.
+// yamlBool reads a YAML 1.1 boolean, as Kubernetes does: yes, no, on and off count, too.
 func yamlBool(n *yaml.Node) (value, ok bool) {
 	if n.Tag != "!!bool" && (n.Tag != "!!str" || n.Style != 0) {
 		return false, false
@@ -87,7 +86,6 @@ func yamlBool(n *yaml.Node) (value, ok bool) {
 	return false, false
 }
 
-// typeName describes the values of t in words.
 func typeName(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[metav1.Duration]():
@@ -111,7 +109,7 @@ func typeName(t reflect.Type) string {
 	}
 }
 
-// describe says what kind of value n is, but never the value, which may be secret.
+// describe names the kind of value n is, but never the value, which may be secret.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

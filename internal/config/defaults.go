@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Defaults of kubeadm.k8s.io/v1beta4 that do not depend on the host.
+// Defaults of kubeadm.k8s.io/v1beta4 that don't depend on the host.
 const (
 	DefaultImageRepository = "registry.k8s.io"
 	DefaultServiceSubnet   = "10.96.0.0/12"
@@ -40,8 +40,7 @@ const (
 	defaultCAValidity = 10 * defaultValidity
 )
 
-// HostFacts are the facts of the host that defaults depend on. The caller provides them, so that loading is
-// deterministic.
+// HostFacts are the host's facts that defaults depend on. The caller provides them, so that loading is deterministic.
 type HostFacts struct {
 	Hostname string
 	// IPv4 and IPv6 are the source addresses of each family's default route, zero if there is none.
@@ -50,8 +49,7 @@ type HostFacts struct {
 	Sockets []string
 }
 
-// ResolvedConf is where systemd-resolved writes the actual name servers: the file in /etc names a stub resolver that Pods
-// cannot reach.
+// ResolvedConf is where systemd-resolved writes the actual name servers: the file in /etc names a stub resolver Pods can't reach.
 const ResolvedConf = "/run/systemd/resolve/resolv.conf"
 
 // KnownSockets are the default sockets of containerd, CRI-O and cri-dockerd.
@@ -68,7 +66,7 @@ func controlPlaneTaint() corev1.Taint {
 	return corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}
 }
 
-// defaultInit fills in an InitConfiguration. Tokens get their secrets later.
+// defaultInit fills in an InitConfiguration, except for the tokens' secrets.
 func defaultInit(c *InitConfiguration, facts HostFacts, primary netip.Prefix) {
 	c.TypeMeta = metav1.TypeMeta{APIVersion: apiV1beta4, Kind: kindInit}
 	defaultRegistration(&c.NodeRegistration, facts, true)
@@ -94,7 +92,7 @@ func defaultToken(t *BootstrapToken) {
 	}
 }
 
-// defaultRegistration fills in how the node registers itself. Node names are lower case in the API.
+// defaultRegistration fills in the node's registration. Node names are lower case in the API.
 func defaultRegistration(r *NodeRegistrationOptions, facts HostFacts, controlPlane bool) {
 	r.Name = strings.ToLower(strings.TrimSpace(cmp.Or(r.Name, facts.Hostname)))
 	if r.CRISocket == "" {
@@ -116,8 +114,8 @@ func defaultRegistration(r *NodeRegistrationOptions, facts HostFacts, controlPla
 	}
 }
 
-// defaultEndpoint uses the address of the default route, of the primary service network's IP family if
-// possible: an API server does not start with addresses of different families.
+// defaultEndpoint uses the address of the default route, in the primary service network's IP family if possible: an API server
+// doesn't start with addresses of different families.
 func defaultEndpoint(e *APIEndpoint, facts HostFacts, primary netip.Prefix) {
 	e.BindPort = cmp.Or(e.BindPort, DefaultBindPort)
 	if e.AdvertiseAddress != "" {
@@ -165,7 +163,6 @@ func defaultEtcd(e *Etcd) {
 	}
 }
 
-// withPort adds the API server's port to an endpoint without a port.
 func withPort(endpoint string, port int32) string {
 	if endpoint == "" {
 		return ""
@@ -177,10 +174,9 @@ func withPort(endpoint string, port int32) string {
 	return net.JoinHostPort(host, cmp.Or(text, strconv.Itoa(int(port))))
 }
 
-// DefaultHealthCheckTimeout is how long a component of the control plane may take to become healthy, and to start.
+// DefaultHealthCheckTimeout is how long a control plane component may take to become healthy, and to start.
 const DefaultHealthCheckTimeout = 4 * time.Minute
 
-// defaultLimits are the timeouts of v1beta4.
 func defaultLimits() Limits {
 	return Limits{
 		ControlPlaneComponentHealthCheck: DefaultHealthCheckTimeout,
@@ -193,7 +189,6 @@ func defaultLimits() Limits {
 	}
 }
 
-// timeoutField is a timeout of a configuration with its name and default.
 type timeoutField struct {
 	name   string
 	value  **metav1.Duration
@@ -213,8 +208,7 @@ func timeoutFields(t *Timeouts) []timeoutField {
 	}
 }
 
-// defaultTimeouts fills in what is not set. Zero also means the default: `kubeadm config migrate` writes 0s
-// for timeouts that the user had not set.
+// defaultTimeouts fills in unset timeouts. Zero counts as unset: `kubeadm config migrate` writes 0s if the user set none.
 func defaultTimeouts(t *Timeouts) *Timeouts {
 	if t == nil {
 		t = &Timeouts{}

@@ -16,14 +16,13 @@ import (
 const (
 	kubeProxyKubeconfig = "/var/lib/kube-proxy/kubeconfig.conf"
 	kubeletHealthzPort  = 10248
-	// firstWithProxyMode is the first minor version for which kubeadm writes out kube-proxy's mode, because the default
-	// will change.
+	// firstWithProxyMode is the first minor version for which kubeadm writes out kube-proxy's mode: the default will change.
 	firstWithProxyMode = 36
 )
 
-// defaultKubelet fills in the cluster's KubeletConfiguration. It keeps what the user set, except
-// rotateCertificates: a kubelet that does not rotate its certificate drops out of the cluster after a year. Nothing here
-// depends on a host: the result is stored in the cluster. See kubeletconfig.Fit.
+// defaultKubelet fills in the cluster's KubeletConfiguration. It keeps the user's values, except rotateCertificates: a kubelet
+// that doesn't rotate its certificate drops out of the cluster after a year. The result is stored in the cluster, so nothing here
+// depends on a host. See kubeletconfig.Fit.
 func defaultKubelet(k *kubelet.KubeletConfiguration, c *ClusterConfiguration) {
 	k.TypeMeta = metav1.TypeMeta{APIVersion: kubeletAPI, Kind: kindKubelet}
 	k.StaticPodPath = cmp.Or(k.StaticPodPath, path.Join(DefaultKubernetesDir, "manifests"))
@@ -47,7 +46,7 @@ func defaultKubelet(k *kubelet.KubeletConfiguration, c *ClusterConfiguration) {
 	k.RotateCertificates = true
 }
 
-// clusterDNS returns the address of the DNS Service: the tenth of the primary service network.
+// clusterDNS is the DNS Service's address: the tenth of the primary service network.
 func clusterDNS(c *ClusterConfiguration) []string {
 	networks := prefixes(c.Networking.ServiceSubnet)
 	if len(networks) == 0 {
@@ -56,7 +55,7 @@ func clusterDNS(c *ClusterConfiguration) []string {
 	return []string{nthAddress(networks[0], 10).String()}
 }
 
-// defaultKubeProxy fills in the KubeProxyConfiguration. It binds to an address of the API server's IP family.
+// defaultKubeProxy makes kube-proxy listen in the API server's IP family.
 func defaultKubeProxy(p *kubeproxy.KubeProxyConfiguration, c *ClusterConfiguration, advertise netip.Addr) {
 	p.TypeMeta = metav1.TypeMeta{APIVersion: kubeProxyAPI, Kind: kindKubeProxy}
 	any := "0.0.0.0"

@@ -15,16 +15,16 @@ import (
 
 // Values derived from a validated Node.
 
-// ServiceSubnets returns the service networks, the primary family first.
+// ServiceSubnets returns the service networks, primary family first.
 func (n *Node) ServiceSubnets() []netip.Prefix { return prefixes(n.Cluster.Networking.ServiceSubnet) }
 
-// PodSubnets returns the pod networks, the primary family first; none if the user set none.
+// PodSubnets returns the Pod networks, primary family first; none if the user set none.
 func (n *Node) PodSubnets() []netip.Prefix { return prefixes(n.Cluster.Networking.PodSubnet) }
 
 // APIServiceIP is the address of the Service default/kubernetes: the first of the primary service network.
 func (n *Node) APIServiceIP() netip.Addr { return nthAddress(n.ServiceSubnets()[0], 1) }
 
-// ClusterDNSIPs are the addresses that the DNS Service may have: the tenth of each service network.
+// ClusterDNSIPs are the DNS Service's possible addresses: the tenth of each service network.
 func (n *Node) ClusterDNSIPs() []netip.Addr {
 	var ips []netip.Addr
 	for _, p := range n.ServiceSubnets() {
@@ -33,8 +33,7 @@ func (n *Node) ClusterDNSIPs() []netip.Addr {
 	return ips
 }
 
-// Endpoint is the host:port of the cluster's API: the control plane endpoint, or this node's if there is
-// none.
+// Endpoint is the host:port of the cluster's API: the control plane endpoint, or this node's if there's none.
 func (n *Node) Endpoint() string {
 	host, port := n.EndpointHost()
 	if host == "" {
@@ -43,8 +42,7 @@ func (n *Node) Endpoint() string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// EndpointHost splits the control plane endpoint; the default port is this node's. The host is empty if there
-// is no endpoint.
+// EndpointHost splits the control plane endpoint; the port defaults to this node's. Without an endpoint, the host is empty.
 func (n *Node) EndpointHost() (host string, port int32) {
 	endpoint := n.Cluster.ControlPlaneEndpoint
 	if endpoint == "" {
@@ -76,7 +74,7 @@ func prefixes(list string) []netip.Prefix {
 	return out
 }
 
-// nthAddress returns the address n places after the first of p.
+// nthAddress counts from 0.
 func nthAddress(p netip.Prefix, n int) netip.Addr {
 	a := p.Masked().Addr()
 	for range n {
@@ -85,8 +83,7 @@ func nthAddress(p netip.Prefix, n int) netip.Addr {
 	return a
 }
 
-// GeneratedFor returns the node as an init of another version would have had it, with the settings of kube-proxy that are
-// generated when the user gives none.
+// GeneratedFor returns the node as init at another version would have left it, with kube-proxy's generated settings.
 func (n *Node) GeneratedFor(version string) *Node {
 	out := *n
 	out.Cluster.KubernetesVersion = version

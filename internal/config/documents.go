@@ -15,7 +15,7 @@ import (
 	kubelet "k8s.io/kubelet/config/v1beta1"
 )
 
-// The kinds of documents that a configuration file may hold.
+// The kinds of documents a configuration file may hold.
 const (
 	kindInit      = "InitConfiguration"
 	kindCluster   = "ClusterConfiguration"
@@ -35,8 +35,7 @@ const (
 	tooOldAPIVersions = "v1alpha1 v1alpha2 v1alpha3 v1beta1 v1beta2"
 )
 
-// documents holds the documents of a file, one per kind, nil if missing. A document that could only be read
-// in part has zero values for the rest.
+// documents holds a file's documents, one per kind, nil if missing. The unread parts of a faulty document are zero.
 type documents struct {
 	findings
 
@@ -48,28 +47,24 @@ type documents struct {
 	kubelet   *kubelet.KubeletConfiguration
 	kubeProxy *kubeproxy.KubeProxyConfiguration
 
-	// serial reports whether the user set imagePullSerial: true explicitly. It is also the default of
-	// v1beta4, which does not ask for it.
-	serial bool
-	// placeholder reports whether the advertised address is a placeholder.
+	// serial reports whether the user set imagePullSerial: true. v1beta4 has the same default, but doesn't ask for it.
+	serial      bool
 	placeholder bool
-	// unnamed reports whether the node's name is that of this host, which may not be the host that the file is for.
+	// unnamed reports whether the node is named after this host, which the file may not be for.
 	unnamed bool
-	// healthCheck is the control plane's health check timeout of v1beta3, where it is in the
-	// ClusterConfiguration; v1beta4 has it in the InitConfiguration.
+	// healthCheck is the control plane's health check timeout, which v1beta3 keeps in the ClusterConfiguration and v1beta4 in the
+	// InitConfiguration.
 	healthCheck *metav1.Duration
 
 	origins map[string]*origin // by kind
 
 	// experimental accepts experimental versions of the API.
 	experimental bool
-	// stored selects lenient reading of what a cluster stores; extras holds, by kind, what is unknown to this
-	// version.
+	// stored reads leniently, for a cluster's stored configuration; extras holds, by kind, the parts unknown to this version.
 	stored bool
 	extras Extras
 }
 
-// knownVersion is an apiVersion with its kinds.
 type knownVersion struct {
 	apiVersion string
 	kinds      []string
@@ -85,7 +80,7 @@ func knownVersions() []knownVersion {
 	}
 }
 
-// knownKinds lists for messages what a file may contain.
+// knownKinds lists a file's possible contents, for messages.
 func knownKinds() string {
 	var list []string
 	for _, v := range knownVersions() {
@@ -97,7 +92,6 @@ func knownKinds() string {
 	return strings.Join(list, ", ")
 }
 
-// kindsOf returns the kinds of an apiVersion; none if it is unknown.
 func kindsOf(apiVersion string) []string {
 	for _, v := range knownVersions() {
 		if v.apiVersion == apiVersion {
@@ -110,7 +104,7 @@ func kindsOf(apiVersion string) []string {
 // read parses a file and decodes its documents strictly. src may be nil.
 func read(src *Source) *documents { return readAll(src, false) }
 
-// readAll also reads experimental versions of the API, if it is asked to.
+// readAll also reads experimental versions of the API if asked to.
 func readAll(src *Source, experimental bool) *documents {
 	docs := &documents{origins: make(map[string]*origin), experimental: experimental}
 	if src == nil {
@@ -122,7 +116,6 @@ func readAll(src *Source, experimental bool) *documents {
 	return docs
 }
 
-// add reads one document into the field of its kind.
 func (d *documents) add(file string, doc document) {
 	apiVersion, kind, ok := d.identify(file, doc)
 	if !ok {
@@ -141,7 +134,6 @@ func (d *documents) add(file string, doc document) {
 	}
 }
 
-// decode decodes a document of a known version and kind.
 func (d *documents) decode(dec *decoder, doc document, apiVersion, kind string) {
 	if apiVersion == apiV1beta3 {
 		if !d.stored { // kubeadm v1.30 and older keep it; the next upload writes the newest
@@ -172,8 +164,7 @@ func (d *documents) decode(dec *decoder, doc document, apiVersion, kind string) 
 	}
 }
 
-// require refuses a valid file that has none of the kinds a command uses: continuing with defaults would not
-// be what its author meant.
+// require refuses a valid file with none of the kinds a command uses: its author can't have meant the defaults.
 func (d *documents) require(src *Source, kinds ...string) error {
 	there := func(kind string) bool { return d.origins[kind] != nil }
 	if src == nil || len(d.faults) > 0 || slices.ContainsFunc(kinds, there) {
@@ -193,7 +184,7 @@ func decodeNew[T any](d *decoder, node *yaml.Node) *T {
 	return v
 }
 
-// identify determines what a document is, or adds the fault that says why it cannot.
+// identify returns a document's version and kind, or adds a fault.
 func (d *documents) identify(file string, doc document) (apiVersion, kind string, ok bool) {
 	if doc.root.Kind != yaml.MappingNode {
 		d.fault(Fault{File: file, Line: doc.line, Message: "the document must be a mapping with apiVersion and kind, is " + describe(doc.root)})
@@ -231,7 +222,6 @@ func tooOld(apiVersion string) bool {
 	return ok && slices.Contains(strings.Fields(tooOldAPIVersions), version)
 }
 
-// textField returns a string field of a mapping and its line.
 func textField(n *yaml.Node, name string) (value string, line int) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if v := n.Content[i+1]; n.Content[i].Value == name && v.Kind == yaml.ScalarNode && v.Tag == "!!str" {

@@ -15,18 +15,17 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// Extras holds, by kind, what stored documents have that is unknown to this version. It is written wherever
-// the Node's documents are.
+// Extras holds, by kind, the parts of stored documents unknown to this version. It's written wherever the Node's documents are.
 type Extras map[string]*extra
 
-// extra is what a stored document has that is unknown to this version: fields of newer, older or other tools,
-// and retired feature gates. It is kept when the document is written again.
+// extra is the part of a stored document unknown to this version: fields of newer, older or other tools, and retired feature
+// gates. It's kept when the document is written again.
 type extra struct {
-	all   any // the document as JSON has it
-	known any // the same without what is not known
+	all   any // the document as JSON
+	known any // the same without the unknown parts
 }
 
-// noteExtra records what of a stored document is unknown to this version, and warns about it once.
+// noteExtra records the unknown parts of a stored document, and warns about them once.
 func (d *documents) noteExtra(kind string, dec *decoder, root *yaml.Node) {
 	gates := retireGates(kind, dec.known)
 	if len(dec.unknown)+len(gates) == 0 {
@@ -34,7 +33,7 @@ func (d *documents) noteExtra(kind string, dec *decoder, root *yaml.Node) {
 	}
 	all, err := jsonTree(root)
 	if err != nil {
-		// The error may quote a value, so it is not shown.
+		// The error may quote a value, so it isn't shown.
 		d.fault(Fault{File: dec.file, Line: root.Line, Message: "has fields that are unknown to this version and cannot be kept, because they are not valid YAML: " + listed(dec.unknown)})
 		return
 	}
@@ -47,8 +46,7 @@ func (d *documents) noteExtra(kind string, dec *decoder, root *yaml.Node) {
 	}
 }
 
-// retireGates removes feature gates that are not current from the known part of a ClusterConfiguration, and
-// returns their names.
+// retireGates removes feature gates unknown to this version from a ClusterConfiguration's known part, and returns their names.
 func retireGates(kind string, known any) []string {
 	doc, _ := known.(map[string]any)
 	gates, _ := doc["featureGates"].(map[string]any)
@@ -65,7 +63,6 @@ func retireGates(kind string, known any) []string {
 	return out
 }
 
-// listed joins names for a message, and shortens a long list.
 func listed(names []string) string {
 	const most = 10
 	if len(names) > most {
@@ -94,7 +91,7 @@ func treeOf(doc []byte) (any, error) {
 	return tree, errors.WithStack(dec.Decode(&tree))
 }
 
-// into returns doc with the extra fields; a nil x adds nothing.
+// into adds the extra fields to doc; a nil x adds nothing.
 func (x *extra) into(doc []byte) ([]byte, error) {
 	if x == nil {
 		return doc, nil
@@ -105,7 +102,7 @@ func (x *extra) into(doc []byte) ([]byte, error) {
 	}
 	fields, ok := tree.(map[string]any)
 	if ok && fields["featureGates"] == nil {
-		fields["featureGates"] = map[string]any{} // a place for those that are kept
+		fields["featureGates"] = map[string]any{} // a place for the kept gates
 	}
 	withExtra(tree, x.all, x.known)
 	if gates, empty := fields["featureGates"].(map[string]any); empty && len(gates) == 0 {
@@ -115,7 +112,7 @@ func (x *extra) into(doc []byte) ([]byte, error) {
 	return data, errors.WithStack(err)
 }
 
-// withExtra adds to doc what all has and known lacks. A field whose parent doc does not have is dropped.
+// withExtra adds to doc the fields of all that known lacks. A field whose parent isn't in doc is dropped.
 func withExtra(doc, all, known any) any {
 	switch doc := doc.(type) {
 	case map[string]any:
@@ -146,7 +143,7 @@ func withExtra(doc, all, known any) any {
 	return doc
 }
 
-// sameItem reports whether an item of a list is still the known one, by its scalar fields.
+// sameItem reports whether an item of a list still has the known item's scalar fields.
 func sameItem(item, known any) bool {
 	fields, ok := item.(map[string]any)
 	knownFields, alike := known.(map[string]any)

@@ -12,18 +12,16 @@ import (
 
 // Fault is one problem in the configuration. Its text never contains a token or a key.
 type Fault struct {
-	// File and Line locate the document. They are empty and 0 for a fault of the command line, or of a value
-	// that does not come from a file.
+	// File and Line locate the document; they're zero for the command line and for values that don't come from a file.
 	File string
 	Line int
-	// Field is the path of the field (networking.podSubnet) or the flag (--pod-network-cidr), or empty for a
-	// fault of the whole document.
+	// Field is a path (networking.podSubnet) or flag (--pod-network-cidr), or empty if the whole document is at fault.
 	Field string
 	// Message says what is wrong and what would be right.
 	Message string
 }
 
-// Error formats the fault as FILE:LINE: FIELD: message, without the parts that are not known.
+// Error formats the fault as FILE:LINE: FIELD: message, without unknown parts.
 func (f Fault) Error() string {
 	var b strings.Builder
 	if f.File != "" {
@@ -40,8 +38,7 @@ func (f Fault) Error() string {
 	return b.String()
 }
 
-// Faults is every fault that a load found: those of the command line first, then by line. All loaders return
-// this type for invalid input.
+// Faults is every fault of a load: the command line's first, then by line. All loaders return this type for invalid input.
 type Faults []Fault
 
 // Error lists the faults, one per line.
@@ -53,7 +50,7 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// maxFaults is where the search stops: nobody reads more.
+// maxFaults ends the search: nobody reads more.
 const maxFaults = 200
 
 // findings collects faults and warnings. The zero value is ready to use.
@@ -68,12 +65,10 @@ func (f *findings) fault(x Fault) {
 	}
 }
 
-// full reports whether the limit of faults has been reached.
 func (f *findings) full() bool { return len(f.faults) >= maxFaults }
 
 func (f *findings) warn(x Fault) { f.warnings = append(f.warnings, x) }
 
-// err returns the faults as an error, or nil.
 func (f *findings) err() error {
 	if len(f.faults) == 0 {
 		return nil
@@ -85,7 +80,6 @@ func (f *findings) err() error {
 	return Faults(faults)
 }
 
-// warningTexts returns the warnings, formatted like faults.
 func (f *findings) warningTexts() []string {
 	var texts []string
 	for _, w := range sorted(f.warnings) {
@@ -94,7 +88,7 @@ func (f *findings) warningTexts() []string {
 	return texts
 }
 
-// sorted returns a sorted copy without duplicates: first what is not in a file, then by line, then as found.
+// sorted returns a sorted copy without duplicates: faults outside files first, then by line, then as found.
 func sorted(list []Fault) []Fault {
 	list = slices.SortedStableFunc(slices.Values(list), func(a, b Fault) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))

@@ -8,25 +8,23 @@ import (
 	"strings"
 )
 
-// gateECDSA is a retired gate of stored configurations: the cluster's keys are ECDSA P-256. encryptionAlgorithm has
-// replaced it.
+// gateECDSA is a retired gate of stored configurations: the cluster's keys are ECDSA P-256. encryptionAlgorithm has replaced it.
 const gateECDSA = "PublicKeysECDSA"
 
-// featureGate is a gate with its default.
 type featureGate struct {
 	name    string
 	preset  bool
 	remarks string
 }
 
-// featureGates are those of kubeadm 1.37. RootlessControlPlane runs the control plane's containers as non-root users.
+// featureGates are kubeadm 1.37's. RootlessControlPlane runs the control plane's containers as non-root users.
 func featureGates() []featureGate {
 	return []featureGate{
 		{"RootlessControlPlane", false, ", alpha"},
 	}
 }
 
-// retiredGates are gates that kubeadm 1.37 no longer has, but that older clusters still name.
+// retiredGates are no longer in kubeadm 1.37, but older clusters still name them.
 func retiredGates() []string {
 	return []string{"ControlPlaneKubeletLocalMode", "EtcdLearnerMode", "NodeLocalCRISocket", gateECDSA, "WaitForAllControlPlaneComponents"}
 }
@@ -39,7 +37,7 @@ func featureGateNames() []string {
 	return names
 }
 
-// FeatureGateNames lists the feature gates and their defaults for help texts.
+// FeatureGateNames lists the feature gates and their defaults, for help texts.
 func FeatureGateNames() string {
 	var list []string
 	for _, g := range featureGates() {
@@ -48,7 +46,7 @@ func FeatureGateNames() string {
 	return strings.Join(list, ", ")
 }
 
-// gateValues are the values of --feature-gates that turn each gate the other way.
+// gateValues are the values of --feature-gates that flip each gate.
 func gateValues() []string {
 	var list []string
 	for _, g := range featureGates() {

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagRow is one row of the table of flags.
 type flagRow struct {
 	Name string
 
@@ -21,20 +20,19 @@ type flagRow struct {
 	bind       func(fs *pflag.FlagSet, f *Flags)
 }
 
-// flagField is a field that a flag sets in a document of the given kind.
 type flagField struct {
 	kind, path string
 	set        func(d *documents, f *Flags)
 }
 
-// typedRow builds a flagRow whose value is a T. It ends with on.
+// typedRow builds a flagRow whose value is a T; on completes it.
 type typedRow[T any] struct {
 	flag  flagRow
 	short string
 	value func(*Flags) *T
 }
 
-// define is the method of a FlagSet that defines a flag of type T, such as StringVarP.
+// define is a FlagSet's method that defines a flag of type T, such as StringVarP.
 type define[T any] func(fs *pflag.FlagSet, to *T, name, short string, preset T, usage string)
 
 func newRow[T any](def define[T], name string, preset T, usage string, value func(*Flags) *T) *typedRow[T] {
@@ -69,42 +67,37 @@ func switchOff(name, usage string, value func(*Flags) *bool) *typedRow[bool] {
 	return newRow((*pflag.FlagSet).BoolVarP, name, true, usage, value)
 }
 
-// sets names a field that the flag sets. A flag that sets the same thing for several commands has a
-// field in the document of each.
+// sets names a field the flag sets. A flag that sets the same thing for several commands has a field in each one's document.
 func (r *typedRow[T]) sets(kind, path string, set func(d *documents, value T)) *typedRow[T] {
 	r.flag.fields = append(r.flag.fields, flagField{kind, path, func(d *documents, f *Flags) { set(d, *r.value(f)) }})
 	return r
 }
 
-// overConfig allows a flag that sets a field beside --config: it takes precedence over the file.
+// overConfig allows a field's flag beside --config: the flag takes precedence over the file.
 func (r *typedRow[T]) overConfig() *typedRow[T] {
 	r.flag.withConfig = true
 	return r
 }
 
-// shorthand is the flag's single letter.
 func (r *typedRow[T]) shorthand(letter string) *typedRow[T] {
 	r.short = letter
 	return r
 }
 
-// offers are the values that shell completion proposes.
+// offers lists values for shell completion.
 func (r *typedRow[T]) offers(values ...string) *typedRow[T] {
 	r.flag.values = values
 	return r
 }
 
-// on completes the row with the commands that take the flag. "init phase" stands for those phases of
-// init that name the flag although init itself does not take it.
+// on completes the row with the commands that take the flag. "init phase" stands for phases of init with flags init doesn't take.
 func (r *typedRow[T]) on(commands ...string) flagRow {
 	r.flag.commands = commands
 	return r.flag
 }
 
-// refusedWithConfig reports whether the flag and --config exclude each other.
 func (f *flagRow) refusedWithConfig() bool { return len(f.fields) > 0 && !f.withConfig }
 
-// flagOf returns the row of a command's flag, or nil.
 func flagOf(command, name string) *flagRow {
 	rows := flagTable()
 	for i := range rows {

@@ -11,21 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// flagTable is every flag whose value ends up in the configuration, or that several commands share.
-// Binding, help, completion, the rule against --config and the origin of a value in faults come from
-// it; docs/adding-a-flag.md shows how to add one. Flags of a command's own are bound in its file.
+// flagTable is every flag that ends up in the configuration or is shared by several commands. Binding, help, completion, the rule
+// against --config and the origin of a value in faults come from it; docs/adding-a-flag.md shows how to add one. A command's own
+// flags are bound in its file.
 //
-// A name has more than one row where it means different things to different commands. Rows are
-// applied in this order: --token precedes the flags that override it.
+// A name has more than one row where its meaning depends on the command. Rows are applied in order: --token precedes the flags
+// that override it.
 //
-// A usage text puts the name of the value in backquotes, and shell completion goes by it: file,
-// directory, phases, checks.
+// A usage text puts the value's name in backquotes, and shell completion goes by it: file, directory, phases, checks.
 var flagTable = sync.OnceValue(func() []flagRow {
 	return slices.Concat(commandFlags(), nodeFlags(), apiServerFlags(), clusterFlags(), networkFlags(),
 		certificateFlags(), initTokenFlags(), joinFlags(), resetFlags(), tokenFlags(), upgradeFlags(), hostFlags(), upFlags())
 })
 
-// commandFlags say how a command runs and where it looks.
 func commandFlags() []flagRow {
 	config := func(f *Flags) *string { return &f.ConfigFile }
 	dryRun := func(f *Flags) *bool { return &f.DryRun }
@@ -61,7 +59,6 @@ func commandFlags() []flagRow {
 	}
 }
 
-// nodeFlags are about this node.
 func nodeFlags() []flagRow {
 	socket := func(f *Flags) *string { return &f.CRISocket }
 	return []flagRow{
@@ -99,7 +96,7 @@ func nodeFlags() []flagRow {
 	}
 }
 
-// apiServerFlags are about the API server of this node. On a node that joins as a worker they set nothing.
+// apiServerFlags set nothing on a node that joins as a worker.
 func apiServerFlags() []flagRow {
 	return []flagRow{
 		toggle("control-plane", "join as a control plane", func(f *Flags) *bool { return &f.ControlPlane }).
@@ -125,7 +122,6 @@ func apiServerFlags() []flagRow {
 	}
 }
 
-// clusterFlags are about the whole cluster.
 func clusterFlags() []flagRow {
 	return []flagRow{
 		text("control-plane-endpoint", "", "`host[:port]` at which clients reach the control plane, such as a load balancer; required to add control planes later",
@@ -162,7 +158,6 @@ func networkFlags() []flagRow {
 	}
 }
 
-// certificateFlags say where certificates are, and how control planes share them.
 func certificateFlags() []flagRow {
 	certDir := func(f *Flags) *string { return &f.CertDir }
 	key := func(f *Flags) *string { return &f.CertificateKey }
@@ -187,7 +182,6 @@ func certificateFlags() []flagRow {
 	}
 }
 
-// initTokenFlags describe the bootstrap token that init creates.
 func initTokenFlags() []flagRow {
 	first := func(d *documents) *BootstrapToken {
 		if len(d.init.BootstrapTokens) == 0 {
@@ -206,7 +200,6 @@ func initTokenFlags() []flagRow {
 	}
 }
 
-// joinFlags say how a node finds its cluster, and what it becomes there.
 func joinFlags() []flagRow {
 	const byToken = "discovery.bootstrapToken."
 	return []flagRow{
@@ -249,7 +242,7 @@ func resetFlags() []flagRow {
 	}
 }
 
-// tokenFlags describe the one token that token create makes without --config.
+// tokenFlags describe the token that token create makes without --config.
 func tokenFlags() []flagRow {
 	only := func(d *documents) *BootstrapToken { return &d.init.BootstrapTokens[0] }
 	return []flagRow{
@@ -270,10 +263,9 @@ func tokenFlags() []flagRow {
 	}
 }
 
-// joinControlPlane begins the fields of a JoinConfiguration that only a control plane has.
+// joinControlPlane begins the fields that only a joining control plane has.
 const joinControlPlane = "controlPlane."
 
-// onControlPlane sets a field of a node that joins as a control plane.
 func onControlPlane[T any](set func(c *JoinControlPlane, value T)) func(*documents, T) {
 	return func(d *documents, value T) {
 		if c := d.join.ControlPlane; c != nil {
@@ -282,7 +274,6 @@ func onControlPlane[T any](set func(c *JoinControlPlane, value T)) func(*documen
 	}
 }
 
-// onDiscovery sets a field of discovery by token.
 func onDiscovery[T any](set func(t *BootstrapTokenDiscovery, value T)) func(*documents, T) {
 	return func(d *documents, value T) {
 		if t := d.join.Discovery.BootstrapToken; t != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestFlagTable: a command has each flag once, and each field is one of a document that the flag's command loads.
+// TestFlagTable: a command has each flag once, and each field belongs to a document the flag's command loads.
 func TestFlagTable(t *testing.T) {
 	kinds := map[string][]string{
 		"init": {kindInit, kindCluster}, "preflight init": {kindInit, kindCluster},
@@ -50,7 +50,7 @@ func TestFlagTable(t *testing.T) {
 	}
 }
 
-// TestImagesAndPreflightReadFlagsOfInit: these commands load a configuration as init and join do, with their rows.
+// TestImagesAndPreflightReadFlagsOfInit: these commands load a configuration like init and join, with the same rows.
 func TestImagesAndPreflightReadFlagsOfInit(t *testing.T) {
 	for command, as := range map[string]string{
 		"config images list": "init", "config images pull": "init", "preflight init": "init", "preflight join": "join",

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags holds the values of the flags in flag_table.go. A value counts only if Given names its flag:
-// otherwise it is the flag's default, which must not override a configuration file.
+// Flags holds the values of the flags in flag_table.go. A value counts only if Given names its flag: otherwise it's the flag's
+// default, which mustn't override a configuration file.
 type Flags struct {
 	// Given lists the flags on the command line, without dashes: "pod-network-cidr".
 	Given []string
@@ -77,7 +77,7 @@ type Flags struct {
 	SkipTokenPrint            bool
 	Swap                      string // off or keep
 	TLSBootstrapToken         string
-	// Token is that of --token, of the file that --token-file names, or the argument of token create.
+	// Token comes from --token, --token-file's file, or the argument of token create.
 	Token       string
 	TokenFile   string
 	TokenTTL    time.Duration
@@ -87,10 +87,10 @@ type Flags struct {
 	RestoreEtcd bool
 }
 
-// ValuesAnnotation is the annotation of a bound flag that lists the values for shell completion.
+// ValuesAnnotation marks a bound flag with its values for shell completion.
 const ValuesAnnotation = "slipway_values"
 
-// Bind adds the flags that the table has for a command, such as "init" or "token create".
+// Bind adds a command's flags from the table; the command is named like "init" or "token create".
 func (f *Flags) Bind(fs *pflag.FlagSet, command string) {
 	for _, part := range partsOf(command) {
 		for _, row := range flagTable() {
@@ -101,8 +101,8 @@ func (f *Flags) Bind(fs *pflag.FlagSet, command string) {
 	}
 }
 
-// BindPhase adds the named flags of a phase of the given workflow: init, join or reset. A name that the
-// table does not have is left out: a test finds it, and a user's run must not end over it.
+// BindPhase adds the named flags of a phase of init, join or reset. It leaves out names missing from the table: a test finds
+// them, and a user's run mustn't end over them.
 func (f *Flags) BindPhase(fs *pflag.FlagSet, workflow string, names []string) {
 	for _, name := range names {
 		if row := cmp.Or(flagOf(workflow, name), flagOf(workflow+" phase", name)); row != nil {
@@ -114,14 +114,14 @@ func (f *Flags) BindPhase(fs *pflag.FlagSet, workflow string, names []string) {
 func (f *flagRow) bindTo(fs *pflag.FlagSet, to *Flags) {
 	f.bind(fs, to)
 	if f.values != nil {
-		_ = fs.SetAnnotation(f.Name, ValuesAnnotation, f.values) // fails only for a flag that does not exist
+		_ = fs.SetAnnotation(f.Name, ValuesAnnotation, f.values) // fails only for a flag that doesn't exist
 	}
 }
 
 func (f *Flags) given(name string) bool { return slices.Contains(f.Given, name) }
 
-// apply writes the given flags of a command into the documents of the given kinds, and records for
-// each field which flag set it. withFile says that --config is given, too.
+// apply writes a command's given flags into the documents of the given kinds, and records which flag set each field. withFile
+// means that --config is given, too.
 func (f *Flags) apply(d *documents, command string, withFile bool, kinds ...string) {
 	if withFile {
 		f.refuseMixing(d, command)
@@ -148,7 +148,6 @@ func (f *Flags) refuseMixing(d *documents, command string) {
 	}
 }
 
-// setByFlag records that a flag has set a field.
 func (d *documents) setByFlag(kind, flag, path string) {
 	o := d.origins[kind]
 	if o == nil {
@@ -161,7 +160,6 @@ func (d *documents) setByFlag(kind, flag, path string) {
 	o.flags[path] = flag
 }
 
-// parseGates reads NAME=BOOL,NAME=BOOL.
 func (d *documents) parseGates(text string) map[string]bool {
 	gates := make(map[string]bool)
 	for pair := range strings.SplitSeq(text, ",") {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The commands of upgrade, as the table of flags names them.
+// The commands of upgrade, as the flag table names them.
 const (
 	upgradeApply = "upgrade apply"
 	upgradeNode  = "upgrade node"
@@ -19,14 +19,12 @@ const (
 	upgradeRollback = "upgrade rollback"
 )
 
-// defaultDrainTimeout suits Pods that end in order and budgets that wait for their replacements.
+// defaultDrainTimeout leaves Pods time to end in order, and budgets time to wait for replacements.
 const defaultDrainTimeout = 5 * time.Minute
 
-// defaultContextLines is how many lines a diff shows around each difference.
 const defaultContextLines = 3
 
-// upgradeFlags are the flags of upgrade alone. One that several of its commands take sets the field in the part of
-// each; a command reads its own part.
+// upgradeFlags are upgrade's alone. A flag of several subcommands sets a field in each one's part; a command reads only its own.
 func upgradeFlags() []flagRow {
 	return []flagRow{
 		toggle("allow-experimental-upgrades", "allow an upgrade to an alpha or beta version", func(f *Flags) *bool { return &f.AllowExperimentalUpgrades }).

@@ -21,11 +21,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// secretShapes are what tokens and certificate keys look like.
+// secretShapes match tokens and certificate keys.
 var secretShapes = regexp.MustCompile(`[a-z0-9]{6}\.[a-z0-9]{16}|[0-9a-fA-F]{64}`)
 
-// telling fails if a loader's messages contain a token or a key from its input, or a control character that moves a
-// terminal's cursor.
+// telling fails if a loader's messages contain a token or a key from its input, or a control character that moves a terminal's
+// cursor.
 func telling(t *testing.T, input string, err error, warnings []string) {
 	t.Helper()
 	var faults Faults
@@ -48,8 +48,8 @@ func telling(t *testing.T, input string, err error, warnings []string) {
 	}
 }
 
-// within fails if a loader takes unreasonably long for a file of a few kilobytes. The limit allows for the fuzzing
-// engine and a shared machine.
+// within fails if a loader takes unreasonably long for a file of a few kilobytes. The limit allows for the fuzzing engine and a
+// shared machine.
 func within(t *testing.T, limit time.Duration) func() {
 	started := time.Now()
 	return func() {
@@ -59,8 +59,7 @@ func within(t *testing.T, limit time.Duration) func() {
 	}
 }
 
-// FuzzLoad: for any file, loading neither panics nor fails without naming a fault. What can be migrated migrates to
-// the same again.
+// FuzzLoad: for any file, loading neither panics nor fails without naming a fault. Migrating a migrated file doesn't change it.
 func FuzzLoad(f *testing.F) {
 	files, err := filepath.Glob(configs + "/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -94,7 +93,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// countedTokens generates tokens that differ, as those of a file must.
+// countedTokens generates distinct tokens, as a file requires.
 func countedTokens() Options {
 	opts, n := testOptions(), 0
 	opts.NewToken = func() (string, string, error) {
@@ -104,8 +103,8 @@ func countedTokens() Options {
 	return opts
 }
 
-// FuzzLoadCluster: what a cluster stores is input from outside. An accepted configuration has plain absolute paths,
-// does not change in the next upload, and gives the same node when it is read again.
+// FuzzLoadCluster: a cluster's stored configuration is input from outside. If accepted, it has plain absolute paths, doesn't
+// change in the next upload, and gives the same node when it's read again.
 func FuzzLoadCluster(f *testing.F) {
 	kubelet, kubeProxy := stored(f, "kubelet-config", "kubelet"), stored(f, "kube-proxy", "config.conf")
 	f.Add(stored(f, "kubeadm-config", "ClusterConfiguration"), kubelet, kubeProxy)
@@ -137,14 +136,13 @@ func FuzzLoadCluster(f *testing.F) {
 	})
 }
 
-// given are the fields that record which documents there were, and what else was in them.
+// given matches the fields that record which documents there were, and their unknown parts.
 func given(p cmp.Path) bool {
 	last := p.Last().String()
 	return last == ".KubeletGiven" || last == ".KubeProxyGiven" || last == ".Extras"
 }
 
-// FuzzNetworks: accepted networks are one of each family, do not overlap, and contain the addresses that Slipway takes
-// from them.
+// FuzzNetworks: accepted networks are one of each family, don't overlap, and contain the addresses Slipway takes from them.
 func FuzzNetworks(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"10.96.0.0/12", "10.244.0.0/16", "192.0.2.1"}, {"10.96.0.0/12,fd00:10:96::/112", "10.244.0.0/16,fd00:10:244::/56", ""},
@@ -194,7 +192,7 @@ func sameAgain(t *testing.T, n *Node) {
 	sameText(t, first, must(again.KubeadmConfigYAML()))
 }
 
-// FuzzToken: a token is accepted unchanged or refused, wherever it is given, and no error repeats it.
+// FuzzToken: a token is accepted unchanged or refused, regardless of where it's given, and no error repeats it.
 func FuzzToken(f *testing.F) {
 	for _, seed := range []string{someToken, otherToken, "abcdef", "abcdef.0123456789ABCDEF", "abcdef.0123456789abcdef\n", "", ".", "abcdef.", "abcdef.0123456789abcdef.0123456789abcdef"} {
 		f.Add(seed)
@@ -208,7 +206,7 @@ func FuzzToken(f *testing.F) {
 		}, testOptions())
 		telling(t, token, joinErr, warnings)
 		for _, err := range []error{idErr, err, joinErr} {
-			// Shorter ones may be part of some word of the message by chance.
+			// Shorter tokens may be part of some word of the message by chance.
 			if err != nil && len(token) > 12 && strings.Contains(err.Error(), token) {
 				t.Errorf("%v holds the token", err)
 			}
@@ -240,7 +238,7 @@ func FuzzPin(f *testing.F) {
 	})
 }
 
-// FuzzHostPort: every client can dial an accepted endpoint, and it does not change when it is written and read again.
+// FuzzHostPort: every client can dial an accepted endpoint, and it doesn't change when it's written and read again.
 func FuzzHostPort(f *testing.F) {
 	for _, seed := range []string{"cp.example.org", "cp.example.org:6443", "192.0.2.1:1", "fd00::1", "[fd00::1]", "[fd00::1]:6443", "a:", "a:0", "a:065", "[a]:1", "::1:80", "[::1", "https://a:1", "fe80::1%eth0", "[fe80::1%25eth0]:80", "a:+1", "]:1", "[[::1]]:1", "0000:::"} {
 		f.Add(seed)

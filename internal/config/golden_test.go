@@ -40,7 +40,6 @@ func readFile(t testing.TB, elem ...string) []byte {
 	return data
 }
 
-// sameText reports how got differs from the golden text want.
 func sameText(t *testing.T, want, got []byte) {
 	t.Helper()
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
@@ -114,8 +113,8 @@ func TestDefaultsGolden(t *testing.T) {
 	}
 }
 
-// TestKubeletGolden compares the cluster's KubeletConfiguration with the reference's file on the node, which differs
-// only in the node's own socket.
+// TestKubeletGolden compares the cluster's KubeletConfiguration with the reference's file on the node, which differs only in the
+// node's own socket.
 func TestKubeletGolden(t *testing.T) {
 	for _, name := range cases(t) {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +129,6 @@ func TestKubeletGolden(t *testing.T) {
 	}
 }
 
-// configMap returns one key of a ConfigMap of the reference cluster.
 func configMap(t *testing.T, file, key string) string {
 	t.Helper()
 	var m struct{ Data map[string]string }

@@ -9,13 +9,12 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Commands that prepare a host, as the table of flags calls them.
+// Commands that prepare a host, as the flag table names them.
 const (
 	hostPrepare = "host prepare"
 	hostReset   = "host reset"
 )
 
-// hostFlags say what a host is prepared with.
 func hostFlags() []flagRow {
 	return []flagRow{
 		text("bundle", "", "`file` with programs and images, made by `slipway bundle create`", func(f *Flags) *string { return &f.Bundle }).on(hostPrepare),
@@ -30,8 +29,7 @@ func hostFlags() []flagRow {
 	}
 }
 
-// LoadHost returns the desired state of a host that is prepared, or no longer is to be. Its CRISocket is empty unless the
-// user names one.
+// LoadHost returns the desired state of a host to prepare or reset. Its CRISocket is empty unless the user names one.
 func LoadHost(flags Flags) (*Node, error) {
 	n := APINode("", nil)
 	n.CRISocket, n.BindPort = flags.CRISocket, DefaultBindPort

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// hostFields are what LoadHost takes from the command line.
+// hostFields are LoadHost's results from the command line.
 type hostFields struct {
 	CRISocket        string
 	SkipPhases       []string

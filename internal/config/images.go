@@ -14,15 +14,13 @@ const DefaultKubernetesVersion = "v1.37.2"
 
 const pauseTag = "3.10.2"
 
-// release is a minor version of Kubernetes 1: its newest patch when this program was built, and the other images of a
-// control plane.
+// release is a minor version of Kubernetes 1: its newest patch when this program was built, and a control plane's other images.
 type release struct {
 	minor, patch  int
 	etcd, coreDNS string
 }
 
-// releases are the supported minor versions, oldest first, with the images that kubeadm 1.36 (1.35) and 1.37 (the others)
-// choose for them.
+// releases are the supported minor versions, oldest first, with the images of kubeadm 1.36 (for 1.35) and 1.37 (the others).
 func releases() []release {
 	return []release{
 		{35, 8, "3.6.8-0", "v1.14.2"},
@@ -31,8 +29,8 @@ func releases() []release {
 	}
 }
 
-// NewestPatch returns the newest patch of Kubernetes 1.minor when this program was built, such as v1.37.2, and "" for a
-// minor that it does not set up.
+// NewestPatch returns the newest patch of Kubernetes 1.minor when this program was built, such as v1.37.2, or "" for an
+// unsupported minor.
 func NewestPatch(minor int) string {
 	for _, r := range releases() {
 		if r.minor == minor {
@@ -42,7 +40,7 @@ func NewestPatch(minor int) string {
 	return ""
 }
 
-// release returns that of this cluster's version. One that is not supported is treated as the nearest that is.
+// release returns this cluster's release. An unsupported version gets the nearest supported release.
 func (c *ClusterConfiguration) release() release {
 	all := releases()
 	minor := minorOf(c.KubernetesVersion)
@@ -54,15 +52,15 @@ func (c *ClusterConfiguration) release() release {
 	return all[len(all)-1]
 }
 
-// EtcdVersion returns the version of etcd that control planes of a minor release of Kubernetes, such as 1.37, get: 3.7.0, or
-// that of etcd.local.imageTag, which need not look like a version. It is empty for an external etcd.
+// EtcdVersion returns the etcd version for control planes of a minor release of Kubernetes, such as 1.37: 3.7.0, or the version
+// in etcd.local.imageTag, which needn't look like a version. It's empty for an external etcd.
 func (c *ClusterConfiguration) EtcdVersion(minor string) string {
 	if c.Etcd.External != nil {
 		return ""
 	}
 	at := *c
 	at.KubernetesVersion = minor + ".0"
-	version, _, _ := strings.Cut(at.etcdTag(), "-") // the rest counts the builds of the image
+	version, _, _ := strings.Cut(at.etcdTag(), "-") // the rest counts the image's builds
 	return version
 }
 
@@ -76,12 +74,12 @@ func (c *ClusterConfiguration) etcdTag() string {
 // SandboxImage is the image of Pods' sandboxes in its usual registry.
 func SandboxImage() string { return DefaultImageRepository + "/pause:" + pauseTag }
 
-// Image returns the full name of a component's image: kube-apiserver, kube-controller-manager,
-// kube-scheduler, kube-proxy, coredns, pause, etcd or one of flannel's.
+// Image returns the full name of a component's image: kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy,
+// coredns, pause, etcd or one of flannel's.
 func (n *Node) Image(component string) string {
 	c := &n.Cluster
 	repository, name := c.ImageRepository, component
-	// A tag must not contain the plus sign of build metadata.
+	// A tag can't contain the plus sign of build metadata.
 	tag := strings.ReplaceAll(c.KubernetesVersion, "+", "_")
 	switch component {
 	case "coredns":
@@ -103,8 +101,7 @@ func (n *Node) Image(component string) string {
 	return repository + "/" + name + ":" + tag
 }
 
-// Images returns the full names of all images that this control plane needs, in the order of `config images
-// list`.
+// Images returns the full names of all images this control plane needs, in the order of `config images list`.
 func (n *Node) Images() []string {
 	components := []string{APIServerComponent, ControllerManagerComponent, SchedulerComponent}
 	if !n.Cluster.Proxy.Disabled {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// LoadJoin reads, defaults and validates the configuration of join from a file (nil for none) and the command
-// line. Invalid input is returned as Faults.
+// LoadJoin reads, defaults and validates join's configuration from a file (nil for none) and the command line. Invalid input is
+// returned as Faults.
 func LoadJoin(src *Source, flags Flags, opts Options) (*JoinConfiguration, []string, error) {
 	d := read(src)
 	if err := d.require(src, kindJoin); err != nil {
@@ -32,7 +32,6 @@ func (d *documents) completeJoin(opts Options) {
 	d.checkJoin()
 }
 
-// applyJoin writes the given flags and the address into the document.
 func (f *Flags) applyJoin(d *documents, withFile bool) {
 	switch {
 	case !withFile:
@@ -45,7 +44,6 @@ func (f *Flags) applyJoin(d *documents, withFile bool) {
 	f.apply(d, "join", withFile, kindJoin)
 }
 
-// warnWorker warns about flags that only a control plane uses.
 func (f *Flags) warnWorker(d *documents) {
 	if f.given("control-plane") && f.ControlPlane {
 		return
@@ -58,8 +56,7 @@ func (f *Flags) warnWorker(d *documents) {
 	}
 }
 
-// chooseDiscovery decides whether the cluster is discovered by token. --token next to a discovery file,
-// without an address, is for TLS bootstrap only.
+// chooseDiscovery decides on discovery by token. --token next to a discovery file, without an address, is for TLS bootstrap only.
 func (f *Flags) chooseDiscovery(d *documents) {
 	byToken := f.given("token") || f.given("discovery-token")
 	if f.Endpoint != "" || byToken && !f.given("discovery-file") {

@@ -82,7 +82,7 @@ func TestLoadJoinFaults(t *testing.T) {
 	}
 }
 
-// With a file, the address is not used, as in kubeadm. The user gets a warning.
+// TestLoadJoinFileAndAddress: with a file, the address isn't used, as in kubeadm. The user gets a warning.
 func TestLoadJoinFileAndAddress(t *testing.T) {
 	file := &Source{Name: "j.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery: {file: {kubeConfigPath: /x}}\n")}
 	_, warnings, err := LoadJoin(file, Flags{Given: []string{"config"}, Endpoint: "a:1"}, testOptions())
@@ -90,7 +90,7 @@ func TestLoadJoinFileAndAddress(t *testing.T) {
 	fact.List(t, warnings, "a:1 | ignored | --config")
 }
 
-// A user who gives a certificate key wants a control plane, and is told that this is not one.
+// TestLoadJoinFlagsOfControlPlane: users who give a certificate key want a control plane, and are warned that they get a worker.
 func TestLoadJoinFlagsOfControlPlane(t *testing.T) {
 	flags := Flags{Given: []string{"token", "discovery-token-ca-cert-hash", "certificate-key"}, Endpoint: "a:1",
 		Token: someToken, CACertHashes: []string{somePin}, CertificateKey: strings.Repeat("0", 64)}

@@ -18,40 +18,37 @@ import (
 
 // Source is a configuration file: YAML or JSON, one or more documents.
 type Source struct {
-	// Name precedes the line number in errors: the path as the user gave it.
+	// Name precedes the line number in errors: the path as given by the user.
 	Name string
 	// Data is at most MaxSize bytes; more is a fault.
 	Data []byte
 }
 
-// Options are what loading needs from outside.
+// Options are loading's inputs besides the user's.
 type Options struct {
 	Facts HostFacts
-	// NewToken generates a bootstrap token if the user does not set one.
+	// NewToken generates a bootstrap token if the user doesn't set one.
 	NewToken func() (id, secret string, err error)
-	// NewCertificateKey generates 32 random bytes in hexadecimal if certificates are to be uploaded and the
-	// user does not set a key.
+	// NewCertificateKey generates 32 random bytes in hexadecimal, for an upload of certificates without a key from the user.
 	NewCertificateKey func() (string, error)
-	// Resolve returns the version that a label such as stable-1 stands for. It is called for labels only, and not for a
-	// dry run. See ResolveLabel.
+	// Resolve returns the version of a label such as stable-1. It's called for labels only, not for a dry run. See ResolveLabel.
 	Resolve func(ctx context.Context, label string) (string, error)
-	// Now is the clock, used to refuse expired tokens. It is nil for commands that may read an old file: init
-	// runs again, and certs renew reads the file, long after the tokens expired.
+	// Now is the clock, used to refuse expired tokens. It's nil for commands that may read an old file: repeated runs of init and
+	// certs renew read the file long after the tokens expired.
 	Now func() time.Time
-	// Placeholders continues on a host without an address to advertise, with an address reserved for
-	// documentation (RFC 5737, RFC 3849). A dry run implies it.
+	// Placeholders continues on a host without an address to advertise, with an address reserved for documentation (RFC 5737, RFC
+	// 3849). A dry run implies it.
 	Placeholders bool
-	// KubernetesVersion replaces the default version of a new cluster: the one that the host's bundle is for.
+	// KubernetesVersion replaces a new cluster's default version, with the version of the host's bundle.
 	KubernetesVersion string
-	// AnyVersion accepts a cluster of any Kubernetes version, for commands that neither create nor add a node
-	// of that version.
+	// AnyVersion accepts a cluster of any Kubernetes version, for commands that neither create nor add a node of that version.
 	AnyVersion bool
-	// Existing accepts settings of which no cluster or node could come, for commands that may be used with a cluster that exists,
-	// which may have been changed since. They become warnings.
+	// Existing only warns about settings with which no cluster or node could start, for commands that may run on an existing
+	// cluster, whose settings may have changed since.
 	Existing bool
-	// StartsKubelet says that such a command starts a kubelet all the same, so settings that a kubelet can't have stay faults.
+	// StartsKubelet says that such a command starts a kubelet all the same, so settings a kubelet can't have stay faults.
 	StartsKubelet bool
-	// Version replaces the stored version of the cluster: the one that an upgrade leads to.
+	// Version replaces the cluster's stored version with the target of an upgrade.
 	Version string
 	// Experimental accepts experimental versions of kubeadm's API, for Migrate and Validate.
 	Experimental bool
@@ -64,8 +61,8 @@ func (o Options) resolve(ctx context.Context, label string) (string, error) {
 	return o.Resolve(ctx, label)
 }
 
-// LoadInit returns the desired state of a first control plane from a file (nil for none), the command line
-// and the host. The warnings are for the user. Invalid input is returned as Faults, all at once.
+// LoadInit returns the desired state of a first control plane from a file (nil for none), the command line and the host. The
+// warnings are for the user. Invalid input is returned as Faults, all at once.
 func LoadInit(ctx context.Context, src *Source, flags Flags, opts Options) (*Node, []string, error) {
 	d := read(src)
 	if err := d.require(src, kindInit, kindCluster); err != nil {
@@ -89,7 +86,6 @@ func LoadInit(ctx context.Context, src *Source, flags Flags, opts Options) (*Nod
 	return n, d.warningTexts(), nil
 }
 
-// ensureInit creates the two documents of init if they are missing.
 func (d *documents) ensureInit() {
 	d.init = cmp.Or(d.init, &InitConfiguration{})
 	d.cluster = cmp.Or(d.cluster, &ClusterConfiguration{})
@@ -99,7 +95,7 @@ func (d *documents) ensureInit() {
 	}
 }
 
-// ignore warns about documents that the command does not use.
+// ignore warns about documents the command doesn't use.
 func (d *documents) ignore(kinds ...string) {
 	for _, kind := range kinds {
 		if o := d.origins[kind]; o != nil && o.file != "" {
@@ -108,8 +104,7 @@ func (d *documents) ignore(kinds ...string) {
 	}
 }
 
-// completeInit defaults and validates the documents of init. User input is checked before defaults replace
-// it.
+// completeInit defaults and validates init's documents. User input is checked before defaults replace it.
 func (d *documents) completeInit(ctx context.Context, opts Options) {
 	serial := d.init.NodeRegistration.ImagePullSerial
 	d.serial = serial != nil && *serial
@@ -143,7 +138,6 @@ func firstPrefix(list string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// placeholderAddress sets an address on a host that has none.
 func (d *documents) placeholderAddress(primary netip.Prefix) {
 	address := "192.0.2.1"
 	if primary.Addr().Is6() {
@@ -154,7 +148,6 @@ func (d *documents) placeholderAddress(primary netip.Prefix) {
 	d.warnf(kindInit, "localAPIEndpoint.advertiseAddress", "this host has no default route whose address could be used; using the placeholder %s", address)
 }
 
-// completeComponents defaults the component configurations, and creates missing ones.
 func (d *documents) completeComponents() {
 	d.kubelet = cmp.Or(d.kubelet, &kubelet.KubeletConfiguration{})
 	defaultKubelet(d.kubelet, d.cluster)
@@ -163,7 +156,6 @@ func (d *documents) completeComponents() {
 	defaultKubeProxy(d.kubeProxy, d.cluster, advertise)
 }
 
-// node builds the desired state from complete, valid documents.
 func (d *documents) node(flags *Flags, opts Options) (*Node, error) {
 	advertise, err := address(d.init.LocalAPIEndpoint.AdvertiseAddress)
 	if err != nil {
@@ -207,8 +199,6 @@ func (d *documents) node(flags *Flags, opts Options) (*Node, error) {
 	return n, nil
 }
 
-// addSecrets sets the bootstrap tokens and the certificate key of n, and generates the ones that are not
-// configured.
 func (d *documents) addSecrets(n *Node, opts Options) error {
 	var err error
 	if n.BootstrapTokens, err = tokens(d.init.BootstrapTokens, opts); err != nil {
@@ -232,7 +222,7 @@ func paths(c *ClusterConfiguration, flags *Flags) Paths {
 		Kubelet:         DefaultKubeletDir,
 		AdminKubeconfig: DefaultAdminKubeconfig,
 	}
-	if flags.given("kubeconfig-dir") && flags.KubeconfigDir != "" { // or keys would go to where the command is called
+	if flags.given("kubeconfig-dir") && flags.KubeconfigDir != "" { // or keys would go to the working directory
 		p.Kubeconfigs = flags.KubeconfigDir
 	}
 	if flags.given("kubeconfig") {
@@ -241,7 +231,7 @@ func paths(c *ClusterConfiguration, flags *Flags) Paths {
 	return p
 }
 
-// tokens converts the configured tokens to those of a Node and generates the ones without a value.
+// tokens converts the configured tokens to a Node's, and generates missing values.
 func tokens(list []BootstrapToken, opts Options) ([]Token, error) {
 	out := make([]Token, 0, len(list))
 	for _, t := range list {
@@ -267,7 +257,6 @@ func tokens(list []BootstrapToken, opts Options) ([]Token, error) {
 	return out, nil
 }
 
-// lowered returns the list in lower case, each value once.
 func lowered(list []string) []string {
 	var out []string
 	seen := make(map[string]bool)

@@ -29,8 +29,7 @@ kind: ClusterConfiguration
 %s
 `
 
-// file makes a source of an InitConfiguration and a ClusterConfiguration with
-// the given fields.
+// file makes a source of an InitConfiguration and a ClusterConfiguration with the given fields.
 func file(initFields, clusterFields string) *Source {
 	return &Source{Name: "f.yaml", Data: fmt.Appendf(nil, initAndCluster, initFields, clusterFields)}
 }
@@ -126,7 +125,7 @@ func TestFlagsThatAreNotGivenDoNotCount(t *testing.T) {
 	}
 }
 
-// TestEmptyDirectoryIsTheDefault, instead of the working directory of the command.
+// TestEmptyDirectoryIsTheDefault: an empty flag doesn't mean the working directory.
 func TestEmptyDirectoryIsTheDefault(t *testing.T) {
 	flags := Flags{Given: []string{"cert-dir", "kubeconfig-dir"}}
 	if got, want := mustLoad(t, nil, flags, testOptions()).Paths, mustLoad(t, nil, Flags{}, testOptions()).Paths; got != want {
@@ -267,7 +266,7 @@ func TestComponentDefaults(t *testing.T) {
 	}
 }
 
-// TestComponentsCarriedWhole: a component's document keeps what the user wrote; defaults only fill gaps.
+// TestComponentsCarriedWhole: a component's document keeps the user's values; defaults only fill gaps.
 func TestComponentsCarriedWhole(t *testing.T) {
 	src := file("", "")
 	src.Data = append(src.Data, `---
@@ -353,8 +352,8 @@ func TestOtherLoaders(t *testing.T) {
 	fact.Error(t, err, "discovery:", "bootstrapToken", "HOST:PORT", "--token", "--discovery-file")
 }
 
-// TestFileForAnotherCommand: a file without a document for the command is a mistake, not a request for the defaults.
-// `reset` with documents of other commands is a mistake as well.
+// TestFileForAnotherCommand: a file without a document for the command is a mistake, not a request for the defaults. So is
+// `reset` with other commands' documents.
 func TestFileForAnotherCommand(t *testing.T) {
 	const head = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: "
 	loaders := map[string]func(*Source) error{

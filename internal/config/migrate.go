@@ -11,8 +11,8 @@ import (
 	kubelet "k8s.io/kubelet/config/v1beta1"
 )
 
-// Migrate converts a file to the latest API version with all defaults filled in, as `config migrate` does. Component
-// configurations are kept as they are.
+// Migrate converts a file to the latest API version with all defaults filled in, like `config migrate`. It leaves component
+// configurations alone.
 func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, error) {
 	d := readAll(&src, opts.Experimental)
 	opts.Existing = true
@@ -34,14 +34,14 @@ func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, e
 	return data, d.warningTexts(), err
 }
 
-// migration is what a file had before it was completed.
+// migration is the file's content before it was completed.
 type migration struct {
 	init      bool // it had a document of init
 	kubelet   *kubelet.KubeletConfiguration
 	kubeProxy *kubeproxy.KubeProxyConfiguration
 }
 
-// prepareInit takes out what the host that uses the file should determine, and names the generated tokens.
+// prepareInit removes the placeholder address, which the host that uses the file should determine, and generates missing tokens.
 func (m migration) prepareInit(d *documents, opts Options) error {
 	if d.placeholder {
 		d.init.LocalAPIEndpoint.AdvertiseAddress = ""
@@ -49,7 +49,6 @@ func (m migration) prepareInit(d *documents, opts Options) error {
 	return d.nameTokens(opts)
 }
 
-// documents are those to write, in order.
 func (m migration) documents(d *documents) []any {
 	var out []any
 	if m.init {
@@ -80,7 +79,7 @@ func copyOf[T any](p *T) *T {
 	return new(*p)
 }
 
-// nameTokens generates the tokens that the file does not set, because a migrated file names them.
+// nameTokens generates missing tokens, because a migrated file names them.
 func (d *documents) nameTokens(opts Options) error {
 	for i := range d.init.BootstrapTokens {
 		t := &d.init.BootstrapTokens[i]

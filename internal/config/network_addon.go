@@ -16,11 +16,11 @@ const (
 
 // NetworkAddOn is the Pod network that init installs.
 type NetworkAddOn struct {
-	// Name is Flannel, the path of a manifest, "-" for one from standard input, or empty for none.
+	// Name is Flannel, a manifest's path, "-" for standard input, or empty for none.
 	Name string
 	// Manifest is the content of that file.
 	Manifest []byte
-	// Objects says of each object in the manifest, in order, where it is.
+	// Objects locates each object in the manifest, in order.
 	Objects []ManifestObject
 }
 
@@ -35,18 +35,17 @@ func (a NetworkAddOn) File() string {
 	return a.Name
 }
 
-// FromFile reports whether the add-on is a manifest of the user's.
+// FromFile reports whether the add-on is a user's manifest.
 func (a NetworkAddOn) FromFile() bool { return a.Name != "" && a.Name != Flannel }
 
-// Flannel's images: https://github.com/flannel-io/flannel/releases. The second has the CNI plugin, which is released
-// apart.
+// Flannel's images: https://github.com/flannel-io/flannel/releases. The second has the CNI plugin, which is released separately.
 const (
 	flannelRegistry  = "ghcr.io/flannel-io"
 	flannelTag       = "v0.28.10"
 	flannelPluginTag = "v1.9.1-flannel3"
 )
 
-// FlannelPluginsPath is where flannel's Pods put the settings of the CNI plugins.
+// FlannelPluginsPath is where flannel's Pods put the CNI plugins' settings.
 const FlannelPluginsPath = "/etc/cni/net.d/10-flannel.conflist"
 
 // FlannelImage and FlannelPluginImage are components, for Image.
@@ -55,8 +54,8 @@ const (
 	FlannelPluginImage = "flannel-cni-plugin"
 )
 
-// flannelImage returns the repository and the tag of one of flannel's images. A registry of the user's has them below
-// flannel-io, where `bundle push` puts them.
+// flannelImage returns the repository and tag of one of flannel's images. A user's own registry has them below flannel-io, where
+// `bundle push` puts them.
 func (c *ClusterConfiguration) flannelImage(component string) (repository, tag string) {
 	tags := map[string]string{FlannelImage: flannelTag, FlannelPluginImage: flannelPluginTag}
 	repository = flannelRegistry
@@ -66,14 +65,13 @@ func (c *ClusterConfiguration) flannelImage(component string) (repository, tag s
 	return repository, tags[component]
 }
 
-// The Pod networks that flannel gets unless the user chooses others. The first is the one of its own manifest; the second is
-// a unique local address (RFC 4193) with room for 256 nodes.
+// Flannel's default Pod networks: from its own manifest, and a unique local address (RFC 4193) with room for 256 nodes.
 const (
 	flannelSubnet4 = "10.244.0.0/16"
 	flannelSubnet6 = "fd00:10:244::/56"
 )
 
-// defaultPodSubnet gives flannel, which cannot do without, a Pod network of the IP families of the Service network.
+// defaultPodSubnet gives flannel, which needs a Pod network, one with the Service network's IP families.
 func (d *documents) defaultPodSubnet(flags *Flags) {
 	n := &d.cluster.Networking
 	if n.PodSubnet != "" || flags.networkAddOn().Name != Flannel {
@@ -90,7 +88,6 @@ func (d *documents) defaultPodSubnet(flags *Flags) {
 	n.PodSubnet = strings.Join(subnets, ",")
 }
 
-// networkAddOn is what --network asks for.
 func (f *Flags) networkAddOn() NetworkAddOn {
 	if !f.given("network") || f.NetworkAddOn == NoNetwork {
 		return NetworkAddOn{}

@@ -19,14 +19,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// ManifestObject is where an object of the add-on's manifest is.
+// ManifestObject locates an object of the add-on's manifest.
 type ManifestObject struct {
-	// Line is that of the object's beginning, Fields are those of its fields, as far as they are known.
+	// Line is where the object begins; Fields maps its fields to their lines, as far as they're known.
 	Line   int
 	Fields map[string]int
 }
 
-// LineOf is the line of a field, or of its nearest parent.
+// LineOf returns the line of a field, or of its nearest parent.
 func (o ManifestObject) LineOf(field string) int {
 	for p := field; p != ""; p = parentPath(p) {
 		if line, ok := o.Fields[p]; ok {
@@ -36,7 +36,7 @@ func (o ManifestObject) LineOf(field string) int {
 	return o.Line
 }
 
-// checkManifest finds everything that is wrong with the manifest of --network, as far as that shows without an API.
+// checkManifest finds every fault of --network's manifest that shows without an API.
 func (d *documents) checkManifest(flags *Flags) []ManifestObject {
 	addOn := flags.networkAddOn()
 	if !addOn.FromFile() {
@@ -51,15 +51,14 @@ func (d *documents) checkManifest(flags *Flags) []ManifestObject {
 	return m.objects
 }
 
-// manifest is a stream of objects of the API.
 type manifest struct {
 	file    string
 	out     *findings
 	objects []ManifestObject
-	first   map[string]int // the line of each object, by its kind and name
+	first   map[string]int // the line of each object, by kind and name
 }
 
-// read takes the documents one by one: YAML or, as `kubectl apply` takes it, too, JSON values one after another.
+// read takes YAML documents or, like `kubectl apply`, a sequence of JSON values.
 func (m *manifest) read(data []byte) {
 	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
 		m.readJSON(data)
@@ -76,7 +75,7 @@ func (m *manifest) readJSON(data []byte) {
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		if err != nil { // YAML's parser says the line
+		if err != nil { // YAML's parser gives the line
 			m.readYAML(data)
 			return
 		}
@@ -113,7 +112,7 @@ func (m *manifest) faultf(n *yaml.Node, field, format string, args ...any) {
 	m.out.fault(Fault{File: m.file, Line: n.Line, Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// object checks an object, or those of a list.
+// object checks an object, or a list's objects.
 func (m *manifest) object(n *yaml.Node) {
 	if n.Kind != yaml.MappingNode {
 		m.faultf(n, "", "must be an object of the API, is %s", describe(n))
@@ -136,7 +135,7 @@ func (m *manifest) object(n *yaml.Node) {
 			m.faultf(n, field.name, "is missing")
 		}
 	}
-	if !merges(n) { // what a merge adds is for the API to check
+	if !merges(n) { // the API checks a merge's additions
 		dec := &decoder{file: m.file, out: m.out, lines: map[string]int{}, bad: map[string]bool{}}
 		dec.value(n, typeOf(apiVersion, kind), "")
 		where.Fields = dec.lines
@@ -145,7 +144,7 @@ func (m *manifest) object(n *yaml.Node) {
 	m.objects = append(m.objects, where)
 }
 
-// name checks that the object has a name, which no other one has. bad says that this has been reported.
+// name checks that the object has a unique name. bad says that a bad name has already been reported.
 func (m *manifest) name(n *yaml.Node, apiVersion, kind string, bad bool) {
 	metadata := valueOf(n, "metadata")
 	if metadata == nil || metadata.Kind != yaml.MappingNode {
@@ -169,7 +168,6 @@ func (m *manifest) name(n *yaml.Node, apiVersion, kind string, bad bool) {
 	m.first[key] = n.Line
 }
 
-// valueOf returns the value of a key, or nil.
 func valueOf(n *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {
@@ -179,12 +177,12 @@ func valueOf(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// merges reports whether a document uses <<, or aliases, which may stand for a mapping with one.
+// merges reports whether a document uses <<, or aliases, which may stand for a mapping with a merge.
 func merges(n *yaml.Node) bool {
 	return n.Kind == yaml.AliasNode || n.Tag == "!!merge" || slices.ContainsFunc(n.Content, merges)
 }
 
-// typeOf is the type of the objects of a kind, with all its fields, if this program knows it, and any otherwise.
+// typeOf returns the Go type of a kind this program knows, with all its fields, and any otherwise.
 func typeOf(apiVersion, kind string) reflect.Type {
 	known := map[string]reflect.Type{
 		"v1/ConfigMap":      reflect.TypeFor[corev1.ConfigMap](),

@@ -21,7 +21,7 @@ func loadManifest(t *testing.T, text string) (*Node, error) {
 	return n, err
 }
 
-// TestManifestFaults: all of them are found at once, each with its line, and none shows a value.
+// TestManifestFaults: all faults are found at once, each with its line, and none shows a value.
 func TestManifestFaults(t *testing.T) {
 	_, err := loadManifest(t, `# a network
 apiVersion: v1
@@ -100,7 +100,7 @@ metadata: {name: a
 	}
 }
 
-// TestManifestWithoutObjects and others that are no manifest at all.
+// TestManifestWithoutObjects also covers files that are no manifest at all.
 func TestManifestWithoutObjects(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                        "net.yaml: | no object | `kubectl apply`",
@@ -116,7 +116,7 @@ func TestManifestWithoutObjects(t *testing.T) {
 	}
 }
 
-// TestManifestLines: each object knows where its fields are, for what the API says of them.
+// TestManifestLines: each object knows its fields' lines, to locate the API's complaints.
 func TestManifestLines(t *testing.T) {
 	const named = `"metadata": {"name": "a"}}`
 	for name, tt := range map[string]struct {
@@ -154,7 +154,7 @@ func TestManifestLines(t *testing.T) {
 	}
 }
 
-// TestManifestFits: what real network add-ons are made of is no fault.
+// TestManifestFits: real network add-ons have no faults.
 func TestManifestFits(t *testing.T) {
 	n, err := loadManifest(t, `
 apiVersion: apiextensions.k8s.io/v1

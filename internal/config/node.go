@@ -12,36 +12,35 @@ import (
 	kubelet "k8s.io/kubelet/config/v1beta1"
 )
 
-// Node is the desired state of this node and of its cluster, made from the user's documents, flags, defaults
-// and the host. LoadInit or, for a joining node, LoadCluster returns it; it is read-only from then on.
+// Node is the desired state of this node and its cluster, made from the user's documents, flags, defaults and the host. LoadInit
+// or, for a joining node, LoadCluster returns it; it's read-only from then on.
 type Node struct {
 	// ControlPlane reports whether the node runs the control plane.
 	ControlPlane bool
 
 	// Name is the node's name in the API, a lower-case DNS subdomain.
 	Name string
-	// Hostname is the host's name in lower case. If it differs from Name, the kubelet needs Name as a flag.
+	// Hostname is the host's name in lower case. If it isn't Name, the kubelet needs Name as a flag.
 	Hostname string
-	// CRISocket is the runtime's endpoint, always with a scheme:
-	// unix:///run/containerd/containerd.sock.
+	// CRISocket is the runtime's endpoint, always with a scheme: unix:///run/containerd/containerd.sock.
 	CRISocket string
 	// Taints are the node's taints, defaults applied; empty means none.
 	Taints []corev1.Taint
-	// Schedulable takes the control plane's taint from a node that has it from an earlier run.
+	// Schedulable removes the control plane's taint that an earlier run gave the node.
 	Schedulable bool
 	// KubeletExtraArgs are flags for the kubelet's command line, in order.
 	KubeletExtraArgs []Arg
 	// ImagePullPolicy is IfNotPresent unless the user says otherwise.
 	ImagePullPolicy corev1.PullPolicy
-	// ImagePullSerial pulls one image at a time. It is set only if the user's file has imagePullSerial: true;
-	// the same default of v1beta4 does not count.
+	// ImagePullSerial pulls one image at a time. It's set only if the user's file has imagePullSerial: true; the same default of
+	// v1beta4 doesn't count.
 	ImagePullSerial bool
 
 	// AdvertiseAddress and BindPort are where clients reach this node's API server.
 	AdvertiseAddress netip.Addr
 	BindPort         int32
 
-	// Cluster is what all nodes share, with defaults; KubernetesVersion is an exact version with a leading v.
+	// Cluster is the configuration all nodes share, with defaults; KubernetesVersion is an exact version with a leading v.
 	Cluster ClusterConfiguration
 	// Kubelet is the cluster-wide KubeletConfiguration, with defaults.
 	Kubelet kubelet.KubeletConfiguration
@@ -49,21 +48,21 @@ type Node struct {
 	KubeProxy kubeproxy.KubeProxyConfiguration
 	// NetworkAddOn is the Pod network to install.
 	NetworkAddOn NetworkAddOn
-	// KubeletGiven and KubeProxyGiven report whether the user wrote that component's document. Others are
-	// marked as generated in the cluster, so that an upgrade may regenerate them.
+	// KubeletGiven and KubeProxyGiven report whether the user wrote that component's document. Otherwise it's marked in the
+	// cluster as generated, so that an upgrade may regenerate it.
 	KubeletGiven, KubeProxyGiven bool
 
-	// BootstrapTokens are created by init: at least one, the first of which the join command uses.
+	// BootstrapTokens are created by init: at least one; the join command uses the first.
 	BootstrapTokens []Token
-	// CertificateKey encrypts the uploaded certificates: 32 bytes in hexadecimal. It is generated if
-	// UploadCerts is set, and otherwise empty unless the user set it.
+	// CertificateKey encrypts the uploaded certificates: 32 bytes in hexadecimal. It's generated if UploadCerts is set, and
+	// otherwise empty unless the user set it.
 	CertificateKey Secret
 	// EnableKubelet makes init enable the kubelet's systemd unit.
 	EnableKubelet bool
 	// UploadCerts makes init share the control plane's certificates.
 	UploadCerts bool
 
-	// SkipPhases and IgnorePreflightErrors are as given by the user; the latter in lower case, or "all".
+	// SkipPhases and IgnorePreflightErrors are the user's; the latter in lower case, or "all".
 	SkipPhases            []string
 	IgnorePreflightErrors []string
 	// DryRun is for the command that chooses between acting and recording parts; nothing else reads it.
@@ -74,7 +73,7 @@ type Node struct {
 	SkipTokenPrint          bool
 	SkipCertificateKeyPrint bool
 
-	// Join is what discovery found out about the cluster; nil for a node that did not use it.
+	// Join holds discovery's findings about the cluster; nil if the node didn't use discovery.
 	Join *Join
 	// Reset holds the options of reset; nil for other commands.
 	Reset *Reset
@@ -84,44 +83,41 @@ type Node struct {
 	Timeouts Limits
 	Paths    Paths
 
-	// Extras holds, by kind, what the cluster's documents have that is unknown to this version.
+	// Extras holds, by kind, the parts of the cluster's documents unknown to this version.
 	Extras Extras
 }
 
-// Join is how a node joins an existing cluster.
+// Join holds the facts with which a node joins an existing cluster.
 type Join struct {
 	// Began is when the run began. A kubelet that has joined reports to the cluster after that.
 	Began time.Time
-	// Server is the URL of the API.
+	// Server is the API's URL.
 	Server string
-	// CA is the PEM bundle of the certificates that discovery trusts.
+	// CA is the PEM bundle of the certificates discovery trusts.
 	CA []byte
 	// CAPath is the CA's file on the node: /etc/kubernetes/pki/ca.crt by default.
 	CAPath string
-	// Kubeconfig is the file with which the kubelet requests its certificate: the API's URL, the CA, and a
-	// bootstrap token or other credentials.
+	// Kubeconfig is the file with which the kubelet requests its certificate: the API's URL, the CA, and a bootstrap token or
+	// other credentials.
 	Kubeconfig Secret
-	// Shared are the files that control planes share, each encrypted with the certificate key; nil if the
-	// cluster shares none.
+	// Shared are the files control planes share, each encrypted with the certificate key; nil if the cluster shares none.
 	Shared map[string][]byte
-	// NodeGone reports whether this host has joined before and its Node has been deleted since. A kubelet
-	// registers a Node only when it starts.
+	// NodeGone reports whether this host joined before and its Node has been deleted since. A kubelet registers a Node only when
+	// it starts.
 	NodeGone bool
-	// Marked reports whether the cluster has a Node of this name that is marked as a control plane.
+	// Marked reports whether the cluster has a Node of this name, marked as a control plane.
 	Marked bool
-	// Assumed reports whether the cluster was not contacted, and defaults and placeholders are used instead.
-	// It is for plans only.
+	// Assumed reports whether the cluster wasn't contacted, and defaults and placeholders are used instead, as only a plan does.
 	Assumed bool
 }
 
-// Token is a bootstrap token that init creates.
+// Token is a bootstrap token for init to create.
 type Token struct {
 	// ID is public: six characters of [a-z0-9].
 	ID string
 	// Secret is sixteen characters of [a-z0-9].
 	Secret Secret
-	// Generated reports whether the token was generated: a valid one that an earlier run left in the cluster
-	// can be used instead.
+	// Generated reports whether the token was generated: a valid token from an earlier run can then take its place.
 	Generated   bool
 	Description string
 	// TTL is zero for a token that never expires, unless Expires is set.
@@ -142,7 +138,7 @@ type Limits struct {
 	UpgradeManifests                 time.Duration
 }
 
-// Paths are the directories and files that Slipway owns on a host.
+// Paths are Slipway's directories and files on a host.
 type Paths struct {
 	// Kubernetes is /etc/kubernetes.
 	Kubernetes string
@@ -154,7 +150,6 @@ type Paths struct {
 	Kubeconfigs string
 	// Kubelet is /var/lib/kubelet.
 	Kubelet string
-	// AdminKubeconfig is the kubeconfig for API calls as administrator: /etc/kubernetes/admin.conf unless
-	// --kubeconfig is given.
+	// AdminKubeconfig is the administrator's kubeconfig for API calls: /etc/kubernetes/admin.conf unless --kubeconfig is given.
 	AdminKubeconfig string
 }

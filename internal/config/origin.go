@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// origin records where the fields of one document were set.
+// origin records where one document's fields were set.
 type origin struct {
 	file  string
 	line  int
@@ -17,8 +17,7 @@ type origin struct {
 	flags map[string]string // path of a field: the flag that set it
 }
 
-// faultf adds a fault of a field, located by flag or by file and line. It is dropped if the field could not
-// be read: that fault says enough.
+// faultf adds a field's fault, located by flag or by file and line, unless the field couldn't be read, which has been reported.
 func (d *documents) faultf(kind, path, format string, args ...any) {
 	if o := d.origins[kind]; o != nil && o.unread(path) {
 		return
@@ -26,13 +25,11 @@ func (d *documents) faultf(kind, path, format string, args ...any) {
 	d.fault(d.place(kind, path, fmt.Sprintf(format, args...)))
 }
 
-// warnf is faultf for a warning.
 func (d *documents) warnf(kind, path, format string, args ...any) {
 	d.warn(d.place(kind, path, fmt.Sprintf(format, args...)))
 }
 
-// place locates a message: at the flag that set the field, or at the line of the field or of its nearest
-// parent in the file.
+// place locates a message: at the flag that set the field, or at the line of the field or its nearest parent in the file.
 func (d *documents) place(kind, path, message string) Fault {
 	o := d.origins[kind]
 	if o == nil {
@@ -49,7 +46,7 @@ func (d *documents) place(kind, path, message string) Fault {
 	return Fault{File: o.file, Line: o.line, Field: path, Message: message}
 }
 
-// unread reports whether path, a parent or a child of it could not be read.
+// unread reports whether path, a parent or a child of it couldn't be read.
 func (o *origin) unread(path string) bool {
 	for p := path; p != ""; p = parentPath(p) {
 		if o.bad[p] {

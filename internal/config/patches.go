@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Patch targets that are not static Pods; those are named like their Pods.
+// Patch targets besides static Pods, which are named like their Pods.
 const (
 	PatchKubelet   = "kubeletconfiguration"
 	PatchCoreDNS   = "corednsdeployment"
@@ -41,7 +41,6 @@ type PatchFile struct {
 	Data []byte
 }
 
-// patch is one change to a generated file.
 type patch struct {
 	file   string
 	line   int
@@ -50,12 +49,11 @@ type patch struct {
 	body   []byte // JSON
 }
 
-// PatchSet holds the patches of a directory in the order in which they apply. The zero value is empty.
+// PatchSet holds a directory's patches in the order they apply. The zero value is empty.
 type PatchSet struct{ patches []patch }
 
-// ParsePatches parses the files of a patches directory. They are named TARGET[SUFFIX][+TYPE].{yaml,json} and
-// apply in the order of their names. Other files, such as a README, are ignored. Invalid input is returned as
-// Faults, all at once:
+// ParsePatches parses the files of a patches directory, named TARGET[SUFFIX][+TYPE].{yaml,json}. They apply in the order of their
+// names. Other files, such as a README, are ignored. Invalid input is returned as Faults, all at once:
 // https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/control-plane-flags/#patches
 func ParsePatches(files []PatchFile) (PatchSet, error) {
 	var out findings
@@ -76,8 +74,7 @@ func ParsePatches(files []PatchFile) (PatchSet, error) {
 	return set, nil
 }
 
-// patchName parses a file name. All results are empty for a file that is not a patch and does not look like
-// one.
+// patchName parses a file name. All results are empty for a file that neither is nor looks like a patch.
 func patchName(name string) (target, kind, message string) {
 	ext := path.Ext(name)
 	base := strings.TrimSuffix(name, ext)
@@ -112,7 +109,7 @@ func patchTarget(base string) string {
 	return ""
 }
 
-// parsePatch parses the documents of a file, each of them a patch.
+// parsePatch parses a file's documents, each of them a patch.
 func parsePatch(f PatchFile, target, kind string, out *findings) []patch {
 	before := len(out.faults)
 	docs := parse(&Source{Name: f.Name, Data: f.Data}, out)
@@ -157,7 +154,7 @@ func patchBody(file, kind string, doc document, out *findings) []byte {
 	return body
 }
 
-// operationsProblem says what is wrong with the operations of a JSON patch.
+// operationsProblem describes the first invalid operation of a JSON patch.
 func operationsProblem(body []byte) string {
 	var operations []struct {
 		Op   string  `json:"op"`

@@ -16,9 +16,9 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// Apply applies all patches for a target to doc, YAML or JSON of the type that typed points at, and returns
-// YAML. After each patch, the document must decode strictly as that type and keep its identity; the error
-// names the first file that breaks this. Without a patch for the target, doc is returned unchanged.
+// Apply applies all of a target's patches to doc, YAML or JSON of typed's type, and returns YAML. After each patch, the document
+// must decode strictly as that type and keep its identity; the error names the first file that breaks this. Without a patch for
+// the target, doc is returned unchanged.
 func (s PatchSet) Apply(target string, doc []byte, typed any) ([]byte, error) {
 	current, applied := doc, false
 	for _, p := range s.patches {
@@ -37,7 +37,6 @@ func (s PatchSet) Apply(target string, doc []byte, typed any) ([]byte, error) {
 	return current, nil
 }
 
-// apply returns the patched document as YAML with sorted keys.
 func (p patch) apply(doc []byte, typed any) ([]byte, error) {
 	before := reflect.New(reflect.TypeOf(typed).Elem()).Interface()
 	after := reflect.New(reflect.TypeOf(typed).Elem()).Interface()
@@ -82,7 +81,6 @@ func (p patch) change(doc []byte, typed any) ([]byte, error) {
 	return strategicpatch.StrategicMergePatch(doc, p.body, typed)
 }
 
-// sameObject checks that a patch keeps the identity of an object.
 func sameObject(before, after []byte) error {
 	type identity struct {
 		APIVersion string `json:"apiVersion"`

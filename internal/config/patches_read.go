@@ -10,13 +10,12 @@ import (
 	"github.com/pkg/errors"
 )
 
-// files are those of a host.
 type files interface {
 	ReadDir(dir string) ([]fs.DirEntry, error)
 	ReadFile(file string) ([]byte, error)
 }
 
-// ReadPatches reads the patches in a directory; none without a directory.
+// ReadPatches reads a directory's patches; there are none if dir is empty.
 func ReadPatches(host files, dir string) (PatchSet, error) {
 	if dir == "" {
 		return PatchSet{}, nil

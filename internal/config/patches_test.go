@@ -136,7 +136,7 @@ func TestPatchesApplyErrors(t *testing.T) {
 	}
 }
 
-// All faults are found at once, each with its file and, usually, its line.
+// TestParsePatchesFaults: all faults are found at once, each with its file and, usually, its line.
 func TestParsePatchesFaults(t *testing.T) {
 	files := patchFiles(
 		"etcd+jsn.yaml", "{}",
@@ -214,7 +214,7 @@ func FuzzParsePatches(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			// The result can be patched again: it is complete.
+			// The result is complete: it can be patched again.
 			if _, err := set.Apply("etcd", got, &corev1.Pod{}); err != nil && name == "etcd+merge.yaml" {
 				t.Errorf("%s: %q: %v", name, data, err)
 			}

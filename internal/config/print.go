@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Examples in the printed defaults, where a real configuration has its own values.
+// Examples in the printed defaults, in place of a real configuration's own values.
 const (
 	exampleToken    = "abcdef.0123456789abcdef"
 	exampleAddress  = "1.2.3.4"
@@ -28,18 +28,15 @@ const (
 // KubeadmConfigYAML returns the ClusterConfiguration as stored in the ConfigMap kube-system/kubeadm-config.
 func (n *Node) KubeadmConfigYAML() ([]byte, error) { return n.document(kindCluster, &n.Cluster) }
 
-// KubeletYAML returns the cluster's KubeletConfiguration as stored in the ConfigMap
-// kube-system/kubelet-config.
+// KubeletYAML returns the cluster's KubeletConfiguration as stored in the ConfigMap kube-system/kubelet-config.
 func (n *Node) KubeletYAML() ([]byte, error) { return n.document(kindKubelet, &n.Kubelet) }
 
 // KubeProxyYAML returns the KubeProxyConfiguration as stored in the ConfigMap kube-system/kube-proxy.
 func (n *Node) KubeProxyYAML() ([]byte, error) { return n.document(kindKubeProxy, &n.KubeProxy) }
 
-// KubeletWithExtra adds to a KubeletConfiguration the fields of the cluster's that are unknown to this
-// version: the kubelet may know them.
+// KubeletWithExtra adds the cluster's fields unknown to this version to a KubeletConfiguration: the kubelet may know them.
 func (n *Node) KubeletWithExtra(doc []byte) ([]byte, error) { return n.Extras[kindKubelet].into(doc) }
 
-// document returns a document of the cluster, with its fields that are unknown to this version.
 func (n *Node) document(kind string, doc any) ([]byte, error) {
 	data, err := marshal(doc)
 	if err != nil {
@@ -60,11 +57,10 @@ func marshal(docs ...any) ([]byte, error) {
 	return bytes.Join(parts, []byte("---\n")), nil
 }
 
-// Validate checks every document of a file as the command that uses it would, for `config validate`. Invalid
-// input is returned as Faults.
+// Validate checks each of a file's documents like the command that uses it, for `config validate`. Invalid input gives Faults.
 func Validate(ctx context.Context, src Source, opts Options) (warnings []string, err error) {
 	d := readAll(&src, opts.Experimental)
-	if len(opts.Facts.Sockets) > 1 { // which one to take is for the command that uses the file
+	if len(opts.Facts.Sockets) > 1 { // the command that uses the file chooses
 		opts.Facts.Sockets = opts.Facts.Sockets[:1]
 	}
 	d.complete(ctx, opts)
@@ -72,14 +68,12 @@ func Validate(ctx context.Context, src Source, opts Options) (warnings []string,
 	return d.warningTexts(), d.err()
 }
 
-// requireAny refuses a file without documents.
 func (d *documents) requireAny(src Source) {
 	if len(d.origins) == 0 && len(d.faults) == 0 {
 		d.fault(Fault{File: src.Name, Message: "contains no document; expected one of " + knownKinds()})
 	}
 }
 
-// complete defaults and validates the documents that exist.
 func (d *documents) complete(ctx context.Context, opts Options) {
 	opts.Placeholders = true
 	if d.init != nil || d.cluster != nil || d.kubelet != nil || d.kubeProxy != nil {
@@ -98,9 +92,8 @@ func (d *documents) complete(ctx context.Context, opts Options) {
 	}
 }
 
-// PrintDefaults returns the default documents of a command: init, join, reset or upgrade. Tokens, addresses
-// and names are examples, except the node's name for join, which is the host's. components names the
-// component configurations to add, for init only.
+// PrintDefaults returns the default documents of init, join, reset or upgrade. Tokens, addresses and names are examples, except
+// for join's node name, which is the host's. components names the component configurations to add, for init only.
 func PrintDefaults(command string, components []string, facts HostFacts) ([]byte, error) {
 	facts.Sockets = nil
 	switch command {

@@ -13,8 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// TestMigrateMore covers what the reference does not: v1beta3, every kind, and component configurations, which do not
-// change.
+// TestMigrateMore covers cases the reference lacks: v1beta3, every kind, and component configurations, which don't change.
 func TestMigrateMore(t *testing.T) {
 	for _, name := range []string{"valid-v1beta3", "valid-full", "valid-others", "valid-minimal"} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +45,7 @@ func TestMigrateFaults(t *testing.T) {
 	}
 }
 
-// TestMigrateWithoutAddress: a file that will be used gets no placeholder.
+// TestMigrateWithoutAddress: a file for real use gets no placeholder.
 func TestMigrateWithoutAddress(t *testing.T) {
 	opts := testOptions()
 	opts.Facts = HostFacts{Hostname: "h"}

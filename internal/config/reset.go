@@ -9,18 +9,18 @@ import "cmp"
 type Reset struct {
 	// Force skips the confirmation.
 	Force bool
-	// CleanupTmpDir also removes what upgrades leave in /etc/kubernetes/tmp.
+	// CleanupTmpDir also removes upgrades' leftovers in /etc/kubernetes/tmp.
 	CleanupTmpDir bool
-	// Backups also removes what upgrades and rollbacks have left of etcd's data.
+	// Backups also removes the backups of etcd's data that upgrades and rollbacks have left.
 	Backups bool
 	// UnmountFlags are names of umount2(2) flags.
 	UnmountFlags []string
-	// Network also removes what kube-proxy and the Pod network's bridge leave in the kernel.
+	// Network also removes the leftovers of kube-proxy and the Pod network's bridge in the kernel.
 	Network bool
 }
 
-// LoadReset returns the desired state for reset from a file (nil for none) and the command line. The node's
-// name, which neither contains, stays empty. Invalid input is returned as Faults.
+// LoadReset returns the desired state for reset from a file (nil for none) and the command line. Neither contains the node's
+// name, so it stays empty. Invalid input is returned as Faults.
 func LoadReset(src *Source, flags Flags, opts Options) (*Node, []string, error) {
 	d := read(src)
 	if err := d.require(src, kindReset); err != nil {
@@ -38,7 +38,7 @@ func LoadReset(src *Source, flags Flags, opts Options) (*Node, []string, error) 
 	n.CRISocket, n.Timeouts, n.Paths.PKI = c.CRISocket, limits(c.Timeouts), c.CertificatesDir
 	n.SkipPhases, n.IgnorePreflightErrors, n.DryRun = c.SkipPhases, lowered(c.IgnorePreflightErrors), c.DryRun
 	n.Reset = &Reset{
-		Force: c.Force, CleanupTmpDir: c.CleanupTmpDir || flags.Host, Backups: flags.Host, // as `down --host` asks for it
+		Force: c.Force, CleanupTmpDir: c.CleanupTmpDir || flags.Host, Backups: flags.Host, // for `down --host`
 		UnmountFlags: c.UnmountFlags, Network: flags.Network,
 	}
 	if flags.given("kubeconfig") {

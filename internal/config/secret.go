@@ -10,8 +10,7 @@ import (
 
 const redacted = "[redacted]"
 
-// Secret holds a value that no fmt verb, encoder or log prints. Only Reveal returns it, so a search for that
-// word finds every place that does.
+// Secret holds a value no fmt verb, encoder or log prints. Only Reveal returns it, so a search for that word finds every use.
 type Secret struct{ value string }
 
 var (
@@ -22,7 +21,7 @@ var (
 // NewSecret wraps value.
 func NewSecret(value string) Secret { return Secret{value} }
 
-// Reveal returns the value itself.
+// Reveal returns the value.
 func (s Secret) Reveal() string { return s.value }
 
 // IsZero reports whether there is no value.

@@ -16,11 +16,11 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// storedVersions are the configurations that clusters of several versions store.
+// storedVersions has the stored configurations of clusters of several versions.
 const storedVersions = "../../testdata/stored"
 
-// TestLoadStoredVersions reads what clusters of 1.30 to 1.37 store: commands that read the configuration work with all
-// of them, and a node can join those of the supported versions.
+// TestLoadStoredVersions reads the stored configurations of clusters from 1.30 to 1.37: commands that read the configuration work
+// with all of them, and a node can join clusters of the supported versions.
 func TestLoadStoredVersions(t *testing.T) {
 	dirs, err := os.ReadDir(storedVersions)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestLoadStoredVersions(t *testing.T) {
 					t.Errorf("lost %s:\n%s", gate, data)
 				}
 			}
-			// A field of 1.32 and newer that all their documents have.
+			// Versions from 1.32 on have this field in all their documents.
 			sameText(t, kubelet, []byte(strings.Replace(string(must(n.KubeletYAML())), "crashLoopBackOff: {}\n", "", 1-strings.Count(string(kubelet), "crashLoopBackOff"))))
 			_, _, err = LoadCluster(cluster, kubelet, kubeProxy, self, testOptions())
 			if supported := slices.Contains([]string{"1.35", "1.36", "1.37"}, dir.Name()); (err == nil) != supported {
@@ -77,7 +77,7 @@ func TestLoadStoredVersions(t *testing.T) {
 	}
 }
 
-// storedGates are the feature gates of a configuration that 1.37 does not know.
+// storedGates are a configuration's feature gates unknown to 1.37.
 func storedGates(t *testing.T, doc []byte) []string {
 	t.Helper()
 	var c struct {
@@ -90,7 +90,7 @@ func storedGates(t *testing.T, doc []byte) []string {
 	return keysOf(c.FeatureGates)
 }
 
-// TestStoredVersionFault: of all faults in such a configuration, the version is reported.
+// TestStoredVersionFault: of all faults in such a configuration, only the version is reported.
 func TestStoredVersionFault(t *testing.T) {
 	for name, tt := range map[string]struct{ cluster, want string }{
 		"old, with values of wrong types": {storedHead + "kubernetesVersion: v1.29.0\nclusterName: 1\nnetworking: []\n", `"v1.29.0" | supported`},

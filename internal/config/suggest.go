@@ -11,7 +11,7 @@ import (
 
 // didYouMean returns `; did you mean "x"?` with the known name closest to word, or nothing if none is close.
 func didYouMean(word string, known []string) string {
-	if len(word) > 64 { // no field has such a name, and measuring takes its time
+	if len(word) > 64 { // no field has such a long name, and measuring takes time
 		return ""
 	}
 	best, bestDistance := "", min(len(word)/4+1, 3)+1
@@ -26,8 +26,7 @@ func didYouMean(word string, known []string) string {
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-// editDistance counts the insertions, deletions, replacements and swaps of neighbors that turn a into b
-// (optimal string alignment).
+// editDistance counts the insertions, deletions, replacements and neighbor swaps that turn a into b (optimal string alignment).
 func editDistance(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -16,9 +16,8 @@ var looksSecret = lazyregexp.New(`[a-z0-9]{6}\.[a-z0-9]{16}|[0-9a-fA-F]{32}`)
 
 var secretWords = lazyregexp.New(`\b[a-z0-9]{6}\.[a-z0-9]{16,}\b|(sha256:)?\b[0-9a-fA-F]{64,}\b`)
 
-// Discreet redacts whatever looks like a bootstrap token or a certificate key. It is the last safeguard for
-// errors of libraries that quote a command line with a secret in the wrong place. Hashes with a sha256:
-// prefix are kept.
+// Discreet redacts anything that looks like a bootstrap token or a certificate key, a last safeguard against library errors that
+// quote a command line with a secret in the wrong place. It keeps hashes with a sha256: prefix.
 func Discreet(message string) string {
 	return secretWords().ReplaceAllStringFunc(message, func(word string) string {
 		if strings.HasPrefix(word, "sha256:") {
@@ -28,8 +27,8 @@ func Discreet(message string) string {
 	})
 }
 
-// printable makes text from the user's file safe to show: it redacts what looks like a token, a key or
-// user:password@, replaces control characters, and shortens long text.
+// printable makes text from the user's file safe to show: it redacts anything like a token, a key or user:password@, replaces
+// control characters, and shortens long text.
 func printable(text string) string {
 	if looksSecret().MatchString(text) {
 		return redacted
@@ -48,7 +47,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// hasControl reports whether s has control characters or other runes that do not print.
+// hasControl reports whether s has control characters or other nonprinting runes.
 func hasControl(s string) bool {
 	for _, r := range s {
 		if !unicode.IsPrint(r) {

@@ -15,14 +15,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// DefaultTokenUsages are the usages of a token that has none configured.
+// DefaultTokenUsages are a token's usages if none are configured.
 func DefaultTokenUsages() []string { return []string{"signing", "authentication"} }
 
-// DefaultTokenGroups are the groups granted to clients that use a token with no groups configured.
+// DefaultTokenGroups are granted to clients with a token if it has no groups configured.
 func DefaultTokenGroups() []string { return []string{defaultTokenGroup} }
 
-// LoadTokens returns the tokens to create: those in a file's InitConfiguration, or the one described by the
-// command line if src is nil. Invalid input is returned as Faults; no message contains a token.
+// LoadTokens returns the tokens to create: a file's, from its InitConfiguration, or the command line's if src is nil. Invalid
+// input is returned as Faults; no message contains a token.
 func LoadTokens(src *Source, flags Flags, opts Options) ([]Token, []string, error) {
 	d := read(src)
 	if src == nil {
@@ -63,8 +63,7 @@ func (d *documents) completeTokens(opts Options) ([]Token, error) {
 
 var tokenIDPattern = lazyregexp.New(`^[a-z0-9]{6}$`)
 
-// TokenID returns the ID of a token, given as an ID or as a full token. The error does not quote the text,
-// which may be a mistyped secret.
+// TokenID returns the ID of a token, given as an ID or in full. The error doesn't quote the text, which may be a mistyped secret.
 func TokenID(text string) (string, error) {
 	id, _, _ := strings.Cut(text, ".")
 	if tokenIDPattern().MatchString(text) || tokenPattern().MatchString(text) {
@@ -73,15 +72,15 @@ func TokenID(text string) (string, error) {
 	return "", errors.New("is neither a token ID (6 characters of a-z and 0-9) nor a full token (ID, a dot and 16 more such characters)")
 }
 
-// APINode returns the Node of a command that only talks to the API: the kubeconfig file (empty for
-// admin.conf), the tokens to create, and default timeouts and paths.
+// APINode returns the Node of a command that only talks to the API: the kubeconfig file (empty for admin.conf), the tokens to
+// create, and default timeouts and paths.
 func APINode(kubeconfig string, tokens []Token) *Node {
 	p := paths(&ClusterConfiguration{CertificatesDir: DefaultCertificatesDir}, &Flags{})
 	p.AdminKubeconfig = cmp.Or(kubeconfig, p.AdminKubeconfig)
 	return &Node{BootstrapTokens: tokens, Timeouts: defaultLimits(), Paths: p}
 }
 
-// CertificateKey validates a certificate key; empty text is a zero Secret. The error does not quote it.
+// CertificateKey validates a certificate key; empty text is a zero Secret. The error doesn't quote it.
 func CertificateKey(text string) (Secret, error) {
 	if text != "" && !certificateKeyForm().MatchString(text) {
 		return Secret{}, errors.New("is not a certificate key, which has 64 hexadecimal digits; `slipway certs certificate-key` generates one")
@@ -89,9 +88,8 @@ func CertificateKey(text string) (Secret, error) {
 	return NewSecret(text), nil
 }
 
-// NewToken generates a bootstrap token of 110 random bits, 80 of them secret.
-// k8s.io/cluster-bootstrap/token/util would do, but compiles its regular expressions when loaded, which costs
-// every start of the program 0.7 ms.
+// NewToken generates a bootstrap token of 110 random bits, 80 of them secret. k8s.io/cluster-bootstrap/token/util would do, but
+// compiles its regular expressions on loading, which costs every start of the program 0.7 ms.
 func NewToken() (id, secret string) {
 	text := strings.ToLower(rand.Text()) // of a-z and 2-7
 	return text[:6], text[6:22]

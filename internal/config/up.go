@@ -12,14 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Commands that are made of others, as the table of flags calls them.
+// Commands made of others, as the flag table names them.
 const (
 	upCommand   = "up"
 	downCommand = "down"
 )
 
-// partsOf are the commands whose flags a command takes. Where two of them have a flag of the same name, the first tells what
-// it means.
+// partsOf are the commands whose flags a command takes. If several have a flag of the same name, the first decides its meaning.
 func partsOf(command string) []string {
 	switch command {
 	case upCommand:
@@ -30,7 +29,7 @@ func partsOf(command string) []string {
 	return []string{command}
 }
 
-// upFlags are those that up and down have beside the flags of their parts.
+// upFlags are up's and down's own flags, beside their parts'.
 func upFlags() []flagRow {
 	return []flagRow{
 		toggle("schedulable", "let ordinary Pods run on this control plane, as a single machine needs it", func(f *Flags) *bool { return &f.Schedulable }).on(upCommand),
@@ -39,8 +38,8 @@ func upFlags() []flagRow {
 	}
 }
 
-// Joins reports whether `up` is to make this host a node of a cluster that there is, and not the first of a new one. src is the
-// file of --config, or nil.
+// Joins reports whether `up` makes this host a node of an existing cluster instead of the first of a new one. src is the file of
+// --config, or nil.
 func (f *Flags) Joins(src *Source) bool {
 	if f.Endpoint != "" || f.given("discovery-file") {
 		return true
@@ -49,8 +48,8 @@ func (f *Flags) Joins(src *Source) bool {
 	return d.join != nil && d.init == nil && d.cluster == nil
 }
 
-// ForUp returns the flags for the two parts of `up`: for init or join, and for preparing the host, which also goes by what src
-// says of its runtime and of the checks to ignore. Flags that only the other of init and join takes are an error.
+// ForUp returns the flags for the two parts of `up`: init or join, and preparing the host, which also gets the runtime and the
+// checks to ignore from src. Flags only for the other of init and join are an error.
 func (f *Flags) ForUp(joins bool, src *Source) (node, host Flags, err error) {
 	part, other, refusal := "init", "join", "only a host that joins a cluster takes %s; to join one, give HOST:PORT or --discovery-file"
 	if joins {
@@ -80,7 +79,6 @@ func (f *Flags) ForUp(joins bool, src *Source) (node, host Flags, err error) {
 	return f.of(part, upCommand), host, nil
 }
 
-// registration is what a file says of this host as a node, or nil.
 func (d *documents) registration(joins bool) *NodeRegistrationOptions {
 	switch {
 	case joins && d.join != nil:
@@ -91,21 +89,21 @@ func (d *documents) registration(joins bool) *NodeRegistrationOptions {
 	return nil
 }
 
-// Becomes tells a host that is prepared which node it will be: with which settings its kubelet will run.
+// Becomes gives a host under preparation the settings of its future kubelet.
 func (n *Node) Becomes(node *Node) {
 	n.Kubelet, n.KubeletExtraArgs = node.Kubelet, node.KubeletExtraArgs
 }
 
-// ForDown returns the flags for the two parts of `down`: those of reset and of host reset.
+// ForDown returns the flags for the two parts of `down`: reset and host reset.
 func (f *Flags) ForDown() (node, host Flags) {
 	node = f.of("reset")
-	if f.Host { // nothing of the node's network is of use then
+	if f.Host { // nothing needs the node's network then
 		node.Given, node.Network = append(node.Given, "network"), true
 	}
 	return node, f.of(hostReset)
 }
 
-// of returns the flags with those given that one of the commands takes. Phases are skipped by the command that has them all.
+// of keeps the given flags that one of the commands takes. The whole command skips phases, not its parts.
 func (f *Flags) of(commands ...string) Flags {
 	part := *f
 	part.SkipPhases = nil
@@ -116,7 +114,7 @@ func (f *Flags) of(commands ...string) Flags {
 	return part
 }
 
-// schedule takes the taints from a control plane on which ordinary Pods may run.
+// schedule removes the taints of a control plane that ordinary Pods may use.
 func (d *documents) schedule(flags *Flags) {
 	if flags.given("schedulable") && flags.Schedulable {
 		d.init.NodeRegistration.Taints = []corev1.Taint{}

@@ -82,7 +82,7 @@ func TestForUp(t *testing.T) {
 	}
 }
 
-// TestForUpReadsTheFile: the host is prepared by what the file says of the node, which flags override or add to.
+// TestForUpReadsTheFile: the host is prepared with the file's settings for the node, which flags override or add to.
 func TestForUpReadsTheFile(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind  string
@@ -113,7 +113,7 @@ func TestForUpReadsTheFile(t *testing.T) {
 	}
 }
 
-// TestUpTakesAllFlags: up and down have each flag of the commands that they are made of, once.
+// TestUpTakesAllFlags: up and down have each flag of their parts, once.
 func TestUpTakesAllFlags(t *testing.T) {
 	for command, parts := range map[string][]string{"up": {"init", "join", "host prepare"}, "down": {"reset", "host reset"}} {
 		var f Flags
@@ -131,7 +131,7 @@ func TestUpTakesAllFlags(t *testing.T) {
 	}
 }
 
-// TestDownWithHost: what is left of the node's network goes, too.
+// TestDownWithHost: the leftovers of the node's network go, too.
 func TestDownWithHost(t *testing.T) {
 	f := Flags{Given: []string{"force"}, Force: true}
 	if node, _ := f.ForDown(); node.Network || !node.Force {
@@ -143,7 +143,7 @@ func TestDownWithHost(t *testing.T) {
 	}
 }
 
-// TestSchedulable is as `taints: []` in a file.
+// TestSchedulable: the flag equals `taints: []` in a file.
 func TestSchedulable(t *testing.T) {
 	n, _, err := LoadInit(t.Context(), nil, Flags{Given: []string{"schedulable"}, Schedulable: true}, testOptions())
 	if err != nil || !n.Schedulable || len(n.Taints) != 0 {
@@ -151,7 +151,7 @@ func TestSchedulable(t *testing.T) {
 	}
 }
 
-// TestVersionOfBundle: it is the default, and the user's choice counts more.
+// TestVersionOfBundle: the bundle's version is the default; the user's choice takes precedence.
 func TestVersionOfBundle(t *testing.T) {
 	opts := testOptions()
 	opts.KubernetesVersion = "v1.36.4"

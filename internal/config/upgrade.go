@@ -16,38 +16,38 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Upgrade says how a node is upgraded.
+// Upgrade holds the options of upgrade.
 type Upgrade struct {
-	// Version is the target, with a leading v. It is empty where the user names none: `upgrade node` goes by what
-	// `upgrade apply` has written to the cluster.
+	// Version is the target, with a leading v. It's empty if the user names none: `upgrade node` takes the version that `upgrade
+	// apply` wrote to the cluster.
 	Version string
 	// From is the version in the cluster's configuration when the run began.
 	From string
-	// First reports whether this is `upgrade apply`, which also upgrades what all nodes share.
+	// First reports whether this is `upgrade apply`, which also upgrades the parts all nodes share.
 	First bool
-	// CertificateRenewal renews the certificates of the components that are upgraded, Etcd upgrades etcd.
+	// CertificateRenewal renews the upgraded components' certificates, Etcd upgrades etcd.
 	CertificateRenewal, Etcd bool
 	// Experimental and Prereleases allow alpha and beta versions, and release candidates.
 	Experimental, Prereleases bool
-	// Force continues where a version is refused. Yes, and Force, skip the confirmation.
+	// Force continues even if a version is refused. Yes, and Force, skip the confirmation.
 	Force, Yes bool
-	// Drain says how the node is drained before it is upgraded; nil if it is not.
+	// Drain is nil unless the node is drained before its upgrade.
 	Drain *Drain
-	// PrintConfig prints the configuration that the upgrade uses.
+	// PrintConfig prints the upgrade's configuration.
 	PrintConfig bool
-	// ContextLines is how many lines `upgrade diff` shows around each difference.
+	// ContextLines is the number of lines `upgrade diff` shows around each difference.
 	ContextLines int
 }
 
-// Drain says how a node is drained.
+// Drain holds the options of draining a node.
 type Drain struct {
-	// Timeout limits the time until all Pods are gone.
+	// Timeout limits the wait until all Pods are gone.
 	Timeout time.Duration
 	// Force evicts Pods even if something is lost with them.
 	Force bool
 }
 
-// UpgradeSelf is what an UpgradeConfiguration says of this node, beside how to upgrade it.
+// UpgradeSelf holds an UpgradeConfiguration's settings for this node, beside how to upgrade it.
 type UpgradeSelf struct {
 	Upgrade
 	DryRun                            bool
@@ -58,8 +58,9 @@ type UpgradeSelf struct {
 	Timeouts                          *Timeouts
 }
 
-// LoadUpgrade reads a file (nil for none) and the command line for a command of upgrade, such as "upgrade apply".
-// version is its argument, empty for none; it takes precedence over the file. It may be a label, see Options.Resolve. Invalid input is returned as Faults.
+// LoadUpgrade reads a file (nil for none) and the command line for a subcommand of upgrade, such as "upgrade apply". version is
+// its argument, empty for none; it takes precedence over the file. It may be a label, see Options.Resolve. Invalid input is
+// returned as Faults.
 func LoadUpgrade(ctx context.Context, src *Source, flags Flags, command, version string, opts Options) (*UpgradeSelf, []string, error) {
 	d := read(src)
 	if err := d.require(src, kindUpgrade); err != nil {
@@ -83,8 +84,8 @@ func LoadUpgrade(ctx context.Context, src *Source, flags Flags, command, version
 	return s, d.warningTexts(), err
 }
 
-// exactTarget returns the version to upgrade to with a leading v. Unlike init, which has a default, an upgrade does not go
-// on with another version when a label cannot be resolved.
+// exactTarget returns the version to upgrade to, with a leading v. Unlike init, which has a default, an upgrade doesn't continue
+// with another version if it can't resolve a label.
 func (o Options) exactTarget(ctx context.Context, command, version string) (string, error) {
 	m := versionLabel().FindStringSubmatch(version)
 	if m != nil {
@@ -103,8 +104,7 @@ func (o Options) exactTarget(ctx context.Context, command, version string) (stri
 	return "v" + strings.TrimPrefix(version, "v"), nil
 }
 
-// targetFault says why a command cannot have a version as its target; empty if it can. A plan of any version is made: it says
-// what is in the way.
+// targetFault explains why a command can't have a version as its target; empty if it can. A plan takes any version.
 func targetFault(command, version string) string {
 	if command == upgradePlan {
 		return malformed(version)
@@ -112,7 +112,7 @@ func targetFault(command, version string) string {
 	return versionFault(version)
 }
 
-// version is where a command's target is; nil for a command without one.
+// version is a command's target; nil for a command without one.
 func (c *UpgradeConfiguration) version(command string) *string {
 	switch command {
 	case upgradeApply:
@@ -125,7 +125,6 @@ func (c *UpgradeConfiguration) version(command string) *string {
 	return nil
 }
 
-// self is the part of a command.
 func (c *UpgradeConfiguration) self(command string, flags Flags) *UpgradeSelf {
 	s := &UpgradeSelf{Timeouts: c.Timeouts}
 	switch command {
@@ -152,7 +151,7 @@ func (c *UpgradeConfiguration) self(command string, flags Flags) *UpgradeSelf {
 		s.IgnorePreflightErrors, s.Patches = lowered(p.IgnorePreflightErrors), c.Apply.Patches
 	case upgradeDiff:
 		s.Upgrade = Upgrade{Version: c.Diff.KubernetesVersion, First: true, Etcd: *c.Apply.EtcdUpgrade, ContextLines: c.Diff.DiffContextLines}
-		if !slices.Contains(flags.Given, "context-lines") { // 0 in a file is no different from nothing
+		if !slices.Contains(flags.Given, "context-lines") { // 0 in a file means unset
 			s.ContextLines = cmp.Or(s.ContextLines, defaultContextLines)
 		}
 		s.Patches = c.Apply.Patches
@@ -160,7 +159,7 @@ func (c *UpgradeConfiguration) self(command string, flags Flags) *UpgradeSelf {
 	return s
 }
 
-// drain is how to drain the node; nil if that is not asked for.
+// drain is nil unless asked for.
 func (f *Flags) drain() *Drain {
 	if !f.Drain {
 		return nil
@@ -168,7 +167,6 @@ func (f *Flags) drain() *Drain {
 	return &Drain{Timeout: f.DrainTimeout, Force: f.DrainForce}
 }
 
-// checkDrain finds flags of a drain that make no sense.
 func (f *Flags) checkDrain(d *documents) {
 	for _, name := range []string{"drain-force", "drain-timeout"} {
 		if f.given(name) && !f.Drain {

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// TestDrainFlags: a node is drained only if that is asked for.
+// TestDrainFlags: a node is drained only on request.
 func TestDrainFlags(t *testing.T) {
 	for args, c := range map[string]struct {
 		want *Drain

@@ -11,8 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// TestUpgradeTarget: a plan can be made of every version, by its name or by a label. The commands that upgrade take those
-// that this program sets up.
+// TestUpgradeTarget: any version can be planned, by name or by label. The commands that upgrade take only supported versions.
 func TestUpgradeTarget(t *testing.T) {
 	const unsupported = "v1.99. | 1.35 to 1.37"
 	resolve := func(context.Context, string) (string, error) { return "v1.99.1", nil }
@@ -37,7 +36,7 @@ func TestUpgradeTarget(t *testing.T) {
 	}
 }
 
-// TestEtcdVersion is that of the image, also of one that the user chooses.
+// TestEtcdVersion: the version matches the image's, even if the user chooses the image.
 func TestEtcdVersion(t *testing.T) {
 	for _, minor := range []string{"1.35", "1.36", "1.37"} {
 		n := Node{Cluster: ClusterConfiguration{KubernetesVersion: "v" + minor + ".1"}}

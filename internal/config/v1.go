@@ -10,17 +10,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// apiV1 has the fields of v1beta4, and on each extra argument how it is merged with the default of that name. It is
-// experimental: only Migrate and Validate read it, and only if asked to.
+// apiV1 has the fields of v1beta4, and each extra argument says how to merge it with the default of that name. It's experimental:
+// only Migrate and Validate read it, and only if asked to.
 const apiV1 = apiGroup + "/v1"
 
-// mergeField is that field. Its values: replace, the default, and those that add the value to the default's.
+// mergeField is an argument's merge method: replace the default, or append or prepend to its value.
 const mergeField = "mergeMethod"
 
 func mergeMethods() []string { return []string{"append", "prepend", "replace"} }
 
-// takeMergeMethods checks and removes the merge methods of a document, because v1beta4 has none. A warning names
-// those that will be missed.
+// takeMergeMethods checks and removes merge methods, because v1beta4 has none. It warns about removals that change the result.
 func (d *documents) takeMergeMethods(dec *decoder, node *yaml.Node, path string) {
 	switch node.Kind {
 	case yaml.SequenceNode:
@@ -41,7 +40,7 @@ func (d *documents) takeMergeMethods(dec *decoder, node *yaml.Node, path string)
 
 func (d *documents) takeMergeMethodsOf(dec *decoder, args *yaml.Node, path string) {
 	if args.Kind != yaml.SequenceNode {
-		return // the decoder says so
+		return // the decoder reports it
 	}
 	for i, arg := range args.Content {
 		at := slices.IndexFunc(arg.Content, func(n *yaml.Node) bool { return n.Value == mergeField })

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The documents of kubeadm.k8s.io/v1beta3 where they differ from v1beta4:
+// The documents of kubeadm.k8s.io/v1beta3 that differ from v1beta4's:
 // https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta3/
 
 type v1beta3Init struct {
@@ -106,7 +106,6 @@ type v1beta3Discovery struct {
 	Timeout           *metav1.Duration         `json:"timeout,omitempty"`
 }
 
-// addV1beta3 reads a v1beta3 document and converts it to v1beta4.
 func (d *documents) addV1beta3(dec *decoder, node *yaml.Node, kind string) {
 	switch kind {
 	case kindInit:
@@ -188,7 +187,7 @@ func registrationFromV1beta3(dec *decoder, old v1beta3Registration) NodeRegistra
 	}
 }
 
-// argsFromMap converts the arguments of v1beta3 to a list, sorted by name, and records the line of each.
+// argsFromMap converts v1beta3's arguments to a list, sorted by name, and records each one's line.
 func (d *decoder) argsFromMap(path string, args map[string]string) []Arg {
 	var list []Arg
 	for i, name := range keysOf(args) {

@@ -25,8 +25,7 @@ type InitConfiguration struct {
 	Timeouts         *Timeouts               `json:"timeouts,omitempty"`
 }
 
-// ClusterConfiguration is what all nodes of a cluster share. The ConfigMap kube-system/kubeadm-config stores
-// it.
+// ClusterConfiguration is the configuration all nodes of a cluster share. The ConfigMap kube-system/kubeadm-config stores it.
 type ClusterConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -52,7 +51,7 @@ type ClusterConfiguration struct {
 // EncryptionAlgorithm is the type and size of generated keys.
 type EncryptionAlgorithm string
 
-// The algorithms that v1beta4 knows.
+// The algorithms of v1beta4.
 const (
 	RSA2048   EncryptionAlgorithm = "RSA-2048"
 	RSA3072   EncryptionAlgorithm = "RSA-3072"
@@ -68,7 +67,7 @@ type ControlPlaneComponent struct {
 	ExtraEnvs    []EnvVar        `json:"extraEnvs,omitempty"`
 }
 
-// APIServer adds the fields that only the API server has.
+// APIServer adds fields only the API server has.
 type APIServer struct {
 	ControlPlaneComponent `json:",inline"`
 
@@ -81,7 +80,7 @@ type Arg struct {
 	Value string `json:"value"`
 }
 
-// EnvVar is an environment variable of a container.
+// EnvVar is a container's environment variable.
 type EnvVar struct {
 	corev1.EnvVar `json:",inline"`
 }
@@ -95,14 +94,14 @@ type HostPathMount struct {
 	PathType  corev1.HostPathType `json:"pathType,omitempty"`
 }
 
-// DNS configures CoreDNS: whether it is installed, and its image.
+// DNS says whether CoreDNS is installed, and configures its image.
 type DNS struct {
 	ImageMeta `json:",inline"`
 
 	Disabled bool `json:"disabled,omitempty"`
 }
 
-// Proxy configures whether kube-proxy is installed.
+// Proxy says whether kube-proxy is installed.
 type Proxy struct {
 	Disabled bool `json:"disabled,omitempty"`
 }
@@ -113,8 +112,7 @@ type ImageMeta struct {
 	ImageTag        string `json:"imageTag,omitempty"`
 }
 
-// Networking configures the cluster's networks. A subnet may be one network of each IP family, separated by a
-// comma.
+// Networking configures the cluster's networks. A subnet may list a network of each IP family, separated by a comma.
 type Networking struct {
 	ServiceSubnet string `json:"serviceSubnet,omitempty"`
 	PodSubnet     string `json:"podSubnet,omitempty"`
@@ -138,7 +136,7 @@ type LocalEtcd struct {
 	PeerCertSANs   []string `json:"peerCertSANs,omitempty"`
 }
 
-// ExternalEtcd locates an etcd that is managed elsewhere.
+// ExternalEtcd locates an etcd that's managed elsewhere.
 type ExternalEtcd struct {
 	Endpoints     []string `json:"endpoints"`
 	HTTPEndpoints []string `json:"httpEndpoints,omitempty"`
@@ -153,8 +151,8 @@ type APIEndpoint struct {
 	BindPort         int32  `json:"bindPort,omitempty"`
 }
 
-// NodeRegistrationOptions configures how this node registers itself. Nil taints become the default of the
-// node's role; an empty list means no taints.
+// NodeRegistrationOptions configures how this node registers itself. Nil taints become the default of the node's role; an empty
+// list means no taints.
 type NodeRegistrationOptions struct {
 	Name                  string            `json:"name,omitempty"`
 	CRISocket             string            `json:"criSocket,omitempty"`
@@ -165,7 +163,7 @@ type NodeRegistrationOptions struct {
 	ImagePullSerial       *bool             `json:"imagePullSerial,omitempty"`
 }
 
-// BootstrapToken is a token that joining nodes may use.
+// BootstrapToken is a token for joining nodes.
 type BootstrapToken struct {
 	Token       string           `json:"token"`
 	Description string           `json:"description,omitempty"`
@@ -189,13 +187,13 @@ type JoinConfiguration struct {
 	Timeouts         *Timeouts               `json:"timeouts,omitempty"`
 }
 
-// JoinControlPlane is set when the joining node becomes a control plane.
+// JoinControlPlane is set if the joining node becomes a control plane.
 type JoinControlPlane struct {
 	LocalAPIEndpoint APIEndpoint `json:"localAPIEndpoint,omitempty"`
 	CertificateKey   string      `json:"certificateKey,omitempty"`
 }
 
-// Discovery configures how a joining node finds the cluster and comes to trust it.
+// Discovery configures how a joining node finds and verifies the cluster.
 type Discovery struct {
 	BootstrapToken    *BootstrapTokenDiscovery `json:"bootstrapToken,omitempty"`
 	File              *FileDiscovery           `json:"file,omitempty"`
@@ -210,7 +208,7 @@ type BootstrapTokenDiscovery struct {
 	UnsafeSkipCAVerification bool     `json:"unsafeSkipCAVerification,omitempty"`
 }
 
-// FileDiscovery trusts a kubeconfig file, or one at an HTTPS URL.
+// FileDiscovery trusts a kubeconfig from a file or an HTTPS URL.
 type FileDiscovery struct {
 	KubeConfigPath string `json:"kubeConfigPath"`
 }

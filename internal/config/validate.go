@@ -25,7 +25,6 @@ var (
 	caHashPattern      = lazyregexp.New(`^sha256:[0-9a-fA-F]{64}$`)
 )
 
-// checkInit checks a defaulted InitConfiguration.
 func (d *documents) checkInit(now func() time.Time) {
 	c := d.init
 	d.checkAdvertise(kindInit, "localAPIEndpoint.advertiseAddress", c.LocalAPIEndpoint.AdvertiseAddress, d.clusterNetworks())
@@ -43,8 +42,7 @@ func (d *documents) checkInit(now func() time.Time) {
 	}
 }
 
-// checkFamilies warns if the API server's address and the primary service network are of different IP
-// families: the API server would not start.
+// checkFamilies warns if the API server wouldn't start because its address and the primary service network differ in IP family.
 func (d *documents) checkFamilies() {
 	addr, err := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
 	primary := firstPrefix(d.cluster.Networking.ServiceSubnet)
@@ -53,7 +51,7 @@ func (d *documents) checkFamilies() {
 	}
 }
 
-// checkToken checks one bootstrap token. No message contains its value.
+// checkToken keeps the token out of its messages.
 func (d *documents) checkToken(path string, t *BootstrapToken, seen map[string]bool, now func() time.Time) {
 	if t.Token != "" {
 		d.checkTokenForm(kindInit, path+".token", t.Token)
@@ -120,7 +118,7 @@ func (d *documents) checkRegistration(kind string, r *NodeRegistrationOptions, o
 	d.checkPullPolicy(kind, at+".imagePullPolicy", r.ImagePullPolicy)
 }
 
-// checkSocket checks the runtime's endpoint. It may be empty if there is at most one runtime to detect.
+// checkSocket accepts an empty endpoint if there's at most one runtime to detect.
 func (d *documents) checkSocket(kind, field, socket string, facts HostFacts) {
 	rest, isUnix := strings.CutPrefix(socket, "unix://")
 	switch {
@@ -190,7 +188,6 @@ func (d *documents) checkTimeouts(kind string, t *Timeouts) {
 	}
 }
 
-// checkPositive checks a validity period.
 func (d *documents) checkPositive(path string, p *metav1.Duration) {
 	if p.Duration <= 0 {
 		d.faultf(kindCluster, path, "%s must be positive", p.Duration)
@@ -204,7 +201,6 @@ func (d *documents) checkText(kind, path, text string) {
 	}
 }
 
-// checkAbsolute checks the path of a file or directory.
 func (d *documents) checkAbsolute(kind, field, file string) {
 	switch {
 	case !path.IsAbs(file):
@@ -216,7 +212,7 @@ func (d *documents) checkAbsolute(kind, field, file string) {
 	}
 }
 
-// subdomainFault says why a name is not a DNS subdomain (RFC 1123); empty if it is one.
+// subdomainFault explains why a name isn't a DNS subdomain (RFC 1123); it's empty if the name is.
 func subdomainFault(name string) string {
 	switch {
 	case name == "":

@@ -24,8 +24,7 @@ var (
 	argNamePattern    = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 )
 
-// checkCluster checks a defaulted ClusterConfiguration; its networks and its version have been checked
-// already.
+// checkCluster checks a defaulted ClusterConfiguration; its networks and version have been checked already.
 func (d *documents) checkCluster() {
 	c := d.cluster
 	if e := c.ControlPlaneEndpoint; e != "" {
@@ -97,8 +96,7 @@ func (d *documents) checkSANs(at string, names []string) {
 
 var fourNumbers = lazyregexp.New(`^[0-9]+(\.[0-9]+){3}$`)
 
-// addressLike reports whether s is meant as an IPv4 address, such as 010.1.2.3 or 1.2.3.400, although it
-// would pass as a name.
+// addressLike reports whether s, although it would pass as a name, is meant as an IPv4 address, such as 010.1.2.3 or 1.2.3.400.
 func addressLike(s string) bool { return fourNumbers().MatchString(s) }
 
 func (d *documents) checkComponent(at string, c *ControlPlaneComponent) {
@@ -134,7 +132,7 @@ func (d *documents) checkPathType(field string, t corev1.HostPathType) {
 	}
 }
 
-// checkArgs checks command line flags. No message contains their values, which may be secret.
+// checkArgs keeps flags' values, which may be secret, out of its messages.
 func (d *documents) checkArgs(kind, at string, args []Arg) {
 	for i, a := range args {
 		p := fmt.Sprintf("%s[%d]", at, i)
@@ -186,7 +184,7 @@ func (d *documents) checkEtcd() {
 	}
 }
 
-// checkExternalEtcd requires HTTPS endpoints if certificates are set, and accepts plain HTTP otherwise.
+// checkExternalEtcd requires HTTPS endpoints if certificates are set; otherwise, plain HTTP will do.
 func (d *documents) checkExternalEtcd(x *ExternalEtcd) {
 	const at = "etcd.external"
 	if len(x.Endpoints) == 0 {
@@ -206,7 +204,7 @@ func (d *documents) checkExternalEtcd(x *ExternalEtcd) {
 	secure := x.CAFile != "" || x.CertFile != "" || x.KeyFile != ""
 	d.checkEtcdURLs(at+".endpoints", x.Endpoints, secure)
 	if !slices.Equal(x.HTTPEndpoints, x.Endpoints) {
-		d.checkEtcdURLs(at+".httpEndpoints", x.HTTPEndpoints, false) // versions and health may be asked in the clear
+		d.checkEtcdURLs(at+".httpEndpoints", x.HTTPEndpoints, false) // versions and health may travel in the clear
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// checkContradictions looks for flags in extraArgs that contradict what a new cluster is built on. They are faults where no
-// cluster can come of it, and warnings where one might. A cluster that exists has its own ways.
+// checkContradictions finds flags in extraArgs that contradict a new cluster's foundations. They're faults if no cluster can come
+// up with them, and warnings if one might. An existing cluster has its own ways.
 func (d *documents) checkContradictions(existing bool) {
 	server, etcd := d.judge(existing, "control-plane/apiserver"), d.judge(existing, "etcd/local")
 	d.checkAuthorization(server)
@@ -27,8 +27,7 @@ func (d *documents) checkContradictions(existing bool) {
 	d.checkAmbiguousEndpoint(existing)
 }
 
-// judge returns how to report flags with which the static Pod that a phase writes cannot work: as faults, unless the Pod may be
-// another one, by patches or because the phase is skipped.
+// judge returns how to report flags that break a phase's static Pod: as faults, unless patches change it or the phase is skipped.
 func (d *documents) judge(existing bool, phase string) reporter {
 	patched := d.init.Patches != nil && d.init.Patches.Directory != ""
 	if existing || patched || skips(d.init.SkipPhases, phase) {
@@ -37,12 +36,12 @@ func (d *documents) judge(existing bool, phase string) reporter {
 	return d.faultf
 }
 
-// skips reports whether a phase is skipped, by its name or with its parent.
+// skips reports whether a phase is skipped, by its own name or its parent's.
 func skips(skipped []string, phase string) bool {
 	return slices.ContainsFunc(skipped, func(s string) bool { return phase == s || strings.HasPrefix(phase, s+"/") })
 }
 
-// mayFindData reports whether a new cluster may find what an earlier one has left in etcd, as where it is restored from a backup.
+// mayFindData reports whether a new cluster may find an earlier one's data in etcd, for example when it's restored from a backup.
 func (d *documents) mayFindData() bool {
 	return d.cluster.Etcd.External != nil || slices.ContainsFunc(lowered(d.init.NodeRegistration.IgnorePreflightErrors), func(name string) bool {
 		return name == "all" || strings.HasPrefix(name, "diravailable--")
@@ -64,7 +63,7 @@ func argAt(at string, args []Arg, name string) (value, field string, given bool)
 	return value, field, given
 }
 
-// apiServerList returns the values of a flag that is a list: one that repeats adds to it.
+// apiServerList returns the values of a list flag: repeating it adds to the list.
 func (d *documents) apiServerList(name string) (values []string, field string, given bool) {
 	_, field, given = d.apiServerArg(name)
 	for _, a := range d.cluster.APIServer.ExtraArgs {
@@ -98,7 +97,7 @@ func (d *documents) checkAuthorization(fails reporter) {
 		return
 	}
 	report := fails
-	if has("Webhook", "ABAC") || d.mayFindData() { // they, or the objects of an earlier cluster, may give these rights
+	if has("Webhook", "ABAC") || d.mayFindData() { // they, or an earlier cluster's objects, may give these rights
 		report = d.warnf
 	}
 	if !has("Node") {
@@ -119,7 +118,7 @@ func (d *documents) checkAdmission() {
 	}
 }
 
-// checkAnonymous leaves an AuthenticationConfiguration to preflight, which reads it.
+// checkAnonymous leaves AuthenticationConfigurations to preflight, which reads them.
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-requests
 func (d *documents) checkAnonymous(fails reporter) {
 	value, field, given := d.apiServerArg("anonymous-auth")
@@ -131,7 +130,7 @@ func (d *documents) checkAnonymous(fails reporter) {
 		"https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-requests")
 }
 
-// checkServing compares where the API server is told to be with where the cluster looks for it.
+// checkServing compares where the API server is told to listen with where the cluster looks for it.
 func (d *documents) checkServing(fails reporter) {
 	port := int64(d.init.LocalAPIEndpoint.BindPort)
 	if value, field, given := d.apiServerArg("secure-port"); given {
@@ -146,9 +145,8 @@ func (d *documents) checkServing(fails reporter) {
 	}
 }
 
-// checkServiceRange compares the addresses that the API server gives Services with those that the cluster is built on. Ranges
-// that differ do where they have two addresses in common: that of the Service kubernetes, which the certificate of the API
-// server needs, and that of the cluster's DNS.
+// checkServiceRange compares the API server's range for Services with the cluster's. Different ranges may work if the Service
+// kubernetes gets an address in the API server's certificate, and the range contains the address of the cluster's DNS.
 func (d *documents) checkServiceRange(fails reporter) {
 	value, field, given := d.apiServerArg("service-cluster-ip-range")
 	asked, services := prefixes(value), prefixes(d.cluster.Networking.ServiceSubnet)
@@ -166,7 +164,7 @@ func (d *documents) checkServiceRange(fails reporter) {
 	report(kindCluster, field, "%s is not networking.serviceSubnet, %s; %s; set the network there", printable(value), printable(d.cluster.Networking.ServiceSubnet), effect)
 }
 
-// certified reports whether the user adds an address to the certificate of the API server.
+// certified reports whether the user adds an address to the API server's certificate.
 func (d *documents) certified(addr netip.Addr) bool {
 	return slices.ContainsFunc(d.cluster.APIServer.CertSANs, func(name string) bool {
 		other, err := netip.ParseAddr(name)
@@ -192,7 +190,7 @@ func (d *documents) checkControllerManagerNetworks() {
 
 const etcdArgs = "etcd.local.extraArgs"
 
-// etcdArg returns no flag that etcd ignores: with a configuration file, it ignores all others.
+// etcdArg returns nothing beside a configuration file: etcd then ignores all flags.
 func (d *documents) etcdArg(name string) (value, field string, given bool) {
 	local := d.cluster.Etcd.Local
 	if local == nil {
@@ -219,7 +217,7 @@ func (d *documents) checkEtcdName(fails reporter) {
 	fails(kindCluster, field, "%s is not the node's name, %s; %s", printable(value), printable(node), effect)
 }
 
-// checkEtcdDirectory looks for a directory that is not on the host. etcd also has that of its certificates from there.
+// checkEtcdDirectory finds a data directory that isn't mounted from the host. etcd's certificates are mounted, too.
 func (d *documents) checkEtcdDirectory(fails reporter) {
 	value, field, given := d.etcdArg("data-dir")
 	if !given {
@@ -236,8 +234,8 @@ func (d *documents) checkEtcdDirectory(fails reporter) {
 	}
 }
 
-// checkAmbiguousEndpoint is for an IPv6 address without brackets whose last group looks like a port, unless the user names it
-// elsewhere, too.
+// checkAmbiguousEndpoint reports an IPv6 address without brackets whose last group looks like a port, unless the user names the
+// address elsewhere, too.
 func (d *documents) checkAmbiguousEndpoint(existing bool) {
 	whole := d.cluster.ControlPlaneEndpoint
 	addr, err := netip.ParseAddr(whole)
@@ -258,7 +256,7 @@ func (d *documents) checkAmbiguousEndpoint(existing bool) {
 		whole, whole[:i], port, port, whole, bind)
 }
 
-// serves reports whether the user calls an address one of the API server's.
+// serves reports whether an address is one of the API server's.
 func (d *documents) serves(addr netip.Addr) bool {
 	own, err := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
 	return err == nil && own == addr || d.certified(addr)

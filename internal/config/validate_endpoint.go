@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// checkAdvertise checks the address of an API server. It must not be within any of networks, which is empty
-// for a document that does not have them.
+// checkAdvertise checks an API server's address. It mustn't be within any of networks, which is empty if the document has none.
 func (d *documents) checkAdvertise(kind, path, text string, networks []network) {
 	addr, err := netip.ParseAddr(text)
 	switch {
@@ -64,8 +63,8 @@ func hostPortFault(text string, needPort bool) string {
 	return ""
 }
 
-// endpointHostFault checks the host of the endpoint text. Clients put it into a URL, where brackets are for
-// IPv6 only (RFC 3986, section 3.2.2); and a zone is only valid on one host.
+// endpointHostFault checks the endpoint text's host. Clients put it into a URL, where brackets are for IPv6 only (RFC 3986,
+// section 3.2.2); and a zone is only valid on one host.
 func endpointHostFault(text, host string) string {
 	addr, err := netip.ParseAddr(host)
 	switch {
@@ -84,8 +83,7 @@ func endpointHostFault(text, host string) string {
 	return ""
 }
 
-// splitHostPort splits host, host:port, IPv6, [IPv6] and [IPv6]:port. As in kubeadm, a trailing colon without
-// a port is ignored.
+// splitHostPort splits host, host:port, IPv6, [IPv6] and [IPv6]:port. Like kubeadm, it ignores a trailing colon without a port.
 func splitHostPort(text string) (host, port string, hasPort bool) {
 	if _, err := netip.ParseAddr(text); err == nil {
 		return text, "", false

@@ -15,14 +15,13 @@ import (
 
 const kubeletArgs = "nodeRegistration.kubeletExtraArgs"
 
-// checkKubeletArgs looks for settings with which a kubelet does not start, or registers no node or another one. They are faults if
-// one is started with them.
+// checkKubeletArgs finds settings that keep a kubelet from starting or registering the right Node. If one starts, they're faults.
 func (d *documents) checkKubeletArgs(kind, name string, args []Arg, opts Options) {
 	d.checkHostnameOverride(kind, name, args, opts)
 	fails := d.judgeKubelet(kind, opts)
 	labels, labelsField, _ := argAt(kubeletArgs, args, "node-labels")
 	keys := labelKeys(labels)
-	// With a label of its own, the kubelet makes none of the name.
+	// Given a hostname label, the kubelet doesn't make one from the name.
 	if len(name) > validation.LabelValueMaxLength && subdomainFault(name) == "" && !slices.Contains(keys, corev1.LabelHostname) {
 		fails(kind, "nodeRegistration.name", "%q is longer than %d characters, the most that the label kubernetes.io/hostname of a node can have; "+
 			"this is the node's name, which defaults to the hostname", printable(name), validation.LabelValueMaxLength)
@@ -36,7 +35,7 @@ func (d *documents) checkKubeletArgs(kind, name string, args []Arg, opts Options
 	}
 }
 
-// judgeKubelet returns how to report settings that a kubelet cannot have: as faults, unless none is started with them.
+// judgeKubelet returns how to report settings a kubelet can't have: as faults, unless none is started.
 func (d *documents) judgeKubelet(kind string, opts Options) reporter {
 	if opts.Existing && !opts.StartsKubelet || skips(d.skipped(kind), "kubelet-start") {
 		return d.warnf
@@ -44,7 +43,7 @@ func (d *documents) judgeKubelet(kind string, opts Options) reporter {
 	return d.faultf
 }
 
-// checkHostnameOverride compares the name that the kubelet takes, the hostname if the value is empty, with the node's.
+// checkHostnameOverride compares the name the kubelet takes, the hostname if the value is empty, with the node's.
 func (d *documents) checkHostnameOverride(kind, name string, args []Arg, opts Options) {
 	value, field, given := argAt(kubeletArgs, args, "hostname-override")
 	taken := strings.ToLower(strings.TrimSpace(cmp.Or(value, opts.Facts.Hostname)))
@@ -56,13 +55,12 @@ func (d *documents) checkHostnameOverride(kind, name string, args []Arg, opts Op
 	case d.unnamed, value == "" && opts.Placeholders:
 		fails = d.warnf
 	case kind == kindJoin && (d.join.ControlPlane == nil || skips(d.skipped(kind), "control-plane-join/mark-control-plane")):
-		fails = d.warnf // a kubelet that joins chooses the name in its certificate
+		fails = d.warnf // a joining kubelet chooses the name in its certificate
 	}
 	fails(kind, field, "the kubelet registers as %s, which is not the node's name, %s; remove the flag, and set the name with nodeRegistration.name (--node-name)",
 		printable(taken), printable(name))
 }
 
-// skipped are the phases to skip of init or join.
 func (d *documents) skipped(kind string) []string {
 	if kind == kindJoin {
 		return d.join.SkipPhases
@@ -70,7 +68,6 @@ func (d *documents) skipped(kind string) []string {
 	return d.init.SkipPhases
 }
 
-// labelKeys returns the keys in a list of labels.
 func labelKeys(list string) []string {
 	var keys []string
 	for label := range strings.SplitSeq(list, ",") {
@@ -80,7 +77,7 @@ func labelKeys(list string) []string {
 	return keys
 }
 
-// ofKubernetes reports whether labels of a domain are Kubernetes' own:
+// ofKubernetes reports whether a domain's labels belong to Kubernetes:
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction
 func ofKubernetes(domain string) bool {
 	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(own string) bool { return domain == own || strings.HasSuffix(domain, "."+own) })

@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	// maxServiceHostBits limits a service network: the API server keeps a bitmap of at most 20 bits of
-	// addresses.
+	// maxServiceHostBits limits a service network: the API server keeps a bitmap of at most 20 bits of addresses.
 	maxServiceHostBits = 20
-	// minServiceAddresses includes the tenth address, which the DNS Service gets.
+	// minServiceAddresses includes the tenth address, for the DNS Service.
 	minServiceAddresses = 10
 	// maxNodeBits limits a Pod network: the controller manager keeps a bitmap of the nodes' networks.
 	maxNodeBits = 16
 )
 
-// network is an element of a list, with the field that contains the list.
+// network is an element of a list, with the list's field.
 type network struct {
 	path   string
 	text   string
@@ -88,13 +87,12 @@ func (d *documents) checkSubnets(path, list string) []network {
 	return out
 }
 
-// prefixFault says why text is not a network.
+// prefixFault explains why text isn't a network.
 type prefixFault string
 
 func (f prefixFault) Error() string { return string(f) }
 
-// parsePrefix parses a network strictly: without spaces, leading zeros (which some programs read as octal),
-// or IPv4-mapped IPv6 addresses.
+// parsePrefix parses a network strictly: no spaces, leading zeros (which some programs read as octal), or IPv4-mapped IPv6.
 func parsePrefix(text string) (netip.Prefix, error) {
 	switch prefix, err := netip.ParsePrefix(text); {
 	case strings.TrimSpace(text) == "":
@@ -135,7 +133,7 @@ func (d *documents) checkServiceSize(n network) {
 	d.checkUsable(n)
 }
 
-// checkPodSize checks that the controller manager can divide a Pod network into one network per node.
+// checkPodSize checks that the controller manager can divide a Pod network into a network for each node.
 func (d *documents) checkPodSize(n network, dual bool) {
 	d.checkUsable(n)
 	if !d.allocatesNetworks() {
@@ -152,7 +150,7 @@ func (d *documents) checkPodSize(n network, dual bool) {
 	}
 }
 
-// LastArg returns the value of an argument; components use the last one if a name repeats.
+// LastArg returns an argument's value; components use the last if a name repeats.
 func LastArg(args []Arg, name string) (value string, ok bool) {
 	for _, a := range args {
 		if a.Name == name {
@@ -162,7 +160,7 @@ func LastArg(args []Arg, name string) (value string, ok bool) {
 	return value, ok
 }
 
-// checkUsable refuses networks that are reserved for other purposes.
+// checkUsable refuses networks reserved for other purposes.
 func (d *documents) checkUsable(n network) {
 	for _, reserved := range []struct{ network, what string }{
 		{"127.0.0.0/8", "loopback addresses"}, {"::1/128", "the loopback address"},
@@ -177,7 +175,7 @@ func (d *documents) checkUsable(n network) {
 	}
 }
 
-// clusterNetworks returns the valid networks of the cluster. Faults of the others have been reported already.
+// clusterNetworks returns the cluster's valid networks. Faults in the others have been reported already.
 func (d *documents) clusterNetworks() []network {
 	var out []network
 	n := &d.cluster.Networking

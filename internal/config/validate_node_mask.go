@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// The arguments of the controller manager for the size of each node's part of a Pod network. It takes the first one only
-// with a single Pod network and without the others, and each of the others only with a Pod network of that family:
+// The controller manager's arguments for the size of each node's part of a Pod network. It takes the first only with a single Pod
+// network and without the other two, and each of those only with a Pod network of its family:
 // https://kubernetes.io/docs/reference/command-line-tools-reference/kube-controller-manager/
 const (
 	nodeMaskArg  = "node-cidr-mask-size"
@@ -20,13 +20,12 @@ const (
 
 const controllerManagerArgs = "controllerManager.extraArgs"
 
-// allocatesNetworks reports whether the controller manager gives each node a part of the Pod networks.
 func (d *documents) allocatesNetworks() bool {
 	value, _ := LastArg(d.cluster.ControllerManager.ExtraArgs, "allocate-node-cidrs")
 	return value != "false"
 }
 
-// checkNodeMasks refuses arguments that the controller manager ends with.
+// checkNodeMasks refuses arguments that make the controller manager exit.
 func (d *documents) checkNodeMasks(pods []network) {
 	if len(pods) == 0 || !d.allocatesNetworks() {
 		return
@@ -46,7 +45,7 @@ func (d *documents) checkNodeMasks(pods []network) {
 	}
 }
 
-// setsMask reports whether an argument is set, to another value than 0, which means the same as without it.
+// setsMask reports whether an argument is set, other than to 0, which counts as unset.
 func (d *documents) setsMask(name string, most int) bool {
 	value, given := LastArg(d.cluster.ControllerManager.ExtraArgs, name)
 	if !given {
@@ -60,7 +59,7 @@ func (d *documents) setsMask(name string, most int) bool {
 	return mask != 0
 }
 
-// argPath is where the controller manager's argument is that counts: the last one of its name.
+// argPath locates the controller manager's effective argument: the last of its name.
 func (d *documents) argPath(name string) string {
 	path := controllerManagerArgs
 	for i, a := range d.cluster.ControllerManager.ExtraArgs {
@@ -71,8 +70,7 @@ func (d *documents) argPath(name string) string {
 	return path
 }
 
-// nodeMask returns the mask of each node's Pod network, and the controller manager's argument that sets it. dual is for a
-// cluster with two Pod networks.
+// nodeMask returns the mask of each node's Pod network, and the argument that sets it. dual is for two Pod networks.
 func (d *documents) nodeMask(ipv6, dual bool) (mask int, arg string) {
 	mask, arg = 24, nodeMask4Arg
 	if ipv6 {

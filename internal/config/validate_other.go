@@ -12,7 +12,6 @@ import (
 	"strings"
 )
 
-// checkJoin checks a defaulted JoinConfiguration.
 func (d *documents) checkJoin() {
 	c := d.join
 	d.checkAbsolute(kindJoin, "caCertPath", c.CACertPath)
@@ -42,7 +41,7 @@ func (d *documents) checkDiscovery(c *Discovery) {
 	if c.File != nil {
 		d.checkFileDiscovery(c.File.KubeConfigPath)
 	}
-	// A copy of the discovery token has been checked as that.
+	// A copy of the discovery token has already been checked.
 	if c.TLSBootstrapToken != "" && (c.BootstrapToken == nil || c.TLSBootstrapToken != c.BootstrapToken.Token) {
 		d.checkTokenForm(kindJoin, "discovery.tlsBootstrapToken", c.TLSBootstrapToken)
 	}
@@ -70,7 +69,7 @@ func (d *documents) checkTokenDiscovery(t *BootstrapTokenDiscovery) {
 	}
 }
 
-// checkFileDiscovery checks the form only; the host that joins checks whether the file exists.
+// checkFileDiscovery checks the form only; the joining host checks whether the file exists.
 func (d *documents) checkFileDiscovery(file string) {
 	const field = "discovery.file.kubeConfigPath"
 	u, err := url.Parse(file)
@@ -136,8 +135,7 @@ func (d *documents) checkPatchesDir(field string, p *Patches) {
 	}
 }
 
-// checkComponents warns if component configurations contradict the ClusterConfiguration. The user's values
-// are kept.
+// checkComponents warns if component configurations contradict the ClusterConfiguration. It keeps the user's values.
 func (d *documents) checkComponents() {
 	d.checkKubelet()
 	if p := d.kubeProxy; p != nil {

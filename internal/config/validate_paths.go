@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Directories that etcd must not use, because they belong to the system or to other programs: etcd's data
-// directory is made private, and emptied by reset. See the Filesystem Hierarchy Standard.
+// Directories etcd mustn't use, because they belong to the system or to other programs: etcd's data directory is made private,
+// and emptied by reset. See the Filesystem Hierarchy Standard.
 var (
 	systemTrees = []string{"/bin", "/boot", "/dev", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys", "/usr"}
 	sharedDirs  = []string{
@@ -21,7 +21,7 @@ var (
 	}
 )
 
-// checkOwn refuses a directory that etcd would share with others.
+// checkOwn refuses a directory etcd would share with others.
 func (d *documents) checkOwn(field, dir string) {
 	clean := path.Clean(dir)
 	inTree := slices.ContainsFunc(systemTrees, func(t string) bool { return clean == t || strings.HasPrefix(clean, t+"/") })

@@ -26,8 +26,7 @@ var (
 // labelDeadline limits the resolution of a label, for hosts without network access.
 const labelDeadline = 5 * time.Second
 
-// ResolveLabel asks dl.k8s.io over HTTPS which version a label such as stable-1.36 stands for. It takes at
-// most five seconds.
+// ResolveLabel asks dl.k8s.io over HTTPS for the version a label such as stable-1.36 stands for. It takes at most five seconds.
 func ResolveLabel(ctx context.Context, label string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, labelDeadline)
 	defer cancel()
@@ -58,8 +57,8 @@ func fetchLabel(ctx context.Context, client *http.Client, url string) (string, e
 	return version, nil
 }
 
-// builtIn is the version to use for a label if nobody can be asked: that of the host's bundle, or otherwise the newest one
-// that this program was built with. It is "" if neither is of the series that the label names.
+// builtIn resolves a label without the network: to the version of the host's bundle, or otherwise to the newest this program was
+// built with. It's "" if neither is in the label's series.
 func (o Options) builtIn(label string) string {
 	_, series, _ := strings.Cut(label, "-")
 	major, minor, narrow := strings.Cut(series, ".")
@@ -75,8 +74,8 @@ func (o Options) builtIn(label string) string {
 	return NewestPatch(number)
 }
 
-// exact returns the user's kubernetesVersion in the form v1.2.3. Labels are resolved; if that fails, the newest built-in version
-// of the series is used with a warning. Faults are added to d.
+// exact returns the user's kubernetesVersion in the form v1.2.3. If a label can't be resolved, it warns and uses the newest
+// built-in version of the series. It adds faults to d.
 func (d *documents) exact(ctx context.Context, opts Options) string {
 	version := strings.TrimSpace(d.cluster.KubernetesVersion)
 	if strings.HasPrefix(version, "ci/") {
@@ -107,7 +106,7 @@ func (d *documents) exact(ctx context.Context, opts Options) string {
 	return "v" + strings.TrimPrefix(version, "v")
 }
 
-// malformed says why a text is not an exact version; empty if it is one.
+// malformed explains why a text isn't an exact version; it's empty if the text is.
 func malformed(version string) string {
 	if exactVersion().MatchString(version) {
 		return ""
@@ -115,7 +114,7 @@ func malformed(version string) string {
 	return "is not a version such as " + DefaultKubernetesVersion + " or a label such as stable-1"
 }
 
-// versionFault says why a version cannot be used; empty if it can.
+// versionFault explains why a version can't be used; it's empty if it can.
 func versionFault(version string) string {
 	m := exactVersion().FindStringSubmatch(version)
 	if m == nil {

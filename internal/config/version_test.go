@@ -62,8 +62,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestVersionOfAPlan: a dry run does not ask the network for a label, whether the flag or the file requests the plan,
-// and reports the version that it plans with.
+// TestVersionOfAPlan: a dry run doesn't ask the network for a label, whether the flag or the file requests the plan, and reports
+// the version it plans with.
 func TestVersionOfAPlan(t *testing.T) {
 	opts := testOptions()
 	opts.Resolve = func(context.Context, string) (string, error) {
@@ -88,7 +88,7 @@ func TestVersionOfAPlan(t *testing.T) {
 	}
 }
 
-// TestVersionOfTheBundle: without a network, a label stands for what the host's bundle is for, if it is of that series.
+// TestVersionOfTheBundle: without a network, a label stands for the version of the host's bundle, if it's of that series.
 func TestVersionOfTheBundle(t *testing.T) {
 	for label, want := range map[string]string{"stable-1": "v1.36.1", "stable-1.36": "v1.36.1", "stable-1.37": "v1.37.2"} {
 		opts := testOptions()

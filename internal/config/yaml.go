@@ -27,7 +27,7 @@ const (
 	maxDocuments = 64
 )
 
-// document is a YAML document of a source, not yet decoded into a type.
+// document is one of a source's YAML documents, not yet decoded into a type.
 type document struct {
 	root *yaml.Node
 	line int
@@ -35,8 +35,7 @@ type document struct {
 
 var yamlErrorLine = lazyregexp.New(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// parse splits src into its documents and leaves out empty ones. A syntax error is a fault and ends parsing;
-// the documents before it are returned.
+// parse splits src into its documents, without empty ones. A syntax error is a fault and ends parsing; earlier documents stay.
 func parse(src *Source, f *findings) []document {
 	if len(src.Data) > MaxSize {
 		f.fault(Fault{File: src.Name, Message: "is larger than the limit of 1 MiB"})
@@ -70,14 +69,14 @@ func parse(src *Source, f *findings) []document {
 	}
 }
 
-// expansion measures a document, to refuse one that is too deep or that multiplies through aliases.
+// expansion measures a document, to refuse deep nesting and multiplication through aliases.
 type expansion struct {
 	aliases  int
 	nodes    int // reached through aliases
 	followed int // aliases on the way to the current node
 }
 
-// excess walks n and says which limit it exceeds; empty if none.
+// excess walks n and describes the limit it exceeds; it's empty if there's none.
 func (e *expansion) excess(n *yaml.Node, depth int) string {
 	if e.followed > 0 {
 		e.nodes++
@@ -101,8 +100,7 @@ func (e *expansion) excess(n *yaml.Node, depth int) string {
 	return ""
 }
 
-// syntaxFault converts an error of the YAML parser to a fault. The parser quotes no values except the names
-// of anchors, which are left out.
+// syntaxFault converts a YAML parser's error to a fault. The parser quotes no values except anchors' names, which are left out.
 func syntaxFault(file string, err error) Fault {
 	fault := Fault{File: file, Message: "is not valid YAML"}
 	m := yamlErrorLine().FindStringSubmatch(err.Error())

@@ -20,14 +20,13 @@ func New(g *cli.Globals) *cobra.Command {
 		newCreate(g), newSign(g), newInspect(g), newVerify(g), newPush(g))
 }
 
-// options are the flags of commands that read a bundle.
 type options struct{ publicKeys []string }
 
 func (o *options) bind(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.publicKeys, "public-key", nil, "`file` with a public key of minisign; the bundle must be signed by one of these, in place of those in "+bundle.KeysDir)
 }
 
-// open opens a bundle that a trusted key has signed, if there is one.
+// open opens a bundle, and checks its signature if there are trusted keys.
 func (o *options) open(path string) (*bundle.Bundle, error) {
 	keys, err := bundle.TrustedKeys(o.publicKeys)
 	if err != nil {
@@ -36,7 +35,7 @@ func (o *options) open(path string) (*bundle.Bundle, error) {
 	return bundle.Open(path, keys)
 }
 
-// completeBundle is for a shell that asks for a command's first argument.
+// completeBundle proposes files for a command's first argument.
 func completeBundle(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -67,7 +67,7 @@ func (o *createOptions) run(ctx context.Context, g *cli.Globals) error {
 	return err
 }
 
-// addUnits adds the units of the programs that need one, unless the list has its own.
+// addUnits adds the units some programs need, unless the list has its own.
 func addUnits(list *bundle.List) {
 	for program, content := range machine.BundledUnits() {
 		if list.Has(bundle.Program, program) {

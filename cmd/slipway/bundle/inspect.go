@@ -45,7 +45,7 @@ func newInspect(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// object is a bundle's index, and by whom it is signed.
+// object is a bundle's index, with its signer.
 type object struct {
 	metav1.TypeMeta `json:",inline"`
 

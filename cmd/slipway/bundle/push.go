@@ -42,7 +42,6 @@ func newPush(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// bindAccess adds the flags of commands that talk to registries.
 func bindAccess(fs *pflag.FlagSet, a *bundle.Access) {
 	fs.BoolVar(&a.PlainHTTP, "plain-http", false, "allow registries without HTTPS, in a network that you trust")
 	fs.StringVar(&a.CAFile, "registry-ca", "", "`file` with CA certificates to trust for registries, beside the system's")

@@ -18,7 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// signOptions say which key signs.
 type signOptions struct{ signKey, passwordFile string }
 
 func (o *signOptions) bind(fs *pflag.FlagSet) {

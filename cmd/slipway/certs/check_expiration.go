@@ -55,7 +55,6 @@ func newCheckExpiration(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// expirations reads the certificates on this host.
 func expirations(g *cli.Globals, node *config.Node) (*expirationInfo, error) {
 	real := linux.New()
 	defer real.Close()

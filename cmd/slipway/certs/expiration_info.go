@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/renewal"
 )
 
-// expirationInfo has the fields that kubeadm prints, for scripts that parse them.
+// expirationInfo has kubeadm's fields, for scripts that parse them.
 type expirationInfo struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -54,7 +54,7 @@ func certificateInfos(list []renewal.Expiration, now time.Time) []certificateInf
 	return out
 }
 
-// expiring is an error with exit code 2 if a certificate expires within d, or if there is none.
+// expiring returns an error with exit code 2 if a certificate expires within d, or if there's none.
 func (i *expirationInfo) expiring(d time.Duration) error {
 	var names []string
 	all := append(i.Certificates, i.Authorities...)
@@ -88,7 +88,7 @@ func (i *expirationInfo) table(w io.Writer) error {
 	return t.Flush()
 }
 
-// begin are the columns that both tables start with.
+// begin returns the first columns of both tables.
 func (c *certificateInfo) begin() string {
 	if c.Missing {
 		return "!MISSING! " + c.Name + "\t\t"

@@ -18,14 +18,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
-// options are the flags that commands for certificates share: where the configuration and the files are.
+// options are the flags certificate commands share: where the configuration and the files are.
 type options struct {
 	config.Flags
-	// offline is for commands that also work on hosts without a cluster: they do not warn if there is none.
+	// offline is for commands that also work on hosts without a cluster, so it needs no warning if there's none.
 	offline bool
 }
 
-// source is where a Node comes from.
 type source int
 
 const (
@@ -34,8 +33,7 @@ const (
 	sourceDefault               // the defaults and this host's files
 )
 
-// load makes the Node from the user's file, or else from the cluster, or else from the defaults. It warns if the cluster
-// cannot be asked.
+// load makes the Node from the user's file, the cluster, or the defaults, in this order. It warns if the cluster can't be asked.
 func (o *options) load(cmd *cobra.Command, g *cli.Globals) (*config.Node, source, error) {
 	node, from, warnings, err := o.loadPlain(cmd, g)
 	if err != nil {
@@ -45,8 +43,7 @@ func (o *options) load(cmd *cobra.Command, g *cli.Globals) (*config.Node, source
 	return node, from, o.place(cmd, node)
 }
 
-// place sets the directories that the command line names, as absolute paths. An empty name does not mean the current
-// directory, but the default.
+// place makes the command line's directories absolute. An empty name means the default, not the current directory.
 func (o *options) place(cmd *cobra.Command, node *config.Node) error {
 	var err error
 	if cmd.Flags().Changed("cert-dir") && o.CertDir != "" {

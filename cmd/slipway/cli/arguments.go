@@ -27,10 +27,10 @@ func numbered(arguments int) string {
 	return strconv.Itoa(arguments) + " arguments"
 }
 
-// AnyNumber is for commands that take any number of arguments.
+// AnyNumber is for commands with any number of arguments.
 const AnyNumber = math.MaxInt
 
-// TakeNothing makes commands reject arguments, unless they say how many they take.
+// TakeNothing makes commands reject arguments, unless they have a limit of their own.
 func TakeNothing(commands []*cobra.Command) {
 	for _, cmd := range commands {
 		if cmd.Args == nil {
@@ -63,7 +63,7 @@ func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// requireSubcommand prints help to standard output, as kubeadm does, and fails because nothing was done.
+// requireSubcommand prints help to standard output, like kubeadm, and fails because nothing was done.
 func requireSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return noSuchCommand(cmd, args[0])
@@ -91,7 +91,7 @@ func noSuchCommand(cmd *cobra.Command, name string) error {
 	return errors.Errorf("%s has no command %q%s; see %s --help", cmd.CommandPath(), name, hint, cmd.CommandPath())
 }
 
-// HonestHelp makes `help` fail for commands that don't exist. cobra's own prints the help of another command.
+// HonestHelp makes `help` fail for commands that don't exist. cobra's own prints another command's help.
 func HonestHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli has everything that commands share and that needs no node: global options, arguments, input, output, reports,
-// and the name that users call the program by.
+// Package cli has everything commands share without needing a node: global options, arguments, input, output, reports, and the
+// name by which users call the program.
 package cli
 
 import (
@@ -18,14 +18,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// maxLogLevel is the highest verbosity passed on to the API client. Above it, the client logs request bodies, and with
-// them every Secret.
+// maxLogLevel is the highest verbosity passed on to the API client: above it, the client logs request bodies, with every Secret.
 const maxLogLevel = 7
 
 // Globals are the options of every command.
 type Globals struct {
 	Program string
-	Version func() string // of this program
+	Version func() string // this program's
 	Streams Streams
 
 	Rootfs    string
@@ -36,7 +35,6 @@ type Globals struct {
 	Report *Report
 }
 
-// level and patterns are the values of klog's two flags.
 type (
 	level    int32
 	patterns string
@@ -113,7 +111,7 @@ func capLevels(patterns string) string {
 	return strings.Join(parts, ",")
 }
 
-// Streams are where a command reads and writes.
+// Streams are a command's input and outputs.
 type Streams struct {
 	In  io.Reader
 	Out io.Writer

@@ -11,8 +11,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TestLogGoesThroughTheStream: what libraries log goes to the error stream, once
-// and without the passwords of URLs, whatever its severity.
+// TestLogGoesThroughTheStream: libraries' logs go to the error stream at any severity, once and without the passwords of URLs.
 func TestLogGoesThroughTheStream(t *testing.T) {
 	defer klog.CaptureState().Restore()
 	var out bytes.Buffer

@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// longestAnswer is in bytes, more than any form of yes has.
+// longestAnswer is in bytes, more than any form of yes needs.
 const longestAnswer = 64
 
 // AskBefore shows text and asks whether to proceed. skip is the flag that skips the question.
@@ -36,7 +36,6 @@ func AskBefore(ctx context.Context, g *Globals, text, skip string) error {
 	return nil
 }
 
-// readAnswer reads a line, or its beginning if the input ends.
 func readAnswer(ctx context.Context, in io.Reader) (string, error) {
 	return Interruptible(ctx, StandardInput, func() (string, error) {
 		text, _ := bufio.NewReader(io.LimitReader(in, longestAnswer)).ReadString('\n')
@@ -81,7 +80,7 @@ func ReadInput(ctx context.Context, g *Globals, path string, limit int64) ([]byt
 	})
 }
 
-// InputName is how messages call the file at path.
+// InputName is the name of the file at path in messages.
 func InputName(path string) string {
 	if path == "-" {
 		return StandardInput
@@ -89,8 +88,8 @@ func InputName(path string) string {
 	return path
 }
 
-// Interruptible returns the result of read, or an error with the input's name once ctx ends: a terminal or a FIFO may never
-// send anything, and a signal mustn't have to wait for it.
+// Interruptible returns the result of read, or an error with the input's name once ctx ends: a terminal or a FIFO may never send
+// anything, and a signal mustn't wait for it.
 func Interruptible[T any](ctx context.Context, name string, read func() (T, error)) (T, error) {
 	type answer struct {
 		value T

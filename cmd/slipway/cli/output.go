@@ -19,12 +19,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Offer names the values that a flag takes.
+// Offer sets a flag's values for shell completion.
 func Offer(fs *pflag.FlagSet, flag string, values ...string) {
-	_ = fs.SetAnnotation(flag, config.ValuesAnnotation, values) // fails only for a flag that does not exist
+	_ = fs.SetAnnotation(flag, config.ValuesAnnotation, values) // fails only for a flag that doesn't exist
 }
 
-// ExitError is a result that scripts read from the exit code.
+// ExitError is a result scripts read from the exit code.
 type ExitError struct {
 	Code    int
 	Message string
@@ -44,7 +44,7 @@ func CodeOf(err error) int {
 	return 1
 }
 
-// OutputAPI is the version of the objects that kubeadm prints.
+// OutputAPI is the version of kubeadm's output objects.
 const OutputAPI = "output.kubeadm.k8s.io/v1alpha3"
 
 // forms are the values of -o; templateForms need a template, or a file with one, after =.
@@ -62,20 +62,19 @@ func templateForms() []string {
 
 func (o *OutputOptions) forPeople() string { return cmp.Or(o.People, "text") }
 
-// listOfForms is for help and errors.
 func (o *OutputOptions) listOfForms() string {
 	return strings.ReplaceAll(strings.Join(o.forms(), ", "), "=", "=…")
 }
 
 // OutputOptions are the flags of commands that print an object.
 type OutputOptions struct {
-	People        string // the name of the form for people; by default text
+	People        string // the form for people; by default text
 	Form          string
 	allowMissing  bool
 	managedFields bool
 }
 
-// Bind adds the flags of commands that print an object.
+// Bind adds the flags.
 func (o *OutputOptions) Bind(fs *pflag.FlagSet) {
 	fs.StringVarP(&o.Form, "output", "o", o.forPeople(), "output `format`: "+o.listOfForms())
 	Offer(fs, "output", o.forms()...)
@@ -154,7 +153,7 @@ func PrintList[T runtime.Object](o *OutputOptions, g *Globals, objs []T, text fu
 	if err != nil {
 		return err
 	}
-	// A template that fails has already printed half of the output and an error message of its own.
+	// A failing template has already printed half of the output and an error message of its own.
 	var b bytes.Buffer
 	if p == nil {
 		if err := text(&b); err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestOfferedFormatsAreTaken holds the list of help and completion against what prints.
+// TestOfferedFormatsAreTaken compares the formats offered by help and completion with the printers.
 func TestOfferedFormatsAreTaken(t *testing.T) {
 	for _, form := range (&OutputOptions{}).forms() {
 		if !strings.HasSuffix(form, "=") {

@@ -11,17 +11,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// PeerName is the name by which scripts of kubeadm's users call this program. They parse its output, which then has kubeadm's
-// form to the letter.
+// PeerName is what kubeadm users' scripts call this program. They parse its output, so it then matches kubeadm's to the letter.
 const PeerName = "kubeadm"
 
-// AsPeer reports whether the output is for scripts of kubeadm's users.
+// AsPeer reports whether the output is for kubeadm users' scripts.
 func (g *Globals) AsPeer() bool {
 	return g.Program == PeerName && (g.Report == nil || g.Report.Form == "text")
 }
 
-// The lines that public playbooks look for on standard output, and that only kubeadm's users need: docs/differences-from-kubeadm.md
-// lists them.
+// Lines public playbooks look for on standard output, which only kubeadm's users need; see docs/differences-from-kubeadm.md.
 const (
 	storingCerts   = `[upload-certs] Storing the certificates in Secret "kubeadm-certs" in the "kube-system" Namespace`
 	usingKey       = "[upload-certs] Using certificate key:"

@@ -20,7 +20,7 @@ import (
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
-// saidBy is what phases of init write to standard output, in a program of that name.
+// saidBy returns the output of init's phases, in a program of that name.
 func saidBy(t *testing.T, program string, names ...string) string {
 	t.Helper()
 	var out, progress bytes.Buffer
@@ -40,7 +40,7 @@ func saidBy(t *testing.T, program string, names ...string) string {
 	return out.String()
 }
 
-// inner is the first group of a pattern in a text.
+// inner returns a pattern's first group in a text.
 func inner(pattern, text string) string {
 	if found := regexp.MustCompile(pattern).FindStringSubmatch(text); found != nil {
 		return found[1]
@@ -48,8 +48,8 @@ func inner(pattern, text string) string {
 	return ""
 }
 
-// TestPlaybooks: called kubeadm, the program prints what public playbooks and scripts take out of kubeadm's standard output, in
-// the ways in which they do. Called slipway, it prints nothing but the results.
+// TestPlaybooks: called kubeadm, the program prints everything public playbooks and scripts extract from kubeadm's standard
+// output, in the same ways. Called slipway, it prints nothing but the results.
 func TestPlaybooks(t *testing.T) {
 	key := strings.Repeat("ab", 32)
 	shared := saidBy(t, "kubeadm", "upload-certs")

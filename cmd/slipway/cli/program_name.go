@@ -14,10 +14,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// Messages call this program slipway. A user who calls it by another name, such as a link named kubeadm, reads that name
-// instead: all output passes through Shown, which replaces the name where it begins a command. That's in backquotes,
-// `slipway token create`, and in commands that are printed for copying: to join, and the steps of an upgrade.
-// TestCommandsInMessages holds the form.
+// Messages call this program slipway. A user who calls it by another name, such as a link named kubeadm, reads that name instead:
+// all output passes through Shown, which replaces the name where it begins a command: in backquotes, as in `slipway token
+// create`, and in commands printed for copying, to join and to upgrade. TestCommandsInMessages checks the form.
 const (
 	ownName    = "`slipway "
 	ownJoin    = "slipway join "
@@ -25,16 +24,14 @@ const (
 	ownUpgrade = "slipway upgrade "
 )
 
-// renamed puts the name that the program was called by into a message.
 func renamed(program, text string) string {
 	return strings.NewReplacer(ownName, "`"+program+" ", ownJoin, program+" join ", ownUp, program+" up ", ownUpgrade, program+" upgrade ").Replace(text)
 }
 
-// Shown is a message as the user sees it: with the program's name, and without passwords in URLs, which libraries
-// repeat in their errors.
+// Shown returns a message for users: with the program's name, and without passwords in URLs, which libraries' errors repeat.
 func Shown(program, text string) string { return renamed(program, redact.URLs(text)) }
 
-// discreetWriter takes messages of libraries, a line at a time.
+// discreetWriter takes libraries' messages, a line at a time.
 type discreetWriter struct{ to io.Writer }
 
 func (w discreetWriter) Write(line []byte) (int, error) {
@@ -44,7 +41,6 @@ func (w discreetWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// shownError is an error with its message and remedy as shown.
 type shownError struct {
 	error
 	program string
@@ -57,7 +53,6 @@ func (e shownError) Unwrap() error { return e.error }
 // Remedy is empty if the error has none.
 func (e shownError) Remedy() string { return Shown(e.program, fault.Remedy(e.error)) }
 
-// named is err as shown.
 func (g *Globals) named(err error) error {
 	if err == nil {
 		return nil
@@ -65,7 +60,6 @@ func (g *Globals) named(err error) error {
 	return shownError{err, g.Program}
 }
 
-// namedUI passes on the phases' messages as shown.
 type namedUI struct {
 	ui.UI
 	program string

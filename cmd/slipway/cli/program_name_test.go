@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// TestJoinCommandIsInTheCallersName for people and for programs: it is copied to other hosts, where the same name is used.
+// TestJoinCommandIsInTheCallersName, for people and programs: it's copied to other hosts, where the program has the same name.
 func TestJoinCommandIsInTheCallersName(t *testing.T) {
 	const ours, theirs = "slipway join 10.0.0.1:6443 --token abcdef", "kubeadm join 10.0.0.1:6443 --token abcdef"
 	var lines, events bytes.Buffer

@@ -16,8 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// Report is the output of a command that runs phases, in addition to kubeadm's, and its flags. docs/machine-output.md describes
-// it.
+// Report is the output of a command that runs phases, in addition to kubeadm's, and its flags; see docs/machine-output.md.
 type Report struct {
 	Form         string // of the output: text, json, yaml
 	TimelineFile string
@@ -38,7 +37,7 @@ type Sinks struct {
 	Timeline *ui.Timeline // nil without --timeline
 }
 
-// Bind adds the flags of commands that run phases.
+// Bind adds the flags.
 func (r *Report) Bind(fs *pflag.FlagSet) {
 	fs.StringVarP(&r.Form, "output", "o", "text", "output `format`: text, json (a plan with --dry-run, events otherwise) or yaml (plans only)")
 	Offer(fs, "output", "text", "json", "yaml")
@@ -46,7 +45,7 @@ func (r *Report) Bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&r.Diff, "diff", false, "show the differences from what is there now; implies --dry-run")
 }
 
-// Did records a change of this host.
+// Did records a change to this host.
 func (r *Report) Did(a host.Action) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +83,7 @@ func (r *Report) summary() ui.Summary {
 	return s
 }
 
-// endpointOf is the host:port of the API server that a node uses.
+// endpointOf is the host:port of the API server a node uses.
 func endpointOf(n *config.Node) string {
 	switch {
 	case n.Reset != nil: // not a node anymore

@@ -5,7 +5,7 @@ package cli
 
 import "github.com/slipway-k8s/slipway/internal/ui"
 
-// NewUI shows progress in the form that the user asked for.
+// NewUI shows progress in the form the user asked for.
 func NewUI(g *Globals) ui.UI {
 	if g.AsPeer() {
 		return peerUI{UI: g.ShownUI()}
@@ -13,7 +13,7 @@ func NewUI(g *Globals) ui.UI {
 	return g.ShownUI()
 }
 
-// ShownUI calls the program by its name, and has none of kubeadm's lines.
+// ShownUI has the program's name, but none of kubeadm's lines.
 func (g *Globals) ShownUI() ui.UI {
 	if g.Report != nil {
 		return namedUI{g.Report.UI, g.Program}
@@ -21,7 +21,7 @@ func (g *Globals) ShownUI() ui.UI {
 	return namedUI{PlainUI(g, ""), g.Program}
 }
 
-// Warn shows the warnings about a configuration.
+// Warn shows a configuration's warnings.
 func Warn(u ui.UI, warnings []string) {
 	for _, w := range warnings {
 		u.Warnf("%s", w)

@@ -68,13 +68,12 @@ func newImagesPull(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// loadImages loads the configuration that decides which images are needed, on any host.
 func loadImages(cmd *cobra.Command, g *cli.Globals, o *env.InitOptions) (*env.Parts, error) {
 	o.AnyHost = true
 	return env.LoadInit(cmd, g, o)
 }
 
-// imageList has the fields that kubeadm prints, for scripts that parse them.
+// imageList has kubeadm's fields, for scripts that parse them.
 func imageList(images []string) runtime.Object {
 	list := make([]any, len(images))
 	for i, image := range images {

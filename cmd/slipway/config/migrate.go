@@ -44,8 +44,8 @@ func newMigrate(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// writeConfig writes a configuration, which may hold tokens, so that only its owner can read it. It follows the user's
-// symlinks, and also writes to things that are not regular files, such as the pipe that /dev/stdout can be.
+// writeConfig makes the configuration readable only by its owner, because it may hold tokens. It follows the user's symlinks, and
+// also writes to special files, such as the pipe /dev/stdout can be.
 func writeConfig(path string, data []byte) error {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -60,7 +60,7 @@ func writeConfig(path string, data []byte) error {
 	return err
 }
 
-// linked is where the symlinks at path lead, whether or not anything exists there.
+// linked follows the symlinks at path, whether or not anything exists at their end.
 func linked(path string) string {
 	for range 40 { // as many as Linux follows
 		target, err := os.Readlink(path)
@@ -68,7 +68,7 @@ func linked(path string) string {
 			break
 		}
 		if !filepath.IsAbs(target) {
-			dir, err := filepath.EvalSymlinks(filepath.Dir(path)) // .. is relative to where it leads
+			dir, err := filepath.EvalSymlinks(filepath.Dir(path)) // .. is relative to the directory's real path
 			if err != nil {
 				break
 			}

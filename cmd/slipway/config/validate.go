@@ -43,7 +43,7 @@ func newValidate(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// requiredInput reads the file named by a flag that must be given.
+// requiredInput reads the file of a mandatory flag.
 func requiredInput(ctx context.Context, g *cli.Globals, flag, path string) (*env.Input, error) {
 	if path == "" {
 		return nil, errors.Errorf("--%s is required: the file to read", flag)

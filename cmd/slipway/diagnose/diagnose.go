@@ -28,7 +28,7 @@ type diagnosis struct {
 // DeepCopyObject makes it an object for the printers.
 func (d *diagnosis) DeepCopyObject() runtime.Object { return new(*d) }
 
-// causeFound is the exit code if something is wrong with the node, not with the command.
+// causeFound is the exit code if the node has a problem, not the command.
 const causeFound = 2
 
 // New makes the command `diagnose`.

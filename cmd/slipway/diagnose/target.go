@@ -30,7 +30,6 @@ func rootHost() (*linux.Host, error) {
 	return real, nil
 }
 
-// target is where to look for this node's files and services.
 func (o *nodeOptions) target(ctx context.Context, real *linux.Host) diagnose.Target {
 	socket := cmp.Or(o.CRISocket, thisnode.Current(real).NodeRegistration.CRISocket)
 	if found := env.Existing(real, config.KnownSockets()); socket == "" && len(found) > 0 {
@@ -46,8 +45,7 @@ func (o *nodeOptions) target(ctx context.Context, real *linux.Host) diagnose.Tar
 // recent limits how far back the journal of a running kubelet is read.
 const recent = 15 * time.Minute
 
-// journalSince is the time from which the journal matters: the last start of the kubelet, or recently if it has been
-// running for longer.
+// journalSince is where the relevant journal begins: at the kubelet's last start, or recently if it has been running longer.
 func journalSince(ctx context.Context, real *linux.Host) time.Time {
 	lately := real.Now().Add(-recent)
 	unit, err := real.Unit(ctx, "kubelet.service")

@@ -33,7 +33,7 @@ func NewAPIParts(g *cli.Globals, node *config.Node, kubeconfig UserKubeconfig) *
 	}
 }
 
-// UserCluster is the cluster that the user's kubeconfig names.
+// UserCluster is the cluster of the user's kubeconfig.
 func UserCluster(node *config.Node, kubeconfig UserKubeconfig) *cluster.Real {
 	return cluster.New(cluster.Options{
 		Kubeconfig: node.Paths.AdminKubeconfig,
@@ -42,10 +42,10 @@ func UserCluster(node *config.Node, kubeconfig UserKubeconfig) *cluster.Real {
 	})
 }
 
-// UserKubeconfig is the kubeconfig that the user means, which may consist of several files.
+// UserKubeconfig is the user's kubeconfig, which may consist of several files.
 type UserKubeconfig []string
 
-// KubeconfigOfUser is for commands that work on a cluster: the file of --kubeconfig, or else kubectl's files, or else admin.conf.
+// KubeconfigOfUser is for commands that work on a cluster: --kubeconfig, or else kubectl's files, or else admin.conf.
 func KubeconfigOfUser(cmd *cobra.Command) UserKubeconfig {
 	if path := KubeconfigFlag(cmd); path != "" {
 		return UserKubeconfig{path}
@@ -53,8 +53,7 @@ func KubeconfigOfUser(cmd *cobra.Command) UserKubeconfig {
 	return cluster.UserKubeconfig(config.DefaultAdminKubeconfig)
 }
 
-// KubeconfigOfNode is for commands that work on this host's files: their cluster is this node's, wherever the user's
-// kubeconfig leads.
+// KubeconfigOfNode is for commands that work on this host's files: their cluster is this node's, not the user's.
 func KubeconfigOfNode(cmd *cobra.Command) UserKubeconfig {
 	if _, err := os.Lstat(config.DefaultAdminKubeconfig); err == nil && KubeconfigFlag(cmd) == "" {
 		return UserKubeconfig{config.DefaultAdminKubeconfig}
@@ -62,7 +61,7 @@ func KubeconfigOfNode(cmd *cobra.Command) UserKubeconfig {
 	return KubeconfigOfUser(cmd)
 }
 
-// KubeconfigFlag is --kubeconfig if it is given, and not the flag's default.
+// KubeconfigFlag is --kubeconfig if given, not the flag's default.
 func KubeconfigFlag(cmd *cobra.Command) string {
 	f := cmd.Flag("kubeconfig")
 	if f == nil || !f.Changed {
@@ -71,10 +70,10 @@ func KubeconfigFlag(cmd *cobra.Command) string {
 	return f.Value.String()
 }
 
-// String is in the form of KUBECONFIG.
+// String has the form of KUBECONFIG.
 func (k UserKubeconfig) String() string { return strings.Join(k, string(filepath.ListSeparator)) }
 
-// Read merges the files into one, and gives advice if there are none.
+// Read merges the files into one, and advises the user if there are none.
 func (k UserKubeconfig) Read() ([]byte, error) {
 	data, err := cluster.LoadKubeconfig(k...)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package env gives commands the parts to work with. env.go alone chooses between real and planned parts. The other files make
-// them, load their configuration, and make the commands of workflows and of their phases.
+// the parts, load their configuration, and make the commands of workflows and of their phases.
 package env
 
 import (
@@ -17,20 +17,21 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Parts are a command's tools: the environment of its phases, and around it the differences between a run and a dry run. Acting.Parts act, Planning.Parts only record, and NewAPIParts have only the API.
+// Parts are a command's tools: its phases' environment, and the differences between a run and a dry run. Acting.Parts act,
+// Planning.Parts only record, and NewAPIParts have only the API.
 type Parts struct {
 	Env *step.Env
-	// begin takes the lock of this node; end releases it.
+	// begin takes this node's lock; end releases it.
 	begin func() (end func(), err error)
 	// Confirm asks the user before something that can't be undone.
 	Confirm func(ask func() error) error
-	// Show prints the outcome: the result of the command, or the plan.
+	// Show prints the command's result, or the plan.
 	Show func(result func() error) error
 	// Close ends the connections to this host's services.
 	Close func()
 	// serial runs phases one after another.
 	serial bool
-	// Last are the lines that scripts of kubeadm's users expect at the end of a run.
+	// Last are the lines kubeadm users' scripts expect at the end of a run.
 	Last []string
 }
 
@@ -56,20 +57,20 @@ func (p *Parts) TellLast() error {
 	return nil
 }
 
-// Mode is how a command goes about its work: Acting does it, Planning only shows it. This file alone chooses between the two,
-// and a command asks its mode for anything that differs. TestOnlyEnvAsksForDryRun checks that.
+// Mode is how a command works: Acting does it, Planning only shows it. This file alone chooses between the two, and a command
+// asks its mode for any difference. TestOnlyEnvAsksForDryRun checks that.
 type Mode interface {
 	// Options are for loading a configuration.
 	Options(config.HostFacts) config.Options
-	// checkReport rejects flags of a report that make no sense in this mode.
+	// checkReport rejects a report's flags that make no sense in this mode.
 	checkReport(*cli.Report) error
 	// sinks are where a report sends progress.
 	sinks(*cli.Report) cli.Sinks
-	// Discover returns the node that self describes, as part of its cluster.
+	// Discover returns the node described by self, as part of its cluster.
 	Discover(ctx context.Context, real *linux.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error)
-	// Joined returns the control plane that self describes, once discovery is over and admin.conf is written.
+	// Joined returns the control plane described by self, once discovery is over and admin.conf is written.
 	Joined(ctx context.Context, real *linux.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error)
-	// Stored is the configuration of the cluster that this host belongs to, or the default one with a warning.
+	// Stored is the configuration of this host's cluster, or the default one with a warning.
 	Stored(ctx context.Context, real *linux.Host) ([]byte, []string, error)
 	// Parts are for a workflow on this host.
 	Parts(*config.Node, *linux.Host) *Parts
@@ -84,32 +85,31 @@ func modeOf(g *cli.Globals, dryRun bool) Mode {
 	return Acting{g}
 }
 
-// ModeOfFlags is the mode that the command line asks for. Commands without --dry-run always act.
+// ModeOfFlags is the mode the command line asks for. Commands without --dry-run always act.
 func ModeOfFlags(g *cli.Globals, cmd *cobra.Command) Mode {
 	dryRun, err := cmd.Flags().GetBool("dry-run")
 	return modeOf(g, err == nil && dryRun)
 }
 
-// ModeOfJoin is the mode that the flags and the configuration file of a join ask for.
+// ModeOfJoin is the mode a join's flags and configuration file ask for.
 func ModeOfJoin(g *cli.Globals, self *config.JoinConfiguration) Mode { return modeOf(g, self.DryRun) }
 
-// NewParts are the parts for node in the mode that the flags and the configuration file ask for. It shows warnings about them.
+// NewParts makes node's parts, in the mode the flags and the configuration file ask for, and shows warnings about them.
 func NewParts(g *cli.Globals, node *config.Node, real *linux.Host, warnings ...string) *Parts {
 	p := modeOf(g, node.DryRun).Parts(node, real)
 	cli.Warn(p.Env.UI, warnings)
 	return p
 }
 
-// askForPlan makes other flags imply --dry-run.
 func askForPlan(fs *pflag.FlagSet) error { return fs.Set("dry-run", "true") }
 
 // KeepMode copies --dry-run to a configuration that wasn't loaded from the flags.
 func KeepMode(flags config.Flags, self *config.JoinConfiguration) { self.DryRun = flags.DryRun }
 
-// KeepModeOf copies --dry-run from a host to the control plane that it is.
+// KeepModeOf copies --dry-run from a host to its control plane.
 func KeepModeOf(host, node *config.Node) { node.DryRun = host.DryRun }
 
-// KeepModeOfUpgrade copies --dry-run, or the configuration file's dryRun, to a node made of the cluster's configuration.
+// KeepModeOfUpgrade copies --dry-run, or the configuration file's dryRun, to a node made from the cluster's configuration.
 func KeepModeOfUpgrade(self *config.UpgradeSelf, node *config.Node) { node.DryRun = self.DryRun }
 
 // ignoreFilesMode makes a command without --dry-run act even if its configuration file asks `init` for a plan.

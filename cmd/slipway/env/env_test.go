@@ -23,8 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// TestPlanPartsOnlyRecord: no part of a plan can act, nobody is asked for confirmation, and the plan takes the place of
-// the result.
+// TestPlanPartsOnlyRecord: no part of a plan can act, nobody is asked for confirmation, and the plan takes the result's place.
 func TestPlanPartsOnlyRecord(t *testing.T) {
 	var out bytes.Buffer
 	m := Planning{G: &cli.Globals{Program: "slipway", Streams: cli.Streams{Out: &out, Err: io.Discard}}}
@@ -57,7 +56,7 @@ func TestPlanPartsOnlyRecord(t *testing.T) {
 	}
 }
 
-// TestAPIPartsAct: they ask for confirmation and show the result, and have no etcd to change.
+// TestAPIPartsAct: these parts ask for confirmation and show the result, and have no etcd to change.
 func TestAPIPartsAct(t *testing.T) {
 	p := NewAPIParts(&cli.Globals{Program: "slipway"}, config.APINode("/none", nil), UserKubeconfig{"/none"})
 	defer p.Close()
@@ -71,7 +70,7 @@ func TestAPIPartsAct(t *testing.T) {
 	}
 }
 
-// TestLastLines: a run ends with them if the program is called kubeadm, and no plan has them.
+// TestLastLines: a run ends with them if the program is called kubeadm, but a plan never does.
 func TestLastLines(t *testing.T) {
 	const kubeletLine = "[upgrade/kubelet-config] The kubelet configuration for this node was successfully upgraded!"
 	worker := &config.Node{}
@@ -112,7 +111,7 @@ func TestLastLines(t *testing.T) {
 	}
 }
 
-// TestKeptIsSaid: without --diff it is a warning, in the program's own name.
+// TestKeptIsSaid: without --diff it's a warning, in the program's own name.
 func TestKeptIsSaid(t *testing.T) {
 	var said bytes.Buffer
 	lines := cli.NewUI(&cli.Globals{Program: "kubeadm", Streams: cli.Streams{Out: io.Discard, Err: &said}})

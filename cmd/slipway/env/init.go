@@ -19,11 +19,11 @@ import (
 type InitOptions struct {
 	config.Flags
 
-	// AnyHost says that nothing is done to this host, so an address that it lacks may be made up.
+	// AnyHost says that nothing is done to this host, so a missing address may be made up.
 	AnyHost bool
 	// AnyRuntime says that any of several container runtimes will do.
 	AnyRuntime bool
-	// OnePhase says that a phase is run by its own command, maybe for a cluster that exists.
+	// OnePhase says that a phase is run by its own command, maybe for an existing cluster.
 	OnePhase bool
 }
 
@@ -35,7 +35,7 @@ func WarnOfMissingEndpoint(ui ui.UI, node *config.Node) {
 	}
 }
 
-// LoadInit loads the desired state, and makes the parts to work with.
+// LoadInit loads the desired state, and makes its parts.
 func LoadInit(cmd *cobra.Command, g *cli.Globals, o *InitOptions) (*Parts, error) {
 	o.Given = cli.Given(cmd.Flags())
 	o.ignoreFilesMode(cmd.Flags())
@@ -52,7 +52,7 @@ func LoadInit(cmd *cobra.Command, g *cli.Globals, o *InitOptions) (*Parts, error
 	return o.Parts(cmd.Context(), g, in)
 }
 
-// Parts loads the desired state from input that is read already.
+// Parts loads the desired state from input that's already been read.
 func (o *InitOptions) Parts(ctx context.Context, g *cli.Globals, in *Input) (*Parts, error) {
 	in.Options.Placeholders, in.Options.Existing = o.AnyHost, o.OnePhase || o.AnyHost
 	in.Options.StartsKubelet = !o.AnyRuntime && !o.AnyHost
@@ -63,7 +63,7 @@ func (o *InitOptions) Parts(ctx context.Context, g *cli.Globals, in *Input) (*Pa
 	return NewParts(g, node, in.Host, warnings...), nil
 }
 
-// TakeNetwork adds to the flags the manifest that --network names, of at most the size that a configuration may have.
+// TakeNetwork adds --network's manifest to the flags, within the size limit for configurations.
 func (o *InitOptions) TakeNetwork(ctx context.Context, g *cli.Globals) error {
 	if !slices.Contains(o.Given, "network") || slices.Contains([]string{"", config.NoNetwork, config.Flannel}, o.NetworkAddOn) {
 		return nil

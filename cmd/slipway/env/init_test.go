@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 )
 
-// TestFileAsksOnlyInitForAPlan: a command without --dry-run does its work,
-// whatever its file wants of init. `config images pull` would pull nothing.
+// TestFileAsksOnlyInitForAPlan: a command without --dry-run does its work even if its file asks init for a plan. `config images
+// pull` would pull nothing.
 func TestFileAsksOnlyInitForAPlan(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "init.yaml")
 	const text = `apiVersion: kubeadm.k8s.io/v1beta4

@@ -19,14 +19,14 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Input has the sources of a node.
+// Input has a node's sources.
 type Input struct {
 	File    *config.Source // of --config; nil without
 	Host    *linux.Host
 	Options config.Options
 }
 
-// ReadInput reads the configuration file, if one is given, and the facts of this host that defaults depend on.
+// ReadInput reads the configuration file, if given, and this host's facts that defaults depend on.
 func ReadInput(ctx context.Context, g *cli.Globals, m Mode, file string) (*Input, error) {
 	src, err := cli.ReadConfigFile(ctx, g, file)
 	if err != nil {
@@ -40,8 +40,8 @@ func ReadInput(ctx context.Context, g *cli.Globals, m Mode, file string) (*Input
 	return &Input{src, real, m.Options(facts)}, nil
 }
 
-// AnyRuntime is for a command that neither chooses the node's container runtime nor asks it. If several are installed, it gets
-// the kubelet's, or the first.
+// AnyRuntime is for a command that neither chooses nor asks the node's container runtime. If several are installed, it gets the
+// kubelet's, or the first.
 func (in *Input) AnyRuntime() {
 	facts := &in.Options.Facts
 	if len(facts.Sockets) > 1 {
@@ -49,7 +49,7 @@ func (in *Input) AnyRuntime() {
 	}
 }
 
-// hostFacts are the facts of this host that defaults depend on. Unknown ones stay empty: the configuration may have them.
+// hostFacts are this host's facts that defaults depend on. Unknown facts stay empty: the configuration may have them.
 func hostFacts(real *linux.Host) (config.HostFacts, error) {
 	name, err := real.Hostname()
 	if err != nil {
@@ -71,7 +71,7 @@ func defaultAddress(real *linux.Host, ipv6 bool) netip.Addr {
 	return addr
 }
 
-// Existing are those of paths that are sockets.
+// Existing returns the paths that are sockets.
 func Existing(real *linux.Host, paths []string) []string {
 	var found []string
 	for _, path := range paths {
@@ -82,11 +82,11 @@ func Existing(real *linux.Host, paths []string) []string {
 	return found
 }
 
-// AskTime limits how long commands wait for the cluster's configuration if they can do without: people look at certificates
-// when the cluster is down.
+// AskTime limits the wait for the cluster's configuration if a command can do without: people look at certificates when the
+// cluster is down.
 const AskTime = 5 * time.Second
 
-// NodeOfCluster is this control plane as the cluster's configuration and the files on this host describe it.
+// NodeOfCluster is this control plane as described by the cluster's configuration and this host's files.
 func NodeOfCluster(ctx context.Context, env *step.Env, key config.Secret) (*config.Node, []string, error) {
 	stored, err := joining.StoredConfiguration(ctx, env.Cluster)
 	if err != nil {
@@ -97,7 +97,7 @@ func NodeOfCluster(ctx context.Context, env *step.Env, key config.Secret) (*conf
 	return NodeFrom(stored, self)
 }
 
-// NodeFrom is this host as the stored configuration of its cluster and its own files describe it.
+// NodeFrom is this host as described by its cluster's stored configuration and its own files.
 func NodeFrom(stored []byte, self *config.JoinConfiguration) (*config.Node, []string, error) {
 	real := linux.New()
 	defer real.Close()

@@ -15,15 +15,15 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Workflow is a command that runs phases, each of which has a command of its own, too.
+// Workflow is a command that runs phases, each with a command of its own, too.
 type Workflow struct {
-	Name   string // of the command, such as "host prepare"
+	Name   string // the command's, such as "host prepare"
 	Phases []step.Phase
 	// Single makes the command of a single phase.
 	Single func(*cli.Globals, SinglePhase) *cobra.Command
 }
 
-// AddTo gives the workflow's command its flags, those of a report, the list of phases in its help, and the command `phase`.
+// AddTo gives the workflow's command its flags, a report's flags, the list of phases in its help, and the command `phase`.
 func (w Workflow) AddTo(cmd *cobra.Command, g *cli.Globals, flags *config.Flags) {
 	cmd.Long += "\n\nIt runs these phases in order; `" + w.Name + " phase NAME` runs one alone:\n" + PhaseTree(w.Phases, "  ")
 	flags.Bind(cmd.Flags(), w.Name)
@@ -55,7 +55,7 @@ func (w Workflow) phaseCommand(g *cli.Globals, p step.Phase, wrap func(step.Phas
 	return cmd
 }
 
-// SinglePhase is a phase that a command of its own runs.
+// SinglePhase is a phase that's run by its own command.
 type SinglePhase struct {
 	step.Phase
 
@@ -66,7 +66,7 @@ type SinglePhase struct {
 // Alone is a workflow of the phase below its parents, so that progress and errors show its full name.
 func (p SinglePhase) Alone() []step.Phase { return []step.Phase{p.wrap(p.Phase)} }
 
-// Command makes the phase's command with its flags, --dry-run, and the flags of a report.
+// Command makes the phase's command with its flags, --dry-run, and a report's flags.
 func (p SinglePhase) Command(g *cli.Globals, flags *config.Flags, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: p.use, Short: p.Summary, RunE: run}
 	names := p.Flags

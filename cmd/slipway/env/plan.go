@@ -32,7 +32,7 @@ type Planning struct {
 	Diff bool
 }
 
-// Options have placeholders for secrets, so that the same input gives the same plan.
+// Options has placeholders for secrets, so that the same input gives the same plan.
 func (Planning) Options(facts config.HostFacts) config.Options {
 	return config.Options{
 		Facts:             facts,
@@ -42,7 +42,7 @@ func (Planning) Options(facts config.HostFacts) config.Options {
 	}
 }
 
-// placeholderTokens generates tokens whose IDs differ, as those of one configuration must.
+// placeholderTokens generates tokens with distinct IDs, as a configuration requires.
 func placeholderTokens() func() (id, secret string, err error) {
 	ids := 0
 	return func() (id, secret string, err error) {
@@ -97,7 +97,7 @@ func (p Planning) Parts(node *config.Node, real *linux.Host) *Parts {
 	return parts
 }
 
-// Recorded returns parts, and the plan that they record.
+// Recorded returns parts, and the plan they record.
 func (p Planning) Recorded(node *config.Node, real *linux.Host) (*Parts, *plan.Plan) {
 	record := &plan.Plan{Form: "text", Node: node.Name}
 	if r := p.G.Report; r != nil {
@@ -120,10 +120,10 @@ func (p Planning) Recorded(node *config.Node, real *linux.Host) (*Parts, *plan.P
 	return newPlanParts(p.G, node, real, record, api, plan.UI{UI: said, Plan: record}), record
 }
 
-// planPatience is how long a plan waits for another control plane that is being upgraded.
+// planPatience is how long a plan waits for another control plane to finish its upgrade.
 const planPatience = 5 * time.Second
 
-// answering returns nil for a cluster that doesn't answer: people go back from an upgrade because of that.
+// answering returns nil for a cluster that doesn't answer: people roll back an upgrade because of that.
 func answering(c cluster.Cluster) cluster.Cluster {
 	ctx, cancel := context.WithTimeout(context.Background(), AskTime)
 	defer cancel()
@@ -133,7 +133,7 @@ func answering(c cluster.Cluster) cluster.Cluster {
 	return c
 }
 
-// APIParts read from the cluster that the plan is for.
+// APIParts read from the plan's cluster.
 func (p Planning) APIParts(node *config.Node, kubeconfig UserKubeconfig, form, command string) (*Parts, error) {
 	if err := plan.CheckForm(form); err != nil {
 		return nil, errors.WithMessage(err, "--dry-run prints a plan")

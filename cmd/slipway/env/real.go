@@ -101,7 +101,7 @@ func makeToken() (id, secret string, err error) {
 	return id, secret, nil
 }
 
-// NewCertificateKey is a random key, in hexadecimal.
+// NewCertificateKey returns a random key, in hexadecimal.
 func NewCertificateKey() (string, error) {
 	var key [32]byte
 	if _, err := rand.Read(key[:]); err != nil {
@@ -110,13 +110,12 @@ func NewCertificateKey() (string, error) {
 	return hex.EncodeToString(key[:]), nil
 }
 
-// call asks a question, or shows a result.
 func call(f func() error) error { return f() }
 
-// noLock is for commands that take nothing for themselves.
+// noLock is for commands that need no exclusive access.
 func noLock() (end func(), err error) { return func() {}, nil }
 
-// ClusterOptions lead to the API server that this node can use with its own credentials.
+// ClusterOptions lead to the API server this node can use with its own credentials.
 func ClusterOptions(node *config.Node, real *linux.Host) cluster.Options {
 	o := cluster.Options{
 		Kubeconfig: node.Paths.AdminKubeconfig,
@@ -140,7 +139,7 @@ func ClusterOptions(node *config.Node, real *linux.Host) cluster.Options {
 	return o
 }
 
-// NewEtcd is the etcd of the control planes. It accepts the client certificate of this node's API server.
+// NewEtcd is the control planes' etcd. It accepts the client certificate of this node's API server.
 func NewEtcd(node *config.Node, real *linux.Host, api cluster.Cluster, said ui.UI) etcd.Etcd {
 	if external := node.Cluster.Etcd.External; external != nil {
 		return externalEtcd(external, real, node.Timeouts.EtcdAPICall)
@@ -172,8 +171,8 @@ func externalEtcd(e *config.ExternalEtcd, real *linux.Host, limit time.Duration)
 	})
 }
 
-// localEndpoint is this node's own API server, which answers before a load balancer sends it any requests. With a
-// kubeconfig other than the default one, the server named there is used.
+// localEndpoint is this node's own API server, which answers before a load balancer sends it any requests. A kubeconfig other
+// than the default names its own server.
 func localEndpoint(node *config.Node) string {
 	if node.Paths.AdminKubeconfig != config.DefaultAdminKubeconfig {
 		return ""
@@ -181,7 +180,7 @@ func localEndpoint(node *config.Node) string {
 	return node.LocalEndpoint()
 }
 
-// kubeconfigReader reads a kubeconfig file, and gives advice if there is none.
+// kubeconfigReader reads a kubeconfig file, and adds advice to the error if there's none.
 func kubeconfigReader(real *linux.Host, advice string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) {
 		data, err := real.ReadFile(path)
@@ -204,13 +203,12 @@ func NewDiscovery(real *linux.Host, said ui.UI, limit time.Duration, opts config
 	return &joining.Discovery{Host: real, UI: said, Connect: connect, Options: opts}
 }
 
-// administrator is the API with the credentials of admin.conf, which earlier phases of a join have written. It's only read
-// from, so plans may use it.
+// administrator is the API with admin.conf, which a join's earlier phases have written. It's only read from, so plans may use it.
 func administrator(real *linux.Host) cluster.Cluster {
 	return cluster.New(cluster.Options{Kubeconfig: config.DefaultAdminKubeconfig, ReadFile: real.ReadFile, Timeout: AskTime})
 }
 
-// ClusterOfNode is the cluster of this node as its administrator sees it, or, on a worker, as its kubelet does.
+// ClusterOfNode is this node's cluster as seen by its administrator or, on a worker, by its kubelet.
 func ClusterOfNode(real *linux.Host, kubeconfig string, limit time.Duration) *cluster.Real {
 	if kubeconfig == "" {
 		kubeconfig = config.DefaultAdminKubeconfig

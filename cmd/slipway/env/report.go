@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// reportFlags are the flags that a report adds to a command.
 var reportFlags = []string{"output", "diff", "timeline"}
 
 // Reporting gives cmd, which runs phases, a report with its flags.
@@ -33,7 +32,7 @@ func Reporting(g *cli.Globals, cmd *cobra.Command) {
 	}
 }
 
-// open begins a report of a command. It rejects flags that do not go together, before anything is done.
+// open begins a command's report. It rejects incompatible flags, before anything is done.
 func open(g *cli.Globals, cmd *cobra.Command, r *cli.Report) error {
 	if r.Diff {
 		if err := askForPlan(cmd.Flags()); err != nil {
@@ -55,7 +54,7 @@ func open(g *cli.Globals, cmd *cobra.Command, r *cli.Report) error {
 	return nil
 }
 
-// checkPrintManifest rejects the flags of a report next to --print-manifest.
+// checkPrintManifest rejects a report's flags next to --print-manifest.
 func checkPrintManifest(fs *pflag.FlagSet) error {
 	if fs.Lookup("print-manifest") == nil || !fs.Changed("print-manifest") {
 		return nil
@@ -72,7 +71,7 @@ func checkPrintManifest(fs *pflag.FlagSet) error {
 	return errors.Errorf("--print-manifest only prints objects: leave out %s", strings.Join(given, ", "))
 }
 
-// replan replaces the sinks of a run by those of a plan: the flags asked for a run, the configuration file for a plan.
+// replan replaces a run's sinks by a plan's: the flags asked for a run, the configuration file for a plan.
 func replan(g *cli.Globals) {
 	r := g.Report
 	if r == nil {
@@ -83,7 +82,6 @@ func replan(g *cli.Globals) {
 	}
 }
 
-// newPlanUI is NewUI for a plan, which is the only output.
 func newPlanUI(g *cli.Globals) ui.UI {
 	replan(g)
 	return g.ShownUI()

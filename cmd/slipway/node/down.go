@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-// downOptions are the flags of `down`: those of `reset` and `host reset`.
+// downOptions are the flags of `reset` and `host reset`.
 type downOptions struct{ config.Flags }
 
 const undoesHost = undoesNode + " It also undoes what prepare did: the kubelet's and containerd's\n" +

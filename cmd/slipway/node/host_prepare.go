@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// hostOptions are the flags of commands that prepare a host.
 type hostOptions struct{ config.Flags }
 
 func newHostPrepare(g *cli.Globals) *cobra.Command {
@@ -51,7 +50,6 @@ func preparePhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 	})
 }
 
-// only is a workflow of a single phase.
 func only(workflow []step.Phase, name string) []step.Phase {
 	for _, p := range workflow {
 		if p.Name == name {
@@ -61,7 +59,7 @@ func only(workflow []step.Phase, name string) []step.Phase {
 	return nil
 }
 
-// load returns the parts of this control plane, if it's one, and the host's desired state.
+// load returns this host's parts, as a control plane if it's one, and its desired state.
 func (o *hostOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, *config.Node, *machine.Prepare, error) {
 	o.Given = cli.Given(cmd.Flags())
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), "")

@@ -35,7 +35,7 @@ func NewInit(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// begin looks for the traces of earlier runs, before a whole run of init or join.
+// begin looks for traces of earlier runs, before a whole run of init or join.
 func begin(ctx context.Context, p *env.Parts) {
 	if p.Env.Config.UploadCerts {
 		env.WarnOfMissingEndpoint(p.Env.UI, p.Env.Config)

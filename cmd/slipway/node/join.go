@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 )
 
-// joinOptions are the flags of `join` and its phases.
 type joinOptions struct {
 	config.Flags
 
@@ -52,7 +51,6 @@ func beginPhase(ctx context.Context, p *env.Parts) {
 	p.Env.Unfinished = bootstrap.LookBack(ctx, p.Env).Unfinished
 }
 
-// loadJoin finds the cluster, loads the desired state, and makes the parts to work with.
 func loadJoin(cmd *cobra.Command, g *cli.Globals, o *joinOptions, args []string) (*env.Parts, error) {
 	if err := o.take(cmd, g, args); err != nil {
 		return nil, err
@@ -65,7 +63,7 @@ func loadJoin(cmd *cobra.Command, g *cli.Globals, o *joinOptions, args []string)
 	return o.parts(cmd.Context(), g, in)
 }
 
-// relax is for a phase that starts no kubelet, so the kubelet's requirements aren't in its way.
+// relax is for phases that start no kubelet, so its requirements aren't in their way.
 func (o *joinOptions) relax(in *env.Input) {
 	if o.anyRuntime {
 		in.AnyRuntime()
@@ -73,7 +71,7 @@ func (o *joinOptions) relax(in *env.Input) {
 	}
 }
 
-// parts finds the cluster, and loads the desired state from input that is read already.
+// parts finds the cluster, and loads the desired state from input that's already been read.
 func (o *joinOptions) parts(ctx context.Context, g *cli.Globals, in *env.Input) (*env.Parts, error) {
 	self, warnings, err := config.LoadJoin(in.File, o.Flags, in.Options)
 	if err != nil {
@@ -98,7 +96,6 @@ func (o *joinOptions) take(cmd *cobra.Command, g *cli.Globals, args []string) er
 	return o.takeToken(cmd.Context(), g)
 }
 
-// takeToken adds the token of --token-file to the flags.
 func (o *joinOptions) takeToken(ctx context.Context, g *cli.Globals) error {
 	if o.TokenFile == "" {
 		return nil

@@ -48,8 +48,8 @@ func loadJoinPhase(cmd *cobra.Command, g *cli.Globals, o *joinOptions, p step.Ph
 	return parts, err
 }
 
-// loadJoined is for phases after discovery. They use the configuration file, if one is given, and the files that earlier
-// phases have written here. Phases of control planes also read the cluster's configuration, as its administrator.
+// loadJoined is for phases after discovery. They use the configuration file, if given, and earlier phases' files on this host.
+// Control planes' phases also read the cluster's configuration, as its administrator.
 func loadJoined(cmd *cobra.Command, g *cli.Globals, o *joinOptions, p step.Phase) (*env.Parts, error) {
 	o.Given = cli.Given(cmd.Flags())
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), o.ConfigFile)

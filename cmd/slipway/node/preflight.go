@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 )
 
-// NewPreflight runs the checks of init or join and nothing else. Without a subcommand, it runs those of init.
+// NewPreflight runs only the checks of init or join. Without a subcommand, it's init's.
 func NewPreflight(g *cli.Globals) *cobra.Command {
 	cmd := preflightInitCommand(g, "preflight", "Check whether this host is ready to become a node")
 	cmd.Long = cmd.Short + ", and change nothing.\n\n" +

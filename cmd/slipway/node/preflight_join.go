@@ -52,14 +52,14 @@ func preflightJoinCommand(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// discoveryLimit is shorter than the time that a join has: preflight asks once and does not wait.
+// discoveryLimit is shorter than a join's timeout: preflight asks once and doesn't wait.
 const discoveryLimit = 3 * time.Second
 
-// joiningHost is this host as it would join. If a cluster is named, whether it answers is a check of its own. Defaults
-// stand in for a cluster that is not named or does not answer.
+// joiningHost is this host as it would join. If a cluster is named, its answer is a check of its own. Defaults stand in for a
+// missing cluster or answer.
 func (o *joinOptions) joiningHost(ctx context.Context, g *cli.Globals, in *env.Input, check *checkup) (*step.Env, error) {
 	named := in.File != nil || o.Endpoint != "" || o.DiscoveryFile != ""
-	if !named { // the other flags need one to be valid
+	if !named { // the other flags need a cluster to be valid
 		o.Endpoint, o.Token, o.SkipCAVerification = "127.0.0.1:6443", "abcdef.0123456789abcdef", true
 		o.Given = append(o.Given, "token", "discovery-token-unsafe-skip-ca-verification")
 	}
@@ -86,7 +86,7 @@ func (o *joinOptions) joiningHost(ctx context.Context, g *cli.Globals, in *env.I
 	return env, nil
 }
 
-// discovered returns the node as part of the cluster that self names, or nil if discovery fails.
+// discovered returns the node as part of self's cluster, or nil if discovery fails.
 func discovered(ctx context.Context, said ui.UI, self *config.JoinConfiguration, in *env.Input, check *checkup) (*config.Node, []string) {
 	start := time.Now()
 	self.Timeouts.Discovery.Duration = min(self.Timeouts.Discovery.Duration, discoveryLimit)

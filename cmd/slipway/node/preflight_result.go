@@ -17,14 +17,14 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// checkup is the output of `preflight`, which docs/preflight.md describes.
+// checkup is the output of `preflight`; see docs/preflight.md.
 type checkup struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// Before is the command that runs these checks first: init or join.
 	Before string `json:"before"`
 	Node   string `json:"node"`
-	// Result is the worst result of a check that was not skipped: ok, warning or error.
+	// Result is the worst result of all checks that weren't skipped: ok, warning or error.
 	Result  string       `json:"result"`
 	Seconds float64      `json:"seconds"`
 	Checks  []checkEntry `json:"checks"`
@@ -32,8 +32,7 @@ type checkup struct {
 	start time.Time
 }
 
-// checkEntry is one check: its result is ok, warning, error or skipped. Message and
-// remedy have a line for each finding, perhaps none.
+// checkEntry is a check's result: ok, warning, error or skipped. Message and remedy have a line for each finding, perhaps none.
 type checkEntry struct {
 	Name    string  `json:"name"`
 	Result  string  `json:"result"`
@@ -68,7 +67,7 @@ func (c *checkup) addAll(results []preflight.Result) {
 // milli is a duration in seconds, to the millisecond.
 func milli(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
 
-// report prints all checks. It returns an error if one of them found an error.
+// report prints all checks. It returns an error if any check found an error.
 func (c *checkup) report(g *cli.Globals, out *cli.OutputOptions) error {
 	c.Seconds = milli(time.Since(c.start))
 	if err := out.Print(g, c, c.text); err != nil {
@@ -81,7 +80,6 @@ func (c *checkup) report(g *cli.Globals, out *cli.OutputOptions) error {
 	return cli.ExitError{Code: 1, Message: fmt.Sprintf("%s would refuse to start because of %s", c.Before, strings.Join(names, ", "))}
 }
 
-// named lists the checks with the given result.
 func (c *checkup) named(result string) []string {
 	var names []string
 	for _, e := range c.Checks {
@@ -92,7 +90,6 @@ func (c *checkup) named(result string) []string {
 	return names
 }
 
-// text prints a line for each check, followed by its messages and remedies.
 func (c *checkup) text(w io.Writer) error {
 	var b strings.Builder
 	for _, e := range c.Checks {

@@ -18,7 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/machine"
 )
 
-// controlPlaneHere is the control plane that this host is, or nil.
 func controlPlaneHere(ctx context.Context, m env.Mode, real *linux.Host) (*config.Node, []string, error) {
 	if !thisnode.IsControlPlane(real) {
 		return nil, nil, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/reset"
 )
 
-// askingPhase is the phase that asks; skipping it skips the question.
+// askingPhase asks for confirmation; skipping it skips the question.
 const askingPhase = "preflight"
 
 const undoesNode = "This undoes what init or join did to this host: its Pods are stopped, and its certificates, settings\n" +
@@ -34,7 +34,6 @@ func confirmReset(ctx context.Context, g *cli.Globals, p *env.Parts, text string
 	})
 }
 
-// resetOptions are the flags of `reset` and its phases.
 type resetOptions struct {
 	config.Flags
 
@@ -88,7 +87,7 @@ func loadReset(cmd *cobra.Command, g *cli.Globals, o *resetOptions) (*env.Parts,
 	return o.load(cmd, g)
 }
 
-// load loads what to reset. The container runtime is the kubelet's unless the user names one.
+// load takes the kubelet's container runtime unless the user names another.
 func (o *resetOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, error) {
 	if o.Network && g.Rootfs != "" {
 		return nil, errors.New("--network is for this host's kernel and --rootfs for another host's files: leave one of them out")
@@ -107,7 +106,7 @@ func (o *resetOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, err
 	if err != nil {
 		return nil, err
 	}
-	// For the report, as the files that say so are gone in the end.
+	// The report needs these, but the files with them are gone in the end.
 	node.Name, node.ControlPlane = thisnode.Current(in.Host).NodeRegistration.Name, thisnode.IsControlPlane(in.Host)
 	return env.NewParts(g, node, in.Host, warnings...), nil
 }

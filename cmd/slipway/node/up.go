@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/machine"
 )
 
-// upOptions are the flags of `up`: those of `host prepare`, `init` and `join`.
+// upOptions are the flags of `host prepare`, `init` and `join`.
 type upOptions struct{ config.Flags }
 
 // NewUp makes the command `up`.
@@ -61,7 +61,7 @@ func (o *upOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error
 	if err != nil {
 		return err
 	}
-	if socket, err := prepare.Socket(cmd.Context(), env.NewParts(g, machine, in.Host).Env); err == nil { // otherwise a phase says why
+	if socket, err := prepare.Socket(cmd.Context(), env.NewParts(g, machine, in.Host).Env); err == nil { // or a phase says why
 		in.Options.Facts.Sockets = []string{socket}
 	}
 	part, workflow := "join", phases.UpJoin
@@ -79,7 +79,6 @@ func (o *upOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error
 	return p.Run(cmd.Context(), workflow(prepare, machine), o.skipped(part, p.Env.Config))
 }
 
-// partsForUp are the parts of `join` or `init`.
 func partsForUp(ctx context.Context, g *cli.Globals, joins bool, flags config.Flags, in *env.Input) (*env.Parts, error) {
 	if joins {
 		o := &joinOptions{Flags: flags}
@@ -95,7 +94,7 @@ func partsForUp(ctx context.Context, g *cli.Globals, joins bool, flags config.Fl
 	return o.Parts(ctx, g, in)
 }
 
-// skipped are the phases to skip: by the flag, and by the configuration file, which names them without their part of `up`.
+// skipped are the phases to skip, from the flag and the configuration file, which names them without their part of `up`.
 func (o *upOptions) skipped(part string, node *config.Node) []string {
 	skip := slices.Clone(o.SkipPhases)
 	for _, name := range node.SkipPhases {

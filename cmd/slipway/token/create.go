@@ -49,7 +49,7 @@ func (o *createOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) e
 	if err != nil {
 		return errors.Wrap(err, "--certificate-key")
 	}
-	// A token that was created but cannot be printed is of no use.
+	// A token that was created but can't be printed is of no use.
 	if _, err := o.output.Printer(); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (o *createOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) e
 	})
 }
 
-// create shares the certificates first: without them, the token would be of no use.
+// create shares the certificates first: the token would be of no use without them.
 func (o *createOptions) create(ctx context.Context, p *env.Parts, key config.Secret, kubeconfig env.UserKubeconfig) ([]*object, error) {
 	if o.ControlPlane {
 		var err error
@@ -104,7 +104,7 @@ func (o *createOptions) create(ctx context.Context, p *env.Parts, key config.Sec
 	return made, nil
 }
 
-// share uploads this control plane's certificates, and returns the key that decrypts them: the user's or a new one.
+// share uploads this control plane's certificates, and returns the key to decrypt them: the user's or a new one.
 func (o *createOptions) share(ctx context.Context, p *env.Parts, key config.Secret) (config.Secret, error) {
 	if key.IsZero() {
 		text, err := env.NewCertificateKey()

@@ -19,8 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// object is a bootstrap token as commands print it. The last three fields are Slipway's own, and only set by
-// `token create --print-join-command`.
+// object is a bootstrap token in the output. Only `token create --print-join-command` sets the last three fields, Slipway's own.
 type object struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -37,7 +36,7 @@ type object struct {
 // DeepCopyObject makes it an object for the printers.
 func (t *object) DeepCopyObject() runtime.Object { return new(*t) }
 
-// newObject is for a token that exists, or one with a TTL that is created now.
+// newObject is for an existing token, or one with a TTL that starts now.
 func newObject(t config.Token, now time.Time) *object {
 	o := &object{
 		TypeMeta: metav1.TypeMeta{APIVersion: cli.OutputAPI, Kind: "BootstrapToken"},
@@ -72,7 +71,7 @@ func table(w io.Writer, list []*object, now time.Time) error {
 
 func orNone(list []string) string { return cmp.Or(strings.Join(list, ","), "<none>") }
 
-// printCreated prints the join command of each token, or else the token, for scripts.
+// printCreated prints each token's join command, or else the token, for scripts.
 func printCreated(w io.Writer, made []*object) error {
 	for _, m := range made {
 		text := m.Token

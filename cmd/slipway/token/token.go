@@ -24,13 +24,12 @@ func New(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// newParts are the parts of a command for tokens. A plan is printed in form.
+// newParts makes a token command's parts. A plan is printed in form.
 func newParts(cmd *cobra.Command, g *cli.Globals, tokens []config.Token, form string) (*env.Parts, error) {
 	kubeconfig := env.KubeconfigOfUser(cmd)
 	return env.ModeOfFlags(g, cmd).APIParts(config.APINode(kubeconfig.String(), tokens), kubeconfig, form, "token "+cmd.Name())
 }
 
-// store has the tokens of a command's cluster.
 func store(p *env.Parts) tokens.Store {
 	return tokens.Store{Cluster: p.Env.Cluster, UI: p.Env.UI, Now: p.Env.Host.Now}
 }

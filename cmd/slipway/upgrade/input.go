@@ -21,17 +21,14 @@ import (
 	"github.com/slipway-k8s/slipway/phases/upgrade"
 )
 
-// options are the flags of `upgrade` and its phases.
 type options struct{ config.Flags }
 
-// input is an upgrade's command line and configuration file.
 type input struct {
 	*env.Input
 	self     *config.UpgradeSelf
 	warnings []string
 }
 
-// read reads the input of a command such as "upgrade apply".
 func (o *options) read(cmd *cobra.Command, g *cli.Globals, command string, args []string) (*input, error) {
 	o.Given = cli.Given(cmd.Flags())
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), o.ConfigFile)
@@ -62,8 +59,7 @@ func (in *input) cluster(cmd *cobra.Command) *cluster.Real {
 	return env.ClusterOfNode(in.Host, env.KubeconfigFlag(cmd), in.self.Timeouts.KubernetesAPICall.Duration)
 }
 
-// printStored prints the configuration that the upgrade starts from, if that is asked for. Standard output is for events, or a
-// plan, if a program reads it.
+// printStored prints the configuration the upgrade starts from, if asked to: on standard error if programs read standard output.
 func (in *input) printStored(cmd *cobra.Command, g *cli.Globals) error {
 	if !in.self.PrintConfig {
 		return nil
@@ -86,7 +82,7 @@ func firstOf(args []string) string {
 	return args[0]
 }
 
-// confirmUpgrade asks whether to go on, unless --yes or --force is given.
+// confirmUpgrade asks whether to proceed, unless --yes or --force is given.
 func confirmUpgrade(ctx context.Context, g *cli.Globals, p *env.Parts) error {
 	u := p.Env.Config.Upgrade
 	if !u.First || u.Yes || u.Force {

@@ -27,7 +27,6 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// planner makes the plan of one command.
 type planner struct {
 	g     *cli.Globals
 	in    *input
@@ -37,9 +36,9 @@ type planner struct {
 	diff  bool
 	given upgrading.Given
 	state *upgrading.State
-	// here reports whether this is a control plane of the cluster, whose files may be read.
+	// here reports whether this is one of the cluster's control planes, and its files may be read.
 	here bool
-	// there has everything that an upgrade can break. It's collected once for all versions.
+	// there has everything an upgrade can break. It's collected once for all versions.
 	there  *inventory.Inventory
 	warned []string // about the stored configuration
 }
@@ -50,7 +49,7 @@ func (p *planner) plan(ctx context.Context) (*upgrading.Plan, error) {
 		return nil, err
 	}
 	if p.here = p.isHere(); !p.here {
-		p.given.Kubeconfig = "" // it is not on the nodes
+		p.given.Kubeconfig = "" // it isn't on the nodes
 	}
 	result := p.state.NewPlan(cli.OutputAPI)
 	for _, offer := range p.offers() {
@@ -63,7 +62,7 @@ func (p *planner) plan(ctx context.Context) (*upgrading.Plan, error) {
 	return result, nil
 }
 
-// isHere reports whether this host is a control plane of this cluster and the user may read its files.
+// isHere reports whether this host is one of this cluster's control planes, and the user may read its files.
 func (p *planner) isHere() bool {
 	if !thisnode.IsControlPlane(p.in.Host) || p.in.Host.EffectiveUID() != 0 {
 		return false
@@ -75,7 +74,7 @@ func (p *planner) isHere() bool {
 	return slices.ContainsFunc(p.state.Nodes, func(n upgrading.NodeVersions) bool { return n.ControlPlane && n.Name == name })
 }
 
-// offers are the version that the user names, unless the cluster has it, or the versions that this program knows.
+// offers are the user's version, unless the cluster has it, or the versions this program knows.
 func (p *planner) offers() []upgrading.Offer {
 	target := p.in.self.Version
 	if target == "" {
@@ -90,7 +89,6 @@ func (p *planner) offers() []upgrading.Offer {
 	return nil
 }
 
-// settings are those of an upgrade to a version.
 func (p *planner) settings(target string) *config.Upgrade {
 	u := p.in.self.Upgrade
 	u.From, u.Version = p.state.Configured, target
@@ -135,8 +133,7 @@ func (p *planner) leader() string {
 	return ""
 }
 
-// parts are those of a dry run of the upgrade. On another host than a control plane, they have only the
-// cluster's configuration.
+// parts belong to a dry run of the upgrade. Away from a control plane, they have only the cluster's configuration.
 func (p *planner) parts(ctx context.Context, target string) (*env.Parts, *plan.Plan, error) {
 	if !p.here {
 		node, _, err := config.LoadCluster(p.state.Stored, nil, nil, nil, config.Options{Version: target, AnyVersion: true, Placeholders: true})
@@ -147,8 +144,8 @@ func (p *planner) parts(ctx context.Context, target string) (*env.Parts, *plan.P
 		return &env.Parts{Env: &step.Env{Config: node}}, nil, nil
 	}
 	self, options, limits := *p.in.self, p.in.Options, *p.in.self.Timeouts
-	limits.KubernetesAPICall = &metav1.Duration{Duration: env.AskTime} // as that of p.api
-	limits.UpgradeManifests = limits.KubernetesAPICall                 // a plan waits for nothing that starts
+	limits.KubernetesAPICall = &metav1.Duration{Duration: env.AskTime} // like p.api's
+	limits.UpgradeManifests = limits.KubernetesAPICall                 // a plan waits for nothing to start
 	self.Version, self.Timeouts, options.AnyVersion = target, &limits, true
 	node, warnings, err := upgrading.Node(ctx, p.api, p.in.Host, p.said.Printf, &self, options)
 	if err != nil {
@@ -167,7 +164,7 @@ func (p *planner) parts(ctx context.Context, target string) (*env.Parts, *plan.P
 	return parts, record, nil
 }
 
-// inventory collects everything that an upgrade can break. It only reads, so it asks the real etcd instead of the plan's.
+// inventory collects everything an upgrade can break. It only reads, so it asks the real etcd instead of the plan's.
 func (p *planner) inventory(ctx context.Context, e *step.Env) (*inventory.Inventory, error) {
 	sources := inventory.Sources{API: p.api, State: p.state}
 	if !p.here {
@@ -180,7 +177,7 @@ func (p *planner) inventory(ctx context.Context, e *step.Env) (*inventory.Invent
 	return upgrade.Inventory(ctx, e, p.state, sources)
 }
 
-// patches keep the operator's edits of this host.
+// patches keep the operator's edits on this host.
 func (p *planner) patches(ctx context.Context, env *step.Env) (upgrade.EditPatches, error) {
 	if !p.here {
 		return upgrade.EditPatches{}, nil
@@ -188,7 +185,7 @@ func (p *planner) patches(ctx context.Context, env *step.Env) (upgrade.EditPatch
 	return upgrade.PatchesOfEdits(ctx, env)
 }
 
-// shownPatches are patches without the values of environment variables.
+// shownPatches hides the values of environment variables.
 func shownPatches(files []config.PatchFile) []upgrading.PatchFile {
 	var shown []upgrading.PatchFile
 	for _, f := range files {
@@ -197,7 +194,7 @@ func shownPatches(files []config.PatchFile) []upgrading.PatchFile {
 	return shown
 }
 
-// changes are the upgrade's changes on this host and in the cluster. They need the files of a control plane.
+// changes are the upgrade's changes on this host and in the cluster. They need a control plane's files.
 func (p *planner) changes(ctx context.Context, parts *env.Parts, record *plan.Plan) ([]upgrading.Change, error) {
 	if !p.here {
 		p.said.Warn("the changes are not shown, because they depend on the files of a control plane", "run this as root on a control plane")
@@ -209,7 +206,7 @@ func (p *planner) changes(ctx context.Context, parts *env.Parts, record *plan.Pl
 	return changesOf(record, filepath.Join(parts.Env.Config.Paths.Kubernetes, "tmp")), err
 }
 
-// changesOf are the changes in a plan that stay: not backups in tmp.
+// changesOf lists a plan's lasting changes: no backups in tmp.
 func changesOf(record *plan.Plan, tmp string) []upgrading.Change {
 	changes := []upgrading.Change{}
 	for _, s := range record.Steps {

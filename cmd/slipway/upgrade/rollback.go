@@ -45,7 +45,6 @@ func newRollback(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// loadRollback reads the backup of the last upgrade.
 func loadRollback(cmd *cobra.Command, g *cli.Globals, o *options) (*env.Parts, *rollback.Rollback, error) {
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), "")
 	if err != nil {
@@ -79,7 +78,6 @@ func loadRollback(cmd *cobra.Command, g *cli.Globals, o *options) (*env.Parts, *
 	return p, rollback, err
 }
 
-// confirmRollback asks for confirmation, unless --yes is given.
 func confirmRollback(ctx context.Context, g *cli.Globals, o *options, p *env.Parts, rollback *rollback.Rollback) error {
 	if o.Yes {
 		return nil

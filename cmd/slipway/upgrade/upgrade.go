@@ -31,7 +31,6 @@ func newNode(g *cli.Globals) *cobra.Command {
 		"Upgrade this node to the version that `upgrade apply` has upgraded the cluster to.", 0)
 }
 
-// command is one of the commands that upgrade a node.
 type command struct {
 	name     string
 	workflow func() []step.Phase
@@ -78,7 +77,7 @@ func (u command) phase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 	return cmd
 }
 
-// load makes the node from the cluster's configuration and this host's files, and the parts to work with.
+// load makes the node from the cluster's configuration and this host's files, and its parts.
 func (u command) load(cmd *cobra.Command, g *cli.Globals, o *options, args []string) (*env.Parts, error) {
 	in, err := o.read(cmd, g, u.path(), args)
 	if err != nil {
