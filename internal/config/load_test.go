@@ -387,7 +387,7 @@ func TestFileForAnotherCommand(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	broken := &Source{Name: "f.yaml", Data: []byte(head + "ResetConfig\n")}
-	if _, _, err := LoadReset(broken, Flags{}, testOptions()); err == nil || strings.Contains(err.Error(), "holds no") {
+	if _, _, err := LoadReset(broken, Flags{}, testOptions()); err == nil || strings.Contains(err.Error(), "contains no") {
 		t.Errorf("of a misspelt kind: %v", err)
 	}
 }
