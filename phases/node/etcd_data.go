@@ -98,8 +98,8 @@ func newestLog(env *step.Env, dir string) (string, error) {
 	return name, nil
 }
 
-// EtcdPlaces returns the directories used by nothing but an etcd on this host, and those that may hold its log: for the static
-// Pod that this run would write, with its patches, and for the present one.
+// EtcdPlaces returns the directories used by nothing but an etcd on this host, and the places where its log may be: for the
+// static Pod that this run would write, with its patches, and for the present one.
 func EtcdPlaces(env *step.Env) (trees, logs []string, err error) {
 	have, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
 	if err != nil {

@@ -34,7 +34,7 @@ type restore struct {
 	data, fresh string
 	// revision is the keys' present revision; 0 if etcd doesn't answer.
 	revision int64
-	// members may be members of etcd beside this node's. others names those that don't answer.
+	// members may be members of etcd beside this node's. others names the silent members.
 	members []*otherMember
 	others  []string
 	// begun is set if an earlier run may have stopped etcd.
