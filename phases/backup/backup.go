@@ -27,13 +27,12 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// snapshotsToKeep is how many snapshots of etcd stay on this host, beside the one that a rollback would restore.
+// snapshotsToKeep is how many snapshots of etcd stay on this host, besides the snapshot for a rollback.
 const snapshotsToKeep = 3
 
-// ControlPlane keeps all manifests of this control plane, before any is replaced, and then a snapshot of etcd: a newer
-// API server may write what the one before cannot read. Each run does, so that a run that continues an interrupted one has a
-// snapshot, too. The manifests say what was running when the snapshot was taken, and so whether a rollback may restore it:
-// see upgrading.Backup.
+// ControlPlane backs up this control plane's manifests before any is replaced, then a snapshot of etcd: a newer API server may
+// write data that the old can't read. Each run does, so continuing an interrupted run takes another snapshot. The manifests show
+// what was running then, and so whether a rollback may restore the snapshot: see upgrading.Backup.
 func ControlPlane(ctx context.Context, env *step.Env, components []node.ComponentUpgrade) error {
 	stamp := env.Host.Now().UTC().Format(upgrading.BackupTime)
 	dir := filepath.Join(node.BackupRoot(env), upgrading.ManifestBackup+stamp)
@@ -66,7 +65,7 @@ func ControlPlane(ctx context.Context, env *step.Env, components []node.Componen
 	return PruneSnapshots(env)
 }
 
-// controlPlaneRecord is what a rollback needs to know about this upgrade. The API may be down by then.
+// controlPlaneRecord has the facts about this upgrade that a rollback needs. The API may be down by then.
 func controlPlaneRecord(ctx context.Context, env *step.Env) (upgrading.Record, error) {
 	r := nodeRecord(env)
 	stored, err := joining.StoredConfiguration(ctx, env.Cluster)
@@ -78,14 +77,13 @@ func controlPlaneRecord(ctx context.Context, env *step.Env) (upgrading.Record, e
 	if err != nil || node.UnlessLocalEtcd(env) != "" {
 		return r, err
 	}
-	// If this host's etcd has lost its data, the upgrade says so elsewhere.
+	// If this host's etcd has lost its data, the upgrade reports it elsewhere.
 	if data, err := node.ReadEtcdData(env); err == nil && data.Log != "" {
 		r.EtcdCluster = EtcdID(data.Cluster)
 	}
 	return r, nil
 }
 
-// nodeRecord is what a rollback needs to know about this node.
 func nodeRecord(env *step.Env) upgrading.Record {
 	authorities, _, err := AuthoritiesHere(env)
 	if err != nil {
@@ -103,7 +101,7 @@ func backUpRecord(env *step.Env, dir string, record upgrading.Record) error {
 	return backUp(env, dir, upgrading.RecordFile, data)
 }
 
-// File keeps a file, if it is there.
+// File backs up a file, if it exists.
 func File(env *step.Env, dir, path string) error {
 	data, err := host.ReadIfExists(env.Host, path)
 	if err != nil || data == nil {
@@ -112,7 +110,7 @@ func File(env *step.Env, dir, path string) error {
 	return backUp(env, dir, filepath.Base(path), data)
 }
 
-// backUp writes a file of a backup, unless an interrupted run within the same second has written an older one.
+// backUp writes a file of a backup, unless a run interrupted within the same second has written an older one.
 func backUp(env *step.Env, dir, name string, data []byte) error {
 	if err := env.Host.EnsureDir(dir, 0o700); err != nil {
 		return err
@@ -125,7 +123,7 @@ func backUp(env *step.Env, dir, name string, data []byte) error {
 	return err
 }
 
-// snapshotEtcd writes a snapshot of this node's member, and reads it again to see that it is whole.
+// snapshotEtcd writes a snapshot of this node's member, and reads it back to verify it.
 func snapshotEtcd(ctx context.Context, env *step.Env, dir string) error {
 	member, found := etcdmember.Local(env.Host, env.Config)
 	if !found {
@@ -154,8 +152,8 @@ func snapshotEtcd(ctx context.Context, env *step.Env, dir string) error {
 	return nil
 }
 
-// PruneSnapshots removes the older snapshots that upgrades have made, and what an interrupted run has left of one. The
-// newest ones stay, and the one that a rollback would restore, however often an upgrade has been tried since.
+// PruneSnapshots removes upgrades' older snapshots, and interrupted runs' partial snapshots. It keeps the newest, and the
+// snapshot for a rollback, however often the upgrade has been tried since.
 func PruneSnapshots(env *step.Env) error {
 	whole, err := wholeSnapshots(env)
 	if err != nil {
@@ -182,7 +180,7 @@ func PruneSnapshots(env *step.Env) error {
 	return nil
 }
 
-// wholeSnapshots lists the directories with a snapshot, the oldest first, and removes those with only a part of one.
+// wholeSnapshots lists the directories with a snapshot, the oldest first, and removes those with only a part.
 func wholeSnapshots(env *step.Env) (dirs []string, err error) {
 	entries, err := env.Host.ReadDir(node.BackupRoot(env))
 	if err != nil {
@@ -209,7 +207,7 @@ func wholeSnapshots(env *step.Env) (dirs []string, err error) {
 	return dirs, nil
 }
 
-// neededSnapshot is the snapshot that a rollback of the current upgrade would restore; empty if there is none from before it.
+// neededSnapshot is the snapshot that a rollback of the current upgrade would restore; empty if there's none from before it.
 func neededSnapshot(env *step.Env) (string, error) {
 	backup, _, err := Here(env)
 	if err != nil || backup == nil || len(backup.Snapshots) == 0 {
@@ -227,8 +225,8 @@ func neededSnapshot(env *step.Env) (string, error) {
 	return path, err
 }
 
-// snapshotsIn reports what a backup directory has: a whole snapshot, or only what an interrupted run wrote of one.
-// kubeadm's backups, which are copies of the data directory, are neither.
+// snapshotsIn reports whether a directory has a whole snapshot, or only an interrupted run's part. kubeadm's backups, which are
+// copies of the data directory, are neither.
 func snapshotsIn(env *step.Env, dir string) (whole, partial bool, err error) {
 	entries, err := env.Host.ReadDir(dir)
 	if err != nil {
@@ -242,7 +240,7 @@ func snapshotsIn(env *step.Env, dir string) (whole, partial bool, err error) {
 	return whole, partial, nil
 }
 
-// Kubelet keeps the kubelet's files that are about to be replaced.
+// Kubelet backs up the kubelet's files about to be replaced.
 func Kubelet(env *step.Env, files []ownership.File) error {
 	dir := filepath.Join(node.BackupRoot(env), upgrading.KubeletBackup+env.Host.Now().UTC().Format(upgrading.BackupTime))
 	record := nodeRecord(env)

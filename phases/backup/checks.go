@@ -3,7 +3,6 @@
 
 package backup
 
-// The names of these checks.
 const (
 	KubeletEditsCheck = "KubeletConfigEdits"
 	CertificatesCheck = "CertificateExpiration"

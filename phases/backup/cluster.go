@@ -19,10 +19,9 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// EtcdID is an ID as etcd and its tools write it.
+// EtcdID formats an ID as etcd and its tools do.
 func EtcdID(id uint64) string { return strconv.FormatUint(id, 16) }
 
-// MemberIn is the member of etcd that a static Pod runs.
 func MemberIn(manifest []byte) (manifests.LocalMember, error) {
 	var pod corev1.Pod
 	if err := yaml.Unmarshal(manifest, &pod); err != nil {
@@ -35,8 +34,7 @@ func MemberIn(manifest []byte) (manifests.LocalMember, error) {
 	return member, nil
 }
 
-// AuthoritiesHere are the CAs of the cluster that this host is in, and the file that has them. Each worker has
-// them in its kubelet's kubeconfig file.
+// AuthoritiesHere returns the CAs of this host's cluster, and their file. A worker has them in its kubelet's kubeconfig file.
 func AuthoritiesHere(env *step.Env) (list []*x509.Certificate, path string, err error) {
 	path = thisnode.KubeletConf(env.Config)
 	if !env.Config.ControlPlane {
@@ -54,7 +52,7 @@ func AuthoritiesHere(env *step.Env) (list []*x509.Certificate, path string, err 
 	return list, path, errors.Wrap(err, path)
 }
 
-// ClusterPins are the hashes of the CAs, as a backup records them.
+// ClusterPins returns the CAs' hashes, as a backup records them.
 func ClusterPins(list []*x509.Certificate) string {
 	var pins []string
 	for _, ca := range list {

@@ -16,13 +16,12 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// NewestFitting returns the newest of some snapshots from which a member of etcd of a minor version can be restored. list has
-// the newest last.
+// NewestFitting returns the newest snapshot that this minor version of etcd can restore for a member. list has the newest last.
 func NewestFitting(env *step.Env, list []string, member, minor string) (string, etcd.SnapshotInfo, error) {
 	var refused []string
 	for _, path := range slices.Backward(list) {
 		info, err := verifiedSnapshot(env, path)
-		if errors.Is(err, host.ErrNotInPlan) { // this run would take it
+		if errors.Is(err, host.ErrNotInPlan) { // this run would take the snapshot
 			return path, info, nil
 		}
 		if err == nil {
@@ -45,14 +44,13 @@ func verifiedSnapshot(env *step.Env, path string) (etcd.SnapshotInfo, error) {
 	return etcd.VerifySnapshot(f)
 }
 
-// fits fails if a snapshot is of another member, or of a newer etcd than the one that is put back, which would not start
-// with it.
+// fits fails if a snapshot is of another member, or of a newer etcd: the old one wouldn't start with it.
 func fits(info etcd.SnapshotInfo, member, minor string) error {
 	if !slices.ContainsFunc(info.Members, func(m etcd.Member) bool { return m.Name == member }) {
 		return errors.Errorf("it is of the members %s, and this node's member is %s", strings.Join(LabelsOf(info.Members), ", "), member)
 	}
 	if info.Version == "" || minor == "" {
-		return nil // before 3.6, or the image has a tag of its own
+		return nil // from before 3.6, or the image has a tag of its own
 	}
 	v, err := version.ParseGeneric(info.Version)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 
 const RestoreSpaceCheck = "EtcdRestoreSpace"
 
-// LogsRoom is for what else a run writes: manifests, and the two segments of its log that an etcd allocates when it starts.
+// LogsRoom is for a run's other files: manifests, and the two log segments that an etcd allocates when it starts.
 const LogsRoom = 128 << 20
 
-// SnapshotSpace finds too little space for the snapshot of etcd, for the images that are pulled before it, and for a reserve.
+// SnapshotSpace finds too little space for the snapshot of etcd, the images pulled before it, and a reserve.
 func SnapshotSpace(env *step.Env, members []etcd.Health, images ...preflight.Need) []preflight.Finding {
 	local, found := etcdmember.Local(env.Host, env.Config)
 	i := slices.IndexFunc(members, func(m etcd.Health) bool { return m.PeerURL == local.PeerURL })
@@ -34,7 +34,7 @@ func SnapshotSpace(env *step.Env, members []etcd.Health, images ...preflight.Nee
 	return InCheck(SnapshotCheck, preflight.Room(env.Host, need, images...), "old snapshots are in "+node.BackupRoot(env))
 }
 
-// InCheck gives findings their check, and adds to their remedies.
+// InCheck sets the findings' check, and adds advice to their remedies.
 func InCheck(name string, found []preflight.Finding, advice string) []preflight.Finding {
 	for i := range found {
 		found[i].Check = name
@@ -43,7 +43,6 @@ func InCheck(name string, found []preflight.Finding, advice string) []preflight.
 	return found
 }
 
-// MissingImagesNeed is the space for images, if some have to be pulled.
 func MissingImagesNeed(ctx context.Context, env *step.Env, images []string) []preflight.Need {
 	missing, err := MissingImages(ctx, env, images)
 	if err != nil || len(missing) == 0 {
@@ -52,7 +51,6 @@ func MissingImagesNeed(ctx context.Context, env *step.Env, images []string) []pr
 	return preflight.ImageNeed(ctx, env.Config, env.Host)
 }
 
-// MissingImages are the images that the container runtime does not have.
 func MissingImages(ctx context.Context, env *step.Env, images []string) (missing []string, err error) {
 	for _, image := range images {
 		present, err := env.Host.ImagePresent(ctx, env.Config.CRISocket, image)
@@ -66,7 +64,7 @@ func MissingImages(ctx context.Context, env *step.Env, images []string) (missing
 	return missing, nil
 }
 
-// ensureSnapshotSpace fails if a snapshot would fill the disk: the images that were pulled meanwhile, and others, need space.
+// ensureSnapshotSpace fails if a snapshot would fill the disk: pulled images, among others, have taken space since the checks.
 func ensureSnapshotSpace(ctx context.Context, env *step.Env) error {
 	members, err := etcd.AskHealth(ctx, env.Etcd)
 	if err != nil {

@@ -25,9 +25,8 @@ const (
 	AsEdited           // somebody has edited or replaced it
 )
 
-// Whose goes by the host's notes of the files that Slipway made there, and by the records of upgrades, which also write over files
-// that others made. Nothing is known of what kubeadm wrote, or an upgrade of an earlier release, nor of what a rollback has put
-// back.
+// Whose decides by the host's notes of Slipway's files, and by the records of upgrades, which also overwrite others' files. Files
+// from kubeadm, from an earlier release's upgrade, or put back by a rollback are of unknown origin.
 func Whose(env *step.Env, path string) (Owner, error) {
 	data, err := host.ReadIfExists(env.Host, path)
 	if err != nil || data == nil {
@@ -46,7 +45,7 @@ func Whose(env *step.Env, path string) (Owner, error) {
 		return AsMade, nil
 	}
 	if backup == nil {
-		// Some editors put a new file in the place of the one that they change, and that has no note.
+		// Some editors replace a file instead of changing it, and the new file has no note.
 		sibling := filepath.Join(env.Config.Paths.Kubelet, KubeletFlagsFile)
 		if env.Host.Made(path) || filepath.Dir(path) == env.Config.Paths.Kubelet && env.Host.Made(sibling) {
 			return AsEdited, nil
@@ -62,7 +61,7 @@ func Whose(env *step.Env, path string) (Owner, error) {
 	return UnknownWhose, nil
 }
 
-// keptIn is the file that an upgrade found at a path; nil if it kept none.
+// keptIn returns the file that an upgrade found at a path; nil if it kept none.
 func keptIn(env *step.Env, backup *upgrading.Backup, path string) ([]byte, error) {
 	if backup == nil {
 		return nil, nil
@@ -78,7 +77,7 @@ func keptIn(env *step.Env, backup *upgrading.Backup, path string) ([]byte, error
 	return env.Host.ReadFile(kept)
 }
 
-// Here is the backup of this host's last upgrade, nil if there was none, and whether there was a rollback.
+// Here returns the backup of this host's last upgrade, nil if there was none, and whether there was a rollback.
 func Here(env *step.Env) (backup *upgrading.Backup, rolledBack bool, err error) {
 	progress, err := upgrading.ReadProgress(env.Host, node.BackupRoot(env))
 	if err != nil {

@@ -23,7 +23,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// IsHealthy reports whether a component answers now.
 func IsHealthy(ctx context.Context, env *step.Env, component string) bool {
 	probe, err := ComponentProbe(env, component)
 	return err == nil && env.Host.Probe(ctx, probe) == nil
@@ -32,12 +31,10 @@ func IsHealthy(ctx context.Context, env *step.Env, component string) bool {
 // PollInterval suits a probe of this host, which takes about a millisecond.
 const PollInterval = 50 * time.Millisecond
 
-// manifestTime is how long a static Pod may take to be written after the wait
-// has begun: the head start, and a disk that stalls.
+// manifestTime is how long a wait allows for a static Pod to be written: the head start, and a disk that stalls.
 const manifestTime = 30 * time.Second
 
-// WaitKubelet waits for the kubelet's own health endpoint, where its settings
-// and flags have it.
+// WaitKubelet waits for the kubelet's health endpoint, at the address in its settings and flags.
 func WaitKubelet(ctx context.Context, env *step.Env) error {
 	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
 	if err != nil {
@@ -62,8 +59,7 @@ func WaitKubelet(ctx context.Context, env *step.Env) error {
 	})
 }
 
-// WaitComponent asks the endpoint that the component's own static Pod names
-// for its liveness probe, so that extra arguments and patches are heeded.
+// WaitComponent polls the liveness probe's endpoint in the component's static Pod, so it respects extra arguments and patches.
 func WaitComponent(ctx context.Context, env *step.Env, component string) error {
 	started := env.Host.Now()
 	if err := awaitHealthy(ctx, env, component); err != nil {
@@ -82,16 +78,14 @@ func awaitHealthy(ctx context.Context, env *step.Env, component string) error {
 	return errors.Wrapf(err, "%s is not healthy at %s; look at its container's log in /var/log/pods", component, probe.URL)
 }
 
-// awaitedProbe is ComponentProbe for a static Pod that may be written only after
-// the API server's head start.
+// awaitedProbe is ComponentProbe for a static Pod that may not be written before the API server's head start ends.
 func awaitedProbe(ctx context.Context, env *step.Env, component string) (host.Probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, manifestTime)
 	defer cancel()
 	missing := env.Host.AwaitFile(ctx, thisnode.StaticPodPath(env.Config, component), nil)
 	probe, err := ComponentProbe(env, component)
 	if missing == nil && errors.Is(err, fs.ErrNotExist) {
-		// A plan takes a file for present that it does not write, such as one of
-		// a phase that is skipped, and whatever it asks for healthy.
+		// In a plan, files it doesn't write, such as a skipped phase's, count as present, and every probe as healthy.
 		return host.Probe{}, nil
 	}
 	return probe, err

@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// PullMissingImages pulls the control plane's missing images.
 func PullMissingImages(ctx context.Context, env *step.Env) error {
 	n := env.Config
 	env.UI.Printf("Pulling missing images")
@@ -24,14 +23,14 @@ func PullMissingImages(ctx context.Context, env *step.Env) error {
 	return ReportFindings(env, preflight.Run(ctx, []preflight.Check{check}, env.Host, n.IgnorePreflightErrors))
 }
 
-// ReportImage says what was done about an image.
+// ReportImage prints the result for an image.
 func ReportImage(env *step.Env) func(image, state string, took time.Duration) {
 	return func(image, state string, took time.Duration) {
 		env.UI.Printf("%s: %s (%.1fs)", image, state, took.Seconds())
 	}
 }
 
-// PullImages is PullMissingImages for `config images pull`, where no error is ignored.
+// PullImages is PullMissingImages for `config images pull`, which ignores no errors.
 func PullImages(ctx context.Context, env *step.Env) error {
 	err := PullMissingImages(ctx, env)
 	var failed *preflight.FailedError
@@ -45,7 +44,7 @@ func PullImages(ctx context.Context, env *step.Env) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// ReportFindings reports the findings to the operator and returns the errors.
+// ReportFindings prints the findings and returns the errors.
 func ReportFindings(env *step.Env, report preflight.Report) error {
 	for _, f := range report.Notes {
 		env.UI.Printf("%s", f)

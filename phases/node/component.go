@@ -18,16 +18,16 @@ func named(name string) func(ComponentUpgrade) bool {
 	return func(c ComponentUpgrade) bool { return c.Name == name }
 }
 
-// ComponentUpgrade is what a component is to run with.
+// ComponentUpgrade is a component with its next manifest.
 type ComponentUpgrade struct {
 	Name   string
-	Wanted []byte // its manifest
-	Before []byte // the manifest that is there; nil for none
-	// stale are the running containers that were not made from wanted.
+	Wanted []byte // the next manifest
+	Before []byte // the present manifest; nil for none
+	// Stale are the running containers that weren't made from Wanted.
 	Stale []host.Container
 }
 
-// Split separates what the API consists of from its clients.
+// Split separates the components of the API from its clients.
 func Split(components []ComponentUpgrade) (api, clients []ComponentUpgrade) {
 	for _, c := range components {
 		if c.Name == manifests.EtcdName || c.Name == manifests.APIServerName {

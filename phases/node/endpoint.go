@@ -21,17 +21,16 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// proxyDelay is how long the nodes' kube-proxies get to notice that an endpoint is gone. They apply changes at most once a
-// second by default (minSyncPeriod), and need a moment to do so; after ten seconds, the API server adds itself again.
+// proxyDelay gives kube-proxies time to notice that an endpoint is gone. By default they apply changes at most once a second
+// (minSyncPeriod), and need a moment to do so. After ten seconds, the API server would add itself again.
 const proxyDelay = 8 * time.Second
 
-// withdrawEndpoint takes this node's API server out of the Service "kubernetes" while it still serves, if there are others:
-// without this, kube-proxy would send connections to it for some seconds after it has stopped. A failure is only a warning,
-// because clients can connect again.
+// withdrawEndpoint takes this node's API server out of the Service "kubernetes" before it stops, if there are others. Otherwise,
+// kube-proxy would still send it connections for some seconds. Failures only cause a warning: clients can connect again.
 //
-// Each API server writes a key to etcd every ten seconds, and makes the endpoints of the Service equal to the keys that are
-// there, which live for 15 seconds: https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/,
-// --endpoint-reconciler-type=lease. So the key has to go, and the endpoint.
+// Each API server writes a key with a TTL of 15 seconds to etcd every ten seconds, and makes the Service's endpoints match all
+// keys: https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/, --endpoint-reconciler-type=lease. So
+// both the key and the endpoint have to go.
 func withdrawEndpoint(ctx context.Context, env *step.Env) error {
 	address := env.Config.AdvertiseAddress.String()
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: kubernetesService()}
@@ -67,7 +66,7 @@ func kubernetesService() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: "kubernetes", Namespace: metav1.NamespaceDefault}
 }
 
-// removeEndpoint removes an address from what kube-proxy reads, and from the older object that some clients still read.
+// removeEndpoint removes an address from the object for kube-proxy, and from its predecessor, which some clients still read.
 func removeEndpoint(ctx context.Context, env *step.Env, address string) error {
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: kubernetesService()}
 	_, err := env.Cluster.Update(ctx, slice, func() (bool, error) {
@@ -94,12 +93,10 @@ func removeEndpoint(ctx context.Context, env *step.Env, address string) error {
 	return err
 }
 
-// prepareTime bounds prepareStop, which waits for the API server to write its key, within ten seconds, and then for
-// kube-proxy.
+// prepareTime bounds prepareStop: the API server writes its key within ten seconds, then kube-proxy needs its time.
 const prepareTime = proxyDelay + 20*time.Second
 
-// prepareStop does what has to be done while a component still runs, so that its clients do not notice that it stops. For a
-// component that is down already, there is nothing to do.
+// prepareStop prepares a component's clients for its stop, so they don't notice it, unless the component is already down.
 func prepareStop(ctx context.Context, env *step.Env, component string) {
 	prepare, missed := withdrawEndpoint, "some clients may have to connect again"
 	switch component {

@@ -21,7 +21,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// keyOwner is an etcd with the keys of API servers.
 type keyOwner struct {
 	etcd.Etcd
 	asked  []string
@@ -34,7 +33,7 @@ func (o *keyOwner) Withdraw(_ context.Context, key string) (bool, error) {
 	return o.answer, o.err
 }
 
-// TestWithdrawEndpoint: the Service loses this node's API server before it stops, and no other one.
+// TestWithdrawEndpoint: the Service loses this node's API server before it stops, and no other.
 func TestWithdrawEndpoint(t *testing.T) {
 	const own, other = "192.0.2.11", "192.0.2.12"
 	const key = "/registry/masterleases/" + own
@@ -90,7 +89,6 @@ func TestWithdrawEndpoint(t *testing.T) {
 	}
 }
 
-// servesAt checks both objects of the Service kubernetes.
 func servesAt(t *testing.T, s *phasetest.Stage, want string) {
 	t.Helper()
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: kubernetesService()}

@@ -20,18 +20,18 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// EtcdMember is the directory in which etcd has its data. A restore makes the new data in one with the suffix NotYet, and moves
-// the old data to one with the suffix BeforeRollback and the time.
+// EtcdMember is etcd's data directory. A restore makes the new data in a directory with the suffix NotYet, and moves the old data
+// to a directory with the suffix BeforeRollback and the time.
 const (
 	EtcdMember     = "member"
 	NotYet         = ".new"
 	BeforeRollback = ".before-rollback-"
 )
 
-// etcdVolume is the volume of etcd's static Pod that holds its data.
+// etcdVolume is the data volume of etcd's static Pod.
 const etcdVolume = "etcd-data"
 
-// EtcdDataDir returns the directory on this host in which a static Pod of etcd keeps its data.
+// EtcdDataDir returns the directory on this host where a static Pod of etcd keeps its data.
 func EtcdDataDir(manifest []byte) string {
 	var pod corev1.Pod
 	if yaml.Unmarshal(manifest, &pod) != nil {
@@ -46,9 +46,9 @@ func EtcdDataDir(manifest []byte) string {
 	return filepath.Clean(member.DataDir)
 }
 
-// EtcdData is what an etcd on this host has written.
+// EtcdData identifies the data of an etcd on this host.
 type EtcdData struct {
-	// log is the directory of its write-ahead log; empty if there is none.
+	// Log is the directory of its write-ahead log; empty if there is none.
 	Log string
 	etcd.Data
 }
@@ -58,7 +58,7 @@ func (d EtcdData) Foreign() error {
 		d.Log, d.Member, d.Cluster)
 }
 
-// ReadEtcdData looks for the log of an etcd in each place where it may be.
+// ReadEtcdData looks for an etcd's log in all possible places.
 func ReadEtcdData(env *step.Env) (EtcdData, error) {
 	_, logs, err := EtcdPlaces(env)
 	if err != nil {
@@ -83,7 +83,7 @@ func ReadEtcdData(env *step.Env) (EtcdData, error) {
 	return EtcdData{}, nil
 }
 
-// newestLog returns the last file of the log in dir, empty if there is none. Each file says whose log it is.
+// newestLog returns the last log file in dir; empty if there is none. Each file says whose log it is.
 func newestLog(env *step.Env, dir string) (string, error) {
 	entries, err := env.Host.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -98,15 +98,15 @@ func newestLog(env *step.Env, dir string) (string, error) {
 	return name, nil
 }
 
-// EtcdPlaces returns the directories that only an etcd on this host uses, and those that may hold its log: of the
-// static Pod that this run would write, with its patches, and of the one that is here.
+// EtcdPlaces returns the directories used by nothing but an etcd on this host, and the places where its log may be: for the
+// static Pod that this run would write, with its patches, and for the present one.
 func EtcdPlaces(env *step.Env) (trees, logs []string, err error) {
 	have, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
 	if err != nil {
 		return nil, nil, err
 	}
 	pods := [][]byte{have}
-	if env.Config.Cluster.Etcd.Local != nil { // a reset only looks at what is here
+	if env.Config.Cluster.Etcd.Local != nil { // a reset only looks at the present Pod
 		view, err := HostView(env)
 		if err != nil {
 			return nil, nil, err
@@ -130,8 +130,7 @@ func EtcdPlaces(env *step.Env) (trees, logs []string, err error) {
 	return trees, logs, nil
 }
 
-// EtcdWALDir returns the directory on this host in which a static Pod of etcd keeps its log, if it is not below its
-// data: a patch can mount it from another disk.
+// EtcdWALDir returns the host directory of etcd's log if its static Pod has --wal-dir: a patch can mount it from another disk.
 func EtcdWALDir(manifest []byte) string {
 	var pod corev1.Pod
 	if yaml.Unmarshal(manifest, &pod) != nil || len(pod.Spec.Containers) == 0 {

@@ -19,7 +19,7 @@ func IgnoreMissing(err error) error {
 	return err
 }
 
-// IgnoreForbidden is for plans: root will see what this user cannot.
+// IgnoreForbidden is for plans: root will see more than this user.
 func IgnoreForbidden(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return nil
@@ -27,13 +27,13 @@ func IgnoreForbidden(err error) error {
 	return err
 }
 
-// PreparedPath is where a host keeps the record of its preparation.
+// PreparedPath records a host's preparation.
 const PreparedPath = "/var/lib/slipway/host.json"
 
-// BackupRoot is where upgrades keep what they replace.
+// BackupRoot is where upgrades back up the files they replace.
 func BackupRoot(env *step.Env) string { return filepath.Join(env.Config.Paths.Kubernetes, "tmp") }
 
-// Exists reports whether path exists; the empty path does not.
+// Exists reports whether path exists; the empty path doesn't.
 func Exists(env *step.Env, path string) (bool, error) {
 	if path == "" {
 		return false, nil

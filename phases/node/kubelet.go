@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// EnableClientCertRotation points kubelet.conf at the certificate that the kubelet rotates, instead of the
-// embedded one, which expires: https://kubernetes.io/docs/tasks/tls/certificate-rotation/
+// EnableClientCertRotation points kubelet.conf at the rotated certificate instead of the embedded one, which expires:
+// https://kubernetes.io/docs/tasks/tls/certificate-rotation/
 func EnableClientCertRotation(ctx context.Context, env *step.Env) error {
 	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
 	path := thisnode.KubeletConf(env.Config)
@@ -57,8 +57,7 @@ func EnableClientCertRotation(ctx context.Context, env *step.Env) error {
 	return RestartKubelet(ctx, env)
 }
 
-// RestartKubelet gives systemd as much time as the kubelet has to become healthy. Without an init system it leaves
-// the restart to the user.
+// RestartKubelet gives systemd as long as the kubelet has to become healthy. Without an init system, the user has to restart it.
 func RestartKubelet(ctx context.Context, env *step.Env) error {
 	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
@@ -70,8 +69,7 @@ func RestartKubelet(ctx context.Context, env *step.Env) error {
 	return err
 }
 
-// RestartStaleKubelet restarts a kubelet that started before the file at path was changed: an earlier run was
-// interrupted between the write and the restart.
+// RestartStaleKubelet restarts a kubelet that's older than the file at path: a run was interrupted between write and restart.
 func RestartStaleKubelet(ctx context.Context, env *step.Env, path string) error {
 	stale, err := KubeletIsStale(ctx, env, path)
 	if err != nil || !stale {
@@ -95,8 +93,7 @@ func KubeletIsStale(ctx context.Context, env *step.Env, path string) (bool, erro
 	return err == nil && !unit.ActiveSince.IsZero() && unit.ActiveSince.Before(info.ModTime()), err
 }
 
-// awaitClientCertificate waits for the file that the kubelet writes soon after it has started. An older one may have
-// expired.
+// awaitClientCertificate waits for the file that the kubelet writes soon after its start. An older file may have expired.
 func awaitClientCertificate(ctx context.Context, env *step.Env, pem, name string) error {
 	limit := env.Config.Timeouts.TLSBootstrap
 	env.UI.Printf("Waiting for the kubelet's client certificate, up to %s", limit)
@@ -106,12 +103,11 @@ func awaitClientCertificate(ctx context.Context, env *step.Env, pem, name string
 	})
 }
 
-// KubeletUnit is the name of the kubelet's unit in the distributions' packages.
+// KubeletUnit is the kubelet's unit in the distributions' packages.
 const KubeletUnit = "kubelet.service"
 
-// StartAgain starts the kubelet of a working node whose new files could not be written, for example on a full disk:
-// each file is either old or new, and without a kubelet the node would lose its Pods. It returns cause, the error
-// that made it necessary.
+// StartAgain starts the kubelet of a working node whose new files couldn't be written, for example on a full disk: each file is
+// either old or new, and without a kubelet the node would lose its Pods. It returns cause.
 func StartAgain(ctx context.Context, env *step.Env, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
@@ -122,8 +118,7 @@ func StartAgain(ctx context.Context, env *step.Env, cause error) error {
 	return cause
 }
 
-// ExplainedJob says why systemd cannot do a job on the kubelet's unit, if the unit is at fault. Other errors say
-// enough by themselves.
+// ExplainedJob explains why systemd can't do a job, if the kubelet's unit is at fault. Other errors explain themselves.
 func ExplainedJob(ctx context.Context, env *step.Env, err error) error {
 	if err == nil {
 		return nil
@@ -135,8 +130,7 @@ func ExplainedJob(ctx context.Context, env *step.Env, err error) error {
 	return diagnose.Explain(ctx, env.Host, env.Host.Now(), env.KubeletTarget(), err)
 }
 
-// EnsureUnitIsCurrent makes systemd read the kubelet's unit as it is on disk: its drop-in may have just been
-// installed. Reading all units takes systemd a tenth of a second, so it is done only if needed.
+// EnsureUnitIsCurrent makes systemd reload the kubelet's unit if it has changed on disk: reloading takes a tenth of a second.
 func EnsureUnitIsCurrent(ctx context.Context, env *step.Env) error {
 	if unit, err := env.Host.Unit(ctx, KubeletUnit); err == nil && unit.Current {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// KubeletConfigWith is ConfigYAML with the settings of an instance-config.yaml over those of the cluster.
+// KubeletConfigWith returns the cluster's settings, overridden by own, fitted to this host, then overridden by users' patches.
 func KubeletConfigWith(env *step.Env, own config.PatchSet) ([]byte, []kubeletconfig.Correction, error) {
 	data, err := kubeletconfig.ConfigYAML(env.Config)
 	if err != nil {
@@ -39,7 +39,7 @@ func KubeletConfigWith(env *step.Env, own config.PatchSet) ([]byte, []kubeletcon
 	return data, corrections, err
 }
 
-// ownFacts are what the kubelet's settings depend on here.
+// ownFacts returns this host's facts that the kubelet's settings depend on.
 func ownFacts(env *step.Env) kubeletconfig.Own {
 	own := kubeletconfig.Own{Exists: func(path string) bool {
 		_, err := env.Host.Stat(path)

@@ -16,15 +16,15 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// upgradeLease is the Lease in kube-system whose holder is the control plane whose components are being restarted, mostly for
-// an upgrade. It does not expire for a change of the version: a node whose run was interrupted may be without its API server or
-// its member of etcd, and its components of several versions. Otherwise see leaseAbandoned.
+// upgradeLease is a Lease in kube-system. Only its holder may restart its components. If the holder changes its version, the
+// Lease doesn't expire: after an interruption, the node may lack its API server or etcd member, and mix versions. Otherwise, see
+// leaseAbandoned.
 const upgradeLease = "slipway-upgrade"
 
-// purposeAnnotation says on the Lease what its holder does.
+// purposeAnnotation on the Lease has its holder's Purpose.
 const purposeAnnotation = "slipway/purpose"
 
-// Purpose is why a control plane's components are restarted.
+// Purpose is why a control plane restarts its components.
 type Purpose string
 
 const (
@@ -34,7 +34,7 @@ const (
 	ForPreparation Purpose = "preparation"
 )
 
-// purposes say of each purpose what a holder does, what it has begun, and what runs there.
+// purposes has each purpose's words for a running holder, an unfinished run, and the command.
 var purposes = map[Purpose]struct{ doing, begun, runs string }{
 	ForUpgrade:     {"is being upgraded", "has started an upgrade that has not finished", "upgrade"},
 	ForRollback:    {"is being rolled back", "has started a rollback that has not finished", "rollback"},
@@ -42,23 +42,20 @@ var purposes = map[Purpose]struct{ doing, begun, runs string }{
 	ForPreparation: {"is restarting with another kubelet", "has not finished restarting with another kubelet", "`slipway host prepare`"},
 }
 
-// changesVersion reports whether an interrupted run may have left components of several versions, so that only the same
-// command may give the Lease back.
+// changesVersion reports whether an interrupted run may leave mixed versions, so only the same command may return the Lease.
 func (p Purpose) changesVersion() bool { return p == ForUpgrade || p == ForRollback }
 
 const (
-	// leaseRenewal is how often a run renews its Lease. It cannot while its own API server is replaced, so a run that has not
-	// done so for longer than leaseSilence may still be one that goes on.
+	// leaseRenewal is how often a run renews its Lease. A run replacing its API server can't, and may live on after leaseSilence.
 	leaseRenewal = 10 * time.Second
 	leaseSilence = time.Minute
-	// leaseAbandoned is how old the last renewal has to be before another control plane goes on without a holder that does not
-	// change its version, such as one that has lost its disk while it restarted with new certificates.
+	// leaseAbandoned is how old the last renewal must be before others go on without a holder that doesn't change its version,
+	// such as a node that lost its disk while it restarted with new certificates.
 	leaseAbandoned = time.Hour
-	// TurnInterval is how often a run looks whether the Lease is free.
+	// TurnInterval is how often a waiting run looks at the Lease.
 	TurnInterval = time.Second
 )
 
-// HeldError says who holds the Lease.
 type HeldError struct {
 	holder string
 	what   Purpose
@@ -91,13 +88,13 @@ func newUpgradeLease() *coordinationv1.Lease {
 	}
 }
 
-// watch is a holder of the Lease as a run that waits sees it, and since when it has not renewed the Lease.
+// watch is a waiting run's view of the Lease's holder, and since when the holder hasn't renewed it.
 type watch struct {
 	last  HeldError
 	since time.Time
 }
 
-// changes takes note of the holder, and reports whether there is something to say about it.
+// changes notes the holder, and reports whether there's news about it.
 func (w *watch) changes(now *HeldError) bool {
 	news := w.last.holder != now.holder || w.last.silent != now.silent
 	if news || !w.last.last.Equal(now.last) {
@@ -107,8 +104,8 @@ func (w *watch) changes(now *HeldError) bool {
 	return news
 }
 
-// abandoned returns the holder if others may go on without it; nil if not. The clocks of two nodes may differ, so it must also
-// have been silent for some time while this run has watched it.
+// abandoned returns the holder if others may go on without it, or else nil. As the nodes' clocks may differ, it must also have
+// been silent for some time while this run watched.
 func (w *watch) abandoned(env *step.Env) *HeldError {
 	if w.since.IsZero() || w.last.what.changesVersion() ||
 		env.Host.Now().Sub(w.last.last) < leaseAbandoned || time.Since(w.since) < leaseSilence {
@@ -117,8 +114,8 @@ func (w *watch) abandoned(env *step.Env) *HeldError {
 	return &w.last
 }
 
-// hold makes this node the holder, or returns a *HeldError. before is what the node has held it for already, if it has. It replaces
-// a holder only if its Node is gone, or if it is `abandoned` and hasn't renewed the Lease since.
+// hold makes this node the holder, or returns a *HeldError. before is this node's earlier purpose, if it already was the holder.
+// hold replaces others only if their Node is gone, or if they're `abandoned` and haven't renewed the Lease since.
 func hold(ctx context.Context, env *step.Env, what Purpose, abandoned *HeldError) (before Purpose, err error) {
 	lease := newUpgradeLease()
 	take := func() (bool, error) {
@@ -141,7 +138,7 @@ func hold(ctx context.Context, env *step.Env, what Purpose, abandoned *HeldError
 	if err != nil || found {
 		return before, err
 	}
-	// It is created without a holder: of several runs that do so, one becomes the holder.
+	// The Lease is created without a holder, so one of several concurrent runs becomes the holder.
 	if err := env.Cluster.Ensure(ctx, newUpgradeLease()); err != nil {
 		return "", err
 	}
@@ -179,7 +176,7 @@ func holderOf(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// purposeOf is what the holder of a Lease does. Earlier releases only held it for upgrades and rollbacks.
+// purposeOf returns the holder's purpose. Earlier releases only held the Lease for upgrades and rollbacks.
 func purposeOf(lease *coordinationv1.Lease) Purpose {
 	what := Purpose(lease.Annotations[purposeAnnotation])
 	if _, known := purposes[what]; !known {
@@ -200,15 +197,14 @@ func keepTurn(ctx context.Context, env *step.Env, what Purpose) (stop func()) {
 				ticker.Stop()
 				return
 			case <-ticker.C:
-				_, _ = hold(ctx, env, what, nil) // the next one may succeed
+				_, _ = hold(ctx, env, what, nil) // the next may succeed
 			}
 		}
 	}()
 	return func() { cancel(); <-ended }
 }
 
-// release gives the Lease back, unless this node has it for a change of its version that has not finished, and what is
-// something else.
+// release returns the Lease, unless this node holds it for an unfinished change of its version, and what isn't such a change.
 func release(ctx context.Context, env *step.Env, what Purpose) error {
 	lease := newUpgradeLease()
 	_, err := env.Cluster.Update(ctx, lease, func() (bool, error) {

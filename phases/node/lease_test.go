@@ -17,18 +17,18 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestTakeTurn: one control plane at a time. Nobody takes the Lease of a node that is still there and changes its version, however
-// long it has been silent: its API server may be what takes so long. One that does not is replaced an hour after its last
-// renewal, if its clock is no explanation.
+// TestTakeTurn: only one control plane at a time. Nobody takes the Lease of an existing node that changes its version, however
+// long it's silent: it may be waiting for its API server. Others are replaced an hour after their last renewal, unless their
+// clock is late.
 func TestTakeTurn(t *testing.T) {
 	const other, hour = "cp-2", time.Hour
 	for name, test := range map[string]struct {
 		holder string
 		what   Purpose
 		silent time.Duration
-		renews bool       // all the while, by a clock that is late
+		renews bool       // all the while, with a slow clock
 		gone   bool       // the holder's Node
-		refuse *HeldError // nil if it is this node's turn
+		refuse *HeldError // nil if this node may go on
 		waited time.Duration
 	}{
 		"free":                          {},
@@ -96,7 +96,7 @@ func TestTakeTurn(t *testing.T) {
 	}
 }
 
-// TestWaitsForTurn: the Lease passes on once its holder has given it back, and its holder keeps renewing it.
+// TestWaitsForTurn: a holder keeps renewing the Lease, and the next run gets it once it's returned.
 func TestWaitsForTurn(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.FakeHost.Has.Time = time.Now()
@@ -130,7 +130,7 @@ func TestWaitsForTurn(t *testing.T) {
 	})
 }
 
-// TestDeletedLease: once the Lease is deleted, one of those that wait becomes its holder, and no other.
+// TestDeletedLease: once the Lease is deleted, exactly one waiting run becomes its holder.
 func TestDeletedLease(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	second := phasetest.SecondControlPlane(t, s)

@@ -14,13 +14,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// ReadyInterval is how often a starting API server is asked whether it is ready.
+// ReadyInterval is how often a starting API server is asked if it's ready.
 const ReadyInterval = 100 * time.Millisecond
 
-// NoPlugin is in what the kubelet says of its node as long as the runtime has no configuration of a network.
+// NoPlugin is part of the kubelet's message about its node as long as the runtime has no network configuration.
 const NoPlugin = "cni plugin not initialized"
 
-// NodeReady says why a Node is not Ready.
+// NodeReady returns the reason why a Node isn't Ready.
 func NodeReady(node *corev1.Node) error {
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 	if i < 0 {

@@ -9,16 +9,16 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// EncryptionFlag names the file with the keys of what is stored encrypted: with another file, Secrets can't be read.
+// EncryptionFlag names the file with the encryption keys: with another file, Secrets can't be read.
 const EncryptionFlag = "encryption-provider-config"
 
-// policyFlags name files that say what is encrypted, audited, admitted and allowed.
+// policyFlags name files with rules for encryption, audit, admission and access.
 var policyFlags = []string{
 	"admission-control-config-file", "audit-policy-file", "audit-webhook-config-file", "authentication-config",
 	"authentication-token-webhook-config-file", "authorization-config", "authorization-webhook-config-file", EncryptionFlag,
 }
 
-// sameFile reports whether two paths of this host are the same, or have the same contents. If one can't be read, they're different.
+// sameFile reports whether two paths of this host are equal or have equal contents. If one can't be read, they differ.
 func sameFile(env *step.Env, a, b string) bool {
 	if a == b {
 		return true

@@ -19,9 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// ProtectiveFlags are the beginnings of the names of flags that guard data or access: encryption, audit, admission,
-// authentication and authorization, in all components. Without one of them, stored Secrets can't be read, or somebody may do
-// more than before.
+// ProtectiveFlags are prefixes of flags that guard data or access: encryption, audit, admission, authentication and
+// authorization, in all components. Without such a flag, stored Secrets can't be read, or somebody may do more than before.
 var ProtectiveFlags = []string{
 	"admission-control", "anonymous-auth", "api-audiences", "audit-", "auth-token", "authentication-", "authorization-", "auto-tls",
 	"cert-file", "cipher-suites", "client-ca-file", "client-cert-", "client-crl-file", "disable-admission-plugins",
@@ -35,7 +34,7 @@ const ProtectionCheck = preflight.StaticPodProtection
 
 func (f Flag) NamesPolicy() bool { return slices.Contains(policyFlags, f.Name) }
 
-// countingIn are the flags of the same name in a static Pod. Of those that name a policy, the last one counts.
+// countingIn returns the effective flags of this name in a static Pod. If they name a policy, only the last counts.
 func (f Flag) countingIn(pod *corev1.Pod) []Flag {
 	list := FlagsNamed(PodFlags(pod), f.Name)
 	if f.NamesPolicy() && len(list) > 0 {
@@ -46,11 +45,11 @@ func (f Flag) countingIn(pod *corev1.Pod) []Flag {
 
 func (f Flag) IsIn(pod *corev1.Pod) bool { return slices.ContainsFunc(f.countingIn(pod), f.Same) }
 
-// StaysIn reports whether another static Pod has the flag of the static Pod mine, or one that names the same file in another
-// directory. Of a policy, the contents have to be the same.
+// StaysIn reports whether other has this flag of mine, or one that names the same file in another directory. A policy file's
+// contents have to be the same, too.
 func (f Flag) StaysIn(env *step.Env, mine, other *corev1.Pod) bool {
 	if !f.IsIn(mine) {
-		return true // it doesn't count
+		return true // an ineffective flag
 	}
 	return slices.ContainsFunc(f.countingIn(other), func(o Flag) bool {
 		if f.NamesPolicy() {
@@ -60,7 +59,7 @@ func (f Flag) StaysIn(env *step.Env, mine, other *corev1.Pod) bool {
 	})
 }
 
-// Flag is a flag of a command line. It has a second word where the value stands apart.
+// Flag is a command-line flag, of two words if its value stands apart.
 type Flag struct {
 	Name, Value string
 	Words       []string
@@ -68,12 +67,12 @@ type Flag struct {
 
 func (f Flag) Same(other Flag) bool { return f.Name == other.Name && f.Value == other.Value }
 
-// movedTo reports whether another one names the same file in another directory, as after a change of certificatesDir.
+// movedTo reports whether other names the same file in another directory, as after a change of certificatesDir.
 func (f Flag) movedTo(other Flag) bool {
 	return f.Name == other.Name && path.IsAbs(f.Value) && path.IsAbs(other.Value) && path.Base(f.Value) == path.Base(other.Value)
 }
 
-// Shortened reports whether the other flags of its name have only a part of a list of guards.
+// Shortened reports whether others, the flags of the same name, have only some of this flag's guards.
 func (f Flag) Shortened(others []Flag) bool {
 	if len(others) == 0 || !slices.Contains([]string{"authorization-mode", "enable-admission-plugins"}, f.Name) {
 		return false
@@ -85,7 +84,7 @@ func (f Flag) Shortened(others []Flag) bool {
 	return slices.ContainsFunc(strings.Split(f.Value, ","), func(guard string) bool { return !slices.Contains(left, guard) })
 }
 
-// Begins is the one of some texts that the name begins with; empty for none.
+// Begins returns the text that the name begins with; empty for none.
 func (f Flag) Begins(texts iter.Seq[string]) string {
 	for text := range texts {
 		if strings.HasPrefix(f.Name, text) {
@@ -95,7 +94,7 @@ func (f Flag) Begins(texts iter.Seq[string]) string {
 	return ""
 }
 
-// FlagsOf reads them as the programs do: with one or two dashes, and underscores for dashes.
+// FlagsOf parses flags as the programs do: with one or two dashes, and underscores for dashes.
 func FlagsOf(words []string) []Flag {
 	var list []Flag
 	for i, word := range words {
@@ -116,7 +115,6 @@ func FlagsOf(words []string) []Flag {
 	return list
 }
 
-// PodFlags are those of a static Pod's component.
 func PodFlags(pod *corev1.Pod) []Flag {
 	c := &pod.Spec.Containers[0]
 	return FlagsOf(slices.Concat(c.Command, c.Args))
@@ -126,8 +124,7 @@ func FlagsNamed(flags []Flag, name string) []Flag {
 	return slices.DeleteFunc(slices.Clone(flags), func(f Flag) bool { return f.Name != name })
 }
 
-// FlagsReplaced reports whether patches have made other flags of one name. Those that may be given several times all count, so one
-// more says nothing of the others.
+// FlagsReplaced reports whether patches have changed the flags of one name. Adding one of a repeatable flag is no change.
 func FlagsReplaced(plain, patched []Flag) bool {
 	repeats := []string{"oidc-required-claim", "service-account-issuer", "service-account-key-file", "tls-sni-cert-key"}
 	if len(plain) > 0 && slices.Contains(repeats, plain[0].Name) {
@@ -136,14 +133,14 @@ func FlagsReplaced(plain, patched []Flag) bool {
 	return !slices.EqualFunc(plain, patched, Flag.Same)
 }
 
-// HasMount reports whether a Pod mounts the same as another one, of, does by m.
+// HasMount reports whether a Pod has the mount m of another Pod, of, with the same host path.
 func HasMount(pod, of *corev1.Pod, m corev1.VolumeMount) bool {
 	return slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts, func(other corev1.VolumeMount) bool {
 		return path.Clean(other.MountPath) == path.Clean(m.MountPath) && equality.Semantic.DeepEqual(hostPath(pod, other.Name), hostPath(of, m.Name))
 	})
 }
 
-// hostPath is the path of a volume on the host; empty if it's of another kind.
+// hostPath returns a volume's path on the host; empty for other kinds.
 func hostPath(pod *corev1.Pod, volume string) string {
 	for _, v := range pod.Spec.Volumes {
 		if v.Name == volume && v.HostPath != nil {
@@ -153,7 +150,7 @@ func hostPath(pod *corev1.Pod, volume string) string {
 	return ""
 }
 
-// Within returns a function that reports whether a file is in a directory, or is it.
+// Within returns a function that reports whether a file is dir or in it.
 func Within(dir string) func(string) bool {
 	return func(file string) bool {
 		rest, found := strings.CutPrefix(path.Clean(file), path.Clean(dir))
@@ -161,11 +158,11 @@ func Within(dir string) func(string) bool {
 	}
 }
 
-// mostFiles bounds how many files are read in search of others.
+// mostFiles bounds the files that FilesOf finds.
 const mostFiles = 100
 
-// FilesOf are the paths in a component's container that flags name, and those that these files name in turn: an
-// EncryptionConfiguration has sockets, an AdmissionConfiguration has kubeconfig files, and these have certificates.
+// FilesOf returns the paths in a component's container that flags name, and the paths in those files in turn: an
+// EncryptionConfiguration names sockets, an AdmissionConfiguration names kubeconfig files, and these name certificates.
 func FilesOf(env *step.Env, pod *corev1.Pod, flags []Flag) []string {
 	var files []string
 	add := func(text string) {
@@ -191,7 +188,6 @@ func FilesOf(env *step.Env, pod *corev1.Pod, flags []Flag) []string {
 	return files
 }
 
-// eachText calls take with each text in a YAML document.
 func eachText(value any, take func(string)) {
 	switch v := value.(type) {
 	case string:

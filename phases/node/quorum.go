@@ -24,20 +24,19 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// QuorumError is the reason why this node's member of etcd must keep running.
+// QuorumError says why this node's member of etcd must keep running.
 type QuorumError struct{ err error }
 
 func (e *QuorumError) Error() string { return e.err.Error() }
 
 func (e *QuorumError) Unwrap() error { return e.err }
 
-// Remedy says what to do, see package fault.
 func (*QuorumError) Remedy() string { return QuorumRemedy }
 
 const QuorumRemedy = "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`)"
 
-// SpareEtcd returns a *QuorumError if etcd is one of the components that are to stop, and the other members need it. A user who
-// ignores the check EtcdQuorum gets a warning. Without its static Pod, etcd does not run anyway.
+// SpareEtcd returns a *QuorumError if etcd is to stop, and the other members need it. If the user ignores the check EtcdQuorum,
+// it only warns. Without its static Pod, etcd isn't running anyway.
 func SpareEtcd(ctx context.Context, env *step.Env, components []ComponentUpgrade) error {
 	i := slices.IndexFunc(components, named(manifests.EtcdName))
 	if i < 0 || components[i].Before == nil {
@@ -51,7 +50,7 @@ func SpareEtcd(ctx context.Context, env *step.Env, components []ComponentUpgrade
 	return nil
 }
 
-// QuorumQuestion is the check EtcdQuorum, whatever stops this node's member.
+// QuorumQuestion is the check EtcdQuorum for workflows that stop this node's member.
 func QuorumQuestion(env *step.Env) preflight.Question {
 	return preflight.Question{Name: QuorumCheck, Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding {
 		if !slices.Contains(StaticPods(env), manifests.EtcdName) {
@@ -66,13 +65,12 @@ func QuorumQuestion(env *step.Env) preflight.Question {
 	}}
 }
 
-// NodesReadyQuestion is the check that the other control planes are Ready.
 func NodesReadyQuestion(env *step.Env) preflight.Question {
 	return preflight.Question{Name: NodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return ControlPlanesReady(ctx, env) }}
 }
 
-// AwaitPeers waits until nobody needs this node's member of etcd: the others can do without it, or it does not work anyway,
-// because it does not run, or has found no leader in all that time. An error is a *QuorumError.
+// AwaitPeers waits until nobody needs this node's member of etcd: the others can do without it, or it doesn't work anyway, as
+// it's down, or has found no leader in all that time. Its errors are *QuorumErrors.
 func AwaitPeers(ctx context.Context, env *step.Env) error {
 	member, found := etcdmember.Local(env.Host, env.Config)
 	if !found {
@@ -99,17 +97,15 @@ func AwaitPeers(ctx context.Context, env *step.Env) error {
 	return &QuorumError{err}
 }
 
-// followsNobody reports whether the member at own says itself that it knows no leader, so that its vote is of no use.
+// followsNobody reports whether the member at own says it knows no leader, so its vote is of no use.
 func followsNobody(all []etcd.Health, own string) bool {
 	return slices.ContainsFunc(all, func(m etcd.Health) bool {
 		return m.PeerURL == own && m.Answers && m.Err != nil && m.Status.Version != "" && m.Status.Leader == 0
 	})
 }
 
-// OthersSuffice reports which voters are not healthy, unless the others have a
-// quorum without the member at own. If all others are healthy, it may be
-// restarted, although a cluster of one or two has no quorum meanwhile. A learner
-// may be restarted at any time.
+// OthersSuffice reports unhealthy voters, unless the others have a quorum without the member at own. If all others are healthy,
+// it may restart, although a cluster of one or two then has no quorum. A learner may restart at any time.
 func OthersSuffice(all []etcd.Health, own string) error {
 	if slices.ContainsFunc(all, func(m etcd.Health) bool { return m.PeerURL == own && m.Learner }) {
 		return nil
@@ -135,15 +131,14 @@ func OthersSuffice(all []etcd.Health, own string) error {
 	return errors.Errorf("of the %d members with a vote, %d besides this one must be healthy: %s", len(voters), quorum, etcd.Standing(voters, own))
 }
 
-// The names of checks that `upgrade plan` makes, too.
+// Names of checks that `upgrade plan` also makes.
 const (
 	NodesReadyCheck = "ControlPlaneNodesReady"
 	EditsCheck      = "StaticPodEdits"
 	QuorumCheck     = preflight.EtcdQuorum
 )
 
-// ControlPlanesReady finds control planes that are not Ready: while this one restarts, the others serve. This node may be
-// what an interrupted upgrade has left.
+// ControlPlanesReady finds other control planes that aren't Ready: they serve while this one restarts, Ready or not.
 func ControlPlanesReady(ctx context.Context, env *step.Env) []preflight.Finding {
 	nodes, err := env.Cluster.Nodes(ctx)
 	if err != nil {
@@ -152,7 +147,6 @@ func ControlPlanesReady(ctx context.Context, env *step.Env) []preflight.Finding 
 	return NodesNotReady(nodes, env.Config.Name)
 }
 
-// NodesNotReady finds control planes that are not Ready, but for one.
 func NodesNotReady(nodes []corev1.Node, except string) []preflight.Finding {
 	var found []preflight.Finding
 	planes := cluster.ControlPlanesOf(nodes)

@@ -24,8 +24,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// WithSigner is the controller manager with a manifest by which it signs with a file of its own if ca.crt holds several CAs. The
-// kubelet restarts it when that is written. A manifest with another file, which somebody has chosen, stays.
+// WithSigner returns the controller manager with a manifest that signs with a file of its own if ca.crt holds several CAs.
+// Writing it makes the kubelet restart the component. If somebody has chosen another file, the manifest stays.
 func WithSigner(env *step.Env) (ComponentUpgrade, error) {
 	c := ComponentUpgrade{Name: manifests.ControllerManagerName}
 	have, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, c.Name))
@@ -37,7 +37,7 @@ func WithSigner(env *step.Env) (ComponentUpgrade, error) {
 	return c, err
 }
 
-// RestartAll restarts all components that are stale, but for etcd if it has to stay, and waits for all.
+// RestartAll restarts all stale components, except etcd if it has to stay, and waits for them.
 func (t Turn) RestartAll(ctx context.Context, env *step.Env, etcdStays bool) error {
 	first, then := []string{}, []string{}
 	for _, name := range StaticPods(env) {
@@ -55,8 +55,7 @@ func (t Turn) RestartAll(ctx context.Context, env *step.Env, etcdStays bool) err
 	return t.RestartStale(ctx, env, then...)
 }
 
-// StaticPods are the components that this host has, etcd first. If the cluster's configuration is not known, etcd may be
-// external.
+// StaticPods names this host's components, etcd first. Without a known cluster configuration, etcd may be external.
 func StaticPods(env *step.Env) []string {
 	return slices.DeleteFunc(manifests.Components(env.Config), func(name string) bool {
 		_, err := env.Host.Lstat(thisnode.StaticPodPath(env.Config, name))
@@ -64,10 +63,9 @@ func StaticPods(env *step.Env) []string {
 	})
 }
 
-// RestartStale restarts those of the components that are stale, and waits for
-// all of them.
+// RestartStale restarts the stale ones among components, and waits for all of them.
 func (t Turn) RestartStale(ctx context.Context, env *step.Env, components ...string) error {
-	since := map[string]time.Time{} // when a component's container must have been created
+	since := map[string]time.Time{} // the earliest creation time of a component's container
 	for _, name := range components {
 		var err error
 		if since[name], err = CredentialsChanged(env, name); err != nil {
@@ -91,14 +89,14 @@ func (t Turn) RestartStale(ctx context.Context, env *step.Env, components ...str
 		}
 	}
 	for _, name := range components {
-		if !Contains(stale, name) { // it may have crashed with its old certificate; if this fails, the restart only takes longer
+		if !Contains(stale, name) { // may have crashed with its old certificate; on failure, the restart only takes longer
 			_ = env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, name)
 		}
 	}
 	return awaitAllRestarted(ctx, env, since)
 }
 
-// awaitAllRestarted waits until each component is healthy, in a container that was created after a time.
+// awaitAllRestarted waits until each component is healthy, in a container created after its time in since.
 func awaitAllRestarted(ctx context.Context, env *step.Env, since map[string]time.Time) error {
 	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
 	names := slices.Sorted(maps.Keys(since))
@@ -117,8 +115,8 @@ func awaitAllRestarted(ctx context.Context, env *step.Env, since map[string]time
 	})
 }
 
-// StaleComponents are those of the components that run with containers from before their files changed. Their manifests
-// stay, except for that of a controller manager that would not start with several CAs.
+// StaleComponents returns the components whose containers are older than their files. Their manifests stay, except a controller
+// manager's that couldn't start with several CAs.
 func StaleComponents(ctx context.Context, env *step.Env, names ...string) (list []ComponentUpgrade, err error) {
 	for _, name := range names {
 		c := ComponentUpgrade{Name: name}
@@ -141,8 +139,7 @@ func StaleComponents(ctx context.Context, env *step.Env, names ...string) (list 
 	return list, nil
 }
 
-// StaleContainers are those of a component that were created before its files
-// changed.
+// StaleContainers returns a component's containers that are older than its files.
 func StaleContainers(ctx context.Context, env *step.Env, component string) ([]host.Container, error) {
 	changed, err := CredentialsChanged(env, component)
 	if err != nil {
@@ -152,15 +149,13 @@ func StaleContainers(ctx context.Context, env *step.Env, component string) ([]ho
 	return slices.DeleteFunc(running, func(c host.Container) bool { return !c.Created.Before(changed) }), err
 }
 
-// awaitRestarted waits for a container that was created after the component's
-// files changed.
 func awaitRestarted(ctx context.Context, env *step.Env, component string, changed time.Time) error {
 	err := env.Host.AwaitContainer(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component,
 		func(c host.Container) bool { return !c.Created.Before(changed) })
 	return errors.Wrapf(err, "the kubelet has not restarted %s; see `journalctl -u kubelet` and /var/log/pods", component)
 }
 
-// CredentialsChanged is when the newest of the component's files was written.
+// CredentialsChanged returns the newest write time of the component's files.
 func CredentialsChanged(env *step.Env, component string) (time.Time, error) {
 	var newest time.Time
 	for _, row := range certs.Specs(env.Config) {

@@ -15,9 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// settle waits until the other control planes can do without this one's attention: its API server is ready, its member of
-// etcd has a vote and has applied what the leader had committed, and each of its components is healthy. withAPI is false where
-// the API could not be asked before either, such as without admin.conf.
+// settle waits until the other control planes may go on: this one's API server is ready, its member of etcd has a vote and the
+// leader's commits, and each component is healthy. withAPI is false if the API couldn't be asked before, as without admin.conf.
 func settle(ctx context.Context, env *step.Env, withAPI bool) error {
 	limit := env.Config.Timeouts.UpgradeManifests
 	const failure = "this control plane is not ready again"
@@ -40,7 +39,6 @@ func settle(ctx context.Context, env *step.Env, withAPI bool) error {
 	})
 }
 
-// caughtUp waits until this node's member of etcd takes part as before.
 func caughtUp(ctx context.Context, env *step.Env) error {
 	member, found := etcdmember.Local(env.Host, env.Config)
 	if !found {

@@ -48,7 +48,7 @@ func NewStaticPod(n *config.Node, component string, view manifests.HostView, mem
 	return manifests.Scheduler(n, view)
 }
 
-// HostView reads what the static Pods depend on beyond the configuration.
+// HostView reads the facts of this host that go into its static Pods.
 func HostView(env *step.Env) (manifests.HostView, error) {
 	users, err := env.Accounts().Numbers()
 	if err != nil {
@@ -81,7 +81,7 @@ func UnlessControlPlane(env *step.Env) string {
 	return ""
 }
 
-// DecodePod reads a static Pod, which has a container.
+// DecodePod decodes a static Pod, and fails if it has no container.
 func DecodePod(data []byte) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := yaml.Unmarshal(data, pod); err != nil {
@@ -94,7 +94,7 @@ func DecodePod(data []byte) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// ImageOf is the image of a static Pod's first container; empty for a manifest that is broken.
+// ImageOf returns the image of a static Pod's first container; empty for a broken manifest.
 func ImageOf(manifest []byte) string {
 	var pod corev1.Pod
 	if yaml.Unmarshal(manifest, &pod) != nil || len(pod.Spec.Containers) == 0 {
@@ -103,10 +103,10 @@ func ImageOf(manifest []byte) string {
 	return pod.Spec.Containers[0].Image
 }
 
-// EtcdMinor is the minor version of etcd that a static Pod runs, such as 3.6; empty if the image's tag is not a version.
+// EtcdMinor returns a static Pod's minor version of etcd, such as 3.6; empty if the image's tag isn't a version.
 func EtcdMinor(manifest []byte) string { return MinorOf(ImageOf(manifest)) }
 
-// MinorOf is the minor version in an image's tag, such as 3.6; empty if it does not say.
+// MinorOf returns the minor version in an image's tag, such as 3.6; empty if the tag isn't a version.
 func MinorOf(image string) string {
 	v, err := version.ParseGeneric(upgrading.TagOf(image))
 	if err != nil {

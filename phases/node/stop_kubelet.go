@@ -11,19 +11,18 @@ import (
 )
 
 const (
-	// kubeletCheck is how often a run looks whether the kubelet is back: a kubelet needs longer than this from its start to its
-	// first container.
+	// kubeletCheck is how often a run checks for a new kubelet, which needs longer than this to start its first container.
 	kubeletCheck = 200 * time.Millisecond
-	// killPause is the least time between two kills. systemd gives up on a unit that starts more than five times in ten seconds,
-	// unless the unit says otherwise, and would refuse to start it for us, too.
+	// killPause is the least time between two kills. By default, systemd gives up on a unit that starts more than five times in
+	// ten seconds, and would refuse to start it for us, too.
 	killPause = 3 * time.Second
 )
 
-// withoutKubelet ends the kubelet, and each one that systemd starts, until release is called; the caller restarts it then. A
-// kubelet would start the API server again before etcd has stopped, and that one would hang until etcd is there; so would the
-// restarted kubelet, which has to start etcd. systemd starts a killed kubelet again after ten seconds (Restart=always), and an
-// API server may take longer to stop. A stopped unit would stay down if this run is interrupted; like this, an interruption
-// only costs time. If a kill fails, too.
+// withoutKubelet kills the kubelet, and each that systemd starts, until release is called; the caller then restarts it. A kubelet
+// would start the API server again before etcd has stopped. That API server would hang until etcd is back, and so would the
+// restarted kubelet, which has to start etcd. systemd restarts a killed kubelet after ten seconds (Restart=always), and an API
+// server may take longer to stop. A stopped unit would stay down after an interruption. This way, interruptions and failed kills
+// only cost time.
 func withoutKubelet(ctx context.Context, env *step.Env) (release func()) {
 	_ = env.Host.KillUnit(ctx, KubeletUnit)
 	killed := time.Now()

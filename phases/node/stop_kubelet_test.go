@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// planeOfPods is a control plane that has nothing but its static Pods.
+// planeOfPods is a control plane with nothing but its static Pods.
 func planeOfPods(t *testing.T) *phasetest.Stage {
 	t.Helper()
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
@@ -32,7 +32,7 @@ func planeOfPods(t *testing.T) *phasetest.Stage {
 	return s
 }
 
-// revived is a kubelet that systemd starts again some time after it was killed.
+// revived is a kubelet that systemd restarts some time after it's killed.
 type revived struct {
 	after   time.Duration
 	mu      sync.Mutex
@@ -59,9 +59,9 @@ func (r *revived) order(_ context.Context, what string) error {
 	return nil
 }
 
-// TestKubeletStaysDown: systemd starts a killed kubelet again, and an API server with --shutdown-delay-duration, or a slow etcd,
-// takes longer to stop. No kubelet lives long enough meanwhile to start the API server again. systemd does not see more starts of
-// the unit than it allows by default, five in ten seconds.
+// TestKubeletStaysDown: while an API server with --shutdown-delay-duration, or a slow etcd, stops, no kubelet lives long enough
+// to start the API server again, although systemd restarts killed kubelets. systemd sees no more starts than it allows by
+// default, five in ten seconds.
 func TestKubeletStaysDown(t *testing.T) {
 	for name, after := range map[string]time.Duration{"as in our unit": 10 * time.Second, "as in an unusual one": 100 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {

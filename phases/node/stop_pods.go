@@ -18,26 +18,23 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// stopGrace is how long a component may take to stop: as long as its static Pod
-// gives it by default (terminationGracePeriodSeconds).
+// stopGrace is how long a component may take to stop: its static Pod's default (terminationGracePeriodSeconds).
 const stopGrace = 30 * time.Second
 
-// apiServerGrace is how long an API server may take. It stops listening and
-// cleans up within half a second, then finishes the requests that it has, 99 %
-// of which take less than a second (the service level objective of Kubernetes).
-// After that only watches are left, which never end by themselves: without this
-// limit the API is away for all of stopGrace. Clients open them again.
+// apiServerGrace is how long an API server may take. It stops listening and cleans up within half a second, then finishes its
+// requests; 99 % take less than a second (Kubernetes' service level objective). Then only watches remain, which never end by
+// themselves, and clients open them again. Without this limit, the API would be away for all of stopGrace.
 const apiServerGrace = 2 * time.Second
 
-// stop writes the manifests of components and stops their containers, the last component first; the kubelet starts them
-// again. Upgrades, rollbacks and renewals stop components only here, so it has the rules for it:
+// stop writes components' manifests and stops their containers, the last component first; the kubelet starts them again.
+// Upgrades, rollbacks and renewals stop components only here, so stop has the rules:
 //
 //   - This control plane has the turn.
 //   - If etcd stops, this node's API server stops first, and both start together, whatever has changed. Without etcd, the API
 //     server's requests hang, and so do its clients, such as a kubelet that starts meanwhile.
 //   - etcd stops only if the other members can do without it. Otherwise nothing stops, and the error is a *QuorumError.
 //
-// by says who starts them. stopped are the components and what had to stop with them, etcd first.
+// by says who starts the components. stopped has them, and everything that had to stop with them, etcd first.
 func (t Turn) stop(ctx context.Context, env *step.Env, components []ComponentUpgrade, by starter) (stopped []ComponentUpgrade, err error) {
 	if components, err = withAPIServer(env, components); err != nil {
 		return components, err
@@ -66,18 +63,18 @@ func (t Turn) stop(ctx context.Context, env *step.Env, components []ComponentUpg
 	return components, nil
 }
 
-// starter is who starts the components that were stopped.
+// starter says who starts the stopped components.
 type starter int
 
 const (
-	// thisKubelet, which runs, starts a component within a second or so. etcd has to stop sooner: it would wait seven seconds
-	// for the watches of the next API server.
+	// thisKubelet runs, and starts a component within a second or so. etcd must stop sooner, or else it waits seven seconds for
+	// the next API server's watches.
 	thisKubelet starter = iota
-	// nextKubelet is the one that is started when all have stopped. So there is time to prepare their clients for it.
+	// nextKubelet starts once all have stopped, so there's time to prepare their clients.
 	nextKubelet
 )
 
-// withAPIServer adds this node's API server to components of which one is etcd.
+// withAPIServer adds this node's API server to components that include etcd.
 func withAPIServer(env *step.Env, components []ComponentUpgrade) ([]ComponentUpgrade, error) {
 	if !Contains(components, manifests.EtcdName) || Contains(components, manifests.APIServerName) {
 		return components, nil
@@ -91,8 +88,8 @@ func withAPIServer(env *step.Env, components []ComponentUpgrade) ([]ComponentUpg
 	return slices.Insert(slices.Clone(components), at, ComponentUpgrade{Name: manifests.APIServerName, Before: manifest, Wanted: manifest}), nil
 }
 
-// giveUpLead makes another member of etcd the leader before this one stops, so that the cluster need not elect one. This
-// node's API server has stopped by then: its writes would fail while the leader changes.
+// giveUpLead makes another member of etcd the leader before this one stops, to avoid an election. This node's API server has
+// stopped by then: its writes would fail while the leader changes.
 func giveUpLead(ctx context.Context, env *step.Env) error {
 	member, found := etcdmember.Local(env.Host, env.Config)
 	if !found {
@@ -115,15 +112,13 @@ func StopContainers(ctx context.Context, env *step.Env, component string, grace 
 			return err
 		}
 	}
-	// The kubelet delays the start of a component that has crashed. If this fails, as when the kubelet removes the same
-	// container, the start only takes longer.
+	// The kubelet delays the restart of crashed components. A failure, such as by the kubelet's own removal, only costs time.
 	_ = env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
 	return nil
 }
 
-// GraceOf is how long a component may take to stop. An API server that was told
-// how to shut down (--shutdown-delay-duration and others), such as to serve
-// until load balancers send nothing more to it, has the time to do so:
+// GraceOf is how long a component may take to stop. An API server with flags for its shutdown (--shutdown-delay-duration and
+// others), such as to serve until load balancers stop using it, gets the time for it:
 // https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/
 func GraceOf(env *step.Env, component string) time.Duration {
 	if component != manifests.APIServerName {

@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Swap makes components run with their new manifests, all at once. Those that do not come up are put back.
+// Swap makes components run with their new manifests, all at once. If they don't come up, it puts the old ones back.
 func (t Turn) Swap(ctx context.Context, env *step.Env, components []ComponentUpgrade) error {
 	if len(components) == 0 {
 		return nil
@@ -45,12 +45,12 @@ func NamesOf(components []ComponentUpgrade) string {
 
 // RunWith writes the manifests and waits until the components run with them.
 //
-// Left to itself, the kubelet takes 15 to 25 seconds: it waits for the old Pod to end, notices that two seconds later, and
-// tries again after ten. So the containers are stopped here, and then the kubelet is restarted: it starts what it finds at
-// once. After an interruption at any point, the kubelet does the same by itself.
+// Left to itself, the kubelet takes 15 to 25 seconds: it waits for the old Pod to end, notices that two seconds later, and tries
+// again after ten. So RunWith stops the containers, then restarts the kubelet, which starts the new Pods at once. After an
+// interruption at any point, the kubelet does the same by itself.
 //
-// restarted are the components and what had to restart with them. answered has those that became healthy, in the same order,
-// also after an error.
+// restarted has the components and everything that had to restart with them. answered marks the healthy among them, even after an
+// error.
 func (t Turn) RunWith(ctx context.Context, env *step.Env, components []ComponentUpgrade) (restarted []ComponentUpgrade, answered []bool, err error) {
 	since := env.Host.Now()
 	restarted, err = t.stop(ctx, env, components, nextKubelet)
@@ -76,7 +76,7 @@ func (t Turn) RunWith(ctx context.Context, env *step.Env, components []Component
 	})
 }
 
-// awaitUpgraded waits for a healthy container of the manifest that is there now.
+// awaitUpgraded waits for a healthy container of the wanted manifest.
 func awaitUpgraded(ctx context.Context, env *step.Env, c ComponentUpgrade, since time.Time) error {
 	image := ImageOf(c.Wanted)
 	err := env.Host.AwaitContainer(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.Name, func(found host.Container) bool {
@@ -88,14 +88,13 @@ func awaitUpgraded(ctx context.Context, env *step.Env, c ComponentUpgrade, since
 	return WaitComponent(ctx, env, c.Name)
 }
 
-// RestoredError is the failure of an upgrade after which everything on this node runs again.
+// RestoredError reports a failed upgrade after which everything on this node runs again.
 type RestoredError struct{ error }
 
 func (e *RestoredError) Unwrap() error { return e.error }
 
-// PutBack restores the manifests of components that did not come up. What an interrupted run has replaced stays: what was
-// there before it is in the backup of that run. answered are the components that were healthy meanwhile. failed is why; it
-// is returned with what was done about it.
+// PutBack restores the manifests of components that didn't come up, except those an interrupted run replaced: that run's backup
+// has their originals. answered marks the components that were healthy meanwhile. It returns failed with a report.
 func (t Turn) PutBack(ctx context.Context, env *step.Env, components []ComponentUpgrade, answered []bool, failed error) error {
 	var restored []ComponentUpgrade
 	etcdStays := false
@@ -127,7 +126,7 @@ func (t Turn) PutBack(ctx context.Context, env *step.Env, components []Component
 	return &RestoredError{errors.WithMessage(failed, said)}
 }
 
-// wasReplaced reports whether this run has written another manifest of a component.
+// wasReplaced reports whether this run has written a different manifest.
 func wasReplaced(env *step.Env, c ComponentUpgrade) (bool, error) {
 	if c.Before == nil || manifests.SameStaticPod(c.Before, c.Wanted) {
 		return false, nil
@@ -136,9 +135,8 @@ func wasReplaced(env *step.Env, c ComponentUpgrade) (bool, error) {
 	return !bytes.Equal(now, c.Before), err
 }
 
-// etcdMayGoBack reports whether etcd may be replaced by the one before. One of another minor version may not once it has
-// opened its data, which may no longer be readable for the older one: so it must not have answered, and it must have ended.
-// If that cannot be seen, it stays.
+// etcdMayGoBack reports whether the previous etcd may return. An etcd of another minor version may have made its data unreadable
+// for the previous once it has opened it, so it must not have answered, and must have ended. If in doubt, it stays.
 func etcdMayGoBack(ctx context.Context, env *step.Env, c ComponentUpgrade, answered bool) bool {
 	if before := EtcdMinor(c.Before); before != "" && before == EtcdMinor(c.Wanted) || ImageOf(c.Before) == ImageOf(c.Wanted) {
 		return true

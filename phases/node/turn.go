@@ -22,13 +22,13 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// replace writes a component's manifest, from when on the kubelet may replace the component, and stops the containers that were made from the one before. What depends on it has
-// been stopped already.
+// replace writes a component's manifest, upon which the kubelet may replace it, and stops the containers of the previous one. Its
+// dependents have been stopped already.
 func (t Turn) replace(ctx context.Context, env *step.Env, c ComponentUpgrade) error {
-	if ctx.Err() != nil { // before the kubelet is told to replace it
+	if ctx.Err() != nil { // before the kubelet sees the new manifest
 		return context.Cause(ctx)
 	}
-	grace := GraceOf(env, c.Name) // by the manifest that it runs with
+	grace := GraceOf(env, c.Name) // from the running manifest
 	file := ownership.File{Path: thisnode.StaticPodPath(env.Config, c.Name), Data: c.Wanted, Mode: 0o600}
 	if _, err := file.Write(env.Host); err != nil {
 		return err
@@ -37,29 +37,27 @@ func (t Turn) replace(ctx context.Context, env *step.Env, c ComponentUpgrade) er
 	return StopContainers(ctx, env, c.Name, grace)
 }
 
-// Turn is the right of this control plane to restart its components, which it has while it holds the Lease. Only its methods
-// stop them.
+// Turn is this control plane's right to restart its components while it holds the Lease. Only Turn's methods stop them.
 type Turn struct {
 	what Purpose
-	// held is false if the API does not answer, so that nobody can hold the Lease, or if this host has no credentials for it.
+	// Held is false if the API doesn't answer, so nobody can hold the Lease, or if this host has no credentials for it.
 	Held bool
-	// continued is set if this node has held the Lease already, or may have: an earlier run was interrupted or has failed.
+	// continued is set if this node already holds the Lease, or may, from an interrupted or failed run.
 	continued bool
-	// stopped is set once this run has stopped something; nil for a turn that nobody has to give back.
+	// stopped is set once this run has stopped something; nil if there's no turn to return.
 	stopped *bool
-	// giveBack is for a node that is as it should be; otherwise the Lease stays with it.
+	// giveBack is for a node in good order; otherwise it keeps the Lease.
 	giveBack func(context.Context) error
 }
 
-// Stops notes that this run stops something.
 func (t Turn) Stops() {
 	if t.stopped != nil {
 		*t.stopped = true
 	}
 }
 
-// TakeTurn waits until no other control plane restarts its components, and makes this node the holder of the Lease. It renews
-// it until the end of the run. An earlier run of this node that changes its version keeps the Lease.
+// TakeTurn waits until no other control plane restarts its components, and makes this node the holder of the Lease. It renews the
+// Lease until the end of the run. An earlier run's unfinished change of this node's version keeps the Lease.
 func TakeTurn(ctx context.Context, env *step.Env, what Purpose) (Turn, error) {
 	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.UpgradeManifests)
 	defer cancel()
@@ -90,12 +88,11 @@ func TakeTurn(ctx context.Context, env *step.Env, what Purpose) (Turn, error) {
 	}}, nil
 }
 
-// ReachTime limits how long a run that does without the API waits for it: people go back or renew certificates because it is
-// down.
+// ReachTime limits how long a run waits for an API it can do without: people roll back or renew certificates because it's down.
 const ReachTime = 5 * time.Second
 
-// TakeTurnIfAnswered is TakeTurn if the API answers. If it does not, nobody can see who else restarts components. Then the
-// health of etcd's other members alone says whether this one may stop (turn.stop).
+// TakeTurnIfAnswered is TakeTurn if the API answers. Otherwise nobody can see who else restarts components, and only the health
+// of etcd's other members decides whether this one may stop (Turn.stop).
 func TakeTurnIfAnswered(ctx context.Context, env *step.Env, what Purpose) (Turn, error) {
 	limited, cancel := context.WithTimeout(ctx, ReachTime)
 	defer cancel()
@@ -111,7 +108,7 @@ func TakeTurnIfAnswered(ctx context.Context, env *step.Env, what Purpose) (Turn,
 		env.UI.Warn("the API does not answer, so it is unknown whether another control plane restarts its components, too",
 			"make sure that no other control plane is being upgraded, rolled back or restarted")
 	}
-	return Turn{what: what, continued: true, stopped: new(bool), giveBack: func(ctx context.Context) error { // an earlier run may have it
+	return Turn{what: what, continued: true, stopped: new(bool), giveBack: func(ctx context.Context) error { // an earlier run may hold the Lease
 		limited, cancel := context.WithTimeout(ctx, ReachTime)
 		defer cancel()
 		if err := release(limited, env, what); what.changesVersion() {
@@ -121,7 +118,7 @@ func TakeTurnIfAnswered(ctx context.Context, env *step.Env, what Purpose) (Turn,
 	}}, nil
 }
 
-// MayHavePeers reports whether another member of etcd works, or may: that of an external etcd, or if nobody can be asked.
+// MayHavePeers reports whether another member of etcd works, or may: etcd may be external, or not answer.
 func MayHavePeers(ctx context.Context, env *step.Env) bool {
 	member, found := etcdmember.Local(env.Host, env.Config)
 	if !found {
@@ -147,8 +144,7 @@ func FinishEarlier(ctx context.Context, env *step.Env, what Purpose) error {
 	return mine.Finish(ctx, env, nil)
 }
 
-// Unused ends a turn in which nothing was stopped, because of an error, which may be an interruption. What an earlier run may
-// have stopped keeps the Lease.
+// Unused ends a turn after an error before any stop. If an earlier run may have stopped something, the node keeps the Lease.
 func (t Turn) Unused(ctx context.Context, err error) error {
 	if t.continued {
 		return err
@@ -158,7 +154,7 @@ func (t Turn) Unused(ctx context.Context, err error) error {
 	return cmp.Or(err, t.giveBack(ctx))
 }
 
-// Finish ends a turn. Other control planes may go on after a success, and after a failure that has left this node as it was.
+// Finish ends a turn. Other control planes may go on after a success, or a failure that has left this node as it was.
 func (t Turn) Finish(ctx context.Context, env *step.Env, failed error) error {
 	var restored *RestoredError
 	if failed != nil && !errors.As(failed, &restored) {

@@ -29,7 +29,7 @@ func runUploadKubeadmConfig(ctx context.Context, env *step.Env) error {
 	return UploadKubeadmConfig(ctx, env, nil)
 }
 
-// UploadKubeadmConfig stores the ClusterConfiguration in a ConfigMap with the given annotations.
+// UploadKubeadmConfig stores the ClusterConfiguration in a ConfigMap with these annotations.
 func UploadKubeadmConfig(ctx context.Context, env *step.Env, annotations map[string]string) error {
 	objs, err := manifests.KubeadmConfig(env.Config)
 	if err != nil {
@@ -47,7 +47,7 @@ func runUploadKubeletConfig(ctx context.Context, env *step.Env) error {
 	return UploadKubeletConfig(ctx, env, nil)
 }
 
-// UploadKubeletConfig stores the KubeletConfiguration in a ConfigMap with these annotations beside its own.
+// UploadKubeletConfig stores the KubeletConfiguration in a ConfigMap with these annotations besides its own.
 func UploadKubeletConfig(ctx context.Context, env *step.Env, annotations map[string]string) error {
 	objs, err := manifests.KubeletConfig(env.Config)
 	if err != nil {

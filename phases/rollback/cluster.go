@@ -29,8 +29,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// controlPlanesAhead names the control planes whose API server is newer than the version that this node goes back to, or
-// has an unknown version.
+// controlPlanesAhead names the control planes whose API server is newer than this node's will be, or of unknown version.
 func (r *Rollback) controlPlanesAhead(ctx context.Context, env *step.Env) ([]string, error) {
 	servers, err := addon.APIServers(ctx, env)
 	if err != nil {
@@ -53,7 +52,7 @@ func (r *Rollback) controlPlanesAhead(ctx context.Context, env *step.Env) ([]str
 	return ahead, nil
 }
 
-// shared runs change once no control plane is newer, because the newest one decides about what all nodes share.
+// shared runs change unless another control plane is newer: the newest version decides what all nodes share.
 func (r *Rollback) shared(ctx context.Context, env *step.Env, what string, change func(context.Context, *step.Env) error) error {
 	switch {
 	case r.before[manifests.APIServerName] == nil:
@@ -74,8 +73,8 @@ func (r *Rollback) shared(ctx context.Context, env *step.Env, what string, chang
 	return change(ctx, env)
 }
 
-// storeConfiguration puts back the version in the stored ClusterConfiguration, with which nodes join and are upgraded, and
-// the settings of the kubelets if the upgrade generated them. Everything else stays, because it may have been edited since.
+// storeConfiguration puts back the version in the stored ClusterConfiguration, used by joins and upgrades, and the kubelets'
+// settings if the upgrade generated them. Everything else stays, because it may have been edited since.
 func (r *Rollback) storeConfiguration(ctx context.Context, env *step.Env) error {
 	return r.shared(ctx, env, "the stored configuration", func(ctx context.Context, env *step.Env) error {
 		stored := configMapNamed("kubeadm-config")
@@ -99,7 +98,7 @@ func configMapNamed(name string) *corev1.ConfigMap {
 	}
 }
 
-// updateConfigMap reports whether change changed a ConfigMap that exists.
+// updateConfigMap reports whether change changed an existing ConfigMap.
 func updateConfigMap(ctx context.Context, e *step.Env, cm *corev1.ConfigMap, change func() (bool, error)) (changed bool, err error) {
 	_, err = e.Cluster.Update(ctx, cm, func() (bool, error) {
 		changed, err = change()
@@ -108,7 +107,6 @@ func updateConfigMap(ctx context.Context, e *step.Env, cm *corev1.ConfigMap, cha
 	return changed, err
 }
 
-// setVersion sets the version in a stored ClusterConfiguration, and reports whether that changed it.
 func setVersion(cm *corev1.ConfigMap, wanted string) (bool, error) {
 	const key = "ClusterConfiguration"
 	var doc map[string]any
@@ -127,8 +125,8 @@ func setVersion(cm *corev1.ConfigMap, wanted string) (bool, error) {
 	return true, nil
 }
 
-// storeKubelet puts back the settings of the kubelets as this node's backup has them. Only the backup of the first control
-// plane that was upgraded has those from before: its `upgrade apply` stored the new ones for the others.
+// storeKubelet puts back the kubelets' settings from this node's backup. Only the first upgraded control plane's backup has the
+// old settings, because its `upgrade apply` then stored the new ones for all.
 func (r *Rollback) storeKubelet(ctx context.Context, env *step.Env) error {
 	if r.Backup.KubeletConfiguration == "" {
 		return nil
@@ -161,8 +159,8 @@ func (r *Rollback) unlessKubeProxy(env *step.Env) string {
 	return node.Disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled")
 }
 
-// putBackKubeProxy: a kube-proxy must not be newer than its API server. Its settings stay, and so does CoreDNS, which may be
-// newer and whose Corefile may have been migrated.
+// putBackKubeProxy keeps kube-proxy no newer than its API server, with its present settings. It leaves CoreDNS alone, which may
+// be newer, and whose Corefile may have been migrated.
 func (r *Rollback) putBackKubeProxy(ctx context.Context, env *step.Env) error {
 	return r.shared(ctx, env, "kube-proxy", func(ctx context.Context, env *step.Env) error {
 		list, err := addon.Versions(env, manifests.KubeProxy)
@@ -178,7 +176,7 @@ func (r *Rollback) putBackKubeProxy(ctx context.Context, env *step.Env) error {
 	})
 }
 
-// finish records the end of the rollback: the next one is of a later upgrade.
+// finish records the end of the rollback, so the next one is of a later upgrade.
 func (r *Rollback) finish(_ context.Context, env *step.Env) error {
 	if r.Progress.Finished.IsZero() {
 		r.Progress.Finished = env.Host.Now().UTC().Truncate(time.Second)

@@ -22,13 +22,13 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestRunAfterCompletedUpgrade: a run after an upgrade that was completed, as people start it to bring new settings to the same
-// version, is another upgrade. A rollback goes back to what was before that run, not months.
+// TestRunAfterCompletedUpgrade: another run to the same version, such as for new settings, is another upgrade if the first was
+// completed. A rollback goes back to just before that run, not months.
 func TestRunAfterCompletedUpgrade(t *testing.T) {
 	s := phasetest.NewScene(t, upgradeScenario)
 	defer s.Close()
 	earlier := phasetest.NewLastingHost(s.Root)
-	earlier.On.Now = func() time.Time { return time.Now().Add(-time.Minute) } // so that the backups of two runs have different names
+	earlier.On.Now = func() time.Time { return time.Now().Add(-time.Minute) } // so the backups of the two runs have different names
 	if said, err := s.On(t.Context(), earlier); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
@@ -41,7 +41,7 @@ func TestRunAfterCompletedUpgrade(t *testing.T) {
 	}
 
 	replaced := s.Root + "/etc/kubernetes/manifests/kube-scheduler.yaml"
-	if err := os.Chtimes(replaced, time.Now(), time.Now()); err != nil { // it no longer runs with its manifest
+	if err := os.Chtimes(replaced, time.Now(), time.Now()); err != nil { // it doesn't run with its manifest any more
 		t.Fatal(err)
 	}
 	if said, err := s.Again(t.Context()); err != nil {
@@ -67,8 +67,7 @@ func lastBackup(t *testing.T, h *phasetest.LastingHost) *upgrading.Backup {
 	return b
 }
 
-// TestUpgradeAgainDuringRollback: an upgrade that is run again after a rollback was begun, and not finished, belongs to the one
-// that was rolled back: what it finds is half of each.
+// TestUpgradeAgainDuringRollback: an upgrade run again during an unfinished rollback is part of the one being rolled back.
 func TestUpgradeAgainDuringRollback(t *testing.T) {
 	s := phasetest.NewScene(t, upgradeScenario)
 	defer s.Close()
@@ -91,8 +90,7 @@ func TestUpgradeAgainDuringRollback(t *testing.T) {
 	}
 }
 
-// TestSnapshotSpaceAgain: what fills the disk after the checks, such as the images that are pulled then, is seen before the
-// snapshot is taken. Nothing was replaced by then.
+// TestSnapshotSpaceAgain: if the disk fills after the checks, such as with pulled images, the run ends before its snapshot.
 func TestSnapshotSpaceAgain(t *testing.T) {
 	for _, ignored := range []bool{false, true} {
 		s := phasetest.NewScene(t, upgradeScenario)

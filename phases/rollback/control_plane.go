@@ -18,7 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// putBackControlPlane swaps the static Pods as an upgrade does.
 func (r *Rollback) putBackControlPlane(ctx context.Context, env *step.Env) error {
 	mine, err := node.TakeTurnIfAnswered(ctx, env, node.ForRollback)
 	if err != nil {
@@ -41,18 +40,18 @@ func (r *Rollback) putBackInTurn(ctx context.Context, env *step.Env, mine node.T
 			return err
 		}
 	}
-	if len(components) > 0 { // the kubelet has been restarted
+	if len(components) > 0 { // swapping them has restarted the kubelet
 		return nil
 	}
 	if err := r.startKubelet(ctx, env); err != nil {
-		mine.Stops() // the kubelet, perhaps
+		mine.Stops() // it may have stopped the kubelet
 		return err
 	}
 	return nil
 }
 
-// swap makes components run with their previous manifests. If they do not come up, what ran before the rollback is put back,
-// but only if it worked: otherwise it is what the user wants to leave. After etcd's data was restored, there is no way but on.
+// swap makes components run with their previous manifests. If they don't come up, it returns to the newer ones, but only if those
+// worked: otherwise the user wants to leave them. Once etcd's data is restored, it can't go back.
 func (r *Rollback) swap(ctx context.Context, env *step.Env, mine node.Turn, components []node.ComponentUpgrade) error {
 	if len(components) == 0 {
 		return nil
@@ -66,8 +65,7 @@ func (r *Rollback) swap(ctx context.Context, env *step.Env, mine node.Turn, comp
 	return mine.PutBack(ctx, env, restarted, answered, err)
 }
 
-// QuorumCheck asks whether the other members of etcd can do without this one, if it is to go back. After etcd's data was
-// restored, there are no others.
+// quorumCheck checks that etcd can do without this member, if it goes back. After a restore, there are no other members.
 func (r *Rollback) quorumCheck(env *step.Env) []preflight.Check {
 	q := node.QuorumQuestion(env)
 	ask := q.Ask
@@ -83,7 +81,7 @@ func (r *Rollback) quorumCheck(env *step.Env) []preflight.Check {
 	return preflight.Questions([]preflight.Question{q})
 }
 
-// components are the ones that do not run with their previous manifests, etcd first.
+// components returns the components that don't run with their previous manifests, etcd first.
 func (r *Rollback) components(ctx context.Context, env *step.Env) ([]node.ComponentUpgrade, error) {
 	var list []node.ComponentUpgrade
 	for _, name := range manifests.Components(env.Config) {
@@ -105,8 +103,8 @@ func (r *Rollback) components(ctx context.Context, env *step.Env) ([]node.Compon
 	return list, nil
 }
 
-// component reports whether a component runs with its previous manifest. One that does not run may have crashed in an
-// interrupted run: a swap makes the kubelet start it without delay.
+// component reports whether a component runs with its previous manifest. If it doesn't run, it may have crashed in an interrupted
+// run; a swap makes the kubelet start it without delay.
 func (r *Rollback) component(ctx context.Context, env *step.Env, name string) (c node.ComponentUpgrade, right bool, err error) {
 	c.Name, c.Wanted = name, r.before[name]
 	path := thisnode.StaticPodPath(env.Config, name)
@@ -125,8 +123,8 @@ func (r *Rollback) component(ctx context.Context, env *step.Env, name string) (c
 	return c, fresh && manifests.SameStaticPod(c.Before, c.Wanted), nil
 }
 
-// keepsEtcd reports whether a component is an etcd that must stay at its newer minor version: once all members have run that,
-// the previous one does not start with their data. The previous API server works with a newer etcd.
+// keepsEtcd reports whether a component is an etcd that must stay at its newer minor version: once all members have run it, the
+// previous version doesn't start with their data. The previous API server works with a newer etcd.
 func (r *Rollback) keepsEtcd(env *step.Env, component string) bool {
 	if component != manifests.EtcdName || r.restore != nil || r.before[component] == nil {
 		return false

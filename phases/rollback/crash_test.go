@@ -34,8 +34,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// rollbackScenario goes back from 1.37 to 1.36 with etcd's data, rollbackPlainScenario without, and rollbackNodeScenario on a
-// worker.
+// These scenarios go back from 1.37 to 1.36: with etcd's data, without, and on a worker.
 var (
 	rollbackScenario = phasetest.Scenario{Name: "upgrade-rollback", Prepare: prepareRollback, Run: rollBack(true),
 		Reads: "/var/lib/kubelet/config.yaml", Renews: []string{phasetest.LeaseWrite}}
@@ -45,7 +44,6 @@ var (
 		Reads: "/var/lib/kubelet/config.yaml", Least: 3} // two files and the kubelet
 )
 
-// upgradeScenario is the upgrade before some rollbacks.
 var upgradeScenario = phasetest.Applying(bootstrap.Init, upgrade.Apply)
 
 const rollbackCluster = `
@@ -57,7 +55,7 @@ etcd: {local: {dataDir: /var/lib/etcd}}
 networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/12, dnsDomain: cluster.local}
 `
 
-// prepareRollback makes a control plane of today's version, whose backup says that it was an older one.
+// prepareRollback makes a control plane of today's version whose backup is from an older one.
 func prepareRollback(t *testing.T, s *phasetest.Scene) error {
 	upgraded.Do(func() { upgraded.node, upgraded.err = upgradedPlane(t) })
 	if upgraded.err != nil {
@@ -71,7 +69,6 @@ func prepareRollback(t *testing.T, s *phasetest.Scene) error {
 	return upgraded.node.Files.Write(s.Root)
 }
 
-// upgraded is made once, as OldPlane is.
 var upgraded struct {
 	sync.Once
 	node phasetest.OldNode
@@ -91,7 +88,7 @@ func upgradedPlane(t *testing.T) (phasetest.OldNode, error) {
 	})
 }
 
-// leaveBackup leaves what an upgrade from the older version backs up.
+// leaveBackup writes the backup of an upgrade from the older version.
 func leaveBackup(h *phasetest.LastingHost) error {
 	authority, err := os.ReadFile(h.Root + "/etc/kubernetes/pki/ca.crt")
 	if err != nil {
@@ -147,7 +144,7 @@ func leaveBackup(h *phasetest.LastingHost) error {
 	return nil
 }
 
-// olderManifest is a static Pod as the older version has it.
+// olderManifest returns a static Pod as the older version has it.
 func olderManifest(manifest string) string {
 	if strings.Contains(manifest, "/etcd:") {
 		image := node.ImageOf([]byte(manifest))
@@ -156,7 +153,7 @@ func olderManifest(manifest string) string {
 	return strings.ReplaceAll(manifest, config.DefaultKubernetesVersion, phasetest.OldVersion)
 }
 
-// prepareRollbackNode makes a worker that was upgraded.
+// prepareRollbackNode makes an upgraded worker.
 func prepareRollbackNode(t *testing.T, s *phasetest.Scene) error {
 	err := phasetest.PrepareNode(bootstrap.Join, bootstrap.LookBack)(t, s)
 	if err == nil {
@@ -166,10 +163,10 @@ func prepareRollbackNode(t *testing.T, s *phasetest.Scene) error {
 	return err
 }
 
-// rollBack does what the command does, with --restore-etcd or without.
+// rollBack runs the command, with or without --restore-etcd.
 func rollBack(restore bool) phasetest.Runner {
 	return func(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
-		h.Has.Time = time.Date(2026, 2, 4, 0, 0, 0, 0, time.UTC) // so that the names of what runs set aside can be compared
+		h.Has.Time = time.Date(2026, 2, 4, 0, 0, 0, 0, time.UTC) // fixes the names of directories that runs set aside
 		_, pod := h.Lstat("/etc/kubernetes/manifests/etcd.yaml")
 		if _, data := h.Lstat("/var/lib/etcd/member"); pod == nil && data != nil {
 			return errors.New("had the node been booted now, etcd would have begun a cluster without data")
@@ -184,7 +181,7 @@ func rollBack(restore bool) phasetest.Runner {
 	}
 }
 
-// newRollback makes a rollback of what a host has kept. api is only asked for what the backup does not have.
+// newRollback makes a rollback from a host's backups. It asks api only for facts missing in the backup.
 func newRollback(ctx context.Context, api cluster.Cluster, h host.Host, members etcd.Etcd, restore bool, say io.Writer) (*Rollback, *config.Node, error) {
 	progress, err := upgrading.ReadProgress(h, phasetest.RollbackBackups)
 	if err != nil {

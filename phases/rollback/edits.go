@@ -19,10 +19,10 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// editedCopies is the beginning of the names of directories with files that somebody had edited before a rollback replaced them.
+// editedCopies begins the names of directories with edited files that a rollback has replaced.
 const editedCopies = "slipway-before-rollback-"
 
-// findEdited notes the files that the rollback replaces and that aren't known to be as the upgrade wrote them, and names them.
+// findEdited notes and names the files that the rollback replaces and that somebody has edited, or may have, since the upgrade.
 func (r *Rollback) findEdited(ctx context.Context, env *step.Env) error {
 	replaced, err := r.replaced(ctx, env)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *Rollback) findEdited(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// replaced are the files that the rollback replaces: the kubelet's, and static Pods.
+// replaced lists the files that the rollback replaces: the kubelet's, and static Pods.
 func (r *Rollback) replaced(ctx context.Context, env *step.Env) (paths []string, err error) {
 	files, _, err := r.acceptedFiles(ctx, env)
 	if err == nil {
@@ -75,7 +75,6 @@ func (r *Rollback) replaced(ctx context.Context, env *step.Env) (paths []string,
 	return paths, nil
 }
 
-// keepEdited keeps copies of them.
 func (r *Rollback) keepEdited(env *step.Env) error {
 	dir := filepath.Join(node.BackupRoot(env), editedCopies+env.Host.Now().UTC().Format(upgrading.BackupTime))
 	for _, path := range r.edited {

@@ -18,8 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestRollbackKeepsEdited: a rollback names the files that somebody has edited since the upgrade, and keeps copies of them alone
-// before it replaces anything.
+// TestRollbackKeepsEdited: a rollback names the files edited since the upgrade, and copies only them before it replaces anything.
 func TestRollbackKeepsEdited(t *testing.T) {
 	const settings, scheduler, etcd = "/var/lib/kubelet/config.yaml", "/etc/kubernetes/manifests/kube-scheduler.yaml", "/etc/kubernetes/manifests/etcd.yaml"
 	s := phasetest.NewScene(t, rollbackScenario)
@@ -30,7 +29,7 @@ func TestRollbackKeepsEdited(t *testing.T) {
 	}
 	editFile(t, s.Root+settings, "kind: KubeletConfiguration\n", "kind: KubeletConfiguration\npodPidsLimit: 77\n")
 	editFile(t, s.Root+scheduler, "    - kube-scheduler\n", "    - kube-scheduler\n    - --v=7\n")
-	editFile(t, s.Root+etcd, "    - etcd\n", "    - etcd\n    - --v=7\n") // it stays
+	editFile(t, s.Root+etcd, "    - etcd\n", "    - etcd\n    - --v=7\n") // this edit stays
 	var said strings.Builder
 	h.Has.Time = time.Date(2026, 2, 4, 0, 0, 0, 0, time.UTC)
 	r, n, err := newRollback(t.Context(), noAPI(), h, otherMembers{}, false, &said)
@@ -52,7 +51,7 @@ func TestRollbackKeepsEdited(t *testing.T) {
 	}
 }
 
-// TestRollbackWithoutAnswer: a rollback says what could not be checked, or is not certain, and goes on.
+// TestRollbackWithoutAnswer: a rollback reports facts it couldn't check, or isn't certain about, and goes on.
 func TestRollbackWithoutAnswer(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(edit func(path, old, new string), replace func(path, from string))

@@ -25,28 +25,28 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// restore is what etcd's data is restored from, and how.
+// restore says how to restore etcd's data, and from which snapshot.
 type restore struct {
 	snapshot string
 	info     etcd.SnapshotInfo
 	member   manifests.LocalMember
-	// data is the directory `member` on this host; fresh is where the new data is made.
+	// data is the directory `member` on this host. The new data is made in fresh.
 	data, fresh string
-	// revision is the present revision of the keys, 0 if etcd does not answer.
+	// revision is the keys' present revision; 0 if etcd doesn't answer.
 	revision int64
-	// members may be members of etcd beside this node's. others are the names of all who do not answer.
+	// members may be members of etcd beside this node's. others names the silent members.
 	members []*otherMember
 	others  []string
 	// begun is set if an earlier run may have stopped etcd.
 	begun bool
-	// known is set if etcd, its data or the API says who the members are now; unread says why the data does not. planned is
-	// set in a plan, which asks nobody.
+	// known is set if etcd, its data or the API lists the present members; unread says why the data doesn't. planned marks a
+	// plan.
 	known, planned bool
 	unread         string
 }
 
-// restoreBegun reports whether an earlier run may have stopped etcd to restore its data: until the static Pod of etcd is
-// removed, nothing has changed. A run that has put the new data in place counts, finished or not.
+// restoreBegun reports whether an earlier run may have stopped etcd to restore its data: nothing changes before that run removes
+// etcd's static Pod. A run that has put the new data in place counts, finished or not.
 func restoreBegun(env *step.Env, p upgrading.Progress) (bool, error) {
 	if p.Restored || p.Aside == "" {
 		return p.Restored, nil
@@ -65,7 +65,7 @@ func (r *Rollback) prepareRestore(ctx context.Context, env *step.Env) error {
 	switch {
 	case err != nil:
 		return err
-	case !begun: // what a run has prepared is made again
+	case !begun: // a run makes its preparations again
 		r.Progress = upgrading.Progress{Began: r.Backup.Began, Ended: r.Backup.Ended, Finished: r.Progress.Finished}
 	case !r.RestoreEtcd && r.Progress.Finished.IsZero():
 		return fault.New("etcd's data is being restored from "+r.Progress.Snapshot+" by a run that was interrupted", "run the same command again, with --restore-etcd")
@@ -95,7 +95,7 @@ func (r *Rollback) prepareRestore(ctx context.Context, env *step.Env) error {
 	return o.askMembers(ctx, env)
 }
 
-// newRestore reads from etcd's static Pod whose data is restored, and where to.
+// newRestore reads from etcd's static Pod which member to restore, and where.
 func newRestore(manifest []byte) (*restore, error) {
 	member, err := backup.MemberIn(manifest)
 	if err != nil {
@@ -111,7 +111,6 @@ func newRestore(manifest []byte) (*restore, error) {
 	return &restore{member: member, data: filepath.Join(dir, node.EtcdMember), fresh: filepath.Join(dir, node.EtcdMember+node.NotYet)}, nil
 }
 
-// loses says what the restore takes away.
 func (o *restore) loses() string {
 	text := fmt.Sprintf("etcd goes back to its snapshot of %s, at revision %d (%d keys). ", o.taken().Format(shownTime), o.info.Revision, o.info.Keys)
 	switch {
@@ -127,8 +126,8 @@ func (o *restore) loses() string {
 	return text
 }
 
-// restoreData gives etcd the data of the snapshot. The slow part comes first, while everything still runs; then etcd is
-// stopped, and the directories are swapped. An interrupted run never leaves a static Pod of etcd without data.
+// restoreData gives etcd the snapshot's data. The slow part comes first, while everything still runs; then it stops etcd and
+// swaps the directories. An interrupted run never leaves etcd's static Pod without data.
 func (r *Rollback) restoreData(ctx context.Context, env *step.Env, mine node.Turn) error {
 	if r.restore != nil && r.restore.begun { // an earlier run has stopped etcd, with or without the Lease
 		mine.Stops()
@@ -150,7 +149,7 @@ func (r *Rollback) restoreData(ctx context.Context, env *step.Env, mine node.Tur
 	return r.Progress.Write(env.Host, node.BackupRoot(env))
 }
 
-// makeData makes the new data beside the data that etcd has. It starts over unless an earlier run has begun the exchange.
+// makeData makes the new data beside the old. It starts over unless an earlier run has begun the exchange.
 func (r *Rollback) makeData(ctx context.Context, env *step.Env) error {
 	o := r.restore
 	if moved, err := node.Exists(env, r.Progress.Aside); err != nil || moved {
@@ -182,12 +181,11 @@ func (r *Rollback) makeData(ctx context.Context, env *step.Env) error {
 		r.Progress.Aside = o.data + node.BeforeRollback + env.Host.Now().UTC().Format(upgrading.BackupTime)
 	}
 	r.Progress.Snapshot, r.Progress.Revision = o.snapshot, o.revision
-	r.Progress.Finished = time.Time{} // of an earlier one, without etcd
+	r.Progress.Finished = time.Time{} // of an earlier rollback without etcd
 	return r.Progress.Write(env.Host, node.BackupRoot(env))
 }
 
-// giveAsBefore gives the new data to the user who owns the old one, or the directory that it was in: etcd may run as a user
-// of its own.
+// giveAsBefore gives the new data to the owner of the old, or of its directory: etcd may run as its own user.
 func (o *restore) giveAsBefore(env *step.Env) error {
 	info, err := env.Host.Lstat(o.data)
 	if errors.Is(err, fs.ErrNotExist) { // lost with its disk
@@ -202,8 +200,7 @@ func (o *restore) giveAsBefore(env *step.Env) error {
 	return err
 }
 
-// stopControlPlane stops etcd and its clients. Without its static Pod, etcd starts neither with the kubelet nor after a
-// reboot.
+// stopControlPlane stops etcd and its clients. Without its static Pod, etcd starts neither with the kubelet nor after a reboot.
 func (r *Rollback) stopControlPlane(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Stopping the kubelet and the control plane")
 	if err := env.Host.Remove(thisnode.StaticPodPath(env.Config, manifests.EtcdName)); err != nil {
@@ -222,7 +219,6 @@ func (r *Rollback) stopControlPlane(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// exchangeData moves the old data aside and puts the new data in its place.
 func (r *Rollback) exchangeData(env *step.Env) error {
 	o := r.restore
 	moved, err := node.Exists(env, r.Progress.Aside)

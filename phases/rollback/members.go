@@ -26,19 +26,18 @@ import (
 
 const othersCheck = preflight.EtcdOtherMembers
 
-// otherMember may be a member of etcd beside this node's. Its name is empty if nothing says it.
+// otherMember may be a member of etcd beside this node's. Its name is empty if unknown.
 type otherMember struct {
 	name string
 	urls []string
 	runs bool
-	why  []string // nobody answers at its URLs
+	why  []string // its URLs don't answer
 }
 
 func (m *otherMember) label() string { return cmp.Or(m.name, strings.Join(m.urls, ", ")) }
 
-// askMembers finds out what is lost, and fails if other members still run: they would carry on as a separate cluster. The
-// snapshot does not know who has joined since, and an etcd that is down does not say; so everyone counts who is a member by
-// anything that can be read.
+// askMembers finds out what will be lost, and fails if other members still run: they'd carry on as a separate cluster. Neither
+// the snapshot nor an etcd that is down knows who has joined since, so every readable trace of a member counts.
 func (o *restore) askMembers(ctx context.Context, env *step.Env) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if ctx.Err() != nil {
@@ -77,8 +76,8 @@ func isAmong(all []etcd.Health, m *otherMember) bool {
 	})
 }
 
-// gather notes everyone who may be a member: by etcd itself, by the data on this host, by the snapshot, by the static Pods, and
-// by the Nodes of control planes. answered says that this node's etcd has answered clients.
+// gather notes all possible members: from etcd itself, the data on this host, the snapshot, the static Pods, and the Nodes of
+// control planes. answered says whether this node's etcd has answered clients.
 func (o *restore) gather(ctx context.Context, env *step.Env, all []etcd.Health, answered bool) {
 	for _, m := range all {
 		o.note(m.Name, m.PeerURL).answers(m.Answers)
@@ -99,8 +98,8 @@ func (o *restore) gather(ctx context.Context, env *step.Env, all []etcd.Health, 
 	o.gatherNodes(ctx, env)
 }
 
-// gatherPresent notes the members that this node's etcd knows, although it does not answer clients: one that waits for a
-// quorum tells its peers, and the database of one that does not run can be read. One that keeps crashing has it open at times.
+// gatherPresent notes the members known to this node's etcd, even if it doesn't answer clients: while it waits for a quorum, it
+// tells its peers, and while it's down, its database can be read. If it keeps crashing, it has the database open at times.
 func (o *restore) gatherPresent(ctx context.Context, env *step.Env) {
 	limited, cancel := context.WithTimeout(ctx, etcd.HealthTime)
 	defer cancel()
@@ -131,8 +130,7 @@ func (o *restore) stored(env *step.Env) ([]etcd.Member, error) {
 	return etcd.StoredMembers(f)
 }
 
-// gatherNodes notes the control planes, which the API has if this node's etcd or another one works. Only an administrator can
-// make a Node one of them.
+// gatherNodes notes the control planes, if the API answers. Only an administrator can make a Node a control plane.
 func (o *restore) gatherNodes(ctx context.Context, env *step.Env) {
 	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
 	defer cancel()
@@ -145,7 +143,7 @@ func (o *restore) gatherNodes(ctx context.Context, env *step.Env) {
 		if _, controlPlane := nodes[i].Labels[cluster.LabelControlPlane]; !controlPlane || nodes[i].Name == env.Config.Name {
 			continue
 		}
-		o.note(nodes[i].Name, "") // also one without an address
+		o.note(nodes[i].Name, "") // even without an address
 		for _, a := range nodes[i].Status.Addresses {
 			if a.Type == corev1.NodeInternalIP {
 				o.note(nodes[i].Name, manifests.PeerURL(a.Address))
@@ -154,7 +152,7 @@ func (o *restore) gatherNodes(ctx context.Context, env *step.Env) {
 	}
 }
 
-// note returns the other member with this name or peer URL, and adds it if it is new. For this node's, it returns nil.
+// note returns the other member with this name or peer URL, adding it if it's new; nil for this node's member.
 func (o *restore) note(name, peerURL string) *otherMember {
 	if peerURL == o.member.PeerURL || name != "" && name == o.member.Name {
 		return nil
@@ -180,7 +178,7 @@ func (m *otherMember) answers(answers bool) {
 	}
 }
 
-// askOthers asks each of the others that has not answered yet.
+// askOthers asks the others that haven't answered yet.
 func (o *restore) askOthers(ctx context.Context, env *step.Env) {
 	var urls []string
 	for _, m := range o.members {
@@ -201,7 +199,7 @@ func (o *restore) askOthers(ctx context.Context, env *step.Env) {
 	}
 }
 
-// checkOthers finds members that may still run: nobody answers there, or nobody knows who they are.
+// checkOthers finds members that may still run: they don't answer, or are unknown.
 func (o *restore) checkOthers() []preflight.Finding {
 	const remedy = "make sure that etcd runs on none of the other control planes (`slipway reset --force` there)"
 	switch {

@@ -26,7 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// The control planes of these tests: cp-N is at 192.0.2.1N.
+// In these tests, control plane cp-N is at 192.0.2.1N.
 func addressOf(name string) string { return "192.0.2.1" + strings.TrimPrefix(name, "cp-") }
 
 func peerOf(name string) string { return manifests.PeerURL(addressOf(name)) }
@@ -38,10 +38,10 @@ func membersOfNames(names []string) (list []etcd.Member) {
 	return list
 }
 
-// namesOfOthers are where the names of members may be: each list has names separated by spaces.
+// namesOfOthers are the sources of members' names: each has names separated by spaces.
 type namesOfOthers struct {
 	snapshot, database, static, nodes string
-	runs                              string // these answer at their peer URLs
+	runs                              string // members that answer at their peer URLs
 }
 
 func (n namesOfOthers) on(t *testing.T, s *phasetest.Stage) (*restore, otherMembers) {
@@ -73,7 +73,7 @@ func (n namesOfOthers) on(t *testing.T, s *phasetest.Stage) (*restore, otherMemb
 	return o, answer
 }
 
-// theseNodes is an API that has Nodes: control planes called cp-N, and workers.
+// theseNodes is an API with these Nodes: cp-N are control planes, the others workers.
 type theseNodes struct {
 	cluster.Cluster
 	names []string
@@ -93,7 +93,7 @@ func (n theseNodes) Nodes(context.Context) (list []corev1.Node, err error) {
 	return list, nil
 }
 
-// hasDatabase makes the database of an etcd that has these members and does not run.
+// hasDatabase makes the database of a stopped etcd with these members.
 func hasDatabase(t *testing.T, root string, members []etcd.Member) {
 	t.Helper()
 	const path = "/var/lib/etcd/member/snap/db"
@@ -120,8 +120,8 @@ func hasDatabase(t *testing.T, root string, members []etcd.Member) {
 	}
 }
 
-// TestRestoreAsksOthers: everyone who may be a member of etcd is asked, no matter what says so. A restore does not begin while one
-// of them runs, nor, unless the operator says so, while nobody knows.
+// TestRestoreAsksOthers: every possible member of etcd is asked, whatever the source of its name. A restore doesn't begin while
+// one runs, nor, unless the operator insists, while nobody knows.
 func TestRestoreAsksOthers(t *testing.T) {
 	down := func(m *otherMembers) { m.err = errors.New("connection refused") }
 	silent := func(facts ...string) []phasetest.FoundAs {
@@ -177,7 +177,7 @@ func TestRestoreAsksOthers(t *testing.T) {
 	}
 }
 
-// TestRestorePlanAsksNobody: a plan says that it has not asked.
+// TestRestorePlanAsksNobody: a plan reports this check as not done.
 func TestRestorePlanAsksNobody(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	o, _ := namesOfOthers{snapshot: "cp-1 cp-2", database: "cp-1 cp-2"}.on(t, s)
@@ -188,8 +188,7 @@ func TestRestorePlanAsksNobody(t *testing.T) {
 	phasetest.CheckFindings(t, o.checkOthers(), phasetest.FoundAs{Name: "unchecked " + othersCheck})
 }
 
-// TestRestoreRefusesWithoutOthers: the restore does not begin if members that have joined since do not answer, unless the
-// operator takes the responsibility.
+// TestRestoreRefusesWithoutOthers: a restore doesn't begin while newer members don't answer, unless the operator insists.
 func TestRestoreRefusesWithoutOthers(t *testing.T) {
 	for name, ignored := range map[string]bool{"CRI": false, "all": false, othersCheck: true} {
 		s := phasetest.NewScene(t, rollbackScenario)

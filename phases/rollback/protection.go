@@ -17,9 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// protectionQuestion asks whether a rollback takes away flags that protect data or access, and that came after the backup: what
-// has been stored encrypted since can't be read without them. It can be ignored, because such a flag may be why the new version
-// doesn't run.
+// protectionQuestion finds flags protecting data or access that came after the backup, so the rollback would drop them: data
+// encrypted since can't be read without them. It can be ignored, because such a flag may be why the new version doesn't run.
 func (r *Rollback) protectionQuestion(env *step.Env) preflight.Question {
 	return preflight.Question{Name: node.ProtectionCheck, Asks: "the rollback keeps what protects data and access", Ask: func(context.Context) []preflight.Finding {
 		var found []preflight.Finding
@@ -38,7 +37,7 @@ func (r *Rollback) protectionQuestion(env *step.Env) preflight.Question {
 	}}
 }
 
-// lostFlags are in a component's static Pod, and not in the one that is put back. One that can't be read is why it is put back.
+// lostFlags are in a component's static Pod, but not in the backup's. An unreadable Pod has none: it's why the user goes back.
 func (r *Rollback) lostFlags(env *step.Env, component string) (lost []string, err error) {
 	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, component))
 	if err != nil || now == nil || r.keepsEtcd(env, component) {

@@ -11,8 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestProtectionInRollback: what protects data or access and came after the backup is not put away unasked. A change of another
-// kind, and a file that has only moved, are no loss.
+// TestProtectionInRollback: protection newer than the backup isn't dropped unasked. Other changes, and moved files, are no loss.
 func TestProtectionInRollback(t *testing.T) {
 	const server, encrypt = "/etc/kubernetes/manifests/kube-apiserver.yaml", "--encryption-provider-config=/etc/kubernetes/pki/enc.yaml"
 	add := func(words string) func(t *testing.T, root string) {

@@ -49,12 +49,11 @@ func TestEtcdIsSpared(t *testing.T) {
 	}
 }
 
-// TestRollbackPutsBack: a component that does not come up with its previous manifest is replaced by what ran before the
-// rollback, if that worked. If it did not, it is what the user wants to leave.
+// TestRollbackPutsBack: if a component doesn't come up with its previous manifest, the newer one returns, but only if it worked.
 func TestRollbackPutsBack(t *testing.T) {
 	const now, before = "r/kube-apiserver:v1.37.2", "r/kube-apiserver:v1.36.4"
 	for name, row := range map[string]struct {
-		broken []string // images that do not start
+		broken []string // images that don't start
 		runs   string   // afterwards
 		back   bool
 	}{

@@ -32,20 +32,20 @@ import (
 // Options say what a rollback puts back.
 type Options struct {
 	Backup *upgrading.Backup
-	// Progress is how far an earlier run got.
+	// Progress says how far an earlier run got.
 	Progress upgrading.Progress
-	// RestoreEtcd also puts back etcd's data, from the snapshot in the backup.
+	// RestoreEtcd also puts back etcd's data, from the backup's snapshot.
 	RestoreEtcd bool
 }
 
-// Rollback puts a node back to what it was before its last upgrade.
+// Rollback returns a node to its state before its last upgrade.
 type Rollback struct {
 	Options
-	// before are the manifests to put back, by component.
+	// before has the manifests to put back, by component.
 	before map[string][]byte
-	// restore says how to restore etcd; nil if its data stays.
+	// restore is nil if etcd's data stays.
 	restore *restore
-	// edited are files to replace that aren't known to be as the upgrade wrote them.
+	// edited are replaced files that somebody has edited, or may have, since the upgrade.
 	edited []string
 }
 
@@ -77,7 +77,7 @@ func New(ctx context.Context, env *step.Env, o Options) (*Rollback, error) {
 	return r, r.findEdited(ctx, env)
 }
 
-// checkEtcd fails if nothing says which etcd has written the data that stays.
+// checkEtcd fails if etcd's data stays, and its version is unknown.
 func (r *Rollback) checkEtcd(env *step.Env) error {
 	if r.restore != nil || r.before[manifests.EtcdName] == nil {
 		return nil
@@ -90,7 +90,7 @@ func (r *Rollback) checkEtcd(env *step.Env) error {
 		"put the file back, or use --restore-etcd")
 }
 
-// readManifests reads the static Pods of the backup. A worker that was a control plane once does not get them back.
+// readManifests reads the backup's static Pods. A worker that was a control plane once doesn't get them back.
 func (r *Rollback) readManifests(env *step.Env) error {
 	if !env.Config.ControlPlane {
 		return nil
@@ -105,12 +105,12 @@ func (r *Rollback) readManifests(env *step.Env) error {
 	return nil
 }
 
-// checkVersion fails if the backup was not made by the upgrade to the version that this control plane runs.
+// checkVersion fails if this control plane runs neither version of the backup's upgrade.
 func (r *Rollback) checkVersion(env *step.Env) error {
 	before := r.before[manifests.APIServerName]
 	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
 	if err != nil || now == nil || before == nil {
-		return err // a rollback also puts back a manifest that is missing
+		return err // a rollback also puts back a missing manifest
 	}
 	runs, err := upgrading.VersionOf(now)
 	if err == nil && r.Backup.To == "" {
@@ -124,8 +124,8 @@ func (r *Rollback) checkVersion(env *step.Env) error {
 		"to change the version, use `slipway upgrade apply`; the files of the backup are in "+node.BackupRoot(env))
 }
 
-// checkSkew fails if a backup that does not say which upgrade made it, such as one of kubeadm's, cannot be of the last one,
-// because it is of another version than the present minor version or the one before.
+// checkSkew fails if a backup without a record of its upgrade, such as one of kubeadm's, can't be of the last upgrade: its
+// version is neither of the present minor nor of the one before.
 func (r *Rollback) checkSkew(env *step.Env, runs string) error {
 	now, err := version.ParseSemantic(runs)
 	before, beforeErr := version.ParseSemantic(r.Backup.From)
@@ -158,7 +158,7 @@ func (r *Rollback) what() string {
 	return fmt.Sprintf("This puts back the static Pods (Kubernetes %s), the kubelet's settings and etcd's data from before %s.", r.from(), upgrade)
 }
 
-// from is the version of the static Pods that are put back, for messages.
+// from is the version of the static Pods to put back, for messages.
 func (r *Rollback) from() string {
 	return cmp.Or(r.Backup.From, "of unknown version "+node.ImageOf(r.before[manifests.APIServerName]))
 }
@@ -166,7 +166,6 @@ func (r *Rollback) from() string {
 // shownTime is the format of times in messages (UTC).
 const shownTime = "2006-01-02 15:04:05 UTC"
 
-// Phases are the workflow.
 func (r *Rollback) Phases() []step.Phase {
 	return []step.Phase{
 		{Name: "preflight", Summary: "Show what will be put back, and pull the images for it", Run: r.preflight},
@@ -206,7 +205,6 @@ func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
 	return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
 }
 
-// images are the images of the static Pods that are put back.
 func (r *Rollback) images(env *step.Env) []string {
 	var list []string
 	for _, component := range manifests.Components(env.Config) {
@@ -217,7 +215,6 @@ func (r *Rollback) images(env *step.Env) []string {
 	return list
 }
 
-// Files are the kubelet's files from before the upgrade.
 func (r *Rollback) kubeletFiles(env *step.Env) ([]ownership.File, error) {
 	var files []ownership.File
 	for _, name := range slices.Sorted(maps.Keys(r.Backup.Kubelet)) {
@@ -230,8 +227,8 @@ func (r *Rollback) kubeletFiles(env *step.Env) ([]ownership.File, error) {
 	return files, nil
 }
 
-// putBackKubelet does not restart the kubelet: a later phase does. From here on, the upgrade no longer counts as completed: if
-// it is run again before the rollback has finished, a later rollback goes back to what was before both runs.
+// putBackKubelet leaves the kubelet's restart to a later phase. It reopens the upgrade: if that runs again before the rollback
+// has finished, a later rollback goes back to before both runs.
 func (r *Rollback) putBackKubelet(ctx context.Context, env *step.Env) error {
 	if err := r.keepEdited(env); err != nil {
 		return err
@@ -252,9 +249,8 @@ func (r *Rollback) putBackKubelet(ctx context.Context, env *step.Env) error {
 	return env.Keeper().Replace(files)
 }
 
-// acceptedFiles are the kubelet's files as they go back: without the flags with which the kubelet that is installed now would not
-// start, which it returns, too. The upgrade removed them, and a newer kubelet may have been installed since. An older kubelet gets
-// them back.
+// acceptedFiles returns the kubelet's files to put back, and the flags it has left out, because the installed kubelet wouldn't
+// start with them. The upgrade removed these flags, so only an older kubelet gets them back.
 func (r *Rollback) acceptedFiles(ctx context.Context, env *step.Env) (files []ownership.File, removed []string, err error) {
 	if files, err = r.kubeletFiles(env); err != nil {
 		return nil, nil, err
@@ -272,8 +268,7 @@ func (r *Rollback) acceptedFiles(ctx context.Context, env *step.Env) (files []ow
 	return files, removed, nil
 }
 
-// startKubelet starts a kubelet that an interrupted restore has stopped, and restarts one that started before its settings
-// were put back.
+// startKubelet starts a kubelet stopped by an interrupted restore, or restarts it if it's older than its restored settings.
 func (r *Rollback) startKubelet(ctx context.Context, env *step.Env) error {
 	unit, err := env.Host.Unit(ctx, node.KubeletUnit)
 	if err == nil && unit.ActiveState != "active" {

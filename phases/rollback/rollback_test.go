@@ -34,12 +34,11 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// otherMembers is an etcd with these members beside this node's.
 type otherMembers struct {
 	etcd.Etcd
 	others []etcd.Health
 	err    error
-	// leaderless: this node's has no leader. peers are what is found at peer URLs; nobody answers at others.
+	// leaderless means this node's has no leader. peers are the answers by peer URL; all other URLs are silent.
 	leaderless bool
 	peers      map[string][]etcd.Member
 }
@@ -66,10 +65,9 @@ func member(name string, answers bool) etcd.Health {
 	return etcd.Health{Member: etcd.Member{Name: name, PeerURL: "https://" + name + ":2380"}, Answers: answers}
 }
 
-// startedCluster is the ID of the etcd cluster in started.wal.
 const startedCluster = "1234"
 
-// noAPI is an API without credentials for it.
+// noAPI is an API without credentials.
 func noAPI() cluster.Cluster {
 	return cluster.New(cluster.Options{Kubeconfig: "x", Timeout: time.Second, ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }})
 }
@@ -79,7 +77,7 @@ const (
 	backedUpSnapshot  = phasetest.RollbackBackups + "kubeadm-backup-etcd-" + phasetest.UpgradeTime + "/snapshot.db"
 )
 
-// TestRollbackRefusals: a rollback begins only with a backup and a snapshot that fit this node, and says what is wrong.
+// TestRollbackRefusals: a rollback begins only with a backup and a snapshot that fit this node, and explains any misfit.
 func TestRollbackRefusals(t *testing.T) {
 	agedCA := authoritySince(t, time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC))
 	etcdRecords := []string{backedUpManifests + "upgrade.yaml", phasetest.RollbackBackups + "kubeadm-backup-manifests-2026-02-03-04-06-07/upgrade.yaml"}
@@ -87,7 +85,7 @@ func TestRollbackRefusals(t *testing.T) {
 		change  func(edit func(path, old, new string), replace func(path, from string)) // nil for none
 		members otherMembers
 		plain   bool     // without --restore-etcd
-		says    []string // none if it is not refused
+		says    []string // none if it isn't refused
 		remedy  []string
 	}{
 		"all fits": {},
@@ -226,7 +224,6 @@ func TestRollbackRefusals(t *testing.T) {
 	}
 }
 
-// authoritySince is a CA that is valid since a time.
 func authoritySince(t *testing.T, since time.Time) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -247,7 +244,7 @@ func ofAnotherCluster(edit func(path, old, new string)) {
 	}
 }
 
-// ofEarlierRelease takes the hashes of the CA out of a backup's records.
+// ofEarlierRelease removes the CA's hashes from a backup's records.
 func ofEarlierRelease(edit func(path, old, new string)) {
 	for _, dir := range []string{backedUpManifests, phasetest.RollbackBackups + "kubeadm-kubelet-config-" + phasetest.UpgradeTime + "/"} {
 		edit(dir+"upgrade.yaml", "ca: ", "# ")
@@ -269,7 +266,7 @@ func editFile(t *testing.T, path, old, new string) {
 	}
 }
 
-// replaceFile replaces a file by another one of the host or of the project, by a text, or by nothing.
+// replaceFile replaces a file by another of the host or of the project, by a text, or by nothing.
 func replaceFile(t *testing.T, root, path, from string) {
 	t.Helper()
 	if err := os.RemoveAll(root + path); err != nil || from == "" {
@@ -294,7 +291,7 @@ func replaceFile(t *testing.T, root, path, from string) {
 	}
 }
 
-// TestRollbackSaysWhatIsLost: the question names times and revisions, and whom the restore concerns.
+// TestRollbackSaysWhatIsLost: the question names times and revisions, and the nodes that the restore affects.
 func TestRollbackSaysWhatIsLost(t *testing.T) {
 	s := phasetest.NewScene(t, rollbackScenario)
 	defer s.Close()
@@ -320,8 +317,8 @@ func TestRollbackSaysWhatIsLost(t *testing.T) {
 	phasetest.Shows(t, "rollback-summaries", all.String())
 }
 
-// TestRollbackKeepsEtcd: without a restore, an etcd of another minor version stays, because the older one may not start
-// with its data; one of the same minor goes back.
+// TestRollbackKeepsEtcd: without a restore, an etcd of another minor version stays, because the older may not start with its
+// data. The same minor goes back.
 func TestRollbackKeepsEtcd(t *testing.T) {
 	s := phasetest.NewScene(t, rollbackScenario)
 	defer s.Close()
@@ -346,8 +343,7 @@ func TestRollbackKeepsEtcd(t *testing.T) {
 	}
 }
 
-// anotherRun adds the backup of a later run of the upgrade, which found an API server of a version, and a snapshot of an etcd
-// of a minor version.
+// anotherRun adds a later upgrade run's backup, with the API server it found and a snapshot of this minor version of etcd.
 func anotherRun(at, apiServer, etcd string, replace func(path, from string)) {
 	manifests, day := phasetest.RollbackBackups+"kubeadm-backup-manifests-2026-02-03-"+at+"/", phasetest.RollbackBackups+"kubeadm-backup-etcd-2026-02-03-"+at+"/"
 	replace(manifests+"upgrade.yaml", "text:node: cp-1\nto: "+config.DefaultKubernetesVersion+"\n")
@@ -355,14 +351,14 @@ func anotherRun(at, apiServer, etcd string, replace func(path, from string)) {
 	replace(day+"snapshot.db", fixture.Path("internal/etcd/testdata/snapshot-"+etcd+".db"))
 }
 
-// TestSnapshotFromBeforeStays: however often an upgrade is tried again, a rollback restores data from before it: the newest
-// that the API server of before has written, and that the etcd of before starts with. Other snapshots are removed.
+// TestSnapshotFromBeforeStays: after any number of attempts to upgrade, a rollback restores the newest snapshot written by the
+// old API server and readable by the old etcd. Other snapshots are removed.
 func TestSnapshotFromBeforeStays(t *testing.T) {
 	type run struct{ at, apiServer, etcd string }
 	for name, tt := range map[string]struct {
 		runs  []run
-		kept  string // the times of the snapshots after the last run
-		takes string // the one that a rollback restores
+		kept  string // the snapshots' times after the last run
+		takes string // the snapshot that a rollback restores
 	}{
 		"the API server fails after etcd": {[]run{{"05-00-00", phasetest.OldVersion, "3.7"}, {"06-00-00", phasetest.OldVersion, "3.7"}, {"07-00-00", phasetest.OldVersion, "3.7"}},
 			"04-05-06 05-00-00 06-00-00 07-00-00", "04-05-06"},
@@ -381,7 +377,7 @@ func TestSnapshotFromBeforeStays(t *testing.T) {
 			for _, r := range tt.runs {
 				anotherRun(r.at, r.apiServer, r.etcd, func(path, from string) {
 					if filepath.Base(path) == upgrading.RecordFile {
-						from = backedUpManifests + upgrading.RecordFile // with the hash of the CA: earlier releases' runs are other upgrades
+						from = backedUpManifests + upgrading.RecordFile // has the CA's hash; without it, runs are earlier releases', and separate upgrades
 					}
 					replaceFile(t, s.Root, path, from)
 				})
@@ -410,7 +406,7 @@ func TestSnapshotFromBeforeStays(t *testing.T) {
 	}
 }
 
-// TestSnapshotsAreKeptUnseen: if it is unknown which snapshot a rollback needs, all stay.
+// TestSnapshotsAreKeptUnseen: if it's unknown which snapshot a rollback needs, all stay.
 func TestSnapshotsAreKeptUnseen(t *testing.T) {
 	s := phasetest.NewScene(t, rollbackScenario)
 	defer s.Close()
@@ -430,7 +426,7 @@ func TestSnapshotsAreKeptUnseen(t *testing.T) {
 	phasetest.Once(t, said.String(), phasetest.Line{"[WARNING]", "all snapshots", "slipway-rollback.yaml"})
 }
 
-// TestRollbackKubeletStarts: a kubelet gets its flags back, except those that the installed one would not start with.
+// TestRollbackKubeletStarts: a kubelet gets its flags back, except those it wouldn't start with.
 func TestRollbackKubeletStarts(t *testing.T) {
 	const accepted = `KUBELET_KUBEADM_ARGS="--v=2"` + "\n"
 	for kubelet, want := range map[string]string{"v1.34.9": phasetest.OldFlags, "v1.35.0": accepted, "v1.37.2": accepted, "": accepted} {
@@ -450,8 +446,7 @@ func TestRollbackKubeletStarts(t *testing.T) {
 	}
 }
 
-// TestRollbackToUnknownVersion: an API server whose image has only a digest goes back; what all nodes share stays, and the
-// run says so.
+// TestRollbackToUnknownVersion: an API server with only a digest goes back. Shared objects stay, and the run says so.
 func TestRollbackToUnknownVersion(t *testing.T) {
 	s := phasetest.NewScene(t, rollbackPlainScenario)
 	defer s.Close()
@@ -470,7 +465,7 @@ func TestRollbackToUnknownVersion(t *testing.T) {
 	}
 }
 
-// TestRollbackFormerControlPlane: a worker that was a control plane, and was reset since, does not get its static Pods back.
+// TestRollbackFormerControlPlane: a worker that was once a control plane doesn't get its static Pods back.
 func TestRollbackFormerControlPlane(t *testing.T) {
 	s := phasetest.NewScene(t, rollbackNodeScenario)
 	defer s.Close()
@@ -496,7 +491,6 @@ func TestRollbackFormerControlPlane(t *testing.T) {
 	}
 }
 
-// TestRollbackWithoutStaticPod: a control plane whose static Pod of the API server is missing gets it back.
 func TestRollbackWithoutStaticPod(t *testing.T) {
 	s := phasetest.NewScene(t, rollbackPlainScenario)
 	defer s.Close()
@@ -509,14 +503,14 @@ func TestRollbackWithoutStaticPod(t *testing.T) {
 	}
 }
 
-// TestRetriedUpgradeKeepsBefore: a run that finds the API server replaced takes another snapshot, which a rollback does not
-// restore; and what the first run found goes back.
+// TestRetriedUpgradeKeepsBefore: if an upgrade is retried with the API server replaced already, a rollback ignores the retry's
+// snapshot and puts back what the first run found.
 func TestRetriedUpgradeKeepsBefore(t *testing.T) {
 	s := phasetest.NewScene(t, upgradeScenario)
 	defer s.Close()
 	f := &phasetest.Refusal{Named: "write /etc/kubernetes/manifests/kube-scheduler.yaml"}
 	h := f.On(s.Root)
-	h.On.Now = func() time.Time { return time.Now().Add(-time.Minute) } // so that the backups of two runs have different names
+	h.On.Now = func() time.Time { return time.Now().Add(-time.Minute) } // so the backups of the two runs have different names
 	if said, err := s.On(t.Context(), h); err == nil || f.What == "" {
 		t.Fatalf("the first run ended with %v\n%s", err, said)
 	}
@@ -535,7 +529,7 @@ func TestRetriedUpgradeKeepsBefore(t *testing.T) {
 	}
 }
 
-// TestRollbackAfterGoingForward: what an unfinished rollback has restored does not count once the upgrade has run again.
+// TestRollbackAfterGoingForward: an unfinished rollback's restored data doesn't count once the upgrade has run again.
 func TestRollbackAfterGoingForward(t *testing.T) {
 	s := phasetest.NewScene(t, rollbackScenario)
 	defer s.Close()

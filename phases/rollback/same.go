@@ -16,8 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// checkSameCluster fails if the backup is of a cluster that this host is not in now. A host that was reset
-// keeps its backups.
+// checkSameCluster fails if the backup is of another cluster: a host keeps its backups when it's reset.
 func (r *Rollback) checkSameCluster(env *step.Env) error {
 	now, path, err := backup.AuthoritiesHere(env)
 	if err != nil {
@@ -39,8 +38,8 @@ func (r *Rollback) checkSameCluster(env *step.Env) error {
 	return r.checkEtcdCluster(env)
 }
 
-// checkEtcdCluster fails if this host's etcd is of none of the clusters that the backup records: several clusters may have one
-// CA. A restore from this backup has made a new one.
+// checkEtcdCluster fails if the backup doesn't record this host's etcd cluster, as several clusters may share a CA. A restore
+// from this backup has changed the cluster's ID.
 func (r *Rollback) checkEtcdCluster(env *step.Env) error {
 	if len(r.Backup.EtcdClusters) == 0 || r.Progress.Aside != "" {
 		return nil
@@ -63,8 +62,8 @@ func (r *Rollback) checkEtcdCluster(env *step.Env) error {
 	return sameEtcdCluster(now, "the backup in "+node.BackupRoot(env), r.Backup.EtcdClusters, r.Backup.EtcdRecords)
 }
 
-// sameEtcdCluster fails if the data of this host's etcd is of none of the recorded clusters. records are all files of the backup with
-// such a record: if only some were changed, they would count as two upgrades.
+// sameEtcdCluster fails if the data of this host's etcd is of none of the recorded clusters. The remedy names all records: with
+// only some changed, they'd count as two upgrades.
 func sameEtcdCluster(now node.EtcdData, what string, recorded, records []string) error {
 	id := backup.EtcdID(now.Cluster)
 	if slices.Contains(recorded, id) {
@@ -74,7 +73,7 @@ func sameEtcdCluster(now node.EtcdData, what string, recorded, records []string)
 		fmt.Sprintf("remove the backups of the other cluster; if it is this one, and its data was restored from a snapshot since, set etcdCluster: %q in all of these: %s", id, strings.Join(records, ", ")))
 }
 
-// sayEarlier says that the backup doesn't go back as far as it may seem.
+// sayEarlier warns that the backup doesn't go back as far as it may seem.
 func (r *Rollback) sayEarlier(env *step.Env) {
 	if r.Backup.Earlier.IsZero() {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// chooseSnapshot takes the newest snapshot from before the upgrade that fits, or the one that an earlier run has taken.
+// chooseSnapshot takes the newest fitting snapshot from before the upgrade, or an earlier run's choice.
 func (r *Rollback) chooseSnapshot(env *step.Env, o *restore, minor string) (err error) {
 	list := r.Backup.Snapshots
 	if r.Progress.Snapshot != "" {
@@ -34,7 +34,7 @@ func (r *Rollback) chooseSnapshot(env *step.Env, o *restore, minor string) (err 
 	return err
 }
 
-// checkCluster fails if this host's etcd has joined another cluster since the snapshot was taken.
+// checkCluster fails if this host's etcd has joined another cluster since the snapshot.
 func (o *restore) checkCluster(env *step.Env, backup *upgrading.Backup) error {
 	record, err := upgrading.RecordBeside(env.Host, o.snapshot)
 	if err != nil || record.EtcdCluster == "" {
@@ -47,15 +47,13 @@ func (o *restore) checkCluster(env *step.Env, backup *upgrading.Backup) error {
 	return sameEtcdCluster(now, "the snapshot "+o.snapshot, []string{record.EtcdCluster}, backup.EtcdRecords)
 }
 
-// taken is when the snapshot was taken.
 func (o *restore) taken() time.Time {
 	stamp := strings.TrimPrefix(filepath.Base(filepath.Dir(o.snapshot)), upgrading.EtcdBackup)
-	t, _ := time.Parse(upgrading.BackupTime, stamp) // the snapshot was found by it
+	t, _ := time.Parse(upgrading.BackupTime, stamp) // the snapshot was found by its time
 	return t
 }
 
-// spaceQuestion is the check that there is space for the data that is made from the snapshot, beside the present data. Once etcd
-// may have been stopped, the restore has to go on.
+// spaceQuestion checks the space for the restored data beside the present. Once etcd may be stopped, the restore has to go on.
 func (o *restore) spaceQuestion(env *step.Env, images ...preflight.Need) preflight.Question {
 	need := preflight.Need{Dir: filepath.Dir(o.fresh), What: "etcd's data", Bytes: uint64(o.info.Size) + backup.LogsRoom}
 	return preflight.Question{Name: backup.RestoreSpaceCheck, Asks: "space for etcd's data beside the present one, and a tenth of the disk free", Ask: func(context.Context) []preflight.Finding {

@@ -19,8 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestRollbackKeepsLease: a rollback that fails, or is interrupted, keeps the Lease if it has stopped something, or an earlier run
-// may have. Otherwise another control plane may go on.
+// TestRollbackKeepsLease: a failed or interrupted rollback keeps the Lease if it, or perhaps an earlier run, stopped something.
 func TestRollbackKeepsLease(t *testing.T) {
 	sick := func(s *phasetest.Stage) {
 		s.FakeHost.On.Probe = func(context.Context, host.Probe) error { return errors.New("connection refused") }

@@ -28,10 +28,9 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// inventoryTime bounds collecting what an upgrade breaks.
 const inventoryTime = preflight.DefaultLimit
 
-// upgradeBreakages are checks of what an upgrade breaks and of this host, one for each kind of finding.
+// upgradeBreakages returns the checks for breakages by the upgrade and for faults of this host, one for each kind of finding.
 func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Question {
 	ctx, cancel := context.WithTimeout(ctx, inventoryTime)
 	defer cancel()
@@ -40,7 +39,7 @@ func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Question {
 		find = clusterBreakages
 	}
 	found := slices.DeleteFunc(find(ctx, env), func(f preflight.Finding) bool {
-		return f.Check == backup.ImagesCheck && f.Severity != preflight.Error // they are pulled next
+		return f.Check == backup.ImagesCheck && f.Severity != preflight.Error // the upgrade pulls them next
 	})
 	for i := range found {
 		if found[i].Severity == preflight.Unasked {
@@ -50,14 +49,14 @@ func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Question {
 	return asQuestions(found)
 }
 
-// clusterBreakages are what `upgrade apply` breaks, and what is wrong with this control plane.
+// clusterBreakages finds what `upgrade apply` breaks, and faults of this control plane.
 func clusterBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
 	state, err := lookFromHere(ctx, env)
 	if err != nil {
 		return notChecked(err)
 	}
 	sources := inventory.Sources{API: env.Cluster, Etcd: env.Etcd}
-	if env.Config.Paths.AdminKubeconfig == config.DefaultAdminKubeconfig { // otherwise the user names a server
+	if env.Config.Paths.AdminKubeconfig == config.DefaultAdminKubeconfig { // otherwise the user has named a server
 		sources.Own = env.Cluster
 	}
 	there, err := Inventory(ctx, env, state, sources)
@@ -67,8 +66,7 @@ func clusterBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
 	return slices.Concat(strayPods(state), unmarkedHere(env, state.Hosts), Breakages(env.Config, state, there), HostFindings(ctx, env, there.Members))
 }
 
-// nodeBreakages are what is wrong with this host. `upgrade node` follows an upgrade of the cluster that was checked then;
-// the flags of this kubelet, and the files and patches of this control plane, can only be seen here.
+// nodeBreakages finds faults of this host only: `upgrade apply` has checked the cluster, but can't see a host's flags and files.
 func nodeBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
 	found := ownBreakages(ctx, env)
 	if !env.Config.ControlPlane {
@@ -88,7 +86,7 @@ func notChecked(err error) []preflight.Finding {
 	return []preflight.Finding{{Check: breakages.NotChecked, Severity: preflight.Unasked, Fault: fault.Of(err)}}
 }
 
-// ownBreakages are what the upgrade breaks about this host's kubelet and control plane.
+// ownBreakages finds breakages by the upgrade in this host's kubelet and control plane.
 func ownBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
 	node := cluster.NewNode(env.Config.Name)
 	found, err := env.Cluster.Get(ctx, node)
@@ -110,7 +108,7 @@ func ownBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
 	return append(unmarkedHere(env, []corev1.Node{*node}), asFindings(here.Check(ctx, versions, etcdVersions(env.Config)))...)
 }
 
-// inventoryHere is what can be seen of this host, and what the upgrade writes on it.
+// inventoryHere returns this host's part of the inventory, with the files that the upgrade writes on it.
 func inventoryHere(env *step.Env) (*inventory.Here, error) {
 	kubelet, err := nextKubeletConfig(env)
 	if err != nil {
@@ -127,7 +125,7 @@ func inventoryHere(env *step.Env) (*inventory.Here, error) {
 	return here, err
 }
 
-// etcdVersions returns which version the upgrade to each minor release gives the members of etcd; nil if it leaves them alone.
+// etcdVersions maps a minor release to the version that an upgrade to it gives etcd; it's nil if etcd isn't upgraded.
 func etcdVersions(n *config.Node) func(minor string) string {
 	if !n.Upgrade.Etcd {
 		return nil
@@ -135,7 +133,7 @@ func etcdVersions(n *config.Node) func(minor string) string {
 	return n.Cluster.EtcdVersion
 }
 
-// nextKubeletConfig is the kubelet's configuration on this host as the upgrade writes it.
+// nextKubeletConfig returns this host's config.yaml as the upgrade writes it.
 func nextKubeletConfig(env *step.Env) ([]byte, error) {
 	instance, err := readKubeletFile(env, "instance-config.yaml")
 	if err != nil {
@@ -148,12 +146,11 @@ func nextKubeletConfig(env *step.Env) ([]byte, error) {
 	return data, err
 }
 
-// PlanQuestions are the checks of `upgrade plan`: what the upgrade of the cluster breaks, and, on a control plane, what
-// stands in its way there.
+// PlanQuestions returns the checks of `upgrade plan`: breakages by the upgrade and, on a control plane, local obstacles.
 func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, there *inventory.Inventory, here bool) []preflight.Question {
 	n, except := env.Config, ""
 	if here {
-		except = n.Name // it may be what an interrupted upgrade has left
+		except = n.Name // an interrupted upgrade may have left it not ready
 	}
 	list := []preflight.Question{
 		upgrading.SkewQuestion(n.Upgrade, state.Nodes, true),
@@ -175,8 +172,7 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 	return append(list, asQuestions(found)...)
 }
 
-// knownPeers reports why members that have been asked cannot do without this node's. Nothing is known if none could be asked,
-// which is a finding by itself.
+// knownPeers reports why the other members can't do without this node's; nil if none could be asked, a finding of its own.
 func knownPeers(env *step.Env, members []etcd.Health) error {
 	local, found := etcdmember.Local(env.Host, env.Config)
 	if !found || len(members) == 0 {
@@ -185,7 +181,6 @@ func knownPeers(env *step.Env, members []etcd.Health) error {
 	return node.OthersSuffice(members, local.PeerURL)
 }
 
-// otherControlPlanes are those whose files cannot be read from here.
 func otherControlPlanes(n *config.Node, state *upgrading.State, here bool) []string {
 	var names []string
 	for _, node := range state.Nodes {
@@ -196,7 +191,7 @@ func otherControlPlanes(n *config.Node, state *upgrading.State, here bool) []str
 	return names
 }
 
-// Inventory collects what an upgrade can break, from s and from this host, which is a control plane.
+// Inventory collects everything an upgrade can break, from s and from this host, which is a control plane.
 func Inventory(ctx context.Context, env *step.Env, state *upgrading.State, s inventory.Sources) (*inventory.Inventory, error) {
 	here, err := inventoryHere(env)
 	if err != nil {
@@ -206,7 +201,7 @@ func Inventory(ctx context.Context, env *step.Env, state *upgrading.State, s inv
 	return inventory.Collect(ctx, s)
 }
 
-// Breakages are what the upgrade of a cluster to n's version breaks, and what could not be looked at.
+// Breakages finds what the upgrade of a cluster to n's version breaks, and what couldn't be checked.
 func Breakages(n *config.Node, state *upgrading.State, there *inventory.Inventory) []preflight.Finding {
 	return append(asFindings(there.Check(state.Oldest(), n.Cluster.KubernetesVersion, etcdVersions(n))), corefileFindings(n, state)...)
 }
@@ -226,8 +221,7 @@ func asFindings(broken []breakages.Finding) []preflight.Finding {
 	return found
 }
 
-// corefileFindings say that the upgrade will leave CoreDNS alone, because nobody knows what its Corefile means to the new
-// version.
+// corefileFindings warns that the upgrade leaves CoreDNS alone if Slipway can't migrate its Corefile to the new version.
 func corefileFindings(n *config.Node, state *upgrading.State) []preflight.Finding {
 	from, to := corefile.Version("coredns:"+state.CoreDNS), corefile.Version(n.Image("coredns"))
 	if state.CoreDNS == "" || state.Corefile == "" || from == to {
@@ -240,7 +234,7 @@ func corefileFindings(n *config.Node, state *upgrading.State) []preflight.Findin
 	return nil
 }
 
-// asQuestions makes a check of each kind of finding, so that it can be ignored by its name.
+// asQuestions makes a check of each kind of finding, so users can ignore it by name.
 func asQuestions(found []preflight.Finding) []preflight.Question {
 	var list []preflight.Question
 	for _, f := range found {

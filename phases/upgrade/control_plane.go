@@ -57,7 +57,7 @@ func runUpgradeControlPlane(ctx context.Context, env *step.Env) error {
 	return mine.Finish(ctx, env, replaceComponents(ctx, mine, env, components))
 }
 
-// planControlPlane shows what changes about the components, whether or not they may be upgraded now.
+// planControlPlane shows the changes to the components, whether or not they may be upgraded now.
 func planControlPlane(ctx context.Context, env *step.Env) error {
 	components, err := componentUpgrades(ctx, env)
 	if err != nil {
@@ -67,7 +67,6 @@ func planControlPlane(ctx context.Context, env *step.Env) error {
 	return replaceComponents(ctx, none, env, components)
 }
 
-// prepareUpgrade does what comes before the first component is replaced.
 func prepareUpgrade(ctx context.Context, env *step.Env, components []node.ComponentUpgrade) error {
 	if len(components) > 0 {
 		if err := awaitOthers(ctx, env); err != nil {
@@ -86,8 +85,7 @@ func prepareUpgrade(ctx context.Context, env *step.Env, components []node.Compon
 	return nil
 }
 
-// awaitOthers waits until the other control planes can do without this one: that may have changed since the preflight
-// checks, and a kubelet that was just replaced needs a moment.
+// awaitOthers waits until the other control planes can do without this one: they may have changed since the preflight checks.
 func awaitOthers(ctx context.Context, env *step.Env) error {
 	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
@@ -102,8 +100,8 @@ func awaitOthers(ctx context.Context, env *step.Env) error {
 	return node.ReportFindings(env, report)
 }
 
-// replaceComponents upgrades etcd and the API server together, so that the API is away once: each needs the other to stop
-// quickly, and the API server can do nothing without etcd. What can do nothing without the API follows.
+// replaceComponents upgrades etcd and the API server together, so the API is away only once: each needs the other to stop
+// quickly, and the API server can't work without etcd. The components that depend on the API follow.
 func replaceComponents(ctx context.Context, t node.Turn, env *step.Env, components []node.ComponentUpgrade) error {
 	if len(components) == 0 {
 		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
@@ -118,7 +116,7 @@ func replaceComponents(ctx context.Context, t node.Turn, env *step.Env, componen
 	return nil
 }
 
-// adviseRestart names the components that were not replaced and that read their certificates only when they start.
+// adviseRestart names the components that weren't replaced and read their certificates only at their start.
 func adviseRestart(env *step.Env, replaced []node.ComponentUpgrade) {
 	kept := slices.DeleteFunc([]string{manifests.ControllerManagerName, manifests.SchedulerName}, func(name string) bool {
 		return slices.ContainsFunc(replaced, func(c node.ComponentUpgrade) bool { return c.Name == name })
@@ -128,7 +126,7 @@ func adviseRestart(env *step.Env, replaced []node.ComponentUpgrade) {
 	}
 }
 
-// OneWay says what an upgrade of this control plane does that cannot be undone; empty for nothing.
+// OneWay describes the irreversible effects of upgrading this control plane; it's empty if there are none.
 func OneWay(env *step.Env) string {
 	if node.UnlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
 		return ""
@@ -136,13 +134,13 @@ func OneWay(env *step.Env) string {
 	now, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
 	from, to := node.EtcdMinor(now), node.MinorOf(env.Config.Image(manifests.EtcdName))
 	if err != nil || from == to || from == "" {
-		return "" // preflight reports a file that cannot be read
+		return "" // preflight reports an unreadable file
 	}
 	return fmt.Sprintf("etcd %s becomes %s. Once all members run it, etcd %s cannot read their data any more, "+
 		"so etcd only goes back with the snapshot that the upgrade takes first.", from, to, from)
 }
 
-// componentUpgrades returns the components whose manifest or whose containers have to change, etcd first.
+// componentUpgrades returns the components whose manifest or containers have to change, etcd first.
 func componentUpgrades(ctx context.Context, env *step.Env) ([]node.ComponentUpgrade, error) {
 	view, err := node.HostView(env)
 	if err != nil {
@@ -161,12 +159,11 @@ func componentUpgrades(ctx context.Context, env *step.Env) ([]node.ComponentUpgr
 	return list, nil
 }
 
-// changes reports whether the component has to be restarted.
+// changes reports whether the component must restart.
 func changes(c node.ComponentUpgrade) bool {
 	return c.Before == nil || !manifests.SameStaticPod(c.Before, c.Wanted) || len(c.Stale) > 0
 }
 
-// upgradableComponents are those that this run may replace.
 func upgradableComponents(env *step.Env) []string {
 	return slices.DeleteFunc(manifests.Components(env.Config), func(name string) bool {
 		return name == manifests.EtcdName && !env.Config.Upgrade.Etcd
@@ -190,8 +187,7 @@ func newComponentUpgrade(ctx context.Context, env *step.Env, name string, view m
 	return c, err
 }
 
-// membersOf are the members that this node's etcd was started with. They say nothing any more once it has data, and stay
-// as they are.
+// membersOf returns the members in the flags that this node's etcd started with. They stay, though they mean nothing by now.
 func membersOf(env *step.Env, component string) []manifests.Member {
 	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, component))
 	if !found || component != manifests.EtcdName {
@@ -204,7 +200,7 @@ func membersOf(env *step.Env, component string) []manifests.Member {
 	return member.Initial
 }
 
-// madeBefore returns the containers of a component that were created before its manifest was written.
+// madeBefore returns the component's containers that are older than its manifest.
 func madeBefore(ctx context.Context, env *step.Env, component string, written time.Time) ([]host.Container, error) {
 	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
 	var stale []host.Container
@@ -216,7 +212,7 @@ func madeBefore(ctx context.Context, env *step.Env, component string, written ti
 	return stale, err
 }
 
-// renewForUpgrade renews the certificates of the components that are upgraded, whether or not their manifests change.
+// renewForUpgrade renews the certificates of the upgraded components, whether or not their manifests change.
 func renewForUpgrade(env *step.Env) error {
 	store := env.PKI()
 	if err := store.EnsureSigner(); err != nil || !env.Config.Upgrade.CertificateRenewal {
@@ -225,7 +221,7 @@ func renewForUpgrade(env *step.Env) error {
 	if err := (renewal.Renewal{Store: store}).CheckTrust(); err != nil {
 		return err
 	}
-	if _, err := store.TrustInKubelet(); err != nil { // it restarts with the components
+	if _, err := store.TrustInKubelet(); err != nil { // the kubelet restarts with the components
 		return err
 	}
 	for _, row := range certs.Specs(env.Config) {
@@ -239,7 +235,7 @@ func renewForUpgrade(env *step.Env) error {
 	return nil
 }
 
-// neverHere reports whether a certificate is missing because this is not the cluster's first control plane.
+// neverHere reports whether a certificate is missing because this isn't the cluster's first control plane.
 func neverHere(store pki.Store, row certs.Spec) bool {
 	if !row.FirstOnly {
 		return false

@@ -25,7 +25,7 @@ import (
 
 var applyScenario = phasetest.Applying(bootstrap.Init, Apply)
 
-// nodePlaneScenario is a control plane whose cluster was upgraded on another one.
+// nodePlaneScenario upgrades a control plane after another has upgraded the cluster.
 var nodePlaneScenario = phasetest.Scenario{
 	Name: "upgrade-node-control-plane",
 	Prepare: func(t *testing.T, s *phasetest.Scene) error {
@@ -52,12 +52,11 @@ var nodeScenario = phasetest.Scenario{
 	Name:    "upgrade-node",
 	Prepare: phasetest.PrepareNode(bootstrap.Join, bootstrap.LookBack),
 	Run:     phasetest.RunUpgrade("node", Node),
-	Reads:   "/proc/sys/net/ipv4/ip_forward", // by anything but the kubelet, which is not restarted
+	Reads:   "/proc/sys/net/ipv4/ip_forward", // by anything but the kubelet, which doesn't restart
 	Renews:  []string{"PUT /api/v1/nodes/worker-1"},
 }
 
-// TestUpgradePlanWritesNothing: a plan of an upgrade asks the cluster, and changes neither it nor the host. It has a step
-// for each object that the run writes.
+// TestUpgradePlanWritesNothing: a plan changes neither cluster nor host, and has a step for each object that the run writes.
 func TestUpgradePlanWritesNothing(t *testing.T) {
 	for _, c := range []phasetest.Scenario{applyScenario, nodeScenario, nodePlaneScenario} {
 		t.Run(c.Name, func(t *testing.T) {

@@ -10,13 +10,13 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Manifest is the static Pod of a component, before and after an upgrade. Before is nil for one that is not there.
+// Manifest is a component's static Pod before and after an upgrade. Before is nil if the file doesn't exist.
 type Manifest struct {
 	Path          string
 	Before, After []byte
 }
 
-// Manifests returns this control plane's static Pods, as they are and as an upgrade would write them.
+// Manifests returns this control plane's static Pods, now and as an upgrade would write them.
 func Manifests(env *step.Env) ([]Manifest, error) {
 	view, err := node.HostView(env)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// cordonedHere is the annotation of a Node that a run has cordoned: the run that finishes the upgrade uncordons it.
+// cordonedHere annotates a Node that a run has cordoned, so the run that finishes the upgrade uncordons it.
 const cordonedHere = "slipway/cordoned-for-upgrade"
 
 func drain() step.Phase {
@@ -47,7 +47,7 @@ func uncordon() step.Phase {
 	}
 }
 
-// runDrain refuses before it changes anything, and looks again once the node is cordoned: Pods may have come in between.
+// runDrain refuses before it changes anything, and looks again once the node is cordoned: Pods may have arrived in between.
 func runDrain(ctx context.Context, env *step.Env) error {
 	if _, err := podsToEvict(ctx, env); err != nil {
 		return err
@@ -67,7 +67,7 @@ func runDrain(ctx context.Context, env *step.Env) error {
 	return evict(ctx, env, pods)
 }
 
-// cordon keeps new Pods away. A node that is cordoned already is left as it is, so that it stays cordoned afterwards.
+// cordon keeps new Pods away. If the node was cordoned before, it stays so after the upgrade.
 func cordon(ctx context.Context, env *step.Env) error {
 	node := cluster.NewNode(env.Config.Name)
 	already := false
@@ -95,7 +95,7 @@ func cordon(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// runUncordon leaves a node cordoned that was drained by the phase's own command: there is more to do before it ends.
+// runUncordon leaves a node cordoned if the phase's own command has drained it: the operator isn't done with it yet.
 func runUncordon(ctx context.Context, env *step.Env) error {
 	node := cluster.NewNode(env.Config.Name)
 	ours, cordoned := false, false
@@ -122,18 +122,17 @@ func runUncordon(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// The waits between two tries to evict what is left. The first are short: most Pods end quickly.
+// The delays between attempts to evict the remaining Pods. The first are short, as most Pods end quickly.
 const (
 	firstEvictionDelay = 100 * time.Millisecond
 	evictionDelay      = 2 * time.Second
 )
 
-// podsLeftError is what was seen last of Pods that are still there.
+// podsLeftError lists the remaining Pods with their last known state.
 type podsLeftError struct{ pods []string }
 
 func (e *podsLeftError) Error() string { return strings.Join(e.pods, "; ") }
 
-// evict evicts Pods, and waits until they are gone.
 func evict(ctx context.Context, env *step.Env, pods []corev1.Pod) error {
 	limit := env.Config.Upgrade.Drain.Timeout
 	limited, cancel := context.WithTimeout(ctx, limit)
@@ -157,15 +156,15 @@ func evict(ctx context.Context, env *step.Env, pods []corev1.Pod) error {
 			"to give up, run `slipway upgrade node phase uncordon` here")
 }
 
-// eviction is the Pods that are to be evicted, and what was said of those that are blocked.
+// eviction has the Pods to evict, and the last reason printed for each blocked Pod.
 type eviction struct {
 	env    *step.Env
 	chosen map[types.UID]bool
 	said   map[types.UID]string
 }
 
-// try evicts what is left, and returns a *podsLeftError until nothing is. It lists the Pods instead of getting each: a
-// kubelet, whose rights a worker has, may not get Pods that are gone.
+// try evicts the remaining Pods, and returns a *podsLeftError until they're gone. It lists Pods instead of getting each: on a
+// worker it has only the kubelet's rights, and a kubelet may not get Pods that are gone.
 func (e *eviction) try(ctx context.Context) error {
 	pods, err := e.env.Cluster.PodsOn(ctx, e.env.Config.Name)
 	if err != nil {
@@ -188,8 +187,7 @@ func (e *eviction) try(ctx context.Context) error {
 	return &podsLeftError{left}
 }
 
-// evict asks for the end of a Pod, unless it is terminating, and returns why it may still be there. A request that the
-// deadline has cut off says less about that than the API's last answer.
+// evict evicts a Pod, and returns why it may still be there: the API's last answer, if the deadline cuts off the request.
 func (e *eviction) evict(ctx context.Context, pod *corev1.Pod) (why string, err error) {
 	if pod.DeletionTimestamp != nil {
 		return "has been terminating since " + pod.DeletionTimestamp.UTC().Format(time.RFC3339), nil

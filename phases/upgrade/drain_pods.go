@@ -18,9 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// podsToEvict returns the Pods that have to leave this node, those that are terminating already among them. It is an error if
-// something would be lost with one of them and --drain-force is not given. The rules are those of `kubectl drain
-// --ignore-daemonsets` (test/drain compares them).
+// podsToEvict returns the Pods that have to leave this node, including terminating Pods. It fails if evicting one would lose
+// something and --drain-force isn't given. The rules are those of `kubectl drain --ignore-daemonsets` (test/drain compares them).
 func podsToEvict(ctx context.Context, env *step.Env) ([]corev1.Pod, error) {
 	pods, err := env.Cluster.PodsOn(ctx, env.Config.Name)
 	if err != nil {
@@ -44,7 +43,7 @@ func podsToEvict(ctx context.Context, env *step.Env) ([]corev1.Pod, error) {
 		"move or delete them yourself, or evict them with --drain-force")
 }
 
-// staysOnNode reports whether an eviction makes no sense: the kubelet or the DaemonSet's controller starts the Pod again.
+// staysOnNode reports whether evicting a Pod is pointless: the kubelet or the DaemonSet's controller would start it again.
 func staysOnNode(pod *corev1.Pod) bool {
 	if _, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
 		return true
@@ -53,12 +52,11 @@ func staysOnNode(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == appsv1.SchemeGroupVersion.String() && !hasEnded(pod)
 }
 
-// hasEnded reports whether a Pod does nothing any more.
 func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// losses are what an eviction would lose. A Pod that has ended, or is terminating, loses nothing by it.
+// losses lists what an eviction would lose: nothing, if the Pod has ended or is terminating.
 func losses(pod *corev1.Pod) (why []string) {
 	if hasEnded(pod) || pod.DeletionTimestamp != nil {
 		return nil

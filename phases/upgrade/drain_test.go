@@ -26,17 +26,15 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// drained is the API of a node that is drained.
+// drained is the API of a node to be drained.
 type drained struct {
 	*cluster.Plan
 	pods []corev1.Pod
-	// blocked has the reason why a Pod is not evicted, by name. blocked[name] is asked again at each try.
+	// blocked has the reason why a Pod isn't evicted, by name. Each attempt asks again.
 	blocked map[string]func() string
-	// stuck are Pods that do not end.
-	stuck []string
-	// before is called before the Pods are listed.
-	before func(d *drained)
-	// silent is the eviction from which on the API does not answer; 0 for none.
+	stuck   []string
+	before  func(d *drained)
+	// silent is the first eviction that the API doesn't answer; 0 for none.
 	silent int
 	asked  []string // evictions
 }
@@ -166,7 +164,7 @@ func TestDrainPods(t *testing.T) {
 	}
 }
 
-// TestDrainWaitsForBudgets: an eviction that a disruption budget refuses is tried again, and said once.
+// TestDrainWaitsForBudgets: an eviction refused by a disruption budget is retried, and reported once.
 func TestDrainWaitsForBudgets(t *testing.T) {
 	s := newDrainStage(t, phasetest.PodOf("a", "ReplicaSet"), phasetest.PodOf("b", "ReplicaSet"))
 	tries := 0
@@ -183,8 +181,7 @@ func TestDrainWaitsForBudgets(t *testing.T) {
 	s.SaidOnce(t, phasetest.Line{"Evicting ns/a, ns/b\n"}, phasetest.Line{"Waiting", "ns/a: budget web"})
 }
 
-// TestDrainDeadline: the error names the Pods that are left and the budgets in the way; the node stays cordoned, and the
-// same command finishes.
+// TestDrainDeadline: the error names the remaining Pods and the budgets in the way. Afterwards, the same command finishes.
 func TestDrainDeadline(t *testing.T) {
 	s := newDrainStage(t, phasetest.PodOf("a", "ReplicaSet"), phasetest.PodOf("b", "ReplicaSet"), phasetest.PodOf("c", "ReplicaSet"))
 	s.Config.Upgrade.Drain.Timeout = 30 * time.Second
@@ -202,8 +199,7 @@ func TestDrainDeadline(t *testing.T) {
 	s.checkCordoned(t, false, false)
 }
 
-// TestDrainUnanswered: if the API does not answer until the deadline, the error names all Pods that are left, and the budgets
-// that were seen before.
+// TestDrainUnanswered: without answers until the deadline, the error names the remaining Pods, and the budgets seen before.
 func TestDrainUnanswered(t *testing.T) {
 	for silent, want := range map[int]string{
 		1: "ns/a (evict ns/a: context deadline exceeded); ns/b (evict ns/b: context deadline exceeded)",
@@ -227,7 +223,7 @@ func TestDrainUnanswered(t *testing.T) {
 	}
 }
 
-// TestDrainEndsAtOnce when the API refuses for good.
+// TestDrainEndsAtOnce: a permanent refusal by the API isn't retried.
 func TestDrainEndsAtOnce(t *testing.T) {
 	s := newDrainStage(t, phasetest.PodOf("a", "ReplicaSet"))
 	refused := errors.New("not allowed")
@@ -237,7 +233,6 @@ func TestDrainEndsAtOnce(t *testing.T) {
 	}
 }
 
-// refusing is an API that evicts nothing.
 type refusing struct {
 	*drained
 	err error
@@ -245,7 +240,7 @@ type refusing struct {
 
 func (r refusing) Evict(context.Context, *corev1.Pod) error { return r.err }
 
-// TestDrainSeesPodsThatCameLate: a Pod that is bound to the node before it is cordoned is evicted as well, or refused.
+// TestDrainSeesPodsThatCameLate: a Pod bound to the node just before it's cordoned is evicted as well, or refused.
 func TestDrainSeesPodsThatCameLate(t *testing.T) {
 	for _, kind := range []string{"ReplicaSet", ""} {
 		s := newDrainStage(t)
@@ -269,7 +264,7 @@ func TestDrainSeesPodsThatCameLate(t *testing.T) {
 	}
 }
 
-// TestCordon: only what a run has cordoned is uncordoned, even by a later run.
+// TestCordon: only a node cordoned by a run is uncordoned, even by a later run.
 func TestCordon(t *testing.T) {
 	for name, c := range map[string]struct {
 		before corev1.Node
@@ -310,7 +305,7 @@ func TestCordon(t *testing.T) {
 	}
 }
 
-// TestCordonedByPhase: what the phase's own command has cordoned stays so in an upgrade without --drain.
+// TestCordonedByPhase: a node cordoned by the phase's own command stays so in an upgrade without --drain.
 func TestCordonedByPhase(t *testing.T) {
 	s := newDrainStage(t)
 	s.Play(t, drain())
@@ -341,7 +336,6 @@ func TestDrainWithoutNode(t *testing.T) {
 	fact.Error(t, s.drain(t), "no Node "+s.Config.Name)
 }
 
-// TestDrainPlan: a plan names what it would evict.
 func TestDrainPlan(t *testing.T) {
 	s := newDrainStage(t, phasetest.PodOf("a", "ReplicaSet"), phasetest.PodOf("d", "DaemonSet"))
 	var did []string

@@ -22,35 +22,33 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// podEdits are the differences between a static Pod and what Slipway or kubeadm made: those that the upgrade would lose.
+// podEdits are the differences between a static Pod and its original by Slipway or kubeadm that the upgrade would lose.
 type podEdits struct {
-	// edited is what somebody has edited; nil if there is nothing.
+	// edited has the certain edits; nil if there are none.
 	edited *editedPod
-	// doubtful is what either somebody has edited, or the ClusterConfiguration said before somebody changed it there; nil if
-	// there is nothing.
+	// doubtful has the differences that are either edits, or from an earlier ClusterConfiguration; nil if there are none.
 	doubtful *editedPod
-	// proxies are the names of variables for proxies whose values were taken from the environment of an earlier run, and that
-	// the upgrade writes with other values, or leaves out.
+	// proxies names the proxy variables that an earlier run took from its environment, and that the upgrade changes or drops.
 	proxies []string
-	// protection is what guards data or access and would be dropped. It's always edited, never doubtful.
+	// protection guards data or access and would be dropped. It's always an edit, never doubtful.
 	protection protection
-	// plugins are the paths of flex volume plugins that the controller manager finds with have and not with wanted.
+	// plugins are the paths of flex volume plugins that the controller manager would no longer find.
 	plugins []string
 }
 
-// editedPod is a static Pod that differs from the one that was made.
+// editedPod is a static Pod that differs from the original.
 type editedPod struct {
 	component string
-	have      []byte // the static Pod
-	before    []byte // what was made, as far as it is known
-	wanted    []byte // what the upgrade writes
+	have      []byte // now
+	before    []byte // the original, as far as it's known
+	wanted    []byte // as the upgrade writes it
 }
 
-// String says what differs, in a line.
+// String returns the differences in a line.
 func (e *editedPod) String() string { return ownership.LineDifference(e.have, e.before) }
 
-// editsOf compares the static Pod of a component with what this configuration makes for the version that the node runs.
-// changed is when an operator last changed the ClusterConfiguration in the cluster, see configurationChanged.
+// editsOf compares a component's static Pod with the one made from this configuration for the node's current version. changed is
+// when an operator last changed the ClusterConfiguration in the cluster, see configurationChanged.
 func editsOf(env *step.Env, component string, view manifests.HostView, changed time.Time) (podEdits, error) {
 	path := thisnode.StaticPodPath(env.Config, component)
 	have, err := host.ReadIfExists(env.Host, path)
@@ -65,7 +63,7 @@ func editsOf(env *step.Env, component string, view manifests.HostView, changed t
 	if edits.edited, err = comparedWithMade(env, component, view, have); err != nil {
 		return edits, errors.WithMessage(err, path)
 	}
-	if edits.edited == nil { // today's patches may still change what nobody has edited
+	if edits.edited == nil { // today's patches may still change an unedited Pod
 		same := &editedPod{component, have, have, wanted}
 		edits.protection, err = lostProtection(env, same, view, have)
 		return edits, errors.WithMessage(err, path)
@@ -81,8 +79,7 @@ func editsOf(env *step.Env, component string, view manifests.HostView, changed t
 	return edits, edits.split()
 }
 
-// writtenAt is when a file was written; the zero time if it is the one in the backup of the last upgrade, because the time of
-// one that was put back says nothing.
+// writtenAt returns when a file was written; the zero time if the last upgrade may have put the file back from its backup.
 func writtenAt(env *step.Env, path string, keptIn func(*upgrading.Backup) string) (time.Time, error) {
 	info, err := env.Host.Stat(path)
 	if err != nil {
@@ -103,9 +100,9 @@ func writtenAt(env *step.Env, path string, keptIn func(*upgrading.Backup) string
 	return info.ModTime(), err
 }
 
-// comparedWithMade compares a static Pod with what may have been made: with the patches, which may be those of then, and
-// without, as they may be new. It returns the smallest difference, nil if there is none. What today's patches set does not
-// count, because the operator chose those values.
+// comparedWithMade compares a static Pod with its possible originals: with today's patches, and without, as those may be new. It
+// returns the smallest difference, or nil if an original is the same. Values from today's patches don't count, as the operator
+// chose them.
 func comparedWithMade(env *step.Env, component string, view manifests.HostView, have []byte) (*editedPod, error) {
 	pod, err := node.DecodePod(have)
 	if err != nil {
@@ -136,8 +133,8 @@ func comparedWithMade(env *step.Env, component string, view manifests.HostView, 
 	return smallest(append(list, both)), nil
 }
 
-// withPatches compares the static Pod that is there with the one that was made, both with today's patches. A flag to which
-// only the patches give a value has no other: the one that is there may come from earlier patches.
+// withPatches compares a static Pod with its original, after applying today's patches to both. If only the patches set a flag,
+// its other values don't count: they may come from earlier patches.
 func withPatches(plain, patched, again []byte) (*editedPod, error) {
 	e := &editedPod{have: again, before: patched, wanted: plain}
 	have, before, without, err := e.pods()
@@ -161,12 +158,11 @@ func withPatches(plain, patched, again []byte) (*editedPod, error) {
 	return e, nil
 }
 
-// sameFlag returns a function that finds the flags with the name of a given one.
 func sameFlag(word string) func(string) bool {
 	return func(other string) bool { return flagName(other) == flagName(word) }
 }
 
-// smallest returns the smallest of several differences; nil if one of them is nothing.
+// smallest returns the smallest of several differences; nil if one is empty.
 func smallest(list []*editedPod) *editedPod {
 	if slices.ContainsFunc(list, func(e *editedPod) bool { return manifests.SameStaticPod(e.have, e.before) }) {
 		return nil
@@ -185,8 +181,8 @@ func smallest(list []*editedPod) *editedPod {
 	})
 }
 
-// split leaves to edited what only a person can have edited, and all protection. What an earlier ClusterConfiguration may have
-// said becomes doubtful: flags, variables, volumes, the image and where the probes go.
+// split leaves in edited all protection and the changes only a person can have made. It moves to doubtful what an earlier
+// ClusterConfiguration may have set: flags, variables, volumes, the image and the addresses of the probes.
 func (p *podEdits) split() error {
 	e := p.edited
 	have, before, _, err := e.pods()
@@ -218,7 +214,6 @@ func (p *podEdits) split() error {
 	return nil
 }
 
-// pods decodes what is compared.
 func (e *editedPod) pods() (have, before, wanted *corev1.Pod, err error) {
 	if have, err = node.DecodePod(e.have); err != nil {
 		return nil, nil, nil, err
@@ -230,7 +225,7 @@ func (e *editedPod) pods() (have, before, wanted *corev1.Pod, err error) {
 	return have, before, wanted, err
 }
 
-// asBefore is the environment with the version that this control plane runs.
+// asBefore returns the environment with the version that this control plane runs.
 func asBefore(env *step.Env) *step.Env {
 	before, node := *env, *env.Config
 	node.Cluster.KubernetesVersion = runningVersion(env)
@@ -238,7 +233,7 @@ func asBefore(env *step.Env) *step.Env {
 	return &before
 }
 
-// runningVersion is that of this node's API server, by its static Pod; by default that of the cluster's configuration.
+// runningVersion is the version of this node's API server, from its static Pod, or else from the cluster's configuration.
 func runningVersion(env *step.Env) string {
 	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
 	if found && len(pod.Spec.Containers) > 0 {
@@ -249,7 +244,7 @@ func runningVersion(env *step.Env) string {
 	return env.Config.Upgrade.From
 }
 
-// withTagOf gives made the image of have, if both are of the same repository: releases of kubeadm chose other versions of
+// withTagOf gives made the image of have, if both come from the same repository: kubeadm's releases chose different versions of
 // etcd for the same version of Kubernetes.
 func withTagOf(have, made *corev1.Pod) *corev1.Pod {
 	mine, ours := &have.Spec.Containers[0], &made.Spec.Containers[0]

@@ -18,14 +18,12 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// changedByOperator is the annotation of the ConfigMaps kubeadm-config and kubelet-config with the time (RFC 3339) at which an
-// operator last changed the configuration in it. An upgrade sets it when it stores that of the new version, because managedFields
-// then name Slipway.
+// changedByOperator annotates ConfigMaps kubeadm-config and kubelet-config with the time (RFC 3339) of an operator's last change
+// to their configuration. An upgrade sets it when it stores the new version's, because managedFields then name Slipway.
 const changedByOperator = "slipway/changed-by-operator"
 
-// configurationChanged returns when somebody other than kubeadm and Slipway last changed a key of a ConfigMap in kube-system, as
-// far as the ConfigMap says it; the zero time if nobody has. Files that are older than this may have been made with another
-// configuration.
+// configurationChanged returns when anybody but kubeadm and Slipway last changed a key of a ConfigMap in kube-system, as far as
+// the ConfigMap records it; the zero time if nobody has. Older files may come from another configuration.
 func configurationChanged(ctx context.Context, env *step.Env, name, key string) (time.Time, error) {
 	cm := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -34,7 +32,7 @@ func configurationChanged(ctx context.Context, env *step.Env, name, key string) 
 	if _, err := env.Cluster.Get(ctx, cm); err != nil {
 		return time.Time{}, err
 	}
-	last, _ := time.Parse(time.RFC3339, cm.Annotations[changedByOperator]) // one that is not a time counts as none
+	last, _ := time.Parse(time.RFC3339, cm.Annotations[changedByOperator]) // an invalid time counts as none
 	for _, entry := range cm.ManagedFields {
 		if entry.Time != nil && entry.Time.After(last) && owns(entry, key) && !slices.Contains([]string{"kubeadm", "slipway"}, entry.Manager) {
 			last = entry.Time.Time
@@ -43,7 +41,7 @@ func configurationChanged(ctx context.Context, env *step.Env, name, key string) 
 	return last, nil
 }
 
-// clusterConfigurationChanged is configurationChanged of the ClusterConfiguration, which static Pods are made from.
+// clusterConfigurationChanged is configurationChanged for the ClusterConfiguration, the source of static Pods.
 func clusterConfigurationChanged(ctx context.Context, env *step.Env) (time.Time, error) {
 	return configurationChanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
 }
@@ -61,8 +59,7 @@ func owns(entry metav1.ManagedFieldsEntry, key string) bool {
 	return found
 }
 
-// uploadUpgradedConfig stores the configuration with the new version. What the ConfigMap says of its last change goes with it
-// in the same write: the other nodes, which are upgraded next, need it.
+// uploadUpgradedConfig stores the new version's configuration, and when an operator last changed it, which other nodes need.
 func uploadUpgradedConfig(ctx context.Context, env *step.Env) error {
 	annotations, err := lastChange(ctx, env, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
 	if err != nil {
@@ -71,7 +68,6 @@ func uploadUpgradedConfig(ctx context.Context, env *step.Env) error {
 	return node.UploadKubeadmConfig(ctx, env, annotations)
 }
 
-// uploadUpgradedKubeletConfig does the same for the kubelets' configuration.
 func uploadUpgradedKubeletConfig(ctx context.Context, env *step.Env) error {
 	annotations, err := lastChange(ctx, env, manifests.KubeletConfigMap, "kubelet")
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// staticPodEdits finds what the upgrade would lose of this control plane's static Pods.
+// staticPodEdits finds edits of this control plane's static Pods that the upgrade would lose.
 func staticPodEdits(ctx context.Context, env *step.Env) []preflight.Finding {
-	failed := func(err error) preflight.Finding { // protection may be among what could not be compared
+	failed := func(err error) preflight.Finding { // the failed comparison may hide protection
 		return preflight.Finding{Check: node.EditsCheck, Severity: preflight.Error, Final: true, Fault: fault.Of(err)}
 	}
 	view, err := node.HostView(env)
@@ -77,11 +77,11 @@ func (e podEdits) findings(component string, changed time.Time) []preflight.Find
 	return found
 }
 
-// lostProxies are the names of the variables that have the same value only in one of two static Pods.
+// lostProxies names the proxy variables of have that are missing from wanted, or have another value there.
 func lostProxies(component string, have, wanted []byte) (names []string) {
 	proxies := func(data []byte) []corev1.EnvVar {
 		pod, err := node.DecodePod(data)
-		if err != nil || component == manifests.EtcdName { // it has none of its own
+		if err != nil || component == manifests.EtcdName { // etcd has no proxies
 			return nil
 		}
 		return manifests.HostView{}.AsIn(pod).ProxyEnv
@@ -95,7 +95,7 @@ func lostProxies(component string, have, wanted []byte) (names []string) {
 	return names
 }
 
-// lostPlugins looks into the directory that older releases mount for flex volume plugins.
+// lostPlugins lists the plugins in the flex volume directory that older releases mount.
 func lostPlugins(env *step.Env, have, wanted []byte) (paths []string) {
 	pod, err := node.DecodePod(have)
 	next, nextErr := node.DecodePod(wanted)
@@ -107,7 +107,7 @@ func lostPlugins(env *step.Env, have, wanted []byte) (paths []string) {
 		if m.Name != manifests.FlexVolume || slices.ContainsFunc(next.Spec.Containers[0].VolumeMounts, kept) {
 			continue
 		}
-		entries, _ := env.Host.ReadDir(m.MountPath) // it is mounted at the same path; without it there are no plugins
+		entries, _ := env.Host.ReadDir(m.MountPath) // mounted at the same path; no directory, no plugins
 		for _, e := range entries {
 			paths = append(paths, filepath.Join(m.MountPath, e.Name()))
 		}

@@ -33,22 +33,20 @@ import (
 
 const kubeletConfigFile = "config.yaml"
 
-// kubeletEdits are the fields of this host's config.yaml that somebody has set or removed there, and that the upgrade writes with
-// other values: they're neither the cluster's nor the node's own (instance-config.yaml).
+// kubeletEdits are the fields set or removed in this host's config.yaml that the upgrade would overwrite: they come neither from
+// the cluster's settings nor from the node's own (instance-config.yaml).
 type kubeletEdits struct {
 	fields []string
-	patch  config.PatchFile // keeps them
-	// changed is when an operator changed ConfigMap kubelet-config, if that was after the file was written: then these may be
-	// what it said before. Otherwise it's zero.
+	patch  config.PatchFile // keeps the fields
+	// changed is when an operator changed ConfigMap kubelet-config, if that was after the file was written; otherwise zero.
 	changed time.Time
-	// sure: somebody has edited the file, although some of the fields may come from before that change.
+	// sure means somebody has edited the file, even if some of the fields come from before that change.
 	sure bool
 }
 
-// doubtful reports whether some of the fields may be no edits, so that the patch may undo the change.
+// doubtful reports whether some fields may not be edits, in which case the patch would undo the change.
 func (e *kubeletEdits) doubtful() bool { return !e.changed.IsZero() }
 
-// editsOfKubelet returns nil if there are none.
 func editsOfKubelet(ctx context.Context, env *step.Env) (*kubeletEdits, error) {
 	path := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile)
 	of, err := backup.Whose(env, path)
@@ -79,7 +77,6 @@ func editsOfKubelet(ctx context.Context, env *step.Env) (*kubeletEdits, error) {
 	return e, err
 }
 
-// lostKubeletFields compares the file with everything that may have made it. The fields are sorted.
 func lostKubeletFields(ctx context.Context, env *step.Env, of backup.Owner) (have, wanted map[string]any, lost []string, err error) {
 	docs := make([]map[string]any, 4)
 	for i, read := range []func() ([]byte, error){
@@ -105,7 +102,7 @@ func lostKubeletFields(ctx context.Context, env *step.Env, of backup.Owner) (hav
 			lost = append(lost, name)
 		}
 	}
-	for name, value := range docs[3] { // what somebody has removed is in the cluster's settings, and would come back
+	for name, value := range docs[3] { // a field missing here, but in the cluster's settings, would come back
 		if _, there := docs[0][name]; !there && of != backup.AsMade && !ours(name, value) && reflect.DeepEqual(docs[1][name], value) {
 			lost = append(lost, name)
 		}
@@ -114,8 +111,8 @@ func lostKubeletFields(ctx context.Context, env *step.Env, of backup.Owner) (hav
 	return docs[0], docs[1], lost, nil
 }
 
-// kubeletFields are the fields of a KubeletConfiguration in one form: kubeadm writes some that are zero, and their order and
-// notation differ. Fields that this version doesn't know stay as they are.
+// kubeletFields returns the fields of a KubeletConfiguration in a normal form: kubeadm writes some zero values, and order and
+// notation vary. Fields unknown to this version stay as they are.
 func kubeletFields(data []byte) (map[string]any, error) {
 	given, known, fields := map[string]any{}, kubeletconfig.New(), map[string]any{}
 	if err := yaml.Unmarshal(data, &given); err != nil {
@@ -136,7 +133,7 @@ func kubeletFields(data []byte) (map[string]any, error) {
 	return fields, errors.WithStack(err)
 }
 
-// kubeletPatch makes of what the upgrade writes what is there.
+// kubeletPatch returns a patch that gives these fields of wanted the values of have.
 func kubeletPatch(have, wanted map[string]any, fields []string) ([]byte, error) {
 	other := func(name string, _ any) bool { return !slices.Contains(fields, name) }
 	var docs [2][]byte
@@ -159,7 +156,7 @@ func readKubeletFile(env *step.Env, name string) ([]byte, error) {
 	return host.ReadIfExists(env.Host, filepath.Join(env.Config.Paths.Kubelet, name))
 }
 
-// kubeletEditFindings are about fields of the kubelet's configuration on this host that the upgrade writes with other values.
+// kubeletEditFindings finds fields of this host's kubelet configuration that the upgrade would overwrite.
 func kubeletEditFindings(ctx context.Context, env *step.Env) []preflight.Finding {
 	e, err := editsOfKubelet(ctx, env)
 	if err != nil {
@@ -184,7 +181,7 @@ func kubeletEditFindings(ctx context.Context, env *step.Env) []preflight.Finding
 		"the upgrade would lose edits of %s: %s", path, names)}
 }
 
-// shownPatch says how to use the patch. On a worker, nothing else prints it.
+// shownPatch explains how to use the patch. On a worker, nothing else prints it.
 func (e *kubeletEdits) shownPatch() string {
 	text := strings.TrimRight(ownership.Shown(e.patch.Data), "\n")
 	return "use --patches with a directory that has this file, " + e.patch.Name + ":\n    " + strings.ReplaceAll(text, "\n", "\n    ")

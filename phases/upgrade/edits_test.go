@@ -24,7 +24,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// manifestsWritten is when the static Pods of these tests were written.
 var manifestsWritten = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 // manifestsWrittenAt gives all static Pods the same age.
@@ -37,7 +36,7 @@ func manifestsWrittenAt(t *testing.T, s *phasetest.Stage, at time.Time) {
 	}
 }
 
-// manager is an entry of managedFields; at is relative to when the static Pods were written.
+// manager returns an entry of managedFields; at is relative to manifestsWritten.
 func manager(name, fields string, at time.Duration) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: name, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
 		Time: &metav1.Time{Time: manifestsWritten.Add(at)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
@@ -45,7 +44,6 @@ func manager(name, fields string, at time.Duration) metav1.ManagedFieldsEntry {
 
 const configurationFields = `{"f:data":{".":{},"f:ClusterConfiguration":{}}}`
 
-// configured stores a ConfigMap kubeadm-config with this metadata.
 func configured(t *testing.T, s *phasetest.Stage, meta metav1.ObjectMeta) {
 	t.Helper()
 	cm := fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", "kind: ClusterConfiguration\n")
@@ -55,7 +53,7 @@ func configured(t *testing.T, s *phasetest.Stage, meta metav1.ObjectMeta) {
 	}
 }
 
-// editNames are the names of the patches that keep edits.
+// editNames returns the names of the patches that keep edits.
 func editNames(t *testing.T, s *phasetest.Stage) (kept, doubtful []string) {
 	t.Helper()
 	patches, err := PatchesOfEdits(t.Context(), s.Env)
@@ -71,8 +69,8 @@ func editNames(t *testing.T, s *phasetest.Stage) (kept, doubtful []string) {
 	return names(patches.Kept), names(patches.Doubtful)
 }
 
-// TestChangedConfiguration: what an operator has taken out of the ClusterConfiguration goes with the upgrade, as in kubeadm. What nobody
-// can have set there, or is newer, is still an edit.
+// TestChangedConfiguration: settings that an operator has removed from the ClusterConfiguration go with the upgrade, as in
+// kubeadm. Changes that can't come from there, or are newer, are still edits.
 func TestChangedConfiguration(t *testing.T) {
 	const flag, volume = "- --concurrent-service-syncs=1", ", - mountPath: /flags, name: flags, path: /flags, name: flags"
 	isEdit := func(list string) phasetest.FoundAs {
@@ -141,8 +139,7 @@ func TestChangedConfiguration(t *testing.T) {
 	}
 }
 
-// TestUploadKeepsTheChange: the upgrade of the first control plane overwrites who has changed the configuration, and the others
-// still learn when that was.
+// TestUploadKeepsTheChange: the other control planes learn when the configuration was changed, even after the first's upgrade.
 func TestUploadKeepsTheChange(t *testing.T) {
 	for name, row := range map[string]struct {
 		stored metav1.ObjectMeta
@@ -168,8 +165,7 @@ func TestUploadKeepsTheChange(t *testing.T) {
 	}
 }
 
-// TestChangedPatches: what today's patches set is no edit, although the static Pod was made with other patches. Edits beside it
-// are still found, and alone.
+// TestChangedPatches: values from today's patches aren't edits, even if other patches made the Pod. Other edits are still found.
 func TestChangedPatches(t *testing.T) {
 	lost := func(list string) phasetest.FoundAs {
 		return phasetest.FoundAs{Name: "error StaticPodEdits", Facts: []string{"kube-apiserver"}, List: list}
@@ -192,7 +188,7 @@ func TestChangedPatches(t *testing.T) {
 	find("an edit beside them", lost("team: mine"))
 	s.EditPod(t, manifests.APIServerName, "    team: mine\n", "")
 
-	// The values of this flag are all used, so the order says nothing of what is lost.
+	// The API server uses all values of this flag, so their order doesn't reveal a loss.
 	s.EditPod(t, manifests.APIServerName, "    - --service-account-issuer=", "    - --service-account-issuer=https://old\n    - --service-account-issuer=")
 	const issuer = "--service-account-issuer=https://old"
 	guarded := phasetest.FoundAs{Name: "error StaticPodProtection", Facts: []string{"kube-apiserver"}, List: issuer}
@@ -201,7 +197,7 @@ func TestChangedPatches(t *testing.T) {
 	find("one of them from a patch", guarded)
 }
 
-// TestEditsOfOlderReleases: the static Pods that kubeadm 1.35 writes, and older releases, have more or other parts, and nobody has edited them.
+// TestEditsOfOlderReleases: the extra or different parts in static Pods from kubeadm 1.35 and older aren't edits.
 func TestEditsOfOlderReleases(t *testing.T) {
 	const mount, volume = "    - mountPath: DIR\n      name: flexvolume-dir\n", "  - hostPath:\n      path: DIR\n      type: DirectoryOrCreate\n    name: flexvolume-dir\n"
 	const kubeadmDir = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"
@@ -255,8 +251,7 @@ func TestEditsOfOlderReleases(t *testing.T) {
 	})
 }
 
-// TestEnvironmentIsNoEdit: what the host had, or has by now, is not an edit: directories of CAs, and proxies, which are reported
-// when they go.
+// TestEnvironmentIsNoEdit: CA directories and proxies of the host, past or present, aren't edits. Dropped proxies are reported.
 func TestEnvironmentIsNoEdit(t *testing.T) {
 	const added = "    env:\n    - name: HTTPS_PROXY\n      value: http://user:secret@192.0.2.1\n    image:"
 	withProxy := func(t *testing.T, s *phasetest.Stage) { s.EditPod(t, "kube-scheduler", "    image:", added) }
@@ -298,7 +293,7 @@ func TestEnvironmentIsNoEdit(t *testing.T) {
 	}
 }
 
-// TestWholeUpgrade: a plan shows what the last control plane does to the add-ons, although others are behind.
+// TestWholeUpgrade: a plan shows the last control plane's changes to the add-ons, even if others are behind.
 func TestWholeUpgrade(t *testing.T) {
 	for want, workflow := range map[string][]step.Phase{"Leaving CoreDNS": Apply(), "Upgrading CoreDNS to " + phasetest.NewDNS: Whole()} {
 		s := phasetest.NewAddonStage(t, "")

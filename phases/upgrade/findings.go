@@ -23,17 +23,16 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// soon is how long before its end a certificate is reported that the upgrade does not renew.
+// soon is how long before its end a certificate is reported if the upgrade doesn't renew it.
 const soon = 30 * 24 * time.Hour
 
-// HostFindings are about this control plane and the members of etcd: what stands in the way of any upgrade.
+// HostFindings finds faults of this control plane and of etcd's members that stand in the way of any upgrade.
 func HostFindings(ctx context.Context, env *step.Env, members []etcd.Health) []preflight.Finding {
 	return slices.Concat(kubeletEditFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(members),
 		backup.SnapshotSpace(env, members, backup.MissingImagesNeed(ctx, env, env.Config.Images())...))
 }
 
-// certificateFindings are about certificates that end soon and that the upgrade does not renew, and about CAs whose keys
-// are elsewhere, so that it cannot.
+// certificateFindings finds CAs and certificates that end soon without being renewed, and CAs whose missing keys prevent renewal.
 func certificateFindings(env *step.Env) []preflight.Finding {
 	leaves, authorities, err := renewal.Expirations(env.PKI())
 	if err != nil {
@@ -71,8 +70,7 @@ func issuedBy(leaves []renewal.Expiration, ca string) []string {
 	return names
 }
 
-// strayManifests finds files beside the static Pods that the kubelet takes for static Pods, too: a copy of a component's
-// manifest runs instead of it, or beside it.
+// strayManifests finds other files that the kubelet takes for static Pods, such as a component's copy: it may run that instead.
 func strayManifests(env *step.Env) []preflight.Finding {
 	const remedy = "move it out of the directory: the kubelet reads every file whose name does not begin with a dot"
 	dir := env.Config.Paths.Manifests
@@ -103,7 +101,7 @@ func strayManifests(env *step.Env) []preflight.Finding {
 	return found
 }
 
-// imageFindings are about images that the upgrade would have to pull, and the space for them.
+// imageFindings finds missing images, and too little space for them.
 func imageFindings(ctx context.Context, env *step.Env) []preflight.Finding {
 	n := env.Config
 	missing, err := backup.MissingImages(ctx, env, n.Images())
@@ -118,7 +116,6 @@ func imageFindings(ctx context.Context, env *step.Env) []preflight.Finding {
 		"not on this node yet: %s", strings.Join(missing, ", ")))
 }
 
-// etcdFindings are about the health of the members.
 func etcdFindings(members []etcd.Health) []preflight.Finding {
 	var found []preflight.Finding
 	names := map[uint64]string{}
@@ -142,7 +139,7 @@ func etcdFindings(members []etcd.Health) []preflight.Finding {
 	return append(found, alarms(members, names)...)
 }
 
-// alarms are the same for all members.
+// alarms reports each alarm once: all members return the same list.
 func alarms(members []etcd.Health, names map[uint64]string) []preflight.Finding {
 	var found []preflight.Finding
 	var seen []etcd.Alarm

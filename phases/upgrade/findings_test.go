@@ -32,10 +32,10 @@ import (
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
-// planeToExamine is a control plane of v1.36.4 that is to be upgraded to v1.37.2, as Slipway made it.
+// planeToExamine is a control plane of v1.36.4, as Slipway made it, to be upgraded to v1.37.2.
 func planeToExamine(t *testing.T) *phasetest.Stage { return planeFrom(t, "v1.36.4") }
 
-// planeFrom is a control plane of another version, whose controller manager has these extra flags.
+// planeFrom is a control plane of another version. extra are flags of its controller manager.
 func planeFrom(t *testing.T, from string, extra ...config.Arg) *phasetest.Stage {
 	t.Helper()
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
@@ -58,7 +58,7 @@ func planeFrom(t *testing.T, from string, extra ...config.Arg) *phasetest.Stage 
 	return s
 }
 
-// TestEditPatches: with the patches that the plan prints, the upgrade keeps each edit, and the check of edits is content.
+// TestEditPatches: with the patches printed by the plan, the upgrade keeps each edit, and the check for edits passes.
 func TestEditPatches(t *testing.T) {
 	const apiServer = manifests.APIServerName
 	for name, row := range map[string]struct {
@@ -142,7 +142,7 @@ func TestEditPatches(t *testing.T) {
 	}
 }
 
-// equipped is what the runtime lacks, and the space on all disks.
+// equipped is an image that the runtime lacks, and the free space on all disks.
 type equipped struct {
 	host    *teststage.Host
 	missing string
@@ -158,7 +158,6 @@ func (e equipped) set() {
 
 func TestHostFindings(t *testing.T) {
 	s := planeToExamine(t)
-	// Nothing is wrong.
 	equipped{s.FakeHost, "none", 50 << 30}.set()
 	healthy := func() []etcd.Health {
 		var all []etcd.Health
@@ -214,7 +213,7 @@ func TestHostFindings(t *testing.T) {
 	}
 }
 
-// TestUpgradeFindingsShown has everything that the checks of a host find in one list.
+// TestUpgradeFindingsShown shows all kinds of findings about a host in one list.
 func TestUpgradeFindingsShown(t *testing.T) {
 	s := planeToExamine(t)
 	equipped{s.FakeHost, "coredns", 1 << 30}.set()
@@ -240,7 +239,7 @@ func TestUpgradeFindingsShown(t *testing.T) {
 	phasetest.Shows(t, "upgrade-findings", all.String())
 }
 
-// TestStrayManifests: static Pods of the operator's are left alone.
+// TestStrayManifests: the operator's own static Pods aren't reported.
 func TestStrayManifests(t *testing.T) {
 	s := planeToExamine(t)
 	dir := "/etc/kubernetes/manifests/"
@@ -255,7 +254,7 @@ func TestStrayManifests(t *testing.T) {
 		phasetest.FoundAs{Name: "warning StrayManifest", Facts: []string{dir + "notes.txt", "Pod"}})
 }
 
-// TestCertificateFindings: what the upgrade renews is not worth a word.
+// TestCertificateFindings: certificates renewed by the upgrade aren't reported.
 func TestCertificateFindings(t *testing.T) {
 	s := planeToExamine(t)
 	s.Play(t, phasetest.Pick(bootstrap.Init(), "certs")...)
@@ -280,8 +279,7 @@ func TestCertificateFindings(t *testing.T) {
 		Facts: []string{"CA etcd-ca", "renew apiserver-etcd-client, etcd-healthcheck-client, etcd-peer, etcd-server"}})
 }
 
-// TestKubeletBreakages: `upgrade node` checks the flags and the configuration with which its kubelet will be started, without
-// those that the upgrade removes.
+// TestKubeletBreakages: `upgrade node` checks the flags and the configuration of the kubelet's next start.
 func TestKubeletBreakages(t *testing.T) {
 	s := planeToExamine(t)
 	s.Config.Upgrade.First = false
@@ -291,21 +289,20 @@ func TestKubeletBreakages(t *testing.T) {
 	s.HasKubelet(t, "v1.34.9")
 	s.Put(t, "/sys/fs/cgroup/cgroup.controllers", "cpu\n")
 	s.Put(t, "/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--pod-infra-container-image=registry.k8s.io/pause:3.10 --v=2"`)
-	s.Put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nfeatureGates: {SidecarContainers: true}\n") // written again
+	s.Put(t, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nfeatureGates: {SidecarContainers: true}\n") // the upgrade overwrites it
 	phasetest.CheckFindings(t, ask())
 	s.Put(t, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--boot-id-file=/x --feature-gates=SidecarContainers=true\n")
 	phasetest.CheckFindings(t, ask(), phasetest.FoundAs{Name: "error flag-removed", Facts: []string{"kubelet on cp-1", "kubelet 1.37", "--boot-id-file"}},
 		phasetest.FoundAs{Name: "error gate-removed", Facts: []string{"kubelet on cp-1", "kubelet 1.37", "SidecarContainers"}})
 }
 
-// TestOwnControlPlane: `upgrade node` checks the static Pods that it will write, with the patches of this host, which no other
-// node can see.
+// TestOwnControlPlane: `upgrade node` checks the static Pods it will write, with the patches, which only this host has.
 func TestOwnControlPlane(t *testing.T) {
 	s := planeToExamine(t)
 	s.Config.Upgrade.First = false
 	equipped{s.FakeHost, "none", 50 << 30}.set()
 	s.HasKubelet(t, "v1.37.2")
-	s.EditPod(t, "kube-scheduler", "    - --leader-elect=true\n", "    - --leader-elect=true\n    - --feature-gates=SidecarContainers=true\n") // will be lost
+	s.EditPod(t, "kube-scheduler", "    - --leader-elect=true\n", "    - --leader-elect=true\n    - --feature-gates=SidecarContainers=true\n") // the upgrade drops it
 	if got := phasetest.InWords(ownBreakages(t.Context(), s.Env)); len(got) > 0 {
 		t.Errorf("without patches: %q", got)
 	}
@@ -322,8 +319,7 @@ func TestOwnControlPlane(t *testing.T) {
 	phasetest.CheckFindings(t, ownBreakages(t.Context(), s.Env), want[1:]...)
 }
 
-// TestNodeFindings: `upgrade node` looks at its own control plane, because `upgrade apply` could not. Images that are missing
-// are pulled next.
+// TestNodeFindings: `upgrade node` examines its own host, which `upgrade apply` couldn't. Missing images are pulled next.
 func TestNodeFindings(t *testing.T) {
 	const stray = "/etc/kubernetes/manifests/kube-scheduler.yaml.bak"
 	down := map[string]error{"cp-2": errors.New("no answer")}
@@ -332,7 +328,7 @@ func TestNodeFindings(t *testing.T) {
 		worker  bool
 		down    map[string]error
 		missing string
-		kubelet string // what somebody has added to its configuration
+		kubelet string // an operator's addition to its configuration
 		want    []phasetest.FoundAs
 	}{
 		"a stray manifest":       {false, nil, "none", "", []phasetest.FoundAs{strays}},
@@ -360,7 +356,7 @@ func TestNodeFindings(t *testing.T) {
 	}
 }
 
-// TestKubeletEdits: what the cluster or the node's own configuration says is no edit, and the patch keeps the others.
+// TestKubeletEdits: settings of the cluster or the node aren't edits, and the patch keeps the edits.
 func TestKubeletEdits(t *testing.T) {
 	s := planeToExamine(t)
 	s.Config.Upgrade.First = false
@@ -389,8 +385,8 @@ func TestKubeletEdits(t *testing.T) {
 	}
 }
 
-// TestKubeletEditsInForm: what is zero, and how something is written, is no edit. A patch also keeps what somebody has taken out of
-// a field, and the finding has the whole patch, without secrets.
+// TestKubeletEditsInForm: zero values and other notations aren't edits. The patch also keeps removals inside a field, and the
+// finding has the whole patch, without secrets.
 func TestKubeletEditsInForm(t *testing.T) {
 	const document = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n"
 	s := planeToExamine(t)
@@ -416,8 +412,8 @@ func TestKubeletEditsInForm(t *testing.T) {
 	}
 }
 
-// TestChangedKubeletConfiguration: an upgrade brings a change of ConfigMap kubelet-config to each node, so what the file has from
-// before isn't an error. What is newer than that change is.
+// TestChangedKubeletConfiguration: changes of ConfigMap kubelet-config reach each node with an upgrade, so a field from before
+// the change is no error. A newer edit is.
 func TestChangedKubeletConfiguration(t *testing.T) {
 	const path, fields = "/var/lib/kubelet/config.yaml", `{"f:data":{"f:kubelet":{}}}`
 	for name, row := range map[string]struct {
@@ -452,17 +448,18 @@ func TestChangedKubeletConfiguration(t *testing.T) {
 	}
 }
 
-// TestEditedKubeletConfiguration: where it's known that somebody has edited the file, a later change of ConfigMap kubelet-config doesn't
-// make the error a warning. But the patch is doubtful: it may also keep what comes from before that change. Removing a field is an edit, too; a field that the ConfigMap has got since is none.
+// TestEditedKubeletConfiguration: if the file is known to be edited, a later change of ConfigMap kubelet-config doesn't turn the
+// error into a warning, but makes the patch doubtful. Removing a field is an edit, but a field added to the ConfigMap since is
+// none.
 func TestEditedKubeletConfiguration(t *testing.T) {
 	const path, fields = "/var/lib/kubelet/config.yaml", `{"f:data":{"f:kubelet":{}}}`
 	const head = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n"
 	written := func(t *testing.T, s *phasetest.Stage) { writtenByUpgrade(t, s, path) }
 	for name, row := range map[string]struct {
-		made    string // what is in the file
+		made    string // the file's contents
 		then    func(*testing.T, *phasetest.Stage)
-		edited  string // what is in it now; nothing, if nobody has edited it
-		changed bool   // the ConfigMap, since
+		edited  string // its contents now; empty if nobody has edited it
+		changed bool   // ConfigMap changed since
 		want    []phasetest.FoundAs
 	}{
 		"edited, and the ConfigMap changed":    {"maxPods: 99\neventBurst: 5\n", written, "maxPods: 50\neventBurst: 5\n", true, []phasetest.FoundAs{{Name: "error KubeletConfigEdits", List: "maxPods"}}},
@@ -515,8 +512,7 @@ func TestEditedKubeletConfiguration(t *testing.T) {
 	}
 }
 
-// TestEtcdQuorum: `upgrade plan` and `upgrade apply` judge by one rule, and only an upgrade that restarts etcd needs the other
-// members.
+// TestEtcdQuorum: `upgrade plan` and `upgrade apply` follow one rule, and only restarting etcd needs the other members.
 func TestEtcdQuorum(t *testing.T) {
 	refused := func(facts ...string) []phasetest.FoundAs {
 		return []phasetest.FoundAs{{Name: "error EtcdQuorum", Facts: facts}}

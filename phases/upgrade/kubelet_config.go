@@ -26,7 +26,7 @@ func upgradeKubeletConfig() step.Phase {
 	}
 }
 
-// runUpgradeKubeletConfig does not restart the kubelet, which is mostly replaced by a newer one next.
+// runUpgradeKubeletConfig doesn't restart the kubelet: usually, a newer kubelet is installed next.
 func runUpgradeKubeletConfig(_ context.Context, env *step.Env) error {
 	files, err := upgradedKubeletFiles(env)
 	if err == nil {
@@ -41,7 +41,7 @@ func runUpgradeKubeletConfig(_ context.Context, env *step.Env) error {
 	return env.Keeper().Replace(files)
 }
 
-// upgradedKubeletFiles are what the kubelet reads when it starts the next time. The node's own settings stay as they are.
+// upgradedKubeletFiles returns the files for the kubelet's next start. The node's own settings stay as they are.
 func upgradedKubeletFiles(env *step.Env) ([]ownership.File, error) {
 	file := func(name string, data []byte) ownership.File {
 		return ownership.File{Path: filepath.Join(env.Config.Paths.Kubelet, name), Data: data, Mode: 0o600}
@@ -68,10 +68,10 @@ func upgradedKubeletFiles(env *step.Env) ([]ownership.File, error) {
 	if flags.Data, removed = kubeletconfig.WithoutLeftovers(flags.Data); len(removed) > 0 {
 		env.UI.Printf("Removing flags of older versions from %s: %s", flags.Path, strings.Join(removed, " "))
 	}
-	return append(files, flags), nil // also for its mode: kubeadm before 1.37 lets everybody read it
+	return append(files, flags), nil // even if unchanged, for its mode: kubeadm before 1.37 lets everybody read it
 }
 
-// upgradedKubeletConfig returns config.yaml: the cluster's settings, this node's own over them, and then the user's patches.
+// upgradedKubeletConfig returns config.yaml: the cluster's settings, overridden by this node's own, then by the user's patches.
 func upgradedKubeletConfig(env *step.Env, instance []byte) ([]byte, []kubeletconfig.Correction, error) {
 	own, err := config.ParsePatches([]config.PatchFile{{Name: config.PatchKubelet + "+strategic.yaml", Data: instance}})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestUpgradeUploadsNoHostFacts: neither does `upgrade apply`, whatever the node that it runs on has.
+// TestUpgradeUploadsNoHostFacts: `upgrade apply` doesn't upload settings of its own host.
 func TestUpgradeUploadsNoHostFacts(t *testing.T) {
 	s := phasetest.NewJoinStage(t)
 	s.Put(t, config.ResolvedConf, "nameserver 192.0.2.53\n")
@@ -26,7 +26,7 @@ func TestUpgradeUploadsNoHostFacts(t *testing.T) {
 	fact.NotIn(t, uploaded, "resolvConf")
 }
 
-// TestUpgradeFitsTheHost: an upgrade finds the name servers again, as they are now.
+// TestUpgradeFitsTheHost: an upgrade looks up the host's name servers again.
 func TestUpgradeFitsTheHost(t *testing.T) {
 	s := phasetest.NewJoinStage(t)
 	phasetest.Fatal(t, s.Discover(t))

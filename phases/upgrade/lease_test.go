@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// listed is a cluster with these nodes.
+// listed is a cluster with fixed nodes.
 type listed struct {
 	cluster.Cluster
 	nodes []corev1.Node
@@ -24,7 +24,7 @@ type listed struct {
 
 func (l listed) Nodes(context.Context) ([]corev1.Node, error) { return l.nodes, nil }
 
-// TestTurnAfterRefusal: a run that has replaced nothing gives the Lease back, unless an earlier run may have.
+// TestTurnAfterRefusal: a run that has replaced nothing returns the Lease, unless an earlier run may have replaced something.
 func TestTurnAfterRefusal(t *testing.T) {
 	for name, earlier := range map[string]string{"at first": "", "continued": "cp-1"} {
 		t.Run(name, func(t *testing.T) {

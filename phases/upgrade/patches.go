@@ -21,12 +21,11 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// EditPatches are patches for the directory that --patches names. Kept keep what operators have edited in this control
-// plane's static Pods and in its kubelet's configuration. Doubtful keep what may be an edit, or else comes from an earlier
-// ClusterConfiguration or ConfigMap kubelet-config.
+// EditPatches are patches for the directory of --patches. Kept has operators' edits of this control plane's static Pods and
+// kubelet configuration. Doubtful has differences that may also come from an earlier ClusterConfiguration or ConfigMap
+// kubelet-config.
 type EditPatches struct{ Kept, Doubtful []config.PatchFile }
 
-// PatchesOfEdits returns the patches that keep the edits of this host.
 func PatchesOfEdits(ctx context.Context, env *step.Env) (p EditPatches, err error) {
 	if err := p.addPods(ctx, env, patchSuffix(env)); err != nil {
 		return p, err
@@ -43,18 +42,17 @@ func PatchesOfEdits(ctx context.Context, env *step.Env) (p EditPatches, err erro
 	return p, nil
 }
 
-// doubtfulSuffix marks what may be no edit.
+// doubtfulSuffix marks a patch of doubtful edits.
 const doubtfulSuffix = "-doubtful"
 
-// patchSuffix follows the target in the name of a patch.
+// patchSuffix follows the target in a patch's name.
 func patchSuffix(env *step.Env) string {
 	if env.Config.PatchesDir != "" {
-		return "zz-edits" // after those that are there
+		return "zz-edits" // sorts after the existing patches
 	}
 	return "0"
 }
 
-// addPods adds the patches of the static Pods.
 func (p *EditPatches) addPods(ctx context.Context, env *step.Env, suffix string) error {
 	view, err := node.HostView(env)
 	if err != nil {
@@ -87,8 +85,7 @@ func (p *EditPatches) addPods(ctx context.Context, env *step.Env, suffix string)
 	return nil
 }
 
-// patches are up to two files: the edits of the command line as a JSON patch, because a list without keys cannot be
-// merged, and everything else as a strategic merge patch.
+// patches returns a JSON patch of the command line, as lists without keys can't be merged, and a merge patch of everything else.
 func (e *editedPod) patches(suffix string) ([]config.PatchFile, error) {
 	have, before, wanted, err := e.pods()
 	if err != nil {
@@ -107,7 +104,7 @@ func (e *editedPod) patches(suffix string) ([]config.PatchFile, error) {
 		}
 	}
 	mine.Command = ours.Command
-	if mine.Image != ours.Image { // the operator's repository, with the version of the upgrade
+	if mine.Image != ours.Image { // the operator's repository, with the upgrade's version
 		name, _ := upgrading.SplitImage(mine.Image)
 		mine.Image = name + ":" + upgrading.TagOf(next.Image)
 	}
@@ -118,22 +115,22 @@ func (e *editedPod) patches(suffix string) ([]config.PatchFile, error) {
 	return files, err
 }
 
-// operation is one of a JSON patch: https://www.rfc-editor.org/rfc/rfc6902
+// operation is an element of a JSON patch: https://www.rfc-editor.org/rfc/rfc6902
 type operation struct {
 	Op    string  `json:"op"`
 	Path  string  `json:"path"`
 	Value *string `json:"value,omitempty"`
 }
 
-// commandPatch makes of next what an operator has made of before. Flags that changed or went are found by their place in
-// next; a test before each makes the patch fail, rather than change another flag, when a later version moves it.
+// commandPatch returns operations that repeat in next the operator's changes from before to have. They address flags by their
+// index in next. A test before each makes the patch fail, rather than change another flag, if a later version moves it.
 func commandPatch(have, before, next []string) []operation {
 	var replaced, removed, added []operation
 	at := func(i int) string { return fmt.Sprintf("/spec/containers/0/command/%d", i) }
 	var kept []string
 	for i, word := range slices.Backward(next) {
 		if !slices.Contains(before, word) || slices.Contains(have, word) {
-			continue // new with the upgrade, or not edited
+			continue // added by the upgrade, or not edited
 		}
 		test := operation{"test", at(i), &next[i]}
 		k := slices.IndexFunc(have, func(h string) bool {
@@ -159,8 +156,7 @@ func flagName(word string) string {
 	return name
 }
 
-// mergePatch is the strategic merge patch from one Pod to another; empty if they are the same. The order of lists is left
-// out: it means nothing to the kubelet.
+// mergePatch returns the strategic merge patch between two Pods, without the order of lists: it means nothing to the kubelet.
 func mergePatch(from, to *corev1.Pod) (map[string]any, error) {
 	a, err := json.Marshal(from)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// socketAnnotation is where kubeadm kept the runtime's socket until 1.36. It is in instance-config.yaml since.
+// socketAnnotation is where kubeadm kept the runtime's socket until 1.36; it's in instance-config.yaml since.
 const socketAnnotation = "kubeadm.alpha.kubernetes.io/cri-socket"
 
 func postUpgrade(flags []string) step.Phase {
@@ -54,8 +54,7 @@ func runPostUpgrade(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// completeUpgrade records that this upgrade of the node is complete: the next run, such as one that brings new extraArgs to
-// the same version, is another upgrade, with a backup of its own.
+// completeUpgrade records that this upgrade is complete. The next run, even to the same version, makes its own backup.
 func completeUpgrade(env *step.Env) error {
 	progress, err := upgrading.ReadProgress(env.Host, node.BackupRoot(env))
 	if err != nil {
@@ -63,7 +62,7 @@ func completeUpgrade(env *step.Env) error {
 	}
 	backup, err := upgrading.LastBackup(env.Host, node.BackupRoot(env), progress)
 	if err != nil || backup == nil || backup.To != env.Config.Cluster.KubernetesVersion || !progress.Finished.Before(backup.Began) {
-		return err // nothing was replaced, or it went back since
+		return err // nothing was replaced, or a rollback has run since
 	}
 	return backup.Complete(env.Host)
 }

@@ -47,8 +47,8 @@ func runUpgradePreflight(ctx context.Context, env *step.Env) error {
 
 var errNoServerPod = errors.New("the API lacks the Pod of an API server")
 
-// awaitServerPods waits until the API has the Pod of each control plane's API server, which says what version that is. A
-// kubelet makes it some seconds after it has started, or replaced the static Pod. It returns an error only if it is interrupted: what is wrong is for the checks to say.
+// awaitServerPods waits until the API has the Pod of each control plane's API server, which has the server's version. Kubelets
+// need some seconds to create it. It fails only if it's interrupted; the checks report everything else.
 func awaitServerPods(ctx context.Context, env *step.Env) error {
 	limit := env.Config.Timeouts.KubernetesAPICall
 	limited, cancel := context.WithTimeout(ctx, limit)
@@ -85,7 +85,6 @@ func upgradeQuestions(env *step.Env) []preflight.Question {
 	return append(list, othersQuestions(env)...)
 }
 
-// othersQuestions ask whether the other control planes can do without this one.
 func othersQuestions(env *step.Env) []preflight.Question {
 	return []preflight.Question{
 		{Name: node.NodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return node.ControlPlanesReady(ctx, env) }},
@@ -93,8 +92,7 @@ func othersQuestions(env *step.Env) []preflight.Question {
 	}
 }
 
-// versionRefusals finds why the cluster may not be upgraded to the version. --force turns some of these errors into
-// warnings.
+// versionRefusals finds reasons not to upgrade the cluster to this version. --force turns some of the errors into warnings.
 func versionRefusals(ctx context.Context, env *step.Env) []preflight.Finding {
 	state, err := lookFromHere(ctx, env)
 	if err != nil {
@@ -103,8 +101,7 @@ func versionRefusals(ctx context.Context, env *step.Env) []preflight.Finding {
 	return upgrading.SkewQuestion(env.Config.Upgrade, state.Nodes, false).Ask(ctx)
 }
 
-// etcdQuorum is the check that the other members of etcd can do without this node's, if the upgrade restarts it. ask reports
-// why they cannot.
+// etcdQuorum checks that etcd can do without this node's member, if the upgrade restarts it. ask reports why it can't.
 func etcdQuorum(env *step.Env, ask func(context.Context) error) preflight.Question {
 	return preflight.Question{Name: node.QuorumCheck, Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding {
 		if !restartsEtcd(ctx, env) {
@@ -121,7 +118,7 @@ func etcdQuorum(env *step.Env, ask func(context.Context) error) preflight.Questi
 	}}
 }
 
-// restartsEtcd reports whether the upgrade restarts this node's etcd. If that is unknown, it returns true.
+// restartsEtcd reports whether the upgrade restarts this node's etcd. If in doubt, it returns true.
 func restartsEtcd(ctx context.Context, env *step.Env) bool {
 	if node.UnlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
 		return false

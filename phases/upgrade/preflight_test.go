@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// latePods is an API that has the Pods of the nodes from the given look on.
+// latePods is an API that has the nodes' Pods only from a given look on.
 type latePods struct {
 	*phasetest.Planes
 	from, looks int
@@ -35,8 +35,7 @@ func (l *latePods) Pods(ctx context.Context, namespace, selector string) ([]core
 	return l.Planes.Pods(ctx, namespace, selector)
 }
 
-// TestServersOfWorkers: the mirror Pod of a worker, with whatever image, keeps neither the add-ons nor the upgrade of a control plane
-// waiting. Findings name it.
+// TestServersOfWorkers: a worker's mirror Pod, with any image, doesn't delay an upgrade or its add-ons. Findings name it.
 func TestServersOfWorkers(t *testing.T) {
 	s := phasetest.NewAddonStage(t, "")
 	s.Planes.Known = append(s.Planes.Known, *cluster.NewNode("w-1"))
@@ -59,8 +58,8 @@ func TestServersOfWorkers(t *testing.T) {
 
 }
 
-// TestUnmarkedControlPlane: a host with the static Pod of an API server knows that it is a control plane, though somebody has taken
-// the label off its Node. A worker beside it doesn't become one.
+// TestUnmarkedControlPlane: a host with an API server's static Pod knows that it's a control plane, even if its Node isn't
+// labeled. A worker beside it doesn't become one.
 func TestUnmarkedControlPlane(t *testing.T) {
 	s := phasetest.NewAddonStage(t, "")
 	s.Planes.Known[0].Labels = nil
@@ -84,8 +83,7 @@ func TestUnmarkedControlPlane(t *testing.T) {
 	}
 }
 
-// TestAwaitServerPods: the kubelet of a new control plane needs a moment to make them. One that will never be there is
-// for the check of the versions.
+// TestAwaitServerPods: a new kubelet needs a moment to create the Pod. If it never comes, the version check reports it.
 func TestAwaitServerPods(t *testing.T) {
 	waiting := func(node string) phasetest.Line {
 		return phasetest.Line{"Pod", "API server", "of " + node + ", ", "1m0s\n"}

@@ -20,20 +20,18 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// successors are flags that take the place of others, by the beginnings of their names.
+// successors maps prefixes of flag names to the flags that replace them.
 var successors = map[string]string{"anonymous-auth": "authentication-config", "authorization-": "authorization-config", "oidc-": "authentication-config"}
 
-// protection is what an upgrade would drop of a static Pod's protective flags, and of the volumes with the files that such flags
-// name.
+// protection has a static Pod's protective flags, and the volumes with the files these name, that an upgrade would drop.
 type protection struct {
 	flags  []node.Flag
 	mounts []corev1.VolumeMount
-	// contested name other files than the ClusterConfiguration does now. It may have said so before, or
-	// somebody may have edited the static Pod, so they count as edits.
+	// contested flags name other files than the ClusterConfiguration. They count as edits, though it may have named them before.
 	contested []node.Flag
 }
 
-// lostProtection compares the static Pod that is there with the one that the upgrade writes.
+// lostProtection compares the current static Pod with the upgrade's.
 func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, have []byte) (lost protection, err error) {
 	_, before, wanted, err := e.pods()
 	if err != nil {
@@ -56,7 +54,7 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, have [
 	patched := func(name string) bool {
 		return node.FlagsReplaced(node.FlagsNamed(plain, name), node.FlagsNamed(next, name))
 	}
-	settled := func(name string) bool { return configured(name) || patched(name) } // that's a change, and no loss
+	settled := func(name string) bool { return configured(name) || patched(name) } // a change, not a loss
 	there := slices.DeleteFunc(node.PodFlags(mine), func(f node.Flag) bool { return f.Begins(slices.Values(node.ProtectiveFlags)) == "" })
 	lost.mounts = lostMounts(env, e.component, before, wanted, mine, there)
 	for _, f := range there {
@@ -73,8 +71,8 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, have [
 	return lost, nil
 }
 
-// lostMounts are the volumes of the static Pod mine with files that its protective flags need, and that wanted doesn't have. One that
-// before has, or the configuration, may be changed; but encryption needs its file, with the same contents, and what that names.
+// lostMounts returns mine's volumes that have files for its protective flags and that wanted lacks. A mount that before or the
+// configuration has may change, unless encryption needs it: its file must keep its contents, and the files it names must stay.
 func lostMounts(env *step.Env, component string, before, wanted, mine *corev1.Pod, flags []node.Flag) (lost []corev1.VolumeMount) {
 	needed := func(flags []node.Flag) []string {
 		return slices.DeleteFunc(node.FilesOf(env, mine, flags), func(file string) bool {
@@ -100,13 +98,12 @@ func lostMounts(env *step.Env, component string, before, wanted, mine *corev1.Po
 	return lost
 }
 
-// mounted reports whether the ClusterConfiguration mounts something at a path.
 func mounted(n *config.Node, component, path string) bool {
 	_, volumes := extras(n, component)
 	return slices.ContainsFunc(volumes, func(v config.HostPathMount) bool { return v.MountPath == path })
 }
 
-// extras are what the ClusterConfiguration adds to a component.
+// extras returns the ClusterConfiguration's additions to a component.
 func extras(n *config.Node, component string) ([]config.Arg, []config.HostPathMount) {
 	c := &n.Cluster
 	switch component {
@@ -123,7 +120,7 @@ func extras(n *config.Node, component string) ([]config.Arg, []config.HostPathMo
 	return c.Etcd.Local.ExtraArgs, nil
 }
 
-// without is e as far as it is about other things; nil if there are none.
+// without returns e without the protection; nil if nothing else remains.
 func (p protection) without(e *editedPod) (*editedPod, error) {
 	if e == nil || len(p.flags)+len(p.mounts) == 0 {
 		return e, nil
@@ -141,7 +138,7 @@ func (p protection) without(e *editedPod) (*editedPod, error) {
 	return &rest, nil
 }
 
-// takenFrom removes it from a Pod, whose flags were these before.
+// takenFrom removes the protection from a Pod, and restores the original flags from was.
 func (p protection) takenFrom(pod *corev1.Pod, was []string) {
 	c := &pod.Spec.Containers[0]
 	for _, f := range slices.Concat(p.flags, p.contested) {
@@ -185,7 +182,7 @@ func (p protection) findings(component string) []preflight.Finding {
 	return []preflight.Finding{f}
 }
 
-// refuseLoss returns an error if the upgrade would drop protection, for runs of the phase without the checks.
+// refuseLoss fails if the upgrade would drop protection, for runs of the phase without the checks.
 func refuseLoss(ctx context.Context, env *step.Env) error {
 	found := slices.DeleteFunc(staticPodEdits(ctx, env), func(f preflight.Finding) bool { return !f.Final })
 	return preflight.Report{Errors: found}.Err()

@@ -24,7 +24,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// flagIn adds flags to a component's command line.
 func flagIn(component string, words ...string) func(*testing.T, *phasetest.Stage) {
 	return func(t *testing.T, s *phasetest.Stage) {
 		t.Helper()
@@ -33,7 +32,7 @@ func flagIn(component string, words ...string) func(*testing.T, *phasetest.Stage
 	}
 }
 
-// volumeIn mounts a directory of the host in the API server at the same path.
+// volumeIn mounts a host directory in the API server at the same path.
 func volumeIn(name, path string) func(*testing.T, *phasetest.Stage) {
 	return func(t *testing.T, s *phasetest.Stage) {
 		t.Helper()
@@ -43,7 +42,7 @@ func volumeIn(name, path string) func(*testing.T, *phasetest.Stage) {
 	}
 }
 
-// writtenByUpgrade makes a backup of an upgrade that wrote a file as it is.
+// writtenByUpgrade creates the backup of an upgrade that wrote a file as it is.
 func writtenByUpgrade(t *testing.T, s *phasetest.Stage, path string) {
 	t.Helper()
 	kind := upgrading.ManifestBackup
@@ -55,8 +54,8 @@ func writtenByUpgrade(t *testing.T, s *phasetest.Stage, path string) {
 	s.Put(t, dir+filepath.Base(path), "spec: {containers: [{image: 'registry.k8s.io/x:v1.35.8'}]}")
 }
 
-// TestProtection: flags and volumes that guard data or access are never dropped as what may come from an earlier configuration,
-// and whatever is ignored. The patches that the plan prints keep them.
+// TestProtection: protective flags and volumes are never dropped, neither as leftovers of an earlier configuration nor by
+// ignoring checks. The plan's patches keep them.
 func TestProtection(t *testing.T) {
 	const (
 		server  = manifests.APIServerName
@@ -149,7 +148,7 @@ func TestProtection(t *testing.T) {
 			c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, config.Arg{Name: "enable-admission-plugins", Value: "NodeRestriction,EventRateLimit"})
 		}, want: []phasetest.FoundAs{guarded(server, "--enable-admission-plugins=NodeRestriction,AlwaysPullImages")}, kept: []string{flags}},
 
-		// What the configuration says now isn't lost.
+		// The configuration's current settings aren't lost.
 		"a longer list in the configuration": {configure: func(c *config.ClusterConfiguration) {
 			c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, config.Arg{Name: "enable-admission-plugins", Value: "NodeRestriction,AlwaysPullImages"})
 		}, want: []phasetest.FoundAs{change("- --enable-admission-plugins=NodeRestriction,AlwaysPullImages")}},
@@ -193,8 +192,7 @@ func TestProtection(t *testing.T) {
 	}
 }
 
-// TestProtectionFromPatches: a patch doesn't make Secrets unreadable either, also if the flag stays and another file is mounted
-// there.
+// TestProtectionFromPatches: a patch can't make Secrets unreadable, even if the flag stays and another file is mounted there.
 func TestProtectionFromPatches(t *testing.T) {
 	const enc, pki = "/etc/kubernetes/enc", "/etc/kubernetes/pki"
 	const elsewhere = "{spec: {volumes: [{name: enc, hostPath: {path: /srv/enc}}]}}"
@@ -205,8 +203,8 @@ func TestProtectionFromPatches(t *testing.T) {
 		flag, file  string // in the static Pod, which nobody has edited
 		kind, patch string
 		another     string              // the file with the patch
-		want        []phasetest.FoundAs // if that has other contents
-		always      bool                // also if it has the same
+		want        []phasetest.FoundAs // if it has other contents
+		always      bool                // even if it has the same
 	}{
 		"another file": {node.EncryptionFlag, pki + "/v1.yaml", "json", "[{op: add, path: /spec/containers/0/command/-, value: '--encryption-provider-config=" + pki + "/v2.yaml'}]",
 			pki + "/v2.yaml", lost("--encryption-provider-config=" + pki + "/v1.yaml"), false},
@@ -247,7 +245,7 @@ func TestProtectionFromPatches(t *testing.T) {
 	}
 }
 
-// TestProtectionIsNotIgnored: the error stays, and keeps its name, whichever check asks.
+// TestProtectionIsNotIgnored: whichever check asks, the error stays and keeps its name.
 func TestProtectionIsNotIgnored(t *testing.T) {
 	s := planeToExamine(t)
 	flagIn(manifests.APIServerName, "--audit-policy-file=/etc/kubernetes/pki/audit.yaml")(t, s)
@@ -260,7 +258,7 @@ func TestProtectionIsNotIgnored(t *testing.T) {
 	}
 }
 
-// TestProtectionWithoutChecks: the phase alone, or without the checks before it, drops nothing either, and changes nothing.
+// TestProtectionWithoutChecks: without the checks before it, the phase drops nothing either, and changes nothing.
 func TestProtectionWithoutChecks(t *testing.T) {
 	s := planeToExamine(t)
 	flagIn(manifests.APIServerName, "--audit-policy-file=/etc/kubernetes/pki/audit.yaml")(t, s)

@@ -19,8 +19,7 @@ import (
 
 const labelCheck = "ControlPlaneLabel"
 
-// strayPods are about Pods that look like parts of a control plane, on Nodes that aren't one: either somebody has taken off the
-// label, or a worker pretends. They don't count.
+// strayPods finds control plane Pods on Nodes without the label: somebody has removed it, or a worker pretends. They don't count.
 func strayPods(state *upgrading.State) []preflight.Finding {
 	var found []preflight.Finding
 	var seen []string
@@ -43,7 +42,7 @@ func strayPods(state *upgrading.State) []preflight.Finding {
 	return found
 }
 
-// lookFromHere asks what the cluster runs. A control plane knows of itself that it is one.
+// lookFromHere looks at the cluster. A control plane counts itself, even without the label.
 func lookFromHere(ctx context.Context, env *step.Env) (*upgrading.State, error) {
 	state, err := upgrading.Look(ctx, env.Cluster)
 	if err == nil && env.Config.ControlPlane {
@@ -52,7 +51,7 @@ func lookFromHere(ctx context.Context, env *step.Env) (*upgrading.State, error) 
 	return state, err
 }
 
-// unmarkedHere reports that this control plane's Node isn't marked as one, so that the others neither wait for it nor count it.
+// unmarkedHere warns if this control plane's Node lacks the label, so the others neither wait for it nor count it.
 func unmarkedHere(env *step.Env, nodes []corev1.Node) []preflight.Finding {
 	here := func(n corev1.Node) bool { return n.Name == env.Config.Name }
 	if !env.Config.ControlPlane || !slices.ContainsFunc(nodes, here) || cluster.ControlPlanesOf(nodes)[env.Config.Name] != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestPutBack: what did not come up is put back. An etcd of another minor version may have changed its data, unless it has
-// ended without an answer.
+// TestPutBack: components that don't come up are put back, except an etcd of another minor version: it may have changed its data,
+// unless it has ended without an answer.
 func TestPutBack(t *testing.T) {
 	const oldAPI, newAPI = "r/kube-apiserver:v1.36.4", "r/kube-apiserver:v1.37.2"
 	const oldEtcd, newEtcd, patchedEtcd = "r/etcd:3.6.8-0", "r/etcd:3.7.0-0", "r/etcd:3.6.11-0"
@@ -50,7 +50,7 @@ func TestPutBack(t *testing.T) {
 			s.RunsPods(test.ended, test.loading)
 			s.FakeHost.Fail["stop container "+test.refuses] = errors.New("the runtime does not answer")
 			s.Etcd = phasetest.LoneMember{}
-			s.Config.Timeouts.UpgradeManifests = 5 * time.Second // what does not start takes all of it
+			s.Config.Timeouts.UpgradeManifests = 5 * time.Second // a component that doesn't start takes all of it
 			var components []node.ComponentUpgrade
 			for _, c := range []struct{ name, before, wanted string }{{manifests.EtcdName, oldEtcd, test.etcd}, {manifests.APIServerName, oldAPI, newAPI}} {
 				path := thisnode.StaticPodPath(s.Config, c.name)
@@ -76,8 +76,7 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
-// TestPutBackNothing: a run that continues an interrupted one finds the new manifests. It does not put these back as if
-// they were what ran before.
+// TestPutBackNothing: a run that continues an interrupted one doesn't put back the new manifests as if they had run before.
 func TestPutBackNothing(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	manifest := []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: kube-apiserver, image: 'a:v2'}]}\n")

@@ -9,8 +9,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Apply brings a cluster to another version, beginning with this control plane: its own components, and what all
-// nodes share.
+// Apply brings a cluster to another version, beginning with this control plane's components and everything the nodes share.
 func Apply() []step.Phase {
 	common := []string{"config", "dry-run", "kubeconfig"}
 	return []step.Phase{
@@ -25,9 +24,8 @@ func Apply() []step.Phase {
 	}
 }
 
-// Whole is Apply with what `upgrade node` does to the cluster on the last of several control planes: the
-// add-ons are upgraded, whatever the other control planes run. It is for plans, which show the changes even when something is
-// in the way of the upgrade, such as another control plane that is being upgraded.
+// Whole is Apply plus the upgrade of the add-ons by the last control plane's `upgrade node`. Plans use it to show all changes
+// even if something blocks the upgrade, such as another control plane being upgraded.
 func Whole() []step.Phase {
 	workflow := Apply()
 	for i := range workflow {
@@ -41,7 +39,7 @@ func Whole() []step.Phase {
 	return workflow
 }
 
-// Node brings this node to the version that Apply has brought the cluster to.
+// Node brings this node to the cluster's version, after Apply.
 func Node() []step.Phase {
 	return []step.Phase{
 		upgradePreflight([]string{"config", "ignore-preflight-errors"}),
