@@ -32,7 +32,8 @@ func content(h View, dir string) ([]fs.DirEntry, error) {
 	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == host.LostAndFound }), err
 }
 
-// writtenDirs lists the directories a run writes to, except the static Pods': a running kubelet would take the probe for a Pod.
+// writtenDirs lists the directories a run writes to, but not the directory of static Pods, where a running kubelet would take the
+// probe for a Pod.
 func writtenDirs(n *config.Node) []string {
 	dirs := []string{n.Paths.Kubernetes, n.Paths.Kubeconfigs, n.Paths.PKI, n.Paths.Kubelet}
 	if n.Join != nil {
