@@ -13,31 +13,30 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Correction is a setting of the cluster that names something which this host doesn't have, and what its kubelet uses
-// instead.
+// Correction replaces a setting from the cluster that names something this host doesn't have.
 type Correction struct {
 	Field, Stored string
-	// Used is empty if the kubelet does without.
+	// Used is the kubelet's substitute; empty if it does without.
 	Used string
 }
 
-// Own is what a host has of its own.
+// Own holds this host's own facts.
 type Own struct {
-	// Exists reports whether an absolute path exists there.
+	// Exists reports whether an absolute path exists on this host.
 	Exists func(path string) bool
-	// CAPath is where this node has the cluster's CA, or gets it.
+	// CAPath is the node's copy of the cluster's CA; it may not be there yet.
 	CAPath string
 }
 
-// Fit sets in config.yaml what each host decides for itself. In settings that come from the cluster, it corrects paths that
-// don't exist on this host. What the user writes for this host, such as a patch, is applied afterwards.
+// Fit adds each host's own settings to config.yaml, and corrects settings from the cluster if their paths don't exist on this
+// host. Anything the user writes for this host, such as a patch, is applied later.
 func Fit(data []byte, n *config.Node, own Own) ([]byte, []Correction, error) {
 	cfg := New()
 	if err := yaml.Unmarshal(data, cfg); err != nil {
 		return nil, nil, errors.Wrap(err, "the KubeletConfiguration")
 	}
 	var made []Correction
-	if n.Join != nil || n.Upgrade != nil { // then the settings come from the cluster
+	if n.Join != nil || n.Upgrade != nil { // the settings come from the cluster
 		made = correct(cfg, own)
 	}
 	if cfg.ResolverConfig == nil && own.Exists(config.ResolvedConf) {
@@ -55,7 +54,7 @@ func Fit(data []byte, n *config.Node, own Own) ([]byte, []Correction, error) {
 	return data, made, errors.Wrap(err, "cannot encode the KubeletConfiguration")
 }
 
-// defaultResolvConf is the file that a kubelet uses without a setting.
+// defaultResolvConf is the file a kubelet uses without a setting.
 const defaultResolvConf = "/etc/resolv.conf"
 
 func correct(cfg *kubelet.KubeletConfiguration, own Own) []Correction {

@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// TestFit: each host finds its own name servers, and corrects what comes from the cluster and doesn't exist there. What the user
-// of a first node writes stays.
+// TestFit: each host finds its own name servers, and corrects paths from the cluster that don't exist there. A first node keeps
+// its user's settings.
 func TestFit(t *testing.T) {
 	const resolved, corporate = config.ResolvedConf, "/etc/corp/resolv.conf"
 	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"

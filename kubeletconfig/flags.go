@@ -16,12 +16,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// flagsVariable is the variable in kubeadm-flags.env.
 const flagsVariable = "KUBELET_KUBEADM_ARGS"
 
-// FlagsEnv returns kubeadm-flags.env, a systemd EnvironmentFile with one variable, which the kubelet's unit puts on the
-// command line. The kubelet gets exactly Flags, also with spaces, quotes and backslashes in them. A control character is
-// an error, because an EnvironmentFile cannot contain all of them.
+// FlagsEnv returns kubeadm-flags.env, a systemd EnvironmentFile with one variable that the kubelet's unit puts on the command
+// line. The kubelet gets exactly Flags, even with spaces, quotes and backslashes. Control characters are an error, because an
+// EnvironmentFile can't contain all of them.
 func FlagsEnv(n *config.Node) ([]byte, error) {
 	words := Flags(n)
 	for i, w := range words {
@@ -34,8 +33,8 @@ func FlagsEnv(n *config.Node) ([]byte, error) {
 	return []byte(flagsVariable + `="` + escapeValue.Replace(strings.Join(words, " ")) + "\"\n"), nil
 }
 
-// Flags returns the kubelet's flags for this node: those that follow from the configuration, sorted by name, then the
-// user's extra flags in their order. An extra flag replaces one of the same name that follows from the configuration.
+// Flags returns the kubelet's flags for this node: flags derived from the configuration, sorted by name, then the user's extra
+// flags in their order. An extra flag replaces a derived flag of the same name.
 func Flags(n *config.Node) []string {
 	var flags []config.Arg
 	add := func(name, value string) {
@@ -47,8 +46,8 @@ func Flags(n *config.Node) []string {
 	if n.Name != n.Hostname {
 		add("hostname-override", n.Name)
 	}
-	// A control plane node gets its taints through the API, because its kubelet starts before there is an API server. A
-	// worker must never be without its taints.
+	// A control plane node gets its taints through the API, because its kubelet starts before the API server exists. A worker
+	// must never be without its taints.
 	if !n.ControlPlane && len(n.Taints) > 0 {
 		add("register-with-taints", taintList(n.Taints))
 	}
@@ -68,7 +67,7 @@ func taintList(taints []corev1.Taint) string {
 	return strings.Join(out, ",")
 }
 
-// quoteWord quotes a word of the variable's value, so that systemd does not split or change it where the unit says
+// quoteWord quotes a word of the variable's value, so systemd doesn't split or change it where the unit says
 // $KUBELET_KUBEADM_ARGS: systemd.service(5), section "Command lines". Most words need no quotes.
 func quoteWord(w string) string {
 	if !strings.ContainsAny(w, " '\"\\") {

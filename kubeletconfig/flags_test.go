@@ -81,8 +81,8 @@ func FuzzFlagsEnv(f *testing.F) {
 	})
 }
 
-// asSystemd reads an EnvironmentFile and splits the variable the way systemd
-// does for a unit that says `ExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS`.
+// asSystemd reads an EnvironmentFile and splits the variable the way systemd does for a unit with `ExecStart=/usr/bin/kubelet
+// $KUBELET_KUBEADM_ARGS`.
 func asSystemd(t *testing.T, file string) []string {
 	t.Helper()
 	value, found := environmentFile(t, file)["KUBELET_KUBEADM_ARGS"]
@@ -92,8 +92,8 @@ func asSystemd(t *testing.T, file string) []string {
 	return splitWords(value)
 }
 
-// environmentFile follows systemd.exec(5): lines NAME=VALUE; in a value in double quotes a backslash escapes one of "\`$
-// and is literal otherwise; a line that begins with # or ; is a comment.
+// environmentFile follows systemd.exec(5): lines NAME=VALUE; in a double-quoted value, a backslash escapes any of "\`$ and is
+// literal otherwise; a line that begins with # or ; is a comment.
 func environmentFile(t *testing.T, file string) map[string]string {
 	out := map[string]string{}
 	rest := file
@@ -129,8 +129,8 @@ func environmentFile(t *testing.T, file string) map[string]string {
 	return out
 }
 
-// splitWords follows systemd.service(5), "Command lines", for a variable that is a word of its own: words end at white
-// space, quotes of both kinds are removed, and a backslash escapes the next character, inside quotes as well.
+// splitWords follows systemd.service(5), "Command lines", for a variable that's a word of its own: words end at white space,
+// quotes of both kinds are removed, and a backslash escapes the next character, inside quotes as well.
 func splitWords(value string) []string {
 	var words []string
 	var word strings.Builder

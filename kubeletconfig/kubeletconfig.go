@@ -15,10 +15,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// New returns an empty document of the type of ConfigYAML, which patches are applied to.
+// New returns an empty document of ConfigYAML's type, the base for patches.
 func New() *kubelet.KubeletConfiguration { return &kubelet.KubeletConfiguration{} }
 
-// ConfigYAML returns config.yaml: the cluster's KubeletConfiguration with the settings of this node merged over it.
+// ConfigYAML returns config.yaml: the cluster's KubeletConfiguration with this node's settings merged over it.
 func ConfigYAML(n *config.Node) ([]byte, error) {
 	cfg := n.Kubelet.DeepCopy()
 	cfg.ContainerRuntimeEndpoint = n.CRISocket
@@ -26,8 +26,8 @@ func ConfigYAML(n *config.Node) ([]byte, error) {
 	return data, errors.Wrap(err, "cannot encode the KubeletConfiguration")
 }
 
-// InstanceConfigYAML returns instance-config.yaml: the settings of this node, in a file of their own so that an upgrade can
-// merge them over those of the cluster again.
+// InstanceConfigYAML returns instance-config.yaml: this node's settings in their own file, so that an upgrade can merge them over
+// the cluster's again.
 func InstanceConfigYAML(n *config.Node) []byte {
 	return fmt.Appendf(nil, "containerRuntimeEndpoint: %q\n", n.CRISocket)
 }

@@ -12,25 +12,23 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// leftover matches the flags that older minor versions wrote to kubeadm-flags.env. The runtime's endpoint is in
-// instance-config.yaml since. A kubelet does not start with the others: see refused and refusedSince135.
+// leftover matches flags that older minor versions wrote to kubeadm-flags.env. The runtime's endpoint has moved to
+// instance-config.yaml. A kubelet doesn't start with the others: see refused and refusedSince135.
 var leftover = lazyregexp.New(`[ ]?--(?:container-runtime|container-runtime-endpoint|pod-infra-container-image)=[^\s"'\\]+`)
 
-// refused matches the leftovers that no supported kubelet accepts: --container-runtime is gone since 1.27. refusedSince135
-// also matches --pod-infra-container-image (https://github.com/kubernetes/kubernetes/pull/133779).
+// refused matches leftovers that no supported kubelet accepts: --container-runtime was removed in 1.27. refusedSince135 also
+// matches --pod-infra-container-image (https://github.com/kubernetes/kubernetes/pull/133779).
 var (
 	refused         = lazyregexp.New(`[ ]?--container-runtime=[^\s"'\\]+`)
 	refusedSince135 = lazyregexp.New(`[ ]?--(?:container-runtime|pod-infra-container-image)=[^\s"'\\]+`)
 )
 
-// WithoutLeftovers returns kubeadm-flags.env without what older minor versions have left in it, and what was removed.
-// Everything else stays as it is.
+// WithoutLeftovers removes flags of older minor versions from kubeadm-flags.env, and returns them too. Everything else stays.
 func WithoutLeftovers(flagsEnv []byte) (cleaned []byte, removed []string) {
 	return without(flagsEnv, leftover())
 }
 
-// WithoutRefused returns kubeadm-flags.env without the leftovers with which a kubelet does not start, and what was removed.
-// A kubelet of an unknown version is nil.
+// WithoutRefused removes leftovers that keep a kubelet from starting, and returns them too. A nil version is unknown.
 func WithoutRefused(flagsEnv []byte, kubelet *version.Version) (cleaned []byte, removed []string) {
 	if kubelet != nil && kubelet.LessThan(version.MajorMinor(1, 35)) {
 		return without(flagsEnv, refused())

@@ -30,7 +30,7 @@ func TestWithoutLeftovers(t *testing.T) {
 	}
 }
 
-// TestWithoutRefused: a kubelet keeps the flags that it accepts, and those that it would not start with are removed.
+// TestWithoutRefused: a kubelet keeps the flags it accepts, and loses those it wouldn't start with.
 func TestWithoutRefused(t *testing.T) {
 	const have = `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/x.sock --pod-infra-container-image=x/pause:3.9 --v=2"` + "\n"
 	const cleaned = `KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/x.sock --v=2"` + "\n"

@@ -5,15 +5,14 @@ package kubeletconfig
 
 import "fmt"
 
-// Where the kubelet's unit and drop-ins are on a host that Slipway prepares.
+// Paths of the kubelet's unit and drop-in on a host that Slipway prepares.
 const (
 	UnitPath = "/usr/local/lib/systemd/system/kubelet.service"
 	// DropInPath takes precedence over a package's 10-kubeadm.conf.
 	DropInPath = "/etc/systemd/system/kubelet.service.d/20-slipway.conf"
 )
 
-// Unit is the kubelet's unit. Without its settings, which init and join write, the
-// kubelet ends and is started again: it begins as soon as they are there.
+// Unit is the kubelet's unit. Until init or join writes its settings, the kubelet keeps exiting and systemd keeps restarting it.
 func Unit(program string) []byte {
 	return fmt.Appendf(nil, `[Unit]
 Description=kubelet: the Kubernetes node agent

@@ -31,7 +31,7 @@ func TestUnitGolden(t *testing.T) {
 	}
 }
 
-// TestDropInReadsWhatIsWritten: the drop-in names the files and the variable that init and join write.
+// TestDropInReadsWhatIsWritten: the drop-in names the files and the variable written by init and join.
 func TestDropInReadsWhatIsWritten(t *testing.T) {
 	n := load(t, read(t, golden, "default", "input.yaml"))
 	flags, err := FlagsEnv(n)
@@ -48,7 +48,7 @@ func TestDropInReadsWhatIsWritten(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	// An empty ExecStart takes away the unit's, which systemd would otherwise refuse to have twice.
+	// An empty ExecStart clears the unit's, because systemd would refuse two.
 	if !strings.Contains(text, "\nExecStart=\nExecStart=/usr/bin/kubelet ") {
 		t.Errorf("the unit's command is not replaced:\n%s", text)
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// clusterInfo is what a node reads before it knows the cluster: the ConfigMap that a bootstrap token signs.
+// clusterInfo is the ConfigMap that a bootstrap token signs; nodes read it before they know the cluster.
 const clusterInfo = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 
-// anonymousAccess checks that an AuthenticationConfiguration allows what has no credentials: the kubelet's probes of the API
+// anonymousAccess checks that an AuthenticationConfiguration allows clients without credentials: the kubelet's probes of the API
 // server, and nodes that find the cluster by a token. Patches may give the probes a token.
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-authenticator-configuration
 func anonymousAccess(n *config.Node) func(context.Context, View) []Finding {
@@ -50,7 +50,7 @@ func anonymousAccess(n *config.Node) func(context.Context, View) []Finding {
 	}
 }
 
-// plannedServer is the static Pod of the API server, with the user's patches if they can be applied; another phase says why not.
+// plannedServer is the API server's static Pod, with the user's patches if they can be applied; another phase says why not.
 func plannedServer(n *config.Node, h View) *corev1.Pod {
 	plain := manifests.APIServer(n, manifests.HostView{CertDirs: existing(h, manifests.CertDirs())})
 	doc, err := yaml.Marshal(plain)
@@ -75,7 +75,7 @@ func existing(h View, paths []string) []string {
 	})
 }
 
-// lastFlag returns the value of a flag of a Pod's first container, as the program takes it; empty without.
+// lastFlag returns a flag's value as the program in a Pod's first container takes it; empty if it isn't set.
 func lastFlag(pod *corev1.Pod, name string) (value string) {
 	c := pod.Spec.Containers[0]
 	words := slices.Concat(c.Command, c.Args)
@@ -89,7 +89,7 @@ func lastFlag(pod *corev1.Pod, name string) (value string) {
 	return value
 }
 
-// onHost returns where a file in a Pod's first container is on this host: in the innermost mount.
+// onHost returns the path on this host of a file in a Pod's first container, by the innermost mount.
 func onHost(pod *corev1.Pod, file string) (there string, mounted bool) {
 	longest := -1
 	for _, m := range pod.Spec.Containers[0].VolumeMounts {

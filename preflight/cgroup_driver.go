@@ -9,13 +9,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// driverRemedy names the runtime's setting, with its value for containerd and
-// for CRI-O.
+// driverRemedy names the runtime's setting, with its value for containerd and for CRI-O.
 const driverRemedy = "set SystemdCgroup = %t (containerd) or cgroup_manager = %q (CRI-O) in its configuration and restart it"
 
-// cgroupDriver compares the driver that the runtime reports with this host and
-// with the kubelet's settings. The kubelet uses the runtime's driver (KEP-4033).
-// A runtime that cannot report it is left to the check ContainerRuntimeVersion.
+// cgroupDriver compares the runtime's driver with this host and the kubelet's settings. The kubelet uses the runtime's driver, if
+// it's reported (KEP-4033); ContainerRuntimeVersion checks runtimes that can't report it.
 func cgroupDriver(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		info, err := h.RuntimeInfo(ctx, n.CRISocket)
@@ -35,8 +33,7 @@ func cgroupDriver(n *config.Node) func(context.Context, View) []Finding {
 	}
 }
 
-// twoManagers warns of a driver that competes with systemd: on cgroup v2, systemd
-// expects to be the only manager of the tree:
+// twoManagers warns of a driver that competes with systemd: on cgroup v2, systemd expects to be the tree's only manager:
 // https://kubernetes.io/docs/setup/production-environment/container-runtimes/#cgroup-drivers
 func twoManagers(h View, runtime, driver string) []Finding {
 	if driver == "cgroupfs" && exists(h, "/run/systemd/system") && exists(h, "/sys/fs/cgroup/cgroup.controllers") {

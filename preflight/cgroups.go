@@ -13,8 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// cgroups checks which version of cgroups is mounted, and that it has the
-// controllers that the kubelet uses.
+// cgroups checks which version of cgroups is mounted, and whether it has the kubelet's controllers.
 func cgroups(ctx context.Context, n *config.Node, h View) []Finding {
 	if text, err := h.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		return controllers(strings.Fields(string(text)), []string{"cpu", "cpuset", "memory", "pids"}, []string{"hugetlb", "io"})
@@ -53,8 +52,7 @@ func controllers(have, required, optional []string) []Finding {
 	return found
 }
 
-// versionOne reports cgroup v1. From 1.35 on, the kubelet does not start on it
-// unless it is configured to (KEP-5573).
+// versionOne reports cgroup v1. From 1.35 on, the kubelet doesn't start on it unless it's configured to (KEP-5573).
 func versionOne(ctx context.Context, n *config.Node, h View) []Finding {
 	const remedy = "switch to cgroup v2 (kernel argument systemd.unified_cgroup_hierarchy=1)"
 	have, err := InstalledKubelet(ctx, h)

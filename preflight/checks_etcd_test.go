@@ -75,7 +75,7 @@ func etcdRows() []row {
 	}
 }
 
-// withFiles names all three files and makes those that are not empty.
+// withFiles names all three files and makes the files with content.
 func withFiles(ca, crt, key string) func(scene) {
 	return func(s scene) {
 		s.external()
@@ -89,7 +89,7 @@ func withFiles(ca, crt, key string) func(scene) {
 	}
 }
 
-// pair makes a certificate with its key, both in PEM.
+// pair makes a certificate and its key, both in PEM.
 func pair() (crt, key string) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -114,7 +114,7 @@ func cgroupV1(s scene) {
 }
 
 func networkRows() []row {
-	// unless proxies everything except what begins with one of these.
+	// unless proxies everything except URLs that begin with one of these.
 	unless := func(free ...string) func(string) (string, error) {
 		return func(url string) (string, error) {
 			for _, f := range free {

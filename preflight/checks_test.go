@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// scene is a host, what is asked of it, and the static Pods that would be written.
+// scene is a host, the node it's asked for, and the static Pods to write.
 type scene struct {
 	*fakeHost
 	node      *config.Node
@@ -28,7 +28,7 @@ func (s scene) wants(component string) {
 	s.manifests["/etc/kubernetes/manifests/"+component+".yaml"] = []byte(manifest(s.t, component))
 }
 
-// earlier puts on the host what an earlier run wrote, with edits.
+// earlier puts an earlier run's manifest on the host, with edits.
 func (s scene) earlier(component string, edits ...string) {
 	s.put("/etc/kubernetes/manifests/"+component+".yaml", strings.NewReplacer(edits...).Replace(manifest(s.t, component)))
 }
@@ -41,7 +41,6 @@ func newScene(t *testing.T) scene {
 	return scene{healthy(t), controlPlaneNode(), map[string][]byte{}, t}
 }
 
-// found runs one check by its name.
 func (s scene) found(name string) []string {
 	s.t.Helper()
 	checks := Init(s.node, s.manifests)

@@ -16,17 +16,15 @@ import (
 )
 
 const (
-	// clockGood is the largest difference that is not reported. etcd, leases
-	// and logs tolerate it.
+	// clockGood is the largest difference that isn't reported. etcd, leases and logs tolerate it.
 	clockGood = 3 * time.Second
-	// clockBackdate is how far the start of a certificate's validity lies
-	// before its issue: the signer of kube-controller-manager and this program
-	// allow for clocks that differ by as much.
+	// clockBackdate is how long before its issue a certificate is valid: kube-controller-manager's signer and this program allow
+	// for clocks that differ by as much.
 	clockBackdate = 5 * time.Minute
 )
 
-// clock compares this host's clock with the API server's. A join cannot succeed
-// if certificates that one side issues are not valid yet on the other.
+// clock compares this host's clock with the API server's. A join can't succeed if either side's new certificates aren't valid yet
+// on the other.
 func clock(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		if n.Join == nil || n.Join.Server == "" {
@@ -54,7 +52,7 @@ func clock(n *config.Node) func(context.Context, View) []Finding {
 const syncClocks = "synchronize the clocks of both hosts with chrony or systemd-timesyncd"
 
 func compareClocks(n *config.Node, ours, theirs time.Time) []Finding {
-	// The server truncates its time to the second, so it was up to one later.
+	// The server truncates its time to the second, so it was up to a second later.
 	ahead, behind := ours.Sub(theirs)-time.Second, theirs.Sub(ours)
 	ahead, behind = ahead.Round(time.Second), behind.Round(time.Second)
 	switch {
@@ -70,7 +68,7 @@ func compareClocks(n *config.Node, ours, theirs time.Time) []Finding {
 	return nil
 }
 
-// begin returns when the last of the certificates in a PEM bundle becomes valid.
+// begin returns when the last certificate of a PEM bundle becomes valid.
 func begin(bundle []byte) time.Time {
 	var last time.Time
 	for {

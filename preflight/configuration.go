@@ -9,8 +9,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Configuration checks that an existing control plane was made with the same
-// configuration as this run's. differences returns what differs.
+// Configuration checks that an existing control plane was made with this run's configuration. differences lists the differences.
 func Configuration(differences func(context.Context) []fault.Fault) Check {
 	return Check{
 		Name: "Configuration",

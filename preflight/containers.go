@@ -31,8 +31,8 @@ func noContainers(_ context.Context, h View) []Finding {
 	return nil
 }
 
-// runningContainers are those of any containerd, as NAMESPACE/ID, and of CRI-O and Podman, as conmon/NAME, with their processes.
-// They are found without the runtimes, which may be stopped while their containers run on.
+// runningContainers lists the containers of any containerd, as NAMESPACE/ID, and of CRI-O and Podman, as conmon/NAME, with their
+// processes. It finds them without the runtimes, which may be stopped while their containers run on.
 func runningContainers(h View) ([]string, error) {
 	processes, err := allProcesses(h)
 	if err != nil {
@@ -57,14 +57,13 @@ func runningContainers(h View) ([]string, error) {
 	return slices.Compact(running), err
 }
 
-// process is one of this host, with its command line.
 type process struct {
 	pid  string
 	args []string
 }
 
 // container names the container that a process watches over; empty for other processes. A shim counts even if its containerd's
-// directories are not found: it has at least one container, or a Pod's, with the ID of the sandbox.
+// directories aren't found: it has at least one container, or a Pod's, with the sandbox's ID.
 func (p process) container() string {
 	switch program := filepath.Base(p.args[0]); {
 	case strings.HasPrefix(program, "containerd-shim"): // the earliest have no ID
@@ -77,7 +76,7 @@ func (p process) container() string {
 	return ""
 }
 
-// origin says where to find a process, whose user may have a runtime that root's tools do not ask.
+// origin says where to find a process, whose user may have a runtime unknown to root's tools.
 func (p process) origin(h View) string {
 	text, _ := h.ReadFile(filepath.Join("/proc", p.pid, "status")) // missing if it has just ended
 	for line := range strings.Lines(string(text)) {
@@ -88,13 +87,13 @@ func (p process) origin(h View) string {
 	return " (process " + p.pid + ")"
 }
 
-// tasksName is the name of directories that have one for each running container, below one for its namespace.
+// tasksName is a directory with a subdirectory for each namespace, which has a subdirectory for each running container.
 const tasksName = "io.containerd.runtime.v2.task"
 
-// taskDirs are those of containerd as a service, and of the containerd that Docker starts where there is no service.
+// taskDirs belong to containerd as a service, and to Docker's own containerd where there's no service.
 var taskDirs = []string{"/run/containerd/" + tasksName, "/run/docker/containerd/daemon/" + tasksName}
 
-// taskDirsBeside are those of the containerd with this socket: k3s, MicroK8s and Docker from a snap have one of their own.
+// taskDirsBeside belong to the containerd with this socket: k3s, MicroK8s and Docker from a snap each have their own.
 func taskDirsBeside(socket string) []string {
 	dir := filepath.Dir(socket)
 	if !filepath.IsAbs(dir) {
@@ -123,8 +122,8 @@ func runningTasks(h View, dirs []string) ([]string, error) {
 	return tasks, nil
 }
 
-// allProcesses are those that have a command line, from proc(5): the kernel's have none. The first process is always there: if it is
-// hidden, others are, too.
+// allProcesses lists processes with a command line, from proc(5): the kernel's have none. The first process always exists: if
+// it's hidden, others are, too.
 func allProcesses(h View) ([]process, error) {
 	const first = "1"
 	entries, err := h.ReadDir("/proc")
@@ -157,7 +156,7 @@ func allProcesses(h View) ([]process, error) {
 	return nil, errors.New("/proc shows no processes of others")
 }
 
-// argument is the value of the first of some options that a program got.
+// argument returns the value of the first of these options in a program's arguments.
 func argument(args []string, options ...string) string {
 	for _, option := range options {
 		if i := slices.Index(args, option); i >= 0 && i+1 < len(args) {

@@ -15,8 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// existingDir returns path, or the nearest directory above it that exists: where
-// path will be created.
+// existingDir returns path, or the nearest existing directory above it: where path will be created.
 func existingDir(h View, path string) string {
 	for {
 		info, err := h.Stat(path)
@@ -27,14 +26,14 @@ func existingDir(h View, path string) string {
 	}
 }
 
-// content lists a directory without what belongs to its file system.
+// content lists a directory without lost+found.
 func content(h View, dir string) ([]fs.DirEntry, error) {
 	entries, err := h.ReadDir(dir)
 	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == host.LostAndFound }), err
 }
 
-// writtenDirs lists the directories that a run writes to. The directory of static
-// Pods is left out, as a running kubelet would take the probe for a Pod.
+// writtenDirs lists the directories a run writes to, but not the directory of static Pods, where a running kubelet would take the
+// probe for a Pod.
 func writtenDirs(n *config.Node) []string {
 	dirs := []string{n.Paths.Kubernetes, n.Paths.Kubeconfigs, n.Paths.PKI, n.Paths.Kubelet}
 	if n.Join != nil {
@@ -46,9 +45,8 @@ func writtenDirs(n *config.Node) []string {
 	return slices.DeleteFunc(dirs, func(dir string) bool { return !filepath.IsAbs(dir) })
 }
 
-// writable creates a file in each directory that a run will write to, or in the
-// nearest existing one above it: permissions do not show read-only mounts, quotas
-// or failing disks.
+// writable creates a file in each directory a run will write to, or in the nearest existing directory above it: permissions don't
+// show read-only mounts, quotas or failing disks.
 func writable(n *config.Node) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		if h.EffectiveUID() != 0 {

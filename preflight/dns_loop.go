@@ -12,8 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// dnsLoop looks at the name servers that CoreDNS forwards to: those of the file that the kubelet gives to Pods with the host's
-// DNS. A loopback address is that of the Pod itself, so CoreDNS would ask itself, and ends when it notices:
+// dnsLoop looks at the name servers CoreDNS forwards to: they come from the file that the kubelet gives to Pods with the host's
+// DNS. A loopback address is the Pod's own, so CoreDNS would ask itself, and end when it notices:
 // https://coredns.io/plugins/loop/#troubleshooting-loops-in-kubernetes-clusters
 func dnsLoop(n *config.Node) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
@@ -42,7 +42,7 @@ func dnsLoop(n *config.Node) func(context.Context, View) []Finding {
 	}
 }
 
-// nameServers are the servers that a resolv.conf names.
+// nameServers lists a resolv.conf's name servers.
 func nameServers(text string) []string {
 	var servers []string
 	for line := range strings.Lines(text) {

@@ -27,11 +27,9 @@ func externalEtcd(e *config.ExternalEtcd) []Check {
 	}
 }
 
-// copyFromEtcd is what to do about a client file that is missing.
 const copyFromEtcd = "copy the file to this host from an etcd host"
 
-// etcdVersion asks each member. Where etcd serves HTTP and gRPC at different
-// addresses, only the HTTP one has /version.
+// etcdVersion asks each member. Where etcd serves HTTP and gRPC at different addresses, only the HTTP address has /version.
 func etcdVersion(e *config.ExternalEtcd) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		endpoints := e.Endpoints
@@ -82,14 +80,13 @@ func memberVersion(ctx context.Context, h View, p host.Probe) []Finding {
 	return nil
 }
 
-// tlsFile is one of the files with which the API server connects to etcd.
+// tlsFile is a file the API server needs to connect to etcd.
 type tlsFile struct {
 	field, path string
 	data        *[]byte
 }
 
-// etcdTLS lists the files that the configuration names, and the fields of p that
-// their content goes to.
+// etcdTLS lists the files named in the configuration, and the fields of p for their content.
 func etcdTLS(e *config.ExternalEtcd, p *host.Probe) []tlsFile {
 	files := []tlsFile{
 		{"etcd.external.caFile", e.CAFile, &p.CA},

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// syncGoal is what etcd asks of a disk at the 99th percentile:
+	// syncGoal is etcd's limit for a disk at the 99th percentile:
 	// https://etcd.io/docs/v3.5/op-guide/hardware/#disks
 	syncGoal = 10 * time.Millisecond
 	// syncLimit bounds the measurement.
 	syncLimit = 500 * time.Millisecond
 )
 
-// etcdDisk measures the sync that etcd does before it acknowledges a write: a slow
-// disk causes most leader elections and timeouts of small clusters.
+// etcdDisk measures the sync before etcd acknowledges a write: a slow disk causes most leader elections and timeouts of small
+// clusters.
 func etcdDisk(dataDir string) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		dir := existingDir(h, dataDir)

@@ -15,13 +15,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// endpointLimit is how long an API server behind the control plane's endpoint may take to answer. An address that nobody has yet
-// may give no answer at all.
+// endpointLimit is how long an API server behind the control plane's endpoint may take to answer. An address nobody has yet may
+// give no answer at all.
 const endpointLimit = 3 * time.Second
 
-// existingCluster keeps init from making a second cluster behind the endpoint of one that lives, for example when its first
-// control plane is rebuilt by what once created it. With the same CA, kubelets would take the empty cluster's answers for their
-// own cluster's, and stop their Pods. A host with a static Pod of the API server, or with data of etcd, is that cluster's own.
+// existingCluster keeps init from making a second cluster behind a living cluster's endpoint, for example when the tool that
+// created its first control plane rebuilds that host. With the same CA, kubelets would take the empty cluster's answers for their
+// own cluster's, and stop their Pods. A host with a static Pod of the API server, or with data of etcd, belongs to that cluster.
 func existingCluster(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		if n.Cluster.ControlPlaneEndpoint == "" || n.Cluster.Etcd.Local == nil ||

@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/stage"
 )
 
-// fakeHost is a stage's host that passes every check when it is healthy.
+// fakeHost is a stage's host that passes every check when it's healthy.
 type fakeHost struct {
 	*stage.Host
 	t *testing.T
@@ -84,7 +84,6 @@ func (h *fakeHost) mkdir(paths ...string) {
 	}
 }
 
-// remove removes a file, or a directory with all that is in it.
 func (h *fakeHost) remove(path string) {
 	h.t.Helper()
 	if err := os.RemoveAll(filepath.Join(h.Root, path)); err != nil {

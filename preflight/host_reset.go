@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// HostReset lists the checks of a host before its preparation is undone. sign returns a file by which it is a node.
+// HostReset lists the checks of a host before its preparation is undone. sign returns a file that shows it's a node.
 func HostReset(sign func(host.Reader) (string, error)) []Check {
 	return []Check{
 		{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},

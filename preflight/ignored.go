@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Checks that guard data and access. They can be ignored only by name: scripts pass `all` for things like too little memory,
-// and that must not cost a cluster its quorum or its Secrets. An upgrade's StaticPodProtection can't be ignored at all.
+// These checks guard data and access. They can be ignored only by name: scripts pass `all` for things like too little memory, and
+// that must not cost a cluster its quorum or its Secrets. An upgrade's StaticPodProtection can't be ignored at all.
 const (
 	EtcdQuorum          = "EtcdQuorum"
 	EtcdOtherMembers    = "EtcdOtherMembers"
@@ -20,14 +20,13 @@ func coveredByAll(name string) bool {
 	return !slices.Contains([]string{EtcdQuorum, EtcdOtherMembers, StaticPodProtection}, name)
 }
 
-// Ignored reports whether the errors of a check count as warnings.
+// Ignored reports whether a check's errors count as warnings.
 func Ignored(name string, ignore []string) bool {
 	return slices.ContainsFunc(ignore, func(s string) bool {
 		return strings.EqualFold(s, name) || strings.EqualFold(s, "all") && coveredByAll(name)
 	})
 }
 
-// howToIgnore says how to continue despite the errors of checks.
 func howToIgnore(names []string) string {
 	flag := "--ignore-preflight-errors=" + strings.Join(names, ",")
 	if guards := slices.DeleteFunc(slices.Clone(names), coveredByAll); len(guards) > 0 {

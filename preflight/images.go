@@ -20,8 +20,7 @@ import (
 const (
 	// pullLimit bounds the pulls of all images: 300 MB over 3 Mbit/s.
 	pullLimit = 15 * time.Minute
-	// pullsTogether is a number of parallel pulls that registries and disks
-	// handle well.
+	// pullsTogether is how many parallel pulls registries and disks handle well.
 	pullsTogether = 4
 	// pullTries and pullPause let a pull survive a hiccup of the registry.
 	pullTries = 3
@@ -34,8 +33,7 @@ type Puller interface {
 	PullImage(ctx context.Context, socket, image string) error
 }
 
-// The states of an image that Progress is given: it is present; or it is being
-// pulled, and then how that ended.
+// Progress gets these states of an image: present; or pulling, and then pulled or failed.
 const (
 	ImagePresent = "present"
 	ImagePulling = "pulling"
@@ -43,13 +41,11 @@ const (
 	ImageFailed  = "failed"
 )
 
-// Progress is called for each image, by one caller at a time; took is how long the
-// pull took.
+// Progress is called for each image, by one caller at a time; took is how long the pull took.
 type Progress func(image, state string, took time.Duration)
 
-// Images makes sure that the node has images, by the node's policy. It is a check,
-// ImagePull, so that it has a name to ignore and reports every image. As it is the
-// only check that changes something, it runs once the others have passed.
+// Images makes sure that the node has images, by the node's pull policy. It's a check, ImagePull, so that it has a name to ignore
+// and reports every image. As the only check that changes anything, it runs once the others have passed.
 func Images(n *config.Node, images []string, runtime Puller, progress Progress) Check {
 	p := puller{node: n, runtime: runtime, progress: progress}
 	return Check{Name: "ImagePull", Limit: pullLimit, Asks: "the images are present, or can be pulled", Run: func(ctx context.Context, h View) []Finding {
@@ -115,16 +111,15 @@ func (p *puller) pull(ctx context.Context, image string) error {
 	})
 }
 
-// hopeless reports whether another try would fail in the same way. CRI has no code
-// for most of these errors, only the runtime's text.
+// hopeless reports whether another try would fail the same way. For most of these errors, CRI has no code, only the runtime's
+// text.
 func hopeless(err error) bool {
 	text := strings.ToLower(err.Error())
 	return slices.ContainsFunc([]string{"not found", "unauthorized", "forbidden", "denied", "invalid reference", "no space left"},
 		func(s string) bool { return strings.Contains(text, s) })
 }
 
-// sandbox compares the runtime's own sandbox image with that of this Kubernetes
-// version: pulling one does not save pulling the other.
+// sandbox compares the runtime's own sandbox image with this Kubernetes version's: pulling one doesn't save pulling the other.
 func sandbox(own string, images []string) []Finding {
 	i := slices.IndexFunc(images, func(image string) bool { return strings.HasPrefix(path.Base(image), "pause:") })
 	if i < 0 || own == "" || own == images[i] {

@@ -12,8 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// The components that a control plane node runs, by the names of their
-// programs and of their static Pods' files.
+// The components of a control plane node, by the names of their programs and their static Pods' files.
 const (
 	apiServer         = "kube-apiserver"
 	controllerManager = "kube-controller-manager"
@@ -22,10 +21,9 @@ const (
 	kubelet           = "kubelet"
 )
 
-// Init lists the checks of a host that becomes the first control plane node.
-// manifests holds the static Pods of this configuration, by path; they show what
-// an earlier run with the same configuration left. Images are a check of their own
-// (ImagePull), as it changes the runtime's store.
+// Init lists the checks of a host that becomes the first control plane node. manifests holds this configuration's static Pods, by
+// path; they show what an earlier run with the same configuration left. Images are a check of their own (ImagePull), because it
+// changes the runtime's store.
 func Init(n *config.Node, manifests map[string][]byte) []Check {
 	checks := slices.Concat(
 		[]Check{
@@ -132,8 +130,7 @@ func ports(n *config.Node, uses ...portUse) []Check {
 // loopback is where the scheduler and the controller manager listen by default.
 const loopback = "127.0.0.1"
 
-// bindAddress is where a component listens: at preset, unless its extra arguments say
-// otherwise.
+// bindAddress is where a component listens: at preset, unless its extra arguments say otherwise.
 func bindAddress(c config.ControlPlaneComponent, preset string) string {
 	if address, given := config.LastArg(c.ExtraArgs, "bind-address"); given {
 		return address
@@ -152,5 +149,5 @@ func manifestPath(n *config.Node, component string) string {
 	return filepath.Join(n.Paths.Manifests, component+".yaml")
 }
 
-// dashed returns a path as it appears in names of checks.
+// dashed returns a path as it appears in checks' names.
 func dashed(path string) string { return strings.ReplaceAll(path, "/", "-") }

@@ -13,12 +13,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Leftover is a file that exists only on a host that has joined a cluster, or
-// has begun to.
+// Leftover is a file that exists only on a host that has joined a cluster, or begun to.
 type Leftover struct {
 	Path string
-	// Foreign returns why the file is not from an earlier join to this cluster,
-	// or nil if it is. The function is nil if the cluster is not known.
+	// Foreign returns why the file isn't from an earlier join to this cluster, or nil if it is. The function is nil if the
+	// cluster isn't known.
 	Foreign func(data []byte) error
 }
 
@@ -40,9 +39,8 @@ func joining(n *config.Node, leftovers []Leftover) []Check {
 	return slices.Concat(checks, proxies(n), node(n), networks(n))
 }
 
-// JoinControlPlane lists the checks of a host that joins a cluster as a control
-// plane: those of a worker, and those of control planes only. The files of an
-// external etcd are not checked: the join fetches them.
+// JoinControlPlane lists the checks of a host that joins a cluster as a control plane. It doesn't check the files of an external
+// etcd: the join fetches them.
 func JoinControlPlane(n *config.Node, leftovers []Leftover) []Check {
 	components := []string{apiServer, controllerManager, scheduler}
 	checks := append([]Check{{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"}}, controlPlane(n)...)
@@ -57,9 +55,8 @@ func JoinControlPlane(n *config.Node, leftovers []Leftover) []Check {
 	return slices.Concat(checks, joining(n, leftovers))
 }
 
-// joinedPod checks that path does not exist, or is a static Pod of component on a
-// host that has begun to join this cluster. Whether it matches the configuration
-// is left to the phase that writes it.
+// joinedPod checks that path doesn't exist, or is component's static Pod on a host that has begun to join this cluster. The phase
+// that writes it checks whether it matches the configuration.
 func joinedPod(path, component string, leftovers []Leftover) func(context.Context, View) []Finding {
 	return ifPresent(path, func(h View, have []byte) []Finding {
 		if _, err := containerOf(component, have); err != nil {
@@ -72,11 +69,9 @@ func joinedPod(path, component string, leftovers []Leftover) func(context.Contex
 	})
 }
 
-// resetOrMove is what to do about a file of another cluster.
 const resetOrMove = "run `slipway reset` first, or move the file away"
 
-// ours reports whether the file exists and is from an earlier join to this
-// cluster.
+// ours reports whether the file exists and is from an earlier join to this cluster, as far as the cluster is known.
 func (l Leftover) ours(h View) bool {
 	data, err := h.ReadFile(l.Path)
 	return err == nil && (l.Foreign == nil || l.Foreign(data) == nil)
@@ -94,8 +89,8 @@ func leftover(l Leftover) func(context.Context, View) []Finding {
 	})
 }
 
-// noManifests checks that there are no static Pods, which the kubelet would start:
-// they are left from a control plane. A node that has joined may have its own.
+// noManifests checks that there are no static Pods left from a control plane: the kubelet would start them. A node that has
+// joined may have its own.
 func noManifests(n *config.Node) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		dir := n.Paths.Manifests

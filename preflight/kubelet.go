@@ -17,10 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// kubeletSettings are the settings that decide whether a kubelet starts and creates
-// containers, as it will
-// read them: the Node's KubeletConfiguration, overridden by the files of
-// --config-dir, overridden by its flags. Each says where it comes from.
+// kubeletSettings decide whether a kubelet starts and creates containers, as it will read them: the Node's KubeletConfiguration,
+// overridden by the files of --config-dir, overridden by its flags. Each says where it comes from.
 type kubeletSettings struct {
 	failSwapOn, failCgroupV1 setting[bool]
 	cgroupDriver, resolvConf setting[string]
@@ -33,9 +31,8 @@ type setting[T any] struct {
 
 const kubeletDefault = "the kubelet's default"
 
-// effectiveKubelet returns the settings that will apply once this run has written
-// its files. Flags count in the order of the packages' unit: those of this
-// configuration, then those of the administrator's own files.
+// effectiveKubelet returns the settings that will apply once this run has written its files. Flags count in the order of the
+// packages' unit: this configuration's, then those in the administrator's own files.
 func effectiveKubelet(n *config.Node, h View) kubeletSettings {
 	s := kubeletSettings{
 		failSwapOn:   setting[bool]{true, kubeletDefault},
@@ -71,8 +68,7 @@ func (s *kubeletSettings) merge(c kubeletapi.KubeletConfiguration, from string) 
 	}
 }
 
-// mergeDir reads the *.conf files below a directory in the order of their paths, as
-// the kubelet does:
+// mergeDir reads the *.conf files below a directory in the order of their paths, as the kubelet does:
 // https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-drop-in-files
 func (s *kubeletSettings) mergeDir(h View, dir string) {
 	entries, _ := h.ReadDir(dir) // a missing directory has no settings
@@ -106,12 +102,10 @@ func (s *kubeletSettings) flag(f kubeletFlag) {
 	}
 }
 
-// kubeletFlag is a flag on the kubelet's command line.
 type kubeletFlag struct{ name, value, from string }
 
-// kubeletFlags returns the flags of the configuration, then those in files that
-// administrators write: drop-ins of the unit, and the two files that the packages'
-// unit reads last.
+// kubeletFlags returns the configuration's flags, then those in administrators' files: drop-ins of the unit, and the two files
+// the packages' unit reads last.
 func kubeletFlags(n *config.Node, h View) []kubeletFlag {
 	var flags []kubeletFlag
 	for _, a := range n.KubeletExtraArgs {
@@ -125,8 +119,7 @@ func kubeletFlags(n *config.Node, h View) []kubeletFlag {
 	return flags
 }
 
-// AdministratorsFlags returns the kubelet's flags in the files that administrators
-// write, in the order in which the packages' unit reads them.
+// AdministratorsFlags returns the kubelet's flags in administrators' files, in the order in which the packages' unit reads them.
 func AdministratorsFlags(h View) []config.Arg {
 	var flags []config.Arg
 	for _, f := range kubeletFlags(&config.Node{}, h) {
@@ -147,8 +140,8 @@ func kubeletFlagFiles(h View) []string {
 	return append(paths, "/etc/default/kubelet", "/etc/sysconfig/kubelet")
 }
 
-// flagsIn finds the flags in a unit's drop-in or in an environment file, quoted or
-// not. It need not be exact: a unit may combine them in any way.
+// flagsIn finds the flags in a unit's drop-in or an environment file, quoted or not. It needn't be exact: a unit may combine them
+// in any way.
 func flagsIn(text, path string) []kubeletFlag {
 	var flags []kubeletFlag
 	for line := range strings.Lines(text) {

@@ -10,7 +10,7 @@ import (
 
 // The minimum of a control plane node, from
 // https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/install-kubeadm/
-// The page asks for 2 GiB; firmware and kernel leave a little less of that.
+// The page asks for 2 GiB; firmware and kernel take a little of that.
 const (
 	minCPUs   = 2
 	minMemory = 1700 << 20 // bytes

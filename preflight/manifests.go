@@ -16,8 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// staticPod checks that path does not exist or holds exactly what this run would
-// write. wanted is empty if this run would not write it.
+// staticPod checks that path doesn't exist or holds exactly this run's manifest. wanted is empty if this run wouldn't write it.
 func staticPod(path, component string, wanted []byte) func(context.Context, View) []Finding {
 	return ifPresent(path, func(_ View, have []byte) []Finding {
 		switch {
@@ -35,8 +34,7 @@ func staticPod(path, component string, wanted []byte) func(context.Context, View
 	})
 }
 
-// KeepOrReset is what to do about something that an earlier run wrote and that is
-// not what this configuration makes.
+// KeepOrReset is the remedy if an earlier run's result differs from this configuration's.
 const KeepOrReset = "if you edited it, run the command again once the API server answers: an edit stays if the cluster has this configuration " +
 	"(a plan needs --diff to ask). If it is from a run with another configuration, use that one. `slipway reset` starts over, and deletes this node's data"
 
@@ -44,7 +42,7 @@ func notStaticPod(path, component string) []Finding {
 	return fail("%s exists, but is not a static Pod of %s", path, component).remedy("move it away")
 }
 
-// ifPresent runs a check on a file unless it does not exist.
+// ifPresent runs a check on a file unless it's missing.
 func ifPresent(path string, judge func(h View, have []byte) []Finding) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		have, err := h.ReadFile(path)
@@ -66,9 +64,8 @@ const (
 	OnlyAsked = "only in this configuration: "
 )
 
-// compare describes how the arguments and images of two static Pods of a component
-// differ. Environment variables may have secret values, which are left out. ours is
-// false unless both are static Pods of the component.
+// compare describes how the arguments and images of a component's two static Pods differ. It leaves out environment variables,
+// whose values may be secret. ours is false unless both are static Pods of the component.
 func compare(component string, have, wanted []byte) (difference string, ours bool) {
 	old, err := containerOf(component, have)
 	if err != nil {
@@ -94,8 +91,7 @@ func compare(component string, have, wanted []byte) (difference string, ours boo
 	return strings.Join(parts, "; "), true
 }
 
-// IsStaticPod reports whether manifest is a static Pod of a component, edited or
-// not.
+// IsStaticPod reports whether manifest is a static Pod of a component, edited or not.
 func IsStaticPod(component string, manifest []byte) bool {
 	_, err := containerOf(component, manifest)
 	return err == nil
@@ -112,7 +108,7 @@ func containerOf(component string, manifest []byte) (corev1.Container, error) {
 	return pod.Spec.Containers[0], nil
 }
 
-// without returns the elements of list that are not in other.
+// without returns the elements of list that aren't in other.
 func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }

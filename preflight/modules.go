@@ -11,11 +11,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// module is a part of the kernel that a node uses.
+// module is a part of the kernel used by a node.
 type module struct {
 	name string
-	// shown is a file that exists when the module works, however it got into
-	// the kernel; if text is set, the file then also contains text.
+	// shown is a file that exists when the module works, however it got into the kernel; if text is set, the file then also
+	// contains it.
 	shown, text string
 	option      string // CONFIG_…=y: built in
 	// byHand is set if nothing loads the module automatically.
@@ -25,7 +25,7 @@ type module struct {
 
 // neededModules come from
 // https://kubernetes.io/docs/setup/production-environment/container-runtimes/
-// and, for kube-proxy, by
+// and, for kube-proxy, from
 // https://kubernetes.io/docs/reference/networking/virtual-ips/
 func neededModules(n *config.Node) []module {
 	list := []module{
@@ -65,7 +65,7 @@ func kernelModules(n *config.Node) func(context.Context, View) []Finding {
 	}
 }
 
-// bridged checks the setting of br_netfilter, if the kernel has that module.
+// bridged checks br_netfilter's setting, if the kernel has that module.
 func bridged(h View) []Finding {
 	const path, setting = "/proc/sys/net/bridge/bridge-nf-call-iptables", "net.bridge.bridge-nf-call-iptables"
 	text, err := h.ReadFile(path)
@@ -85,7 +85,7 @@ const (
 	inKernel
 )
 
-// kernel is what can be read about modules; a list that cannot be read is nil.
+// kernel holds everything readable about modules; an unreadable list is nil.
 type kernel struct {
 	h                 View
 	builtin, loadable []string
@@ -105,8 +105,8 @@ func readKernel(h View) kernel {
 	return k
 }
 
-// moduleNames reads a file of modprobe. Its lines begin with a path such as
-// kernel/net/bridge/br_netfilter.ko.zst, which may be followed by a colon.
+// moduleNames reads a file of modprobe. Its lines begin with a path such as kernel/net/bridge/br_netfilter.ko.zst, which a colon
+// may follow.
 func moduleNames(h View, path string) []string {
 	text, err := h.ReadFile(path)
 	if err != nil {
@@ -144,10 +144,10 @@ func (k kernel) shows(m module) bool {
 	return err == nil && strings.Contains(string(text), m.text)
 }
 
-// HostModule is a part of the kernel that nothing loads automatically at boot before it is needed.
+// HostModule is a part of the kernel that nothing loads automatically at boot before it's needed.
 type HostModule struct{ module }
 
-// HostModules are those that a host loads at boot.
+// HostModules are the modules a host loads at boot.
 func HostModules() []HostModule {
 	var list []HostModule
 	for _, m := range neededModules(&config.Node{}) {
@@ -158,7 +158,6 @@ func HostModules() []HostModule {
 	return list
 }
 
-// Name is the module's name.
 func (m HostModule) Name() string { return m.name }
 
 // Works reports whether the kernel has the module, loaded or built in.

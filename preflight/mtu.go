@@ -11,13 +11,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// leastMTU is the minimum for IPv6 (RFC 8200, section 5). IPv4 works with less, but
-// nobody has such a network on purpose.
+// leastMTU is IPv6's minimum (RFC 8200, section 5). IPv4 works with less, but nobody has such a network on purpose.
 const leastMTU = 1280
 
-// mtu compares the packet sizes of this host's interfaces. Network add-ons use that
-// of the default route: if traffic of the node or of Pods takes another interface
-// with a smaller one, only packets of full size get lost.
+// mtu compares the MTUs of this host's interfaces. Network add-ons use the default route's: if traffic of the node or of Pods
+// takes another interface with a smaller MTU, only packets of full size get lost.
 func mtu(n *config.Node) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		all, err := h.Interfaces()

@@ -18,8 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// lookupLimit is how long the host's resolver may take for one name. A slower one is
-// as bad as none, and init waits for it.
+// lookupLimit is how long the host's resolver may take for one name. A slower resolver is as bad as none, and init waits for it.
 const lookupLimit = time.Second
 
 func nodeName(name string) func(context.Context, View) []Finding {
@@ -54,8 +53,8 @@ func lookup(ctx context.Context, h View, name string) ([]netip.Addr, error) {
 	return addrs, err
 }
 
-// ownAddress accepts loopback addresses, as Debian gives a host's name 127.0.1.1. If
-// the interfaces cannot be listed, it accepts any address.
+// ownAddress accepts loopback addresses, because Debian gives a host's name 127.0.1.1. If the interfaces can't be listed, it
+// accepts any address.
 func ownAddress(h View) func(netip.Addr) bool {
 	interfaces, err := h.Interfaces()
 	return func(a netip.Addr) bool {
@@ -63,8 +62,8 @@ func ownAddress(h View) func(netip.Addr) bool {
 	}
 }
 
-// controlPlaneEndpoint checks that the name in every kubeconfig resolves on this
-// host: otherwise the kubelet does not find the API.
+// controlPlaneEndpoint checks that the name in every kubeconfig resolves on this host: otherwise the kubelet doesn't find the
+// API.
 func controlPlaneEndpoint(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		for _, endpoint := range apiEndpoints(n) {

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// networkAddOn lists what the network add-on that init installs needs of a host.
+// networkAddOn lists the checks for the network add-on installed by init.
 func networkAddOn(n *config.Node) []Check {
 	if n.NetworkAddOn.Name != config.Flannel {
 		return nil
@@ -22,8 +22,8 @@ func networkAddOn(n *config.Node) []Check {
 	return []Check{{Name: "Flannel", Run: flannel(n), Asks: "with `--network flannel`: its port is free, no other network's configuration comes before its own, br_netfilter is loaded unless kube-proxy uses nftables, and each IP family of the Pod network has a default route"}}
 }
 
-// flannel goes by https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/kubernetes.md and troubleshooting.md. A
-// host needs the routes for itself, too: it reaches Services only through an address that some route leads to.
+// flannel follows https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/kubernetes.md and troubleshooting.md. A host
+// needs the routes for itself, too: it reaches Services only through an address with a route.
 func flannel(n *config.Node) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		found := append(flannelPort(h), networksBefore(h, config.FlannelPluginsPath)...)
@@ -50,7 +50,7 @@ func flannel(n *config.Node) func(context.Context, View) []Finding {
 	}
 }
 
-// networksBefore finds the configurations that a runtime takes in the place of path, because it takes the first by name:
+// networksBefore finds a configuration that a runtime takes instead of path, because it takes the first by name:
 // https://github.com/containernetworking/cni/blob/main/libcni/api.go
 func networksBefore(h View, path string) []Finding {
 	entries, err := h.ReadDir(filepath.Dir(path))
@@ -67,7 +67,7 @@ func networksBefore(h View, path string) []Finding {
 	return nil
 }
 
-// IsNetwork reports whether a runtime takes a file of /etc/cni/net.d for the configuration of a network.
+// IsNetwork reports whether a runtime takes a file of /etc/cni/net.d for a network's configuration.
 func IsNetwork(name string) bool {
 	return slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name))
 }

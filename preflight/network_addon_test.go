@@ -19,7 +19,7 @@ func TestFlannel(t *testing.T) {
 	}
 }
 
-// flannelRows are hosts on which `init --network flannel` is called.
+// flannelRows are hosts on which `init --network flannel` runs.
 func flannelRows() []row {
 	const (
 		bridge4 = "/proc/sys/net/bridge/bridge-nf-call-iptables"

@@ -19,26 +19,23 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// portUse is a TCP port and the program that will listen on it, on one address or,
-// with an empty one, on all of them.
+// portUse is a TCP port and the program that will listen on it, on one address or, if that's empty, on all of them.
 type portUse struct {
 	address string
 	port    int
 	program string
 }
 
-// A port that seems to be held by a foreign process is checked this often before
-// that is an error: an earlier run may have been interrupted while systemd restarted
-// the kubelet, whose old process may release the port between the attempt to listen
-// and the search for the holder, or before its unit is read.
+// A port that a foreign process seems to hold is checked this often before it's an error: an earlier run may have been
+// interrupted while systemd restarted the kubelet, whose old process may release the port between the attempt to listen and the
+// search for the holder, or before its unit is read.
 const (
 	portLooks    = 10
 	portInterval = 50 * time.Millisecond
 )
 
-// portFree accepts ports that the node's own control plane holds, started by an
-// earlier run. Whether that matches the configuration is left to the check of the
-// static Pod.
+// portFree accepts ports held by the node's own control plane, started by an earlier run. The static Pod's check says whether its
+// configuration matches.
 func portFree(n *config.Node, u portUse) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) (findings []Finding) {
 		_ = retry.Policy{First: portInterval, Tries: portLooks}.Do(ctx, func(ctx context.Context) error {
@@ -52,8 +49,7 @@ func portFree(n *config.Node, u portUse) func(context.Context, View) []Finding {
 	}
 }
 
-// lookAtPort returns the findings for a port at this instant, and whether a foreign
-// process seems to hold it.
+// lookAtPort returns a port's findings at this instant, and whether a foreign process seems to hold it.
 func lookAtPort(ctx context.Context, n *config.Node, h View, u portUse) (findings []Finding, foreign bool) {
 	address := u.address
 	if a, err := netip.ParseAddr(address); err != nil || a.IsUnspecified() {
@@ -82,9 +78,8 @@ func lookAtPort(ctx context.Context, n *config.Node, h View, u portUse) (finding
 	return note("%s is already running (process %d, port %d)", u.program, holder.PID, u.port), false
 }
 
-// ownProcess reports whether p belongs to the control plane that an earlier init set
-// up on this host. Either its static Pod exists; or an init or join has begun on this
-// host, and p is the kubelet that systemd runs, or any kubelet if there is no systemd.
+// ownProcess reports whether p belongs to a node set up by an earlier run on this host: its static Pod exists; or an init or join
+// has begun, and p is systemd's kubelet, or any kubelet if there's no systemd.
 func ownProcess(ctx context.Context, n *config.Node, h View, p host.Process) bool {
 	if p.Name != kubelet {
 		return exists(h, manifestPath(n, p.Name))
@@ -98,16 +93,15 @@ func ownProcess(ctx context.Context, n *config.Node, h View, p host.Process) boo
 	return started && begun(n, h)
 }
 
-// initBegun reports whether this host is a control plane, even one whose init was
-// interrupted after it started the kubelet. A worker of another cluster has neither
-// the CA's key nor the administrator's kubeconfig.
+// initBegun reports whether this host is a control plane, even if its init was interrupted after it started the kubelet. A worker
+// of another cluster has neither the CA's key nor the administrator's kubeconfig.
 func initBegun(n *config.Node, h View) bool {
 	return exists(h, manifestPath(n, apiServer)) || exists(h, filepath.Join(n.Paths.PKI, "ca.key")) ||
 		exists(h, filepath.Join(n.Paths.Kubeconfigs, "admin.conf"))
 }
 
-// joinBegun reports whether this host is a node or was about to become one. Whether
-// it is one of this cluster is left to the checks of these files.
+// joinBegun reports whether this host is a node or was about to become one. The checks of these files say whether it's this
+// cluster's.
 func joinBegun(n *config.Node, h View) bool {
 	return exists(h, filepath.Join(n.Paths.Kubeconfigs, "kubelet.conf")) ||
 		exists(h, filepath.Join(n.Paths.Kubeconfigs, "bootstrap-kubelet.conf"))
@@ -118,7 +112,7 @@ func exists(h View, path string) bool {
 	return err == nil
 }
 
-// notListed says that a directory could not be checked for files.
+// notListed reports that a directory couldn't be checked for files.
 func notListed(dir string, err error) []Finding {
 	if errors.Is(err, fs.ErrPermission) {
 		return fail("cannot check that %s is empty: permission denied", dir).remedy("run as root")
@@ -126,8 +120,7 @@ func notListed(dir string, err error) []Finding {
 	return fail("cannot check that %s is empty: %v", dir, err).remedy("make sure that it is a directory that can be read")
 }
 
-// etcdData checks that the directory is empty or holds the data of this node's own
-// member.
+// etcdData checks that the directory is empty or holds the data of this node's own member.
 func etcdData(n *config.Node, dir string) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		entries, err := content(h, dir)

@@ -18,8 +18,8 @@ import (
 
 // changing is a port and a unit that change between looks, as they do while systemd restarts the kubelet.
 type changing struct {
-	held    []bool          // at each attempt to listen; the last one stays
-	holders []*host.Process // at each look at the holder; the last one stays
+	held    []bool          // at each attempt to listen; the last stays
+	holders []*host.Process // at each look at the holder; the last stays
 	pids    []int           // of the unit
 }
 
@@ -74,8 +74,7 @@ func TestPortOfAKubeletThatIsRestarted(t *testing.T) {
 	}
 }
 
-// TestPortsOfAddresses: a port that another program has on another address does
-// not matter.
+// TestPortsOfAddresses: a port held on another address doesn't matter.
 func TestPortsOfAddresses(t *testing.T) {
 	s := newScene(t)
 	c := &s.node.Cluster

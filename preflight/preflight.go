@@ -1,10 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preflight holds named checks of whether this host can become the node
-// that the configuration describes. Checks only read. All of them run, and
-// every problem is reported. The names are those that kubeadm's users know from
-// --ignore-preflight-errors.
+// Package preflight holds named checks of whether this host can become the node in the configuration. Checks only read, all of
+// them run, and every problem is reported. kubeadm's users know the names from --ignore-preflight-errors.
 package preflight
 
 import (
@@ -19,8 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// View is what checks may ask of a host; host.Host is one. They cannot change
-// it.
+// View is the part of a host that checks may ask; host.Host implements it. They can't change the host.
 type View interface {
 	host.Reader
 	host.Remote
@@ -31,17 +28,15 @@ type View interface {
 type Severity int
 
 const (
-	// Note is good to know, such as what an earlier run left and this one keeps.
+	// Note is good to know, such as an earlier run's files that this run keeps.
 	Note Severity = iota
-	// Warning does not stop the run.
+	// Warning doesn't stop the run.
 	Warning
-	// Error does, unless its check is ignored.
+	// Error stops it, unless its check is ignored.
 	Error
-	// Skipped says why a check was not made: another check reports the
-	// problem, or there is nothing to check.
+	// Skipped says why a check wasn't made: another check reports the problem, or there's nothing to check.
 	Skipped
-	// Unasked says what was not looked at because this is a dry run, which sends
-	// nothing and writes to no disk.
+	// Unasked says what wasn't looked at, mostly because a dry run sends nothing and writes to no disk.
 	Unasked
 )
 
@@ -49,12 +44,12 @@ const (
 type Finding struct {
 	Check    string
 	Severity Severity
-	// Final says that an error stays one, whatever is ignored.
+	// Final errors stay errors, whatever is ignored.
 	Final bool
 	fault.Fault
 }
 
-// String begins in the form that kubeadm's users search logs for.
+// String begins in the form kubeadm's users search logs for.
 func (f Finding) String() string {
 	switch f.Severity {
 	case Error:
@@ -69,25 +64,22 @@ func (f Finding) String() string {
 // Check is one named question to the host.
 type Check struct {
 	Name string
-	// Run changes nothing on the host. No findings means that all is well. It
-	// need not set the check's name in its findings.
+	// Run changes nothing on the host. No findings means all is well. It needn't set the check's name in its findings.
 	Run func(ctx context.Context, h View) []Finding
 	// Limit bounds the check; 0 is 10 seconds.
 	Limit time.Duration
-	// Asks says in a few words what is checked, for docs/preflight.md.
+	// Asks says briefly what's checked, for docs/preflight.md.
 	Asks string
 }
 
 const (
-	// DefaultLimit is how long a check may take that has no limit of its own.
+	// DefaultLimit bounds a check without a limit of its own.
 	DefaultLimit = 10 * time.Second
-	// together is how many checks run at the same time. Most of them wait for
-	// the kernel, a program or the network.
+	// together is how many checks run at the same time. Most of them wait for the kernel, a program or the network.
 	together = 16
 )
 
-// Report holds what all checks found, in the order of the checks. Skipped
-// checks are left out.
+// Report holds all checks' findings, in the order of the checks. It leaves out skipped checks.
 type Report struct {
 	Notes    []Finding
 	Warnings []Finding
@@ -125,7 +117,7 @@ func (c Check) findings(ctx context.Context, h View) []Finding {
 	defer cancel()
 	found := c.Run(ctx, h)
 	for i := range found {
-		if found[i].Check == "" || !found[i].Final { // what can be ignored is ignored by the check's name
+		if found[i].Check == "" || !found[i].Final { // an ignorable finding is ignored by its check's name
 			found[i].Check = c.Name
 		}
 	}
@@ -140,7 +132,7 @@ func (r Report) Err() error {
 	return &FailedError{r.Errors}
 }
 
-// FailedError says that checks found errors on this host.
+// FailedError reports that checks found errors on this host.
 type FailedError struct{ Findings []Finding }
 
 // Error lists the findings, each with its remedy on a line of its own.
@@ -153,7 +145,7 @@ func (e *FailedError) Error() string {
 	return b.String()
 }
 
-// Remedy is what to do about all of the findings together.
+// Remedy is the remedy for all findings together.
 func (e *FailedError) Remedy() string {
 	const remedy = "fix these problems and run the same command again"
 	var names []string
@@ -168,8 +160,7 @@ func (e *FailedError) Remedy() string {
 	return remedy + "; " + howToIgnore(names)
 }
 
-// sideBySide calls f for 0 to n-1, at most limit of them at the same time, and
-// returns when all calls have returned.
+// sideBySide calls f for 0 to n-1, at most limit of them at the same time, and returns when all have returned.
 func sideBySide(n, limit int, f func(i int)) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, limit)
@@ -196,7 +187,6 @@ func skip(format string, args ...any) findings    { return newFindings(Skipped, 
 func unasked(format string, args ...any) findings { return newFindings(Unasked, format, args...) }
 func note(format string, args ...any) findings    { return newFindings(Note, format, args...) }
 
-// remedy sets what to do about the findings.
 func (list findings) remedy(format string, args ...any) findings {
 	for i := range list {
 		list[i].Remedy = fmt.Sprintf(format, args...)

@@ -131,7 +131,7 @@ func TestRunSortsByCheckAndSeverity(t *testing.T) {
 	}
 }
 
-// texts begin with the severity and the name, as the findings of errors and warnings do themselves.
+// texts begin with the severity and the name, as errors and warnings do themselves.
 func texts(found []Finding) []string {
 	var out []string
 	for _, f := range found {

@@ -14,23 +14,22 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// HostRuntime is the container runtime that a host is prepared with.
+// HostRuntime is the container runtime of a host being prepared.
 type HostRuntime struct {
-	// Socket is where it answers.
 	Socket string
-	// Installed says that the operator has installed it, Running that it should answer already.
+	// Installed reports whether the operator installed it, Running whether it should answer already.
 	Installed, Running bool
 }
 
 // Preparation is what a host will get.
 type Preparation struct {
 	Runtime HostRuntime
-	// Sizes are the bytes that will be written, by directory.
+	// Sizes are the bytes to write, by directory.
 	Sizes map[string]uint64
-	// Parameters are kernel parameters, by path below /proc/sys, and SysctlFile is what sets them at boot.
+	// Parameters are kernel parameters, by path below /proc/sys, and SysctlFile sets them at boot.
 	Parameters map[string]string
 	SysctlFile string
-	// Refused are programs of the bundle that cannot be put in their places, each with a remedy.
+	// Refused explains which of the bundle's programs can't be put in place, each with a remedy.
 	Refused []error
 }
 
@@ -59,7 +58,6 @@ func Prepare(n *config.Node, p Preparation) []Check {
 	return checks
 }
 
-// programsFit reports what was found of the programs.
 func programsFit(refused []error) func(context.Context, View) []Finding {
 	return func(context.Context, View) []Finding {
 		var found []Finding
@@ -78,7 +76,7 @@ func runsSystemd(_ context.Context, h View) []Finding {
 		remedy("use a host that runs systemd")
 }
 
-// defaultRoute is an error because without it init, join and the kubelet have to be told the node's address.
+// defaultRoute is an error because without it, init, join and the kubelet have to be told the node's address.
 func defaultRoute(_ context.Context, h View) []Finding {
 	v4, err := h.DefaultAddress(false)
 	if err == nil && v4.IsValid() {
@@ -95,7 +93,7 @@ func defaultRoute(_ context.Context, h View) []Finding {
 		remedy("add one, even to a gateway that is not there: `ip route add default via ADDRESS`; or set nodeRegistration.kubeletExtraArgs node-ip and localAPIEndpoint.advertiseAddress in the configuration for init or join, and give Services a route of their own: `ip route add SERVICE-SUBNET dev INTERFACE`")
 }
 
-// foreignNetworks names configurations of Pod networks, which stay.
+// foreignNetworks names existing configurations of Pod networks, which stay.
 func foreignNetworks(_ context.Context, h View) []Finding {
 	const dir = "/etc/cni/net.d"
 	entries, err := h.ReadDir(dir)
@@ -124,7 +122,7 @@ func selinux(_ context.Context, h View) []Finding {
 	return nil
 }
 
-// runtimeFits says what a container runtime that somebody else has installed must be like.
+// runtimeFits checks a container runtime that somebody else has installed.
 func runtimeFits(socket string) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		info, err := h.RuntimeInfo(ctx, socket)

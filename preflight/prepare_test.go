@@ -22,7 +22,7 @@ const runtimeSocket = "unix:///run/containerd/containerd.sock"
 // foreign is a runtime that the operator has installed and started.
 var foreign = HostRuntime{Socket: runtimeSocket, Installed: true, Running: true}
 
-// bare is a healthy host that is not prepared.
+// bare is a healthy host before its preparation.
 func bare(t *testing.T) *fakeHost {
 	h := healthy(t)
 	h.Has.Runtime.APIVersion = "v1"
@@ -148,7 +148,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// A host that has all it needs passes without a word.
+// A host with everything it needs passes without a word.
 func TestPrepareHealthy(t *testing.T) {
 	checks := Prepare(&config.Node{BindPort: config.DefaultBindPort}, Preparation{Runtime: foreign, Sizes: map[string]uint64{"/usr/local/bin": 1 << 20}})
 	report := Run(t.Context(), checks, bare(t), nil)

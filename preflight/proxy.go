@@ -22,8 +22,7 @@ func proxies(n *config.Node) []Check {
 	}
 }
 
-// apiProxy checks the proxy of this program and of everything that inherits its
-// environment.
+// apiProxy checks the proxy of this program and everything that inherits its environment.
 func apiProxy(n *config.Node) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		var found []Finding
@@ -42,7 +41,6 @@ func apiProxy(n *config.Node) func(context.Context, View) []Finding {
 	}
 }
 
-// fixProxy is what to do about proxy settings that cannot be read.
 const fixProxy = "fix or remove HTTPS_PROXY and HTTP_PROXY"
 
 // apiEndpoints lists the addresses at which this node reaches the API.

@@ -19,8 +19,7 @@ func Reset(n *config.Node) []Check {
 	}
 }
 
-// onlyDirs checks, before anything is stopped, that everything that will be emptied
-// is a directory or a link.
+// onlyDirs checks, before anything is stopped, that everything to be emptied is a directory or a link.
 func onlyDirs(paths ...string) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		var found []Finding

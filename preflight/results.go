@@ -15,7 +15,6 @@ import (
 // Outcome is the result of a check in one word.
 type Outcome string
 
-// The outcomes.
 const (
 	OK            Outcome = "ok"
 	WithWarning   Outcome = "warning"
@@ -23,15 +22,14 @@ const (
 	SkippedResult Outcome = "skipped"
 )
 
-// Result is a check and what it found.
+// Result is a check with its findings.
 type Result struct {
 	Check    string
 	Findings []Finding
 	Took     time.Duration
 }
 
-// Outcome is the worst severity that was found. A check counts as skipped only if
-// it found nothing else.
+// Outcome is the worst severity found. A check counts as skipped only if it found nothing else.
 func (r Result) Outcome() Outcome {
 	worst := OK
 	for i, f := range r.Findings {
@@ -49,8 +47,7 @@ func (r Result) Outcome() Outcome {
 	return worst
 }
 
-// Fault is everything that was found: a line for each message, and a line for
-// each different remedy.
+// Fault sums up the findings: a line for each message, and a line for each different remedy.
 func (r Result) Fault() fault.Fault {
 	var messages, remedies []string
 	for _, f := range r.Findings {
@@ -62,9 +59,8 @@ func (r Result) Fault() fault.Fault {
 	return fault.Fault{Message: strings.Join(messages, "\n"), Remedy: strings.Join(remedies, "\n")}
 }
 
-// Ask runs all checks side by side and returns their results in order. ignore
-// names checks whose errors become warnings, in upper or lower case; "all" stands
-// for every check that doesn't guard data or access.
+// Ask runs all checks side by side and returns their results in order. ignore names checks whose errors become warnings, in upper
+// or lower case; "all" stands for every check that doesn't guard data or access.
 func Ask(ctx context.Context, checks []Check, h View, ignore []string) []Result {
 	results := make([]Result, len(checks))
 	sideBySide(len(checks), together, func(i int) {

@@ -11,14 +11,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Need is space that a run takes on the file system of a directory.
+// Need is space a run takes on a directory's file system.
 type Need struct {
 	Dir, What string
 	Bytes     uint64
 }
 
-// ImageNeed is the space that missing images take. It is nothing if the runtime does not say where it keeps them; see
-// the check CRI.
+// ImageNeed is the space for missing images; nothing if the runtime doesn't say where it keeps them, see the check CRI.
 func ImageNeed(ctx context.Context, n *config.Node, h View) []Need {
 	dir, err := h.ImageDir(ctx, n.CRISocket)
 	if err != nil || dir == "" {
@@ -31,8 +30,8 @@ func ImageNeed(ctx context.Context, n *config.Node, h View) []Need {
 // kept is how much of a file system stays free: a tenth. With less, the kubelet evicts Pods by default.
 const kept = 10
 
-// Room checks the file system of the first need: it must have room for that and for all others that are on it too, and
-// keep a tenth of its size free.
+// Room checks the file system of the first need: it must have room for that and all others on it, and keep a tenth of its size
+// free.
 func Room(h View, first Need, others ...Need) []Finding {
 	at := existingDir(h, first.Dir)
 	s, err := h.Space(at)

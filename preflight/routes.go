@@ -16,15 +16,13 @@ import (
 
 // networks compares the cluster's two networks with the host's routes.
 //
-// If a network that this host is attached to is part of such a network, or all of
-// it, hosts there have the same addresses as Pods or Services, so it is an error. A
-// route of that size through a gateway may be just as bad, or may be how an
-// administrator reaches the Pods of other nodes, so it is a warning. A wider route (a
-// company's 10.0.0.0/8, say) loses against the cluster's: only hosts with such an
-// address cannot be reached, so it is a warning, too.
+// If a network this host is attached to is part of such a network, or all of it, hosts there have the same addresses as Pods or
+// Services, so it's an error. A route of that size through a gateway may be just as bad, or may be how an administrator reaches
+// other nodes' Pods, so it's a warning. A wider route (a company's 10.0.0.0/8, say) loses against the cluster's: only hosts with
+// such an address can't be reached, so it's a warning, too.
 //
-// The networks of a cluster that exists can no longer be chosen, and the routes to
-// the Pods of its nodes may have been added before a node joins.
+// An existing cluster's networks can no longer be chosen, and the routes to its nodes' Pods may have been added before a node
+// joins.
 func networks(n *config.Node) []Check {
 	return []Check{
 		{Name: "PodSubnetRoutes", Run: routes(n, "Pod", n.PodSubnets, "--pod-network-cidr or networking.podSubnet"), Asks: "the Pod network does not overlap a network that this host has a route to"},
@@ -55,9 +53,8 @@ func routes(n *config.Node, of string, subnets func() []netip.Prefix, setting st
 	}
 }
 
-// conflicts reports the routes that overlap a network of the cluster. A host that
-// joins may have routes to the Pods of other nodes. Where the cluster already uses
-// the network, its CNI plugin may have made the routes of either kind.
+// conflicts reports routes overlapping a network of the cluster. A joining host may have routes to other nodes' Pods. Where the
+// cluster already uses the network, its CNI plugin may have made routes of either kind.
 func conflicts(network string, r overlap, joins, inUse bool, other string) []Finding {
 	var found []Finding
 	var expected []host.Route
@@ -84,11 +81,11 @@ func conflicts(network string, r overlap, joins, inUse bool, other string) []Fin
 	return found
 }
 
-// overlap is the routes that overlap a network: those to a part of it or to all of
-// it, attached to this host or led through a gateway, and those that are wider.
+// overlap holds the routes overlapping a network: routes to a part of it or to all of it, attached to this host or led through a
+// gateway, and wider routes around it.
 type overlap struct{ attached, led, around []host.Route }
 
-// overlaps leaves out interfaces that CNI plugins and kube-proxy make.
+// overlaps leaves out interfaces of CNI plugins and kube-proxy.
 func overlaps(subnet netip.Prefix, routes []host.Route) overlap {
 	var o overlap
 	for _, r := range routes {
@@ -105,9 +102,8 @@ func overlaps(subnet netip.Prefix, routes []host.Route) overlap {
 	return o
 }
 
-// clusterInterface reports whether the name is one that a common CNI plugin gives its
-// interfaces (bridge, Flannel, Calico, Cilium, Antrea, kube-router, OVN-Kubernetes,
-// Weave), or that of kube-proxy in IPVS mode.
+// clusterInterface reports whether an interface is named like a common CNI plugin's (bridge, Flannel, Calico, Cilium, Antrea,
+// kube-router, OVN-Kubernetes, Weave), or like kube-proxy's in IPVS mode.
 func clusterInterface(name string) bool {
 	return slices.ContainsFunc([]string{
 		"cni", "flannel", "cali", "vxlan.calico", "tunl0", "wireguard.cali", "cilium", "lxc", "antrea-",

@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// startRuntime is what to do about a container runtime that does not answer.
 const startRuntime = "start it, or name its socket with --cri-socket"
 
 func runtimeReady(socket string) func(context.Context, View) []Finding {
@@ -30,9 +29,8 @@ func runtimeReady(socket string) func(context.Context, View) []Finding {
 	}
 }
 
-// runtimeVersion is about the cgroup driver. The kubelet asks the runtime for it
-// (KEP-4033); a runtime that is too old to answer has to use the driver of the
-// kubelet's configuration.
+// runtimeVersion is about the cgroup driver. The kubelet asks the runtime for it (KEP-4033); a runtime too old to answer has to
+// use the driver in the kubelet's configuration.
 func runtimeVersion(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		info, err := h.RuntimeInfo(ctx, n.CRISocket)
@@ -42,7 +40,7 @@ func runtimeVersion(n *config.Node) func(context.Context, View) []Finding {
 		if reportsDriver(info) {
 			return nil
 		}
-		if info.Name == "" { // as each runtime says it
+		if info.Name == "" { // every running runtime has a name
 			return unasked("the version of a container runtime that does not run yet")
 		}
 		if want := effectiveKubelet(n, h).cgroupDriver.value; info.CgroupDriver != "" && want != info.CgroupDriver {
@@ -54,11 +52,11 @@ func runtimeVersion(n *config.Node) func(context.Context, View) []Finding {
 	}
 }
 
-// updateRuntime names the first versions that report their cgroup driver.
+// updateRuntime names the first versions with a reported cgroup driver.
 const updateRuntime = "update the container runtime to containerd 2.0, CRI-O 1.28 or later"
 
-// reportsDriver reports whether the runtime knows CRI's RuntimeConfig. containerd has
-// it since 2.0; earlier versions show their driver in another way.
+// reportsDriver reports whether the runtime knows CRI's RuntimeConfig. containerd has it since 2.0; earlier versions show their
+// driver in another way.
 func reportsDriver(info host.RuntimeInfo) bool {
 	if info.CgroupDriver == "" {
 		return false

@@ -17,18 +17,16 @@ import (
 // need is the free space that a directory's file system must and should have.
 type need struct {
 	least, good uint64 // bytes
-	// signal is the kubelet's name of the file system in its eviction
-	// thresholds; empty for one that it does not watch.
+	// signal is the kubelet's name for the file system in its eviction thresholds; empty if it doesn't watch the file system.
 	signal string
 	what   string
 }
 
-// leastInodes is about what a control plane's images and directories hold.
+// leastInodes is about how many a control plane's images and directories take.
 const leastInodes = 5000
 
 func etcdNeed() need {
-	// etcd starts by allocating two segments of its log, 64 MB each; the
-	// default quota of its data is 2 GiB:
+	// etcd starts by allocating two segments of its log, 64 MB each; the default quota of its data is 2 GiB:
 	// https://etcd.io/docs/v3.5/op-guide/maintenance/#space-quota
 	return need{least: 200 << 20, good: 2 << 30, what: "etcd's data"}
 }
@@ -45,12 +43,12 @@ func kubernetesNeed() need {
 	return need{least: 10 << 20, good: 50 << 20, what: "certificates, kubeconfigs and static Pods"}
 }
 
-// space checks the file system that dir is or will be on.
+// space checks the file system where dir is or will be.
 func space(n *config.Node, dir string, needs need) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding { return spaceOf(n, h, dir, needs) }
 }
 
-// ImageSpace checks the space for images, as the check DiskSpace-runtime of other commands does.
+// ImageSpace checks the space for images, like DiskSpace-runtime in other commands.
 func ImageSpace(ctx context.Context, n *config.Node, h View) []Finding {
 	found := runtimeSpace(n)(ctx, h)
 	for i := range found {
@@ -59,8 +57,7 @@ func ImageSpace(ctx context.Context, n *config.Node, h View) []Finding {
 	return found
 }
 
-// runtimeSpace asks the runtime where it keeps images. The check CRI reports one
-// that does not answer.
+// runtimeSpace asks the runtime where it keeps images. The check CRI reports a runtime that doesn't answer.
 func runtimeSpace(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		dir, err := h.ImageDir(ctx, n.CRISocket)
@@ -97,8 +94,7 @@ func spaceOf(n *config.Node, h View, dir string, needs need) []Finding {
 	return nil
 }
 
-// evicts returns the kubelet's hard threshold for a signal of a file system with
-// total bytes or inodes, and where it comes from:
+// evicts returns the kubelet's hard threshold for a signal of a file system with total bytes or inodes, and its origin:
 // https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#hard-eviction-thresholds
 func evicts(n *config.Node, signal string, total uint64) (limit uint64, from string) {
 	text, given := n.Kubelet.EvictionHard[signal]

@@ -10,8 +10,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// swap is an error exactly if the kubelet, as it will be configured, refuses to start
-// on a host with swap.
+// swap is an error exactly if the kubelet, as it will be configured, refuses to start on a host with swap.
 func swap(n *config.Node) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		areas, err := h.Swap()

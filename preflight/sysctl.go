@@ -15,9 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// bootParameters finds files that set kernel parameters to something else at each boot, after the file own has set them to
-// what is wanted, by path below /proc/sys. systemd reads the files of all directories in the order of their names:
-// sysctl.d(5).
+// bootParameters finds files that set kernel parameters to other values at each boot, after the file own has set the wanted
+// values, by path below /proc/sys. systemd reads the files of all directories in the order of their names: sysctl.d(5).
 func bootParameters(own string, wanted map[string]string) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		var found []Finding
@@ -42,8 +41,8 @@ func bootParameters(own string, wanted map[string]string) func(context.Context, 
 	}
 }
 
-// BootParameter is the file that decides at boot on the value of a kernel parameter, named by its path below /proc/sys, if the
-// file except is left out; empty if there is none.
+// BootParameter returns the file that decides on a kernel parameter's value at boot, if the file except is left out; empty if
+// there's none. name is the parameter's path below /proc/sys.
 func BootParameter(h host.FileReader, except, name string) (file, value string, err error) {
 	for _, path := range append(sysctlFiles(h), sysctlConf) {
 		if path == except {
@@ -58,7 +57,7 @@ func BootParameter(h host.FileReader, except, name string) (file, value string, 
 		}
 		for line := range strings.Lines(string(text)) {
 			pattern, set := sysctlSetting(line)
-			if matches, err := filepath.Match(pattern, name); matches && err == nil { // a pattern that is none sets nothing
+			if matches, err := filepath.Match(pattern, name); matches && err == nil { // an invalid pattern sets nothing
 				file, value = path, set
 			}
 		}
@@ -66,10 +65,10 @@ func BootParameter(h host.FileReader, except, name string) (file, value string, 
 	return file, value, nil
 }
 
-// sysctlConf is a file that systemd does not read, but `sysctl --system` does, after all others.
+// sysctlConf isn't read by systemd, but by `sysctl --system`, after all others.
 const sysctlConf = "/etc/sysctl.conf"
 
-// sysctlFiles lists the files that set parameters at boot, in the order in which systemd reads them. One in /etc hides others
+// sysctlFiles lists the files that set parameters at boot, in the order in which systemd reads them. A file in /etc hides others
 // of its name.
 func sysctlFiles(h host.FileReader) []string {
 	files := map[string]string{}

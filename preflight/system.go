@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// system checks the kernel and the cgroups.
 func system(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		return slices.Concat(kernelRelease(h), kernelConfig(h), cgroups(ctx, n, h))
@@ -44,8 +43,7 @@ func kernelRelease(h View) []Finding {
 
 const supportedKernels = "use kernel 5.4, 5.10, 5.15, or 6.0 or later"
 
-// requiredOptions are the kernel options that containers, their limits and their
-// network need; alternatives are separated by a bar.
+// requiredOptions are the kernel options for containers, their limits and their network; a bar separates alternatives.
 func requiredOptions() []string {
 	return []string{
 		"NAMESPACES", "NET_NS", "PID_NS", "IPC_NS", "UTS_NS", "CPUSETS", "MEMCG", "INET", "EXT4_FS", "PROC_FS",
@@ -78,8 +76,7 @@ func kernelConfig(h View) []Finding {
 	return nil
 }
 
-// readKernelConfig looks in the places where distributions keep the running kernel's
-// configuration. A damaged file counts as missing.
+// readKernelConfig looks where distributions keep the running kernel's configuration. A damaged file counts as missing.
 func readKernelConfig(h View) (text string, found bool) {
 	if packed, err := h.ReadFile("/proc/config.gz"); err == nil {
 		r, err := gzip.NewReader(bytes.NewReader(packed))

@@ -19,8 +19,8 @@ const (
 	firewalldUnit = "firewalld.service"
 )
 
-// kubeletService checks that the unit can be started and starts again after a reboot.
-// A host without systemd may run the kubelet in another way.
+// kubeletService checks that the unit can be started and starts again after a reboot. A host without systemd may run the kubelet
+// in another way.
 func kubeletService(n *config.Node) func(context.Context, View) []Finding {
 	return func(ctx context.Context, h View) []Finding {
 		unit, err := h.Unit(ctx, kubeletUnit)
@@ -65,7 +65,7 @@ func firewalld(n *config.Node) func(context.Context, View) []Finding {
 	}
 }
 
-// usesUFW reads what Ubuntu's firewall does at boot: its unit is active even where it is off.
+// usesUFW reads what Ubuntu's firewall does at boot: its unit is active even where it's off.
 func usesUFW(h View) bool {
 	text, err := h.ReadFile("/etc/ufw/ufw.conf")
 	return err == nil && slices.Contains(strings.Split(string(text), "\n"), "ENABLED=yes")

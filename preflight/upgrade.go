@@ -18,7 +18,6 @@ type Question struct {
 	Ask        func(context.Context) []Finding
 }
 
-// Questions are checks that ask.
 func Questions(questions []Question) []Check {
 	var checks []Check
 	for _, q := range questions {
@@ -36,7 +35,7 @@ func Upgrade(n *config.Node, questions []Question) []Check {
 	return append(checks, Questions(questions)...)
 }
 
-// Rollback lists the checks of a node before it goes back to what it was before an upgrade.
+// Rollback lists the checks of a node before its upgrade is rolled back.
 func Rollback() []Check {
 	return []Check{{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"}}
 }

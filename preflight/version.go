@@ -18,7 +18,7 @@ import (
 // https://kubernetes.io/releases/version-skew-policy/
 const kubeletSkew = 3
 
-// newest is the Kubernetes version that this program was made for.
+// newest is the Kubernetes version this program was made for.
 func newest() *version.Version { return version.MustParseSemantic(config.DefaultKubernetesVersion) }
 
 // minor returns major.minor, for comparisons that ignore patches.
@@ -56,7 +56,7 @@ func kubeletVersion(controlPlane string) func(context.Context, View) []Finding {
 	}
 }
 
-// skew is about the versions of a kubelet and its control plane.
+// skew compares the versions of a kubelet and its control plane.
 func skew(have, want *version.Version) []Finding {
 	if minor(want).LessThan(minor(have)) {
 		return fail("the kubelet (v%s) is newer than the control plane (v%s), which is not supported", have, want).
@@ -69,8 +69,8 @@ func skew(have, want *version.Version) []Finding {
 	return nil
 }
 
-// BundledKubelet checks the kubelet of a bundle on a node, where it would replace another one. controlPlane is the
-// version of the cluster, unknown is why it is not known.
+// BundledKubelet checks a bundle's kubelet on a node, where it would replace another. controlPlane is the cluster's version,
+// unknown is why it isn't known.
 func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 	return Check{
 		Name: "KubeletVersion", Asks: "the bundle's kubelet is not newer than the control plane, at most three minor versions older, and no older minor version than the one that is there",
@@ -96,7 +96,7 @@ func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 	}
 }
 
-// SameKubelet checks the kubelet of a bundle that `up` runs with again on a node: up neither upgrades a node nor takes it back.
+// SameKubelet checks the bundle's kubelet when `up` runs on a node again: up neither upgrades a node nor takes it back.
 func SameKubelet(bundled string) Check {
 	return Check{
 		Name: "KubeletVersion", Asks: "on a node, the bundle of `up` has the version of the kubelet that is there",
@@ -117,7 +117,7 @@ func SameKubelet(bundled string) Check {
 	}
 }
 
-// InstalledKubelet returns the version of the kubelet that a shell would find.
+// InstalledKubelet returns the version of the kubelet a shell would find.
 func InstalledKubelet(ctx context.Context, h View) (*version.Version, error) {
 	path, err := h.LookPath("kubelet")
 	if err != nil {

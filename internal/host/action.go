@@ -17,7 +17,7 @@ const (
 	Write   Verb = "write"
 	Mkdir   Verb = "mkdir"
 	Chmod   Verb = "chmod"
-	Chown   Verb = "chown" // of a directory with all that is in it
+	Chown   Verb = "chown" // of a file, or of a directory with everything in it
 	Remove  Verb = "remove"
 	Reload  Verb = "reload units"
 	Enable  Verb = "enable unit"
@@ -45,32 +45,30 @@ const (
 	RemovePod  Verb = "remove Pod"
 )
 
-// Action is one change that a dry run plans, or that a run has made. One of Path,
-// Unit, Image and Name is its object, except for Reload.
+// Action is one change, planned by a dry run or made by a run. Its object is one of Path, Unit, Image and Name; Reload has none.
 type Action struct {
 	Verb  Verb
 	Path  string
 	Unit  string
 	Image string
-	// Mode is the mode of a file or directory afterwards.
+	// Mode is the file's or directory's mode afterwards.
 	Mode fs.FileMode
 	// UID and GID are the new owner's.
 	UID, GID int
-	// Data is a file's content. It is empty for a secret file, so that it cannot
-	// be printed by mistake.
+	// Data is a file's content. It's empty for a secret file, so it can't be printed by mistake.
 	Data   []byte
 	Secret bool
-	// Name is a Pod, a Leftover in the kernel's network configuration, a kernel
-	// module, a kernel parameter with its value, or an area of swap.
+	// Name is a Pod, a Leftover in the kernel's network configuration, a kernel module, a kernel parameter with its value, or a
+	// swap area.
 	Name string
-	// NewPath is the new name of Path.
+	// NewPath is Path's new name.
 	NewPath string
-	// Entries are the entries of a removed directory, directories with a slash. If
-	// a mount stays in it, they are the entries beside the mount.
+	// Entries lists a removed directory's entries, directories with a slash. If a mount stays in it, they're the entries beside
+	// the mount.
 	Entries []string
-	// Opaque says that Data describes the content instead of having it.
+	// Opaque reports whether Data describes the content instead of holding it.
 	Opaque bool
-	// Created reports whether the file did not exist before.
+	// Created reports whether the file is new.
 	Created bool
 }
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KindError is a path that is not the kind of file that it should be.
+// KindError reports a path of the wrong kind, such as a symlink where a regular file should be.
 type KindError struct {
 	Path string
 	Want string // such as "regular file"
@@ -45,8 +45,7 @@ func kind(mode fs.FileMode) string {
 	}
 }
 
-// Explain adds the attempt, the path and, if it's known, the remedy to an error of
-// the file system. Nil stays nil.
+// Explain adds the attempt, the path and any known remedy to an error of the file system. Nil stays nil.
 func Explain(what, path string, err error) error {
 	if err == nil {
 		return nil
@@ -65,7 +64,6 @@ func Explain(what, path string, err error) error {
 	return errors.Wrapf(err, "%s %s", what, path)
 }
 
-// remediedError is an error with its remedy.
 type remediedError struct {
 	err    error
 	remedy string
@@ -75,7 +73,6 @@ func (e *remediedError) Error() string { return e.err.Error() + ": " + e.remedy 
 
 func (e *remediedError) Unwrap() error { return e.err }
 
-// remedy returns the remedy for a failure of the file system.
 func remedy(err error) string {
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
@@ -92,11 +89,10 @@ func remedy(err error) string {
 	return ""
 }
 
-// LockedError says that another process holds the node's lock.
+// LockedError reports that another process holds the node's lock.
 type LockedError struct {
 	Path string
-	// PID and Command are the process that holds it; 0 and empty if it cannot be
-	// found. The command is the program and its subcommands only.
+	// PID and Command identify the holder; 0 and empty if it can't be found. Command is only the program and its subcommands.
 	PID     int
 	Command string
 }
@@ -109,6 +105,5 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("%s is changing this node (it holds %s): wait until it has finished, then run the same command again", who, e.Path)
 }
 
-// ErrNotInPlan is the answer to a question that a dry run does not ask, because
-// it would send packets or write to a disk.
+// ErrNotInPlan answers a question that a dry run doesn't ask, because it would send packets or write to a disk.
 var ErrNotInPlan = errors.New("a dry run does not ask this")

@@ -17,7 +17,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// SetFile is a file that is written together with others.
+// SetFile is a file written together with others, see WriteSet.
 type SetFile struct {
 	Path string
 	Mode fs.FileMode
@@ -26,12 +26,12 @@ type SetFile struct {
 	SHA256 [sha256.Size]byte
 }
 
-// Summary stands for the content of a file, which is too large to be shown.
+// Summary stands for the content of a file too large to show.
 func Summary(f SetFile) string {
 	return fmt.Sprintf("(%d bytes, sha256:%s)\n", f.Size, hex.EncodeToString(f.SHA256[:]))
 }
 
-// Describe stands for the content of a large file as it is on a host.
+// Describe returns the Summary of a large file on a host.
 func Describe(h FileReader, path string) (string, error) {
 	in, err := h.Open(path)
 	if err != nil {
@@ -43,19 +43,17 @@ func Describe(h FileReader, path string) (string, error) {
 	return Summary(SetFile{Size: size, SHA256: [sha256.Size]byte(sum.Sum(nil))}), err
 }
 
-// While a file is being written, it has the name `.NAME`, followed by tempSuffix and eight
-// random characters. The leading dot keeps the kubelet from reading a half-written
-// manifest.
+// A file being written is named `.NAME`, followed by tempSuffix and eight random characters. The leading dot keeps the kubelet
+// from reading a half-written manifest.
 const (
 	tempSuffix    = ".slipway-"
 	tempRandomLen = 8
 )
 
-// TempName returns the name that a file has while it's being written.
+// TempName returns a file's name while it's being written.
 func TempName(name string) string { return "." + name + tempSuffix + rand.Text()[:tempRandomLen] }
 
-// LeftoverOf returns the name of the file that a run was writing when it was
-// interrupted and left this directory entry behind.
+// LeftoverOf returns the name of the file that an interrupted run was writing when it left this directory entry behind.
 func LeftoverOf(entry string) (name string, found bool) {
 	i := strings.LastIndex(entry, tempSuffix)
 	if i < 1 || entry[0] != '.' || len(entry) != i+len(tempSuffix)+tempRandomLen {
@@ -76,13 +74,12 @@ func OwnerIn(info fs.FileInfo) (whose Owner, known bool) {
 	return Owner{int(stat.Uid), int(stat.Gid)}, true
 }
 
-// LooksSecret recognises private keys in PEM and kubeconfigs that hold one.
+// LooksSecret recognises PEM private keys and kubeconfigs that contain a key.
 func LooksSecret(data []byte) bool {
 	return bytes.Contains(data, []byte("PRIVATE KEY-----")) || bytes.Contains(data, []byte("client-key-data:"))
 }
 
-// ReadIfExists returns nil for a file that does not exist. A dangling symlink and a directory do exist: they are a
-// *KindError.
+// ReadIfExists returns nil for a file that doesn't exist. Dangling symlinks and directories do exist: they're a *KindError.
 func ReadIfExists(h Host, path string) ([]byte, error) {
 	data, err := h.ReadFile(path)
 	if err == nil {
@@ -97,24 +94,23 @@ func ReadIfExists(h Host, path string) ([]byte, error) {
 	return nil, err
 }
 
-// Space is how full a file system is.
+// Space says how full a file system is.
 type Space struct {
-	// Free is the space that programs may still fill, in bytes; Total is its size.
+	// Free is the space programs may still fill, in bytes; Total is the file system's size.
 	Free, Total uint64
-	// FreeInodes is how many files can still be created. If TotalInodes is 0, the
-	// file system does not count them.
+	// FreeInodes is how many files can still be created. TotalInodes is 0 on a file system that doesn't count them.
 	FreeInodes, TotalInodes uint64
 	// Device identifies the file system on this host.
 	Device uint64
 }
 
-// LostAndFound is at the top of many file systems and belongs to them.
+// LostAndFound is at the top of many file systems, and part of them.
 const LostAndFound = "lost+found"
 
 // Removal is the result of RemoveTree.
 type Removal struct {
 	// Changed reports whether anything was removed.
 	Changed bool
-	// Kept are the mount points below the directory, without those within others.
+	// Kept lists the mount points below the directory, without mounts inside them.
 	Kept []string
 }

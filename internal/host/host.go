@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host says what Slipway may read from its host, ask it and do to it: files, systemd units, the container
-// runtime, the network, the kernel, and the facts that checks need. It has the interfaces, their values and their
-// errors; host/linux implements them on the real machine, host/plan for a dry run.
+// Package host defines everything Slipway may read from its host, ask it and do to it: files, systemd units, the container
+// runtime, the network, the kernel, and facts for the checks. It has the interfaces, their values and their errors; host/linux
+// implements them on the real machine, host/plan for a dry run.
 //
-// The methods are grouped by the effect of a call, so that a dry run can be given less than a run:
+// Methods are grouped by the effect of a call, so that a dry run can get less than a run:
 //
 //   - A Reader looks at this host. It changes nothing and sends nothing. Asking a local daemon counts as reading,
 //     because nothing leaves the host: systemd over D-Bus, the container runtime over its Unix socket, the kernel over
@@ -16,7 +16,7 @@
 //     the network for it. So is testing a disk by writing to it.
 package host
 
-// Host is everything that a phase may read, ask and do on its node.
+// Host is everything a phase may read, ask and do on its node.
 type Host interface {
 	Reader
 	Remote

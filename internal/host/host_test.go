@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPartsAreSmall limits the parts of Host to a size that can be read at once.
+// TestPartsAreSmall limits the parts of Host to a size you can read at once.
 func TestPartsAreSmall(t *testing.T) {
 	const most = 15
 	total := 0

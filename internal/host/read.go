@@ -15,15 +15,12 @@ import (
 type FileReader interface {
 	// ReadFile returns the whole file, or fs.ErrNotExist.
 	ReadFile(path string) ([]byte, error)
-	// ReadHead returns at most the first limit bytes of a file.
+	// ReadHead returns at most the first limit bytes of a file, ReadTail the last.
 	ReadHead(path string, limit int64) ([]byte, error)
-	// ReadTail returns at most the last limit bytes of a file.
 	ReadTail(path string, limit int64) ([]byte, error)
-	// Open opens a file for reading, or returns fs.ErrNotExist. A plan returns
-	// ErrNotInPlan for a file that it would write.
+	// Open opens a file for reading, or returns fs.ErrNotExist. A plan returns ErrNotInPlan for a file it would write.
 	Open(path string) (*os.File, error)
-	// HasFile reports whether a file is there with its content and mode. Anything
-	// but a regular file in its place is a *KindError.
+	// HasFile reports whether a file exists with this content and mode. Anything but a regular file in its place is a *KindError.
 	HasFile(f SetFile) (bool, error)
 	// ReadDir lists a directory, sorted by name, or returns fs.ErrNotExist.
 	ReadDir(path string) ([]fs.DirEntry, error)
@@ -31,81 +28,68 @@ type FileReader interface {
 	Lstat(path string) (fs.FileInfo, error)
 	// Stat describes the target of path.
 	Stat(path string) (fs.FileInfo, error)
-	// AwaitFile waits until path exists and accept returns nil for its content.
-	// Another program writes the file. A nil accept takes any content.
+	// AwaitFile waits until another program has written path and accept returns nil for its content. A nil accept takes any
+	// content.
 	AwaitFile(ctx context.Context, path string, accept func(data []byte) error) error
 }
 
-// PathReader looks at a path beyond its content: where it is mounted, how
-// full its file system is, and who made it.
+// PathReader looks beyond a path's content: its mounts, its file system's space, and who made it.
 type PathReader interface {
-	// Space returns how full the file system of path is.
 	Space(path string) (Space, error)
-	// Mounts lists the mount points below a directory, the deepest first. It
-	// follows symlinks on the way to the directory, but the paths it returns
-	// begin with dir as given. A directory that does not exist has none.
+	// Mounts lists the mount points below a directory, the deepest first. It follows symlinks on the way to the directory, but
+	// the paths it returns begin with dir as given. A missing directory has none.
 	Mounts(dir string) ([]string, error)
-	// Stays reports whether RemoveTree will empty a directory but keep it: a
-	// mount point, a symlink to another directory, or a directory that existed
-	// before EnsureDir narrowed its mode, which it then gets back. It returns an
-	// error where RemoveTree will refuse a symlink.
+	// Stays reports whether RemoveTree will empty a directory but keep it: a mount point, a symlink to another directory, or a
+	// directory that existed before EnsureDir narrowed its mode; RemoveTree then gives it that mode back. It returns an error
+	// where RemoveTree will refuse a symlink.
 	Stays(path string) (bool, error)
-	// Made reports whether Slipway created a file or directory. It is false
-	// where the file system cannot keep that note (an extended attribute).
+	// Made reports whether Slipway created a file or directory; false where the file system can't keep that note (an extended
+	// attribute).
 	Made(path string) bool
-	// Unchanged reports whether Slipway created a file and nobody has edited it
-	// since. It is false where that is not known.
+	// Unchanged reports whether Slipway created a file and nobody has edited it since; false where that isn't known.
 	Unchanged(path string) bool
 }
 
-// UnitReader asks systemd. Errors are *UnitError or *BusError, or ErrNoSystemd.
+// UnitReader asks systemd. Errors are *UnitError, *BusError or ErrNoSystemd.
 type UnitReader interface {
-	// Unit returns the state of a unit. A unit that does not exist has the
-	// LoadState "not-found"; that is not an error.
+	// Unit returns a unit's state. For a missing unit, LoadState is "not-found", without an error.
 	Unit(ctx context.Context, name string) (UnitState, error)
-	// Journal returns the last entries of a unit's journal since a time (the
-	// zero time for all), the oldest first.
+	// Journal returns the last entries of a unit's journal since a time (zero for all), the oldest first.
 	Journal(ctx context.Context, unit string, since time.Time, last int) ([]JournalEntry, error)
 }
 
-// RuntimeReader asks the container runtime over CRI, at a Unix socket such as
-// unix:///run/containerd/containerd.sock. Nothing leaves the host.
+// RuntimeReader asks the container runtime over CRI, at a Unix socket such as unix:///run/containerd/containerd.sock. Nothing
+// leaves the host.
 type RuntimeReader interface {
 	RuntimeInfo(ctx context.Context, socket string) (RuntimeInfo, error)
-	// AwaitRuntime waits until the runtime answers and is ready. The error after
-	// the deadline has the last observed state.
+	// AwaitRuntime waits until the runtime answers and is ready. The error after the deadline has the last observed state.
 	AwaitRuntime(ctx context.Context, socket string) error
 	ImagePresent(ctx context.Context, socket, image string) (bool, error)
 	// Images lists the images in the runtime's store.
 	Images(ctx context.Context, socket string) ([]Image, error)
-	// ImageDir is where the runtime keeps images; empty if it does not say.
+	// ImageDir is where the runtime keeps images; empty if it doesn't say.
 	ImageDir(ctx context.Context, socket string) (string, error)
-	// Containers lists the running containers with a name in Pods of a
-	// namespace, by the labels that the kubelet sets.
+	// Containers lists the running containers of a name in a namespace's Pods, by the kubelet's labels.
 	Containers(ctx context.Context, socket, namespace, name string) ([]Container, error)
-	// AwaitContainer waits for a running container with a name in a Pod of a
-	// namespace that accept returns true for. The error after the deadline
-	// has the last observed state.
+	// AwaitContainer waits for a running container of a name, in a namespace's Pods, for which accept returns true. The error
+	// after the deadline has the last observed state.
 	AwaitContainer(ctx context.Context, socket, namespace, name string, accept func(Container) bool) error
-	// ContainerStates lists the containers of a namespace's Pods, or of all Pods
-	// if namespace is empty: the newest two of each name, including those that
-	// have exited, the newest first.
+	// ContainerStates lists the containers of a namespace's Pods, or of all Pods if namespace is empty: the newest two of each
+	// name in a Pod, exited or not, the newest first.
 	ContainerStates(ctx context.Context, socket, namespace string) ([]ContainerState, error)
-	// Sandboxes lists the sandboxes of a namespace, or all if it is empty.
+	// Sandboxes lists a namespace's sandboxes, or all if namespace is empty.
 	Sandboxes(ctx context.Context, socket, namespace string) ([]Sandbox, error)
-	// Pods lists the Pods that the runtime knows, running or not, and containers
-	// whose Pod is gone.
+	// Pods lists the Pods the runtime knows, running or not, and containers whose Pod is gone.
 	Pods(ctx context.Context, socket string) ([]Pod, error)
-	// AwaitSettled waits until Pods lists everything that the kubelet asked the
-	// runtime for before since, the time when it ended. The error after
-	// the deadline says why it may still be busy.
+	// AwaitSettled waits until Pods lists everything the kubelet asked the runtime for before since, when the kubelet ended. The
+	// error after the deadline says why the runtime may still be busy.
 	AwaitSettled(ctx context.Context, socket string, since time.Time) error
 }
 
 // SystemReader returns facts about the machine, its programs and this process.
 type SystemReader interface {
 	Hostname() (string, error)
-	// EffectiveUID is the user ID of this process; 0 is root.
+	// EffectiveUID is this process's user ID; 0 is root.
 	EffectiveUID() int
 	NumCPU() int
 	// MemoryBytes is the size of the physical memory.
@@ -120,38 +104,32 @@ type SystemReader interface {
 	LookPath(name string) (string, error)
 	// ProgramVersion runs `path --version` and returns its output, trimmed.
 	ProgramVersion(ctx context.Context, path string) (string, error)
-	// ProxyFor returns the proxy that the environment sets for a URL, without
-	// its password; empty for none.
+	// ProxyFor returns the environment's proxy for a URL, without its password; empty for none.
 	ProxyFor(url string) (string, error)
-	// Environ is the environment of this process, NAME=VALUE.
+	// Environ is this process's environment, NAME=VALUE.
 	Environ() []string
 	// Now is the host's clock.
 	Now() time.Time
 }
 
-// NetworkReader reads the network configuration from the kernel. It sends
-// nothing.
+// NetworkReader reads the kernel's network configuration. It sends nothing.
 type NetworkReader interface {
 	// Interfaces lists the network interfaces that are up, without loopback.
 	Interfaces() ([]Interface, error)
 	// Addresses lists the addresses of all interfaces.
 	Addresses() ([]netip.Addr, error)
-	// DefaultAddress is the address of the interface that the default route of
-	// an IP family uses; the zero Addr if there is no such route.
+	// DefaultAddress is the address of the interface with an IP family's default route; the zero Addr if there's no such route.
 	DefaultAddress(ipv6 bool) (netip.Addr, error)
-	// Routes lists the destinations in the main routing table, without the
-	// default routes.
+	// Routes lists the main routing table's destinations, without the default routes.
 	Routes() ([]Route, error)
-	// PortFree tries to listen on a TCP port of an address; empty means all of
-	// them. If another process listens there, the error names it where it can be
-	// seen.
+	// PortFree tries to listen on a TCP port of an address; empty means all of them. If another process listens there, the error
+	// names it, if it's visible.
 	PortFree(address string, port int) error
-	// PortHolder returns the process that listens on a TCP port of this host;
-	// found is false if there is none or this user may not see it.
+	// PortHolder returns the process listening on a TCP port of this host; found is false if there's none, or this user may not
+	// see it.
 	PortHolder(port int) (p Process, found bool)
-	// NetworkLeftovers lists the leftovers of kube-proxy, the kubelet and a network
-	// plugin with this bridge in the kernel.
+	// NetworkLeftovers lists the kernel's leftovers of kube-proxy, the kubelet and a network plugin with this bridge.
 	NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover, error)
-	// EmptyTables lists the tables of nftables that do nothing.
+	// EmptyTables lists nftables tables that do nothing.
 	EmptyTables() ([]Leftover, error)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ProbeError is a response to a probe with a status other than 200.
+// ProbeError is a probe's response with a status other than 200.
 type ProbeError struct {
 	URL    string
 	Status int
@@ -28,14 +28,12 @@ func (e *ProbeError) Error() string {
 
 // Remote sends packets. A dry run doesn't get one: its answers are in plan/remote.go.
 type Remote interface {
-	// Probe does one HTTP GET of a health endpoint and returns nil for status
-	// 200. Any other status is a *ProbeError. It uses no proxy and follows no
-	// redirect.
+	// Probe does one HTTP GET of a health endpoint and returns nil for status 200. Any other status is a *ProbeError. It uses no
+	// proxy and follows no redirect.
 	Probe(ctx context.Context, p Probe) error
-	// Fetch is Probe that returns the body of the response, at most 64 KiB.
+	// Fetch is a Probe that returns the response's body, at most 64 KiB.
 	Fetch(ctx context.Context, p Probe) ([]byte, error)
-	// Date does one HTTP GET and returns the server's clock from the Date header,
-	// to the second, for any status.
+	// Date does one HTTP GET and returns the server's clock, to the second, from the Date header of a response with any status.
 	Date(ctx context.Context, p Probe) (time.Time, error)
 	// LookupHost resolves a name with the host's resolver.
 	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)
@@ -44,9 +42,8 @@ type Remote interface {
 // Probe is one request to a health endpoint.
 type Probe struct {
 	URL string
-	// CA is the PEM bundle that the server's certificate must chain to. If it is
-	// empty, any certificate is accepted: the components' health endpoints on
-	// loopback have self-signed ones, and the response holds nothing secret.
+	// CA is the PEM bundle that the server's certificate must chain to. If it's empty, any certificate is accepted: the
+	// components' health endpoints on loopback have self-signed certificates, and the response holds nothing secret.
 	CA []byte
 	// ClientCert and ClientKey are PEM, empty for none.
 	ClientCert, ClientKey []byte

@@ -14,7 +14,7 @@ import (
 // ParentMode is the mode of missing parent directories.
 const ParentMode = 0o755
 
-// Narrow takes away from a directory's mode the permissions that aren't wanted, and reports whether there were any.
+// Narrow removes unwanted permissions from a directory's mode, and reports whether it did. A sticky directory keeps its mode.
 func Narrow(have, want fs.FileMode) (fs.FileMode, bool) {
 	excess := have.Perm() &^ want.Perm()
 	if excess == 0 || have&fs.ModeSticky != 0 {
@@ -23,7 +23,7 @@ func Narrow(have, want fs.FileMode) (fs.FileMode, bool) {
 	return have &^ excess, true
 }
 
-// DirInfoBy is dirInfo by other means of looking.
+// DirInfoBy describes the directory at path, following a symlink. Anything else, including a dangling link, is a *KindError.
 func DirInfoBy(lstat, stat func(string) (fs.FileInfo, error), path string) (fs.FileInfo, error) {
 	own, err := lstat(path)
 	if err != nil {
@@ -48,8 +48,7 @@ func Vacant(lstat func(string) (fs.FileInfo, error), path string) error {
 	return err
 }
 
-// Movable reports whether there is something to move. It returns an error if that
-// would replace something, or if there is nothing at either path.
+// Movable reports whether there's anything to move: false if only to exists. Both paths or neither is an error.
 func Movable(lstat func(string) (fs.FileInfo, error), from, to string) (bool, error) {
 	_, err := lstat(from)
 	occupied := Vacant(lstat, to)
@@ -62,8 +61,7 @@ func Movable(lstat func(string) (fs.FileInfo, error), from, to string) (bool, er
 	return err == nil, err
 }
 
-// OtherNames refuses to give away a file with more than one name: another user
-// may have made this one.
+// OtherNames refuses to give away a file with several names: another user may have made this one.
 func OtherNames(path string, info fs.FileInfo) error {
 	stat, known := info.Sys().(*syscall.Stat_t)
 	if !known || info.IsDir() || stat.Nlink < 2 {

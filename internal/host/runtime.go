@@ -17,10 +17,10 @@ type ContainerState struct {
 	Image     string
 	// State is created, running, exited or unknown.
 	State string
-	// Restarts is how many containers of this Pod and name came before it.
+	// Restarts counts the earlier containers of this Pod and name.
 	Restarts int
 	Created  time.Time
-	// Finished, ExitCode, Reason and Message are set if it has exited.
+	// Finished, ExitCode, Reason and Message are set once it has exited.
 	Finished time.Time
 	ExitCode int32
 	Reason   string // such as Error, OOMKilled
@@ -34,7 +34,7 @@ type Sandbox struct {
 	ID        string
 	Pod       string
 	Namespace string
-	// UID is that of the Pod, by the kubelet that made it.
+	// UID is the Pod's, from the kubelet that made it.
 	UID     string
 	Ready   bool
 	Created time.Time
@@ -44,13 +44,13 @@ type Sandbox struct {
 type Container struct {
 	ID      string
 	Created time.Time
-	// Image is the image as the Pod names it, such as registry.k8s.io/etcd:3.7.0-0; empty if the runtime does not say.
+	// Image is the image as the Pod names it, such as registry.k8s.io/etcd:3.7.0-0; empty if the runtime doesn't say.
 	Image string
 }
 
 // Image is an image in the runtime's store.
 type Image struct {
-	// ID is the digest of its configuration: sha256:….
+	// ID is the digest of the image's configuration: sha256:….
 	ID string
 	// Names are its references with a tag, such as registry.k8s.io/pause:3.10.
 	Names []string
@@ -63,8 +63,7 @@ type Pod struct {
 	ID, Namespace, Name string
 	// HostNetwork reports whether it uses the host's network.
 	HostNetwork bool
-	// Orphan reports that it is only a container, whose Pod is gone; the ID is the
-	// container's.
+	// Orphan reports that only a container is left, without its Pod; ID is the container's.
 	Orphan bool
 }
 
@@ -74,14 +73,14 @@ func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 type RuntimeInfo struct {
 	Name, Version, APIVersion string
 	Ready                     bool   // the condition RuntimeReady
-	Reason                    string // why it is not ready
-	CgroupDriver              string // systemd or cgroupfs; empty if the runtime does not say
-	SandboxImage              string // the pause image; empty if the runtime does not say
-	// CNIPluginDirs are where it looks for network plugins; empty if it does not say.
+	Reason                    string // why it isn't ready
+	CgroupDriver              string // systemd or cgroupfs; empty if the runtime doesn't say
+	SandboxImage              string // the pause image; empty if the runtime doesn't say
+	// CNIPluginDirs are where it looks for network plugins; empty if it doesn't say.
 	CNIPluginDirs []string
 }
 
-// RuntimeError is a request that the container runtime did not fulfil.
+// RuntimeError is a request the container runtime didn't fulfil.
 type RuntimeError struct {
 	Socket string // as the caller gave it
 	Op     string // such as "pull image X"

@@ -11,7 +11,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// UnitState is a unit as systemd reports it, in systemd's own words.
+// UnitState is a unit's state, in systemd's own words.
 type UnitState struct {
 	LoadState     string // loaded, not-found, masked, ...
 	ActiveState   string // active, activating, failed, inactive, ...
@@ -21,40 +21,35 @@ type UnitState struct {
 	Restarts      uint32 // automatic restarts so far
 	MainPID       uint32
 	ActiveSince   time.Time // zero if never
-	// Fragment is the unit's file, Program the path of what it starts, both empty
-	// for a unit without.
+	// Fragment is the unit's file, Program the path of the program it starts; empty if it has none.
 	Fragment, Program string
-	// Replaced reports whether the file of the program that runs was replaced since
-	// it started.
+	// Replaced reports whether the running program's file was replaced since it started.
 	Replaced bool
-	// Current reports whether systemd knows the unit's files as they are now:
-	// reloading all units would change nothing for this one.
+	// Current reports whether systemd knows the unit's files as they are now: a reload would change nothing for this unit.
 	Current bool
 }
 
-// JournalEntry is one line that a unit, or systemd about it, has logged.
+// JournalEntry is one line logged by a unit, or by systemd about it.
 type JournalEntry struct {
 	Time time.Time
-	// Program is kubelet or systemd.
+	// Program is the logging program, such as kubelet or systemd.
 	Program string
 	Message string
 }
 
-// Results of a unit's job in addition to systemd's own words, such as failed,
-// timeout, canceled, dependency and skipped.
+// Results of a unit's job, besides systemd's own words such as failed, timeout, canceled, dependency and skipped.
 const (
-	ResultNotFound = "not-found" // the unit does not exist
+	ResultNotFound = "not-found" // the unit doesn't exist
 	ResultMasked   = "masked"    // the unit is masked
-	ResultDenied   = "denied"    // the caller is not allowed to
-	ResultUnknown  = "unknown"   // the job did not end before the deadline
-	ResultRefused  = "refused"   // systemd did not queue the job; Err says why
+	ResultDenied   = "denied"    // the caller isn't allowed to
+	ResultUnknown  = "unknown"   // the job didn't end before the deadline
+	ResultRefused  = "refused"   // systemd didn't queue the job; Err says why
 )
 
-// ErrNoSystemd is the answer of every call to systemd on a host that does not run
-// it, such as a container in which an image is built.
+// ErrNoSystemd answers every call to systemd on a host that doesn't run it, such as a container in which an image is built.
 var ErrNoSystemd = errors.New("no init system was found (/run/systemd/system is missing)")
 
-// BusError says that systemd runs but cannot be reached.
+// BusError reports that systemd runs but can't be reached.
 type BusError struct{ Err error }
 
 func (e *BusError) Error() string {
@@ -68,13 +63,13 @@ func (e *BusError) Remedy() string {
 	return "Slipway needs systemd as this host's init: check it with `systemctl status`, and run the command as root"
 }
 
-// UnitError is a request about a unit that systemd did not fulfil.
+// UnitError is a request about a unit that systemd didn't fulfil.
 type UnitError struct {
 	Unit   string    // kubelet.service
 	Job    string    // start, stop, restart, enable
 	Result string    // systemd's word for the job's end, or a Result constant
-	State  UnitState // of the unit afterwards, if it is known
-	Err    error     // the cause, if there is one
+	State  UnitState // of the unit afterwards, if known
+	Err    error     // the cause, if any
 }
 
 func (e *UnitError) Unwrap() error { return e.Err }
@@ -110,7 +105,6 @@ func (e *UnitError) explain() (reason, fix string) {
 	return fmt.Sprintf("the job ended with result %q%s", e.Result, e.State.evidence()), fmt.Sprintf("see `journalctl -u %s`", e.Unit)
 }
 
-// evidence returns a unit's state in parentheses.
 func (s UnitState) evidence() string {
 	if s.ActiveState == "" {
 		return ""

@@ -10,146 +10,115 @@ import (
 	"time"
 )
 
-// FileWriter changes files, directories and mounts. Every path is absolute.
-// Each method can be called again after it was interrupted.
+// FileWriter changes files, directories and mounts. Every path is absolute. Each method can be called again after an
+// interruption.
 type FileWriter interface {
-	// WriteFile makes path hold data with mode, and reports whether it changed
-	// anything: a file that has both already is left alone. The change is atomic
-	// and durable: a new inode that never had a wider mode, fsync, rename, fsync
-	// of the directory. A path that is a symlink or not a regular file is an
-	// error. Its directory may be a symlink to one: people move /var/lib/kubelet
-	// to a bigger disk that way.
+	// WriteFile makes path hold data with mode, and reports whether it changed anything: a file that has both already is left
+	// alone. The change is atomic and durable: a new inode that never had a wider mode, fsync, rename, fsync of the directory. A
+	// symlink, or anything but a regular file, at path is an error. Its directory may be a symlink to one: people move
+	// /var/lib/kubelet to a bigger disk that way.
 	WriteFile(path string, data []byte, mode fs.FileMode) (changed bool, err error)
-	// WriteSecret is WriteFile with mode 0600, for secrets that a plan must not
-	// show: private keys, and kubeconfigs with a key. A key that others must read,
-	// because a component runs as its own user, goes through WriteFile with a
-	// wider mode; a plan recognizes it by its content.
+	// WriteSecret is WriteFile with mode 0600, for secrets a plan must not show: private keys, and kubeconfigs with a key. A key
+	// that others must read, because a component runs as its own user, goes through WriteFile with a wider mode; a plan
+	// recognizes it by its content.
 	WriteSecret(path string, data []byte) (changed bool, err error)
-	// WriteStream is WriteSecret for a file that is too large for memory, such
-	// as a snapshot of a database: fill writes the content. An existing file is
-	// replaced, always; if fill or a write fails, it stays as it was. fill must
-	// not write to this host by other methods. A plan does not call fill.
+	// WriteStream is WriteSecret for files too large for memory, such as a database snapshot: fill writes the content. It always
+	// replaces an existing file; if fill or a write fails, the old file stays as it was. fill must not write to this host by
+	// other methods. A plan doesn't call fill.
 	WriteStream(path string, fill func(w io.Writer) error) error
-	// WriteTree makes a directory at path with all that fill puts into it. fill
-	// gets the path, for this process, of an empty directory with mode 0700,
-	// which becomes path once everything in it is on disk. A path that exists is
-	// an error (fs.ErrExist). A plan does not call fill, so it doesn't know the
-	// directory's content.
+	// WriteTree makes a directory at path with everything fill puts into it. fill gets this process's path of an empty directory
+	// with mode 0700, which becomes path once its content is on disk. An existing path is an error (fs.ErrExist). A plan doesn't
+	// call fill, so it doesn't know the directory's content.
 	WriteTree(path string, fill func(dir string) error) error
-	// WriteSet writes several large files, all or none: fill calls put once for
-	// each, and none is in its place before fill has returned nil and all are on
-	// disk. Content other than announced is an error. The caller leaves out files
-	// that HasFile finds. A plan does not call fill.
+	// WriteSet writes several large files, all or none: fill calls put once for each, and none is in place before fill has
+	// returned nil and all are on disk. Content that differs from the announcement is an error. Callers leave out files that
+	// HasFile finds. A plan doesn't call fill.
 	WriteSet(files []SetFile, fill func(put func(path string, content io.Reader) error) error) error
-	// Rename moves a file or directory, durably, within one file system. It is
-	// an error (fs.ErrExist) if the new path exists; but if the old path doesn't,
-	// it has been moved already. Nothing at either
-	// path is an error (fs.ErrNotExist), and so is a mount point.
+	// Rename moves a file or directory, durably, within one file system. If only the new path exists, the move is already done.
+	// It's an error if both exist (fs.ErrExist) or neither (fs.ErrNotExist), and so is a mount point.
 	Rename(from, to string) (changed bool, err error)
-	// EnsureDir makes path a directory with mode, and its parents with 0755. An
-	// existing directory keeps its mode unless that is wider than mode; one with
-	// the sticky bit, such as /tmp, is shared on purpose and always keeps it. A
-	// symlink to a directory counts as that directory; anything else is an error.
+	// EnsureDir makes path a directory with mode, and its missing parents with 0755. An existing directory keeps its mode unless
+	// that's wider than mode; a directory with the sticky bit, such as /tmp, is shared on purpose and always keeps it. A symlink
+	// to a directory counts as that directory; anything else is an error.
 	EnsureDir(path string, mode fs.FileMode) error
-	// Remove deletes one file or empty directory. A missing one is not an error.
+	// Remove deletes one file or empty directory. A missing path isn't an error.
 	Remove(path string) error
-	// RemoveEmpty deletes a directory if it is empty. A directory that is not, a
-	// mount point, a symlink and anything that is not a directory stay, without
-	// an error.
+	// RemoveEmpty deletes an empty directory. Anything else stays, without an error: full directories, mount points, symlinks,
+	// files.
 	RemoveEmpty(path string) (removed bool, err error)
-	// RemoveTree deletes a directory with everything in it. Below it no symlink
-	// is followed and no mount point is crossed, even if other programs work there
-	// meanwhile: a mount stays, with its content. A directory that Stays is only
-	// emptied. A missing one is not an error, and anything else is a *KindError.
-	// A failure does not keep it from removing the rest.
+	// RemoveTree deletes a directory with everything in it. Below it, it follows no symlink and crosses no mount point, even if
+	// other programs work there meanwhile: a mount stays, with its content. A directory that Stays is only emptied. A missing
+	// directory isn't an error; anything else is a *KindError. After a failure it still removes the rest.
 	RemoveTree(path string) (Removal, error)
-	// Unmount removes a mount, with flags by their names in umount2(2), such as
-	// MNT_FORCE; without flags at once, even if it is in use (MNT_DETACH). A path
-	// that is not mounted is not an error.
+	// Unmount removes a mount, with flags named as in umount2(2), such as MNT_FORCE; without flags at once, even if it's in use
+	// (MNT_DETACH). A path that isn't mounted isn't an error.
 	Unmount(path string, flags []string) error
 }
 
-// OwnerWriter gives files to users other than root, who may plant links and
-// other names of root's files wherever they can write. So an owner is set by
-// the descriptor of the file that was checked, never by a path and never through a
-// link that somebody else has made.
+// OwnerWriter gives files to users other than root, who may plant links and other names of root's files wherever they can write.
+// So it sets an owner by the checked file's descriptor, never by a path and never through a link somebody else has made.
 type OwnerWriter interface {
-	// WriteOwned is WriteFile for a file that belongs to owner from its first
-	// byte on. A file that belongs to somebody else is replaced.
+	// WriteOwned is WriteFile for a file that belongs to owner from its first byte on. It replaces somebody else's file.
 	WriteOwned(path string, data []byte, mode fs.FileMode, owner Owner) (changed bool, err error)
-	// Give sets the owner and mode of an existing regular file; anything else at
-	// path is a *KindError. A file with another name (a hard link) and another
-	// owner is refused.
+	// Give sets the owner and mode of an existing regular file; anything else at path is a *KindError. It refuses a file with
+	// another owner and another name (a hard link).
 	Give(path string, owner Owner, mode fs.FileMode) error
-	// GiveTree gives away a directory with everything in it, the directory last:
-	// one that belongs to owner is complete, and is left alone. Anything that is
-	// neither a directory nor a regular file, or is in another mount, keeps its
-	// owner and is returned. A file that has another name is refused as by Give.
-	// path itself may be a symlink that root has made.
+	// GiveTree gives away a directory with everything in it, the directory last: if it belongs to owner, it's complete and is
+	// left alone. Anything but a directory or regular file, or in another mount, keeps its owner and is returned. Files with
+	// other names are refused as by Give. path itself may be a symlink made by root.
 	GiveTree(path string, owner Owner) (kept []string, err error)
-	// LockAccounts takes the lock that useradd(8) and others hold while they
-	// change /etc/passwd and /etc/group (lckpwdf(3)). It waits some seconds for
-	// it.
+	// LockAccounts takes the lock that useradd(8) and others hold while they change /etc/passwd and /etc/group (lckpwdf(3)). It
+	// waits for some seconds.
 	LockAccounts() (release func(), err error)
 }
 
-// UnitWriter gives orders to systemd. Each method returns when the job has
-// ended. Errors are *UnitError or *BusError, or ErrNoSystemd.
+// UnitWriter gives orders to systemd. Each method returns when the job has ended. Errors are *UnitError, *BusError or
+// ErrNoSystemd.
 type UnitWriter interface {
 	ReloadUnits(ctx context.Context) error
 	EnableUnit(ctx context.Context, name string) error
 	StartUnit(ctx context.Context, name string) error
 	StopUnit(ctx context.Context, name string) error
 	RestartUnit(ctx context.Context, name string) error
-	// DisableUnit undoes EnableUnit, MaskUnit keeps a unit from being started by
-	// anything, and UnmaskUnit undoes that. A unit in that state is left alone.
+	// DisableUnit undoes EnableUnit, MaskUnit keeps anything from starting a unit, and UnmaskUnit undoes that. A unit already in
+	// that state is left alone.
 	DisableUnit(ctx context.Context, name string) error
 	MaskUnit(ctx context.Context, name string) error
 	UnmaskUnit(ctx context.Context, name string) error
-	// SuspendUnit stops the main process of a unit where it is (SIGSTOP). KillUnit
-	// ends it, suspended or not, without a chance to do anything (SIGKILL). systemd
-	// may start the unit again: StopUnit prevents that.
+	// SuspendUnit stops a unit's main process where it is (SIGSTOP). KillUnit ends it, suspended or not, without a chance to do
+	// anything (SIGKILL). systemd may start the unit again: StopUnit prevents that.
 	SuspendUnit(ctx context.Context, name string) error
 	KillUnit(ctx context.Context, name string) error
 }
 
-// RuntimeWriter gives orders to the container runtime, at a socket as in
-// RuntimeReader.
+// RuntimeWriter gives orders to the container runtime, at a socket as in RuntimeReader.
 type RuntimeWriter interface {
 	// PullImage makes the runtime pull an image. Only ctx bounds it.
 	PullImage(ctx context.Context, socket, image string) error
-	// ImportImages gives containerd images out of an archive (a tar of an OCI
-	// layout), and pins them. archive writes it. names are for the plan, which
-	// does not call archive.
+	// ImportImages gives containerd images from an archive (a tar of an OCI layout) that archive writes, and pins them. names are
+	// for the plan, which doesn't call archive.
 	ImportImages(ctx context.Context, socket string, names []string, archive func(w io.Writer) error) error
 	// PinImage pins or unpins an image of containerd by its name.
 	PinImage(ctx context.Context, socket, image string, pinned bool) error
 	// RemoveImage removes an image by its name.
 	RemoveImage(ctx context.Context, socket, image string) error
-	// StopContainer asks a container to exit, and kills it after grace. The
-	// kubelet restarts the containers of a static Pod.
+	// StopContainer asks a container to exit, and kills it after grace. The kubelet restarts a static Pod's containers.
 	StopContainer(ctx context.Context, socket, id string, grace time.Duration) error
-	// RemoveExited removes the exited containers of a name in Pods of a
-	// namespace. The kubelet delays a restart (CrashLoopBackOff) by the
-	// containers that it finds from before; if there are none, it does not.
+	// RemoveExited removes exited containers of a name in a namespace's Pods. The kubelet delays a restart (CrashLoopBackOff) by
+	// the earlier containers it finds; if there are none, it doesn't.
 	RemoveExited(ctx context.Context, socket, namespace, name string) error
-	// RemovePods kills the processes of Pods, and removes them with their containers
-	// and their network, many side by side: first those with their own network,
-	// because the network plugin may need the others to remove it. A failure
-	// does not stop it from removing the rest. A Pod that the runtime does not
-	// know is not an error.
+	// RemovePods kills the Pods' processes, and removes the Pods with their containers and their network, many side by side:
+	// first Pods with their own network, because the network plugin may need the others to remove it. After a failure it still
+	// removes the rest. A Pod the runtime doesn't know isn't an error.
 	RemovePods(ctx context.Context, socket string, pods []Pod) (removed []Pod, err error)
 }
 
-// ProcSys is where the kernel shows its parameters: net.ipv4.ip_forward is the
-// file net/ipv4/ip_forward below it.
+// ProcSys is where the kernel shows its parameters: net.ipv4.ip_forward is the file net/ipv4/ip_forward below it.
 const ProcSys = "/proc/sys/"
 
-// KernelWriter changes settings of the running kernel. None of it outlives a boot,
-// but for the SELinux contexts of files.
+// KernelWriter changes settings of the running kernel. None of it outlives a boot, except files' SELinux contexts.
 type KernelWriter interface {
-	// SetParameter sets a kernel parameter, named by its path below /proc/sys, and
-	// reports whether it had another value.
+	// SetParameter sets a kernel parameter, named by its path below /proc/sys, and reports whether it had another value.
 	SetParameter(name, value string) (changed bool, err error)
 	// LoadModule loads a kernel module and its dependencies.
 	LoadModule(ctx context.Context, name string) error
@@ -157,8 +126,7 @@ type KernelWriter interface {
 	SwapOff(area string) error
 	// SwapOn uses an area as swap again.
 	SwapOn(area string) error
-	// RestoreContexts sets the policy's SELinux contexts on paths and everything
-	// below them.
+	// RestoreContexts sets the policy's SELinux contexts on paths and everything below them.
 	RestoreContexts(ctx context.Context, paths []string) error
 }
 
@@ -168,15 +136,12 @@ type NetworkWriter interface {
 	RemoveLeftover(ctx context.Context, l Leftover) error
 }
 
-// DiskTester tests a directory's file system by writing to it. Nothing is left
-// behind.
+// DiskTester tests a directory's file system by writing to it. It leaves nothing behind.
 type DiskTester interface {
-	// ProbeWrite goes through the steps of a write in an existing directory: it creates
-	// a small file, syncs it, and renames it. Both names are those of a file that
-	// is being written, which LeftoverOf recognizes.
+	// ProbeWrite goes through a write's steps in an existing directory: it creates a small file, syncs it, and renames it. Both
+	// are names of a file being written, which LeftoverOf recognizes.
 	ProbeWrite(dir string) error
-	// SyncTimes appends blocks to a file in an existing directory, as etcd does
-	// to its log, each followed by fdatasync, and returns how long each took. It
-	// ends with ctx, or after a hundred.
+	// SyncTimes appends blocks to a file in an existing directory, as etcd does to its log, each followed by fdatasync, and
+	// returns how long each took. It ends with ctx, or after a hundred.
 	SyncTimes(ctx context.Context, dir string) ([]time.Duration, error)
 }

@@ -25,7 +25,7 @@ import (
 // programTimeout bounds a run of `program --version`.
 const programTimeout = 10 * time.Second
 
-// Hostname implements SystemReader: the host's name, trimmed and in lower case.
+// Hostname returns the host's name, trimmed and in lower case.
 func (h *Host) Hostname() (string, error) {
 	name, err := os.Hostname()
 	if err != nil {
@@ -38,19 +38,15 @@ func (h *Host) Hostname() (string, error) {
 	return name, nil
 }
 
-// EffectiveUID implements SystemReader.
 func (h *Host) EffectiveUID() int { return os.Geteuid() }
 
-// Environ implements SystemReader.
 func (h *Host) Environ() []string { return os.Environ() }
 
-// NumCPU implements SystemReader: the CPUs that this process may use.
+// NumCPU counts the CPUs this process may use.
 func (h *Host) NumCPU() int { return runtime.NumCPU() }
 
-// Now implements SystemReader.
 func (h *Host) Now() time.Time { return time.Now() }
 
-// MemoryBytes implements SystemReader.
 func (h *Host) MemoryBytes() (uint64, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -59,7 +55,7 @@ func (h *Host) MemoryBytes() (uint64, error) {
 	return uint64(info.Totalram) * uint64(info.Unit), nil //nolint:unconvert // 32 bits on some architectures
 }
 
-// Swap implements SystemReader. A kernel without swap support has no /proc/swaps.
+// Swap finds no /proc/swaps on a kernel without swap support.
 func (h *Host) Swap() ([]string, error) {
 	text, err := h.ReadFile("/proc/swaps")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,10 +75,8 @@ func (h *Host) Swap() ([]string, error) {
 	return areas, nil
 }
 
-// LookPath implements SystemReader.
 func (h *Host) LookPath(name string) (string, error) { return exec.LookPath(name) }
 
-// KernelRelease implements SystemReader.
 func (h *Host) KernelRelease() (string, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -91,7 +85,6 @@ func (h *Host) KernelRelease() (string, error) {
 	return unix.ByteSliceToString(name.Release[:]), nil
 }
 
-// ProgramVersion implements SystemReader.
 func (h *Host) ProgramVersion(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
@@ -99,7 +92,6 @@ func (h *Host) ProgramVersion(ctx context.Context, path string) (string, error) 
 	return strings.TrimSpace(out), err
 }
 
-// ProxyFor implements SystemReader.
 func (h *Host) ProxyFor(target string) (string, error) {
 	u, err := url.Parse(target)
 	if err != nil {

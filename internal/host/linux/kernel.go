@@ -24,7 +24,6 @@ import (
 // moduleTimeout bounds loading a module, which takes milliseconds.
 const moduleTimeout = 30 * time.Second
 
-// SetParameter implements KernelWriter.
 func (h *Host) SetParameter(name, value string) (bool, error) {
 	path := filepath.Join(h.root, host.ProcSys, name)
 	now, err := os.ReadFile(path)
@@ -37,7 +36,6 @@ func (h *Host) SetParameter(name, value string) (bool, error) {
 	return true, host.Explain("set the kernel parameter", path, os.WriteFile(path, []byte(value+"\n"), 0))
 }
 
-// LoadModule implements KernelWriter.
 func (h *Host) LoadModule(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, moduleTimeout)
 	defer cancel()
@@ -49,7 +47,6 @@ func (h *Host) LoadModule(ctx context.Context, name string) error {
 	return fault.WithRemedy(errors.Wrapf(err, "load the kernel module %s", name), remedy)
 }
 
-// SwapOff implements KernelWriter.
 func (h *Host) SwapOff(area string) error {
 	err := swapCall(unix.SYS_SWAPOFF, area)
 	if errors.Is(err, unix.EINVAL) { // not in use as swap
@@ -61,7 +58,6 @@ func (h *Host) SwapOff(area string) error {
 	return host.Explain("turn off swap on", area, err)
 }
 
-// SwapOn implements KernelWriter.
 func (h *Host) SwapOn(area string) error {
 	err := swapCall(unix.SYS_SWAPON, area)
 	if errors.Is(err, unix.EBUSY) { // in use already
@@ -82,7 +78,7 @@ func swapCall(number uintptr, area string) error {
 	return nil
 }
 
-// RestoreContexts implements KernelWriter with restorecon(8).
+// RestoreContexts runs restorecon(8).
 func (h *Host) RestoreContexts(ctx context.Context, paths []string) error {
 	if len(paths) == 0 {
 		return nil
@@ -91,7 +87,6 @@ func (h *Host) RestoreContexts(ctx context.Context, paths []string) error {
 	return fault.WithRemedy(errors.Wrap(err, "restore SELinux contexts"), "install policycoreutils, or run `restorecon -R` on what was written")
 }
 
-// SELinux implements SystemReader.
 func (h *Host) SELinux() bool {
 	_, err := h.Lstat("/sys/fs/selinux/enforce")
 	return !errors.Is(err, fs.ErrNotExist)

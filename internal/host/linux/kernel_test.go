@@ -100,7 +100,7 @@ func TestSetParameterMissing(t *testing.T) {
 	}
 }
 
-// ran are calls that run a program, and what each records.
+// ran are calls that run a program, with their records.
 var ran = map[string]struct {
 	call   func(context.Context, host.Host) error
 	args   string
@@ -207,7 +207,7 @@ func TestSELinux(t *testing.T) {
 	}
 }
 
-// swapping has two areas of swap, and takes every order.
+// swapping has two swap areas, and takes every order.
 type swapping struct {
 	host.Host
 	refuse error

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package linux is the host that this process runs on. The packages below it each have a part: files, systemd, the
-// container runtime, the network.
+// Package linux is the host this process runs on. Each package below it has a part: files, systemd, the container runtime, the
+// network.
 package linux
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host/linux/systemd"
 )
 
-// Host is the host that this process runs on. It's safe for concurrent use.
+// Host is the host this process runs on. It's safe for concurrent use.
 type Host struct {
 	*files.Root
 	systemd.Bus
@@ -31,9 +31,8 @@ var _ host.Host = (*Host)(nil)
 // New returns the host. Close ends its connections.
 func New() *Host { return NewAt("") }
 
-// NewAt returns a host whose files are below root: its /etc/x is root/etc/x, and so are the lock and the list of swap
-// areas. Units, the runtime and all other facts are this host's. --rootfs uses it, and tests that must not touch the
-// real /etc.
+// NewAt returns a host whose files are below root: its /etc/x is root/etc/x, and so are the lock and the list of swap areas.
+// Units, the runtime and all other facts are this host's. --rootfs uses it, and so do tests that must not touch the real /etc.
 func NewAt(root string) *Host {
 	return &Host{Root: files.At(root), root: root, sessions: tls.NewLRUClientSessionCache(0)}
 }

@@ -22,19 +22,16 @@ import (
 const (
 	// probeTimeout is short, so that a wait can look at other evidence in between.
 	probeTimeout = 5 * time.Second
-	// fetchBody is more than any of these endpoints returns, probeBody is how much
-	// of it is worth showing.
+	// fetchBody is more than any of these endpoints returns, probeBody as much of it as is worth showing.
 	fetchBody = 64 << 10
 	probeBody = 4 << 10
 )
 
-// Probe implements Remote.
 func (h *Host) Probe(ctx context.Context, p host.Probe) error {
 	_, err := h.Fetch(ctx, p)
 	return err
 }
 
-// Fetch implements Remote.
 func (h *Host) Fetch(ctx context.Context, p host.Probe) ([]byte, error) {
 	resp, err := h.get(ctx, p)
 	if err != nil {
@@ -49,7 +46,6 @@ func (h *Host) Fetch(ctx context.Context, p host.Probe) ([]byte, error) {
 	return body, errors.Wrapf(err, "GET %s", p.URL)
 }
 
-// Date implements Remote.
 func (h *Host) Date(ctx context.Context, p host.Probe) (time.Time, error) {
 	resp, err := h.get(ctx, p)
 	if err != nil {
@@ -60,7 +56,6 @@ func (h *Host) Date(ctx context.Context, p host.Probe) (time.Time, error) {
 	return at, errors.Wrapf(err, "GET %s: the Date header of the response", p.URL)
 }
 
-// LookupHost implements Remote.
 func (h *Host) LookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 	for i, a := range addrs {
@@ -77,8 +72,7 @@ func (h *Host) get(ctx context.Context, p host.Probe) (*http.Response, error) {
 	}
 	client := &http.Client{
 		Timeout: probeTimeout,
-		// One connection per request: a reused one does not show whether the server
-		// still listens.
+		// One connection per request: a reused connection doesn't show whether the server still listens.
 		Transport:     &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -89,9 +83,8 @@ func (h *Host) get(ctx context.Context, p host.Probe) (*http.Response, error) {
 	return client.Do(req)
 }
 
-// tls is the TLS configuration of a probe. Probes that accept any certificate
-// resume their session: a new one costs the server a signature, which is time that
-// a starting component does not have.
+// tls is a probe's TLS configuration. Probes that accept any certificate and have none resume their session: a new session costs
+// the server a signature, which is time a starting component doesn't have.
 func (h *Host) tls(p host.Probe) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: len(p.CA) == 0}
 	if len(p.CA) == 0 && len(p.ClientCert) == 0 {

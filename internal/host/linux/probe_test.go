@@ -95,7 +95,7 @@ func TestProbeResumes(t *testing.T) {
 	}
 }
 
-// A server whose certificate the CA did not issue is not trusted.
+// The CA must have issued the server's certificate.
 func TestProbeWrongCA(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(t.Output(), "", 0)

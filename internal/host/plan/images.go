@@ -13,7 +13,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// HasFile implements FileReader.
 func (o *overlay) HasFile(f host.SetFile) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -34,7 +33,6 @@ func (o *overlay) HasFile(f host.SetFile) (bool, error) {
 	return err == nil && n.mode == f.Mode && sha256.Sum256(data) == f.SHA256, host.Explain("read", path, err)
 }
 
-// WriteSet implements FileWriter.
 func (o *overlay) WriteSet(files []host.SetFile, _ func(func(string, io.Reader) error) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,8 +55,8 @@ func (o *overlay) WriteSet(files []host.SetFile, _ func(func(string, io.Reader) 
 // plannedImage is an image after the planned actions: present, pinned or not, or removed.
 type plannedImage struct{ pinned, removed bool }
 
-// Images implements RuntimeReader: it adds the images that the plan imports or
-// pulls, and leaves out its removals. A runtime that the plan starts has no other images.
+// Images implements RuntimeReader: it adds images the plan imports or pulls, and leaves out its removals. A runtime started by
+// the plan has no other images.
 func (o *overlay) Images(ctx context.Context, socket string) ([]host.Image, error) {
 	there, err := o.RuntimeReader.Images(ctx, socket)
 	o.mu.Lock()
@@ -89,7 +87,6 @@ func (o *overlay) Images(ctx context.Context, socket string) ([]host.Image, erro
 	return images, nil
 }
 
-// ImagePresent implements RuntimeReader, as Images does.
 func (o *overlay) ImagePresent(ctx context.Context, socket, image string) (bool, error) {
 	present, err := o.RuntimeReader.ImagePresent(ctx, socket, image)
 	o.mu.Lock()
@@ -104,8 +101,8 @@ func (o *overlay) ImagePresent(ctx context.Context, socket, image string) (bool,
 	return present, err
 }
 
-// starts reports whether the plan starts a runtime.
-// Any unit counts but the kubelet: systemd does not say which listens where.
+// starts reports whether the plan starts a runtime. Any unit but the kubelet counts: systemd doesn't say which unit listens
+// where.
 func (o *overlay) starts() bool {
 	for name, plan := range o.units { // in any order
 		if plan.acted && plan.running && name != "kubelet.service" {
@@ -115,7 +112,6 @@ func (o *overlay) starts() bool {
 	return false
 }
 
-// PullImage implements RuntimeWriter.
 func (o *overlay) PullImage(_ context.Context, _, image string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -123,7 +119,6 @@ func (o *overlay) PullImage(_ context.Context, _, image string) error {
 	return nil
 }
 
-// ImportImages implements RuntimeWriter.
 func (o *overlay) ImportImages(_ context.Context, _ string, names []string, _ func(io.Writer) error) error {
 	for _, name := range names {
 		o.setImage(name, true)
@@ -131,7 +126,6 @@ func (o *overlay) ImportImages(_ context.Context, _ string, names []string, _ fu
 	return nil
 }
 
-// PinImage implements RuntimeWriter.
 func (o *overlay) PinImage(_ context.Context, _, image string, pinned bool) error {
 	o.setImage(image, pinned)
 	return nil
@@ -143,7 +137,6 @@ func (o *overlay) setImage(image string, pinned bool) {
 	o.images[image] = plannedImage{pinned: pinned}
 }
 
-// RemoveImage implements RuntimeWriter.
 func (o *overlay) RemoveImage(_ context.Context, _, image string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -36,7 +36,7 @@ func TestHasFile(t *testing.T) {
 	}
 }
 
-// A plan knows of the files that it writes, in whatever way, and of those that it removes.
+// A plan knows the files it writes, in whatever way, and the files it removes.
 func TestHasFilePlanned(t *testing.T) {
 	dir := t.TempDir()
 	fixture.PutMode(t, dir+"/gone", "text", 0o644)
@@ -76,7 +76,7 @@ func TestHasFilePlanned(t *testing.T) {
 	}
 }
 
-// TestDescribe: a file as it is, and as a plan would write it, are described in the same way.
+// TestDescribe: a file is described the same way as it is, and as a plan would write it.
 func TestDescribe(t *testing.T) {
 	dir := t.TempDir()
 	fixture.PutMode(t, dir+"/f", "text", 0o644)

@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// Open implements FileReader.
 func (o *overlay) Open(path string) (*os.File, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -32,7 +31,6 @@ func (o *overlay) Open(path string) (*os.File, error) {
 	return f, unreadable(err)
 }
 
-// WriteStream implements FileWriter.
 func (o *overlay) WriteStream(path string, _ func(io.Writer) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -52,7 +50,6 @@ func (o *overlay) WriteStream(path string, _ func(io.Writer) error) error {
 	return nil
 }
 
-// WriteTree implements FileWriter.
 func (o *overlay) WriteTree(path string, _ func(string) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -67,13 +64,12 @@ func (o *overlay) WriteTree(path string, _ func(string) error) error {
 	return nil
 }
 
-// Rename implements FileWriter.
 func (o *overlay) Rename(from, to string) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	from, to = filepath.Clean(from), filepath.Clean(to)
 	moves, err := host.Movable(o.lstat, from, to)
-	if errors.Is(err, fs.ErrPermission) { // it may be there or not
+	if errors.Is(err, fs.ErrPermission) { // it may exist or not
 		moves, err = true, nil
 	}
 	if err == nil && moves {
@@ -115,7 +111,7 @@ func rebase[V any](byPath map[string]V, from, to string) {
 	}
 }
 
-// origin returns base's path for a path of the plan, which may have moved it.
+// origin returns base's path for a path that the plan may have moved.
 func (o *overlay) origin(path string) string {
 	for at := path; at != filepath.Dir(at); at = filepath.Dir(at) {
 		if n := o.nodes[at]; n != nil && n.from != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// ownedInfo describes a file with another owner than on the real host.
+// ownedInfo describes a file whose owner the plan sets.
 type ownedInfo struct {
 	fs.FileInfo
 	stat syscall.Stat_t
@@ -35,14 +35,12 @@ func (o *overlay) owned(path string, info fs.FileInfo) fs.FileInfo {
 	return with
 }
 
-// WriteOwned implements OwnerWriter.
 func (o *overlay) WriteOwned(path string, data []byte, mode fs.FileMode, owner host.Owner) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.write(path, data, mode, &owner)
 }
 
-// Give implements OwnerWriter.
 func (o *overlay) Give(path string, owner host.Owner, mode fs.FileMode) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -52,7 +50,7 @@ func (o *overlay) Give(path string, owner host.Owner, mode fs.FileMode) error {
 
 func (o *overlay) give(path string, owner host.Owner, mode fs.FileMode) error {
 	info, err := o.lstat(path)
-	if errors.Is(err, fs.ErrPermission) { // its owner is not known
+	if errors.Is(err, fs.ErrPermission) { // its owner isn't known
 		o.owners[path] = owner
 		return nil
 	}
@@ -79,7 +77,7 @@ func (o *overlay) give(path string, owner host.Owner, mode fs.FileMode) error {
 	return nil
 }
 
-// GiveTree implements OwnerWriter. It does not look into the directory.
+// GiveTree doesn't look into the directory.
 func (o *overlay) GiveTree(path string, owner host.Owner) ([]string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -91,10 +89,10 @@ func (o *overlay) GiveTree(path string, owner host.Owner) ([]string, error) {
 	return nil, nil
 }
 
-// LockAccounts implements OwnerWriter: a plan changes no accounts.
+// LockAccounts does nothing: a plan changes no accounts.
 func (o *overlay) LockAccounts() (func(), error) { return func() {}, nil }
 
-// ownerOf returns the owner of path, if this user may see it; info is nil if not.
+// ownerOf returns path's owner, if it's known; info is nil if this user may not see it.
 func (o *overlay) ownerOf(path string, info fs.FileInfo) (whose host.Owner, known bool) {
 	if whose, known = o.owners[path]; known || info == nil {
 		return whose, known

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan wraps a host. NewOverlay makes the host of a dry run out of a host.Reader; NewRecorder records the changes
-// of a run. Neither of them embeds a host.Remote or a host.Writer, so a method that is added to one of these does not
-// compile until both implement it.
+// Package plan wraps a host: NewOverlay turns a host.Reader into a dry run's host, and NewRecorder records a run's changes.
+// Neither embeds a host.Remote or a host.Writer, so a method added to one of these doesn't compile until both implement it.
 package plan
 
 import (
@@ -12,21 +11,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// NewOverlay returns the host of a dry run. Reads are answered from the writes of
-// this run, then from base. Writes and unit actions change only the memory, and a
-// recorder around it hands each change to record, in order. The overlay refuses
-// the same orders as the real host, such as writing to a symlink or into a missing
-// directory.
+// NewOverlay returns a dry run's host. It answers reads from this run's writes, then from base. Writes and unit actions change
+// only memory, and a recorder around the overlay passes each change to record, in order. The overlay refuses the same orders as
+// the real host, such as writing to a symlink or into a missing directory.
 //
-// The overlay gets a Reader only, so it cannot change the host or send a
-// packet. It answers for the rest itself: probes succeed, units are in the
-// state that the actions on them would bring about, and other questions that
-// would leave the host return ErrNotInPlan.
+// With only a Reader, the overlay can't change the host or send a packet. It answers for the rest itself: probes succeed, units
+// are in the state their planned actions lead to, and other questions that would leave the host return ErrNotInPlan.
 //
-// Of files that this user may not read the overlay knows nothing: writing one
-// is recorded as a change, since it may be one, and reading one is an error
-// that says to run as root. So a plan never shows, for example, a new CA in
-// place of one that exists.
+// The overlay knows nothing of files this user may not read: writing one is recorded as a change, since it may be one, and
+// reading one is an error that says to run as root. So a plan never shows, for example, a new CA in place of an existing CA.
 func NewOverlay(base host.Reader, record func(host.Action)) host.Host {
 	return NewRecorder(&overlay{
 		base: base, RuntimeReader: base, SystemReader: base, NetworkReader: base,
@@ -35,8 +28,7 @@ func NewOverlay(base host.Reader, record func(host.Action)) host.Host {
 	}, record)
 }
 
-// overlay answers for files and units itself, because a run changes them. The
-// facts that it embeds are the same before and after.
+// overlay answers for files and units itself, because a run changes them. The embedded facts are the same before and after.
 type overlay struct {
 	host.RuntimeReader
 	host.SystemReader
@@ -51,11 +43,10 @@ type overlay struct {
 
 	unmounted map[string]bool
 	removed   map[string]bool         // Pods, by ID
-	modules   []string                // that are loaded
-	swap      map[string]bool         // areas that are turned on or off
+	modules   []string                // to load
+	swap      map[string]bool         // areas turned on or off
 	images    map[string]plannedImage // by name
 }
 
-// EffectiveUID implements SystemReader: a plan shows a run by root, and says which
-// files only root could have read.
+// EffectiveUID is root's: a plan shows a run by root, and says which files only root could have read.
 func (o *overlay) EffectiveUID() int { return 0 }

@@ -37,8 +37,8 @@ func TestPlanAsksNoDiskAndNoNetwork(t *testing.T) {
 	}
 }
 
-// TestNothingIsInherited: a wrapper of a host implements each method of Remote and Writer itself. If it embedded one
-// of these, a method that is added later would act on the real host.
+// TestNothingIsInherited: a wrapper of a host implements each method of Remote and Writer itself. If it embedded one of them, a
+// method added later would act on the real host.
 func TestNothingIsInherited(t *testing.T) {
 	for _, wrapper := range []reflect.Type{reflect.TypeFor[overlay](), reflect.TypeFor[recorder]()} {
 		for i := range wrapper.NumField() {
@@ -65,7 +65,6 @@ func hasMethod(t reflect.Type, name string) bool {
 	return found
 }
 
-// own owns the files of a test.
 var own = host.Owner{UID: os.Getuid(), GID: os.Getgid()}
 
 // other is another user, if the test may change owners.
@@ -78,7 +77,7 @@ func other() host.Owner {
 
 func second[T any](_ T, err error) error { return err }
 
-// script does what phases do, on any host.
+// script works like phases do, on any host.
 func script(h host.Host, dir string) error {
 	ctx := context.Background()
 	p := func(name string) string { return filepath.Join(dir, name) }
@@ -150,7 +149,7 @@ type fakeUnits struct{ *linux.Host }
 
 func (fakeUnits) StopUnit(context.Context, string) error { return nil }
 
-// The files after a plan are those after a real run.
+// A plan's files match a real run's.
 func TestOverlayMatchesReal(t *testing.T) {
 	planned, done := prepare(t), prepare(t)
 	overlay := NewOverlay(linux.New(), func(host.Action) {})
@@ -261,7 +260,7 @@ func TestOverlayDirs(t *testing.T) {
 	makesDirs(t, o, list)
 }
 
-// No secret gets into an action, however it is written.
+// No secret gets into an action, however it's written.
 func TestOverlaySecrets(t *testing.T) {
 	dir := t.TempDir()
 	list, record := fixture.Records()
@@ -331,7 +330,7 @@ func (f faulty) Unit(ctx context.Context, name string) (host.UnitState, error) {
 	return host.UnitState{LoadState: "loaded", ActiveState: "failed", SubState: "failed", UnitFileState: "disabled", Result: "exit-code", MainPID: 7, Restarts: 3}, nil
 }
 
-// TestOverlayPartsOfFiles: the start and end of a file that the run wrote come from the plan.
+// TestOverlayPartsOfFiles: the start and end of a file the run wrote come from the plan.
 func TestOverlayPartsOfFiles(t *testing.T) {
 	dir := prepare(t)
 	_, record := fixture.Records()
@@ -362,7 +361,7 @@ func TestOverlayPartsOfFiles(t *testing.T) {
 	}
 }
 
-// A dry run by a user without the rights goes on where it can. Where it cannot, it says what to do.
+// A dry run without the rights goes on where it can. Where it can't, it gives the remedy.
 func TestOverlayForbidden(t *testing.T) {
 	dir := prepare(t)
 	list, record := fixture.Records()

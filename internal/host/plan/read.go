@@ -24,12 +24,11 @@ type node struct {
 	removed bool
 	mode    fs.FileMode // with fs.ModeDir for a directory
 	data    []byte
-	// from is where the content is in truth, if it was there before the plan and
-	// was moved.
+	// from is the real path of content that existed before the plan moved it.
 	from string
-	// unknown says that a plan does not know the content.
+	// unknown reports whether the plan doesn't know the content.
 	unknown bool
-	// set is set for a file of WriteSet.
+	// set describes a file of WriteSet.
 	set *host.SetFile
 }
 
@@ -46,7 +45,6 @@ func (n *node) IsDir() bool { return n.mode.IsDir() }
 
 func (n *node) Sys() any { return nil }
 
-// ReadFile implements FileReader.
 func (o *overlay) ReadFile(path string) ([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -69,18 +67,15 @@ func (o *overlay) readFile(path string) ([]byte, error) {
 	return bytes.Clone(n.data), nil
 }
 
-// ReadHead implements FileReader.
 func (o *overlay) ReadHead(path string, limit int64) ([]byte, error) {
 	return o.readPart(path, o.base.ReadHead, limit, func(data []byte) []byte { return data[:min(limit, int64(len(data)))] })
 }
 
-// ReadTail implements FileReader.
 func (o *overlay) ReadTail(path string, limit int64) ([]byte, error) {
 	return o.readPart(path, o.base.ReadTail, limit, func(data []byte) []byte { return data[max(0, int64(len(data))-limit):] })
 }
 
-// readPart asks base for a part of a file, or cuts it from what the run has
-// written.
+// readPart asks base for part of a file, or cuts it from this run's writes.
 func (o *overlay) readPart(path string, ask func(string, int64) ([]byte, error), limit int64, cut func([]byte) []byte) ([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -93,23 +88,17 @@ func (o *overlay) readPart(path string, ask func(string, int64) ([]byte, error),
 	return cut(data), err
 }
 
-// AwaitFile implements FileReader: a plan assumes that the other program has
-// written the file, and that it is acceptable.
+// AwaitFile assumes that the other program has written an acceptable file.
 func (o *overlay) AwaitFile(context.Context, string, func([]byte) error) error { return nil }
 
-// Space implements PathReader.
 func (o *overlay) Space(path string) (host.Space, error) { return o.base.Space(path) }
 
-// Stays implements PathReader.
 func (o *overlay) Stays(path string) (bool, error) { return o.base.Stays(path) }
 
-// Made implements PathReader.
 func (o *overlay) Made(path string) bool { return o.base.Made(path) }
 
-// Unchanged implements PathReader.
 func (o *overlay) Unchanged(path string) bool { return o.base.Unchanged(path) }
 
-// Lstat implements FileReader.
 func (o *overlay) Lstat(path string) (fs.FileInfo, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -130,7 +119,7 @@ func (o *overlay) lstat(path string) (fs.FileInfo, error) {
 	return o.owned(path, info), nil
 }
 
-// Stat implements FileReader. A run never writes a symlink.
+// Stat relies on runs never writing a symlink.
 func (o *overlay) Stat(path string) (fs.FileInfo, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -148,12 +137,10 @@ func (o *overlay) stat(path string) (fs.FileInfo, error) {
 	return o.owned(path, info), nil
 }
 
-// dirInfo is dirInfo of the plan.
 func (o *overlay) dirInfo(path string) (fs.FileInfo, error) {
 	return host.DirInfoBy(o.lstat, o.stat, path)
 }
 
-// ReadDir implements FileReader.
 func (o *overlay) ReadDir(path string) ([]fs.DirEntry, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -185,7 +172,7 @@ func missing(path string) error {
 	return &fs.PathError{Op: "open", Path: path, Err: unix.ENOENT}
 }
 
-// unlessForbidden drops an error that is due to this user's permissions.
+// unlessForbidden drops an error due to this user's permissions.
 func unlessForbidden(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return nil
@@ -193,7 +180,7 @@ func unlessForbidden(err error) error {
 	return err
 }
 
-// unreadable adds the remedy to a file that a dry run may not read.
+// unreadable adds the remedy to an error about a file that a dry run may not read.
 func unreadable(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return errors.WithMessage(err, "a plan depends on what is there; run this as root")
@@ -213,7 +200,6 @@ func (o *overlay) gone(path string) bool {
 	}
 }
 
-// Mounts implements PathReader.
 func (o *overlay) Mounts(dir string) ([]string, error) {
 	mounts, err := o.base.Mounts(dir)
 	o.mu.Lock()

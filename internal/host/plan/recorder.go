@@ -16,10 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// NewRecorder returns a host that passes each order on to base, and hands the
-// changes to record, in the words of a plan: a run's record is the plan of its dry
-// run. An order that fails or finds its work done is no change. record may be
-// called concurrently.
+// NewRecorder returns a host that passes each order on to base, and each change to record, in a plan's words: a run's record is
+// its dry run's plan. An order that fails or finds its work done is no change. record may be called concurrently.
 func NewRecorder(base host.Host, record func(host.Action)) host.Host {
 	return &recorder{Reader: base, remote: base, writer: base, record: record, secrets: map[string]bool{}}
 }
@@ -32,15 +30,13 @@ type recorder struct {
 
 	mu      sync.Mutex      // of the fields below
 	secrets map[string]bool // paths that held a secret
-	making  sync.Mutex      // held while directories are created, so that each is recorded once
+	making  sync.Mutex      // held while directories are created, so each is recorded once
 }
 
-// WriteFile implements FileWriter.
 func (r *recorder) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
 	return r.write(path, data, mode, host.LooksSecret(data), func() (bool, error) { return r.writer.WriteFile(path, data, mode) })
 }
 
-// WriteSecret implements FileWriter.
 func (r *recorder) WriteSecret(path string, data []byte) (bool, error) {
 	return r.write(path, data, 0o600, true, func() (bool, error) { return r.writer.WriteSecret(path, data) })
 }
@@ -69,7 +65,6 @@ func (r *recorder) isMissing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// WriteStream implements FileWriter.
 func (r *recorder) WriteStream(path string, fill func(io.Writer) error) error {
 	_, err := r.write(path, nil, 0o600, true, func() (bool, error) {
 		err := r.writer.WriteStream(path, fill)
@@ -78,12 +73,10 @@ func (r *recorder) WriteStream(path string, fill func(io.Writer) error) error {
 	return err
 }
 
-// WriteTree implements FileWriter.
 func (r *recorder) WriteTree(path string, fill func(string) error) error {
 	return r.done(r.writer.WriteTree(path, fill), host.Action{Verb: host.Mkdir, Path: filepath.Clean(path), Mode: 0o700})
 }
 
-// Rename implements FileWriter.
 func (r *recorder) Rename(from, to string) (bool, error) {
 	changed, err := r.writer.Rename(from, to)
 	if changed {
@@ -92,7 +85,6 @@ func (r *recorder) Rename(from, to string) (bool, error) {
 	return changed, err
 }
 
-// EnsureDir implements FileWriter.
 func (r *recorder) EnsureDir(path string, mode fs.FileMode) error {
 	r.making.Lock()
 	defer r.making.Unlock()
@@ -123,7 +115,6 @@ func (r *recorder) EnsureDir(path string, mode fs.FileMode) error {
 	return nil
 }
 
-// Remove implements FileWriter.
 func (r *recorder) Remove(path string) error {
 	wasThere := !r.isMissing(path)
 	err := r.writer.Remove(path)
@@ -140,8 +131,7 @@ func (r *recorder) done(err error, a host.Action) error {
 	return err
 }
 
-// RemoveTree implements FileWriter. It reads the directory before the removal, and
-// leaves errors to it; only a plan removes a directory that it can't read.
+// RemoveTree reads the directory before the removal, and leaves errors to it; only a plan removes a directory it can't read.
 func (r *recorder) RemoveTree(path string) (host.Removal, error) {
 	action := host.Action{Verb: host.RemoveTree, Path: filepath.Clean(path)}
 	mounts, _ := r.Mounts(path)
@@ -158,7 +148,6 @@ func (r *recorder) RemoveTree(path string) (host.Removal, error) {
 	return done, err
 }
 
-// RemoveEmpty implements FileWriter.
 func (r *recorder) RemoveEmpty(path string) (bool, error) {
 	removed, err := r.writer.RemoveEmpty(path)
 	if removed {
@@ -167,12 +156,10 @@ func (r *recorder) RemoveEmpty(path string) (bool, error) {
 	return removed, err
 }
 
-// Unmount implements FileWriter.
 func (r *recorder) Unmount(path string, flags []string) error {
 	return r.done(r.writer.Unmount(path, flags), host.Action{Verb: host.Unmount, Path: path})
 }
 
-// WriteOwned implements OwnerWriter.
 func (r *recorder) WriteOwned(path string, data []byte, mode fs.FileMode, owner host.Owner) (bool, error) {
 	before, known := host.Owner{}, r.isMissing(path) // a new file would be root's
 	if !known {
@@ -185,7 +172,6 @@ func (r *recorder) WriteOwned(path string, data []byte, mode fs.FileMode, owner 
 	return changed, err
 }
 
-// Give implements OwnerWriter.
 func (r *recorder) Give(path string, owner host.Owner, mode fs.FileMode) error {
 	before, known := ownerBy(r.Lstat, path)
 	info, seen := r.Lstat(path)
@@ -199,7 +185,6 @@ func (r *recorder) Give(path string, owner host.Owner, mode fs.FileMode) error {
 	return nil
 }
 
-// GiveTree implements OwnerWriter.
 func (r *recorder) GiveTree(path string, owner host.Owner) ([]string, error) {
 	before, known := ownerBy(r.Stat, path)
 	kept, err := r.writer.GiveTree(path, owner)
@@ -209,10 +194,10 @@ func (r *recorder) GiveTree(path string, owner host.Owner) ([]string, error) {
 	return kept, err
 }
 
-// LockAccounts implements OwnerWriter. The lock itself is not a change.
+// LockAccounts isn't recorded: the lock itself is no change.
 func (r *recorder) LockAccounts() (release func(), err error) { return r.writer.LockAccounts() }
 
-// ownerBy returns the owner of path, if it can be read.
+// ownerBy returns path's owner, if it can be read.
 func ownerBy(stat func(string) (fs.FileInfo, error), path string) (whose host.Owner, known bool) {
 	info, err := stat(path)
 	if err != nil {
@@ -221,7 +206,7 @@ func ownerBy(stat func(string) (fs.FileInfo, error), path string) (whose host.Ow
 	return host.OwnerIn(info)
 }
 
-// gave records that path belongs to owner now, unless it did before.
+// gave records path's new owner, unless it had that owner before.
 func (r *recorder) gave(path string, before host.Owner, known bool, owner host.Owner) {
 	if known && before == owner {
 		return
@@ -229,7 +214,6 @@ func (r *recorder) gave(path string, before host.Owner, known bool, owner host.O
 	r.record(host.Action{Verb: host.Chown, Path: filepath.Clean(path), UID: owner.UID, GID: owner.GID})
 }
 
-// WriteSet implements FileWriter.
 func (r *recorder) WriteSet(files []host.SetFile, fill func(put func(string, io.Reader) error) error) error {
 	created := map[string]bool{}
 	for _, f := range files {

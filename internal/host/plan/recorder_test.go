@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestRecorderOfMuch: the plan of streams, trees and moves says what the recorder says afterwards.
+// TestRecorderOfMuch: the plan of streams, trees and moves matches the record afterwards.
 func TestRecorderOfMuch(t *testing.T) {
 	fill := func(text string) func(io.Writer) error {
 		return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
@@ -81,7 +81,7 @@ func makesDirs(t *testing.T, h host.Host, list *[]host.Action) {
 	}
 }
 
-// TestRecorderSideBySide: a directory that two goroutines make at once is recorded once.
+// TestRecorderSideBySide: a directory made by two goroutines at once is recorded once.
 func TestRecorderSideBySide(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex

@@ -16,9 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// taken lists the entries that the removal of a directory takes away. If a mount
-// point further down stays, these are the entries beside it. Directories end in a
-// slash.
+// taken lists the entries that removing a directory takes away. If a mount point further down stays, it lists the entries beside
+// it. Directories end in a slash.
 func taken(readDir func(string) ([]fs.DirEntry, error), path string, mounts []string, stays bool) ([]string, error) {
 	entries, err := readDir(path)
 	if err != nil {
@@ -43,8 +42,7 @@ func taken(readDir func(string) ([]fs.DirEntry, error), path string, mounts []st
 	return all, nil
 }
 
-// RemoveTree implements FileWriter. A plan lists the entries of the directory, but
-// not everything below them, which can be a lot.
+// RemoveTree lists the directory's entries, but not everything below them, which can be a lot.
 func (o *overlay) RemoveTree(path string) (host.Removal, error) {
 	mounts, err := o.Mounts(path)
 	if err != nil {
@@ -76,14 +74,13 @@ func (o *overlay) RemoveTree(path string) (host.Removal, error) {
 	return host.Removal{Changed: !stays || len(entries) > 0 || err != nil, Kept: outermost(mounts)}, nil
 }
 
-// outermost drops the paths that are below others.
+// outermost drops paths below others.
 func outermost(paths []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
 		return slices.ContainsFunc(paths, func(other string) bool { return strings.HasPrefix(p, other+"/") })
 	})
 }
 
-// RemoveEmpty implements FileWriter.
 func (o *overlay) RemoveEmpty(path string) (bool, error) {
 	stays, refused := o.Stays(path)
 	o.mu.Lock()
@@ -91,7 +88,7 @@ func (o *overlay) RemoveEmpty(path string) (bool, error) {
 	path = filepath.Clean(path)
 	info, err := o.lstat(path)
 	if err != nil || !info.IsDir() || stays || refused != nil {
-		return false, nil // nor is a directory removed that this user may not see
+		return false, nil // a directory this user may not see stays too
 	}
 	if entries, err := o.readDir(path); err != nil || len(entries) > 0 {
 		return false, nil
@@ -100,7 +97,6 @@ func (o *overlay) RemoveEmpty(path string) (bool, error) {
 	return true, nil
 }
 
-// Unmount implements FileWriter.
 func (o *overlay) Unmount(path string, _ []string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -108,5 +104,5 @@ func (o *overlay) Unmount(path string, _ []string) error {
 	return nil
 }
 
-// RemoveLeftover implements NetworkWriter. A plan doesn't look for leftovers again.
+// RemoveLeftover does nothing: a plan doesn't look for leftovers again.
 func (o *overlay) RemoveLeftover(context.Context, host.Leftover) error { return nil }

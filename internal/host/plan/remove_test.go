@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// cleanUp does what reset does, on any host.
+// cleanUp does a reset's work, on any host.
 func cleanUp(t *testing.T, h host.Host, dir string) {
 	t.Helper()
 	for _, name := range []string{"kubernetes/pki", "kubelet", "missing"} {
@@ -36,7 +36,7 @@ func cleanUp(t *testing.T, h host.Host, dir string) {
 	}
 }
 
-// The plan of a cleanup matches what is then done, in the same words, and a plan after it finds nothing.
+// The plan of a cleanup matches the cleanup, in the same words, and a plan after it finds nothing.
 func TestPlanOfCleanup(t *testing.T) {
 	dir := t.TempDir()
 	fixture.Plant(t, dir, "kubernetes/pki/ca.key", "kubernetes/pki/etcd/ca.key", "kubernetes/admin.conf", "full/file", "kubelet -> disk/kubelet", "disk/kubelet/config.yaml")
@@ -74,7 +74,7 @@ func TestPlanOfCleanup(t *testing.T) {
 	}
 }
 
-// A plan omits what is mounted, unless it unmounts that first.
+// A plan omits mounts, unless it unmounts them first.
 func TestPlanOfCleanupWithMounts(t *testing.T) {
 	if !apart.Isolated(t) {
 		return

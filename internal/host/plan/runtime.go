@@ -14,24 +14,21 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// StopContainer implements RuntimeWriter. It is no change by itself: the kubelet
-// starts the container again, from the same static Pod or another.
+// StopContainer changes nothing by itself: the kubelet starts the container again, from the same static Pod or another.
 func (o *overlay) StopContainer(context.Context, string, string, time.Duration) error { return nil }
 
-// RemoveExited implements RuntimeWriter. The containers have ended, so it's no change.
+// RemoveExited changes nothing: the containers have ended already.
 func (o *overlay) RemoveExited(context.Context, string, string, string) error { return nil }
 
-// AwaitContainer implements RuntimeReader: a plan assumes that the kubelet has
-// started its static Pods.
+// AwaitContainer assumes that the kubelet has started its static Pods.
 func (o *overlay) AwaitContainer(context.Context, string, string, string, func(host.Container) bool) error {
 	return nil
 }
 
-// AwaitRuntime implements RuntimeReader: a plan assumes that the runtime starts.
+// AwaitRuntime assumes that the runtime starts.
 func (o *overlay) AwaitRuntime(context.Context, string) error { return nil }
 
-// RuntimeInfo implements RuntimeReader. Of a runtime that the plan starts, it
-// assumes that it is ready, and knows nothing else.
+// RuntimeInfo assumes that a runtime started by the plan is ready, and knows nothing else of it.
 func (o *overlay) RuntimeInfo(ctx context.Context, socket string) (host.RuntimeInfo, error) {
 	info, err := o.RuntimeReader.RuntimeInfo(ctx, socket)
 	o.mu.Lock()
@@ -42,7 +39,6 @@ func (o *overlay) RuntimeInfo(ctx context.Context, socket string) (host.RuntimeI
 	return info, err
 }
 
-// RemovePods implements RuntimeWriter.
 func (o *overlay) RemovePods(_ context.Context, _ string, pods []host.Pod) ([]host.Pod, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,7 +49,6 @@ func (o *overlay) RemovePods(_ context.Context, _ string, pods []host.Pod) ([]ho
 	return pods, nil
 }
 
-// Pods implements RuntimeReader.
 func (o *overlay) Pods(ctx context.Context, socket string) ([]host.Pod, error) {
 	pods, err := o.RuntimeReader.Pods(ctx, socket)
 	o.mu.Lock()
@@ -61,16 +56,15 @@ func (o *overlay) Pods(ctx context.Context, socket string) ([]host.Pod, error) {
 	return slices.DeleteFunc(pods, func(p host.Pod) bool { return o.removed[p.ID] }), err
 }
 
-// AwaitSettled implements RuntimeReader: nothing has ended in a plan.
+// AwaitSettled returns at once: nothing has ended in a plan.
 func (o *overlay) AwaitSettled(context.Context, string, time.Time) error { return nil }
 
-// forgetNetwork plans the removal of the files that the runtime and the network
-// plugin keep for a Pod, which they delete themselves with the Pod: files named
-// NETWORK-CONTAINER-INTERFACE, and those of addresses, whose content begins with
-// the container's ID: https://www.cni.dev/plugins/current/ipam/host-local/#files
+// forgetNetwork plans the removal of a Pod's files that the runtime and the network plugin delete with it: files named
+// NETWORK-CONTAINER-INTERFACE, and address files, whose content begins with the container's ID:
+// https://www.cni.dev/plugins/current/ipam/host-local/#files
 func (o *overlay) forgetNetwork(p host.Pod) {
 	for _, dir := range []string{"/var/lib/cni/results", "/var/lib/cni/cache/results"} {
-		entries, _ := o.readDir(dir) // files that this user may not see are not planned
+		entries, _ := o.readDir(dir) // files this user may not see aren't planned
 		for _, e := range entries {
 			if strings.Contains(e.Name(), "-"+p.ID+"-") {
 				o.nodes[filepath.Join(dir, e.Name())] = &node{name: e.Name(), removed: true}

@@ -15,8 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// SetParameter implements KernelWriter. A module that the plan loads may bring a
-// parameter that is not there yet.
+// SetParameter accepts a missing parameter once the plan loads a module, which may bring it.
 func (o *overlay) SetParameter(name, value string) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -35,7 +34,6 @@ func (o *overlay) SetParameter(name, value string) (bool, error) {
 	return true, nil
 }
 
-// LoadModule implements KernelWriter.
 func (o *overlay) LoadModule(_ context.Context, name string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -43,7 +41,6 @@ func (o *overlay) LoadModule(_ context.Context, name string) error {
 	return nil
 }
 
-// Swap implements SystemReader.
 func (o *overlay) Swap() ([]string, error) {
 	areas, err := o.SystemReader.Swap()
 	o.mu.Lock()
@@ -57,13 +54,11 @@ func (o *overlay) Swap() ([]string, error) {
 	return left, err
 }
 
-// SwapOff implements KernelWriter.
 func (o *overlay) SwapOff(area string) error {
 	o.setSwap(area, false)
 	return nil
 }
 
-// SwapOn implements KernelWriter.
 func (o *overlay) SwapOn(area string) error {
 	o.setSwap(area, true)
 	return nil
@@ -75,10 +70,10 @@ func (o *overlay) setSwap(area string, on bool) {
 	o.swap[area] = on
 }
 
-// RestoreContexts implements KernelWriter: a plan has no contexts.
+// RestoreContexts does nothing: a plan has no contexts.
 func (o *overlay) RestoreContexts(context.Context, []string) error { return nil }
 
-// LookPath implements SystemReader: a program that the plan has written is there, before one that comes later in PATH.
+// LookPath finds a program written by the plan, unless the host has one earlier in PATH.
 func (o *overlay) LookPath(name string) (string, error) {
 	there, err := o.base.LookPath(name)
 	o.mu.Lock()
@@ -95,7 +90,7 @@ func (o *overlay) LookPath(name string) (string, error) {
 	return there, err
 }
 
-// ProgramVersion implements SystemReader. A program that the plan has written cannot be run yet.
+// ProgramVersion can't run a program that only the plan has written.
 func (o *overlay) ProgramVersion(ctx context.Context, path string) (string, error) {
 	o.mu.Lock()
 	n := o.nodes[filepath.Clean(path)]

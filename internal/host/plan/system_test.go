@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestPlannedProgram: a plan finds the program that it writes, as a shell would, and does not run it.
+// TestPlannedProgram: a plan finds the program it writes, as a shell would, and doesn't run it.
 func TestPlannedProgram(t *testing.T) {
 	early, late := t.TempDir(), t.TempDir()
 	fixture.PutMode(t, late+"/kubelet", "#!/bin/sh\necho Kubernetes v1.36.4\n", 0o755)

@@ -45,8 +45,8 @@ func (o *overlay) Unit(ctx context.Context, name string) (host.UnitState, error)
 	return state, nil
 }
 
-// fragment is the file of a unit that the plan writes; empty for none. The
-// directories are those of systemd.unit(5) that take precedence.
+// fragment returns the path of the unit's file that the plan writes, if any. The directories are systemd.unit(5)'s, in order of
+// precedence.
 func (o *overlay) fragment(name string) string {
 	for _, dir := range []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"} {
 		path := filepath.Join(dir, name)
@@ -57,40 +57,33 @@ func (o *overlay) fragment(name string) string {
 	return ""
 }
 
-// Journal implements UnitReader.
 func (o *overlay) Journal(ctx context.Context, unit string, since time.Time, last int) ([]host.JournalEntry, error) {
 	return o.base.Journal(ctx, unit, since, last)
 }
 
-// ReloadUnits implements UnitWriter.
 func (o *overlay) ReloadUnits(context.Context) error { return nil }
 
-// EnableUnit implements UnitWriter.
 func (o *overlay) EnableUnit(ctx context.Context, name string) error {
 	o.changeFiles(ctx, name, func(now string) bool { return now != "enabled" }, "enabled")
 	return nil
 }
 
-// DisableUnit implements UnitWriter.
 func (o *overlay) DisableUnit(ctx context.Context, name string) error {
 	o.changeFiles(ctx, name, func(now string) bool { return now == "enabled" }, "disabled")
 	return nil
 }
 
-// MaskUnit implements UnitWriter.
 func (o *overlay) MaskUnit(ctx context.Context, name string) error {
 	o.changeFiles(ctx, name, func(now string) bool { return now != "masked" }, "masked")
 	return nil
 }
 
-// UnmaskUnit implements UnitWriter.
 func (o *overlay) UnmaskUnit(ctx context.Context, name string) error {
 	o.changeFiles(ctx, name, func(now string) bool { return now == "masked" }, "static")
 	return nil
 }
 
-// changeFiles plans a change of the state of a unit's files. If systemd cannot be
-// asked, it may be needed.
+// changeFiles plans a change in the state of a unit's files, if it's needed or systemd can't be asked.
 func (o *overlay) changeFiles(ctx context.Context, name string, needed func(now string) bool, then string) {
 	if state, err := o.Unit(ctx, name); err == nil && !needed(state.UnitFileState) {
 		return
@@ -98,28 +91,25 @@ func (o *overlay) changeFiles(ctx context.Context, name string, needed func(now 
 	o.act(name, func(p *unitPlan) { p.fileState = then })
 }
 
-// StartUnit implements UnitWriter.
 func (o *overlay) StartUnit(_ context.Context, name string) error {
 	o.act(name, func(p *unitPlan) { p.acted, p.running = true, true })
 	return nil
 }
 
-// StopUnit implements UnitWriter.
 func (o *overlay) StopUnit(_ context.Context, name string) error {
 	o.act(name, func(p *unitPlan) { p.acted, p.running = true, false })
 	return nil
 }
 
-// RestartUnit implements UnitWriter.
 func (o *overlay) RestartUnit(_ context.Context, name string) error {
 	o.act(name, func(p *unitPlan) { p.acted, p.running = true, true })
 	return nil
 }
 
-// SuspendUnit implements UnitWriter: only StopUnit lasts.
+// SuspendUnit does nothing: only StopUnit lasts.
 func (o *overlay) SuspendUnit(context.Context, string) error { return nil }
 
-// KillUnit implements UnitWriter, as SuspendUnit.
+// KillUnit does nothing either.
 func (o *overlay) KillUnit(context.Context, string) error { return nil }
 
 func (o *overlay) act(name string, change func(*unitPlan)) {

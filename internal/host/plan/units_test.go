@@ -17,7 +17,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// unitHost has one unit.
 type unitHost struct {
 	host.Host
 	state host.UnitState
@@ -25,7 +24,7 @@ type unitHost struct {
 
 func (u unitHost) Unit(context.Context, string) (host.UnitState, error) { return u.state, nil }
 
-// TestUnitPlanned: a unit whose file the plan writes is there.
+// TestUnitPlanned: a unit exists if the plan writes its file.
 func TestUnitPlanned(t *testing.T) {
 	etc, lib := "/etc/systemd/system/x.service", "/usr/local/lib/systemd/system/x.service"
 	missing := host.UnitState{LoadState: "not-found", ActiveState: "inactive"}
@@ -63,7 +62,7 @@ func TestUnitPlanned(t *testing.T) {
 	}
 }
 
-// TestUnitReplacedInPlan: a running program whose file the plan replaces runs in its old version until a restart.
+// TestUnitReplacedInPlan: a running program keeps its old version until a restart if the plan replaces its file.
 func TestUnitReplacedInPlan(t *testing.T) {
 	for name, test := range map[string]struct {
 		active, written string

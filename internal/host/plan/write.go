@@ -14,14 +14,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// WriteFile implements FileWriter.
 func (o *overlay) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.write(path, data, mode, nil)
 }
 
-// WriteSecret implements FileWriter.
 func (o *overlay) WriteSecret(path string, data []byte) (bool, error) {
 	return o.WriteFile(path, data, 0o600)
 }
@@ -53,8 +51,7 @@ func (o *overlay) checkDir(path string) error {
 	return unlessForbidden(err)
 }
 
-// holds reports whether path is a file with these bytes, this mode and, unless it
-// is nil, this owner, as far as this user may see.
+// holds reports whether path is a file with these bytes, this mode and, unless it's nil, this owner, as far as this user may see.
 func (o *overlay) holds(path string, data []byte, mode fs.FileMode, owner *host.Owner) (bool, error) {
 	info, err := o.lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +74,6 @@ func (o *overlay) holds(path string, data []byte, mode fs.FileMode, owner *host.
 	return bytes.Equal(have, data), nil
 }
 
-// EnsureDir implements FileWriter.
 func (o *overlay) EnsureDir(path string, mode fs.FileMode) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -125,7 +121,6 @@ func (o *overlay) putDir(path string, mode fs.FileMode) {
 	o.nodes[path] = &node{name: filepath.Base(path), mode: mode | fs.ModeDir}
 }
 
-// Remove implements FileWriter.
 func (o *overlay) Remove(path string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -23,16 +23,16 @@ import (
 	"github.com/slipway-k8s/slipway/test/stage"
 )
 
-// write is a method of host.Writer: how it is called, and which actions that is, for the overlay as for the recorder.
+// write is a method of host.Writer: how it's called, and the actions it stands for, in the overlay and the recorder.
 type write struct {
 	do func(ctx context.Context, h host.Host, filled func()) error
 	// actions are none if nothing lasts of it.
 	actions []host.Action
-	// again: a second call does it, and records it, again. exists: it is an error.
+	// again: a second call does and records it again. exists: that's an error.
 	again, exists bool
 	// unasked: a plan returns ErrNotInPlan.
 	unasked bool
-	// seen is what a read says afterwards.
+	// seen reads the result afterwards.
 	seen func(ctx context.Context, h host.Host) (any, error)
 }
 
@@ -73,7 +73,7 @@ func mode(path string) func(context.Context, host.Host) (any, error) {
 	}
 }
 
-// unit is an order about a unit: what it is in a plan, and the states afterwards.
+// unit is an order about a unit: its action in a plan, and the states afterwards.
 func unit(verb host.Verb, name string, again bool, order func(h host.Host) func(context.Context, string) error) write {
 	return write{
 		do:      func(ctx context.Context, h host.Host, _ func()) error { return order(h)(ctx, name) },
@@ -85,7 +85,7 @@ func unit(verb host.Verb, name string, again bool, order func(h host.Host) func(
 	}
 }
 
-// passing is an order after which nothing lasts.
+// passing is an order without a lasting effect.
 func passing(order func(ctx context.Context, h host.Host) error) write {
 	return write{do: func(ctx context.Context, h host.Host, _ func()) error { return order(ctx, h) }}
 }
@@ -137,7 +137,7 @@ var writes = map[string]write{
 			{Verb: host.Write, Path: binary.Path, Mode: 0o755, Created: true, Opaque: true, Data: []byte("(3 bytes, sha256:9834876dcfb05cb167a5c24953eba58c4ac89b1adf57f28f2f9d09af107ee8f0)\n")},
 			{Verb: host.Write, Path: library.Path, Mode: 0o600, Opaque: true, Data: []byte("(3 bytes, sha256:3e744b9dc39389baf0c5a0660589b8402f3dbb49b89b3e75f2c9355852a3c677)\n")},
 		},
-		again: true, // callers skip those that exist
+		again: true, // callers skip existing files
 		seen:  func(_ context.Context, h host.Host) (any, error) { return h.HasFile(library) },
 	},
 	"Rename": {
@@ -349,7 +349,7 @@ func furnished(t *testing.T) *stage.Host {
 	return h
 }
 
-// files are the paths of a host, with modes and times.
+// files maps a host's paths to their modes and times.
 func files(t *testing.T, h *stage.Host) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -365,7 +365,7 @@ func files(t *testing.T, h *stage.Host) map[string]string {
 	return all
 }
 
-// TestEveryWriteHasARow: the overlay and the recorder are tested with each method of host.Writer.
+// TestEveryWriteHasARow: the tests of the overlay and the recorder cover each method of host.Writer.
 func TestEveryWriteHasARow(t *testing.T) {
 	methods := map[string]bool{}
 	for m := range reflect.TypeFor[host.Writer]().Methods() {
@@ -381,7 +381,7 @@ func TestEveryWriteHasARow(t *testing.T) {
 	}
 }
 
-// TestPlannedWrites: the overlay records each write, gives no order, and shows what it would have changed.
+// TestPlannedWrites: the overlay records each write, gives no order, and shows the changes it would have made.
 func TestPlannedWrites(t *testing.T) {
 	for name, w := range writes {
 		t.Run(name, func(t *testing.T) {
@@ -414,14 +414,14 @@ func TestPlannedWrites(t *testing.T) {
 	}
 }
 
-// TestRecordedWrites: the recorder passes each write on, and says of it what the plan said; of one that fails, nothing.
+// TestRecordedWrites: the recorder passes each write on, and records it as the plan did; a failed write isn't recorded.
 func TestRecordedWrites(t *testing.T) {
 	for name, w := range writes {
 		t.Run(name, func(t *testing.T) {
 			ctx, h := t.Context(), furnished(t)
 			var actions []host.Action
 			r := plan.NewRecorder(h, func(a host.Action) { actions = append(actions, a) })
-			if !w.unasked { // those are questions
+			if !w.unasked { // otherwise it's a question
 				refused := errors.New("no")
 				h.Before = func(context.Context, string) error { return refused }
 				if err := w.do(ctx, r, func() {}); !errors.Is(err, refused) || len(actions) > 0 {

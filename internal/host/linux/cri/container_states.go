@@ -16,17 +16,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// Further labels and annotations that the kubelet gives to containers.
+// More of the kubelet's labels and annotations on containers.
 const (
 	podNameLabel      = "io.kubernetes.pod.name"
 	restartAnnotation = "io.kubernetes.container.restartCount"
 )
 
-// keptStates is how many containers with the same name in a Pod are returned:
-// the running one, and the last one that exited.
+// keptStates is how many containers of a name in a Pod are returned: the running container, and the last exited one.
 const keptStates = 2
 
-// ContainerStates implements RuntimeReader.
 func (r *Runtimes) ContainerStates(ctx context.Context, socket, namespace string) (list []host.ContainerState, err error) {
 	err = r.ask(ctx, socket, "list the containers", func(ctx context.Context, c client) error {
 		answer, err := c.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: inNamespace(namespace)}})
@@ -81,7 +79,6 @@ func nanoTime(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// Sandboxes implements RuntimeReader.
 func (r *Runtimes) Sandboxes(ctx context.Context, socket, namespace string) (list []host.Sandbox, err error) {
 	err = r.ask(ctx, socket, "list the sandboxes", func(ctx context.Context, c client) error {
 		answer, err := c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: inNamespace(namespace)}})

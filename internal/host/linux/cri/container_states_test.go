@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// podCRI has four containers of one name, the newest of which runs, and one that disappears while it is queried.
+// podCRI has four containers of one name, the newest of them running, and another that disappears while it's queried.
 type podCRI struct {
 	cri.UnimplementedRuntimeServiceServer
 }

@@ -14,14 +14,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// Labels that the kubelet sets on containers. No API promises them, but crictl
-// and others have always relied on them.
+// The kubelet's labels on containers. No API promises them, but crictl and others have always relied on them.
 const (
 	containerNameLabel = "io.kubernetes.container.name"
 	podNamespaceLabel  = "io.kubernetes.pod.namespace"
 )
 
-// Containers implements RuntimeReader.
 func (r *Runtimes) Containers(ctx context.Context, socket, namespace, name string) ([]host.Container, error) {
 	found, err := r.containersIn(ctx, socket, namespace, name, cri.ContainerState_CONTAINER_RUNNING)
 	var list []host.Container
@@ -34,7 +32,6 @@ func (r *Runtimes) Containers(ctx context.Context, socket, namespace, name strin
 // containerInterval is how often AwaitContainer and AwaitRuntime ask; the runtime answers within milliseconds.
 const containerInterval = 50 * time.Millisecond
 
-// AwaitContainer implements RuntimeReader.
 func (r *Runtimes) AwaitContainer(ctx context.Context, socket, namespace, name string, accept func(host.Container) bool) error {
 	for {
 		found, err := r.Containers(ctx, socket, namespace, name)
@@ -52,7 +49,6 @@ func (r *Runtimes) AwaitContainer(ctx context.Context, socket, namespace, name s
 	}
 }
 
-// containersIn lists the containers of a name in a state.
 func (r *Runtimes) containersIn(ctx context.Context, socket, namespace, name string, state cri.ContainerState) (list []*cri.Container, err error) {
 	err = r.ask(ctx, socket, "list the containers of "+namespace+"/"+name, func(ctx context.Context, c client) error {
 		answer, err := c.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
@@ -65,7 +61,6 @@ func (r *Runtimes) containersIn(ctx context.Context, socket, namespace, name str
 	return list, err
 }
 
-// RemoveExited implements RuntimeWriter.
 func (r *Runtimes) RemoveExited(ctx context.Context, socket, namespace, name string) error {
 	exited, err := r.containersIn(ctx, socket, namespace, name, cri.ContainerState_CONTAINER_EXITED)
 	for _, found := range exited {
@@ -79,7 +74,6 @@ func (r *Runtimes) RemoveExited(ctx context.Context, socket, namespace, name str
 	return err
 }
 
-// StopContainer implements RuntimeWriter.
 func (r *Runtimes) StopContainer(ctx context.Context, socket, id string, grace time.Duration) error {
 	conn, err := r.get(socket)
 	if err != nil {
@@ -94,7 +88,6 @@ func (r *Runtimes) StopContainer(ctx context.Context, socket, id string, grace t
 	return nil
 }
 
-// AwaitRuntime implements RuntimeReader.
 func (r *Runtimes) AwaitRuntime(ctx context.Context, socket string) error {
 	ticker := time.NewTicker(containerInterval)
 	defer ticker.Stop()
@@ -106,7 +99,7 @@ func (r *Runtimes) AwaitRuntime(ctx context.Context, socket string) error {
 			return nil
 		case err == nil:
 			seen = errors.Errorf("it is not ready: %s", info.Reason)
-		case seen == nil || !errors.Is(err, context.DeadlineExceeded): // which says nothing of the runtime
+		case seen == nil || !errors.Is(err, context.DeadlineExceeded): // a deadline says nothing about the runtime
 			seen = err
 		}
 		select {

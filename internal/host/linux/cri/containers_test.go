@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// ListContainers has one running container and one that has exited, and filters by the kubelet's labels and by state.
+// ListContainers has a running and an exited container, and filters by the kubelet's labels and by state.
 func (f *fakeCRI) ListContainers(_ context.Context, r *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
 	want := map[string]string{"io.kubernetes.container.name": "etcd", "io.kubernetes.pod.namespace": "kube-system"}
 	for key, value := range r.GetFilter().GetLabelSelector() {

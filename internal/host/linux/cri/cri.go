@@ -23,17 +23,17 @@ import (
 )
 
 const (
-	// criConnect bounds connecting, criAnswer each call that needs no network. A
-	// runtime answers in milliseconds unless it is just starting.
+	// criConnect bounds connecting, criAnswer each call that needs no network. A runtime answers in milliseconds unless it's just
+	// starting.
 	criConnect = 3 * time.Second
 	criAnswer  = 10 * time.Second
-	// criMessage is the largest response, in bytes, as for the kubelet. gRPC's own
-	// limit of 4 MiB is too small to list the containers of a busy node.
+	// criMessage is the largest response in bytes, as for the kubelet. gRPC's own limit of 4 MiB is too small to list a busy
+	// node's containers.
 	criMessage = 16 << 20
 )
 
-// Runtimes are the connections to container runtimes, one for each socket, with
-// the generated stubs of cri-api. docs/design/written-by-hand.md says why not cri-client.
+// Runtimes holds a connection for each container runtime's socket, and implements host.RuntimeReader and RuntimeWriter with the
+// generated stubs of cri-api. docs/design/written-by-hand.md says why not cri-client.
 type Runtimes struct {
 	mu    sync.Mutex
 	conns map[string]*grpc.ClientConn
@@ -67,17 +67,17 @@ func (r *Runtimes) get(socket string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// Close ends them.
+// Close ends the connections.
 func (r *Runtimes) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for path, conn := range r.conns {
-		_ = conn.Close() // its only error is that it is closed already
+		_ = conn.Close() // it only fails if it's closed already
 		delete(r.conns, path)
 	}
 }
 
-// socketPath removes the scheme of an endpoint, if it has one.
+// socketPath removes an endpoint's scheme, if any.
 func socketPath(socket string) string { return strings.TrimPrefix(socket, "unix://") }
 
 // client has both services of a runtime.
@@ -86,7 +86,7 @@ type client struct {
 	cri.ImageServiceClient
 }
 
-// ask gives do the time of an answer that needs no network. Errors name the request op.
+// ask calls do with the deadline for an answer that needs no network. Errors name the request op.
 func (r *Runtimes) ask(ctx context.Context, socket, op string, do func(context.Context, client) error) error {
 	conn, err := r.get(socket)
 	if err != nil {
@@ -100,7 +100,6 @@ func (r *Runtimes) ask(ctx context.Context, socket, op string, do func(context.C
 	return nil
 }
 
-// RuntimeInfo implements RuntimeReader.
 func (r *Runtimes) RuntimeInfo(ctx context.Context, socket string) (host.RuntimeInfo, error) {
 	conn, err := r.get(socket)
 	if err != nil {
@@ -142,8 +141,7 @@ func runtimeReady(s *cri.RuntimeStatus) (ready bool, reason string) {
 	return false, "the runtime does not report the condition RuntimeReady"
 }
 
-// cgroupDriver asks the runtime. containerd before 2.0 does not implement the
-// call, but its configuration has the answer.
+// cgroupDriver asks the runtime. containerd before 2.0 doesn't implement the call, but its configuration has the answer.
 func cgroupDriver(ctx context.Context, client cri.RuntimeServiceClient, own runtimeConfig) (string, error) {
 	answer, err := client.RuntimeConfig(ctx, &cri.RuntimeConfigRequest{})
 	if status.Code(err) == codes.Unimplemented {
@@ -158,8 +156,7 @@ func cgroupDriver(ctx context.Context, client cri.RuntimeServiceClient, own runt
 	return strings.ToLower(answer.GetLinux().GetCgroupDriver().String()), nil
 }
 
-// runtimeConfig is the part that Slipway reads of the configuration that containerd
-// and CRI-O add to a verbose status.
+// runtimeConfig is the part Slipway reads of the configuration that containerd and CRI-O add to a verbose status.
 type runtimeConfig struct {
 	SandboxImage string    `json:"sandboxImage"`
 	CNI          cniConfig `json:"cni"`

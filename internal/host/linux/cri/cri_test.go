@@ -30,7 +30,7 @@ type fakeCRI struct {
 	cri.UnimplementedRuntimeServiceServer
 	cri.UnimplementedImageServiceServer
 	status  *cri.StatusResponse
-	config  *cri.RuntimeConfigResponse // nil: the runtime does not support the call
+	config  *cri.RuntimeConfigResponse // nil: the runtime doesn't support the call
 	answer  error                      // of Version and the image service
 	removed []string                   // containers
 	hanging bool
@@ -198,7 +198,7 @@ func TestRuntimeInfo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if test.want.Reason == cri.RuntimeReady { // it names the condition that is missing
+			if test.want.Reason == cri.RuntimeReady { // it names the missing condition
 				fact.In(t, got.Reason, cri.RuntimeReady)
 				got.Reason = cri.RuntimeReady
 			}
@@ -321,7 +321,7 @@ func TestRuntimeUnreachable(t *testing.T) {
 	}
 }
 
-// A runtime that starts while Slipway runs is found.
+// Slipway finds a runtime that starts while it runs.
 func TestRuntimeComesLater(t *testing.T) {
 	f := &fakeCRI{}
 	path := f.serve(t)

@@ -44,7 +44,7 @@ func criReason(socket string, err error) (reason, fix string) {
 	}
 }
 
-// socketTrouble says why a runtime cannot be reached, more precisely than gRPC.
+// socketTrouble says why a runtime can't be reached, more precisely than gRPC.
 func socketTrouble(path, message string) (reason, fix string) {
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	switch {

@@ -20,7 +20,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host/linux/program"
 )
 
-// Images implements RuntimeReader.
 func (r *Runtimes) Images(ctx context.Context, socket string) (list []host.Image, err error) {
 	err = r.ask(ctx, socket, "list the images", func(ctx context.Context, c client) error {
 		answer, err := c.ListImages(ctx, &cri.ListImagesRequest{})
@@ -32,7 +31,6 @@ func (r *Runtimes) Images(ctx context.Context, socket string) (list []host.Image
 	return list, err
 }
 
-// RemoveImage implements RuntimeWriter.
 func (r *Runtimes) RemoveImage(ctx context.Context, socket, image string) error {
 	return r.ask(ctx, socket, "remove image "+image, func(ctx context.Context, c client) error {
 		_, err := c.RemoveImage(ctx, &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: image}})
@@ -44,8 +42,7 @@ func (r *Runtimes) RemoveImage(ctx context.Context, socket, image string) error 
 // https://github.com/containerd/containerd/blob/main/docs/cri/config.md
 const pinnedLabel = "io.cri-containerd.pinned"
 
-// ImportImages implements RuntimeWriter. CRI has no such call, so containerd's own
-// client does it.
+// ImportImages uses containerd's own client, because CRI has no such call.
 func (r *Runtimes) ImportImages(ctx context.Context, socket string, _ []string, archive func(io.Writer) error) error {
 	cmd, explain, err := ctr(ctx, socket, "images", "import", "--label="+pinnedLabel+"=pinned", "-")
 	if err != nil {
@@ -70,7 +67,6 @@ func (r *Runtimes) ImportImages(ctx context.Context, socket string, _ []string, 
 	return errors.WithMessage(written, "import images with ctr")
 }
 
-// PinImage implements RuntimeWriter.
 func (r *Runtimes) PinImage(ctx context.Context, socket, image string, pinned bool) error {
 	value := ""
 	if pinned {
@@ -83,7 +79,7 @@ func (r *Runtimes) PinImage(ctx context.Context, socket, image string, pinned bo
 	return errors.Wrapf(explain(cmd.Run()), "pin or unpin image %s with ctr", image)
 }
 
-// ctr is a command of containerd's client for the images of Kubernetes. explain adds its complaint to an error.
+// ctr is a command of containerd's client for Kubernetes' images. explain adds its complaint to an error.
 func ctr(ctx context.Context, socket string, args ...string) (cmd *exec.Cmd, explain func(error) error, err error) {
 	cmd, explain = program.Command(ctx, "ctr", slices.Concat([]string{"--address", socketPath(socket), "--namespace", "k8s.io"}, args)...)
 	if cmd.Err != nil {
@@ -92,7 +88,6 @@ func ctr(ctx context.Context, socket string, args ...string) (cmd *exec.Cmd, exp
 	return cmd, explain, nil
 }
 
-// ImagePresent implements RuntimeReader.
 func (r *Runtimes) ImagePresent(ctx context.Context, socket, image string) (present bool, err error) {
 	err = r.ask(ctx, socket, "look for image "+image, func(ctx context.Context, c client) error {
 		answer, err := c.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}})
@@ -102,7 +97,6 @@ func (r *Runtimes) ImagePresent(ctx context.Context, socket, image string) (pres
 	return present, err
 }
 
-// ImageDir implements RuntimeReader.
 func (r *Runtimes) ImageDir(ctx context.Context, socket string) (dir string, err error) {
 	err = r.ask(ctx, socket, "ask for the directory of images", func(ctx context.Context, c client) error {
 		answer, err := c.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
@@ -117,7 +111,6 @@ func (r *Runtimes) ImageDir(ctx context.Context, socket string) (dir string, err
 	return dir, err
 }
 
-// PullImage implements RuntimeWriter. Only ctx bounds it.
 func (r *Runtimes) PullImage(ctx context.Context, socket, image string) error {
 	conn, err := r.get(socket)
 	if err != nil {

@@ -87,7 +87,6 @@ func TestImageServiceAnswersWrong(t *testing.T) {
 	}
 }
 
-// text is an archive of these bytes.
 func text(s string) func(io.Writer) error {
 	return func(w io.Writer) error { _, err := io.WriteString(w, s); return err }
 }
@@ -114,7 +113,7 @@ func TestImportImages(t *testing.T) {
 	}
 }
 
-// The error has what ctr complained of, even if it ended before it had read the archive.
+// The error has ctr's complaint, even if ctr ended before it had read the archive.
 func TestImportImagesFails(t *testing.T) {
 	large := string(bytes.Repeat([]byte("x"), 1<<20)) // more than a pipe holds
 	for name, test := range map[string]struct {
@@ -137,7 +136,7 @@ func TestImportImagesFails(t *testing.T) {
 	}
 }
 
-// ctr does not come to the end of an archive that is not complete.
+// ctr doesn't get to the end of an incomplete archive.
 func TestImportImagesOfHalfAnArchive(t *testing.T) {
 	note := fixture.FakeProgram(t, "ctr", `read -r line; echo "$line" >>"$notes"; /bin/cat >/dev/null; echo complete >>"$notes"`)
 	damaged := errors.New("the archive is damaged")
@@ -154,7 +153,7 @@ func TestImportImagesOfHalfAnArchive(t *testing.T) {
 	if !errors.Is(err, damaged) || !strings.HasSuffix(err.Error(), "ctr: "+damaged.Error()) {
 		t.Errorf("error %v", err)
 	}
-	time.Sleep(100 * time.Millisecond) // a ctr that lives would have got there
+	time.Sleep(100 * time.Millisecond) // a living ctr would have got there
 	if note() != "first\n" {
 		t.Errorf("ctr noted %q", note())
 	}
@@ -179,7 +178,7 @@ func TestNoCtr(t *testing.T) {
 	}
 }
 
-// A plan has the images that it imports, without those that it removes, and asks a runtime only if there is one.
+// A plan has the images it imports, without those it removes, and asks a runtime only if there is one.
 func TestImagesPlanned(t *testing.T) {
 	ctx := t.Context()
 	socket := (&fakeCRI{}).serve(t)

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// only is a host that has nothing but container runtimes: anything else panics.
+// only is a host with nothing but container runtimes: anything else panics.
 type only struct {
 	*Runtimes
 	rest

@@ -17,11 +17,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// podRemoval bounds the removal of one Pod. Its processes are killed at once, but
-// the network plugin takes time.
+// podRemoval bounds the removal of one Pod. Its processes are killed at once, but the network plugin takes time.
 const podRemoval = 30 * time.Second
 
-// Pods implements RuntimeReader.
 func (r *Runtimes) Pods(ctx context.Context, socket string) (pods []host.Pod, err error) {
 	err = r.ask(ctx, socket, "list the Pods and containers", func(ctx context.Context, c client) error {
 		answer, err := c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
@@ -30,7 +28,7 @@ func (r *Runtimes) Pods(ctx context.Context, socket string) (pods []host.Pod, er
 		}
 		for _, s := range answer.GetItems() {
 			pod := host.Pod{ID: s.GetId(), Namespace: s.GetMetadata().GetNamespace(), Name: s.GetMetadata().GetName()}
-			// The network only decides in which order Pods are removed.
+			// The network only decides the order of removal.
 			if detail, err := c.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: pod.ID}); err == nil {
 				mode := detail.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork()
 				pod.HostNetwork = mode == cri.NamespaceMode_NODE
@@ -44,8 +42,7 @@ func (r *Runtimes) Pods(ctx context.Context, socket string) (pods []host.Pod, er
 	return pods, err
 }
 
-// orphans are the containers of none of the Pods. A runtime may create one while
-// it removes the container's Pod.
+// orphans returns containers without any of the Pods. A runtime may create one while it removes the container's Pod.
 func orphans(ctx context.Context, client cri.RuntimeServiceClient, pods []*cri.PodSandbox) ([]host.Pod, error) {
 	answer, err := client.ListContainers(ctx, &cri.ListContainersRequest{})
 	if err != nil {
@@ -60,8 +57,7 @@ func orphans(ctx context.Context, client cri.RuntimeServiceClient, pods []*cri.P
 	return found, nil
 }
 
-// RemovePods implements RuntimeWriter. It tries once more to remove the Pods that
-// failed when the others are gone.
+// RemovePods tries failed Pods once more when the others are gone.
 func (r *Runtimes) RemovePods(ctx context.Context, socket string, pods []host.Pod) ([]host.Pod, error) {
 	conn, err := r.get(socket)
 	if err != nil {
@@ -85,7 +81,6 @@ func (r *Runtimes) RemovePods(ctx context.Context, socket string, pods []host.Po
 	return slices.Concat(removed, more, last), stderrors.Join(errs...)
 }
 
-// removePods removes Pods side by side.
 func removePods(ctx context.Context, client cri.RuntimeServiceClient, pods []host.Pod) (removed, failed []host.Pod, errs []error) {
 	const together = 8
 	results := make([]error, len(pods))
@@ -108,8 +103,7 @@ func removePods(ctx context.Context, client cri.RuntimeServiceClient, pods []hos
 	return removed, failed, errs
 }
 
-// removePod removes one Pod. If the network plugin fails, at least the Pod's
-// processes are gone.
+// removePod removes one Pod. Even if the network plugin fails, the Pod's processes are gone.
 func removePod(ctx context.Context, client cri.RuntimeServiceClient, p host.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, podRemoval)
 	defer cancel()

@@ -19,21 +19,22 @@ import (
 )
 
 const (
-	// settleTime is the time that a runtime gets after the kubelet's end to list the Pods it was making. It is a few milliseconds of
-	// work, which a disk that is slow to sync delays. One that says which Pods it makes needs it for containers only.
+	// settleTime is how long a runtime gets, after the kubelet's end, to list the Pods it was making. It's a few milliseconds of
+	// work, which a disk that's slow to sync delays. A runtime that says which Pods it's making needs the time for containers
+	// only.
 	settleTime          = time.Second
 	containerSettleTime = 250 * time.Millisecond
 	// settleInterval is how often AwaitSettled asks.
 	settleInterval = 50 * time.Millisecond
 )
 
-// AwaitSettled implements RuntimeReader.
+// AwaitSettled allows for a runtime's delay: the kubelet's end cancels its requests, but a runtime notices only between two
+// steps.
 //
-// The end of the kubelet cancels its requests, but a runtime notices that only between two steps. As seen with containerd
-// 2.2: a Pod that is past the last such point will run, and CRI lists it only then, more than a second after
-// the kubelet's end while the disk is busy. Any other is taken back, and never listed. Containerd holds a lease, its
-// protection from garbage collection, in the name of each Pod from the first moment to the last, so a lease without a
-// listed Pod is one of these. Nothing shows a container that is being created; if its Pod is removed meanwhile, it stays:
+// As seen with containerd 2.2: a Pod past the last such point will run, and CRI lists it only then, more than a second after the
+// kubelet's end while the disk is busy. Any other is taken back, and never listed. containerd holds a lease, its protection from
+// garbage collection, in each Pod's name from the first moment to the last, so a lease without a listed Pod is one of these.
+// Nothing shows a container that's being created; if its Pod is removed meanwhile, it stays:
 // https://github.com/containerd/containerd/blob/v2.2.0/internal/cri/server/sandbox_remove.go
 func (r *Runtimes) AwaitSettled(ctx context.Context, socket string, since time.Time) error {
 	var last error
@@ -42,7 +43,7 @@ func (r *Runtimes) AwaitSettled(ctx context.Context, socket string, since time.T
 		if err == nil {
 			return nil
 		}
-		if last == nil || ctx.Err() == nil { // not an effect of the end of ctx
+		if last == nil || ctx.Err() == nil { // not caused by the end of ctx
 			last = err
 		}
 		select {
@@ -71,8 +72,7 @@ func (r *Runtimes) settled(ctx context.Context, socket string, since time.Time) 
 	return nil
 }
 
-// unlistedPods are the IDs of the Pods that containerd has a lease for, and does not list. known is false for another
-// runtime.
+// unlistedPods returns the IDs of Pods that containerd has a lease for but doesn't list. known is false for another runtime.
 func (r *Runtimes) unlistedPods(ctx context.Context, socket string) (ids []string, known bool, err error) {
 	conn, err := r.get(socket)
 	if err != nil {
@@ -80,7 +80,7 @@ func (r *Runtimes) unlistedPods(ctx context.Context, socket string) (ids []strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, criAnswer)
 	defer cancel()
-	ids, err = podLeases(ctx, conn) // first: a Pod that is made after that is listed
+	ids, err = podLeases(ctx, conn) // first: a Pod made after this is listed
 	if status.Code(err) == codes.Unimplemented {
 		return nil, false, nil
 	}
@@ -96,10 +96,9 @@ func (r *Runtimes) unlistedPods(ctx context.Context, socket string) (ids []strin
 	}), true, nil
 }
 
-// podLeases asks containerd for its leases, by its own API on the same socket, and returns those of Pods: they are named
-// after the Pod. The generated stubs of that API would bring two more logging and RPC libraries into the program, for the
-// first field of one message:
-// https://github.com/containerd/containerd/blob/api/v1.10.0/api/services/leases/v1/leases.proto
+// podLeases asks containerd for its leases, by its own API on the same socket, and returns the Pods' leases, which are named
+// after the Pod. That API's generated stubs would bring two more logging and RPC libraries into the program, for the first field
+// of one message: https://github.com/containerd/containerd/blob/api/v1.10.0/api/services/leases/v1/leases.proto
 func podLeases(ctx context.Context, conn *grpc.ClientConn) ([]string, error) {
 	const method, leasesField, idField = "/containerd.services.leases.v1.Leases/List", 1, 1
 	var answer emptypb.Empty // takes any message
@@ -118,13 +117,13 @@ func podLeases(ctx context.Context, conn *grpc.ClientConn) ([]string, error) {
 	return ids, nil
 }
 
-// isPodID recognizes the IDs that containerd gives to Pods: 32 bytes in hexadecimal. Temporary leases have other names.
+// isPodID recognizes containerd's IDs of Pods: 32 bytes in hexadecimal. Temporary leases have other names.
 func isPodID(name string) bool {
 	const digits = 64
 	return len(name) == digits && !slices.ContainsFunc([]byte(name), func(c byte) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'f') })
 }
 
-// bytesFields returns the values that a message has for a field whose values are strings or messages.
+// bytesFields returns a message's values of a field of strings or messages.
 func bytesFields(message []byte, field protowire.Number) [][]byte {
 	var values [][]byte
 	for len(message) > 0 {

@@ -112,7 +112,7 @@ func TestRemovePods(t *testing.T) {
 	if len(removed) != 4 {
 		t.Errorf("removed: %v", removed)
 	}
-	// Pods with their own network come first. A stop that failed is retried once.
+	// Pods with their own network come first. A failed stop is retried once.
 	if diff := cmp.Diff([]string{"dns", "proxy", "slow"}, f.stopped); diff != "" {
 		t.Errorf("stopped (-want +got):\n%s", diff)
 	}
@@ -124,7 +124,7 @@ func TestRemovePods(t *testing.T) {
 // leaseService answers as containerd's own API does: with leases, which have an ID and a time.
 type leaseService struct {
 	*podRuntime
-	making []string // the IDs of Pods that are not listed yet
+	making []string // IDs of Pods that aren't listed yet
 	asked  int
 	forget func() // ends the test's context when it has been asked often enough; nil for a service whose Pods come to an end
 }
@@ -148,7 +148,7 @@ func (f *leaseService) list(_ any, ctx context.Context, decode func(any) error, 
 	case f.asked == 5: // the others were taken back
 		f.making = nil
 	}
-	ids := append([]string{"563885166-LT"}, f.making...) // a temporary one of another client
+	ids := append([]string{"563885166-LT"}, f.making...) // another client's temporary lease
 	for id := range f.pods {
 		ids = append(ids, id)
 	}
@@ -176,7 +176,7 @@ func (f *leaseService) serve(t *testing.T) (socket string) {
 		Methods: []grpc.MethodDesc{{MethodName: "List", Handler: f.list}}})
 }
 
-// TestAwaitSettled: containerd's leases say what it makes. Another runtime only gets some time.
+// TestAwaitSettled: containerd's leases say what it's making. Another runtime only gets some time.
 func TestAwaitSettled(t *testing.T) {
 	listed := map[string]cri.NamespaceMode{strings.Repeat("a", 64): cri.NamespaceMode_POD}
 	making := []string{strings.Repeat("b", 64), strings.Repeat("c", 64)}
@@ -225,7 +225,7 @@ func TestAwaitSettled(t *testing.T) {
 	}
 }
 
-// TestOrphans: a container that the runtime created while it removed the Pod is removed by itself.
+// TestOrphans: a container created while the runtime removed its Pod is removed by itself.
 func TestOrphans(t *testing.T) {
 	f := &podRuntime{pods: map[string]cri.NamespaceMode{"dns": cri.NamespaceMode_POD}, containers: map[string]string{"late": "gone", "server": "dns"}}
 	socket := serveCRI(t, f, &f.fakeCRI)

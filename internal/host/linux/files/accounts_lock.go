@@ -15,21 +15,19 @@ import (
 )
 
 const (
-	// accountsLock is the lock file for accounts that glibc's lckpwdf(3), shadow's
-	// tools (which call it) and systemd use.
+	// accountsLock is the accounts' lock file for glibc's lckpwdf(3), shadow's tools (which call it) and systemd.
 	accountsLock = "/etc/.pwd.lock"
 	// accountsWait is how long lckpwdf waits.
 	accountsWait = 15 * time.Second
 	accountsPoll = 50 * time.Millisecond
 )
 
-// LockAccounts implements OwnerWriter.
 func (r *Root) LockAccounts() (release func(), err error) {
 	return lockAccounts(r.path(accountsLock), accountsWait)
 }
 
-// lockAccounts takes an open file description lock. It excludes the locks that
-// other processes take on this file, and other locks of this process.
+// lockAccounts takes an open file description lock. It excludes other processes' locks on this file, and other locks of this
+// process.
 func lockAccounts(path string, wait time.Duration) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -52,8 +50,7 @@ func lockAccounts(path string, wait time.Duration) (release func(), err error) {
 	}
 }
 
-// accountsHolder names the process that holds the lock. For an open file
-// description lock, the kernel does not report the process.
+// accountsHolder names the process that holds the lock. For an open file description lock, the kernel doesn't report the process.
 func accountsHolder(f *os.File) string {
 	held := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &held); err != nil || held.Pid <= 0 {

@@ -32,7 +32,7 @@ func childAccounts(dir string) error {
 	return err
 }
 
-// TestLockAccounts checks the lock against that of useradd(8).
+// TestLockAccounts checks the lock against useradd(8)'s.
 func TestLockAccounts(t *testing.T) {
 	dir := t.TempDir()
 	fixture.Plant(t, dir, "etc/")

@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// EnsureDir implements FileWriter.
 func (r *Root) EnsureDir(path string, mode fs.FileMode) error {
 	path = filepath.Clean(r.path(path))
 	return host.Explain("create directory", path, ensureDir(path, mode))
@@ -51,8 +50,7 @@ func ensureParent(path string) error {
 	return makeDir(path, host.ParentMode)
 }
 
-// makeDir makes one directory, durably. Another process may be making it at the
-// same time.
+// makeDir makes one directory, durably. Another process may be making it at the same time.
 func makeDir(path string, mode fs.FileMode) error {
 	err := unix.Mkdir(path, uint32(mode.Perm()))
 	if err == unix.EEXIST {
@@ -68,8 +66,7 @@ func makeDir(path string, mode fs.FileMode) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// setDirMode sets the mode of a directory. If ours is set, it notes that Slipway
-// made the directory.
+// setDirMode sets a directory's mode. If ours is set, it notes that Slipway made the directory.
 func setDirMode(path string, mode fs.FileMode, ours bool) error {
 	dir, err := openDir(path)
 	if err != nil {

@@ -63,7 +63,7 @@ func TestEnsureDirParents(t *testing.T) {
 	if err := os.Symlink("real", filepath.Join(dir, "way")); err != nil {
 		t.Fatal(err)
 	}
-	// Side by side, as phases may do it. The path leads through a symlink.
+	// Side by side, as in phases. The path leads through a symlink.
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {

@@ -19,19 +19,16 @@ import (
 )
 
 const (
-	// syncBlock and syncBlocks: etcd's documentation measures a disk by
-	// fdatasync after each of many writes of 2300 bytes, which is about an
-	// entry of its log: https://etcd.io/docs/v3.5/op-guide/hardware/#disks.
-	// The 99th percentile needs a hundred.
+	// syncBlock and syncBlocks: etcd's documentation measures a disk by fdatasync after each of many writes of 2300 bytes, about
+	// an entry of its log: https://etcd.io/docs/v3.5/op-guide/hardware/#disks. The 99th percentile needs a hundred.
 	syncBlock  = 2300
 	syncBlocks = 100
 )
 
-// probeName is the name of the file that a probe pretends to write.
+// probeName is the file that a probe pretends to write.
 const probeName = "probe"
 
-// ProbeWrite implements DiskTester. It also removes the leftovers of
-// a killed probe, and restores the modification time of the directory.
+// ProbeWrite also removes a killed probe's leftovers, and restores the directory's modification time.
 func (r *Root) ProbeWrite(dir string) error {
 	dir = r.path(dir)
 	before, err := dirInfo(dir)
@@ -62,13 +59,12 @@ func probeWrite(path string) error {
 	}
 	err = stderrors.Join(err, unix.Unlinkat(fd, temp, 0), dir.Sync())
 	if errors.Is(err, unix.ENOENT) {
-		return nil // the probe of another process removed it as a leftover, so writing works
+		return nil // another process's probe removed it as a leftover, so writing works
 	}
 	return err
 }
 
-// SyncTimes implements DiskTester. The file has no name, so that nothing is left
-// even if this process is killed.
+// SyncTimes writes to a file without a name, so nothing is left even if this process is killed.
 func (r *Root) SyncTimes(ctx context.Context, dir string) ([]time.Duration, error) {
 	dir = r.path(dir)
 	f, err := openUnnamed(dir)
@@ -76,7 +72,7 @@ func (r *Root) SyncTimes(ctx context.Context, dir string) ([]time.Duration, erro
 		return nil, host.Explain("measure the disk of", dir, err)
 	}
 	defer f.Close()
-	// As etcd does. If the file system cannot, the writes allocate the space.
+	// As etcd does. If the file system can't, the writes allocate the space.
 	_ = unix.Fallocate(int(f.Fd()), 0, 0, syncBlock*syncBlocks)
 	block := []byte(strings.Repeat("x", syncBlock))
 	var took []time.Duration
@@ -93,8 +89,7 @@ func (r *Root) SyncTimes(ctx context.Context, dir string) ([]time.Duration, erro
 	return took, nil
 }
 
-// openUnnamed makes a file that disappears when it is closed. On a file system
-// without such files it has a name for a moment.
+// openUnnamed makes a file that disappears when it's closed. On a file system without such files, it has a name for a moment.
 func openUnnamed(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if err == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// unchanged fails the test if do changes the contents or the time of dir.
+// unchanged fails the test if do changes dir's contents or time.
 func unchanged(t *testing.T, dir string, do func()) {
 	t.Helper()
 	old := time.Date(2020, 1, 2, 3, 4, 5, 678, time.UTC)
@@ -52,7 +52,7 @@ func contents(t *testing.T, dir string) string {
 	return filepath.Join(append(names, more...)...)
 }
 
-// A probe does what a write does, including a rename. It leaves nothing behind, and removes what a killed probe left.
+// A probe does what a write does, including a rename. It leaves nothing behind, and removes a killed probe's leftovers.
 func TestProbeWriteLeavesNothing(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "etc")
@@ -93,7 +93,7 @@ func TestProbeWriteFails(t *testing.T) {
 	if err := onlyFilesAt(root).ProbeWrite("/none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("nothing: %v", err)
 	}
-	// A file system that accepts no files, not even from root.
+	// This file system accepts no files, not even from root.
 	if err := onlyFiles().ProbeWrite("/proc/self"); err == nil {
 		t.Error("a file was made in /proc")
 	}

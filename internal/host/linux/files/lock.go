@@ -20,11 +20,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// Lock takes the node's lock, so that only one run at a time changes this node, or
-// returns a *LockedError at once. The kernel releases the lock when the process
-// ends, however it ends. The file is /run/slipway.lock. If /run does not exist or
-// is not writable, the file is in the directory for temporary files, and if there
-// is none of these, /run is created.
+// Lock takes the node's lock, so that only one run at a time changes this node, or returns a *LockedError at once. The kernel
+// releases the lock when the process ends, however it ends. The file is /run/slipway.lock. If /run is missing or not writable,
+// it's in the directory for temporary files; if neither exists, Lock creates /run.
 func (r *Root) Lock() (release func(), err error) {
 	f, err := r.openLock()
 	if err != nil {
@@ -83,7 +81,7 @@ func (r *Root) openLock() (*os.File, error) {
 	return nil, errors.Wrap(first, "take the node's lock")
 }
 
-// sign writes the PID of this process into the lock file.
+// sign writes this process's PID into the lock file.
 func sign(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
@@ -92,8 +90,7 @@ func sign(f *os.File) error {
 	return err
 }
 
-// holder reads which process signed a lock file, if it still has the file open:
-// the signature may come from a run that was killed.
+// holder returns the process that signed a lock file, if it still has the file open: the signature may be a killed run's.
 func holder(f *os.File) (pid int, command string) {
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, 32))
 	if err != nil {
@@ -109,8 +106,8 @@ func holder(f *os.File) (pid int, command string) {
 	return pid, command
 }
 
-// commandOf is the program of a process and its subcommands, or "" if the process
-// is exiting: its arguments go before its files, and with them the lock.
+// commandOf is a process's program and its subcommands, or "" if the process is exiting: its arguments go before its files, and
+// with them the lock.
 func commandOf(pid int) string {
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil || len(args) == 0 {
@@ -134,8 +131,7 @@ func hasOpen(pid int, f *os.File) bool {
 	})
 }
 
-// subcommand returns a program and the plain words that follow it. The flags and
-// arguments after them may be secret.
+// subcommand returns a program and the plain words after it. The flags and arguments after them may be secret.
 func subcommand(args []string) string {
 	plain := func(s string) bool {
 		return s != "" && s[0] != '-' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz-") == ""

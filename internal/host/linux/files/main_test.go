@@ -26,7 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// childEnv names what this binary does instead of testing, if a test starts it as a separate process.
+// childEnv names this binary's job if a test starts it as a separate process.
 const childEnv = "SLIPWAY_HOST_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -62,7 +62,7 @@ func childWrite(dir string) error {
 	}
 }
 
-// A run that is killed while writing leaves a complete file. The next run removes whatever else it left.
+// A run killed while writing leaves a complete file. The next run removes its leftovers.
 func TestWriteFileKilled(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ca.key")
@@ -105,7 +105,7 @@ func childLimit(dir string) error {
 	return expectFailure(dir, unix.EFBIG, "")
 }
 
-// childDisk runs in its own mount namespace and fills a small disk, then makes it read-only.
+// childDisk fills a small disk in its own mount namespace, then makes it read-only.
 func childDisk(dir string) error {
 	if err := unix.Mount("none", dir, "tmpfs", 0, "size=64k"); err != nil {
 		return err
@@ -210,7 +210,7 @@ func TestLock(t *testing.T) {
 	release()
 }
 
-// A signature that is not the holder's is not believed.
+// Only the holder's own signature counts.
 func TestLockStaleSignature(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "run"), 0o755); err != nil {
@@ -235,7 +235,7 @@ func TestLockStaleSignature(t *testing.T) {
 	}
 }
 
-// A process that has ended is not named by arguments that it no longer has.
+// A process that has ended isn't named by arguments it no longer has.
 func TestLockHolderThatEnds(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "true")
 	stdout, err := cmd.StdoutPipe()
@@ -284,7 +284,7 @@ func TestLockInAnEmptyRoot(t *testing.T) {
 	}
 }
 
-// checkKind checks an error that names a thing of the wrong kind.
+// checkKind checks an error about a path of the wrong kind.
 func checkKind(t *testing.T, err error, path, got, want string) {
 	t.Helper()
 	var typed *host.KindError

@@ -19,11 +19,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// mountTable lists the mounts that this process sees, as proc_pid_mountinfo(5)
-// describes.
+// mountTable lists this process's mounts: proc_pid_mountinfo(5).
 const mountTable = "/proc/self/mountinfo"
 
-// Mounts implements PathReader.
 func (r *Root) Mounts(dir string) ([]string, error) {
 	real, err := filepath.EvalSymlinks(r.path(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +59,7 @@ func mountPoints(table string) []string {
 	return points
 }
 
-// below lists the paths that are in a directory.
+// below lists the paths inside a directory.
 func below(paths []string, dir string) []string {
 	var found []string
 	for _, p := range paths {
@@ -96,7 +94,7 @@ func unescape(text string) string {
 	}
 }
 
-// Unmount implements FileWriter. It never follows a symlink at the end of path.
+// Unmount never follows a symlink at the end of path.
 func (r *Root) Unmount(path string, flags []string) error {
 	number := unix.UMOUNT_NOFOLLOW
 	for _, name := range flags {
@@ -128,7 +126,7 @@ func unmountFlag(name string) int {
 	return 0
 }
 
-// mountedOn reports whether a directory, which is in a mount, is the mount point.
+// mountedOn reports whether dir, in this mount, is its mount point.
 func mountedOn(dir, mount string) (bool, error) {
 	parent, err := openDir(filepath.Dir(dir))
 	if err != nil {
@@ -139,8 +137,7 @@ func mountedOn(dir, mount string) (bool, error) {
 	return above != mount, err
 }
 
-// mountID is the kernel's number for the mount that f is in, from proc(5). It
-// differs between bind mounts of one file system, on every kernel.
+// mountID is the kernel's number for f's mount, from proc(5). It differs between bind mounts of one file system, on every kernel.
 func mountID(f *os.File) (string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()))
 	if errors.Is(err, fs.ErrNotExist) {

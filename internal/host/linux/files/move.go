@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// WriteTree implements FileWriter.
 func (r *Root) WriteTree(path string, fill func(dir string) error) error {
 	path = filepath.Clean(r.path(path))
 	guard := r.guard(path)
@@ -53,9 +52,8 @@ func writeTree(path string, fill func(dir string) error) error {
 	return dir.Sync()
 }
 
-// fillTree lets fill work in a new directory, and waits until all of it is on
-// disk. fill gets a path through the descriptor, because a user who owns dir could
-// put a link in the place of the new directory.
+// fillTree lets fill work in a new directory, and waits until everything is on disk. fill gets a path through the descriptor,
+// because a user who owns dir could replace the new directory with a link.
 func fillTree(dir *os.File, temp string, fill func(dir string) error) error {
 	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(dir.Fd()), temp, flags, 0)
@@ -93,7 +91,6 @@ func syncTree(tree *os.File) error {
 	})
 }
 
-// Rename implements FileWriter.
 func (r *Root) Rename(from, to string) (bool, error) {
 	from, to = filepath.Clean(r.path(from)), filepath.Clean(r.path(to))
 	moves, err := host.Movable(os.Lstat, from, to)

@@ -25,7 +25,7 @@ func TestWriteTree(t *testing.T) {
 	setUmask(t, 0o277)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "member")
-	for _, name := range []string{".member.slipway-ABCDEFGH", ".other.slipway-ABCDEFGH"} { // leftovers of runs that were killed
+	for _, name := range []string{".member.slipway-ABCDEFGH", ".other.slipway-ABCDEFGH"} { // leftovers of killed runs
 		if err := errors.Join(os.MkdirAll(filepath.Join(dir, name, "snap"), 0o700)); err != nil && os.Getuid() == 0 {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestRename(t *testing.T) {
 			if changed, err := h.Rename(dir+"/a", dir+"/none/c"); changed || !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("to nowhere: %v, %v", changed, err)
 			}
-			for _, want := range []bool{true, false} { // the second time it has been moved already
+			for _, want := range []bool{true, false} { // the second time, the move is already done
 				if changed, err := h.Rename(dir+"/a", dir+"/c"); changed != want || err != nil {
 					t.Errorf("%v, %v", changed, err)
 				}

@@ -5,7 +5,7 @@ package files
 
 import "github.com/slipway-k8s/slipway/internal/host"
 
-// only is a host that has nothing but files: anything else panics.
+// only is a host with nothing but files: anything else panics.
 type only struct {
 	*Root
 	rest

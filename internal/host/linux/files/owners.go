@@ -15,12 +15,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// WriteOwned implements OwnerWriter.
 func (r *Root) WriteOwned(path string, data []byte, mode fs.FileMode, owner host.Owner) (bool, error) {
 	return r.write(path, data, mode, &owner)
 }
 
-// Give implements OwnerWriter.
 func (r *Root) Give(path string, owner host.Owner, mode fs.FileMode) error {
 	path = filepath.Clean(r.path(path))
 	return host.Explain("change the owner of", path, give(path, owner, mode))

@@ -22,7 +22,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// own owns the files of a test.
 var own = host.Owner{UID: os.Getuid(), GID: os.Getgid()}
 
 // other is another user, if the test may change owners.
@@ -82,7 +81,7 @@ func TestGiveWhatIsRight(t *testing.T) {
 	}
 }
 
-// TestGiveRefuses everything that is not certainly the one intended file, in a plan as well.
+// TestGiveRefuses everything that isn't certainly the intended file, in a plan as well.
 func TestGiveRefuses(t *testing.T) {
 	dir := t.TempDir()
 	strange(t, dir)
@@ -113,7 +112,7 @@ func TestGiveRefuses(t *testing.T) {
 	}
 }
 
-// TestWriteOwned: a file of another user is replaced, and links are not followed.
+// TestWriteOwned: another user's file is replaced, and links aren't followed.
 func TestWriteOwned(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()
@@ -139,7 +138,7 @@ func TestWriteOwned(t *testing.T) {
 	}
 }
 
-// TestGiveTree: files that another user may have planted are not given away.
+// TestGiveTree: files another user may have planted aren't given away.
 func TestGiveTree(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()
@@ -162,7 +161,7 @@ func TestGiveTree(t *testing.T) {
 		}
 	}
 
-	// The tree is complete, so it does not look at what comes later.
+	// The tree is complete, so later files are ignored.
 	fixture.Plant(t, dir, "data/later")
 	if kept, err := onlyFiles().GiveTree(dir+"/data", other()); err != nil || kept != nil {
 		t.Errorf("the second time: kept %v, error %v", kept, err)
@@ -222,7 +221,7 @@ func TestGiveTreeRefuses(t *testing.T) {
 	}
 }
 
-// TestGiveTreeStaysInItsMount: directories and files that are mounted below stay as they are.
+// TestGiveTreeStaysInItsMount: directories and files mounted below stay as they are.
 func TestGiveTreeStaysInItsMount(t *testing.T) {
 	asRoot(t)
 	if !apart.Isolated(t) {
@@ -244,7 +243,7 @@ func TestGiveTreeStaysInItsMount(t *testing.T) {
 	}
 }
 
-// TestLinksOfOthers are not followed, neither to change the owner of their target nor to remove it.
+// TestLinksOfOthers aren't followed, neither to change their target's owner nor to remove it.
 func TestLinksOfOthers(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()

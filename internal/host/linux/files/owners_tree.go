@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// GiveTree implements OwnerWriter.
 func (r *Root) GiveTree(path string, owner host.Owner) ([]string, error) {
 	path = filepath.Clean(r.path(path))
 	g := &treeGift{owner: owner}
@@ -26,8 +25,8 @@ func (r *Root) GiveTree(path string, owner host.Owner) ([]string, error) {
 	return g.kept, host.Explain("change the owner of", path, err)
 }
 
-// treeGift is a directory that is being given to another user. Like a removal, it
-// works on descriptors and stays in the mount that it began in.
+// treeGift is a directory being given to another user. Like a removal, it works on descriptors and stays in the mount it began
+// in.
 type treeGift struct {
 	owner host.Owner
 	mount string // of the top
@@ -57,8 +56,7 @@ func (g *treeGift) give(path string) error {
 	return stderrors.Join(top.Chown(g.owner.UID, g.owner.GID), top.Sync())
 }
 
-// entries gives away the entries of a directory. Another program may remove an
-// entry after it was listed.
+// entries gives away a directory's entries. Another program may remove an entry after the listing.
 func (g *treeGift) entries(dir *os.File, depth int) error {
 	if depth > deepest {
 		return errors.Errorf("%s is nested deeper than %d directories: remove what does not belong there", dir.Name(), deepest)

@@ -13,20 +13,15 @@ import (
 	"github.com/pkg/errors"
 )
 
-// ReadFile implements FileReader. It follows symlinks: a CA that the user provides
-// may be stored elsewhere.
+// ReadFile follows symlinks: the user's CA may be stored elsewhere.
 func (r *Root) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path(path)) }
 
-// Lstat implements FileReader.
 func (r *Root) Lstat(path string) (fs.FileInfo, error) { return os.Lstat(r.path(path)) }
 
-// Stat implements FileReader.
 func (r *Root) Stat(path string) (fs.FileInfo, error) { return os.Stat(r.path(path)) }
 
-// ReadDir implements FileReader.
 func (r *Root) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(r.path(path)) }
 
-// ReadTail implements FileReader.
 func (r *Root) ReadTail(path string, most int64) ([]byte, error) {
 	f, err := os.Open(r.path(path))
 	if err != nil {
@@ -41,7 +36,6 @@ func (r *Root) ReadTail(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, from, most))
 }
 
-// ReadHead implements FileReader.
 func (r *Root) ReadHead(path string, most int64) ([]byte, error) {
 	f, err := os.Open(r.path(path))
 	if err != nil {
@@ -51,13 +45,11 @@ func (r *Root) ReadHead(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// Open implements FileReader.
 func (r *Root) Open(path string) (*os.File, error) { return os.Open(r.path(path)) }
 
 // awaitInterval is how often AwaitFile looks.
 const awaitInterval = 50 * time.Millisecond
 
-// AwaitFile implements FileReader.
 func (r *Root) AwaitFile(ctx context.Context, path string, accept func(data []byte) error) error {
 	ticker := time.NewTicker(awaitInterval)
 	defer ticker.Stop()

@@ -16,21 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rememberedAs is the extended attribute of a directory that existed before
-// Slipway used it, with its original mode and owner. Only root can see it.
+// rememberedAs is the extended attribute of a directory that existed before Slipway used it, with its original mode and owner.
+// Only root can see it.
 const rememberedAs = "trusted.slipway.before"
 
-// madeAs is the extended attribute of a file or directory that Slipway created
-// where nothing was. For a file it holds the hash of the content. A copy that the
-// user puts in its place does not have it.
+// madeAs is the extended attribute of a file or directory that Slipway created where nothing was. For a file it holds the
+// content's hash. A user's copy in its place doesn't have it.
 const madeAs = "trusted.slipway.made"
 
-// claim notes that Slipway created an open file or directory. As with remember,
-// the file system may not be able to keep the note; then the file counts as the
+// claim notes that Slipway created an open file or directory. If the file system can't keep the note, the file counts as the
 // user's.
 func claim(file *os.File, note []byte) { _ = unix.Fsetxattr(int(file.Fd()), madeAs, note, 0) }
 
-// Made implements PathReader.
 func (r *Root) Made(path string) bool { return made(r.path(path)) }
 
 func made(path string) bool {
@@ -38,7 +35,6 @@ func made(path string) bool {
 	return err == nil
 }
 
-// Unchanged implements PathReader.
 func (r *Root) Unchanged(path string) bool {
 	path = filepath.Clean(r.path(path))
 	var note [sha256.Size]byte
@@ -49,19 +45,17 @@ func (r *Root) Unchanged(path string) bool {
 	return same && err == nil
 }
 
-// usersAs is the extended attribute of a directory that was given back, so that
-// the next removal does not take it for Slipway's.
+// usersAs is the extended attribute of a directory that was given back, so the next removal doesn't take it for Slipway's.
 const usersAs = "trusted.slipway.users"
 
-// before is the original mode and owner of a directory.
+// before is a directory's original mode and owner.
 type before struct {
 	mode     uint32 // permissions only
 	uid, gid int
 }
 
-// remember notes the mode and owner of a directory, unless that was done before.
-// It goes on without if the file system cannot keep the note or this process may
-// not write it.
+// remember notes a directory's mode and owner, unless that's already done. It goes on without the note if the file
+// system can't keep it or this process may not write it.
 func remember(path string, info fs.FileInfo) {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		text := fmt.Sprintf("%04o %d %d", info.Mode().Perm(), stat.Uid, stat.Gid)
@@ -69,7 +63,7 @@ func remember(path string, info fs.FileInfo) {
 	}
 }
 
-// remembered reads that note from an open directory.
+// remembered reads remember's note from an open directory.
 func remembered(dir *os.File) (b before, found bool) {
 	var text [64]byte
 	n, err := unix.Fgetxattr(int(dir.Fd()), rememberedAs, text[:])
@@ -86,8 +80,7 @@ func givenBack(dir *os.File) bool {
 	return err == nil
 }
 
-// giveBack restores the mode and owner of an empty directory, and notes that it is
-// the user's.
+// giveBack restores an empty directory's mode and owner, and notes that it's the user's.
 func (b before) giveBack(dir *os.File) error {
 	fd := int(dir.Fd())
 	return stderrors.Join(
@@ -97,7 +90,7 @@ func (b before) giveBack(dir *os.File) error {
 		unix.Fremovexattr(fd, rememberedAs))
 }
 
-// Stays implements PathReader.
+// Stays is also true for a file or device, which RemoveTree refuses.
 func (r *Root) Stays(path string) (bool, error) {
 	path = filepath.Clean(r.path(path))
 	info, err := os.Lstat(path)

@@ -18,7 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// HasFile implements FileReader.
 func (r *Root) HasFile(f host.SetFile) (bool, error) {
 	path := r.path(f.Path)
 	info, err := replaceable(path)
@@ -43,8 +42,7 @@ func hashes(path string, want [sha256.Size]byte) (bool, error) {
 	return [sha256.Size]byte(sum.Sum(nil)) == want, err
 }
 
-// WriteSet implements FileWriter. Each file is staged in the directory that it
-// goes to, as WriteFile does it, so the last step is a rename.
+// WriteSet stages each file in its own directory, as WriteFile does, so the last step is a rename.
 func (r *Root) WriteSet(files []host.SetFile, fill func(put func(path string, content io.Reader) error) error) (err error) {
 	s := &fileSet{staged: map[string]stagedFile{}, files: map[string]host.SetFile{}}
 	defer func() { err = stderrors.Join(err, s.drop()) }()
@@ -64,10 +62,10 @@ func (r *Root) WriteSet(files []host.SetFile, fill func(put func(path string, co
 	return s.place(files, r.path)
 }
 
-// fileSet are files that are being staged.
+// fileSet holds files being staged.
 type fileSet struct {
 	files  map[string]host.SetFile
-	staged map[string]stagedFile // by the path that it goes to
+	staged map[string]stagedFile // by target path
 	dirs   map[string]*os.File
 }
 
@@ -76,7 +74,7 @@ type stagedFile struct {
 	name string
 }
 
-// open prepares the directory of a file, without the leftovers of an earlier run.
+// open prepares a file's directory, without an earlier run's leftovers.
 func (s *fileSet) open(f host.SetFile) error {
 	if _, err := replaceable(f.Path); err != nil {
 		return err
@@ -97,7 +95,7 @@ func (s *fileSet) open(f host.SetFile) error {
 	return sweepAll(dir)
 }
 
-// sweepAll removes the unfinished files of earlier runs from a directory.
+// sweepAll removes earlier runs' unfinished files from a directory.
 func sweepAll(dir *os.File) error {
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
@@ -178,7 +176,7 @@ func (s *fileSet) place(files []host.SetFile, real func(string) string) error {
 	return nil
 }
 
-// drop removes the files that were staged and not placed.
+// drop removes files that were staged and not placed.
 func (s *fileSet) drop() error {
 	var failed []error
 	for _, f := range s.staged {

@@ -24,7 +24,7 @@ import (
 
 type putFunc = func(path string, content io.Reader) error
 
-// filled puts contents, in pairs of path and content.
+// filled puts contents, given in pairs of path and content.
 func filled(pairs ...string) func(putFunc) error {
 	return func(put putFunc) error {
 		for i := 0; i < len(pairs); i += 2 {
@@ -36,7 +36,7 @@ func filled(pairs ...string) func(putFunc) error {
 	}
 }
 
-// twoDirs has a file of the user's in each of two directories.
+// twoDirs has a user's file in each of two directories.
 func twoDirs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -94,7 +94,7 @@ func TestWriteSetBelowRoot(t *testing.T) {
 	}
 }
 
-// failing are fills that go wrong after they have staged the first file, and the end of the error.
+// failing are fills that go wrong after staging the first file, with the end of the error.
 func failing(a, b string) map[string]struct {
 	fill func(putFunc) error
 	want []string
@@ -125,7 +125,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("no more") }
 
-// All files or none: what goes wrong leaves both directories as they were.
+// All files or none: a failure leaves both directories as they were.
 func TestWriteSetFails(t *testing.T) {
 	for name := range failing("", "") {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestWriteSetWithoutDirectory(t *testing.T) {
 	checkUntouched(t, dir)
 }
 
-// TestWriteSetRefuses: what is not a regular file is neither replaced nor followed, and no file of the set is placed.
+// TestWriteSetRefuses: anything but a regular file is neither replaced nor followed, and no file of the set is placed.
 func TestWriteSetRefuses(t *testing.T) {
 	dir := t.TempDir()
 	things := strange(t, dir)
@@ -193,7 +193,7 @@ func TestWriteSetRefuses(t *testing.T) {
 	}
 }
 
-// An earlier run that was killed may have been writing files that are not in this set.
+// A killed earlier run may have been writing files outside this set.
 func TestWriteSetSweeps(t *testing.T) {
 	dir := twoDirs(t)
 	for _, name := range []string{"bin/.a.slipway-AAAAAAAA", "bin/.other.slipway-BBBBBBBB", "lib/.old.slipway-CCCCCCCC"} {
@@ -211,7 +211,7 @@ func TestWriteSetSweeps(t *testing.T) {
 	}
 }
 
-// A new file is noted as Slipway's, one that was the user's stays the user's.
+// A new file is noted as Slipway's; a user's file stays the user's.
 func TestWriteSetMarks(t *testing.T) {
 	dir := twoDirs(t)
 	r := onlyFiles()

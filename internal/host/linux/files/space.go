@@ -9,7 +9,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// Space implements PathReader.
 func (r *Root) Space(path string) (host.Space, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(r.path(path), &s); err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// WriteStream implements FileWriter.
 func (r *Root) WriteStream(path string, fill func(io.Writer) error) error {
 	path = r.path(path)
 	guard := r.guard(path)
@@ -58,13 +57,11 @@ func stream(f *os.File, content func(io.Writer) error, ours bool) error {
 	return f.Sync()
 }
 
-// steadyChunk is how much of a large file the kernel keeps in memory before it
-// starts to write it to the disk.
+// steadyChunk is how much of a large file the kernel keeps in memory before it starts to write it to the disk.
 const steadyChunk = 8 << 20
 
-// steadyWriter has its data written to the disk all along: if the kernel
-// collected it until the final fsync, the disk would be busy with that for so
-// long that an etcd on the same disk missed its heartbeats.
+// steadyWriter has its data written to the disk all along: if the kernel collected it until the final fsync, the disk would be
+// busy for so long that an etcd on the same disk missed its heartbeats.
 type steadyWriter struct {
 	file             *os.File
 	written, started int64

@@ -76,7 +76,7 @@ func TestWriteStreamMemory(t *testing.T) {
 	}
 }
 
-// TestWriteStreamBreaksOff: what was there stays, and nothing else does.
+// TestWriteStreamBreaksOff: the old file stays, and nothing else does.
 func TestWriteStreamBreaksOff(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")

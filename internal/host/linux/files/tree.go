@@ -17,9 +17,8 @@ import (
 )
 
 const (
-	// deepest is how many levels of a tree are opened before a branch is moved to
-	// the top instead. Each level needs an open descriptor, and a Pod can nest
-	// directories deeper than there are descriptors.
+	// deepest is how many levels of a tree are opened before a branch is moved to the top instead. Each level needs an open
+	// descriptor, and a Pod can nest directories deeper than there are descriptors.
 	deepest = 100
 	// attempts is how often to empty a directory that another program refills.
 	attempts = 3
@@ -27,7 +26,6 @@ const (
 	mostFailures = 3
 )
 
-// RemoveTree implements FileWriter.
 func (r *Root) RemoveTree(path string) (host.Removal, error) {
 	path = filepath.Clean(r.path(path))
 	t := &treeRemoval{}
@@ -38,11 +36,10 @@ func (r *Root) RemoveTree(path string) (host.Removal, error) {
 	return host.Removal{Changed: t.changed, Kept: t.kept}, host.Explain("remove", path, err)
 }
 
-// treeRemoval is a directory that is being removed.
+// treeRemoval is a directory being removed.
 //
-// It works on descriptors of directories that were opened without following a
-// link, and checks that each is in the mount that the tree began in. So it does
-// not matter if another program renames, links or mounts directories meanwhile.
+// It works on descriptors of directories opened without following a link, and checks that each is in the mount where the tree
+// began. So it doesn't matter if another program renames, links or mounts directories meanwhile.
 type treeRemoval struct {
 	top     *os.File
 	mount   string // of top
@@ -52,8 +49,7 @@ type treeRemoval struct {
 	failed  []error
 }
 
-// remove empties the directory at path, and deletes it unless it is a mount
-// point, a link, or was there before Slipway.
+// remove empties the directory at path, and deletes it unless it's a mount point, a link, or was there before Slipway.
 func (t *treeRemoval) remove(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,9 +84,8 @@ func (t *treeRemoval) remove(path string) error {
 	return stderrors.Join(t.failed[:min(len(t.failed), mostFailures)]...)
 }
 
-// linked returns the directory that a link leads to. It refuses a link that
-// another user has made, and one to a directory that contains the link itself or
-// is at the top of the file system: these hold more than the node's files.
+// linked returns the directory a link leads to. It refuses another user's link, and a link to a directory that contains the link
+// itself or is at the top of the file system: these hold more than the node's files.
 func linked(path string) (string, error) {
 	if _, err := dirInfo(path); err != nil {
 		return "", err
@@ -112,7 +107,7 @@ func linked(path string) (string, error) {
 	return target, nil
 }
 
-// begin opens the directory to remove, and notes the mount that it is in.
+// begin opens the directory to remove, and notes its mount.
 func (t *treeRemoval) begin(dir string) error {
 	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Open(dir, flags, 0)
@@ -133,7 +128,7 @@ func (t *treeRemoval) begin(dir string) error {
 	return err
 }
 
-// delete removes the directory itself, now that it is empty.
+// delete removes the directory itself, now that it's empty.
 func (t *treeRemoval) delete(path string) error {
 	err := unix.Rmdir(path)
 	if err == nil {
@@ -143,7 +138,6 @@ func (t *treeRemoval) delete(path string) error {
 	return err
 }
 
-// RemoveEmpty implements FileWriter.
 func (r *Root) RemoveEmpty(path string) (bool, error) {
 	if stays, err := r.Stays(path); stays || err != nil {
 		return false, nil //nolint:nilerr // it is a symlink then

@@ -26,8 +26,7 @@ func (t *treeRemoval) clear(stays bool) {
 	}
 }
 
-// empty removes the entries of a directory. If the directory stays, it may be the
-// top of a file system: then lost+found stays too.
+// empty removes a directory's entries. A directory that stays may be the top of a file system: then lost+found stays too.
 func (t *treeRemoval) empty(dir *os.File, depth int, stays bool) {
 	names, err := list(dir)
 	if err != nil {
@@ -41,7 +40,7 @@ func (t *treeRemoval) empty(dir *os.File, depth int, stays bool) {
 	}
 }
 
-// list returns the names in a directory, however much of it was read before.
+// list returns a directory's names, however much of it was read before.
 func list(dir *os.File) ([]string, error) {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return nil, err
@@ -84,7 +83,6 @@ func isDir(dir *os.File, name string) bool {
 	return err == nil && stat.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// removeDir removes a subdirectory.
 func (t *treeRemoval) removeDir(parent *os.File, name string, depth int) error {
 	if depth >= deepest {
 		t.moved = true

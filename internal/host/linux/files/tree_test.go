@@ -44,7 +44,7 @@ func TestRemoveTree(t *testing.T) {
 	cases := []struct {
 		name    string
 		planted []string
-		want    []string // what is left
+		want    []string // left over
 		change  bool
 		fault   string
 	}{
@@ -95,7 +95,7 @@ func TestRemoveTree(t *testing.T) {
 	}
 }
 
-// A directory without permissions, sockets, pipes and devices are removed like anything else.
+// Sockets, pipes, devices and directories without permissions are removed like anything else.
 func TestRemoveTreeOfOddThings(t *testing.T) {
 	root := t.TempDir()
 	fixture.Plant(t, root, "d/locked/inside/file")
@@ -155,7 +155,7 @@ func TestRemoveTreeOfGreatDepth(t *testing.T) {
 	}
 }
 
-// A directory that another program turns into a symlink between two looks is not followed.
+// If another program turns a directory into a symlink between two looks, the link isn't followed.
 func TestRemoveTreeAgainstSymlinkRace(t *testing.T) {
 	root := t.TempDir()
 	fixture.Plant(t, root, "precious/sub/file", "d/real/sub/file")
@@ -190,7 +190,7 @@ func TestRemoveTreeAgainstSymlinkRace(t *testing.T) {
 	}
 }
 
-// Mounts are not crossed, even those of the same file system and of single files.
+// Mounts aren't crossed, even within the same file system or onto single files.
 func TestRemoveTreeCrossesNoMount(t *testing.T) {
 	if !apart.Isolated(t) {
 		return
@@ -221,7 +221,7 @@ func set(list []string) map[string]bool {
 	return all
 }
 
-// A mount point is emptied but stays, and so does what belongs to the file system.
+// A mount point is emptied but stays, and so does its file system's own directory.
 func TestRemoveTreeOfMountPoint(t *testing.T) {
 	if !apart.Isolated(t) {
 		return
@@ -244,7 +244,7 @@ func TestRemoveTreeOfMountPoint(t *testing.T) {
 	}
 }
 
-// A directory that existed before gets its mode back. One that EnsureDir made is removed.
+// A directory that existed before gets its mode back. EnsureDir's own is removed.
 func TestRemoveTreeGivesDirsBack(t *testing.T) {
 	root := t.TempDir()
 	fixture.Plant(t, root, "found/")
@@ -252,7 +252,7 @@ func TestRemoveTreeGivesDirsBack(t *testing.T) {
 		t.Skipf("no such attributes here: %v", err)
 	}
 	h := onlyFiles()
-	for range 2 { // a second run must not take the first one's mode for the host's
+	for range 2 { // a second run must not take the first run's mode for the host's
 		for _, name := range []string{"found", "made"} {
 			if err := h.EnsureDir(filepath.Join(root, name), 0o700); err != nil {
 				t.Fatal(err)
@@ -292,8 +292,8 @@ func TestRemoveTreeGivesDirsBack(t *testing.T) {
 	}
 }
 
-// Only what this tool made where nothing was is its own, even after the tool changed it. What somebody puts in its
-// place is not.
+// Slipway owns only files it made where nothing was, even after changing them. Somebody else's file in such a place isn't its
+// own.
 func TestMade(t *testing.T) {
 	root := t.TempDir()
 	if err := unix.Setxattr(root, rememberedAs, []byte("x"), 0); err != nil {
@@ -327,7 +327,7 @@ func TestMade(t *testing.T) {
 	}
 }
 
-// What cannot be removed is named, and the rest is removed.
+// Failures are named, and the rest is removed.
 func TestRemoveTreeGoesOn(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may remove anything")
@@ -369,7 +369,7 @@ func TestLeftoverOf(t *testing.T) {
 	}
 }
 
-// A directory that becomes a symlink between the look and the opening.
+// A directory becomes a symlink between the look and the opening.
 func TestRemoveDirThatBecameASymlink(t *testing.T) {
 	root := t.TempDir()
 	fixture.Plant(t, root, "precious/file", "d/name -> ../precious")

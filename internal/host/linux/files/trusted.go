@@ -16,14 +16,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// mostLinks is how many symlinks are followed on the way to a directory: the
-// kernel's limit.
+// mostLinks is how many symlinks are followed on the way to a directory: the kernel's limit.
 const mostLinks = 40
 
 var errOthersLink = errors.New("it is a symlink that a user other than root has made, so it is not followed: remove it, then run the same command again")
 
-// openTrusted opens a directory by its absolute path. A symlink on the way is
-// followed if it is root's or this user's; another user's may lead anywhere.
+// openTrusted opens a directory by its absolute path. It follows a symlink on the way if it's root's or this user's; another
+// user's may lead anywhere.
 func openTrusted(path string) (*os.File, error) {
 	at, err := openStep(unix.AT_FDCWD, "/")
 	links := 0
@@ -49,8 +48,7 @@ func openTrusted(path string) (*os.File, error) {
 	return openHere(at, path)
 }
 
-// openStep opens an entry of a directory, even a symlink, without any effect on
-// it.
+// openStep opens a directory's entry, even a symlink, without any effect on it.
 func openStep(dir int, name string) (*os.File, error) {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -68,9 +66,8 @@ func openHere(at *os.File, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// follow opens an entry of a directory and closes the directory. If the entry is
-// a symlink, it returns the directory, still open, and the parts of the link's
-// target.
+// follow opens a directory's entry and closes the directory. If the entry is a symlink, it returns the directory, still open, and
+// the parts of the link's target.
 func follow(at *os.File, name string) (next *os.File, target []string, err error) {
 	if name == "" {
 		return at, nil, nil
@@ -100,7 +97,7 @@ func follow(at *os.File, name string) (next *os.File, target []string, err error
 	return next, target, nil
 }
 
-// trustedTarget splits the target of a symlink into names, if the link is trusted.
+// trustedTarget splits a trusted symlink's target into names.
 func trustedTarget(link *os.File, info fs.FileInfo) ([]string, error) {
 	if !trustedLink(info) {
 		return nil, errors.Wrap(errOthersLink, link.Name())
@@ -118,7 +115,7 @@ func trustedTarget(link *os.File, info fs.FileInfo) ([]string, error) {
 	return names, nil
 }
 
-// trustedLink reports whether root or this user has made a symlink.
+// trustedLink reports whether root or this user made a symlink.
 func trustedLink(info fs.FileInfo) bool {
 	owner, known := host.OwnerIn(info)
 	return known && (owner.UID == 0 || owner.UID == os.Geteuid())

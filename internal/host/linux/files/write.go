@@ -17,18 +17,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// WriteSecret implements FileWriter.
 func (r *Root) WriteSecret(path string, data []byte) (bool, error) {
 	return r.WriteFile(path, data, 0o600)
 }
 
-// WriteFile implements FileWriter. It also removes the leftovers of an earlier run
-// that was killed while it wrote the same file.
+// WriteFile also removes the leftovers of a run that was killed while it wrote the same file.
 func (r *Root) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
 	return r.write(path, data, mode, nil)
 }
 
-// write is WriteFile, or WriteOwned if owner is not nil.
+// write is WriteFile, or WriteOwned if owner isn't nil.
 func (r *Root) write(path string, data []byte, mode fs.FileMode, owner *host.Owner) (bool, error) {
 	path = r.path(path)
 	guard := r.guard(path)
@@ -61,8 +59,8 @@ func writeFile(path string, data []byte, mode fs.FileMode, owner *host.Owner) (b
 	})
 }
 
-// replace puts a file that write has filled and closed in the place of name. ours
-// says that Slipway made the file that was there, or that there was none.
+// replace puts a file that write has filled and closed in the place of name. ours is true if Slipway made the old file, or there
+// was none.
 func replace(dir *os.File, name string, write func(f *os.File, ours bool) error) (changed bool, err error) {
 	path := filepath.Join(dir.Name(), name)
 	_, err = os.Lstat(path)
@@ -78,8 +76,8 @@ func replace(dir *os.File, name string, write func(f *os.File, ours bool) error)
 	return true, dir.Sync()
 }
 
-// openDir opens a directory to work in. From then on only the descriptor is used,
-// so it does not matter if a link on the way there changes.
+// openDir opens a directory to work in. From then on only the descriptor is used, so it doesn't matter if a link on the way
+// changes.
 func openDir(path string) (*os.File, error) {
 	path = filepath.Clean(path)
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -93,12 +91,10 @@ func openDir(path string) (*os.File, error) {
 	return nil, &fs.PathError{Op: "open directory", Path: path, Err: err}
 }
 
-// dirInfo describes the directory that path is or leads to. Anything else,
-// including a dangling link, is a *KindError.
+// dirInfo is host.DirInfoBy for this process's file system.
 func dirInfo(path string) (fs.FileInfo, error) { return host.DirInfoBy(os.Lstat, os.Stat, path) }
 
-// sweep removes the leftovers of earlier writes of name: temporary files, and
-// directories of WriteTree.
+// sweep removes the leftovers of earlier writes of name: temporary files, and directories of WriteTree.
 func sweep(dir *os.File, name string) error {
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
@@ -119,8 +115,8 @@ func sweep(dir *os.File, name string) error {
 	return nil
 }
 
-// holds reports whether name is a regular file with these bytes, this mode and,
-// unless it is nil, this owner. Anything but a regular file is an error.
+// holds reports whether name is a regular file with these bytes, this mode and, unless it's nil, this owner. Anything but a
+// regular file is an error.
 func holds(dir *os.File, name string, data []byte, mode fs.FileMode, owner *host.Owner) (bool, error) {
 	path := filepath.Join(dir.Name(), name)
 	info, err := replaceable(path)
@@ -146,8 +142,7 @@ func holds(dir *os.File, name string, data []byte, mode fs.FileMode, owner *host
 	return bytes.Equal(got, data), nil
 }
 
-// replaceable describes the regular file at path, or returns nil if there is
-// nothing. Anything else is a *KindError.
+// replaceable describes the regular file at path; nil if there's nothing. Anything else is a *KindError.
 func replaceable(path string) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	switch {
@@ -161,8 +156,7 @@ func replaceable(path string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// writeTemp creates a file next to name, complete and on disk, and returns its
-// name. If it fails, it leaves nothing behind.
+// writeTemp creates a file next to name, complete and on disk, and returns its name. A failure leaves nothing behind.
 func writeTemp(dir *os.File, name string, fill func(*os.File) error) (string, error) {
 	temp := host.TempName(name)
 	parent := int(dir.Fd())
@@ -195,7 +189,6 @@ func fill(f *os.File, data []byte, mode fs.FileMode, owner *host.Owner) error {
 	return stderrors.Join(err, f.Close())
 }
 
-// Remove implements FileWriter.
 func (r *Root) Remove(path string) error {
 	path = r.path(path)
 	err := os.Remove(path)

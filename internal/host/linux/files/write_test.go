@@ -97,7 +97,7 @@ func TestWriteFileLeavesAlone(t *testing.T) {
 	}
 }
 
-// A key that others can read is not narrowed in place: a process that has it open would keep reading.
+// A key that others can read isn't narrowed in place: a process that has it open would keep reading.
 func TestWriteSecretNarrows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca.key")
 	fixture.PutMode(t, path, "key", 0o644)
@@ -205,7 +205,7 @@ func TestWriteFileSweeps(t *testing.T) {
 	}
 }
 
-// During the writes nobody ever sees a file with a mode wider than 0600, whatever the umask, or half a file.
+// During the writes nobody ever sees half a file or a mode wider than 0600, whatever the umask.
 func TestWriteSecretObserved(t *testing.T) {
 	setUmask(t, 0)
 	dir := t.TempDir()

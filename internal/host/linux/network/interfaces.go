@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// Interfaces implements NetworkReader.
 func (s Stack) Interfaces() ([]host.Interface, error) {
 	links, err := dump(netlink.LinkList)
 	if err != nil {
@@ -58,8 +57,7 @@ func virtualKind(link netlink.Link) string {
 	return ""
 }
 
-// defaultInterfaces are the indexes of the interfaces of the default route; it
-// has several if it is a multipath route.
+// defaultInterfaces returns the indexes of the default route's interfaces; a multipath route has several.
 func defaultInterfaces() ([]int, error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		routes, err := defaultRoutes(family)

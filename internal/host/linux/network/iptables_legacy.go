@@ -19,19 +19,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host/linux/program"
 )
 
-// iptablesTime bounds a run of an iptables program. They wait for each other's
-// lock.
+// iptablesTime bounds a run of an iptables program. They wait for each other's lock.
 const iptablesTime = 20 * time.Second
 
-// legacyFamilies are the two IP families of legacy iptables: the file in which
-// the kernel lists the tables in use, and the programs for them. Without the file
-// there are no tables, and running the program would create them.
+// legacyFamilies are the two IP families of legacy iptables: the file in which the kernel lists the tables in use, and the
+// programs for them. Without the file there are no tables, and running the program would create them.
 var legacyFamilies = []struct{ names, program string }{
 	{"/proc/net/ip_tables_names", "iptables-legacy"},
 	{"/proc/net/ip6_tables_names", "ip6tables-legacy"},
 }
 
-// legacyLeftovers returns leftovers with the name "PROGRAM TABLE".
+// legacyLeftovers returns leftovers named "PROGRAM TABLE".
 func legacyLeftovers(ctx context.Context) ([]host.Leftover, error) {
 	var found []host.Leftover
 	for _, family := range legacyFamilies {
@@ -73,10 +71,8 @@ func legacySave(ctx context.Context, program, table string) (string, error) {
 	return runIPTables(ctx, "", program+"-save", "--table", table)
 }
 
-// legacyRemoval turns the output of iptables-save for a table into the input of
-// iptables-restore that removes the chains of Kubernetes in one transaction. It is empty
-// if there are none. A chain that is the target of a rule in a chain of the user's
-// is emptied and stays.
+// legacyRemoval turns iptables-save's output for a table into iptables-restore's input that removes the chains of Kubernetes in
+// one transaction; empty if there are none. A chain that a user's own chain refers to is emptied and stays.
 func legacyRemoval(saved string) string {
 	var table, jumps, flushes, deletions strings.Builder
 	builtIn, used := map[string]bool{}, map[string]bool{}
@@ -114,8 +110,8 @@ func legacyRemoval(saved string) string {
 	return table.String() + jumps.String() + flushes.String() + deletions.String() + "COMMIT\n"
 }
 
-// legacyTarget is the target chain of a saved rule: the word after the first -j
-// or -g. Text in quotes, such as a comment, can be anything.
+// legacyTarget is a saved rule's target chain: the word after the first -j or -g. Text in quotes, such as a comment, can be
+// anything.
 func legacyTarget(rule string) string {
 	words := ruleWords(rule)
 	for i, word := range words[:max(len(words)-1, 0)] {
@@ -152,7 +148,6 @@ func ruleWords(rule string) []string {
 	return words
 }
 
-// runIPTables runs a program with a script on its standard input.
 func runIPTables(ctx context.Context, script, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, iptablesTime)
 	defer cancel()

@@ -13,17 +13,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// kubePrefix is the prefix of all chains and sets that kube-proxy and the kubelet
-// create: https://kubernetes.io/docs/reference/networking/virtual-ips/
+// kubePrefix begins the names of all chains and sets of kube-proxy and the kubelet:
+// https://kubernetes.io/docs/reference/networking/virtual-ips/
 const kubePrefix = "KUBE-"
 
-// isKubeChain reports whether the name of a chain is one of kube-proxy, the kubelet
-// or flannel, whose chains are FLANNEL-FWD and FLANNEL-POSTRTG.
+// isKubeChain reports whether kube-proxy, the kubelet or flannel (FLANNEL-FWD, FLANNEL-POSTRTG) gives chains such a name.
 func isKubeChain(name string) bool {
 	return strings.HasPrefix(name, kubePrefix) || strings.HasPrefix(name, "FLANNEL-")
 }
 
-// NetworkLeftovers implements NetworkReader. A failure does not keep it from listing the rest.
+// NetworkLeftovers lists the rest even after a failure.
 func (s Stack) NetworkLeftovers(ctx context.Context, bridge string) ([]host.Leftover, error) {
 	var all []host.Leftover
 	var failed []error
@@ -39,7 +38,6 @@ func (s Stack) NetworkLeftovers(ctx context.Context, bridge string) ([]host.Left
 	return all, stderrors.Join(failed...)
 }
 
-// RemoveLeftover implements NetworkWriter.
 func (s Stack) RemoveLeftover(ctx context.Context, l host.Leftover) error {
 	var err error
 	switch l.Kind {

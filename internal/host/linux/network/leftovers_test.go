@@ -114,7 +114,6 @@ func TestNftLeftovers(t *testing.T) {
 	r.jump(input, "OTHER")
 	r.jump(&nftables.Chain{Name: "KUBE-SERVICES", Table: filter}, "KUBE-FORWARD")
 	r.jump(&nftables.Chain{Name: "MINE", Table: filter}, "KUBE-FORWARD")
-	// More chains than fit into one message to the kernel.
 	nat := conn.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv6, Name: "nat"})
 	for i := range 3 * nftBatch / 2 {
 		r.chain(nat, "KUBE-SEP-"+strings.Repeat("X", i+1)[:min(i+1, 20)]+string(rune('A'+i%26))+string(rune('A'+i/26)), nil)

@@ -13,13 +13,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// ipvsDummy is the interface with the addresses of Services if kube-proxy is in
-// ipvs mode.
+// ipvsDummy is the interface with the Services' addresses if kube-proxy is in ipvs mode.
 const ipvsDummy = "kube-ipvs0"
 
-// linkLeftovers finds the bridge of Pods, and the interfaces of kube-proxy and flannel. A link with
-// that name but of another type is the user's, and a bridge with ports other than
-// veth pairs is in use.
+// linkLeftovers finds the Pods' bridge, and the interfaces of kube-proxy and flannel. A link with such a name but of another type
+// is the user's, and a bridge with ports other than veth pairs is in use.
 func linkLeftovers(bridge string) ([]host.Leftover, error) {
 	links, err := dump(netlink.LinkList)
 	if err != nil {
@@ -52,9 +50,8 @@ func ourLinks(links []netlink.Link, bridge string) ([]host.Leftover, error) {
 	return found, nil
 }
 
-// podPorts are the ends of Pods' veth pairs that are ports of a bridge. They
-// disappear with their Pods, unless the Pods were removed without calling the
-// plugin.
+// podPorts returns the ends of Pods' veth pairs that are ports of a bridge. They disappear with their Pods, unless the Pods were
+// removed without calling the plugin.
 func podPorts(links []netlink.Link, bridge netlink.Link) ([]netlink.Link, error) {
 	var ports []netlink.Link
 	for _, l := range links {
@@ -69,8 +66,7 @@ func podPorts(links []netlink.Link, bridge netlink.Link) ([]netlink.Link, error)
 	return ports, nil
 }
 
-// removeLink deletes an interface, and with a bridge the ports that Pods have left
-// there. It is not an error if the interface is gone.
+// removeLink deletes an interface, and with a bridge the ports Pods left there. A missing interface isn't an error.
 func removeLink(name string) error {
 	link, err := netlink.LinkByName(name)
 	doomed := []netlink.Link{link}
@@ -96,8 +92,7 @@ func unlessGone(err error) error {
 	return err
 }
 
-// setLeftovers finds kube-proxy's sets of addresses. A kernel without support for
-// sets has none.
+// setLeftovers finds kube-proxy's sets of addresses. A kernel without support for sets has none.
 func setLeftovers() ([]host.Leftover, error) {
 	sets, err := netlink.IpsetListAll()
 	if err != nil {

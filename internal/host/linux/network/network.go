@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package network reads the network configuration of the real host's kernel, and removes what Kubernetes left in it.
+// Package network reads the network configuration of the real host's kernel, and removes Kubernetes' leftovers from it.
 package network
 
 import (
@@ -17,10 +17,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// Stack is the kernel's network stack.
+// Stack is the kernel's network stack. It implements host.NetworkReader and NetworkWriter.
 type Stack struct{}
 
-// Addresses implements NetworkReader.
 func (s Stack) Addresses() ([]netip.Addr, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -35,11 +34,9 @@ func (s Stack) Addresses() ([]netip.Addr, error) {
 	return out, nil
 }
 
-// DefaultAddress implements NetworkReader with the rule that kubeadm and the
-// kubelet use: of several default routes the one with the lowest metric comes
-// first, and the first global unicast address of its interface is taken, whatever
-// source address the route names. If no such interface has one, because the host
-// announces its address by routing, an address of the loopback interface is taken.
+// DefaultAddress follows the rule of kubeadm and the kubelet: the default route with the lowest metric comes first, and its
+// interface's first global unicast address is taken, whatever source address the route names. If no such interface has one,
+// because the host announces its address by routing, an address of the loopback interface is taken.
 func (s Stack) DefaultAddress(ipv6 bool) (netip.Addr, error) {
 	family := unix.AF_INET
 	if ipv6 {
@@ -66,7 +63,7 @@ func (s Stack) DefaultAddress(ipv6 bool) (netip.Addr, error) {
 	return globalAddress(lo.Attrs().Index, family)
 }
 
-// defaultRoutes lists the default routes of a family, the lowest metric first.
+// defaultRoutes lists a family's default routes, the lowest metric first.
 func defaultRoutes(family int) ([]netlink.Route, error) {
 	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, family) })
 	if err != nil {
@@ -79,8 +76,7 @@ func defaultRoutes(family int) ([]netlink.Route, error) {
 	return routes, nil
 }
 
-// dump reads one of the kernel's lists, and reads it again if it changed while
-// it was read: on a busy node routes come and go with Pods.
+// dump reads one of the kernel's lists, again if it changed meanwhile: on a busy node routes come and go with Pods.
 func dump[T any](read func() ([]T, error)) (list []T, err error) {
 	for range 5 {
 		list, err = read()
@@ -99,7 +95,7 @@ func isDefault(r netlink.Route) bool {
 	return ones == 0
 }
 
-// outgoing lists the interfaces that a route uses.
+// outgoing lists a route's interfaces.
 func outgoing(r netlink.Route) []int {
 	if r.LinkIndex != 0 {
 		return []int{r.LinkIndex}
@@ -111,8 +107,8 @@ func outgoing(r netlink.Route) []int {
 	return out
 }
 
-// globalAddress returns the first address of an interface that other hosts can
-// reach, the zero Addr if it has none. An IPv6 address must be a permanent one.
+// globalAddress returns an interface's first address that other hosts can reach; the zero Addr if it has none. An IPv6 address
+// must be permanent.
 func globalAddress(index, family int) (netip.Addr, error) {
 	link, err := netlink.LinkByIndex(index)
 	if err != nil {
@@ -135,7 +131,6 @@ func globalAddress(index, family int) (netip.Addr, error) {
 	return netip.Addr{}, nil
 }
 
-// Routes implements NetworkReader.
 func (s Stack) Routes() ([]host.Route, error) {
 	// Without a filter this is the main table.
 	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
@@ -162,8 +157,7 @@ func (s Stack) Routes() ([]host.Route, error) {
 	return out, nil
 }
 
-// throughGateway reports whether a route names a next hop, or each path of a
-// multipath route does.
+// throughGateway reports whether a route, or each path of a multipath route, names a next hop.
 func throughGateway(route netlink.Route) bool {
 	if len(route.MultiPath) == 0 {
 		return route.Gw != nil || route.Via != nil

@@ -59,8 +59,8 @@ func TestNetwork(t *testing.T) {
 
 var stack Stack
 
-// topology describes how a host is connected. Addresses and routes are written as `interface what`; for a route, what
-// is `destination [metric]`.
+// topology describes a host's connections. Addresses and routes are written as `interface what`; for a route, what is
+// `destination [metric]`.
 type topology struct {
 	name      string
 	addresses []string

@@ -18,8 +18,7 @@ import (
 // nftBatch is how many changes fit into one message to the kernel.
 const nftBatch = 200
 
-// isKubeTable reports whether a table is one that kube-proxy, in each IP family, or
-// flannel makes for itself alone.
+// isKubeTable reports whether kube-proxy, in each IP family, or flannel makes this table for itself alone.
 func isKubeTable(name string) bool {
 	return name == "kube-proxy" || name == "flannel-ipv4" || name == "flannel-ipv6"
 }
@@ -29,8 +28,7 @@ var nftFamilies = map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip"
 
 func nftName(t *nftables.Table) string { return nftFamilies[t.Family] + " " + t.Name }
 
-// nftLeftovers asks the kernel itself: a host does not need the program nft,
-// because kube-proxy brings its own.
+// nftLeftovers asks the kernel itself: a host doesn't need the program nft, because kube-proxy brings its own.
 func nftLeftovers() ([]host.Leftover, error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -57,8 +55,7 @@ func nftLeftovers() ([]host.Leftover, error) {
 	return found, nil
 }
 
-// nftTables lists the tables of these families in a stable order. A kernel without
-// nftables has none.
+// nftTables lists these families' tables in a stable order. A kernel without nftables has none.
 func nftTables(conn *nftables.Conn) ([]*nftables.Table, error) {
 	tables, err := conn.ListTables()
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -69,7 +66,7 @@ func nftTables(conn *nftables.Conn) ([]*nftables.Table, error) {
 	return tables, err
 }
 
-// nftChains lists the chains of Kubernetes in a table, and the others.
+// nftChains lists a table's chains of Kubernetes, and the others.
 func nftChains(conn *nftables.Conn, t *nftables.Table) (kube, others []*nftables.Chain, err error) {
 	chains, err := conn.ListChainsOfTableFamily(t.Family)
 	for _, c := range chains {
@@ -84,7 +81,6 @@ func nftChains(conn *nftables.Conn, t *nftables.Table) (kube, others []*nftables
 	return kube, others, err
 }
 
-// EmptyTables implements NetworkReader.
 func (s Stack) EmptyTables() ([]host.Leftover, error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -104,8 +100,7 @@ func (s Stack) EmptyTables() ([]host.Leftover, error) {
 	return found, errors.Wrap(err, "look for tables in nftables")
 }
 
-// isEmptyTable reports whether a table does nothing: it has no rule and no set, and
-// accepts everything.
+// isEmptyTable reports whether a table does nothing: it has no rule and no set, and accepts everything.
 func isEmptyTable(conn *nftables.Conn, t *nftables.Table) (bool, error) {
 	sets, err := conn.GetSets(t)
 	if err != nil || len(sets) > 0 {
@@ -152,9 +147,8 @@ func removeNft(l host.Leftover) error {
 	return removeNftChains(conn, tables[i])
 }
 
-// removeNftChains removes the chains of Kubernetes in a table, after the rules in base
-// chains that jump to them. A chain that is the target of a rule in a chain of the
-// user's is emptied and stays.
+// removeNftChains removes a table's chains of Kubernetes, after the rules in base chains that jump to them. A chain that a user's
+// own chain refers to is emptied and stays.
 func removeNftChains(conn *nftables.Conn, t *nftables.Table) error {
 	kube, others, err := nftChains(conn, t)
 	if err != nil {
@@ -189,7 +183,7 @@ func removeNftChains(conn *nftables.Conn, t *nftables.Table) error {
 	return err
 }
 
-// jumpTarget is the chain that a rule jumps to, or empty.
+// jumpTarget is the chain a rule jumps to, or empty.
 func jumpTarget(rule *nftables.Rule) string {
 	for _, e := range rule.Exprs {
 		if v, ok := e.(*expr.Verdict); ok && (v.Kind == expr.VerdictJump || v.Kind == expr.VerdictGoto) {

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/apart"
 )
 
-// fill adds tables: those that iptables-nft leaves, and those that do something.
+// fill adds tables: some as iptables-nft leaves them, and some that do something.
 func (r rules) fill() {
 	v4 := func(name string) *nftables.Table {
 		return r.conn.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: name})
@@ -38,7 +38,7 @@ func (r rules) fill() {
 	if err := r.conn.AddSet(&nftables.Set{Table: v4("addresses"), Name: "a", KeyType: nftables.TypeIPAddr}, nil); err != nil {
 		r.Fatal(err)
 	}
-	r.conn.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "foreign"}) // of no family that iptables uses
+	r.conn.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "foreign"}) // of a family that iptables doesn't use
 	if err := r.conn.Flush(); err != nil {
 		r.Skipf("this kernel has no nftables: %v", err)
 	}
@@ -57,7 +57,7 @@ func (r rules) tables() []string {
 	return all
 }
 
-// TestEmptyTables: tables that do nothing are found and removed. One that does something again by then stays.
+// TestEmptyTables: tables that do nothing are found and removed. A table that does something again by then stays.
 func TestEmptyTables(t *testing.T) {
 	if !apart.Isolated(t) {
 		return

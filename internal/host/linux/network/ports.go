@@ -18,7 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// PortFree implements NetworkReader.
 func (s Stack) PortFree(address string, port int) error {
 	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 	if err == nil {
@@ -33,7 +32,7 @@ func (s Stack) PortFree(address string, port int) error {
 	return errors.Wrapf(err, "port %d", port)
 }
 
-// heldBy names the process that listens on a port, if this user may see it.
+// heldBy names the process listening on a port, if this user may see it.
 func (s Stack) heldBy(port int) string {
 	p, found := s.PortHolder(port)
 	if !found {
@@ -42,7 +41,7 @@ func (s Stack) heldBy(port int) string {
 	return fmt.Sprintf(" by %s (pid %d)", p.Name, p.PID)
 }
 
-// PortHolder implements NetworkReader. Only root can see other users' processes.
+// PortHolder sees other users' processes only as root.
 func (s Stack) PortHolder(port int) (host.Process, bool) {
 	sockets := listening(port)
 	if len(sockets) == 0 {
@@ -66,8 +65,8 @@ func (s Stack) PortHolder(port int) (host.Process, bool) {
 	return host.Process{}, false
 }
 
-// programName prefers the executable to /proc/PID/comm, which the kernel truncates
-// to 15 bytes: kube-controller-manager is longer.
+// programName prefers the executable to /proc/PID/comm, which the kernel truncates to 15 bytes: kube-controller-manager is
+// longer.
 func programName(pid int) string {
 	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil {
 		return strings.TrimSuffix(filepath.Base(exe), " (deleted)")
@@ -79,8 +78,7 @@ func programName(pid int) string {
 	return strings.TrimSpace(string(comm))
 }
 
-// listening returns the sockets that listen on a TCP port, written like the links
-// in /proc/PID/fd. The tables are described in proc(5).
+// listening returns the sockets listening on a TCP port, written like the links in /proc/PID/fd. proc(5) describes the tables.
 func listening(port int) map[string]bool {
 	const stateListen = "0A"
 	suffix := fmt.Sprintf(":%04X", port)

@@ -39,7 +39,7 @@ func TestPortFree(t *testing.T) {
 	}
 }
 
-// A port of one address is free while another program has the same of another.
+// A port is free on one address while another program has it on another.
 func TestPortFreeOnOneAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

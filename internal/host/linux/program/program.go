@@ -15,8 +15,8 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Command is a program with a minimal environment: it speaks English, and learns nothing from ours. explain adds the
-// first line of its complaint to an error.
+// Command is a program with a minimal environment: it speaks English, and learns nothing from ours. explain adds the first line
+// of the program's complaint to an error.
 func Command(ctx context.Context, name string, args ...string) (cmd *exec.Cmd, explain func(error) error) {
 	cmd = exec.CommandContext(ctx, name, args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}

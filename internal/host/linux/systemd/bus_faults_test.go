@@ -30,7 +30,7 @@ var asks = map[string]func(ctx context.Context, h host.Host) error{
 	"restart": func(ctx context.Context, h host.Host) error { return h.RestartUnit(ctx, "kubelet") },
 }
 
-// A systemd that accepts calls but does not answer them delays the caller no longer than its deadline.
+// A systemd that accepts calls but doesn't answer delays the caller no longer than its deadline.
 func TestSilentSystemd(t *testing.T) {
 	release := make(chan struct{})
 	f := &silentSystemd{release: release}
@@ -57,7 +57,6 @@ func TestSilentSystemd(t *testing.T) {
 	}
 }
 
-// silentSystemd never answers.
 type silentSystemd struct{ release chan struct{} }
 
 func (f *silentSystemd) wait() *godbus.Error { <-f.release; return nil }
@@ -80,7 +79,7 @@ func (f *silentSystemd) RestartUnit(string, string) (godbus.ObjectPath, *godbus.
 	return "/", f.wait()
 }
 
-// Another program that listens on the bus's socket is not taken for systemd.
+// Another program listening on the bus's socket isn't taken for systemd.
 func TestNoBusButSomething(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)

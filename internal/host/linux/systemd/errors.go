@@ -13,8 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// unitFailure turns the error of a call about a unit into a *UnitError, or into a
-// *BusError if systemd did not answer.
+// unitFailure turns the error of a call about a unit into a *UnitError, or into a *BusError if the connection failed.
 func unitFailure(unit, job string, err error) error {
 	var answer godbus.Error
 	switch {
@@ -27,7 +26,7 @@ func unitFailure(unit, job string, err error) error {
 	}
 }
 
-// resultOf maps the names of systemd's D-Bus errors to results.
+// resultOf maps systemd's D-Bus errors to results.
 func resultOf(name string) string {
 	switch name {
 	case "org.freedesktop.systemd1.NoSuchUnit",
@@ -45,7 +44,7 @@ func resultOf(name string) string {
 	return host.ResultRefused
 }
 
-// busFailure explains the error of a call that is not about one unit.
+// busFailure explains the error of a call that isn't about one unit.
 func busFailure(what string, err error) error {
 	if e := (godbus.Error{}); errors.As(err, &e) && resultOf(e.Name) == host.ResultDenied {
 		return fault.WithRemedy(errors.Wrapf(err, "%s: systemd refused", what), "run the command as root")

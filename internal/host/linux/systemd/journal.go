@@ -19,17 +19,14 @@ import (
 )
 
 const (
-	// journalTimeout bounds one run of journalctl. A big journal on a slow disk
-	// takes a second or two.
+	// journalTimeout bounds one run of journalctl. A big journal on a slow disk takes a second or two.
 	journalTimeout = 10 * time.Second
-	// journalLine is the longest entry that is read. systemd limits a line of a
-	// program's output to 48 KiB.
+	// journalLine is the longest entry that's read. systemd limits a line of a program's output to 48 KiB.
 	journalLine = 256 << 10
 )
 
-// Journal implements UnitReader. It runs journalctl, because reading the journal's
-// files takes a C library. The output is described in
-// https://systemd.io/JOURNAL_EXPORT_FORMATS/.
+// Journal runs journalctl, because reading the journal's files takes a C library. https://systemd.io/JOURNAL_EXPORT_FORMATS/
+// describes the output.
 func (b *Bus) Journal(ctx context.Context, unit string, since time.Time, last int) ([]host.JournalEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
 	defer cancel()
@@ -48,8 +45,7 @@ func (b *Bus) Journal(ctx context.Context, unit string, since time.Time, last in
 	return parseJournal(out, since)
 }
 
-// parseJournal reads one JSON object per line, and drops entries that are older
-// than since: journalctl only knows whole seconds.
+// parseJournal reads one JSON object per line, and drops entries older than since: journalctl only knows whole seconds.
 func parseJournal(out string, since time.Time) ([]host.JournalEntry, error) {
 	var entries []host.JournalEntry
 	lines := bufio.NewScanner(strings.NewReader(out))
@@ -74,8 +70,8 @@ func parseJournal(out string, since time.Time) ([]host.JournalEntry, error) {
 	return entries, errors.Wrap(lines.Err(), "read the journal")
 }
 
-// journalText is a field of an entry: a string, or an array of bytes if it is not
-// UTF-8. It is empty if the entry has no such field, or has it twice.
+// journalText is an entry's field: a string, or an array of bytes if it isn't UTF-8. It's empty if the entry has no such field,
+// or has it twice.
 func journalText(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {

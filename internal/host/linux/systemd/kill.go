@@ -14,17 +14,16 @@ import (
 )
 
 const (
-	// reapTime is more than systemd needs to notice that a process was killed, and reapCheck is how often it is asked.
+	// reapTime is more than systemd needs to notice a killed process, reapCheck is how often it's asked.
 	reapTime  = 2 * time.Second
 	reapCheck = 10 * time.Millisecond
 )
 
-// SuspendUnit implements UnitWriter.
 func (b *Bus) SuspendUnit(ctx context.Context, name string) error {
 	return b.signal(ctx, "suspend", name, unix.SIGSTOP)
 }
 
-// KillUnit implements UnitWriter. It returns when systemd has noticed: a unit that is stopped before that counts as failed.
+// KillUnit returns when systemd has noticed: a unit stopped before that counts as failed.
 func (b *Bus) KillUnit(ctx context.Context, name string) error {
 	if err := b.signal(ctx, "kill", name, unix.SIGKILL); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// only is a host that has nothing but systemd: anything else panics.
+// only is a host with nothing but systemd: anything else panics.
 type only struct {
 	*Bus
 	rest

@@ -21,8 +21,8 @@ import (
 const (
 	// busTimeout bounds connecting to systemd and one question to it.
 	busTimeout = 10 * time.Second
-	// jobTimeout bounds a job if the caller sets no deadline. systemd itself gives a
-	// unit 90 seconds to start or stop, unless the unit says otherwise.
+	// jobTimeout bounds a job if the caller sets no deadline. systemd itself gives a unit 90 seconds to start or stop, unless the
+	// unit says otherwise.
 	jobTimeout = 5 * time.Minute
 	// busCheck is how often a wait for a job checks the connection to the bus.
 	busCheck = time.Second
@@ -30,11 +30,11 @@ const (
 	jobDone = "done"
 )
 
-// Bus is the connection to systemd, opened when it is first needed.
+// Bus is the connection to systemd, opened when it's first needed. It implements host.UnitReader and UnitWriter.
 type Bus struct {
 	mu     sync.Mutex
 	conn   *dbus.Conn
-	cancel context.CancelFunc // ends the goroutines of the connection
+	cancel context.CancelFunc // ends the connection's goroutines
 }
 
 // get returns the connection. It outlives ctx, which only bounds opening it.
@@ -70,8 +70,8 @@ func (b *Bus) get(ctx context.Context) (*dbus.Conn, error) {
 // bootedDir exists if systemd is the init system: sd_booted(3).
 const bootedDir = "/run/systemd/system"
 
-// booted reports whether there is a systemd to ask: this host's, or the one
-// whose bus the environment names, such as a container's host.
+// booted reports whether there's a systemd to ask: this host's, or another whose bus the environment names, such as that of a
+// container's host.
 func booted() bool {
 	if os.Getenv("DBUS_SYSTEM_BUS_ADDRESS") != "" {
 		return true
@@ -80,8 +80,7 @@ func booted() bool {
 	return err == nil && info.IsDir()
 }
 
-// dial connects to systemd over the system bus or, like systemctl does for root on
-// hosts without a bus, directly.
+// dial connects to systemd over the system bus or, as systemctl does for root on hosts without a bus, directly.
 func dial(ctx context.Context) (*dbus.Conn, error) {
 	conn, err := dbus.NewSystemConnectionContext(ctx)
 	if err == nil || os.Geteuid() != 0 {
@@ -108,7 +107,6 @@ func (b *Bus) drop() {
 	}
 }
 
-// Unit implements UnitReader.
 func (b *Bus) Unit(ctx context.Context, name string) (host.UnitState, error) {
 	name = host.UnitName(name)
 	conn, err := b.get(ctx)
@@ -139,14 +137,13 @@ func (b *Bus) Unit(ctx context.Context, name string) (host.UnitState, error) {
 	}, nil
 }
 
-// replaced reports whether the file of a process's program is not the one that it
-// was started from: proc_pid_exe(5).
+// replaced reports whether a process's program file was replaced since it started: proc_pid_exe(5).
 func replaced(pid uint32) bool {
 	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && strings.HasSuffix(path, " (deleted)")
 }
 
-// ReloadUnits implements UnitWriter: systemd reads all unit files again.
+// ReloadUnits makes systemd read all unit files again.
 func (b *Bus) ReloadUnits(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -160,17 +157,14 @@ func (b *Bus) ReloadUnits(ctx context.Context) error {
 	return nil
 }
 
-// StartUnit implements UnitWriter.
 func (b *Bus) StartUnit(ctx context.Context, name string) error {
 	return b.runJob(ctx, "start", name, (*dbus.Conn).StartUnitContext)
 }
 
-// StopUnit implements UnitWriter.
 func (b *Bus) StopUnit(ctx context.Context, name string) error {
 	return b.runJob(ctx, "stop", name, (*dbus.Conn).StopUnitContext)
 }
 
-// RestartUnit implements UnitWriter.
 func (b *Bus) RestartUnit(ctx context.Context, name string) error {
 	return b.runJob(ctx, "restart", name, (*dbus.Conn).RestartUnitContext)
 }
@@ -218,7 +212,7 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, jobTimeout)
 }
 
-// properties are the properties of a unit, as D-Bus returns them.
+// properties are a unit's properties, as D-Bus returns them.
 type properties map[string]any
 
 func (p properties) text(name string) string {
@@ -226,8 +220,8 @@ func (p properties) text(name string) string {
 	return s
 }
 
-// program is the path of the first command of ExecStart, which is a list of
-// structures that begin with it: org.freedesktop.systemd1(5).
+// program is the path of ExecStart's first command; ExecStart is a list of structures that begin with the path:
+// org.freedesktop.systemd1(5).
 func (p properties) program() string {
 	commands, _ := p["ExecStart"].([][]any)
 	if len(commands) == 0 || len(commands[0]) == 0 {

@@ -74,13 +74,13 @@ const (
 type fakeSystemd struct {
 	conn    *godbus.Conn
 	killBus func()
-	result  string        // of jobs; empty: they do not end
+	result  string        // of jobs; empty: they don't end
 	refuse  *godbus.Error // the answer to each call on a unit
 
 	mu    sync.Mutex
 	calls []string
 	state string // UnitFileState
-	dying int    // how often systemd is asked before it notices that the process was killed
+	dying int    // how often systemd is asked before it notices the killed process
 
 	jobs atomic.Uint32
 }
@@ -135,7 +135,6 @@ func (f *fakeSystemd) EnableUnitFiles(files []string, runtime, force bool) (bool
 	return true, []linkChange{{"symlink", "/etc/systemd/system/multi-user.target.wants/kubelet.service", "/lib/systemd/system/kubelet.service"}}, nil
 }
 
-// GetAll answers for the unit's object.
 func (f *fakeSystemd) GetAll(string) (map[string]godbus.Variant, *godbus.Error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -234,7 +233,7 @@ func TestUnitJobResults(t *testing.T) {
 	}
 }
 
-// TestKillUnit: it is over when systemd knows.
+// TestKillUnit: it's over when systemd knows.
 func TestKillUnit(t *testing.T) {
 	f := &fakeSystemd{dying: 3}
 	f.serve(t)
@@ -300,7 +299,7 @@ func TestNoBus(t *testing.T) {
 	}
 }
 
-// A host that does not run systemd is reported as such. One that does, but whose D-Bus fails, is an error.
+// A host without systemd is reported as such. With systemd, a failing D-Bus is an error.
 func TestNoSystemd(t *testing.T) {
 	if !apart.Isolated(t) {
 		return
@@ -325,7 +324,7 @@ func TestNoSystemd(t *testing.T) {
 	}
 }
 
-// A bus that accepts connections but does not answer delays the caller no longer than its deadline.
+// A bus that accepts connections but doesn't answer delays the caller no longer than its deadline.
 func TestSilentBus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)

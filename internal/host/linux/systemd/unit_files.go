@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// EnableUnit implements UnitWriter. It leaves a unit alone that is enabled.
+// EnableUnit leaves an enabled unit alone.
 func (b *Bus) EnableUnit(ctx context.Context, name string) error {
 	return b.changeFiles(ctx, "enable", name, func(s host.UnitState) bool { return s.UnitFileState != "enabled" },
 		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
@@ -20,7 +20,6 @@ func (b *Bus) EnableUnit(ctx context.Context, name string) error {
 		})
 }
 
-// DisableUnit implements UnitWriter.
 func (b *Bus) DisableUnit(ctx context.Context, name string) error {
 	return b.changeFiles(ctx, "disable", name, func(s host.UnitState) bool { return s.UnitFileState == "enabled" },
 		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
@@ -29,7 +28,6 @@ func (b *Bus) DisableUnit(ctx context.Context, name string) error {
 		})
 }
 
-// MaskUnit implements UnitWriter.
 func (b *Bus) MaskUnit(ctx context.Context, name string) error {
 	return b.changeFiles(ctx, "mask", name, func(s host.UnitState) bool { return s.UnitFileState != "masked" },
 		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
@@ -38,7 +36,6 @@ func (b *Bus) MaskUnit(ctx context.Context, name string) error {
 		})
 }
 
-// UnmaskUnit implements UnitWriter.
 func (b *Bus) UnmaskUnit(ctx context.Context, name string) error {
 	return b.changeFiles(ctx, "unmask", name, func(s host.UnitState) bool { return s.UnitFileState == "masked" },
 		func(ctx context.Context, conn *dbus.Conn, name string) (int, error) {
@@ -47,7 +44,7 @@ func (b *Bus) UnmaskUnit(ctx context.Context, name string) error {
 		})
 }
 
-// changeFiles changes the links by which systemd knows a unit's state, if it needs to.
+// changeFiles changes the links by which systemd knows a unit's state, if needed.
 func (b *Bus) changeFiles(ctx context.Context, job, name string, needed func(host.UnitState) bool,
 	change func(context.Context, *dbus.Conn, string) (int, error)) error {
 	name = host.UnitName(name)

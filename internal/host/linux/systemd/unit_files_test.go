@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// setState is a call that changes the state of a unit's files; link says what it does to a link, if anything.
+// setState is a call that changes the state of a unit's files; link describes the change to a link, if any.
 func (f *fakeSystemd) setState(state, link, format string, args ...any) ([]linkChange, *godbus.Error) {
 	if err := f.note(format, args...); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ var fileChanges = []struct {
 		[]string{"unmask [kubelet.service] false"}},
 }
 
-// TestUnitFiles: an order that is not needed is none, and plan, run and record agree.
+// TestUnitFiles: an unneeded order is none, and plan, run and record agree.
 func TestUnitFiles(t *testing.T) {
 	for _, c := range fileChanges {
 		t.Run(string(c.verb), func(t *testing.T) {
@@ -119,7 +119,7 @@ func (blind) Unit(context.Context, string) (host.UnitState, error) {
 	return host.UnitState{}, host.ErrNoSystemd
 }
 
-// Where systemd cannot be asked, a plan shows what may be needed.
+// Where systemd can't be asked, a plan shows orders that may be needed.
 func TestUnitFilesPlannedBlindly(t *testing.T) {
 	for _, c := range fileChanges {
 		list, record := fixture.Records()
