@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package accounts manages the users and groups of a rootless control plane on this host, and gives them the files that
-// they need.
+// Package accounts manages a rootless control plane's users and groups on this host, and gives them the files they need.
 package accounts
 
 import (
@@ -15,14 +14,13 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// The home directory and shell by which Remove knows a user that nobody has changed.
+// RemoveUsers recognizes a user nobody has changed by this home directory and shell.
 const (
 	noHome  = "/nonexistent"
 	noShell = "/bin/false"
 )
 
-// Rootless are the accounts of a rootless control plane. Without the feature gate there are none to ensure or to give
-// anything to.
+// Rootless manages the accounts of a rootless control plane. Without the feature gate, Ensure and Give do nothing.
 type Rootless struct {
 	Host   host.Host
 	Config *config.Node
@@ -62,8 +60,7 @@ func (r Rootless) write(f *file) error {
 	return err
 }
 
-// Numbers returns the numbers that the accounts have, or will have if the files do not change until Ensure. It is nil
-// without the feature gate.
+// Numbers returns the accounts' numbers, or those they'll get if the files don't change until Ensure; nil without the gate.
 func (r Rootless) Numbers() (*manifests.Users, error) {
 	if !manifests.Rootless(r.Config) {
 		return nil, nil
@@ -84,7 +81,6 @@ func (r Rootless) Numbers() (*manifests.Users, error) {
 	}, nil
 }
 
-// wanted reads both files and adds what they lack.
 func (r Rootless) wanted() (groups, users *file, err error) {
 	if groups, err = read(r.Host, GroupFile); err != nil {
 		return nil, nil, err

@@ -22,7 +22,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/stage"
 )
 
-// newRootless returns the accounts of a rootless control plane, and the output.
 func newRootless(t *testing.T) (Rootless, *stage.Host, *bytes.Buffer) {
 	t.Helper()
 	h, said := stage.New(t), &bytes.Buffer{}
@@ -35,7 +34,6 @@ func newRootless(t *testing.T) (Rootless, *stage.Host, *bytes.Buffer) {
 	return Rootless{Host: h, Config: n, UI: ui.NewLines(said, said)}, h, said
 }
 
-// locks are the times that the accounts were locked.
 func locks(h *stage.Host) []string { return h.Did("lock") }
 
 func TestEnsureAndRemove(t *testing.T) {
@@ -74,8 +72,7 @@ func TestEnsureAndRemove(t *testing.T) {
 	}
 }
 
-// TestLocked: lines that another program adds right before the lock is taken stay, both when accounts are added and
-// when they are removed.
+// TestLocked: lines another program adds right before the lock is taken survive adding and removing accounts.
 func TestLocked(t *testing.T) {
 	r, h, _ := newRootless(t)
 	adds := func(line string) { // as soon as the accounts are locked
@@ -127,7 +124,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestGive names what keeps its owner, skips what is missing, and fails if the owner of etcd's data cannot be changed.
+// TestGive names paths that keep their owner, skips missing files, and fails if the owner of etcd's data can't be changed.
 func TestGive(t *testing.T) {
 	r, h, said := newRootless(t)
 	fixture.Put(t, h.Root, "/etc/kubernetes/pki/etcd/peer.key", "x")

@@ -13,25 +13,25 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// The files of the accounts, in the formats of passwd(5) and group(5).
+// The account files, in the formats of passwd(5) and group(5).
 const (
 	PasswdFile = "/etc/passwd"
 	GroupFile  = "/etc/group"
 )
 
-// The numbers that distributions give to system accounts (SYS_UID_MIN and SYS_UID_MAX of login.defs(5)).
+// Distributions give system accounts these numbers (SYS_UID_MIN and SYS_UID_MAX of login.defs(5)).
 const (
 	minSystemID = 100
 	maxSystemID = 999
 )
 
-// file is the text of one of the two files, and the numbers in it by name.
+// file is one of the two files, with its numbers by name.
 type file struct {
 	path string
 	mode fs.FileMode
 	text string
 	ids  map[string]int
-	// changed reports that text is no longer what the file holds.
+	// changed reports that text differs from the file on the host.
 	changed bool
 }
 
@@ -48,7 +48,7 @@ func read(h host.Host, path string) (*file, error) {
 	for line := range strings.Lines(f.text) {
 		fields := strings.Split(strings.TrimSpace(line), ":")
 		if len(fields) < 3 || strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-") {
-			continue // empty, or an entry of NIS
+			continue // empty, or a NIS entry
 		}
 		id, err := strconv.Atoi(fields[2])
 		if err != nil {
@@ -59,7 +59,7 @@ func read(h host.Host, path string) (*file, error) {
 	return f, nil
 }
 
-// add appends the line of a missing account, with the highest free number, as useradd(8) does for system accounts.
+// add appends a missing account's line, with the highest free number, as useradd(8) does for system accounts.
 func (f *file) add(name string, line func(id int) string) error {
 	if _, exists := f.ids[name]; exists {
 		return nil

@@ -14,8 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Give gives a component the files that it must read. It skips what does not exist (yet), such as the key of an external
-// CA, or a file of a phase that was skipped.
+// Give gives a component the files it must read. It skips missing ones, such as an external CA's key or a skipped phase's files.
 func (r Rootless) Give(component string) error {
 	if !manifests.Rootless(r.Config) {
 		return nil

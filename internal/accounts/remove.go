@@ -10,8 +10,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// RemoveUsers removes the users, except one that somebody has changed. It comes before RemoveGroups: a user without its
-// group is broken.
+// RemoveUsers removes the users nobody has changed. It comes before RemoveGroups: a user without its group is broken.
 func (r Rootless) RemoveUsers() (changed bool, err error) { return r.removeLines(PasswdFile, isUser) }
 
 // RemoveGroups removes the groups.
@@ -44,7 +43,6 @@ func (r Rootless) removeLines(path string, ours func(fields []string) bool) (cha
 	return changed, err
 }
 
-// linesWithout returns the text of a file, with and without our lines.
 func (r Rootless) linesWithout(path string, ours func(fields []string) bool) (text, kept string, err error) {
 	data, err := r.Host.ReadFile(path)
 	if err != nil {

@@ -19,14 +19,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Access says how registries are reached. The zero value needs HTTPS, and a
-// certificate that the system trusts.
+// Access says how to reach registries. The zero value requires HTTPS with a certificate the system trusts.
 type Access struct {
 	CAFile    string // certificates to trust beside the system's; may be empty
 	PlainHTTP bool   // allow HTTP without TLS
 }
 
-// names are the options for names of registries.
 func (a Access) names() []name.Option {
 	if a.PlainHTTP {
 		return []name.Option{name.StrictValidation, name.Insecure}
@@ -34,7 +32,7 @@ func (a Access) names() []name.Option {
 	return []name.Option{name.StrictValidation}
 }
 
-// options are those of requests. Credentials are those of docker or podman.
+// options are for requests, with the credentials of docker or podman.
 func (a Access) options(ctx context.Context) ([]remote.Option, error) {
 	transport, err := a.transport()
 	return []remote.Option{
@@ -42,8 +40,7 @@ func (a Access) options(ctx context.Context) ([]remote.Option, error) {
 	}, err
 }
 
-// transport sends nothing without TLS unless that is allowed: not even to the
-// private addresses for which the library would fall back to it.
+// transport sends nothing without TLS unless allowed, not even to private addresses, where the library would fall back to HTTP.
 func (a Access) transport() (http.RoundTripper, error) {
 	t := remote.DefaultTransport.(*http.Transport).Clone()
 	if a.CAFile != "" {
@@ -75,15 +72,13 @@ func (t onlyTLS) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.RoundTripper.RoundTrip(r)
 }
 
-// noTLSError is a type of its own because the library joins it with another error in
-// a way that hides remedies.
+// noTLSError is its own type because the library joins it with another error in a way that hides remedies.
 type noTLSError struct{ registry string }
 
 func (e *noTLSError) Error() string {
 	return fmt.Sprintf("the registry %s does not serve HTTPS with a certificate that is trusted", e.registry)
 }
 
-// withAccessRemedy says what to do about a registry without TLS.
 func withAccessRemedy(err error) error {
 	if errors.As(err, new(*noTLSError)) {
 		return fault.WithRemedy(err, "name its CA with --registry-ca, or allow HTTP with --plain-http")

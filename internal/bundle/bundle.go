@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bundle makes, reads, verifies, signs and pushes bundles: one file
-// with all that a node needs for one version of Kubernetes and one
-// architecture. docs/bundle.md describes the format.
+// Package bundle makes, reads, verifies, signs and pushes bundles: one file with everything a node needs for one version of
+// Kubernetes and one architecture. docs/bundle.md describes the format.
 package bundle
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// What a bundle and its index are called.
+// Identifiers of the format.
 const (
 	APIVersion = "slipway.bundle/v1"
 	IndexKind  = "BundleIndex"
@@ -31,48 +30,44 @@ const (
 	signatureType = types.MediaType("application/vnd.slipway.bundle.signature.v1+minisign")
 )
 
-// Annotations by which common tools know the parts and images.
+// Common tools recognize parts and images by these annotations.
 const (
 	annotationTitle = "org.opencontainers.image.title"
 	annotationRef   = "org.opencontainers.image.ref.name"
 	annotationImage = "io.containerd.image.name"
 )
 
-// Index describes a bundle and each of its parts. docs/bundle-index.schema.json
-// is its JSON Schema.
+// Index describes a bundle and each of its parts. docs/bundle-index.schema.json is its JSON Schema.
 type Index struct {
 	APIVersion        string `json:"apiVersion"`
 	Kind              string `json:"kind"`
 	KubernetesVersion string `json:"kubernetesVersion"` // such as v1.37.2
 	OS                string `json:"os"`                // as Go calls it
 	Architecture      string `json:"architecture"`      // as Go calls it
-	// Parts are in the order of their types, and of their names.
+	// Parts are sorted by type, then by name.
 	Parts []Part `json:"parts"`
 }
 
 // Part is a file or an image.
 type Part struct {
-	// Name is a file name without a directory, or an image's full reference
-	// with a tag. No two parts of a type have the same.
+	// Name is a file name without a directory, or an image's full reference with a tag. It's unique within a type.
 	Name    string `json:"name"`
 	Type    Type   `json:"type"`
 	Version string `json:"version"`
 	Source  string `json:"source"`  // where it comes from, for people
 	License string `json:"license"` // an SPDX expression
-	// Digest is that of the file's content, or of the image's manifest.
+	// Digest is the file content's, or the image manifest's.
 	Digest v1.Hash `json:"digest"`
-	// Size is that of the file's content, or of all of the image's layers,
-	// uncompressed, in bytes.
+	// Size in bytes is the file content's, or that of all the image's layers, uncompressed.
 	Size int64 `json:"size"`
-	// ConfigDigest is the digest of an image's configuration, which the CRI
-	// calls the image's ID; nil for a file.
+	// ConfigDigest is the digest of an image's configuration, which the CRI calls the image's ID; nil for a file.
 	ConfigDigest *v1.Hash `json:"configDigest,omitempty"`
 }
 
-// Type says what a part is, and so where it belongs on a node.
+// Type is a part's kind, and so its place on a node.
 type Type string
 
-// The types, in the order in which an index has them.
+// The types, in an index's order.
 const (
 	Program   Type = "program"    // an executable for /usr/local/bin
 	CNIPlugin Type = "cni-plugin" // an executable for /opt/cni/bin
@@ -92,7 +87,7 @@ var (
 	platformWord      = lazyregexp.New(`^[a-z0-9]+$`)
 )
 
-// validate reports what is wrong with an index, which an attacker may have made.
+// validate checks an index, which an attacker may have made.
 func (x *Index) validate() error {
 	switch {
 	case x.APIVersion != APIVersion || x.Kind != IndexKind:
@@ -129,7 +124,7 @@ func (p Part) validate() error {
 	return nil
 }
 
-// checkName keeps names from leading out of the directory that they are for.
+// checkName keeps names from leading out of their directory.
 func checkName(t Type, text string) error {
 	switch {
 	case !slices.Contains(partTypes, t):
@@ -150,7 +145,6 @@ func checkName(t Type, text string) error {
 	return nil
 }
 
-// compareParts orders parts by type and name.
 func compareParts(a, b Part) int {
 	if d := slices.Index(partTypes, a.Type) - slices.Index(partTypes, b.Type); d != 0 {
 		return d
@@ -158,10 +152,9 @@ func compareParts(a, b Part) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// platform is what the bundle is for, such as linux/amd64.
+// platform is the bundle's platform, such as linux/amd64.
 func (x *Index) platform() string { return x.OS + "/" + x.Architecture }
 
-// files are the parts that are not images.
 func (x *Index) files() []Part {
 	n := slices.IndexFunc(x.Parts, func(p Part) bool { return p.Type == Image })
 	if n < 0 {
@@ -170,14 +163,11 @@ func (x *Index) files() []Part {
 	return x.Parts[:n]
 }
 
-// images are the parts that are images.
 func (x *Index) images() []Part { return x.Parts[len(x.files()):] }
 
-// title is the name of a file's blob once common tools have unpacked it. It is
-// compressed, so it is not called what the file is called.
+// title names a file's blob once common tools have unpacked it. It isn't the file's name, because the blob is compressed.
 func (p Part) title() string { return string(p.Type) + "/" + p.Name + ".zst" }
 
-// bytesText is a size for people.
 func bytesText(n int64) string {
 	switch {
 	case n >= 10<<20:

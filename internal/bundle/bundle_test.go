@@ -24,7 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/schema"
 )
 
-// TestWhatGoesInComesOut: every file arrives as it was, in the index's order.
+// TestWhatGoesInComesOut: every file arrives unchanged, in the index's order.
 func TestWhatGoesInComesOut(t *testing.T) {
 	l := testList(t)
 	b := open(t, create(t, l), Keys{})
@@ -67,7 +67,7 @@ func TestWhatGoesInComesOut(t *testing.T) {
 	}
 }
 
-// TestIndexHasItsSchema holds an index against docs/bundle-index.schema.json.
+// TestIndexHasItsSchema checks an index against docs/bundle-index.schema.json.
 func TestIndexHasItsSchema(t *testing.T) {
 	s, err := schema.BundleIndex()
 	if err != nil {
@@ -100,7 +100,7 @@ func TestIndexHasItsSchema(t *testing.T) {
 	}
 }
 
-// TestSameInputSameBytes: a second run, and one over another bundle, make the same.
+// TestSameInputSameBytes: a second run, even over another bundle, makes the same bytes.
 func TestSameInputSameBytes(t *testing.T) {
 	l := testList(t)
 	first := create(t, l)
@@ -114,8 +114,7 @@ func TestSameInputSameBytes(t *testing.T) {
 	}
 }
 
-// TestUnpacked: what tar unpacks is an image layout in which common tools find
-// the images by name.
+// TestUnpacked: tar unpacks an image layout in which common tools find the images by name.
 func TestUnpacked(t *testing.T) {
 	data, err := os.ReadFile(create(t, testList(t)))
 	if err != nil {
@@ -124,7 +123,7 @@ func TestUnpacked(t *testing.T) {
 	checkLayout(t, data, 3)
 }
 
-// checkLayout unpacks a tar and has go-containerregistry validate the images.
+// checkLayout unpacks a tar, and has go-containerregistry validate the images.
 func checkLayout(t *testing.T, archive []byte, manifests int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -181,8 +180,7 @@ func TestWriteImages(t *testing.T) {
 	}
 }
 
-// TestVisitMayStop: what visit does not read is verified all the same; its error
-// ends the run; and so does a canceled context.
+// TestVisitMayStop: content visit doesn't read is verified all the same. Visit's error ends the run, as does a canceled context.
 func TestVisitMayStop(t *testing.T) {
 	b := open(t, create(t, testList(t)), Keys{})
 	count := 0

@@ -13,12 +13,10 @@ import (
 	"github.com/pkg/errors"
 )
 
-// layoutFile says which version of the OCI image layout it is.
 const layoutFile = `{"imageLayoutVersion":"1.0.0"}`
 
-// contents are the documents of a bundle: what leads to the blobs. From the
-// outside in: the index of the image layout, the bundle's manifest, and its
-// configuration, which is the bundle's index.
+// contents are a bundle's documents, which lead to the blobs. From the outside in: the image layout's index, the bundle's
+// manifest, and its configuration, which is the bundle's index.
 type contents struct {
 	layout      v1.IndexManifest
 	rawLayout   []byte
@@ -40,7 +38,6 @@ type image struct {
 	rawConfig   []byte
 }
 
-// newImage parses an image's documents.
 func newImage(part Part, descriptor v1.Descriptor, rawManifest, rawConfig []byte) (*image, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(rawManifest))
 	if err != nil {
@@ -53,20 +50,20 @@ func newImage(part Part, descriptor v1.Descriptor, rawManifest, rawConfig []byte
 	return &image{part, descriptor, manifest, config, rawManifest, rawConfig}, nil
 }
 
-// blob is one that holds files, or a layer of images.
+// blob holds files, or a layer of images.
 type blob struct {
 	v1.Descriptor
 	files []Part
 	layer *layer
 }
 
-// layer is one of an image's. Other images may have the same.
+// layer is an image's. Other images may share it.
 type layer struct {
 	image  Part
 	diffID v1.Hash
 }
 
-// what names a blob by the part that it belongs to.
+// what names a blob after its part.
 func (b *blob) what() string {
 	if len(b.files) > 0 {
 		return b.files[0].String()
@@ -74,8 +71,7 @@ func (b *blob) what() string {
 	return fmt.Sprintf("%s (layer %s)", b.layer.image, b.Digest)
 }
 
-// layers are the blobs that are not documents, each once, in their order in a
-// bundle: the files', then the images'.
+// layers are the blobs that aren't documents, each once, in a bundle's order: the files', then the images'.
 func (c *contents) layers() []*blob {
 	var list []*blob
 	known := map[v1.Hash]*blob{}
@@ -98,7 +94,7 @@ func (c *contents) layers() []*blob {
 	return list
 }
 
-// documents are the blobs that Open reads, each once, in their order in a bundle.
+// documents are the blobs Open reads, each once, in a bundle's order.
 func (c *contents) documents() [][]byte {
 	all := [][]byte{c.rawManifest, c.rawIndex}
 	for _, image := range c.images {
@@ -113,8 +109,7 @@ func (c *contents) documents() [][]byte {
 	return once
 }
 
-// checkLayout holds the index of the image layout against its form: the bundle
-// comes first, then its images.
+// checkLayout checks the form of the image layout's index: the bundle comes first, then its images.
 func (c *contents) checkLayout() error {
 	for i, d := range c.layout.Manifests {
 		switch {
@@ -130,8 +125,7 @@ func (c *contents) checkLayout() error {
 	return nil
 }
 
-// checkManifest compares the bundle's index with what has the blobs: the
-// bundle's manifest for files, and the index of the image layout for images.
+// checkManifest compares the bundle's index with the lists of blobs: its manifest for files, the image layout's index for images.
 func (c *contents) checkManifest() error {
 	files, images := c.index.files(), c.index.images()
 	if c.manifest.Config.MediaType != indexType || len(c.manifest.Layers) != len(files) || len(c.layout.Manifests) != len(images)+1 {
@@ -153,10 +147,10 @@ func (c *contents) checkManifest() error {
 	return nil
 }
 
-// layerTypes are the layers that Slipway knows how to verify.
+// layerTypes are the layers Slipway can verify.
 var layerTypes = []types.MediaType{types.OCILayer, types.OCILayerZStd, types.OCIUncompressedLayer, types.DockerLayer, types.DockerUncompressedLayer}
 
-// check holds an image against the index.
+// check compares an image with the index.
 func (i *image) check(x *Index) error {
 	if i.manifest.Config.Digest != *i.part.ConfigDigest {
 		return errors.Errorf("%s has another configuration than the bundle's index says", i.part)

@@ -19,20 +19,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Create says how a bundle is made.
+// Create has the options for making a bundle.
 type Create struct {
 	List   *List
-	Output string // the file; one that is there is replaced when all has succeeded
+	Output string // the file; an existing one is replaced once all has succeeded
 	Cache  string // directory for downloads
 	Access Access // for images from registries
 	Sign   *SecretKey
-	// Say reports progress in lines for people. It is called side by side.
+	// Say reports progress in lines for people. It's called concurrently.
 	Say func(format string, args ...any)
 }
 
-// Run makes the bundle. The same list makes the same bytes. Compressed parts are
-// kept in a directory beside the output until it is complete; what a killed run
-// left there is removed.
+// Run makes the bundle. The same list makes the same bytes. Compressed parts stay in a directory beside the output until it's
+// complete; a killed run's leftovers there are removed.
 func (c Create) Run(ctx context.Context) error {
 	s := &stage{Create: c, dir: stagingOf(c.Output)}
 	if err := startStaging(c.Output); err != nil {
@@ -55,12 +54,11 @@ func (c Create) Run(ctx context.Context) error {
 	})
 }
 
-// stagingOf is the directory beside a file that is to be made.
+// stagingOf is the staging directory beside an output file.
 func stagingOf(output string) string {
 	return filepath.Join(filepath.Dir(output), "."+filepath.Base(output)+".staging")
 }
 
-// startStaging makes that directory, empty.
 func startStaging(output string) error {
 	if info, err := os.Stat(output); err == nil && !info.Mode().IsRegular() {
 		return errors.Errorf("cannot make the bundle: %s is there, and not a file", output)
@@ -83,7 +81,7 @@ type stage struct {
 	Create
 	dir      string
 	encoders sync.Pool // of *zstd.Encoder
-	made     sync.Map  // the *sum of the content of each blob that was compressed here
+	made     sync.Map  // the *sum of each content compressed here, by its blob's digest
 }
 
 // parts stages all parts, some of them side by side.
@@ -139,10 +137,9 @@ func (l *List) contents(parts []staged) (*contents, error) {
 	return c, err
 }
 
-// tag is that of the bundle in a registry or in an image layout.
+// tag is the bundle's tag in a registry or an image layout.
 func (x *Index) tag() string { return x.KubernetesVersion + "-" + x.OS + "-" + x.Architecture }
 
-// encode returns a document and its descriptor.
 func encode(document any, kind types.MediaType) ([]byte, v1.Descriptor, error) {
 	raw, err := json.Marshal(document)
 	if err != nil {
@@ -155,11 +152,9 @@ func describe(raw []byte, kind types.MediaType) v1.Descriptor {
 	return v1.Descriptor{MediaType: kind, Digest: digestOf(raw), Size: int64(len(raw))}
 }
 
-// path is where the staging directory has a blob.
 func (s *stage) path(digest v1.Hash) string { return filepath.Join(s.dir, digest.Hex) }
 
-// replace writes a bundle in the directory, holds it against the rules for
-// reading, and puts it in place by a rename.
+// replace writes a bundle in the directory, checks it as a reader would, and renames it into place.
 func replace(output, dir string, write func(io.Writer) error) error {
 	path := filepath.Join(dir, "bundle.tar")
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)

@@ -30,13 +30,13 @@ import (
 	"github.com/pkg/errors"
 )
 
-// listOf is a list with one part, whose source is not asked for.
+// listOf is a list with one part, and gives it a version, a license and a source.
 func listOf(p ListedPart) *List {
 	p.Version, p.License, p.Source = "v1", "Apache-2.0", "the test"
 	return &List{APIVersion: APIVersion, Kind: ListKind, KubernetesVersion: "v1.37.2", OS: "linux", Architecture: "amd64", Parts: []ListedPart{p}}
 }
 
-// content returns what a bundle has of its only file.
+// onlyFile returns the content of a bundle's only file.
 func onlyFile(t *testing.T, path string) string {
 	t.Helper()
 	var got string
@@ -71,7 +71,7 @@ func zstdOf(t *testing.T, data []byte) []byte {
 	return z.EncodeAll(data, nil)
 }
 
-// TestMembers: a file is found in an archive, however that is compressed.
+// TestMembers: a file is found in an archive, whatever its compression.
 func TestMembers(t *testing.T) {
 	archive := tarOf(t, map[string][]byte{"./bin/containerd": []byte("the program")})
 	dir := t.TempDir()
@@ -101,7 +101,7 @@ func createFails(t *testing.T, l *List) error {
 	return err
 }
 
-// TestListFaults: all that is wrong is said at once, before anything is done.
+// TestListFaults: all faults are reported at once, before anything is done.
 func TestListFaults(t *testing.T) {
 	dir := t.TempDir()
 	good := ListedPart{Name: "kubelet", Type: Program, File: "bundle.yaml"}
@@ -154,9 +154,8 @@ func TestListFaults(t *testing.T) {
 	refused(t, err, ListName)
 }
 
-// TestImageSources: an image comes from an image layout as a directory or a tar,
-// alone or beside others, from an index of many platforms with attestations, and
-// from a registry. It keeps its digest.
+// TestImageSources: an image comes from an image layout as a directory or a tar, alone or beside others, from an index of many
+// platforms with attestations, and from a registry. It keeps its digest.
 func TestImageSources(t *testing.T) {
 	ours := testImage(t, "amd64", 1, 2000, 3000)
 	want, err := ours.Digest()
@@ -210,8 +209,7 @@ func TestImageSources(t *testing.T) {
 	}
 }
 
-// TestLayersAreCached: a second run pulls no layer again, and one that is damaged
-// in the cache is.
+// TestLayersAreCached: a second run pulls no layer again, unless it's damaged in the cache.
 func TestLayersAreCached(t *testing.T) {
 	var mu sync.Mutex
 	pulls := 0
@@ -337,8 +335,7 @@ func TestWrongImages(t *testing.T) {
 	}
 }
 
-// TestKilledCreate: what a killed run left beside the bundle is gone after the
-// next one, and after one that is canceled.
+// TestKilledCreate: a killed run's leftovers beside the bundle are gone after the next run, even if that's canceled.
 func TestKilledCreate(t *testing.T) {
 	l := testList(t)
 	dir := t.TempDir()

@@ -21,7 +21,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// entry is one of a tar.
 type entry struct {
 	tar.Header
 	data []byte
@@ -68,7 +67,7 @@ func writeEntries(t testing.TB, list []entry) []byte {
 	return b.Bytes()
 }
 
-// verifyAll is what every reader of a bundle does.
+// verifyAll reads a bundle as every reader does.
 func verifyAll(t testing.TB, archive []byte, keys Keys) error {
 	t.Helper()
 	b, err := read(bytes.NewReader(archive), int64(len(archive)), keys)
@@ -78,8 +77,7 @@ func verifyAll(t testing.TB, archive []byte, keys Keys) error {
 	return b.Each(t.Context(), nil)
 }
 
-// refused checks that an error names what is wrong, and says what to do or is
-// clear without.
+// refused checks that an error has these facts.
 func refused(t *testing.T, err error, words ...string) {
 	t.Helper()
 	if err == nil {
@@ -91,7 +89,6 @@ func refused(t *testing.T, err error, words ...string) {
 	}
 }
 
-// readBundle makes the small bundle.
 func readBundle(t testing.TB) []byte {
 	t.Helper()
 	data, err := os.ReadFile(create(t, testList(t)))
@@ -129,8 +126,7 @@ func TestFlippedBytes(t *testing.T) {
 	}
 }
 
-// TestTruncated: a bundle that ends anywhere before its end is refused: in each
-// header, at the beginning, in the middle and at the end of each entry's data.
+// TestTruncated: a bundle cut off anywhere is refused: in each header, and at the beginning, middle and end of each entry's data.
 func TestTruncated(t *testing.T) {
 	whole := readBundle(t)
 	h := newEntries(bytes.NewReader(whole), int64(len(whole)))
@@ -160,7 +156,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestWrongEntries: a tar that is not exactly what Slipway writes is refused.
+// TestWrongEntries: a tar is refused unless it's exactly as Slipway writes it.
 func TestWrongEntries(t *testing.T) {
 	whole := readBundle(t)
 	last := len(readEntries(t, whole)) - 1
@@ -217,7 +213,7 @@ func TestWrongEntries(t *testing.T) {
 	}
 }
 
-// forge makes the small bundle with documents that lie, and right digests.
+// forge makes the small bundle with documents that lie under right digests.
 func forge(t *testing.T, lie func(parts []staged, c *contents) (files map[v1.Hash][]byte)) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -252,7 +248,7 @@ func forge(t *testing.T, lie func(parts []staged, c *contents) (files map[v1.Has
 	return writeEntries(t, list)
 }
 
-// rewrite replaces documents from the outside in.
+// rewrite encodes the documents again, from the inside out.
 func (c *contents) rewrite(t *testing.T) {
 	t.Helper()
 	var err error
@@ -262,7 +258,7 @@ func (c *contents) rewrite(t *testing.T) {
 	c.encodeAround(t)
 }
 
-// encodeAround replaces the documents around the index.
+// encodeAround encodes the documents around the index again.
 func (c *contents) encodeAround(t *testing.T) {
 	t.Helper()
 	c.layout.Manifests = slices.Clone(c.layout.Manifests)
@@ -279,7 +275,7 @@ func (c *contents) encodeAround(t *testing.T) {
 
 const kubectlPart = 0 // in order
 
-// TestLies: documents whose digests are right, and that say what is not true.
+// TestLies: documents with right digests, and false statements.
 func TestLies(t *testing.T) {
 	part := func(change func(*staged)) func([]staged, *contents) map[v1.Hash][]byte {
 		return func(parts []staged, _ *contents) map[v1.Hash][]byte {
@@ -344,8 +340,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// bomb replaces kubectl with 64 MiB of zeros, compressed, of which the index
-// says that they have this size.
+// bomb replaces kubectl with 64 MiB of compressed zeros; the index claims another size.
 func bomb(t *testing.T, claimed int64) func([]staged, *contents) map[v1.Hash][]byte {
 	content := make([]byte, 64<<20)
 	z, err := zstd.NewWriter(nil)
@@ -390,7 +385,7 @@ func TestChangedWhileOpen(t *testing.T) {
 	refused(t, b.Each(t.Context(), nil), "")
 }
 
-// TestNoBundle: what is no file at all is said to be none.
+// TestNoBundle: errors say if there's no file.
 func TestNoBundle(t *testing.T) {
 	_, err := Open(filepath.Join(t.TempDir(), "none"), Keys{})
 	refused(t, err, "bundle", "none")

@@ -18,20 +18,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// How long a download may make no progress, and how often it is resumed.
+// How long a download may stall, and how often it's resumed.
 const (
 	downloadStalls  = 30 * time.Second
 	downloadResumes = 5
 )
 
-// download fetches a file into the cache, where its name is its SHA-256. What a
-// run leaves there is resumed by the next.
+// download fetches a file into the cache, where its name is its SHA-256. The next run resumes an unfinished download.
 type download struct {
 	cache, url, sha256 string
 	say                func(format string, args ...any)
 }
 
-// run returns the path of the complete file.
 func (d download) run(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(d.cache, 0o755); err != nil {
 		return "", errors.Wrap(err, "cannot make the cache")
@@ -51,7 +49,7 @@ func (d download) run(ctx context.Context) (string, error) {
 	return path, errors.Wrap(os.Rename(part.Name(), path), "cannot put a download in its place")
 }
 
-// lockedFile opens a file that only one run at a time has. It waits for others.
+// lockedFile opens a file for one run at a time. It waits for others.
 func lockedFile(ctx context.Context, path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
@@ -74,8 +72,7 @@ func lockedFile(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// isStillAt reports whether no other run has renamed or removed the file before
-// the lock was there.
+// isStillAt reports whether no other run renamed or removed the file before it was locked.
 func isStillAt(f *os.File, path string) bool {
 	here, err := f.Stat()
 	if err != nil {
@@ -85,8 +82,7 @@ func isStillAt(f *os.File, path string) bool {
 	return err == nil && os.SameFile(here, there)
 }
 
-// fetch completes the file: from where it ends, as long as each attempt gets
-// further.
+// fetch completes the file from its end. After downloadResumes attempts, each has to get further.
 func (d download) fetch(ctx context.Context, f *os.File) error {
 	for attempt := 1; ; attempt++ {
 		before, err := f.Seek(0, io.SeekEnd)
@@ -110,8 +106,7 @@ func (d download) fetch(ctx context.Context, f *os.File) error {
 	}
 }
 
-// verify compares the file with its hash. If a part of it is from an earlier
-// answer, which may have been of another file, it starts over.
+// verify compares the file with its hash. If part of it is from an earlier answer, perhaps of another file, it starts over.
 func (d download) verify(ctx context.Context, f *os.File, resumedAt int64) error {
 	got, err := fileSHA256(ctx, f.Name())
 	if err != nil || got == d.sha256 {
@@ -126,10 +121,10 @@ func (d download) verify(ctx context.Context, f *os.File, resumedAt int64) error
 	return fault.New(fmt.Sprintf("it has the SHA-256 %s, and the list says %s", got, d.sha256), "compare with what its publisher says; do not use it otherwise")
 }
 
-// finalError is an answer that another attempt would get again.
+// finalError is an error another attempt would get again.
 type finalError struct{ error }
 
-// attempt makes one request for what the file lacks.
+// attempt makes one request for the rest of the file.
 func (d download) attempt(ctx context.Context, f *os.File, have int64) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -150,7 +145,7 @@ func (d download) attempt(ctx context.Context, f *os.File, have int64) error {
 	defer answer.Body.Close()
 	switch {
 	case answer.StatusCode == http.StatusRequestedRangeNotSatisfiable:
-		return nil // the file is as long as that of the server, or longer: verify decides
+		return nil // the file is as long as the server's, or longer: verify decides
 	case answer.StatusCode == http.StatusOK && have > 0: // the server does not resume
 		if err := f.Truncate(0); err != nil {
 			return &finalError{err}
@@ -164,7 +159,7 @@ func (d download) attempt(ctx context.Context, f *os.File, have int64) error {
 	return errors.Wrap(reason(ctx, copyAlive(f, answer.Body, stalled)), "the download broke off")
 }
 
-// reason is why a context has ended, if that is the reason of an error.
+// reason is why a context ended, if that's the cause of an error.
 func reason(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -172,7 +167,7 @@ func reason(ctx context.Context, err error) error {
 	return err
 }
 
-// refused says what the server answered. Only what may pass is tried again.
+// refused reports the server's answer. Only temporary failures are tried again.
 func (d download) refused(answer *http.Response) error {
 	err := errors.Errorf("the server answers %s", answer.Status)
 	if answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests {
@@ -181,7 +176,7 @@ func (d download) refused(answer *http.Response) error {
 	return &finalError{err}
 }
 
-// copyAlive copies, and puts the timer off with each piece.
+// copyAlive copies, and resets the timer with each piece.
 func copyAlive(to io.Writer, from io.Reader, timer *time.Timer) error {
 	buffer := make([]byte, 256<<10)
 	for {

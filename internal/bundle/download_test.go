@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// fileServer serves one file, with the faults that real servers have.
+// fileServer serves one file, with real servers' faults.
 type fileServer struct {
 	data     []byte
 	breakOff int  // bytes after which each answer breaks off; 0 for never
@@ -105,7 +105,7 @@ func TestDownloads(t *testing.T) {
 			if left, _ := filepath.Glob(cache + "/*.part"); len(left) > 0 {
 				t.Errorf("%v is left", left)
 			}
-			// The next run has it, and asks nobody.
+			// The next run finds it, and asks nobody.
 			server.Close()
 			if _, err := d.run(t.Context()); err != nil {
 				t.Errorf("from the cache: %v", err)
@@ -135,7 +135,7 @@ func TestDownloadsSideBySide(t *testing.T) {
 	}
 }
 
-// TestDamagedCache: a file in the cache that is not what it was is fetched again.
+// TestDamagedCache: a damaged file in the cache is fetched again.
 func TestDamagedCache(t *testing.T) {
 	s := &fileServer{data: noise(7, 3000)}
 	server := httptest.NewServer(s)

@@ -21,18 +21,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Limits of what decompression takes: of the memory for each blob, and of blobs
-// at a time. docs/bundle.md promises less than 200 MiB for everything.
+// Limits of decompression: memory for each blob, and blobs at a time. docs/bundle.md promises less than 200 MiB for everything.
 const (
 	mostWindow = 32 << 20
 	mostAtOnce = 3
 )
 
-// Each reads the whole bundle once and verifies every part. It calls visit with
-// each file, in the order of the index, and with its uncompressed content; nil
-// only verifies. The content ends with io.EOF only when it has the stated size
-// and digest; what visit does not read is verified after it. An error of visit
-// ends Each. Images are verified, and not visited.
+// Each reads the whole bundle once and verifies every part. It calls visit with each file, in the index's order, and its
+// uncompressed content; nil only verifies. The content ends with io.EOF only if it has the stated size and digest; Each verifies
+// the rest that visit doesn't read. An error from visit ends Each. Images are verified, but not visited.
 func (b *Bundle) Each(ctx context.Context, visit func(Part, io.Reader) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(min(runtime.GOMAXPROCS(0), mostAtOnce))
@@ -58,7 +55,6 @@ func (b *Bundle) Each(ctx context.Context, visit func(Part, io.Reader) error) er
 	return sizes.check()
 }
 
-// visit verifies a file, and lets visit see it.
 func (b *Bundle) visit(ctx context.Context, blob *blob, part Part, visit func(Part, io.Reader) error) error {
 	opened, err := b.open(ctx, blob, part.Digest, part.Size)
 	if err != nil {
@@ -73,7 +69,6 @@ func (b *Bundle) visit(ctx context.Context, blob *blob, part Part, visit func(Pa
 	return opened.finish()
 }
 
-// checkLayer verifies a layer of images.
 func (b *Bundle) checkLayer(ctx context.Context, blob *blob, sizes *imageSizes) error {
 	opened, err := b.open(ctx, blob, blob.layer.diffID, blob.layer.image.Size)
 	if err != nil {
@@ -99,10 +94,10 @@ type content struct {
 	size   int64
 	atMost bool // the content may be smaller than size
 	length int64
-	err    error // what was found, io.EOF included
+	err    error // the first error, io.EOF included
 }
 
-// open begins to read a blob, whose content has this digest and size.
+// open starts reading a blob whose content must have this digest and size.
 func (b *Bundle) open(ctx context.Context, blob *blob, digest v1.Hash, size int64) (*content, error) {
 	raw := b.raw(ctx, blob)
 	from, done, err := decompress(raw, blob.MediaType)
@@ -112,7 +107,7 @@ func (b *Bundle) open(ctx context.Context, blob *blob, digest v1.Hash, size int6
 	return &content{what: blob.what(), from: from, close: done, raw: raw, sum: sha256.New(), digest: digest, size: size}, nil
 }
 
-// Read returns an error in place of io.EOF if the content is not what it must be.
+// Read returns an error instead of io.EOF if the content is wrong.
 func (c *content) Read(p []byte) (int, error) {
 	if c.err != nil {
 		return 0, c.err
@@ -141,7 +136,7 @@ func (c *content) atEnd() error {
 	return io.EOF
 }
 
-// blame says what is wrong if a blob cannot be decompressed or read.
+// blame finds the cause if a blob can't be decompressed or read.
 func (c *content) blame(err error) error {
 	if c.raw.err != nil && !errors.Is(c.raw.err, io.EOF) {
 		return c.raw.err // such as a canceled context
@@ -149,7 +144,7 @@ func (c *content) blame(err error) error {
 	return damagedBy(c.what, err)
 }
 
-// finish reads what is left of the content and of the blob.
+// finish reads the rest of the content and of the blob.
 func (c *content) finish() error {
 	if _, err := io.Copy(io.Discard, c); err != nil {
 		return err
@@ -158,12 +153,12 @@ func (c *content) finish() error {
 	return err
 }
 
-// raw is a blob as the bundle has it, verified while it is read.
+// raw is a blob as the bundle has it, verified while it's read.
 func (b *Bundle) raw(ctx context.Context, blob *blob) *verified {
 	return newVerified(ctx, b.at[blob.Digest], blob.Descriptor, blob.what())
 }
 
-// decompress returns the content of a blob; done releases what it needs.
+// decompress returns a blob's content; done releases its resources.
 func decompress(r io.Reader, kind types.MediaType) (content io.Reader, done func(), err error) {
 	switch kind {
 	case partType, types.OCILayerZStd:
@@ -179,7 +174,7 @@ func decompress(r io.Reader, kind types.MediaType) (content io.Reader, done func
 	return r, func() {}, nil
 }
 
-// verified reads a blob and ends with an error unless it has its digest.
+// verified reads a blob, and ends with an error if its digest is wrong.
 type verified struct {
 	ctx    context.Context
 	from   io.Reader

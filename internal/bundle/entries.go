@@ -16,18 +16,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// The entries of a bundle that are not blobs.
+// A bundle's entries besides the blobs.
 const (
 	entryLayout    = "oci-layout"
 	entryIndex     = "index.json"
 	entrySignature = "index.json.minisig"
 )
 
-// blobEntry is where an image layout has a blob.
+// blobEntry is a blob's path in an image layout.
 func blobEntry(digest v1.Hash) string { return "blobs/" + digest.Algorithm + "/" + digest.Hex }
 
-// entries reads the headers of a bundle's tar, one after another, and skips
-// what is between them.
+// entries reads the headers of a bundle's tar one after another, and skips the data between them.
 type entries struct {
 	file   *io.SectionReader
 	tar    *tar.Reader
@@ -57,13 +56,13 @@ func (e *entries) peek() (*tar.Header, error) {
 	if err := e.check(header); err != nil {
 		return nil, err
 	}
-	// The tar's reader reads no further than the header, and the file is at hand.
+	// The tar's reader reads no further than the header, so the file is at the data.
 	e.offset, err = e.file.Seek(0, io.SeekCurrent)
 	e.ahead = header
 	return header, err
 }
 
-// check refuses everything but plain files with a name of their own.
+// check refuses everything but plain files with unique names.
 func (e *entries) check(h *tar.Header) error {
 	again := "do not use this bundle: Slipway does not make such entries"
 	switch {
@@ -99,8 +98,7 @@ func kindOf(flag byte) string {
 	return fmt.Sprintf("of the type %q", flag)
 }
 
-// take finds the next entry, which must have this name and a size within the
-// limits, and returns where its data is. what names it in messages.
+// take finds the next entry, which must have this name and an allowed size, and returns its data. what names it in messages.
 func (e *entries) take(entry, what string, least, most int64) (*io.SectionReader, error) {
 	header, err := e.peek()
 	switch {
@@ -114,7 +112,7 @@ func (e *entries) take(entry, what string, least, most int64) (*io.SectionReader
 	case header.Size < least || header.Size > most:
 		return nil, fault.New(fmt.Sprintf("%s has %d bytes, which is %s", what, header.Size, limits(least, most)), "get the bundle again")
 	}
-	// The next entry begins at a block of its own.
+	// Each entry begins at a new block.
 	e.end = e.offset + (header.Size+blockSize-1)/blockSize*blockSize
 	if e.offset+header.Size > e.file.Size() {
 		return nil, fault.New(fmt.Sprintf("%s is not complete: the bundle is truncated", what), "get the bundle again")
@@ -130,7 +128,7 @@ func limits(least, most int64) string {
 	return fmt.Sprintf("more than the %d that are allowed", most)
 }
 
-// blockSize is that of a tar, and mostPadding what may follow its last entry.
+// blockSize is the size of a tar's blocks, and mostPadding limits the bytes after its last entry.
 const (
 	blockSize   = 512
 	mostPadding = 1 << 20

@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// foundImage is an image where it comes from.
+// foundImage is an image at its source.
 type foundImage struct {
 	v1.Image
 	fromDocker   bool // from a docker-archive
@@ -51,8 +51,7 @@ func (s *stage) findImage(ctx context.Context, p *ListedPart) (*foundImage, erro
 	return s.fromArchive(ctx, file, p)
 }
 
-// pull finds an image in a registry, with the user's credentials for it. The
-// layers are read, and verified, later.
+// pull finds an image in a registry, with the user's credentials. Its layers are read, and verified, later.
 func (s *stage) pull(ctx context.Context, p *ListedPart) (*foundImage, error) {
 	ref, err := name.NewDigest(p.Image, s.Access.names()...)
 	if err != nil {
@@ -91,7 +90,6 @@ func (s *stage) fromArchive(ctx context.Context, file string, p *ListedPart) (*f
 	return &foundImage{Image: image, close: func() { os.RemoveAll(dir) }}, errors.Wrapf(err, "%s", file)
 }
 
-// hasMember reports whether a tar has a file of this name.
 func hasMember(open tarball.Opener, member string) (bool, error) {
 	f, err := open()
 	if err != nil {
@@ -112,7 +110,7 @@ func hasMember(open tarball.Opener, member string) (bool, error) {
 	}
 }
 
-// fromDocker finds an image by its name, or the only one.
+// fromDocker finds an image by its name, or takes the only image.
 func fromDocker(open tarball.Opener, p *ListedPart) (v1.Image, error) {
 	all, err := tarball.LoadManifest(open)
 	if err != nil {
@@ -129,7 +127,7 @@ func fromDocker(open tarball.Opener, p *ListedPart) (v1.Image, error) {
 	return image, fault.WithRemedy(err, "the archive must have one image, or one of that name")
 }
 
-// unpackLayout unpacks the files of an image layout, and nothing else.
+// unpackLayout unpacks only an image layout's files.
 func unpackLayout(ctx context.Context, open tarball.Opener, dir string) error {
 	f, err := open()
 	if err != nil {
@@ -170,8 +168,7 @@ func unpackFile(to string, from io.Reader) error {
 	return f.Close()
 }
 
-// fromLayout finds an image in an image layout: by its name, or the only one for
-// the platform.
+// fromLayout finds an image in an image layout by its name, or takes the platform's only image.
 func (s *stage) fromLayout(dir string, p *ListedPart) (v1.Image, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
@@ -188,9 +185,8 @@ func (s *stage) fromLayout(dir string, p *ListedPart) (v1.Image, error) {
 	return found[0], nil
 }
 
-// choose returns the images in an index that fit the platform: those with the
-// part's name, if there is any. Attestations have a platform of their own, and
-// fit none.
+// choose returns an index's images for the platform: those with the part's name, if there are any. Attestations never fit,
+// because they have a platform of their own.
 func (s *stage) choose(index v1.ImageIndex, p *ListedPart) ([]v1.Image, error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 
 const proxyName = "registry.k8s.io/kube-proxy:v1.37.2"
 
-// noise is content that does not compress well, the same for the same seed.
+// noise is content that hardly compresses, the same for the same seed.
 func noise(seed uint64, size int) []byte {
 	random := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
 	data := make([]byte, size)
@@ -32,7 +32,7 @@ func noise(seed uint64, size int) []byte {
 	return data
 }
 
-// testImage has a layer for each of the sizes.
+// testImage has a layer of each size.
 func testImage(t testing.TB, architecture string, seed uint64, sizes ...int) v1.Image {
 	t.Helper()
 	image, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: architecture, RootFS: v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{}}})
@@ -70,7 +70,7 @@ func tarOf(t testing.TB, files map[string][]byte) []byte {
 	return b.Bytes()
 }
 
-// testList has the parts of a small bundle: files of each type, and two images.
+// testList has a small bundle's parts: files of each type, and two images.
 func testList(t testing.TB) *List {
 	t.Helper()
 	dir := t.TempDir()
@@ -121,7 +121,6 @@ func writeFile(t testing.TB, dir, name string, data []byte) {
 	}
 }
 
-// create makes a bundle of the list and returns its path.
 func create(t testing.TB, l *List, change ...func(*Create)) string {
 	t.Helper()
 	c := Create{List: l, Output: filepath.Join(t.TempDir(), "bundle.tar"), Cache: t.TempDir(), Say: t.Logf}
@@ -134,7 +133,6 @@ func create(t testing.TB, l *List, change ...func(*Create)) string {
 	return c.Output
 }
 
-// open opens a bundle for the length of the test.
 func open(t testing.TB, path string, keys Keys) *Bundle {
 	t.Helper()
 	b, err := Open(path, keys)

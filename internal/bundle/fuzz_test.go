@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// FuzzRead: whatever a file has, reading it ends without a panic and without
-// more content than the index says; and what is accepted is what Slipway writes.
+// FuzzRead: whatever a file holds, reading it ends without a panic and without more content than the index says, and an accepted
+// bundle's images can be written.
 func FuzzRead(f *testing.F) {
 	whole := smallest(f)
 	f.Add(whole)
@@ -48,8 +48,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzIndex: an index with right digests around it, whatever it says, is refused
-// or describes parts with names that lead nowhere.
+// FuzzIndex: an index with right digests around it, whatever it says, is refused or has only names that lead nowhere.
 func FuzzIndex(f *testing.F) {
 	whole := smallest(f)
 	good, err := read(bytes.NewReader(whole), int64(len(whole)), Keys{})
@@ -82,7 +81,7 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// smallest is a bundle of one file and one image, of a few kilobytes.
+// smallest is a bundle of one file and one image, a few kilobytes.
 func smallest(t testing.TB) []byte {
 	l := testList(t)
 	var parts []ListedPart

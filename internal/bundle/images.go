@@ -17,9 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// WriteImages writes an image layout in a tar of only the images with these
-// names, as `ctr images import -` reads it. It verifies what it copies. After an
-// error, what was written is not a complete archive.
+// WriteImages writes an image layout in a tar of only these images, as `ctr images import -` reads it, and verifies them on the
+// way. After an error, the output isn't a complete archive.
 func (b *Bundle) WriteImages(ctx context.Context, names []string, w io.Writer) error {
 	some, err := b.only(names)
 	if err != nil {
@@ -28,7 +27,6 @@ func (b *Bundle) WriteImages(ctx context.Context, names []string, w io.Writer) e
 	return some.write(w, func(blob *blob) (io.ReadCloser, error) { return b.raw(ctx, blob), nil })
 }
 
-// only are the contents of an image layout of some images.
 func (b *Bundle) only(names []string) (*contents, error) {
 	some := &contents{layout: v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex}}
 	for _, name := range names {

@@ -15,14 +15,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// KeysDir has the public keys that this host trusts for bundles.
+// KeysDir has the public keys this host trusts for bundles.
 const KeysDir = "/etc/slipway/bundle-keys.d"
 
-// keySuffix is that of the names of public keys' files.
+// keySuffix ends the names of public keys' files.
 const keySuffix = ".pub"
 
-// Keys are the public keys of which one must have signed a bundle. Without a
-// key, a bundle needs no signature.
+// Keys are public keys, one of which must have signed a bundle. Without a key, a bundle needs no signature.
 type Keys struct{ trusted []trustedKey }
 
 type trustedKey struct {
@@ -33,8 +32,7 @@ type trustedKey struct {
 // Required reports whether bundles must be signed.
 func (k Keys) Required() bool { return len(k.trusted) > 0 }
 
-// ConfiguredKeys reads all files *.pub in dir. There need not be such a
-// directory; a file that cannot be read, or is no key, is an error.
+// ConfiguredKeys reads all *.pub files in dir, which needn't exist. A file that can't be read, or isn't a key, is an error.
 func ConfiguredKeys(dir string) (Keys, error) {
 	entries, err := os.ReadDir(dir)
 	if os.IsNotExist(err) {
@@ -56,7 +54,7 @@ func ConfiguredKeys(dir string) (Keys, error) {
 	return KeysFromFiles(paths...)
 }
 
-// TrustedKeys are the keys in files, or, without files, those that this host trusts.
+// TrustedKeys are the keys in files or, without files, the keys this host trusts.
 func TrustedKeys(files []string) (Keys, error) {
 	if len(files) > 0 {
 		return KeysFromFiles(files...)
@@ -78,8 +76,7 @@ func KeysFromFiles(paths ...string) (Keys, error) {
 	return k, nil
 }
 
-// verify returns which key has signed the message, for people. It is empty if
-// there is no key.
+// verify returns which key signed the message, for people; "" without keys.
 func (k Keys) verify(message, signature []byte) (string, error) {
 	if !k.Required() {
 		return "", nil
@@ -96,7 +93,7 @@ func (k Keys) verify(message, signature []byte) (string, error) {
 	return "", k.refuse(signature)
 }
 
-// refuse says why no key fits: by the signature's own word on its key.
+// refuse says why no key fits, going by the key the signature names.
 func (k Keys) refuse(signature []byte) error {
 	var s minisign.Signature
 	if err := s.UnmarshalText(signature); err != nil {

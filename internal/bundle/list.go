@@ -20,14 +20,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// ListKind is the kind of a list of parts, and ListName what its file in a
-// directory is called.
+// ListKind is the kind of a list of parts, and ListName its file's name in a directory.
 const (
 	ListKind = "BundleParts"
 	ListName = "bundle.yaml"
 )
 
-// List says what a bundle is made of. docs/bundle.md describes its fields.
+// List has a bundle's parts and their sources. docs/bundle.md describes its fields.
 type List struct {
 	APIVersion        string       `json:"apiVersion"`
 	Kind              string       `json:"kind"`
@@ -36,29 +35,28 @@ type List struct {
 	Architecture      string       `json:"architecture"`
 	Parts             []ListedPart `json:"parts"`
 
-	dir string // that paths are relative to
+	dir string // paths are relative to it
 }
 
-// ListedPart is a part, and where it comes from: one of File, URL and Image.
+// ListedPart is a part and its source: one of File, URL and Image.
 type ListedPart struct {
 	Name    string `json:"name"`
 	Type    Type   `json:"type"`
 	Version string `json:"version"`
-	// Source is by default the URL or the image.
+	// Source defaults to the URL or the image.
 	Source  string `json:"source,omitempty"`
 	License string `json:"license"`
 
 	File   string `json:"file,omitempty"`   // relative to the list
 	URL    string `json:"url,omitempty"`    // http or https, needs SHA256
 	Image  string `json:"image,omitempty"`  // in a registry, with its digest
-	SHA256 string `json:"sha256,omitempty"` // of what is at File or URL, in hex
+	SHA256 string `json:"sha256,omitempty"` // of the file at File or URL, in hex
 	Member string `json:"member,omitempty"` // the path in the archive at File or URL
 
-	data []byte // of a part that Provide has added
+	data []byte // of a part added by Provide
 }
 
-// Provide adds a file whose content the caller has, unless the list has one with
-// its type and name.
+// Provide adds a file with this content, unless the list has one of its type and name.
 func (l *List) Provide(p ListedPart, content []byte) {
 	if l.Has(p.Type, p.Name) {
 		return
@@ -72,8 +70,7 @@ func (l *List) Has(kind Type, name string) bool {
 	return slices.ContainsFunc(l.Parts, func(p ListedPart) bool { return p.Type == kind && p.Name == name })
 }
 
-// ReadList reads a list, or the one in a directory, and checks it: all faults
-// at once, files that are missing among them.
+// ReadList reads a list, or the list in a directory, and reports all its faults at once, missing files among them.
 func ReadList(path string) (*List, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -96,7 +93,6 @@ func ReadList(path string) (*List, error) {
 	return l, nil
 }
 
-// faults is what is wrong with the list.
 func (l *List) faults() []string {
 	x := Index{APIVersion: APIVersion, Kind: IndexKind, KubernetesVersion: l.KubernetesVersion, OS: l.OS, Architecture: l.Architecture}
 	var found []string
@@ -194,7 +190,6 @@ func (p *ListedPart) imageFaults() (found []string) {
 	return found
 }
 
-// at is where the file is.
 func (p *ListedPart) at(dir string) string {
 	if filepath.IsAbs(p.File) {
 		return p.File
@@ -202,7 +197,7 @@ func (p *ListedPart) at(dir string) string {
 	return filepath.Join(dir, p.File)
 }
 
-// part is what the index says of it, as far as the list knows.
+// part is its entry in the index, as far as the list knows.
 func (p *ListedPart) part() Part {
 	source := p.Source
 	for _, from := range []string{p.URL, p.Image} {

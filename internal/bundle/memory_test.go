@@ -22,16 +22,15 @@ import (
 )
 
 const (
-	mostMemory = 200 << 20 // bytes, what docs/bundle.md promises
+	mostMemory = 200 << 20 // bytes, as docs/bundle.md promises
 	childTask  = "SLIPWAY_BUNDLE_TEST"
 	hugeFile   = 1 << 30
 	hugeLayer  = 2 << 30
 	hugeImage  = "registry.k8s.io/huge:1"
 )
 
-// TestMemory makes a bundle of three files of 1 GiB each, which are compressed
-// side by side, and reads it and one with an image of 2 GiB, each in a process of
-// its own.
+// TestMemory makes a bundle of three 1 GiB files, compressed side by side, and reads it and another with a 2 GiB image, in
+// processes of their own.
 func TestMemory(t *testing.T) {
 	if task := os.Getenv(childTask); task != "" {
 		runTask(t, task, os.Getenv(childTask+"_DIR"))
@@ -98,8 +97,7 @@ func runTask(t *testing.T, task, dir string) {
 	}
 }
 
-// checkMemory looks at what the process has taken at most so far. The kernel's
-// ru_maxrss would have that of the process that has started it, too.
+// checkMemory looks at the process's peak so far. The kernel's ru_maxrss would include the parent's, too.
 func checkMemory(t *testing.T, task string) {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
@@ -138,7 +136,7 @@ func (zeroReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeHugeImage makes a bundle with an image whose layer is not compressed.
+// writeHugeImage makes a bundle with an image whose layer isn't compressed.
 func writeHugeImage(t *testing.T, path string) {
 	t.Helper()
 	sum := sha256.New()
@@ -181,7 +179,7 @@ func writeHugeImage(t *testing.T, path string) {
 	}
 }
 
-// TestMoreThan8GiB: a blob whose size an old header of a tar cannot say.
+// TestMoreThan8GiB: a blob whose size doesn't fit an old tar header.
 func TestMoreThan8GiB(t *testing.T) {
 	const size = 9 << 30
 	descriptor := v1.Descriptor{MediaType: partType, Digest: digestOf([]byte("x")), Size: size, Annotations: map[string]string{annotationTitle: "program/kubelet.zst"}}
@@ -223,8 +221,7 @@ type failing struct{ err error }
 func (f *failing) Read([]byte) (int, error) { return 0, f.err }
 func (f *failing) Close() error             { return nil }
 
-// writeManyLayers makes a bundle whose documents are as large as they may be: two
-// images of tens of thousands of layers, none of which is there.
+// writeManyLayers makes a bundle whose documents are as large as allowed: two images of tens of thousands of layers, all missing.
 func writeManyLayers(t *testing.T, path string) {
 	t.Helper()
 	const count = 26_000
@@ -268,7 +265,7 @@ func writeManyLayers(t *testing.T, path string) {
 	writeFile(t, filepath.Dir(path), filepath.Base(path), writeEntries(t, list))
 }
 
-// sparse writes a file with holes where there are only zeros.
+// sparse writes a file with holes for zeros.
 type sparse struct {
 	f    *os.File
 	size int64

@@ -16,15 +16,14 @@ import (
 	"github.com/pkg/errors"
 )
 
-// ociImage is a manifest with its blobs, as go-containerregistry pushes it.
+// ociImage is a manifest with its blobs, for go-containerregistry to push.
 type ociImage struct {
 	kind             types.MediaType
 	manifest, config []byte
 	layers           map[v1.Hash]v1.Layer
 }
 
-// newOCIImage makes an image whose blobs are read when they are pushed. Layers
-// that the registry has at one of the mounts need not be sent again.
+// newOCIImage makes an image whose blobs are read when they're pushed. Layers the registry has at a mount needn't be sent again.
 func newOCIImage(ctx context.Context, b *Bundle, kind types.MediaType, manifest, config []byte, mounts map[v1.Hash]name.Reference) (v1.Image, error) {
 	parsed, err := v1.ParseManifest(bytes.NewReader(manifest))
 	if err != nil {
@@ -54,7 +53,6 @@ func (i *ociImage) LayerByDigest(digest v1.Hash) (partial.CompressedLayer, error
 	return nil, errors.Errorf("there is no layer %s", digest)
 }
 
-// ociLayer is a blob of a bundle.
 type ociLayer struct {
 	ctx        context.Context
 	bundle     *Bundle
@@ -90,7 +88,7 @@ func (x *ociIndex) ImageIndex(digest v1.Hash) (v1.ImageIndex, error) {
 	return nil, errors.Errorf("the bundle has no index %s", digest)
 }
 
-// signatureImage is an artifact with the signature, which refers to the index.
+// signatureImage is an artifact with the signature, and refers to the index.
 func signatureImage(c *contents) (v1.Image, error) {
 	empty := []byte("{}")
 	subject := describe(c.rawLayout, types.OCIImageIndex)
@@ -110,7 +108,6 @@ func signatureImage(c *contents) (v1.Image, error) {
 	return partial.CompressedToImage(&ociImage{types.OCIManifestSchema1, manifest, empty, map[v1.Hash]v1.Layer{signature.Digest: layer}})
 }
 
-// inMemory is a small blob.
 type inMemory struct {
 	data       []byte
 	descriptor v1.Descriptor

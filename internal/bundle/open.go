@@ -16,29 +16,27 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Limits of what is held in memory while a bundle is read.
+// Limits of the data held in memory while a bundle is read.
 const (
 	mostDocument  = 4 << 20  // bytes of an index, a manifest or a configuration
 	mostDocuments = 16 << 20 // bytes of all of them
 	mostSignature = 8 << 10
 )
 
-// Bundle is an open bundle, whose head has been verified.
+// Bundle is an open bundle whose head has been verified.
 type Bundle struct {
 	close    func() error
 	signedBy string
 	contents
-	at map[v1.Hash]*io.SectionReader // the blobs that Open has only found
+	at map[v1.Hash]*io.SectionReader // blobs Open has found, but not read
 }
 
-// Open reads the head of a bundle: its signature, which one of the keys must
-// have made, its index, and the manifests of its images. It finds all other
-// parts, and leaves reading and verifying them to Each. Close it after use.
+// Open reads a bundle's head: its signature, which one of the keys must have made, its index, and its images' manifests. It finds
+// all other parts, and leaves reading and verifying them to Each. Close it after use.
 func Open(path string, keys Keys) (*Bundle, error) { return OpenPinned(path, keys, "") }
 
-// OpenPinned is Open for the bundle whose file has a digest, as sha256:HEX; an
-// empty one is that of any file. A signature does not tell an older bundle from a
-// newer one, and this does.
+// OpenPinned is Open for the bundle whose file has this digest, sha256:HEX; "" fits any file. Unlike a digest, a signature
+// doesn't distinguish older bundles from newer ones.
 func OpenPinned(path string, keys Keys, digest string) (*Bundle, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -63,11 +61,10 @@ func OpenPinned(path string, keys Keys, digest string) (*Bundle, error) {
 	return b, nil
 }
 
-// Index describes the bundle. Do not change it.
+// Index describes the bundle. Don't change it.
 func (b *Bundle) Index() Index { return b.index }
 
-// SignedBy names the trusted key that has signed the bundle; it is empty if no
-// key is trusted.
+// SignedBy names the trusted key that signed the bundle; it's empty if no key is trusted.
 func (b *Bundle) SignedBy() string { return b.signedBy }
 
 // Close releases the file.
@@ -102,7 +99,7 @@ func read(file io.ReaderAt, size int64, keys Keys) (*Bundle, error) {
 	return b, h.finish()
 }
 
-// readIndex reads what comes before the blobs.
+// readIndex reads everything before the blobs.
 func (b *Bundle) readIndex(h *head, keys Keys) error {
 	layout, err := h.document(entryLayout, "the file "+entryLayout, mostSignature)
 	if err != nil {
@@ -119,7 +116,7 @@ func (b *Bundle) readIndex(h *head, keys Keys) error {
 			return err
 		}
 	}
-	// Nothing of an index is looked at before its signature.
+	// An index isn't parsed before its signature is verified.
 	if b.signedBy, err = keys.verify(b.rawLayout, b.signature); err != nil {
 		return err
 	}
@@ -131,8 +128,7 @@ func (b *Bundle) readIndex(h *head, keys Keys) error {
 	return b.checkLayout()
 }
 
-// readDocuments reads the manifest of the bundle, its index, and the images'
-// manifests and configurations.
+// readDocuments reads the bundle's manifest and index, and the images' manifests and configurations.
 func (b *Bundle) readDocuments(h *head) (err error) {
 	if b.rawManifest, err = h.blob(b.layout.Manifests[0], "the bundle's manifest"); err != nil {
 		return err
@@ -190,7 +186,6 @@ type head struct {
 	blobs  map[v1.Hash][]byte
 }
 
-// document reads an entry of at most so many bytes.
 func (h *head) document(entry, what string, most int64) ([]byte, error) {
 	return h.read(entry, what, 0, most)
 }
@@ -209,7 +204,7 @@ func (h *head) read(entry, what string, least, most int64) ([]byte, error) {
 	return data, errors.Wrapf(err, "cannot read %s", what)
 }
 
-// blob reads a blob, unless that has happened before, and verifies it.
+// blob reads and verifies a blob, unless it already has.
 func (h *head) blob(d v1.Descriptor, what string) ([]byte, error) {
 	if data, ok := h.blobs[d.Digest]; ok {
 		return data, sameSize(what, int64(len(data)), d.Size)
@@ -242,7 +237,7 @@ func damaged(what string) error {
 	return fault.New(what+" is damaged: its content is not what its digest says", "get the bundle again")
 }
 
-// damagedBy is damaged for what could not even be decompressed.
+// damagedBy is damaged for content that couldn't even be decompressed.
 func damagedBy(what string, err error) error {
 	d := damaged(what)
 	return fault.WithRemedy(errors.WithMessage(err, d.Error()), fault.Remedy(d))

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// pinAlgorithm is how the digest of a file begins.
+// pinAlgorithm begins a file's digest.
 const pinAlgorithm = "sha256:"
 
 // checkPin reads all of a file, unless the digest is empty.

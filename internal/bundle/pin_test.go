@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// TestOpenPinned takes the file with the digest, and no other: a signature does not tell an older bundle from a newer one.
+// TestOpenPinned takes only the file with the digest: a signature doesn't distinguish an older bundle from a newer one.
 func TestOpenPinned(t *testing.T) {
 	path := create(t, testList(t))
 	data, err := os.ReadFile(path)

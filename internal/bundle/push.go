@@ -18,13 +18,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// bundleRepository is where below the target the bundle itself goes.
+// bundleRepository is the bundle's own path below the target.
 const bundleRepository = "slipway-bundle"
 
-// Push verifies the bundle and pushes its images, so that nodes can pull them
-// from there, and then the bundle itself with its signature. The target is a
-// registry, or a path in one: registry.example:5000/k8s. docs/bundle.md says what
-// is called how there.
+// Push verifies the bundle and pushes its images, so that nodes can pull them from there, and then the bundle itself with its
+// signature. The target is a registry, or a path in one: registry.example:5000/k8s. docs/bundle.md lists the names there.
 func (b *Bundle) Push(ctx context.Context, target string, access Access, say func(format string, args ...any)) error {
 	p, err := b.pusher(ctx, target, access)
 	if err != nil {
@@ -47,13 +45,12 @@ func (b *Bundle) Push(ctx context.Context, target string, access Access, say fun
 	return nil
 }
 
-// destination is a name that an image gets in the registry.
+// destination is an image's name in the registry.
 type destination struct {
 	ref   name.Tag
 	image *image
 }
 
-// push is a push that is under way.
 type push struct {
 	b            *Bundle
 	registry     name.Registry
@@ -81,7 +78,6 @@ func (b *Bundle) pusher(ctx context.Context, target string, access Access) (*pus
 	return p, err
 }
 
-// repository is one below the target.
 func (p *push) repository(path string) name.Repository {
 	if p.prefix != "" {
 		path = p.prefix + "/" + path
@@ -89,8 +85,7 @@ func (p *push) repository(path string) name.Repository {
 	return p.registry.Repo(path)
 }
 
-// plan says where the images go. With a custom image repository, a control plane
-// asks for CoreDNS without the directory that it has in the default one.
+// plan says where the images go. With a custom repository, control planes ask for CoreDNS without its directory in the default.
 func (p *push) plan() ([]destination, error) {
 	const coreDNS = "registry.k8s.io/coredns/coredns"
 	var list []destination
@@ -118,7 +113,7 @@ func (p *push) plan() ([]destination, error) {
 	return list, nil
 }
 
-// image pushes an image. A tag that has it for other platforms keeps them.
+// image pushes an image. If its tag has images for other platforms, they stay.
 func (p *push) image(ctx context.Context, d destination) error {
 	image, err := p.oci(ctx, d.image)
 	if err != nil {
@@ -143,8 +138,7 @@ func (p *push) oci(ctx context.Context, i *image) (v1.Image, error) {
 	return newOCIImage(ctx, p.b, i.descriptor.MediaType, i.rawManifest, i.rawConfig, p.mounts)
 }
 
-// bundle pushes the image layout's index under the bundle's tag, with all that it
-// leads to, and then the signature.
+// bundle pushes the image layout's index under the bundle's tag, with everything it leads to, and then the signature.
 func (p *push) bundle(ctx context.Context, ref name.Tag) error {
 	b := p.b
 	self, err := newOCIImage(ctx, b, types.OCIManifestSchema1, b.rawManifest, b.rawIndex, nil)

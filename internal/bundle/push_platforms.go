@@ -16,7 +16,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// others are what a tag in the registry has for other platforms than the bundle's.
+// others are a tag's images in the registry for other platforms than the bundle's.
 func (p *push) others(ref name.Tag) ([]mutate.IndexAddendum, error) {
 	there, err := remote.Get(ref, p.options...)
 	var answer *transport.Error
@@ -55,7 +55,7 @@ func (p *push) platform() v1.Platform {
 	return v1.Platform{OS: p.b.index.OS, Architecture: p.b.index.Architecture}
 }
 
-// otherImage is the image that a tag has, if it is for another platform.
+// otherImage is the tag's image, if it's for another platform.
 func (p *push) otherImage(there *remote.Descriptor) ([]mutate.IndexAddendum, error) {
 	image, err := there.Image()
 	if err != nil {
@@ -72,7 +72,7 @@ func (p *push) otherImage(there *remote.Descriptor) ([]mutate.IndexAddendum, err
 	return []mutate.IndexAddendum{{Add: image, Descriptor: v1.Descriptor{Platform: platform}}}, nil
 }
 
-// withOthers is an index with the bundle's image, and those of other platforms.
+// withOthers is an index of the bundle's image and other platforms'.
 func withOthers(descriptor v1.Descriptor, image v1.Image, others []mutate.IndexAddendum) v1.ImageIndex {
 	ours := mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: descriptor.Platform}}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)

@@ -23,7 +23,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// newRegistry serves a registry on the loopback interface.
 func newRegistry(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
@@ -31,7 +30,6 @@ func newRegistry(t *testing.T) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// coreDNSList is a list with CoreDNS for an architecture.
 func coreDNSList(t *testing.T, architecture string) *List {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,7 +47,7 @@ func coreDNSList(t *testing.T, architecture string) *List {
 
 var plain = Access{PlainHTTP: true}
 
-// pulled returns the image that a host of the platform gets from a registry.
+// pulled returns the image a host of the platform gets from a registry.
 func pulled(t *testing.T, ref, architecture string) v1.Image {
 	t.Helper()
 	tag, err := name.NewTag(ref)
@@ -70,8 +68,7 @@ func checkDigest(t *testing.T, image v1.Image, want v1.Hash) {
 	}
 }
 
-// TestPush: images can be pulled by their names, and what is pushed as the bundle
-// is the same index, with its signature.
+// TestPush: images can be pulled by name, and the pushed bundle is the same index, with its signature.
 func TestPush(t *testing.T) {
 	host := newRegistry(t)
 	key, keys := newKey(t)
@@ -125,8 +122,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestPushPlatforms: bundles for two architectures share their tags, in any order
-// and repeatedly.
+// TestPushPlatforms: bundles for two architectures share their tags, in any order and repeatedly.
 func TestPushPlatforms(t *testing.T) {
 	host := newRegistry(t)
 	bundles := map[string]*Bundle{}
@@ -184,10 +180,10 @@ func TestPushRefuses(t *testing.T) {
 	}
 }
 
-// TestPushTLS: a CA of one's own is trusted where it is named, and not otherwise.
+// TestPushTLS: a private CA is trusted only where it's named.
 func TestPushTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that do not trust it
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that don't trust it
 	server.StartTLS()
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "https://")

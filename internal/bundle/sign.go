@@ -18,8 +18,7 @@ import (
 // SecretKey signs bundles.
 type SecretKey struct{ key minisign.PrivateKey }
 
-// SecretKeyFromFile reads a secret key in minisign's format. It asks for the
-// password only if the key has one.
+// SecretKeyFromFile reads a secret key in minisign's format. It asks for the password only if the key has one.
 func SecretKeyFromFile(path string, password func() (string, error)) (*SecretKey, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -47,9 +46,8 @@ func (k *SecretKey) sign(c *contents) []byte {
 	return minisign.SignWithComments(k.key, c.rawLayout, trusted, "signature of a bundle for Slipway")
 }
 
-// Sign writes the bundle again with a signature: one by the key, or, if that is
-// nil, one that was made elsewhere of the file index.json in the bundle. A
-// signature that it has already is replaced. All of the bundle is verified first.
+// Sign verifies all of the bundle, and writes it again with a signature: by the key or, if that's nil, one made elsewhere for the
+// bundle's index.json. It replaces an existing signature.
 func Sign(ctx context.Context, path string, key *SecretKey, signature []byte) error {
 	b, err := Open(path, Keys{})
 	if err != nil {

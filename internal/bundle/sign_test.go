@@ -59,7 +59,7 @@ func TestSignatures(t *testing.T) {
 		t.Error("nothing is said about what to do")
 	}
 
-	// The signature added later is the same, and takes the place of another one.
+	// A signature added later is the same, and replaces another.
 	if err := Sign(t.Context(), unsigned, key, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestSignatures(t *testing.T) {
 	refused(t, verifyAll(t, writeEntries(t, append(list[:2], list[3:]...)), keys), "not signed")
 }
 
-// TestSignRefuses: what is damaged is not signed, and no signature that is none.
+// TestSignRefuses damaged bundles, and anything that isn't a signature.
 func TestSignRefuses(t *testing.T) {
 	key, _ := newKey(t)
 	whole := readBundle(t)
@@ -99,7 +99,7 @@ func TestSignRefuses(t *testing.T) {
 	}
 }
 
-// TestKeysFailClosed: a key that cannot be used is an error, never no key.
+// TestKeysFailClosed: an unusable key is an error, never no key.
 func TestKeysFailClosed(t *testing.T) {
 	none := t.TempDir()
 	for _, dir := range []string{none, filepath.Join(none, "not-there")} {
@@ -145,8 +145,7 @@ func TestSecretKeys(t *testing.T) {
 	refused(t, err, "none.key")
 }
 
-// TestMinisign: Debian's minisign accepts what Slipway signs, the other way
-// round, and reads each other's keys, those with a password too.
+// TestMinisign: Debian's minisign and Slipway accept each other's signatures and keys, including keys with a password.
 func TestMinisign(t *testing.T) {
 	program, err := exec.LookPath("minisign")
 	if err != nil {

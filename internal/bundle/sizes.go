@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// imageSizes collects how large layers are, for the sum of each image's.
+// imageSizes collects layers' sizes, for each image's sum.
 type imageSizes struct {
 	images []*image
 	mu     sync.Mutex

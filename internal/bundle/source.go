@@ -19,8 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// local returns the path of the file that a part comes from, which is
-// downloaded if it has to be, with the SHA-256 that the list says.
+// local returns the path of a part's file, downloads it if necessary, and checks the list's SHA-256.
 func (s *stage) local(ctx context.Context, p *ListedPart) (string, error) {
 	if p.URL != "" {
 		return download{cache: s.Cache, url: p.URL, sha256: p.SHA256, say: s.Say}.run(ctx)
@@ -47,7 +46,6 @@ func fileSHA256(ctx context.Context, path string) (string, error) {
 	return sum.digest().Hex, errors.Wrapf(err, "cannot read %s", path)
 }
 
-// open returns the content of a file.
 func (s *stage) open(ctx context.Context, p *ListedPart) (io.ReadCloser, error) {
 	if p.data != nil {
 		return io.NopCloser(bytes.NewReader(p.data)), nil
@@ -96,14 +94,13 @@ func findMember(archive io.Reader, member string) (io.Reader, error) {
 	}
 }
 
-// Beginnings of compressed files.
+// Compressed files begin with these.
 var (
 	gzipMagic = []byte{0x1f, 0x8b}
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// openUnpacked opens a file, and decompresses it if it is compressed. If not, it
-// is the file itself, in which the reader of a tar can skip.
+// openUnpacked opens a file, decompressing it if necessary. Otherwise it's the file itself, where a tar's reader can skip.
 func openUnpacked(path string) (io.ReadCloser, error) {
 	f, err := os.Open(path)
 	if err != nil {

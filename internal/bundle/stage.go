@@ -19,14 +19,13 @@ import (
 	"github.com/pkg/errors"
 )
 
-// level is that of the compression. The next one takes three times as long, for
-// a bundle that is a twentieth smaller; both are read equally fast.
+// level balances time and size: the next takes three times as long for a bundle a twentieth smaller; both read equally fast.
 const level = zstd.SpeedDefault
 
-// mostCompressed are compressed at a time: each takes some 40 MiB of memory.
+// mostCompressed limits the parts compressed at a time: each takes some 40 MiB of memory.
 const mostCompressed = 2
 
-// file stages a part that is not an image.
+// file stages a part that isn't an image.
 func (s *stage) file(ctx context.Context, listed *ListedPart) (staged, error) {
 	content, err := s.open(ctx, listed)
 	if err != nil {
@@ -44,8 +43,7 @@ func (s *stage) file(ctx context.Context, listed *ListedPart) (staged, error) {
 	return staged{part: part, blob: blob}, nil
 }
 
-// compress makes a blob of the content, and returns the content's digest and
-// size, too.
+// compress makes a blob of the content, and also returns the content's digest and size.
 func (s *stage) compress(ctx context.Context, content io.Reader, kind types.MediaType) (blob v1.Descriptor, digest v1.Hash, size int64, err error) {
 	sum := newSum()
 	blob, err = s.keep(kind, func(w io.Writer) error {
@@ -65,8 +63,7 @@ func (s *stage) compress(ctx context.Context, content io.Reader, kind types.Medi
 	return blob, sum.digest(), size, err
 }
 
-// encoder is one that has been used before, if there is one: each takes some
-// megabytes.
+// encoder reuses an encoder if possible: each takes some megabytes.
 func (s *stage) encoder() (*zstd.Encoder, error) {
 	if z, ok := s.encoders.Get().(*zstd.Encoder); ok {
 		return z, nil
@@ -74,7 +71,7 @@ func (s *stage) encoder() (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1))
 }
 
-// keep makes a blob of what write writes.
+// keep makes a blob of write's output.
 func (s *stage) keep(kind types.MediaType, write func(io.Writer) error) (v1.Descriptor, error) {
 	f, err := os.CreateTemp(s.dir, "blob-")
 	if err != nil {
@@ -92,7 +89,7 @@ func (s *stage) keep(kind types.MediaType, write func(io.Writer) error) (v1.Desc
 	return blob, os.Rename(f.Name(), s.path(blob.Digest))
 }
 
-// sum is a digest of what is written to it, and its size.
+// sum is the digest and size of everything written to it.
 type sum struct {
 	hash.Hash
 	size int64
@@ -115,7 +112,7 @@ func digestOf(data []byte) v1.Hash {
 	return s.digest()
 }
 
-// copyFile makes a file appear at a path when it is complete.
+// copyFile makes a file appear at a path once it's complete.
 func copyFile(ctx context.Context, from, to string) error {
 	temporary, err := os.CreateTemp(filepath.Dir(to), "blob-")
 	if err != nil {

@@ -16,9 +16,8 @@ import (
 	"github.com/pkg/errors"
 )
 
-// image stages an image. One from a registry or an image layout keeps its
-// manifest, so its digest is that of its publisher. A docker-archive has no
-// manifest: its layers are compressed here, and its configuration is kept.
+// image stages an image. From a registry or an image layout, it keeps its manifest, and so its publisher's digest. A
+// docker-archive has no manifest: its layers are compressed here, and its configuration is kept.
 func (s *stage) image(ctx context.Context, listed *ListedPart) (staged, error) {
 	source, err := s.findImage(ctx, listed)
 	if err != nil {
@@ -57,7 +56,6 @@ func (s *stage) image(ctx context.Context, listed *ListedPart) (staged, error) {
 	return staged{part: part, image: parsed}, nil
 }
 
-// compressed is the size of the layers in a bundle.
 func (i *image) compressed() (sum int64) {
 	for _, d := range i.manifest.Layers {
 		sum += d.Size
@@ -65,7 +63,7 @@ func (i *image) compressed() (sum int64) {
 	return sum
 }
 
-// keepManifest copies an image as it is.
+// keepManifest copies an image unchanged.
 func (s *stage) keepManifest(ctx context.Context, source *foundImage) (manifest []byte, kind types.MediaType, config []byte, err error) {
 	if manifest, err = source.RawManifest(); err != nil {
 		return nil, "", nil, errors.Wrap(err, "cannot read its manifest")
@@ -88,8 +86,7 @@ func (s *stage) keepManifest(ctx context.Context, source *foundImage) (manifest 
 	return manifest, kind, config, nil
 }
 
-// keepLayer copies a layer as it is, unless another image has brought it. One
-// from a registry is kept in the cache, too, so that no run pulls it again.
+// keepLayer copies a layer unchanged, unless another image has brought it. A registry's also goes into the cache, for later runs.
 func (s *stage) keepLayer(ctx context.Context, l v1.Layer, fromRegistry bool) error {
 	digest, err := l.Digest()
 	if err != nil {
@@ -130,7 +127,7 @@ func (s *stage) copyLayer(ctx context.Context, l v1.Layer, digest v1.Hash) error
 	return err
 }
 
-// makeManifest compresses the layers of an image.
+// makeManifest compresses an image's layers.
 func (s *stage) makeManifest(ctx context.Context, source *foundImage) (manifest []byte, kind types.MediaType, config []byte, err error) {
 	if config, err = source.RawConfigFile(); err != nil {
 		return nil, "", nil, errors.Wrap(err, "cannot read its configuration")
@@ -156,8 +153,7 @@ func (s *stage) makeManifest(ctx context.Context, source *foundImage) (manifest 
 	return manifest, m.MediaType, config, err
 }
 
-// checkLayers holds the layers against the image's configuration, and returns
-// how large all of them are.
+// checkLayers compares the layers with the image's configuration, and returns their total size.
 func (s *stage) checkLayers(ctx context.Context, i *image) (sum int64, err error) {
 	for n, d := range i.manifest.Layers {
 		size, err := s.checkLayer(ctx, d, i.config.RootFS.DiffIDs[n])

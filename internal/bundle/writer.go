@@ -12,8 +12,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// writer writes an image layout as a tar. The same input gives the same bytes:
-// every entry has the same mode, owner and time.
+// writer writes an image layout as a tar. The same input gives the same bytes: every entry has the same mode, owner and time.
 type writer struct{ tar *tar.Writer }
 
 // write writes the whole archive: the documents, and the blobs that open returns.
@@ -42,7 +41,7 @@ func (c *contents) write(to io.Writer, open func(*blob) (io.ReadCloser, error)) 
 	return errors.Wrap(w.tar.Close(), "cannot write the archive's end")
 }
 
-// head writes what comes before the blobs; the signature may be nil.
+// head writes everything before the blobs; the signature may be nil.
 func (w *writer) head(index, signature []byte) error {
 	if err := w.entry(entryLayout, int64(len(layoutFile)), strings.NewReader(layoutFile)); err != nil {
 		return err

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package containerd makes the files of a host's containerd: its configuration and
-// unit, and what it needs to know of proxies and mirrors. Settings in, bytes out.
+// Package containerd makes a host's containerd files: configuration, unit, proxies and mirrors. Settings in, bytes out.
 package containerd
 
 import (
@@ -15,36 +14,34 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Where containerd's files are on a host.
 const (
 	Unit       = "containerd.service"
 	Socket     = "unix:///run/containerd/containerd.sock"
 	ConfigPath = "/etc/containerd/config.toml"
-	// ConfDir is for an operator's own settings, which take precedence.
+	// ConfDir is for operators' own settings, which take precedence.
 	ConfDir   = "/etc/containerd/conf.d"
 	CertsDir  = "/etc/containerd/certs.d"
 	UnitPath  = "/usr/local/lib/systemd/system/containerd.service"
 	ProxyPath = "/etc/systemd/system/containerd.service.d/10-slipway-proxy.conf"
-	// ProxyEnvPath has the proxies themselves. Only root may read it: systemd shows
-	// every user what units and their drop-ins say, and a proxy may have a password.
+	// ProxyEnvPath has the proxies themselves, readable only by root: systemd shows every user its units, and a proxy's URL may hold
+	// a password.
 	ProxyEnvPath = "/etc/containerd/slipway-proxy.env"
 	// DataDir has images and containers.
 	DataDir = "/var/lib/containerd"
 )
 
-// Directories are those that containerd makes and fills: for its data, for what is
-// gone after a boot, and for plugins.
+// Directories are containerd's own: its data, its state (gone after a boot), and its plugins.
 func Directories() []string {
 	return []string{DataDir, "/run/containerd", "/run/nri", "/opt/containerd"}
 }
 
-// Settings are those that differ between hosts.
+// Settings differ between hosts.
 type Settings struct {
-	// SandboxImage is what a Pod's namespaces are kept in.
+	// SandboxImage keeps a Pod's namespaces.
 	SandboxImage string
 	// SystemdCgroup makes systemd manage the cgroups of containers.
 	SystemdCgroup bool
-	// Runc is the path of the program.
+	// Runc is the program's path.
 	Runc string
 }
 
@@ -75,9 +72,8 @@ SystemdCgroup = %[5]t
 `, ConfDir, s.SandboxImage, CertsDir, s.Runc, s.SystemdCgroup)
 }
 
-// ServiceUnit is a unit for the containerd at a path. A restart of containerd stops
-// no container (KillMode), and systemd leaves the cgroups of containers to it
-// (Delegate).
+// ServiceUnit is the unit that starts program, a path to containerd. Restarting it stops no containers (KillMode), and systemd
+// leaves their cgroups to containerd (Delegate).
 func ServiceUnit(program string) []byte {
 	return fmt.Appendf(nil, `[Unit]
 Description=containerd container runtime
@@ -101,12 +97,10 @@ WantedBy=multi-user.target
 `, program)
 }
 
-// ProxyDropIn makes containerd read the file with the proxies. The kubelet gets no
-// proxy: its requests are for the cluster.
+// ProxyDropIn makes containerd read ProxyEnvPath. The kubelet gets no proxy: its requests are for the cluster.
 func ProxyDropIn() []byte { return []byte("[Service]\nEnvironmentFile=" + ProxyEnvPath + "\n") }
 
-// ProxyEnv has the proxies of an environment (NAME=VALUE), in systemd's format for
-// such files; nil if it has none.
+// ProxyEnv has an environment's proxies (NAME=VALUE) in the format of systemd's EnvironmentFile=; nil if there are none.
 func ProxyEnv(environ []string) []byte {
 	values := map[string]string{}
 	for _, e := range environ {
@@ -130,8 +124,7 @@ func ProxyEnv(environ []string) []byte {
 
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
 
-// ShownProxies are the proxies, NAME=VALUE, of a drop-in that earlier releases made,
-// which shows them to every user.
+// ShownProxies are the proxies, NAME=VALUE, in an earlier release's drop-in, where every user could see them.
 func ShownProxies(dropIn []byte) []string {
 	var environ []string
 	for line := range strings.Lines(string(dropIn)) {
@@ -143,7 +136,7 @@ func ShownProxies(dropIn []byte) []string {
 	return environ
 }
 
-// quoted is a value for an EnvironmentFile=: systemd.exec(5).
+// quoted escapes a value for EnvironmentFile=: systemd.exec(5).
 func quoted(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`", "\n", " ").Replace(value) + `"`
 }
@@ -152,14 +145,13 @@ func quoted(value string) string {
 type Mirror struct {
 	// Registry is a host with an optional port, such as registry.k8s.io.
 	Registry string
-	// URL is the mirror's, with http or https.
+	// URL is http or https.
 	URL string
 }
 
-// registryName is a host with an optional port.
 var registryName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?$`)
 
-// ParseMirror reads REGISTRY=URL. Errors do not show the URL, which may hold a password.
+// ParseMirror reads REGISTRY=URL. Its errors don't show the URL, which may hold a password.
 func ParseMirror(text string) (Mirror, error) {
 	registry, target, _ := strings.Cut(text, "=")
 	u, err := url.Parse(target)
@@ -174,13 +166,13 @@ func ParseMirror(text string) (Mirror, error) {
 	return Mirror{registry, u.String()}, nil
 }
 
-// Path is the file that tells containerd of the mirror.
+// Path is where containerd looks for the mirror.
 func (m Mirror) Path() string { return CertsDir + "/" + m.Registry + "/hosts.toml" }
 
-// Hosts is that file: https://github.com/containerd/containerd/blob/main/docs/hosts.md
-// With a path in its URL, the mirror has images below it. containerd wants the API's
-// own v2 in such a path, which the names of images do not have: it is added, unless
-// the path says by itself where the API is.
+// Hosts is the file at Path: https://github.com/containerd/containerd/blob/main/docs/hosts.md
+//
+// If the URL has a path, the mirror keeps its images below it. containerd expects the API's v2 in that path, though image names
+// don't have it, so Hosts adds it unless the path already says where the API is.
 func (m Mirror) Hosts() []byte {
 	target, override := m.URL, ""
 	if u, err := url.Parse(m.URL); err == nil && strings.Trim(u.Path, "/") != "" {
@@ -194,7 +186,7 @@ func (m Mirror) Hosts() []byte {
 	return fmt.Appendf(nil, "server = %q\n\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n%s", "https://"+m.Registry, target, override)
 }
 
-// CrictlPath is where crictl looks for its settings.
+// CrictlPath is where crictl looks for its configuration.
 const CrictlPath = "/etc/crictl.yaml"
 
 // CrictlConfig makes crictl use the runtime at a socket.

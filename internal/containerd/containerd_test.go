@@ -19,7 +19,6 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// golden compares with a file of testdata.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -94,7 +93,6 @@ func TestProxyEnv(t *testing.T) {
 	}
 }
 
-// TestShownProxies reads what earlier releases wrote.
 func TestShownProxies(t *testing.T) {
 	got := ShownProxies([]byte("[Service]\n" + `Environment="HTTP_PROXY=http://u:50%%25@a\"b\\c:1"` + "\n" + `Environment="NO_PROXY=x"` + "\n"))
 	if diff := cmp.Diff([]string{`HTTP_PROXY=http://u:50%25@a"b\c:1`, "NO_PROXY=x"}, got); diff != "" {
@@ -122,7 +120,7 @@ func TestParseMirror(t *testing.T) {
 	}
 }
 
-// TestMirrorBelowAPath: with override_path, containerd asks below exactly that URL, and registries answer below /v2/.
+// TestMirrorBelowAPath: with override_path, containerd asks below exactly this URL, and registries answer below /v2/.
 func TestMirrorBelowAPath(t *testing.T) {
 	for target, want := range map[string]string{
 		"https://m.example":                  "https://m.example",
@@ -141,7 +139,7 @@ func TestMirrorBelowAPath(t *testing.T) {
 	}
 }
 
-// TestParseMirrorRefuses: what is no registry does not become a path, and no error shows a password.
+// TestParseMirrorRefuses: anything but a registry never becomes a path, and no error shows a password.
 func TestParseMirrorRefuses(t *testing.T) {
 	const form, target = "REGISTRY=URL", "r.example; https URL" // facts, each after "; "
 	for text, want := range map[string]string{
@@ -186,7 +184,7 @@ func TestParseMirrorRefuses(t *testing.T) {
 	}
 }
 
-// TestStrings: the escapes of Go that these files use are those of TOML, for each byte that a path or a mirror can have:
+// TestStrings: for every byte a path or mirror can have, Go's escapes in these files match TOML's:
 // https://toml.io/en/v1.0.0#string
 func TestStrings(t *testing.T) {
 	for c := byte(' '); c < 0x7f; c++ {

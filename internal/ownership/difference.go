@@ -12,11 +12,10 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// Shown is a file that an operator may have edited, without its secrets.
+// Shown is a file an operator may have edited, without its secrets.
 func Shown(data []byte) string { return redact.Text(redact.Document(string(data))) }
 
-// LineDifference says which lines are in only one of two texts. It leaves out values that no plan shows, such as those of
-// environment variables.
+// LineDifference names the lines found in only one of two texts. It omits values no plan shows, such as environment variables'.
 func LineDifference(have, wanted []byte) string {
 	there, asked := Shown(have), Shown(wanted)
 	if there == asked {

@@ -20,11 +20,11 @@ type File struct {
 	Path string
 	Data []byte
 	Mode fs.FileMode
-	// Secret keeps the content, whose mode is 0600, out of plans.
+	// Secret keeps the content out of plans; its mode is 0600.
 	Secret bool
 }
 
-// Write makes the host hold the file, and reports whether that changed anything.
+// Write makes the host hold the file, and reports whether anything changed.
 func (f File) Write(h host.Host) (changed bool, err error) {
 	if f.Secret {
 		return h.WriteSecret(f.Path, f.Data)
@@ -32,7 +32,7 @@ func (f File) Write(h host.Host) (changed bool, err error) {
 	return h.WriteFile(f.Path, f.Data, f.Mode)
 }
 
-// Differing returns the files that the host does not hold with the same content and mode.
+// Differing returns the files that are missing on the host, or have another content or mode there.
 func Differing(h host.Host, files []File) ([]File, error) {
 	var out []File
 	for _, f := range files {
@@ -51,8 +51,8 @@ func Differing(h host.Host, files []File) ([]File, error) {
 	return out, nil
 }
 
-// Pending returns the files that this run may write. On a host that was a node before, what is there stays: the Keeper
-// says what differs, once for each file. writer is the command that would overwrite it.
+// Pending returns the files this run may write. On a former node, existing files stay, and the Keeper shows their differences
+// once each. writer is the command that would overwrite them.
 func (k Keeper) Pending(writer string, files ...File) ([]File, error) {
 	if !k.Again {
 		return files, nil
@@ -75,7 +75,7 @@ func (k Keeper) keepFile(writer string, f File) (kept bool, err error) {
 	if err != nil || have == nil {
 		return false, err
 	}
-	if k.Unfinished && k.Host.Unchanged(f.Path) { // an earlier run wrote it, and came to no end
+	if k.Unfinished && k.Host.Unchanged(f.Path) { // an earlier run wrote it and didn't finish
 		return false, nil
 	}
 	info, err := k.Host.Stat(f.Path)
@@ -98,10 +98,10 @@ func (k Keeper) keepFile(writer string, f File) (kept bool, err error) {
 	return true, nil
 }
 
-// assumed reports whether this is a plan for a cluster that was not asked: then it is unknown what a run would write.
+// assumed reports whether this is a plan that hasn't asked the cluster: then nobody knows what a run would write.
 func (k Keeper) assumed() bool { return k.Config.Join != nil && k.Config.Join.Assumed }
 
-// Replace writes the files that differ, and says what it replaces.
+// Replace writes the files that differ, and says so.
 func (k Keeper) Replace(files []File) error {
 	for _, f := range files {
 		have, err := host.ReadIfExists(k.Host, f.Path)

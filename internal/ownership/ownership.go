@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ownership tells apart what is Slipway's and what is the operator's: everything that Slipway writes is its own
-// until someone edits it. A whole workflow on a host that was a node before creates what is missing and keeps what
-// differs; a single phase's command replaces it. docs/design/ownership.md has the rule, docs/what-slipway-keeps.md the table.
+// Package ownership tells Slipway's things from the operator's: anything Slipway writes is its own until someone edits it. On a
+// host that was a node before, a whole workflow creates whatever is missing and keeps differences; a single phase's command
+// replaces them. docs/design/ownership.md has the rule, docs/what-slipway-keeps.md the table.
 package ownership
 
 import (
@@ -22,20 +22,19 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Keeper writes files and objects without overwriting what an operator has edited.
+// Keeper writes files and objects without overwriting operators' edits.
 type Keeper struct {
 	Host    host.Host
 	Cluster cluster.Cluster
 	UI      ui.UI
 	Config  *config.Node
-	// Again says that a whole workflow runs on a host that was a node before.
+	// Again means a whole workflow runs on a host that was a node before.
 	Again bool
-	// Unfinished says that the run which made it one came to no end (phases.Earlier).
+	// Unfinished means the run that made it a node didn't finish (phases.Earlier).
 	Unfinished bool
 }
 
-// Ensure makes the API hold objs. It first gives the administrators' group its role, once in a run: any phase may be the
-// first to need it.
+// Ensure makes the API hold objs. It first gives the administrators' group its role, once per run: any phase may need it first.
 func (k Keeper) Ensure(ctx context.Context, objs ...manifests.Object) error {
 	if err := k.Cluster.EnsureAdmin(ctx); err != nil {
 		return err
@@ -47,8 +46,8 @@ func (k Keeper) Ensure(ctx context.Context, objs ...manifests.Object) error {
 	return k.Cluster.Ensure(ctx, list...)
 }
 
-// EnsureMissing is Ensure where the Keeper keeps what was edited: it creates the objects that the API lacks, and says
-// how the others differ. writer is the command that would overwrite them.
+// EnsureMissing is Ensure for a Keeper that keeps edits: it creates missing objects, and shows how the others differ. writer is
+// the command that would overwrite them.
 func (k Keeper) EnsureMissing(ctx context.Context, writer string, objs ...manifests.Object) error {
 	if !k.Again {
 		return k.Ensure(ctx, objs...)
@@ -69,7 +68,7 @@ func (k Keeper) EnsureMissing(ctx context.Context, writer string, objs ...manife
 	return k.Ensure(ctx, missing...)
 }
 
-// Compare returns what Ensure would change of each object. The administrators ask, so they get their role first.
+// Compare returns the changes Ensure would make to each object. The administrators ask, so they get their role first.
 func (k Keeper) Compare(ctx context.Context, objs []manifests.Object) ([]cluster.Difference, error) {
 	if err := k.Cluster.EnsureAdmin(ctx); err != nil {
 		return nil, err
@@ -85,7 +84,7 @@ func (k Keeper) Compare(ctx context.Context, objs []manifests.Object) ([]cluster
 	return found, group.Wait()
 }
 
-// SayKept says that an object stays as it is, and how to replace it.
+// SayKept reports an object kept unchanged, and how to replace it.
 func (k Keeper) SayKept(obj manifests.Object, d cluster.Difference, replace string) {
 	ui.SayKept(k.UI, ui.Kept{
 		Kind: obj.GetObjectKind().GroupVersionKind().Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
@@ -94,7 +93,7 @@ func (k Keeper) SayKept(obj manifests.Object, d cluster.Difference, replace stri
 	})
 }
 
-// FieldDifference names the fields of an object that differ.
+// FieldDifference names an object's differing fields.
 func FieldDifference(obj manifests.Object, d cluster.Difference) string {
 	if _, secret := obj.(*corev1.Secret); secret {
 		return "values that are not shown"
@@ -118,12 +117,10 @@ func shownFields(fields map[string]any) string {
 	return Shown(data)
 }
 
-// rewrite says how to replace what is kept with what the configuration makes.
 func rewrite(writer string) string {
 	return fmt.Sprintf("to replace it, run `slipway %s`", writer)
 }
 
-// remedy says how to see the whole difference, and how to replace what is kept.
 func (k Keeper) remedy(replace string) string {
 	command := "init"
 	switch u := k.Config.Upgrade; {

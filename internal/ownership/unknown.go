@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// storedIn returns the document of the configuration that a ConfigMap keeps, and its key.
+// storedIn returns which configuration document a ConfigMap stores, and under which key.
 func storedIn(name string) (source, key string) {
 	switch name {
 	case "kubeadm-config":
@@ -26,8 +26,7 @@ func storedIn(name string) (source, key string) {
 	return "", ""
 }
 
-// KeepUnknown adds to the ConfigMaps among objs the fields that the cluster keeps there and that this version does not
-// know: other versions and tools may need them.
+// KeepUnknown adds to the ConfigMaps in objs the cluster's fields unknown to this version: other versions or tools may need them.
 func (k Keeper) KeepUnknown(ctx context.Context, objs []manifests.Object) error {
 	for _, obj := range objs {
 		cm, ok := obj.(*corev1.ConfigMap)

@@ -19,15 +19,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
-// KubeletFile is the kubeconfig file of a kubelet that has joined.
+// KubeletFile is a joined kubelet's kubeconfig file.
 type KubeletFile struct {
 	Path    string
 	Data    []byte
 	Server  string
-	Trusted []*x509.Certificate // the CAs that it trusts
+	Trusted []*x509.Certificate // the CAs it trusts
 }
 
-// ReadKubeletFile reads the kubeconfig file at path. A missing one is fs.ErrNotExist.
+// ReadKubeletFile reads the kubeconfig file at path. Its error is fs.ErrNotExist if the file is missing.
 func ReadKubeletFile(h host.Host, path string) (*KubeletFile, error) {
 	data, err := h.ReadFile(path)
 	if err != nil {
@@ -40,8 +40,8 @@ func ReadKubeletFile(h host.Host, path string) (*KubeletFile, error) {
 	return &KubeletFile{Path: path, Data: data, Server: server, Trusted: trusted}, nil
 }
 
-// CheckMember returns nil if this host's kubelet is a member of n's cluster under n's name, with a certificate that is
-// valid now, and otherwise why it is not. An expired certificate is an *ExpiredError.
+// CheckMember returns nil if this host's kubelet is a member of n's cluster under n's name, with a certificate that's valid now,
+// and otherwise the reason. If the certificate has expired, that's an *ExpiredError.
 func CheckMember(h host.Host, n *config.Node) error {
 	conf, err := ReadKubeletFile(h, KubeletConf(n))
 	if err != nil {
@@ -53,7 +53,7 @@ func CheckMember(h host.Host, n *config.Node) error {
 	return conf.CheckFor(h, n.Name)
 }
 
-// CheckFor returns nil if the file authenticates the node called name now, and otherwise why not.
+// CheckFor returns nil if the file authenticates the node called name now, and otherwise the reason.
 func (k *KubeletFile) CheckFor(h host.Host, name string) error {
 	leaf, err := k.Certificate(h)
 	if err != nil {
@@ -62,7 +62,7 @@ func (k *KubeletFile) CheckFor(h host.Host, name string) error {
 	return CheckCertificate(k.Path, leaf, name, h.Now())
 }
 
-// Certificate returns the kubelet's client certificate, which may be in a file of its own.
+// Certificate returns the kubelet's client certificate, which may be in a separate file.
 func (k *KubeletFile) Certificate(h host.Host) (*x509.Certificate, error) {
 	cert, file, err := kubeconfig.ClientCertificate(k.Data)
 	if err == nil && file != "" {
@@ -75,8 +75,8 @@ func (k *KubeletFile) Certificate(h host.Host) (*x509.Certificate, error) {
 	return leaf, errors.Wrap(err, k.Path)
 }
 
-// CheckCertificate returns nil if leaf, the kubelet's certificate in the file at path, is of the node called name and valid
-// now. An expired one is an *ExpiredError.
+// CheckCertificate returns nil if leaf, the kubelet's certificate in the file at path, is for the node called name and valid now.
+// If it has expired, the error is an *ExpiredError.
 func CheckCertificate(path string, leaf *x509.Certificate, name string, now time.Time) error {
 	switch has := NameIn(leaf); {
 	case has != name:
@@ -87,8 +87,8 @@ func CheckCertificate(path string, leaf *x509.Certificate, name string, now time
 	return nil
 }
 
-// ClientCertificateCheck returns a function that checks the content of the kubelet's certificate file at path, as
-// Host.AwaitFile takes it. With an empty name the certificate may be of any node: a flag can name the kubelet.
+// ClientCertificateCheck returns a function that checks the content of the kubelet's certificate file at path, for
+// Host.AwaitFile. With an empty name, the certificate may be any node's: a flag can name the kubelet.
 func ClientCertificateCheck(h host.Host, path, name string) func(data []byte) error {
 	return func(data []byte) error {
 		leaf, err := certs.FirstCert(data)
@@ -99,13 +99,12 @@ func ClientCertificateCheck(h host.Host, path, name string) func(data []byte) er
 	}
 }
 
-// NameIn returns the name of the node in its kubelet's client certificate:
-// https://kubernetes.io/docs/reference/access-authn-authz/node/
+// NameIn returns the node name in its kubelet's client certificate: https://kubernetes.io/docs/reference/access-authn-authz/node/
 func NameIn(leaf *x509.Certificate) string {
 	return strings.TrimPrefix(leaf.Subject.CommonName, "system:node:")
 }
 
-// ExpiredError is the error of a kubelet whose client certificate has expired; joining again repairs it.
+// ExpiredError means that the kubelet's client certificate has expired; joining again repairs it.
 type ExpiredError struct {
 	path string
 	leaf *x509.Certificate
@@ -115,18 +114,16 @@ func (e *ExpiredError) Error() string {
 	return e.path + ": the client certificate expired on " + e.leaf.NotAfter.UTC().Format("2006-01-02")
 }
 
-// SharesCA reports whether list holds one of the CAs of n's cluster.
+// SharesCA reports whether list holds any CA of n's cluster.
 func SharesCA(list []*x509.Certificate, n *config.Node) bool {
 	ours, err := certs.ParseCerts(n.Join.CA)
 	return err == nil && len(SharedCAs(list, ours)) > 0
 }
 
-// SharedCAs returns the certificates that are in both a and b.
 func SharedCAs(a, b []*x509.Certificate) []*x509.Certificate {
 	return slices.DeleteFunc(slices.Clone(a), func(c *x509.Certificate) bool { return !slices.ContainsFunc(b, c.Equal) })
 }
 
-// certifiedName returns the node name in the kubelet's client certificate; empty if there is none.
 func certifiedName(h host.Host) string {
 	path := filepath.Join(config.DefaultKubernetesDir, "kubelet.conf")
 	data, err := h.ReadFile(path)
@@ -140,8 +137,7 @@ func certifiedName(h host.Host) string {
 	return NameIn(leaf)
 }
 
-// WasMember reports whether this host's kubelet got a certificate of n's cluster
-// under n's name, even if it has expired since.
+// WasMember reports whether this host's kubelet got a certificate of n's cluster under n's name, even if it has expired since.
 func WasMember(h host.Host, n *config.Node) bool {
 	err := CheckMember(h, n)
 	var expired *ExpiredError

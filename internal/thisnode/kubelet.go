@@ -19,9 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// KubeletSettings returns the settings that the kubelet on this host uses, as far as phases need to know them:
-// config.yaml with the user's patches, or the configuration where that file does not exist yet, overridden by the files of
-// --config-dir, and by its flags:
+// KubeletSettings returns this host's kubelet settings, as far as phases need them: config.yaml with the user's patches (or the
+// configuration if that file doesn't exist yet), overridden by the files of --config-dir, then by flags:
 // https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/
 func KubeletSettings(h host.Host, n *config.Node) (*kubelet.KubeletConfiguration, error) {
 	path := filepath.Join(n.Paths.Kubelet, "config.yaml")
@@ -48,24 +47,22 @@ func KubeletSettings(h host.Host, n *config.Node) (*kubelet.KubeletConfiguration
 	return settings, nil
 }
 
-// KubeletFlags returns the flags that the kubelet on this host has, then those of the configuration, which may not be
-// known: the last flag of a name counts.
+// KubeletFlags returns this host's kubelet flags, then the configuration's, which may not be known: a name's last flag counts.
 func KubeletFlags(h host.Host, n *config.Node) []config.Arg {
 	return append(flagsOnHost(h, n.Paths.Kubelet), n.KubeletExtraArgs...)
 }
 
-// effectiveFlags adds the flags in the administrators' own files, such as
-// KUBELET_EXTRA_ARGS in /etc/default/kubelet, which the packages' unit puts last.
+// effectiveFlags adds the flags in administrators' own files, such as KUBELET_EXTRA_ARGS in /etc/default/kubelet, which the
+// packages' unit puts last.
 func effectiveFlags(h host.Host, n *config.Node) []config.Arg {
 	return append(KubeletFlags(h, n), preflight.AdministratorsFlags(h)...)
 }
 
-// needsSystemd reports whether systemd expands the value.
 func needsSystemd(value string) bool { return strings.ContainsAny(value, "$%") }
 
 // RegisteredName returns the name under which the kubelet registers its Node, in lower case as the kubelet writes it:
 // https://kubernetes.io/docs/concepts/architecture/nodes/
-// Several places can set it; the kubelet's certificate shows which one it used.
+// Several places can set it; the kubelet's certificate shows which name it used.
 func RegisteredName(h host.Host, n *config.Node) string {
 	names := []string{n.Name}
 	shown, unknown := certifiedName(h), false
@@ -81,8 +78,7 @@ func RegisteredName(h host.Host, n *config.Node) string {
 	return names[len(names)-1]
 }
 
-// KubeletClientPEM returns the path of the client certificate that the kubelet rotates. Only a flag can move its
-// directory.
+// KubeletClientPEM returns the path of the client certificate that the kubelet rotates. Only a flag can move its directory.
 func KubeletClientPEM(h host.Host, n *config.Node) string {
 	dir := filepath.Join(n.Paths.Kubelet, "pki")
 	for _, flag := range effectiveFlags(h, n) {
@@ -93,13 +89,13 @@ func KubeletClientPEM(h host.Host, n *config.Node) string {
 	return filepath.Join(dir, "kubelet-client-current.pem")
 }
 
-// KubeletSocket returns the runtime socket of the kubelet on this host, empty if nothing names one. Its flags override its
-// instance configuration, which overrides the cluster's.
+// KubeletSocket returns the runtime socket of this host's kubelet, or "" if nothing names it. Its flags override its instance
+// configuration, which overrides the cluster's.
 func KubeletSocket(h host.Host) string {
 	return cmp.Or(socketInFlags(h), socketIn(h, "instance-config.yaml"), socketIn(h, "config.yaml"))
 }
 
-// socketIn reads the socket from a KubeletConfiguration; empty if the file is missing or broken.
+// socketIn returns "" if the file is missing or broken.
 func socketIn(h host.Host, file string) string {
 	data, err := h.ReadFile(filepath.Join(config.DefaultKubeletDir, file))
 	if err != nil {
@@ -114,7 +110,7 @@ func socketIn(h host.Host, file string) string {
 	return cfg.ContainerRuntimeEndpoint
 }
 
-// socketInFlags reads the flag that kubeadm set up to 1.35.
+// socketInFlags reads the flag kubeadm set up to 1.35.
 func socketInFlags(h host.Host) string {
 	socket := ""
 	for _, flag := range flagsOnHost(h, config.DefaultKubeletDir) {
@@ -125,7 +121,7 @@ func socketInFlags(h host.Host) string {
 	return socket
 }
 
-// flagsOnHost returns the flags in kubeadm-flags.env in the kubelet's directory; none if it is missing.
+// flagsOnHost returns the flags in the kubelet directory's kubeadm-flags.env; none if it's missing.
 func flagsOnHost(h host.Host, dir string) []config.Arg {
 	data, err := h.ReadFile(filepath.Join(dir, "kubeadm-flags.env"))
 	if err != nil {
@@ -134,8 +130,7 @@ func flagsOnHost(h host.Host, dir string) []config.Arg {
 	return ParseFlags(data)
 }
 
-// ParseFlags returns the flags in the content of kubeadm-flags.env, in order. A value that contains a space or a quote is
-// not parsed correctly.
+// ParseFlags returns the flags in kubeadm-flags.env, in order. It misreads values containing a space or a quote.
 func ParseFlags(flagsEnv []byte) []config.Arg {
 	var flags []config.Arg
 	for word := range strings.FieldsSeq(strings.NewReplacer(`"`, " ", "'", " ").Replace(string(flagsEnv))) {

@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// override puts a flag of the kubelet over its settings. The kubelet itself refuses an invalid value.
+// override puts a kubelet flag over its settings. The kubelet itself refuses invalid values.
 func override(settings *kubelet.KubeletConfiguration, flag config.Arg) {
 	on, err := strconv.ParseBool(cmp.Or(flag.Value, "true"))
 	isBool := err == nil
@@ -39,7 +39,7 @@ func override(settings *kubelet.KubeletConfiguration, flag config.Arg) {
 	}
 }
 
-// atRoot is the path that the value of a flag names: systemd starts the kubelet in /.
+// atRoot resolves a flag's path: systemd starts the kubelet in /.
 func atRoot(value string) string {
 	if value == "" {
 		return ""
@@ -47,7 +47,7 @@ func atRoot(value string) string {
 	return filepath.Join("/", value)
 }
 
-// mergeDropIns reads the *.conf files below a directory in the order of their paths, as the kubelet does:
+// mergeDropIns reads the *.conf files below a directory, sorted by path, as the kubelet does:
 // https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-drop-in-files
 func mergeDropIns(h host.Host, dir string, settings *kubelet.KubeletConfiguration) {
 	entries, _ := h.ReadDir(dir) // a missing directory has no settings
@@ -65,7 +65,7 @@ func mergeDropIns(h host.Host, dir string, settings *kubelet.KubeletConfiguratio
 	}
 }
 
-// ExpandedFlags are those of the kubelet's flags with the given names whose values systemd expands, so that nobody else knows them.
+// ExpandedFlags are the kubelet's flags with the given names whose values only systemd knows, because it expands them.
 func ExpandedFlags(h host.Host, n *config.Node, names ...string) []config.Arg {
 	return slices.DeleteFunc(effectiveFlags(h, n), func(a config.Arg) bool { return !needsSystemd(a.Value) || !slices.Contains(names, a.Name) })
 }

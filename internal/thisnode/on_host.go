@@ -10,8 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// OnHost is the path on the host of a path in a Pod's first container. found is false for one that isn't the host's: in the
-// image, for example.
+// OnHost maps a path in a Pod's first container to the host. found is false if it's elsewhere: in the image, for example.
 func OnHost(pod *corev1.Pod, inContainer string) (onHost string, found bool) {
 	if len(pod.Spec.Containers) == 0 {
 		return "", false

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package thisnode is what this host's files say of it as a node: whether it is one, of which cluster, and what its kubelet
-// goes by. It only reads.
+// Package thisnode only reads this host's files: whether it's a node, of which cluster, and how its kubelet is set up.
 package thisnode
 
 import (
@@ -22,8 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Current is what this host's files say of it as a control plane node: the name and the runtime of its kubelet, and the
-// address of its API server. What they do not say stays empty, for the defaults.
+// Current is this host as a control plane node, from its files: its kubelet's name and runtime, and its API server's address.
+// Missing values stay empty, for the defaults.
 func Current(h host.Host) *config.JoinConfiguration {
 	n := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{}}
 	n.NodeRegistration.Name = certifiedName(h)
@@ -35,28 +34,26 @@ func Current(h host.Host) *config.JoinConfiguration {
 // APIServerManifest is the static Pod of a control plane's API server.
 var APIServerManifest = filepath.Join(config.DefaultKubernetesDir, "manifests", manifests.APIServerName+".yaml")
 
-// IsControlPlane reports whether this host has an API server, or has begun to have one.
+// IsControlPlane reports whether this host has an API server, or has begun to get one.
 func IsControlPlane(h host.Host) bool {
 	_, err := h.Lstat(APIServerManifest)
 	return err == nil
 }
 
-// HasBegun reports whether an earlier run has made this host the node that n describes, or has begun to. What an
-// operator has edited since stays.
+// HasBegun reports whether an earlier run has begun to make this host the node n describes. If so, operators' later edits stay.
 func HasBegun(h host.Host, n *config.Node) bool {
 	return IsControlPlane(h) || n.Join != nil && (WasMember(h, n) || h.Made(BootstrapConf(n)))
 }
 
-// KubeletConf is the path of the kubelet's kubeconfig file.
 func KubeletConf(n *config.Node) string { return filepath.Join(n.Paths.Kubeconfigs, "kubelet.conf") }
 
-// BootstrapConf is the path of the kubeconfig file with which a kubelet asks for its first certificate.
+// BootstrapConf is the path of the kubeconfig file a kubelet uses to request its first certificate.
 func BootstrapConf(n *config.Node) string {
 	return filepath.Join(n.Paths.Kubeconfigs, "bootstrap-kubelet.conf")
 }
 
-// Sign is a file by which this host is a node or part of one: a kubeconfig file of its kubelet, or a static Pod. It is empty
-// if there is none. The directory of static Pods is no sign, because the kubelet's packages bring it.
+// Sign is a file that makes this host a node or part of one: its kubelet's kubeconfig file, or a static Pod; "" if there's none.
+// The static Pods' directory is no sign, because the kubelet's packages bring it.
 func Sign(h host.Reader, n *config.Node) (string, error) {
 	for _, path := range []string{KubeletConf(n), BootstrapConf(n)} {
 		if _, err := h.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -68,19 +65,18 @@ func Sign(h host.Reader, n *config.Node) (string, error) {
 		return "", err
 	}
 	for _, e := range entries {
-		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") { // others are nothing to the kubelet
+		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") { // the kubelet ignores others
 			return filepath.Join(n.Paths.Manifests, e.Name()), nil
 		}
 	}
 	return "", nil
 }
 
-// StaticPodPath is the path of a component's static Pod.
 func StaticPodPath(n *config.Node, component string) string {
 	return filepath.Join(n.Paths.Manifests, component+".yaml")
 }
 
-// StaticPod reads a static Pod. found is false for one that is missing, unreadable or broken.
+// StaticPod reads a static Pod. found is false if it's missing, unreadable or broken.
 func StaticPod(h host.Host, path string) (pod *corev1.Pod, found bool) {
 	data, err := h.ReadFile(path)
 	if err != nil || yaml.Unmarshal(data, &pod) != nil || pod == nil {
@@ -89,7 +85,7 @@ func StaticPod(h host.Host, path string) (pod *corev1.Pod, found bool) {
 	return pod, true
 }
 
-// StartupTime is how long the kubelet gives this node's API server to start, by its static Pod; 0 if it does not say.
+// StartupTime is how long the kubelet gives this node's API server to start, from its static Pod; 0 if unknown.
 func StartupTime(h host.Host) time.Duration {
 	pod, found := StaticPod(h, APIServerManifest)
 	if !found || len(pod.Spec.Containers) == 0 || pod.Spec.Containers[0].StartupProbe == nil {
@@ -99,7 +95,6 @@ func StartupTime(h host.Host) time.Duration {
 	return time.Duration(probe.FailureThreshold*probe.PeriodSeconds) * time.Second
 }
 
-// advertised reads the address from the API server's static Pod.
 func advertised(h host.Host) config.APIEndpoint {
 	pod, found := StaticPod(h, APIServerManifest)
 	if !found {

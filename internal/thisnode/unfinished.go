@@ -15,19 +15,19 @@ import (
 )
 
 // JoinUnfinished is the path of a file that exists from the start of a control plane's first join until its components are
-// healthy. Nothing else tells a broken control plane from a complete one: its kubelet registers its Node before they are healthy,
-// and an administrator may remove the Node's marks afterwards. A node that joined by kubeadm or an older Slipway has no such file.
+// healthy. Nothing else distinguishes a broken control plane from a complete one: its kubelet registers its Node before they're
+// healthy, and administrators may remove the Node's marks afterwards. Nodes joined by kubeadm or an older Slipway lack the file.
 func JoinUnfinished(n *config.Node) string {
 	return filepath.Join(n.Paths.Kubelet, "slipway-join-unfinished")
 }
 
-// SeemsUnfinished reports whether the init or join that has begun to make this host the node that n describes came to no end, as
-// far as this host shows it.
+// SeemsUnfinished reports whether the init or join that began to make this host the node n describes didn't finish, as far as
+// this host shows.
 //
-// After an init, kubelet.conf names the certificate that the kubelet rotates, unless it doesn't rotate any: so only the cluster
-// can say that there was no end. A join has ended once the kubelet has its certificate and has registered its Node, and the
-// components of a control plane have been healthy. Its marks say less: they can be left out, or taken away. If the certificate is
-// lost, a control plane that has joined still has them.
+// After an init, kubelet.conf names the certificate the kubelet rotates. If it doesn't rotate any, only the cluster knows whether
+// the init finished. A join has finished once the kubelet has its certificate and has registered its Node, and a control plane's
+// components have been healthy. Its marks say less: they can be left out, or removed. A control plane that has joined still has
+// them if it loses the certificate.
 func SeemsUnfinished(h host.Host, n *config.Node) bool {
 	switch {
 	case n.Upgrade != nil || n.Reset != nil:

@@ -22,8 +22,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestPrepareDamagedBundle flips a byte in the last part, which is read after all others were staged: none of them is put in
-// its place, and nothing of them stays.
+// TestPrepareDamagedBundle flips a byte in the last part, which is read once all others are staged: none of them is put in place,
+// and nothing of them stays.
 func TestPrepareDamagedBundle(t *testing.T) {
 	h, root := newBareHost(t)
 	path := writeBundle(t, "v1.37.2")
@@ -57,7 +57,6 @@ func TestPrepareDamagedBundle(t *testing.T) {
 	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
 }
 
-// TestPrepareRelabels gives every file the SELinux context of its place.
 func TestPrepareRelabels(t *testing.T) {
 	h, _ := newBareHost(t)
 	h.Has.SELinux = true
@@ -69,7 +68,7 @@ func TestPrepareRelabels(t *testing.T) {
 	}
 }
 
-// TestPrepareWithoutRoute refuses a host of which nobody could tell the address, before anything is written.
+// TestPrepareWithoutRoute refuses a host whose address nobody could tell, before anything is written.
 func TestPrepareWithoutRoute(t *testing.T) {
 	h, root := newBareHost(t)
 	h.Has.Default = nil
@@ -83,7 +82,7 @@ func TestPrepareWithoutRoute(t *testing.T) {
 	}
 }
 
-// TestPrepareInterrupted: containerd is restarted if its settings have changed since it started, by whichever run.
+// TestPrepareInterrupted: containerd restarts if any run has changed its settings since it started.
 func TestPrepareInterrupted(t *testing.T) {
 	h, _ := newBareHost(t)
 	p := &Prepare{Bundle: testBundle(t, "v1.37.2")}
@@ -98,7 +97,7 @@ func TestPrepareInterrupted(t *testing.T) {
 	}
 }
 
-// TestPrepareSwapOfTheNextBoot: swap that only /etc/fstab still has, as after `swapoff -a`, stays off at boot, too.
+// TestPrepareSwapOfTheNextBoot: swap that's only in /etc/fstab, as after `swapoff -a`, stays off at boot, too.
 func TestPrepareSwapOfTheNextBoot(t *testing.T) {
 	for line, masked := range map[string]bool{
 		"/swapfile none swap sw 0 0": true, "UUID=1 none\tswap defaults": true, "/swapfile none swap": true,
@@ -116,7 +115,7 @@ func TestPrepareSwapOfTheNextBoot(t *testing.T) {
 	}
 }
 
-// TestPrepareWithoutImages: if the images are left out, the one that every Pod begins with has to come from somewhere.
+// TestPrepareWithoutImages: if the images are left out, the sandbox image has to come from somewhere.
 func TestPrepareWithoutImages(t *testing.T) {
 	warning := phasetest.Line{"[WARNING]", config.SandboxImage()}
 	for name, tt := range map[string]struct {

@@ -22,7 +22,6 @@ import (
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
-// bareHost is a host to prepare.
 type bareHost struct {
 	*teststage.Host
 	reloaded bool // systemd knows the units that have a file
@@ -67,7 +66,7 @@ func (h *bareHost) before(_ context.Context, order string) error {
 	return nil
 }
 
-// unit finds a unit with a file on this host, or one set by the test.
+// unit finds a unit with a file on this host, or set by the test.
 func (h *bareHost) unit(_ context.Context, name string) (host.UnitState, error) {
 	absent := host.UnitState{LoadState: "not-found", ActiveState: "inactive"}
 	state, known := h.Has.Units[name]
@@ -109,13 +108,13 @@ func (h *bareHost) lookPath(name string) (string, error) {
 	return path, err
 }
 
-// programVersion is what the bundle's programs hold in place of a program.
+// programVersion is the content of the file in a program's place.
 func (h *bareHost) programVersion(_ context.Context, path string) (string, error) {
 	data, err := h.ReadFile(path)
 	return strings.Replace(string(data), "kubelet ", "Kubernetes ", 1), err
 }
 
-// env is for phases on h; what they say goes to said.
+// env is for phases on h; their output goes to said.
 func (h *bareHost) env(said *bytes.Buffer) *step.Env {
 	node := config.APINode("", nil)
 	node.IgnorePreflightErrors = []string{"systemverification"}
@@ -123,7 +122,7 @@ func (h *bareHost) env(said *bytes.Buffer) *step.Env {
 	return &step.Env{Config: node, Host: h, UI: ui.NewLines(said, said)}
 }
 
-// testBundle has small files in the place of programs, each with its name and a release's version as content.
+// testBundle has small files in place of programs, containing their names and a release's version.
 func testBundle(t *testing.T, version string) *bundle.Bundle {
 	t.Helper()
 	return openBundle(t, writeBundle(t, version))

@@ -65,18 +65,17 @@ func (p *Prepare) runImages(ctx context.Context, env *step.Env) error {
 	return p.importAndPin(ctx, env, found.socket, missing, unpinned)
 }
 
-// imported reports whether the image with a name and an ID came from a bundle. Earlier releases recorded no IDs.
+// imported reports whether the image with this name and ID came from a bundle. Earlier releases recorded no IDs.
 func (p prepared) imported(name, id string) bool {
 	return slices.Contains(p.Imported, name) && (len(p.ImageIDs[name]) == 0 || slices.Contains(p.ImageIDs[name], id))
 }
 
-// keepImage says that somebody else's image stays under a name that the bundle has an image for, too.
+// keepImage says that somebody else's image stays under a name the bundle uses, too.
 func keepImage(env *step.Env, name, have, want string) {
 	env.UI.Warn(fmt.Sprintf("keeping the image %s that is there (%s), which is not the bundle's (%s)", name, have, want),
 		fmt.Sprintf("if it is not meant to differ, remove it with `crictl rmi %s` and run the same command again", name))
 }
 
-// bundled are the IDs of the bundle's images, by name.
 func (p *Prepare) bundled() map[string]string {
 	ids := map[string]string{}
 	for _, part := range p.parts() {
@@ -87,7 +86,7 @@ func (p *Prepare) bundled() map[string]string {
 	return ids
 }
 
-// presentImages are those of the runtime, by name. Before it is installed, there are none.
+// presentImages are the runtime's images by name; none before it's installed.
 func presentImages(ctx context.Context, env *step.Env, found hostRuntime) (map[string]host.Image, error) {
 	images, err := env.Host.Images(ctx, found.socket)
 	if err != nil {
@@ -111,7 +110,7 @@ func (p *Prepare) importAndPin(ctx context.Context, env *step.Env, socket string
 	var old []string
 	err = p.note(env, func(r *prepared) {
 		for _, name := range r.Images {
-			if wanted[name] == "" && !bytes.Contains(settings, []byte(strconv.Quote(name))) { // sandboxes still need that one
+			if wanted[name] == "" && !bytes.Contains(settings, []byte(strconv.Quote(name))) { // sandboxes still need it
 				old = append(old, name)
 			}
 		}
@@ -143,7 +142,7 @@ func (p *Prepare) importAndPin(ctx context.Context, env *step.Env, socket string
 	return p.unpin(ctx, env, socket, old)
 }
 
-// unpin lets the kubelet remove images of an earlier bundle.
+// unpin lets the kubelet remove an earlier bundle's images.
 func (p *Prepare) unpin(ctx context.Context, env *step.Env, socket string, names []string) error {
 	for _, name := range names {
 		env.UI.Printf("Unpinning %s, which this bundle does not have", name)

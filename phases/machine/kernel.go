@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// Where a boot gets modules and kernel parameters from: modules-load.d(5), sysctl.d(5).
+// A boot gets modules and kernel parameters from these: modules-load.d(5), sysctl.d(5).
 const (
 	modulesPath = "/etc/modules-load.d/slipway.conf"
 	sysctlPath  = "/etc/sysctl.d/90-slipway.conf"
@@ -62,7 +62,7 @@ func runKernel(ctx context.Context, env *step.Env) error {
 	return setParameters(env, parameters)
 }
 
-// wantedParameters are what Pods need of the kernel, by path below /proc/sys:
+// wantedParameters are the kernel parameters Pods need, by path below /proc/sys:
 // https://kubernetes.io/docs/setup/production-environment/container-runtimes/
 func wantedParameters(h host.Host) (map[string]string, error) {
 	wanted := map[string]string{
@@ -80,7 +80,7 @@ func wantedParameters(h host.Host) (map[string]string, error) {
 	}
 	interfaces, err := h.Interfaces()
 	for _, i := range interfaces {
-		// A host that forwards takes its default route from the router's advertisements only with 2:
+		// A forwarding host takes its default route from the router's advertisements only with 2:
 		// https://docs.kernel.org/networking/ip-sysctl.html
 		name := "net/ipv6/conf/" + i.Name + acceptRoutes
 		value, err := h.ReadFile(host.ProcSys + name)
@@ -91,7 +91,7 @@ func wantedParameters(h host.Host) (map[string]string, error) {
 	return wanted, err
 }
 
-// sysctlFile sets parameters at boot. An interface that is gone by then is not an error.
+// sysctlFile sets parameters at boot. An interface that's gone by then isn't an error.
 func sysctlFile(parameters map[string]string) []byte {
 	var b strings.Builder
 	b.WriteString("# Made when this host was prepared: Pods reach each other, and Services, only with these.\n")

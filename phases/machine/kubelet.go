@@ -24,8 +24,8 @@ func (p *Prepare) kubelet() step.Phase {
 	}
 }
 
-// runKubelet makes the bundle's kubelet the one that starts, whatever a package has installed. It is enabled and not
-// started: init and join start it with its settings.
+// runKubelet makes the unit start the bundle's kubelet, whatever a package has installed. It's enabled but not started: init and
+// join start it with its settings.
 func (p *Prepare) runKubelet(ctx context.Context, env *step.Env) error {
 	if !p.has("kubelet") || kubeletIsGood(ctx, env, p.Bundle.Index().KubernetesVersion) {
 		return p.enableInstalled(ctx, env)
@@ -44,8 +44,8 @@ func (p *Prepare) runKubelet(ctx context.Context, env *step.Env) error {
 	return p.restartReplaced(ctx, env, changed)
 }
 
-// restartReplaced restarts a kubelet that runs from a program or with settings that were replaced. Its Pods go on, but for
-// static ones that another minor version takes for new.
+// restartReplaced restarts a kubelet whose program or settings were replaced. Its Pods go on, except static Pods that another
+// minor version takes for new.
 func (p *Prepare) restartReplaced(ctx context.Context, env *step.Env, changed bool) error {
 	state, err := unitState(ctx, env, node.KubeletUnit)
 	if err != nil || state.ActiveState != "active" {
@@ -71,7 +71,7 @@ func restartNow(ctx context.Context, env *step.Env) error {
 	return node.WaitKubelet(ctx, env)
 }
 
-// kubeletIsGood reports whether the host has a kubelet of a version already, from somewhere else, and its unit starts it.
+// kubeletIsGood reports whether the host already has this version of the kubelet from elsewhere, and its unit starts it.
 func kubeletIsGood(ctx context.Context, env *step.Env, version string) bool {
 	state, err := unitState(ctx, env, node.KubeletUnit)
 	if err != nil || state.Program == "" || strings.HasPrefix(state.Program, programDir+"/") {
@@ -81,7 +81,6 @@ func kubeletIsGood(ctx context.Context, env *step.Env, version string) bool {
 	return err == nil && text == "Kubernetes "+version
 }
 
-// enableInstalled enables a kubelet that is there already.
 func (p *Prepare) enableInstalled(ctx context.Context, env *step.Env) error {
 	state, err := unitState(ctx, env, node.KubeletUnit)
 	if err != nil || state.LoadState != "loaded" {
@@ -90,7 +89,7 @@ func (p *Prepare) enableInstalled(ctx context.Context, env *step.Env) error {
 	return p.enable(ctx, env, node.KubeletUnit)
 }
 
-// reloadFor makes systemd read the files of a unit again, if this run or an interrupted one has changed them.
+// reloadFor makes systemd reread a unit's files if this run or an interrupted one changed them.
 func reloadFor(ctx context.Context, env *step.Env, unit string, changed bool) error {
 	state, err := unitState(ctx, env, unit)
 	if err != nil || !changed && state.LoadState == "loaded" && state.Current {

@@ -22,15 +22,15 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// On tells which node the host is or will be: env is the one of that node's workflow.
+// On notes whether this host is a control plane; env is from that node's workflow.
 func (p *Prepare) On(env *step.Env) {
 	if thisnode.IsControlPlane(env.Host) {
 		p.ControlPlane = env.Config
 	}
 }
 
-// restartInTurn restarts the kubelet of a control plane while no other one restarts. A kubelet of another minor version may
-// take the static Pods for new ones and replace them, etcd and the API server among them.
+// restartInTurn restarts a control plane's kubelet while no other restarts. A kubelet of another minor version may take the
+// static Pods for new and replace them, etcd and the API server among them.
 func (p *Prepare) restartInTurn(ctx context.Context, env *step.Env) error {
 	here := *env
 	here.Config = p.ControlPlane
@@ -51,7 +51,7 @@ func (p *Prepare) restartInTurn(ctx context.Context, env *step.Env) error {
 	return mine.Finish(ctx, &here, nil)
 }
 
-// finishTurn gives back the Lease that an interrupted run has left.
+// finishTurn gives back an interrupted run's Lease.
 func (p *Prepare) finishTurn(ctx context.Context, env *step.Env) error {
 	if p.ControlPlane == nil {
 		return nil
@@ -61,8 +61,7 @@ func (p *Prepare) finishTurn(ctx context.Context, env *step.Env) error {
 	return node.FinishEarlier(ctx, &here, node.ForPreparation)
 }
 
-// awaitReplaceable waits until the other control planes can do without this one. Those that are not Ready are only known to the
-// API.
+// awaitReplaceable waits until the other control planes can do without this one. Only the API knows whether they're Ready.
 func awaitReplaceable(ctx context.Context, env *step.Env, mine node.Turn, ignore []string) error {
 	questions := []preflight.Question{node.QuorumQuestion(env)}
 	if mine.Held {
@@ -81,8 +80,8 @@ func awaitReplaceable(ctx context.Context, env *step.Env, mine node.Turn, ignore
 	return node.ReportFindings(env, report)
 }
 
-// awaitAdopted waits until the static Pods of this control plane are those of the kubelet that has just started. It makes
-// their UIDs of their contents, and replaces Pods that have other ones, some seconds after it has become healthy.
+// awaitAdopted waits until the newly started kubelet runs this control plane's static Pods. It makes their UIDs from their
+// contents, and replaces Pods with other UIDs some seconds after it has become healthy.
 func awaitAdopted(ctx context.Context, env *step.Env) error {
 	const failure = "the kubelet does not run the static Pods of this control plane yet"
 	limit := env.Config.Timeouts.UpgradeManifests
@@ -96,7 +95,7 @@ func awaitAdopted(ctx context.Context, env *step.Env) error {
 	})
 }
 
-// adopted compares the UIDs that the kubelet has given to the static Pods with those of the Pods that run.
+// adopted compares the kubelet's UIDs of the static Pods with the running Pods'.
 func adopted(ctx context.Context, env *step.Env) error {
 	var known corev1.PodList
 	path := "/api/v1/nodes/" + url.PathEscape(env.Config.Name) + "/proxy/pods"

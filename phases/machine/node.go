@@ -19,8 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// skewChecks are about the bundle's kubelet on a host that is a node already, if it replaces another one. A node whose init was
-// interrupted has no API server to ask, and the kubelet of the bundle that is to be continued with.
+// skewChecks check the bundle's kubelet if it replaces another on a node. After an interrupted init, there's no API server to
+// ask, and the node has the kubelet of the bundle to continue with.
 func (p *Prepare) skewChecks(ctx context.Context, env *step.Env) []preflight.Check {
 	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil || !p.replacesKubelet(env) {
 		return nil
@@ -32,7 +32,7 @@ func (p *Prepare) skewChecks(ctx context.Context, env *step.Env) []preflight.Che
 	return []preflight.Check{preflight.BundledKubelet(p.Bundle.Index().KubernetesVersion, controlPlane, err)}
 }
 
-// replacesKubelet reports whether the bundle has a kubelet other than the one that it would replace.
+// replacesKubelet reports whether the bundle has a kubelet that differs from this host's.
 func (p *Prepare) replacesKubelet(env *step.Env) bool {
 	for _, part := range p.parts() {
 		if part.Type == bundle.Program && part.Name == "kubelet" {
@@ -44,8 +44,8 @@ func (p *Prepare) replacesKubelet(env *step.Env) bool {
 	return false
 }
 
-// controlPlaneVersion is that of the API server on this node or, for a worker, the one that the cluster's configuration
-// has, with which the control plane was upgraded first.
+// controlPlaneVersion is the version of this node's API server or, on a worker, of the cluster's configuration: the control plane
+// was upgraded to it first.
 func controlPlaneVersion(ctx context.Context, env *step.Env) (string, error) {
 	path := filepath.Join(env.Config.Paths.Manifests, manifests.APIServerName+".yaml")
 	if data, err := env.Host.ReadFile(path); err == nil {

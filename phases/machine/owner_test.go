@@ -31,7 +31,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestPrepareKeepsHotfixes: a program that somebody has put over the bundle's stays, and nothing is changed before that is said.
+// TestPrepareKeepsHotfixes: a program somebody put over the bundle's stays, and nothing changes before that's said.
 func TestPrepareKeepsHotfixes(t *testing.T) {
 	for name, refused := range map[string]bool{
 		"kubelet": true, "containerd": true, "containerd-shim-runc-v2": true, "runc": true, "kubectl": false, "bridge": false,
@@ -63,8 +63,7 @@ func TestPrepareKeepsHotfixes(t *testing.T) {
 	}
 }
 
-// TestPrepareNamesCollisionsFirst: a program that no bundle has brought is found before swap and kernel parameters are changed,
-// unless the programs are left out.
+// TestPrepareNamesCollisionsFirst: foreign programs are found before swap and parameters change, unless programs are skipped.
 func TestPrepareNamesCollisionsFirst(t *testing.T) {
 	h, root := newBareHost(t)
 	for _, name := range []string{"kubelet", "runc"} {
@@ -102,7 +101,7 @@ func TestPrepareWithContainerdOfItsGuide(t *testing.T) {
 	}
 }
 
-// TestPrepareLeavesDirectoryModes as the operator, or the distribution, has set them.
+// TestPrepareLeavesDirectoryModes as the operator or the distribution has set them.
 func TestPrepareLeavesDirectoryModes(t *testing.T) {
 	h, root := newBareHost(t)
 	dirs := map[string]os.FileMode{
@@ -167,13 +166,13 @@ func TestPrepareRefusesOlderPrograms(t *testing.T) {
 	}
 }
 
-// TestPrepareRefusesOlderKubelets: a node may run with a kubelet of a package, which the bundle's would replace.
+// TestPrepareRefusesOlderKubelets: a node may run a package's kubelet, which the bundle's would replace.
 func TestPrepareRefusesOlderKubelets(t *testing.T) {
 	for name, tt := range map[string]struct {
 		here    string
 		node    bool
 		allow   bool
-		brought bool // the bundle's is there as well, and does not start
+		brought bool // the bundle's is there as well, but doesn't start
 		want    string
 	}{
 		"a newer patch release":         {here: "v1.37.3", node: true},
@@ -218,7 +217,7 @@ func TestPrepareRefusesOlderKubelets(t *testing.T) {
 	}
 }
 
-// TestPrepareHidesProxies: every user may read what systemd knows of a unit, and a proxy may have a password.
+// TestPrepareHidesProxies: every user may read systemd's view of a unit, and a proxy may have a password.
 func TestPrepareHidesProxies(t *testing.T) {
 	const proxy = "http://user:secret@proxy.example:3128"
 	h, root := newBareHost(t)
@@ -241,7 +240,7 @@ func TestPrepareHidesProxies(t *testing.T) {
 		t.Errorf("it said:\n%s", said)
 	}
 
-	// With a drop-in of the operator's that sets proxies, which those of a file would override, ours stays away.
+	// If an operator's drop-in sets proxies, which a file's would override, ours stays away.
 	own, ownRoot := newBareHost(t)
 	fixture.Put(t, ownRoot, filepath.Dir(containerd.ProxyPath)+"/proxy.conf", "[Service]\nEnvironment=\"https_proxy=http://mine\"\n")
 	phasetest.Once(t, own.mustPrepare(t, p), phasetest.Line{"proxies", "/containerd.service.d/proxy.conf"})
@@ -249,7 +248,7 @@ func TestPrepareHidesProxies(t *testing.T) {
 		t.Errorf("%s was written", containerd.ProxyPath)
 	}
 
-	// A drop-in of an earlier release is replaced, also by a run that has no proxy.
+	// An earlier release's drop-in is replaced, even by a run without a proxy.
 	phasetest.Fatal(t, h.Remove(containerd.ProxyEnvPath))
 	_, err := h.WriteFile(containerd.ProxyPath, []byte("[Service]\nEnvironment=\"HTTPS_PROXY="+proxy+"\"\n"), 0o600)
 	phasetest.Fatal(t, err)
@@ -269,7 +268,6 @@ func TestPrepareHidesProxies(t *testing.T) {
 	}
 }
 
-// phase runs one phase alone.
 func (h *bareHost) phase(t *testing.T, p *Prepare, name string) error {
 	t.Helper()
 	for _, phase := range p.Phases() {
@@ -281,8 +279,7 @@ func (h *bareHost) phase(t *testing.T, p *Prepare, name string) error {
 	return nil
 }
 
-// TestPrepareKeepsImages: an image that somebody else has given the name of one of the bundle's stays, and host reset leaves it.
-// One that an earlier bundle has brought is replaced.
+// TestPrepareKeepsImages: somebody else's image with a bundled name stays, even after host reset. An earlier bundle's doesn't.
 func TestPrepareKeepsImages(t *testing.T) {
 	const name = "registry.k8s.io/pause:3.10.2"
 	b := imageBundle(t, name)
@@ -325,7 +322,6 @@ func TestPrepareKeepsImages(t *testing.T) {
 	}
 }
 
-// imageBundle has one image, and nothing else.
 func imageBundle(t *testing.T, image string) *bundle.Bundle {
 	t.Helper()
 	dir := t.TempDir()

@@ -23,20 +23,20 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// Prepare makes a host ready for init or join: kernel, swap, container runtime, kubelet and images. What the host has
-// already is used if it is good enough, and never replaced.
+// Prepare makes a host ready for init or join: kernel, swap, container runtime, kubelet and images. If the host already has
+// something good enough, it's used and never replaced.
 type Prepare struct {
-	// Bundle has the programs and images; nil for what needs none of them.
+	// Bundle has the programs and images; nil does only the rest.
 	Bundle *bundle.Bundle
-	// BundleFile is where it was read from, and BundleDigest what it was pinned by, for the commands that other hosts join with.
+	// BundleFile is the bundle's path, and BundleDigest its pin, for the commands that join other hosts.
 	BundleFile, BundleDigest string
-	// Alone says that nothing follows, so the last phase says what to do next.
+	// Alone means that nothing follows, so the last phase names the next step.
 	Alone bool
-	// ControlPlane is the control plane that this host is already; nil if it is none.
+	// ControlPlane is the control plane this host already is; nil if it isn't.
 	ControlPlane *config.Node
-	// KeepSwap leaves swap on, AllowDowngrade lets older programs replace those of a node.
+	// KeepSwap leaves swap on; AllowDowngrade lets older programs replace a node's.
 	KeepSwap, AllowDowngrade bool
-	// Mirrors are where containerd pulls the images of other registries from.
+	// Mirrors are containerd's sources for other registries' images.
 	Mirrors []containerd.Mirror
 
 	recording sync.Mutex // of the record
@@ -69,7 +69,7 @@ func (p *Prepare) preflight() step.Phase {
 				return err
 			}
 			if found.foreign() {
-				if err := p.checkSandboxImage(ctx, env, found); err != nil && !errors.As(err, new(*host.RuntimeError)) { // that is what the check CRI reports
+				if err := p.checkSandboxImage(ctx, env, found); err != nil && !errors.As(err, new(*host.RuntimeError)) { // the check CRI reports that
 					return err
 				}
 			}
@@ -90,7 +90,7 @@ func (p *Prepare) preflight() step.Phase {
 	}
 }
 
-// phase is the name of one of Phases in the command that runs: on its own, or as a part of up.
+// phase is a phase's name in the running command: on its own, or as a part of up.
 func (p *Prepare) phase(name string) string {
 	if p.Alone {
 		return name
@@ -103,13 +103,13 @@ func prepareFlags(more ...string) []string {
 	return append([]string{"bundle", "cri-socket", "digest", "dry-run", "public-key"}, more...)
 }
 
-// Where the programs of a bundle are on a host.
+// A bundle's programs go here.
 const (
 	programDir = "/usr/local/bin"
 	cniDir     = "/opt/cni/bin"
 )
 
-// sizes are how many bytes a bundle needs, by the directory that they go to.
+// sizes are the bytes a bundle needs, by directory.
 func (p *Prepare) sizes() map[string]uint64 {
 	sizes := map[string]uint64{}
 	for _, part := range p.parts() {
@@ -118,7 +118,7 @@ func (p *Prepare) sizes() map[string]uint64 {
 			sizes[programDir] += uint64(part.Size)
 		case bundle.CNIPlugin:
 			sizes[cniDir] += uint64(part.Size)
-		case bundle.Image: // the layers, and what they unpack to
+		case bundle.Image: // the layers, and their unpacked files
 			sizes[containerd.DataDir] += 2 * uint64(part.Size)
 		case bundle.Unit, bundle.Setting:
 		}
@@ -126,7 +126,6 @@ func (p *Prepare) sizes() map[string]uint64 {
 	return sizes
 }
 
-// parts are those of the bundle, if there is one.
 func (p *Prepare) parts() []bundle.Part {
 	if p.Bundle == nil {
 		return nil
@@ -134,7 +133,7 @@ func (p *Prepare) parts() []bundle.Part {
 	return p.Bundle.Index().Parts
 }
 
-// KubernetesVersion is the version that the bundle is for, such as v1.37.2; empty without a bundle.
+// KubernetesVersion is the bundle's, such as v1.37.2; empty without a bundle.
 func (p *Prepare) KubernetesVersion() string {
 	if p.Bundle == nil {
 		return ""
@@ -142,7 +141,6 @@ func (p *Prepare) KubernetesVersion() string {
 	return p.Bundle.Index().KubernetesVersion
 }
 
-// has reports whether the bundle has a program.
 func (p *Prepare) has(program string) bool {
 	for _, part := range p.parts() {
 		if part.Type == bundle.Program && part.Name == program {
@@ -152,7 +150,7 @@ func (p *Prepare) has(program string) bool {
 	return false
 }
 
-// ensureFiles makes the host hold files, and reports whether it changed any. What an operator has made or edited stays.
+// ensureFiles makes the host hold files, and reports whether it changed any. Operators' files and edits stay.
 func ensureFiles(ctx context.Context, env *step.Env, files ...ownership.File) (changed bool, err error) {
 	differing, err := ownership.Differing(env.Host, files)
 	if err != nil {
@@ -182,8 +180,7 @@ func ensureFiles(ctx context.Context, env *step.Env, files ...ownership.File) (c
 	return changed, nil
 }
 
-// ensureDir makes a directory that is missing. The mode of one that is there is the operator's, or the distribution's:
-// Debian's is 2775 for /usr/local/bin.
+// ensureDir makes a missing directory. An existing one keeps its mode, such as 2775 for Debian's /usr/local/bin.
 func ensureDir(env *step.Env, dir string) error {
 	if info, err := env.Host.Stat(dir); err == nil && info.IsDir() {
 		return nil
@@ -191,7 +188,6 @@ func ensureDir(env *step.Env, dir string) error {
 	return env.Host.EnsureDir(dir, 0o755)
 }
 
-// keepOperators says that a file stays as an operator has made it.
 func keepOperators(env *step.Env, f ownership.File, have []byte) {
 	ui.SayKept(env.UI, ui.Kept{
 		Path: f.Path, Summary: ownership.LineDifference(have, f.Data), Now: ownership.Shown(have), Ours: ownership.Shown(f.Data),
@@ -199,7 +195,7 @@ func keepOperators(env *step.Env, f ownership.File, have []byte) {
 	})
 }
 
-// verify is the last phase: success is only said of a host that has what it needs.
+// verify is the last phase: it reports success only if the host has all it needs.
 func (p *Prepare) verify() step.Phase {
 	return step.Phase{
 		Name:    "verify",

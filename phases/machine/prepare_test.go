@@ -26,7 +26,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// prepare runs host prepare with a bundle, and returns what it said.
 func (h *bareHost) prepare(t *testing.T, p *Prepare) (said string, err error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -43,7 +42,6 @@ func (h *bareHost) mustPrepare(t *testing.T, p *Prepare) string {
 	return said
 }
 
-// plan returns the actions of a dry run.
 func (h *bareHost) plan(t *testing.T, p *Prepare) []string {
 	t.Helper()
 	var out bytes.Buffer
@@ -56,7 +54,7 @@ func (h *bareHost) plan(t *testing.T, p *Prepare) []string {
 	return actions
 }
 
-// TestPreparePlanIsTrue compares a plan with what the run does, and runs again, which does nothing.
+// TestPreparePlanIsTrue compares a plan with its run, and runs again, which does nothing.
 func TestPreparePlanIsTrue(t *testing.T) {
 	h, _ := newBareHost(t)
 	p := &Prepare{Bundle: testBundle(t, "v1.37.2"), Mirrors: []containerd.Mirror{{Registry: "registry.k8s.io", URL: "https://mirror.example"}}}
@@ -84,7 +82,6 @@ func TestPreparePlanIsTrue(t *testing.T) {
 	}
 }
 
-// TestHostResetRestores prepares a host and takes it back.
 func TestHostResetRestores(t *testing.T) {
 	h, root := newBareHost(t)
 	before := hostTree(t, root)
@@ -113,7 +110,6 @@ func TestHostResetRestores(t *testing.T) {
 	}
 }
 
-// hostTree lists the files below root with their content.
 func hostTree(t *testing.T, root string) []string {
 	t.Helper()
 	var lines []string
@@ -138,7 +134,7 @@ func hostTree(t *testing.T, root string) []string {
 	return lines
 }
 
-// TestPrepareKeepsOperators: what somebody has made or edited stays, and the rest is done.
+// TestPrepareKeepsOperators: operators' files and edits stay, and the rest is done.
 func TestPrepareKeepsOperators(t *testing.T) {
 	h, root := newBareHost(t)
 	p := &Prepare{Bundle: testBundle(t, "v1.37.2"), KeepSwap: true}
@@ -158,7 +154,7 @@ func TestPrepareKeepsOperators(t *testing.T) {
 	fact.In(t, said, "keeping "+containerd.ConfigPath, "keeping "+kubeletconfig.DropInPath, "/opt/cni/bin/bridge", "(/swapfile)")
 }
 
-// TestPrepareRefuses: nothing is written on a host that cannot be prepared.
+// TestPrepareRefuses: nothing is written on a host that can't be prepared.
 func TestPrepareRefuses(t *testing.T) {
 	packaged := host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/containerd.service"}
 	for _, tt := range []struct {
@@ -218,7 +214,7 @@ func TestPrepareAgainOnHalfANode(t *testing.T) {
 	}
 }
 
-// TestPrepareKeepsSandbox: images of an earlier bundle lose their pins, but not the one that containerd's settings still name.
+// TestPrepareKeepsSandbox: an earlier bundle's images lose their pins, except any that containerd's settings still name.
 func TestPrepareKeepsSandbox(t *testing.T) {
 	h, root := newBareHost(t)
 	const sandbox, other = "registry.k8s.io/pause:3.9", "registry.k8s.io/etcd:3.5.0-0"
@@ -236,7 +232,7 @@ func TestPrepareKeepsSandbox(t *testing.T) {
 	}
 }
 
-// TestPrepareSocket: the node gets the runtime that is there, although it does not run yet.
+// TestPrepareSocket: the node gets the installed runtime, even if it doesn't run yet.
 func TestPrepareSocket(t *testing.T) {
 	h, _ := newBareHost(t)
 	p := &Prepare{Bundle: testBundle(t, "v1.37.2")}
@@ -253,7 +249,7 @@ func TestPrepareSocket(t *testing.T) {
 	}
 }
 
-// TestPrepareWithPackages uses a runtime and a kubelet that are there, and neither replaces nor doubles them.
+// TestPrepareWithPackages uses the installed runtime, and neither replaces nor doubles it.
 func TestPrepareWithPackages(t *testing.T) {
 	h, root := newBareHost(t)
 	h.Has.Units[containerd.Unit] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", Fragment: "/usr/lib/systemd/system/containerd.service"}
@@ -278,7 +274,7 @@ func TestPrepareWithPackages(t *testing.T) {
 	}
 }
 
-// TestPrepareNode replaces the programs of a node by those of a newer bundle, and restarts what runs from them.
+// TestPrepareNode replaces a node's programs with a newer bundle's, and restarts their units.
 func TestPrepareNode(t *testing.T) {
 	h, root := newBareHost(t)
 	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.1")})
@@ -290,7 +286,7 @@ func TestPrepareNode(t *testing.T) {
 	}
 	for _, unit := range []string{node.KubeletUnit, containerd.Unit} {
 		state := h.Has.Units[unit]
-		state.ActiveState, state.Replaced = "active", true // as systemd says of a program that was replaced
+		state.ActiveState, state.Replaced = "active", true // as systemd reports a replaced program
 		h.Has.Units[unit] = state
 	}
 	h.Jobs = nil
@@ -303,7 +299,7 @@ func TestPrepareNode(t *testing.T) {
 	}
 }
 
-// TestPrepareWithout a bundle does what needs no download, and says what is missing.
+// TestPrepareWithout a bundle does everything that needs no download, and says what's missing.
 func TestPrepareWithout(t *testing.T) {
 	h, root := newBareHost(t)
 	said := h.mustPrepare(t, &Prepare{})

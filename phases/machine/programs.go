@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// runtimePrograms are those of a bundle that a host with another container runtime does not need.
+// runtimePrograms are a bundle's programs that a host with another container runtime doesn't need.
 var runtimePrograms = map[string]bool{"containerd": true, "containerd-shim-runc-v2": true, "ctr": true, "runc": true}
 
 func (p *Prepare) programs() step.Phase {
@@ -29,8 +29,7 @@ func (p *Prepare) programs() step.Phase {
 	}
 }
 
-// runPrograms reads the bundle only if something of it is missing here. Nothing is put in place before all of the bundle
-// has been verified.
+// runPrograms reads the bundle only if this host lacks part of it. Nothing is put in place before all of the bundle is verified.
 func (p *Prepare) runPrograms(ctx context.Context, env *step.Env) error {
 	if p.Bundle == nil {
 		return nil
@@ -89,7 +88,6 @@ func (p *Prepare) putInPlace(ctx context.Context, env *step.Env, pending map[str
 	return env.Host.ReloadUnits(ctx)
 }
 
-// relabel gives new files the SELinux contexts of their places, where SELinux is on.
 func relabel(ctx context.Context, env *step.Env, paths ...string) error {
 	if !env.Host.SELinux() {
 		return nil
@@ -97,11 +95,10 @@ func relabel(ctx context.Context, env *step.Env, paths ...string) error {
 	return env.Host.RestoreContexts(ctx, paths)
 }
 
-// pendingFiles are what the bundle's files do to those that are there.
 type pendingFiles struct {
 	files   map[string]host.SetFile // to write, by part
-	kept    []string                // somebody else's, used in the place of the bundle's
-	refused []error                 // somebody else's that have to fit the bundle's, and programs that are newer
+	kept    []string                // somebody else's, used instead of the bundle's
+	refused []error                 // somebody else's that would have to fit the bundle's, and newer programs
 }
 
 func (p *Prepare) pendingFiles(ctx context.Context, env *step.Env) (pending pendingFiles, err error) {
@@ -133,7 +130,6 @@ func (p *Prepare) pendingFiles(ctx context.Context, env *step.Env) (pending pend
 	return pending, nil
 }
 
-// decide adds a part of the bundle to what is pending, unless its file is there.
 func (p *Prepare) decide(ctx context.Context, env *step.Env, part bundle.Part, f host.SetFile, pending *pendingFiles) error {
 	have, err := env.Host.HasFile(f)
 	if err != nil || have {
@@ -153,10 +149,10 @@ func (p *Prepare) decide(ctx context.Context, env *step.Env, part bundle.Part, f
 	return nil
 }
 
-// containerdUnit is by which a bundle brings containerd: the program alone may be the operator's.
+// containerdUnit shows that a bundle brings containerd: the program alone may be the operator's.
 var containerdUnit = bundle.Part{Type: bundle.Unit, Name: containerd.Unit}
 
-// forRuntime reports whether a part is of no use with another container runtime.
+// forRuntime reports whether a part is useless with another container runtime.
 func forRuntime(part bundle.Part) bool {
 	return part.Type == bundle.Program && runtimePrograms[part.Name] || part.Type == bundle.Unit && part.Name == containerd.Unit || part.Type == bundle.Setting
 }
@@ -164,7 +160,6 @@ func forRuntime(part bundle.Part) bool {
 // unitDir is for units of programs in /usr/local: systemd.unit(5).
 const unitDir = "/usr/local/lib/systemd/system"
 
-// fileOf is where a part of the bundle goes, if it is a file.
 func fileOf(part bundle.Part) (host.SetFile, bool) {
 	f := host.SetFile{Mode: 0o644, Size: part.Size}
 	switch part.Type {
@@ -183,7 +178,7 @@ func fileOf(part bundle.Part) (host.SetFile, bool) {
 	return f, err == nil && n == len(f.SHA256)
 }
 
-// BundledUnits are the units of a bundle's programs, by the name of the program.
+// BundledUnits are the units of a bundle's programs, by the program's name.
 func BundledUnits() map[string][]byte {
 	return map[string][]byte{
 		"kubelet":    kubeletconfig.Unit(filepath.Join(programDir, "kubelet")),

@@ -22,38 +22,36 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// prepared records what a preparation changes that has no mark of its own, as files have. An entry is made before the
-// change, and keeps what was there before the first one.
+// prepared records a preparation's changes that bear no mark, unlike files. An entry is made before its change, and keeps the
+// state before the first change.
 type prepared struct {
-	// Prepared says that what follows was noted.
+	// Prepared says that the following was noted.
 	Prepared bool `json:"prepared"`
-	// EmptyTables are tables of nftables that were there and did nothing.
+	// EmptyTables are nftables tables that existed and did nothing.
 	EmptyTables []string `json:"emptyTables,omitempty"`
-	// Parameters are the earlier values of kernel parameters, by path below /proc/sys.
+	// Parameters are kernel parameters' earlier values, by path below /proc/sys.
 	Parameters map[string]string `json:"parameters,omitempty"`
-	// Swap are areas that were in use.
+	// Swap are the areas that were in use.
 	Swap []string `json:"swap,omitempty"`
-	// Masked and Enabled are units that were not. UnitFiles are the files of those that were enabled, by name: another file may
-	// take the place of one.
+	// Masked and Enabled are units that weren't before. UnitFiles are the enabled units' files by name: another may replace a file.
 	Masked    []string          `json:"masked,omitempty"`
 	Enabled   []string          `json:"enabled,omitempty"`
 	UnitFiles map[string]string `json:"unitFiles,omitempty"`
-	// Containerd says that a bundle has brought it.
+	// Containerd says that a bundle brought it.
 	Containerd bool `json:"containerd,omitempty"`
-	// Directories are those that were missing or empty before a daemon filled them.
+	// Directories were missing or empty before a daemon filled them.
 	Directories []string `json:"directories,omitempty"`
-	// Missing are directories that were not there. The mark on a directory does not do, because a run may be killed
-	// between making and marking it.
+	// Missing are directories that didn't exist. Marks aren't enough: a run may be killed between making and marking a directory.
 	Missing []string `json:"missing,omitempty"`
-	// Images are pinned, in the runtime at Socket, and Imported are those of them that were not there. ImageIDs are those of
-	// the imported ones, by name: somebody may give a name to another image.
+	// Images are pinned in the runtime at Socket; Imported are the new ones. ImageIDs are the imported images' IDs, by name:
+	// somebody may give a name to another image.
 	Socket   string              `json:"socket,omitempty"`
 	Images   []string            `json:"images,omitempty"`
 	Imported []string            `json:"imported,omitempty"`
 	ImageIDs map[string][]string `json:"imageIDs,omitempty"`
 }
 
-// criSocket is that of the runtime with the images. Earlier releases did not record it.
+// criSocket is the socket of the runtime with the images. Earlier releases didn't record it.
 func (p prepared) criSocket() string { return cmp.Or(p.Socket, containerd.Socket) }
 
 func (p *Prepare) record() step.Phase {
@@ -65,14 +63,14 @@ func (p *Prepare) record() step.Phase {
 	}
 }
 
-// runRecord notes what a node changes that does not bear a mark of ours, before the first change.
+// runRecord notes the earlier state of everything a node changes without our mark, before the first change.
 func (p *Prepare) runRecord(_ context.Context, env *step.Env) error {
 	record, err := readPrepared(env.Host)
 	if err != nil || record.Prepared {
 		return err
 	}
 	tables, err := env.Host.EmptyTables()
-	if err != nil && !errors.Is(err, fs.ErrPermission) { // a plan of another user
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // a plan by another user
 		return err
 	}
 	vacant, err := vacantDirectories(env.Host)
@@ -96,8 +94,8 @@ func (p *Prepare) runRecord(_ context.Context, env *step.Env) error {
 	})
 }
 
-// nodeParameters are kernel parameters that the kubelet, kube-proxy and network plugins set, with their value; it is empty
-// where it depends on the machine or on kube-proxy's settings.
+// nodeParameters are kernel parameters that the kubelet, kube-proxy and network plugins set, with their values; "" if a value
+// depends on the machine or on kube-proxy's settings.
 var nodeParameters = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000", "kernel/keys/root_maxkeys": "1000000", "kernel/panic": "10", "kernel/panic_on_oops": "1",
 	"net/ipv4/conf/all/route_localnet": "1", "net/ipv4/vs/conntrack": "1", "net/netfilter/nf_conntrack_max": "",
@@ -105,7 +103,7 @@ var nodeParameters = map[string]string{
 	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0",
 }
 
-// missingDirectories are those that a preparation makes for its files and that are not there.
+// missingDirectories are missing here, and a preparation makes them for its files.
 func missingDirectories(h host.Host) []string {
 	dirs := append(runtimeDirectories(), programDir, cniDir)
 	for _, path := range preparedFiles() {
@@ -122,8 +120,7 @@ func missingDirectories(h host.Host) []string {
 	return missing
 }
 
-// vacantDirectories are those that are missing or empty, of the ones that containerd, the kubelet and network plugins
-// make and fill.
+// vacantDirectories are directories that containerd, the kubelet and network plugins fill, if they're missing or empty.
 func vacantDirectories(h host.Host) ([]string, error) {
 	var vacant []string
 	for _, dir := range append(containerd.Directories(), namespaceDir, "/var/log/containers", "/var/log/pods") {
@@ -138,7 +135,7 @@ func vacantDirectories(h host.Host) ([]string, error) {
 	return vacant, nil
 }
 
-// isFilled reports whether a directory has something in it. A new file system is empty, too.
+// isFilled reports whether a directory has anything in it. A new file system is empty, too.
 func isFilled(h host.Host, dir string) (bool, error) {
 	entries, err := h.ReadDir(dir)
 	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != host.LostAndFound }), node.IgnoreMissing(err)
@@ -186,23 +183,22 @@ func (p prepared) clone() prepared {
 	}
 }
 
-// exclude takes an element out of a list, which is nil when it is empty.
+// exclude takes an element out of a list, which becomes nil when it's empty.
 func exclude(list *[]string, element string) {
 	if *list = slices.DeleteFunc(*list, func(e string) bool { return e == element }); len(*list) == 0 {
 		*list = nil
 	}
 }
 
-// include adds what is not in a sorted list yet.
 func include(list *[]string, more ...string) { *list = with(*list, more...) }
 
-// with is a sorted list with what is not in it yet.
+// with is a sorted list of all elements, each once.
 func with(list []string, more ...string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(list, more))))
 }
 
-// noteContainerd records, before its files are put in place, that a bundle brings containerd. From then on its directories are
-// its own, but for one that somebody else's containerd has filled since the host was prepared.
+// noteContainerd records that a bundle brings containerd, before its files are put in place. From then on, its directories are
+// its own, except any that somebody else's containerd has filled since the host was prepared.
 func (p *Prepare) noteContainerd(env *step.Env) error {
 	brought, err := broughtContainerd(env)
 	if err != nil {
@@ -222,7 +218,7 @@ func (p *Prepare) noteContainerd(env *step.Env) error {
 	})
 }
 
-// unitState is a unit's state. A host without systemd has no units: the check Systemd says so, and a plan goes on.
+// unitState is a unit's state. A host without systemd has no units: the check Systemd reports it, and a plan goes on.
 func unitState(ctx context.Context, env *step.Env, name string) (host.UnitState, error) {
 	state, err := env.Host.Unit(ctx, name)
 	if errors.Is(err, host.ErrNoSystemd) {
@@ -231,7 +227,7 @@ func unitState(ctx context.Context, env *step.Env, name string) (host.UnitState,
 	return state, err
 }
 
-// enable enables a unit, and records that if it was not.
+// enable enables a unit, and records it if it wasn't enabled.
 func (p *Prepare) enable(ctx context.Context, env *step.Env, unit string) error {
 	state, err := unitState(ctx, env, unit)
 	if err != nil || state.UnitFileState == "enabled" {

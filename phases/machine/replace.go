@@ -19,9 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// mayReplace reports whether a part of the bundle goes to a path where another file may be. What a bundle has put there and
-// nobody has changed since is replaced, unless it is newer on a node. Another file is used in the place of the bundle's, unless
-// it has to fit the others.
+// mayReplace reports whether a part of the bundle goes to a path where another file may be. An earlier bundle's unedited file is
+// replaced, unless it's newer on a node. Any other file is used instead of the bundle's, unless it has to fit the rest.
 func (p *Prepare) mayReplace(ctx context.Context, env *step.Env, part bundle.Part, path string) (write bool, refusal, err error) {
 	if _, err := env.Host.Lstat(path); err != nil {
 		return true, nil, node.IgnoreMissing(err)
@@ -41,7 +40,7 @@ func (p *Prepare) mayReplace(ctx context.Context, env *step.Env, part bundle.Par
 	return false, nil, nil
 }
 
-// refusedPrograms are found before anything is changed, unless nothing is to be put in place.
+// refusedPrograms are found before anything changes, unless the programs are left out.
 func (p *Prepare) refusedPrograms(ctx context.Context, env *step.Env) ([]error, error) {
 	if slices.Contains(env.Config.SkipPhases, "programs") {
 		return nil, nil
@@ -50,11 +49,11 @@ func (p *Prepare) refusedPrograms(ctx context.Context, env *step.Env) ([]error, 
 	return pending.refused, err
 }
 
-// versioned are the programs that say their version. The others of a bundle go with them.
+// versioned are the programs that tell their version. A bundle's other programs go with them.
 var versioned = map[string]bool{"kubelet": true, "containerd": true, "runc": true}
 
-// olderOnNode refuses a program that is older than the one of a node that it would replace, or may be: an older bundle has a
-// valid signature, too, and the faults that the newer one has not.
+// olderOnNode refuses a program that is, or may be, older than the node's program it would replace: an older bundle has a valid
+// signature, too, and faults the newer lacks.
 func (p *Prepare) olderOnNode(ctx context.Context, env *step.Env, part bundle.Part, path string) (refusal, err error) {
 	if part.Type != bundle.Program || !versioned[part.Name] || p.AllowDowngrade {
 		return nil, nil
@@ -76,8 +75,7 @@ func (p *Prepare) olderOnNode(ctx context.Context, env *step.Env, part bundle.Pa
 	return nil, nil
 }
 
-// olderThanOther refuses the bundle's kubelet if it is older than another one, in another place, that a node runs with: the
-// bundle's takes its place, too.
+// olderThanOther refuses the bundle's kubelet if the node runs a newer kubelet from elsewhere: the bundle's replaces that, too.
 func (p *Prepare) olderThanOther(ctx context.Context, env *step.Env, unit host.UnitState) (refused []error, err error) {
 	other := unit.Program
 	if other == "" {
@@ -101,8 +99,8 @@ func (p *Prepare) olderThanOther(ctx context.Context, env *step.Env, unit host.U
 	return nil, nil
 }
 
-// versionIn is the first version in what a program says, such as containerd github.com/containerd/containerd/v2 v2.2.0 1c4457e,
-// without what a build adds: runc of Debian is 1.1.5+ds1-1+deb12u1. It is nil if there is none.
+// versionIn is the first version in a program's output, such as containerd github.com/containerd/containerd/v2 v2.2.0 1c4457e,
+// without a build's suffix: Debian's runc is 1.1.5+ds1-1+deb12u1. It's nil if there is none.
 func versionIn(text string) *version.Version {
 	for _, word := range strings.Fields(text) {
 		if i := strings.IndexAny(word, "+~"); i >= 0 {

@@ -15,9 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Reset undoes what host prepare did to this host, and leaves everything else. It goes by the record of the
-// preparation and by the marks on files. Undoing something twice changes nothing more, and the record goes last, so a run
-// that was interrupted can be repeated.
+// Reset undoes host prepare, and leaves everything else. It follows the preparation's record and the marks on files. Undoing
+// something twice changes nothing more, and the record goes last, so an interrupted run can be repeated.
 func Reset() []step.Phase {
 	return []step.Phase{
 		{Name: "preflight", Summary: "Check that nothing on this host needs what is removed", Flags: hostResetFlags("ignore-preflight-errors"), Run: runPreflightHostReset},
@@ -31,7 +30,7 @@ func Reset() []step.Phase {
 
 func hostResetFlags(more ...string) []string { return append([]string{"dry-run"}, more...) }
 
-// runResetUnits stops what runs from files that are removed next.
+// runResetUnits stops the units whose files are removed next.
 func runResetUnits(ctx context.Context, env *step.Env) error {
 	record, err := readPrepared(env.Host)
 	if err != nil {
@@ -68,8 +67,7 @@ func runResetUnits(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// disable disables a unit that was enabled, unless somebody has put another one in its place. Earlier releases did not record
-// the unit's file.
+// disable disables an enabled unit, unless somebody has put another in its place. Earlier releases didn't record the file.
 func disable(ctx context.Context, env *step.Env, unit, file string, ownContainerd bool) error {
 	state, err := unitState(ctx, env, unit)
 	if err != nil {
@@ -117,11 +115,10 @@ func runResetRecord(_ context.Context, env *step.Env) error {
 	return (&fileReset{Env: env}).removeEmpty(filepath.Dir(node.PreparedPath))
 }
 
-// iptablesTables are the names, without the IP family, of the tables that iptables makes.
+// iptablesTables are the names of iptables' tables, without the IP family.
 var iptablesTables = []string{"filter", "mangle", "nat", "raw", "security"}
 
-// removeEmptyTables removes the tables that iptables has made for the kubelet, kube-proxy and network plugins, and that
-// have no rules any more.
+// removeEmptyTables removes tables without rules that iptables made for the kubelet, kube-proxy and network plugins.
 func removeEmptyTables(ctx context.Context, env *step.Env, before []string) error {
 	tables, err := env.Host.EmptyTables()
 	for _, t := range tables {

@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// preparedFiles are the files that a preparation may have made, beside programs and mirrors.
+// preparedFiles are the files a preparation may have made, besides programs and mirrors.
 func preparedFiles() []string {
 	return []string{
 		modulesPath, sysctlPath, containerd.ConfigPath, containerd.UnitPath, containerd.ProxyPath, containerd.ProxyEnvPath,
@@ -25,7 +25,7 @@ func preparedFiles() []string {
 	}
 }
 
-// runResetFiles removes what Slipway has made and nobody has edited since.
+// runResetFiles removes Slipway's files that nobody has edited.
 func runResetFiles(ctx context.Context, env *step.Env) error {
 	record, err := readPrepared(env.Host)
 	if err != nil {
@@ -65,7 +65,7 @@ func runResetFiles(ctx context.Context, env *step.Env) error {
 	return startPackaged(ctx, env)
 }
 
-// removeDirectories removes what daemons from a bundle have filled. Others than these may have filled them, too.
+// removeDirectories removes data of the bundle's daemons. Other daemons may have filled the directories, too.
 func (r *fileReset) removeDirectories(vacated []string, ownKubelet bool) {
 	var runtimes []string
 	for _, dir := range vacated {
@@ -83,7 +83,7 @@ func (r *fileReset) removeDirectories(vacated []string, ownKubelet bool) {
 	r.removeContainerd(runtimes)
 }
 
-// removeVacant removes a directory if it is empty, and else names it.
+// removeVacant removes a directory if it's empty, and otherwise names it.
 func (r *fileReset) removeVacant(dir string) error {
 	filled, err := isFilled(r.Host, dir)
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *fileReset) removeVacant(dir string) error {
 	return err
 }
 
-// startPackaged starts the kubelet of a package again, which waits for its settings as it did before.
+// startPackaged starts a package's kubelet again, which waits for its settings as before.
 func startPackaged(ctx context.Context, env *step.Env) error {
 	state, err := unitState(ctx, env, node.KubeletUnit)
 	if err != nil || state.UnitFileState != "enabled" || state.ActiveState != "inactive" {
@@ -109,10 +109,10 @@ func startPackaged(ctx context.Context, env *step.Env) error {
 // fileReset removes files, whatever fails.
 type fileReset struct {
 	*step.Env
-	missing    []string // directories that were not there before
+	missing    []string // directories that weren't there before
 	containerd runtimeOwner
-	staying    []string // of the bundle's files: an operator's containerd may use them
-	inUse      []string // directories: containerd ends when that of the Pod network's settings is removed
+	staying    []string // bundle's files that an operator's containerd may use
+	inUse      []string // directories: containerd ends when the Pod network's settings directory is removed
 	failed     []error
 }
 
@@ -122,12 +122,12 @@ func (r *fileReset) did(err error) {
 	}
 }
 
-// removeData removes a directory that only a daemon from a bundle has filled.
+// removeData removes a directory filled only by a bundle's daemon.
 func (r *fileReset) removeData(dir string) {
 	mounts, err := r.Host.Mounts(dir)
 	r.did(err)
 	for _, m := range mounts {
-		if m != dir { // a disk of its own stays mounted
+		if m != dir { // a separate disk stays mounted
 			r.did(r.Host.Unmount(m, nil))
 		}
 	}
@@ -138,11 +138,11 @@ func (r *fileReset) removeData(dir string) {
 	r.did(err)
 }
 
-// namespaceDir has a mount for each network namespace that has a name: those of Pods, of `ip netns add`, and of Podman.
+// namespaceDir has a mount for each named network namespace: Pods', `ip netns add`'s, and Podman's.
 const namespaceDir = "/run/netns"
 
-// removeNamespaces removes the network namespaces of Pods, which containerd calls cni-…, if it is from a bundle. A bound
-// directory, as `ip netns add` makes it, and namespaces that others have made stay.
+// removeNamespaces removes Pods' network namespaces, which containerd calls cni-…, if it's from a bundle. A bound directory, as
+// `ip netns add` makes it, and others' namespaces stay.
 func (r *fileReset) removeNamespaces() {
 	mounts, err := r.Host.Mounts(namespaceDir)
 	r.did(err)
@@ -165,7 +165,7 @@ func (r *fileReset) removeNamespaces() {
 	r.did(err)
 }
 
-// removeIn removes the files in a directory that Slipway has made, or those with a name in the directories below it.
+// removeIn removes Slipway's files in a directory, or its files with a name in the directories below.
 func (r *fileReset) removeIn(dir, name string) {
 	entries, err := r.Host.ReadDir(dir)
 	r.did(node.IgnoreMissing(err))
@@ -180,7 +180,7 @@ func (r *fileReset) removeIn(dir, name string) {
 	r.did(r.removeEmpty(dir))
 }
 
-// removeFile removes a file that is as Slipway has made it, and the directories that it made for it.
+// removeFile removes an unedited file of Slipway's, and the directories made for it.
 func (r *fileReset) removeFile(path string) {
 	switch {
 	case slices.Contains(r.staying, path): // named already
@@ -193,7 +193,7 @@ func (r *fileReset) removeFile(path string) {
 	r.did(r.removeEmpty(filepath.Dir(path)))
 }
 
-// removeEmpty removes a directory that was not there before, or that Slipway has made, if it is empty, and those above it.
+// removeEmpty removes an empty directory that wasn't there before, or that Slipway made, and its parents likewise.
 func (r *fileReset) removeEmpty(dir string) error {
 	for ; slices.Contains(r.missing, dir) || r.Host.Made(dir); dir = filepath.Dir(dir) {
 		if slices.Contains(r.inUse, dir) {

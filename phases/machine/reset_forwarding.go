@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// forwardsIPv6 is the parameter of all interfaces, by path below /proc/sys.
+	// forwardsIPv6 is the parameter for all interfaces, by path below /proc/sys.
 	forwardsIPv6 = "net/ipv6/conf/all/forwarding"
-	// acceptRoutes ends the names of the parameters by which an interface takes its default route from the router.
+	// acceptRoutes ends the names of parameters that let an interface take its default route from the router.
 	acceptRoutes = "/accept_ra"
 )
 
-// forwards reports whether containers and virtual machines reach others by a parameter, whatever has started them.
+// forwards reports whether containers and virtual machines need a parameter to reach others, whatever started them.
 func forwards(name string) bool {
 	return strings.HasSuffix(name, "/ip_forward") || strings.HasSuffix(name, "/forwarding") || strings.HasPrefix(name, "net/bridge/")
 }
 
 func acceptsRoutes(name string) bool { return strings.HasSuffix(name, acceptRoutes) }
 
-// needsForwarding says why this host has to forward packets, also without its preparation; empty if nothing shows that it has to.
-// Programs that need it set the parameters when they start, and only then.
+// needsForwarding says why this host must forward packets even without its preparation; "" if nothing shows it. Programs that
+// need the parameters set them only when they start.
 func needsForwarding(ctx context.Context, env *step.Env) (string, error) {
 	runtime, err := otherRuntime(ctx, env)
 	switch {
@@ -47,16 +47,16 @@ func needsForwarding(ctx context.Context, env *step.Env) (string, error) {
 	return "", nil
 }
 
-// uplinkKinds are the kinds of virtual interfaces that lead to the outside only, as hardware does. Behind any other, such as a
-// bridge, veth, tuntap or wireguard, may be containers, virtual machines or another network.
+// uplinkKinds are the kinds of virtual interfaces that lead only to the outside, as hardware does. Behind any other, such as a
+// bridge, veth, tuntap or wireguard, there may be containers, virtual machines or another network.
 var uplinkKinds = []string{"", "bond", "dummy", "ifb", "ipoib", "ipvlan", "ipvtap", "macsec", "macvlan", "macvtap", "team", "vlan"}
 
-// podLinks are the interfaces of the Pod networks that reset removes. They are still there in a plan.
+// podLinks are interfaces of the Pod networks that reset removes. A plan still finds them.
 var podLinks = []string{reset.DefaultBridge, "flannel.1", "flannel-v6.1"}
 
-// networksOfOthers are the interfaces behind which may be networks that are not from Kubernetes: those of Docker, Podman, libvirt,
-// LXD, and whatever comes next. The ports of a bridge are part of its network. The interface of the default route is this
-// host's own way out if this host is a container or its traffic goes through a tunnel; behind a bridge are others all the same.
+// networksOfOthers are interfaces in front of possible networks that aren't from Kubernetes: Docker's, Podman's, libvirt's,
+// LXD's, and whatever comes next. A bridge's ports are part of its network. The default route's interface is this host's own way
+// out if this host is a container or uses a tunnel; but behind a bridge there are others all the same.
 func networksOfOthers(interfaces []host.Interface) []string {
 	var bridges, others []string
 	for _, i := range interfaces {
@@ -74,8 +74,8 @@ func networksOfOthers(interfaces []host.Interface) []string {
 	return others
 }
 
-// routesStay says why an interface goes on as one of a host that forwards; empty if it does not have to. Such a host takes its
-// default route from the router's advertisements only with that.
+// routesStay says why an interface keeps a forwarding host's setting; "" if it needn't. Such a host takes its default route from
+// the router's advertisements only with that.
 func routesStay(env *step.Env, before map[string]string) string {
 	text, err := host.ReadIfExists(env.Host, host.ProcSys+forwardsIPv6)
 	switch {

@@ -17,8 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// resetParameters sets kernel parameters back to their earlier values, but for those that somebody else has set since, sets at
-// boot, or needs.
+// resetParameters restores kernel parameters' earlier values, unless somebody else has set one, sets it at boot, or needs it.
 func resetParameters(ctx context.Context, env *step.Env, before map[string]string) error {
 	forwarding, err := needsForwarding(ctx, env)
 	if err != nil {
@@ -62,8 +61,7 @@ func parametersInOrder(before map[string]string) []string {
 	})
 }
 
-// parameterStays says why a parameter does not get its earlier value; empty if it does. forwarding is why packets have to be
-// forwarded.
+// parameterStays says why a parameter doesn't get its earlier value; "" if it does. forwarding is why packets must be forwarded.
 func parameterStays(env *step.Env, name, now, before, forwarding string) string {
 	if ours := valueOnNode(name); ours != "" && now != ours {
 		return "it was changed since this host was prepared"
@@ -80,7 +78,7 @@ func parameterStays(env *step.Env, name, now, before, forwarding string) string 
 	return ""
 }
 
-// valueOnNode is the value that a preparation, or what runs on a node, gives to a parameter; empty if it differs between nodes.
+// valueOnNode is the value a preparation or a node's programs give to a parameter; "" if it differs between nodes.
 func valueOnNode(name string) string {
 	if value, of := nodeParameters[name]; of {
 		return value
@@ -91,8 +89,7 @@ func valueOnNode(name string) string {
 	return "1"
 }
 
-// otherRuntime is the unit of a container runtime that runs on this host and is not from a bundle. Some set the parameters that
-// they need when they start, and only then.
+// otherRuntime is the unit of a running container runtime not from a bundle. Some set the parameters they need only at start.
 func otherRuntime(ctx context.Context, env *step.Env) (string, error) {
 	own, err := ownContainerd(ctx, env)
 	if err != nil {

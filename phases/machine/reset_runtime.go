@@ -18,9 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// containerdOwner says whose the containerd of this host is when a preparation is undone. It is a bundle's as long as it has the
-// unit that a bundle brought, and nobody has put another program in the place of its own. Whatever else is there stays, with
-// its data.
+// containerdOwner says whose containerd this host has when a preparation is undone. It's a bundle's as long as it has the
+// bundle's unit and nobody has replaced its program. Anything else stays, with its data.
 func containerdOwner(ctx context.Context, env *step.Env) (runtimeOwner, error) {
 	program := filepath.Join(programDir, "containerd")
 	_, err := env.Host.Lstat(program)
@@ -35,13 +34,12 @@ func containerdOwner(ctx context.Context, env *step.Env) (runtimeOwner, error) {
 	if err != nil || state.LoadState != "loaded" {
 		return nobody, err
 	}
-	if _, err := env.Host.Lstat(state.Fragment); err != nil { // systemd has not been told yet that it was removed
+	if _, err := env.Host.Lstat(state.Fragment); err != nil { // systemd doesn't know yet that it was removed
 		return nobody, node.IgnoreMissing(err)
 	}
 	return operators, nil
 }
 
-// ownContainerd reports whether containerd is from a bundle.
 func ownContainerd(ctx context.Context, env *step.Env) (bool, error) {
 	owner, err := containerdOwner(ctx, env)
 	return owner == slipways, err
@@ -53,7 +51,7 @@ func runPreflightHostReset(ctx context.Context, env *step.Env) error {
 	return node.ReportFindings(env, preflight.Run(ctx, preflight.HostReset(sign), env.Host, env.Config.IgnorePreflightErrors))
 }
 
-// runResetImages leaves an image whose name somebody has given to another one.
+// runResetImages leaves an image if somebody has given its name to another.
 func runResetImages(ctx context.Context, env *step.Env) error {
 	record, err := readPrepared(env.Host)
 	if err != nil || len(record.Images) == 0 {
@@ -101,8 +99,7 @@ func forgetImage(ctx context.Context, env *step.Env, record prepared, name, id s
 	return env.Host.PinImage(ctx, record.criSocket(), name, false)
 }
 
-// removeContainerd removes the data of a containerd from a bundle. Another one stays, with the files of the bundle that it may
-// be using, and is named.
+// removeContainerd removes the data of a bundle's containerd. Any other stays and is named, with the bundle's files it may use.
 func (r *fileReset) removeContainerd(directories []string) {
 	if r.containerd == slipways {
 		for _, dir := range directories {
@@ -128,7 +125,6 @@ func (r *fileReset) removeContainerd(directories []string) {
 	}
 }
 
-// containerdFiles are those of the bundle's files that are there for containerd.
 func (r *fileReset) containerdFiles() []string {
 	var list []string
 	for program := range runtimePrograms {

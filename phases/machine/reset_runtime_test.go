@@ -26,7 +26,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// resetHost runs host reset, and returns what it said.
 func (h *bareHost) resetHost(t *testing.T, ignore ...string) (said string, err error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -36,12 +35,12 @@ func (h *bareHost) resetHost(t *testing.T, ignore ...string) (said string, err e
 	return out.String(), err
 }
 
-// runtimeData is what a containerd has of its own, with a container that has ended.
+// runtimeData is a containerd's own data, with a container that has ended.
 var runtimeData = []string{
 	containerd.DataDir + "/io.containerd.metadata.v1.bolt/meta.db", "/run/containerd/containerd.sock", "/opt/containerd/bin/plugin",
 }
 
-// installsContainerd gives a host a containerd with a unit at a path, which runs.
+// installsContainerd gives a host a running containerd with a unit at a path.
 func (h *bareHost) installsContainerd(t *testing.T, root, unit string) {
 	t.Helper()
 	if unit != "" {
@@ -57,8 +56,8 @@ func (h *bareHost) installsContainerd(t *testing.T, root, unit string) {
 	h.Has.Runtime = &host.RuntimeInfo{Name: "containerd", Version: "2.2.0", APIVersion: "v1", Ready: true, CgroupDriver: "systemd"}
 }
 
-// TestHostResetLeavesOtherRuntimes: a container runtime that no bundle has brought stays, with all that it has, and is named;
-// also if it was installed after the host was prepared.
+// TestHostResetLeavesOtherRuntimes: a container runtime that no bundle brought stays, with all it has, and is named, even if it
+// was installed after the host was prepared.
 func TestHostResetLeavesOtherRuntimes(t *testing.T) {
 	const packaged = "/usr/lib/systemd/system/containerd.service"
 	for name, tt := range map[string]struct {
@@ -128,8 +127,8 @@ func TestHostResetLeavesOtherRuntimes(t *testing.T) {
 	}
 }
 
-// TestHostResetOfContainers refuses as long as containers run, no matter who installed their runtime and where it keeps its state,
-// and names each once, with its process. If the refusal is ignored, those of an operator's runtime go on.
+// TestHostResetOfContainers refuses while containers run, no matter who installed their runtime and where it keeps its state, and
+// names each once, with its process. If the refusal is ignored, an operator's containers go on.
 func TestHostResetOfContainers(t *testing.T) {
 	const shim = "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00moby\x00-id\x00ghi\x00-address\x00"
 	const k3s, snapDocker = "/run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/jkl", "/run/snap.docker/containerd/daemon/io.containerd.runtime.v2.task/moby/ghi"
@@ -178,8 +177,7 @@ func TestHostResetOfContainers(t *testing.T) {
 	}
 }
 
-// TestHostResetCannotSeeContainers: a check that could not look does not pass. Processes that have ended, and those of the kernel,
-// are none.
+// TestHostResetCannotSeeContainers: a check that couldn't look doesn't pass. Ended processes, and the kernel's, don't count.
 func TestHostResetCannotSeeContainers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil func(t *testing.T, h *bareHost, root string)
@@ -211,8 +209,7 @@ func TestHostResetCannotSeeContainers(t *testing.T) {
 	}
 }
 
-// TestHostResetAsksTheSocketOfThePreparation for the images that were imported there, and leaves one whose name somebody has
-// given to another image.
+// TestHostResetAsksTheSocketOfThePreparation for its imported images, and leaves any whose name somebody gave to another.
 func TestHostResetAsksTheSocketOfThePreparation(t *testing.T) {
 	const socket, ours, theirs, pinned = "unix:///run/other/containerd/containerd.sock", "example.test/ours:1", "example.test/theirs:1", "example.test/pinned:1"
 	h, root := newBareHost(t)
@@ -239,7 +236,7 @@ func TestHostResetAsksTheSocketOfThePreparation(t *testing.T) {
 	phasetest.Once(t, said, phasetest.Line{"[WARNING]", theirs, "sha256:3"})
 }
 
-// TestHostResetWithoutTheRuntime goes on, and says that it could not look for images.
+// TestHostResetWithoutTheRuntime goes on, and says it couldn't look for images.
 func TestHostResetWithoutTheRuntime(t *testing.T) {
 	h, _ := newBareHost(t)
 	p, env := &Prepare{}, h.env(&bytes.Buffer{})
@@ -251,7 +248,7 @@ func TestHostResetWithoutTheRuntime(t *testing.T) {
 	phasetest.Once(t, said, phasetest.Line{"[WARNING]", "unix:///run/gone.sock", "images"}, phasetest.Line{"example.test/a:1"})
 }
 
-// TestHostResetLeavesOtherUnits does not disable a unit that has taken the place of the one that was enabled.
+// TestHostResetLeavesOtherUnits doesn't disable a unit that has replaced the enabled one.
 func TestHostResetLeavesOtherUnits(t *testing.T) {
 	h, root := newBareHost(t)
 	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
@@ -264,8 +261,7 @@ func TestHostResetLeavesOtherUnits(t *testing.T) {
 	}
 }
 
-// TestHostResetParameters sets a kernel parameter back only if it still has the value of the preparation, and nothing else sets
-// or needs it.
+// TestHostResetParameters restores parameters that still have the preparation's value and that nothing else sets or needs.
 func TestHostResetParameters(t *testing.T) {
 	const forward, panics = "net/ipv4/ip_forward", "kernel/panic"
 	const forward6, accept, bridged = "net/ipv6/conf/all/forwarding", "net/ipv6/conf/eth0/accept_ra", "net/bridge/bridge-nf-call-iptables"
@@ -328,7 +324,6 @@ func TestHostResetParameters(t *testing.T) {
 	}
 }
 
-// TestHostResetLeavesOtherTables removes only the tables of nftables that iptables makes.
 func TestHostResetLeavesOtherTables(t *testing.T) {
 	h, _ := newBareHost(t)
 	h.mustPrepare(t, &Prepare{})

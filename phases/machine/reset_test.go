@@ -24,8 +24,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestHostResetOfNode refuses as long as this host is a node. A directory for static Pods, which the kubelet's packages bring,
-// and files in it that the kubelet does not read, are no node.
+// TestHostResetOfNode refuses while this host is a node. A directory for static Pods, which the kubelet's packages bring, and
+// files in it that the kubelet doesn't read, don't make it one.
 func TestHostResetOfNode(t *testing.T) {
 	for path, refused := range map[string]bool{
 		"/etc/kubernetes/manifests/.etcd.yaml":          false,
@@ -52,7 +52,7 @@ func TestHostResetOfNode(t *testing.T) {
 	}
 }
 
-// TestHostResetOfDisks: a new file system at a directory of containerd's is as empty as a new directory. It gets back to that state.
+// TestHostResetOfDisks: a new file system at a directory of containerd's counts as empty, and becomes empty again.
 func TestHostResetOfDisks(t *testing.T) {
 	for name, p := range map[string]*Prepare{"filled": {Bundle: testBundle(t, "v1.37.2")}, "never used": {}} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestHostResetOfDisks(t *testing.T) {
 	}
 }
 
-// TestHostResetOfNamespaces leaves the network namespaces that others have made since the host was prepared.
+// TestHostResetOfNamespaces leaves network namespaces others have made since the host was prepared.
 func TestHostResetOfNamespaces(t *testing.T) {
 	for name, others := range map[string][]string{"with others'": {"mine", "netns-podman"}, "without": nil} {
 		t.Run(name, func(t *testing.T) {

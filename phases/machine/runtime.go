@@ -59,15 +59,14 @@ func (p *Prepare) runContainerRuntime(ctx context.Context, env *step.Env) error 
 	return awaitRuntime(ctx, env, found.socket)
 }
 
-// containerdIsBehind reports whether containerd runs with settings that were changed since it started, as after a run that
-// was interrupted.
+// containerdIsBehind reports whether containerd's settings have changed since it started, as after an interrupted run.
 func containerdIsBehind(ctx context.Context, env *step.Env) bool {
 	state, err := unitState(ctx, env, containerd.Unit)
 	if err != nil || state.ActiveState != "active" {
 		return false
 	}
 	paths := []string{containerd.ConfigPath, containerd.UnitPath, containerd.ProxyPath, containerd.ProxyEnvPath, containerd.ConfDir}
-	entries, _ := env.Host.ReadDir(containerd.ConfDir) // it need not exist
+	entries, _ := env.Host.ReadDir(containerd.ConfDir) // it needn't exist
 	for _, e := range entries {
 		paths = append(paths, filepath.Join(containerd.ConfDir, e.Name()))
 	}
@@ -82,7 +81,7 @@ func runtimeDirectories() []string {
 	return []string{containerd.ConfDir, containerd.CertsDir, "/etc/cni/net.d"}
 }
 
-// containerdFiles writes what containerd from a bundle reads when it starts, and reports whether anything changed.
+// containerdFiles writes the files a bundle's containerd reads at start, and reports whether anything changed.
 func (p *Prepare) containerdFiles(ctx context.Context, env *step.Env) (changed bool, err error) {
 	// As containerd would, but so that its earlier mode is known.
 	if err := env.Host.EnsureDir(containerd.DataDir, 0o700); err != nil {
@@ -94,7 +93,7 @@ func (p *Prepare) containerdFiles(ctx context.Context, env *step.Env) (changed b
 		}
 	}
 	var files []ownership.File
-	if sandbox := p.sandboxImage(); sandbox != "" { // else it stays as an earlier bundle has it
+	if sandbox := p.sandboxImage(); sandbox != "" { // otherwise it stays as an earlier bundle set it
 		settings := containerd.Settings{
 			SandboxImage:  sandbox,
 			SystemdCgroup: systemdManagesCgroups(env.Host),
@@ -116,8 +115,8 @@ func (p *Prepare) containerdFiles(ctx context.Context, env *step.Env) (changed b
 	return changed, err
 }
 
-// proxiesOf are the files that give containerd the proxies of the environment. Without proxies there, they stay as they are;
-// but a drop-in of an earlier release, which shows the proxies' passwords to every user, is replaced.
+// proxiesOf are the files that give containerd the environment's proxies. Without any, existing files stay; but an earlier
+// release's drop-in, which shows the proxies' passwords to every user, is replaced.
 func proxiesOf(env *step.Env) ([]ownership.File, error) {
 	proxies := containerd.ProxyEnv(env.Host.Environ())
 	if proxies == nil {
@@ -144,8 +143,8 @@ func proxiesOf(env *step.Env) ([]ownership.File, error) {
 	}, nil
 }
 
-// operatorsProxies is a drop-in of the operator's that gives containerd proxies; empty if there is none. systemd would prefer
-// those of a file, which it is told of anywhere, to what is set in a drop-in.
+// operatorsProxies is an operator's drop-in that gives containerd proxies, or "". systemd would prefer proxies in an
+// EnvironmentFile, wherever it's named, to a drop-in's own.
 func operatorsProxies(env *step.Env) (string, error) {
 	dir := filepath.Dir(containerd.ProxyPath)
 	entries, err := env.Host.ReadDir(dir)
@@ -165,7 +164,7 @@ func operatorsProxies(env *step.Env) (string, error) {
 	return "", node.IgnoreForbidden(node.IgnoreMissing(err))
 }
 
-// sandboxImage is the bundle's image for sandboxes, or the usual one if it has none. It is empty without a bundle.
+// sandboxImage is the bundle's image for sandboxes, or the usual one if it has none; "" without a bundle.
 func (p *Prepare) sandboxImage() string {
 	for _, part := range p.parts() {
 		if part.Type == bundle.Image && strings.Contains(part.Name, "/pause:") {
@@ -178,7 +177,7 @@ func (p *Prepare) sandboxImage() string {
 	return config.SandboxImage()
 }
 
-// checkSandboxImage makes sure that the image is there with which the runtime, as it is configured, begins each Pod.
+// checkSandboxImage refuses a bundle without the runtime's configured sandbox image, unless that's already here.
 func (p *Prepare) checkSandboxImage(ctx context.Context, env *step.Env, found hostRuntime) error {
 	info, err := env.Host.RuntimeInfo(ctx, found.socket)
 	if err != nil || info.SandboxImage == "" || p.bundled()[info.SandboxImage] != "" {
@@ -192,9 +191,8 @@ func (p *Prepare) checkSandboxImage(ctx context.Context, env *step.Env, found ho
 		fmt.Sprintf("set the sandbox image to %s in its configuration, and restart it", p.sandboxImage()))
 }
 
-// warnOfSandbox says that containerd has to pull the image of sandboxes if the bundle's images are left out: no image
-// repository that init is given changes its name. It also says so if a runtime of somebody else's does not name its image, as
-// containerd 2 does not.
+// warnOfSandbox says that containerd must pull the sandbox image if the bundle's images are left out: no image repository given
+// to init changes its name. It also warns if somebody else's runtime doesn't name its image, as containerd 2 doesn't.
 func (p *Prepare) warnOfSandbox(ctx context.Context, env *step.Env, found hostRuntime) {
 	image := p.sandboxImage()
 	if found.foreign() && p.Bundle != nil {
@@ -218,14 +216,14 @@ func (p *Prepare) warnOfSandbox(ctx context.Context, env *step.Env, found hostRu
 		"if "+registry+" is out of reach, name a mirror with --registry-mirror "+registry+"=URL, or leave out --skip-phases="+p.phase("images"))
 }
 
-// systemdManagesCgroups reports whether containers belong into systemd's cgroups. With cgroup v2, systemd has to be the
-// only manager: https://kubernetes.io/docs/setup/production-environment/container-runtimes/#cgroup-drivers
+// systemdManagesCgroups reports whether containers belong in systemd's cgroups. With cgroup v2, systemd must be the only manager:
+// https://kubernetes.io/docs/setup/production-environment/container-runtimes/#cgroup-drivers
 func systemdManagesCgroups(h host.Host) bool {
 	_, err := h.Stat("/run/systemd/system")
 	return err == nil
 }
 
-// runUnit enables and starts the unit of a runtime. One from a bundle is restarted if its files or its program have changed.
+// runUnit enables and starts a runtime's unit. A bundle's is restarted if its files or its program have changed.
 func (p *Prepare) runUnit(ctx context.Context, env *step.Env, r hostRuntime, changed bool) error {
 	if r.unit == "" { // only its socket is known
 		return nil
@@ -250,7 +248,6 @@ func (p *Prepare) runUnit(ctx context.Context, env *step.Env, r hostRuntime, cha
 	return nil
 }
 
-// awaitRuntime waits until the runtime answers.
 func awaitRuntime(ctx context.Context, env *step.Env, socket string) error {
 	ctx, cancel := context.WithTimeout(ctx, runtimeStart)
 	defer cancel()

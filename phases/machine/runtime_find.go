@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// A hostRuntime is a container runtime that a host has, or is to get.
+// hostRuntime is a container runtime that a host has, or will get.
 type hostRuntime struct {
 	unit, socket string
 	// by is who installed it.
@@ -31,9 +31,8 @@ const (
 
 func (r hostRuntime) foreign() bool { return r.by == operators }
 
-// check is what preflight looks at.
 func (r hostRuntime) check(ctx context.Context, env *step.Env) preflight.HostRuntime {
-	running := true // as far as the socket is all that is known
+	running := true // assumed if only the socket is known
 	if r.unit != "" {
 		state, err := unitState(ctx, env, r.unit)
 		running = err != nil || state.ActiveState == "active"
@@ -41,7 +40,7 @@ func (r hostRuntime) check(ctx context.Context, env *step.Env) preflight.HostRun
 	return preflight.HostRuntime{Socket: r.socket, Installed: r.foreign(), Running: running}
 }
 
-// knownRuntimes are the units of container runtimes, with their sockets, in the order of config.KnownSockets.
+// knownRuntimes are container runtimes' units and sockets, in the order of config.KnownSockets.
 func knownRuntimes() []hostRuntime {
 	var list []hostRuntime
 	for i, unit := range []string{containerd.Unit, "crio.service", "cri-docker.service"} {
@@ -51,9 +50,9 @@ func knownRuntimes() []hostRuntime {
 	return list
 }
 
-// findRuntime looks for the runtime that the kubelet is to use: one that the operator has installed, or else containerd
-// from a bundle. Containerd's own guide puts its unit where a bundle does, so the record tells whose it is. Of several, the one
-// that answers counts: Docker brings a containerd with CRI disabled.
+// findRuntime looks for the kubelet's runtime: the operator's, or else a bundle's containerd. Containerd's own guide puts its
+// unit where a bundle does, so the record tells whose it is. Of several, only a runtime that answers counts: Docker brings a
+// containerd with CRI disabled.
 func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, error) {
 	own := knownRuntimes()[0]
 	if socket := env.Config.CRISocket; socket != "" && socket != own.socket {
@@ -86,20 +85,18 @@ func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, 
 	return chooseRuntime(ctx, env, found)
 }
 
-// broughtContainerd reports whether a bundle has brought containerd to this host. Records of earlier releases do not say so,
-// but the unit that they put in place has a mark.
+// broughtContainerd reports whether a bundle brought containerd here. Earlier releases didn't record it, but marked its unit.
 func broughtContainerd(env *step.Env) (bool, error) {
 	record, err := readPrepared(env.Host)
 	return record.Containerd || env.Host.Made(containerd.UnitPath), err
 }
 
-// Socket is the path of the socket where the host's runtime answers, or will answer once it is started.
+// Socket is the path of the socket where the host's runtime answers, or will once it's started.
 func (p *Prepare) Socket(ctx context.Context, env *step.Env) (string, error) {
 	found, err := p.findRuntime(ctx, env)
 	return strings.TrimPrefix(found.socket, "unix://"), err
 }
 
-// chooseRuntime returns the one of several runtimes that answers.
 func chooseRuntime(ctx context.Context, env *step.Env, found []hostRuntime) (hostRuntime, error) {
 	var answering []hostRuntime
 	var names []string

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// swapTarget is what starts all areas of swap at boot, whatever they come from: systemd.special(7).
+// swapTarget starts all swap areas at boot, wherever they come from: systemd.special(7).
 const swapTarget = "swap.target"
 
 func (p *Prepare) swap() step.Phase {
@@ -24,8 +24,8 @@ func (p *Prepare) swap() step.Phase {
 	}
 }
 
-// runSwap turns swap off where there is any, now or only at boot, as after `swapoff -a`. Masking one unit keeps every area
-// off at boot, and /etc/fstab as it is.
+// runSwap turns swap off if there is any, now or only at boot, as after `swapoff -a`. Masking one unit keeps every area off at
+// boot, and /etc/fstab unchanged.
 func (p *Prepare) runSwap(ctx context.Context, env *step.Env) error {
 	areas, err := env.Host.Swap()
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *Prepare) runSwap(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// swapAtBoot reports whether /etc/fstab has swap that is turned on at boot: fstab(5).
+// swapAtBoot reports whether /etc/fstab has swap that's turned on at boot: fstab(5).
 func swapAtBoot(h host.Host) (bool, error) {
 	text, err := host.ReadIfExists(h, "/etc/fstab")
 	if err != nil {

@@ -29,7 +29,6 @@ func TestTurnOfInterruptedPreparation(t *testing.T) {
 	})
 }
 
-// controlPlaneNode is the Node of a control plane.
 func controlPlaneNode(name string, ready corev1.ConditionStatus) corev1.Node {
 	object := cluster.NewNode(name)
 	object.Labels = map[string]string{cluster.LabelControlPlane: ""}
@@ -37,8 +36,8 @@ func controlPlaneNode(name string, ready corev1.ConditionStatus) corev1.Node {
 	return *object
 }
 
-// TestPrepareInTurn: the kubelet of a control plane is replaced while no other control plane restarts, and if the others can do
-// without this one: a kubelet of another minor version may replace the static Pods. Any other host has no Lease.
+// TestPrepareInTurn: a control plane's kubelet is replaced while no other control plane restarts, and if the others can do
+// without this one: a kubelet of another minor version may replace the static Pods. Other hosts have no Lease.
 func TestPrepareInTurn(t *testing.T) {
 	down := errors.New("connection refused")
 	for name, row := range map[string]struct {
@@ -48,7 +47,7 @@ func TestPrepareInTurn(t *testing.T) {
 		ready  corev1.ConditionStatus // of cp-2
 		ignore []string
 		away   bool
-		says   []string // by the error; none for a success
+		says   []string // in the error; none for success
 	}{
 		"in turn":                                    {ready: corev1.ConditionTrue},
 		"a worker, or a host without cluster":        {worker: true, holder: "cp-2", ready: corev1.ConditionFalse},
@@ -92,7 +91,7 @@ func TestPrepareInTurn(t *testing.T) {
 	}
 }
 
-// kubeletPods are the static Pods that a kubelet knows, and sandboxes those that run.
+// kubeletPods are the static Pods a kubelet knows, and sandboxes the running Pods.
 func kubeletPods(uid string) []corev1.Pod {
 	var pods []corev1.Pod
 	for _, s := range sandboxes(uid) {
@@ -109,7 +108,7 @@ func sandboxes(uid string) []host.Sandbox {
 	return list
 }
 
-// TestPrepareAwaitsStaticPods: the Lease stays until the kubelet has replaced the static Pods that it takes for new ones.
+// TestPrepareAwaitsStaticPods: the Lease stays until the kubelet has replaced the static Pods it takes for new.
 func TestPrepareAwaitsStaticPods(t *testing.T) {
 	s := phasetest.OnlyEtcdStale(t, bootstrap.Init())
 	known := phasetest.Voters{}

@@ -13,18 +13,17 @@ import (
 
 // Options say how to renew.
 type Options struct {
-	// Name is that of one of renewal.Rows; empty for every certificate that exists.
+	// Name is in renewal.Rows; empty for every existing certificate.
 	Name string
-	// Within limits the renewal to certificates that end within this time; 0 renews all.
+	// Within limits the renewal to certificates that expire within this time; 0 renews all.
 	Within time.Duration
-	// AsItWas uses only what each certificate says, because the configuration is not known.
+	// AsItWas renews each certificate from its own content, because the configuration isn't known.
 	AsItWas bool
-	// Restart restarts the components that use the new certificates, and gives a kubelet with an expired certificate a
-	// new one.
+	// Restart restarts the components using the new certificates, and replaces a kubelet's expired certificate.
 	Restart bool
 }
 
-// Certificates returns the workflow that renews certificates, with new keys, signed by the same CAs.
+// Certificates is the workflow that renews certificates with new keys, signed by the same CAs.
 func Certificates(o Options) []step.Phase {
 	var workflow []step.Phase
 	if o.Name == "" {

@@ -55,13 +55,12 @@ func TestRenewAll(t *testing.T) {
 	if got := s.Cert(t, phasetest.PKIDir+"apiserver.crt").NotAfter; got.Before(later.Add(364 * 24 * time.Hour)) {
 		t.Errorf("apiserver.crt ends at %s", got)
 	}
-	s.Play(t, phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig")...) // each renewed file is one that init keeps
+	s.Play(t, phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig")...) // init keeps every renewed file
 	fact.In(t, s.Said.String(), "Restart etcd, kube-apiserver, kube-controller-manager, kube-scheduler to", "~/.kube/config")
 }
 
-// TestRenewRootless: in a rootless control plane each new file belongs to its component from its first byte on, even
-// if only the static Pods show that the gate is on, because the cluster may be down. Other files are not touched:
-// another phase may be replacing them.
+// TestRenewRootless: in a rootless control plane, each new file belongs to its component from its first byte on, even if only the
+// static Pods show the gate, because the cluster may be down. Other files aren't touched: another phase may be replacing them.
 func TestRenewRootless(t *testing.T) {
 	s := phasetest.RootlessStage(t)
 	s.Play(t, phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig", "etcd", "control-plane")...)
@@ -85,7 +84,7 @@ func TestRenewRootless(t *testing.T) {
 	}
 }
 
-// TestRenewSideBySide: each certificate matches its key, in whatever order the renewals run.
+// TestRenewSideBySide: each certificate matches its key, whatever the order of the renewals.
 func TestRenewSideBySide(t *testing.T) {
 	s := phasetest.RootlessStage(t)
 	s.Play(t, phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig", "etcd", "control-plane")...)
@@ -120,7 +119,7 @@ func TestRenewAllOfNothing(t *testing.T) {
 	}
 }
 
-// TestRenewAllWithoutCAKey renews what it can, and warns about the rest.
+// TestRenewAllWithoutCAKey renews as much as it can, and warns about the rest.
 func TestRenewAllWithoutCAKey(t *testing.T) {
 	s := phasetest.ControlPlaneStage(t, bootstrap.Init())
 	old := s.Get(t, phasetest.PKIDir+"etcd/peer.crt")
@@ -181,8 +180,7 @@ func TestMendKubelet(t *testing.T) {
 	}
 }
 
-// TestMendKubeletIsCutOff: the next run continues wherever the first was interrupted, and does not take the expired
-// certificate for the kubelet's new one.
+// TestMendKubeletIsCutOff: the next run picks up where the first stopped, and doesn't take the expired certificate for the new.
 func TestMendKubeletIsCutOff(t *testing.T) {
 	const otherPEM = "/other/pki/kubelet-client-current.pem"
 	for _, tt := range []struct{ name, documents, at, pem string }{

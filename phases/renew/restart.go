@@ -17,8 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// restartPhases put the renewed certificates to use. A kubelet whose certificate
-// has expired comes first, because the kubelet restarts the components.
+// restartPhases put the renewed certificates to use. A kubelet's expired certificate comes first: the kubelet restarts the rest.
 func restartPhases() []step.Phase {
 	return []step.Phase{
 		checkTrust(),
@@ -29,14 +28,12 @@ func restartPhases() []step.Phase {
 	}
 }
 
-// restartChanged compares the times of files and containers, so that the same
-// command finishes a run that was interrupted. If nothing is to be restarted, it
-// only waits for all to be healthy.
+// restartChanged compares the times of files and containers, so the same command finishes an interrupted run. If nothing needs a
+// restart, it only waits for all to be healthy.
 //
-// The API server stops before etcd. Each waits for the other when it stops: the
-// API server gives up its lease in etcd, and etcd waits seven seconds for the
-// API server's watches to end. Then both start together, and the API is away as
-// briefly as can be. What can do nothing without it is restarted after it.
+// The API server stops before etcd. Each waits for the other when it stops: the API server gives up its lease in etcd, and etcd
+// waits seven seconds for the API server's watches to end. Then both start together, which keeps the outage short. Components
+// that need the API are restarted after it.
 func restartChanged(ctx context.Context, env *step.Env) error {
 	if err := endBackOff(ctx, env); err != nil {
 		return err
@@ -61,7 +58,7 @@ func restartChanged(ctx context.Context, env *step.Env) error {
 	etcdStays := false
 	if node.Contains(stale, manifests.EtcdName) {
 		var kept *node.QuorumError
-		if err := node.SpareEtcd(ctx, env, stale); errors.As(err, &kept) { // the others do not depend on it
+		if err := node.SpareEtcd(ctx, env, stale); errors.As(err, &kept) { // the others don't depend on it
 			ui.WarnError(env.UI, err)
 			etcdStays = true
 		} else if err != nil {
@@ -71,9 +68,9 @@ func restartChanged(ctx context.Context, env *step.Env) error {
 	return mine.Finish(ctx, env, mine.RestartAll(ctx, env, etcdStays))
 }
 
-// takeTurnToRenew is TakeTurnIfAnswered. An API server that is not healthy is of no use to anybody, so it is restarted first if
-// it keeps this run from the Lease. Where no other member of etcd works, nobody needs the Lease. Where the API server is healthy
-// and there is no valid admin.conf, the health of etcd's members alone decides.
+// takeTurnToRenew is TakeTurnIfAnswered, but an unhealthy API server that keeps this run from the Lease is restarted first: it's
+// no use to anybody. If no other etcd member works, nobody needs the Lease. If the API server is healthy and there's no valid
+// admin.conf, the health of etcd's members alone decides.
 func takeTurnToRenew(ctx context.Context, env *step.Env) (node.Turn, error) {
 	mine, err := node.TakeTurnIfAnswered(ctx, env, node.ForRenewal)
 	if err != nil || mine.Held || !node.MayHavePeers(ctx, env) || node.IsHealthy(ctx, env, manifests.APIServerName) {
@@ -85,9 +82,8 @@ func takeTurnToRenew(ctx context.Context, env *step.Env) (node.Turn, error) {
 	return node.TakeTurnIfAnswered(ctx, env, node.ForRenewal)
 }
 
-// endBackOff restarts a kubelet that delays the start of a component which
-// crashed, as one does with an expired certificate: by up to five minutes
-// (CrashLoopBackOff). Only a restart makes the kubelet forget that.
+// endBackOff restarts a kubelet that delays a crashed component's start by up to five minutes (CrashLoopBackOff). Components
+// crash when their certificates expire. Only a restart makes the kubelet forget.
 func endBackOff(ctx context.Context, env *step.Env) error {
 	kubelet, err := env.Host.Unit(ctx, node.KubeletUnit)
 	switch {

@@ -14,8 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// restartEtcdLate restarts an etcd that restartChanged had to leave running, or
-// returns the reason why it still runs with its old certificates.
+// restartEtcdLate restarts an etcd that restartChanged had to leave running, or says why it still uses its old certificates.
 func restartEtcdLate(ctx context.Context, env *step.Env) error {
 	stale, err := mayStopEtcd(ctx, env)
 	var kept *node.QuorumError
@@ -33,8 +32,8 @@ func restartEtcdLate(ctx context.Context, env *step.Env) error {
 	return mine.Finish(ctx, env, mine.RestartStale(ctx, env, manifests.EtcdName))
 }
 
-// mayStopEtcd reports whether this node's etcd must be restarted. The error is a
-// *QuorumError if it must, and the other members cannot do without it.
+// mayStopEtcd reports whether this node's etcd must be restarted; the error is a *QuorumError if the other members can't spare
+// it.
 func mayStopEtcd(ctx context.Context, env *step.Env) (stale bool, err error) {
 	containers, err := node.StaleContainers(ctx, env, manifests.EtcdName)
 	if err != nil || len(containers) == 0 {

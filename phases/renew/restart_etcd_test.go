@@ -48,7 +48,7 @@ func TestOthersSuffice(t *testing.T) {
 	}
 }
 
-// TestRestartOrder: the API server stops before etcd, which would wait for its watches. What needs the API comes last.
+// TestRestartOrder: the API server stops before etcd, which would wait for its watches; components that need the API come last.
 // Nobody waits for watches of the API server, and the kubelet finds no earlier container to count as a crash.
 func TestRestartOrder(t *testing.T) {
 	s := phasetest.RestartStage(t, bootstrap.Init())
@@ -72,8 +72,7 @@ func TestRestartOrder(t *testing.T) {
 	}
 }
 
-// TestRestartLetsTheAPIServerDrain: an API server that is configured to keep serving after it is told to stop is not
-// killed before that time is over.
+// TestRestartLetsTheAPIServerDrain: an API server told to stop isn't killed while it's configured to keep serving.
 func TestRestartLetsTheAPIServerDrain(t *testing.T) {
 	s := phasetest.RestartStage(t, bootstrap.Init())
 	grace := s.Graces()
@@ -94,8 +93,7 @@ func TestRestartLetsTheAPIServerDrain(t *testing.T) {
 	}
 }
 
-// TestRestartDoesNotWaitForBackOff of a component that crashed with its old certificate. It does not restart a kubelet
-// that was started since.
+// TestRestartDoesNotWaitForBackOff of a component that crashed with its old certificate, and spares a kubelet started since.
 func TestRestartDoesNotWaitForBackOff(t *testing.T) {
 	const restart = "restart kubelet.service"
 	for started, want := range map[time.Duration]string{-time.Hour: restart, time.Hour: ""} {
@@ -119,8 +117,7 @@ func TestRestartDoesNotWaitForBackOff(t *testing.T) {
 	}
 }
 
-// TestRestartLeavesEtcdRunning while its peers are not healthy. What does not depend on it is restarted, and the run
-// fails.
+// TestRestartLeavesEtcdRunning while its peers aren't healthy. Components that don't depend on it restart, and the run fails.
 func TestRestartLeavesEtcdRunning(t *testing.T) {
 	s := phasetest.RestartStage(t, bootstrap.Init())
 	peers := &phasetest.FakeMembers{
@@ -144,7 +141,7 @@ func TestRestartLeavesEtcdRunning(t *testing.T) {
 	}
 
 	s.FakeHost.Jobs, peers.Fail = nil, nil
-	for range 2 { // they are healthy now
+	for range 2 { // they're healthy now
 		if err := restartEtcdLate(t.Context(), s.Env); err != nil {
 			t.Fatal(err)
 		}

@@ -17,12 +17,10 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// repairKubelet gives a kubelet whose client certificate has expired a new one,
-// which it replaces by one that it requests as soon as the API answers:
+// repairKubelet replaces a kubelet's expired client certificate. As soon as the API answers, the kubelet requests its own:
 // https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert
 //
-// An interrupted run leaves a valid kubelet.conf, and a kubelet that has not read
-// it yet, or that still finds its expired certificate.
+// An interrupted run leaves a valid kubelet.conf, and a kubelet that hasn't read it yet or still finds its expired certificate.
 func repairKubelet(ctx context.Context, env *step.Env) error {
 	row, _ := certs.Find(env.Config, certs.Kubelet)
 	path := env.PKI().Files(row)[0]
@@ -38,7 +36,7 @@ func repairKubelet(ctx context.Context, env *step.Env) error {
 	}
 	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
 	if expired = expired || hasExpired(env, pem); expired {
-		// While this is there, the kubelet takes it for its own.
+		// As long as it's there, the kubelet takes it for its own.
 		if err := env.Host.Remove(pem); err != nil {
 			return err
 		}
@@ -75,16 +73,14 @@ func replaceKubeletCertificate(env *step.Env, row certs.Spec, old *x509.Certific
 	return env.PKI().Replace(row, certs.Pair{Cert: cert, Key: key})
 }
 
-// hasExpired reports whether the kubelet's certificate at path has expired. A
-// file without a certificate is left to the kubelet.
+// hasExpired reports whether the kubelet's certificate at path has expired. A file without a certificate is left to the kubelet.
 func hasExpired(env *step.Env, path string) bool {
 	data, err := env.Host.ReadFile(path)
 	var expired *thisnode.ExpiredError
 	return err == nil && errors.As(thisnode.ClientCertificateCheck(env.Host, path, "")(data), &expired)
 }
 
-// finishKubelet does nothing if kubelet.conf already refers to the certificate
-// that the kubelet rotates.
+// finishKubelet does nothing if kubelet.conf already refers to the certificate the kubelet rotates.
 func finishKubelet(ctx context.Context, env *step.Env) error {
 	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -13,15 +13,15 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// checkTrust comes before anything restarts: components that refuse each other's certificates would take the control plane down.
+// checkTrust runs before anything restarts: components that refuse each other's certificates would take the control plane down.
 func checkTrust() step.Phase {
 	return step.Phase{Name: "trust", Summary: "Check that clients and servers trust each other", Run: func(_ context.Context, env *step.Env) error {
 		return renewal.Renewal{Store: env.PKI()}.CheckTrustNow()
 	}}
 }
 
-// bringCAs gives the CAs on this host to what isn't renewed: the kubelet, and the controller manager, which signs. Both read
-// them when they start.
+// bringCAs gives this host's CAs to their users that a renewal doesn't reach: the kubelet, and the controller manager, which
+// signs. Both read them when they start.
 func (o Options) bringCAs() step.Phase {
 	return step.Phase{Name: "cas", Summary: "Give the CAs to the kubelet and the controller manager", Run: func(_ context.Context, env *step.Env) error {
 		changed, err := env.PKI().TrustInKubelet()

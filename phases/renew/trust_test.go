@@ -21,7 +21,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// twoCAs are the CA of the stage's cluster, and another one.
 func twoCAs(t *testing.T, s *phasetest.Stage) (old, next certs.Pair) {
 	t.Helper()
 	old, err := s.PKI().CA(certs.CA)
@@ -30,7 +29,7 @@ func twoCAs(t *testing.T, s *phasetest.Stage) (old, next certs.Pair) {
 	return old, certs.Pair{Cert: made.Cert, Key: made.Key}
 }
 
-// renews runs `certs renew all --restart` on a control plane whose etcd is alone.
+// renews runs `certs renew all --restart` on a control plane with a lone etcd.
 func renews(t *testing.T, s *phasetest.Stage) error {
 	t.Helper()
 	s.FakeHost.Runs(time.Time{}, manifests.Components(s.Config)...)
@@ -40,7 +39,7 @@ func renews(t *testing.T, s *phasetest.Stage) error {
 	return step.Run(t.Context(), s.Env, Certificates(Options{Restart: true}), step.Options{})
 }
 
-// trusted checks which CAs a kubeconfig file trusts.
+// trusts checks which CAs a kubeconfig file trusts.
 func trusts(t *testing.T, s *phasetest.Stage, path string, want ...certs.Pair) {
 	t.Helper()
 	_, trusted, err := kubeconfig.Server([]byte(s.Get(t, path)))
@@ -52,8 +51,7 @@ func trusts(t *testing.T, s *phasetest.Stage, path string, want ...certs.Pair) {
 	}
 }
 
-// TestReplacedCA: a CA that the kubelet's certificate isn't from is an error that shows both, before anything is written or
-// restarted.
+// TestReplacedCA: if a CA didn't issue the kubelet's certificate, an error shows both, before anything is written or restarted.
 func TestReplacedCA(t *testing.T) {
 	s := phasetest.RestartStage(t, bootstrap.Init())
 	old, next := twoCAs(t, s)
@@ -65,7 +63,7 @@ func TestReplacedCA(t *testing.T) {
 	}
 	fact.NotIn(t, s.Said.String(), "Renewed")
 
-	// What an interrupted run, or somebody else, has renewed is not restarted either.
+	// Certificates renewed by an interrupted run, or by somebody else, don't cause a restart either.
 	for _, row := range renewal.Rows() {
 		phasetest.Fatal(t, renewal.Renewal{Store: s.PKI()}.Renew(row.Name))
 	}
@@ -81,7 +79,7 @@ func TestReplacedCA(t *testing.T) {
 	}
 }
 
-// TestTwoCAs: while a CA is being replaced, everything trusts both, and the first one signs.
+// TestTwoCAs: while a CA is being replaced, everything trusts both, and the first signs.
 func TestTwoCAs(t *testing.T) {
 	s := phasetest.RestartStage(t, bootstrap.Init())
 	old, next := twoCAs(t, s)
@@ -105,11 +103,11 @@ func TestTwoCAs(t *testing.T) {
 	}
 
 	s.PutCA(t, next)
-	fact.Error(t, renews(t, s), phasetest.KubeletPEM) // it is still of the old one
+	fact.Error(t, renews(t, s), phasetest.KubeletPEM) // the old CA issued it
 	s.Certified(t, "cp-1")
 	phasetest.Fatal(t, renews(t, s))
 	trusts(t, s, phasetest.KubeletConf, next)
-	s.Play(t, phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig")...) // each file is one that init keeps
+	s.Play(t, phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig")...) // init keeps every file
 }
 
 // TestTwoCAsForOne: while ca.crt holds two CAs, a single certificate can be renewed, and its user restarted.
@@ -126,7 +124,7 @@ func TestTwoCAsForOne(t *testing.T) {
 	}
 }
 
-// TestTwoCAsOfANewCluster: init, too, gives the controller manager only the CA that signs.
+// TestTwoCAsOfANewCluster: init, too, gives the controller manager only the signing CA.
 func TestTwoCAsOfANewCluster(t *testing.T) {
 	s := phasetest.ControlPlaneStage(t, bootstrap.Init())
 	old, next := twoCAs(t, s)

@@ -21,8 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// TestSignerInTurn: the kubelet restarts a controller manager whose static Pod changes. So that changes in the restart of the
-// components, while this control plane has the Lease, and a renewal without --restart only says what to do.
+// TestSignerInTurn: the kubelet restarts a controller manager when its static Pod changes. So that changes along with the restart
+// of the components, while this control plane has the Lease; a renewal without --restart only gives advice.
 func TestSignerInTurn(t *testing.T) {
 	const manager = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
 	s := phasetest.RestartStage(t, bootstrap.Init())
@@ -57,16 +57,16 @@ func TestSignerInTurn(t *testing.T) {
 	}
 }
 
-// TestRenewInTurn: a renewal takes the Lease if it has something to restart, and gives it back unless it was there before for an
-// upgrade. A run that does not get it fails, and says what to do; the certificates are renewed.
+// TestRenewInTurn: a renewal with something to restart takes the Lease, and gives it back unless an upgrade had it before. If the
+// run can't get it, it fails with advice; the certificates are renewed.
 func TestRenewInTurn(t *testing.T) {
 	for name, row := range map[string]struct {
 		holder string // of the Lease before
-		what   string // of that holder
+		what   string // its purpose
 		sick   bool   // no component comes up
 		stops  string
 		says   []string
-		left   string // the holder afterwards, and what it does
+		left   string // the holder afterwards, and its purpose
 	}{
 		"free":                         {stops: "kube-scheduler"},
 		"another is upgraded":          {holder: "cp-2", what: "upgrade", says: []string{"control plane cp-2"}, left: "cp-2 upgrade"},
@@ -113,7 +113,7 @@ func TestRenewInTurn(t *testing.T) {
 	}
 }
 
-// TestNoTurnForNothing: a renewal that has nothing to restart, as on most days, asks nothing of the API.
+// TestNoTurnForNothing: a renewal with nothing to restart, as on most days, asks nothing of the API.
 func TestNoTurnForNothing(t *testing.T) {
 	s := phasetest.OnlyEtcdStale(t, bootstrap.Init())
 	s.FakeHost.Runs(time.Now().Add(time.Hour), manifests.EtcdName)
@@ -128,15 +128,15 @@ func TestTurnOfInterruptedRenewal(t *testing.T) {
 	phasetest.TurnOfInterruptedRun(t, bootstrap.Init(), string(node.ForRenewal), func(s *phasetest.Stage) error { return restartChanged(t.Context(), s.Env) })
 }
 
-// TestRenewWithoutAPI: certificates are renewed when they have expired, and then the API may not answer. An API server that nobody
-// can use goes first, and then the Lease can be taken. Without other members of etcd that work, nobody needs it.
+// TestRenewWithoutAPI: certificates may be renewed because they've expired, and then the API may not answer. An API server nobody
+// can use restarts first, and then the Lease can be taken. If no other etcd member works, nobody needs it.
 func TestRenewWithoutAPI(t *testing.T) {
 	down := errors.New("connection refused")
 	for name, row := range map[string]struct {
 		etcd  phasetest.Voters
 		alone bool
 		comes bool // the API server answers after a restart
-		works bool // it is healthy, and only this host has no credentials for it
+		works bool // it's healthy, but this host has no credentials for it
 		stops string
 		held  bool // the Lease, when etcd stops
 		fails bool

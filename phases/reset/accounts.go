@@ -7,7 +7,6 @@ import (
 	"context"
 )
 
-// removeAccounts removes the users, then the groups, of a rootless control plane.
 func (c *cleanup) removeAccounts(context.Context) {
 	c.did(c.Accounts().RemoveUsers())
 	c.did(c.Accounts().RemoveGroups())

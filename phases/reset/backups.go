@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/node"
 )
 
-// etcdBackups are what upgrades and rollbacks have left of etcd's data on this host: snapshots, copies that kubeadm made, and
-// data that a restore has set aside. All of them hold every Secret of the cluster.
+// etcdBackups are copies of etcd's data left by upgrades and rollbacks: snapshots, kubeadm's copies, and data a restore set
+// aside. All of them hold every Secret of the cluster.
 func (c *cleanup) etcdBackups() (paths []string) {
 	root := node.BackupRoot(c.Env)
 	for _, name := range c.entries(root) {
@@ -35,7 +35,7 @@ func (c *cleanup) etcdBackups() (paths []string) {
 	return paths
 }
 
-// findEtcdDirs notes the directories where etcd's data may have been set aside, before the files are removed that tell them.
+// findEtcdDirs notes where etcd's data may have been set aside, before the files that say so are removed.
 func (c *cleanup) findEtcdDirs(context.Context) {
 	c.etcdDirs = []string{config.DefaultEtcdDataDir}
 	if data, err := c.Host.ReadFile(asidePath(c.Config)); err == nil {
@@ -48,7 +48,7 @@ func (c *cleanup) findEtcdDirs(context.Context) {
 	c.etcdDirs = slices.DeleteFunc(slices.Compact(c.etcdDirs), func(dir string) bool { return !filepath.IsAbs(dir) })
 }
 
-// isAside reports whether a name beside etcd's data is one that a restore has given.
+// isAside reports whether a restore gave this name to something beside etcd's data.
 func isAside(name string) bool {
 	if of, found := host.LeftoverOf(name); found {
 		name = of
@@ -67,7 +67,6 @@ func (c *cleanup) entries(dir string) (names []string) {
 	return names
 }
 
-// removeBackups removes the backups of etcd's data, if that was asked for.
 func (c *cleanup) removeBackups(context.Context) {
 	if !c.Config.Reset.Backups {
 		return
@@ -80,7 +79,6 @@ func (c *cleanup) removeBackups(context.Context) {
 	}
 }
 
-// nameBackups lists the backups that stay.
 func (c *cleanup) nameBackups() {
 	paths := c.etcdBackups()
 	if len(paths) == 0 {

@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// askLimit bounds a question to something that may be gone; stopLimit bounds the stop of the kubelet, which takes a
-	// second unless it hangs.
+	// askLimit bounds questions to something that may be gone, stopLimit the kubelet's stop, which takes a second unless it hangs.
 	askLimit  = 5 * time.Second
 	stopLimit = 30 * time.Second
 )
@@ -32,9 +31,9 @@ func cleanupNode() step.Phase {
 	}
 }
 
-// runCleanupNode first ends what runs and then removes what it runs on, so that nothing comes back. What records
-// where things are is removed after these things, so the phase can be interrupted anywhere and run again. What cannot
-// be stopped is a warning, what cannot be removed an error at the end.
+// runCleanupNode first stops the kubelet and its Pods, then removes the files they run on, so that nothing comes back. Records of
+// where things are go after those things, so the phase can be interrupted anywhere and run again. Failing to stop something is a
+// warning, failing to remove it an error at the end.
 func runCleanupNode(ctx context.Context, env *step.Env) error {
 	c := &cleanup{Env: env, announced: map[string]bool{}}
 	if err := c.findNetwork(); err != nil {
@@ -61,25 +60,23 @@ func runCleanupNode(ctx context.Context, env *step.Env) error {
 	return c.failure()
 }
 
-// cleanup is one run of the phase.
 type cleanup struct {
 	*step.Env
 	changed bool
 	warned  bool
 	failed  []error
-	// etcdDirs are the directories with etcd's data, and with what was set aside of it.
+	// etcdDirs hold etcd's data, and data that was set aside.
 	etcdDirs []string
-	// dataLeft reports that etcd's data could not be removed.
+	// dataLeft reports that etcd's data couldn't be removed.
 	dataLeft bool
-	// kubeletRuns reports that the kubelet may still run, and stopped when this run has suspended or ended it; zero if it
-	// did not run.
+	// kubeletRuns reports that the kubelet may still run; stopped is when this run suspended or ended it, zero if it didn't run.
 	kubeletRuns bool
 	stopped     time.Time
-	// isNode reports whether this host was a node, or part of one, when the run began. network is nil if it was not, and
-	// shows no sign of having been one before.
+	// isNode reports whether this host was a node, or part of one, when the run began. network is nil if it wasn't, and shows no
+	// sign of having been one before.
 	isNode  bool
 	network *podNetwork
-	// announced has the IDs of the Pods that the user was told of.
+	// announced has the IDs of Pods the user has been told about.
 	announced map[string]bool
 }
 
@@ -90,7 +87,6 @@ func (c *cleanup) warn(message, remedy string) {
 	c.UI.Warn(message, remedy)
 }
 
-// did records whether a step has changed anything, or why it failed.
 func (c *cleanup) did(changed bool, err error) {
 	c.changed = c.changed || changed
 	if err != nil {
@@ -117,8 +113,8 @@ func (c *cleanup) failure() error {
 	return errors.WithMessage(stderrors.Join(c.failed...), "not everything could be removed; fix the problem and run the same command again")
 }
 
-// unmount unmounts the kubelet's volumes, which are below these two directories. Other mounts belong to someone else,
-// and the directories themselves may be mount points.
+// unmount unmounts the kubelet's volumes, all below these two directories. Other mounts belong to someone else, and the
+// directories themselves may be mount points.
 func (c *cleanup) unmount(context.Context) {
 	for _, name := range []string{"pods", "plugins"} {
 		mounts, err := c.Host.Mounts(filepath.Join(c.Config.Paths.Kubelet, name))
@@ -145,7 +141,7 @@ func (c *cleanup) removeTree(path string) {
 	c.did(done.Changed, err)
 }
 
-// removeFile removes one file; a directory in its place stays.
+// removeFile removes a file; a directory in its place stays.
 func (c *cleanup) removeFile(path string) {
 	info, err := c.Host.Lstat(path)
 	if err != nil {

@@ -18,13 +18,12 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// The first has a network that its owner has set up, the second flannel.
+// In the first scenario, the owner has set up the network; the second has flannel.
 var (
 	resetScenario        = phasetest.Scenario{Name: "reset", Prepare: prepareReset(networkOwn), Run: crashReset}
 	resetFlannelScenario = phasetest.Scenario{Name: "reset-flannel", Prepare: prepareReset(flannelOwn), Run: crashReset}
 )
 
-// prepareReset creates a complete node.
 func prepareReset(network map[string]string) func(*testing.T, *phasetest.Scene) error {
 	return func(_ *testing.T, s *phasetest.Scene) error {
 		s.API = fakeapi.New(nil)
@@ -47,8 +46,8 @@ func crashReset(ctx context.Context, h *phasetest.LastingHost, _ string, say io.
 	return step.Run(ctx, &step.Env{Config: n, Host: h, Etcd: lastingEtcd{host: h}, UI: ui.NewLines(say, io.Discard)}, Node(), step.Options{})
 }
 
-// TestResetFaults refuses each order to the host once. The run reports that in an error or a warning, unless it tries
-// again by itself, and the same run again finishes as if nothing had happened.
+// TestResetFaults refuses each order to the host once. The run reports it as an error or a warning, unless it retries by itself,
+// and a second run finishes as if nothing had happened.
 func TestResetFaults(t *testing.T) {
 	for _, c := range []phasetest.Scenario{resetScenario, resetFlannelScenario} {
 		t.Run(c.Name, func(t *testing.T) { resetFaults(t, c) })
@@ -58,7 +57,7 @@ func TestResetFaults(t *testing.T) {
 func resetFaults(t *testing.T, c phasetest.Scenario) {
 	want := phasetest.NewScene(t, c)
 	defer want.Close()
-	const more = "^remove (directory|empty) /" // which only reset gives
+	const more = "^remove (directory|empty) /" // orders only reset gives
 	count := &phasetest.Refusal{More: more}
 	if said, err := want.On(t.Context(), count.On(want.Root)); err != nil {
 		t.Fatalf("%v\n%s", err, said)

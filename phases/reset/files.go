@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/node"
 )
 
-// kubeconfigFiles returns the names of the kubeconfig files that init, join and the kubelet write.
+// kubeconfigFiles are the names of the kubeconfig files that init, join and the kubelet write.
 func kubeconfigFiles() []string {
 	var names []string
 	for _, row := range certs.Table() {
@@ -28,7 +28,7 @@ func kubeconfigFiles() []string {
 	return append(names, "bootstrap-kubelet.conf")
 }
 
-// certificateFiles returns what a control plane has in its PKI directory, as paths without extension.
+// certificateFiles are a control plane's files in its PKI directory, as paths without extension.
 func certificateFiles() []string {
 	var names []string
 	for _, row := range certs.Table() {
@@ -39,15 +39,13 @@ func certificateFiles() []string {
 	return append(names, certs.ServiceAccount, strings.TrimSuffix(manifests.SignerFile, ".crt"))
 }
 
-// pluginDirectories are created by the kubelet and the controller manager, the innermost first. Other files in them
-// stay.
+// pluginDirectories, the innermost first, are made by the kubelet and the controller manager. Other files in them stay.
 var pluginDirectories = []string{
 	"/usr/libexec/kubernetes/kubelet-plugins/volume/exec", "/usr/libexec/kubernetes/kubelet-plugins/volume",
 	"/usr/libexec/kubernetes/kubelet-plugins", "/usr/libexec/kubernetes",
 }
 
-// removeEtcdData removes the data of a member that remove-etcd-member has dealt with. A directory that the user chose
-// may hold other files.
+// removeEtcdData removes a member's data once remove-etcd-member has handled it. A directory the user chose may hold other files.
 func (c *cleanup) removeEtcdData(context.Context) {
 	n := c.Config
 	data, err := c.Host.ReadFile(asidePath(n))
@@ -72,8 +70,7 @@ func (c *cleanup) removeEtcdData(context.Context) {
 	}
 }
 
-// removeLog removes the write-ahead log of an etcd that keeps it apart from its
-// data, in a directory that the user chose: its files only.
+// removeLog removes only the files of a write-ahead log kept apart from etcd's data, in a directory the user chose.
 func (c *cleanup) removeLog(dir string) {
 	entries, err := c.Host.ReadDir(dir)
 	c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))
@@ -93,9 +90,8 @@ func (c *cleanup) warnOfEtcdData() {
 	}
 }
 
-// removeEtcdClient removes the files for an external etcd that a join has brought, because they give access to all of
-// the cluster's data. They may be anywhere; the API server's static Pod has their paths. Files that the user put
-// there stay.
+// removeEtcdClient removes an external etcd's client files brought by a join, because they give access to all of the cluster's
+// data. They may be anywhere; the API server's static Pod has their paths. Files the user put there stay.
 func (c *cleanup) removeEtcdClient(context.Context) {
 	pod, found := thisnode.StaticPod(c.Host, thisnode.StaticPodPath(c.Config, manifests.APIServerName))
 	if !found {
@@ -116,7 +112,6 @@ func (c *cleanup) removeEtcdClient(context.Context) {
 	}
 }
 
-// removeDirectories removes what the kubelet and the control plane work with.
 func (c *cleanup) removeDirectories(context.Context) {
 	p := c.Config.Paths
 	c.removeTree(p.Kubelet)
@@ -139,7 +134,7 @@ func (c *cleanup) removeDirectories(context.Context) {
 	}
 }
 
-// removeManifests keeps the static Pod that says where etcd's data is as long as the data is there.
+// removeManifests keeps the static Pod that says where etcd's data is, as long as the data is there.
 func (c *cleanup) removeManifests() {
 	dir := c.Config.Paths.Manifests
 	if !c.dataLeft {
@@ -155,7 +150,7 @@ func (c *cleanup) removeManifests() {
 	}
 }
 
-// removeCertificates removes files by name: a directory that the user chose may hold other certificates.
+// removeCertificates removes files by name: a directory the user chose may hold other certificates.
 func (c *cleanup) removeCertificates() {
 	pki := c.Config.Paths.PKI
 	names := map[string][]string{}
@@ -172,7 +167,7 @@ func (c *cleanup) removeCertificates() {
 	}
 }
 
-// removeLeftovers removes what a run left that was killed while it wrote one of these files.
+// removeLeftovers removes the temporary files of a run that was killed while writing any of these.
 func (c *cleanup) removeLeftovers(dir string, names []string) {
 	entries, err := c.Host.ReadDir(dir)
 	c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))

@@ -17,21 +17,19 @@ import (
 )
 
 const (
-	// networkLimit bounds the work on the kernel's network.
 	networkLimit = time.Minute
 	// pluginConfig is where the runtime looks for network plugins; it takes the first file by name.
 	pluginConfig = "/etc/cni/net.d"
-	// pluginState is where plugins record the addresses that they have assigned.
+	// pluginState is where plugins record the addresses they've assigned.
 	pluginState = "/var/lib/cni"
 	// loopbackNetwork is containerd's name for the loopback interface of each Pod.
 	loopbackNetwork = "cni-loopback"
-	// DefaultBridge is the default of the plugin "bridge":
-	// https://www.cni.dev/plugins/current/main/bridge/
+	// DefaultBridge is the default of the plugin "bridge": https://www.cni.dev/plugins/current/main/bridge/
 	DefaultBridge = "cni0"
 )
 
-// removeNetwork removes what kube-proxy, the kubelet and the network of the Pods have left in the kernel and below
-// /var/lib/cni. The configuration of the network plugin is the user's.
+// removeNetwork removes the traces of kube-proxy, the kubelet and the Pod network in the kernel and below /var/lib/cni. The
+// network plugin's configuration is the user's.
 func (c *cleanup) removeNetwork(ctx context.Context) {
 	if !c.Config.Reset.Network {
 		return
@@ -64,7 +62,7 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 	}
 }
 
-// leaveNetwork says what stays on a host that shows no sign of having been a node.
+// leaveNetwork names the network state that stays on a host with no sign of having been a node.
 func (c *cleanup) leaveNetwork(ctx context.Context) {
 	left, _ := c.Host.NetworkLeftovers(ctx, DefaultBridge) // nothing depends on it
 	var names []string
@@ -77,7 +75,6 @@ func (c *cleanup) leaveNetwork(ctx context.Context) {
 	}
 }
 
-// removePluginState removes what network plugins have recorded of a network's Pods.
 func (c *cleanup) removePluginState(network string) {
 	c.removeTree(filepath.Join(pluginState, "flannel"))
 	if network != "" {
@@ -91,8 +88,7 @@ func (c *cleanup) removePluginState(network string) {
 	}
 }
 
-// removeResults removes the runtime's records of a network's Pods, files called NETWORK-CONTAINER-INTERFACE. Other
-// networks may belong to other tools.
+// removeResults removes the runtime's records of a network's Pods, files called NETWORK-CONTAINER-INTERFACE. Others stay.
 func (c *cleanup) removeResults(dir, network string) {
 	entries, err := c.Host.ReadDir(dir)
 	c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))
@@ -103,8 +99,8 @@ func (c *cleanup) removeResults(dir, network string) {
 	}
 }
 
-// removeNetworkSigns removes the files that say what to remove. They go last, and the note after the others: without
-// them, a run after one that was interrupted would not know.
+// removeNetworkSigns removes the files that say what to remove. They go last, and the note after the others: a run that follows
+// an interrupted one needs them.
 func (c *cleanup) removeNetworkSigns() {
 	for _, remove := range []func(){
 		func() { c.removeFile(flannelSubnets) },
@@ -118,8 +114,7 @@ func (c *cleanup) removeNetworkSigns() {
 	}
 }
 
-// removeFlannelPlugins leaves the settings of flannel's plugins if they are not Slipway's: with others, the network is the
-// user's.
+// removeFlannelPlugins leaves settings of flannel's plugins that aren't Slipway's: such a network is the user's.
 func (c *cleanup) removeFlannelPlugins() {
 	switch data, ours := c.flannelPlugins(); {
 	case ours:

@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// newNetworkScene is a host with flannel and others' networks, which is no node.
+// newNetworkScene is a host with flannel and others' networks, but not a node.
 func newNetworkScene(t *testing.T, more map[string]string) *resetScene {
 	t.Helper()
 	s := newResetScene(t, flannelOwn)
@@ -47,7 +47,7 @@ func (s *resetScene) remove(t *testing.T, path string) {
 	}
 }
 
-// TestResetLeavesNetworksOfOthers: on a host that was never a node, such things are another tool's.
+// TestResetLeavesNetworksOfOthers: on a host that was never a node, these belong to other tools.
 func TestResetLeavesNetworksOfOthers(t *testing.T) {
 	for name, spoil := range map[string]func(s *resetScene){
 		"no sign": func(s *resetScene) { s.remove(t, config.FlannelPluginsPath) },
@@ -76,8 +76,7 @@ func TestResetLeavesNetworksOfOthers(t *testing.T) {
 	}
 }
 
-// TestResetNetworkOfFormerNode: a host that was a node loses what is a node's, and what other tools have stays, however
-// often that is run.
+// TestResetNetworkOfFormerNode: a former node loses its own network, and keeps other tools', however often reset runs.
 func TestResetNetworkOfFormerNode(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files map[string]string
@@ -144,7 +143,7 @@ func TestResetKeepsOtherToolsNetworks(t *testing.T) {
 	}
 }
 
-// TestResetNamesEditedFlannel: settings that somebody has edited stay, and are named.
+// TestResetNamesEditedFlannel: edited settings stay, and are named.
 func TestResetNamesEditedFlannel(t *testing.T) {
 	s := newResetScene(t, flannelOwn, map[string]string{config.FlannelPluginsPath: strings.Replace(manifests.FlannelPlugins, "true", "false", 1)})
 	s.Config.Reset.Network = true
@@ -152,7 +151,7 @@ func TestResetNamesEditedFlannel(t *testing.T) {
 	s.isAsBefore(t, config.FlannelPluginsPath)
 }
 
-// TestResetNetworkLater: the network is known when the files of the node are gone, even if somebody has removed its own.
+// TestResetNetworkLater: the network is still known when the node's files are gone, even if somebody has removed its own.
 func TestResetNetworkLater(t *testing.T) {
 	s := newResetScene(t, networkOwn)
 	s.reset(t)

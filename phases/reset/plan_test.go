@@ -30,15 +30,15 @@ import (
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
-// remains is a host that was a node, or was about to become one, and the flags with which it is reset.
+// remains is a former node, or a host that was about to become one, and the flags to reset it with.
 type remains struct {
 	flags config.Flags
 	files map[string]string // by path; directories end in a slash
 	links map[string]string
-	// mounts are separate file systems, narrowed the directories that existed before with a wider mode.
+	// mounts are separate file systems; narrowed are directories that existed before with a wider mode.
 	mounts, narrowed []string
 	pods             []host.Pod
-	// alone means that etcd has no other member, or does not have this one.
+	// alone means that etcd has no other member, or doesn't have this member.
 	alone bool
 }
 
@@ -146,7 +146,7 @@ func (s *remains) etcd(some func() bool) {
 	}
 }
 
-// volumes are mounts of the kubelet, which are removed, and of others, which stay.
+// volumes adds the kubelet's mounts, which are removed, and others', which stay.
 func (s *remains) volumes(some func() bool) {
 	if some() {
 		s.files["/var/lib/kubelet/pods/a/volumes/empty/data"] = ""
@@ -161,7 +161,7 @@ func (s *remains) volumes(some func() bool) {
 	}
 }
 
-// places are where directories really are, and what they were before.
+// places chooses where directories really are, and their earlier state.
 func (s *remains) places(some func() bool, r *rand.Rand) {
 	switch r.IntN(5) {
 	case 0:
@@ -183,7 +183,7 @@ func (s *remains) places(some func() bool, r *rand.Rand) {
 	}
 }
 
-// oddities are things that nobody should have put there.
+// oddities are things nobody should have put there.
 func (s *remains) oddities(some func() bool) {
 	if some() {
 		s.files["/etc/kubernetes/scheduler.conf/file"] = "a directory"
@@ -200,7 +200,6 @@ func (s *remains) oddities(some func() bool) {
 	}
 }
 
-// build creates the host in the root directory.
 func (s *remains) build(t *testing.T) {
 	t.Helper()
 	must := func(err error) {
@@ -232,7 +231,7 @@ func (s *remains) build(t *testing.T) {
 	}
 }
 
-// tellingEtcd reports which member has really left.
+// tellingEtcd records which member has really left.
 type tellingEtcd struct {
 	lastingEtcd
 	record func(etcd.Action)
@@ -246,7 +245,7 @@ func (e tellingEtcd) Leave(ctx context.Context, peerURL string) (bool, error) {
 	return left, err
 }
 
-// warnUI also records warnings: a plan includes what stays.
+// warnUI also records warnings: a plan names everything that stays.
 type warnUI struct {
 	ui.UI
 	record *phasetest.Record
@@ -262,7 +261,7 @@ func (w warnUI) Start(phase string) (ui.UI, func(error)) {
 	return warnUI{in, w.record}, end
 }
 
-// run resets a host, and returns what was done and how the run ended.
+// run resets a host, and returns its actions and the run's outcome.
 func (s *remains) run(t *testing.T, h host.Host, e func(*phasetest.Record) etcd.Etcd, on func(host.Host, *phasetest.Record) host.Host) (*phasetest.Record, host.Host, string) {
 	t.Helper()
 	r := &phasetest.Record{}
@@ -275,7 +274,7 @@ func (s *remains) run(t *testing.T, h host.Host, e func(*phasetest.Record) etcd.
 	return r, h, fmt.Sprint(err)
 }
 
-// seen lists what is on a host: directories with a slash, and the contents of files that may be written again.
+// seen lists everything on a host: directories with a slash, and the contents of files that may be rewritten.
 func seen(t *testing.T, h host.Host, dir string, all map[string]string) map[string]string {
 	t.Helper()
 	entries, err := h.ReadDir(dir)
@@ -302,9 +301,8 @@ func seen(t *testing.T, h host.Host, dir string, all map[string]string) map[stri
 	return all
 }
 
-// TestResetPlanIsTrue generates hosts, plans the reset of each, runs it, and compares the two step by step and warning
-// by warning, and then what is left. Each host is a separate process with its own namespaces and root directory, where
-// it can mount file systems.
+// TestResetPlanIsTrue generates hosts, plans each reset, runs it, and compares the two step by step, warning by warning, and by
+// the remaining files. Each host is a process with its own namespaces and root directory, so it can mount file systems.
 func TestResetPlanIsTrue(t *testing.T) {
 	const variants = 32
 	const variable = "SLIPWAY_TEST_RESET_ROOT"
@@ -337,7 +335,7 @@ func TestResetPlanIsTrue(t *testing.T) {
 	}
 }
 
-// enter makes root the root directory of this process, with the kernel's files in it.
+// enter makes root this process's root directory, with the kernel's files in it.
 func enter(t *testing.T, root string) {
 	t.Helper()
 	err := errors.Join(
@@ -374,7 +372,7 @@ func resetPlanIsTrue(t *testing.T, s *remains) {
 	done, _, ended := s.run(t, h, func(r *phasetest.Record) etcd.Etcd { return tellingEtcd{lastingEtcd{host: h}, r.OnEtcd} },
 		func(h host.Host, r *phasetest.Record) host.Host { return plan.NewRecorder(h, r.OnHost) })
 	planned := plans[1].InOrder()
-	if s.alone { // a plan asks nobody, so it cannot know
+	if s.alone { // a plan asks nobody, so it can't know
 		planned = slices.DeleteFunc(planned, func(e string) bool { return strings.HasPrefix(e, string(etcd.Remove)) })
 	}
 	if diff := cmp.Diff(planned, done.InOrder()); diff != "" || ends != ended {

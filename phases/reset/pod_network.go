@@ -22,28 +22,25 @@ import (
 )
 
 const (
-	// networkPath is where reset notes which network a node's Pods had, for `reset --network` when the node is gone. It is
-	// lost when the machine restarts, as what is in the kernel is.
+	// networkPath is where reset notes a node's Pod network, for `reset --network` once the node is gone. Like the kernel's state,
+	// it doesn't survive a restart of the machine.
 	networkPath = "/run/slipway-network.json"
-	// flannelSubnets is where flannel writes what it has given this host:
+	// flannelSubnets is where flannel writes this host's subnets:
 	// https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/running.md
 	flannelSubnets = "/run/flannel/subnet.env"
-	// kubeletPort is that of every kubelet, also of one within another program such as k3s.
+	// kubeletPort is every kubelet's, even inside another program such as k3s.
 	kubeletPort = 10250
 )
 
-// podNetwork is the network of a node's Pods.
 type podNetwork struct {
-	// Name is empty where no file says it.
+	// Name is empty if no file says it.
 	Name   string `json:"name,omitempty"`
 	Bridge string `json:"bridge"`
 }
 
-// findNetwork finds out which network is this node's, or was before it was reset. There is none on a host that was never a
-// node: other tools have such networks, too.
+// findNetwork finds this node's network, before or after a reset. A host that was never a node has none: other tools have some.
 //
-// A node's network is what its files say. It is noted, because they are removed before the network is, and other files
-// may look the same then.
+// A node's files say which network it has. findNetwork notes it: they go before the network, and by then other files may match.
 func (c *cleanup) findNetwork() error {
 	sign, err := thisnode.Sign(c.Host, c.Config)
 	if err := node.IgnoreForbidden(err); err != nil {
@@ -58,7 +55,7 @@ func (c *cleanup) findNetwork() error {
 	return c.findFormerNetwork()
 }
 
-// findFormerNetwork goes by the note, or by what is left.
+// findFormerNetwork goes by the note, or by traces.
 func (c *cleanup) findFormerNetwork() error {
 	data, err := host.ReadIfExists(c.Host, networkPath)
 	if err := node.IgnoreForbidden(err); err != nil {
@@ -82,7 +79,7 @@ func (c *cleanup) findFormerNetwork() error {
 	return nil
 }
 
-// noteNetwork writes no note into a tree that is no running system: it has no network.
+// noteNetwork doesn't write into a tree that isn't a running system: it has no network.
 func (c *cleanup) noteNetwork() error {
 	if _, err := c.Host.Lstat(filepath.Dir(networkPath)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -95,28 +92,27 @@ func (c *cleanup) noteNetwork() error {
 	return err
 }
 
-// hasTraces reports whether there are traces of a node that are not those of another tool: flannel's plugins as Slipway
-// sets them, or a preparation by Slipway.
+// hasTraces reports whether there are traces of a node, not of another tool: Slipway's settings for flannel, or its preparation.
 func (c *cleanup) hasTraces() bool {
 	_, ours := c.flannelPlugins()
 	_, err := c.Host.Lstat(node.PreparedPath)
 	return ours || err == nil
 }
 
-// resetByKubeadm reports whether this host has the directory that kubeadm's reset leaves empty.
+// resetByKubeadm reports whether this host has the directory kubeadm's reset leaves empty.
 func (c *cleanup) resetByKubeadm() bool {
 	entries, err := c.Host.ReadDir(config.DefaultCertificatesDir)
 	return err == nil && len(entries) == 0
 }
 
-// flannelPlugins are the settings of flannel's plugins, nil without flannel. ours says that they are Slipway's.
+// flannelPlugins are the settings of flannel's plugins, nil without flannel. ours reports whether they're Slipway's.
 func (c *cleanup) flannelPlugins() (data []byte, ours bool) {
 	data, err := host.ReadIfExists(c.Host, config.FlannelPluginsPath)
 	c.did(false, node.IgnoreForbidden(err))
 	return data, string(data) == manifests.FlannelPlugins
 }
 
-// networkOfNode is the network that the runtime gives to Pods: that of the first file by name.
+// networkOfNode is the network the runtime gives to Pods, from the first file by name.
 func (c *cleanup) networkOfNode() (*podNetwork, error) {
 	found := &podNetwork{Bridge: DefaultBridge}
 	entries, err := c.Host.ReadDir(pluginConfig)
@@ -138,11 +134,11 @@ func (c *cleanup) networkOfNode() (*podNetwork, error) {
 	return found, nil
 }
 
-// otherBridges are how other tools that use the same plugins call theirs.
+// otherBridges begin the names that other tools with the same plugins give to their bridges.
 var otherBridges = []string{"cni-podman", "nerdctl"}
 
-// learn takes a network's name and bridge from its file, unless the network is that of a tool that has containers of its
-// own. It reports whether the file has a network.
+// learn takes a network's name and bridge from its file, unless it belongs to a tool with containers of its own. It reports
+// whether the file has a network.
 func (n *podNetwork) learn(data []byte) bool {
 	var conf plugin
 	if yaml.Unmarshal(data, &conf) != nil || conf.Name == "" || filepath.Base(conf.Name) != conf.Name {
@@ -160,8 +156,7 @@ func (n *podNetwork) learn(data []byte) bool {
 	return true
 }
 
-// plugin is the part of a network's configuration that matters here:
-// https://www.cni.dev/docs/spec/#configuration-format
+// plugin is the part of a network's configuration that matters here: https://www.cni.dev/docs/spec/#configuration-format
 type plugin struct {
 	Name    string   `json:"name"`
 	Type    string   `json:"type"`

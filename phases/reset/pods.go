@@ -19,21 +19,20 @@ import (
 )
 
 const (
-	// podsLimit bounds the wait for what the runtime still does for the kubelet that has ended. Containerd cannot remove a
-	// container that it starts, and gives up such a start after five seconds.
+	// podsLimit bounds the wait for the runtime's unfinished work for a kubelet that has ended. Containerd can't remove a container
+	// it's starting, and gives up such a start after five seconds.
 	podsLimit = 20 * time.Second
 	// suspendedLimit bounds the same wait while the kubelet is suspended: a network plugin may hang.
-	suspendedLimit = 5 * time.Second
-	// refusedInterval is the time between two tries to remove the same Pod.
+	suspendedLimit  = 5 * time.Second
 	refusedInterval = 200 * time.Millisecond
 )
 
 // endPods ends the kubelet and removes the Pods.
 //
-// The kubelet is only suspended until they are gone, because its end cancels its requests, which containerd (2.2) does not
-// always take back as it should: of a Pod that was being started, a process and a container may stay that CRI does not
-// list ("cannot delete running task"), and a container that was being started cannot be removed for five seconds. The
-// requests of a suspended kubelet end as they should, within about a second, and no others follow.
+// Until they're gone, the kubelet is only suspended: its end cancels its requests, and containerd (2.2) doesn't always undo them
+// properly. A Pod that was being started may leave a process and a container that CRI doesn't list ("cannot delete running
+// task"), and a container that was being started can't be removed for five seconds. A suspended kubelet's requests end properly,
+// within about a second, and no others follow.
 func (c *cleanup) endPods(ctx context.Context) {
 	ending := ctx
 	if c.suspendKubelet(ctx) {
@@ -41,8 +40,8 @@ func (c *cleanup) endPods(ctx context.Context) {
 		if err != nil {
 			c.stopped = time.Time{} // its requests end only with it
 		}
-		ending = context.WithoutCancel(ctx)           // a suspended kubelet must not stay
-		_ = c.Host.KillUnit(ending, node.KubeletUnit) // StopUnit ends it, too, but lets it do something before that
+		ending = context.WithoutCancel(ctx)           // a suspended kubelet mustn't stay
+		_ = c.Host.KillUnit(ending, node.KubeletUnit) // StopUnit ends it, too, but lets it act first
 	}
 	c.stopKubelet(ending)
 	limit := podsLimit
@@ -54,12 +53,12 @@ func (c *cleanup) endPods(ctx context.Context) {
 	}
 }
 
-// runs reports whether a unit has a process, or will have one.
+// runs reports whether a unit has a process, or will have.
 func runs(unit host.UnitState) bool {
 	return slices.Contains([]string{"active", "activating", "deactivating", "reloading"}, unit.ActiveState)
 }
 
-// suspendKubelet reports whether the kubelet is suspended.
+// suspendKubelet reports whether it suspended the kubelet.
 func (c *cleanup) suspendKubelet(ctx context.Context) bool {
 	limited, cancel := context.WithTimeout(ctx, stopLimit)
 	defer cancel()
@@ -94,12 +93,12 @@ func (c *cleanup) stopKubelet(ctx context.Context) {
 		c.warn("the kubelet may still be running and may restart what is removed here: "+err.Error(), fault.Remedy(err))
 		return
 	}
-	// A kubelet that only waits for its configuration, as packages start it, does not make this host a node.
+	// A kubelet that only waits for its configuration, as packages start it, doesn't make this host a node.
 	c.changed = c.changed || unit.ActiveState == "active"
 }
 
-// removePods removes the Pods, and then those that the runtime was still making or starting when the kubelet ended. It
-// waits for them up to limit; not at all if that is 0.
+// removePods removes the Pods, then any the runtime was still making or starting when the kubelet ended. It waits for these up to
+// limit; not at all if that's 0.
 func (c *cleanup) removePods(ctx context.Context, limit time.Duration) error {
 	remove := func(context.Context) error { return c.removeListedPods(ctx) } // each Pod has its own limit
 	err := remove(ctx)
@@ -119,8 +118,7 @@ func (c *cleanup) removePods(ctx context.Context, limit time.Duration) error {
 	return err
 }
 
-// removeListedPods removes the Pods that the runtime lists. It says how many, except for those that it has announced
-// before.
+// removeListedPods removes the Pods the runtime lists. It says how many, leaving out those announced before.
 func (c *cleanup) removeListedPods(ctx context.Context) error {
 	socket := c.Config.CRISocket
 	limited, cancel := context.WithTimeout(ctx, askLimit)
@@ -151,12 +149,12 @@ func (c *cleanup) removeListedPods(ctx context.Context) error {
 	return nil
 }
 
-// again is what helps once the runtime does: the socket may have been found by files that are gone then.
+// again is the remedy once the runtime works: the socket may have been found through files that are gone by then.
 func (c *cleanup) again() string {
 	return "run the same command again, with --cri-socket=" + c.Config.CRISocket
 }
 
-// podsError is why some Pods could not be removed. It passes if one of their containers was just being started.
+// podsError says why some Pods couldn't be removed. It passes if one of their containers was just starting.
 type podsError struct {
 	left, all int
 	err       error

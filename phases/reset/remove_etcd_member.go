@@ -27,8 +27,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// leaveLimit bounds the removal of a member once another member can be asked. Etcd refuses a change for 5 s after any
-// other change.
+// leaveLimit bounds a member's removal once another member can be asked. Etcd refuses a change for 5 s after any other change.
 const leaveLimit = 15 * time.Second
 
 func removeEtcdMember() step.Phase {
@@ -40,8 +39,8 @@ func removeEtcdMember() step.Phase {
 	}
 }
 
-// runRemoveEtcdMember keeps the static Pod of a member that has left, or that no other member can be asked to remove,
-// under a name that the kubelet ignores. There cleanup-node finds where the data is, in this run or in a later one.
+// runRemoveEtcdMember keeps the static Pod of a member that has left, or that no other member can be asked to remove, under a
+// name the kubelet ignores. It tells cleanup-node where the data is, in this run or a later one.
 func runRemoveEtcdMember(ctx context.Context, env *step.Env) error {
 	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
 	data, err := env.Host.ReadFile(path)
@@ -67,13 +66,12 @@ func runRemoveEtcdMember(ctx context.Context, env *step.Env) error {
 	return env.Host.Remove(path)
 }
 
-// asidePath is where the static Pod of a member that has left is kept. The kubelet ignores files whose names begin
-// with a dot.
+// asidePath is where a departed member's static Pod is kept. The kubelet ignores files whose names begin with a dot.
 func asidePath(n *config.Node) string {
 	return filepath.Join(n.Paths.Manifests, "."+manifests.EtcdName+".yaml")
 }
 
-// leaveEtcd returns an error if the run is interrupted, or if the others are not a quorum without this member.
+// leaveEtcd returns an error if the run is interrupted, or if the others aren't a quorum without this member.
 func leaveEtcd(ctx context.Context, env *step.Env, name, peerURL string) error {
 	env.UI.Printf("Removing %s from etcd, up to %s", peerURL, leaveLimit)
 	removed := false
@@ -95,8 +93,8 @@ func leaveEtcd(ctx context.Context, env *step.Env, name, peerURL string) error {
 	return nil
 }
 
-// memberHere returns the peer URL of this host's member, which is peerURL in its static Pod. If etcd has it under
-// another URL, as after `etcdctl member update`, the ID in its log finds it.
+// memberHere returns the peer URL of this host's member, which is peerURL in its static Pod. If etcd has another URL for it, as
+// after `etcdctl member update`, the ID in its log finds it.
 func memberHere(env *step.Env, members []etcd.Member, peerURL string) string {
 	if len(members) < 2 || slices.ContainsFunc(members, func(m etcd.Member) bool { return m.PeerURL == peerURL }) {
 		return peerURL
@@ -121,8 +119,7 @@ func leave(ctx context.Context, env *step.Env, peerURL string) (removed bool, er
 	return env.Etcd.Leave(leaving, peerURL)
 }
 
-// membersLimit is enough for an API server that hangs (etcdmember.APILimit), and then for asking the members side by
-// side.
+// membersLimit allows for an API server that hangs (etcdmember.APILimit), and then for asking the members side by side.
 const membersLimit = 2 * etcdmember.APILimit
 
 func askMembers(ctx context.Context, env *step.Env) ([]etcd.Member, error) {
@@ -131,9 +128,8 @@ func askMembers(ctx context.Context, env *step.Env) ([]etcd.Member, error) {
 	return env.Etcd.Members(ctx)
 }
 
-// stayOrGo decides what to do if this node's member could not leave. If etcd would lose its quorum, or has lost it,
-// the data stays: the reset ends before it has deleted anything, unless it is forced. If no member answers, there is
-// none to wait for.
+// stayOrGo decides what to do if this node's member couldn't leave. If etcd has lost its quorum, or would lose it, the data
+// stays: the reset ends before deleting anything, unless it's forced. If no member answers, there's none to wait for.
 func stayOrGo(ctx context.Context, env *step.Env, name, peerURL string, cause error) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if ctx.Err() != nil {
@@ -153,8 +149,8 @@ func stayOrGo(ctx context.Context, env *step.Env, name, peerURL string, cause er
 	return nil
 }
 
-// needed reports whether etcd is, or would be, without a quorum once the member at peerURL is gone. Learners have no
-// vote, and the last member does not have to leave.
+// needed reports whether etcd has no quorum, or would have none without the member at peerURL. Learners have no vote, and the
+// last member doesn't have to leave.
 func needed(all []etcd.Health, peerURL string, cause error) bool {
 	voter := func(m etcd.Health) bool { return m.PeerURL == peerURL && !m.Learner }
 	others := func(m etcd.Health) bool { return m.PeerURL != peerURL && !m.Learner }
@@ -162,8 +158,8 @@ func needed(all []etcd.Health, peerURL string, cause error) bool {
 		(etcd.RefusesRemoval(cause) || !etcd.QuorumWithout(all, peerURL))
 }
 
-// leaveWithoutPod is for a control plane without a static Pod of etcd. A join that was killed may have added a member
-// for it; its API server's static Pod, which is written before that, has the address.
+// leaveWithoutPod is for a control plane without etcd's static Pod. A join that was killed may have added a member for it; its
+// API server's static Pod, which is written before that, has the address.
 func leaveWithoutPod(ctx context.Context, env *step.Env) error {
 	if _, err := env.Host.Lstat(asidePath(env.Config)); err == nil {
 		env.UI.Printf("This node's member has already left etcd")
@@ -186,7 +182,6 @@ func leaveWithoutPod(ctx context.Context, env *step.Env) error {
 	return leaveAddedMember(ctx, env, manifests.PeerURL(address))
 }
 
-// leaveAddedMember removes the member at peerURL from etcd, if there is one.
 func leaveAddedMember(ctx context.Context, env *step.Env, peerURL string) error {
 	members, err := askMembers(ctx, env)
 	switch {
@@ -205,7 +200,6 @@ func leaveAddedMember(ctx context.Context, env *step.Env, peerURL string) error 
 	return nil
 }
 
-// argument returns the value of a flag of a Pod's first container.
 func argument(pod *corev1.Pod, flag string) string {
 	if len(pod.Spec.Containers) == 0 {
 		return ""

@@ -18,7 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// threeMembers are the etcd of nodesOwn and two others.
 func threeMembers() []etcd.Member {
 	return []etcd.Member{
 		{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"},
@@ -27,8 +26,8 @@ func threeMembers() []etcd.Member {
 	}
 }
 
-// TestResetKeepsQuorum: a member that the quorum needs stays, with everything on this host, unless the reset is
-// forced. A member that is not needed is removed, and so is one that nobody can be asked about.
+// TestResetKeepsQuorum: a member the quorum needs stays, with everything on this host, unless the reset is forced. A member is
+// removed if it isn't needed, or if nobody can be asked about it.
 func TestResetKeepsQuorum(t *testing.T) {
 	down := errors.New("connection refused")
 	unhealthy := rpctypes.ErrUnhealthy
@@ -87,8 +86,7 @@ func TestResetKeepsQuorum(t *testing.T) {
 	}
 }
 
-// TestResetFindsItsMember by the ID in its log, if its address is no longer that of its static Pod, as after `etcdctl
-// member update`.
+// TestResetFindsItsMember by the ID in its log if its static Pod has another address, as after `etcdctl member update`.
 func TestResetFindsItsMember(t *testing.T) {
 	const moved = "https://192.0.2.99:2380"
 	for log, want := range map[string][]string{phasetest.LogOf(1, 7, true): {"leave " + moved}, phasetest.LogOf(8, 7, true): {"leave https://192.0.2.11:2380"}, "torn": {"leave https://192.0.2.11:2380"}} {
@@ -106,7 +104,7 @@ func TestResetFindsItsMember(t *testing.T) {
 	}
 }
 
-// TestResetAfterAJoinThatWasKilled removes a member that a join added but whose static Pod it did not write.
+// TestResetAfterAJoinThatWasKilled removes a member that a join added without writing its static Pod.
 func TestResetAfterAJoinThatWasKilled(t *testing.T) {
 	const here = "https://192.0.2.11:2380"
 	apiServer := func(servers, address string) string {

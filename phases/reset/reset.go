@@ -11,8 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// Node undoes what init or join did to this host. It does not stop at what cannot be reached: the rest of the
-// cluster may be gone.
+// Node undoes what init or join did to this host. It doesn't stop at anything unreachable: the rest of the cluster may be gone.
 func Node() []step.Phase {
 	return []step.Phase{
 		preflightReset(),

@@ -55,7 +55,7 @@ func (e lastingEtcd) Leave(_ context.Context, peerURL string) (bool, error) {
 	return true, e.host.Remove(fakeMember)
 }
 
-// lay writes files below root. A name that ends in a slash is a directory.
+// lay writes files below root. A name ending in a slash is a directory.
 func lay(root string, files map[string]string) error {
 	for name, text := range files {
 		path := filepath.Join(root, name)
@@ -75,7 +75,7 @@ func lay(root string, files map[string]string) error {
 	return nil
 }
 
-// usersOwn is what reset must not touch, although it is next to what reset removes.
+// usersOwn must survive reset, although it's next to files that reset removes.
 var usersOwn = map[string]string{
 	"/proc/self/mountinfo":                 "21 1 8:1 / / rw - ext4 /dev/sda rw\n",
 	"/etc/cni/net.d/10-pods.conflist":      `{"name": "pods", "plugins": [{"type": "bridge", "bridge": "br-pods"}]}`,
@@ -95,7 +95,7 @@ var usersOwn = map[string]string{
 const etcdPod = `{"kind": "Pod", "spec": {"containers": [{"command": ["etcd", "--name=cp-1", "--data-dir=DIR",
 "--initial-advertise-peer-urls=https://192.0.2.11:2380"]}], "volumes": [{"name": "etcd-data", "hostPath": {"path": "DIR"}}]}}`
 
-// nodesOwn is what init, the kubelet and the Pods leave.
+// nodesOwn is left by init, the kubelet and the Pods.
 var nodesOwn = map[string]string{
 	"/etc/kubernetes/manifests/etcd.yaml":           strings.ReplaceAll(etcdPod, "DIR", "/var/lib/etcd"),
 	"/etc/kubernetes/manifests/kube-apiserver.yaml": "kind: Pod\n",
@@ -112,7 +112,7 @@ var nodesOwn = map[string]string{
 	phasetest.FakePods + "/etcd-cp-1/": "", phasetest.FakePods + "/coredns-1/": "",
 }
 
-// networkOwn is what only `reset --network` removes.
+// networkOwn is removed only by `reset --network`.
 var networkOwn = map[string]string{
 	phasetest.FakeLeftovers + "/br-pods/":    "",
 	flannelSubnets:                           "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.0.1/24\nFLANNEL_IPV6_NETWORK=fd00:10:244::/56\nFLANNEL_MTU=1450\n",
@@ -122,7 +122,7 @@ var networkOwn = map[string]string{
 	"/var/lib/cni/cache/results/pods-1-eth0": "{}",
 }
 
-// flannelOwn is the same where flannel is as `--network flannel` installs it.
+// flannelOwn is the same with flannel, as `--network flannel` installs it.
 var flannelOwn = map[string]string{
 	config.FlannelPluginsPath:                manifests.FlannelPlugins,
 	phasetest.FakeLeftovers + "/cni0/":       "",
@@ -134,7 +134,7 @@ var flannelOwn = map[string]string{
 	"/var/lib/cni/cache/results/cbr0-1-eth0": "{}",
 }
 
-// files lists what is below root, directories with a slash. It omits the lock and the state of the test's systemd.
+// files lists everything below root, directories with a slash, but not the lock and the state of the test's systemd.
 func files(t *testing.T, root string) []string {
 	t.Helper()
 	var all []string
@@ -155,18 +155,18 @@ func files(t *testing.T, root string) []string {
 	return all
 }
 
-// resetScene is a node in a directory, and what the directory had before.
+// resetScene is a node in a directory, and the directory's earlier content.
 type resetScene struct {
 	*step.Env
 	host   *phasetest.LastingHost
 	root   string
 	before []string
 	said   bytes.Buffer
-	// late are Pods that the runtime is still making when the kubelet ends, and making is what it never ends to make.
+	// late are Pods the runtime is still making when the kubelet ends; making is the error for Pods it never finishes.
 	late    []string
 	making  error
 	settled []time.Time
-	// busy is how often the Pods cannot be removed, and removing is called before they are.
+	// busy is how often removing the Pods fails; removing is called before each try.
 	busy     int
 	removing func()
 }
@@ -248,8 +248,8 @@ func TestResetLeavesNothing(t *testing.T) {
 	phasetest.Shows(t, "reset", said+"\nA second time:\n"+again)
 }
 
-// TestResetTakesWhatOpensAnExternalEtcd: the files that a join brought are removed, wherever they are. Files that the
-// user put there stay, and so do directories that existed before.
+// TestResetTakesWhatOpensAnExternalEtcd: a join's files are removed, wherever they are. Files the user put there stay, and so do
+// directories that existed before.
 func TestResetTakesWhatOpensAnExternalEtcd(t *testing.T) {
 	s := newResetScene(t, map[string]string{"/etc/kubernetes/manifests/kube-apiserver.yaml": `spec: {containers: [{command: [kube-apiserver,
 --etcd-servers=https://192.0.2.5:2379, --etcd-cafile=/srv/tls/etcd.crt, --etcd-certfile=/etc/etcd/tls/client.crt, --etcd-keyfile=/etc/etcd/tls/client.key]}]}`,
@@ -289,8 +289,8 @@ func TestResetNetwork(t *testing.T) {
 	s.isAsBefore(t)
 }
 
-// The runtime may still be making a Pod when the kubelet ends, or starting a container, which it cannot remove before. A
-// second reset has no kubelet to stop, so it waits for nothing that has no sign.
+// TestResetRemovesLatePods: when the kubelet ends, the runtime may still be making a Pod, or starting a container, which it can't
+// remove before. A second reset has no kubelet to stop, so it waits for nothing without a sign.
 func TestResetRemovesLatePods(t *testing.T) {
 	for name, busy := range map[string]int{"at once": 0, "when it is no longer busy": 5} {
 		t.Run(name, func(t *testing.T) {
@@ -310,7 +310,7 @@ func TestResetRemovesLatePods(t *testing.T) {
 	}
 }
 
-// TestResetSuspendsTheKubelet until the Pods are gone. Only then it ends, even if the run is interrupted.
+// TestResetSuspendsTheKubelet until the Pods are gone. Only then does it end, even if the run is interrupted.
 func TestResetSuspendsTheKubelet(t *testing.T) {
 	ended := []string{"suspend kubelet.service", "remove Pods", "kill kubelet.service", "stop kubelet.service"}
 	for name, tt := range map[string]struct {
@@ -339,7 +339,7 @@ func TestResetSuspendsTheKubelet(t *testing.T) {
 	}
 }
 
-// TestResetIsPatientWithTheRuntime: only for a while, and not if a kubelet may make more.
+// TestResetIsPatientWithTheRuntime: only for a while, and not if a kubelet may make more Pods.
 func TestResetIsPatientWithTheRuntime(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil func(s *resetScene)
@@ -364,7 +364,7 @@ func TestResetIsPatientWithTheRuntime(t *testing.T) {
 	}
 }
 
-// What cannot be reached is named, and does not stop the reset.
+// TestResetGoesOn past everything unreachable, and names it.
 func TestResetGoesOn(t *testing.T) {
 	dead := errors.New("connection refused")
 	cases := map[string]struct {
@@ -428,7 +428,7 @@ func TestResetGoesOn(t *testing.T) {
 	}
 }
 
-// Directories that the user chose keep files that do not belong to a control plane.
+// TestResetOfChosenDirectories: directories the user chose keep files that aren't a control plane's.
 func TestResetOfChosenDirectories(t *testing.T) {
 	s := newResetScene(t, map[string]string{
 		"/etc/kubernetes/manifests/etcd.yaml": strings.ReplaceAll(etcdPod, "DIR", "/srv/etcd"),
@@ -447,8 +447,7 @@ func TestResetOfChosenDirectories(t *testing.T) {
 	s.isAsBefore(t, left...)
 }
 
-// TestResetTakesALogApart: if a patch put etcd's log on another disk, the log must go as well, or the next member
-// would be refused because of it.
+// TestResetTakesALogApart: if a patch put etcd's log on another disk, it must go as well, or the next member would be refused.
 func TestResetTakesALogApart(t *testing.T) {
 	pod := strings.ReplaceAll(etcdPod, "DIR", "/var/lib/etcd")
 	pod = strings.Replace(pod, `"--name=cp-1",`, `"--name=cp-1", "--wal-dir=/wal",`, 1)
@@ -477,7 +476,7 @@ func TestResetRemovesAccounts(t *testing.T) {
 	}
 }
 
-// A directory that somebody else mounted stays, and is named.
+// TestResetNamesMounts: a directory that somebody else mounted stays, and is named.
 func TestResetNamesMounts(t *testing.T) {
 	s := newResetScene(t)
 	s.host.On.RemoveTree = func(path string) (host.Removal, error) {
@@ -490,7 +489,7 @@ func TestResetNamesMounts(t *testing.T) {
 	phasetest.Once(t, s.reset(t), phasetest.Line{"[WARNING]", "/var/lib/kubelet/mine stays:", "mounted"})
 }
 
-// If something cannot be removed, the reset ends with an error that says so; the rest is removed.
+// TestResetReportsFailures: if something can't be removed, the rest is, and the reset ends with an error that says so.
 func TestResetReportsFailures(t *testing.T) {
 	s := newResetScene(t)
 	s.host.Before = func(_ context.Context, order string) error {
@@ -506,7 +505,7 @@ func TestResetReportsFailures(t *testing.T) {
 	s.isAsBefore(t, "/etc/kubernetes/", "/etc/kubernetes/admin.conf")
 }
 
-// A run that is interrupted while etcd hangs ends at once, and the next one tries again.
+// TestResetInterrupted: a run interrupted while etcd hangs ends at once, and the next one tries again.
 func TestResetInterrupted(t *testing.T) {
 	s := newResetScene(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -518,7 +517,6 @@ func TestResetInterrupted(t *testing.T) {
 	s.isAsBefore(t)
 }
 
-// hangingEtcd calls asked, and does not answer.
 type hangingEtcd struct {
 	etcd.Etcd
 	asked func()
@@ -554,8 +552,7 @@ func TestKubeletSocket(t *testing.T) {
 	}
 }
 
-// TestResetNamesBackups: upgrades and rollbacks leave copies of etcd's data, which hold every Secret. Node names them, and
-// `down --host` removes them.
+// TestResetNamesBackups: reset names the copies of etcd's data left by upgrades and rollbacks; `down --host` removes them.
 func TestResetNamesBackups(t *testing.T) {
 	const stamp = "2026-02-03-04-05-06"
 	backups := map[string]string{
