@@ -63,6 +63,7 @@ var (
 	reference = lazyregexp.New(`^\$\{?\w+\}?["']?$`)
 	// secretFlag matches a flag with a secret value.
 	secretFlag = lazyregexp.New(`(?i)^--?` + secretName + `$`)
+	// setsVariable matches a flag that sets a variable, such as --env=A=b, but not --feature-gates=A=true,B=false.
 	setsVariable = lazyregexp.New(`(?:[=,]|^-e)[A-Z_][A-Z0-9_]+=`)
 )
 
@@ -94,7 +95,7 @@ func words(text string) []string { return word().FindAllString(text, -1) }
 var (
 	word = lazyregexp.New(`(?s)(?:` + quoted + `|[^\\"'\s])+`)
 	// entry matches an entry of an environment file, where quotes may extend over several lines.
-	entry = lazyregexp.New(`(?s)(?:` + quoted + `|[^\\"'\n])+`)
+	entry   = lazyregexp.New(`(?s)(?:` + quoted + `|[^\\"'\n])+`)
 	comment = lazyregexp.New(`(?m)^[ \t]*[#;].*\n?`)
 )
 

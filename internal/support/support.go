@@ -24,6 +24,7 @@ import (
 type Node struct {
 	diagnose.Target
 	PKI string
+	// Kubernetes is /etc/kubernetes.
 	Kubernetes string
 	// Version is this program's.
 	Version string
