@@ -17,15 +17,14 @@ import (
 
 const clusterInfoName = tokenapi.ConfigMapClusterInfo
 
-// ClusterInfo publishes how the cluster is reached and which CA it has: kubeconfig is a kubeconfig file without users.
-// SignClusterInfo signs it with the bootstrap tokens. See BootstrapRBAC for who may read it.
+// ClusterInfo publishes the cluster's address and CA: kubeconfig is a kubeconfig file without users. SignClusterInfo signs it
+// with the bootstrap tokens. See BootstrapRBAC for who may read it.
 func ClusterInfo(kubeconfig []byte) *corev1.ConfigMap {
 	return configMap(metav1.NamespacePublic, clusterInfoName, map[string]string{tokenapi.KubeConfigKey: string(kubeconfig)})
 }
 
-// SignClusterInfo adds to cm the signature of its kubeconfig with each token that may sign, and reports whether that
-// changed anything. Signatures of other tokens stay. The bytes are those of the controller manager's signer, which
-// therefore leaves them alone:
+// SignClusterInfo adds to cm its kubeconfig's signature with each token that may sign, and reports whether that changed anything.
+// Other tokens' signatures stay. The bytes are the same as the controller manager's, whose signer therefore leaves them alone:
 // https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/#configmap-signing
 func SignClusterInfo(cm *corev1.ConfigMap, tokens []config.Token) (changed bool, err error) {
 	content, ok := cm.Data[tokenapi.KubeConfigKey]

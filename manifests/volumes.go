@@ -37,7 +37,7 @@ func kubeconfig(n *config.Node, file string) mount {
 	return mount{"kubeconfig", p, p, true, corev1.HostPathFileOrCreate}
 }
 
-// certMounts mounts the certificates of the cluster and the CAs of the host.
+// certMounts mounts the cluster's certificates and the host's CAs.
 func certMounts(n *config.Node, v HostView) []mount {
 	out := []mount{directory("k8s-certs", n.Paths.PKI), directory("ca-certs", systemCertDir)}
 	for _, dir := range v.CertDirs {
@@ -46,10 +46,10 @@ func certMounts(n *config.Node, v HostView) []mount {
 	return out
 }
 
-// certVolume is the name of the volume of one of CertDirs().
+// certVolume names the volume of one of CertDirs().
 func certVolume(dir string) string { return strings.ReplaceAll(dir[1:], "/", "-") }
 
-// externalEtcdMounts mounts the directories of the client certificate for an external etcd, unless mounts contains them.
+// externalEtcdMounts mounts the directories of an external etcd's client certificate, unless mounts contains them.
 func externalEtcdMounts(n *config.Node, mounts []mount) []mount {
 	external := n.Cluster.Etcd.External
 	if external == nil {
