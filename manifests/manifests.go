@@ -70,8 +70,8 @@ func Print(objs []Object) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Stages splits objs into namespaces and definitions of kinds, then objects that workloads refer to (accounts, ConfigMaps, Roles), and
-// then the workloads. The objects of a stage don't depend on each other, so they can be written side by side.
+// Stages splits objs into namespaces and definitions of kinds, then objects that workloads refer to (accounts, ConfigMaps,
+// Roles), and then the workloads. The objects of a stage don't depend on each other, so they can be written side by side.
 func Stages(objs []Object) [][]Object {
 	stages := make([][]Object, 3)
 	for _, obj := range objs {
