@@ -26,7 +26,6 @@ const (
 	otherCA
 )
 
-// fileFault is a problem with one file.
 type fileFault struct {
 	kind    faultKind
 	path    string
@@ -35,8 +34,7 @@ type fileFault struct {
 	soon    bool // not valid yet, but will be in a moment
 }
 
-// pairFlags lists the flags that give a static Pod its certificate and key, with the flag that names the CA on its own side or
-// the other one.
+// pairFlags lists the flags with static Pods' certificates and keys, and with the CA on their own side or the other one.
 var pairFlags = []struct{ pod, cert, key, caPod, ca string }{
 	{apiServerPod, "tls-cert-file", "tls-private-key-file", apiServerPod, "client-ca-file"},
 	{apiServerPod, "kubelet-client-certificate", "kubelet-client-key", apiServerPod, "client-ca-file"},
@@ -155,8 +153,7 @@ func (s *scene) checkIssuer(subject, path string, chain []*x509.Certificate, caP
 	}
 }
 
-// chainOf returns a certificate and the rest of its chain. If the file also holds a key, as the kubelet's does, it reads only the
-// first certificate.
+// chainOf returns a file's certificates, or only the first if the file also holds a key, as the kubelet's does.
 func chainOf(data []byte) ([]*x509.Certificate, error) {
 	if chain, err := certs.ParseCerts(data); err == nil {
 		return chain, nil
@@ -165,7 +162,7 @@ func chainOf(data []byte) ([]*x509.Certificate, error) {
 	return []*x509.Certificate{leaf}, err
 }
 
-// leadsTo reports whether a trusted CA signed a certificate, directly or through the rest of its chain.
+// leadsTo reports whether a trusted CA signed a certificate, directly or through its chain.
 func leadsTo(chain, trusted []*x509.Certificate) bool {
 	for i, cert := range chain {
 		if i > 0 && chain[i-1].CheckSignatureFrom(cert) != nil {
@@ -180,7 +177,7 @@ func leadsTo(chain, trusted []*x509.Certificate) bool {
 	return false
 }
 
-// checkServerNames checks that the API server's certificate covers the address where the other components reach it.
+// checkServerNames checks that the API server's certificate covers the address that other components use.
 func (s *scene) checkServerNames() {
 	p := s.pod(apiServerPod)
 	if p == nil || p.args["advertise-address"] == "" || p.args["tls-cert-file"] == "" {
@@ -235,8 +232,7 @@ func (s *scene) checkKubeconfig(path string) {
 	}
 }
 
-// joining reports whether the kubelet is still requesting the certificate named in its kubeconfig: it writes the kubeconfig
-// first.
+// joining reports whether the kubelet is still requesting its certificate: it writes its kubeconfig first.
 func (s *scene) joining(path string) bool {
 	_, err := s.h.Lstat(filepath.Join(s.t.Kubeconfigs, "bootstrap-kubelet.conf"))
 	return err == nil && filepath.Base(path) == "kubelet.conf"

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package diagnose finds out why a node doesn't work. It looks at the kubelet's unit and journal, static Pods and their
-// containers, certificates, ports, names and disks, and reports each problem with the log lines that show it and a remedy. It
-// only reads, and needs no cluster.
+// containers, certificates, ports, names and disks, and shows each problem's evidence and remedy. It only reads, without a
+// cluster.
 package diagnose
 
 import (
@@ -107,7 +107,6 @@ func (e *Error) Remedy() string {
 // Causes returns the findings for events.
 func (e *Error) Causes() any { return e.Findings }
 
-// Cause is a row of the table.
 type Cause struct {
 	Name string
 	// Summary describes the problem in a few words.

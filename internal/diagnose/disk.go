@@ -67,8 +67,7 @@ func full(s host.Space, need uint64) bool {
 	return s.Free < need || s.TotalInodes > 0 && s.FreeInodes < tooFewMade
 }
 
-// need returns how many bytes must be free for a directory. A small file system, as /tmp may be, doesn't count as full just
-// because it's small, unless it's etcd's.
+// need returns how many bytes must be free for a directory. A small file system, such as /tmp, needs less, unless it's etcd's.
 func (s *scene) need(dir string, space host.Space) uint64 {
 	const share = 10
 	if p := s.pod(etcdPod); p != nil && p.args["data-dir"] == dir {

@@ -68,8 +68,8 @@ func onThisHost(server string) bool {
 	return err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
 
-// noTalk reports whether an error means no connection is possible. A name that doesn't resolve is another cause, and a member
-// that serves only gRPC does answer, even if with an error.
+// noTalk reports whether an error means no connection is possible. An unresolvable name is another cause, and a member that
+// serves only gRPC does answer, even if with an error.
 func noTalk(err error) bool {
 	var name *net.DNSError
 	var dialed *net.OpError

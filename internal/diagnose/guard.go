@@ -16,9 +16,8 @@ const explainTime = 15 * time.Second
 // errCauseKnown ends a wait that can't succeed.
 var errCauseKnown = errors.New("stopped waiting because the cause is known:")
 
-// Guard runs wait for at most limit, and watches h in the meantime: once it knows a cause that keeps the wait from succeeding, it
-// ends the wait. It then returns an *Error with the findings, and does the same if time runs out. failure says what the failed
-// wait means.
+// Guard runs wait for at most limit, and watches h meanwhile: once it knows a cause that won't pass, it ends the wait. It then
+// returns an *Error with the findings, as it does when time runs out. failure says what the failed wait means.
 func Guard(ctx context.Context, h View, limit time.Duration, t Target, failure string, wait func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -19,7 +19,7 @@ const (
 	keptEntries = 3000
 )
 
-// journal collects the log of the kubelet's unit. A look reads only new entries, and keeps lines that the kubelet repeats once.
+// journal collects the log of the kubelet's unit. A look reads only new entries, and keeps repeated lines once.
 type journal struct {
 	entries []entry
 	newest  time.Time
@@ -81,7 +81,7 @@ func joined(entries []entry) []entry {
 }
 
 // continues reports whether a line continues a message. Kubernetes' components write an error with several lines as `err=<`, each
-// of its lines after a tab, and ` >`.
+// line after a tab, and ` >`.
 func continues(message, line string) bool {
 	_, value, several := strings.Cut(message, "=<")
 	return several && !strings.HasSuffix(value, " >") && (strings.HasPrefix(line, "\t") || strings.HasPrefix(line, " "))

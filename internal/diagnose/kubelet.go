@@ -59,8 +59,7 @@ func (s *scene) systemdLines() []string {
 	return last(lines, 2)
 }
 
-// kubeletRefused returns matching lines if the kubelet ended with them. If it kept running, they didn't matter, or somebody has
-// fixed the problem.
+// kubeletRefused returns matching lines if the kubelet ended with them. If it kept running, they don't matter, or not any more.
 func (s *scene) kubeletRefused(p lazyregexp.Pattern) []string {
 	running := s.unit.SubState == "running"
 	if running && s.ago(s.unit.ActiveSince) > settled {

@@ -49,8 +49,7 @@ var (
 // stopping is how long a component's previous process may take to end.
 const stopping = 35 * time.Second
 
-// portTaken finds the program on a port that a component couldn't listen on. For a moment, it may be the component's own previous
-// process.
+// portTaken finds the program on a port a component couldn't listen on: for a moment, perhaps its own previous process.
 func portTaken(s *scene) []Finding {
 	var found []Finding
 	for _, src := range s.sources {
@@ -89,7 +88,6 @@ func portTaken(s *scene) []Finding {
 	return found
 }
 
-// holdsItself reports whether the component's current process holds the port.
 func (s *scene) holdsItself(pid int, subject string) bool {
 	if subject == kubeletName {
 		return uint32(pid) == s.unit.MainPID
@@ -98,8 +96,7 @@ func (s *scene) holdsItself(pid int, subject string) bool {
 	return p != nil && p.running()
 }
 
-// bound matches a failure to listen. A failure to connect also names an address, such as [::1] on a host without IPv6, but then
-// the component tries another.
+// bound matches a failure to listen. A failure to connect may name an address, too, such as [::1], but then another is tried.
 var bound = lazyregexp.New(`listen (?:tcp|udp)[46]? (\S+):\d+: bind: cannot assign requested address`)
 
 // addressMissing compares the address a component couldn't listen on with this host's addresses.

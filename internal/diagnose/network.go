@@ -52,8 +52,7 @@ func nameUnknown(s *scene) []Finding {
 	return found
 }
 
-// unresolvedNames maps the names a component couldn't resolve to the lines that show it. Registries' names belong to another
-// cause.
+// unresolvedNames maps names a component couldn't resolve to the lines that show it. Registries' names belong to another cause.
 func (s *scene) unresolvedNames() map[string][]string {
 	names := map[string][]string{}
 	for _, src := range s.sources {
@@ -66,8 +65,7 @@ func (s *scene) unresolvedNames() map[string][]string {
 	return names
 }
 
-// unresolved returns how long a name must fail to resolve: shorter if a server says it doesn't exist, longer if no server
-// answers.
+// unresolved returns how long a name must fail to resolve: shorter if a server denies it, longer if no server answers.
 func unresolved(err error) time.Duration {
 	var answer *net.DNSError
 	if errors.As(err, &answer) && answer.IsNotFound {
@@ -76,8 +74,7 @@ func unresolved(err error) time.Duration {
 	return 8 * time.Second
 }
 
-// neededNames returns the URLs a node can't work without: the API's in kubeconfigs, and etcd's. Components start without anything
-// else, such as an identity provider.
+// neededNames returns the URLs a node can't work without: the API's in kubeconfigs, and etcd's, but no identity provider's.
 func (s *scene) neededNames() string {
 	var urls strings.Builder
 	for _, server := range s.servers() {

@@ -44,8 +44,7 @@ func staticPodUnusable(s *scene) []Finding {
 	return append(found, s.noPods()...)
 }
 
-// mentioned returns the lines about a Pod or its manifest. The name alone isn't enough: it may be part of a volume's name or of a
-// path.
+// mentioned returns the lines about a Pod or its manifest. The bare name may be part of a volume's name or of a path.
 func (p *staticPod) mentioned(lines []string) []string {
 	if len(lines) == 0 {
 		return nil
@@ -81,8 +80,7 @@ func unusable(subject, path string, about []string) Finding {
 	}
 }
 
-// manifestMissing finds a control plane that has lost a component. It doesn't end a wait, as a phase may yet write the manifest.
-// etcd may be on other hosts.
+// manifestMissing finds a control plane without a component, except etcd. It ends no wait, as a phase may yet write the manifest.
 func manifestMissing(s *scene) []Finding {
 	needed := []string{apiServerPod, controllerManagerPod, schedulerPod}
 	if !slices.ContainsFunc(needed, func(name string) bool { return s.pod(name) != nil }) {
@@ -106,8 +104,8 @@ func manifestMissing(s *scene) []Finding {
 	return found
 }
 
-// containerCrash finds a container that ended twice with the same message, if no other cause explains it. Complaints about
-// something else that isn't ready yet don't count.
+// containerCrash finds a container that ended twice with the same message, if no other cause explains it, unless the message is
+// about something that isn't ready yet.
 func containerCrash(s *scene) []Finding {
 	var found []Finding
 	for _, p := range s.pods {

@@ -31,8 +31,8 @@ func unauthorized(s *scene) []Finding {
 	return append(s.probesRefused(), s.kubeletUnknown()...)
 }
 
-// hasDefaultRoles reports whether one of the default roles lets everybody ask for the API server's health. The server writes them
-// after its start, which takes a while on a slow host: until then, it forbids everything.
+// hasDefaultRoles reports whether a default role lets everybody ask for the API server's health. The server writes it after its
+// start, which takes a while on a slow host: until then, it forbids everything.
 func (p *staticPod) hasDefaultRoles() bool {
 	mode, given := p.args["authorization-mode"]
 	_, file := p.args["authorization-config"]

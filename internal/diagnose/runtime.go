@@ -71,8 +71,8 @@ func runtimeService(socket string) string {
 var (
 	pullFailed    = lazyregexp.New(`[Ff]ailed to pull|PullImage.*failed|ErrImagePull|ErrImageNeverPull|ImagePullBackOff|InvalidImageName|ImageInspectError|couldn't parse image`)
 	sandboxFailed = lazyregexp.New(`failed to get sandbox image "([^"\\]+)|get sandbox image \\*"([^"\\]+)`)
-	// pullRefused matches answers that another attempt won't change. "Not found" counts only from a registry: a busy runtime may
-	// lose parts of an image while it unpacks them.
+	// pullRefused matches answers another attempt won't change. "Not found" counts only from a registry: a busy runtime may lose
+	// parts of an image while unpacking it.
 	pullRefused = lazyregexp.New(`failed to resolve.*: not found|manifest unknown|name unknown|unauthorized|access.*denied|denied:|403 Forbidden|404 Not Found|x509:|` +
 		`ErrImageNeverPull|InvalidImageName|invalid reference|no match for platform|unsupported`)
 )
@@ -80,7 +80,7 @@ var (
 const pullRemedy = "check that this host reaches the registry, or set another one with imageRepository; " +
 	"you can also load the image with `slipway config images pull` or `ctr -n k8s.io images import`"
 
-// image looks for images that the kubelet failed to pull and that are still missing: static Pods' and the Pod sandboxes'.
+// image looks for missing images that the kubelet failed to pull: static Pods' and the Pod sandboxes'.
 func image(s *scene) []Finding {
 	lines := matching(s.kubeletLines(), pullFailed)
 	var found []Finding

@@ -21,8 +21,7 @@ var (
 	missingFile  = lazyregexp.New(`open (/[^\s":\\]*resolv[^\s":\\]*): no such file or directory`)
 )
 
-// podSandbox finds problems that keep the kubelet from starting any Pod. The sandbox's image and the cgroup driver are causes of
-// their own.
+// podSandbox finds problems that keep every Pod from starting. The sandbox's image and the cgroup driver are causes of their own.
 func podSandbox(s *scene) []Finding {
 	unknown := func(line string) bool {
 		return sandboxFailed().MatchString(line) || cgroupDriverRefused().MatchString(line) || ofPodNetwork().MatchString(line)

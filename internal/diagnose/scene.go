@@ -19,8 +19,7 @@ const (
 	kubeletService = "kubelet.service"
 	// kubeletName stands for the kubelet in place of a static Pod's name.
 	kubeletName = "kubelet"
-	// runtimeTime is how long a runtime may take to list its containers: shorter than lookTime, so that a look notices a runtime
-	// that hangs.
+	// runtimeTime is how long a runtime may take to list its containers: less than lookTime, so that a look notices if it hangs.
 	runtimeTime = 3 * time.Second
 )
 
@@ -55,7 +54,7 @@ type source struct {
 	subject string
 	said    []said
 	lines   []string // of said
-	// dead is set if the process that wrote this has ended, and no other has run in its place for a while.
+	// dead is set if the process behind the log has ended, and no other has run in its place for a while.
 	dead bool
 }
 
@@ -100,7 +99,6 @@ func texts(list []said) []string {
 	return lines
 }
 
-// kubeletLines returns the kubelet's own log.
 func (s *scene) kubeletLines() []string { return s.sources[0].lines }
 
 const (
@@ -113,8 +111,8 @@ const (
 // lately returns the lines a pattern matches if they're fresh, or if their process has ended.
 func (s *scene) lately(src source, p lazyregexp.Pattern) []string { return texts(s.recent(src, p)) }
 
-// insists is lately for lines that a log has repeated for a while and still repeats: since the wait began, and again within about
-// twice the time it has repeated them, as retries back off. Once isn't enough: a slow start logs many errors once.
+// insists is lately for lines a log keeps repeating: since the wait began, and again within about twice the time so far, as
+// retries back off. Once isn't enough: a slow start logs many errors once.
 func (s *scene) insists(src source, p lazyregexp.Pattern) []string {
 	found := s.recent(src, p)
 	var first, last time.Time
@@ -153,7 +151,7 @@ func matching(lines []string, pattern lazyregexp.Pattern) []string {
 	return found
 }
 
-// foreign matches complaints about clients that try to connect. They say nothing about the component that complains.
+// foreign matches complaints about connecting clients, which say nothing about the complaining component.
 var foreign = lazyregexp.New(`TLS handshake error from|rejected connection`)
 
 func last(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }
@@ -172,8 +170,7 @@ var numbers = lazyregexp.New(`\d+`)
 var passing = lazyregexp.New(`connection refused|deadline exceeded|i/o timeout|timed out|connection reset|\bEOF\b|no route to host|not yet|` +
 	`network is unreachable|context canceled|lost lease|leader ?election lost|[Tt]imeout|request timed out|leader changed|no leader|[Tt]oo [Mm]any [Rr]equests|` +
 	`server is currently unable|not ready|unauthorized|Unauthorized|forbidden|` +
-	// A busy runtime may take longer to create a Pod than the kubelet waits, and gives this error to the kubelet's next request for
-	// the same Pod.
+	// A busy runtime may create a Pod more slowly than the kubelet waits, and gives this error to its next request for that Pod.
 	`is reserved for|already exists|temporarily unavailable|transport is closing|connection lost|` +
 	// From an etcd with slow peers.
 	`could not retrieve cluster information`)

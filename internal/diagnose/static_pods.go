@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// settled is how long a container has to run until the previous one's end doesn't count any more.
+	// settled is how long a container must run before the previous one's end doesn't count any more.
 	settled = 5 * time.Second
 	// logTail is how many bytes of a container's log a look reads.
 	logTail = 16 << 10
@@ -35,8 +35,7 @@ func components() []string {
 	return []string{etcdPod, apiServerPod, controllerManagerPod, schedulerPod}
 }
 
-// needed reports whether the Pod is part of the control plane. The user's other static Pods, such as a load balancer, may
-// themselves wait for the control plane.
+// needed reports whether the Pod is part of the control plane. The user's own may wait for it, such as a load balancer.
 func (p *staticPod) needed() bool { return slices.Contains(components(), p.name) }
 
 // staticPod is a manifest in the kubelet's directory, with its containers.
@@ -47,7 +46,7 @@ type staticPod struct {
 	changed time.Time
 	spec    corev1.Container
 	args    map[string]string // its flags without dashes; a repeated flag's last value
-	// containers are those of this manifest, the newest first.
+	// containers are this manifest's, newest first.
 	containers []host.ContainerState
 	// said and lines are the end of the log of the container that counts: the ended one if dead is set, else the running one.
 	said  []said
@@ -97,8 +96,8 @@ func flagsOf(command []string) map[string]string {
 	return flags
 }
 
-// attach finds the containers the kubelet created from the current manifest. A container that ended before a wait doesn't count
-// in it: its problem may have been fixed.
+// attach finds the containers created from the current manifest. In a wait, it skips containers that ended earlier: their
+// problems may have been fixed.
 func (p *staticPod) attach(h View, t Target, containers []host.ContainerState) {
 	for _, c := range containers {
 		old := c.Created.Before(p.changed) || t.Waiting && c.State == "exited" && c.Finished.Before(t.Since)
@@ -127,7 +126,6 @@ func (p *staticPod) running() bool {
 	return len(p.containers) > 0 && p.containers[0].State == "running"
 }
 
-// ended returns the container that ended last.
 func (p *staticPod) ended() host.ContainerState {
 	for _, c := range p.containers {
 		if c.State == "exited" {
@@ -149,8 +147,8 @@ func (p *staticPod) exits() int {
 	return n
 }
 
-// tail returns the last lines of a container's log since a time. Each begins with a time, the stream, and F for a full line or P
-// for part of one: https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
+// tail returns the last lines of a container's log since a time. Each begins with a time, the stream, and F (full line) or P
+// (part): https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
 func tail(h View, path string, from time.Time) []said {
 	if path == "" {
 		return nil

@@ -14,9 +14,8 @@ const (
 	lookTime     = 8 * time.Second
 )
 
-// Watch looks at the host every second during a wait, and returns as soon as it knows a cause that won't pass by itself. If ctx
-// ends first, it returns nothing. The first look comes after a second, as most waits are shorter. Without Target.Since, it looks
-// back as far as Beginning says.
+// Watch looks at the host every second during a wait, but not at once, as most waits are short. It returns as soon as it knows a
+// cause that won't pass by itself, and nothing if ctx ends first. Without Target.Since, it uses Beginning.
 func Watch(ctx context.Context, h View, t Target) []Finding {
 	t.Waiting = true
 	began := h.Now()
@@ -53,8 +52,7 @@ func Watch(ctx context.Context, h View, t Target) []Finding {
 // recent is how far back a wait looks: the phases before it were writing their files then.
 const recent = 10 * time.Second
 
-// Beginning returns the time from which the kubelet's log counts in a wait that began at the given time: an earlier process may
-// have had another configuration.
+// Beginning returns since when the kubelet's log counts in a wait: an earlier process may have had another configuration.
 func Beginning(ctx context.Context, h View, began time.Time) time.Time {
 	since := began.Add(-recent)
 	if unit, err := h.Unit(ctx, kubeletService); err == nil && unit.ActiveSince.After(since) {
@@ -63,7 +61,7 @@ func Beginning(ctx context.Context, h View, began time.Time) time.Time {
 	return since
 }
 
-// judge returns the findings that have lasted, look after look, as long as they must. seen holds the time each was first found.
+// judge returns the findings that have lasted as long as they must. seen holds the time each was first found.
 func judge(seen map[string]time.Time, found []Finding, now time.Time) []Finding {
 	there := map[string]bool{}
 	var lasting []Finding
