@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package support collects diagnostics of a node into an archive, without secrets. Every file passes through one function, which
-// removes secrets according to the kind of file.
+// Package support collects diagnostics of a node into an archive. Every file passes through one function, which removes secrets.
 package support
 
 import (
@@ -151,8 +150,8 @@ func (c *collection) add(name string, data []byte, f form) {
 	}
 }
 
-// shortened returns the end of a file that's too long. It starts with a whole line, as part of a line may be a secret without its
-// name. If only its structure shows a file's secrets, it's left out.
+// shortened returns the end of a file that's too long, from a whole line on, as part of a line may be a secret without its name.
+// It leaves out files whose secrets only their structure shows.
 func shortened(data []byte, f form) []byte {
 	_, end, whole := bytes.Cut(data[len(data)-fileLimit:], []byte("\n"))
 	if f != plain || !whole {
