@@ -16,8 +16,8 @@ import (
 // kinds lists the kinds of a node's documents. YAML shows only these.
 var kinds = []string{"Pod", "Config", "KubeletConfiguration"}
 
-// YAML hides secrets in a stream of YAML or JSON documents, by field and by form. It leaves out invalid documents and other
-// kinds: their secrets might be anywhere.
+// YAML hides secrets in a stream of YAML or JSON documents, by field and form. It leaves out invalid documents and other kinds,
+// whose secrets may be anywhere.
 func YAML(data []byte, known ...string) []byte {
 	return []byte(eachDocument(string(data), func(doc string) string {
 		var fields map[string]any
@@ -32,8 +32,7 @@ func YAML(data []byte, known ...string) []byte {
 	}))
 }
 
-// Fields hides the values in an object that a plan doesn't show: environment variables, even in documents embedded as text,
-// headers, and URLs' passwords. It changes fields.
+// Fields hides an object's values that no plan shows, in place: variables, also in embedded documents, headers, URLs' passwords.
 func Fields(fields map[string]any) { hideFields(fields, false) }
 
 // Document is Fields for a file. A file with nothing to hide stays the same, byte for byte.
@@ -100,7 +99,6 @@ func hideFields(value any, all bool) any {
 	return value
 }
 
-// secretField matches the name of a secret field.
 var secretField = lazyregexp.New(`(?i)^(?:` + secretName + `|username)$`)
 
 func hideField(name string, field any, all bool) any {
@@ -122,7 +120,7 @@ func hideField(name string, field any, all bool) any {
 	return hideFields(field, true)
 }
 
-// hidden hides values, also in the objects of a list, but not their names, nor the fields to keep.
+// hidden hides values, also those in a list's objects, but not their names or the fields to keep.
 func hidden(value any, keep ...string) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -16,8 +16,7 @@ var (
 	proxyForm = lazyregexp.New(`^(?:(?i:https?|socks[45][ah]?)://)?(?:\[redacted\]@)?[\w.-]*(?:\[[0-9a-fA-F:]+\])?(?::\d{1,5})?/?$`)
 )
 
-// harmlessVariables lists the environment variables whose values may be shown in the given form. All others stay hidden: an
-// administrator may call a password anything.
+// harmlessVariables lists variables whose values may be shown in the given form. Any other variable may be a password.
 var harmlessVariables = map[string]lazyregexp.Pattern{
 	"PATH": plainForm, "HOME": plainForm, "TZ": plainForm, "LANG": plainForm, "LANGUAGE": plainForm, "LC_ALL": plainForm,
 	"GOMAXPROCS": plainForm, "GOMEMLIMIT": plainForm, "GOGC": plainForm, "GOTRACEBACK": plainForm, "GODEBUG": debugForm,
@@ -67,8 +66,8 @@ var (
 	setsVariable = lazyregexp.New(`(?:[=,]|^-e)[A-Z_][A-Z0-9_]+=`)
 )
 
-// command hides the values of variables and of secret flags, and arguments with blanks, such as scripts. With onlyFlags, it also
-// hides every other word, except after a flag without a value.
+// command hides the values of variables and secret flags, and arguments with blanks, such as scripts; with onlyFlags, also every
+// other word, except after a flag without a value.
 func command(list []string, onlyFlags bool) []string {
 	secret, open := false, false // the word before is a secret flag, or any flag, without its value
 	for i, word := range list {
@@ -159,7 +158,7 @@ func assignment(text string) (string, bool) {
 }
 
 // assignments returns presentable words of an Environment= line. A word that isn't an assignment may be the end of a value with
-// blanks. Then all are hidden, because each of them may be only a part.
+// blanks: then all are hidden, as each may be only a part.
 func assignments(list []string) string {
 	for i, word := range list {
 		shown, is := assignment(word)
@@ -171,8 +170,7 @@ func assignments(list []string) string {
 	return strings.Join(list, " ")
 }
 
-// Variables hides the values in an environment file, and leaves out its comments. A line that isn't an assignment may be the end
-// of one.
+// Variables hides an environment file's values, and leaves out its comments. Other lines may be the end of an assignment.
 func Variables(text string, known ...string) string {
 	out, code := joined(text)
 	for _, line := range entry().FindAllString(code, -1) {

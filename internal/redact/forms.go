@@ -35,8 +35,7 @@ var issued = lazyregexp.New(`^(?:s\.[A-Za-z0-9]{24}\b|(?:` +
 	// OpenShift, and JSON Web Tokens.
 	`|sha256~|eyJ)[\w~.+/=-]{16}))`)
 
-// runs replaces each run of at least that many letters, digits and others with the result of shown, which also gets the text
-// before it.
+// runs replaces each run of at least that many letters, digits and others by shown's result, given the text before it, too.
 func runs(text string, least int, others string, shown func(before, run string) string) string {
 	var out strings.Builder
 	end, begin := 0, 0
@@ -86,7 +85,7 @@ func hides(word string) bool {
 	return len(word) == azureKey || looksRandom(word) || slices.ContainsFunc(strings.Split(word, "/"), looksRandom)
 }
 
-// looksRandom reports whether a word alternates between lower case, upper case and digits more often than a name does.
+// looksRandom reports whether a word changes between lower case, upper case and digits more often than names do.
 func looksRandom(word string) bool {
 	kinds := strings.Map(kind, word)
 	count := func(pairs ...string) (n int) {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package redact removes secrets from output and from files that people share. In a file with a known structure, it shows only
-// known fields; elsewhere it hides values by the name before them, and words that look like keys. When in doubt, it hides:
-// docs/design/redaction.md has the reasons and the numbers.
+// Package redact removes secrets from output and from files people share. In a file with a known structure, it shows only known
+// fields; elsewhere it hides values after certain names, and words that look like keys. In doubt, it hides:
+// docs/design/redaction.md.
 package redact
 
 import (
@@ -16,8 +16,8 @@ import (
 // mark replaces a secret.
 const mark = "[redacted]"
 
-// Text hides the secrets it recognizes by form, or by the name before them. Certificates stay. known lists the IDs of containers,
-// which look like certificate keys.
+// Text hides secrets it recognizes by form, or by the name before them. Certificates stay. known lists container IDs, which look
+// like certificate keys.
 func Text(text string, known ...string) string {
 	return betweenCertificates(text, func(text string) string {
 		text = URLs(text)
@@ -33,8 +33,8 @@ func Text(text string, known ...string) string {
 
 // rule finds secrets by the text before them.
 type rule struct {
-	// near lists lower-case words. A line with such a secret, or the line before it, contains at least one of them. Searching for
-	// these is much faster than for pattern.
+	// near lists lower-case words, at least one of which is in a line with such a secret or in the line before. Finding these is
+	// much faster than pattern.
 	near []string
 	// pattern has two groups: the text before the secret, or its name, and the secret.
 	pattern lazyregexp.Pattern
@@ -92,8 +92,8 @@ const (
 		`|(?:[\w.-]*[._-])?(?:pass|auth|sig|creds?|session|url-header))`
 	// headerName matches HTTP headers with credentials.
 	headerName = `(?:(?:proxy-)?authorization|(?:set-)?cookie2?|(?:private|job|deploy)-token|x-[a-z0-9-]*(?:token|key|auth|secret|signature|session)[a-z0-9-]*)`
-	// value matches a string in quotes, which may be escaped, a list, or a word. An unclosed quote ends with the line. Objects don't
-	// match: their fields have names of their own.
+	// value matches a string in quotes, possibly escaped, a list, or a word. An unclosed quote ends with the line. An object doesn't
+	// match: its fields have their own names.
 	value = `\\+"[^"\\\n]*|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|\[[^\]\n{]*\]?|(?:[^\s"'\\\[{]|\\[^\s"'])(?:[^\s"'\\]|\\[^\s"'])*[^\s"'\\,;)}\]]|[^\s"'\\,;)}\][{]`
 )
 
@@ -104,8 +104,7 @@ var (
 )
 
 var rules = []rule{
-	// HTTP headers with credentials: as fields of JSON, then as programs print and take them, with anything up to the end of the
-	// line possibly part of the value.
+	// HTTP headers with credentials: as fields of JSON, then as programs print and take them, up to the end of the line.
 	{nearHeaders, lazyregexp.New(`(?i)((?:^|[^\w-])` + headerName + `["'][ \t]*[:=][ \t]*)("(?:[^"\\\n]|\\.)*"?|\[[^\]\n]*\]?)`), unless(marked)},
 	{nearHeaders, lazyregexp.New(`(?im)((?:^|[^\w-])` + headerName + `[\\"']*[ \t]*[:=][ \t]*)([^\s{][^\n]*)`), unless(harmless)},
 	// --something-token=value, password: value, "secretKey": "value".

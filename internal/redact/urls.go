@@ -13,8 +13,8 @@ import (
 // proxySchemes lists the schemes clients know. Other text before :// may be part of a password.
 var proxySchemes = []string{"http", "https", "socks4", "socks4a", "socks5", "socks5h"}
 
-// Proxy returns a proxy's address without user and password. Clients accept addresses without a scheme, and passwords with
-// unescaped characters, which no URL parser can handle, so it removes everything before the last @.
+// Proxy returns a proxy's address without everything before the last @: clients accept addresses without a scheme, and passwords
+// with unescaped characters, which no URL parser can handle.
 func Proxy(address string) string {
 	at := strings.LastIndex(address, "@")
 	if at < 0 {
@@ -35,8 +35,7 @@ var (
 	urlUser = lazyregexp.New(`(://)(?:[^\s/@"'\\]*:[^\s/"'\\]*@|[^\s/@"'\\[]*:[^\s/"'\\@]*[^\s/"'\\@\d][^\s/"'\\@]*/[^\s"'\\]*@)`)
 	// urlToken matches a user alone, as Git accepts tokens.
 	urlToken = lazyregexp.New(`((?i:https?)://)[^\s/@"'\\]+@`)
-	// bareUser matches user:password@ without a scheme. A port must follow, as an image's digest also has colons before and after
-	// its @.
+	// bareUser matches user:password@ without a scheme. A port must follow: an image's digest also has colons around its @.
 	bareUser = lazyregexp.New(`(^|[\s"'=,;(])[^\s/@"'\\:=,;(]+:[^\s/@"'\\]+(@[\w.-]+:\d{1,5}\b)`)
 )
 
