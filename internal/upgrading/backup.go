@@ -19,8 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Backup directories have kubeadm's names, with their creation time (UTC). The manifests and the snapshot of one run have the
-// same time.
+// Backup directories have kubeadm's names, with their creation time (UTC), the same for a run's manifests and snapshot.
 const (
 	BackupTime     = "2006-01-02-15-04-05"
 	ManifestBackup = "kubeadm-backup-manifests-"
@@ -50,8 +49,8 @@ type Backup struct {
 
 	// EtcdClusters lists the etcd clusters its runs have recorded: a restore makes a new one. EtcdRecords lists the records' files.
 	EtcdClusters, EtcdRecords []string
-	// Earlier is the start of an upgrade to the same version by an earlier release; zero if there was none. It doesn't count as part
-	// of this one: it seems to have ended, which that release didn't record.
+	// Earlier is the start of an earlier release's upgrade to the same version, which seems to have ended unrecorded, so it doesn't
+	// count as part of this one; zero if there was none.
 	Earlier time.Time
 
 	// last is the last directory with a record, where the end of the upgrade goes. written holds the hashes of each run's files.
@@ -65,8 +64,8 @@ type backupDir struct {
 	record     Record // empty if kubeadm made it
 }
 
-// LastBackup finds the backup of this node's last upgrade below root. If there was none since the last rollback, it returns the
-// backup of the upgrade rolled back, and nil if there's no backup at all.
+// LastBackup finds the backup of this node's last upgrade below root or, without one since the last rollback, of the upgrade
+// rolled back; nil if there's none.
 func LastBackup(h host.Host, root string, rollback Progress) (*Backup, error) {
 	dirs, err := backupDirs(h, root)
 	if err != nil {
@@ -234,8 +233,8 @@ func (b *Backup) readVersion(h host.Host) error {
 	return errors.WithMessage(err, path)
 }
 
-// VersionOf returns the Kubernetes version in the name of a static Pod's image, with a leading v; empty if the name has none, as
-// with only a digest. An error means the manifest is damaged.
+// VersionOf returns the Kubernetes version in a static Pod's image, with a leading v; empty if its name has none, such as with
+// only a digest. An error means the manifest is damaged.
 func VersionOf(manifest []byte) (string, error) {
 	image, err := imageOf(manifest)
 	if err != nil {

@@ -62,8 +62,8 @@ func (r *runs) last(end int) (begin int, earlier time.Time, err error) {
 	return begin, earlier, nil
 }
 
-// endedWith returns the start of the upgrade that seems to have ended with directory i, before the next one; zero if it went on.
-// It looks at each directory once, as each look includes the directories before.
+// endedWith returns the start of the upgrade that seems to have ended with directory i, before the next; zero if it went on. It
+// looks at each only once, as each look includes those before.
 func (r *runs) endedWith(i, next int) (began time.Time, err error) {
 	if began, found := r.over[i]; found {
 		return began, nil
@@ -83,9 +83,8 @@ func (r *runs) endedWith(i, next int) (began time.Time, err error) {
 // restored reports whether a restore may have given this host's etcd a new cluster's data since the run that made d.
 func (p Progress) restored(d backupDir) bool { return p.Aside != "" && !d.made.Before(p.Began) }
 
-// seemsOver reports whether an upgrade seems to have ended before a later run to the same version made its first directory.
-// Earlier releases recorded neither the end nor a hash of the CA. The upgrade wasn't over if the later run found a component, or
-// a file of the kubelet, in its old state.
+// seemsOver reports whether an upgrade seems to have ended before a later run to the same version. Earlier releases recorded
+// neither the end nor the CA. The upgrade wasn't over if the later run found a component, or a kubelet's file, in its old state.
 func seemsOver(h host.Host, upgrade []backupDir, later backupDir) (bool, error) {
 	last := upgrade[len(upgrade)-1]
 	switch {
@@ -98,8 +97,7 @@ func seemsOver(h host.Host, upgrade []backupDir, later backupDir) (bool, error) 
 	return later.record.CA != "", nil // otherwise, one run has made both
 }
 
-// replacedAll reports whether a run found the API server and its clients as the upgrade leaves them. etcd isn't among them: many
-// upgrades don't change it.
+// replacedAll reports whether a run found the API server and its clients replaced. Many upgrades don't change etcd.
 func replacedAll(h host.Host, upgrade []backupDir, later backupDir) (bool, error) {
 	found := 0
 	for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {

@@ -22,8 +22,8 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Node returns this node as it should be after the upgrade described by self. Without a version in self, it takes the version in
-// the cluster's configuration. If it waits for the API server, it says so.
+// Node returns this node as it should be after self's upgrade: to self's version, or else to the version in the cluster's
+// configuration. If it waits for the API server, it says so.
 func Node(ctx context.Context, api cluster.Cluster, h host.Host, say func(format string, args ...any), self *config.UpgradeSelf, opts config.Options) (*config.Node, []string, error) {
 	if thisnode.IsControlPlane(h) {
 		if err := awaitServer(ctx, api, h, say, self.Timeouts); err != nil {
@@ -56,7 +56,7 @@ func Node(ctx context.Context, api cluster.Cluster, h host.Host, say func(format
 const sayAfter = 2 * time.Second
 
 // awaitServer waits for the API server: at its start, it refuses even administrators for a moment. An interrupted upgrade may
-// have restarted it a moment ago, so it gets as long as it would have had then.
+// have just restarted it, so it gets as long as it would have had then.
 func awaitServer(ctx context.Context, api cluster.Cluster, h host.Host, say func(format string, args ...any), limits *config.Timeouts) error {
 	limit := limits.KubernetesAPICall.Duration
 	if told, err := h.Stat(thisnode.APIServerManifest); err == nil {
@@ -94,8 +94,8 @@ func current(h host.Host, self *config.UpgradeSelf) *config.JoinConfiguration {
 	return c
 }
 
-// keepPatience returns this run's timeouts. The startup probes of the static Pods follow one of them, which the cluster doesn't
-// store: unless the user gives it, it stays as it was when this node was made.
+// keepPatience returns this run's timeouts. The static Pods' startup probes follow one of them, which the cluster doesn't store:
+// unless the user gives it, it stays as it was.
 func keepPatience(h host.Host, given *config.Timeouts) *config.Timeouts {
 	asMade := thisnode.StartupTime(h)
 	if asMade == 0 || given.ControlPlaneComponentHealthCheck.Duration != config.DefaultHealthCheckTimeout {
@@ -109,8 +109,8 @@ func keepPatience(h host.Host, given *config.Timeouts) *config.Timeouts {
 // components holds the stored configurations of the kubelets and of kube-proxy; nil means generate it.
 type components struct{ kubelet, kubeProxy []byte }
 
-// readComponents reads the cluster's stored configurations. The first node regenerates configurations an earlier version has
-// generated, with the new version's defaults. The others use the stored result: some defaults depend on the host.
+// readComponents reads the stored configurations. The first node regenerates any that an earlier version generated, with the new
+// version's defaults. The others use the result: some defaults depend on the host.
 func readComponents(ctx context.Context, api cluster.Cluster, first bool) (c components, err error) {
 	if c.kubelet, err = readComponent(ctx, api, manifests.KubeletConfigMap, "kubelet", first); err != nil || !first {
 		return c, err // a worker mustn't read the other one, and needs only this

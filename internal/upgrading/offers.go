@@ -14,8 +14,8 @@ import (
 // Offer is a version to which a cluster can be upgraded, described in kubeadm's words.
 type Offer struct{ Version, Description string }
 
-// Offers returns the next versions for the cluster, out of the releases this program was built with: the newest patch of its
-// minor version, and of the next. It never offers a control plane an older version.
+// Offers returns the next versions among the releases this program knows: the newest patch of the cluster's minor version, and of
+// the next. It never offers a control plane an older version.
 func (s *State) Offers() []Offer {
 	oldest, newest := s.span()
 	if oldest == nil {

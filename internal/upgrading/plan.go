@@ -56,7 +56,7 @@ type Upgrade struct {
 	Changes []Change `json:"changes,omitempty"`
 }
 
-// ComponentUpgrade is a row of an upgrade. Node is empty for components that all nodes share.
+// ComponentUpgrade is a row of an upgrade. Node is empty for shared components.
 type ComponentUpgrade struct {
 	Name    string `json:"name"`
 	Current string `json:"currentVersion"`
@@ -120,8 +120,7 @@ func (s *State) NewPlan(apiVersion string) *Plan {
 	return p
 }
 
-// Upgrade returns an upgrade as far as the cluster's state determines it, without findings. If Steps finds no way, its error
-// becomes a finding.
+// Upgrade returns an upgrade without findings, except that an error of Steps becomes one.
 func (s *State) Upgrade(o Offer, r Route) (*Upgrade, error) {
 	r.Version = o.Version
 	desired, _, err := config.LoadCluster(s.Stored, nil, nil, nil, config.Options{Version: o.Version, AnyVersion: true, Placeholders: true})
@@ -139,7 +138,7 @@ func (s *State) Upgrade(o Offer, r Route) (*Upgrade, error) {
 	return u, nil
 }
 
-// rows returns kubeadm's order: the kubelets, the control planes, components that all nodes share, etcd.
+// rows returns kubeadm's order: the kubelets, the control planes, shared components, etcd.
 func (s *State) rows(desired *config.Node, etcd bool) []ComponentUpgrade {
 	target := desired.Cluster.KubernetesVersion
 	var rows []ComponentUpgrade
@@ -170,6 +169,7 @@ func (s *State) rows(desired *config.Node, etcd bool) []ComponentUpgrade {
 // SkewCheck is the name of the check of Refusals.
 const SkewCheck = "KubernetesVersion"
 
+// AddReport adds the findings of checks.
 func (u *Upgrade) AddReport(r preflight.Report) {
 	u.AddFindings(slices.Concat(r.Errors, r.Warnings, r.Unasked)...)
 }
@@ -182,8 +182,7 @@ func (u *Upgrade) AddFindings(found ...preflight.Finding) {
 	}
 }
 
-// SkewQuestion wraps Refusals as a preflight check, so that users can ignore it. A plan lists the steps, so it leaves out
-// problems that several steps solve.
+// SkewQuestion wraps Refusals as a preflight check, which users can ignore. A plan leaves out problems that its steps solve.
 func SkewQuestion(u *config.Upgrade, nodes []NodeVersions, plan bool) preflight.Question {
 	return preflight.Question{Name: SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(context.Context) []preflight.Finding {
 		var found []preflight.Finding

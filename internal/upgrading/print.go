@@ -89,7 +89,7 @@ func printPatches(b *strings.Builder, heading string, files []PatchFile) {
 // mostOfACheck is how many findings of one check people see; programs get all.
 const mostOfACheck = 10
 
-// printFindings writes the findings of each level under a heading of their own, errors first.
+// printFindings writes each level's findings under a heading, errors first.
 func printFindings(b *strings.Builder, found []Finding) {
 	for _, part := range []struct{ level, heading string }{
 		{"error", "Fix these problems first"}, {"warning", "Warnings"}, {"unchecked", "Not checked"},

@@ -37,8 +37,7 @@ type Record struct {
 	Completed time.Time `json:"completed,omitzero"`
 }
 
-// complete adds values r doesn't have from a later run's record, as not every phase records everything. The first run's files go
-// back, and the cluster is the first run's, too.
+// complete adds a later record's values, as not every phase records all. Files to put back and the cluster stay the first run's.
 func (r *Record) complete(later Record) {
 	r.Node, r.To = cmp.Or(r.Node, later.Node), cmp.Or(r.To, later.To)
 	r.EtcdCluster = cmp.Or(r.EtcdCluster, later.EtcdCluster)
@@ -50,8 +49,8 @@ func (r *Record) complete(later Record) {
 // HashOf hashes a file for a record.
 func HashOf(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
-// another reports whether two records are of different clusters, which may share a CA. Values missing in one record match any.
-// restored means that etcd's data may have been restored in between, which makes a new etcd cluster.
+// another reports whether two records are of different clusters, which may share a CA. A missing value matches any. restored
+// means that a restore in between may have made a new etcd cluster.
 func (r *Record) another(other Record, restored bool) bool {
 	if !restored && r.EtcdCluster != "" && other.EtcdCluster != "" && r.EtcdCluster != other.EtcdCluster {
 		return true
@@ -70,8 +69,8 @@ func readRecord(h host.Host, dir string) (r Record, err error) {
 	return r, errors.Wrap(yaml.UnmarshalStrict(data, &r), path)
 }
 
-// Complete records that the upgrade behind b is complete. The next run begins another one, even to the same version. It writes
-// nothing if the record already says so, or if kubeadm made the backup.
+// Complete records the end of the upgrade behind b: the next run begins another one, even to the same version. It writes nothing
+// if that's recorded, or if kubeadm made the backup.
 func (b *Backup) Complete(h host.Host) error {
 	if !b.Completed.IsZero() {
 		return nil

@@ -48,6 +48,7 @@ func ReadProgress(h host.Host, root string) (p Progress, err error) {
 	return p, errors.Wrap(yaml.UnmarshalStrict(data, &p), path)
 }
 
+// Write stores the progress for the next run.
 func (p Progress) Write(h host.Host, root string) error {
 	data, err := yaml.Marshal(p)
 	if err != nil {
@@ -57,14 +58,14 @@ func (p Progress) Write(h host.Host, root string) error {
 	return err
 }
 
-// Concerns reports whether this is the progress of rolling back the upgrade that made b. It isn't if that upgrade has replaced
-// static Pods again since the rollback began, which undid the rollback's work.
+// Concerns reports whether this is the progress of rolling back b's upgrade. It isn't if that upgrade has replaced static Pods
+// again since, which undid the rollback's work.
 func (p Progress) Concerns(b *Backup) bool {
 	return p.Began.Equal(b.Began) && (p.Ended.IsZero() || p.Ended.Equal(b.Ended))
 }
 
-// NodeBefore returns this node as it was before the upgrade that made b. The configuration comes from the backup, because the API
-// may be down. If the backup doesn't have it, as with kubeadm's, it comes from the cluster, or else it's the default.
+// NodeBefore returns this node as it was before b's upgrade. The configuration comes from the backup, as the API may be down, or
+// else, for backups without one, such as kubeadm's, from the cluster or the defaults.
 func NodeBefore(ctx context.Context, api cluster.Cluster, h host.Host, b *Backup, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	var warnings []string
 	stored, assumed := []byte(b.ClusterConfiguration), false
@@ -90,8 +91,8 @@ func NodeBefore(ctx context.Context, api cluster.Cluster, h host.Host, b *Backup
 	return n, append(warnings, more...), nil
 }
 
-// wasControlPlane reports whether this node is a control plane, even if it has lost its API server's static Pod. A control plane
-// that was reset and then joined as a worker may still have the backups, but no admin.conf.
+// wasControlPlane reports whether this node is a control plane, even without its API server's static Pod. After a reset and a
+// join as a worker, it may still have backups, but no admin.conf.
 func wasControlPlane(h host.Host, b *Backup) bool {
 	if thisnode.IsControlPlane(h) {
 		return true

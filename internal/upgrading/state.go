@@ -22,8 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// State is the state of a cluster. Versions are the tags of images, as they are; an empty version means there's no such
-// component.
+// State is the state of a cluster. Versions are images' tags, as they are; empty if there's no such component.
 type State struct {
 	// Stored is the ClusterConfiguration, as YAML. Configured is its version.
 	Stored     []byte

@@ -46,17 +46,15 @@ type Route struct {
 
 // Given holds the flags of the plan's command line that its steps' commands need, too.
 type Given struct {
-	// Config and Patches are paths, empty if not given. A command with a configuration file takes no flags that have fields in the
-	// file.
+	// Config and Patches are paths; empty if not given. A configuration file replaces the flags that it has fields for.
 	Config, Patches string
 	// Kubeconfig is the path of an administrator's kubeconfig file on the control planes.
 	Kubeconfig            string
 	IgnorePreflightErrors []string
 }
 
-// Steps returns the way of the whole cluster to r.Version: one minor version after the other, all control planes before the next
-// minor. A kubelet is upgraded before it would become too old for the next minor, and at the end: each time its Pods have to
-// move.
+// Steps returns the way of the whole cluster to r.Version: minor by minor, all control planes before the next one. A kubelet is
+// upgraded before it would become too old for the next minor, and at the end: each time its Pods have to move.
 func (s *State) Steps(r Route) ([]Step, error) {
 	hops, err := s.hops(r.Version)
 	if err != nil {
@@ -101,7 +99,7 @@ type planner struct {
 	steps      []Step
 }
 
-// controlPlanes adds the steps that bring all control planes to a version.
+// controlPlanes adds the steps to bring all control planes to a version.
 func (p *planner) controlPlanes(to *version.Version) {
 	var behind []*NodeVersions
 	for i := range p.nodes {
@@ -133,8 +131,7 @@ func (p *planner) rank(n *NodeVersions) int {
 	return 1
 }
 
-// first returns the control plane for `upgrade apply`: one that an interrupted run has already upgraded, or else the first of the
-// nodes behind.
+// first returns the control plane for `upgrade apply`: one upgraded by an interrupted run, or else the first one behind.
 func (p *planner) first(behind []*NodeVersions, to *version.Version) *NodeVersions {
 	for i := range p.nodes {
 		if n := &p.nodes[i]; n.ControlPlane && n.APIServer == "v"+to.String() {
@@ -147,7 +144,7 @@ func (p *planner) first(behind []*NodeVersions, to *version.Version) *NodeVersio
 	return behind[0]
 }
 
-// kubelets adds the steps that bring the kubelets in need to a version, the control planes' first.
+// kubelets adds the steps to bring kubelets in need to a version, the control planes' first.
 func (p *planner) kubelets(to *version.Version, needed func(*version.Version) bool) {
 	for _, controlPlanes := range []bool{true, false} {
 		for i := range p.nodes {

@@ -41,8 +41,8 @@ type Refusal struct {
 	Stepwise bool
 }
 
-// Refusals returns the reasons not to upgrade a cluster from u.From to u.Version, both exact versions. nodes are the cluster's. A
-// partly upgraded node counts with its current versions, so an interrupted upgrade can go on.
+// Refusals returns the reasons not to upgrade a cluster with these nodes from u.From to u.Version, both exact. A partly upgraded
+// node counts with its current versions, so an interrupted upgrade can go on.
 func Refusals(u *config.Upgrade, nodes []NodeVersions) []Refusal {
 	target, err := version.ParseSemantic(u.Version)
 	if err != nil {
