@@ -22,12 +22,11 @@ type APIUse struct {
 	Where      string // for people: Workload default/train
 	APIVersion string // as in the object: scheduling.k8s.io/v1alpha2
 	Kind       string
-	// Manager is the client that wrote in this version, from managedFields; empty if it's the version objects are stored in.
+	// Manager is the client that wrote in this version, from managedFields; empty if objects are stored in it.
 	Manager string
 }
 
-// apiUse finds API versions that the API server doesn't serve any more. If it can't even read a version, it can't list or delete
-// objects stored in it.
+// apiUse finds API versions the API server doesn't serve any more. It can't list or delete objects in versions it can't read.
 func (c *checker) apiUse() {
 	for _, use := range c.APIUse {
 		if !releases.EverHadKind(use.APIVersion, use.Kind) {
@@ -66,7 +65,7 @@ func orNewer(replacement string) string {
 // requestedMetric counts requests for deprecated APIs. It's empty after each start of the API server.
 const requestedMetric = "apiserver_requested_deprecated_apis"
 
-// requests finds in the API servers' metrics client requests for APIs this release doesn't serve.
+// requests finds requests for APIs this release doesn't serve, in the API servers' metrics.
 func (c *checker) requests() {
 	for _, m := range c.Metrics {
 		parser := expfmt.NewTextParser(model.LegacyValidation)

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package breakages finds what an upgrade of Kubernetes breaks, before anything changes. It does no I/O: the caller collects
-// command lines, files and objects, and Check compares them with the tables of internal/releases, and with a few rules beyond the
-// tables. docs/upgrade-breakages.md lists its findings.
+// command lines, files and objects, and Check applies the tables of internal/releases and a few other rules:
+// docs/upgrade-breakages.md.
 package breakages
 
 import (
@@ -23,8 +23,7 @@ type Finding struct {
 	ID string `json:"id"`
 	// Fatal is set if a component won't start, or if objects can't be read any more. Everything else is a warning.
 	Fatal bool `json:"fatal"`
-	// Release is the first minor release that breaks it, such as 1.37. In an upgrade over several minors, it has to be put right
-	// before the step to this release.
+	// Release is the first minor release that breaks it, such as 1.37. It must be put right before the step to this release.
 	Release string `json:"release"`
 	// Where it is, in the caller's words, and its subject there, such as the name of a flag or a field.
 	Where   string `json:"where"`
@@ -41,8 +40,7 @@ type Inputs struct {
 	From, To string
 	// ProxyFrom is kube-proxy's version, if it isn't the control plane's.
 	ProxyFrom string
-	// EtcdVersion returns the version that etcd's members get with a minor release of Kubernetes such as 1.37; nil if the upgrade
-	// doesn't replace them.
+	// EtcdVersion returns etcd's version for a minor release of Kubernetes such as 1.37; nil if the upgrade doesn't replace members.
 	EtcdVersion func(minor string) string
 
 	Commands   []Command
@@ -56,14 +54,14 @@ type Inputs struct {
 	Cluster    Objects
 }
 
+// Command is the command line of a program.
 type Command struct {
 	Where   string // for people: kube-apiserver on cp-1
 	Program string // one of internal/releases
 	Args    []config.Arg
 	// Mounts are the paths in the container where the user's configuration mounts something.
 	Mounts []string
-	// Running is set for flags of another node's static Pod that the cluster's configuration doesn't have. That node's upgrade
-	// writes the manifest without them, unless a patch there adds them.
+	// Running is set for another node's flags missing from the cluster's configuration: only that node's patches can keep them.
 	Running bool
 }
 
@@ -82,8 +80,8 @@ type checker struct {
 	found   []Finding
 }
 
-// nodeSteps check each node's programs. They begin at each node's own release, because kubelets may be older than the control
-// plane. controlPlaneSteps begin at the control plane's release.
+// nodeSteps begin at each node's own release, as kubelets may be older than the control plane; controlPlaneSteps begin at the
+// control plane's.
 var (
 	nodeSteps         = []func(*checker){(*checker).kubelets, (*checker).proxies, (*checker).staticPods, (*checker).pods}
 	controlPlaneSteps = []func(*checker){
@@ -93,8 +91,8 @@ var (
 	patchSteps = []func(*checker){(*checker).etcd, (*checker).objects}
 )
 
-// Check examines everything for each release of the upgrade. If several releases break the same thing, it reports the first;
-// fatal findings come first. A version without a table is a finding, too.
+// Check examines each release of the upgrade. It reports the first release that breaks something, and fatal findings first. A
+// version without a table is a finding, too.
 func Check(in Inputs) []Finding {
 	c := &checker{Inputs: in}
 	to, known := releases.Of(minorOf(in.To))
@@ -130,11 +128,10 @@ func (c *checker) run(steps []func(*checker)) {
 	}
 }
 
-// takes reports whether this step upgrades a program of that version, because it's older than c.release.
+// takes reports whether this step upgrades a program of that version.
 func (c *checker) takes(version string) bool { return c.release.After(releaseOf(version)) }
 
-// releaseOf returns the release of a version. A version newer than the tables counts as their newest, an older or unknown version
-// as a release before their oldest.
+// releaseOf treats a version newer than the tables as their newest, an older or unknown version as one before their oldest.
 func releaseOf(version string) releases.Release {
 	r, known := releases.Of(minorOf(version))
 	if newest := releases.Newest(); !known && number(r.Minor) > number(newest.Minor) {
@@ -176,7 +173,6 @@ func (c *checker) add(f Finding) {
 	}
 }
 
-// reaches reports whether this step leads to the named release.
 func (c *checker) reaches(minor string) bool { return c.release.Minor == minor }
 
 // minorOf returns the minor release of a version: 1.37 for v1.37.2.

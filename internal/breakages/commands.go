@@ -14,15 +14,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// flagAdvice has remedies for removed flags, if there's more to say than to remove them. The numbers are pull requests of
-// kubernetes/kubernetes, unless noted otherwise.
+// flagAdvice has remedies for removed flags, beyond removing them. Unmarked numbers are pull requests of kubernetes/kubernetes.
 var flagAdvice = map[string]string{
 	"concurrent-service-syncs":  "remove it: Services of type LoadBalancer belong to the cloud controller manager", // #138002
 	"pod-infra-container-image": "remove it, and set the sandbox image in the container runtime's configuration",   // #133779
 }
 
-// etcdGates maps removed flags of etcd to their feature gates, if the new name isn't just the old one without "experimental-"
-// (etcd#19959).
+// etcdGates maps etcd's removed flags to feature gates, if the name doesn't just lose "experimental-" (etcd#19959).
 var etcdGates = map[string]string{
 	"experimental-stop-grpc-service-on-defrag":       "StopGRPCServiceOnDefrag",
 	"experimental-initial-corrupt-check":             "InitialCorruptCheck",
@@ -65,7 +63,6 @@ func (c *checker) weaken(command Command, from int) {
 	}
 }
 
-// flagSet holds the flags of a program in a release.
 type flagSet struct {
 	program, release string
 	has              func(name string) bool
@@ -75,7 +72,7 @@ func (c *checker) flagsOf(program string) flagSet {
 	return flagSet{program, c.release.Minor, func(name string) bool { return c.release.HasFlag(program, name) }}
 }
 
-// flags finds flags the program doesn't have any more, so that it wouldn't start.
+// flags finds flags the program doesn't have any more: it wouldn't start.
 func (c *checker) flags(where string, known flagSet, args []config.Arg) {
 	for _, arg := range args {
 		if known.has(arg.Name) {
@@ -108,8 +105,8 @@ func (known flagSet) replacement(arg config.Arg) string {
 	return "remove the flag"
 }
 
-// runtimeConfig finds API versions in --runtime-config that keep the API server from starting because it doesn't know them, or in
-// which it serves nothing any more.
+// runtimeConfig finds unknown API versions in --runtime-config, which keep the API server from starting, and versions in which it
+// serves nothing any more.
 func (c *checker) runtimeConfig(command Command) {
 	for _, arg := range command.Args {
 		if arg.Name != "runtime-config" {
@@ -156,7 +153,7 @@ func (c *checker) admissionPlugins(command Command) {
 	}
 }
 
-// flexVolumes: since 1.36, the controller manager's manifest doesn't mount the directory of flex volumes any more (#136423).
+// flexVolumes: since 1.36, the controller manager's manifest doesn't mount the directory of flex volumes (#136423).
 func (c *checker) flexVolumes(command Command) {
 	dir, set := config.LastArg(command.Args, "flex-volume-plugin-dir")
 	if !c.reaches("1.36") || !set || slices.Contains(command.Mounts, dir) {
@@ -167,8 +164,8 @@ func (c *checker) flexVolumes(command Command) {
 		Remedy:  "add the directory to controllerManager.extraVolumes"}})
 }
 
-// gatesOf returns the feature gates on a command line; the last of a name counts. The gates of other components, such as
-// aggregated API servers, have the component's name and a colon in front.
+// gatesOf returns the feature gates on a command line; the last of a name counts. Gates of aggregated API servers and the like
+// have the component's name and a colon in front.
 func gatesOf(args []config.Arg) map[string]bool {
 	gates := map[string]bool{}
 	for _, arg := range args {

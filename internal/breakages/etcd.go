@@ -22,12 +22,10 @@ type EtcdMember struct {
 }
 
 // etcdSteps lists the patch releases from which etcd's upgrade notes ask to start on the way to a minor release. Earlier ones
-// mostly work (kubeadm goes from 3.6.8 to 3.7.0), so this is a warning. A stacked etcd reaches such a patch release only through
-// its image's tag.
+// mostly work (kubeadm goes from 3.6.8 to 3.7.0), so it's a warning. A stacked etcd needs its image's tag set to get there.
 var etcdSteps = []struct{ to, patch string }{{"3.6.0", "3.5.32"}, {"3.7.0", "3.6.11"}}
 
-// etcd checks the members against their version in this release. It can change within a minor release, too: kubeadm 1.36 and
-// Slipway give Kubernetes 1.36 different versions.
+// etcd checks the members against this release's etcd, which varies: kubeadm 1.36's and Slipway's for Kubernetes 1.36 differ.
 func (c *checker) etcd() {
 	target := c.etcdTarget()
 	for _, m := range c.Etcd {
@@ -49,8 +47,7 @@ func (c *checker) etcd() {
 	}
 }
 
-// etcdTarget returns the members' version after the upgrade to this release; nil if the upgrade leaves them alone, or if it's
-// unknown.
+// etcdTarget returns the members' version after the upgrade to this release; nil if it's unknown, or if they stay.
 func (c *checker) etcdTarget() *version.Version {
 	if c.EtcdVersion == nil {
 		return nil
@@ -69,8 +66,8 @@ func (c *checker) etcdTarget() *version.Version {
 	return target
 }
 
-// etcdPatch warns of a member on a patch release from which etcd shouldn't be upgraded. Nobody knows when an external etcd will
-// be upgraded, so it should be ready for its own next minor release.
+// etcdPatch warns of a member on a patch release from which etcd shouldn't be upgraded. An external etcd may be upgraded any
+// time, so it should be ready for its own next minor release.
 func (c *checker) etcdPatch(m EtcdMember, running, target *version.Version) {
 	for _, step := range etcdSteps {
 		to := version.MustParseGeneric(step.to)

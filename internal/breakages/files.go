@@ -47,8 +47,8 @@ func (c *checker) proxies() {
 	}
 }
 
-// files finds documents in an apiVersion that the program doesn't read any more, so that it wouldn't start. Documents can contain
-// others, as an AdmissionConfiguration does.
+// files finds documents in an apiVersion the program doesn't read any more: it wouldn't start. Documents may contain others, as
+// an AdmissionConfiguration does.
 func (c *checker) files() {
 	for _, f := range c.Files {
 		docs, err := documentsIn(f.Data)
@@ -63,8 +63,8 @@ func (c *checker) files() {
 	}
 }
 
-// fileVersion checks a value of a file, and everything in it. It leaves alone objects of other groups, such as admission plugins
-// outside Kubernetes: this release has to read only documents that an earlier one read.
+// fileVersion checks a value of a file, and everything in it. It skips kinds that no earlier release read, such as those of
+// admission plugins outside Kubernetes.
 func (c *checker) fileVersion(f File, value any) {
 	for _, object := range objectsIn(value) {
 		apiVersion, _ := object["apiVersion"].(string)
@@ -80,7 +80,7 @@ func (c *checker) fileVersion(f File, value any) {
 	}
 }
 
-// newerDocument returns the form for a kind of configuration file. One kind got another name with its version (#137379).
+// newerDocument returns the current form of a kind of configuration file. One got another name with its version (#137379).
 func (c *checker) newerDocument(program, kind string) string {
 	if kind == "WebhookAdmission" {
 		kind += "Configuration"

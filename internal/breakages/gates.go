@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// gates finds feature gates that keep a program from starting: gates it doesn't know, gates locked to another value, and gates
-// that need others which are off (#133697, since 1.35).
+// gates finds feature gates that keep a program from starting: unknown gates, gates locked to another value, and gates whose
+// requirements are off (#133697, since 1.35).
 func (c *checker) gates(where, program string, set map[string]bool) {
 	if len(set) == 0 {
 		return

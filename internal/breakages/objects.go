@@ -105,7 +105,6 @@ func (c *checker) execVerbs(where string, rules []rbacv1.PolicyRule) {
 		Remedy:  "add the verb create if its subjects should keep this access"}})
 }
 
-// grants reports whether rules allow a verb on a subresource of Pods.
 func grants(rules []rbacv1.PolicyRule, resource, verb string) bool {
 	any := "*/" + strings.TrimPrefix(resource, "pods/")
 	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
@@ -186,7 +185,7 @@ func selinuxLabel(pod corev1.Pod) string {
 	return security.SELinuxOptions.String()
 }
 
-// systemLabels returns kube-system's labels, at least the label that the API server sets.
+// systemLabels returns kube-system's labels, at least the API server's own.
 func (c *checker) systemLabels() map[string]string {
 	if len(c.Cluster.SystemLabels) > 0 {
 		return c.Cluster.SystemLabels

@@ -19,8 +19,8 @@ type StaticPod struct {
 	Reported bool
 }
 
-// staticPods finds static Pods that refer to API objects. The kubelet 1.37 never starts them; before, feature gate
-// PreventStaticPodAPIReferences could be turned off (#140226).
+// staticPods finds static Pods that refer to API objects. The kubelet 1.37 never starts them; before, only with feature gate
+// PreventStaticPodAPIReferences off (#140226).
 func (c *checker) staticPods() {
 	if !c.reaches("1.37") {
 		return
@@ -81,7 +81,6 @@ func containersOf(spec corev1.PodSpec) []corev1.Container {
 	return list
 }
 
-// hasSecretRef reports whether a volume in external storage names a Secret.
 func hasSecretRef(v corev1.Volume) bool {
 	return v.CephFS != nil && v.CephFS.SecretRef != nil || v.Cinder != nil && v.Cinder.SecretRef != nil ||
 		v.FlexVolume != nil && v.FlexVolume.SecretRef != nil || v.ISCSI != nil && v.ISCSI.SecretRef != nil ||

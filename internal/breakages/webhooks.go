@@ -22,15 +22,14 @@ type Webhook struct {
 	Rules             []admissionv1.RuleWithOperations
 }
 
-// needed lists the resources in kube-system that an upgrade writes, with their API groups: mirror Pods, the Leases for the
-// control plane's leader election, and the objects of CoreDNS and kube-proxy.
+// needed lists the resources an upgrade writes in kube-system: mirror Pods, leaders' Leases, CoreDNS's and kube-proxy's objects.
 var needed = []struct{ group, resource string }{
 	{"", "pods"}, {"coordination.k8s.io", "leases"}, {"", "configmaps"}, {"", "secrets"}, {"apps", "daemonsets"}, {"apps", "deployments"},
 	{"", "services"}, {"", "serviceaccounts"},
 }
 
-// webhook finds webhooks that must answer before something in kube-system can be written. If the webhook's Pod itself needs the
-// component being restarted, neither comes up.
+// webhook finds webhooks that must answer before something in kube-system can be written. If the webhook's Pod needs the
+// restarting component, neither comes up.
 func (c *checker) webhook(w Webhook) {
 	if w.FailurePolicy != nil && *w.FailurePolicy == admissionv1.Ignore || !w.selects(c.systemLabels()) {
 		return
@@ -46,7 +45,7 @@ func (c *checker) webhook(w Webhook) {
 	}
 }
 
-// selects reports whether the webhook is asked about a namespace with these labels. An unreadable selector counts as selecting.
+// selects reports whether the webhook is asked about a namespace with these labels. An unreadable selector counts as a match.
 func (w Webhook) selects(namespace map[string]string) bool {
 	if w.NamespaceSelector == nil {
 		return true
