@@ -22,8 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// apiUse finds users of API versions that a later release doesn't serve. It looks only at the kinds in the tables: a few groups,
-// and only their objects' metadata.
+// apiUse finds users of API versions that a later release doesn't serve. It reads only metadata, and only of the tables' kinds.
 func (c *collector) apiUse(ctx context.Context) {
 	release, _ := releases.Of(c.from)
 	groups := map[string][]schema.GroupVersionKind{}
@@ -62,7 +61,7 @@ type resource struct {
 
 func (r resource) path(group string) string { return "/apis/" + group + "/" + r.version + "/" + r.Name }
 
-// served returns a group's resources in all versions, the preferred one first; none if there is no such group.
+// served returns a group's resources in all versions, the preferred one first; none if there's no such group.
 func (c *collector) served(ctx context.Context, group string) ([]resource, error) {
 	var g metav1.APIGroup
 	err := c.API.Read(ctx, cluster.Query{Path: "/apis/" + group}, decodeInto(&g))
@@ -107,8 +106,7 @@ func storageHash(gvk schema.GroupVersionKind) string {
 	return base64.StdEncoding.EncodeToString(sum[:8])
 }
 
-// managers finds clients that write a kind in a version that goes away. The control plane itself gets upgraded, so it doesn't
-// count.
+// managers finds clients that write a kind in a version that goes away, except for the control plane, which gets upgraded.
 func (c *collector) managers(ctx context.Context, kind string, leaving []schema.GroupVersionKind, served []resource) {
 	i := slices.IndexFunc(served, func(r resource) bool { return r.Kind == kind })
 	if i < 0 {

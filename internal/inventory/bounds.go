@@ -20,15 +20,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 )
 
-// How much a plan reads. It reads a longer list only this far, and a finding says so: a plan must not burden a large cluster, and
-// must be fast there.
+// Limits for a plan, which must be fast and not burden a large cluster. If they cut a list short, a finding says so.
 const (
 	pageSize    = 500  // objects in an answer
 	mostObjects = 2000 // of one kind
 	mostNodes   = 50   // nodes whose kubelets are asked, control planes' first
 	asksAtOnce  = 8    // requests to kubelets, side by side
-	// answerTime bounds requests through the API server to kubelets and other API servers: if one is down, it must not delay a plan
-	// for long.
+	// answerTime bounds requests through the API server to kubelets and other API servers, which may be down.
 	answerTime = 3 * time.Second
 	// largestAnswer is the limit for a kubelet's answer, in bytes.
 	largestAnswer = 8 << 20

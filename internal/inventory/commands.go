@@ -18,9 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// commands collects the control planes' command lines: first the flags in the cluster's configuration, then each static Pod's
-// extra flags. On this host, that's the Pod the upgrade will write, with today's patches. Other nodes' patches aren't visible, so
-// there it's the running Pod.
+// commands collects the control planes' command lines: the cluster's configuration, then each static Pod's extra flags. On this
+// host, it takes the Pod the upgrade will write, with today's patches; elsewhere the running Pod, as patches aren't visible.
 func (c *collector) commands() {
 	stored := c.storedArgs()
 	for _, name := range manifests.Components(c.desired) {
@@ -56,8 +55,7 @@ func (c *collector) storedArgs() map[string][]config.Arg {
 	return args
 }
 
-// storedMounts returns the paths where the cluster's configuration mounts something. Only the rule for the controller manager's
-// flex volumes needs them.
+// storedMounts returns the paths where the cluster's configuration mounts something, for the rule about flex volumes.
 func (c *collector) storedMounts(component string) []string {
 	if component != manifests.ControllerManagerName {
 		return nil
@@ -82,7 +80,7 @@ func mountsOf(pod *corev1.Pod, component string) []string {
 	return paths
 }
 
-// nextPod returns a component's static Pod as the upgrade writes it if it runs on this host, or else the running Pod.
+// nextPod returns a component's static Pod: on this host as the upgrade writes it, elsewhere the running one.
 func (c *collector) nextPod(running *corev1.Pod) (pod *corev1.Pod, wanted bool) {
 	if c.Here == nil || c.Here.Node.Name != running.Spec.NodeName {
 		return running, false
@@ -93,7 +91,7 @@ func (c *collector) nextPod(running *corev1.Pod) (pod *corev1.Pod, wanted bool) 
 	return pod, true
 }
 
-// wantedPod returns a component's static Pod as the upgrade writes it on this host; nil if the upgrade leaves it alone.
+// wantedPod returns a component's static Pod as the upgrade writes it here; nil if the upgrade leaves it alone.
 func (c *collector) wantedPod(component string) (pod *corev1.Pod) {
 	if yaml.Unmarshal(c.Here.Wanted[component], &pod) != nil {
 		return nil
@@ -151,7 +149,6 @@ func (c *collector) hostFiles() {
 	}
 }
 
-// namedFiles collects the files named in the flags of a static Pod on this host.
 func (c *collector) namedFiles(pod *corev1.Pod, where, component string) {
 	for _, path := range namedBy(pod, component) {
 		c.hostFile(pod, where, component, path)
@@ -169,8 +166,8 @@ func namedBy(pod *corev1.Pod, component string) []string {
 	return paths
 }
 
-// hostFile reads a file by its path in the container, and the files it names in turn, as an AdmissionConfiguration does. where
-// names the component for people.
+// hostFile reads a file by its path in the container, and the files it names, as an AdmissionConfiguration does. where names the
+// component for people.
 func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer string) {
 	path := OnHost(pod, inContainer)
 	if slices.ContainsFunc(c.inputs.Files, func(f breakages.File) bool { return f.Where == path && f.Program == component }) {

@@ -12,8 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// members asks etcd for its members' versions. If this host can't ask it, the images of its Pods give the versions, but not the
-// health.
+// members asks etcd for its members' versions, or takes them from its Pods' images, but without health.
 func (c *collector) members(ctx context.Context) {
 	external := c.desired.Cluster.Etcd.External != nil
 	if c.Etcd == nil {

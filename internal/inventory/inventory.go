@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory collects what an upgrade can break, for internal/breakages: from the API, from etcd's members and, on a
-// control plane, from this host's files. It only reads, and no more than the constants in bounds.go allow. Anything it can't read
-// becomes a finding, not-checked.
+// Package inventory collects what an upgrade can break, for internal/breakages: from the API, etcd's members and, on a control
+// plane, this host's files. It only reads, within the limits in bounds.go. Anything it can't read becomes a finding, not-checked.
 package inventory
 
 import (
@@ -45,8 +44,8 @@ type Here struct {
 	Kubelet []byte
 }
 
-// Check returns what an upgrade to Node's version breaks in this host's kubelet and static Pods, and in its control plane if
-// there are Wanted static Pods. n comes from the cluster's view of this host; etcd is as for Inventory.Check.
+// Check returns what an upgrade to Node's version breaks in this host's kubelet, static Pods and, with Wanted static Pods,
+// control plane. n is the cluster's view of this host; etcd is as for Inventory.Check.
 func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions, etcd func(minor string) string) []breakages.Finding {
 	c := &collector{Sources: Sources{Here: h}}
 	c.inputs.Kubelets = []breakages.Kubelet{c.kubeletHere(ctx, n, nil)}
@@ -63,8 +62,7 @@ type Inventory struct {
 	Members []etcd.Health
 }
 
-// collector fills an Inventory. Its methods with a context run side by side; each sets fields of inputs that no other sets, or
-// holds mu.
+// collector fills an Inventory. Its methods with a context run side by side: each sets its own fields of inputs, or holds mu.
 type collector struct {
 	Sources
 	desired *config.Node // the cluster's stored configuration
@@ -75,8 +73,7 @@ type collector struct {
 	Inventory
 }
 
-// Collect looks everywhere, side by side. Only an unreadable stored configuration is an error; anything else it can't read
-// becomes a finding.
+// Collect looks everywhere, side by side. Only an unreadable stored configuration is an error; the rest become findings.
 func Collect(ctx context.Context, s Sources) (*Inventory, error) {
 	desired, _, err := config.LoadCluster(s.State.Stored, nil, nil, nil, config.Options{AnyVersion: true, Placeholders: true})
 	if err != nil {
@@ -99,7 +96,7 @@ func Collect(ctx context.Context, s Sources) (*Inventory, error) {
 }
 
 // Check returns what an upgrade breaks, and what wasn't checked. etcd returns the members' version in a minor release such as
-// 1.37; nil if the upgrade leaves them alone.
+// 1.37; nil if they stay.
 func (i *Inventory) Check(from, to string, etcd func(minor string) string) []breakages.Finding {
 	in := i.inputs
 	in.From, in.To, in.EtcdVersion = from, to, etcd
@@ -114,8 +111,8 @@ func (c *collector) gap(where, subject, remedy, format string, args ...any) {
 		Fault: fault.Fault{Message: fmt.Sprintf(format, args...), Remedy: remedy}})
 }
 
-// crosses reports whether an upgrade can lead from before a minor release, oldest, to another one. If not, there's no need to
-// collect things only that step breaks.
+// crosses reports whether an upgrade from release oldest may make the step to minor. If not, there's no need to collect things
+// that only this step breaks.
 func crosses(oldest, minor string) bool {
 	from, known := releases.Of(oldest)
 	to, _ := releases.Of(minor)

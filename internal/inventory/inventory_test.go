@@ -528,8 +528,7 @@ func TestFlagsThatTheUpgradeDrops(t *testing.T) {
 	}
 }
 
-// TestOldKubelet: a lagging worker is checked from its own release on, and problems the control plane has already passed aren't
-// found again.
+// TestOldKubelet: a lagging worker is checked from its release on, without finding the control plane's past problems again.
 func TestOldKubelet(t *testing.T) {
 	s := newScene(t, "v1.36.4", "v1.37.2")
 	s.put("/api/v1/nodes/w-1", "v1", "Node", object{"status": object{"nodeInfo": object{

@@ -107,7 +107,6 @@ func newKubelet(n upgrading.NodeVersions) breakages.Kubelet {
 	return breakages.Kubelet{Where: "kubelet on " + n.Name, Node: n.Name, From: n.Kubelet, OldRuntime: strings.HasPrefix(n.Runtime, "containerd://1.")}
 }
 
-// kubeletHere reads this host's files.
 func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, shared map[string]any) breakages.Kubelet {
 	k, h := newKubelet(n), c.Here.Host
 	if info, err := h.RuntimeInfo(ctx, c.Here.Node.CRISocket); err == nil {
@@ -139,8 +138,7 @@ func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, s
 	return k
 }
 
-// configzFields lists the fields of a kubelet's running configuration that rules need. All others have their defaults there,
-// whether or not anybody set them.
+// configzFields lists the fields of a kubelet's running configuration that rules need. The others show defaults, set or not.
 var configzFields = []string{"featureGates", "eventRecordQPS", "failCgroupV1", "memoryThrottlingFactor"}
 
 // kubeletOf asks another node's kubelet for its configuration, through the API.
@@ -191,8 +189,8 @@ func eachLine(r io.Reader, take func(line []byte)) error {
 	return errors.WithStack(lines.Err())
 }
 
-// beyond returns a node's configuration without the settings that all nodes share, which are reported once. failCgroupV1 stays:
-// its effect depends on the node.
+// beyond returns a node's configuration without the shared settings, which are reported once. failCgroupV1 stays: its effect
+// depends on the node.
 func beyond(own, shared map[string]any) []byte {
 	kept := map[string]any{}
 	for name, value := range own {

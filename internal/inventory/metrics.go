@@ -18,8 +18,8 @@ import (
 // requestedMetric is the metric that breakages reads; the others are several megabytes.
 const requestedMetric = "apiserver_requested_deprecated_apis"
 
-// metrics reads which deprecated APIs clients have requested from an API server: each server counts on its own. Only this host's,
-// or the server behind all requests, gets the user's credentials, never an address from the API.
+// metrics reads which deprecated APIs clients have requested from an API server. Each counts on its own, but only this host's, or
+// the one behind all requests, gets the user's credentials, never an address from the API.
 func (c *collector) metrics(ctx context.Context) {
 	var nodes []string
 	for _, component := range c.State.Components {
