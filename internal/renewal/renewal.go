@@ -42,8 +42,8 @@ type Renewal struct {
 	Within time.Duration
 	// AsItWas takes everything from the old certificates, because the node's configuration is unknown.
 	AsItWas bool
-	// KeepKey keeps the keys of certificates in files of their own, so that a certificate and its key match at every moment: a
-	// component starting with a mismatch would end. A key with another algorithm than the configuration's is replaced all the same.
+	// KeepKey keeps keys in files of their own, so that certificate and key match at every moment: with a mismatch, a starting
+	// component would end. A key with another algorithm than the configuration's is still replaced.
 	KeepKey bool
 }
 
@@ -59,8 +59,7 @@ func (r Renewal) CheckAny() error {
 		paths.PKI, paths.Kubeconfigs)
 }
 
-// Renew renews one certificate. When renewing all, it warns and skips a certificate that's missing or whose CA key is elsewhere.
-// For a certificate requested by name, that's an error.
+// Renew renews one certificate. When renewing all, it only warns if it's missing or its CA's key is elsewhere.
 func (r Renewal) Renew(name string) error {
 	row, found := certs.Find(r.Store.Config, name)
 	if !found {

@@ -20,9 +20,9 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// CheckTrust compares, before anything is renewed, the certificates of this node's clients and servers with the CAs the other
-// sides accept: as they are, and as they will be. It's an error, which shows both, if the renewal, or a CA it puts to use, would
-// lock out a side. A pair that doesn't fit either way is a warning, and so is a side it can't read.
+// CheckTrust compares, before a renewal, the certificates of this node's clients and servers with the CAs of the other sides, now
+// and afterwards. If the renewal, or a CA it puts to use, would lock out a side, it's an error that shows both. A pair that
+// doesn't fit either way is a warning, and so is an unreadable side.
 func (r Renewal) CheckTrust() error {
 	t := r.trust()
 	t.all = r.Name == ""
@@ -49,8 +49,8 @@ func (r Renewal) CheckTrust() error {
 	return err
 }
 
-// CheckTrustNow is CheckTrust for the current files, before components restart with them: a CA that a component hasn't read yet
-// must not lock anybody out. CheckTrust has warned of the rest.
+// CheckTrustNow is CheckTrust for the current files, before components restart with them: a CA a component hasn't read yet must
+// not lock anybody out. CheckTrust has warned of the rest.
 func (r Renewal) CheckTrustNow() error {
 	t := r.trust()
 	t.asIs = true
@@ -61,14 +61,14 @@ func (r Renewal) trust() *trust {
 	return &trust{r: r, renewed: map[string]certs.Pair{}, former: map[string][]string{}, pods: map[string]*corev1.Pod{}}
 }
 
-// trust compares the certificate that each side shows with the CAs that the other side accepts.
+// trust compares each side's certificate with the other side's CAs.
 type trust struct {
 	r Renewal
 	// all means everything is renewed, asIs that the renewal is over.
 	all, asIs bool
-	// renewed maps certificates' paths to the CAs that will have signed the renewed certificates.
+	// renewed maps the paths of certificates to renew to their future CAs.
 	renewed map[string]certs.Pair
-	// former maps the paths of signing CAs to the key IDs of the CAs that signed certificates until this renewal.
+	// former maps signing CAs' paths to the key IDs of the CAs that signed until this renewal.
 	former map[string][]string
 	pods   map[string]*corev1.Pod
 
@@ -140,9 +140,8 @@ func (t *trust) compare(p pair) {
 		"put that CA into "+p.accepts.path+", or have the certificate signed by one that is in there: see \"Replacing a CA\" in docs/cluster-life.md")
 }
 
-// tooEarly reports whether another CA will sign a certificate for etcd, which reads CAs only at its start, and hasn't started
-// since they changed. etcd would refuse Slipway when it asks whether etcd can be restarted, and the API server after its own
-// restart.
+// tooEarly reports whether another CA will sign a certificate for etcd before etcd has read that CA, at its start. etcd would
+// refuse Slipway's question whether it can restart, and the restarted API server.
 func (t *trust) tooEarly(p pair) bool {
 	if p.reader != manifests.EtcdName || !p.shows.renewed || p.who == asMember && t.startedAlone() {
 		return false
@@ -151,7 +150,7 @@ func (t *trust) tooEarly(p pair) bool {
 }
 
 // locksOut reports whether this run makes the other side refuse a certificate, or puts a CA to use that does: its file replaces
-// the CA that has signed until now, or has changed since its reader started.
+// the signing CA, or has changed since its reader started.
 func (t *trust) locksOut(p pair) bool {
 	if accepted(p.shows.now, p.accepts.now, t.r.Store.Host.Now()) == nil {
 		return true
@@ -199,7 +198,7 @@ func signed(ca, leaf *x509.Certificate) bool {
 	return bytes.Equal(leaf.RawIssuer, ca.RawSubject) && leaf.CheckSignatureFrom(ca) == nil
 }
 
-// issuerOf names the CA that signed a certificate. A CA stands for a certificate it will sign. Two CAs of a cluster mostly share
+// issuerOf names the CA that signed a certificate; a CA stands for a certificate it will sign. Two CAs of a cluster mostly share
 // a name, but not a key.
 func issuerOf(shown *x509.Certificate) string {
 	if shown.IsCA {

@@ -49,8 +49,7 @@ func (t *trust) pod(component string) *corev1.Pod {
 	return pod
 }
 
-// expected reports whether this host is a control plane that should have a component. For etcd, the cluster's configuration
-// decides or, if it's unknown, etcd's certificate.
+// expected reports whether this host should have a component; for etcd if the configuration, or else etcd's certificate, says so.
 func (t *trust) expected(component string) bool {
 	h, n := t.r.Store.Host, t.r.Store.Config
 	if sign, err := thisnode.Sign(h, n); err == nil && sign == "" {
@@ -97,7 +96,6 @@ func (t *trust) named(component, flag string, read func(path string) end) (e end
 	return t.inContainer(component, value, read), true
 }
 
-// inContainer reads a file by its path in a component's container.
 func (t *trust) inContainer(component, path string, read func(path string) end) end {
 	onHost, found := thisnode.OnHost(t.pod(component), path)
 	if !found {
@@ -192,7 +190,7 @@ func (t *trust) trustedBy(row certs.Spec, path string, data []byte) end {
 // answerTime is more than the container runtime needs to list a few containers.
 const answerTime = 10 * time.Second
 
-// unreadBy reports whether a file has changed since the component that reads it at its start was started.
+// unreadBy reports whether a file has changed since its reader, a component, started.
 func (t *trust) unreadBy(component, path string) bool {
 	if component == "" {
 		return false

@@ -63,8 +63,8 @@ func (t *trust) components() {
 	t.healthCheck()
 }
 
-// otherMembers checks etcd's members on other control planes, which show certificates like this one's old certificate. They can't
-// be asked. If this member's certificate has expired, theirs are refused by now, too.
+// otherMembers checks etcd's other members, which can't be asked, but show certificates like this one's old one. If that has
+// expired, theirs are refused by now, too.
 func (t *trust) otherMembers() {
 	shows, isShown := t.named(manifests.EtcdName, "peer-cert-file", t.certificate)
 	accepts, isAccepted := t.named(manifests.EtcdName, "peer-trusted-ca-file", t.authorities)
@@ -83,7 +83,7 @@ func (t *trust) otherMembers() {
 	t.compare(pair{"other members of etcd, whose certificates are like this one", shows, "etcd", accepts, manifests.EtcdName})
 }
 
-// startedAlone reports whether this etcd member was the only one when it first started.
+// startedAlone reports whether this etcd member was the only one at its first start.
 func (t *trust) startedAlone() bool {
 	return strings.Count(t.flag(manifests.EtcdName, "initial-cluster"), "=") == 1
 }
@@ -101,8 +101,8 @@ func (t *trust) healthCheck() {
 	}
 }
 
-// managerAccepts reports whether the controller manager can start: it takes only one CA to sign with. Its restart gives it a file
-// of its own in place of ca.crt, if the manifest names ca.crt as Slipway does.
+// managerAccepts reports whether the controller manager can start: it signs with one CA. Its restart replaces ca.crt by a file
+// with only that, if the manifest names ca.crt as Slipway does.
 func (t *trust) managerAccepts(flag string, signs end) bool {
 	if signs.unread != "" {
 		t.unchecked("whether " + manifests.ControllerManagerName + " starts with the CA of " + flag + ": " + signs.unread)
@@ -166,8 +166,7 @@ func (t *trust) kubeconfigs() {
 	}
 }
 
-// server checks that a client trusts this node's API server, unless it talks to another through a load balancer with a
-// certificate of its own.
+// server checks that a client trusts this node's API server, unless it uses a load balancer with a certificate of its own.
 func (t *trust) server(row certs.Spec, path string, data []byte) {
 	shows, isShown := t.named(manifests.APIServerName, "tls-cert-file", t.certificate)
 	if !isShown {
@@ -191,8 +190,7 @@ func (t *trust) isHere(data []byte) bool {
 	return err == nil && slices.Contains([]string{t.flag(manifests.APIServerName, "advertise-address"), "127.0.0.1", "::1", "localhost"}, u.Hostname())
 }
 
-// client checks that the API server accepts a client's certificate. The kubelet's may be in a file of its own, and the kubelet
-// gets another if it has expired.
+// client checks that the API server accepts a client's certificate. If the kubelet's has expired, it gets another.
 func (t *trust) client(row certs.Spec, path string, data []byte) {
 	accepts, isAccepted := t.named(manifests.APIServerName, "client-ca-file", t.authorities)
 	shows, isShown := t.clientOf(row, path, data)
@@ -234,8 +232,7 @@ func (t *trust) ofSettings(path string) string {
 	return filepath.Join(t.r.Store.Config.Paths.Kubelet, path)
 }
 
-// servingCertificate returns the kubelet's serving certificate file. Until the cluster has signed one, it's the file in its
-// settings.
+// servingCertificate returns the kubelet's serving certificate file: until the cluster has signed one, the file in its settings.
 func (t *trust) servingCertificate(settings *kubelet.KubeletConfiguration) string {
 	dir := filepath.Dir(thisnode.KubeletClientPEM(t.r.Store.Host, t.r.Store.Config))
 	rotated := filepath.Join(dir, "kubelet-server-current.pem")
