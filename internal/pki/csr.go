@@ -15,9 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
-// GenerateCSRs writes a new key and a signing request for each certificate of a control plane node, and kubeconfig files without
-// a certificate so far, for a cluster whose CA keys are kept elsewhere. If any of the files exists, it returns an error and
-// writes nothing.
+// GenerateCSRs writes a key and a signing request for each certificate of a control plane node, and kubeconfig files without the
+// certificate, for a cluster whose CA keys are kept elsewhere. If any file exists, it returns an error and writes nothing.
 func (s Store) GenerateCSRs() error {
 	requests := s.requests()
 	for _, r := range requests {

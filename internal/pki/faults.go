@@ -11,9 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
-// Faults returns the faults of existing certificates and kubeconfig files, an error for each file. It changes nothing. Another
-// server in a kubeconfig file isn't a fault: Ensure warns of it. Nor is anything Ensure replaces because an unfinished run made
-// it.
+// Faults returns an error for each faulty certificate or kubeconfig file. It changes nothing. Another server in a kubeconfig file
+// is no fault: Ensure warns of it. Nor is anything Ensure replaces because an unfinished run made it.
 func (s Store) Faults() []error {
 	var faults []error
 	for _, row := range certs.Specs(s.Config) {

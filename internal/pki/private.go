@@ -15,8 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// narrowMode gives a private key mode 0600 if it had a wider one. In a rootless control plane, accounts.Rootless.Give does that
-// for the components' keys.
+// narrowMode gives a private key mode 0600 if it had a wider one. accounts.Rootless.Give does that for rootless components' keys.
 func (s Store) narrowMode(path string, key []byte) error {
 	ofComponent := func(o manifests.Ownership) bool { return o.Path == path }
 	if manifests.Rootless(s.Config) && slices.ContainsFunc(manifests.Ownerships(s.Config), ofComponent) {
@@ -42,8 +41,8 @@ func (s Store) writePrivate(path string, data []byte) error {
 	return err
 }
 
-// ownerOf returns the owner for a file with a private key: the user that its component runs as on this host, or else the owner of
-// the file to replace, if that's private. It doesn't ask the cluster, which may be down.
+// ownerOf returns the owner for a file with a private key: its component's user on this host, or else the owner of the file to
+// replace, if that's private. It doesn't ask the cluster, which may be down.
 func (s Store) ownerOf(path string) (owner host.Owner, known bool, err error) {
 	for _, o := range manifests.Ownerships(s.Config) {
 		if o.Path != path || len(o.Components) != 1 {

@@ -21,17 +21,15 @@ type Shared struct {
 	// Missing maps keys in the Secret kube-system/kubeadm-certs to the paths of the files to download.
 	Missing map[string]string
 	// Elsewhere lists the paths of CA keys kept elsewhere: the CA's certificate is here, but no certificate key to download its key.
-	// Certificates this CA signs for this node must then be brought here, see
-	// https://kubernetes.io/docs/setup/best-practices/certificates/.
+	// Then the CA's certificates for this node must be brought here: https://kubernetes.io/docs/setup/best-practices/certificates/
 	Elsewhere []string
 }
 
-// IsShared reports whether all control planes share the file at path.
 func IsShared(n *config.Node, path string) bool {
 	return slices.Contains(slices.Collect(maps.Values(manifests.SharedFiles(n))), path)
 }
 
-// MissingShared looks for the files that all control planes share.
+// MissingShared looks for the shared files.
 func (s Store) MissingShared() (Shared, error) {
 	shared := Shared{Missing: map[string]string{}}
 	for key, path := range manifests.SharedFiles(s.Config) {
@@ -56,8 +54,8 @@ func (s Store) MissingShared() (Shared, error) {
 	return shared, nil
 }
 
-// CheckJoin reports, all at once, the files that a joining control plane lacks and can't get: without a certificate key it
-// downloads nothing, and without a CA's key it can't issue the CA's certificates.
+// CheckJoin reports, all at once, files that a joining control plane lacks and can't get: it needs a certificate key to download
+// them, or the CA's key to issue certificates.
 func (s Store) CheckJoin() error {
 	if !s.Config.CertificateKey.IsZero() {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// SeveralCAs reports whether ca.crt holds more than the signing CA, as while a CA is being replaced. The controller manager
-// doesn't start with such a file to sign with.
+// SeveralCAs reports whether ca.crt holds more than the signing CA, as while a CA is being replaced. The controller manager won't
+// start with several to sign with.
 func (s Store) SeveralCAs() (bool, error) {
 	pair, err := s.signer()
 	return len(pair.More) > 0 && pair.Key != nil, err
@@ -49,8 +49,8 @@ func (s Store) signerPath() string { return filepath.Join(s.Config.Paths.PKI, ma
 // SignerFlag makes the controller manager sign with EnsureSigner's file.
 func (s Store) SignerFlag() string { return signingFlag + s.signerPath() }
 
-// WithSigner returns the controller manager's manifest with SignerFlag if ca.crt holds several CAs. It doesn't change a manifest
-// that names another file, or names ca.crt in another way, nor one whose container wouldn't have that file.
+// WithSigner returns the controller manager's manifest with SignerFlag if ca.crt holds several CAs. A manifest that names another
+// file, names ca.crt in another way, or doesn't mount the signer's file stays as it is.
 func (s Store) WithSigner(manifest []byte) ([]byte, error) {
 	several, err := s.SeveralCAs()
 	if err != nil || !several {

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki reads, checks, issues and writes this host's certificates, keys and kubeconfig files, as described by the rows of
-// certs.Table.
+// Package pki reads, checks, issues and writes this host's certificates, keys and kubeconfig files, the rows of certs.Table.
 package pki
 
 import (
@@ -55,8 +54,7 @@ func (s Store) Read(row certs.Spec) (cert, key []byte, err error) {
 	return cert, key, err
 }
 
-// CA returns a CA's pair by the name of its row. The key is nil if it isn't on this host. A CA that's missing or can't sign is an
-// error.
+// CA returns a CA's pair by its row's name, without a key if that's elsewhere. It's an error if it's missing or can't sign.
 func (s Store) CA(name string) (certs.Pair, error) {
 	row, _ := certs.Find(s.Config, name)
 	cert, key, err := s.Read(row)
@@ -74,8 +72,8 @@ func (s Store) CA(name string) (certs.Pair, error) {
 	return pair, certs.Check(row, s.Config, pair, nil, s.Host.Now())
 }
 
-// Ensure keeps a row's certificate if it's right, refuses it if it's wrong, and issues it if it's missing. spare is a new key to
-// use if the row needs one; nil to generate it.
+// Ensure keeps a row's certificate if it's right, refuses it if it's wrong, and issues it if it's missing. spare is a new key for
+// the row, in case it needs one; nil to generate it.
 func (s Store) Ensure(row certs.Spec, spare crypto.Signer) error {
 	if row.Kubeconfig != "" {
 		return s.ensureKubeconfig(kubeconfig.SpecOf(s.Config, row), spare)
@@ -115,8 +113,8 @@ func (s Store) keepPair(row certs.Spec, cert, key []byte) error {
 	return nil
 }
 
-// Check checks an existing certificate and key, as Read returns them, against their row, and narrows the key's mode. Only a CA's
-// key may be nil: it can be kept elsewhere.
+// Check checks an existing certificate and key, as read, against their row, and narrows the key's mode. Only a CA's key may be
+// nil: it can be kept elsewhere.
 func (s Store) Check(row certs.Spec, cert, key []byte) error {
 	certPath, keyPath := s.paths(row)
 	if key == nil && !row.IsCA() {
@@ -188,7 +186,6 @@ func (s Store) NewKey() (crypto.Signer, error) {
 	return certs.NewKey(s.Config.Cluster.EncryptionAlgorithm, rand.Reader)
 }
 
-// orNewKey returns spare, or a new key if there is none.
 func (s Store) orNewKey(spare crypto.Signer) (crypto.Signer, error) {
 	if spare != nil {
 		return spare, nil

@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
+// User is a user of the cluster.
 type User struct {
 	Name   string
 	Groups []string
