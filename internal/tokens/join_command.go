@@ -28,8 +28,8 @@ type JoinCommand struct {
 	Command string
 }
 
-// Text returns the command, with separator between the address, the pins and the rest. Programs called by another name replace
-// the first word: cmd/slipway/cli/program_name.go.
+// Text returns the command, with separator between address, pins and the rest. Programs called by another name replace the first
+// word: cmd/slipway/cli/program_name.go.
 func (c JoinCommand) Text(separator string) string {
 	text := "slipway " + cmp.Or(c.Command, "join") + " " + c.Endpoint + " --token " + c.Token
 	for _, pin := range c.Pins {
@@ -41,14 +41,14 @@ func (c JoinCommand) Text(separator string) string {
 	return text
 }
 
+// Kubeconfig is the administrator's kubeconfig file.
 type Kubeconfig struct {
 	Path string
 	Read func() ([]byte, error)
 }
 
-// JoinCommand returns the command for joining with a token, and as a control plane if there's a certificate key. It takes the
-// cluster's address and CA from cluster-info, as the joining node does, or from the administrator's kubeconfig if cluster-info is
-// missing.
+// JoinCommand returns the command for joining with a token, and as a control plane if there's a certificate key. Address and CA
+// come from cluster-info, as for the joining node, or from the administrator's kubeconfig if that's missing.
 func (s Store) JoinCommand(ctx context.Context, token config.Token, key config.Secret, admin Kubeconfig) (JoinCommand, error) {
 	data, source, err := s.clusterInfo(ctx, admin)
 	if err != nil {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tokens creates, lists and deletes a cluster's bootstrap tokens, signs cluster-info with them, and makes the command for
-// joining with one: https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
+// Package tokens manages bootstrap tokens, signs cluster-info with them, and makes join commands:
+// https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
 package tokens
 
 import (
@@ -32,8 +32,7 @@ type Store struct {
 	Now func() time.Time
 }
 
-// Create creates tokens, and signs cluster-info with them, so that nodes can join at once. If any token's ID is in use, it
-// returns an error and creates nothing.
+// Create creates tokens and signs cluster-info, so that nodes can join at once. It creates nothing if an ID is in use.
 func (s Store) Create(ctx context.Context, tokens []config.Token) error {
 	for _, token := range tokens {
 		found, err := s.Cluster.Get(ctx, secretOf(token.ID))
@@ -69,9 +68,9 @@ func (s Store) signWithCreated(ctx context.Context, tokens []config.Token) {
 	}
 }
 
-// SignClusterInfo signs the ConfigMap cluster-info, as it is in the API, with tokens. The controller manager does this, too, but
-// only seconds after it gets its lease, and new nodes would wait for it. found is false if the ConfigMap is missing. If it's
-// immutable, nobody can sign it: that's a warning, as nodes can still join in other ways.
+// SignClusterInfo signs the ConfigMap cluster-info in the API with tokens. The controller manager would, too, but only seconds
+// after it gets its lease, and new nodes would wait. found is false if the ConfigMap is missing. If it's immutable, it warns:
+// nobody can sign it, but nodes can join in other ways.
 func (s Store) SignClusterInfo(ctx context.Context, tokens []config.Token) (found bool, err error) {
 	info := manifests.ClusterInfo(nil)
 	var unsigned bool
@@ -94,8 +93,8 @@ func secretOf(id string) *corev1.Secret {
 	}
 }
 
-// Delete deletes tokens by ID, and prints a result for each. It continues after a missing one and returns an error at the end. It
-// leaves signatures in cluster-info to the controller manager: without its Secret, a token is useless for joining.
+// Delete deletes tokens by ID, and prints a result for each. A missing one is an error, but only at the end. Signatures in
+// cluster-info stay for the controller manager: without its Secret, a token is useless.
 func (s Store) Delete(ctx context.Context, ids []string) error {
 	var missing []string
 	for _, id := range ids {
