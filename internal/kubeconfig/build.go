@@ -65,8 +65,8 @@ func encode(file api.Config) ([]byte, error) {
 	return data, errors.Wrap(err, "encoding a kubeconfig file")
 }
 
-// RotatableKubelet makes kubelet.conf use the file where the kubelet keeps its current client certificate and key, instead of the
-// embedded ones, which nothing renews. It returns the file unchanged if it already does.
+// RotatableKubelet makes kubelet.conf use the file of the kubelet's current client certificate and key, instead of embedded ones,
+// which nothing renews. It returns a file that already does unchanged.
 func RotatableKubelet(data []byte, pemPath string) (rotatable []byte, changed bool, err error) {
 	file, err := parse(data)
 	if err != nil {
@@ -109,8 +109,7 @@ func AtServer(data []byte, server string) ([]byte, error) {
 	return encode(file.Config)
 }
 
-// BuildForRequest is Build before the certificate exists: the file holds only the key. The certificate and the CA are added once
-// the signing request is signed.
+// BuildForRequest is Build before the signing request is signed: the file holds only the key, without certificate and CA.
 func BuildForRequest(spec Spec, n *config.Node, key crypto.Signer) ([]byte, error) {
 	data, err := certs.EncodeKey(key)
 	if err != nil {

@@ -24,9 +24,8 @@ const (
 	NoCredentials certs.Kind = "no credentials"
 )
 
-// Check checks an existing kubeconfig file; ca is the content of the cluster's CA file. It doesn't check credentials and CAs in
-// other files, such as kubelet.conf refers to once the kubelet rotates its certificate. The error is a *certs.Error with all
-// faults.
+// Check checks an existing kubeconfig file; ca is the content of the cluster's CA file. It doesn't check other files the
+// kubeconfig refers to, as kubelet.conf does once its certificate rotates. The error is a *certs.Error with all faults.
 func Check(data []byte, spec Spec, n *config.Node, ca []*x509.Certificate, now time.Time) error {
 	faults := check(data, spec, ca, now)
 	if len(faults) == 0 {

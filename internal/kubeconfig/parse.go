@@ -50,8 +50,8 @@ func parse(data []byte) (*parsed, error) {
 	return file, nil
 }
 
-// Server returns the API's URL and the CAs to trust from a kubeconfig file or from ConfigMap kube-public/cluster-info. A file
-// without a current context must have exactly one cluster.
+// Server returns the API's URL and CAs from a kubeconfig file or from ConfigMap kube-public/cluster-info. A file without a
+// current context must have exactly one cluster.
 func Server(data []byte) (url string, ca []*x509.Certificate, err error) {
 	var file api.Config
 	if err := yaml.Unmarshal(data, &file); err != nil {

@@ -19,8 +19,8 @@ type Spec struct {
 // File is the file's name below the directory of kubeconfig files.
 func (s Spec) File() string { return s.Certificate.Kubeconfig }
 
-// SpecOf returns the kubeconfig file of a row in the certificate table. People reach the API at the cluster's endpoint. The
-// node's components use its own API server, so that during an upgrade they don't talk to an older one.
+// SpecOf returns a row's kubeconfig file. People reach the API at the cluster's endpoint. The node's components use its own API
+// server, so that during an upgrade they don't talk to an older one.
 func SpecOf(n *config.Node, row certs.Spec) Spec {
 	server := n.Endpoint()
 	if row.UsedBy != "" {

@@ -10,9 +10,9 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 )
 
-// Trusting returns a client's kubeconfig file with trust in every CA of its cluster. It keeps other CAs that somebody has added,
-// such as a load balancer's, but no earlier CA of the same name. A file that trusts none of the cluster's CAs, or refers to a
-// file with CAs, stays as it is.
+// Trusting returns a client's kubeconfig file with trust in all CAs of its cluster. Somebody's own additions stay, such as a load
+// balancer's CA, but no earlier CA of the same name. A file with none of the cluster's CAs, or CAs in another file, stays as it
+// is.
 func Trusting(data []byte, ca []*x509.Certificate) (trusting []byte, changed bool, err error) {
 	file, err := parse(data)
 	if err != nil {
@@ -55,7 +55,7 @@ func WithCAs(have, ca []*x509.Certificate) []*x509.Certificate {
 	return wanted
 }
 
-// CAs returns the CAs that a kubeconfig file's client trusts, or the path of their file. Both are empty for the host's CAs.
+// CAs returns the CAs a kubeconfig file trusts, or the path of their file; neither for the host's CAs.
 func CAs(data []byte) (trusted []*x509.Certificate, file string, err error) {
 	p, err := parse(data)
 	if err != nil {
