@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package corefile migrates a Corefile, CoreDNS's configuration, from one version of CoreDNS to another, with the tables of
-// github.com/coredns/corefile-migration.
+// Package corefile migrates a Corefile, CoreDNS's configuration, between versions with github.com/coredns/corefile-migration.
 package corefile
 
 import (
@@ -15,8 +14,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Version returns the version of CoreDNS in an image, such as 1.14.6: by its tag, or else by its digest if it's a CoreDNS
-// release's. It's empty if there's neither.
+// Version returns an image's version of CoreDNS, such as 1.14.6, by its tag, or else a release's digest; empty if unknown.
 func Version(image string) string {
 	name, digest, _ := strings.Cut(image, "@")
 	_, tag, _ := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
@@ -37,8 +35,8 @@ func (e *UnknownPluginsError) Error() string {
 	return "the Corefile uses " + strings.Join(e.Parts, ", ") + ", and it is not known whether CoreDNS " + e.Version + " still supports that"
 }
 
-// Migrate returns a Corefile for version to of CoreDNS, made from one for version from. If nothing has to change, it returns the
-// text as it is, comments included; a changed text loses its comments. Deprecated settings stay. Versions have no leading v.
+// Migrate turns a Corefile for version from of CoreDNS into one for version to. If nothing has to change, it returns the text as
+// it is; a changed text loses its comments. Deprecated settings stay. Versions have no leading v.
 //
 // The error is an *UnknownPluginsError for unknown plugins and options; the text then keeps these as they are. Other errors are
 // about unknown or decreasing versions, and about a Corefile that can't be read or written without losing some of it.
@@ -70,8 +68,8 @@ func Migrate(text, from, to string) (string, error) {
 	return after, nil
 }
 
-// parse reads a Corefile, and refuses it if writing it again would lose words: the library knows two levels of braces, and panics
-// when a block has no beginning.
+// parse refuses a Corefile that would lose words when written again: the library knows two levels of braces, and panics when a
+// block has no beginning.
 func parse(text string) (parsed *corefile.Corefile, err error) {
 	defer func() {
 		if recover() != nil {
@@ -97,8 +95,7 @@ func words(text string) (list []string) {
 	return list
 }
 
-// unknownIn returns the plugins and options of a Corefile missing from the tables for version to. The tables of the versions in
-// between don't count.
+// unknownIn returns a Corefile's plugins and options missing from the tables for version to. Versions in between don't count.
 func unknownIn(text, from, to string) (parts []string, err error) {
 	notices, err := migration.Unsupported(from, to, text)
 	if err != nil {
