@@ -23,7 +23,7 @@ type Gate struct {
 	Needs []string
 }
 
-// Gate looks up a feature gate of a program.
+// Gate looks up a program's feature gate.
 func (r Release) Gate(program, name string) (Gate, bool) {
 	state := r.state("gate", program, name)
 	if state == "" {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package releases has tables of each minor release of Kubernetes: its flags, feature gates, API versions, admission plugins, and
-// the fields and versions of its configuration files; and of the flags of each minor release of etcd. test/releases makes them
-// from the released modules. The first lookup parses them, which takes a few milliseconds.
+// Package releases has tables of each minor release of Kubernetes: flags, feature gates, API versions, admission plugins, and
+// fields and versions of configuration files; and of etcd's flags. test/releases makes them. The first lookup takes a few
+// milliseconds.
 package releases
 
 import (
@@ -26,7 +26,6 @@ const (
 //go:embed tables.tsv
 var tables string
 
-// fact is the subject of a row.
 type fact struct{ kind, name string }
 
 // row has the state of a fact in each release of some programs.
@@ -68,14 +67,14 @@ var parse = sync.OnceValue(func() parsed {
 	return p
 })
 
+// Release is a minor release of Kubernetes.
 type Release struct {
 	// Minor is its name, such as 1.37.
 	Minor  string
 	column int
 }
 
-// Of returns the release of that name, such as 1.37. Without a table of it, it returns false, and a release before the first one,
-// to which Next leads.
+// Of returns the release of that name, such as 1.37. Without a table, it returns false and a release before the first one.
 func Of(minor string) (Release, bool) {
 	i := slices.Index(parse().minors, minor)
 	return Release{minor, i}, i >= 0
@@ -96,13 +95,13 @@ func (r Release) Next() (Release, bool) {
 	return Release{minors[r.column+1], r.column + 1}, true
 }
 
-// Known reports whether there's a table of the release.
+// Known reports whether the release has a table.
 func (r Release) Known() bool { return r.column >= 0 && r.Minor != "" }
 
 // After reports whether r is a later release than other.
 func (r Release) After(other Release) bool { return r.column > other.column }
 
-// state returns a fact's state in this release for a program; empty if the release doesn't have it.
+// state returns a fact's state for a program; empty if this release doesn't have it.
 func (r Release) state(kind, program, name string) string {
 	for _, row := range parse().rows[fact{kind, name}] {
 		if r.Known() && row.of(program) && row.states[r.column] != "" {
@@ -116,12 +115,12 @@ func (r row) of(program string) bool {
 	return r.programs == "*" && program != Etcd || slices.Contains(strings.Split(r.programs, ","), program)
 }
 
-// HasFlag reports whether a program of Kubernetes knows a command line flag, even a hidden or deprecated one. The name has no
-// leading dashes; - and _ in it mean the same.
+// HasFlag reports whether a program knows a flag, even if hidden or deprecated. name has no leading dashes; _ is the same as -.
 func (r Release) HasFlag(program, name string) bool {
 	return r.state("flag", program, strings.ReplaceAll(name, "_", "-")) != ""
 }
 
+// EtcdRelease is a minor release of etcd.
 type EtcdRelease struct {
 	// Minor is its name, such as 3.7.
 	Minor  string
@@ -141,8 +140,8 @@ func (r EtcdRelease) HasFlag(name string) bool {
 	})
 }
 
-// HasField reports whether the kubelet or kube-proxy knows a field of its configuration file. Its path is as in JSON, without
-// list indexes: authentication.anonymous.enabled.
+// HasField reports whether the kubelet or kube-proxy knows a field of its configuration file, such as
+// authentication.anonymous.enabled, without list indexes.
 func (r Release) HasField(program, path string) bool { return r.state("field", program, path) != "" }
 
 // HasAdmissionPlugin reports whether the API server has an admission plugin.
@@ -170,8 +169,7 @@ func (r Release) ServesVersion(apiVersion string) bool {
 type Kind struct {
 	// Served is false if the API server can only read objects stored in this version.
 	Served bool
-	// Deprecated and Removed are the releases of these changes, and Replacement is an apiVersion and a kind with a space between;
-	// each may be empty.
+	// Deprecated and Removed are releases, Replacement is an apiVersion and a kind with a space between; each may be empty.
 	Deprecated, Removed, Replacement string
 }
 
@@ -198,8 +196,7 @@ func (r Release) Kind(apiVersion, kind string) (Kind, bool) {
 	return k, true
 }
 
-// Leaving returns the kinds that r or a later release serves and the newest doesn't, sorted. Each is an apiVersion and a kind
-// with a space between.
+// Leaving returns the kinds (apiVersion, space, kind) that r or a later release serves and the newest doesn't, sorted.
 func (r Release) Leaving() []string {
 	var list []string
 	newest := Newest()
