@@ -21,8 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Check checks an existing certificate against its row. issuers are the certificates in its CA's file; none for a CA, which can
-// be any CA the user provides, self-signed or not. The error is an *Error with all faults.
+// Check checks an existing certificate against its row. issuers are the certificates in its CA's file; none for a CA, which may
+// be any CA of the user's, self-signed or not. The error is an *Error with all faults.
 func Check(spec Spec, n *config.Node, pair Pair, issuers []*x509.Certificate, now time.Time) error {
 	faults := Faults(spec, pair, issuers, now)
 	if len(faults) == 0 {
@@ -137,8 +137,7 @@ func (f *faults) checkSANs(spec Spec, cert *x509.Certificate) {
 	}
 }
 
-// checkSubject applies to clients, which servers identify by their subject. The group system:masters may do anything, with any
-// name.
+// checkSubject applies to clients, which servers identify by their subject. The group system:masters may do anything.
 func (f *faults) checkSubject(spec Spec, cert *x509.Certificate) {
 	if slices.Contains(spec.Usages, x509.ExtKeyUsageServerAuth) ||
 		slices.Contains(cert.Subject.Organization, "system:masters") {
@@ -154,8 +153,8 @@ func (f *faults) checkSubject(spec Spec, cert *x509.Certificate) {
 	}
 }
 
-// CheckServiceAccountPair checks that the API server can verify its tokens: the public key file must match the private key. It
-// can hold several public keys, as tokens of earlier keys may still be in use.
+// CheckServiceAccountPair checks that the public key file matches the private key. It can hold several keys, as tokens of earlier
+// keys may still be in use.
 func CheckServiceAccountPair(key, pub []byte) error {
 	signer, err := ParseKey(key)
 	if err != nil {

@@ -18,8 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// FuzzParsePair: no content of the files causes a panic, no error quotes the key, and accepted content survives writing and
-// reading.
+// FuzzParsePair: no content causes a panic, no error quotes the key, and accepted content survives writing and reading.
 func FuzzParsePair(f *testing.F) {
 	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	pairs := map[string]Pair{}

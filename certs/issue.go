@@ -25,6 +25,7 @@ import (
 // backdate is how long before its issue a certificate becomes valid, for nodes whose clocks are behind.
 const backdate = 5 * time.Minute
 
+// Pair is a certificate and its private key.
 type Pair struct {
 	Cert *x509.Certificate
 	// Key is nil if it's kept elsewhere, such as an external CA's.
@@ -98,8 +99,7 @@ func Issue(spec Spec, n *config.Node, ca Pair, key crypto.Signer, now time.Time,
 	return cert, nil
 }
 
-// PublicKeyPin returns a CA's public key as a --discovery-token-ca-cert-hash: "sha256:" and the SHA-256 of the
-// SubjectPublicKeyInfo in hexadecimal.
+// PublicKeyPin returns a --discovery-token-ca-cert-hash: "sha256:" and the SHA-256 of the SubjectPublicKeyInfo in hexadecimal.
 func PublicKeyPin(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -145,8 +145,7 @@ func sign(
 	return cert, errors.Wrapf(err, "certificate %s", spec.Name)
 }
 
-// newSerial returns a positive number of 16 octets, 126 bits of it random. RFC 5280 allows 20 octets; public CAs must use at
-// least 64 random bits.
+// newSerial returns a positive number of 16 octets, 126 bits of it random: RFC 5280 allows 20 octets, CAs need 64 random bits.
 func newSerial(random io.Reader) (*big.Int, error) {
 	var octets [16]byte
 	if _, err := io.ReadFull(random, octets[:]); err != nil {

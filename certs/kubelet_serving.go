@@ -17,7 +17,6 @@ import (
 // KubeletServingAlgorithm is the algorithm of a kubelet's own keys, independent of the cluster's other keys.
 const KubeletServingAlgorithm = config.ECDSAP256
 
-// kubeletServingLifetime is the lifetime of a kubelet's self-signed certificate.
 const kubeletServingLifetime = 365 * 24 * time.Hour
 
 // KubeletServing returns a self-signed serving certificate for a node's name, like the one its kubelet would generate, see

@@ -92,8 +92,7 @@ func ParseCerts(data []byte) ([]*x509.Certificate, error) {
 	return certificatesIn(blocks)
 }
 
-// ParseChain reads the certificates of a PEM file that can also hold their key, such as the file a kubelet rotates: first its own
-// certificate, then intermediate CAs.
+// ParseChain reads a PEM file that may also hold a key, like the kubelet's: first its own certificate, then intermediate CAs.
 func ParseChain(data []byte) ([]*x509.Certificate, error) {
 	blocks, err := readPEM(data)
 	if err != nil {
@@ -223,7 +222,7 @@ func readPEM(data []byte) ([]*pem.Block, error) {
 	return blocks, nil
 }
 
-// FirstCert reads the first certificate of a PEM file that can also hold a private key, like the kubelet's.
+// FirstCert reads the first certificate of a PEM file that may also hold a private key, like the kubelet's.
 func FirstCert(data []byte) (*x509.Certificate, error) {
 	chain, err := ParseChain(data)
 	if err != nil {

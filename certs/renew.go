@@ -21,8 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Renewal returns the row for renewing a certificate: the old certificate's content, plus its row's additions. So a name added by
-// hand stays, and a new name in the configuration is added.
+// Renewal returns the row for renewing a certificate: its content, plus its row's additions. So a name added by hand stays, and a
+// new name in the configuration is added.
 func Renewal(spec Spec, old *x509.Certificate) Spec {
 	spec.CommonName, spec.Organization = old.Subject.CommonName, old.Subject.Organization
 	s := sans{names: slices.Clone(spec.DNSNames), ips: slices.Clone(spec.IPs)}

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certs holds the certificate table (table.go), and issues, encodes and checks its certificates. It does no I/O: the
-// clock and the source of randomness are arguments.
+// Package certs holds the certificate table (table.go), and issues, encodes and checks its certificates. It does no I/O: clock
+// and randomness are arguments.
 package certs
 
 import (
@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
+// Spec is a row of the certificate table.
 type Spec struct {
 	// Name is unique: "ca", "apiserver", "admin.conf". It's also the argument of `certs renew`.
 	Name string
@@ -25,8 +26,8 @@ type Spec struct {
 	Kubeconfig string
 	// CA is the Name of the issuing row; empty for a CA, which signs itself.
 	CA string
-	// UsedBy is the component that reads the private key, empty if none does: in a rootless control plane its user owns the key, and
-	// it restarts once the certificate is renewed.
+	// UsedBy is the component that reads the private key, if any: it restarts after a renewal, and in a rootless control plane, its
+	// user owns the key.
 	UsedBy string
 	// FirstOnly marks certificates that only a cluster's first control plane has.
 	FirstOnly bool
@@ -40,15 +41,12 @@ type Spec struct {
 	Usages []x509.ExtKeyUsage
 }
 
-// IsCA reports whether the row is a certificate authority.
 func (s Spec) IsCA() bool { return s.CA == "" }
 
-// Renewable reports whether `certs renew` renews the certificate. CAs are never replaced, and the kubelet renews its own
-// certificate.
+// Renewable reports whether `certs renew` renews it. CAs are never replaced, and the kubelet renews its own certificate.
 func (s Spec) Renewable() bool { return !s.IsCA() && s.UsedBy != config.KubeletComponent }
 
-// OnJoin reports whether a joining control plane issues the certificate for itself. It shares the CAs with the others, and the
-// cluster's CSR API signs its kubelet's certificate.
+// OnJoin reports whether a joining control plane issues it. It shares the CAs, and the cluster's CSR API signs for its kubelet.
 func (s Spec) OnJoin() bool { return s.Renewable() && !s.FirstOnly }
 
 // Phase is the phase of init that issues the certificate, as an argument of `init phase`: "certs apiserver", "kubeconfig admin".
@@ -59,14 +57,13 @@ func (s Spec) Phase() string {
 	return "certs " + s.Name
 }
 
-// CertFile is the path of the certificate below the PKI directory.
+// CertFile is the certificate's path below the PKI directory.
 func (s Spec) CertFile() string { return s.File + ".crt" }
 
-// KeyFile is the path of the private key below the PKI directory.
+// KeyFile is the private key's path below the PKI directory.
 func (s Spec) KeyFile() string { return s.File + ".key" }
 
-// Table returns every row, without a node's own values: common names and alternative names may be missing. Each CA comes before
-// its certificates.
+// Table returns every row, each CA before its certificates. Names that depend on a node are missing.
 func Table() []Spec {
 	rows := make([]Spec, len(table))
 	for i, r := range table {
@@ -101,8 +98,7 @@ func Find(n *config.Node, name string) (s Spec, found bool) {
 	return rows[i], true
 }
 
-// nameAPIServer adds the names by which Pods, nodes and people reach the API server: the Service default/kubernetes, this node,
-// the cluster's endpoint, and the user's own names.
+// nameAPIServer adds the names by which Pods, nodes and people reach the API server.
 func nameAPIServer(spec *Spec, n *config.Node) {
 	var s sans
 	s.add(n.Name, "kubernetes", "kubernetes.default", "kubernetes.default.svc",
