@@ -47,8 +47,8 @@ func FirstStart(n *config.Node) []Object {
 	return objs
 }
 
-// firstLeases returns a Role and RoleBinding that last until the default roles exist. Their owner doesn't exist, so the garbage
-// collector, one of the controllers, deletes them when it starts.
+// firstLeases returns a Role and RoleBinding that last until the default roles exist: their owner doesn't exist, so the garbage
+// collector deletes them at its start.
 func firstLeases() []Object {
 	components := []string{ControllerManagerName, SchedulerName}
 	meta := metav1.ObjectMeta{

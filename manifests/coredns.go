@@ -16,11 +16,8 @@ import (
 )
 
 const (
-	// CoreDNSName is the Deployment's name.
 	CoreDNSName = "coredns"
-	// CorefileMap is the name of the ConfigMap with CoreDNS's settings.
 	CorefileMap = CoreDNSName
-	// CorefileKey is the Corefile's key in it.
 	CorefileKey = "Corefile"
 	// dnsName is the Service's name. It's older than CoreDNS; Pods and tools rely on it.
 	dnsName = "kube-dns"
@@ -45,8 +42,8 @@ func CoreDNS(n *config.Node, patches config.PatchSet) ([]Object, error) {
 	}, nil
 }
 
-// corefile configures CoreDNS: https://coredns.io/manual/toc/#configuration. It doesn't cache answers for the cluster's domain,
-// because they change with every Pod.
+// corefile configures CoreDNS: https://coredns.io/manual/toc/#configuration. Answers for the cluster's domain change with every
+// Pod, so it doesn't cache them.
 func corefile(domain string) string {
 	return `.:53 {
     errors

@@ -22,14 +22,14 @@ const (
 	etcdMetricsPort = 2381
 )
 
+// Member is a member of an etcd cluster.
 type Member struct {
 	Name string
 	// PeerURL is the URL for other members: https://192.0.2.1:2380.
 	PeerURL string
 }
 
-// Etcd returns a local etcd's static Pod. Without members it starts a new cluster; otherwise it joins the cluster with these
-// members, itself included.
+// Etcd returns a local etcd's static Pod. With members, itself included, it joins their cluster; otherwise, it starts a new one.
 func Etcd(n *config.Node, v HostView, members []Member) *corev1.Pod {
 	local := n.Cluster.Etcd.Local
 	probe, port := etcdEndpoint(n)

@@ -67,8 +67,7 @@ func readInitialCluster(value string) []Member {
 	return all
 }
 
-// Endpoints returns the client URLs of the members this one was started with, and then its own, because it may not have a vote
-// yet. It assumes that the others use the default client port.
+// Endpoints returns the initial members' client URLs, assuming the default port, then its own, as it may have no vote yet.
 func (m LocalMember) Endpoints() []string {
 	var urls []string
 	for _, peer := range m.Initial {

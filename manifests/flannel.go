@@ -166,8 +166,8 @@ func flannelInstaller(n *config.Node) corev1.Container {
 	}
 }
 
-// flannelConfigurer puts the CNI plugins' settings on the node, which makes it Ready. So it runs once flannel is ready: after the
-// failure of a Pod that came too early, the kubelet would wait ten seconds or more.
+// flannelConfigurer puts the CNI plugins' settings on the node, which makes it Ready. It runs once flannel is ready: after a Pod
+// that came too early and failed, the kubelet would wait ten seconds or more.
 func flannelConfigurer(n *config.Node) corev1.Container {
 	return corev1.Container{
 		Name:            "install-cni",
@@ -178,8 +178,8 @@ func flannelConfigurer(n *config.Node) corev1.Container {
 	}
 }
 
-// flannelAgent is flannel itself, a sidecar: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/. It asks the
-// API server at the control plane's endpoint, as kube-proxy does, so that it doesn't have to wait for kube-proxy.
+// flannelAgent is flannel itself, a sidecar: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/. Like
+// kube-proxy, it uses the control plane's endpoint, so it doesn't have to wait for kube-proxy.
 func flannelAgent(n *config.Node) corev1.Container {
 	host, port, _ := net.SplitHostPort(n.Endpoint())
 	field := func(name, path string) corev1.EnvVar {
@@ -217,8 +217,8 @@ func flannelAgent(n *config.Node) corev1.Container {
 	}
 }
 
-// flannelInterface makes flannel use the interface with the node's address, as the cluster knows it, instead of the default
-// route's: hosts with several interfaces may have different ones. In a dual-stack cluster, flannel takes only IPv4 addresses.
+// flannelInterface makes flannel use the interface with the node's address in the cluster, which may not be the default route's.
+// In a dual-stack cluster, flannel takes only IPv4 addresses.
 func flannelInterface(n *config.Node) []string {
 	subnets := n.PodSubnets()
 	if len(subnets) > 1 && n.AdvertiseAddress.Is6() {

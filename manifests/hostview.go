@@ -16,8 +16,7 @@ type HostView struct {
 	CertDirs []string
 	// ExternalCA reports that the cluster's CA is on the host without its key, so that the controller manager can't sign.
 	ExternalCA bool
-	// SeveralCAs reports that the cluster's CA file holds other CAs, too. The controller manager then signs with the CA in
-	// SignerFile, because it takes no file with several.
+	// SeveralCAs reports that the cluster's CA file holds others, too, so that the controller manager signs with SignerFile.
 	SeveralCAs bool
 	// ProxyEnv is the result of ProxyEnv() for the host's environment.
 	ProxyEnv []corev1.EnvVar
@@ -28,8 +27,8 @@ type HostView struct {
 // SignerFile is below the directory of certificates.
 const SignerFile = "ca-signer.crt"
 
-// CertDirs returns the directories where distributions keep CA certificates, besides /etc/ssl/certs. Links in /etc/ssl/certs can
-// point into them, so a container that trusts the host's CAs needs each one that exists.
+// CertDirs returns distributions' directories for CA certificates, besides /etc/ssl/certs. Links there can point into them, so a
+// container that trusts the host's CAs needs each one that exists.
 func CertDirs() []string {
 	return []string{
 		"/etc/ca-certificates",
@@ -40,8 +39,8 @@ func CertDirs() []string {
 	}
 }
 
-// AsIn returns v with a static Pod's view of the host it was generated on: the proxies, the directories of CA certificates, and
-// whether the key of the cluster's CA was there. They may have changed since. The Pod must have a container.
+// AsIn returns v with the host's facts from a static Pod with a container: the proxies, the directories of CA certificates, and
+// whether the key of the cluster's CA was there. They may have changed since.
 func (v HostView) AsIn(pod *corev1.Pod) HostView {
 	c := &pod.Spec.Containers[0]
 	var environ []string
@@ -59,8 +58,7 @@ func (v HostView) AsIn(pod *corev1.Pod) HostView {
 	return v
 }
 
-// ProxyEnv returns the nonempty proxy variables in environ (NAME=VALUE, as from os.Environ): their names end in _proxy, in upper
-// or lower case.
+// ProxyEnv returns the nonempty proxy variables in environ (NAME=VALUE, as from os.Environ), which end in _proxy, in any case.
 func ProxyEnv(environ []string) []corev1.EnvVar {
 	var out []corev1.EnvVar
 	for _, pair := range environ {

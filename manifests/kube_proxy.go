@@ -20,8 +20,7 @@ const (
 	kubeProxyDir  = "/var/lib/kube-proxy"
 )
 
-// KubeProxy returns the add-on that implements Services on every node. Joining nodes can read its ConfigMap. Patches of the
-// target kubeproxydaemonset apply to its DaemonSet.
+// KubeProxy returns the add-on. Joining nodes can read its ConfigMap. Patches of kubeproxydaemonset apply to its DaemonSet.
 func KubeProxy(n *config.Node, patches config.PatchSet) ([]Object, error) {
 	daemonSet, err := patched(kubeProxyDaemonSet(n), &appsv1.DaemonSet{}, patches, config.PatchKubeProxy)
 	if err != nil {

@@ -57,14 +57,14 @@ func SharedFiles(n *config.Node) map[string]string {
 	return files
 }
 
-// CertsOwner returns the token that owns the Secret with the shared certificates. It grants nothing: its only purpose is to
-// expire, so that the Secret is deleted with it. The caller chooses its ID and a random secret.
+// CertsOwner returns the token that owns the Secret with the shared certificates. It grants nothing, and only expires, so that
+// the Secret is deleted with it. The caller chooses its ID and a random secret.
 func CertsOwner(id string, secret config.Secret) config.Token {
 	return config.Token{ID: id, Secret: secret, TTL: CertsTTL, Description: "Proxy for managing TTL for the kubeadm-certs secret"}
 }
 
-// CertsSecret holds the shared certificates, encrypted. owner is the Secret of CertsOwner as the API returns it: the garbage
-// collector goes by its UID, and immediately deletes an object with an owner reference without UID.
+// CertsSecret holds the shared certificates, encrypted. owner is CertsOwner's Secret from the API: the garbage collector deletes
+// an object whose owner reference has no UID.
 func CertsSecret(encrypted map[string][]byte, owner *corev1.Secret) *corev1.Secret {
 	return &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests builds a control plane's static Pods and the objects that init creates in the API: configuration in, typed
-// objects out. It does no I/O: the host's facts come in as a HostView, the clock and the source of randomness as arguments.
+// Package manifests builds a control plane's static Pods and init's API objects: configuration in, typed objects out. It does no
+// I/O: the host's facts come in a HostView, clock and randomness as arguments.
 package manifests
 
 import (

@@ -29,8 +29,8 @@ func Network(n *config.Node, patches config.PatchSet) ([]Object, error) {
 	return nil, nil
 }
 
-// parse reads a stream of YAML or JSON documents, as `kubectl apply` takes it. Objects without a namespace are in the default
-// one, if their kind has namespaces.
+// parse reads a stream of YAML or JSON documents, as `kubectl apply` takes it. Objects without a namespace are in namespace
+// default, if their kind has namespaces.
 func parse(data []byte) ([]Object, error) {
 	var objs []Object
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)

@@ -136,8 +136,7 @@ func TestClusterGolden(t *testing.T) {
 	}
 }
 
-// clusterObjects returns all objects that init creates. Facts of a run (a kubeconfig with a CA, ciphertext) come from the
-// reference.
+// clusterObjects returns init's objects, with a run's facts (a kubeconfig with a CA, ciphertext) from the reference.
 func clusterObjects(t *testing.T, n *config.Node) []Object {
 	t.Helper()
 	objs := slices.Concat(coreDNS(t, n), kubeProxy(t, n), BootstrapRBAC(n), CertsRBAC())

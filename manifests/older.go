@@ -56,8 +56,7 @@ func olderFlags() map[string]string {
 	}
 }
 
-// OnlyOlder reports whether only older releases wrote a flag, named without dashes, into a component's static Pod. An upgrade
-// rewrites the Pod without it.
+// OnlyOlder reports whether only older releases wrote a flag (without dashes) into a component's static Pod. An upgrade drops it.
 func OnlyOlder(component, flag string) bool {
 	if component != EtcdName {
 		return false

@@ -14,8 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// The host's accounts for the components of a rootless control plane (KEP-2568): each is a system user with a group of the same
-// name and without a shell.
+// The host's accounts for a rootless control plane (KEP-2568): system users without a shell, each with a group of the same name.
 const (
 	EtcdUser              = "kubeadm-etcd"
 	APIServerUser         = "kubeadm-kas"
@@ -70,8 +69,8 @@ type Ownership struct {
 	Tree bool
 }
 
-// Ownerships lists the files that a rootless control plane's components must be able to read: their private keys according to the
-// certificate table, the keys of service accounts, and etcd's data.
+// Ownerships lists the files for a rootless control plane's components: their private keys according to the certificate table,
+// the keys of service accounts, and etcd's data.
 func Ownerships(n *config.Node) []Ownership {
 	var out []Ownership
 	own := func(component, path string) {

@@ -95,8 +95,8 @@ func defaultProbe(p *corev1.Probe) {
 	}
 }
 
-// sortFlags sorts --NAME=VALUE words by name, keeping the order of flags with one name, as the last wins. A line with other
-// words, in which the order can matter, stays as it is, but for the program at its beginning.
+// sortFlags sorts --NAME=VALUE words after the program by name; repeated flags keep their order, as the last wins. With other
+// words, the order can matter, so the line stays as it is.
 func sortFlags(words []string) {
 	if len(words) > 0 && !strings.HasPrefix(words[0], "--") {
 		words = words[1:]

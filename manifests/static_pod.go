@@ -39,8 +39,7 @@ const (
 	probePort = "probe-port"
 	// probePeriod is how often the kubelet probes a starting component.
 	probePeriod = 10 * time.Second
-	// criticalPriority is the value of system-node-critical. A static Pod sets it itself, because there may be no API server to look
-	// it up.
+	// criticalPriority is system-node-critical's. A static Pod sets it itself, as there may be no API server to look it up.
 	criticalPriority int32 = 2000001000
 )
 
@@ -111,8 +110,7 @@ func (s staticPod) container() corev1.Container {
 	return c
 }
 
-// commandLine returns flags: the defaults sorted by name, without those that extra sets, then extra as it is. A name can occur
-// several times in extra.
+// commandLine returns flags: the defaults missing from extra, sorted by name, then extra as it is, which may repeat names.
 func commandLine(defaults, extra []config.Arg) []string {
 	slices.SortStableFunc(defaults, func(a, b config.Arg) int { return cmp.Compare(a.Name, b.Name) })
 	var out []string
