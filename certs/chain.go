@@ -16,8 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// checkIssuer accepts a certificate that one of issuers has signed, or an intermediate CA that follows it in its file: a
-// component shows the whole file to the other side.
+// checkIssuer accepts a certificate signed by an issuer, or through intermediate CAs in its file, as components show all of it.
 func (f *faults) checkIssuer(spec Spec, pair Pair, issuers []*x509.Certificate, now time.Time) {
 	chain, refusal := chainTo(pair.Cert, pair.More, issuers)
 	if chain == nil {
@@ -34,7 +33,7 @@ func (f *faults) checkIssuer(spec Spec, pair Pair, issuers []*x509.Certificate, 
 	f.checkConstraints(spec, chain)
 }
 
-// chainTo returns the certificate, the intermediates that lead to a trusted one, and that one; nil and why if there is no way.
+// chainTo returns the certificate, the intermediates up to a trusted CA, and that CA; nil and the reason if there's no way.
 func chainTo(cert *x509.Certificate, intermediates, trusted []*x509.Certificate) (chain []*x509.Certificate, refusal error) {
 	refusal = errors.New("the CA has no certificate")
 	for _, ca := range trusted {
@@ -54,8 +53,7 @@ func chainTo(cert *x509.Certificate, intermediates, trusted []*x509.Certificate)
 	return nil, refusal
 }
 
-// checkConstraints checks what else a verifier would (RFC 5280, section 6), at a time when all of the chain is valid;
-// checkTime checks the dates.
+// checkConstraints makes a verifier's other checks (RFC 5280, section 6) at a time when the chain is valid: see checkTime.
 func (f *faults) checkConstraints(spec Spec, chain []*x509.Certificate) {
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	roots.AddCert(chain[len(chain)-1])
@@ -81,8 +79,8 @@ func (f *faults) checkConstraints(spec Spec, chain []*x509.Certificate) {
 	}
 }
 
-// CheckIssues checks that what a CA issues for node n would be accepted: restrictions of the CA, such as name constraints, may
-// forbid it. It signs and throws away a certificate for each row of the CA.
+// CheckIssues checks that restrictions of a CA, such as name constraints, don't forbid its certificates for node n. It signs and
+// throws away a certificate for each of the CA's rows.
 func CheckIssues(ca Spec, n *config.Node, pair Pair, now time.Time, random io.Reader) error {
 	key, err := NewKey(config.ECDSAP256, random)
 	if err != nil {
@@ -99,7 +97,7 @@ func CheckIssues(ca Spec, n *config.Node, pair Pair, now time.Time, random io.Re
 	return nil
 }
 
-// allows returns an error for a certificate that its CA has just signed and that would be refused all the same.
+// allows returns an error if a certificate would be refused even though its CA has just signed it.
 func allows(spec Spec, n *config.Node, cert *x509.Certificate, ca Pair) error {
 	var found faults
 	found.checkConstraints(spec, []*x509.Certificate{cert, ca.Cert})

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// authority is a CA that edit has changed before parent signed it; without a parent, it signs itself.
+// authority returns a CA, changed by edit before parent signs it; without a parent, it signs itself.
 func authority(t *testing.T, name string, parent *Pair, edit func(*x509.Certificate)) Pair {
 	t.Helper()
 	key := mustKey(config.ECDSAP256)
@@ -40,7 +40,7 @@ func authority(t *testing.T, name string, parent *Pair, edit func(*x509.Certific
 	return Pair{Cert: cert, Key: key}
 }
 
-// TestChains: a certificate may come with the intermediate CAs that lead from it to the CA on the host, in any order.
+// TestChains: a certificate may come with the intermediate CAs between it and the host's CA, in any order.
 func TestChains(t *testing.T) {
 	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	root := authority(t, "root", nil, nil)
@@ -96,8 +96,8 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// TestRestrictedCA: a CA that may not sign what a node needs is refused before it has signed anything, and never issues what
-// would be refused afterwards.
+// TestRestrictedCA: a CA that mustn't sign a node's certificates is refused before it has signed anything, and never issues
+// certificates that would be refused afterwards.
 func TestRestrictedCA(t *testing.T) {
 	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	row := find(t, n, CA)

@@ -21,8 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Check checks an existing certificate against its row. issuers are the certificates in the file of its CA; none for a
-// CA, which can be any CA that the user provides, self-signed or not. The error is an *Error with all faults.
+// Check checks an existing certificate against its row. issuers are the certificates in its CA's file; none for a CA, which may
+// be any CA of the user's, self-signed or not. The error is an *Error with all faults.
 func Check(spec Spec, n *config.Node, pair Pair, issuers []*x509.Certificate, now time.Time) error {
 	faults := Faults(spec, pair, issuers, now)
 	if len(faults) == 0 {
@@ -122,7 +122,7 @@ var usageNames = map[x509.ExtKeyUsage]string{
 func (f *faults) checkSANs(spec Spec, cert *x509.Certificate) {
 	var missing []string
 	for _, name := range spec.DNSNames {
-		// VerifyHostname does not accept a wildcard as a host name, so look for it literally.
+		// VerifyHostname doesn't accept a wildcard as a host name, so look for it literally.
 		if !containsFold(cert.DNSNames, name) && cert.VerifyHostname(name) != nil {
 			missing = append(missing, name)
 		}
@@ -137,8 +137,7 @@ func (f *faults) checkSANs(spec Spec, cert *x509.Certificate) {
 	}
 }
 
-// checkSubject applies to clients, which the server identifies by their subject. The group system:masters is allowed
-// everything, with any name.
+// checkSubject applies to clients, which servers identify by their subject. The group system:masters may do anything.
 func (f *faults) checkSubject(spec Spec, cert *x509.Certificate) {
 	if slices.Contains(spec.Usages, x509.ExtKeyUsageServerAuth) ||
 		slices.Contains(cert.Subject.Organization, "system:masters") {
@@ -154,8 +153,8 @@ func (f *faults) checkSubject(spec Spec, cert *x509.Certificate) {
 	}
 }
 
-// CheckServiceAccountPair checks that the API server can verify, with the public key file, the tokens that it signs with
-// the private key. The file can have several public keys: tokens of earlier keys may still be in use.
+// CheckServiceAccountPair checks that the public key file matches the private key. It can hold several keys, as tokens of earlier
+// keys may still be in use.
 func CheckServiceAccountPair(key, pub []byte) error {
 	signer, err := ParseKey(key)
 	if err != nil {
@@ -180,8 +179,7 @@ func CheckServiceAccountPair(key, pub []byte) error {
 		"delete the file of the public key, then it is derived from the private key again")
 }
 
-// weakKey says why components should not use a key; empty for a good one. The limits are those of NIST SP 800-57 and of
-// Go's TLS.
+// weakKey returns why components shouldn't use a key; empty for a good one. The limits come from NIST SP 800-57 and Go's TLS.
 func weakKey(public crypto.PublicKey) string {
 	switch key := public.(type) {
 	case *rsa.PublicKey:

@@ -44,8 +44,7 @@ func TestCheckAcceptsOwn(t *testing.T) {
 	}
 }
 
-// TestCheck checks leaves that somebody else could have issued for the rows "apiserver", "etcd-server" and
-// "front-proxy-client".
+// TestCheck checks leaves that somebody else could have issued for the rows "apiserver", "etcd-server" and "front-proxy-client".
 func TestCheck(t *testing.T) {
 	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	key := mustKey(config.ECDSAP256)
@@ -60,11 +59,11 @@ func TestCheck(t *testing.T) {
 	}
 	type setup struct {
 		row     string
-		edit    func(*x509.Certificate) // of the certificate that is signed
-		pair    func(*Pair)             // and of what it is read with
+		edit    func(*x509.Certificate) // the certificate to sign
+		pair    func(*Pair)             // the pair as read
 		issuers []*x509.Certificate
 		now     time.Time
-		key     *ecdsa.PrivateKey // of the leaf
+		key     *ecdsa.PrivateKey // the leaf's
 	}
 	tests := []struct {
 		name   string
@@ -222,7 +221,7 @@ func TestCheckCA(t *testing.T) {
 	}
 }
 
-// A CA whose constraints do not allow the names and usages that are needed.
+// A CA whose constraints don't allow the necessary names and usages.
 func TestCheckConstraints(t *testing.T) {
 	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	key := mustKey(config.ECDSAP256)

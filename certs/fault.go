@@ -9,20 +9,19 @@ import (
 	"strings"
 )
 
-// Kind is the kind of a fault, for code that decides what to do about it.
+// Kind is the kind of a fault, for code that chooses a reaction.
 type Kind string
 
-// The kinds of faults.
 const (
 	KeyMismatch  Kind = "key mismatch"  // the key file belongs to another certificate
-	WeakKey      Kind = "weak key"      // RSA below 2048 bits, or a curve that TLS does not support
+	WeakKey      Kind = "weak key"      // RSA below 2048 bits, or a curve that TLS doesn't support
 	NotYetValid  Kind = "not yet valid" // the validity begins in the future
 	Expired      Kind = "expired"       // the validity is over
-	NotCA        Kind = "not a CA"      // a CA that is not allowed to sign certificates
-	WrongIssuer  Kind = "wrong issuer"  // a leaf that its CA did not sign
-	Restricted   Kind = "restricted"    // the constraints of the CA forbid the leaf
-	WrongUsage   Kind = "wrong usage"   // a leaf that is not allowed to be a server or a client
-	MissingSAN   Kind = "missing SAN"   // a name or address that others connect to is missing
+	NotCA        Kind = "not a CA"      // a CA that mustn't sign certificates
+	WrongIssuer  Kind = "wrong issuer"  // a leaf that its CA didn't sign
+	Restricted   Kind = "restricted"    // the CA's constraints forbid the leaf
+	WrongUsage   Kind = "wrong usage"   // a leaf that mustn't be a server or a client
+	MissingSAN   Kind = "missing SAN"   // lacks a name or address that others connect to
 	WrongSubject Kind = "wrong subject" // a client that the server would take for another
 )
 
@@ -32,16 +31,15 @@ type Fault struct {
 	Detail string
 }
 
-// Error is everything that is wrong with an existing certificate, and what to do about it.
+// Error has all faults of an existing certificate, and the remedy.
 type Error struct {
 	Faults []Fault
-	// Where is the path of the file.
-	Where string
-	// Fix is what to do about it, in the imperative.
+	Where  string
+	// Fix is the remedy, in the imperative.
 	Fix string
 }
 
-// Remedy says what to do, see package fault.
+// Remedy returns Fix, for package fault.
 func (e *Error) Remedy() string { return e.Fix }
 
 // Error lists several faults on a line each.

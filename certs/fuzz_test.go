@@ -18,8 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// FuzzParsePair: no content of the files causes a panic, no error quotes the key, and what is accepted can be written
-// and read again unchanged.
+// FuzzParsePair: no content causes a panic, no error quotes the key, and accepted content survives writing and reading.
 func FuzzParsePair(f *testing.F) {
 	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	pairs := map[string]Pair{}
@@ -77,7 +76,7 @@ func FuzzParsePair(f *testing.F) {
 	})
 }
 
-// keepsToItself fails if an error quotes a line of a key file, or what the line encodes.
+// keepsToItself fails if an error quotes a line of a key file, encoded or decoded.
 func keepsToItself(t *testing.T, key []byte, err error) {
 	t.Helper()
 	if err == nil {

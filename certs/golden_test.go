@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestGolden compares the certificates with kubeadm's of each reference case.
+// TestGolden compares the certificates with kubeadm's in each reference case.
 func TestGolden(t *testing.T) {
 	for _, name := range []string{"default", "podcidr", "external-etcd", "dualstack"} {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,6 @@ func mustKey(algorithm config.EncryptionAlgorithm) crypto.Signer {
 	return key
 }
 
-// find returns the row of a name.
 func find(t *testing.T, n *config.Node, name string) Spec {
 	t.Helper()
 	for _, spec := range Specs(n) {
@@ -45,7 +44,7 @@ func find(t *testing.T, n *config.Node, name string) Spec {
 	return Spec{}
 }
 
-// issueAll issues every row, all with the shared key.
+// issueAll issues every row with the same key.
 func issueAll(t *testing.T, n *config.Node, key crypto.Signer) map[string]Pair {
 	t.Helper()
 	pairs := map[string]Pair{}

@@ -28,10 +28,10 @@ const backdate = 5 * time.Minute
 // Pair is a certificate and its private key.
 type Pair struct {
 	Cert *x509.Certificate
-	// Key is nil if it is kept elsewhere, as that of an external CA.
+	// Key is nil if it's kept elsewhere, such as an external CA's.
 	Key crypto.Signer
-	// More are the certificates that follow Cert in its file. While a cluster moves from one CA to another, the file of
-	// the CA has several: Cert signs, and all are trusted.
+	// More are the certificates after Cert in its file. While a cluster moves from one CA to another, the CA's file has several:
+	// Cert signs, and all are trusted.
 	More []*x509.Certificate
 }
 
@@ -43,8 +43,7 @@ func (p Pair) Bundle() []*x509.Certificate {
 	return append([]*x509.Certificate{p.Cert}, p.More...)
 }
 
-// NewKey generates a private key. Go uses the system's secure source for that, and random only with
-// GODEBUG=cryptocustomrand=1.
+// NewKey generates a private key from the system's secure source: Go uses random only with GODEBUG=cryptocustomrand=1.
 func NewKey(algorithm config.EncryptionAlgorithm, random io.Reader) (crypto.Signer, error) {
 	switch algorithm {
 	case config.RSA2048:
@@ -61,7 +60,7 @@ func NewKey(algorithm config.EncryptionAlgorithm, random io.Reader) (crypto.Sign
 	return nil, errors.Errorf("unknown encryptionAlgorithm %q", algorithm)
 }
 
-// NewCA returns a CA certificate signed with its own key, valid for the caCertificateValidityPeriod of the configuration.
+// NewCA returns a self-signed CA certificate, valid for the configured caCertificateValidityPeriod.
 func NewCA(spec Spec, n *config.Node, key crypto.Signer, now time.Time, random io.Reader) (*x509.Certificate, error) {
 	template, err := newTemplate(spec, key.Public(), now, n.Cluster.CACertificateValidityPeriod.Duration, random)
 	if err != nil {
@@ -72,8 +71,8 @@ func NewCA(spec Spec, n *config.Node, key crypto.Signer, now time.Time, random i
 	return sign(spec, template, template, key.Public(), key, random)
 }
 
-// Issue returns a leaf certificate signed by ca, valid for the certificateValidityPeriod of the configuration, but no
-// longer than its CA. A CA that has no key or is not valid now is an error.
+// Issue returns a leaf certificate signed by ca, valid for the configured certificateValidityPeriod, but no longer than its CA.
+// It's an error if the CA has no key or isn't valid now.
 func Issue(spec Spec, n *config.Node, ca Pair, key crypto.Signer, now time.Time, random io.Reader) (*x509.Certificate, error) {
 	if ca.Key == nil {
 		return nil, errors.Errorf("certificate %s: the private key of its CA %q is not on this host; "+
@@ -100,8 +99,7 @@ func Issue(spec Spec, n *config.Node, ca Pair, key crypto.Signer, now time.Time,
 	return cert, nil
 }
 
-// PublicKeyPin returns the fingerprint of a CA's public key as --discovery-token-ca-cert-hash takes it: "sha256:" and the
-// SHA-256 of the SubjectPublicKeyInfo in hexadecimal.
+// PublicKeyPin returns a --discovery-token-ca-cert-hash: "sha256:" and the SHA-256 of the SubjectPublicKeyInfo in hexadecimal.
 func PublicKeyPin(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -147,8 +145,7 @@ func sign(
 	return cert, errors.Wrapf(err, "certificate %s", spec.Name)
 }
 
-// newSerial returns a positive number of 16 octets, 126 bits of it random. RFC 5280 allows 20 octets; public CAs must use
-// at least 64 random bits.
+// newSerial returns a positive number of 16 octets, 126 bits of it random: RFC 5280 allows 20 octets, CAs need 64 random bits.
 func newSerial(random io.Reader) (*big.Int, error) {
 	var octets [16]byte
 	if _, err := io.ReadFull(random, octets[:]); err != nil {
@@ -158,5 +155,4 @@ func newSerial(random io.Reader) (*big.Int, error) {
 	return new(big.Int).SetBytes(octets[:]), nil
 }
 
-// stamp formats a time in UTC.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -81,7 +81,7 @@ func TestNewKeyUnknown(t *testing.T) {
 	}
 }
 
-// The chain verifies, and the certificates have the fields that RFC 5280 requires.
+// The chain verifies, and the certificates have the fields required by RFC 5280.
 func TestIssue(t *testing.T) {
 	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	pairs := issueAll(t, n, rsaKey())
@@ -127,7 +127,7 @@ func TestValidity(t *testing.T) {
 	if got, want := pairs[CA].Cert.NotAfter, now.Add(90*time.Minute); !got.Equal(want) {
 		t.Errorf("the CA is valid until %v, not %v", got, want)
 	}
-	// It is useless without its CA.
+	// It's useless without its CA.
 	if got, want := pairs["apiserver"].Cert.NotAfter, pairs[CA].Cert.NotAfter; !got.Equal(want) {
 		t.Errorf("the leaf is valid until %v, its CA until %v", got, want)
 	}
@@ -167,7 +167,7 @@ func TestIssueRefuses(t *testing.T) {
 	}
 }
 
-// The value is what `openssl x509 -pubkey | openssl pkey -pubin -outform der | sha256sum` prints, as documented for join.
+// The value is the output of `openssl x509 -pubkey | openssl pkey -pubin -outform der | sha256sum`, as documented for join.
 func TestPublicKeyPin(t *testing.T) {
 	list, err := ParseCerts([]byte(pinCert))
 	if err != nil {

@@ -14,15 +14,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// KubeletServingAlgorithm is the algorithm of the keys that a kubelet generates for its own certificates, independent of
-// the cluster's other keys.
+// KubeletServingAlgorithm is the algorithm of a kubelet's own keys, independent of the cluster's other keys.
 const KubeletServingAlgorithm = config.ECDSAP256
 
-// kubeletServingLifetime is the lifetime of the certificate that a kubelet signs itself.
 const kubeletServingLifetime = 365 * 24 * time.Hour
 
-// KubeletServing returns a self-signed serving certificate for the name of a node, like the one that its kubelet would
-// generate, see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/
+// KubeletServing returns a self-signed serving certificate for a node's name, like the one its kubelet would generate, see
+// https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/
 func KubeletServing(node string, key crypto.Signer, now time.Time, random io.Reader) (*x509.Certificate, error) {
 	spec := Spec{Name: "kubelet-serving", CommonName: node, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	if ip, err := netip.ParseAddr(node); err == nil {

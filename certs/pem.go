@@ -35,7 +35,7 @@ func EncodeCerts(list ...*x509.Certificate) []byte {
 	return out
 }
 
-// EncodeKey returns a private key as PEM, in the traditional form of OpenSSL for its type, or else as PKCS #8.
+// EncodeKey returns a private key as PEM, in OpenSSL's traditional form for its type, or else as PKCS #8.
 func EncodeKey(key crypto.Signer) ([]byte, error) {
 	block := &pem.Block{}
 	var err error
@@ -64,8 +64,7 @@ func EncodePublicKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: blockPublicKey, Bytes: der}), nil
 }
 
-// ParsePair reads a certificate file and a key file. The key is nil if it is kept elsewhere. Check reports whether the
-// two belong together.
+// ParsePair reads a certificate file and a key file. The key is nil if it's kept elsewhere. Check reports whether the two match.
 func ParsePair(cert, key []byte) (Pair, error) {
 	bundle, err := ParseCerts(cert)
 	if err != nil {
@@ -79,7 +78,7 @@ func ParsePair(cert, key []byte) (Pair, error) {
 	return pair, errors.Wrap(err, "the private key")
 }
 
-// ParseCerts reads the certificates of a PEM file, at least one. Errors do not quote the file.
+// ParseCerts reads the certificates of a PEM file, at least one. Errors don't quote the file.
 func ParseCerts(data []byte) ([]*x509.Certificate, error) {
 	blocks, err := readPEM(data)
 	if err != nil {
@@ -93,8 +92,7 @@ func ParseCerts(data []byte) ([]*x509.Certificate, error) {
 	return certificatesIn(blocks)
 }
 
-// ParseChain reads the certificates of a PEM file that can also hold their key, such as the one that a kubelet rotates:
-// first its own certificate, then those of intermediate CAs.
+// ParseChain reads a PEM file that may also hold a key, like the kubelet's: first its own certificate, then intermediate CAs.
 func ParseChain(data []byte) ([]*x509.Certificate, error) {
 	blocks, err := readPEM(data)
 	if err != nil {
@@ -121,7 +119,7 @@ func certificatesIn(blocks []*pem.Block) ([]*x509.Certificate, error) {
 	return list, nil
 }
 
-// ParseKey reads the private key of a PEM file: PKCS #1, SEC 1 or PKCS #8, not encrypted. Errors do not quote the file.
+// ParseKey reads the private key of a PEM file: PKCS #1, SEC 1 or PKCS #8, not encrypted. Errors don't quote the file.
 func ParseKey(data []byte) (crypto.Signer, error) {
 	blocks, err := readPEM(data)
 	if err != nil {
@@ -147,7 +145,7 @@ func ParseKey(data []byte) (crypto.Signer, error) {
 	return decodeKey(found)
 }
 
-// decodeKey drops the errors of the decoders, which may quote a part of the key.
+// decodeKey drops the decoders' errors, which may quote a part of the key.
 func decodeKey(block *pem.Block) (crypto.Signer, error) {
 	var key any
 	var err error
@@ -200,8 +198,8 @@ func ParsePublicKeys(data []byte) ([]crypto.PublicKey, error) {
 	return list, nil
 }
 
-// readPEM returns every block of a PEM file. Text around blocks is allowed (RFC 7468, section 2), a truncated or damaged
-// block is not: ignoring it could drop a CA that is still in use.
+// readPEM returns every block of a PEM file. Text around blocks is allowed (RFC 7468, section 2), a truncated or damaged block
+// isn't: ignoring it could drop a CA still in use.
 func readPEM(data []byte) ([]*pem.Block, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, errors.New("the file is empty")
@@ -224,7 +222,7 @@ func readPEM(data []byte) ([]*pem.Block, error) {
 	return blocks, nil
 }
 
-// FirstCert reads the first certificate of a PEM file that can also hold a private key, like the kubelet's.
+// FirstCert reads the first certificate of a PEM file that may also hold a private key, like the kubelet's.
 func FirstCert(data []byte) (*x509.Certificate, error) {
 	chain, err := ParseChain(data)
 	if err != nil {

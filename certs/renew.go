@@ -21,8 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Renewal returns the row to renew a certificate with: what the old one says, plus what its row adds. So a name that was
-// added by hand is kept, and one that is new in the configuration is added.
+// Renewal returns the row for renewing a certificate: its content, plus its row's additions. So a name added by hand stays, and a
+// new name in the configuration is added.
 func Renewal(spec Spec, old *x509.Certificate) Spec {
 	spec.CommonName, spec.Organization = old.Subject.CommonName, old.Subject.Organization
 	s := sans{names: slices.Clone(spec.DNSNames), ips: slices.Clone(spec.IPs)}
@@ -43,7 +43,7 @@ func Renewal(spec Spec, old *x509.Certificate) Spec {
 	return spec
 }
 
-// AlgorithmOf returns the algorithm with which NewKey generates a key like this one; empty if it cannot.
+// AlgorithmOf returns the algorithm with which NewKey generates a key like this one; empty if it can't.
 func AlgorithmOf(public crypto.PublicKey) config.EncryptionAlgorithm {
 	switch key := public.(type) {
 	case *rsa.PublicKey:
@@ -63,8 +63,8 @@ func AlgorithmOf(public crypto.PublicKey) config.EncryptionAlgorithm {
 	return ""
 }
 
-// Request returns a certificate signing request (RFC 2986) for the owner of an external CA, as PEM. It does not contain
-// the usages: the owner adds them, see https://kubernetes.io/docs/setup/best-practices/certificates/
+// Request returns a certificate signing request (RFC 2986) for the owner of an external CA, as PEM. It doesn't contain the
+// usages: the owner adds them, see https://kubernetes.io/docs/setup/best-practices/certificates/
 func Request(spec Spec, key crypto.Signer, random io.Reader) ([]byte, error) {
 	ips := make([]net.IP, 0, len(spec.IPs))
 	for _, ip := range spec.IPs {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certs holds the certificate table (table.go), and issues, encodes and checks what is in it. It does no I/O:
-// the clock and the source of randomness are arguments.
+// Package certs holds the certificate table (table.go), and issues, encodes and checks its certificates. It does no I/O: clock
+// and randomness are arguments.
 package certs
 
 import (
@@ -16,46 +16,40 @@ import (
 
 // Spec is a row of the certificate table.
 type Spec struct {
-	// Name is unique: "ca", "apiserver", "admin.conf". It is also the argument of `certs renew`.
+	// Name is unique: "ca", "apiserver", "admin.conf". It's also the argument of `certs renew`.
 	Name string
-	// Summary says in a few words what the certificate is for: "client certificate for etcd health checks".
+	// Summary describes the certificate's purpose in a few words: "client certificate for etcd health checks".
 	Summary string
-	// File is the path below the PKI directory without extension: "etcd/server". Empty for a certificate that lives in
-	// a kubeconfig file.
+	// File is the path below the PKI directory without extension: "etcd/server"; empty for a certificate in a kubeconfig file.
 	File string
-	// Kubeconfig is the name of the kubeconfig file that holds the certificate and its key; empty if File is set.
+	// Kubeconfig is the name of the kubeconfig file with the certificate and its key; empty if File is set.
 	Kubeconfig string
 	// CA is the Name of the issuing row; empty for a CA, which signs itself.
 	CA string
-	// UsedBy is the component that reads the private key: in a rootless control plane the key belongs to its user, and
-	// it restarts once the certificate is renewed. Empty if no component does.
+	// UsedBy is the component that reads the private key, if any: it restarts after a renewal, and in a rootless control plane, its
+	// user owns the key.
 	UsedBy string
-	// FirstOnly marks what only the first control plane of a cluster has.
+	// FirstOnly marks certificates that only a cluster's first control plane has.
 	FirstOnly bool
 
 	CommonName   string
 	Organization []string
-	// DNSNames and IPs are the subject alternative names: DNS names in alphabetical order, addresses in order of their
-	// sources.
+	// DNSNames and IPs are the subject alternative names: DNS names in alphabetical order, addresses in order of their sources.
 	DNSNames []string
 	IPs      []netip.Addr
 	// Usages are the extended key usages. A CA has none.
 	Usages []x509.ExtKeyUsage
 }
 
-// IsCA reports whether the row is a certificate authority.
 func (s Spec) IsCA() bool { return s.CA == "" }
 
-// Renewable reports whether `certs renew` renews the certificate. CAs are never replaced, and the kubelet renews its
-// own certificate.
+// Renewable reports whether `certs renew` renews it. CAs are never replaced, and the kubelet renews its own certificate.
 func (s Spec) Renewable() bool { return !s.IsCA() && s.UsedBy != config.KubeletComponent }
 
-// OnJoin reports whether a control plane that joins issues the certificate for itself. It shares the CAs with the
-// others, and the CSR API of the cluster signs its kubelet's certificate.
+// OnJoin reports whether a joining control plane issues it. It shares the CAs, and the cluster's CSR API signs for its kubelet.
 func (s Spec) OnJoin() bool { return s.Renewable() && !s.FirstOnly }
 
-// Phase is the phase of init that issues the certificate, as `init phase` takes it: "certs apiserver",
-// "kubeconfig admin".
+// Phase is the phase of init that issues the certificate, as an argument of `init phase`: "certs apiserver", "kubeconfig admin".
 func (s Spec) Phase() string {
 	if s.Kubeconfig != "" {
 		return "kubeconfig " + strings.TrimSuffix(s.Kubeconfig, ".conf")
@@ -63,14 +57,13 @@ func (s Spec) Phase() string {
 	return "certs " + s.Name
 }
 
-// CertFile is the path of the certificate below the PKI directory.
+// CertFile is the certificate's path below the PKI directory.
 func (s Spec) CertFile() string { return s.File + ".crt" }
 
-// KeyFile is the path of the private key below the PKI directory.
+// KeyFile is the private key's path below the PKI directory.
 func (s Spec) KeyFile() string { return s.File + ".key" }
 
-// Table returns every row, without what depends on a node: common names and alternative names may be missing. Each CA
-// comes before what it signs.
+// Table returns every row, each CA before its certificates. Names that depend on a node are missing.
 func Table() []Spec {
 	rows := make([]Spec, len(table))
 	for i, r := range table {
@@ -79,8 +72,8 @@ func Table() []Spec {
 	return rows
 }
 
-// Specs returns the rows of control plane node n, each CA before what it signs. With an external etcd there are no rows
-// for etcd: its operator issues the API server's client certificate.
+// Specs returns the rows of control plane node n, each CA before its certificates. With an external etcd there are no rows for
+// etcd: its operator issues the API server's client certificate.
 func Specs(n *config.Node) []Spec {
 	var rows []Spec
 	for _, r := range table {
@@ -95,7 +88,7 @@ func Specs(n *config.Node) []Spec {
 	return rows
 }
 
-// Find returns the row of a name; found is false if node n has no such certificate.
+// Find returns a row by its name; found is false if node n has no such certificate.
 func Find(n *config.Node, name string) (s Spec, found bool) {
 	rows := Specs(n)
 	i := slices.IndexFunc(rows, func(s Spec) bool { return s.Name == name })
@@ -105,8 +98,7 @@ func Find(n *config.Node, name string) (s Spec, found bool) {
 	return rows[i], true
 }
 
-// nameAPIServer adds the names by which Pods, nodes and people reach the API server: the Service default/kubernetes,
-// this node, the cluster's endpoint, and what the user adds.
+// nameAPIServer adds the names by which Pods, nodes and people reach the API server.
 func nameAPIServer(spec *Spec, n *config.Node) {
 	var s sans
 	s.add(n.Name, "kubernetes", "kubernetes.default", "kubernetes.default.svc",
@@ -149,8 +141,7 @@ type sans struct {
 	ips   []netip.Addr
 }
 
-// add sorts list into addresses and names. DNS names are compared without case (RFC 4343), so they are kept in lower
-// case.
+// add sorts list into addresses and names. DNS names are compared without case (RFC 4343), so it keeps them in lower case.
 func (s *sans) add(list ...string) {
 	for _, text := range list {
 		if ip, err := netip.ParseAddr(text); err == nil {
@@ -165,7 +156,7 @@ func (s *sans) add(list ...string) {
 }
 
 func (s *sans) addIP(ip netip.Addr) {
-	// A certificate does not distinguish an IPv4 address from the same one mapped to IPv6.
+	// A certificate doesn't distinguish an IPv4 address from the same one mapped to IPv6.
 	ip = ip.Unmap().WithZone("")
 	if !slices.Contains(s.ips, ip) {
 		s.ips = append(s.ips, ip)

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// TestTable checks what the users of the table rely on.
+// TestTable checks the assumptions of the table's users.
 func TestTable(t *testing.T) {
 	names := map[string]bool{}
 	for _, row := range Table() {
@@ -47,7 +47,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestExternalEtcd: the operator of etcd has the certificates.
+// TestExternalEtcd: etcd's operator has the certificates.
 func TestExternalEtcd(t *testing.T) {
 	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	n.Cluster.Etcd.External = &config.ExternalEtcd{}
@@ -78,7 +78,7 @@ func TestSpecOrder(t *testing.T) {
 	}
 }
 
-// TestSANs checks observed behaviour of kubeadm that the reference does not cover.
+// TestSANs checks observed behaviour of kubeadm that the reference doesn't cover.
 func TestSANs(t *testing.T) {
 	cluster := "kubernetes kubernetes.default kubernetes.default.svc kubernetes.default.svc.cluster.local"
 	tests := []struct {

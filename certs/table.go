@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Names of the rows that others refer to.
+// Names of rows used elsewhere.
 const (
 	CA                  = "ca"
 	FrontProxyCA        = "front-proxy-ca"
@@ -28,7 +28,7 @@ const (
 	ServiceAccountPublicKey = ServiceAccount + ".pub"
 )
 
-// row is a line of the table. on fills in what depends on the node: the subject and the alternative names.
+// row is a line of the table. on fills in the node's own values: the subject and the alternative names.
 type row struct {
 	Spec
 	on func(s *Spec, n *config.Node)
@@ -40,7 +40,7 @@ var (
 	both   = slices.Concat(server, client)
 )
 
-// table has one row for each certificate, each CA before what it signs. The rows follow
+// table has one row for each certificate, each CA before its certificates. The rows follow
 // https://kubernetes.io/docs/setup/best-practices/certificates/.
 var table = []row{
 	{Spec: Spec{

@@ -13,11 +13,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// AdvertiseAnnotation is the annotation of the API server's Pod with the address of this node's API server, as host:port.
+// AdvertiseAnnotation is the annotation of the API server's Pod with its address, as host:port.
 const AdvertiseAnnotation = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
 
-// APIServer returns the static Pod of the API server. Its probes use the configured address and port, even if extraArgs
-// set others.
+// APIServer returns the API server's static Pod. Its probes use the configured address and port, even if extraArgs set others.
 func APIServer(n *config.Node, v HostView) *corev1.Pod {
 	extra := n.Cluster.APIServer
 	mounts := certMounts(n, v)

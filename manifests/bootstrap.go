@@ -18,8 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// BootstrapRBAC lets nodes that join with a bootstrap token read Nodes and cluster-info and get a client certificate, and
-// lets nodes renew that certificate later. It also lets the API server use the API of kubelets.
+// BootstrapRBAC lets nodes that join with a bootstrap token read Nodes and cluster-info and get a client certificate, and lets
+// nodes renew that certificate later. It also lets the API server use the kubelets' API.
 func BootstrapRBAC(*config.Node) []Object {
 	const signing = "system:certificates.k8s.io:certificatesigningrequests:"
 	objs := []Object{
@@ -34,8 +34,8 @@ func BootstrapRBAC(*config.Node) []Object {
 		"configmaps", clusterInfoName, user(anonymousUser))...)
 }
 
-// BootstrapTokenSecret returns the Secret of a bootstrap token. With a TTL, it expires that long after now; without one, it
-// never does: https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
+// BootstrapTokenSecret returns a bootstrap token's Secret. It expires at t.Expires, or else t.TTL after now; without either,
+// never: https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
 func BootstrapTokenSecret(t config.Token, now time.Time) *corev1.Secret {
 	data := map[string][]byte{
 		tokenapi.BootstrapTokenIDKey:     []byte(t.ID),
@@ -65,8 +65,7 @@ func BootstrapTokenSecret(t config.Token, now time.Time) *corev1.Secret {
 	}
 }
 
-// TokenOf reverses BootstrapTokenSecret: it returns the token in the data of a Secret, with sorted usages and groups.
-// Errors do not quote the secret.
+// TokenOf returns the token in a Secret's data, with sorted usages and groups. Errors don't quote the secret.
 func TokenOf(data map[string][]byte) (config.Token, error) {
 	t := config.Token{
 		ID:          string(data[tokenapi.BootstrapTokenIDKey]),
@@ -96,8 +95,8 @@ func TokenOf(data map[string][]byte) (config.Token, error) {
 	return t, nil
 }
 
-// TokenServes reports whether the token in the data of a Secret is as good as t at the given time: it has all usages and
-// groups, and has not expired. If t never expires, neither may the token.
+// TokenServes reports whether a Secret's token is as good as t at the given time: it has all usages and groups, and hasn't
+// expired. If t never expires, neither may the token.
 func TokenServes(data map[string][]byte, t config.Token, at time.Time) bool {
 	for _, usage := range t.Usages {
 		if string(data[tokenapi.BootstrapTokenUsagePrefix+usage]) != "true" {

@@ -17,15 +17,13 @@ import (
 
 const clusterInfoName = tokenapi.ConfigMapClusterInfo
 
-// ClusterInfo publishes how the cluster is reached and which CA it has: kubeconfig is a kubeconfig file without users.
-// SignClusterInfo signs it with the bootstrap tokens. See BootstrapRBAC for who may read it.
+// ClusterInfo publishes the cluster's address and CA in a kubeconfig file without users. BootstrapRBAC decides who may read it.
 func ClusterInfo(kubeconfig []byte) *corev1.ConfigMap {
 	return configMap(metav1.NamespacePublic, clusterInfoName, map[string]string{tokenapi.KubeConfigKey: string(kubeconfig)})
 }
 
-// SignClusterInfo adds to cm the signature of its kubeconfig with each token that may sign, and reports whether that
-// changed anything. Signatures of other tokens stay. The bytes are those of the controller manager's signer, which
-// therefore leaves them alone:
+// SignClusterInfo adds to cm its kubeconfig's signature with each token that may sign, and reports whether that changed it. Other
+// tokens' signatures stay. The controller manager makes the same bytes, so it leaves them alone:
 // https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/#configmap-signing
 func SignClusterInfo(cm *corev1.ConfigMap, tokens []config.Token) (changed bool, err error) {
 	content, ok := cm.Data[tokenapi.KubeConfigKey]

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// The signature of "kubeconfig" with abcdef.0123456789abcdef, by RFC 7515: the header {"alg":"HS256","kid":"abcdef"},
+// The signature of "kubeconfig" with abcdef.0123456789abcdef, according to RFC 7515: the header {"alg":"HS256","kid":"abcdef"},
 // nothing, and the HMAC-SHA256 of header and content, which `openssl dgst -sha256 -hmac` confirms.
 const signature = "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9..1aSmWQ8qI2kvFNOp1y4ORVTgvutw0Y5Y93MxMR3Qf2o"
 

@@ -15,9 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// configHashAnnotation marks a component's configuration that was generated, so that an upgrade can generate it again. Its
-// value is the SHA-256 of the data:
-// https://kubernetes.io/docs/reference/labels-annotations-taints/#component-config-hash
+// configHashAnnotation marks a generated configuration of a component, so that an upgrade can generate it again. Its value is the
+// SHA-256 of the data: https://kubernetes.io/docs/reference/labels-annotations-taints/#component-config-hash
 const configHashAnnotation = "kubeadm.kubernetes.io/component-config.hash"
 
 // The ConfigMaps of the cluster's configuration and of the components' settings, in namespace kube-system.
@@ -28,7 +27,7 @@ const (
 	KubeProxyConfigMap = KubeProxyName
 )
 
-// KubeadmConfig stores the ClusterConfiguration in a ConfigMap, the first object, and lets nodes that join read it.
+// KubeadmConfig stores the ClusterConfiguration in a ConfigMap, the first object, and lets joining nodes read it.
 func KubeadmConfig(n *config.Node) ([]Object, error) {
 	data, err := n.KubeadmConfigYAML()
 	if err != nil {
@@ -66,12 +65,12 @@ func markGenerated(cm *corev1.ConfigMap, given bool) {
 	}
 }
 
-// MarkGenerated annotates a component's configuration as one that nobody has edited.
+// MarkGenerated annotates a component's configuration as unedited.
 func MarkGenerated(cm *corev1.ConfigMap) {
 	metav1.SetMetaDataAnnotation(&cm.ObjectMeta, configHashAnnotation, ConfigHash(cm))
 }
 
-// Generated reports whether a component's configuration is as init or an upgrade has generated it.
+// Generated reports whether a component's configuration is still as init or an upgrade generated it.
 func Generated(cm *corev1.ConfigMap) bool {
 	return cm.Annotations[configHashAnnotation] == ConfigHash(cm)
 }

@@ -13,7 +13,7 @@ import (
 
 const controllerManagerPort = 10257
 
-// ControllerManager returns the static Pod of the controller manager. Without the key of the CA it signs no certificates.
+// ControllerManager returns the controller manager's static Pod. Without the CA's key, it signs no certificates.
 func ControllerManager(n *config.Node, v HostView) *corev1.Pod {
 	extra := n.Cluster.ControllerManager
 	probe := loopbackEndpoint(extra.ExtraArgs)
@@ -71,7 +71,7 @@ func controllerManagerArgs(n *config.Node, v HostView) []config.Arg {
 }
 
 // loopbackEndpoint returns the health endpoint of a component that listens on 127.0.0.1, unless its extraArgs set another
-// address. With an unspecified address (0.0.0.0 or ::) it also listens on the address of the Pod.
+// address. With an unspecified address (0.0.0.0 or ::) it also listens on the Pod's address.
 func loopbackEndpoint(extra []config.Arg) endpoint {
 	bind, given := config.LastArg(extra, "bind-address")
 	switch {

@@ -13,9 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// controllerAccounts are the service accounts that the controller manager makes for its controllers with the default
-// set of them, in every supported version.
-// https://kubernetes.io/docs/reference/access-authn-authz/rbac/#controller-roles
+// controllerAccounts lists the service accounts that the controller manager makes for its default controllers, in every supported
+// version: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#controller-roles
 var controllerAccounts = []string{
 	"attachdetach-controller", "bootstrap-signer", "certificate-controller", "clusterrole-aggregation-controller",
 	"cronjob-controller", "daemon-set-controller", "deployment-controller", "disruption-controller", "endpoint-controller",
@@ -28,14 +27,14 @@ var controllerAccounts = []string{
 	"ttl-controller", "validatingadmissionpolicy-status-controller", "volumeattributesclass-protection-controller",
 }
 
-// FirstStart returns what the controller manager and the scheduler of a new cluster need before the cluster makes it:
-//   - the right to their leases, which the API server grants with its default roles, a second or more after it has begun
-//     to serve. A component that asks too early tries again two to four seconds later.
-//   - the service accounts of the controllers. The controller manager creates them one after another, with three requests
-//     each, and allows itself 20 requests a second.
+// FirstStart returns objects that a new cluster's controller manager and scheduler need before the cluster makes them:
+//   - the right to their leases, which the API server grants with its default roles, a second or more after it begins to serve. A
+//     component that asks too early tries again two to four seconds later.
+//   - the controllers' service accounts. The controller manager creates them one after another, with three requests each, and
+//     allows itself 20 requests a second.
 //
-// It is nothing for a controller manager with other controllers or credentials: it might make no such accounts, or have
-// no garbage collector for the Role.
+// It returns nothing for a controller manager with other controllers or credentials: it might make no such accounts, or have no
+// garbage collector for the Role.
 func FirstStart(n *config.Node) []Object {
 	custom := func(a config.Arg) bool { return a.Name == "controllers" || a.Name == "use-service-account-credentials" }
 	if slices.ContainsFunc(n.Cluster.ControllerManager.ExtraArgs, custom) {
@@ -48,8 +47,8 @@ func FirstStart(n *config.Node) []Object {
 	return objs
 }
 
-// firstLeases returns a Role and RoleBinding that last until the default roles are there. Their owner does not exist,
-// so the garbage collector, one of the controllers, deletes them when it starts.
+// firstLeases returns a Role and RoleBinding that last until the default roles exist: their owner doesn't exist, so the garbage
+// collector deletes them at its start.
 func firstLeases() []Object {
 	components := []string{ControllerManagerName, SchedulerName}
 	meta := metav1.ObjectMeta{

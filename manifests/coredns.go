@@ -16,13 +16,10 @@ import (
 )
 
 const (
-	// CoreDNSName is the name of the Deployment.
 	CoreDNSName = "coredns"
-	// CorefileMap is the name of the ConfigMap with the settings of CoreDNS.
 	CorefileMap = CoreDNSName
-	// CorefileKey is the key of the Corefile in it.
 	CorefileKey = "Corefile"
-	// dnsName is the name of the Service. It is older than CoreDNS; Pods and tools rely on it.
+	// dnsName is the Service's name. It's older than CoreDNS; Pods and tools rely on it.
 	dnsName = "kube-dns"
 )
 
@@ -45,8 +42,8 @@ func CoreDNS(n *config.Node, patches config.PatchSet) ([]Object, error) {
 	}, nil
 }
 
-// corefile configures CoreDNS: https://coredns.io/manual/toc/#configuration. It does not cache answers for the domain of
-// the cluster, because they change with every Pod.
+// corefile configures CoreDNS: https://coredns.io/manual/toc/#configuration. Answers for the cluster's domain change with every
+// Pod, so it doesn't cache them.
 func corefile(domain string) string {
 	return `.:53 {
     errors

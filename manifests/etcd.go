@@ -29,8 +29,7 @@ type Member struct {
 	PeerURL string
 }
 
-// Etcd returns the static Pod of a local etcd. Without members it starts a new cluster; otherwise it joins the cluster with
-// these members, itself included.
+// Etcd returns a local etcd's static Pod. With members, itself included, it joins their cluster; otherwise, it starts a new one.
 func Etcd(n *config.Node, v HostView, members []Member) *corev1.Pod {
 	local := n.Cluster.Etcd.Local
 	probe, port := etcdEndpoint(n)
@@ -99,7 +98,7 @@ func initialCluster(n *config.Node, members []Member) string {
 	return strings.Join(all, ",")
 }
 
-// etcdEndpoint returns the health endpoint of etcd: the first address of its metrics.
+// etcdEndpoint returns etcd's health endpoint: the first address of its metrics.
 func etcdEndpoint(n *config.Node) (endpoint, int32) {
 	e, port := endpoint{loopback(n), corev1.URISchemeHTTP}, int32(etcdMetricsPort)
 	list, _ := config.LastArg(n.Cluster.Etcd.Local.ExtraArgs, "listen-metrics-urls")
@@ -120,7 +119,7 @@ func etcdEndpoint(n *config.Node) (endpoint, int32) {
 	return e, port
 }
 
-// loopback returns the loopback address in the IP family of the node.
+// loopback returns the loopback address in the node's IP family.
 func loopback(n *config.Node) string {
 	if n.AdvertiseAddress.Is6() {
 		return "::1"

@@ -21,15 +21,15 @@ type LocalMember struct {
 	PeerURL    string
 	ClientURLs []string
 	DataDir    string
-	// WALDir is the directory of its write-ahead log, if that is not below DataDir.
+	// WALDir is the directory of its write-ahead log, if that isn't below DataDir.
 	WALDir string
-	// Initial are the members that it was started with, itself included.
+	// Initial are the members it was started with, itself included.
 	Initial []Member
-	// Joined reports whether it was started as a member of a cluster that was there before.
+	// Joined reports whether it was started as a member of an existing cluster.
 	Joined bool
 }
 
-// ReadEtcd reads the arguments of a static Pod of etcd; found is false if they contain no peer URL.
+// ReadEtcd reads the arguments of etcd's static Pod; found is false if they contain no peer URL.
 func ReadEtcd(pod *corev1.Pod) (m LocalMember, found bool) {
 	if len(pod.Spec.Containers) == 0 {
 		return m, false
@@ -67,8 +67,7 @@ func readInitialCluster(value string) []Member {
 	return all
 }
 
-// Endpoints returns the client URLs of the members that this one was started with, and then its own, because it may not
-// have a vote yet. It assumes that the others use the default client port.
+// Endpoints returns the initial members' client URLs, assuming the default port, then its own, as it may have no vote yet.
 func (m LocalMember) Endpoints() []string {
 	var urls []string
 	for _, peer := range m.Initial {

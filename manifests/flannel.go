@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Names that flannel's own manifest has, so that its documentation applies:
+// Names from flannel's own manifest, so that its documentation applies:
 // https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/kubernetes.md
 const (
 	FlannelNamespace = "kube-flannel"
@@ -32,13 +32,12 @@ const (
 	flannelDir       = "/etc/kube-flannel"
 	flannelHealth    = 8081
 
-	// managedBy marks what is Slipway's among objects that other tools make, too.
+	// managedBy marks Slipway's objects where other tools make such objects, too.
 	managedBy = "app.kubernetes.io/managed-by"
 	slipway   = "slipway"
 )
 
-// Flannel returns the add-on flannel for the cluster's Pod network, of which Pods on different nodes reach each other in
-// packets of VXLAN.
+// Flannel returns the add-on flannel for the cluster's Pod network: Pods on different nodes reach each other in VXLAN packets.
 func Flannel(n *config.Node, _ config.PatchSet) ([]Object, error) {
 	settings, err := flannelConfig(n)
 	if err != nil {
@@ -71,11 +70,10 @@ func Flannel(n *config.Node, _ config.PatchSet) ([]Object, error) {
 	return objs, nil
 }
 
-// ByFlannel reports whether a DaemonSet is one that Flannel returns, and not of another manifest.
+// ByFlannel reports whether a DaemonSet comes from Flannel, and not from another manifest.
 func ByFlannel(d *appsv1.DaemonSet) bool { return d.Labels[managedBy] == slipway }
 
-// ImageOfFlannel is what flannel runs from in a DaemonSet that Flannel has returned, empty if that was changed beyond
-// recognition.
+// ImageOfFlannel returns flannel's image in a DaemonSet from Flannel; empty if somebody changed it beyond recognition.
 func ImageOfFlannel(d *appsv1.DaemonSet) string {
 	for _, c := range d.Spec.Template.Spec.InitContainers {
 		if c.Name == flannelContainer {
@@ -95,7 +93,7 @@ func withLabels(labels, more map[string]string) map[string]string {
 	return labels
 }
 
-// flannelConfig are the settings of flannel, and those of the CNI plugins that it installs.
+// flannelConfig returns the settings of flannel, and of the CNI plugins it installs.
 func flannelConfig(n *config.Node) (map[string]string, error) {
 	network := struct {
 		Network        string            `json:",omitempty"`
@@ -119,7 +117,7 @@ func flannelConfig(n *config.Node) (map[string]string, error) {
 	return map[string]string{"net-conf.json": string(data) + "\n", "cni-conf.json": FlannelPlugins}, nil
 }
 
-// FlannelPlugins are the CNI plugins that give Pods their network, for config.FlannelPluginsPath:
+// FlannelPlugins lists the CNI plugins that give Pods their network, for config.FlannelPluginsPath:
 // https://github.com/flannel-io/cni-plugin#format-of-subnet-file
 const FlannelPlugins = `{
   "name": "cbr0",
@@ -144,7 +142,7 @@ func flannelDaemonSet(n *config.Node) Object {
 				Spec: corev1.PodSpec{
 					PriorityClassName: "system-node-critical",
 					InitContainers:    []corev1.Container{flannelInstaller(n), flannelAgent(n), flannelConfigurer(n)},
-					// Flannel itself runs as a sidecar, and a Pod needs a container beside those.
+					// Flannel itself runs as a sidecar, and a Pod needs a container besides those.
 					Containers:         []corev1.Container{{Name: "pause", Image: n.Image("pause"), ImagePullPolicy: corev1.PullIfNotPresent}},
 					HostNetwork:        true,
 					ServiceAccountName: flannelName,
@@ -168,8 +166,8 @@ func flannelInstaller(n *config.Node) corev1.Container {
 	}
 }
 
-// flannelConfigurer puts the settings of the CNI plugins on the node, which is Ready from then on. So it runs once flannel is
-// ready: the kubelet would wait ten seconds or more after the failure of a Pod that came too early.
+// flannelConfigurer puts the CNI plugins' settings on the node, which makes it Ready. It runs once flannel is ready: after a Pod
+// that came too early and failed, the kubelet would wait ten seconds or more.
 func flannelConfigurer(n *config.Node) corev1.Container {
 	return corev1.Container{
 		Name:            "install-cni",
@@ -180,8 +178,8 @@ func flannelConfigurer(n *config.Node) corev1.Container {
 	}
 }
 
-// flannelAgent is flannel itself, a sidecar: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/. It asks the
-// API server at the control plane's endpoint, as kube-proxy does, so that it need not wait for kube-proxy.
+// flannelAgent is flannel itself, a sidecar: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/. Like
+// kube-proxy, it uses the control plane's endpoint, so it doesn't have to wait for kube-proxy.
 func flannelAgent(n *config.Node) corev1.Container {
 	host, port, _ := net.SplitHostPort(n.Endpoint())
 	field := func(name, path string) corev1.EnvVar {
@@ -219,8 +217,8 @@ func flannelAgent(n *config.Node) corev1.Container {
 	}
 }
 
-// flannelInterface makes flannel use the interface that has the node's address, as the cluster knows it, and not that of the
-// default route: they differ on hosts with several. In a dual-stack cluster flannel takes IPv4 addresses only.
+// flannelInterface makes flannel use the interface with the node's address in the cluster, which may not be the default route's.
+// In a dual-stack cluster, flannel takes only IPv4 addresses.
 func flannelInterface(n *config.Node) []string {
 	subnets := n.PodSubnets()
 	if len(subnets) > 1 && n.AdvertiseAddress.Is6() {

@@ -17,8 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// FuzzKubeadmCerts: of any Secret kubeadm-certs, only what was encrypted with the certificate key is accepted, and no
-// error contains the key.
+// FuzzKubeadmCerts: DecryptCerts accepts only values encrypted with the certificate key, and no error contains the key.
 func FuzzKubeadmCerts(f *testing.F) {
 	files := map[string][]byte{"ca.crt": []byte("a"), "ca.key": {}, "sa.pub": bytes.Repeat([]byte("x"), 5000)}
 	// The engine's processes must agree on the seed.

@@ -10,17 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// HostView is what a static Pod depends on beyond the configuration.
+// HostView has everything a static Pod depends on beyond the configuration.
 type HostView struct {
-	// CertDirs are those of CertDirs() that exist on the host.
+	// CertDirs lists the directories from CertDirs() that exist on the host.
 	CertDirs []string
-	// ExternalCA reports that the CA of the cluster is on the host without its key, so that the controller manager cannot
-	// sign.
+	// ExternalCA reports that the cluster's CA is on the host without its key, so that the controller manager can't sign.
 	ExternalCA bool
-	// SeveralCAs reports that the file of the cluster's CA holds others, too. The controller manager then signs with the one in
-	// SignerFile, because it takes no file with several.
+	// SeveralCAs reports that the cluster's CA file holds others, too, so that the controller manager signs with SignerFile.
 	SeveralCAs bool
-	// ProxyEnv is the result of ProxyEnv() for the environment of the host.
+	// ProxyEnv is the result of ProxyEnv() for the host's environment.
 	ProxyEnv []corev1.EnvVar
 	// Users are the accounts of a rootless control plane; nil if it runs as root. See Rootless.
 	Users *Users
@@ -29,8 +27,8 @@ type HostView struct {
 // SignerFile is below the directory of certificates.
 const SignerFile = "ca-signer.crt"
 
-// CertDirs returns the directories in which distributions keep CA certificates, in addition to /etc/ssl/certs. Links in
-// /etc/ssl/certs can point into them, so a container that trusts the CAs of the host needs each one that exists.
+// CertDirs returns distributions' directories for CA certificates, besides /etc/ssl/certs. Links there can point into them, so a
+// container that trusts the host's CAs needs each one that exists.
 func CertDirs() []string {
 	return []string{
 		"/etc/ca-certificates",
@@ -41,8 +39,8 @@ func CertDirs() []string {
 	}
 }
 
-// AsIn returns v with what a static Pod, which has a container, says of the host that it was generated on: the proxies,
-// the directories of CA certificates, and whether the key of the cluster's CA was there. They may have changed since.
+// AsIn returns v with the host's facts from a static Pod with a container: the proxies, the directories of CA certificates, and
+// whether the key of the cluster's CA was there. They may have changed since.
 func (v HostView) AsIn(pod *corev1.Pod) HostView {
 	c := &pod.Spec.Containers[0]
 	var environ []string
@@ -60,8 +58,7 @@ func (v HostView) AsIn(pod *corev1.Pod) HostView {
 	return v
 }
 
-// ProxyEnv returns the variables of environ (NAME=VALUE, as from os.Environ) that name proxies and are not empty: those that
-// end in _proxy, in upper or lower case.
+// ProxyEnv returns the nonempty proxy variables in environ (NAME=VALUE, as from os.Environ), which end in _proxy, in any case.
 func ProxyEnv(environ []string) []corev1.EnvVar {
 	var out []corev1.EnvVar
 	for _, pair := range environ {

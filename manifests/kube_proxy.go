@@ -15,13 +15,12 @@ import (
 )
 
 const (
-	// KubeProxyName is the name of the DaemonSet, and the label k8s-app of its Pods.
+	// KubeProxyName is the DaemonSet's name, and the label k8s-app of its Pods.
 	KubeProxyName = "kube-proxy"
 	kubeProxyDir  = "/var/lib/kube-proxy"
 )
 
-// KubeProxy returns the add-on that implements Services on every node. Nodes that join can read its ConfigMap. Patches of
-// the target kubeproxydaemonset apply to its DaemonSet.
+// KubeProxy returns the add-on. Joining nodes can read its ConfigMap. Patches of kubeproxydaemonset apply to its DaemonSet.
 func KubeProxy(n *config.Node, patches config.PatchSet) ([]Object, error) {
 	daemonSet, err := patched(kubeProxyDaemonSet(n), &appsv1.DaemonSet{}, patches, config.PatchKubeProxy)
 	if err != nil {

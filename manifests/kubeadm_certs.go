@@ -30,8 +30,7 @@ const (
 	certificateKeyLen = 32
 )
 
-// SharedFiles returns the files that all control planes of a cluster share: the path of each by its key in the Secret
-// kube-system/kubeadm-certs.
+// SharedFiles maps keys in the Secret kube-system/kubeadm-certs to the paths of the files that all control planes share.
 func SharedFiles(n *config.Node) map[string]string {
 	pki := func(file string) string { return path.Join(n.Paths.PKI, file) }
 	files := map[string]string{
@@ -58,14 +57,14 @@ func SharedFiles(n *config.Node) map[string]string {
 	return files
 }
 
-// CertsOwner is the token that owns the Secret with the shared certificates. It grants nothing: its only purpose is to
-// expire, so that the Secret is deleted with it. The caller chooses its ID and a random secret.
+// CertsOwner returns the token that owns the Secret with the shared certificates. It grants nothing, and only expires, so that
+// the Secret is deleted with it. The caller chooses its ID and a random secret.
 func CertsOwner(id string, secret config.Secret) config.Token {
 	return config.Token{ID: id, Secret: secret, TTL: CertsTTL, Description: "Proxy for managing TTL for the kubeadm-certs secret"}
 }
 
-// CertsSecret holds the shared certificates, encrypted. owner is the Secret of CertsOwner as the API returns it: the
-// garbage collector goes by its UID, and at once deletes an object whose owner reference has none.
+// CertsSecret holds the shared certificates, encrypted. owner is CertsOwner's Secret from the API: the garbage collector deletes
+// an object whose owner reference has no UID.
 func CertsSecret(encrypted map[string][]byte, owner *corev1.Secret) *corev1.Secret {
 	return &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
@@ -87,8 +86,8 @@ func CertsRBAC() []Object {
 	return readable(metav1.NamespaceSystem, "kubeadm:kubeadm-certs", "secrets", certsName, group(NodeTokenGroup))
 }
 
-// EncryptCerts encrypts each value with AES-256-GCM and the certificate key (32 bytes in hexadecimal): 12 bytes of nonce
-// from random, then the ciphertext and its tag.
+// EncryptCerts encrypts each value with AES-256-GCM and the certificate key (32 bytes in hexadecimal): 12 bytes of nonce from
+// random, then the ciphertext and its tag.
 func EncryptCerts(files map[string][]byte, key config.Secret, random io.Reader) (map[string][]byte, error) {
 	aead, err := certsCipher(key)
 	if err != nil {
@@ -105,7 +104,7 @@ func EncryptCerts(files map[string][]byte, key config.Secret, random io.Reader) 
 	return out, nil
 }
 
-// DecryptCerts reverses EncryptCerts. The error names the first value that the key does not decrypt.
+// DecryptCerts reverses EncryptCerts. The error names the first value that the key doesn't decrypt.
 func DecryptCerts(encrypted map[string][]byte, key config.Secret) (map[string][]byte, error) {
 	aead, err := certsCipher(key)
 	if err != nil {
@@ -127,7 +126,7 @@ func DecryptCerts(encrypted map[string][]byte, key config.Secret) (map[string][]
 	return out, nil
 }
 
-// certsCipher returns errors that do not contain the key.
+// certsCipher returns errors that don't contain the key.
 func certsCipher(key config.Secret) (cipher.AEAD, error) {
 	raw, err := hex.DecodeString(key.Reveal())
 	if err != nil || len(raw) != certificateKeyLen {

@@ -27,7 +27,7 @@ import (
 
 var certificateKey = config.NewSecret(strings.Repeat("5e", 32))
 
-// The test decrypts the data without the code of the package.
+// The test decrypts the data without the package's code.
 func TestEncryptCertsFormat(t *testing.T) {
 	nonce := []byte("twelve bytes")
 	got, err := EncryptCerts(map[string][]byte{"ca.key": []byte("plain")}, certificateKey, bytes.NewReader(nonce))

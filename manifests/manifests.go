@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests builds the static Pods of a control plane and the objects that init creates in the API:
-// configuration in, typed objects out. It does no I/O: what depends on the host comes in as a HostView, the clock and the
-// source of randomness as arguments.
+// Package manifests builds a control plane's static Pods and init's API objects: configuration in, typed objects out. It does no
+// I/O: the host's facts come in a HostView, clock and randomness as arguments.
 package manifests
 
 import (
@@ -30,7 +29,7 @@ func Encode(obj runtime.Object) ([]byte, error) {
 	return data, errors.Wrapf(err, "cannot encode %s", obj.GetObjectKind().GroupVersionKind().Kind)
 }
 
-// patched applies the patches of a target to obj, and returns the result in into.
+// patched applies a target's patches to obj, and returns the result in into.
 func patched[T Object](obj Object, into T, patches config.PatchSet, target string) (T, error) {
 	data, err := Encode(obj)
 	if err != nil {
@@ -43,8 +42,8 @@ func patched[T Object](obj Object, into T, patches config.PatchSet, target strin
 	return into, errors.Wrapf(yaml.Unmarshal(data, into), "cannot decode the patched %s", target)
 }
 
-// Print returns objs as a stream of YAML documents, for people and for `kubectl apply`. It leaves out the status, which
-// belongs to the server, and the mark of generated configurations: what a user applies is the user's.
+// Print returns objs as a stream of YAML documents, for people and for `kubectl apply`. It leaves out the status, which belongs
+// to the server, and the mark of generated configurations: objects a user applies are the user's.
 func Print(objs []Object) ([]byte, error) {
 	var out bytes.Buffer
 	for _, obj := range objs {
@@ -58,7 +57,7 @@ func Print(objs []Object) ([]byte, error) {
 		delete(annotations, configHashAnnotation)
 		u.SetAnnotations(annotations)
 		if u.GetKind() == "Service" {
-			// An update of a Service must name the version that it replaces; 0 matches any.
+			// An update of a Service must name the version it replaces; 0 matches any.
 			u.SetResourceVersion("0")
 		}
 		data, err := yaml.Marshal(fields)
@@ -71,9 +70,8 @@ func Print(objs []Object) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Stages splits objs into those that others are in or of (namespaces, definitions of kinds), those that workloads refer to
-// (accounts, ConfigMaps, Roles), and the workloads. The objects of a stage do not depend on each other, so they can be
-// written side by side.
+// Stages splits objs into namespaces and definitions of kinds, then objects that workloads refer to (accounts, ConfigMaps,
+// Roles), and then the workloads. The objects of a stage don't depend on each other, so they can be written side by side.
 func Stages(objs []Object) [][]Object {
 	stages := make([][]Object, 3)
 	for _, obj := range objs {

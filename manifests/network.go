@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Network returns the network add-on that the configuration asks for, if any.
+// Network returns the configured network add-on, if any.
 func Network(n *config.Node, patches config.PatchSet) ([]Object, error) {
 	switch {
 	case n.NetworkAddOn.FromFile():
@@ -29,8 +29,8 @@ func Network(n *config.Node, patches config.PatchSet) ([]Object, error) {
 	return nil, nil
 }
 
-// parse reads a stream of YAML or JSON documents, as `kubectl apply` takes it. Objects without a namespace are in the default
-// one, if their kind has namespaces.
+// parse reads a stream of YAML or JSON documents, as `kubectl apply` takes it. Objects without a namespace are in namespace
+// default, if their kind has namespaces.
 func parse(data []byte) ([]Object, error) {
 	var objs []Object
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
@@ -58,7 +58,7 @@ func parse(data []byte) ([]Object, error) {
 	return objs, nil
 }
 
-// objectsOf returns the object, or those of a list.
+// objectsOf returns the object, or a list's objects.
 func objectsOf(u *unstructured.Unstructured) ([]Object, error) {
 	if u.IsList() {
 		var objs []Object
@@ -74,7 +74,7 @@ func objectsOf(u *unstructured.Unstructured) ([]Object, error) {
 		return nil, errors.New("it has no apiVersion or no kind")
 	case u.GetName() == "":
 		return nil, errors.Errorf("a %s without metadata.name", u.GetKind())
-	case u.GetKind() == "Secret" && u.GetAPIVersion() == "v1": // typed, so that a plan hides what is in it
+	case u.GetKind() == "Secret" && u.GetAPIVersion() == "v1": // typed, so that a plan hides its content
 		secret := &corev1.Secret{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, secret, true); err != nil {
 			return nil, errors.Wrapf(err, "Secret %s", u.GetName())

@@ -22,7 +22,7 @@ import (
 
 var update = goflag.Bool("update", false, "write the golden files of the network add-on again")
 
-// withNetwork is the default cluster with an add-on.
+// withNetwork returns the default cluster with an add-on.
 func withNetwork(t *testing.T, change func(*config.Flags)) *config.Node {
 	t.Helper()
 	flags := config.Flags{Given: []string{"network"}, NetworkAddOn: config.Flannel}
@@ -80,7 +80,7 @@ func TestFlannelGolden(t *testing.T) {
 func TestFlannelFollowsKubeProxy(t *testing.T) {
 	n := withNetwork(t, nil)
 	for mode, want := range map[string]bool{"": false, "iptables": false, "ipvs": false, "nftables": true} {
-		n.KubeProxy.Mode = "" // as the type of the field wants it
+		n.KubeProxy.Mode = "" // as the field's type wants it
 		if err := json.Unmarshal([]byte(`{"mode": "`+mode+`"}`), &n.KubeProxy); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestFlannelInterface(t *testing.T) {
 	}
 }
 
-// TestPodNetworkOfFlannel: it gets one unless the user chooses it, other add-ons do not.
+// TestPodNetworkOfFlannel: flannel gets one unless the user chooses it, other add-ons don't.
 func TestPodNetworkOfFlannel(t *testing.T) {
 	for _, c := range []struct {
 		change func(*config.Flags)
@@ -184,7 +184,7 @@ func TestNetworkFromBadFile(t *testing.T) {
 	}
 }
 
-// TestByFlannel: what upstream's manifest has installed is not Slipway's.
+// TestByFlannel: the DaemonSet from upstream's manifest isn't Slipway's.
 func TestByFlannel(t *testing.T) {
 	objs, err := Flannel(withNetwork(t, nil), config.PatchSet{})
 	if err != nil {

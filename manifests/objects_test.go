@@ -24,7 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// TestPrintGolden compares what --print-manifest prints with the reference, object by object and in the same order.
+// TestPrintGolden compares the output of --print-manifest with the reference, object by object and in the same order.
 func TestPrintGolden(t *testing.T) {
 	for _, name := range []string{"default", "podcidr", "external-etcd", "dualstack"} {
 		n := load(t, read(t, golden, "node", name, "input.yaml"))
@@ -77,7 +77,7 @@ func documents(stream []byte) []string {
 	return out
 }
 
-// retyped reads doc strictly as an object of like's type and writes it again, so that only the meaning is compared.
+// retyped reads doc strictly as an object of like's type and writes it again, to compare only the meaning.
 func retyped(t *testing.T, doc string, like Object) string {
 	t.Helper()
 	obj := reflect.New(reflect.TypeOf(like).Elem()).Interface()
@@ -91,8 +91,8 @@ func retyped(t *testing.T, doc string, like Object) string {
 	return string(data)
 }
 
-// TestClusterGolden compares every object of a cluster with the reference: the reference has every field that is set here,
-// and no others but those that the server fills in.
+// TestClusterGolden compares every object of a cluster with the reference, which has every field set here, and otherwise only
+// fields that the server fills in.
 func TestClusterGolden(t *testing.T) {
 	n := load(t, read(t, "testdata/cluster.yaml"))
 	objs := clusterObjects(t, n)
@@ -128,7 +128,7 @@ func TestClusterGolden(t *testing.T) {
 	}
 	for _, e := range entries {
 		if e.Name() == "clusterrolebinding_kubeadm-cluster-admins.yaml" {
-			continue // internal/cluster makes that one, and compares it with the same file
+			continue // internal/cluster makes it, and compares it with the same file
 		}
 		if !slices.ContainsFunc(objs, func(o Object) bool { return fileName(o) == e.Name() }) {
 			t.Errorf("nothing makes %s", e.Name())
@@ -136,8 +136,7 @@ func TestClusterGolden(t *testing.T) {
 	}
 }
 
-// clusterObjects are all objects that init creates. What only a run can know (a kubeconfig with a CA, ciphertext) comes
-// from the reference.
+// clusterObjects returns init's objects, with a run's facts (a kubeconfig with a CA, ciphertext) from the reference.
 func clusterObjects(t *testing.T, n *config.Node) []Object {
 	t.Helper()
 	objs := slices.Concat(coreDNS(t, n), kubeProxy(t, n), BootstrapRBAC(n), CertsRBAC())
@@ -161,7 +160,7 @@ func sharedCerts(n *config.Node) Object {
 		data[key] = nil
 	}
 	secret := CertsSecret(data, &corev1.Secret{})
-	secret.OwnerReferences = nil // taken out of the reference, for its UID
+	secret.OwnerReferences = nil // left out of the reference, for its UID
 	return secret
 }
 
@@ -182,8 +181,7 @@ func decoded(t *testing.T, data []byte) any {
 	return out
 }
 
-// flatten returns the leaves of a tree by their paths, without empty structs and the values of a Secret, which differ in
-// every run.
+// flatten collects the leaves of a tree by path, without empty structs and the values of a Secret, which vary by run.
 func flatten(out map[string]string, path string, node any) {
 	switch v := node.(type) {
 	case map[string]any:
@@ -243,7 +241,7 @@ func serverFills(obj Object, field, value string) bool {
 	return false
 }
 
-// Defaults of the server must not weaken the comparison.
+// The server's defaults must not weaken the comparison.
 func TestServerFills(t *testing.T) {
 	deployment := coreDNS(t, load(t, read(t, "testdata/cluster.yaml")))[0]
 	for field, value := range map[string]string{
@@ -330,7 +328,7 @@ func TestFirstStart(t *testing.T) {
 	for _, obj := range objs[2:] {
 		names = append(names, obj.GetName())
 	}
-	// These are others', and those that not every supported version has by default.
+	// These belong to others, or aren't there by default in every supported version.
 	names = append(names, "coredns", "default", "kube-proxy", "device-taint-eviction-controller",
 		"kube-apiserver-serving-clustertrustbundle-publisher", "podcertificaterequestcleaner", "storage-version-migrator-controller")
 	slices.Sort(names)

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// FlexVolume is the volume in which older controller managers find flex volume plugins.
+// FlexVolume is the volume where older controller managers find flex volume plugins.
 const FlexVolume = "flexvolume-dir"
 
-// AsOlder returns made, a static Pod that this program generates, as older releases of kubeadm wrote it, as far as have,
-// the Pod that is there and that has a container, was written that way:
+// AsOlder returns made, a static Pod from this program, as older releases of kubeadm wrote it, as far as have, the existing Pod,
+// which has a container, was written that way:
 //   - until 1.35, with a volume for flex volume plugins in the controller manager (kubernetes/kubernetes#136423);
 //   - with the experimental names of two flags of etcd, which mean the same (etcd-io/etcd#19959).
 func AsOlder(made, have *corev1.Pod) *corev1.Pod {
@@ -48,7 +48,7 @@ func withFlexVolumes(made, have *corev1.Pod) {
 	}
 }
 
-// olderFlags are the words of etcd's command line that older releases wrote, by those that are written now.
+// olderFlags maps words of etcd's command line to the words that older releases wrote.
 func olderFlags() map[string]string {
 	return map[string]string{
 		"--feature-gates=InitialCorruptCheck=true": "--experimental-initial-corrupt-check=true",
@@ -56,8 +56,7 @@ func olderFlags() map[string]string {
 	}
 }
 
-// OnlyOlder reports whether a flag, without its dashes, is one that only older releases wrote into the static Pod of a
-// component. An upgrade writes the Pod again without it.
+// OnlyOlder reports whether only older releases wrote a flag (without dashes) into a component's static Pod. An upgrade drops it.
 func OnlyOlder(component, flag string) bool {
 	if component != EtcdName {
 		return false

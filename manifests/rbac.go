@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Groups and users that init grants permissions to.
+// Groups and users that get permissions from init.
 const (
 	// NodeTokenGroup is the group of clients that authenticate with a bootstrap token.
 	NodeTokenGroup = "system:bootstrappers:kubeadm:default-node-token"
@@ -19,7 +19,7 @@ const (
 	kubeletClientUser = "kube-apiserver-kubelet-client"
 )
 
-// KubeletAPIAdmin lets the client certificate of the API server use the API of kubelets.
+// KubeletAPIAdmin lets the API server's client certificate use the kubelets' API.
 func KubeletAPIAdmin() Object {
 	return clusterBinding("kubeadm:apiserver-kubelet-client", "system:kubelet-api-admin", user(kubeletClientUser))
 }

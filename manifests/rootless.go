@@ -14,8 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Accounts of the host that the components of a rootless control plane run as (KEP-2568): each is a system user with a
-// group of the same name and without a shell.
+// The host's accounts for a rootless control plane (KEP-2568): system users without a shell, each with a group of the same name.
 const (
 	EtcdUser              = "kubeadm-etcd"
 	APIServerUser         = "kubeadm-kas"
@@ -25,12 +24,12 @@ const (
 	ServiceAccountKeyGroup = "kubeadm-sa-key-readers"
 )
 
-// RootlessUsers lists the users, without those of groups only.
+// RootlessUsers lists the users, without accounts that are only groups.
 func RootlessUsers() []string {
 	return []string{EtcdUser, APIServerUser, ControllerManagerUser, SchedulerUser}
 }
 
-// userOf returns the user that a component of a rootless control plane runs as; empty for the kubelet, which is root.
+// userOf returns the user of a component in a rootless control plane; empty for the kubelet, which is root.
 func userOf(component string) string {
 	switch component {
 	case EtcdName:
@@ -55,9 +54,8 @@ type Users struct {
 	ServiceAccountKeyGID int64
 }
 
-// Rootless reports whether the components of the control plane run as users other than root (feature gate
-// RootlessControlPlane). The accounts must exist before the static Pods are built, and Ownerships must be applied before
-// they start.
+// Rootless reports whether the control plane's components run as users other than root (feature gate RootlessControlPlane). The
+// accounts must exist before the static Pods are built, and Ownerships must be applied before they start.
 func Rootless(n *config.Node) bool { return n.Cluster.FeatureGates["RootlessControlPlane"] }
 
 // Ownership says who must own a path of the host.
@@ -65,14 +63,14 @@ type Ownership struct {
 	Path        string
 	User, Group string
 	Mode        fs.FileMode
-	// Components are those that read it.
+	// Components lists the components that read it.
 	Components []string
-	// Tree marks a directory that is given away with everything in it.
+	// Tree marks a directory given away with everything in it.
 	Tree bool
 }
 
-// Ownerships lists the files that the components of a rootless control plane must be able to read: the private keys that
-// the certificate table says they use, the keys of service accounts, and etcd's data.
+// Ownerships lists the files for a rootless control plane's components: their private keys according to the certificate table,
+// the keys of service accounts, and etcd's data.
 func Ownerships(n *config.Node) []Ownership {
 	var out []Ownership
 	own := func(component, path string) {
@@ -98,12 +96,11 @@ func Ownerships(n *config.Node) []Ownership {
 	return out
 }
 
-// unprivileged drops all capabilities of a container, except the one to listen on a port below 1024 if bindsPort is set.
+// unprivileged drops all of a container's capabilities, except for listening on a port below 1024 if bindsPort is set.
 func unprivileged(bindsPort bool) *corev1.SecurityContext {
 	drop := &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
 	if bindsPort {
-		// The program's file in the image has the capability, and gaining it counts as escalation, so that must stay
-		// allowed.
+		// The program's file in the image has the capability, and gaining it counts as escalation, which must stay allowed.
 		drop.Add = []corev1.Capability{"NET_BIND_SERVICE"}
 		return &corev1.SecurityContext{Capabilities: drop}
 	}

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// SameStaticPod reports whether two static Pods mean the same to the kubelet: fields that one of them leaves to their
-// defaults, and the order of flags, variables and volumes, do not count. A Pod that cannot be read is the same as none.
+// SameStaticPod reports whether two static Pods mean the same to the kubelet: defaults left out in one of them, and the order of
+// flags, variables and volumes, don't count. An unreadable Pod isn't the same as any other.
 func SameStaticPod(a, b []byte) bool {
 	x, err := normalPod(a)
 	if err != nil {
@@ -25,7 +25,7 @@ func SameStaticPod(a, b []byte) bool {
 	return err == nil && equality.Semantic.DeepEqual(x, y)
 }
 
-// normalPod decodes a Pod, sets its defaults and sorts what has no order.
+// normalPod decodes a Pod, sets its defaults and sorts lists whose order doesn't matter.
 func normalPod(data []byte) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := yaml.UnmarshalStrict(data, pod); err != nil {
@@ -43,7 +43,7 @@ func normalPod(data []byte) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// defaultPod sets the defaults of the API: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
+// defaultPod sets the API's defaults: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 func defaultPod(s *corev1.PodSpec) {
 	setDefault(&s.RestartPolicy, corev1.RestartPolicyAlways)
 	setDefault(&s.DNSPolicy, corev1.DNSClusterFirst)
@@ -95,8 +95,8 @@ func defaultProbe(p *corev1.Probe) {
 	}
 }
 
-// sortFlags sorts --NAME=VALUE words by name, so that of several with one name the last still wins. A line with other
-// words, in which the order can matter, stays as it is, but for the program at its beginning.
+// sortFlags sorts --NAME=VALUE words after the program by name; repeated flags keep their order, as the last wins. With other
+// words, the order can matter, so the line stays as it is.
 func sortFlags(words []string) {
 	if len(words) > 0 && !strings.HasPrefix(words[0], "--") {
 		words = words[1:]

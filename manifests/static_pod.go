@@ -26,7 +26,7 @@ const (
 	SchedulerName         = config.SchedulerComponent
 )
 
-// Components returns the static Pods of control plane node n, in the order in which they are restarted.
+// Components returns the static Pods of control plane node n, in restart order.
 func Components(n *config.Node) []string {
 	list := []string{EtcdName, APIServerName, ControllerManagerName, SchedulerName}
 	if n.Cluster.Etcd.External != nil {
@@ -37,14 +37,13 @@ func Components(n *config.Node) []string {
 
 const (
 	probePort = "probe-port"
-	// probePeriod is how often the kubelet probes a component that starts.
+	// probePeriod is how often the kubelet probes a starting component.
 	probePeriod = 10 * time.Second
-	// criticalPriority is the value of system-node-critical. A static Pod sets it itself, because there may be no API
-	// server to look it up.
+	// criticalPriority is system-node-critical's. A static Pod sets it itself, as there may be no API server to look it up.
 	criticalPriority int32 = 2000001000
 )
 
-// staticPod is what differs between the Pods of the control plane.
+// staticPod holds the differences between the control plane's Pods.
 type staticPod struct {
 	name        string
 	annotations map[string]string
@@ -111,8 +110,7 @@ func (s staticPod) container() corev1.Container {
 	return c
 }
 
-// commandLine returns flags: the defaults sorted by name, without those that extra sets, then extra as it is. A name can
-// occur several times in extra.
+// commandLine returns flags: the defaults missing from extra, sorted by name, then extra as it is, which may repeat names.
 func commandLine(defaults, extra []config.Arg) []string {
 	slices.SortStableFunc(defaults, func(a, b config.Arg) int { return cmp.Compare(a.Name, b.Name) })
 	var out []string
@@ -129,7 +127,7 @@ func commandLine(defaults, extra []config.Arg) []string {
 
 func flag(a config.Arg) string { return "--" + a.Name + "=" + a.Value }
 
-// environment merges the proxies of the host with the user's variables, sorted by name; the last one of a name wins.
+// environment merges the host's proxies with the user's variables, sorted by name; the last one of a name wins.
 func environment(proxies []corev1.EnvVar, extra []config.EnvVar) []corev1.EnvVar {
 	byName := map[string]corev1.EnvVar{}
 	for _, e := range proxies {
@@ -156,16 +154,15 @@ func requests(cpu string) corev1.ResourceList {
 // probes are the kubelet's probes of a container.
 type probes struct{ liveness, readiness, startup *corev1.Probe }
 
-// endpoint is a health endpoint of a component. An empty host means the address of the Pod.
+// endpoint is a component's health endpoint. An empty host means the Pod's address.
 type endpoint struct {
 	host   string
 	scheme corev1.URIScheme
 }
 
-// livenessProbe restarts a component that does not answer for 80 s.
+// livenessProbe restarts a component that doesn't answer for 80 s.
 func (e endpoint) livenessProbe(path string) *corev1.Probe { return e.probe(path, 8, 10, 10) }
 
-// readinessProbe probes every second.
 func (e endpoint) readinessProbe(path string) *corev1.Probe { return e.probe(path, 3, 0, 1) }
 
 // startupProbe gives a component as long to start as init waits for it, in whole periods.

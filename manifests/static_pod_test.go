@@ -49,13 +49,13 @@ func load(t *testing.T, input []byte) *config.Node {
 	return n
 }
 
-// debian is a host with the directories in which Debian keeps CAs.
+// debian is a host with Debian's directories for CAs.
 func debian() HostView {
 	return HostView{CertDirs: []string{"/etc/ca-certificates", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates"}}
 }
 
-// TestGolden compares every static Pod byte by byte: the four cases of the reference, and in testdata what kubeadm 1.37.2
-// writes for unusual inputs.
+// TestGolden compares every static Pod byte for byte: the four cases of the reference and, in testdata, kubeadm 1.37.2's output
+// for unusual inputs.
 func TestGolden(t *testing.T) {
 	proxied := debian()
 	proxied.ProxyEnv = ProxyEnv([]string{"HTTP_PROXY=http://p:1", "https_proxy=http://q:2", "no_proxy=a,b", "NO_PROXY=c",
@@ -128,7 +128,7 @@ func TestEtcdJoins(t *testing.T) {
 	}
 }
 
-// The probes use the URL of the metrics of etcd, if it is valid.
+// The probes use the URL of etcd's metrics, if it's valid.
 func TestEtcdEndpoint(t *testing.T) {
 	for _, tt := range []struct {
 		urls   []string
@@ -158,8 +158,8 @@ func TestEtcdEndpoint(t *testing.T) {
 	}
 }
 
-// TestExternalEtcdSiblings: a directory is mounted even if its name starts with the name of another one. kubeadm does
-// not mount it, so its API server cannot read the certificate.
+// TestExternalEtcdSiblings: a directory is mounted even if its name starts with another's. kubeadm doesn't mount it, so its API
+// server can't read the certificate.
 func TestExternalEtcdSiblings(t *testing.T) {
 	n := load(t, read(t, golden, "node/external-etcd/input.yaml"))
 	n.Cluster.Etcd.External.CAFile = "/opt/etcd/ca.crt"
@@ -231,7 +231,7 @@ func TestOwnerships(t *testing.T) {
 	}
 }
 
-// The configuration is read-only: building Pods from it does not change it.
+// The configuration is read-only: building Pods from it doesn't change it.
 func TestConfigurationIsNotChanged(t *testing.T) {
 	input := read(t, "testdata/extra-args/input.yaml")
 	n, before := load(t, input), load(t, input)

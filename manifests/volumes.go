@@ -26,18 +26,15 @@ type mount struct {
 	kind                 corev1.HostPathType
 }
 
-// directory mounts a directory of the host at the same path.
 func directory(name, dir string) mount {
 	return mount{name, dir, dir, true, corev1.HostPathDirectoryOrCreate}
 }
 
-// kubeconfig mounts a component's kubeconfig file at the same path.
 func kubeconfig(n *config.Node, file string) mount {
 	p := path.Join(n.Paths.Kubernetes, file)
 	return mount{"kubeconfig", p, p, true, corev1.HostPathFileOrCreate}
 }
 
-// certMounts mounts the certificates of the cluster and the CAs of the host.
 func certMounts(n *config.Node, v HostView) []mount {
 	out := []mount{directory("k8s-certs", n.Paths.PKI), directory("ca-certs", systemCertDir)}
 	for _, dir := range v.CertDirs {
@@ -46,10 +43,9 @@ func certMounts(n *config.Node, v HostView) []mount {
 	return out
 }
 
-// certVolume is the name of the volume of one of CertDirs().
 func certVolume(dir string) string { return strings.ReplaceAll(dir[1:], "/", "-") }
 
-// externalEtcdMounts mounts the directories of the client certificate for an external etcd, unless mounts contains them.
+// externalEtcdMounts mounts the directories of an external etcd's client certificate, unless mounts contains them.
 func externalEtcdMounts(n *config.Node, mounts []mount) []mount {
 	external := n.Cluster.Etcd.External
 	if external == nil {
@@ -111,7 +107,6 @@ func (m mount) volumeMount() corev1.VolumeMount {
 	return corev1.VolumeMount{Name: m.name, MountPath: m.path, ReadOnly: m.readOnly}
 }
 
-// isIn reports whether a container has the mount.
 func (m mount) isIn(c *corev1.Container) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(other corev1.VolumeMount) bool { return reflect.DeepEqual(m.volumeMount(), other) })
 }

@@ -17,18 +17,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// APIUse says that an API version is in use: by objects that are stored in it, or by a client that writes in it.
+// APIUse is an API version in use: by objects stored in it, or by a client that writes in it.
 type APIUse struct {
 	Where      string // for people: Workload default/train
 	APIVersion string // as in the object: scheduling.k8s.io/v1alpha2
 	Kind       string
-	// Manager is the client that wrote in this version, from managedFields. It is empty if this is the version in which
-	// objects are stored.
+	// Manager is the client that wrote in this version, from managedFields; empty if objects are stored in it.
 	Manager string
 }
 
-// apiUse finds API versions that the API server does not serve any more. Objects that are stored in a version that it
-// does not even read cannot be listed or deleted through it.
+// apiUse finds API versions the API server doesn't serve any more. It can't list or delete objects in versions it can't read.
 func (c *checker) apiUse() {
 	for _, use := range c.APIUse {
 		if !releases.EverHadKind(use.APIVersion, use.Kind) {
@@ -64,10 +62,10 @@ func orNewer(replacement string) string {
 	return apiVersion
 }
 
-// requestedMetric counts requests for deprecated APIs. It is empty after each start of the API server.
+// requestedMetric counts requests for deprecated APIs. It's empty after each start of the API server.
 const requestedMetric = "apiserver_requested_deprecated_apis"
 
-// requests finds in the metrics of the API servers what clients have asked for that this release does not serve.
+// requests finds requests for APIs this release doesn't serve, in the API servers' metrics.
 func (c *checker) requests() {
 	for _, m := range c.Metrics {
 		parser := expfmt.NewTextParser(model.LegacyValidation)

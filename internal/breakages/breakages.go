@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package breakages finds what an upgrade of Kubernetes breaks, before anything is changed. It does no I/O: the caller
-// collects command lines, files and objects, and Check compares them with the tables of internal/releases, and with a
-// few rules that no table has. docs/upgrade-breakages.md lists what it finds.
+// Package breakages finds what an upgrade of Kubernetes breaks, before anything changes. It does no I/O: the caller collects
+// command lines, files and objects, and Check applies the tables of internal/releases and a few other rules:
+// docs/upgrade-breakages.md.
 package breakages
 
 import (
@@ -17,38 +17,36 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// Finding is something that the upgrade breaks.
+// Finding is something the upgrade breaks.
 type Finding struct {
-	// ID is the rule's name in docs/upgrade-breakages.md; it does not change between versions of Slipway.
+	// ID is the rule's name in docs/upgrade-breakages.md; it doesn't change between versions of Slipway.
 	ID string `json:"id"`
-	// Fatal is set if a component does not start, or if objects can no longer be read. Everything else is a warning.
+	// Fatal is set if a component won't start, or if objects can't be read any more. Everything else is a warning.
 	Fatal bool `json:"fatal"`
-	// Release is the first minor release that breaks it, such as 1.37. Over several minors, it has to be put right before
-	// the step to this release.
+	// Release is the first minor release that breaks it, such as 1.37. It must be put right before the step to this release.
 	Release string `json:"release"`
-	// Where it is, in the caller's words, and what it is about there, such as the name of a flag or a field.
+	// Where it is, in the caller's words, and its subject there, such as the name of a flag or a field.
 	Where   string `json:"where"`
 	Subject string `json:"subject"`
 	fault.Fault
 }
 
-// NotChecked is the ID of a finding about what could not be looked at.
+// NotChecked is the ID of a finding about something the check couldn't read.
 const NotChecked = "not-checked"
 
-// Inputs are what is examined. What is empty is not checked.
+// Inputs holds everything to examine. Empty fields aren't checked.
 type Inputs struct {
-	// From and To are the control plane's versions, such as v1.36.4 or 1.37. All minors between them are examined.
+	// From and To are the control plane's versions, such as v1.36.4 or 1.37. Check examines all minors between them.
 	From, To string
-	// ProxyFrom is the version of kube-proxy, if it is not the control plane's.
+	// ProxyFrom is kube-proxy's version, if it isn't the control plane's.
 	ProxyFrom string
-	// EtcdVersion returns the version that the members of etcd get with a minor release of Kubernetes such as 1.37. It is nil
-	// if the upgrade does not replace them.
+	// EtcdVersion returns etcd's version for a minor release of Kubernetes such as 1.37; nil if the upgrade doesn't replace members.
 	EtcdVersion func(minor string) string
 
 	Commands   []Command
 	Kubelets   []Kubelet
 	Proxies    []File // KubeProxyConfiguration
-	Files      []File // other configuration files that the programs' flags name
+	Files      []File // other configuration files, named in the programs' flags
 	StaticPods []StaticPod
 	Etcd       []EtcdMember
 	APIUse     []APIUse
@@ -61,30 +59,29 @@ type Command struct {
 	Where   string // for people: kube-apiserver on cp-1
 	Program string // one of internal/releases
 	Args    []config.Arg
-	// Mounts are the paths in the container at which the user's configuration mounts something.
+	// Mounts are the paths in the container where the user's configuration mounts something.
 	Mounts []string
-	// Running is set for flags of a static Pod of another node that the cluster's configuration does not have. The upgrade of
-	// that node writes the manifest without them, unless a patch there adds them.
+	// Running is set for another node's flags missing from the cluster's configuration: only that node's patches can keep them.
 	Running bool
 }
 
 // File is a configuration file or another text.
 type File struct {
 	Where   string
-	Program string // that reads it
+	Program string // the program that reads it
 	Data    []byte // YAML or JSON, several documents possible
 }
 
 // checker collects the findings for one step to the next release.
 type checker struct {
 	Inputs
-	before  releases.Release // the one before it, as far as there is a table
+	before  releases.Release // the release before, as far as there is a table
 	release releases.Release
 	found   []Finding
 }
 
-// nodeSteps are the checks of what runs on each node. They begin at the release that each has, because kubelets may be
-// older than the control plane. controlPlaneSteps begin at the release of the control plane.
+// nodeSteps begin at each node's own release, as kubelets may be older than the control plane; controlPlaneSteps begin at the
+// control plane's.
 var (
 	nodeSteps         = []func(*checker){(*checker).kubelets, (*checker).proxies, (*checker).staticPods, (*checker).pods}
 	controlPlaneSteps = []func(*checker){
@@ -94,8 +91,8 @@ var (
 	patchSteps = []func(*checker){(*checker).etcd, (*checker).objects}
 )
 
-// Check examines everything for each release of the upgrade. What several releases break is found once, for the
-// first of them; fatal findings come first. A version that there is no table of is a finding, too.
+// Check examines each release of the upgrade. It reports the first release that breaks something, and fatal findings first. A
+// version without a table is a finding, too.
 func Check(in Inputs) []Finding {
 	c := &checker{Inputs: in}
 	to, known := releases.Of(minorOf(in.To))
@@ -131,11 +128,10 @@ func (c *checker) run(steps []func(*checker)) {
 	}
 }
 
-// takes reports whether a program of that version is older than c.release, so that this step upgrades it.
+// takes reports whether this step upgrades a program of that version.
 func (c *checker) takes(version string) bool { return c.release.After(releaseOf(version)) }
 
-// releaseOf is the release of a version. One that is newer than the tables counts as the newest that they have, and one
-// that is older, or not known, as one before the oldest.
+// releaseOf treats a version newer than the tables as their newest, an older or unknown version as one before their oldest.
 func releaseOf(version string) releases.Release {
 	r, known := releases.Of(minorOf(version))
 	if newest := releases.Newest(); !known && number(r.Minor) > number(newest.Minor) {
@@ -151,7 +147,7 @@ func rank(f Finding) int {
 	return 1
 }
 
-// oldest is the version of the oldest control plane, kubelet or kube-proxy.
+// oldest returns the version of the oldest control plane, kubelet or kube-proxy.
 func (in Inputs) oldest() string {
 	oldest := in.From
 	consider := func(version string) {
@@ -166,7 +162,7 @@ func (in Inputs) oldest() string {
 	return oldest
 }
 
-// add keeps a finding, unless an earlier release breaks the same.
+// add keeps a finding, unless an earlier release breaks the same thing.
 func (c *checker) add(f Finding) {
 	f.Release = c.release.Minor
 	same := func(other Finding) bool {
@@ -177,10 +173,9 @@ func (c *checker) add(f Finding) {
 	}
 }
 
-// reaches reports whether this step is the one to the named release.
 func (c *checker) reaches(minor string) bool { return c.release.Minor == minor }
 
-// minorOf is the minor release of a version: 1.37 of v1.37.2.
+// minorOf returns the minor release of a version: 1.37 for v1.37.2.
 func minorOf(version string) string {
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(parts) < 2 {
@@ -189,7 +184,7 @@ func minorOf(version string) string {
 	return parts[0] + "." + parts[1]
 }
 
-// number is the minor release's number: 37 of 1.37; 0 if it has none.
+// number returns a minor release's number: 37 for 1.37; 0 if it has none.
 func number(minor string) int {
 	_, digits, _ := strings.Cut(minor, ".")
 	n, err := strconv.Atoi(digits)

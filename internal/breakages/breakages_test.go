@@ -35,7 +35,7 @@ func running(commands []Command) []Command {
 	return commands
 }
 
-// etcdFlags are flags of etcd, one of which 3.7 does not have. stacked is the version that Slipway gives the members.
+// etcdFlags lists flags of etcd, including one that 3.7 doesn't have. stacked returns the members' version by Slipway's choice.
 var (
 	etcdFlags = command(releases.Etcd, "experimental-initial-corrupt-check=true", "data-dir=/x", "initial-cluster-state=new")
 	stacked   = new(config.ClusterConfiguration).EtcdVersion
@@ -99,7 +99,7 @@ apiserver_requested_deprecated_apis{group="networking.k8s.io",removed_release="`
 `)
 }
 
-// row is something that a rule finds ("id release fatal|warning: subject"), or something near to it that is fine.
+// row is something a rule finds ("id release fatal|warning: subject"), or something similar that's fine.
 type row struct {
 	name, from, to string
 	in             Inputs
@@ -210,7 +210,7 @@ func rows() []row {
 		{"external etcd 3.5.32", "1.36", "1.37", Inputs{Etcd: []EtcdMember{{"m", "3.5.32", true}}}, nil},
 		{"etcd of no version", "1.36", "1.37", Inputs{Etcd: member("x"), EtcdVersion: stacked}, []string{"not-checked 1.37 warning: version"}},
 
-		// Nodes that lag behind their control plane: what the control plane has behind it is not found again.
+		// Nodes that lag behind their control plane: problems the control plane has already passed aren't found again.
 		{"an old kubelet", "1.36", "1.37", Inputs{Kubelets: []Kubelet{{Where: "here", From: "v1.34.9"}}, Cluster: Objects{Roles: role("get")},
 			Commands: command(releases.Scheduler, "feature-gates=MemoryManager=true"), Files: file(releases.APIServer, webhookAdmission),
 			APIUse: []APIUse{{"Workload default/w", "scheduling.k8s.io/v1alpha1", "Workload", ""}}},
@@ -286,7 +286,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestGolden: the file has the first finding of each rule.
+// TestGolden: the file has each rule's first finding.
 func TestGolden(t *testing.T) {
 	var text strings.Builder
 	shown := map[string]bool{}
@@ -302,7 +302,7 @@ func TestGolden(t *testing.T) {
 	golden.Check(t, "testdata/findings.txt", text.String())
 }
 
-// TestEtcdTables: there is a table of each etcd that Slipway installs.
+// TestEtcdTables: each etcd that Slipway installs has a table.
 func TestEtcdTables(t *testing.T) {
 	minors := 0
 	for minor := range 100 {
@@ -323,7 +323,7 @@ func TestEtcdTables(t *testing.T) {
 	}
 }
 
-// TestEtcdPatchRemedy is something that a user of a stacked etcd can do.
+// TestEtcdPatchRemedy: a user of a stacked etcd can follow the remedy.
 func TestEtcdPatchRemedy(t *testing.T) {
 	found := Check(Inputs{From: "v1.36.3", To: "v1.37.2", Etcd: member("3.6.8"), EtcdVersion: stacked})
 	if len(found) != 1 {

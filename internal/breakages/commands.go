@@ -14,15 +14,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// flagAdvice is what to do about a removed flag, if more is known than that it has gone. The numbers are pull requests
-// of kubernetes/kubernetes, where nothing else is said.
+// flagAdvice has remedies for removed flags, beyond removing them. Unmarked numbers are pull requests of kubernetes/kubernetes.
 var flagAdvice = map[string]string{
 	"concurrent-service-syncs":  "remove it: Services of type LoadBalancer belong to the cloud controller manager", // #138002
 	"pod-infra-container-image": "remove it, and set the sandbox image in the container runtime's configuration",   // #133779
 }
 
-// etcdGates are the feature gates that replaced flags of etcd, where the new name is not just the old one without
-// "experimental-" (etcd#19959).
+// etcdGates maps etcd's removed flags to feature gates, if the name doesn't just lose "experimental-" (etcd#19959).
 var etcdGates = map[string]string{
 	"experimental-stop-grpc-service-on-defrag":       "StopGRPCServiceOnDefrag",
 	"experimental-initial-corrupt-check":             "InitialCorruptCheck",
@@ -32,7 +30,7 @@ var etcdGates = map[string]string{
 	"experimental-enable-lease-checkpoint-persist":   "LeaseCheckpointPersist",
 }
 
-// commands are those of Kubernetes' components; etcd's are checked with its members.
+// commands checks Kubernetes' components; etcd checks its members' flags.
 func (c *checker) commands() {
 	for _, command := range c.Commands {
 		if command.Program != releases.Etcd {
@@ -55,7 +53,7 @@ func (c *checker) command(command Command) {
 	c.weaken(command, earlier)
 }
 
-// weaken makes warnings of what was found, from an index on, of flags that the upgrade most likely drops.
+// weaken turns findings, from an index on, into warnings if the upgrade most likely drops the flags.
 func (c *checker) weaken(command Command, from int) {
 	for i := range c.found[from:] {
 		if f := &c.found[from+i]; command.Running {
@@ -65,18 +63,16 @@ func (c *checker) weaken(command Command, from int) {
 	}
 }
 
-// flagSet are the flags that a program of a release knows.
 type flagSet struct {
 	program, release string
 	has              func(name string) bool
 }
 
-// flagsOf are those of a program of Kubernetes.
 func (c *checker) flagsOf(program string) flagSet {
 	return flagSet{program, c.release.Minor, func(name string) bool { return c.release.HasFlag(program, name) }}
 }
 
-// flags finds the flags that the program does not have any more; it would not start.
+// flags finds flags the program doesn't have any more: it wouldn't start.
 func (c *checker) flags(where string, known flagSet, args []config.Arg) {
 	for _, arg := range args {
 		if known.has(arg.Name) {
@@ -92,10 +88,9 @@ func (c *checker) flags(where string, known flagSet, args []config.Arg) {
 	}
 }
 
-// programName is a program of Kubernetes with its release.
 func (c *checker) programName(program string) string { return program + " " + c.release.Minor }
 
-// replacement says what to do about a flag that is not known.
+// replacement returns the remedy for an unknown flag.
 func (known flagSet) replacement(arg config.Arg) string {
 	name, experimental := strings.CutPrefix(arg.Name, "experimental-")
 	switch {
@@ -110,8 +105,8 @@ func (known flagSet) replacement(arg config.Arg) string {
 	return "remove the flag"
 }
 
-// runtimeConfig finds API versions in --runtime-config that the API server does not know, which keeps it from
-// starting, or in which it serves nothing any more.
+// runtimeConfig finds unknown API versions in --runtime-config, which keep the API server from starting, and versions in which it
+// serves nothing any more.
 func (c *checker) runtimeConfig(command Command) {
 	for _, arg := range command.Args {
 		if arg.Name != "runtime-config" {
@@ -140,7 +135,6 @@ func (c *checker) runtimeConfig(command Command) {
 	}
 }
 
-// admissionFlags name admission plugins.
 var admissionFlags = []string{"enable-admission-plugins", "disable-admission-plugins", "admission-control"}
 
 func (c *checker) admissionPlugins(command Command) {
@@ -159,7 +153,7 @@ func (c *checker) admissionPlugins(command Command) {
 	}
 }
 
-// flexVolumes: from 1.36 on, the manifest of the controller manager mounts the directory of flex volumes no more (#136423).
+// flexVolumes: since 1.36, the controller manager's manifest doesn't mount the directory of flex volumes (#136423).
 func (c *checker) flexVolumes(command Command) {
 	dir, set := config.LastArg(command.Args, "flex-volume-plugin-dir")
 	if !c.reaches("1.36") || !set || slices.Contains(command.Mounts, dir) {
@@ -170,8 +164,8 @@ func (c *checker) flexVolumes(command Command) {
 		Remedy:  "add the directory to controllerManager.extraVolumes"}})
 }
 
-// gatesOf are the feature gates that a command line sets; the last one of a name counts. Gates of other components, such
-// as those of aggregated API servers, have their name and a colon in front.
+// gatesOf returns the feature gates on a command line; the last of a name counts. Gates of aggregated API servers and the like
+// have the component's name and a colon in front.
 func gatesOf(args []config.Arg) map[string]bool {
 	gates := map[string]bool{}
 	for _, arg := range args {

@@ -13,21 +13,19 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// EtcdMember is a member of etcd and the version that it runs.
+// EtcdMember is a member of etcd with its version.
 type EtcdMember struct {
 	Where   string
-	Version string // as it reports it: 3.6.8
-	// External is set for an etcd that is upgraded by other means.
+	Version string // as the member reports it: 3.6.8
+	// External is set for an etcd upgraded by other means.
 	External bool
 }
 
-// etcdSteps are the patch releases from which etcd's upgrade notes ask to start on the way to a minor release. Earlier
-// ones mostly work (kubeadm goes from 3.6.8 to 3.7.0), so this is a warning. With a stacked etcd, only the tag of its image
-// leads to such a patch release.
+// etcdSteps lists the patch releases from which etcd's upgrade notes ask to start on the way to a minor release. Earlier ones
+// mostly work (kubeadm goes from 3.6.8 to 3.7.0), so it's a warning. A stacked etcd needs its image's tag set to get there.
 var etcdSteps = []struct{ to, patch string }{{"3.6.0", "3.5.32"}, {"3.7.0", "3.6.11"}}
 
-// etcd checks the members against the version that they get with this release, which can be another one within a minor
-// release, too: kubeadm 1.36 and Slipway give Kubernetes 1.36 different versions.
+// etcd checks the members against this release's etcd, which varies: kubeadm 1.36's and Slipway's for Kubernetes 1.36 differ.
 func (c *checker) etcd() {
 	target := c.etcdTarget()
 	for _, m := range c.Etcd {
@@ -49,8 +47,7 @@ func (c *checker) etcd() {
 	}
 }
 
-// etcdTarget is the version that the upgrade to this release gives the members; nil if it leaves them alone, or if it is
-// not known.
+// etcdTarget returns the members' version after the upgrade to this release; nil if it's unknown, or if they stay.
 func (c *checker) etcdTarget() *version.Version {
 	if c.EtcdVersion == nil {
 		return nil
@@ -69,8 +66,8 @@ func (c *checker) etcdTarget() *version.Version {
 	return target
 }
 
-// etcdPatch warns of a member on a patch release from which etcd should not be upgraded. Nobody knows when an external etcd
-// is upgraded, so it is asked for what its own next minor release needs.
+// etcdPatch warns of a member on a patch release from which etcd shouldn't be upgraded. An external etcd may be upgraded any
+// time, so it should be ready for its own next minor release.
 func (c *checker) etcdPatch(m EtcdMember, running, target *version.Version) {
 	for _, step := range etcdSteps {
 		to := version.MustParseGeneric(step.to)
@@ -92,7 +89,7 @@ func (c *checker) etcdPatch(m EtcdMember, running, target *version.Version) {
 	}
 }
 
-// etcdFlags finds the flags that the etcd of this upgrade does not have.
+// etcdFlags finds flags that this upgrade's etcd doesn't have.
 func (c *checker) etcdFlags(target *version.Version) {
 	release, known := releases.OfEtcd(minorOf(target.String()))
 	for _, command := range c.Commands {

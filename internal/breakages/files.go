@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// proxies are checked as kube-proxy's configuration: its gates, its fields, and its mode (#139957).
+// proxies checks kube-proxy's configuration: its gates, its fields, and its mode (#139957).
 func (c *checker) proxies() {
 	if !c.takes(cmp.Or(c.ProxyFrom, c.From)) {
 		return
@@ -47,8 +47,8 @@ func (c *checker) proxies() {
 	}
 }
 
-// files finds documents in an apiVersion that the program does not read any more; it would not start. A document can
-// contain others, as an AdmissionConfiguration does.
+// files finds documents in an apiVersion the program doesn't read any more: it wouldn't start. Documents may contain others, as
+// an AdmissionConfiguration does.
 func (c *checker) files() {
 	for _, f := range c.Files {
 		docs, err := documentsIn(f.Data)
@@ -63,8 +63,8 @@ func (c *checker) files() {
 	}
 }
 
-// fileVersion checks a value of a file, and all that it contains. Objects of other groups, such as those of admission
-// plugins outside of Kubernetes, are left alone: only what an earlier release read is expected of this one.
+// fileVersion checks a value of a file, and everything in it. It skips kinds that no earlier release read, such as those of
+// admission plugins outside Kubernetes.
 func (c *checker) fileVersion(f File, value any) {
 	for _, object := range objectsIn(value) {
 		apiVersion, _ := object["apiVersion"].(string)
@@ -80,7 +80,7 @@ func (c *checker) fileVersion(f File, value any) {
 	}
 }
 
-// newerDocument is what to write a kind of configuration file as. One kind got another name with its version (#137379).
+// newerDocument returns the current form of a kind of configuration file. One got another name with its version (#137379).
 func (c *checker) newerDocument(program, kind string) string {
 	if kind == "WebhookAdmission" {
 		kind += "Configuration"
@@ -92,7 +92,6 @@ func (c *checker) newerDocument(program, kind string) string {
 	return kind + " in " + strings.Join(versions, " or ")
 }
 
-// documentsIn are the YAML documents in data.
 func documentsIn(data []byte) ([]any, error) {
 	var docs []any
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))

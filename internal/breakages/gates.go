@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// gates finds the feature gates that keep a program from starting: those that it does not know, those that are locked to
-// another value, and those that need others which are off (#133697, since 1.35).
+// gates finds feature gates that keep a program from starting: unknown gates, gates locked to another value, and gates whose
+// requirements are off (#133697, since 1.35).
 func (c *checker) gates(where, program string, set map[string]bool) {
 	if len(set) == 0 {
 		return
@@ -37,7 +37,7 @@ func (c *checker) gates(where, program string, set map[string]bool) {
 		c.add(f)
 		refused = true
 	}
-	if !refused { // as the programs: the others are only looked at then
+	if !refused { // like the programs, which look at the others only then
 		c.neededGates(where, program, known, set)
 	}
 }

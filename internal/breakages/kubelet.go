@@ -16,20 +16,19 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// Kubelet is the kubelet of a node, as it will be started after the upgrade.
+// Kubelet is a node's kubelet, as it will start after the upgrade.
 type Kubelet struct {
-	Where  string // for people: kubelet on worker-1
-	Node   string // empty for what all nodes share
-	From   string // its version, if it is not the control plane's
-	Args   []config.Arg
-	Config []byte // KubeletConfiguration, with the drop-ins of the node merged in
-	// CgroupV1 is set if the node has cgroup v1.
+	Where    string // for people: kubelet on worker-1
+	Node     string // empty for settings that all nodes share
+	From     string // its version, if it isn't the control plane's
+	Args     []config.Arg
+	Config   []byte // KubeletConfiguration, with the node's drop-ins merged in
 	CgroupV1 bool
 	// OldRuntime is set if the container runtime lacks the CRI call RuntimeConfig, as containerd 1.7 does.
 	OldRuntime bool
 }
 
-// kubelets are checked from the step after their own release on.
+// kubelets checks each kubelet from the step after its own release on.
 func (c *checker) kubelets() {
 	for _, k := range c.Kubelets {
 		if !c.takes(cmp.Or(k.From, c.From)) {
@@ -49,14 +48,14 @@ func (c *checker) kubelets() {
 	}
 }
 
-// passed reports whether the kubelet of a node has this release already.
+// passed reports whether a node's kubelet already has this release.
 func (c *checker) passed(node string) bool {
 	return slices.ContainsFunc(c.Kubelets, func(k Kubelet) bool {
 		return node != "" && k.Node == node && !c.takes(cmp.Or(k.From, c.From))
 	})
 }
 
-// kubeletValues are values whose meaning changes.
+// kubeletValues finds values whose meaning changes.
 func (c *checker) kubeletValues(k Kubelet, doc map[string]any, set map[string]bool) {
 	if !c.reaches("1.37") {
 		return
@@ -83,7 +82,7 @@ func (c *checker) kubeletValues(k Kubelet, doc map[string]any, set map[string]bo
 	}
 }
 
-// kubeletHost are what newer kubelets ask of a host.
+// kubeletHost finds hosts that newer kubelets won't accept.
 func (c *checker) kubeletHost(k Kubelet, doc map[string]any) {
 	if fails, set := doc["failCgroupV1"].(bool); c.reaches("1.35") && k.CgroupV1 && (fails || !set) { // #134744
 		c.add(Finding{ID: "cgroup-v1", Fatal: true, Where: k.Where, Subject: "failCgroupV1", Fault: fault.Fault{
@@ -97,7 +96,7 @@ func (c *checker) kubeletHost(k Kubelet, doc map[string]any) {
 	}
 }
 
-// fields finds fields of a configuration file that the program does not know. It ignores them, with a warning.
+// fields finds fields of a configuration file that the program doesn't know. It ignores them, with a warning.
 func (c *checker) fields(where, program, prefix string, doc map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(doc)) {
 		path := prefix + name
@@ -111,7 +110,7 @@ func (c *checker) fields(where, program, prefix string, doc map[string]any) {
 			continue
 		}
 		if !c.release.HasFieldsBelow(program, path) {
-			continue // a value, or names of the user's
+			continue // a value, or the user's own names
 		}
 		for _, below := range objectsIn(doc[name]) {
 			c.fields(where, program, path+".", below)
@@ -119,7 +118,7 @@ func (c *checker) fields(where, program, prefix string, doc map[string]any) {
 	}
 }
 
-// objectsIn are the objects that a value is or contains, if it is a list.
+// objectsIn returns the objects in a value: the object itself, or those in a list.
 func objectsIn(value any) []map[string]any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -134,7 +133,7 @@ func objectsIn(value any) []map[string]any {
 	return nil
 }
 
-// gatesIn are the feature gates that a configuration file sets.
+// gatesIn returns the feature gates set in a configuration file.
 func gatesIn(doc map[string]any) map[string]bool {
 	set := map[string]bool{}
 	gates, _ := doc["featureGates"].(map[string]any)
@@ -146,7 +145,7 @@ func gatesIn(doc map[string]any) map[string]bool {
 	return set
 }
 
-// document reads a YAML document. One that cannot be read is a finding.
+// document reads a YAML document, and adds a finding if it can't.
 func (c *checker) document(f File) (map[string]any, bool) {
 	doc := map[string]any{}
 	if err := yaml.Unmarshal(f.Data, &doc); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// Objects are those of the cluster that an upgrade can break.
+// Objects are objects in the cluster that an upgrade can break.
 type Objects struct {
 	Pods         []corev1.Pod
 	Roles        []rbacv1.Role
@@ -25,21 +25,20 @@ type Objects struct {
 	Budgets      []policyv1.PodDisruptionBudget
 	Webhooks     []Webhook
 	// SystemLabels are the labels of namespace kube-system.
-	SystemLabels map[string]string
-	// CustomResources are the CustomResourceDefinitions.
+	SystemLabels    map[string]string
 	CustomResources []CustomResource
 	// SELinux is set if a node enforces SELinux.
 	SELinux bool
 }
 
-// CustomResource is what matters of a CustomResourceDefinition.
+// CustomResource has the relevant parts of a CustomResourceDefinition.
 type CustomResource struct {
 	Name     string
 	Versions []string // spec.versions[].name
 	Stored   []string // status.storedVersions
 }
 
-// pods are checked for what a newer kubelet does with them.
+// pods finds Pods that a newer kubelet treats differently.
 func (c *checker) pods() {
 	for _, pod := range c.Cluster.Pods {
 		if !c.passed(pod.Spec.NodeName) {
@@ -60,7 +59,7 @@ func (c *checker) roles() {
 	}
 }
 
-// objects are in the way of any upgrade.
+// objects finds obstacles to any upgrade.
 func (c *checker) objects() {
 	for _, budget := range c.Cluster.Budgets {
 		c.budget(budget)
@@ -73,10 +72,10 @@ func (c *checker) objects() {
 	}
 }
 
-// gitRepo finds Pods whose volumes the kubelet refuses, and cannot be told to accept (#136400).
+// gitRepo finds Pods with volumes the kubelet refuses, and can't be told to accept (#136400).
 func (c *checker) gitRepo(pod corev1.Pod) {
 	hasVolume := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.GitRepo != nil })
-	if !hasVolume || !c.reaches("1.36") { // which locks the gate GitRepoVolumeDriver
+	if !hasVolume || !c.reaches("1.36") { // it locks the gate GitRepoVolumeDriver
 		return
 	}
 	where := "Pod " + pod.Namespace + "/" + pod.Name
@@ -85,11 +84,11 @@ func (c *checker) gitRepo(pod corev1.Pod) {
 		Remedy:  "clone the repository in an init container, into an emptyDir volume"}})
 }
 
-// interactive are the subresources that a WebSocket request opens with GET. They need the verb create from 1.35 on (#134577).
+// interactive lists the subresources that a WebSocket request opens with GET. They need the verb create from 1.35 on (#134577).
 var interactive = []string{"pods/exec", "pods/attach", "pods/portforward"}
 
 func (c *checker) execVerbs(where string, rules []rbacv1.PolicyRule) {
-	if !c.reaches("1.35") { // which turns on the gate AuthorizePodWebsocketUpgradeCreatePermission
+	if !c.reaches("1.35") { // it turns on the gate AuthorizePodWebsocketUpgradeCreatePermission
 		return
 	}
 	var lacking []string
@@ -106,7 +105,6 @@ func (c *checker) execVerbs(where string, rules []rbacv1.PolicyRule) {
 		Remedy:  "add the verb create if its subjects should keep this access"}})
 }
 
-// grants reports whether rules allow a verb on a subresource of Pods.
 func grants(rules []rbacv1.PolicyRule, resource, verb string) bool {
 	any := "*/" + strings.TrimPrefix(resource, "pods/")
 	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
@@ -130,7 +128,7 @@ func (c *checker) budget(b policyv1.PodDisruptionBudget) {
 		Remedy: "add a replica, or relax the budget during the upgrade; without --drain it does not matter"}})
 }
 
-// storedVersions finds custom resources that may be stored in a version that their definition no longer has.
+// storedVersions finds custom resources that may be stored in a version missing from their definition.
 func (c *checker) storedVersions(crd CustomResource) {
 	for _, version := range crd.Stored {
 		if slices.Contains(crd.Versions, version) {
@@ -143,8 +141,8 @@ func (c *checker) storedVersions(crd CustomResource) {
 	}
 }
 
-// sharedVolumes finds claims that Pods with different SELinux labels share. From 1.37 on, a volume is mounted with the
-// label of its first Pod, and the others do not start (#139956).
+// sharedVolumes finds claims shared by Pods with different SELinux labels. From 1.37 on, a volume is mounted with its first Pod's
+// label, and the others don't start (#139956).
 func (c *checker) sharedVolumes() {
 	gate, known := c.release.Gate(releases.Kubelet, "SELinuxMount")
 	if known && !gate.On {
@@ -170,7 +168,7 @@ func (c *checker) sharedVolumes() {
 	}
 }
 
-// selinuxLabel is the label with which a Pod's volumes are mounted; empty if they are not: the Pod opts out.
+// selinuxLabel returns the label a Pod's volumes are mounted with; empty if the Pod opts out.
 func selinuxLabel(pod corev1.Pod) string {
 	security := pod.Spec.SecurityContext
 	if security != nil && security.SELinuxChangePolicy != nil && *security.SELinuxChangePolicy == corev1.SELinuxChangePolicyRecursive {
@@ -187,7 +185,7 @@ func selinuxLabel(pod corev1.Pod) string {
 	return security.SELinuxOptions.String()
 }
 
-// systemLabels are the labels of kube-system, at least the one that the API server sets.
+// systemLabels returns kube-system's labels, at least the API server's own.
 func (c *checker) systemLabels() map[string]string {
 	if len(c.Cluster.SystemLabels) > 0 {
 		return c.Cluster.SystemLabels

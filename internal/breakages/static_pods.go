@@ -15,13 +15,12 @@ import (
 type StaticPod struct {
 	Where string     // for people: /etc/kubernetes/manifests/dns.yaml on cp-1
 	Pod   corev1.Pod // with the name of its node
-	// Reported is set for one that a worker's kubelet reports to the API: it may say anything, and only the upgrade of that
-	// worker depends on it.
+	// Reported is set if a worker's kubelet reports it to the API: it may say anything, and matters only to that worker's upgrade.
 	Reported bool
 }
 
-// staticPods finds static Pods that name objects of the API. The kubelet 1.37 never starts them; before, feature gate
-// PreventStaticPodAPIReferences could be turned off (#140226).
+// staticPods finds static Pods that refer to API objects. The kubelet 1.37 never starts them; before, only with feature gate
+// PreventStaticPodAPIReferences off (#140226).
 func (c *checker) staticPods() {
 	if !c.reaches("1.37") {
 		return
@@ -37,7 +36,7 @@ func (c *checker) staticPods() {
 	}
 }
 
-// apiReference is the kind of an object of the API that a Pod needs; empty if there is none.
+// apiReference returns the kind of an API object that a Pod needs; empty if it needs none.
 func apiReference(spec corev1.PodSpec) string {
 	switch {
 	case spec.ServiceAccountName != "":
@@ -73,7 +72,7 @@ func apiReference(spec corev1.PodSpec) string {
 	return ""
 }
 
-// containersOf are a Pod's containers, those that initialize it and those for debugging included.
+// containersOf returns all of a Pod's containers, including init and debugging containers.
 func containersOf(spec corev1.PodSpec) []corev1.Container {
 	list := append(append([]corev1.Container{}, spec.InitContainers...), spec.Containers...)
 	for _, e := range spec.EphemeralContainers {
@@ -82,7 +81,6 @@ func containersOf(spec corev1.PodSpec) []corev1.Container {
 	return list
 }
 
-// hasSecretRef reports whether a volume of an external storage names a Secret.
 func hasSecretRef(v corev1.Volume) bool {
 	return v.CephFS != nil && v.CephFS.SecretRef != nil || v.Cinder != nil && v.Cinder.SecretRef != nil ||
 		v.FlexVolume != nil && v.FlexVolume.SecretRef != nil || v.ISCSI != nil && v.ISCSI.SecretRef != nil ||
@@ -90,7 +88,6 @@ func hasSecretRef(v corev1.Volume) bool {
 		v.StorageOS != nil && v.StorageOS.SecretRef != nil
 }
 
-// volumeReference is the kind of object that a volume needs.
 func volumeReference(v corev1.Volume) string {
 	switch {
 	case v.ConfigMap != nil:

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Webhook is an admission webhook, mutating or validating: the parts that both have.
+// Webhook holds the common parts of mutating and validating admission webhooks.
 type Webhook struct {
 	Where             string // for people: webhook pods.example.com of ValidatingWebhookConfiguration example
 	FailurePolicy     *admissionv1.FailurePolicyType
@@ -22,15 +22,14 @@ type Webhook struct {
 	Rules             []admissionv1.RuleWithOperations
 }
 
-// needed are resources in kube-system that an upgrade writes, with their API groups: mirror Pods, the Leases by which the
-// control plane elects its leaders, and what CoreDNS and kube-proxy consist of.
+// needed lists the resources an upgrade writes in kube-system: mirror Pods, leaders' Leases, CoreDNS's and kube-proxy's objects.
 var needed = []struct{ group, resource string }{
 	{"", "pods"}, {"coordination.k8s.io", "leases"}, {"", "configmaps"}, {"", "secrets"}, {"apps", "daemonsets"}, {"apps", "deployments"},
 	{"", "services"}, {"", "serviceaccounts"},
 }
 
-// webhook finds webhooks that must answer before something in kube-system can be written. If theirs is a Pod that needs
-// what is being restarted, neither comes up.
+// webhook finds webhooks that must answer before something in kube-system can be written. If the webhook's Pod needs the
+// restarting component, neither comes up.
 func (c *checker) webhook(w Webhook) {
 	if w.FailurePolicy != nil && *w.FailurePolicy == admissionv1.Ignore || !w.selects(c.systemLabels()) {
 		return
@@ -46,8 +45,7 @@ func (c *checker) webhook(w Webhook) {
 	}
 }
 
-// selects reports whether the webhook is asked about a namespace with these labels. A selector that cannot be read
-// counts as one that selects.
+// selects reports whether the webhook is asked about a namespace with these labels. An unreadable selector counts as a match.
 func (w Webhook) selects(namespace map[string]string) bool {
 	if w.NamespaceSelector == nil {
 		return true

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package corefile brings a Corefile, the configuration of CoreDNS, from one version of CoreDNS to another. What changes
-// between versions comes from the tables of github.com/coredns/corefile-migration.
+// Package corefile migrates a Corefile, CoreDNS's configuration, between versions with github.com/coredns/corefile-migration.
 package corefile
 
 import (
@@ -15,8 +14,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Version returns the version of CoreDNS that an image has, such as 1.14.6: by its tag, or else by its digest if that is
-// one of a CoreDNS release. It is empty if neither is there.
+// Version returns an image's version of CoreDNS, such as 1.14.6, by its tag, or else a release's digest; empty if unknown.
 func Version(image string) string {
 	name, digest, _ := strings.Cut(image, "@")
 	_, tag, _ := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
@@ -26,8 +24,7 @@ func Version(image string) string {
 	return strings.TrimPrefix(tag, "v")
 }
 
-// UnknownPluginsError names what a Corefile has that the tables do not know: it cannot be said whether the new version of
-// CoreDNS still accepts it.
+// UnknownPluginsError names parts of a Corefile missing from the tables: the new version of CoreDNS may not accept them any more.
 type UnknownPluginsError struct {
 	// Version is the new version, Parts are plugins and options.
 	Version string
@@ -38,13 +35,11 @@ func (e *UnknownPluginsError) Error() string {
 	return "the Corefile uses " + strings.Join(e.Parts, ", ") + ", and it is not known whether CoreDNS " + e.Version + " still supports that"
 }
 
-// Migrate returns a Corefile for version to of CoreDNS, made from one for version from. It returns the text as it is if
-// nothing has to change, comments included; a text that changes loses its comments. Deprecated settings stay. Versions
-// have no leading v.
+// Migrate turns a Corefile for version from of CoreDNS into one for version to. If nothing has to change, it returns the text as
+// it is; a changed text loses its comments. Deprecated settings stay. Versions have no leading v.
 //
-// The error is an *UnknownPluginsError for plugins and options that are unknown; the text is then what it would be if
-// these stay as they are. Other errors are about versions that are unknown or go down, and about a Corefile that cannot
-// be read or written without losing some of it.
+// The error is an *UnknownPluginsError for unknown plugins and options; the text then keeps these as they are. Other errors are
+// about unknown or decreasing versions, and about a Corefile that can't be read or written without losing some of it.
 func Migrate(text, from, to string) (string, error) {
 	if from == to {
 		return text, nil
@@ -73,8 +68,8 @@ func Migrate(text, from, to string) (string, error) {
 	return after, nil
 }
 
-// parse reads a Corefile, which must keep all of its words when it is written again: the library knows two levels of
-// braces, and panics when a block has no beginning.
+// parse refuses a Corefile that would lose words when written again: the library knows two levels of braces, and panics when a
+// block has no beginning.
 func parse(text string) (parsed *corefile.Corefile, err error) {
 	defer func() {
 		if recover() != nil {
@@ -90,7 +85,7 @@ func parse(text string) (parsed *corefile.Corefile, err error) {
 	return parsed, nil
 }
 
-// words are those of a Corefile without its braces: a block that is empty may be left out.
+// words returns a Corefile's words without its braces, as the library may leave out an empty block.
 func words(text string) (list []string) {
 	for d := caddyfile.NewDispenser("Corefile", strings.NewReader(text)); d.Next(); {
 		if word := d.Val(); word != "{" && word != "}" {
@@ -100,8 +95,7 @@ func words(text string) (list []string) {
 	return list
 }
 
-// unknownIn returns the plugins and options of a Corefile that the tables for version to do not have. The tables of the
-// versions in between do not count.
+// unknownIn returns a Corefile's plugins and options missing from the tables for version to. Versions in between don't count.
 func unknownIn(text, from, to string) (parts []string, err error) {
 	notices, err := migration.Unsupported(from, to, text)
 	if err != nil {

@@ -35,7 +35,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestReleasesAreKnown fails if the default CoreDNS of a release is newer than the tables: update corefile-migration then.
+// TestReleasesAreKnown fails if a release's default CoreDNS is newer than the tables: update corefile-migration then.
 func TestReleasesAreKnown(t *testing.T) {
 	var versions []string
 	for _, release := range []string{"v1.35.8", "v1.36.4", config.DefaultKubernetesVersion} {

@@ -3,8 +3,7 @@
 
 package diagnose
 
-// Causes is the table of known causes, the most specific ones first.
-// docs/diagnose.md explains each.
+// Causes returns the table of known causes, most specific first. docs/diagnose.md explains them.
 func Causes() []Cause {
 	return []Cause{
 		{Name: "kubelet-unit", Summary: "the kubelet's unit is missing, masked or stopped, or there is no systemd to start it", look: kubeletUnit},

@@ -22,12 +22,12 @@ import (
 	"github.com/slipway-k8s/slipway/test/golden"
 )
 
-// row is a way to break the fake host, and what must be found then: the cause, and facts of the finding.
+// row is a way to break the fake host, with the expected cause and facts of its finding.
 type row struct {
 	cause, name string
 	hurt        func(h *fakeHost)
 	want        string // facts, each after "; "; empty: nothing is found
-	// passes means that the cause must never end a wait.
+	// passes means the cause must never end a wait.
 	passes bool
 }
 
@@ -468,7 +468,7 @@ func allRows() []row {
 	return slices.Concat(kubeletRows(), runtimeRows(), podRows(), etcdRows(), networkRows(), certificateRows(), refusedRows())
 }
 
-// TestEachCauseCanBeFound: each cause has a row in which it is found. The golden file has the finding of each first row.
+// TestEachCauseCanBeFound: each cause has a row that finds it. The golden file has each first row's finding.
 func TestEachCauseCanBeFound(t *testing.T) {
 	var text strings.Builder
 	for _, c := range Causes() {

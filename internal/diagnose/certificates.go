@@ -17,26 +17,24 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
-// faultKind says which cause a problem of a certificate belongs to.
+// faultKind maps a certificate problem to a cause.
 type faultKind int
 
 const (
 	wrongFile   faultKind = iota // missing, unreadable, expired, for another key or name
-	notYetValid                  // or the clock is behind
+	notYetValid                  // or this host's clock is behind
 	otherCA
 )
 
-// fileFault is a problem of one file.
 type fileFault struct {
 	kind    faultKind
 	path    string
-	subject string // what uses the file
+	subject string // the component that uses the file
 	message string
-	soon    bool // it is not yet valid, but will be in a moment
+	soon    bool // not valid yet, but will be in a moment
 }
 
-// pairFlags are the flags that give a static Pod a certificate and its key, and the
-// flag that gives the same or the other side their CA.
+// pairFlags lists the flags with static Pods' certificates and keys, and with the CA on their own side or the other one.
 var pairFlags = []struct{ pod, cert, key, caPod, ca string }{
 	{apiServerPod, "tls-cert-file", "tls-private-key-file", apiServerPod, "client-ca-file"},
 	{apiServerPod, "kubelet-client-certificate", "kubelet-client-key", apiServerPod, "client-ca-file"},
@@ -48,8 +46,7 @@ var pairFlags = []struct{ pod, cert, key, caPod, ca string }{
 	{etcdPod, "peer-cert-file", "peer-key-file", etcdPod, "peer-trusted-ca-file"},
 }
 
-// certificateFaults checks, once a look, the files that static Pods and kubeconfigs
-// name.
+// certificateFaults checks the files named in static Pods and kubeconfigs, once per look.
 func (s *scene) certificateFaults() []fileFault {
 	if s.checked {
 		return s.faults
@@ -102,7 +99,7 @@ func (s *scene) checkPair(subject, certPath, keyPath, caPath string) {
 	s.checkIssuer(subject, certPath, chain, caPath)
 }
 
-// readCredential returns a file, and reports one that cannot be read.
+// readCredential reads a file and records a fault if it can't.
 func (s *scene) readCredential(subject, path string) []byte {
 	data, err := s.h.ReadFile(path)
 	switch {
@@ -156,8 +153,7 @@ func (s *scene) checkIssuer(subject, path string, chain []*x509.Certificate, caP
 	}
 }
 
-// chainOf reads a certificate and those that follow it. From a file that also holds
-// a key, as the kubelet's does, it reads only the first.
+// chainOf returns a file's certificates, or only the first if the file also holds a key, as the kubelet's does.
 func chainOf(data []byte) ([]*x509.Certificate, error) {
 	if chain, err := certs.ParseCerts(data); err == nil {
 		return chain, nil
@@ -166,8 +162,7 @@ func chainOf(data []byte) ([]*x509.Certificate, error) {
 	return []*x509.Certificate{leaf}, err
 }
 
-// leadsTo reports whether a certificate is signed by a trusted CA, directly or
-// through those that follow it in its file.
+// leadsTo reports whether a trusted CA signed a certificate, directly or through its chain.
 func leadsTo(chain, trusted []*x509.Certificate) bool {
 	for i, cert := range chain {
 		if i > 0 && chain[i-1].CheckSignatureFrom(cert) != nil {
@@ -182,8 +177,7 @@ func leadsTo(chain, trusted []*x509.Certificate) bool {
 	return false
 }
 
-// checkServerNames checks that the API server's certificate is valid for the address
-// at which the other components reach it.
+// checkServerNames checks that the API server's certificate covers the address that other components use.
 func (s *scene) checkServerNames() {
 	p := s.pod(apiServerPod)
 	if p == nil || p.args["advertise-address"] == "" || p.args["tls-cert-file"] == "" {
@@ -200,8 +194,7 @@ func (s *scene) checkServerNames() {
 	}
 }
 
-// checkKubeconfig checks a kubeconfig's credentials against the API server on this
-// host, and the CA that it trusts.
+// checkKubeconfig checks a kubeconfig's credentials, and the CA it trusts, against the API server on this host.
 func (s *scene) checkKubeconfig(path string) {
 	data, err := s.h.ReadFile(path)
 	if err != nil {
@@ -215,7 +208,7 @@ func (s *scene) checkKubeconfig(path string) {
 	}
 	cert, file, err := kubeconfig.ClientCertificate(data)
 	if err != nil {
-		return // a token, or something else that does not expire
+		return // a token, or something else that doesn't expire
 	}
 	where := path
 	if file != "" {
@@ -239,8 +232,7 @@ func (s *scene) checkKubeconfig(path string) {
 	}
 }
 
-// joining reports whether a kubelet is still requesting the certificate that its
-// kubeconfig names. It writes the kubeconfig first.
+// joining reports whether the kubelet is still requesting its certificate: it writes its kubeconfig first.
 func (s *scene) joining(path string) bool {
 	_, err := s.h.Lstat(filepath.Join(s.t.Kubeconfigs, "bootstrap-kubelet.conf"))
 	return err == nil && filepath.Base(path) == "kubelet.conf"

@@ -20,7 +20,6 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 )
 
-// authority is a CA of a test.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -55,7 +54,7 @@ func sign(template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) *x509.C
 	return cert
 }
 
-// leaf is a certificate of the CA, valid from now on for the given time.
+// leaf returns a certificate of the CA, valid from a time on for the given duration.
 func (a authority) leaf(from time.Time, valid time.Duration, address string) (cert, key []byte) {
 	own := newKey()
 	c := sign(&x509.Certificate{
@@ -69,7 +68,7 @@ func (a authority) leaf(from time.Time, valid time.Duration, address string) (ce
 	return certs.EncodeCerts(c), data
 }
 
-// certified gives the fake API server a certificate and a kubeconfig of one CA.
+// certified gives the fake API server a certificate and a kubeconfig from one CA.
 func (h *fakeHost) certified(ca authority) {
 	h.pod("kube-apiserver", "--advertise-address=192.0.2.11", "--client-ca-file=/pki/ca.crt", "--tls-cert-file=/pki/a.crt", "--tls-private-key-file=/pki/a.key")
 	h.put("/pki/ca.crt", string(certs.EncodeCerts(ca.cert)))

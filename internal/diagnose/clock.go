@@ -12,13 +12,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// clockApart is the difference from which certificates and tokens are affected.
+// clockApart is the smallest difference that affects certificates and tokens.
 const clockApart = 30 * time.Second
 
 var clockSaid = lazyregexp.New(`clock difference against peer|high clock drift|not yet valid`)
 
-// clock compares this host's clock with the API server's, and with the start of
-// certificates' validity.
+// clock compares this host's clock with the API server's, and with the start of certificates' validity.
 func clock(s *scene) []Finding {
 	said := s.said(clockSaid)
 	if s.t.Waiting && len(said) == 0 {
@@ -44,7 +43,7 @@ func clock(s *scene) []Finding {
 		}
 	}
 	if skew := s.said(skewSaid); len(skew) > 0 {
-		// etcd keeps working, and may only have waited long for an answer.
+		// etcd keeps working, and the answer may just have taken long.
 		f.Message, f.Evidence, f.lasts = "etcd reports a difference from another member's clock", skew, never
 		return []Finding{f}
 	}
@@ -60,7 +59,6 @@ func direction(apart time.Duration) string {
 	return " behind"
 }
 
-// serverTime asks the API server for its clock.
 func (s *scene) serverTime() (time.Time, string, error) {
 	server := s.serverOf()
 	if server == "" {

@@ -22,8 +22,7 @@ var (
 const certificateRemedy = "renew it with `slipway certs renew all --restart`, which shows what else is wrong, or put the right file there. " +
 	"`slipway certs check-expiration` lists all certificates"
 
-// certificate reports files that are wrong. During a wait, a log has to show that
-// they matter.
+// certificate reports bad files. During a wait, a log has to show that they matter.
 func certificate(s *scene) []Finding {
 	said := s.said(tlsTrouble)
 	if s.t.Waiting && len(said) == 0 {
@@ -32,7 +31,7 @@ func certificate(s *scene) []Finding {
 	return s.fileFindings(wrongFile, said, certificateRemedy)
 }
 
-// caMismatch reports certificates that were issued by a CA that is not trusted.
+// caMismatch reports certificates from a CA the other side doesn't trust.
 func caMismatch(s *scene) []Finding {
 	said := s.said(caTrouble)
 	if len(said) == 0 {
@@ -70,8 +69,7 @@ func (s *scene) fileFindings(kind faultKind, said []string, remedy string) []Fin
 	}}
 }
 
-// strangerServer is for a node whose API server is on another host: the kubelet logs
-// that it does not trust it.
+// strangerServer covers a node whose API server runs on another host: the kubelet logs that it doesn't trust the server.
 func (s *scene) strangerServer() []Finding {
 	server := s.serverOf()
 	lines := mentioning(s.insists(s.sources[0], caTrouble), server) // not a registry

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diagnose finds out why a node does not work. It looks at the kubelet's
-// unit and journal, static Pods and their containers, certificates, ports, names
-// and disks, and names what is wrong, with the lines that show it and a remedy. It
-// only reads, and needs no cluster.
+// Package diagnose finds out why a node doesn't work. It looks at the kubelet's unit and journal, static Pods and their
+// containers, certificates, ports, names and disks, and shows each problem's evidence and remedy. It only reads, without a
+// cluster.
 package diagnose
 
 import (
@@ -20,54 +19,47 @@ import (
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
-// View is the part of a host that a diagnosis reads; host.Host is one. Nothing in it can change the host.
+// View is the part of host.Host that a diagnosis needs. Nothing in it can change the host.
 type View interface {
 	host.Reader
 	host.Remote
 }
 
-// Target says what to look at, and since when.
+// Target says where to look, and how far back.
 type Target struct {
 	// Socket is the container runtime's.
 	Socket string
-	// Kubelet is the kubelet's directory, Kubeconfigs that of kubeconfig files.
+	// Kubelet is the kubelet's directory, Kubeconfigs the directory of the kubeconfig files.
 	Kubelet, Kubeconfigs string
-	// Manifests is the directory of static Pods; empty while they may still be
-	// written.
+	// Manifests is the directory of static Pods; empty while a phase may still write them.
 	Manifests string
-	// Since excludes older lines of the kubelet's journal, and containers that
-	// ended before.
+	// Since excludes older lines of the kubelet's journal, and containers that ended earlier.
 	Since time.Time
-	// Waiting is set while a phase waits for something. Then only problems that
-	// show in a log or a state count, otherwise all that exist.
+	// Waiting is set while a phase waits for something. Then a problem counts only if it shows in a log or a state.
 	Waiting bool
-	// began is when a watch began. Problems that were logged repeatedly before
-	// may have been fixed.
+	// began is the start of a watch. Problems logged repeatedly before it may have been fixed.
 	began time.Time
 }
 
-// Finding is one cause that was found.
+// Finding is one cause, found.
 type Finding struct {
 	// Cause is its name in the table of causes.
 	Cause string `json:"cause"`
-	// Subject is what does not work because of it: a static Pod, the kubelet, a
-	// file.
+	// Subject is the broken part: a static Pod, the kubelet, a file.
 	Subject string `json:"subject"`
-	// Fault says what is wrong with the subject, and what to do.
+	// Fault is the problem and its remedy.
 	fault.Fault
-	// Evidence is a few lines that show it, without secrets.
+	// Evidence is a few lines that show the problem, without secrets.
 	Evidence []string `json:"evidence,omitempty"`
 
-	// lasts is how long the cause must be seen, look after look, before it ends
-	// a wait; never for one that may always pass.
+	// lasts is how long look after look must find the cause before it ends a wait; never if it may pass by itself.
 	lasts time.Duration
 }
 
-// never is how long to wait for something that may still get better.
+// never marks a cause that never ends a wait.
 const never time.Duration = -1
 
-// MarshalJSON adds the field next, the former name of remedy, which readers of
-// version 1 know.
+// MarshalJSON adds remedy's former name, next, for readers of version 1.
 func (f Finding) MarshalJSON() ([]byte, error) {
 	type plain Finding
 	return json.Marshal(struct {
@@ -76,8 +68,7 @@ func (f Finding) MarshalJSON() ([]byte, error) {
 	}{plain(f), f.Remedy})
 }
 
-// String is the finding for people: lines for the message, the evidence and the
-// remedy.
+// String formats the finding for people: lines for the message, the evidence and the remedy.
 func (f Finding) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  [%s] %s: %s", f.Cause, f.Subject, f.Message)
@@ -88,7 +79,7 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// Error is an error whose causes were found.
+// Error is an error with its causes.
 type Error struct {
 	Err      error
 	Findings []Finding
@@ -105,7 +96,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Remedy is that of the error itself, as each finding shows its own.
+// Remedy returns the remedy of the error itself, as each finding shows its own.
 func (e *Error) Remedy() string {
 	if remedy := fault.Remedy(e.Err); remedy != "" {
 		return remedy
@@ -116,24 +107,22 @@ func (e *Error) Remedy() string {
 // Causes returns the findings for events.
 func (e *Error) Causes() any { return e.Findings }
 
-// Cause is a row of the table: a name, and how it is recognized.
 type Cause struct {
 	Name string
-	// Summary says what is wrong in a few words.
+	// Summary describes the problem in a few words.
 	Summary string
-	// fallback marks a cause that is reported only if no other was found.
+	// fallback causes are reported only if there's no other.
 	fallback bool
 	look     func(s *scene) []Finding
 }
 
-// Run looks once and returns what it found: one finding for each cause and subject,
-// in the order of the table.
+// Run looks once, and returns a finding for each cause and subject, in the table's order.
 func Run(ctx context.Context, h View, t Target) []Finding {
 	var j journal
 	return look(ctx, h, t, &j)
 }
 
-// look is Run with the journal that earlier looks read.
+// look is Run with the journal read by earlier looks.
 func look(ctx context.Context, h View, t Target, j *journal) []Finding {
 	j.read(ctx, h, t.Since)
 	s := observe(ctx, h, t, j.entries)
@@ -167,7 +156,7 @@ const (
 	evidenceWidth = 400
 )
 
-// shown returns the finding in the form that may be shown: short, without secrets.
+// shown makes a finding presentable: short, and without secrets.
 func (f Finding) shown() Finding {
 	f.Message, f.Remedy = redact.Text(f.Message), redact.Text(f.Remedy)
 	var lines []string

@@ -14,8 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// tooLittle (bytes) and tooFewMade (files) are too little for any component: etcd
-// alone preallocates 64 MB for its log.
+// tooLittle (bytes) and tooFewMade (files) aren't enough for any component: etcd alone preallocates 64 MB for its log.
 const (
 	tooLittle  = 64 << 20
 	tooFewMade = 16
@@ -23,17 +22,14 @@ const (
 
 var (
 	noSpace = lazyregexp.New(`no space left on device|disk quota exceeded|had condition: \[DiskPressure\]`)
-	// watching is about inotify: the kernel gives the same error when all watches
-	// are in use.
+	// watching is about inotify: the kernel gives the same error when all watches are in use.
 	watching = lazyregexp.New(`inotify|fsnotify`)
 )
 
-// fillsUp is how long a file system has to be full to count: the kubelet removes
-// images from one that is.
+// fillsUp is how long a file system must stay full to count: when one fills up, the kubelet removes images from it.
 const fillsUp = 4 * time.Second
 
-// diskFull checks the file systems that the node writes to. During a wait, a full one
-// counts only if a log complains.
+// diskFull checks the file systems a node writes to. During a wait, a full one counts only if a log complains.
 func diskFull(s *scene) []Finding {
 	var complaints []source
 	for _, src := range s.sources {
@@ -71,8 +67,7 @@ func full(s host.Space, need uint64) bool {
 	return s.Free < need || s.TotalInodes > 0 && s.FreeInodes < tooFewMade
 }
 
-// need is how many bytes have to be free for a directory. A small file system, as
-// /tmp may be, does not count as full because it is small, unless it is etcd's.
+// need returns how many bytes must be free for a directory. A small file system, such as /tmp, needs less, unless it's etcd's.
 func (s *scene) need(dir string, space host.Space) uint64 {
 	const share = 10
 	if p := s.pod(etcdPod); p != nil && p.args["data-dir"] == dir {
@@ -81,7 +76,7 @@ func (s *scene) need(dir string, space host.Space) uint64 {
 	return min(tooLittle, space.Total/share)
 }
 
-// directories lists those that a node writes to, etcd's first.
+// directories lists the directories a node writes to, etcd's first.
 func (s *scene) directories() []string {
 	var dirs []string
 	if p := s.pod(etcdPod); p != nil && p.args["data-dir"] != "" {

@@ -22,7 +22,7 @@ var memberRefused = lazyregexp.New(`member .*has already been bootstrapped|perma
 	`cluster ID mismatch|unmatched member while checking PeerURLs|error validating peerURLs|couldn't find local name|` +
 	`not found in the cluster|the member has been removed|member unknown`)
 
-// etcdMember is for an etcd that its cluster does not know, or no longer knows.
+// etcdMember finds an etcd that its cluster doesn't know, or doesn't know any more.
 func etcdMember(s *scene) []Finding {
 	p := s.pod(etcdPod)
 	if p == nil {
@@ -57,7 +57,7 @@ var (
 	etcdFatal = lazyregexp.New(`"level":"(?:fatal|panic)"|^panic:`)
 )
 
-// etcdData is for an etcd that ended because of what is in its data directory.
+// etcdData finds an etcd that ended because of its data directory's contents.
 func etcdData(s *scene) []Finding {
 	p := s.pod(etcdPod)
 	if p == nil || !p.dead || len(matching(p.lines, noSpace)) > 0 || len(matching(p.lines, inUse)) > 0 {
@@ -89,7 +89,7 @@ func etcdSpace(s *scene) []Finding {
 	case quotaReached().MatchString(answer):
 		said = append(said, "GET /health: "+answer)
 	case err == nil && answer != "":
-		return nil // it was disarmed
+		return nil // somebody has disarmed it
 	}
 	if len(said) == 0 {
 		return nil
@@ -103,7 +103,6 @@ func etcdSpace(s *scene) []Finding {
 	}}
 }
 
-// etcdUnhealthy reads etcd's own answers.
 func etcdUnhealthy(s *scene) []Finding {
 	p := s.pod(etcdPod)
 	if p == nil || !p.running() || s.ago(p.containers[0].Created) < settled {
@@ -129,8 +128,7 @@ func etcdUnhealthy(s *scene) []Finding {
 
 var etcdWarning = lazyregexp.New(`"level":"(?:warn|error)"`)
 
-// askEtcd sends a request to the address of etcd's metrics. It returns the body even
-// if the status is not 200.
+// askEtcd sends a request to the address of etcd's metrics. It returns the body even if the status isn't 200.
 func (s *scene) askEtcd(path string) (string, error) {
 	p := s.pod(etcdPod)
 	if p == nil || !p.running() {
@@ -152,7 +150,7 @@ func (s *scene) ask(url string) (string, error) {
 	return string(data), err
 }
 
-// failing returns the failed checks of a verbose answer.
+// failing returns the failed checks in a verbose answer.
 func failing(answer string) []string {
 	var lines []string
 	for line := range strings.Lines(answer) {
@@ -163,7 +161,6 @@ func failing(answer string) []string {
 	return lines
 }
 
-// apiServerUnhealthy reads the API server's own answer.
 func apiServerUnhealthy(s *scene) []Finding {
 	p := s.pod(apiServerPod)
 	if p == nil || !p.running() || s.ago(p.containers[0].Created) < settled {
@@ -190,8 +187,7 @@ func apiServerUnhealthy(s *scene) []Finding {
 	}}
 }
 
-// ProbeBase returns the URL of a container's liveness probe without its path, and
-// false if it has no HTTP probe.
+// ProbeBase returns the URL of a container's liveness probe without its path, or false if it has no HTTP probe.
 func ProbeBase(c corev1.Container) (string, bool) {
 	if c.LivenessProbe == nil || c.LivenessProbe.HTTPGet == nil {
 		return "", false

@@ -19,11 +19,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// etcdMissed is what an API server logs if its etcd does not answer.
+// etcdMissed matches an API server's complaints about an etcd that doesn't answer.
 var etcdMissed = lazyregexp.New(`createTransport failed to connect|error creating storage factory`)
 
-// etcdUnreachable connects to an etcd on other hosts with the API server's own
-// certificate. One member that answers is enough.
+// etcdUnreachable connects to an etcd on other hosts with the API server's own certificate. One answering member is enough.
 func etcdUnreachable(s *scene) []Finding {
 	p := s.pod(apiServerPod)
 	if p == nil || s.pod(etcdPod) != nil || p.args["etcd-servers"] == "" {
@@ -69,9 +68,8 @@ func onThisHost(server string) bool {
 	return err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
 
-// noTalk reports whether an error shows that no connection is possible. A name that
-// does not resolve is another cause, and a member that serves only gRPC does answer,
-// even if with an error.
+// noTalk reports whether an error means no connection is possible. An unresolvable name is another cause, and a member that
+// serves only gRPC does answer, even if with an error.
 func noTalk(err error) bool {
 	var name *net.DNSError
 	var dialed *net.OpError
@@ -92,12 +90,11 @@ func noTalk(err error) bool {
 	return errors.As(err, &slow) && slow.Timeout()
 }
 
-// file returns the content of a file that a component uses, or nil if it cannot be
-// read.
+// file returns the content of a component's file, or nil if it can't be read.
 func (s *scene) file(path string) []byte {
 	if path == "" {
 		return nil
 	}
-	data, _ := s.h.ReadFile(path) // another cause reports what is wrong with it
+	data, _ := s.h.ReadFile(path) // another cause reports the problem
 	return data
 }

@@ -22,20 +22,20 @@ import (
 	"github.com/slipway-k8s/slipway/test/stage"
 )
 
-// at is the time of the fake host.
+// at is the fake host's time.
 var at = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// fakeHost is the host of a node. When it is healthy, it has nothing wrong.
+// fakeHost is a node's host. A healthy one has no problems.
 type fakeHost struct {
 	*stage.Host
 	t       *testing.T
 	hangs   bool            // the runtime
 	absent  map[string]bool // images
-	names   map[string]bool // that do not resolve
+	names   map[string]bool // names that don't resolve
 	answers map[string]error
 	bodies  map[string]string
 	apart   time.Duration // of the API server's clock
-	probe   string        // of the liveness probes of Pods that are added from then on
+	probe   string        // the liveness probes of Pods added from then on
 }
 
 const (
@@ -96,7 +96,7 @@ func (h *fakeHost) pod(name string, args ...string) {
 	h.put(manifests+"/"+name+".yaml", b.String())
 }
 
-// container adds a container to a static Pod, newer than the ones before, with its log.
+// container adds a container with its log to a static Pod, newer than the ones before.
 func (h *fakeHost) container(name, state string, created time.Time, lines ...string) {
 	c := host.ContainerState{
 		ID: fmt.Sprintf("%s-%d", name, len(h.Has.Containers)), Name: name, Pod: name + "-cp-1", State: state, Created: created,
@@ -118,7 +118,7 @@ func (h *fakeHost) container(name, state string, created time.Time, lines ...str
 	h.Has.Containers = append([]host.ContainerState{c}, h.Has.Containers...)
 }
 
-// crashed replaces a static Pod's container with one that has exited.
+// crashed replaces a static Pod's container with an exited one.
 func (h *fakeHost) crashed(name string, lines ...string) {
 	var kept []host.ContainerState
 	for _, c := range h.Has.Containers {
@@ -150,7 +150,7 @@ func (h *fakeHost) said(lines ...string) {
 	}
 }
 
-// died is a kubelet that has exited, with its last message.
+// died makes the kubelet exit with a last message.
 func (h *fakeHost) died(line string) {
 	h.Has.Units[kubeletService] = host.UnitState{LoadState: "loaded", ActiveState: "activating", SubState: "auto-restart", Result: "exit-code"}
 	if line != "" {
@@ -195,7 +195,7 @@ func (h *fakeHost) target(waiting bool) Target {
 	}
 }
 
-// names returns the causes that a look finds.
+// names returns the causes found in a look.
 func names(t *testing.T, h *fakeHost, waiting bool) []string {
 	t.Helper()
 	var list []string
@@ -205,7 +205,6 @@ func names(t *testing.T, h *fakeHost, waiting bool) []string {
 	return list
 }
 
-// get reads a file.
 func get(h *fakeHost, path string) string {
 	h.t.Helper()
 	return fixture.Get(h.t, h.Root, path)

@@ -10,15 +10,14 @@ import (
 	"github.com/pkg/errors"
 )
 
-// explainTime bounds the search for the cause of a failure.
+// explainTime bounds the search for a failure's cause.
 const explainTime = 15 * time.Second
 
-// errCauseKnown ends a wait that cannot succeed.
+// errCauseKnown ends a wait that can't succeed.
 var errCauseKnown = errors.New("stopped waiting because the cause is known:")
 
-// Guard runs wait for at most limit, and watches h meanwhile for what would keep it from succeeding: once such a cause is
-// known, the wait ends. Its error, and that of a wait whose time is up, is an *Error with what was found. failure says
-// what it means that the wait fails.
+// Guard runs wait for at most limit, and watches h meanwhile: once it knows a cause that won't pass, it ends the wait. It then
+// returns an *Error with the findings, as it does when time runs out. failure says what the failed wait means.
 func Guard(ctx context.Context, h View, limit time.Duration, t Target, failure string, wait func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -49,7 +48,7 @@ func Guard(ctx context.Context, h View, limit time.Duration, t Target, failure s
 	return err
 }
 
-// Explain adds to err what a look at h finds. began is when what failed began.
+// Explain adds to err the findings of a look at h. began is the start of the failed operation.
 func Explain(ctx context.Context, h View, began time.Time, t Target, err error) error {
 	if err == nil || errors.Is(ctx.Err(), context.Canceled) { // the user has stopped the run
 		return err

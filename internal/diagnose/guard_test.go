@@ -13,8 +13,8 @@ import (
 	"github.com/pkg/errors"
 )
 
-// TestGuard: a wait ends with the cause as soon as it is known, or with its own error at the end of its time. A wait
-// that succeeds, or fails by itself, does not change.
+// TestGuard: a wait ends with the cause as soon as it's known, or with its own error when its time is up. It doesn't affect a
+// wait that succeeds, or fails by itself.
 func TestGuard(t *testing.T) {
 	forever := func(ctx context.Context) error {
 		<-ctx.Done()
@@ -22,7 +22,7 @@ func TestGuard(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		wait  func(context.Context) error
-		fails bool // an API server that cannot start
+		fails bool // an API server that can't start
 		want  string
 	}{
 		"succeeds":           {wait: func(context.Context) error { return nil }},

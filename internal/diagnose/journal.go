@@ -13,28 +13,25 @@ import (
 )
 
 const (
-	// journalEntries is how many entries are read at a time: a kubelet that
-	// waits for its API server logs ten lines a second.
+	// journalEntries is how many entries a look reads: a kubelet waiting for its API server logs ten lines a second.
 	journalEntries = 1500
-	// keptEntries is how many of them are remembered.
+	// keptEntries is how many of them the journal remembers.
 	keptEntries = 3000
 )
 
-// journal is what the kubelet's unit has logged so far. A look reads only new
-// entries, and lines that the kubelet repeats are kept once.
+// journal collects the log of the kubelet's unit. A look reads only new entries, and keeps repeated lines once.
 type journal struct {
 	entries []entry
 	newest  time.Time
 }
 
-// entry is a line of the journal, and when it was logged for the first time.
+// entry is a line of the journal, and the time it was first logged.
 type entry struct {
 	host.JournalEntry
 	first time.Time
 }
 
-// read appends what was logged since the last call, or since the given time on the
-// first. Entries that cannot be read are missing.
+// read appends the entries since the last call or, on the first call, since the given time. It skips entries it can't read.
 func (j *journal) read(ctx context.Context, h View, since time.Time) {
 	if !j.newest.IsZero() {
 		since = j.newest.Add(time.Microsecond)
@@ -51,8 +48,7 @@ func (j *journal) read(ctx context.Context, h View, since time.Time) {
 	j.entries = j.entries[max(0, len(j.entries)-keptEntries):]
 }
 
-// withoutRepeats keeps the newest of lines that the kubelet repeats. The lines of
-// systemd are counted later, so all of them stay.
+// withoutRepeats keeps only the newest of repeated lines. systemd's lines are counted later, so it keeps them all.
 func withoutRepeats(entries []entry) []entry {
 	at := map[string]int{}
 	var kept []entry
@@ -69,7 +65,7 @@ func withoutRepeats(entries []entry) []entry {
 	return kept
 }
 
-// joined makes one entry of the lines of a message with several. Repeated messages may have lost some of theirs.
+// joined joins the lines of multi-line messages. A repeated message may have lost some of its lines.
 func joined(entries []entry) []entry {
 	var out []entry
 	last := map[string]int{} // of each program
@@ -84,8 +80,8 @@ func joined(entries []entry) []entry {
 	return out
 }
 
-// continues reports whether a line continues a message, as a component of Kubernetes writes an error with several lines:
-// `err=<`, each of its lines after a tab, and ` >`.
+// continues reports whether a line continues a message. Kubernetes' components write an error with several lines as `err=<`, each
+// line after a tab, and ` >`.
 func continues(message, line string) bool {
 	_, value, several := strings.Cut(message, "=<")
 	return several && !strings.HasSuffix(value, " >") && (strings.HasPrefix(line, "\t") || strings.HasPrefix(line, " "))

@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// kubeletUnit looks for a unit that cannot run or was stopped.
+// kubeletUnit finds a unit that can't run or was stopped.
 func kubeletUnit(s *scene) []Finding {
 	f := Finding{Subject: kubeletService}
 	switch u := s.unit; {
@@ -48,7 +48,7 @@ func kubeletUnit(s *scene) []Finding {
 	return []Finding{f}
 }
 
-// systemdLines returns what systemd last logged about the kubelet's unit.
+// systemdLines returns systemd's last lines about the kubelet's unit.
 func (s *scene) systemdLines() []string {
 	var lines []string
 	for _, e := range s.journal {
@@ -59,8 +59,7 @@ func (s *scene) systemdLines() []string {
 	return last(lines, 2)
 }
 
-// kubeletRefused returns matching lines of a kubelet that ended with them. If the
-// kubelet kept running, they did not matter, or the problem was fixed since.
+// kubeletRefused returns matching lines if the kubelet ended with them. If it kept running, they don't matter, or not any more.
 func (s *scene) kubeletRefused(p lazyregexp.Pattern) []string {
 	running := s.unit.SubState == "running"
 	if running && s.ago(s.unit.ActiveSince) > settled {
@@ -137,7 +136,7 @@ var configRefused = lazyregexp.New(`failed to load kubelet config file|failed to
 
 func kubeletConfig(s *scene) []Finding {
 	lines := slices.DeleteFunc(s.kubeletRefused(configRefused), func(line string) bool {
-		return swapRefused().MatchString(line) || cgroupVersionRefused().MatchString(line) // which are causes of their own
+		return swapRefused().MatchString(line) || cgroupVersionRefused().MatchString(line) // these are causes of their own
 	})
 	if len(lines) == 0 {
 		return nil
@@ -163,8 +162,7 @@ func kubeletConfig(s *scene) []Finding {
 
 var mainExited = lazyregexp.New(`Main process exited`)
 
-// kubeletCrash is for a kubelet that ended twice with the same message, which no
-// other cause explains.
+// kubeletCrash finds a kubelet that ended twice with the same message, if no other cause explains it.
 func kubeletCrash(s *scene) []Finding {
 	var ends []string
 	var words entry             // its message about why it ended
@@ -198,7 +196,7 @@ func kubeletCrash(s *scene) []Finding {
 	killed := len(ends) > 0 && killedBySignal().MatchString(ends[len(ends)-1]) // by a watchdog, or out of memory
 	switch {
 	case failed:
-		f.lasts = 2 * time.Second // systemd does not start it again
+		f.lasts = 2 * time.Second // systemd won't start it again
 	case killed, passing().MatchString(words.Message), words.first.After(before):
 		f.lasts = never
 	}
@@ -207,5 +205,5 @@ func kubeletCrash(s *scene) []Finding {
 
 var killedBySignal = lazyregexp.New(`code=(?:killed|dumped)`)
 
-// telling matches lines in which a component says why it ends.
+// telling matches the line in which a component says why it ends.
 var telling = lazyregexp.New(`"command failed"|^E\d{4} .*(?:run|server)\.go|^F\d{4} |^panic:|^Error: |"level":"(?:fatal|panic)"|failed to run Kubelet`)

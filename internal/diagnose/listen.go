@@ -19,8 +19,7 @@ var flagRefused = lazyregexp.New(`unknown (?:shorthand )?flag|flag provided but 
 	`flag needs an argument|failed to parse kubelet flag|invalid value ".*" for flag|invalid boolean (?:value|flag)|` +
 	`unrecognized feature gate|cannot set feature gate|admission-plugins plugin ".*" is unknown|unknown api (?:groups|versions?)`)
 
-// badFlag looks at components that have ended: a flag that is not accepted ends a
-// program at once.
+// badFlag looks only at components that have ended: a bad flag ends a program at once.
 func badFlag(s *scene) []Finding {
 	var found []Finding
 	for _, src := range s.sources {
@@ -47,17 +46,16 @@ var (
 	listened = lazyregexp.New(`listen (?:tcp|udp)[46]? \S*:(\d+): bind`)
 )
 
-// stopping is how long the previous process of a component may take to end.
+// stopping is how long a component's previous process may take to end.
 const stopping = 35 * time.Second
 
-// portTaken finds out which program holds a port that a component could not listen
-// on. Its own previous process may, for a moment.
+// portTaken finds the program on a port a component couldn't listen on: for a moment, perhaps its own previous process.
 func portTaken(s *scene) []Finding {
 	var found []Finding
 	for _, src := range s.sources {
 		lines := matching(src.lines, inUse)
 		if src.subject == kubeletName {
-			lines = slices.DeleteFunc(lines, aboutPod().MatchString) // which may use a port of the host, too
+			lines = slices.DeleteFunc(lines, aboutPod().MatchString) // Pods may use a port of the host, too
 		}
 		if len(lines) == 0 || !src.dead && src.subject != kubeletName {
 			continue
@@ -90,8 +88,6 @@ func portTaken(s *scene) []Finding {
 	return found
 }
 
-// holdsItself reports whether the holder of a port is the component's current
-// process.
 func (s *scene) holdsItself(pid int, subject string) bool {
 	if subject == kubeletName {
 		return uint32(pid) == s.unit.MainPID
@@ -100,12 +96,10 @@ func (s *scene) holdsItself(pid int, subject string) bool {
 	return p != nil && p.running()
 }
 
-// bound matches a failure to listen. A failure to connect also names an address, such
-// as [::1] on a host without IPv6, but then another one is tried.
+// bound matches a failure to listen. A failure to connect may name an address, too, such as [::1], but then another is tried.
 var bound = lazyregexp.New(`listen (?:tcp|udp)[46]? (\S+):\d+: bind: cannot assign requested address`)
 
-// addressMissing compares the address that a component could not listen on with those
-// of this host.
+// addressMissing compares the address a component couldn't listen on with this host's addresses.
 func addressMissing(s *scene) []Finding {
 	var found []Finding
 	for _, src := range s.sources {

@@ -20,13 +20,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// lookupTime bounds the resolution of a name.
 const lookupTime = 3 * time.Second
 
 var lookupFailed = lazyregexp.New(`lookup ([A-Za-z0-9][\w.-]*)(?: on \S+)?: `)
 
-// nameUnknown looks up again the names that a component could not resolve and, outside
-// of a wait, those in kubeconfigs.
+// nameUnknown looks up again the names a component couldn't resolve and, outside a wait, the names in kubeconfigs.
 func nameUnknown(s *scene) []Finding {
 	suspects := s.unresolvedNames()
 	if !s.t.Waiting {
@@ -54,8 +52,7 @@ func nameUnknown(s *scene) []Finding {
 	return found
 }
 
-// unresolvedNames returns the names that a component could not resolve, each with the
-// line that shows it. Names of registries belong to another cause.
+// unresolvedNames maps names a component couldn't resolve to the lines that show it. Registries' names belong to another cause.
 func (s *scene) unresolvedNames() map[string][]string {
 	names := map[string][]string{}
 	for _, src := range s.sources {
@@ -68,8 +65,7 @@ func (s *scene) unresolvedNames() map[string][]string {
 	return names
 }
 
-// unresolved is how long a name must fail to resolve: shorter if a server answers that
-// it does not exist, longer if none answers.
+// unresolved returns how long a name must fail to resolve: shorter if a server denies it, longer if no server answers.
 func unresolved(err error) time.Duration {
 	var answer *net.DNSError
 	if errors.As(err, &answer) && answer.IsNotFound {
@@ -78,9 +74,7 @@ func unresolved(err error) time.Duration {
 	return 8 * time.Second
 }
 
-// neededNames returns the URLs that a node cannot work without: those of the API in
-// kubeconfigs, and of etcd. A component starts without anything else, such as an
-// identity provider.
+// neededNames returns the URLs a node can't work without: the API's in kubeconfigs, and etcd's, but no identity provider's.
 func (s *scene) neededNames() string {
 	var urls strings.Builder
 	for _, server := range s.servers() {
@@ -99,7 +93,7 @@ func (s *scene) neededNames() string {
 	return urls.String()
 }
 
-// resolve looks a name up once a look, as this takes long if no server answers.
+// resolve looks up each name only once per look, as it takes long if no server answers.
 func (s *scene) resolve(name string) error {
 	if err, asked := s.resolved[name]; asked {
 		return err
@@ -111,12 +105,12 @@ func (s *scene) resolve(name string) error {
 	return err
 }
 
-// kubeconfigs lists the files with which a node's components find the API.
+// kubeconfigs lists the files a node's components use to find the API.
 func kubeconfigs() []string {
 	return []string{"kubelet.conf", "bootstrap-kubelet.conf", "controller-manager.conf", "scheduler.conf", "admin.conf"}
 }
 
-// servers returns the hosts in the kubeconfigs, by file.
+// servers maps kubeconfigs' paths to the hosts they name.
 func (s *scene) servers() map[string]string {
 	hosts := map[string]string{}
 	for _, name := range kubeconfigs() {
@@ -138,7 +132,7 @@ var proxied = lazyregexp.New(`proxyconnect tcp|Proxy Authentication Required|soc
 func proxy(s *scene) []Finding {
 	var found []Finding
 	for _, src := range s.sources {
-		// The proxy of a failed pull is the runtime's.
+		// A failed pull went through the runtime's proxy.
 		lines := slices.DeleteFunc(s.insists(src, proxied), pullFailed().MatchString)
 		if len(lines) == 0 {
 			continue
@@ -153,8 +147,7 @@ func proxy(s *scene) []Finding {
 				Message: "sends requests to the cluster through a proxy (HTTPS_PROXY), which does not forward them",
 				Remedy:  "add the addresses of the nodes and the networks of Pods and Services to NO_PROXY, or remove the proxy from " + where,
 			},
-			// This ends a wait at once: it has been logged repeatedly, and
-			// health endpoints do not show it.
+			// This ends a wait at once: the log has repeated it, and health endpoints don't show it.
 		})
 	}
 	return found
@@ -163,8 +156,7 @@ func proxy(s *scene) []Finding {
 var (
 	// failingOpen matches failures that the API server ignores.
 	failingOpen = lazyregexp.New(`failing open`)
-	// needsAPI matches requests that a kubelet cannot do without. Events and
-	// mirror Pods may be rejected without harm.
+	// needsAPI matches requests a kubelet can't do without. Rejected events and mirror Pods do no harm.
 	needsAPI = lazyregexp.New(`[Rr]egister node|certificate signing request|signed certificate`)
 )
 

@@ -22,10 +22,10 @@ var podRefused = lazyregexp.New(`Could not process manifest file|couldn't parse 
 	`CreateContainerConfigError|CreateContainerError|RunContainerError|StartError|hostPath type check failed|MountVolume.SetUp failed|` +
 	`Failed to create sandbox|CreatePodSandboxError|failed to create containerd task`)
 
-// resolverMissing matches what no manifest can change: the kubelet creates no container at all.
+// resolverMissing matches a problem that no manifest can fix: the kubelet creates no containers at all.
 var resolverMissing = lazyregexp.New(`open \S*resolv\S*: no such file or directory`)
 
-// staticPodUnusable is for what keeps the kubelet from creating a container.
+// staticPodUnusable finds manifests from which the kubelet can't create a container.
 func staticPodUnusable(s *scene) []Finding {
 	if s.t.Manifests == "" {
 		return nil
@@ -44,8 +44,7 @@ func staticPodUnusable(s *scene) []Finding {
 	return append(found, s.noPods()...)
 }
 
-// mentioned returns the lines about a Pod or its manifest: the name alone may also be
-// part of a volume's name or of a path.
+// mentioned returns the lines about a Pod or its manifest. The bare name may be part of a volume's name or of a path.
 func (p *staticPod) mentioned(lines []string) []string {
 	if len(lines) == 0 {
 		return nil
@@ -54,8 +53,7 @@ func (p *staticPod) mentioned(lines []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !about.MatchString(line) })
 }
 
-// noPods looks for manifests of the control plane that are not Pods, if the kubelet
-// complains about them. Other files in the directory do no harm.
+// noPods finds control plane manifests that aren't Pods, if the kubelet complains about them. Other files there do no harm.
 func (s *scene) noPods() []Finding {
 	var found []Finding
 	lines := s.lately(s.sources[0], podRefused)
@@ -82,8 +80,7 @@ func unusable(subject, path string, about []string) Finding {
 	}
 }
 
-// manifestMissing is for a control plane with a component that was removed. It does not
-// end a wait, as the manifest may still be written. etcd may be on other hosts.
+// manifestMissing finds a control plane without a component, except etcd. It ends no wait, as a phase may yet write the manifest.
 func manifestMissing(s *scene) []Finding {
 	needed := []string{apiServerPod, controllerManagerPod, schedulerPod}
 	if !slices.ContainsFunc(needed, func(name string) bool { return s.pod(name) != nil }) {
@@ -107,9 +104,8 @@ func manifestMissing(s *scene) []Finding {
 	return found
 }
 
-// containerCrash is for a container that ended twice with the same message, which no
-// other cause explains. Complaints about something else that is not ready yet do not
-// count.
+// containerCrash finds a container that ended twice with the same message, if no other cause explains it, unless the message is
+// about something that isn't ready yet.
 func containerCrash(s *scene) []Finding {
 	var found []Finding
 	for _, p := range s.pods {
@@ -154,8 +150,7 @@ func (s *scene) repeats(p *staticPod) bool {
 	return false
 }
 
-// lastWords returns the line in which a component says why it ends, or else its last
-// line.
+// lastWords returns the line in which a component says why it ends, or else its last line.
 func lastWords(lines []string) []string {
 	if words := last(matching(lines, telling), 1); len(words) > 0 {
 		return words
@@ -163,7 +158,6 @@ func lastWords(lines []string) []string {
 	return last(lines, 1)
 }
 
-// notRunning reports static Pods without any container.
 func notRunning(s *scene) []Finding {
 	var found []Finding
 	for _, p := range s.pods {

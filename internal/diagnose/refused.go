@@ -19,34 +19,34 @@ import (
 )
 
 const (
-	// starting is how long an API server may refuse everybody while it starts: until it has written its default roles.
+	// starting is how long an API server may refuse everybody at its start, until it has written its default roles.
 	starting = 20 * time.Second
-	// refusing is how long a server that has started must refuse a kubelet, which asks again after seven seconds at most. Nothing
-	// has to be written for the rights of nodes, and tokens and CAs are known within moments.
+	// refusing is how long a server that has started must refuse a kubelet, which asks again after seven seconds at most. Nodes'
+	// rights don't depend on anything the server writes, and it learns of tokens and CAs within moments.
 	refusing = 5 * time.Second
 )
 
-// unauthorized is for an API server that accepts no requests without credentials, or not those of the kubelet.
+// unauthorized finds an API server that rejects requests without credentials, or the kubelet's.
 func unauthorized(s *scene) []Finding {
 	return append(s.probesRefused(), s.kubeletUnknown()...)
 }
 
-// hasDefaultRoles reports whether an API server lets everybody ask for its health by one of the default roles. It writes them
-// after its start, and on a slow host that takes a while: until then, it forbids everything.
+// hasDefaultRoles reports whether a default role lets everybody ask for the API server's health. The server writes it after its
+// start, which takes a while on a slow host: until then, it forbids everything.
 func (p *staticPod) hasDefaultRoles() bool {
 	mode, given := p.args["authorization-mode"]
 	_, file := p.args["authorization-config"]
 	return !file && given && slices.Contains(strings.Split(mode, ","), "RBAC")
 }
 
-// probesRefused asks the API server as the kubelet's probe does.
+// probesRefused sends the API server the same request as the kubelet's probe.
 func (s *scene) probesRefused() []Finding {
 	p := s.pod(apiServerPod)
 	if p == nil || !p.running() {
 		return nil
 	}
 	base, found := ProbeBase(p.spec)
-	if !found || len(p.spec.LivenessProbe.HTTPGet.HTTPHeaders) > 0 { // which may hold a token
+	if !found || len(p.spec.LivenessProbe.HTTPGet.HTTPHeaders) > 0 { // the headers may hold a token
 		return nil
 	}
 	url := base + p.spec.LivenessProbe.HTTPGet.Path
@@ -81,7 +81,7 @@ func (s *scene) probesRefused() []Finding {
 
 var credentialsRefused = lazyregexp.New(`(?:[Rr]egister node|certificate signing request).*Unauthorized`)
 
-// kubeletUnknown leaves out an API server that is not up: it may not have read the tokens and CAs yet.
+// kubeletUnknown skips an API server that isn't up: it may not have read its tokens and CAs yet.
 func (s *scene) kubeletUnknown() []Finding {
 	lines := s.insists(s.sources[0], credentialsRefused)
 	server := s.serverOf()
@@ -98,16 +98,16 @@ func (s *scene) kubeletUnknown() []Finding {
 	}}
 }
 
-// isUp reports whether an API server answers that it is ready, or knows nobody without credentials.
+// isUp reports whether an API server says it's ready, or rejects requests without credentials.
 func (s *scene) isUp(server string) bool {
 	answer, err := s.answerOf(server + "/readyz")
 	return err == nil || answer != nil && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden)
 }
 
-// answerTime is how long an API server may take to answer: it is shorter than the time of a look.
+// answerTime is how long an API server may take to answer: shorter than lookTime.
 const answerTime = 2 * time.Second
 
-// answerOf asks a server without credentials. answer is nil if it gives none, or all is well.
+// answerOf asks a server without credentials. answer is nil if all is well, or if there is no answer.
 func (s *scene) answerOf(url string) (answer *host.ProbeError, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, answerTime)
 	defer cancel()
@@ -117,13 +117,13 @@ func (s *scene) answerOf(url string) (answer *host.ProbeError, err error) {
 }
 
 var (
-	// nodeForbidden matches refusals to a kubelet that has its certificate, or that asks for it.
+	// nodeForbidden matches refusals to a kubelet that has its certificate, or asks for it.
 	nodeForbidden = lazyregexp.New(`[Rr]egister node.*forbidden.*system:node:|certificate signing request.*forbidden`)
-	// otherNode matches refusals to a kubelet that has the certificate of another node.
+	// otherNode matches refusals to a kubelet with another node's certificate.
 	otherNode = lazyregexp.New(`node \\*["']([^"'\\]+)\\*["'] (?:is not allowed to modify node|cannot read) \\*["']([^"'\\]+)`)
 )
 
-// forbidden is for an API server that gives nodes no rights.
+// forbidden finds an API server that gives nodes no rights.
 func forbidden(s *scene) []Finding {
 	lines := slices.DeleteFunc(s.insists(s.sources[0], nodeForbidden), func(line string) bool {
 		return otherNode().MatchString(line) || strings.Contains(line, "not yet ready")
@@ -143,7 +143,7 @@ func forbidden(s *scene) []Finding {
 	return []Finding{f}
 }
 
-// nodeName is for a kubelet whose host has got another name since it got its certificate.
+// nodeName finds a kubelet whose host was renamed after it got its certificate.
 func nodeName(s *scene) []Finding {
 	lines := s.insists(s.sources[0], otherNode)
 	if len(lines) == 0 {
@@ -161,8 +161,8 @@ func nodeName(s *scene) []Finding {
 	}}
 }
 
-// manifestTwice is for copies of manifests in the kubelet's directory. It reads every file there, whatever its name, and runs
-// only one of two Pods with the same name: sometimes this one, sometimes the other.
+// manifestTwice finds copies of manifests in the kubelet's directory. The kubelet reads every file there, whatever its name, and
+// runs only one of two Pods with the same name: now this one, now the other.
 func manifestTwice(s *scene) []Finding {
 	var found []Finding
 	paths := map[string][]string{}

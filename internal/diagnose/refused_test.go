@@ -103,7 +103,7 @@ func refusedRows() []row {
 	}
 }
 
-// TestReasonOnItsOwnLine: of messages with several lines, the reason is shown.
+// TestReasonOnItsOwnLine: a finding shows the reason in a message with several lines.
 func TestReasonOnItsOwnLine(t *testing.T) {
 	h := healthy(t)
 	h.died(head + `"command failed" err=<`)

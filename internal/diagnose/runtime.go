@@ -17,8 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// runtimeDown asks the runtime whether it is ready, unless it already failed to list
-// its containers.
+// runtimeDown asks the runtime whether it's ready, unless it has already failed to list its containers.
 func runtimeDown(s *scene) []Finding {
 	info, err := host.RuntimeInfo{}, s.runtimeErr
 	if err == nil {
@@ -72,9 +71,8 @@ func runtimeService(socket string) string {
 var (
 	pullFailed    = lazyregexp.New(`[Ff]ailed to pull|PullImage.*failed|ErrImagePull|ErrImageNeverPull|ImagePullBackOff|InvalidImageName|ImageInspectError|couldn't parse image`)
 	sandboxFailed = lazyregexp.New(`failed to get sandbox image "([^"\\]+)|get sandbox image \\*"([^"\\]+)`)
-	// pullRefused matches answers that another attempt will not change. "Not
-	// found" counts only from a registry: a busy runtime may lose parts of an
-	// image while it unpacks them.
+	// pullRefused matches answers another attempt won't change. "Not found" counts only from a registry: a busy runtime may lose
+	// parts of an image while unpacking it.
 	pullRefused = lazyregexp.New(`failed to resolve.*: not found|manifest unknown|name unknown|unauthorized|access.*denied|denied:|403 Forbidden|404 Not Found|x509:|` +
 		`ErrImageNeverPull|InvalidImageName|invalid reference|no match for platform|unsupported`)
 )
@@ -82,8 +80,7 @@ var (
 const pullRemedy = "check that this host reaches the registry, or set another one with imageRepository; " +
 	"you can also load the image with `slipway config images pull` or `ctr -n k8s.io images import`"
 
-// image looks for images that the kubelet failed to pull and that are still missing:
-// those of static Pods, and that of Pod sandboxes.
+// image looks for missing images that the kubelet failed to pull: static Pods' and the Pod sandboxes'.
 func image(s *scene) []Finding {
 	lines := matching(s.kubeletLines(), pullFailed)
 	var found []Finding
@@ -107,13 +104,12 @@ func image(s *scene) []Finding {
 	return found
 }
 
-// pullAgain is a bit less than the time after which the kubelet pulls again.
+// pullAgain is a bit less than the time after which the kubelet tries again.
 const pullAgain = 8 * time.Second
 
 var pullAttempt = lazyregexp.New(`PullImage from image service failed|Failed to pull image|RunPodSandbox from runtime service failed`)
 
-// pullFinding accepts a refusal of the registry at once, and soon that the registry's
-// name does not resolve. Otherwise the kubelet has to fail twice.
+// pullFinding counts a registry's refusal at once, and its unresolvable name soon. Otherwise, the kubelet has to fail twice.
 func (s *scene) pullFinding(subject, image string, about []string) Finding {
 	f := Finding{
 		Subject: subject, Evidence: last(about, 1), lasts: never,
@@ -136,7 +132,7 @@ func (s *scene) pullFinding(subject, image string, about []string) Finding {
 	return f
 }
 
-// failedFor is the time between the first and the last failure to pull an image.
+// failedFor returns the time between the first and the last failure to pull an image.
 func (s *scene) failedFor(image string) time.Duration {
 	var first, last time.Time
 	for _, l := range s.sources[0].said {
@@ -153,7 +149,7 @@ func (s *scene) failedFor(image string) time.Duration {
 
 func (s *scene) present(image string) bool {
 	there, err := s.h.ImagePresent(s.ctx, s.t.Socket, image)
-	return err != nil || there // a runtime that does not answer is another cause
+	return err != nil || there // a runtime that doesn't answer is another cause
 }
 
 func mentioning(lines []string, word string) []string {

@@ -16,12 +16,12 @@ import (
 
 var (
 	sandboxRefused = lazyregexp.New(`CreatePodSandboxError|Failed to create sandbox for pod|Failed to generate sandbox config|RunPodSandbox from runtime service failed`)
-	// ofPodNetwork matches what a Pod network says that is not configured yet: it passes once its Pod runs.
+	// ofPodNetwork matches complaints of a Pod network that isn't configured yet: they pass once its Pod runs.
 	ofPodNetwork = lazyregexp.New(`[Ff]ailed to (?:setup|set up) network for sandbox|plugin type=|cni plugin|CNI`)
 	missingFile  = lazyregexp.New(`open (/[^\s":\\]*resolv[^\s":\\]*): no such file or directory`)
 )
 
-// podSandbox looks for what keeps the kubelet from starting any Pod. Its image and the cgroup driver are causes of their own.
+// podSandbox finds problems that keep every Pod from starting. The sandbox's image and the cgroup driver are causes of their own.
 func podSandbox(s *scene) []Finding {
 	unknown := func(line string) bool {
 		return sandboxFailed().MatchString(line) || cgroupDriverRefused().MatchString(line) || ofPodNetwork().MatchString(line)

@@ -19,12 +19,11 @@ const (
 	kubeletService = "kubelet.service"
 	// kubeletName stands for the kubelet in place of a static Pod's name.
 	kubeletName = "kubelet"
-	// runtimeTime is how long a runtime may take to list its containers. It is
-	// shorter than the time of a look, so that a runtime that hangs is noticed.
+	// runtimeTime is how long a runtime may take to list its containers: less than lookTime, so that a look notices if it hangs.
 	runtimeTime = 3 * time.Second
 )
 
-// scene is what one look sees: facts that several causes need, read once.
+// scene holds the facts of one look that several causes need, read once.
 type scene struct {
 	ctx context.Context
 	h   View
@@ -32,36 +31,34 @@ type scene struct {
 
 	unit    host.UnitState
 	unitErr error
-	// journal is the kubelet's since Target.Since, with systemd's lines about
-	// the unit.
+	// journal is the kubelet's since Target.Since, with systemd's lines about the unit.
 	journal    []entry
 	runtimeErr error
 	pods       []staticPod
 	sources    []source
-	// faults are those of certificates, if checked is set.
+	// faults holds the certificates' problems once checked is set.
 	faults  []fileFault
 	checked bool
-	// resolved are the names that were looked up, and their errors.
+	// resolved maps the names that were looked up to their errors.
 	resolved map[string]error
 }
 
-// said is a line of a log, and when it was logged first and last.
+// said is a line of a log, with the times it was logged first and last.
 type said struct {
 	text        string
 	first, last time.Time
 }
 
-// source is a log that is searched for causes.
+// source is a log to search for causes.
 type source struct {
 	subject string
 	said    []said
 	lines   []string // of said
-	// dead is set if the process that wrote this has ended, and no other has run
-	// in its place for a while.
+	// dead is set if the process behind the log has ended, and no other has run in its place for a while.
 	dead bool
 }
 
-// observe reads what a look needs. What cannot be read is missing.
+// observe reads the facts for a look, without those it can't read.
 func observe(ctx context.Context, h View, t Target, journal []entry) *scene {
 	s := &scene{ctx: ctx, h: h, t: t, journal: joined(journal), resolved: map[string]error{}}
 	s.unit, s.unitErr = h.Unit(ctx, kubeletService)
@@ -88,8 +85,7 @@ func observe(ctx context.Context, h View, t Target, journal []entry) *scene {
 	return s
 }
 
-// informative reports whether a line of a log has level info. Most lines do, and they
-// name no cause.
+// informative reports whether a line of a log has level info. Most lines do, and they name no cause.
 func informative(line string) bool {
 	return strings.HasPrefix(line, `{"level":"info"`) ||
 		len(line) > 4 && line[0] == 'I' && strings.Trim(line[1:5], "0123456789") == ""
@@ -103,26 +99,20 @@ func texts(list []said) []string {
 	return lines
 }
 
-// kubeletLines returns what the kubelet itself has logged.
 func (s *scene) kubeletLines() []string { return s.sources[0].lines }
 
 const (
-	// insistence is how long, at least, a line has to be repeated if its claim
-	// cannot be checked otherwise.
+	// insistence is how long a log must repeat a line, at least, if there's no other way to check its claim.
 	insistence = time.Second
-	// fresh is how old such a line may be: after that, the problem may have been
-	// fixed.
+	// fresh is how old such a line may be: an older problem may have been fixed.
 	fresh = 30 * time.Second
 )
 
-// lately returns the lines that a pattern finds if they are fresh, or if their process
-// has ended.
+// lately returns the lines a pattern matches if they're fresh, or if their process has ended.
 func (s *scene) lately(src source, p lazyregexp.Pattern) []string { return texts(s.recent(src, p)) }
 
-// insists is lately for lines that must have been repeated for a while, and still be
-// repeated: since the wait began, and again within about twice the time they have
-// been repeated for, as retries back off. Once is not enough: on a slow start, many
-// errors are logged once.
+// insists is lately for lines a log keeps repeating: since the wait began, and again within about twice the time so far, as
+// retries back off. Once isn't enough: a slow start logs many errors once.
 func (s *scene) insists(src source, p lazyregexp.Pattern) []string {
 	found := s.recent(src, p)
 	var first, last time.Time
@@ -151,7 +141,6 @@ func (s *scene) recent(src source, p lazyregexp.Pattern) []said {
 	return found
 }
 
-// matching returns the lines that a pattern finds.
 func matching(lines []string, pattern lazyregexp.Pattern) []string {
 	var found []string
 	for _, line := range lines {
@@ -162,40 +151,33 @@ func matching(lines []string, pattern lazyregexp.Pattern) []string {
 	return found
 }
 
-// foreign matches complaints about clients that try to connect. They say nothing about
-// the component that complains.
+// foreign matches complaints about connecting clients, which say nothing about the complaining component.
 var foreign = lazyregexp.New(`TLS handshake error from|rejected connection`)
 
-// last returns the last n lines of a list.
 func last(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }
 
-// klogHead matches the beginning of each line of a Kubernetes component:
-// E1121 09:00:00.000000    1234 server.go:210]
+// klogHead matches the beginning of each line of a Kubernetes component: E1121 09:00:00.000000    1234 server.go:210]
 var klogHead = lazyregexp.New(`^[IWEF]\d{4} [\d:.]+ +\d+ [\w.-]+:\d+\] `)
 
-// saying returns a line without what differs between two processes that log the same:
-// time, process and numbers.
+// saying strips from a line the parts that vary between processes: time, process and numbers.
 func saying(line string) string {
 	return numbers().ReplaceAllString(klogHead().ReplaceAllString(line, ""), "#")
 }
 
 var numbers = lazyregexp.New(`\d+`)
 
-// passing matches complaints about something else that is not ready yet, as on every
-// slow start.
+// passing matches complaints about something else that isn't ready yet, as on every slow start.
 var passing = lazyregexp.New(`connection refused|deadline exceeded|i/o timeout|timed out|connection reset|\bEOF\b|no route to host|not yet|` +
 	`network is unreachable|context canceled|lost lease|leader ?election lost|[Tt]imeout|request timed out|leader changed|no leader|[Tt]oo [Mm]any [Rr]equests|` +
 	`server is currently unable|not ready|unauthorized|Unauthorized|forbidden|` +
-	// A busy runtime may take longer to create a Pod than the kubelet waits, and
-	// gives this error to the kubelet's next request for the same Pod.
+	// A busy runtime may create a Pod more slowly than the kubelet waits, and gives this error to its next request for that Pod.
 	`is reserved for|already exists|temporarily unavailable|transport is closing|connection lost|` +
-	// From an etcd whose peers are slow.
+	// From an etcd with slow peers.
 	`could not retrieve cluster information`)
 
-// ago returns how long ago a time was.
 func (s *scene) ago(at time.Time) time.Duration { return s.h.Now().Sub(at) }
 
-// unpacked makes a line of etcd's log readable, which is JSON with a stack.
+// unpacked makes a line of etcd's log, which is JSON with a stack, readable.
 func unpacked(line string) string {
 	var entry struct {
 		Level, Msg, Error string
@@ -206,7 +188,7 @@ func unpacked(line string) string {
 	return strings.TrimSuffix(entry.Level+": "+entry.Msg+": "+entry.Error, ": ")
 }
 
-// said returns the last line that a pattern finds in each log.
+// said returns the last line a pattern matches in each log.
 func (s *scene) said(pattern lazyregexp.Pattern) []string {
 	var lines []string
 	for _, src := range s.sources {

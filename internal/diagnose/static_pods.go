@@ -16,10 +16,9 @@ import (
 )
 
 const (
-	// settled is how long a container has to run until the end of the previous
-	// one no longer counts.
+	// settled is how long a container must run before the previous one's end doesn't count any more.
 	settled = 5 * time.Second
-	// logTail is how many bytes of a container's log are read.
+	// logTail is how many bytes of a container's log a look reads.
 	logTail = 16 << 10
 )
 
@@ -31,13 +30,12 @@ const (
 	schedulerPod         = "kube-scheduler"
 )
 
-// components lists all of them: what a wait waits for.
+// components lists the parts of the control plane that a wait waits for.
 func components() []string {
 	return []string{etcdPod, apiServerPod, controllerManagerPod, schedulerPod}
 }
 
-// needed reports whether the Pod is part of the control plane. Other static Pods of the
-// user, such as a load balancer, may themselves wait for the control plane.
+// needed reports whether the Pod is part of the control plane. The user's own may wait for it, such as a load balancer.
 func (p *staticPod) needed() bool { return slices.Contains(components(), p.name) }
 
 // staticPod is a manifest in the kubelet's directory, with its containers.
@@ -47,18 +45,16 @@ type staticPod struct {
 	path    string
 	changed time.Time
 	spec    corev1.Container
-	args    map[string]string // its flags without dashes; the last value if one is repeated
-	// containers are those of this manifest, the newest first.
+	args    map[string]string // its flags without dashes; a repeated flag's last value
+	// containers are this manifest's, newest first.
 	containers []host.ContainerState
-	// said and lines are the end of the log of the container that counts: the one
-	// that ended if dead is set, or else the one that runs.
+	// said and lines are the end of the log of the container that counts: the ended one if dead is set, else the running one.
 	said  []said
 	lines []string
 	dead  bool
 }
 
-// staticPods reads the manifests. Files that are not Pods are left out: the kubelet's
-// journal reports them.
+// staticPods reads the manifests. It skips files that aren't Pods: the kubelet's journal reports them.
 func staticPods(h View, t Target, containers []host.ContainerState) []staticPod {
 	entries, err := h.ReadDir(t.Manifests)
 	if err != nil {
@@ -100,9 +96,8 @@ func flagsOf(command []string) map[string]string {
 	return flags
 }
 
-// attach finds the containers that the kubelet created from the current manifest.
-// During a wait, one that ended before the wait does not count: its problem may have
-// been fixed.
+// attach finds the containers created from the current manifest. In a wait, it skips containers that ended earlier: their
+// problems may have been fixed.
 func (p *staticPod) attach(h View, t Target, containers []host.ContainerState) {
 	for _, c := range containers {
 		old := c.Created.Before(p.changed) || t.Waiting && c.State == "exited" && c.Finished.Before(t.Since)
@@ -127,12 +122,10 @@ func (p *staticPod) attach(h View, t Target, containers []host.ContainerState) {
 	p.lines = texts(p.said)
 }
 
-// running reports whether a container of the Pod runs now.
 func (p *staticPod) running() bool {
 	return len(p.containers) > 0 && p.containers[0].State == "running"
 }
 
-// ended returns the container that ended last.
 func (p *staticPod) ended() host.ContainerState {
 	for _, c := range p.containers {
 		if c.State == "exited" {
@@ -154,9 +147,8 @@ func (p *staticPod) exits() int {
 	return n
 }
 
-// tail returns the last lines of a container's log since a time. Each begins with a
-// time, the stream, and F for a full line or P for part of one:
-// https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
+// tail returns the last lines of a container's log since a time. Each begins with a time, the stream, and F (full line) or P
+// (part): https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
 func tail(h View, path string, from time.Time) []said {
 	if path == "" {
 		return nil
@@ -190,7 +182,6 @@ func tail(h View, path string, from time.Time) []said {
 	return lines
 }
 
-// pod finds a static Pod by name.
 func (s *scene) pod(name string) *staticPod {
 	for i := range s.pods {
 		if s.pods[i].name == name {

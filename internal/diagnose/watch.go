@@ -9,16 +9,13 @@ import (
 )
 
 const (
-	// lookInterval is how often a watch looks, lookTime how long a look may take
-	// if something hangs.
+	// lookInterval is how often a watch looks, lookTime how long a look may take if something hangs.
 	lookInterval = time.Second
 	lookTime     = 8 * time.Second
 )
 
-// Watch looks at the host every second during a wait, and returns as soon as it knows a
-// cause that will not pass by itself. If ctx ends first, it returns nothing. The first
-// look comes after a second, as most waits are shorter. Without Target.Since, it looks
-// back as far as Beginning says.
+// Watch looks at the host every second during a wait, but not at once, as most waits are short. It returns as soon as it knows a
+// cause that won't pass by itself, and nothing if ctx ends first. Without Target.Since, it uses Beginning.
 func Watch(ctx context.Context, h View, t Target) []Finding {
 	t.Waiting = true
 	began := h.Now()
@@ -52,12 +49,10 @@ func Watch(ctx context.Context, h View, t Target) []Finding {
 	}
 }
 
-// recent is how far back a wait looks, to what happened while the phases before it
-// wrote the files.
+// recent is how far back a wait looks: the phases before it were writing their files then.
 const recent = 10 * time.Second
 
-// Beginning returns the time from which the kubelet's log counts in a wait that began at
-// the given time: an earlier process may have had another configuration.
+// Beginning returns since when the kubelet's log counts in a wait: an earlier process may have had another configuration.
 func Beginning(ctx context.Context, h View, began time.Time) time.Time {
 	since := began.Add(-recent)
 	if unit, err := h.Unit(ctx, kubeletService); err == nil && unit.ActiveSince.After(since) {
@@ -66,8 +61,7 @@ func Beginning(ctx context.Context, h View, began time.Time) time.Time {
 	return since
 }
 
-// judge returns the findings that have lasted, look after look, for as long as each
-// must last. seen holds the time when each was first found.
+// judge returns the findings that have lasted as long as they must. seen holds the time each was first found.
 func judge(seen map[string]time.Time, found []Finding, now time.Time) []Finding {
 	there := map[string]bool{}
 	var lasting []Finding

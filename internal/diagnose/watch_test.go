@@ -52,7 +52,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// What a kubelet repeated before a wait began may be fixed by now: it counts once it is logged again.
+// A kubelet's complaint from before a wait may be fixed by now: it counts once the kubelet repeats it.
 func TestInsistedBeforeTheWait(t *testing.T) {
 	h := healthy(t)
 	h.insisted(`E1121 "x" err="cannot create certificate signing request: failed calling webhook \"guard.example.org\": refused"`)
@@ -66,7 +66,7 @@ func TestInsistedBeforeTheWait(t *testing.T) {
 	}
 }
 
-// A look that ran out of time finds nothing: on a busy machine all answers may be late.
+// A look that ran out of time finds nothing: on a busy machine, all answers may be late.
 func TestLateLookCountsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -103,7 +103,7 @@ func TestJournalIsReadOnce(t *testing.T) {
 	}
 }
 
-// Log lines of an earlier kubelet process do not count.
+// Log lines of an earlier kubelet process don't count.
 func TestBeginning(t *testing.T) {
 	for since, want := range map[time.Duration]time.Duration{-time.Hour: -10 * time.Second, -2 * time.Second: -2 * time.Second, time.Second: time.Second} {
 		h := healthy(t)
@@ -144,7 +144,7 @@ func TestFindingAsJSON(t *testing.T) {
 	}
 }
 
-// TestRemedyOfAnError: an error keeps its own remedy when causes are found.
+// TestRemedyOfAnError: an error with causes keeps its own remedy.
 func TestRemedyOfAnError(t *testing.T) {
 	found := []Finding{{Cause: "swap"}}
 	if got := fault.Remedy(errors.Wrap(&Error{Err: errors.New("no answer"), Findings: found}, "phase x")); !strings.Contains(got, "same command") {

@@ -22,8 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// apiUse finds who uses API versions that a later release does not serve. Only the kinds that the tables name are looked
-// at: a few groups, and of their objects the metadata alone.
+// apiUse finds users of API versions that a later release doesn't serve. It reads only metadata, and only of the tables' kinds.
 func (c *collector) apiUse(ctx context.Context) {
 	release, _ := releases.Of(c.from)
 	groups := map[string][]schema.GroupVersionKind{}
@@ -62,7 +61,7 @@ type resource struct {
 
 func (r resource) path(group string) string { return "/apis/" + group + "/" + r.version + "/" + r.Name }
 
-// served are the resources of a group in all versions, the preferred one first; none if there is no such group.
+// served returns a group's resources in all versions, the preferred one first; none if there's no such group.
 func (c *collector) served(ctx context.Context, group string) ([]resource, error) {
 	var g metav1.APIGroup
 	err := c.API.Read(ctx, cluster.Query{Path: "/apis/" + group}, decodeInto(&g))
@@ -87,7 +86,7 @@ func (c *collector) served(ctx context.Context, group string) ([]resource, error
 	return all, nil
 }
 
-// stored finds objects that are stored in a version. Discovery says in which one by a hash.
+// stored finds objects stored in a version. Discovery identifies the version by a hash.
 func (c *collector) stored(ctx context.Context, gvk schema.GroupVersionKind, served []resource) {
 	i := slices.IndexFunc(served, func(r resource) bool { return r.Kind == gvk.Kind && r.StorageVersionHash == storageHash(gvk) })
 	if i < 0 {
@@ -100,14 +99,14 @@ func (c *collector) stored(ctx context.Context, gvk schema.GroupVersionKind, ser
 	}
 }
 
-// storageHash is how discovery names the version that a kind is stored in:
+// storageHash is discovery's name for the version in which it stores a kind:
 // https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/2436-storage-version-hash
 func storageHash(gvk schema.GroupVersionKind) string {
 	sum := sha256.Sum256([]byte(gvk.Group + "/" + gvk.Version + "/" + gvk.Kind))
 	return base64.StdEncoding.EncodeToString(sum[:8])
 }
 
-// managers finds clients that write a kind in a version that goes away. The control plane itself is upgraded.
+// managers finds clients that write a kind in a version that goes away, except for the control plane, which gets upgraded.
 func (c *collector) managers(ctx context.Context, kind string, leaving []schema.GroupVersionKind, served []resource) {
 	i := slices.IndexFunc(served, func(r resource) bool { return r.Kind == kind })
 	if i < 0 {

@@ -20,30 +20,26 @@ import (
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 )
 
-// How much is asked for. A list that is longer is looked at as far as this, and a finding says so: a plan must not load
-// a large cluster, and be fast there.
+// Limits for a plan, which must be fast and not burden a large cluster. If they cut a list short, a finding says so.
 const (
 	pageSize    = 500  // objects in an answer
 	mostObjects = 2000 // of one kind
-	mostNodes   = 50   // whose kubelets are asked, those of control planes first
+	mostNodes   = 50   // nodes whose kubelets are asked, control planes' first
 	asksAtOnce  = 8    // requests to kubelets, side by side
-	// answerTime bounds the requests that leave the API server that is asked, to kubelets and other API servers: one
-	// that is down must not delay a plan for long.
+	// answerTime bounds requests through the API server to kubelets and other API servers, which may be down.
 	answerTime = 3 * time.Second
-	// largestAnswer is that of a kubelet, in bytes.
+	// largestAnswer is the limit for a kubelet's answer, in bytes.
 	largestAnswer = 8 << 20
-	// LargestFile is that of a configuration file that a flag names, in bytes.
+	// LargestFile is the limit for a configuration file named in a flag, in bytes.
 	LargestFile = 1 << 20
 )
 
-// page is a part of a list.
 type page[T any] struct {
 	Metadata metav1.ListMeta `json:"metadata"`
 	Items    []T             `json:"items"`
 }
 
-// list reads objects in pages; left says how many there are beyond mostObjects. A path that the API does not have is an
-// empty list.
+// list reads objects in pages; left is how many there are beyond mostObjects. A path unknown to the API gives an empty list.
 func list[T any](ctx context.Context, api cluster.Cluster, path, accept string) (items []T, left int64, err error) {
 	params := url.Values{"limit": {strconv.Itoa(pageSize)}}
 	for {
@@ -69,14 +65,14 @@ func list[T any](ctx context.Context, api cluster.Cluster, path, accept string) 
 	}
 }
 
-// listed is list, with findings for what is missing. what names the objects in messages: "Pods".
+// listed is list, with findings for missing objects. what names the objects in messages: "Pods".
 func listed[T any](ctx context.Context, c *collector, path, what string) []T {
 	items, left, err := list[T](ctx, c.API, path, "")
 	c.incomplete(what, path, left, err)
 	return items
 }
 
-// incomplete reports a list that was not read to its end.
+// incomplete reports a list that wasn't read to its end.
 func (c *collector) incomplete(what, path string, left int64, err error) {
 	switch {
 	case err != nil:
@@ -86,7 +82,7 @@ func (c *collector) incomplete(what, path string, left int64, err error) {
 	}
 }
 
-// within limits what a node can make this program read.
+// within limits how much a node can make this program read.
 func within(take func(io.Reader) error) func(io.Reader) error {
 	return func(r io.Reader) error { return take(io.LimitReader(r, largestAnswer)) }
 }
@@ -95,7 +91,7 @@ func decodeInto(to any) func(io.Reader) error {
 	return func(r io.Reader) error { return errors.Wrap(json.NewDecoder(r).Decode(to), "decode the answer") }
 }
 
-// oldestOf is the minor release of the oldest API server, kubelet or kube-proxy, such as 1.36.
+// oldestOf returns the minor release of the oldest API server, kubelet or kube-proxy, such as 1.36.
 func oldestOf(s *upgrading.State) string {
 	texts := []string{s.Oldest(), s.KubeProxy}
 	for _, n := range s.Nodes {
@@ -104,7 +100,7 @@ func oldestOf(s *upgrading.State) string {
 	return minorOf(oldestText(texts))
 }
 
-// oldestText is the oldest of some versions; empty if none is known.
+// oldestText returns the oldest version; empty if none is known.
 func oldestText(texts []string) string {
 	var oldest *version.Version
 	text := ""
@@ -116,7 +112,7 @@ func oldestText(texts []string) string {
 	return text
 }
 
-// minorOf is the minor release of a version, such as 1.36; empty if it is not known.
+// minorOf returns the minor release of a version, such as 1.36; empty if unknown.
 func minorOf(text string) string {
 	v, err := version.ParseSemantic(text)
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// commands are the command lines of the control planes: once what the cluster's configuration says, and what each static Pod
-// has beyond it. On this host that is the Pod that the upgrade will write, with today's patches. On other nodes, whose
-// patches cannot be seen, it is the Pod that runs.
+// commands collects the control planes' command lines: the cluster's configuration, then each static Pod's extra flags. On this
+// host, it takes the Pod the upgrade will write, with today's patches; elsewhere the running Pod, as patches aren't visible.
 func (c *collector) commands() {
 	stored := c.storedArgs()
 	for _, name := range manifests.Components(c.desired) {
@@ -42,7 +41,7 @@ func (c *collector) commands() {
 	}
 }
 
-// storedArgs are the flags in the cluster's configuration, by component.
+// storedArgs maps components to their flags in the cluster's configuration.
 func (c *collector) storedArgs() map[string][]config.Arg {
 	cluster := &c.desired.Cluster
 	args := map[string][]config.Arg{
@@ -56,8 +55,7 @@ func (c *collector) storedArgs() map[string][]config.Arg {
 	return args
 }
 
-// storedMounts are the paths at which the cluster's configuration mounts something. Only the rule for the controller
-// manager's flex volumes asks for them.
+// storedMounts returns the paths where the cluster's configuration mounts something, for the rule about flex volumes.
 func (c *collector) storedMounts(component string) []string {
 	if component != manifests.ControllerManagerName {
 		return nil
@@ -69,8 +67,7 @@ func (c *collector) storedMounts(component string) []string {
 	return paths
 }
 
-// mountsOf are the paths at which a static Pod mounts volumes that a patch adds: those that Slipway and kubeadm generate
-// have other names.
+// mountsOf returns the paths where a static Pod mounts volumes from a patch: Slipway's and kubeadm's own have other names.
 func mountsOf(pod *corev1.Pod, component string) []string {
 	var paths []string
 	for _, container := range pod.Spec.Containers {
@@ -83,7 +80,7 @@ func mountsOf(pod *corev1.Pod, component string) []string {
 	return paths
 }
 
-// nextPod is a component's static Pod as the upgrade writes it, if it runs on this host. Otherwise it is the one that runs.
+// nextPod returns a component's static Pod: on this host as the upgrade writes it, elsewhere the running one.
 func (c *collector) nextPod(running *corev1.Pod) (pod *corev1.Pod, wanted bool) {
 	if c.Here == nil || c.Here.Node.Name != running.Spec.NodeName {
 		return running, false
@@ -94,7 +91,7 @@ func (c *collector) nextPod(running *corev1.Pod) (pod *corev1.Pod, wanted bool) 
 	return pod, true
 }
 
-// wantedPod is a component's static Pod as the upgrade writes it on this host; nil if it leaves it alone.
+// wantedPod returns a component's static Pod as the upgrade writes it here; nil if the upgrade leaves it alone.
 func (c *collector) wantedPod(component string) (pod *corev1.Pod) {
 	if yaml.Unmarshal(c.Here.Wanted[component], &pod) != nil {
 		return nil
@@ -102,7 +99,7 @@ func (c *collector) wantedPod(component string) (pod *corev1.Pod) {
 	return pod
 }
 
-// wantedPods are the command lines of this control plane as the upgrade writes them, and the files that they name.
+// wantedPods collects this control plane's command lines as the upgrade writes them, and the files in their flags.
 func (c *collector) wantedPods() {
 	for _, name := range slices.Sorted(maps.Keys(c.Here.Wanted)) {
 		if pod := c.wantedPod(name); pod != nil {
@@ -113,7 +110,6 @@ func (c *collector) wantedPods() {
 	}
 }
 
-// argsOf are the flags of a component's container.
 func argsOf(pod *corev1.Pod, component string) []config.Arg {
 	var args []config.Arg
 	for _, container := range pod.Spec.Containers {
@@ -130,14 +126,14 @@ func argsOf(pod *corev1.Pod, component string) []config.Arg {
 	return args
 }
 
-// fileFlags name configuration files of the components.
+// fileFlags lists the flags that name configuration files.
 var fileFlags = map[string][]string{
 	manifests.APIServerName: {"admission-control-config-file", "authentication-config", "authorization-config", "egress-selector-config-file",
 		"encryption-provider-config", "tracing-config-file"},
 	manifests.SchedulerName: {"config"},
 }
 
-// hostFiles are the files that the flags of this control plane name. Those of others cannot be seen from here.
+// hostFiles collects the files named in this control plane's flags. Other hosts' files aren't visible from here.
 func (c *collector) hostFiles() {
 	for i := range c.State.Pods {
 		name, node := c.State.Pods[i].Labels["component"], c.State.Pods[i].Spec.NodeName
@@ -153,14 +149,13 @@ func (c *collector) hostFiles() {
 	}
 }
 
-// namedFiles are those that the flags of a static Pod of this host name.
 func (c *collector) namedFiles(pod *corev1.Pod, where, component string) {
 	for _, path := range namedBy(pod, component) {
 		c.hostFile(pod, where, component, path)
 	}
 }
 
-// namedBy are the paths of the configuration files that a component's flags name.
+// namedBy returns the paths of the configuration files named in a component's flags.
 func namedBy(pod *corev1.Pod, component string) []string {
 	var paths []string
 	for _, arg := range argsOf(pod, component) {
@@ -171,12 +166,12 @@ func namedBy(pod *corev1.Pod, component string) []string {
 	return paths
 }
 
-// hostFile reads a file by its path in the container, and the files that it names in turn, as an AdmissionConfiguration
-// does. where names the component for people.
+// hostFile reads a file by its path in the container, and the files it names, as an AdmissionConfiguration does. where names the
+// component for people.
 func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer string) {
 	path := OnHost(pod, inContainer)
 	if slices.ContainsFunc(c.inputs.Files, func(f breakages.File) bool { return f.Where == path && f.Program == component }) {
-		return // one that names itself
+		return // it names itself
 	}
 	data, err := c.Here.Host.ReadHead(path, LargestFile)
 	if err != nil {
@@ -203,7 +198,7 @@ func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer stri
 	}
 }
 
-// OnHost is thisnode.OnHost, and the path itself where the host has none.
+// OnHost is thisnode.OnHost, but returns the path itself if the host has none.
 func OnHost(pod *corev1.Pod, path string) string {
 	if onHost, found := thisnode.OnHost(pod, path); found {
 		return onHost

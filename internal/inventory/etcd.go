@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// members asks etcd which versions run. Where nobody can ask it, the images of its Pods say so, without its health.
+// members asks etcd for its members' versions, or takes them from its Pods' images, but without health.
 func (c *collector) members(ctx context.Context) {
 	external := c.desired.Cluster.Etcd.External != nil
 	if c.Etcd == nil {
@@ -26,13 +26,13 @@ func (c *collector) members(ctx context.Context) {
 	}
 	for _, component := range c.State.Components {
 		if component.Name == manifests.EtcdName {
-			v, _, _ := strings.Cut(component.Version, "-") // of the image, from that of etcd
+			v, _, _ := strings.Cut(component.Version, "-") // etcd's version, then the image's
 			c.inputs.Etcd = append(c.inputs.Etcd, breakages.EtcdMember{Where: "etcd on " + component.Node, Version: v})
 		}
 	}
 }
 
-// askMembers asks each member. The check of their health reports those that do not answer.
+// askMembers asks each member. The health check reports members that don't answer.
 func (c *collector) askMembers(ctx context.Context, external bool) {
 	var err error
 	if c.Members, err = c.Etcd.Health(ctx); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/breakages"
 )
 
-// staticPodsHere reads the directory as the kubelet does: every file whose name does not begin with a dot.
+// staticPodsHere reads the directory as the kubelet does: every file whose name doesn't begin with a dot.
 func (c *collector) staticPodsHere() {
 	if c.Here == nil {
 		return

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory collects what an upgrade can break, for internal/breakages: from the API, from the members of etcd,
-// and, on a control plane, from the files of this host. It only reads, and it asks for a bounded amount: the constants in
-// bounds.go. What it cannot read becomes a finding, not-checked.
+// Package inventory collects what an upgrade can break, for internal/breakages: from the API, etcd's members and, on a control
+// plane, this host's files. It only reads, within the limits in bounds.go. Anything it can't read becomes a finding, not-checked.
 package inventory
 
 import (
@@ -23,30 +22,30 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// Sources are where to look.
+// Sources are the places to look.
 type Sources struct {
 	API cluster.Cluster
-	// Own is the API server of this host; nil if it cannot be asked apart from the others.
+	// Own is this host's API server; nil if it can't be asked apart from the others.
 	Own   cluster.Cluster
 	State *upgrading.State
 	// Here is this control plane; nil on another host, and without root's rights.
 	Here *Here
-	// Etcd is nil where its members cannot be asked.
+	// Etcd is nil if this host can't ask its members.
 	Etcd etcd.Etcd
 }
 
-// Here is the control plane that this runs on.
+// Here is the control plane this runs on.
 type Here struct {
 	Host preflight.View
 	Node *config.Node
-	// Wanted are the static Pods that the upgrade writes, by component. Those that it leaves alone are missing.
+	// Wanted maps components to the static Pods that the upgrade writes, without those it leaves alone.
 	Wanted map[string][]byte
-	// Kubelet is its configuration as the upgrade writes it; nil for the one that is there.
+	// Kubelet is its configuration as the upgrade writes it; nil for the current one.
 	Kubelet []byte
 }
 
-// Check returns what an upgrade to Node's version breaks about this host's kubelet and its static Pods, and about its control
-// plane if there are Wanted static Pods. n is what the cluster says of this host; etcd is as for Inventory.Check.
+// Check returns what an upgrade to Node's version breaks in this host's kubelet, static Pods and, with Wanted static Pods,
+// control plane. n is the cluster's view of this host; etcd is as for Inventory.Check.
 func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions, etcd func(minor string) string) []breakages.Finding {
 	c := &collector{Sources: Sources{Here: h}}
 	c.inputs.Kubelets = []breakages.Kubelet{c.kubeletHere(ctx, n, nil)}
@@ -55,28 +54,26 @@ func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions, etcd func(mi
 	return c.Check(cmp.Or(n.APIServer, n.Kubelet), h.Node.Cluster.KubernetesVersion, etcd)
 }
 
-// Inventory is what was found.
+// Inventory is everything collected.
 type Inventory struct {
 	inputs breakages.Inputs
 	gaps   []breakages.Finding
-	// Members are those of etcd with their health; empty if they could not be asked.
+	// Members are etcd's members with their health; empty if they couldn't be asked.
 	Members []etcd.Health
 }
 
-// collector fills an Inventory. Its methods that take a context run side by side; each sets fields of inputs that no
-// other sets, or holds mu.
+// collector fills an Inventory. Its methods with a context run side by side: each sets its own fields of inputs, or holds mu.
 type collector struct {
 	Sources
 	desired *config.Node // the cluster's stored configuration
-	// from is the minor release of the oldest API server, oldest that of the oldest API server, kubelet or kube-proxy.
+	// from is the minor release of the oldest API server, oldest also considers kubelets and kube-proxy.
 	from, oldest string
 
 	mu sync.Mutex
 	Inventory
 }
 
-// Collect looks everywhere, side by side. An error is one of the stored configuration; everything else that cannot be read
-// is a finding.
+// Collect looks everywhere, side by side. Only an unreadable stored configuration is an error; the rest become findings.
 func Collect(ctx context.Context, s Sources) (*Inventory, error) {
 	desired, _, err := config.LoadCluster(s.State.Stored, nil, nil, nil, config.Options{AnyVersion: true, Placeholders: true})
 	if err != nil {
@@ -98,15 +95,15 @@ func Collect(ctx context.Context, s Sources) (*Inventory, error) {
 	return &c.Inventory, nil
 }
 
-// Check returns what an upgrade breaks, and what was not checked. etcd returns the version that the upgrade to a minor
-// release such as 1.37 gives the members of etcd; it is nil if they are left alone.
+// Check returns what an upgrade breaks, and what wasn't checked. etcd returns the members' version in a minor release such as
+// 1.37; nil if they stay.
 func (i *Inventory) Check(from, to string, etcd func(minor string) string) []breakages.Finding {
 	in := i.inputs
 	in.From, in.To, in.EtcdVersion = from, to, etcd
 	return append(breakages.Check(in), i.gaps...)
 }
 
-// gap says that something could not be looked at.
+// gap adds a finding about something the collector couldn't read.
 func (c *collector) gap(where, subject, remedy, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,8 +111,8 @@ func (c *collector) gap(where, subject, remedy, format string, args ...any) {
 		Fault: fault.Fault{Message: fmt.Sprintf(format, args...), Remedy: remedy}})
 }
 
-// crosses reports whether an upgrade can lead from before a minor release, oldest, to another one: what only that step
-// breaks need not be collected otherwise.
+// crosses reports whether an upgrade from release oldest may make the step to minor. If not, there's no need to collect things
+// that only this step breaks.
 func crosses(oldest, minor string) bool {
 	from, known := releases.Of(oldest)
 	to, _ := releases.Of(minor)

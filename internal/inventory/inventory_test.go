@@ -28,23 +28,23 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// scene is a cluster of a control plane, cp-1, on which the collector runs, and a worker, w-1, behind an API server.
+// scene is a cluster behind an API server: a control plane, cp-1, which runs the collector, and a worker, w-1.
 type scene struct {
 	t        *testing.T
 	api      *fakeapi.Server
 	root     string
 	from, to string
 	etcd     []etcd.Health
-	deaf     bool            // etcd does not answer
+	deaf     bool            // etcd doesn't answer
 	remote   bool            // the collector runs elsewhere
-	own      *fakeapi.Server // the API server of cp-1, if it can be asked apart
-	// wanted are the flags of the static Pods that the upgrade writes, by component; by default, those that run.
+	own      *fakeapi.Server // cp-1's API server, if it can be asked apart
+	// wanted maps components to the flags in the static Pods that the upgrade writes; by default, the running Pods' flags.
 	wanted map[string][]string
 }
 
 type object = map[string]any
 
-// inSystem is where objects of kube-system are.
+// inSystem is the path of objects in kube-system.
 const inSystem = "/api/v1/namespaces/kube-system/"
 
 func newScene(t *testing.T, from, to string) *scene {
@@ -71,7 +71,7 @@ func newScene(t *testing.T, from, to string) *scene {
 	return s
 }
 
-// stored is the cluster's configuration, with more lines.
+// stored sets the cluster's configuration, with more lines.
 func (s *scene) stored(more string) {
 	s.configMap("kubeadm-config", "ClusterConfiguration",
 		"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: "+s.from+"\nnetworking: {dnsDomain: cluster.local, serviceSubnet: 10.96.0.0/12}\n"+more)
@@ -81,7 +81,7 @@ func (s *scene) configMap(name, key, text string) {
 	s.put(inSystem+"configmaps/"+name, "v1", "ConfigMap", object{"data": object{key: text}})
 }
 
-// put stores an object by its path, of which the last part is its name.
+// put stores an object by its path, which ends with its name.
 func (s *scene) put(at, apiVersion, kind string, fields object) {
 	s.t.Helper()
 	parts := strings.Split(at, "/")
@@ -108,7 +108,7 @@ func (s *scene) node(name, runtime string, controlPlane bool) {
 
 func (s *scene) component(name string, args ...string) { s.componentOn("cp-1", name, args...) }
 
-// componentOn is a static Pod that runs on a control plane. On this host, the upgrade writes it with the same flags.
+// componentOn adds a static Pod running on a control plane. On this host, the upgrade writes it with the same flags.
 func (s *scene) componentOn(node, name string, args ...string) {
 	if node == "cp-1" {
 		s.wanted[name] = args
@@ -119,7 +119,7 @@ func (s *scene) componentOn(node, name string, args ...string) {
 	s.pod(node, name, args...)
 }
 
-// pod is what a node's kubelet reports of a component.
+// pod adds a node's mirror Pod of a component.
 func (s *scene) pod(node, name string, args ...string) {
 	tag := s.from
 	if name == "etcd" {
@@ -139,7 +139,7 @@ func staticPod(name, tag string, args []string) object {
 	}
 }
 
-// configz is what the kubelet of w-1 runs with.
+// configz sets the running configuration of w-1's kubelet.
 func (s *scene) configz(doc string) {
 	s.api.Answer("/api/v1/nodes/w-1/proxy/configz", `{"kubeletconfig": `+doc+`}`)
 }
@@ -148,7 +148,7 @@ func (s *scene) metricsOf(node, text string) {
 	s.api.Answer("/api/v1/nodes/"+node+"/proxy/metrics", text+"\n")
 }
 
-// serve makes discovery name a kind in some versions, of which the first is preferred, stored in one of them.
+// serve makes discovery name a kind in some versions, the first preferred, stored in one of them.
 func (s *scene) serve(group, kind, resource, stored string, versions ...string) {
 	var list []any
 	for _, v := range versions {
@@ -180,7 +180,6 @@ func (m members) Health(context.Context) ([]etcd.Health, error) {
 	return m.scene.etcd, nil
 }
 
-// clientOf is a client of an API server.
 func clientOf(api *fakeapi.Server) cluster.Cluster {
 	return cluster.New(cluster.Options{Kubeconfig: "kubeconfig", Timeout: 20 * time.Second, ReadFile: func(string) ([]byte, error) {
 		return []byte(asJSON(object{
@@ -192,7 +191,7 @@ func clientOf(api *fakeapi.Server) cluster.Cluster {
 	}})
 }
 
-// found are the findings, each its ID and its message.
+// found returns the findings' names.
 func (s *scene) found() []string {
 	s.t.Helper()
 	var list []string
@@ -205,7 +204,7 @@ func (s *scene) found() []string {
 	return list
 }
 
-// named is a finding without its words: ID, release if it has one, where, and what it is about there.
+// named returns a finding without its words: ID, release if it has one, where, and the subject there.
 func named(f breakages.Finding) string {
 	return strings.Join(strings.Fields(f.ID+" "+f.Release+" "+f.Where+": "+f.Subject), " ")
 }
@@ -258,10 +257,10 @@ func (s *scene) findings() []breakages.Finding {
 	return there.Check(state.Oldest(), s.to, new(config.ClusterConfiguration).EtcdVersion)
 }
 
-// always is what cannot be seen of this cluster.
+// always is the gap in every check of this cluster.
 const always = "not-checked kubelets: flags"
 
-// TestNothingFound: nothing is reported of a cluster in which nothing is wrong, over one minor release and over three.
+// TestNothingFound: a cluster without problems has no findings, over one minor release and over three.
 func TestNothingFound(t *testing.T) {
 	for _, versions := range [][2]string{{"v1.36.4", "v1.37.2"}, {"v1.34.9", "v1.37.2"}, {"v1.37.1", "v1.37.2"}} {
 		s := newScene(t, versions[0], versions[1])
@@ -272,8 +271,7 @@ func TestNothingFound(t *testing.T) {
 	}
 }
 
-// TestBreakagesAreFound: each row makes a cluster with something that an upgrade breaks, as users have it, and names what is
-// found of it.
+// TestBreakagesAreFound: each row makes a cluster with something an upgrade breaks, as users have it, and names the finding.
 func TestBreakagesAreFound(t *testing.T) {
 	const to35, to36, to37 = "v1.34.9 v1.35.8", "v1.35.8 v1.36.4", "v1.36.4 v1.37.2"
 	pods := "/api/v1/namespaces/default/pods/"
@@ -426,7 +424,7 @@ func (s *scene) remove(path string) {
 	}
 }
 
-// TestStorageHash: as Kubernetes 1.36 served them.
+// TestStorageHash: the hashes are from Kubernetes 1.36.
 func TestStorageHash(t *testing.T) {
 	for kind, want := range map[string]string{"ServiceCIDR": "gNLvruQhW2g=", "IPAddress": "3f/plJFChNE=", "Ingress": "39NQlfNR+bo="} {
 		if got := storageHash(schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: kind}); got != want {
@@ -444,7 +442,7 @@ func TestRegeneratedFlagsAreNotFound(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeReadIsFound: nothing that was not looked at passes.
+// TestWhatCannotBeReadIsFound: nothing passes unseen.
 func TestWhatCannotBeReadIsFound(t *testing.T) {
 	for name, row := range map[string]struct {
 		make func(*scene)
@@ -486,8 +484,8 @@ func TestWhatCannotBeReadIsFound(t *testing.T) {
 
 func (s *scene) refuse(path string) { s.api.Answer(path, "not JSON, but "+strings.Repeat("x", 1<<17)) }
 
-// TestFlagsThatTheUpgradeDrops: a static Pod of this host is checked as the upgrade writes it. A flag that only runs on another
-// node is a warning, and one of the cluster's configuration is fatal.
+// TestFlagsThatTheUpgradeDrops: this host's static Pods are checked as the upgrade writes them. A flag running only on another
+// node is a warning, a flag in the cluster's configuration is fatal.
 func TestFlagsThatTheUpgradeDrops(t *testing.T) {
 	const flag, removed = "--concurrent-service-syncs=2", "--concurrent-service-syncs"
 	for name, row := range map[string]struct {
@@ -530,8 +528,7 @@ func TestFlagsThatTheUpgradeDrops(t *testing.T) {
 	}
 }
 
-// TestOldKubelet: a worker that lags is checked from its own release on, and what the control plane has behind it is not
-// found again.
+// TestOldKubelet: a lagging worker is checked from its release on, without finding the control plane's past problems again.
 func TestOldKubelet(t *testing.T) {
 	s := newScene(t, "v1.36.4", "v1.37.2")
 	s.put("/api/v1/nodes/w-1", "v1", "Node", object{"status": object{"nodeInfo": object{

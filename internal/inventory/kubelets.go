@@ -34,7 +34,7 @@ import (
 
 const kubeletConfigMap = "ConfigMap kube-system/" + manifests.KubeletConfigMap
 
-// kubelets are the cluster's configuration of all of them, and what each has beyond it.
+// kubelets collects the kubelets' shared configuration, and each one's own settings.
 func (c *collector) kubelets(ctx context.Context) {
 	text, err := cluster.ConfigMapText(ctx, c.API, metav1.NamespaceSystem, manifests.KubeletConfigMap, "kubelet")
 	shared := map[string]any{}
@@ -51,7 +51,7 @@ func (c *collector) kubelets(ctx context.Context) {
 	c.inputs.Kubelets = append(all, c.nodeKubelets(ctx, shared)...)
 }
 
-// oldestKubelet is its version; empty if none is known.
+// oldestKubelet returns the version of the oldest kubelet; empty if none is known.
 func (c *collector) oldestKubelet() string {
 	var texts []string
 	for _, n := range c.State.Nodes {
@@ -102,12 +102,11 @@ func rank(n upgrading.NodeVersions) int {
 	return 1
 }
 
-// newKubelet is what the API says of a node's kubelet.
+// newKubelet returns a node's kubelet, as far as the API describes it.
 func newKubelet(n upgrading.NodeVersions) breakages.Kubelet {
 	return breakages.Kubelet{Where: "kubelet on " + n.Name, Node: n.Name, From: n.Kubelet, OldRuntime: strings.HasPrefix(n.Runtime, "containerd://1.")}
 }
 
-// kubeletHere reads this host's files.
 func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, shared map[string]any) breakages.Kubelet {
 	k, h := newKubelet(n), c.Here.Host
 	if info, err := h.RuntimeInfo(ctx, c.Here.Node.CRISocket); err == nil {
@@ -117,7 +116,7 @@ func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, s
 	k.CgroupV1 = errors.Is(err, fs.ErrNotExist)
 	flags, err := h.ReadFile(filepath.Join(c.Here.Node.Paths.Kubelet, "kubeadm-flags.env"))
 	if err == nil {
-		flags, _ = kubeletconfig.WithoutLeftovers(flags) // which the upgrade removes
+		flags, _ = kubeletconfig.WithoutLeftovers(flags) // the upgrade removes these
 		k.Args = thisnode.ParseFlags(flags)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		c.gap(k.Where, "flags", "run this as root", "%s: its flags were not checked: %v", k.Where, err)
@@ -139,11 +138,10 @@ func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, s
 	return k
 }
 
-// configzFields are those of a kubelet's running configuration that rules ask for. All others are there with their
-// defaults, whether or not anybody set them.
+// configzFields lists the fields of a kubelet's running configuration that rules need. The others show defaults, set or not.
 var configzFields = []string{"featureGates", "eventRecordQPS", "failCgroupV1", "memoryThrottlingFactor"}
 
-// kubeletOf asks a kubelet of another node for its configuration, through the API.
+// kubeletOf asks another node's kubelet for its configuration, through the API.
 func (c *collector) kubeletOf(ctx context.Context, n upgrading.NodeVersions, shared map[string]any) breakages.Kubelet {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -183,7 +181,6 @@ func (c *collector) hasCgroupV1(ctx context.Context, where, proxy string) (v1 bo
 	return v1
 }
 
-// eachLine calls take with each line, without its end.
 func eachLine(r io.Reader, take func(line []byte)) error {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -192,8 +189,8 @@ func eachLine(r io.Reader, take func(line []byte)) error {
 	return errors.WithStack(lines.Err())
 }
 
-// beyond is a node's configuration without what all nodes share, which is reported once. failCgroupV1 stays: what it
-// means depends on the node.
+// beyond returns a node's configuration without the shared settings, which are reported once. failCgroupV1 stays: its effect
+// depends on the node.
 func beyond(own, shared map[string]any) []byte {
 	kept := map[string]any{}
 	for name, value := range own {
@@ -222,7 +219,7 @@ func beyond(own, shared map[string]any) []byte {
 	return data
 }
 
-// proxies is the configuration of kube-proxy, if the cluster has one.
+// proxies collects kube-proxy's configuration, if the cluster has one.
 func (c *collector) proxies(ctx context.Context) {
 	if _, err := version.ParseSemantic(c.State.KubeProxy); err == nil {
 		c.inputs.ProxyFrom = c.State.KubeProxy

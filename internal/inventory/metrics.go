@@ -15,11 +15,11 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// requestedMetric is the one that breakages reads; the others are several megabytes.
+// requestedMetric is the metric that breakages reads; the others are several megabytes.
 const requestedMetric = "apiserver_requested_deprecated_apis"
 
-// metrics asks for the deprecated APIs that clients have requested of an API server: each counts on its own. Only the one of
-// this host, and the one that all requests go to, get the user's credentials, and no address that the API names.
+// metrics reads which deprecated APIs clients have requested from an API server. Each counts on its own, but only this host's, or
+// the one behind all requests, gets the user's credentials, never an address from the API.
 func (c *collector) metrics(ctx context.Context) {
 	var nodes []string
 	for _, component := range c.State.Components {

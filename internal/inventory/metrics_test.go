@@ -13,8 +13,7 @@ import (
 const deprecated = "# TYPE apiserver_requested_deprecated_apis gauge\n" +
 	`apiserver_requested_deprecated_apis{group="networking.k8s.io",removed_release="1.37",resource="ipaddresses",subresource="",version="v1beta1"} 1` + "\n"
 
-// TestMetricsOfServers: each API server counts on its own. This host's and the one that the user has named are asked, and those that
-// were not are named.
+// TestMetricsOfServers: each API server counts on its own. This host's, or the user's choice, is asked, and the others are named.
 func TestMetricsOfServers(t *testing.T) {
 	const requested, others = "api-requested 1.37 ", "not-checked kube-apiserver: metrics of others"
 	for name, row := range map[string]struct {
@@ -52,8 +51,8 @@ func TestMetricsOfServers(t *testing.T) {
 	}
 }
 
-// TestPodsOfWorkers: what a worker reports as static Pods of a control plane is not looked at, and a static Pod of a worker does not
-// keep control planes from being upgraded.
+// TestPodsOfWorkers: a worker's reports of a control plane's static Pods are ignored, and a worker's static Pod doesn't keep
+// control planes from being upgraded.
 func TestPodsOfWorkers(t *testing.T) {
 	s := newScene(t, "v1.36.4", "v1.37.2")
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "etcd"} {

@@ -18,10 +18,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 )
 
-// mirrorAnnotation marks the Pod by which the API shows a static Pod of a node.
+// mirrorAnnotation marks the API's copy of a node's static Pod.
 const mirrorAnnotation = corev1.MirrorPodAnnotationKey
 
-// pods are only looked at for what the kubelets of 1.36 and 1.37 break.
+// pods collects Pods only for rules about the kubelets of 1.36 and 1.37.
 func (c *collector) pods(ctx context.Context) {
 	c.staticPodsHere()
 	c.inputs.Cluster.SELinux = c.enforcesSELinux()
@@ -39,10 +39,10 @@ func (c *collector) pods(ctx context.Context) {
 	}
 }
 
-// selinuxSystems are parts of the names of systems that enforce SELinux by default.
+// selinuxSystems lists parts of the names of systems that enforce SELinux by default.
 var selinuxSystems = []string{"Red Hat", "CentOS", "Fedora", "Rocky", "AlmaLinux", "Oracle Linux", "Amazon Linux"}
 
-// enforcesSELinux reports whether a node enforces SELinux, as far as this can be told: other nodes by their system.
+// enforcesSELinux reports whether a node enforces SELinux, as far as possible: on other nodes it goes by the system's name.
 func (c *collector) enforcesSELinux() bool {
 	if c.Here != nil {
 		if text, err := c.Here.Host.ReadFile("/sys/fs/selinux/enforce"); err == nil && strings.TrimSpace(string(text)) == "1" {
@@ -55,7 +55,7 @@ func (c *collector) enforcesSELinux() bool {
 	})
 }
 
-// roles are only looked at for what the API server of 1.35 breaks.
+// roles collects roles only for a rule about the API server of 1.35.
 func (c *collector) roles(ctx context.Context) {
 	if !crosses(c.from, "1.35") {
 		return
@@ -68,7 +68,7 @@ func (c *collector) budgets(ctx context.Context) {
 	c.inputs.Cluster.Budgets = listed[policyv1.PodDisruptionBudget](ctx, c, "/apis/policy/v1/poddisruptionbudgets", "PodDisruptionBudgets")
 }
 
-// webhooks have the same fields in both kinds, as far as they are needed.
+// webhooks reads the fields that both kinds share.
 func (c *collector) webhooks(ctx context.Context) {
 	type configuration struct {
 		metav1.ObjectMeta `json:"metadata"`
@@ -92,7 +92,7 @@ func (c *collector) webhooks(ctx context.Context) {
 	}
 }
 
-// customResources are read without their schemas, which are most of them.
+// customResources leaves out the schemas, which make up most of them.
 func (c *collector) customResources(ctx context.Context) {
 	type definition struct {
 		metav1.ObjectMeta `json:"metadata"`
@@ -114,7 +114,7 @@ func (c *collector) customResources(ctx context.Context) {
 	}
 }
 
-// systemNamespace has the labels that webhooks select by.
+// systemNamespace reads the labels that webhooks select by.
 func (c *collector) systemNamespace(ctx context.Context) {
 	ns := &corev1.Namespace{}
 	ns.Name = metav1.NamespaceSystem

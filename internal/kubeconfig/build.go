@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Build returns a kubeconfig file whose user trusts ca and authenticates with client.
+// Build returns a kubeconfig file with a user who trusts ca and authenticates with client.
 func Build(spec Spec, n *config.Node, ca []*x509.Certificate, client certs.Pair) ([]byte, error) {
 	key, err := certs.EncodeKey(client.Key)
 	if err != nil {
@@ -32,7 +32,7 @@ func BuildWithToken(spec Spec, n *config.Node, ca []*x509.Certificate, token con
 	return encode(single(spec, n, ca, api.AuthInfo{Token: token.Reveal()}))
 }
 
-// ClusterInfo returns the kubeconfig of the ConfigMap kube-public/cluster-info: the server and its CAs, without a user.
+// ClusterInfo returns the kubeconfig in ConfigMap kube-public/cluster-info: the server and its CAs, without a user.
 func ClusterInfo(server string, ca []*x509.Certificate) ([]byte, error) {
 	return encode(api.Config{
 		APIVersion: "v1",
@@ -41,7 +41,7 @@ func ClusterInfo(server string, ca []*x509.Certificate) ([]byte, error) {
 	})
 }
 
-// single has one cluster, one user and one context with the customary name USER@CLUSTER.
+// single returns a file with one cluster, one user, and one context with the customary name USER@CLUSTER.
 func single(spec Spec, n *config.Node, ca []*x509.Certificate, user api.AuthInfo) api.Config {
 	cluster := n.Cluster.ClusterName
 	name := spec.Certificate.CommonName
@@ -65,8 +65,8 @@ func encode(file api.Config) ([]byte, error) {
 	return data, errors.Wrap(err, "encoding a kubeconfig file")
 }
 
-// RotatableKubelet makes kubelet.conf use the file in which the kubelet keeps its current client certificate and key,
-// instead of the embedded ones, which nothing renews. It returns a file that already does so unchanged.
+// RotatableKubelet makes kubelet.conf use the file of the kubelet's current client certificate and key, instead of embedded ones,
+// which nothing renews. It returns a file that already does unchanged.
 func RotatableKubelet(data []byte, pemPath string) (rotatable []byte, changed bool, err error) {
 	file, err := parse(data)
 	if err != nil {
@@ -109,8 +109,7 @@ func AtServer(data []byte, server string) ([]byte, error) {
 	return encode(file.Config)
 }
 
-// BuildForRequest is Build before the certificate exists: the file holds the key only. The certificate and the CA are
-// added once the signing request is signed.
+// BuildForRequest is Build before the signing request is signed: the file holds only the key, without certificate and CA.
 func BuildForRequest(spec Spec, n *config.Node, key crypto.Signer) ([]byte, error) {
 	data, err := certs.EncodeKey(key)
 	if err != nil {

@@ -29,14 +29,14 @@ const goldenDir = "../../testdata/golden"
 
 var now = time.Date(2026, time.March, 14, 15, 9, 26, 0, time.UTC)
 
-// newNode is a node with the static defaults, except for keys that are generated quickly.
+// newNode returns a node with the static defaults, except for quickly generated keys.
 func newNode(name string) *config.Node {
 	n := fixture.DefaultNode(name, "192.168.99.11")
 	n.Cluster.EncryptionAlgorithm = config.ECDSAP256
 	return n
 }
 
-// newPair issues a certificate with a new key. Without an issuer it is the CA of the cluster.
+// newPair issues a certificate with a new key. Without an issuer, it's the cluster's CA.
 func newPair(t *testing.T, spec certs.Spec, n *config.Node, ca certs.Pair) certs.Pair {
 	t.Helper()
 	key, err := certs.NewKey(n.Cluster.EncryptionAlgorithm, rand.Reader)
@@ -60,7 +60,7 @@ func newCA(t *testing.T, n *config.Node) certs.Pair {
 	return newPair(t, certs.Specs(n)[0], n, certs.Pair{})
 }
 
-// allSpecs returns the kubeconfig files of a control plane node.
+// allSpecs returns a control plane node's kubeconfig files.
 func allSpecs(n *config.Node) []Spec {
 	var list []Spec
 	for _, row := range certs.Specs(n) {
@@ -104,7 +104,7 @@ func load(t *testing.T, data []byte) (clientcmdapi.Cluster, clientcmdapi.AuthInf
 	return *file.Clusters[context.Cluster], *file.AuthInfos[context.AuthInfo], file
 }
 
-// TestGolden compares the kubeconfig files with kubeadm's of each reference case.
+// TestGolden compares the kubeconfig files with kubeadm's in each reference case.
 func TestGolden(t *testing.T) {
 	for _, name := range []string{"default", "podcidr", "external-etcd", "dualstack"} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// The form of the file is kubeadm's: the same fields in the same order.
+// The file has kubeadm's form: the same fields in the same order.
 func TestForm(t *testing.T) {
 	n := newNode("cp-1")
 	n.Cluster.ClusterName = "blue"
@@ -234,7 +234,7 @@ func TestBuildWithToken(t *testing.T) {
 	}
 }
 
-// The ConfigMap kube-public/cluster-info, byte by byte.
+// ConfigMap kube-public/cluster-info, byte for byte.
 func TestClusterInfo(t *testing.T) {
 	golden, err := os.ReadFile(filepath.Join(goldenDir, "cluster", "kube-public_configmap_cluster-info.yaml"))
 	if err != nil {

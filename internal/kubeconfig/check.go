@@ -16,17 +16,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// The kinds of faults that a kubeconfig file can have, in addition to those of its client certificate.
+// The kinds of faults in a kubeconfig file, besides its client certificate's.
 const (
 	Malformed     certs.Kind = "malformed"
 	WrongServer   certs.Kind = "wrong server" // kubeadm warns of this and keeps the file
-	UntrustedCA   certs.Kind = "untrusted CA" // the client would not trust the API server
+	UntrustedCA   certs.Kind = "untrusted CA" // the client wouldn't trust the API server
 	NoCredentials certs.Kind = "no credentials"
 )
 
-// Check checks an existing kubeconfig file; ca is the content of the cluster's CA file. It does not check credentials
-// and CAs in other files that the file refers to, as kubelet.conf does once the kubelet rotates its certificate. The
-// error is a *certs.Error with all faults.
+// Check checks an existing kubeconfig file; ca is the content of the cluster's CA file. It doesn't check other files the
+// kubeconfig refers to, as kubelet.conf does once its certificate rotates. The error is a *certs.Error with all faults.
 func Check(data []byte, spec Spec, n *config.Node, ca []*x509.Certificate, now time.Time) error {
 	faults := check(data, spec, ca, now)
 	if len(faults) == 0 {
@@ -86,7 +85,7 @@ func checkUser(user api.AuthInfo, spec Spec, ca []*x509.Certificate, now time.Ti
 	case len(cert) == 0:
 		return nil
 	case len(key) == 0:
-		key = nil // it is in another file
+		key = nil // it's in another file
 	}
 	pair, err := certs.ParsePair(cert, key)
 	if err != nil {
@@ -99,7 +98,7 @@ func checkUser(user api.AuthInfo, spec Spec, ca []*x509.Certificate, now time.Ti
 	return faults
 }
 
-// hasCredentials reports whether the user has credentials outside of the file.
+// hasCredentials reports whether the user has credentials outside the file.
 func hasCredentials(user api.AuthInfo) bool {
 	return user.ClientCertificate != "" || user.Token != "" || user.TokenFile != "" ||
 		user.Exec != nil || user.AuthProvider != nil

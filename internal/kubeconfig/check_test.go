@@ -28,7 +28,7 @@ func TestCheckAcceptsOwn(t *testing.T) {
 		if err := Check(data, spec, n, ca.Bundle(), now); err != nil {
 			t.Error(err)
 		}
-		// During a rotation the cluster trusts both CAs.
+		// During a rotation, the cluster trusts both CAs.
 		if err := Check(data, spec, n, append(old.Bundle(), ca.Cert), now); err != nil {
 			t.Error(err)
 		}
@@ -137,7 +137,7 @@ func TestCheckExpired(t *testing.T) {
 	late := now.Add(8761 * time.Hour)
 	for name, remedy := range map[string]string{
 		"admin.conf":   "`slipway certs renew admin.conf`",
-		"kubelet.conf": "/etc/kubernetes/kubelet.conf | `slipway init phase kubeconfig kubelet`", // certs renew does not know it
+		"kubelet.conf": "/etc/kubernetes/kubelet.conf | `slipway init phase kubeconfig kubelet`", // certs renew doesn't know it
 	} {
 		spec := find(t, n, name)
 		err := Check(build(t, spec, n, ca), spec, n, ca.Bundle(), late)
@@ -146,7 +146,7 @@ func TestCheckExpired(t *testing.T) {
 	}
 }
 
-// The kubeconfig files of other nodes must not be taken for those of this one.
+// Other nodes' kubeconfig files mustn't be taken for this one's.
 func TestCheckOtherNode(t *testing.T) {
 	n, other := newNode("cp-1"), newNode("cp-2")
 	ca := newCA(t, n)

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 )
 
-// parsed is a kubeconfig file, and the indexes of the cluster and the user of its current context.
+// parsed is a kubeconfig file, with the indexes of the cluster and the user in its current context.
 type parsed struct {
 	api.Config
 	cluster, user int
@@ -24,7 +24,7 @@ type parsed struct {
 func parse(data []byte) (*parsed, error) {
 	file := &parsed{}
 	if err := yaml.Unmarshal(data, &file.Config); err != nil {
-		// The error of the decoder may quote a key.
+		// The decoder's error may quote a key.
 		return nil, errors.New("the file is not a kubeconfig in YAML form")
 	}
 	if file.Kind != "Config" || file.APIVersion != "v1" {
@@ -50,12 +50,12 @@ func parse(data []byte) (*parsed, error) {
 	return file, nil
 }
 
-// Server returns the URL of the API and the CAs to trust from a kubeconfig file or from the ConfigMap
-// kube-public/cluster-info. A file without a current context must have exactly one cluster.
+// Server returns the API's URL and CAs from a kubeconfig file or from ConfigMap kube-public/cluster-info. A file without a
+// current context must have exactly one cluster.
 func Server(data []byte) (url string, ca []*x509.Certificate, err error) {
 	var file api.Config
 	if err := yaml.Unmarshal(data, &file); err != nil {
-		return "", nil, errors.New("not a kubeconfig in YAML form") // the error of the decoder may quote a key
+		return "", nil, errors.New("not a kubeconfig in YAML form") // the decoder's error may quote a key
 	}
 	at := 0
 	if file.CurrentContext != "" {
@@ -74,10 +74,10 @@ func Server(data []byte) (url string, ca []*x509.Certificate, err error) {
 	return cluster.Server, ca, nil
 }
 
-// ErrOtherCredentials is the error of a user who has no client certificate, but other credentials, such as a token.
+// ErrOtherCredentials means the user has no client certificate, but other credentials, such as a token.
 var ErrOtherCredentials = errors.New("the user of the kubeconfig has no client certificate, but other credentials")
 
-// ClientCertificate returns the client certificate of the file's user as PEM, or the path of the file with it.
+// ClientCertificate returns the client certificate of the file's user as PEM, or the path of its file.
 func ClientCertificate(data []byte) (cert []byte, file string, err error) {
 	p, err := parse(data)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 )
 
-// Trusting returns the kubeconfig file of a client that trusts every CA of its cluster. Others that somebody has added stay,
-// such as that of a load balancer, but not an earlier CA of the same name. A file that trusts none of the cluster's stays as it
-// is, and so does one that refers to a file with CAs.
+// Trusting returns a client's kubeconfig file with trust in all CAs of its cluster. Somebody's own additions stay, such as a load
+// balancer's CA, but no earlier CA of the same name. A file with none of the cluster's CAs, or CAs in another file, stays as it
+// is.
 func Trusting(data []byte, ca []*x509.Certificate) (trusting []byte, changed bool, err error) {
 	file, err := parse(data)
 	if err != nil {
@@ -35,7 +35,7 @@ func Trusting(data []byte, ca []*x509.Certificate) (trusting []byte, changed boo
 	return trusting, err == nil, err
 }
 
-// WithCAs returns what a client that trusts the given certificates trusts after Trusting.
+// WithCAs returns the certificates a client trusts after Trusting, given those it trusts now.
 func WithCAs(have, ca []*x509.Certificate) []*x509.Certificate {
 	ofCluster := func(c *x509.Certificate) bool {
 		return slices.ContainsFunc(ca, func(own *x509.Certificate) bool { return string(own.RawSubject) == string(c.RawSubject) })
@@ -55,8 +55,7 @@ func WithCAs(have, ca []*x509.Certificate) []*x509.Certificate {
 	return wanted
 }
 
-// CAs returns what the client of a kubeconfig file trusts, or the path of the file with it. Both are empty for the CAs of the
-// host.
+// CAs returns the CAs a kubeconfig file trusts, or the path of their file; neither for the host's CAs.
 func CAs(data []byte) (trusted []*x509.Certificate, file string, err error) {
 	p, err := parse(data)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// TestTrusting: a renewed file trusts all CAs of the cluster, and what somebody has added; an earlier CA of the cluster goes.
+// TestTrusting: a renewed file trusts all of the cluster's CAs, and anybody's additions; the cluster's earlier CAs go.
 func TestTrusting(t *testing.T) {
 	n := newNode("cp-1")
 	old, current, next := newCA(t, n).Cert, newCA(t, n).Cert, newCA(t, n).Cert

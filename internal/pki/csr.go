@@ -15,9 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
-// GenerateCSRs writes a new key and a signing request for each certificate of a control plane node, and kubeconfig files
-// that still lack their certificate, for a cluster whose CA keys are kept elsewhere. If one of the files exists, it
-// returns an error and writes nothing.
+// GenerateCSRs writes a key and a signing request for each certificate of a control plane node, and kubeconfig files without the
+// certificate, for a cluster whose CA keys are kept elsewhere. If any file exists, it returns an error and writes nothing.
 func (s Store) GenerateCSRs() error {
 	requests := s.requests()
 	for _, r := range requests {
@@ -40,7 +39,7 @@ func (s Store) GenerateCSRs() error {
 	return nil
 }
 
-// request is a signing request to write. The key goes into a file of its own or into a kubeconfig file.
+// request is a signing request to write. The key goes into its own file or into a kubeconfig file.
 type request struct {
 	row              certs.Spec
 	keyPath, csrPath string

@@ -11,9 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
-// Faults returns what is wrong with the certificates and kubeconfig files that exist, one error for each. It changes
-// nothing. Another server in a kubeconfig file is not wrong: Ensure warns of it. Nor is what Ensure replaces, because an earlier
-// run made it and came to no end.
+// Faults returns an error for each faulty certificate or kubeconfig file. It changes nothing. Another server in a kubeconfig file
+// is no fault: Ensure warns of it. Nor is anything Ensure replaces because an unfinished run made it.
 func (s Store) Faults() []error {
 	var faults []error
 	for _, row := range certs.Specs(s.Config) {

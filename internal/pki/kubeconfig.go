@@ -31,7 +31,7 @@ func (s Store) ensureKubeconfig(spec kubeconfig.Spec, spare crypto.Signer) error
 	return s.writeKubeconfig(spec, path, ca, spare)
 }
 
-// keepKubeconfig accepts a file with another server: an administrator may have set that of a load balancer or a proxy.
+// keepKubeconfig accepts a file with another server: an administrator may have set a load balancer's or a proxy's.
 func (s Store) keepKubeconfig(spec kubeconfig.Spec, path string, data []byte, ca certs.Pair, spare crypto.Signer) error {
 	err := kubeconfig.Check(data, spec, s.Config, ca.Bundle(), s.Host.Now())
 	var faults *certs.Error

@@ -15,8 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// narrowMode gives a private key mode 0600 if it had a wider one. In a rootless control plane, accounts.Rootless.Give
-// does that for the keys of the components.
+// narrowMode gives a private key mode 0600 if it had a wider one. accounts.Rootless.Give does that for rootless components' keys.
 func (s Store) narrowMode(path string, key []byte) error {
 	ofComponent := func(o manifests.Ownership) bool { return o.Path == path }
 	if manifests.Rootless(s.Config) && slices.ContainsFunc(manifests.Ownerships(s.Config), ofComponent) {
@@ -29,7 +28,6 @@ func (s Store) narrowMode(path string, key []byte) error {
 	return err
 }
 
-// writePrivate writes a file with a private key, readable by its owner only.
 func (s Store) writePrivate(path string, data []byte) error {
 	owner, known, err := s.ownerOf(path)
 	if err != nil {
@@ -43,9 +41,8 @@ func (s Store) writePrivate(path string, data []byte) error {
 	return err
 }
 
-// ownerOf returns who must own a file with a private key: the user that the component which reads it runs as on this
-// host, or else the owner of the file that is replaced, if that is private. It does not ask the cluster, which may be
-// down.
+// ownerOf returns the owner for a file with a private key: its component's user on this host, or else the owner of the file to
+// replace, if that's private. It doesn't ask the cluster, which may be down.
 func (s Store) ownerOf(path string) (owner host.Owner, known bool, err error) {
 	for _, o := range manifests.Ownerships(s.Config) {
 		if o.Path != path || len(o.Components) != 1 {

@@ -16,8 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
-// Current returns the certificate that a row has now, nil if there is none: the file does not exist, or is a kubeconfig file with
-// other credentials. The row is not that of a CA.
+// Current returns a row's current certificate, not a CA's; nil if there's none, or if a kubeconfig has other credentials.
 func (s Store) Current(row certs.Spec) (*x509.Certificate, error) {
 	path := s.Files(row)[0]
 	data, err := host.ReadIfExists(s.Host, path)
@@ -49,8 +48,7 @@ func unreadable(row certs.Spec, path string, err error) error {
 		"or put the right file there", path, row.Phase()))
 }
 
-// Replace puts another certificate and key in the place of those of a row. A kubeconfig file then trusts the CAs on this host:
-// one may have been added or replaced. The rest of it stays.
+// Replace replaces a row's certificate and key. A kubeconfig file then trusts this host's CAs as they are now; the rest stays.
 func (s Store) Replace(row certs.Spec, pair certs.Pair) error {
 	if row.Kubeconfig == "" {
 		return s.writePair(row, pair)
@@ -73,7 +71,7 @@ func (s Store) Replace(row certs.Spec, pair certs.Pair) error {
 	return s.writePrivate(path, data)
 }
 
-// TrustInKubelet makes the kubelet trust the CAs on this host, and reports whether it did not. Its credentials are its own.
+// TrustInKubelet makes the kubelet trust this host's CAs, and reports whether it didn't before. Its credentials are its own.
 func (s Store) TrustInKubelet() (changed bool, err error) {
 	path := thisnode.KubeletConf(s.Config)
 	data, err := host.ReadIfExists(s.Host, path)

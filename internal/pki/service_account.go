@@ -14,15 +14,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// ServiceAccountFiles returns the paths of the key pair that signs service account tokens: the private key, then the
-// public one.
+// ServiceAccountFiles returns the paths of the key pair for service account tokens: the private key, then the public one.
 func (s Store) ServiceAccountFiles() []string {
 	dir := s.Config.Paths.PKI
 	return []string{filepath.Join(dir, certs.ServiceAccountKey), filepath.Join(dir, certs.ServiceAccountPublicKey)}
 }
 
-// EnsureServiceAccountKeys is Ensure for the key pair that signs service account tokens. A missing public key is derived
-// from the private one.
+// EnsureServiceAccountKeys is Ensure for the key pair of service account tokens. It derives a missing public key.
 func (s Store) EnsureServiceAccountKeys(spare crypto.Signer) error {
 	paths := s.ServiceAccountFiles()
 	keyPath, pubPath := paths[0], paths[1]

@@ -16,22 +16,20 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Shared are the files that all control planes share and that this host does not have.
+// Shared lists the files that all control planes share and this host doesn't have.
 type Shared struct {
-	// Missing are the paths of the files to download, by their keys in the Secret kube-system/kubeadm-certs.
+	// Missing maps keys in the Secret kube-system/kubeadm-certs to the paths of the files to download.
 	Missing map[string]string
-	// Elsewhere are the paths of CA keys that are kept elsewhere: the certificate of the CA is here, and no certificate
-	// key was given to download its key with. What the CA signs for this node must then be brought here, see
-	// https://kubernetes.io/docs/setup/best-practices/certificates/.
+	// Elsewhere lists the paths of CA keys kept elsewhere: the CA's certificate is here, but no certificate key to download its key.
+	// Then the CA's certificates for this node must be brought here: https://kubernetes.io/docs/setup/best-practices/certificates/
 	Elsewhere []string
 }
 
-// IsShared reports whether the file at path is one that all control planes share.
 func IsShared(n *config.Node, path string) bool {
 	return slices.Contains(slices.Collect(maps.Values(manifests.SharedFiles(n))), path)
 }
 
-// MissingShared looks for the files that all control planes share.
+// MissingShared looks for the shared files.
 func (s Store) MissingShared() (Shared, error) {
 	shared := Shared{Missing: map[string]string{}}
 	for key, path := range manifests.SharedFiles(s.Config) {
@@ -56,8 +54,8 @@ func (s Store) MissingShared() (Shared, error) {
 	return shared, nil
 }
 
-// CheckJoin reports, all at once, the files that a control plane that joins lacks and cannot get: without a certificate
-// key it downloads nothing, and without the key of a CA it cannot issue what that CA signs.
+// CheckJoin reports, all at once, files that a joining control plane lacks and can't get: it needs a certificate key to download
+// them, or the CA's key to issue certificates.
 func (s Store) CheckJoin() error {
 	if !s.Config.CertificateKey.IsZero() {
 		return nil
@@ -85,12 +83,11 @@ func (s Store) CheckJoin() error {
 	return errors.Errorf("this host lacks %s", strings.Join(lacks, ". It also lacks "))
 }
 
-// missingSigned returns the files that this host does not have and that a control plane that joins would sign with one
-// of these CA keys.
+// missingSigned returns this host's missing files that a joining control plane would sign with one of these CA keys.
 func (s Store) missingSigned(keys []string) ([]string, error) {
 	elsewhere := map[string]bool{}
 	var wanted []string
-	for _, row := range certs.Specs(s.Config) { // each CA comes before what it signs
+	for _, row := range certs.Specs(s.Config) { // each CA comes before its certificates
 		switch {
 		case row.IsCA():
 			_, key := s.paths(row)
@@ -102,7 +99,6 @@ func (s Store) missingSigned(keys []string) ([]string, error) {
 	return s.missing(wanted...)
 }
 
-// missing returns the paths that do not exist.
 func (s Store) missing(paths ...string) ([]string, error) {
 	var missing []string
 	for _, path := range paths {

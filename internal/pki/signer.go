@@ -16,14 +16,14 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// SeveralCAs reports whether ca.crt holds more than the CA that signs, as while a CA is being replaced. The controller manager
-// doesn't start with such a file to sign with.
+// SeveralCAs reports whether ca.crt holds more than the signing CA, as while a CA is being replaced. The controller manager won't
+// start with several to sign with.
 func (s Store) SeveralCAs() (bool, error) {
 	pair, err := s.signer()
 	return len(pair.More) > 0 && pair.Key != nil, err
 }
 
-// EnsureSigner writes the CA that signs into a file of its own if ca.crt holds several, and keeps such a file current.
+// EnsureSigner writes the signing CA into a file of its own if ca.crt holds several, and keeps such a file current.
 func (s Store) EnsureSigner() error {
 	pair, err := s.signer()
 	if err != nil || pair.Key == nil {
@@ -41,16 +41,16 @@ func (s Store) EnsureSigner() error {
 	return err
 }
 
-// signingFlag names the file with the CA that the controller manager signs with.
+// signingFlag names the file with the controller manager's signing CA.
 const signingFlag = "--cluster-signing-cert-file="
 
 func (s Store) signerPath() string { return filepath.Join(s.Config.Paths.PKI, manifests.SignerFile) }
 
-// SignerFlag is the flag by which the controller manager signs with the file of EnsureSigner.
+// SignerFlag makes the controller manager sign with EnsureSigner's file.
 func (s Store) SignerFlag() string { return signingFlag + s.signerPath() }
 
-// WithSigner returns the controller manager's manifest with SignerFlag if ca.crt holds several CAs. One that names another file,
-// or that names ca.crt in another way, stays as somebody wrote it, and so does one whose container wouldn't have that file.
+// WithSigner returns the controller manager's manifest with SignerFlag if ca.crt holds several CAs. A manifest that names another
+// file, names ca.crt in another way, or doesn't mount the signer's file stays as it is.
 func (s Store) WithSigner(manifest []byte) ([]byte, error) {
 	several, err := s.SeveralCAs()
 	if err != nil || !several {
@@ -66,7 +66,7 @@ func (s Store) WithSigner(manifest []byte) ([]byte, error) {
 	return changed, nil
 }
 
-// signer is the cluster's CA; the zero Pair if it isn't here.
+// signer returns the cluster's CA; the zero Pair if it isn't here.
 func (s Store) signer() (certs.Pair, error) {
 	row, _ := certs.Find(s.Config, certs.CA)
 	cert, key, err := s.Read(row)

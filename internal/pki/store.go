@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki reads, checks, issues and writes the certificates, keys and kubeconfig files of this host. What they
-// contain is described by the rows of the certificate table, certs.Table.
+// Package pki reads, checks, issues and writes this host's certificates, keys and kubeconfig files, the rows of certs.Table.
 package pki
 
 import (
@@ -22,16 +21,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// Store is the PKI directory and the kubeconfig files of a node on this host.
+// Store is a node's PKI directory and kubeconfig files on this host.
 type Store struct {
 	Host   host.Host
 	Config *config.Node
 	UI     ui.UI
-	// Unfinished says that the run which made the node came to no end: what it has made for another configuration is replaced.
+	// Unfinished means that the run that made the node didn't finish: its files for another configuration get replaced.
 	Unfinished bool
 }
 
-// Files returns the paths of a row: the certificate and its key, or the kubeconfig file with both.
+// Files returns a row's paths: the certificate and its key, or the kubeconfig file with both.
 func (s Store) Files(row certs.Spec) []string {
 	if row.Kubeconfig != "" {
 		return []string{filepath.Join(s.Config.Paths.Kubeconfigs, row.Kubeconfig)}
@@ -45,7 +44,7 @@ func (s Store) paths(row certs.Spec) (cert, key string) {
 	return filepath.Join(dir, row.CertFile()), filepath.Join(dir, row.KeyFile())
 }
 
-// Read returns the files of a row in the PKI directory as PEM, nil for one that does not exist.
+// Read returns a row's files in the PKI directory as PEM, nil for a file that doesn't exist.
 func (s Store) Read(row certs.Spec) (cert, key []byte, err error) {
 	certPath, keyPath := s.paths(row)
 	if cert, err = host.ReadIfExists(s.Host, certPath); err != nil {
@@ -55,8 +54,7 @@ func (s Store) Read(row certs.Spec) (cert, key []byte, err error) {
 	return cert, key, err
 }
 
-// CA returns the pair of a CA, by the name of its row. The key is nil if it is not on this host. A CA that is missing or
-// cannot sign is an error.
+// CA returns a CA's pair by its row's name, without a key if that's elsewhere. It's an error if it's missing or can't sign.
 func (s Store) CA(name string) (certs.Pair, error) {
 	row, _ := certs.Find(s.Config, name)
 	cert, key, err := s.Read(row)
@@ -74,8 +72,8 @@ func (s Store) CA(name string) (certs.Pair, error) {
 	return pair, certs.Check(row, s.Config, pair, nil, s.Host.Now())
 }
 
-// Ensure keeps the certificate of a row if it is right, refuses it if it is wrong, and issues it if it is missing. spare
-// is a new key to use if the row needs one; nil to generate it.
+// Ensure keeps a row's certificate if it's right, refuses it if it's wrong, and issues it if it's missing. spare is a new key for
+// the row, in case it needs one; nil to generate it.
 func (s Store) Ensure(row certs.Spec, spare crypto.Signer) error {
 	if row.Kubeconfig != "" {
 		return s.ensureKubeconfig(kubeconfig.SpecOf(s.Config, row), spare)
@@ -93,7 +91,7 @@ func (s Store) Ensure(row certs.Spec, spare crypto.Signer) error {
 	return s.issuePair(row, key, spare)
 }
 
-// keepPair refuses a CA that could not sign what it has to, before it signs anything.
+// keepPair refuses a CA that couldn't sign all its certificates, before it signs any.
 func (s Store) keepPair(row certs.Spec, cert, key []byte) error {
 	if err := s.Check(row, cert, key); err != nil {
 		return err
@@ -115,8 +113,8 @@ func (s Store) keepPair(row certs.Spec, cert, key []byte) error {
 	return nil
 }
 
-// Check checks an existing certificate and key, as Read returns them, against their row, and narrows the mode of the
-// key. Only the key of a CA may be nil: it can be kept elsewhere.
+// Check checks an existing certificate and key, as read, against their row, and narrows the key's mode. Only a CA's key may be
+// nil: it can be kept elsewhere.
 func (s Store) Check(row certs.Spec, cert, key []byte) error {
 	certPath, keyPath := s.paths(row)
 	if key == nil && !row.IsCA() {
@@ -143,7 +141,7 @@ func (s Store) Check(row certs.Spec, cert, key []byte) error {
 	return certs.Check(row, s.Config, pair, issuers, s.Host.Now())
 }
 
-// parse adds to an error what to do about it.
+// parse adds the remedy to an error.
 func (s Store) parse(row certs.Spec, cert, key []byte) (certs.Pair, error) {
 	pair, err := certs.ParsePair(cert, key)
 	if err == nil {
@@ -159,7 +157,7 @@ func (s Store) parse(row certs.Spec, cert, key []byte) (certs.Pair, error) {
 		"or put the right files there", row.Phase()))
 }
 
-// issuePair issues a certificate for the key that exists or for a new one.
+// issuePair issues a certificate for the existing key or for a new one.
 func (s Store) issuePair(row certs.Spec, keyPEM []byte, spare crypto.Signer) error {
 	_, keyPath := s.paths(row)
 	key, err := s.keyFor(keyPath, keyPEM, spare)
@@ -183,12 +181,11 @@ func (s Store) issuePair(row certs.Spec, keyPEM []byte, spare crypto.Signer) err
 	return s.writePair(row, certs.Pair{Cert: cert, Key: key})
 }
 
-// NewKey generates a private key of the kind that the configuration asks for.
+// NewKey generates a private key with the configured algorithm.
 func (s Store) NewKey() (crypto.Signer, error) {
 	return certs.NewKey(s.Config.Cluster.EncryptionAlgorithm, rand.Reader)
 }
 
-// orNewKey returns spare, or a new key if there is none.
 func (s Store) orNewKey(spare crypto.Signer) (crypto.Signer, error) {
 	if spare != nil {
 		return spare, nil
@@ -196,7 +193,7 @@ func (s Store) orNewKey(spare crypto.Signer) (crypto.Signer, error) {
 	return s.NewKey()
 }
 
-// keyFor returns the key that a file holds, or a new one if there is no file.
+// keyFor returns the key in a file, or a new one if there's no file.
 func (s Store) keyFor(path string, keyPEM []byte, spare crypto.Signer) (crypto.Signer, error) {
 	if keyPEM == nil {
 		return s.orNewKey(spare)

@@ -40,7 +40,6 @@ func newDirectory(t *testing.T) directory {
 	return d
 }
 
-// fill issues every row.
 func (d directory) fill(t *testing.T) {
 	t.Helper()
 	for _, row := range certs.Specs(d.Config) {
@@ -69,7 +68,7 @@ func (d directory) put(t *testing.T, path, text string) {
 	fixture.Put(t, d.root, path, text)
 }
 
-// TestFaults: what Ensure issued has no faults, now and when it is ensured again. Another server is not a fault.
+// TestFaults: Ensure's files have no faults, now and after Ensure runs again. Another server isn't a fault.
 func TestFaults(t *testing.T) {
 	d := newDirectory(t)
 	if faults := d.Faults(); faults != nil {
@@ -102,8 +101,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestReplaceKeepsOwner of a private file if no static Pod says who must own it. A file that others could read belongs
-// to root afterwards.
+// TestReplaceKeepsOwner of a private file if no static Pod determines the owner. A file that others could read belongs to root
+// afterwards.
 func TestReplaceKeepsOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away")
@@ -149,7 +148,7 @@ func TestServiceAccountKeys(t *testing.T) {
 	if err := d.EnsureServiceAccountKeys(nil); err != nil || d.get(t, pkiDir+"sa.pub") != pub {
 		t.Errorf("sa.pub was not derived from sa.key: %v", err)
 	}
-	// Without the public key, a broken private key is not replaced either.
+	// Without the public key, a broken private key isn't replaced either.
 	if err := os.Remove(filepath.Join(d.root, pkiDir, "sa.pub")); err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
-// mayReplace reports whether what is wrong with the files of a row is only that an earlier run, which came to no end, made them
-// for another configuration. Nobody uses them yet. A CA fits any configuration.
+// mayReplace reports whether a row's files are wrong only because an unfinished run made them for another configuration. They
+// aren't in use yet. A CA fits any configuration.
 func (s Store) mayReplace(row certs.Spec, wrong error) bool {
 	var faults *certs.Error
 	return errors.As(wrong, &faults) && faults.Only(certs.MissingSAN, certs.WrongSubject, kubeconfig.WrongServer) &&
@@ -22,12 +22,10 @@ func (s Store) mayReplace(row certs.Spec, wrong error) bool {
 		!slices.ContainsFunc(s.Files(row), func(path string) bool { return !s.Host.Unchanged(path) })
 }
 
-// sayReplaced says what changes.
 func (s Store) sayReplaced(wrong error) {
 	s.UI.Printf("Replacing what an earlier run made for another configuration: %s", strings.ReplaceAll(wrong.Error(), "\n", " "))
 }
 
-// reissuePair makes a certificate again, for the same key.
 func (s Store) reissuePair(row certs.Spec, key []byte, wrong error) error {
 	s.sayReplaced(wrong)
 	return s.issuePair(row, key, nil)

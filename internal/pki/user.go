@@ -19,14 +19,13 @@ import (
 type User struct {
 	Name   string
 	Groups []string
-	// Token replaces the client certificate if it is set.
+	// Token replaces the client certificate if it's set.
 	Token config.Secret
 	// Validity is how long the certificate is valid, but no longer than its CA.
 	Validity time.Duration
 }
 
-// UserKubeconfig returns a kubeconfig file for a user, with a token or with a new certificate that the CA on this host
-// signs.
+// UserKubeconfig returns a kubeconfig file for a user, with a token or with a new certificate signed by the CA on this host.
 func (s Store) UserKubeconfig(user User) ([]byte, error) {
 	row, _ := certs.Find(s.Config, certs.Admin)
 	row.Name, row.Kubeconfig = "user", "the user's certificate"

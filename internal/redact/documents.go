@@ -13,11 +13,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// kinds are the kinds of documents that a node has, and that YAML shows.
+// kinds lists the kinds of a node's documents. YAML shows only these.
 var kinds = []string{"Pod", "Config", "KubeletConfiguration"}
 
-// YAML hides secrets in a stream of YAML or JSON documents, by their fields and by their form. It leaves out a document
-// of another kind and an invalid one: their secrets might be anywhere.
+// YAML hides secrets in a stream of YAML or JSON documents, by field and form. It leaves out invalid documents and other kinds,
+// whose secrets may be anywhere.
 func YAML(data []byte, known ...string) []byte {
 	return []byte(eachDocument(string(data), func(doc string) string {
 		var fields map[string]any
@@ -32,11 +32,10 @@ func YAML(data []byte, known ...string) []byte {
 	}))
 }
 
-// Fields hides in an object the values that a plan doesn't show: those of environment variables, also in documents that
-// the object contains as text, headers, and the passwords of URLs. It changes fields.
+// Fields hides an object's values that no plan shows, in place: variables, also in embedded documents, headers, URLs' passwords.
 func Fields(fields map[string]any) { hideFields(fields, false) }
 
-// Document is Fields for a file. A file without anything to hide stays the same, byte by byte.
+// Document is Fields for a file. A file with nothing to hide stays the same, byte for byte.
 func Document(text string) string {
 	if !planned().MatchString(text) {
 		return URLs(text)
@@ -54,7 +53,7 @@ func Document(text string) string {
 	})
 }
 
-// planned finds the fields that Document hides.
+// planned matches the fields that Document hides.
 var planned = lazyregexp.New(`(?:^|[\s{,"'-])(?:env|extraEnvs|staticPodURLHeader|httpHeaders)["']?\s*:`)
 
 const leftOut = "# " + mark + ": a document that can't be read, or of a kind that isn't shown\n"
@@ -78,7 +77,7 @@ func encode(value any) string {
 	return string(text)
 }
 
-// hideFields changes value and returns it: without the values that no plan shows, or without all secrets.
+// hideFields changes value and returns it: without the values a plan hides or, if all is set, without any secrets.
 func hideFields(value any, all bool) any {
 	switch v := value.(type) {
 	case string:
@@ -100,7 +99,6 @@ func hideFields(value any, all bool) any {
 	return value
 }
 
-// secretField matches the name of a field whose value is a secret.
 var secretField = lazyregexp.New(`(?i)^(?:` + secretName + `|username)$`)
 
 func hideField(name string, field any, all bool) any {
@@ -122,7 +120,7 @@ func hideField(name string, field any, all bool) any {
 	return hideFields(field, true)
 }
 
-// hidden hides values, also those in the objects of a list, but not their names, nor the fields to keep.
+// hidden hides values, also those in a list's objects, but not their names or the fields to keep.
 func hidden(value any, keep ...string) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -141,7 +139,7 @@ func hidden(value any, keep ...string) any {
 	return mark
 }
 
-// hideVariables keeps the names of environment variables, and values that are known to be harmless.
+// hideVariables keeps the names of environment variables, and values known to be harmless.
 func hideVariables(field any) any {
 	list, isList := field.([]any)
 	if !isList {

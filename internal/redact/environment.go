@@ -9,15 +9,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// The forms of harmless values. They have no blank and no equals sign, as another value may begin there.
+// The forms of harmless values. They have no blanks or equals signs, as another value may begin there.
 var (
 	plainForm = lazyregexp.New(`^[\w.,:/*@%+$~{}\[\]-]*$`)
 	debugForm = lazyregexp.New(`^[a-z0-9]+=[\w.-]+(?:,[a-z0-9]+=[\w.-]+)*$`)
 	proxyForm = lazyregexp.New(`^(?:(?i:https?|socks[45][ah]?)://)?(?:\[redacted\]@)?[\w.-]*(?:\[[0-9a-fA-F:]+\])?(?::\d{1,5})?/?$`)
 )
 
-// harmlessVariables are the environment variables whose values are shown, if they have the given form. All others are
-// hidden: an administrator may call a password anything.
+// harmlessVariables lists variables whose values may be shown in the given form. Any other variable may be a password.
 var harmlessVariables = map[string]lazyregexp.Pattern{
 	"PATH": plainForm, "HOME": plainForm, "TZ": plainForm, "LANG": plainForm, "LANGUAGE": plainForm, "LC_ALL": plainForm,
 	"GOMAXPROCS": plainForm, "GOMEMLIMIT": plainForm, "GOGC": plainForm, "GOTRACEBACK": plainForm, "GODEBUG": debugForm,
@@ -29,7 +28,7 @@ var harmlessVariables = map[string]lazyregexp.Pattern{
 // kubeletArguments matches the variables that the kubelet's unit passes on as flags.
 var kubeletArguments = lazyregexp.New(`^KUBELET_(?:[A-Z]+_)*ARGS$`)
 
-// variable returns an environment variable's value, with the quotes around it, as it may be shown.
+// variable returns a presentable value of an environment variable, with the quotes around it.
 func variable(name, value string) string {
 	begin, inner, end := unquoted(value)
 	form := harmlessVariables[name]
@@ -47,7 +46,7 @@ func variable(name, value string) string {
 	return begin + inner + end
 }
 
-// unquoted splits a value in quotes into the quotes and the text inside. A quote may not be closed.
+// unquoted splits a quoted value into its quotes and the text inside. The closing quote may be missing.
 func unquoted(text string) (begin, inner, end string) {
 	if text == "" || text[0] != '"' && text[0] != '\'' {
 		return "", text, ""
@@ -61,14 +60,14 @@ func unquoted(text string) (begin, inner, end string) {
 
 var (
 	reference = lazyregexp.New(`^\$\{?\w+\}?["']?$`)
-	// secretFlag matches a flag whose value is a secret.
+	// secretFlag matches a flag with a secret value.
 	secretFlag = lazyregexp.New(`(?i)^--?` + secretName + `$`)
 	// setsVariable matches a flag that sets a variable, such as --env=A=b, but not --feature-gates=A=true,B=false.
 	setsVariable = lazyregexp.New(`(?:[=,]|^-e)[A-Z_][A-Z0-9_]+=`)
 )
 
-// command hides the values of variables and of secret flags, and each argument with blanks, such as a script. If it's
-// only flags, it also hides every other word, except after a flag without a value.
+// command hides the values of variables and secret flags, and arguments with blanks, such as scripts; with onlyFlags, also every
+// other word, except after a flag without a value.
 func command(list []string, onlyFlags bool) []string {
 	secret, open := false, false // the word before is a secret flag, or any flag, without its value
 	for i, word := range list {
@@ -89,20 +88,19 @@ func command(list []string, onlyFlags bool) []string {
 	return list
 }
 
-// words splits text at blanks outside of quotes, as systemd does. A quote that isn't closed contains all of the rest.
+// words splits text at blanks outside quotes, as systemd does. An unclosed quote contains all the rest.
 func words(text string) []string { return word().FindAllString(text, -1) }
 
 var (
 	word = lazyregexp.New(`(?s)(?:` + quoted + `|[^\\"'\s])+`)
-	// entry matches an entry of an environment file, which quotes may extend over several lines.
-	entry = lazyregexp.New(`(?s)(?:` + quoted + `|[^\\"'\n])+`)
-	// comment matches a line with a comment.
+	// entry matches an entry of an environment file, where quotes may extend over several lines.
+	entry   = lazyregexp.New(`(?s)(?:` + quoted + `|[^\\"'\n])+`)
 	comment = lazyregexp.New(`(?m)^[ \t]*[#;].*\n?`)
 )
 
 const quoted = `\\.|\\\z|"(?:\\.|[^\\"])*(?:"|\\?\z)|'(?:\\.|[^\\'])*(?:'|\\?\z)`
 
-// joined leaves out comments, and joins lines that are continued.
+// joined leaves out comments, and joins continued lines.
 func joined(text string) (notice, code string) {
 	text = strings.ReplaceAll(text, "\r", "")
 	code = comment().ReplaceAllString(text, "")
@@ -112,7 +110,7 @@ func joined(text string) (notice, code string) {
 	return notice, strings.ReplaceAll(code, "\\\n", " ")
 }
 
-// Unit hides the values of environment variables in a unit file, wherever it sets them, and leaves out its comments.
+// Unit hides the values of environment variables anywhere in a unit file, and leaves out its comments.
 func Unit(text string, known ...string) string {
 	out, code := joined(text)
 	for line := range strings.Lines(code) {
@@ -124,13 +122,12 @@ func Unit(text string, known ...string) string {
 
 var (
 	unitSetting = lazyregexp.New(`^[ \t]*([A-Za-z_][\w-]*)[ \t]*=[ \t]*(.*)$`)
-	// unitName matches the name of a setting. Other names may be variables whose line is broken in a way that systemd
-	// doesn't know.
+	// unitName matches the name of a setting. Other names may be variables, on lines broken in a way systemd doesn't know.
 	unitName    = lazyregexp.New(`^(?:[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*|X-[\w-]+)$`)
 	unitSection = lazyregexp.New(`^[ \t]*(?:\[[\w-]+\])?$`)
 )
 
-// unitLine returns a line of a unit file as it may be shown.
+// unitLine returns a presentable line of a unit file.
 func unitLine(line string) string {
 	if unitSection().MatchString(line) {
 		return line
@@ -150,7 +147,7 @@ func unitLine(line string) string {
 // variableName matches names of variables in upper or lower case. Base64 before an equals sign has both.
 var variableName = lazyregexp.New(`^(?:[A-Z_][A-Z0-9_]{0,63}|[a-z_][a-z0-9_]{0,63})$`)
 
-// assignment returns NAME=value as it may be shown, and whether text is that.
+// assignment returns a presentable NAME=value, and reports whether text is an assignment.
 func assignment(text string) (string, bool) {
 	begin, inner, end := unquoted(text)
 	name, value, set := strings.Cut(inner, "=")
@@ -160,8 +157,8 @@ func assignment(text string) (string, bool) {
 	return begin + name + "=" + variable(name, strings.TrimSpace(value)) + end, true
 }
 
-// assignments returns the words of an Environment= line as they may be shown. A word that isn't an assignment may be the
-// end of a value with blanks. Then all are hidden, because any of them may be only a part.
+// assignments returns presentable words of an Environment= line. A word that isn't an assignment may be the end of a value with
+// blanks: then all are hidden, as each may be only a part.
 func assignments(list []string) string {
 	for i, word := range list {
 		shown, is := assignment(word)
@@ -173,8 +170,7 @@ func assignments(list []string) string {
 	return strings.Join(list, " ")
 }
 
-// Variables hides the values in an environment file, and leaves out its comments. A line that isn't an assignment may be
-// the end of one.
+// Variables hides an environment file's values, and leaves out its comments. Other lines may be the end of an assignment.
 func Variables(text string, known ...string) string {
 	out, code := joined(text)
 	for _, line := range entry().FindAllString(code, -1) {

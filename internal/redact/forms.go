@@ -16,15 +16,14 @@ import (
 )
 
 var (
-	// privateKey and privateKeyEnd match keys in PEM, also with lines joined by \n in a string, and with their beginning
-	// or end cut off.
+	// privateKey and privateKeyEnd match PEM keys, even with lines joined by \n in a string, or with the beginning or end cut off.
 	privateKey    = lazyregexp.New(`(?s)(-----BEGIN[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----).*?(?:-----END[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----|\z)`)
 	privateKeyEnd = lazyregexp.New(`[A-Za-z0-9+/=\s]{16,}(-----END[ A-Z0-9_-]*PRIVATE KEY-----)`)
-	// bootstrapToken matches tokens of kubeadm.
+	// bootstrapToken matches kubeadm's tokens.
 	bootstrapToken = lazyregexp.New(`(\b[a-z0-9]{6}\.)[a-z0-9]{16}\b`)
 )
 
-// issued matches a word's rest that begins with an issuer's prefix for its tokens. Most tokens of other issuers look random.
+// issued matches words that begin with an issuer's prefix for its tokens. Most tokens of other issuers look random.
 var issued = lazyregexp.New(`^(?:s\.[A-Za-z0-9]{24}\b|(?:` +
 	// Clouds, chat, mail, payments.
 	`(?:A(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z2-7]{4}|LTAI|SCW[A-Z0-9]{8}|EAA[AMC]|xox[a-z]|xapp-|xwfp-|SG\.|[rs]k_(?:live|test|prod)_|FLW[A-Z]{3}K|sm_[aps]at_)[\w.=-]{8}` +
@@ -36,8 +35,7 @@ var issued = lazyregexp.New(`^(?:s\.[A-Za-z0-9]{24}\b|(?:` +
 	// OpenShift, and JSON Web Tokens.
 	`|sha256~|eyJ)[\w~.+/=-]{16}))`)
 
-// runs replaces each run of at least so many letters, digits and others by the result of shown, which also gets the
-// text before it.
+// runs replaces each run of at least that many letters, digits and others by shown's result, given the text before it, too.
 func runs(text string, least int, others string, shown func(before, run string) string) string {
 	var out strings.Builder
 	end, begin := 0, 0
@@ -54,7 +52,7 @@ func runs(text string, least int, others string, shown func(before, run string) 
 	return out.String() + text[end:]
 }
 
-// hideWords hides tokens of known issuers, words that look random, and base64 of text.
+// hideWords hides known issuers' tokens, words that look random, and base64 of text.
 func hideWords(text string) string {
 	return runs(text, 12, "+/_-.~=", func(_, word string) string {
 		for i := range word {
@@ -73,13 +71,13 @@ func hideWords(text string) string {
 }
 
 const (
-	// shortest is the length of the shortest word that looks random.
+	// shortest is the minimum length of a word that looks random.
 	shortest = 16
-	// azureKey is the length of a key of an Azure storage account, without its padding.
+	// azureKey is the length of an Azure storage account's key, without its padding.
 	azureKey = 86
 )
 
-// hides reports whether a word is base64 of text, other than of certificates, or looks random.
+// hides reports whether a word looks random, or is base64 of text other than certificates.
 func hides(word string) bool {
 	if text, whole := decoded(word); text != "" {
 		return !whole || !allCertificates(text)
@@ -87,7 +85,7 @@ func hides(word string) bool {
 	return len(word) == azureKey || looksRandom(word) || slices.ContainsFunc(strings.Split(word, "/"), looksRandom)
 }
 
-// looksRandom reports whether letters of both cases and digits alternate more often in a word than in a name.
+// looksRandom reports whether a word changes between lower case, upper case and digits more often than names do.
 func looksRandom(word string) bool {
 	kinds := strings.Map(kind, word)
 	count := func(pairs ...string) (n int) {
@@ -101,7 +99,6 @@ func looksRandom(word string) bool {
 	return length >= shortest && count("l") >= 2 && count("u") >= 2 && changes*8 >= 16+length && (groups >= 2 || length >= 32 && count("d") > 0)
 }
 
-// kind maps a character to lower, upper, digit or other.
 func kind(r rune) rune {
 	switch {
 	case '0' <= r && r <= '9':
@@ -114,10 +111,10 @@ func kind(r rune) rune {
 	return '-'
 }
 
-// toStandard replaces the URL alphabet of base64 by the standard one.
+// toStandard replaces base64's URL alphabet with the standard alphabet.
 var toStandard = strings.NewReplacer("-", "+", "_", "/")
 
-// decoded is the text that a word encodes in base64, or a word's rest, such as the last part of a path.
+// decoded returns the text encoded in base64 in a word or its rest, such as the last part of a path.
 func decoded(word string) (text string, whole bool) {
 	word = toStandard.Replace(word)
 	for i, tried := 0, 0; len(word)-i >= shortest && tried < 12; i++ { // a long word may have many slashes
@@ -146,10 +143,9 @@ func isText(data []byte) bool {
 	return utf8.Valid(data) && !strings.ContainsFunc(string(data), func(r rune) bool { return !unicode.IsPrint(r) && !unicode.IsSpace(r) })
 }
 
-// certificate matches a certificate in PEM.
 var certificate = lazyregexp.New(`-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----`)
 
-// betweenCertificates passes the text around certificates through shown: a certificate has no secret, but looks random.
+// betweenCertificates passes the text around certificates through shown: certificates have no secrets, but look random.
 func betweenCertificates(text string, shown func(part string) string) string {
 	var out strings.Builder
 	end := 0
@@ -172,7 +168,7 @@ var hexID = lazyregexp.New(`(?i)(?:sha256[:~/-]|(?:containerd|cri-?o|docker|libp
 
 var hexKey = lazyregexp.New(`^[0-9a-fA-F]{64}$`)
 
-// hexKeys hides 64 hex digits, the form of certificate keys, unless the text around one of them says that it's an ID.
+// hexKeys hides 64 hex digits, the form of certificate keys, unless the text around them says it's an ID.
 func hexKeys(text string, known []string) string {
 	ids := slices.Clone(known)
 	runs(text, 64, "", func(before, run string) string {

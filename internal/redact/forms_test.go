@@ -11,7 +11,7 @@ import (
 
 const awsSecret = "u8Vp0Yk3Q1z9fLw7XbT2nGc5RrHsEaJdMiKqOo4P"
 
-// TestTextHides: the canary, or what else a row names, is hidden, and the words around it stay.
+// TestTextHides: the canary, or the row's secret, is hidden, and the words around it stay.
 func TestTextHides(t *testing.T) {
 	for name, test := range map[string]struct{ in, secret, stays string }{
 		"a cookie":             {"Cookie: a=1; session=canary", "canary", "Cookie: "},
@@ -72,7 +72,7 @@ func TestTextHides(t *testing.T) {
 	}
 }
 
-// TestTextKeeps: what is needed to understand a node stays, even if it is long and looks random.
+// TestTextKeeps: words people need to understand a node stay, even if they're long and look random.
 func TestTextKeeps(t *testing.T) {
 	id := strings.Repeat("0123456789abcdef", 4)
 	for name, text := range map[string]string{
@@ -113,7 +113,7 @@ func TestTextKeeps(t *testing.T) {
 	}
 }
 
-// TestIssued has one token of most issuers, built here so that no scanner takes them for real ones.
+// TestIssued has one token from most issuers, built here so that no scanner takes them for real.
 func TestIssued(t *testing.T) {
 	hex, word := strings.Repeat("0123456789abcdef", 6), strings.Repeat("aB3dE5fG7h", 12)
 	for _, form := range [][2]string{

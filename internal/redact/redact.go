@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package redact removes secrets from output and from files that people share. In a file whose structure is known, it
-// shows known fields only; elsewhere it hides values by the name before them, and words that look like keys. When in
-// doubt, it hides: docs/design/redaction.md has the reasons and the numbers.
+// Package redact removes secrets from output and from files people share. In a file with a known structure, it shows only known
+// fields; elsewhere it hides values after certain names, and words that look like keys. In doubt, it hides:
+// docs/design/redaction.md.
 package redact
 
 import (
@@ -16,8 +16,8 @@ import (
 // mark replaces a secret.
 const mark = "[redacted]"
 
-// Text hides each secret that it recognizes by the name before it, or by its form. Certificates stay. known lists the
-// IDs of containers, which look like certificate keys.
+// Text hides secrets it recognizes by form, or by the name before them. Certificates stay. known lists container IDs, which look
+// like certificate keys.
 func Text(text string, known ...string) string {
 	return betweenCertificates(text, func(text string) string {
 		text = URLs(text)
@@ -33,15 +33,15 @@ func Text(text string, known ...string) string {
 
 // rule finds secrets by the text before them.
 type rule struct {
-	// near are words in lower case. A line with such a secret, or the line before it, contains at least one of them. They
-	// are found much faster than pattern.
+	// near lists lower-case words, at least one of which is in a line with such a secret or in the line before. Finding these is
+	// much faster than pattern.
 	near []string
 	// pattern has two groups: the text before the secret, or its name, and the secret.
 	pattern lazyregexp.Pattern
 	shown   func(name, secret string) string
 }
 
-// hide passes each run of lines that contain one of the words, with the line after it, through the rule.
+// hide applies the rule to each run of lines with one of the words, and to the line after it.
 func (r rule) hide(text string) string {
 	var out strings.Builder
 	begin, at, hot := 0, 0, false
@@ -85,27 +85,26 @@ func unless(pattern lazyregexp.Pattern) func(name, secret string) string {
 }
 
 const (
-	// secretName matches names of fields, variables and flags that hold a secret.
+	// secretName matches names of secret fields, variables and flags.
 	secretName = `(?:[\w.-]*(?:password|passwd|passphrase|passcode|pwd|token|secret|credential|cookie|signature` +
 		`|client[-_]?key[-_]?data|connection[-_]?string` +
 		`|(?:secret|api|access|private|certificate|account|storage|signing|encryption|shared|auth|session|master)[-_]?(?:access[-_]?)?key)s?` +
 		`|(?:[\w.-]*[._-])?(?:pass|auth|sig|creds?|session|url-header))`
 	// headerName matches HTTP headers with credentials.
 	headerName = `(?:(?:proxy-)?authorization|(?:set-)?cookie2?|(?:private|job|deploy)-token|x-[a-z0-9-]*(?:token|key|auth|secret|signature|session)[a-z0-9-]*)`
-	// value matches a string in quotes, which may be escaped, a list, or a word. A quote that isn't closed ends with
-	// the line. An object doesn't match: its fields have names of their own.
+	// value matches a string in quotes, possibly escaped, a list, or a word. An unclosed quote ends with the line. An object doesn't
+	// match: its fields have their own names.
 	value = `\\+"[^"\\\n]*|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|\[[^\]\n{]*\]?|(?:[^\s"'\\\[{]|\\[^\s"'])(?:[^\s"'\\]|\\[^\s"'])*[^\s"'\\,;)}\]]|[^\s"'\\,;)}\][{]`
 )
 
-// nearHeaders and nearNames: every headerName and secretName contains one of these.
+// Every match of headerName contains one of nearHeaders, and every match of secretName one of nearNames.
 var (
 	nearHeaders = []string{"authorization", "cookie", "-token", "x-"}
 	nearNames   = []string{"pass", "pwd", "token", "secret", "cred", "cookie", "sig", "key", "string", "auth", "session", "url-header"}
 )
 
 var rules = []rule{
-	// HTTP headers with credentials: as fields of JSON, then as programs print and take them, where everything up to the
-	// end of the line may be a part of the value.
+	// HTTP headers with credentials: as fields of JSON, then as programs print and take them, up to the end of the line.
 	{nearHeaders, lazyregexp.New(`(?i)((?:^|[^\w-])` + headerName + `["'][ \t]*[:=][ \t]*)("(?:[^"\\\n]|\\.)*"?|\[[^\]\n]*\]?)`), unless(marked)},
 	{nearHeaders, lazyregexp.New(`(?im)((?:^|[^\w-])` + headerName + `[\\"']*[ \t]*[:=][ \t]*)([^\s{][^\n]*)`), unless(harmless)},
 	// --something-token=value, password: value, "secretKey": "value".
@@ -117,7 +116,7 @@ var rules = []rule{
 	{[]string{"bearer", "basic", "negotiate"}, lazyregexp.New(`(?i)(\b(?:bearer|basic|negotiate)(?:[ \t]+|%20|\+))([A-Za-z0-9+/=._~:-]{8,})`), unless(authenticationWords)},
 	// The part of a URL that allows posting to a chat service.
 	{[]string{"hook"}, lazyregexp.New(`((?:hooks\.slack\.com/(?:services|workflows|triggers)|webhook\.office\.com|discord(?:app)?\.com/api/webhooks)/)([\w/@+-]+)`), unless(marked)},
-	// Environment variables as programs print them: in JSON, in Go's format, and in that of etcd.
+	// Environment variables as programs print them: in JSON, in Go's format, and in etcd's.
 	{[]string{"value"}, lazyregexp.New(`(?i:\b(?:variable-)?(?:name|key)\\*"?[ \t]*:[ \t]*\\*"?)([A-Z_][A-Z0-9_]+)(?i:\\*"?[ \t]*,[ \t]*\\*"?(?:variable-)?value\\*"?[ \t]*:[ \t]*)(\[redacted\]|\\+"[^"\\\n]*|"(?:[^"\\\n]|\\.)*"?|[^\s,}\]"\\][^,}\]\n]*)`), variable},
 	{[]string{"login", "sshpass"}, lazyregexp.New(`(\b(?:login|sshpass)\b(?:[^\n]*?[ \t])?-p[ \t]*)(` + value + `)`), unless(marked)},
 }
@@ -128,5 +127,5 @@ var authenticationWords = lazyregexp.New(`(?i)^(?:authenticat|authori[sz]|creden
 // harmless matches values that the rules for names would hide, but readers need: files, booleans, small numbers.
 var harmless = lazyregexp.New(`^["']?(?:/(?:etc|var|run|usr|opt|srv|home|root|tmp|mnt|proc|sys|dev)/[\w./-]*|true|false|null|nil|<nil>|\d{1,4}|\[redacted\].*|\[\]?)?["']?,?$`)
 
-// marked matches values that another rule has already hidden.
+// marked matches values hidden by an earlier rule.
 var marked = lazyregexp.New(`^["']?\[redacted\]`)

@@ -89,7 +89,7 @@ bootstrapTokens: [{token: abcdef.0123456789abcdef}]
 	}
 }
 
-// TestYAMLArguments: a secret may be the item after its flag. If a program gets credentials, any argument may be one.
+// TestYAMLArguments: a secret may be the item after its flag. If a program gets credentials, any argument may be secret.
 func TestYAMLArguments(t *testing.T) {
 	in := `kind: Pod
 spec:
@@ -209,7 +209,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// FuzzText looks for surroundings in which a secret is shown.
+// FuzzText looks for surroundings that reveal a secret.
 func FuzzText(f *testing.F) {
 	f.Add("token=", "&x")
 	f.Add("\"", "\\n")
@@ -226,8 +226,8 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// FuzzEnvironment looks for values that are shown because of the text around them. Text before them may turn the line
-// into one that is not an assignment.
+// FuzzEnvironment looks for values revealed by the text around them. Text before them may turn the line into something other than
+// an assignment.
 func FuzzEnvironment(f *testing.F) {
 	f.Add("PATH=/bin ", "\nB=c")
 	f.Add("# it's \\\n", "")

@@ -10,13 +10,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// proxySchemes are the schemes that clients know. Other text before :// may be part of a
-// password.
+// proxySchemes lists the schemes clients know. Other text before :// may be part of a password.
 var proxySchemes = []string{"http", "https", "socks4", "socks4a", "socks5", "socks5h"}
 
-// Proxy returns a proxy's address without user and password. Clients accept addresses
-// without a scheme, and passwords with unescaped characters, which no URL parser
-// handles. So everything before the last @ is removed.
+// Proxy returns a proxy's address without everything before the last @: clients accept addresses without a scheme, and passwords
+// with unescaped characters, which no URL parser can handle.
 func Proxy(address string) string {
 	at := strings.LastIndex(address, "@")
 	if at < 0 {
@@ -31,20 +29,17 @@ func Proxy(address string) string {
 }
 
 var (
-	// namedProxy matches the variable of a proxy with its value: in an environment,
-	// in JSON, or as an item of a list of variables.
+	// namedProxy matches a proxy variable with its value: in an environment, in JSON, or as an item of a list of variables.
 	namedProxy = lazyregexp.New(`(?i)(_proxy\\*["']?\s*(?:[=:]|,?\s*\\*["']?value\\*["']?\s*:)\s*\\*["']?)([^\s"'\\]+)`)
-	// urlUser matches user:password@ of a URL; if the password contains a slash, the
-	// part before that must not be a port.
+	// urlUser matches user:password@ in a URL; if the password contains a slash, the part before that must not be a port.
 	urlUser = lazyregexp.New(`(://)(?:[^\s/@"'\\]*:[^\s/"'\\]*@|[^\s/@"'\\[]*:[^\s/"'\\@]*[^\s/"'\\@\d][^\s/"'\\@]*/[^\s"'\\]*@)`)
 	// urlToken matches a user alone, as Git accepts tokens.
 	urlToken = lazyregexp.New(`((?i:https?)://)[^\s/@"'\\]+@`)
-	// bareUser matches user:password@ without a scheme. Then a port must follow, as
-	// an image's digest also has colons before and after its @.
+	// bareUser matches user:password@ without a scheme. A port must follow: an image's digest also has colons around its @.
 	bareUser = lazyregexp.New(`(^|[\s"'=,;(])[^\s/@"'\\:=,;(]+:[^\s/@"'\\]+(@[\w.-]+:\d{1,5}\b)`)
 )
 
-// URLs replaces user and password of every URL and every proxy, and nothing else.
+// URLs replaces the user and password of every URL and every proxy, and nothing else.
 func URLs(text string) string {
 	if !strings.Contains(text, "@") {
 		return text

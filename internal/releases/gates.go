@@ -9,22 +9,21 @@ import (
 	"strings"
 )
 
-// Stages of a feature gate.
 const (
 	Alpha = "alpha"
 	Beta  = "beta"
 )
 
-// Gate is a feature gate as a program of one release has it, unless --emulated-version says otherwise.
+// Gate is a program's feature gate in one release, unless --emulated-version says otherwise.
 type Gate struct {
 	Stage  string // alpha, beta, ga or deprecated
 	On     bool   // by default
-	Locked bool   // cannot be set to another value
-	// Needs are the gates that must be on if this one is.
+	Locked bool   // can't be set to another value
+	// Needs lists the gates that must be on if this one is.
 	Needs []string
 }
 
-// Gate looks up a feature gate of a program.
+// Gate looks up a program's feature gate.
 func (r Release) Gate(program, name string) (Gate, bool) {
 	state := r.state("gate", program, name)
 	if state == "" {
@@ -38,7 +37,7 @@ func (r Release) Gate(program, name string) (Gate, bool) {
 	return g, true
 }
 
-// Gates are the feature gates of a program, by name.
+// Gates returns a program's feature gates by name.
 func (r Release) Gates(program string) map[string]Gate {
 	gates := map[string]Gate{}
 	for key := range parse().rows {
@@ -58,7 +57,7 @@ const (
 	AllBeta  = "AllBeta"
 )
 
-// Enabled says which gates are on if these are set: the defaults, then what AllAlpha and AllBeta say, then each by itself.
+// Enabled returns which gates are on if these are set: the defaults, then AllAlpha and AllBeta, then each gate's own setting.
 func Enabled(gates map[string]Gate, set map[string]bool) map[string]bool {
 	on := map[string]bool{}
 	for name, g := range gates {

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package releases has tables of what each minor release of Kubernetes knows: flags, feature gates, API versions,
-// admission plugins, and the fields and versions of configuration files; and of the flags of each minor release of etcd.
-// test/releases makes them from the released modules. They are parsed when something is first looked up, which takes a few
+// Package releases has tables of each minor release of Kubernetes: flags, feature gates, API versions, admission plugins, and
+// fields and versions of configuration files; and of etcd's flags. test/releases makes them. The first lookup takes a few
 // milliseconds.
 package releases
 
@@ -14,7 +13,7 @@ import (
 	"sync"
 )
 
-// Programs whose flags are in the tables. Etcd has releases of its own: see EtcdRelease.
+// Programs with flags in the tables. Etcd has releases of its own: see EtcdRelease.
 const (
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
@@ -27,7 +26,6 @@ const (
 //go:embed tables.tsv
 var tables string
 
-// fact is what a row of the tables is about.
 type fact struct{ kind, name string }
 
 // row has the state of a fact in each release of some programs.
@@ -36,13 +34,13 @@ type row struct {
 	states   []string
 }
 
-// parsed are the tables as they are looked up.
+// parsed holds the tables ready for lookups.
 type parsed struct {
 	minors, etcdMinors []string
 	rows               map[fact][]row
 }
 
-// parse takes the tables apart once; a test holds their form.
+// parse parses the tables once; a test checks their form.
 var parse = sync.OnceValue(func() parsed {
 	p := parsed{rows: map[fact][]row{}}
 	for line := range strings.Lines(tables) {
@@ -69,27 +67,26 @@ var parse = sync.OnceValue(func() parsed {
 	return p
 })
 
-// Release is one minor release.
+// Release is a minor release of Kubernetes.
 type Release struct {
 	// Minor is its name, such as 1.37.
 	Minor  string
 	column int
 }
 
-// Of returns the release of that name, such as 1.37. If there is no table of it, it returns false, and a release whose
-// Next is the first one.
+// Of returns the release of that name, such as 1.37. Without a table, it returns false and a release before the first one.
 func Of(minor string) (Release, bool) {
 	i := slices.Index(parse().minors, minor)
 	return Release{minor, i}, i >= 0
 }
 
-// Newest is the last release that there is a table of.
+// Newest returns the last release with a table.
 func Newest() Release {
 	minors := parse().minors
 	return Release{minors[len(minors)-1], len(minors) - 1}
 }
 
-// Next is the release after r; false if there is no table of it.
+// Next returns the release after r; false if there's no table of it.
 func (r Release) Next() (Release, bool) {
 	minors := parse().minors
 	if r.column+1 == len(minors) {
@@ -98,13 +95,13 @@ func (r Release) Next() (Release, bool) {
 	return Release{minors[r.column+1], r.column + 1}, true
 }
 
-// Known reports whether there is a table of the release.
+// Known reports whether the release has a table.
 func (r Release) Known() bool { return r.column >= 0 && r.Minor != "" }
 
 // After reports whether r is a later release than other.
 func (r Release) After(other Release) bool { return r.column > other.column }
 
-// state of a fact in this release for a program; empty if the release does not have it.
+// state returns a fact's state for a program; empty if this release doesn't have it.
 func (r Release) state(kind, program, name string) string {
 	for _, row := range parse().rows[fact{kind, name}] {
 		if r.Known() && row.of(program) && row.states[r.column] != "" {
@@ -118,34 +115,33 @@ func (r row) of(program string) bool {
 	return r.programs == "*" && program != Etcd || slices.Contains(strings.Split(r.programs, ","), program)
 }
 
-// HasFlag reports whether a program of Kubernetes knows a command line flag, hidden and deprecated ones included. The name
-// is without dashes in front; - and _ in it mean the same.
+// HasFlag reports whether a program knows a flag, even if hidden or deprecated. name has no leading dashes; _ is the same as -.
 func (r Release) HasFlag(program, name string) bool {
 	return r.state("flag", program, strings.ReplaceAll(name, "_", "-")) != ""
 }
 
-// EtcdRelease is one minor release of etcd.
+// EtcdRelease is a minor release of etcd.
 type EtcdRelease struct {
 	// Minor is its name, such as 3.7.
 	Minor  string
 	column int
 }
 
-// OfEtcd returns the release of etcd of that name, such as 3.7; false if there is no table of it.
+// OfEtcd returns the release of etcd of that name, such as 3.7; false if there's no table of it.
 func OfEtcd(minor string) (EtcdRelease, bool) {
 	i := slices.Index(parse().etcdMinors, minor)
 	return EtcdRelease{minor, i}, i >= 0
 }
 
-// HasFlag reports whether etcd knows a command line flag, deprecated ones included. The name is without dashes in front.
+// HasFlag reports whether etcd knows a command line flag, even a deprecated one. The name has no leading dashes.
 func (r EtcdRelease) HasFlag(name string) bool {
 	return slices.ContainsFunc(parse().rows[fact{"flag", name}], func(row row) bool {
 		return r.column >= 0 && row.of(Etcd) && row.states[r.column] != ""
 	})
 }
 
-// HasField reports whether the kubelet or kube-proxy knows a field of its configuration file. Its path is as in JSON,
-// without the indexes of lists: authentication.anonymous.enabled.
+// HasField reports whether the kubelet or kube-proxy knows a field of its configuration file, such as
+// authentication.anonymous.enabled, without list indexes.
 func (r Release) HasField(program, path string) bool { return r.state("field", program, path) != "" }
 
 // HasAdmissionPlugin reports whether the API server has an admission plugin.
@@ -158,7 +154,7 @@ func (r Release) HasDocument(program, apiVersion, kind string) bool {
 	return r.state("document", program, apiVersion+" "+kind) != ""
 }
 
-// KnowsVersion reports whether the API server knows an API version such as apps/v1. It may serve nothing in it any more.
+// KnowsVersion reports whether the API server knows an API version such as apps/v1, even if it serves nothing in it any more.
 func (r Release) KnowsVersion(apiVersion string) bool {
 	return r.state("version", APIServer, apiVersion) != ""
 }
@@ -171,14 +167,13 @@ func (r Release) ServesVersion(apiVersion string) bool {
 
 // Kind is a kind of the API in one version.
 type Kind struct {
-	// Served is false if the API server only reads what is stored in this version.
+	// Served is false if the API server can only read objects stored in this version.
 	Served bool
-	// Deprecated and Removed are the releases in which that happens, and Replacement is an apiVersion and a kind with a
-	// space between; each may be empty.
+	// Deprecated and Removed are releases, Replacement is an apiVersion and a kind with a space between; each may be empty.
 	Deprecated, Removed, Replacement string
 }
 
-// Kind looks up a kind in an API version such as apps/v1; false if the release does not even read it.
+// Kind looks up a kind in an API version such as apps/v1; false if the release doesn't even read it.
 func (r Release) Kind(apiVersion, kind string) (Kind, bool) {
 	state := r.state("kind", APIServer, apiVersion+" "+kind)
 	if state == "" {
@@ -201,8 +196,7 @@ func (r Release) Kind(apiVersion, kind string) (Kind, bool) {
 	return k, true
 }
 
-// Leaving are the kinds, each an apiVersion and a kind with a space between, that r or a later release serves and the
-// newest one does not, sorted.
+// Leaving returns the kinds (apiVersion, space, kind) that r or a later release serves and the newest doesn't, sorted.
 func (r Release) Leaving() []string {
 	var list []string
 	newest := Newest()
@@ -232,7 +226,7 @@ func EverHadKind(apiVersion, kind string) bool {
 	return len(parse().rows[fact{"kind", apiVersion + " " + kind}]) > 0
 }
 
-// HasFieldsBelow reports whether the field at that path is an object, or a list of objects, whose fields are known.
+// HasFieldsBelow reports whether the field at that path is an object, or a list of objects, with known fields.
 func (r Release) HasFieldsBelow(program, path string) bool {
 	for key, rows := range parse().rows {
 		if key.kind != "field" || !strings.HasPrefix(key.name, path+".") {
@@ -250,7 +244,7 @@ func EverHadDocument(program, apiVersion, kind string) bool {
 	return slices.ContainsFunc(parse().rows[fact{"document", apiVersion + " " + kind}], func(row row) bool { return row.of(program) })
 }
 
-// Documents are the apiVersions in which a program reads a kind of configuration file, in order.
+// Documents returns the apiVersions in which a program reads a kind of configuration file, in order.
 func (r Release) Documents(program, kind string) []string {
 	var list []string
 	for key := range parse().rows {

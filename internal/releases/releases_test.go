@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestLeaving: kinds that 1.36 stopped serving only matter to those who come from before it.
+// TestLeaving: kinds that 1.36 stopped serving matter only to clusters from before it.
 func TestLeaving(t *testing.T) {
 	const before36, before37 = "scheduling.k8s.io/v1alpha1 Workload", "networking.k8s.io/v1beta1 ServiceCIDR"
 	for minor, want := range map[string][2]bool{"1.33": {true, true}, "1.35": {true, true}, "1.36": {false, true}, "1.37": {false, false}} {
@@ -23,7 +23,7 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// TestEtcdFlags: etcd's flags have columns of their own, and are no flags of a program of Kubernetes.
+// TestEtcdFlags: etcd's flags have columns of their own, and aren't flags of a program of Kubernetes.
 func TestEtcdFlags(t *testing.T) {
 	for minor, want := range map[string][2]bool{"3.6": {true, true}, "3.7": {true, false}} {
 		r, known := OfEtcd(minor)

@@ -12,21 +12,19 @@ import (
 	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
-// Expiration says when a certificate expires.
+// Expiration is a certificate's expiration.
 type Expiration struct {
-	// Name is that of the row: "apiserver", "admin.conf", "ca".
+	// Name is the row's: "apiserver", "admin.conf", "ca".
 	Name string
-	// CA is the name of the row that issued it; empty for a CA.
-	CA string
-	// NotAfter is zero if the certificate is missing.
+	// CA is the issuing row's name; empty for a CA.
+	CA       string
 	NotAfter time.Time
 	Missing  bool
-	// External reports that the key of the CA is not on this host.
+	// External reports that the CA's key isn't on this host.
 	External bool
 }
 
-// Expirations returns the CAs of this node, and the certificates that `certs renew` renews, each sorted by name. One
-// that cannot be read is an error.
+// Expirations returns this node's CAs and renewable certificates, each sorted by name. It's an error if one can't be read.
 func Expirations(s pki.Store) (leaves, authorities []Expiration, err error) {
 	external := map[string]bool{}
 	rows := certs.Specs(s.Config)

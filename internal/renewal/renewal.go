@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package renewal renews the certificates of a control plane node, and reports when they expire.
+// Package renewal renews a control plane's certificates, and reports when they expire.
 package renewal
 
 import (
@@ -24,32 +24,30 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Rows returns what `certs renew` can renew on some node, sorted by name.
+// Rows returns all rows that `certs renew` can renew on some node, sorted by name.
 func Rows() []certs.Spec { return sorted(certs.Table(), certs.Spec.Renewable) }
 
-// sorted returns the rows that want accepts, sorted by name.
 func sorted(rows []certs.Spec, want func(certs.Spec) bool) []certs.Spec {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(row certs.Spec) bool { return !want(row) })
 	slices.SortFunc(rows, func(a, b certs.Spec) int { return cmp.Compare(a.Name, b.Name) })
 	return rows
 }
 
-// Renewal gives certificates new keys, and has them signed by the same CAs.
+// Renewal gives certificates new keys, and has the same CAs sign them.
 type Renewal struct {
 	Store pki.Store
-	// Name is that of one of Rows; empty to renew every certificate that exists.
+	// Name is one of Rows' names; empty to renew every certificate that exists.
 	Name string
 	// Within limits the renewal to certificates that end within this time; 0 renews all.
 	Within time.Duration
-	// AsItWas uses only what each certificate says, because the configuration of the node is not known.
+	// AsItWas takes everything from the old certificates, because the node's configuration is unknown.
 	AsItWas bool
-	// KeepKey renews certificates that are files of their own with the keys that they have, so that at no moment a
-	// certificate and its key do not match: a component that starts then would end. A key of another algorithm than the
-	// configuration's is replaced all the same.
+	// KeepKey keeps keys in files of their own, so that certificate and key match at every moment: with a mismatch, a starting
+	// component would end. A key with another algorithm than the configuration's is still replaced.
 	KeepKey bool
 }
 
-// CheckAny returns an error if there is nothing to renew: on a worker, or if the wrong directory was named.
+// CheckAny returns an error if there's nothing to renew: on a worker, or if the user named the wrong directory.
 func (r Renewal) CheckAny() error {
 	for _, row := range sorted(certs.Specs(r.Store.Config), certs.Spec.Renewable) {
 		if cert, err := r.Store.Current(row); cert != nil || err != nil {
@@ -61,8 +59,7 @@ func (r Renewal) CheckAny() error {
 		paths.PKI, paths.Kubeconfigs)
 }
 
-// Renew renews one certificate. If all are renewed, it skips one that is missing or whose CA key is kept elsewhere, and
-// warns. One that was asked for by name is an error then.
+// Renew renews one certificate. When renewing all, it only warns if it's missing or its CA's key is elsewhere.
 func (r Renewal) Renew(name string) error {
 	row, found := certs.Find(r.Store.Config, name)
 	if !found {
@@ -90,7 +87,7 @@ func (r Renewal) Renew(name string) error {
 	return r.replace(row, old, ca)
 }
 
-// nothing says why there is nothing to renew.
+// nothing explains why there's nothing to renew.
 func (r Renewal) nothing(row certs.Spec) error {
 	path := r.Store.Files(row)[0]
 	switch _, err := r.Store.Host.Lstat(path); {
@@ -110,7 +107,7 @@ func (r Renewal) due(cert *x509.Certificate) bool {
 	return r.Within == 0 || cert.NotAfter.Before(r.Store.Host.Now().Add(r.Within))
 }
 
-// refuse turns an error into a warning if all certificates are renewed.
+// refuse turns an error into a warning when renewing all.
 func (r Renewal) refuse(err error) error {
 	if r.Name != "" {
 		return err
@@ -158,7 +155,7 @@ func (r Renewal) keyFor(row certs.Spec, algorithm config.EncryptionAlgorithm) (c
 	return certs.NewKey(algorithm, rand.Reader)
 }
 
-// Advise names the components to restart so that they use what was renewed.
+// Advise names the components to restart so that they use the renewed certificates.
 func (r Renewal) Advise() error {
 	renewed, users := map[string]bool{}, map[string]bool{}
 	for _, row := range sorted(certs.Specs(r.Store.Config), certs.Spec.Renewable) {
@@ -176,7 +173,7 @@ func (r Renewal) Advise() error {
 	return nil
 }
 
-// canRenew reports whether Renew does not refuse a row.
+// canRenew reports whether Renew accepts a row.
 func (r Renewal) canRenew(row certs.Spec) bool {
 	cert, err := r.Store.Current(row)
 	if err != nil || cert == nil || !r.due(cert) {

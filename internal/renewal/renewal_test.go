@@ -28,7 +28,7 @@ const (
 	adminConf = "/etc/kubernetes/admin.conf"
 )
 
-// controlPlane has the certificates and kubeconfig files of a control plane in a temporary directory.
+// controlPlane has a control plane's certificates and kubeconfig files in a temporary directory.
 type controlPlane struct {
 	pki.Store
 	host *stage.Host
@@ -102,7 +102,7 @@ func TestAsItWas(t *testing.T) {
 	}
 }
 
-// TestKeepKey: a certificate of another algorithm gets another key.
+// TestKeepKey: a certificate with another algorithm gets another key.
 func TestKeepKey(t *testing.T) {
 	for name, keeps := range map[config.EncryptionAlgorithm]bool{config.ECDSAP256: true, config.RSA2048: false} {
 		t.Run(string(name), func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestKeepKey(t *testing.T) {
 	}
 }
 
-// TestWithin: what does not end soon stays as it is, even if its CA could not sign it.
+// TestWithin: a certificate that doesn't end soon stays as it is, even if its CA couldn't sign it.
 func TestWithin(t *testing.T) {
 	for within, renews := range map[time.Duration]bool{0: true, 30 * 24 * time.Hour: false, 400 * 24 * time.Hour: true} {
 		t.Run(within.String(), func(t *testing.T) {

@@ -20,9 +20,9 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// CheckTrust compares, before anything is renewed, the certificates that the clients and servers of this node show with the CAs
-// that the other side accepts: as they are, and as they will be. A side that the renewal, or a CA that it puts to use, would
-// lock out is an error, which shows both. What doesn't fit either way is a warning, and so is a side that could not be read.
+// CheckTrust compares, before a renewal, the certificates of this node's clients and servers with the CAs of the other sides, now
+// and afterwards. If the renewal, or a CA it puts to use, would lock out a side, it's an error that shows both. A pair that
+// doesn't fit either way is a warning, and so is an unreadable side.
 func (r Renewal) CheckTrust() error {
 	t := r.trust()
 	t.all = r.Name == ""
@@ -31,7 +31,7 @@ func (r Renewal) CheckTrust() error {
 			continue
 		}
 		if _, err := r.Store.Current(row); err != nil {
-			return err // it says what to do; the renewal would end there
+			return err // it contains the remedy; the renewal would end there
 		}
 		if !r.canRenew(row) {
 			continue
@@ -49,8 +49,8 @@ func (r Renewal) CheckTrust() error {
 	return err
 }
 
-// CheckTrustNow is CheckTrust for the files as they are, before components restart with them: a CA that a component hasn't read
-// yet must not lock anybody out. CheckTrust has warned of the rest.
+// CheckTrustNow is CheckTrust for the current files, before components restart with them: a CA a component hasn't read yet must
+// not lock anybody out. CheckTrust has warned of the rest.
 func (r Renewal) CheckTrustNow() error {
 	t := r.trust()
 	t.asIs = true
@@ -61,14 +61,14 @@ func (r Renewal) trust() *trust {
 	return &trust{r: r, renewed: map[string]certs.Pair{}, former: map[string][]string{}, pods: map[string]*corev1.Pod{}}
 }
 
-// trust compares the certificate that each side shows with the CAs that the other side accepts.
+// trust compares each side's certificate with the other side's CAs.
 type trust struct {
 	r Renewal
-	// all says that everything is renewed, asIs that nothing is renewed any more.
+	// all means everything is renewed, asIs that the renewal is over.
 	all, asIs bool
-	// renewed are the CAs that will have signed what is renewed, by the path of the certificate.
+	// renewed maps the paths of certificates to renew to their future CAs.
 	renewed map[string]certs.Pair
-	// former are the key IDs of CAs that something was signed by until this renewal, by the path of the CA that signs now.
+	// former maps signing CAs' paths to the key IDs of the CAs that signed until this renewal.
 	former map[string][]string
 	pods   map[string]*corev1.Pod
 
@@ -76,7 +76,7 @@ type trust struct {
 	warnings []fault.Fault
 }
 
-// renews notes that a row will be signed by a CA.
+// renews notes which CA will sign a row.
 func (t *trust) renews(row certs.Spec, ca certs.Pair) {
 	path := t.r.Store.Files(row)[0]
 	t.renewed[path] = ca
@@ -99,16 +99,16 @@ func (t *trust) check(undone string) error {
 			"Or put the former CA and its key back. Then run the same command again")
 }
 
-// end is one end of a connection: a certificate that it shows, or the CAs that it accepts, before and after the run.
+// end is one end of a connection: the certificate it shows, or the CAs it accepts, before and after the run.
 type end struct {
 	path      string
 	now, then []*x509.Certificate
 	renewed   bool
-	// unread is why it isn't known.
+	// unread is the reason why it's unknown.
 	unread string
 }
 
-// pair is a certificate that one side shows, and the other side's CAs. reader is the component that reads these when it starts.
+// pair is one side's certificate with the other side's CAs. reader is the component that reads these CAs at its start.
 type pair struct {
 	who     string
 	shows   end
@@ -140,9 +140,8 @@ func (t *trust) compare(p pair) {
 		"put that CA into "+p.accepts.path+", or have the certificate signed by one that is in there: see \"Replacing a CA\" in docs/cluster-life.md")
 }
 
-// tooEarly reports whether another CA will sign a certificate that is shown to etcd, which reads CAs only when it starts, and has
-// not started since they changed. Slipway would be refused when it asks whether etcd can be restarted, and the API server after
-// its own restart.
+// tooEarly reports whether another CA will sign a certificate for etcd before etcd has read that CA, at its start. etcd would
+// refuse Slipway's question whether it can restart, and the restarted API server.
 func (t *trust) tooEarly(p pair) bool {
 	if p.reader != manifests.EtcdName || !p.shows.renewed || p.who == asMember && t.startedAlone() {
 		return false
@@ -151,7 +150,7 @@ func (t *trust) tooEarly(p pair) bool {
 }
 
 // locksOut reports whether this run makes the other side refuse a certificate, or puts a CA to use that does: its file replaces
-// the CA that signed until now, or has changed since its reader started.
+// the signing CA, or has changed since its reader started.
 func (t *trust) locksOut(p pair) bool {
 	if accepted(p.shows.now, p.accepts.now, t.r.Store.Host.Now()) == nil {
 		return true
@@ -171,7 +170,7 @@ func (t *trust) warn(message, remedy string) {
 
 func (t *trust) unchecked(what string) { t.warn("Not checked: "+what, "") }
 
-// accepted verifies a certificate as TLS does, at a moment at which it is valid: dates are not the question.
+// accepted verifies a certificate as TLS does, at a moment when it's valid: dates don't matter here.
 func accepted(chain, trusted []*x509.Certificate, now time.Time) error {
 	leaf := chain[0]
 	if now.After(leaf.NotAfter) {
@@ -190,7 +189,7 @@ func accepted(chain, trusted []*x509.Certificate, now time.Time) error {
 	}
 	_, err := leaf.Verify(options)
 	if err != nil && !now.Before(leaf.NotAfter) && slices.ContainsFunc(trusted, func(ca *x509.Certificate) bool { return signed(ca, leaf) }) {
-		return nil // by a CA that got a later certificate with the same key
+		return nil // a CA with a later certificate and the same key signed it
 	}
 	return err
 }
@@ -199,8 +198,8 @@ func signed(ca, leaf *x509.Certificate) bool {
 	return bytes.Equal(leaf.RawIssuer, ca.RawSubject) && leaf.CheckSignatureFrom(ca) == nil
 }
 
-// issuerOf names the CA that signed a certificate. A CA stands for what it will sign. Two CAs of a cluster mostly have the same
-// name, but not the same key.
+// issuerOf names the CA that signed a certificate; a CA stands for a certificate it will sign. Two CAs of a cluster mostly share
+// a name, but not a key.
 func issuerOf(shown *x509.Certificate) string {
 	if shown.IsCA {
 		return named(shown.Subject.String(), shown.SubjectKeyId)

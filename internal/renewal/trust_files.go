@@ -24,7 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// pod is the static Pod of a component; nil if this host has none. A control plane's may have been moved away to stop it.
+// pod returns a component's static Pod; nil if this host has none. An operator may have moved it away to stop the component.
 func (t *trust) pod(component string) *corev1.Pod {
 	if pod, known := t.pods[component]; known {
 		return pod
@@ -49,8 +49,7 @@ func (t *trust) pod(component string) *corev1.Pod {
 	return pod
 }
 
-// expected reports whether this host is a control plane that should have a component. Whether it should have etcd is said by
-// the cluster's configuration or, where that isn't known, by etcd's certificate.
+// expected reports whether this host should have a component; for etcd if the configuration, or else etcd's certificate, says so.
 func (t *trust) expected(component string) bool {
 	h, n := t.r.Store.Host, t.r.Store.Config
 	if sign, err := thisnode.Sign(h, n); err == nil && sign == "" {
@@ -67,7 +66,6 @@ func (t *trust) expected(component string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// flag returns the value of a flag of a component on this host; empty if there is none.
 func (t *trust) flag(component, name string) string {
 	return valueOf(t.pod(component), name)
 }
@@ -89,7 +87,7 @@ func valueOf(pod *corev1.Pod, name string) string {
 	return value
 }
 
-// named is the file that a component's flag names. set is false without such a flag.
+// named reads the file named in a component's flag. set is false without such a flag.
 func (t *trust) named(component, flag string, read func(path string) end) (e end, set bool) {
 	value := t.flag(component, flag)
 	if value == "" {
@@ -98,7 +96,6 @@ func (t *trust) named(component, flag string, read func(path string) end) (e end
 	return t.inContainer(component, value, read), true
 }
 
-// inContainer reads a file by its path in a component's container.
 func (t *trust) inContainer(component, path string, read func(path string) end) end {
 	onHost, found := thisnode.OnHost(t.pod(component), path)
 	if !found {
@@ -107,7 +104,7 @@ func (t *trust) inContainer(component, path string, read func(path string) end) 
 	return read(onHost)
 }
 
-// certificate reads what a file shows. The CA stands for a certificate that it will sign.
+// certificate reads a file's certificate. A CA stands for the certificate it will sign.
 func (t *trust) certificate(path string) end {
 	e := t.parse(path, certs.ParseChain)
 	if ca := t.renewed[path]; ca.Cert != nil {
@@ -132,7 +129,7 @@ func (t *trust) parse(path string, parse func([]byte) ([]*x509.Certificate, erro
 	return e
 }
 
-// clientOf is the certificate that the user of a row's kubeconfig file shows; found is false for one with other credentials.
+// clientOf returns the client certificate of a row's kubeconfig file; found is false if it has other credentials.
 func (t *trust) clientOf(row certs.Spec, path string, data []byte) (e end, found bool) {
 	cert, file, err := kubeconfig.ClientCertificate(data)
 	switch {
@@ -155,7 +152,7 @@ func (t *trust) clientOf(row certs.Spec, path string, data []byte) (e end, found
 	return e, true
 }
 
-// besides reads a file that a row's kubeconfig file at path names: by a path in the container of its component, or on this host.
+// besides reads a file named in a row's kubeconfig file at path: by its path in the component's container, or on this host.
 func (t *trust) besides(row certs.Spec, path, file string, read func(path string) end) end {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(filepath.Dir(path), file)
@@ -166,7 +163,7 @@ func (t *trust) besides(row certs.Spec, path, file string, read func(path string
 	return read(file)
 }
 
-// trustedBy are the CAs that a kubeconfig file trusts, or will trust.
+// trustedBy returns the CAs that a kubeconfig file trusts, or will trust.
 func (t *trust) trustedBy(row certs.Spec, path string, data []byte) end {
 	trusted, file, err := kubeconfig.CAs(data)
 	switch {
@@ -193,7 +190,7 @@ func (t *trust) trustedBy(row certs.Spec, path string, data []byte) end {
 // answerTime is more than the container runtime needs to list a few containers.
 const answerTime = 10 * time.Second
 
-// unreadBy reports whether a file has changed since the component that reads it at its start was started.
+// unreadBy reports whether a file has changed since its reader, a component, started.
 func (t *trust) unreadBy(component, path string) bool {
 	if component == "" {
 		return false

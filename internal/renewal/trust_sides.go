@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// signing begins the flags with a CA that the controller manager signs with, signers are all of them.
+// signing begins the flags with a CA that the controller manager signs with; signers lists them all.
 const signing = "cluster-signing-"
 
 var signers = []string{
@@ -31,7 +31,7 @@ var signers = []string{
 
 const asMember = "etcd as a member"
 
-// sides are the flags of static Pods with a certificate that is shown, and with the CAs that the other side accepts.
+// sides lists the flags of static Pods with a certificate to show, and with the CAs the other side accepts.
 var sides = []struct{ who, pod, cert, whom, caPod, ca string }{
 	{"the API server", manifests.APIServerName, "tls-cert-file", "Pods (root-ca-file)", manifests.ControllerManagerName, "root-ca-file"},
 	{"kubelets with a new certificate (cluster-signing-cert-file)", manifests.ControllerManagerName, signing + "cert-file", "the API server", manifests.APIServerName, "client-ca-file"},
@@ -63,8 +63,8 @@ func (t *trust) components() {
 	t.healthCheck()
 }
 
-// otherMembers are those of etcd on other control planes, which show what this one has shown until now. They can't be asked. If
-// this member's certificate has expired, theirs are refused as well by now.
+// otherMembers checks etcd's other members, which can't be asked, but show certificates like this one's old one. If that has
+// expired, theirs are refused by now, too.
 func (t *trust) otherMembers() {
 	shows, isShown := t.named(manifests.EtcdName, "peer-cert-file", t.certificate)
 	accepts, isAccepted := t.named(manifests.EtcdName, "peer-trusted-ca-file", t.authorities)
@@ -83,12 +83,12 @@ func (t *trust) otherMembers() {
 	t.compare(pair{"other members of etcd, whose certificates are like this one", shows, "etcd", accepts, manifests.EtcdName})
 }
 
-// startedAlone reports whether this member of etcd was the only one when it first started.
+// startedAlone reports whether this etcd member was the only one at its first start.
 func (t *trust) startedAlone() bool {
 	return strings.Count(t.flag(manifests.EtcdName, "initial-cluster"), "=") == 1
 }
 
-// healthCheck is Slipway as a client of etcd.
+// healthCheck checks Slipway as a client of etcd.
 func (t *trust) healthCheck() {
 	row, known := certs.Find(t.r.Store.Config, "etcd-healthcheck-client")
 	accepts, isAccepted := t.named(manifests.EtcdName, "trusted-ca-file", t.authorities)
@@ -101,8 +101,8 @@ func (t *trust) healthCheck() {
 	}
 }
 
-// managerAccepts reports whether the controller manager can start: it takes one CA to sign with. Its restart gives it one for
-// itself in place of ca.crt, if the manifest names that as Slipway does.
+// managerAccepts reports whether the controller manager can start: it signs with one CA. Its restart replaces ca.crt by a file
+// with only that, if the manifest names ca.crt as Slipway does.
 func (t *trust) managerAccepts(flag string, signs end) bool {
 	if signs.unread != "" {
 		t.unchecked("whether " + manifests.ControllerManagerName + " starts with the CA of " + flag + ": " + signs.unread)
@@ -122,7 +122,7 @@ func (t *trust) managerAccepts(flag string, signs end) bool {
 	return err == nil && valueOf(restarted, flag) != t.flag(manifests.ControllerManagerName, flag)
 }
 
-// refused notes a file with several CAs that the controller manager does not start with.
+// refused notes a file with several CAs, with which the controller manager won't start.
 func (t *trust) refused(flag string, signs end) {
 	message := "kube-controller-manager does not start with several CAs in " + signs.path + " (" + flag + "): " + listed(signs.now) +
 		"; it needs a file with nothing but the CA that signs"
@@ -134,7 +134,7 @@ func (t *trust) refused(flag string, signs end) {
 	}
 }
 
-// signer is the CA in the controller manager's file. A renewal of all writes Slipway's file for it again.
+// signer returns the CA in the controller manager's file. Renewing everything rewrites Slipway's file.
 func (t *trust) signer(signs end) end {
 	if !t.all || filepath.Base(signs.path) != manifests.SignerFile || signs.unread != "" {
 		return signs
@@ -148,7 +148,7 @@ func (t *trust) signer(signs end) end {
 	return signs
 }
 
-// kubeconfigs compares the clients of this node's kubeconfig files with its API server.
+// kubeconfigs compares the clients in this node's kubeconfig files with its API server.
 func (t *trust) kubeconfigs() {
 	for _, row := range certs.Specs(t.r.Store.Config) {
 		if row.Kubeconfig == "" {
@@ -166,8 +166,7 @@ func (t *trust) kubeconfigs() {
 	}
 }
 
-// server checks that a client trusts this node's API server, unless it talks to another one, through a load balancer with a
-// certificate of its own.
+// server checks that a client trusts this node's API server, unless it uses a load balancer with a certificate of its own.
 func (t *trust) server(row certs.Spec, path string, data []byte) {
 	shows, isShown := t.named(manifests.APIServerName, "tls-cert-file", t.certificate)
 	if !isShown {
@@ -181,7 +180,7 @@ func (t *trust) server(row certs.Spec, path string, data []byte) {
 	t.compare(pair{"the API server", shows, row.Kubeconfig, trusted, ""})
 }
 
-// isHere reports whether a kubeconfig file leads to the API server on this host.
+// isHere reports whether a kubeconfig file leads to this host's API server.
 func (t *trust) isHere(data []byte) bool {
 	server, _, err := kubeconfig.Server(data)
 	if err != nil {
@@ -191,8 +190,7 @@ func (t *trust) isHere(data []byte) bool {
 	return err == nil && slices.Contains([]string{t.flag(manifests.APIServerName, "advertise-address"), "127.0.0.1", "::1", "localhost"}, u.Hostname())
 }
 
-// client checks that the API server accepts a client's certificate. The kubelet's may be in a file of its own, and it gets
-// another one if it has expired.
+// client checks that the API server accepts a client's certificate. If the kubelet's has expired, it gets another.
 func (t *trust) client(row certs.Spec, path string, data []byte) {
 	accepts, isAccepted := t.named(manifests.APIServerName, "client-ca-file", t.authorities)
 	shows, isShown := t.clientOf(row, path, data)
@@ -202,7 +200,7 @@ func (t *trust) client(row certs.Spec, path string, data []byte) {
 	t.compare(pair{row.Kubeconfig, shows, "the API server", accepts, manifests.APIServerName})
 }
 
-// kubelet compares the API server with the kubelet that it is a client of.
+// kubelet compares the API server, as a client, with the kubelet.
 func (t *trust) kubelet() {
 	client, isClient := t.named(manifests.APIServerName, "kubelet-client-certificate", t.certificate)
 	accepts, checks := t.named(manifests.APIServerName, "kubelet-certificate-authority", t.authorities)
@@ -226,7 +224,7 @@ func (t *trust) kubelet() {
 	}
 }
 
-// ofSettings is a path in the kubelet's settings, which starts in the directory of their file if it isn't absolute.
+// ofSettings returns a path from the kubelet's settings, relative to the directory of their file.
 func (t *trust) ofSettings(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -234,8 +232,7 @@ func (t *trust) ofSettings(path string) string {
 	return filepath.Join(t.r.Store.Config.Paths.Kubelet, path)
 }
 
-// servingCertificate is the file with which the kubelet serves. Until it has a certificate that the cluster signed, it shows the
-// file in its settings.
+// servingCertificate returns the kubelet's serving certificate file: until the cluster has signed one, the file in its settings.
 func (t *trust) servingCertificate(settings *kubelet.KubeletConfiguration) string {
 	dir := filepath.Dir(thisnode.KubeletClientPEM(t.r.Store.Host, t.r.Store.Config))
 	rotated := filepath.Join(dir, "kubelet-server-current.pem")

@@ -21,7 +21,7 @@ import (
 
 const kubeletConf, kubeletPEM = "/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/pki/kubelet-client-current.pem"
 
-// running has the static Pods of a control plane, and a kubelet with a certificate of its own.
+// running adds a control plane's static Pods, and a kubelet with a certificate of its own.
 func (c *controlPlane) running(t *testing.T) {
 	t.Helper()
 	for name, pod := range map[string]manifests.Object{
@@ -48,7 +48,7 @@ func (c *controlPlane) running(t *testing.T) {
 	fixture.Put(t, c.root, kubeletConf, string(data))
 }
 
-// replace puts a new CA, and before it or after it more, into the place of one.
+// replace replaces a CA with a list that also makes from the old CA and a new one. The first signs.
 func (c *controlPlane) replace(t *testing.T, name string, also func(old, next certs.Pair) []certs.Pair) {
 	t.Helper()
 	row, _ := certs.Find(c.Config, name)
@@ -78,7 +78,7 @@ func (c *controlPlane) replace(t *testing.T, name string, also func(old, next ce
 	fixture.Put(t, c.root, files[1], string(encoded))
 }
 
-// edit changes a file. An API server or another component whose static Pod changes starts again.
+// edit changes a file. If it's a static Pod, its component starts again.
 func edit(path, from, to string) func(t *testing.T, c *controlPlane) {
 	return func(t *testing.T, c *controlPlane) {
 		t.Helper()
@@ -102,7 +102,7 @@ func replace(name string, also func(old, next certs.Pair) []certs.Pair) func(t *
 	return func(t *testing.T, c *controlPlane) { t.Helper(); c.replace(t, name, also) }
 }
 
-// serving is a certificate with which the kubelet serves.
+// serving writes a serving certificate for the kubelet.
 func serving(path string) func(t *testing.T, c *controlPlane) {
 	return func(t *testing.T, c *controlPlane) {
 		t.Helper()
@@ -138,7 +138,7 @@ const (
 	servingPEM    = "/var/lib/kubelet/pki/kubelet-server-current.pem"
 )
 
-// checks makes the API server check the certificate with which the kubelet serves.
+// checks makes the API server check the kubelet's serving certificate.
 var checks = edit(apiServerYAML, "--client-ca-file="+ofCA, "--client-ca-file="+ofCA+"    - --kubelet-certificate-authority="+ofCA)
 
 // several gives the controller manager a file with two CAs to sign with.
@@ -148,15 +148,15 @@ var several = all(edit(managerYAML, "--cluster-signing-cert-file="+ofCA, "--clus
 		fixture.Put(t, c.root, pkiDir+"both.crt", string(c.get(t, pkiDir+"ca.crt")))
 	})
 
-// signsApart gives the controller manager a file with two CAs for one of its signers alone.
+// signsApart gives the controller manager a file with two CAs for only one of its signers.
 func signsApart(signer string) func(t *testing.T, c *controlPlane) {
 	return all(edit(managerYAML, signingFlag+"="+ofCA, "--cluster-signing-"+signer+"-cert-file="+ofCA), replace(certs.CA, oldFirst))
 }
 
-// twoMembers is an etcd that has joined another one.
+// twoMembers makes etcd a member that joined another.
 var twoMembers = edit(etcdYAML, "--initial-cluster=", "--initial-cluster=cp-0=https://192.0.2.10:2380,")
 
-// etcdSince is an etcd that has run since a time from now.
+// etcdSince sets etcd's start, relative to now.
 func etcdSince(start time.Duration) func(t *testing.T, c *controlPlane) {
 	return func(_ *testing.T, c *controlPlane) { c.host.Runs(time.Now().Add(start), manifests.EtcdName) }
 }
@@ -176,7 +176,7 @@ func expired(t *testing.T, c *controlPlane) {
 	}
 }
 
-// signedAgain gives etcd's CA, with the key that it has, a certificate from now on.
+// signedAgain gives etcd's CA a new certificate for the same key, valid from now on.
 func signedAgain(t *testing.T, c *controlPlane) {
 	t.Helper()
 	row, _ := certs.Find(c.Config, certs.EtcdCA)
@@ -197,7 +197,7 @@ func signedAgain(t *testing.T, c *controlPlane) {
 	fixture.Put(t, c.root, c.Files(row)[0], string(certs.EncodeCerts(cert)))
 }
 
-// TestCheckTrust: what wouldn't be accepted after a renewal is found before it, whichever side is left behind.
+// TestCheckTrust: the check finds certificates that would be refused after a renewal, whichever side is left behind.
 func TestCheckTrust(t *testing.T) {
 	for name, tt := range map[string]struct {
 		renew string // empty for all
@@ -209,7 +209,7 @@ func TestCheckTrust(t *testing.T) {
 		"the CA is another":       {"", replace(certs.CA, alone), kubeletPEM + " | ca.crt | kubelet.conf:", ""},
 		"both, the next signs":    {"", replace(certs.CA, nextFirst), "", ""},
 		"both, the old one signs": {"", replace(certs.CA, oldFirst), "", ""},
-		"etcd's CA is another":    {"", all(twoMembers, replace(certs.EtcdCA, alone)), "etcd/peer.crt | etcd/ca.crt", ""}, // others have the former one
+		"etcd's CA is another":    {"", all(twoMembers, replace(certs.EtcdCA, alone)), "etcd/peer.crt | etcd/ca.crt", ""}, // other members have the former one
 		"etcd's, for a member":    {"etcd-peer", all(twoMembers, replace(certs.EtcdCA, alone)), "etcd/peer.crt | etcd/ca.crt", "etcd/server.crt"},
 		"etcd's, alone":           {"", replace(certs.EtcdCA, alone), "", "Not checked | other members | etcd/peer.crt | etcd/ca.crt"},
 		"etcd's, all has expired": {"", all(twoMembers, expired, replace(certs.EtcdCA, alone)), "", ""},
@@ -232,7 +232,7 @@ func TestCheckTrust(t *testing.T) {
 		"both, for their user":         {"controller-manager.conf", replace(certs.CA, oldFirst), "", ""},
 		"both, in another file":        {"", several, "kube-controller-manager | pki/both.crt | cluster-signing-cert-file", ""},
 		"both, but it runs on":         {"scheduler.conf", several, "", "kube-controller-manager | pki/both.crt | cluster-signing-cert-file"},
-		// The controller manager does not start with several CAs, whatever way the file is named.
+		// The controller manager doesn't start with several CAs, however its flag names the file.
 		"both, mounted elsewhere": {"", all(edit(managerYAML, "mountPath: /etc/kubernetes/pki\n", "mountPath: /pki\n"), edit(managerYAML, "=/etc/kubernetes/pki/", "=/pki/"),
 			replace(certs.CA, oldFirst)), "kube-controller-manager | pki/ca.crt | cluster-signing-cert-file", ""},
 		"both, from elsewhere": {"", all(edit(managerYAML, "path: /etc/kubernetes/pki\n", "path: /srv/pki\n"), replace(certs.CA, oldFirst),
@@ -275,14 +275,14 @@ func TestCheckTrust(t *testing.T) {
 			fixture.Put(t, c.root, "/var/lib/kubelet/pki/kubelet.crt", string(certs.EncodeCerts(self.Cert)))
 		}), "", "kubelet.crt | pki/ca.crt"},
 
-		// The kubelet serves with what its flags say.
+		// The kubelet serves according to its flags.
 		"it rotates": {"", all(checks, serving(servingPEM), put("/etc/systemd/system/kubelet.service.d/20.conf", "[Service]\nEnvironment=A=--rotate-server-certificates\n"),
 			replace(certs.CA, alone)), servingPEM + " | pki/ca.crt", ""},
 		"it has a file": {"", all(checks, serving("/etc/kubelet.crt"), put("/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--tls-cert-file=/etc/kubelet.crt\"\n"),
 			replace(certs.CA, alone)), "/etc/kubelet.crt | pki/ca.crt", ""},
 		"it has none": {"", checks, "", "Not checked | /var/lib/kubelet/pki/kubelet.crt"},
 
-		// Paths in containers are not those of the host.
+		// Paths in containers aren't the host's.
 		"mounted elsewhere": {"", all(edit(apiServerYAML, "mountPath: /etc/kubernetes/pki\n", "mountPath: /pki\n"), edit(apiServerYAML, "=/etc/kubernetes/pki/", "=/pki/"),
 			replace(certs.CA, alone)), kubeletPEM + " | " + pkiDir + "ca.crt", ""},
 		"in the image":         {"", edit(apiServerYAML, "--client-ca-file="+ofCA, "--client-ca-file=/image/ca.crt\n"), "", "Not checked | /image/ca.crt | admin.conf"},
@@ -318,7 +318,7 @@ func TestCheckTrust(t *testing.T) {
 	}
 }
 
-// TestCheckTrustOfUnknownEtcd: where the configuration isn't known, etcd's certificate says whether this host should have etcd.
+// TestCheckTrustOfUnknownEtcd: if the configuration isn't known, etcd's certificate decides whether this host should have etcd.
 func TestCheckTrustOfUnknownEtcd(t *testing.T) {
 	c := newControlPlane(t)
 	c.running(t)
@@ -353,8 +353,8 @@ func token(path string) func(t *testing.T, c *controlPlane) {
 	}
 }
 
-// TestCheckTrustOfUnreadCAs: a CA that its reader has not read yet would lock out who was accepted until now; one that it has read
-// has done so already.
+// TestCheckTrustOfUnreadCAs: a CA its reader hasn't read yet would lock out clients accepted until now; a CA it has read has
+// already done so.
 func TestCheckTrustOfUnreadCAs(t *testing.T) {
 	c := newControlPlane(t)
 	c.running(t)
@@ -384,7 +384,7 @@ func TestCheckTrustOfUnreadCAs(t *testing.T) {
 	}
 }
 
-// TestTokensStay: a kubeconfig file with other credentials than a certificate is not renewed, and hinders nothing.
+// TestTokensStay: a kubeconfig file with other credentials than a certificate isn't renewed, and hinders nothing.
 func TestTokensStay(t *testing.T) {
 	c := newControlPlane(t)
 	token(adminConf)(t, c)
@@ -406,7 +406,7 @@ func TestTokensStay(t *testing.T) {
 	}
 }
 
-// TestCheckTrustShowsBothSides: two CAs of a cluster have the same name, so their keys tell them apart.
+// TestCheckTrustShowsBothSides: two CAs of a cluster share a name, so their keys tell them apart.
 func TestCheckTrustShowsBothSides(t *testing.T) {
 	c := newControlPlane(t)
 	c.running(t)

@@ -17,12 +17,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 )
 
-// table is a text file.
 type table struct{ bytes.Buffer }
 
 func (t *table) line(format string, args ...any) { fmt.Fprintf(t, format+"\n", args...) }
 
-// fact writes a line with a value, or why it could not be read.
+// fact writes a line with a value, or with the error.
 func (t *table) fact(name string, value any, err error) {
 	if err != nil {
 		value = "cannot read it: " + err.Error()
@@ -90,7 +89,7 @@ func (c *collection) network() {
 	c.add("host/network.txt", t.Bytes(), plain)
 }
 
-// disks adds the file systems of the directories that a node writes to.
+// disks adds the file systems of the directories a node writes to.
 func (c *collection) disks() {
 	var t table
 	for _, dir := range []string{"/", "/etc/kubernetes", "/var/lib/etcd", "/var/lib/kubelet", "/var/lib/containerd", "/var/lib/containers", "/var/log", "/tmp", "/run"} {
@@ -101,7 +100,6 @@ func (c *collection) disks() {
 	c.add("host/disks.txt", t.Bytes(), plain)
 }
 
-// units adds the units of the kubelet and of known container runtimes.
 func (c *collection) units() {
 	for _, name := range []string{"kubelet.service", "containerd.service", "crio.service", "cri-docker.service"} {
 		state, err := c.h.Unit(c.ctx, name)
@@ -131,11 +129,11 @@ func (c *collection) journal(unit string) {
 	c.add("units/"+unit+".log", t.Bytes(), plain)
 }
 
-// directory adds the files of a directory, without subdirectories.
+// directory adds a directory's files, without subdirectories.
 func (c *collection) directory(name, path string, f form) {
 	entries, err := c.h.ReadDir(path)
 	if err != nil {
-		return // usually it does not exist
+		return // usually it doesn't exist
 	}
 	for _, e := range entries {
 		if e.Type().IsRegular() {
@@ -146,7 +144,7 @@ func (c *collection) directory(name, path string, f form) {
 
 func (c *collection) configuration() {
 	c.directory("kubernetes/manifests", c.n.Manifests, document)
-	entries, _ := c.h.ReadDir(c.n.Kubernetes) // a host that is not a node has none
+	entries, _ := c.h.ReadDir(c.n.Kubernetes) // only nodes have any
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".conf") && e.Type().IsRegular() {
 			c.file("kubernetes/"+e.Name(), filepath.Join(c.n.Kubernetes, e.Name()), document)
@@ -160,8 +158,7 @@ func (c *collection) configuration() {
 	c.file("kubelet/etc-sysconfig-kubelet", "/etc/sysconfig/kubelet", variables)
 }
 
-// certificates adds certificates in newly encoded form, so that a key in the same file
-// is left out.
+// certificates encodes certificates again, to leave out a key in the same file.
 func (c *collection) certificates() {
 	var list table
 	for _, dir := range []string{c.n.PKI, filepath.Join(c.n.PKI, "etcd"), filepath.Join(c.n.Kubelet, "pki")} {
@@ -238,7 +235,7 @@ func (c *collection) containers() {
 	}
 }
 
-// mayShow reports whether messages of containers in a namespace may be collected.
+// mayShow reports whether the bundle may hold messages of containers in a namespace.
 func (c *collection) mayShow(namespace string) bool {
 	return c.n.AllNamespaces || namespace == metav1.NamespaceSystem
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// random is a canary of n letters and digits, mixed as in a token.
+// random returns a canary of n letters and digits, mixed as in a token.
 func (c canaries) random(place string, n int) string {
 	const letters = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 	b := []byte("aB3")
@@ -27,7 +27,7 @@ func (c canaries) random(place string, n int) string {
 	return c[place]
 }
 
-// upper is one of the letters and digits that AWS uses.
+// upper returns a canary of n letters and digits that AWS uses.
 func (c canaries) upper(place string, n int) string {
 	b := make([]byte, n)
 	for i := range b {
@@ -98,11 +98,10 @@ var kinds = map[string]func(c canaries, place string) string{
 	},
 }
 
-// opaque is a secret without a recognizable form. It is known to be one only where values are environment variables.
+// opaque is a secret without a recognizable form, known as a secret only where the values of environment variables are.
 func opaque(c canaries, p string) string { return c.password(p) }
 
-// inFiles are the places in files. Each line is repeated for each text: %s is the text and %q is the text in double
-// quotes.
+// inFiles lists the places in files. Each line is repeated for each text: %s is the text, %q the text in double quotes.
 var inFiles = []struct {
 	path, before, line string
 	environment        bool // hides opaque texts, too
@@ -137,7 +136,7 @@ var inFiles = []struct {
 	{"/var/log/pods/a/a.log", "", "2026-11-21T09:00:0%d stderr F %s\n", false},
 }
 
-// TestBundleMatrix puts each kind of secret into each place that the bundle reads.
+// TestBundleMatrix puts each kind of secret into each place the bundle reads.
 func TestBundleMatrix(t *testing.T) {
 	c, s := canaries{}, newStage(t)
 	s.all = true
@@ -178,7 +177,7 @@ func taken(files map[string]string, path string) bool {
 	return false
 }
 
-// each returns the text of each kind, for one place.
+// each returns each kind's text for one place.
 func (c canaries) each(place string, withOpaque bool) []string {
 	var texts []string
 	for name, text := range kinds {
@@ -190,8 +189,7 @@ func (c canaries) each(place string, withOpaque bool) []string {
 	return texts
 }
 
-// quoted is text in double quotes, in the language of the file. In a unit these are already inside quotes, or inside
-// those of a shell.
+// quoted returns text in double quotes, in the file's language. In a unit, these are already inside quotes, or inside a shell's.
 func quoted(path, text string) string {
 	if strings.Contains(path, "systemd") {
 		return strings.NewReplacer(`"`, `\"`, `'`, `\'`, " ", `\x20`).Replace(text)

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package support collects diagnostics of a node into an archive, without secrets.
-// Every file passes through one function, which removes secrets by the file's kind.
+// Package support collects diagnostics of a node into an archive. Every file passes through one function, which removes secrets.
 package support
 
 import (
@@ -23,23 +22,21 @@ import (
 // Node is the node to collect from, and how much.
 type Node struct {
 	diagnose.Target
-	// PKI is the directory of certificates.
 	PKI string
 	// Kubernetes is /etc/kubernetes.
 	Kubernetes string
 	// Version is this program's.
 	Version string
-	// AllNamespaces collects the logs of all containers instead of only those in
-	// kube-system.
+	// AllNamespaces collects the logs of all containers instead of only kube-system's.
 	AllNamespaces bool
 }
 
 const (
-	// fileLimit is how many bytes of a file are collected, from its end.
+	// fileLimit is how many bytes of a file a bundle holds, counted from its end.
 	fileLimit = 512 << 10
-	// journalLimit is how many entries of a unit's journal are collected.
+	// journalLimit is how many entries of a unit's journal it holds.
 	journalLimit = 2000
-	// containerLimit is how many containers' logs are collected, the newest first.
+	// containerLimit is how many containers' logs it holds, the newest first.
 	containerLimit = 60
 )
 
@@ -53,7 +50,7 @@ const (
 	variables             // an environment file: also all of its values
 )
 
-// collection is a bundle while it is written.
+// collection is a bundle in the making.
 type collection struct {
 	ctx   context.Context
 	h     diagnose.View
@@ -65,7 +62,7 @@ type collection struct {
 	err   error
 }
 
-// Collect returns the bundle, a tar.gz. For a file that cannot be read, it holds the error instead.
+// Collect returns the bundle, a tar.gz. It holds the error instead of a file it can't read.
 func Collect(ctx context.Context, h diagnose.View, n Node) ([]byte, error) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -153,9 +150,8 @@ func (c *collection) add(name string, data []byte, f form) {
 	}
 }
 
-// shortened returns the end of a file that is too long. It starts with a whole line, as
-// the rest of a line may be a secret without its name. Files whose secrets are found by
-// structure are left out.
+// shortened returns the end of a file that's too long, from a whole line on, as part of a line may be a secret without its name.
+// It leaves out files whose secrets only their structure shows.
 func shortened(data []byte, f form) []byte {
 	_, end, whole := bytes.Cut(data[len(data)-fileLimit:], []byte("\n"))
 	if f != plain || !whole {
@@ -164,7 +160,7 @@ func shortened(data []byte, f form) []byte {
 	return end
 }
 
-// file adds a file of the host, if it exists.
+// file adds one of the host's files, if it exists.
 func (c *collection) file(name, path string, f form) {
 	data, err := c.h.ReadTail(path, fileLimit)
 	switch {

@@ -33,10 +33,10 @@ import (
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
-// canaries are unique values, by the place where they are put.
+// canaries are unique values, by place.
 type canaries map[string]string
 
-// token, certificate key and password have the forms of the real ones.
+// token, certificate key and password look like real ones.
 func (c canaries) token(place string) string {
 	c[place] = randomHex(8)
 	return "abcdef." + c[place]
@@ -81,7 +81,6 @@ func (c canaries) pem(place string) (cert, key string) {
 	return string(certs.EncodeCerts(leaf)), string(data)
 }
 
-// stage is a host with secrets everywhere.
 type stage struct {
 	*teststage.Host
 	all bool // the bundle has all namespaces
@@ -98,7 +97,7 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// logs is what the kubelet has logged.
+// logs adds lines to the kubelet's log.
 func (s *stage) logs(lines ...string) {
 	for _, line := range lines {
 		s.Has.Journal = append(s.Has.Journal, host.JournalEntry{Time: time.Now(), Program: "kubelet", Message: line})
@@ -115,12 +114,12 @@ func (s *stage) put(t *testing.T, path, text string) {
 
 var errDark = errors.New("out of order")
 
-// dark lets only files be read.
+// dark makes everything but files unreadable.
 func (s *stage) dark() {
 	s.Fail = map[string]error{"Unit": errDark, "ContainerStates": errDark, "Sandboxes": errDark}
 }
 
-// strew puts a secret into everything that the bundle reads.
+// strew puts a secret into everything the bundle reads.
 func strew(t *testing.T) (*stage, canaries) {
 	t.Helper()
 	c, s := canaries{}, newStage(t)
@@ -216,7 +215,7 @@ func TestBundleHoldsNoSecret(t *testing.T) {
 	}
 }
 
-// absent checks that none of the canaries is in the files of a bundle.
+// absent checks that a bundle's files contain no canary.
 func (c canaries) absent(t *testing.T, files map[string]string) {
 	t.Helper()
 	for name, text := range files {

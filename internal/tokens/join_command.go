@@ -17,19 +17,19 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
-// JoinCommand is what the administrator of a joining node types.
+// JoinCommand is the command that a joining node's administrator types.
 type JoinCommand struct {
 	Endpoint string // host:port of the API
 	Token    string
 	Pins     []string // of the cluster's CAs, sha256:HEX
 	// CertificateKey makes the node a control plane; empty for a worker.
 	CertificateKey string
-	// Command is join or, for hosts that are not prepared yet, up with its flags; empty is join.
+	// Command is join or, for hosts not prepared yet, up with its flags; empty means join.
 	Command string
 }
 
-// Text returns the command, with separator between the address, the pins and the rest. Programs that were called by
-// another name replace the first word: cmd/slipway/cli/program_name.go.
+// Text returns the command, with separator between address, pins and the rest. Programs called by another name replace the first
+// word: cmd/slipway/cli/program_name.go.
 func (c JoinCommand) Text(separator string) string {
 	text := "slipway " + cmp.Or(c.Command, "join") + " " + c.Endpoint + " --token " + c.Token
 	for _, pin := range c.Pins {
@@ -47,9 +47,8 @@ type Kubeconfig struct {
 	Read func() ([]byte, error)
 }
 
-// JoinCommand returns the command for joining with a token, and as a control plane if there is a certificate key. It
-// takes the cluster's address and CA from cluster-info, as the joining node does, or from the administrator's
-// kubeconfig if cluster-info is missing.
+// JoinCommand returns the command for joining with a token, and as a control plane if there's a certificate key. Address and CA
+// come from cluster-info, as for the joining node, or from the administrator's kubeconfig if that's missing.
 func (s Store) JoinCommand(ctx context.Context, token config.Token, key config.Secret, admin Kubeconfig) (JoinCommand, error) {
 	data, source, err := s.clusterInfo(ctx, admin)
 	if err != nil {

@@ -15,13 +15,11 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// createAnother is what to do about a token that nodes cannot join with.
 const createAnother = "create one that nodes can join with: `slipway token create --print-join-command`"
 
-// Missing returns the Secrets of the wanted tokens that the API lacks, and the tokens to sign cluster-info with once
-// these are created: all that may sign. A token that is there with the same secret keeps its lifetime, and one that an
-// earlier run generated serves in place of a newly generated one, so that the same command again changes nothing. A
-// token that has expired is left out with a warning.
+// Missing returns the Secrets of the wanted tokens that the API lacks, and all tokens that may sign cluster-info once these
+// exist. A token with the same secret keeps its lifetime, and an earlier run's generated token serves in place of a new one, so
+// that running the same command again changes nothing. Expired tokens cause a warning.
 func (s Store) Missing(ctx context.Context, wanted []config.Token) (missing []manifests.Object, sign []config.Token, err error) {
 	secrets, err := s.secrets(ctx)
 	if err != nil {
@@ -45,8 +43,7 @@ func (s Store) Missing(ctx context.Context, wanted []config.Token) (missing []ma
 	return missing, sign, nil
 }
 
-// signers are the tokens that the controller manager signs with at a moment: those with a valid Secret under their own
-// name that have not expired.
+// signers returns the tokens the controller manager signs with at a moment: unexpired, with a valid Secret under their own name.
 func signers(secrets []corev1.Secret, at time.Time) []config.Token {
 	var list []config.Token
 	for _, secret := range secrets {
@@ -59,8 +56,8 @@ func signers(secrets []corev1.Secret, at time.Time) []config.Token {
 	return list
 }
 
-// enoughLife is how much longer a token of an earlier run must be valid to be worth printing in a join command: an hour,
-// or half of the lifetime asked for. A token with a fixed expiration time is good until then.
+// enoughLife is how much longer an earlier run's token must be valid for a join command: an hour, or half the requested lifetime.
+// A token with a fixed expiration time is good until then.
 func enoughLife(token config.Token) time.Duration {
 	if !token.Expires.IsZero() {
 		return 0
@@ -68,7 +65,7 @@ func enoughLife(token config.Token) time.Duration {
 	return min(time.Hour, token.TTL/2)
 }
 
-// usable returns the token among secrets that does what token asks for, or the zero Token.
+// usable returns the token among secrets that serves as token, or the zero Token.
 func (s Store) usable(secrets []corev1.Secret, token config.Token) config.Token {
 	for _, secret := range secrets {
 		if found, ok := s.serving(secret, token); ok {
@@ -78,7 +75,7 @@ func (s Store) usable(secrets []corev1.Secret, token config.Token) config.Token 
 	return config.Token{}
 }
 
-// serving is the token of a Secret, if it does what token asks for.
+// serving returns a Secret's token, if it serves as token.
 func (s Store) serving(secret corev1.Secret, token config.Token) (found config.Token, ok bool) {
 	found = config.Token{ID: string(secret.Data[tokenapi.BootstrapTokenIDKey]),
 		Secret: config.NewSecret(string(secret.Data[tokenapi.BootstrapTokenSecretKey]))}
@@ -87,9 +84,8 @@ func (s Store) serving(secret corev1.Secret, token config.Token) (found config.T
 	return found, (same || generated) && manifests.TokenServes(secret.Data, token, s.Now().Add(enoughLife(token)))
 }
 
-// ToJoinWith returns the token in the API that does what token asks for. It is read by name first, because a list waits
-// until the API server's cache has caught up with what was just written. If nobody can join with it, it is returned
-// with a warning.
+// ToJoinWith returns the API's token that serves as token. It first reads by name, because a list waits until the API server's
+// cache has caught up with recent writes. If nobody can join with token, it returns token with a warning.
 func (s Store) ToJoinWith(ctx context.Context, token config.Token) (config.Token, error) {
 	secret := manifests.BootstrapTokenSecret(token, s.Now())
 	found, err := s.Cluster.Get(ctx, secret)

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tokens creates, lists and deletes the bootstrap tokens of a cluster, signs cluster-info with them, and makes
-// the command by which a node joins with one:
+// Package tokens manages bootstrap tokens, signs cluster-info with them, and makes join commands:
 // https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
 package tokens
 
@@ -25,16 +24,15 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Store is the bootstrap tokens of a cluster.
+// Store manages a cluster's bootstrap tokens.
 type Store struct {
 	Cluster cluster.Cluster
 	UI      ui.UI
-	// Now is the clock by which tokens expire.
+	// Now is the clock for expiring tokens.
 	Now func() time.Time
 }
 
-// Create creates tokens, and signs cluster-info with them, so that nodes can join at once. If the ID of any token is in
-// use, that is an error and nothing is created.
+// Create creates tokens and signs cluster-info, so that nodes can join at once. It creates nothing if an ID is in use.
 func (s Store) Create(ctx context.Context, tokens []config.Token) error {
 	for _, token := range tokens {
 		found, err := s.Cluster.Get(ctx, secretOf(token.ID))
@@ -55,8 +53,7 @@ func (s Store) Create(ctx context.Context, tokens []config.Token) error {
 	return nil
 }
 
-// signWithCreated only warns: the tokens are in the cluster and have to be printed, and the controller manager signs,
-// too.
+// signWithCreated only warns: the tokens are in the cluster and must be printed, and the controller manager signs, too.
 func (s Store) signWithCreated(ctx context.Context, tokens []config.Token) {
 	if !slices.ContainsFunc(tokens, manifests.TokenSigns) {
 		return
@@ -71,9 +68,9 @@ func (s Store) signWithCreated(ctx context.Context, tokens []config.Token) {
 	}
 }
 
-// SignClusterInfo signs the ConfigMap cluster-info, as it is in the API, with tokens. The controller manager does this,
-// too, but only seconds after it has its lease, and new nodes would wait for it. found is false if the ConfigMap is
-// missing. If it is immutable, nobody can sign it: that is a warning, as nodes can still join in other ways.
+// SignClusterInfo signs the ConfigMap cluster-info in the API with tokens. The controller manager would, too, but only seconds
+// after it gets its lease, and new nodes would wait. found is false if the ConfigMap is missing. If it's immutable, it warns:
+// nobody can sign it, but nodes can join in other ways.
 func (s Store) SignClusterInfo(ctx context.Context, tokens []config.Token) (found bool, err error) {
 	info := manifests.ClusterInfo(nil)
 	var unsigned bool
@@ -89,7 +86,6 @@ func (s Store) SignClusterInfo(ctx context.Context, tokens []config.Token) (foun
 	return found, err
 }
 
-// secretOf names the Secret of a token.
 func secretOf(id string) *corev1.Secret {
 	return &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
@@ -97,9 +93,8 @@ func secretOf(id string) *corev1.Secret {
 	}
 }
 
-// Delete deletes tokens by ID, and prints a result for each. It continues after a missing one and returns an error at
-// the end. Signatures in cluster-info are left to the controller manager: without its Secret a token cannot be used to
-// join.
+// Delete deletes tokens by ID, and prints a result for each. A missing one is an error, but only at the end. Signatures in
+// cluster-info stay for the controller manager: without its Secret, a token is useless.
 func (s Store) Delete(ctx context.Context, ids []string) error {
 	var missing []string
 	for _, id := range ids {
@@ -122,8 +117,7 @@ func (s Store) Delete(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// List returns the cluster's tokens in order of their IDs, with sorted usages. It warns of Secrets that are not valid
-// tokens.
+// List returns the cluster's tokens sorted by ID, with sorted usages. It warns of Secrets that aren't valid tokens.
 func (s Store) List(ctx context.Context) ([]config.Token, error) {
 	secrets, err := s.secrets(ctx)
 	if err != nil {

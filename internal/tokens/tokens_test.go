@@ -32,7 +32,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
-// stage has the tokens of an API that only records, and the output.
+// stage has an API that only records tokens, and the output.
 type stage struct {
 	Store
 	said, results bytes.Buffer
@@ -48,7 +48,7 @@ func newStage(t *testing.T, objs ...cluster.Object) *stage {
 	return s
 }
 
-// mine is a token that never expires, with the given usages.
+// mine returns a token that never expires, with the given usages.
 func mine(usages ...string) []config.Token {
 	return []config.Token{{ID: "abcdef", Secret: config.NewSecret("0123456789abcdef"), Description: "mine", Usages: usages}}
 }
@@ -85,8 +85,7 @@ func TestTokensLife(t *testing.T) {
 	}
 }
 
-// TestJoinCommandFollowsClusterInfo: the join command names the server in cluster-info, and the administrator's server
-// only if there is none.
+// TestJoinCommandFollowsClusterInfo: the join command names cluster-info's server, or the administrator's if there is none.
 func TestJoinCommandFollowsClusterInfo(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -127,7 +126,7 @@ func TestJoinCommandFollowsClusterInfo(t *testing.T) {
 	}
 }
 
-// TestCreatedTokenSigns cluster-info as it is, or reports why it cannot: the token is valid either way.
+// TestCreatedTokenSigns cluster-info as it is, or reports why it can't: the token is valid either way.
 func TestCreatedTokenSigns(t *testing.T) {
 	info := []cluster.Object{manifests.ClusterInfo([]byte("kubeconfig"))}
 	for name, tt := range map[string]struct {
@@ -171,8 +170,7 @@ func TestCreatedTokenSigns(t *testing.T) {
 	}
 }
 
-// TestImmutableClusterInfo cannot be signed by anybody: the API server refuses to change it. The token is good all the
-// same.
+// TestImmutableClusterInfo: nobody can sign it, as the API server refuses to change it. The token is good all the same.
 func TestImmutableClusterInfo(t *testing.T) {
 	s := newStage(t)
 	api := fakeapi.New(nil)

@@ -19,8 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Backup directories have kubeadm's names, with the time (UTC) at which the directory was made. The manifests and the
-// snapshot of one run have the same time.
+// Backup directories have kubeadm's names, with their creation time (UTC), the same for a run's manifests and snapshot.
 const (
 	BackupTime     = "2006-01-02-15-04-05"
 	ManifestBackup = "kubeadm-backup-manifests-"
@@ -31,45 +30,42 @@ const (
 	RecordFile = "upgrade.yaml"
 )
 
-// Backup is what this node had before its last upgrade. An upgrade that was interrupted may have made it in several runs.
+// Backup is the state of this node before its last upgrade. If that was interrupted, several runs may have made the backup.
 type Backup struct {
 	Record
 	// Began is when the first of these runs made its backup. Ended is when the last one kept the static Pods; zero on workers.
 	Began, Ended time.Time
-	// From is the version of the API server before; empty on workers, and if the name of its image does not contain it.
+	// From is the API server's version before; empty on workers, and if its image's name has no version.
 	From string
-	// Manifests are the files with the static Pods, by component; Kubelet are the kubelet's files, by name.
+	// Manifests maps components to their static Pods' files, Kubelet the names of the kubelet's files to their paths.
 	Manifests, Kubelet map[string]string
-	// Snapshots are the files with a snapshot of etcd that a rollback may restore, Later the others; the newest last.
+	// Snapshots lists the etcd snapshots that a rollback may restore, Later the others; the newest last.
 	//
-	// Each run takes a snapshot, also when it continues an upgrade that was interrupted or has failed. A newer API server may
-	// by then have written what the one before cannot read. So only those snapshots count as from before the upgrade that a run
-	// took while the API server's manifest still had the image of before: a run keeps the manifests that it finds, then takes
-	// its snapshot, and only then replaces a manifest, the API server's first. A run that kept no manifest of the API server,
-	// as earlier releases did, had found it replaced.
+	// Each run takes a snapshot, even if it continues an interrupted or failed upgrade. By then, a newer API server may have written
+	// data that the previous version can't read. So a snapshot only counts as from before the upgrade if the API server's manifest
+	// still had the old image: a run keeps the manifests it finds, then takes its snapshot, and only then replaces manifests, the
+	// API server's first. A run that kept no manifest of the API server, as in earlier releases, had found it replaced.
 	Snapshots, Later []string
 
-	// EtcdClusters are the etcd clusters that its runs have recorded: a restore makes a new one. EtcdRecords are the files that say so.
+	// EtcdClusters lists the etcd clusters its runs have recorded: a restore makes a new one. EtcdRecords lists the records' files.
 	EtcdClusters, EtcdRecords []string
-	// Earlier is when an upgrade to the same version began that an earlier release made, and that doesn't count: it seems to have
-	// come to its end, which that release didn't record. It's zero if there was none.
+	// Earlier is the start of an earlier release's upgrade to the same version, which seems to have ended unrecorded, so it doesn't
+	// count as part of this one; zero if there was none.
 	Earlier time.Time
 
-	// last is the last directory with a record, in which the end of the upgrade is recorded. written are the records of what its
-	// runs wrote.
+	// last is the last directory with a record, where the end of the upgrade goes. written holds the hashes of each run's files.
 	last    string
 	written []map[string]string
 }
 
-// backupDir is a directory of a backup.
 type backupDir struct {
 	path, kind string
 	made       time.Time
-	record     Record // empty for one that kubeadm made
+	record     Record // empty if kubeadm made it
 }
 
-// LastBackup finds the backup of this node's last upgrade below root. If there was none since the last rollback, it is the
-// backup of the upgrade that was rolled back. It returns nil if there is no backup.
+// LastBackup finds the backup of this node's last upgrade below root or, without one since the last rollback, of the upgrade
+// rolled back; nil if there's none.
 func LastBackup(h host.Host, root string, rollback Progress) (*Backup, error) {
 	dirs, err := backupDirs(h, root)
 	if err != nil {
@@ -88,8 +84,7 @@ func LastBackup(h host.Host, root string, rollback Progress) (*Backup, error) {
 	return b, b.readVersion(h)
 }
 
-// since returns the directories that were made after a rollback; if there are none, those made since the start of the upgrade
-// that it rolled back.
+// since returns the directories made after a rollback or, if there are none, since the start of the upgrade it rolled back.
 func since(dirs []backupDir, rollback Progress) []backupDir {
 	after := slices.IndexFunc(dirs, func(d backupDir) bool { return d.made.After(rollback.Finished) })
 	if rollback.Finished.IsZero() || after < 0 {
@@ -98,7 +93,7 @@ func since(dirs []backupDir, rollback Progress) []backupDir {
 	return dirs[max(after, 0):]
 }
 
-// backupDirs lists the backup directories, the oldest first. A directory without a time in its name is not a backup.
+// backupDirs lists the backup directories, the oldest first. A directory without a time in its name isn't a backup.
 func backupDirs(h host.Host, root string) ([]backupDir, error) {
 	entries, err := h.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -128,7 +123,7 @@ func order(kind string) int {
 	return slices.Index([]string{ManifestBackup, EtcdBackup, KubeletBackup}, kind)
 }
 
-// add adds what is in a directory. If several runs kept a file, the first one found what was there before the upgrade.
+// add adds the contents of a directory. If several runs kept a file, the first one's copy is the state before the upgrade.
 func (b *Backup) add(h host.Host, d backupDir) error {
 	if d.kind != EtcdBackup {
 		b.complete(d.record)
@@ -164,7 +159,6 @@ func (b *Backup) add(h host.Host, d backupDir) error {
 	return nil
 }
 
-// addEtcdCluster adds the etcd cluster that a directory has recorded.
 func (b *Backup) addEtcdCluster(d backupDir) {
 	id := d.record.EtcdCluster
 	if id == "" {
@@ -176,7 +170,7 @@ func (b *Backup) addEtcdCluster(d backupDir) {
 	}
 }
 
-// addSnapshot adds a snapshot. The manifests that its run found have been added.
+// addSnapshot adds a snapshot, after the manifests its run found.
 func (b *Backup) addSnapshot(h host.Host, path string) error {
 	found, err := imageIn(h, filepath.Join(ManifestsBeside(path), manifests.APIServerName+".yaml"))
 	if err != nil {
@@ -194,18 +188,18 @@ func (b *Backup) addSnapshot(h host.Host, path string) error {
 	return nil
 }
 
-// ManifestsBeside is the directory with the manifests that were there when a snapshot was taken.
+// ManifestsBeside is the directory with the manifests from the time of a snapshot.
 func ManifestsBeside(snapshot string) string {
 	root, dir := filepath.Split(filepath.Dir(snapshot))
 	return filepath.Join(root, ManifestBackup+strings.TrimPrefix(dir, EtcdBackup))
 }
 
-// RecordBeside is the record of the run that took a snapshot; empty if it is missing.
+// RecordBeside returns the record of the run that took a snapshot; empty if it's missing.
 func RecordBeside(h host.Host, snapshot string) (Record, error) {
 	return readRecord(h, ManifestsBeside(snapshot))
 }
 
-// imageIn returns the image of the static Pod in a file; empty if there is no such file, or if it is damaged.
+// imageIn returns the image of the static Pod in a file; empty if the file doesn't exist or is damaged.
 func imageIn(h host.Host, path string) (string, error) {
 	if path == "" {
 		return "", nil
@@ -218,7 +212,7 @@ func imageIn(h host.Host, path string) (string, error) {
 	return image, nil
 }
 
-// Wrote reports whether the upgrade wrote these contents of a file with that name, and whether it recorded that it wrote one.
+// Wrote reports whether the upgrade wrote this content to a file with that name, and whether it recorded writing one at all.
 func (b *Backup) Wrote(name string, data []byte) (same, recorded bool) {
 	for _, files := range b.written {
 		hash, found := files[name]
@@ -239,8 +233,8 @@ func (b *Backup) readVersion(h host.Host) error {
 	return errors.WithMessage(err, path)
 }
 
-// VersionOf returns the version of Kubernetes in the image name of a static Pod, with a leading v. It is empty if the name
-// does not contain one, such as one with a digest only. An error means that the manifest is damaged.
+// VersionOf returns the Kubernetes version in a static Pod's image, with a leading v; empty if its name has none, such as with
+// only a digest. An error means the manifest is damaged.
 func VersionOf(manifest []byte) (string, error) {
 	image, err := imageOf(manifest)
 	if err != nil {

@@ -14,25 +14,25 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// lastUpgrade returns the directories of the last upgrade: the last ones in a row that lead to the same version, also if
-// it took several runs, but none from before a run that completed it, or from another cluster. kubeadm's backups do not say
-// which version they belong to; of those, the newest manifests and what follows them count. earlier is when the upgrade before
-// it began, if nothing but what later runs have found says that they were two.
+// lastUpgrade returns the directories of the last upgrade: the last in a row for the same version, even across several runs, but
+// none from before a run that completed it, or from another cluster. kubeadm's backups don't record their version; of these, the
+// newest manifests and everything after them count. earlier is the start of the upgrade before it, if only the files that later
+// runs found show there were two.
 func lastUpgrade(h host.Host, dirs []backupDir, rollback Progress) (last []backupDir, earlier time.Time, err error) {
 	r := &runs{h, dirs, rollback, map[int]time.Time{}}
 	begin, earlier, err := r.last(len(dirs))
 	return dirs[begin:], earlier, err
 }
 
-// runs are the directories of all upgrades.
+// runs holds the directories of all upgrades.
 type runs struct {
 	host     host.Host
 	dirs     []backupDir
 	rollback Progress
-	over     map[int]time.Time // what endedWith has found
+	over     map[int]time.Time // the results of endedWith
 }
 
-// last returns where the last upgrade begins of those that made the directories before end.
+// last returns the beginning of the last upgrade among the directories before end.
 func (r *runs) last(end int) (begin int, earlier time.Time, err error) {
 	begin, known := end, Record{}
 	for i, d := range slices.Backward(r.dirs[:end]) {
@@ -62,8 +62,8 @@ func (r *runs) last(end int) (begin int, earlier time.Time, err error) {
 	return begin, earlier, nil
 }
 
-// endedWith returns when the upgrade began that seems to have come to its end with the directory i, before the next one; zero
-// if it went on. Each is looked at once: this needs the same of all directories before.
+// endedWith returns the start of the upgrade that seems to have ended with directory i, before the next; zero if it went on. It
+// looks at each only once, as each look includes those before.
 func (r *runs) endedWith(i, next int) (began time.Time, err error) {
 	if began, found := r.over[i]; found {
 		return began, nil
@@ -80,12 +80,11 @@ func (r *runs) endedWith(i, next int) (began time.Time, err error) {
 	return began, err
 }
 
-// restored reports whether a restore may have given this host's etcd the data of a new cluster since the run that made d.
+// restored reports whether a restore may have given this host's etcd a new cluster's data since the run that made d.
 func (p Progress) restored(d backupDir) bool { return p.Aside != "" && !d.made.Before(p.Began) }
 
-// seemsOver reports whether an upgrade seems to have come to its end before a later run to the same version made its first
-// directory. Earlier releases didn't record the end, nor a hash of the CA. The upgrade wasn't over if the later run found a
-// component, or a file of the kubelet, as it was before.
+// seemsOver reports whether an upgrade seems to have ended before a later run to the same version. Earlier releases recorded
+// neither the end nor the CA. The upgrade wasn't over if the later run found a component, or a kubelet's file, in its old state.
 func seemsOver(h host.Host, upgrade []backupDir, later backupDir) (bool, error) {
 	last := upgrade[len(upgrade)-1]
 	switch {
@@ -98,8 +97,7 @@ func seemsOver(h host.Host, upgrade []backupDir, later backupDir) (bool, error) 
 	return later.record.CA != "", nil // otherwise, one run has made both
 }
 
-// replacedAll reports whether a run found the API server and its clients as the upgrade leaves them. etcd isn't among them: many
-// upgrades leave it as it is.
+// replacedAll reports whether a run found the API server and its clients replaced. Many upgrades don't change etcd.
 func replacedAll(h host.Host, upgrade []backupDir, later backupDir) (bool, error) {
 	found := 0
 	for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
@@ -109,7 +107,7 @@ func replacedAll(h host.Host, upgrade []backupDir, later backupDir) (bool, error
 			return false, err
 		}
 		if data == nil {
-			continue // earlier releases kept only what they were about to replace
+			continue // earlier releases kept only manifests they were about to replace
 		}
 		image, err := imageOf(data)
 		if err != nil {
@@ -124,7 +122,7 @@ func replacedAll(h host.Host, upgrade []backupDir, later backupDir) (bool, error
 	return found > 0, nil
 }
 
-// firstImage is the image in the static Pod that the first run of an upgrade kept; empty if none did.
+// firstImage returns the image of the static Pod kept by the first run of an upgrade; empty if none did.
 func firstImage(h host.Host, upgrade []backupDir, name string) (image string, err error) {
 	for _, d := range upgrade {
 		if d.kind == ManifestBackup && image == "" && err == nil {
@@ -134,7 +132,7 @@ func firstImage(h host.Host, upgrade []backupDir, name string) (image string, er
 	return image, err
 }
 
-// keepsSame reports whether two runs found the same in a file of the kubelet, each before it replaced that.
+// keepsSame reports whether two runs found the same content in a kubelet's file, each before replacing it.
 func keepsSame(h host.Host, a, b backupDir) (bool, error) {
 	entries, err := h.ReadDir(b.path)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
-// A backup in these tests is a directory, and in it a record of an upgrade to a version, or none, and files. What is in a
-// file is the version that it is of.
+// A backup in these tests is a directory with files and, in most cases, a record of an upgrade to a version. A file's content is
+// the version it's from.
 type kept struct {
 	dir, to string
 	files   string // NAME=VERSION, separated by spaces
@@ -51,8 +51,8 @@ func TestLastBackup(t *testing.T) {
 	march := []kept{{ManifestBackup + "2026-03-01-00-00-00", "v1.37.2", "kube-apiserver.yaml=1.37.2 etcd.yaml=1.37.2"}, {EtcdBackup + "2026-03-01-00-00-00", "", "snapshot.db=1.37.2"}}
 	for name, tt := range map[string]struct {
 		kept     []kept
-		rollback string // when the last one ended
-		of       string // when the upgrade began that it was of
+		rollback string // end of the last one
+		of       string // start of the upgrade it rolled back
 		want     string // version, files and their directories' times
 	}{
 		"none":               {},
@@ -132,7 +132,7 @@ func TestLastBackup(t *testing.T) {
 	}
 }
 
-// completed says that a run has completed the upgrade that made these.
+// completed marks the upgrade behind these backups as complete.
 func completed(list []kept) []kept {
 	out := slices.Clone(list)
 	for i := range slices.Backward(out) {
@@ -144,7 +144,7 @@ func completed(list []kept) []kept {
 	return out
 }
 
-// inCluster says which CAs the cluster has of which these are.
+// inCluster sets the CAs of the backups' cluster.
 func inCluster(list []kept, pins string) []kept {
 	out := slices.Clone(list)
 	for i := range out {
@@ -182,7 +182,7 @@ func write(t *testing.T, dir string, k kept) {
 	}
 }
 
-// text is what a backup is, with month and day for each file, later snapshots in parentheses, and the upgrade before.
+// text describes a backup, with month and day for each file, later snapshots in parentheses, and the upgrade before.
 func (b *Backup) text() string {
 	if b == nil {
 		return ""
@@ -212,8 +212,8 @@ func (b *Backup) text() string {
 	return text
 }
 
-// TestLastBackupRecord: what a rollback needs to know comes from the first run that recorded it. The phase for the kubelet's
-// settings alone does not record what the cluster stored.
+// TestLastBackupRecord: a rollback's facts come from the first run that recorded them. The phase for the kubelet's settings alone
+// doesn't record the cluster's configuration.
 func TestLastBackupRecord(t *testing.T) {
 	root := t.TempDir()
 	for dir, record := range map[string]string{
@@ -239,7 +239,7 @@ func TestLastBackupRecord(t *testing.T) {
 	}
 }
 
-// TestLastBackupOfEtcdCluster: clusters may have one CA, and a restore makes a new etcd cluster.
+// TestLastBackupOfEtcdCluster: clusters may share a CA, and a restore makes a new etcd cluster.
 func TestLastBackupOfEtcdCluster(t *testing.T) {
 	root := t.TempDir()
 	for _, k := range []kept{{manifests2, "v1.37.2\nca: sha256:1\netcdCluster: abc", "kube-apiserver.yaml=1.36.4"}, {manifests3, "v1.37.2\nca: sha256:1\netcdCluster: def", "kube-apiserver.yaml=1.37.2"}} {
@@ -263,7 +263,7 @@ func TestLastBackupOfEtcdCluster(t *testing.T) {
 	}
 }
 
-// TestCompleted: the end of an upgrade is recorded once, and a rollback takes that back. A backup of kubeadm's stays as it is.
+// TestCompleted: the end of an upgrade is recorded once, and a rollback takes it back. kubeadm's backups stay as they are.
 func TestCompleted(t *testing.T) {
 	root := t.TempDir()
 	h := linux.New()
@@ -320,7 +320,7 @@ func TestWrote(t *testing.T) {
 	}
 }
 
-// countedReads is a host of which nobody may read more than some files.
+// countedReads is a host that allows only some reads of files.
 type countedReads struct {
 	host.Host
 	left int
@@ -333,7 +333,7 @@ func (c *countedReads) ReadFile(path string) ([]byte, error) {
 	return c.Host.ReadFile(path)
 }
 
-// TestLastBackupOfManyRuns: each run of an earlier release may have been the last one of its upgrade, and is asked about once.
+// TestLastBackupOfManyRuns: each run of an earlier release may have been its upgrade's last, and is looked at once.
 func TestLastBackupOfManyRuns(t *testing.T) {
 	const count = 40
 	root, first := t.TempDir(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -350,7 +350,7 @@ func TestLastBackupOfManyRuns(t *testing.T) {
 	}
 }
 
-// TestLastBackupDamaged: a static Pod that nobody can put back is reported, with its file.
+// TestLastBackupDamaged: an error names the file of a static Pod that can't be put back.
 func TestLastBackupDamaged(t *testing.T) {
 	root := t.TempDir()
 	write(t, filepath.Join(root, manifests1), kept{manifests1, "v1.36.4", "kube-apiserver.yaml=["})

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upgrading says what a node is to be after an upgrade: from what its cluster stores, and what this host's files
-// say of it.
+// Package upgrading determines a node's state after an upgrade, from the cluster's stored configuration and this host's files.
 package upgrading
 
 import (
@@ -23,8 +22,8 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Node returns what this node is to be after the upgrade that self asks for. Without a version there, it is the one that
-// the cluster's configuration has. It says that it waits for the API server, if it does.
+// Node returns this node as it should be after self's upgrade: to self's version, or else to the version in the cluster's
+// configuration. If it waits for the API server, it says so.
 func Node(ctx context.Context, api cluster.Cluster, h host.Host, say func(format string, args ...any), self *config.UpgradeSelf, opts config.Options) (*config.Node, []string, error) {
 	if thisnode.IsControlPlane(h) {
 		if err := awaitServer(ctx, api, h, say, self.Timeouts); err != nil {
@@ -53,11 +52,11 @@ func Node(ctx context.Context, api cluster.Cluster, h host.Host, say func(format
 	return n, warnings, nil
 }
 
-// sayAfter is how long a wait goes on before it is said: most end at once.
+// sayAfter is how long a wait goes on silently: most end at once.
 const sayAfter = 2 * time.Second
 
-// awaitServer waits for the API server: one that starts refuses even administrators for a moment. That of an upgrade that was
-// interrupted may have been told to start a moment ago, and has as long for it as it would have had then.
+// awaitServer waits for the API server: at its start, it refuses even administrators for a moment. An interrupted upgrade may
+// have just restarted it, so it gets as long as it would have had then.
 func awaitServer(ctx context.Context, api cluster.Cluster, h host.Host, say func(format string, args ...any), limits *config.Timeouts) error {
 	limit := limits.KubernetesAPICall.Duration
 	if told, err := h.Stat(thisnode.APIServerManifest); err == nil {
@@ -75,16 +74,16 @@ func awaitServer(ctx context.Context, api cluster.Cluster, h host.Host, say func
 	return api.Ready(ctx)
 }
 
-// adviseRollback says what to do about an API server that does not serve.
+// adviseRollback adds the remedy for an API server that doesn't serve.
 func adviseRollback(err error) error {
 	if fault.Remedy(err) != "" && !errors.Is(err, syscall.ECONNREFUSED) {
-		return err // such as credentials that have expired
+		return err // such as expired credentials
 	}
 	return fault.WithRemedy(err, "`slipway diagnose` says what is wrong with it; if an upgrade broke it, "+
 		"`slipway upgrade rollback` puts back what ran before")
 }
 
-// current is this node as it is, with the settings of this run.
+// current returns this node as it is, with the settings of this run.
 func current(h host.Host, self *config.UpgradeSelf) *config.JoinConfiguration {
 	c := thisnode.Current(h)
 	if !thisnode.IsControlPlane(h) {
@@ -95,8 +94,8 @@ func current(h host.Host, self *config.UpgradeSelf) *config.JoinConfiguration {
 	return c
 }
 
-// keepPatience returns the timeouts of this run. The startup probes of the static Pods follow one of them, which the cluster
-// does not store: unless the user gives it, it stays as it was when this node was made.
+// keepPatience returns this run's timeouts. The static Pods' startup probes follow one of them, which the cluster doesn't store:
+// unless the user gives it, it stays as it was.
 func keepPatience(h host.Host, given *config.Timeouts) *config.Timeouts {
 	asMade := thisnode.StartupTime(h)
 	if asMade == 0 || given.ControlPlaneComponentHealthCheck.Duration != config.DefaultHealthCheckTimeout {
@@ -107,14 +106,14 @@ func keepPatience(h host.Host, given *config.Timeouts) *config.Timeouts {
 	return &kept
 }
 
-// components are the stored configurations of the kubelets and of kube-proxy; nil for one that is to be generated.
+// components holds the stored configurations of the kubelets and of kube-proxy; nil means generate it.
 type components struct{ kubelet, kubeProxy []byte }
 
-// readComponents reads what the cluster stores. The first node generates again what an earlier version has generated,
-// with the defaults of the new one. The others take what it has stored: some defaults depend on the host.
+// readComponents reads the stored configurations. The first node regenerates any that an earlier version generated, with the new
+// version's defaults. The others use the result: some defaults depend on the host.
 func readComponents(ctx context.Context, api cluster.Cluster, first bool) (c components, err error) {
 	if c.kubelet, err = readComponent(ctx, api, manifests.KubeletConfigMap, "kubelet", first); err != nil || !first {
-		return c, err // a worker may not read the other one, and needs only this
+		return c, err // a worker mustn't read the other one, and needs only this
 	}
 	c.kubeProxy, err = readComponent(ctx, api, manifests.KubeProxyConfigMap, "config.conf", first)
 	return c, err

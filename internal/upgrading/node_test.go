@@ -24,7 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
-// TestKeepPatience: the upgrade keeps the startup probes that this node was made with, unless the user gives a time.
+// TestKeepPatience: the upgrade keeps this node's original startup probes, unless the user gives a time.
 func TestKeepPatience(t *testing.T) {
 	const normal = config.DefaultHealthCheckTimeout
 	for name, test := range map[string]struct {
@@ -57,13 +57,13 @@ func TestKeepPatience(t *testing.T) {
 	}
 }
 
-// TestAwaitServer: an API server whose static Pod was just replaced has as long as an upgrade gives it.
+// TestAwaitServer: an API server with a new static Pod gets as long as an upgrade gives it.
 func TestAwaitServer(t *testing.T) {
 	limits := &config.Timeouts{KubernetesAPICall: &metav1.Duration{Duration: time.Minute}, UpgradeManifests: &metav1.Duration{Duration: 5 * time.Minute}}
 	for name, test := range map[string]struct{ age, want time.Duration }{
 		"just replaced": {0, 5 * time.Minute},
 		"a moment ago":  {2 * time.Minute, 3 * time.Minute},
-		"long ago":      {time.Hour, 0}, // that of any call
+		"long ago":      {time.Hour, 0}, // as for any call
 		"in the future": {-time.Hour, 5 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestAwaitServer(t *testing.T) {
 	}
 }
 
-// TestAwaitServerSays that it waits, but not of a server that is ready at once.
+// TestAwaitServerSays that it waits, but not if the server is ready at once.
 func TestAwaitServerSays(t *testing.T) {
 	limits := &config.Timeouts{KubernetesAPICall: &metav1.Duration{Duration: time.Minute}, UpgradeManifests: &metav1.Duration{Duration: 5 * time.Minute}}
 	for delay, want := range map[time.Duration]string{0: "", 3 * time.Second: "1m0s"} {
@@ -121,7 +121,7 @@ func (r *readiness) Ready(ctx context.Context) error {
 	return nil
 }
 
-// TestAdviseRollback: only an API server that does not serve may be the fault of an upgrade.
+// TestAdviseRollback: only if the API server doesn't serve, an upgrade may have broken it.
 func TestAdviseRollback(t *testing.T) {
 	refused := fault.WithRemedy(errors.Wrap(syscall.ECONNREFUSED, "not ready"), "start it")
 	expired := fault.WithRemedy(errors.New("unauthorized"), "renew it")

@@ -11,11 +11,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Offer is a version that a cluster can be upgraded to. Description says which one it is, in kubeadm's words.
+// Offer is a version to which a cluster can be upgraded, described in kubeadm's words.
 type Offer struct{ Version, Description string }
 
-// Offers returns what the cluster can be upgraded to next, out of the releases that this program was built with: the
-// newest patch of its minor version, and the newest one of the next. A control plane is never offered an older version.
+// Offers returns the next versions among the releases this program knows: the newest patch of the cluster's minor version, and of
+// the next. It never offers a control plane an older version.
 func (s *State) Offers() []Offer {
 	oldest, newest := s.span()
 	if oldest == nil {
@@ -36,7 +36,7 @@ func (s *State) Offers() []Offer {
 	return offers
 }
 
-// Named returns the offer of a version that the user names, or nil if everything runs with it or a newer one.
+// Named returns the offer of a version the user names, or nil if everything runs with it or a newer one.
 func (s *State) Named(target string) *Offer {
 	oldest, _ := s.span()
 	wanted, err := version.ParseSemantic(target)
@@ -51,7 +51,7 @@ func Series(v *version.Version) string {
 	return fmt.Sprintf("version in the v%s series", minorOf(v))
 }
 
-// Oldest is the version that the oldest API server has; empty if it is not known.
+// Oldest returns the version of the oldest API server; empty if unknown.
 func (s *State) Oldest() string {
 	oldest, _ := s.span()
 	if oldest == nil {
@@ -60,8 +60,7 @@ func (s *State) Oldest() string {
 	return "v" + oldest.String()
 }
 
-// span returns the oldest and the newest version of the API servers, and of the cluster's configuration; nil if none
-// is known.
+// span returns the oldest and newest version among the API servers and the cluster's configuration; nil if none is known.
 func (s *State) span() (oldest, newest *version.Version) {
 	known := []string{s.Configured}
 	for _, n := range s.Nodes {

@@ -17,22 +17,22 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// Plan is what `upgrade plan` prints. It has the fields of kubeadm's UpgradePlan, and beyond them ClusterVersion, Nodes,
-// and in each upgrade Version, Findings, Steps and Changes. docs/machine-output.md describes it.
+// Plan is the output of `upgrade plan`. It has the fields of kubeadm's UpgradePlan, and also ClusterVersion, Nodes, and in each
+// upgrade Version, Findings, Steps and Changes. docs/machine-output.md describes it.
 type Plan struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Upgrades []Upgrade       `json:"availableUpgrades"`
 	Configs  []ConfigVersion `json:"configVersions"`
-	// ClusterVersion is the one in the cluster's configuration.
+	// ClusterVersion is the version in the cluster's configuration.
 	ClusterVersion string     `json:"clusterVersion"`
 	Nodes          []PlanNode `json:"nodes"`
 }
 
-// DeepCopyObject makes it an object for the printers.
+// DeepCopyObject makes the plan an object for the printers.
 func (p *Plan) DeepCopyObject() runtime.Object { return new(*p) }
 
-// PlanNode is a node and what it runs.
+// PlanNode is a node with its versions.
 type PlanNode struct {
 	Name         string `json:"name"`
 	ControlPlane bool   `json:"controlPlane"`
@@ -41,22 +41,22 @@ type PlanNode struct {
 	Runtime      string `json:"containerRuntimeVersion"`
 }
 
-// Upgrade is a version that the cluster can be upgraded to.
+// Upgrade is a version to which the cluster can be upgraded.
 type Upgrade struct {
 	Description string             `json:"description"`
 	Components  []ComponentUpgrade `json:"components"`
 	Version     string             `json:"version"`
 	Findings    []Finding          `json:"findings"`
 	Steps       []Step             `json:"steps"`
-	// Patches keep what somebody has edited in the static Pods of this host: files for the directory that --patches names.
+	// Patches keep edits in the static Pods of this host: files for the directory named by --patches.
 	Patches []PatchFile `json:"patches,omitempty"`
-	// DoubtfulPatches keep what may be such an edit, or else what the ClusterConfiguration or ConfigMap kubelet-config said earlier.
+	// DoubtfulPatches keep possible edits, which may also come from an earlier ClusterConfiguration or ConfigMap kubelet-config.
 	DoubtfulPatches []PatchFile `json:"doubtfulPatches,omitempty"`
-	// Changes are those of `upgrade apply` on this host; nil if they were not asked for.
+	// Changes lists the changes `upgrade apply` would make on this host; nil unless asked for.
 	Changes []Change `json:"changes,omitempty"`
 }
 
-// ComponentUpgrade is a row of an upgrade. Node is empty for what all nodes share.
+// ComponentUpgrade is a row of an upgrade. Node is empty for shared components.
 type ComponentUpgrade struct {
 	Name    string `json:"name"`
 	Current string `json:"currentVersion"`
@@ -72,27 +72,26 @@ type ConfigVersion struct {
 	Manual    bool   `json:"manualUpgradeRequired"`
 }
 
-// Finding is what a check says about an upgrade. Level is error, warning, or unchecked for what could not be looked at.
+// Finding is a check's result for an upgrade. Level is error, warning, or unchecked if the check couldn't look.
 type Finding struct {
 	Check       string `json:"check"`
 	Level       string `json:"level"`
 	fault.Fault `json:",inline"`
 }
 
-// PatchFile is a file of a directory of patches.
+// PatchFile is a file in a directory of patches.
 type PatchFile struct {
 	Name    string `json:"fileName"`
 	Content string `json:"content"`
 }
 
-// Change is a file or an object that an upgrade changes, as a unified diff.
+// Change is a change to a file or an object, as a unified diff.
 type Change struct {
 	Name string `json:"name"`
 	Diff string `json:"diff"`
 }
 
-// The rows of a plan beside those of static Pods, by kubeadm's names. RowProgram is the Kubernetes version that this
-// program was made for.
+// The rows of a plan besides static Pods', with kubeadm's names. RowProgram is the Kubernetes version this program was made for.
 const (
 	rowKubelet   = "kubelet"
 	rowKubeProxy = "kube-proxy"
@@ -100,7 +99,7 @@ const (
 	RowProgram   = "kubeadm"
 )
 
-// NewPlan returns a plan without upgrades. apiVersion is that of the object.
+// NewPlan returns a plan without upgrades. apiVersion is the plan's own.
 func (s *State) NewPlan(apiVersion string) *Plan {
 	p := &Plan{
 		TypeMeta:       metav1.TypeMeta{APIVersion: apiVersion, Kind: "UpgradePlan"},
@@ -121,8 +120,7 @@ func (s *State) NewPlan(apiVersion string) *Plan {
 	return p
 }
 
-// Upgrade returns an upgrade as far as the cluster's state says it, without findings. A way that does not exist is an
-// error of Steps.
+// Upgrade returns an upgrade without findings, except that an error of Steps becomes one.
 func (s *State) Upgrade(o Offer, r Route) (*Upgrade, error) {
 	r.Version = o.Version
 	desired, _, err := config.LoadCluster(s.Stored, nil, nil, nil, config.Options{Version: o.Version, AnyVersion: true, Placeholders: true})
@@ -140,7 +138,7 @@ func (s *State) Upgrade(o Offer, r Route) (*Upgrade, error) {
 	return u, nil
 }
 
-// rows are in the order that kubeadm has: the kubelets, the control planes, what all nodes share, etcd.
+// rows returns kubeadm's order: the kubelets, the control planes, shared components, etcd.
 func (s *State) rows(desired *config.Node, etcd bool) []ComponentUpgrade {
 	target := desired.Cluster.KubernetesVersion
 	var rows []ComponentUpgrade
@@ -171,12 +169,12 @@ func (s *State) rows(desired *config.Node, etcd bool) []ComponentUpgrade {
 // SkewCheck is the name of the check of Refusals.
 const SkewCheck = "KubernetesVersion"
 
-// AddReport adds what checks found.
+// AddReport adds the findings of checks.
 func (u *Upgrade) AddReport(r preflight.Report) {
 	u.AddFindings(slices.Concat(r.Errors, r.Warnings, r.Unasked)...)
 }
 
-// AddFindings adds errors, warnings, and what could not be looked at.
+// AddFindings adds errors, warnings, and checks that couldn't look.
 func (u *Upgrade) AddFindings(found ...preflight.Finding) {
 	levels := map[preflight.Severity]string{preflight.Error: "error", preflight.Warning: "warning", preflight.Unasked: "unchecked"}
 	for _, f := range found {
@@ -184,8 +182,7 @@ func (u *Upgrade) AddFindings(found ...preflight.Finding) {
 	}
 }
 
-// SkewQuestion is Refusals as a check of preflight, which can be ignored. What several steps solve is left out for a plan,
-// which lists them.
+// SkewQuestion wraps Refusals as a preflight check, which users can ignore. A plan leaves out problems that its steps solve.
 func SkewQuestion(u *config.Upgrade, nodes []NodeVersions, plan bool) preflight.Question {
 	return preflight.Question{Name: SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(context.Context) []preflight.Finding {
 		var found []preflight.Finding

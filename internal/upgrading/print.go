@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
-// PrintStored shows the configuration that the cluster stores, which an upgrade starts from.
+// PrintStored shows the cluster's stored configuration, the starting point of an upgrade.
 func PrintStored(w io.Writer, stored []byte) error {
 	_, err := fmt.Fprintf(w, "Configuration of the cluster:\n%s\n", indented("\t", redact.Document(string(stored))))
 	return err
@@ -86,10 +86,10 @@ func printPatches(b *strings.Builder, heading string, files []PatchFile) {
 	}
 }
 
-// mostOfACheck is how many findings of one check are shown to people; programs get all.
+// mostOfACheck is how many findings of one check people see; programs get all.
 const mostOfACheck = 10
 
-// printFindings writes the findings of each level under a heading of their own, errors first.
+// printFindings writes each level's findings under a heading, errors first.
 func printFindings(b *strings.Builder, found []Finding) {
 	for _, part := range []struct{ level, heading string }{
 		{"error", "Fix these problems first"}, {"warning", "Warnings"}, {"unchecked", "Not checked"},
@@ -117,7 +117,7 @@ func printFindings(b *strings.Builder, found []Finding) {
 	}
 }
 
-// table writes n rows under a header, whose columns are separated by tabs.
+// table writes n rows under a header with columns separated by tabs.
 func table(w io.Writer, header string, n int, row func(i int) []string) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(t, header)
@@ -131,7 +131,6 @@ func table(w io.Writer, header string, n int, row func(i int) []string) {
 	_ = t.Flush() // w is a string
 }
 
-// indented puts prefix before each line.
 func indented(prefix, text string) string {
 	return prefix + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+prefix) + "\n"
 }

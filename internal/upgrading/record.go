@@ -21,25 +21,23 @@ import (
 
 // Record describes the upgrade that made a backup.
 type Record struct {
-	// Node is the node's name, To the version that it was upgraded to.
+	// Node is the node's name, To the version of the upgrade.
 	Node string `json:"node"`
 	To   string `json:"to"`
-	// CA has the hashes of the cluster's CAs (sha256:HEX of the public key), separated by commas. It is empty in a backup of an
-	// earlier release.
+	// CA has the hashes of the cluster's CAs (sha256:HEX of the public key), separated by commas. Earlier releases didn't record it.
 	CA string `json:"ca,omitempty"`
 	// EtcdCluster is the ID of the etcd cluster in hexadecimal, empty without etcd on this host.
 	EtcdCluster string `json:"etcdCluster,omitempty"`
-	// ClusterConfiguration and KubeletConfiguration are what the cluster stored before; empty on workers.
+	// ClusterConfiguration and KubeletConfiguration are the configurations the cluster stored before; empty on workers.
 	ClusterConfiguration string `json:"clusterConfiguration,omitempty"`
 	KubeletConfiguration string `json:"kubeletConfiguration,omitempty"`
-	// Written has the hashes (SHA-256, in hexadecimal) of the files that the run puts in the place of those that it keeps, by name.
+	// Written maps the names of replaced files to the hashes of their new content (SHA-256, in hexadecimal).
 	Written map[string]string `json:"written,omitempty"`
-	// Completed is when the upgrade was completed, in the record of the last directory that it made.
+	// Completed is when the upgrade was completed, in the record of its last directory.
 	Completed time.Time `json:"completed,omitzero"`
 }
 
-// complete takes from the record of a later run what r does not have: not every phase records everything. The files that go
-// back are those of the first run, and so is the cluster.
+// complete adds a later record's values, as not every phase records all. Files to put back and the cluster stay the first run's.
 func (r *Record) complete(later Record) {
 	r.Node, r.To = cmp.Or(r.Node, later.Node), cmp.Or(r.To, later.To)
 	r.EtcdCluster = cmp.Or(r.EtcdCluster, later.EtcdCluster)
@@ -48,11 +46,11 @@ func (r *Record) complete(later Record) {
 	r.Completed = later.Completed
 }
 
-// HashOf is the hash of a file, as records have it.
+// HashOf hashes a file for a record.
 func HashOf(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
-// another reports whether two records are of different clusters, which may have one CA. What one of them doesn't record may be
-// of any. restored says that etcd's data may have been restored in between, which makes a new etcd cluster.
+// another reports whether two records are of different clusters, which may share a CA. A missing value matches any. restored
+// means that a restore in between may have made a new etcd cluster.
 func (r *Record) another(other Record, restored bool) bool {
 	if !restored && r.EtcdCluster != "" && other.EtcdCluster != "" && r.EtcdCluster != other.EtcdCluster {
 		return true
@@ -71,8 +69,8 @@ func readRecord(h host.Host, dir string) (r Record, err error) {
 	return r, errors.Wrap(yaml.UnmarshalStrict(data, &r), path)
 }
 
-// Complete records that the upgrade that made b is complete. The next run begins another one, even to the same version.
-// Nothing is written if that is recorded already, or if kubeadm made the backup.
+// Complete records the end of the upgrade behind b: the next run begins another one, even to the same version. It writes nothing
+// if that's recorded, or if kubeadm made the backup.
 func (b *Backup) Complete(h host.Host) error {
 	if !b.Completed.IsZero() {
 		return nil
@@ -80,7 +78,7 @@ func (b *Backup) Complete(h host.Host) error {
 	return b.setCompleted(h, h.Now().UTC().Truncate(time.Second))
 }
 
-// Reopen takes that back: a rollback begins.
+// Reopen undoes Complete when a rollback begins.
 func (b *Backup) Reopen(h host.Host) error {
 	if b.Completed.IsZero() {
 		return nil

@@ -23,23 +23,22 @@ import (
 // rollbackFile is where a rollback keeps its progress, beside the backups.
 const rollbackFile = "slipway-rollback.yaml"
 
-// Progress is how far the last rollback of this node got. It is empty if there was none.
+// Progress is how far the last rollback of this node got; empty if there was none.
 type Progress struct {
-	// Began and Ended are those of the backup of the upgrade that is rolled back. Ended is zero in a file of an earlier release.
+	// Began and Ended are copied from the backup of the upgrade to roll back. Earlier releases didn't write Ended.
 	Began time.Time `json:"began,omitzero"`
 	Ended time.Time `json:"ended,omitzero"`
-	// Snapshot is the file that etcd's data is restored from, empty for a rollback that leaves etcd alone. Aside is where a
-	// restore moves the data that etcd has now, and Revision its last revision, 0 if unknown. Restored says that the new data
-	// is in place.
+	// Snapshot is the file to restore etcd's data from, empty for a rollback that leaves etcd alone. Aside is where a restore moves
+	// etcd's current data, and Revision its last revision, 0 if unknown. Restored means the new data is in place.
 	Snapshot string `json:"snapshot,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
 	Aside    string `json:"aside,omitempty"`
 	Restored bool   `json:"restored,omitempty"`
-	// Finished is the end of a rollback that is complete.
+	// Finished is when the rollback was complete.
 	Finished time.Time `json:"finished,omitzero"`
 }
 
-// ReadProgress reads what the last rollback has written below root.
+// ReadProgress reads the last rollback's progress below root.
 func ReadProgress(h host.Host, root string) (p Progress, err error) {
 	path := filepath.Join(root, rollbackFile)
 	data, err := host.ReadIfExists(h, path)
@@ -59,15 +58,14 @@ func (p Progress) Write(h host.Host, root string) error {
 	return err
 }
 
-// Concerns reports whether the progress is that of a rollback of the upgrade that made b. It is not if that upgrade has
-// replaced static Pods again since the rollback began: what the rollback had done until then is undone.
+// Concerns reports whether this is the progress of rolling back b's upgrade. It isn't if that upgrade has replaced static Pods
+// again since, which undid the rollback's work.
 func (p Progress) Concerns(b *Backup) bool {
 	return p.Began.Equal(b.Began) && (p.Ended.IsZero() || p.Ended.Equal(b.Ended))
 }
 
-// NodeBefore returns what this node was before the upgrade that made b. The configuration comes from the backup, because the
-// API may be down. If the backup does not have it, such as one that kubeadm made, it comes from the cluster, or else it is
-// the default one.
+// NodeBefore returns this node as it was before b's upgrade. The configuration comes from the backup, as the API may be down, or
+// else, for backups without one, such as kubeadm's, from the cluster or the defaults.
 func NodeBefore(ctx context.Context, api cluster.Cluster, h host.Host, b *Backup, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	var warnings []string
 	stored, assumed := []byte(b.ClusterConfiguration), false
@@ -87,14 +85,14 @@ func NodeBefore(ctx context.Context, api cluster.Cluster, h host.Host, b *Backup
 		return nil, nil, err
 	}
 	if _, local := thisnode.StaticPod(h, thisnode.StaticPodPath(n, manifests.EtcdName)); assumed && !local && b.Manifests[manifests.EtcdName] == "" {
-		n.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}} // by default it is local
+		n.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}} // by default it's local
 	}
 	n.Upgrade = &config.Upgrade{Version: n.Cluster.KubernetesVersion, From: b.To, Etcd: true}
 	return n, append(warnings, more...), nil
 }
 
-// wasControlPlane reports whether this node is a control plane, or one that has lost the static Pod of its API server. A host
-// that was a control plane, was reset and then joined as a worker may still have the backups, but no admin.conf.
+// wasControlPlane reports whether this node is a control plane, even without its API server's static Pod. After a reset and a
+// join as a worker, it may still have backups, but no admin.conf.
 func wasControlPlane(h host.Host, b *Backup) bool {
 	if thisnode.IsControlPlane(h) {
 		return true

@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// State is what a cluster runs. Versions are the tags of images, as they are; one that is empty is not there.
+// State is the state of a cluster. Versions are images' tags, as they are; empty if there's no such component.
 type State struct {
 	// Stored is the ClusterConfiguration, as YAML. Configured is its version.
 	Stored     []byte
@@ -31,9 +31,9 @@ type State struct {
 	Nodes              []NodeVersions
 	Components         []Component
 	KubeProxy, CoreDNS string
-	// Corefile is the configuration of CoreDNS, empty if it has none in its ConfigMap.
+	// Corefile is CoreDNS's configuration, empty if its ConfigMap has none.
 	Corefile string
-	// Pods are the static Pods of the control planes, and Hosts the Nodes. Strays are Pods that look like them on other Nodes.
+	// Pods are the static Pods of the control planes, Hosts the Nodes. Strays are Pods on other Nodes that look like static Pods.
 	Pods, Strays []corev1.Pod
 	Hosts        []corev1.Node
 	// KubeletConfig and KubeProxyConfig are the API versions of the stored configurations, such as v1beta1.
@@ -43,7 +43,7 @@ type State struct {
 // Component is a static Pod of a control plane.
 type Component struct{ Name, Node, Version string }
 
-// Look asks the API what the cluster runs. All requests are made side by side.
+// Look asks the API for the cluster's state, with all requests side by side.
 func Look(ctx context.Context, api cluster.Cluster) (*State, error) {
 	s := &State{}
 	var nodes []corev1.Node
@@ -74,7 +74,7 @@ func Look(ctx context.Context, api cluster.Cluster) (*State, error) {
 	return s, err
 }
 
-// addOns asks for those of kubeadm.
+// addOns asks for kubeadm's add-ons.
 func (s *State) addOns(ctx context.Context, api cluster.Cluster, ask func(func() error)) {
 	ask(func() (err error) {
 		s.Corefile, err = cluster.ConfigMapText(ctx, api, metav1.NamespaceSystem, manifests.CorefileMap, manifests.CorefileKey)
@@ -106,7 +106,7 @@ func inKubeSystem(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}
 }
 
-// storedAPI returns the version of the API of a stored configuration; empty for one that is missing or unreadable.
+// storedAPI returns the API version of a stored configuration; empty if that's missing or unreadable.
 func storedAPI(ctx context.Context, api cluster.Cluster, name, key string) (string, error) {
 	text, err := cluster.ConfigMapText(ctx, api, metav1.NamespaceSystem, name, key)
 	var doc metav1.TypeMeta
@@ -117,12 +117,12 @@ func storedAPI(ctx context.Context, api cluster.Cluster, name, key string) (stri
 	return v, nil
 }
 
-// tableOrder is the order of the components of a control plane in a plan.
+// tableOrder is the order of a control plane's components in a plan.
 func tableOrder() []string {
 	return []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName, manifests.EtcdName}
 }
 
-// Count counts the Node of this host, which has the static Pod of an API server, as a control plane even without the label.
+// Count counts this host's Node, which has an API server's static Pod, as a control plane even without the label.
 func (s *State) Count(own string) {
 	planes := cluster.ControlPlanesOf(s.Hosts)
 	planes.Count(s.Hosts, own)
@@ -164,8 +164,7 @@ func imageTag(pod corev1.PodSpec, container string) string {
 	return ""
 }
 
-// SplitImage returns what is before the tag in an image's name, and the tag, each empty if there is none. A digest is in
-// neither.
+// SplitImage returns the text before the tag in an image's name, and the tag, empty if there is none. A digest is in neither.
 func SplitImage(image string) (repository, tag string) {
 	image, _, _ = strings.Cut(image, "@")
 	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
@@ -180,7 +179,7 @@ func TagOf(image string) string {
 	return tag
 }
 
-// exact returns the version that a tag stands for, with a leading v; empty if that cannot be told.
+// exact returns a tag as a version with a leading v; empty if it isn't a version.
 func exact(tag string) string {
 	v, err := version.ParseSemantic(strings.ReplaceAll(tag, "_", "+"))
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Step is what to do on one node, before anything is done on the next.
+// Step is the work on one node, to be finished before the next one's.
 type Step struct {
 	Node string `json:"nodeName"`
-	// Component is what the step upgrades: control-plane or kubelet.
+	// Component is control-plane or kubelet.
 	Component string `json:"component"`
 	Version   string `json:"version"`
-	// Commands are for a shell, in order. A line that begins with # says what to do by hand, such as to install packages.
+	// Commands are for a shell, in order. A line that begins with # describes manual work, such as installing packages.
 	Commands []string `json:"commands"`
 }
 
@@ -32,31 +32,29 @@ const (
 	stepKubelet      = "kubelet"
 )
 
-// Route are the settings of an upgrade that its steps depend on.
+// Route holds the settings of an upgrade that its steps depend on.
 type Route struct {
 	config.Upgrade
-	// Here is the name of the node on which the plan is made; empty if it is made elsewhere.
+	// Here is the name of the node that makes the plan; empty elsewhere.
 	Here string
-	// Leader is the name of the node whose member leads etcd; empty if it is not known.
+	// Leader is the name of the node whose member leads etcd; empty if unknown.
 	Leader string
 	Given  Given
 	// Patched reports whether the plan has printed patches for the node Here, which its steps need.
 	Patched bool
 }
 
-// Given are the flags that the user has given to the plan and that the commands of its steps need, too.
+// Given holds the flags of the plan's command line that its steps' commands need, too.
 type Given struct {
-	// Config and Patches are paths, empty if they are not given. A command that has a configuration file takes no flags that
-	// the file has fields for.
+	// Config and Patches are paths; empty if not given. A configuration file replaces the flags that it has fields for.
 	Config, Patches string
 	// Kubeconfig is the path of an administrator's kubeconfig file on the control planes.
 	Kubeconfig            string
 	IgnorePreflightErrors []string
 }
 
-// Steps returns how to bring the whole cluster to r.Version: one minor version after the other, all control planes before
-// the next minor. A kubelet is upgraded when it would become too old for the next minor, and at the end: each time its
-// Pods have to move.
+// Steps returns the way of the whole cluster to r.Version: minor by minor, all control planes before the next one. A kubelet is
+// upgraded before it would become too old for the next minor, and at the end: each time its Pods have to move.
 func (s *State) Steps(r Route) ([]Step, error) {
 	hops, err := s.hops(r.Version)
 	if err != nil {
@@ -73,7 +71,7 @@ func (s *State) Steps(r Route) ([]Step, error) {
 	return p.steps, nil
 }
 
-// hops are the versions that the control planes go through: the newest known patch of each minor version, and the target.
+// hops returns the control planes' versions on the way: the newest known patch of each minor version, and the target.
 func (s *State) hops(target string) ([]*version.Version, error) {
 	to, err := version.ParseSemantic(target)
 	oldest, _ := s.span()
@@ -93,7 +91,7 @@ func (s *State) hops(target string) ([]*version.Version, error) {
 	return hops, nil
 }
 
-// planner goes through an upgrade: its nodes are as they are after the steps so far.
+// planner walks through an upgrade: its nodes are as they'll be after the steps so far.
 type planner struct {
 	route      Route
 	configured string
@@ -101,7 +99,7 @@ type planner struct {
 	steps      []Step
 }
 
-// controlPlanes adds the steps by which all control planes get a version.
+// controlPlanes adds the steps to bring all control planes to a version.
 func (p *planner) controlPlanes(to *version.Version) {
 	var behind []*NodeVersions
 	for i := range p.nodes {
@@ -122,7 +120,7 @@ func (p *planner) controlPlanes(to *version.Version) {
 	p.configured = "v" + to.String()
 }
 
-// rank puts this host first, and etcd's leader last: then the lead moves once, to a member that need not restart any more.
+// rank puts this host first, and etcd's leader last: then the lead moves once, to a member that doesn't need to restart any more.
 func (p *planner) rank(n *NodeVersions) int {
 	switch n.Name {
 	case p.route.Leader:
@@ -133,8 +131,7 @@ func (p *planner) rank(n *NodeVersions) int {
 	return 1
 }
 
-// first is the control plane for `upgrade apply`: one that an interrupted run has already upgraded, or else the first of
-// those behind.
+// first returns the control plane for `upgrade apply`: one upgraded by an interrupted run, or else the first one behind.
 func (p *planner) first(behind []*NodeVersions, to *version.Version) *NodeVersions {
 	for i := range p.nodes {
 		if n := &p.nodes[i]; n.ControlPlane && n.APIServer == "v"+to.String() {
@@ -147,7 +144,7 @@ func (p *planner) first(behind []*NodeVersions, to *version.Version) *NodeVersio
 	return behind[0]
 }
 
-// kubelets adds the steps by which the kubelets that need it get a version: those of the control planes first.
+// kubelets adds the steps to bring kubelets in need to a version, the control planes' first.
 func (p *planner) kubelets(to *version.Version, needed func(*version.Version) bool) {
 	for _, controlPlanes := range []bool{true, false} {
 		for i := range p.nodes {
@@ -182,11 +179,11 @@ func (p *planner) add(n *NodeVersions, component string, to *version.Version, co
 // upgradeNode is the command for all nodes but the first control plane.
 const upgradeNode = "slipway upgrade node"
 
-// apply is the command for the first control plane.
+// apply returns the command for the first control plane.
 func (p *planner) apply(to *version.Version) string {
 	command := "slipway upgrade apply v" + to.String()
 	if p.route.Given.Config != "" {
-		return command // the file allows versions that are not stable
+		return command // the file allows versions that aren't stable
 	}
 	switch kind, _, _ := strings.Cut(to.PreRelease(), "."); kind {
 	case "":
@@ -198,7 +195,7 @@ func (p *planner) apply(to *version.Version) string {
 	return command
 }
 
-// commands returns the command that upgrades a node, with the flags of the plan, and before it what is to be done by hand.
+// commands returns the command that upgrades a node, with the flags of the plan, after any manual work.
 func (p *planner) commands(n *NodeVersions, command string) []string {
 	given := p.route.Given
 	add := func(flag, value string) {
@@ -228,7 +225,7 @@ func (p *planner) commands(n *NodeVersions, command string) []string {
 	return []string{command}
 }
 
-// Quoted is a word for a shell.
+// Quoted quotes a word for a shell.
 func Quoted(word string) string {
 	if strings.ContainsFunc(word, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-,:@+=", r)
@@ -238,13 +235,13 @@ func Quoted(word string) string {
 	return word
 }
 
-// tooOldFor reports whether a kubelet must not stay when the control planes get a version.
+// tooOldFor reports whether a kubelet has to be upgraded before the control planes get a version.
 func tooOldFor(next *version.Version) func(*version.Version) bool {
 	oldest := minorOf(next.OffsetMinor(-kubeletSkew))
 	return func(v *version.Version) bool { return minorOf(v).LessThan(oldest) }
 }
 
-// older reports whether text is a version older than v. One that is not known counts as older.
+// older reports whether text is a version older than v. An unknown version counts as older.
 func older(text string, v *version.Version) bool {
 	have, err := version.ParseSemantic(text)
 	return err != nil || have.LessThan(v)

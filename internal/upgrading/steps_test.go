@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// shortSteps are a step per line: the node, what it upgrades, the version, and the commands.
+// shortSteps returns a line per step: the node, the component, the version, and the commands.
 func shortSteps(steps []Step) string {
 	var b strings.Builder
 	for _, s := range steps {
@@ -152,7 +152,7 @@ func TestStepsKeepTheSkew(t *testing.T) {
 			}
 			_, newest := s.span()
 			if step.Component == stepKubelet {
-				continue // what another node still lacks
+				continue // other nodes may still lack something
 			}
 			for _, r := range Refusals(&config.Upgrade{Version: "v" + newest.String()}, s.Nodes) {
 				t.Errorf("%s: after step %d (%+v): %s", nodes, i+1, step, r.Message)
@@ -161,7 +161,7 @@ func TestStepsKeepTheSkew(t *testing.T) {
 	}
 }
 
-// TestStepsOutOfReach: the way leads through a version that this program cannot set up.
+// TestStepsOutOfReach: the way leads through a version this program can't set up.
 func TestStepsOutOfReach(t *testing.T) {
 	s := &State{Configured: "v1.32.1", Nodes: clusterOf("cp-1=v1.32.1/v1.32.1")}
 	_, err := s.Steps(Route{Upgrade: config.Upgrade{Version: "v1.37.2"}})

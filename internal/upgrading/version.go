@@ -14,25 +14,25 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// kubeletSkew is how many minor versions a kubelet may be older than its API server, controlPlaneSkew how many the API
-// servers of a cluster may be apart, and how many an upgrade moves: https://kubernetes.io/releases/version-skew-policy/
+// kubeletSkew is how many minor versions a kubelet may be older than its API server, controlPlaneSkew how many the API servers of
+// a cluster may be apart, and how many an upgrade moves: https://kubernetes.io/releases/version-skew-policy/
 const (
 	kubeletSkew      = 3
 	controlPlaneSkew = 1
 )
 
-// NodeVersions says what a node runs. Versions have a leading v; an empty one is not known.
+// NodeVersions holds a node's versions, with a leading v; empty if unknown.
 type NodeVersions struct {
 	Name string
 	// ControlPlane reports whether the node has an API server. APIServer is the version of its image.
 	ControlPlane bool
 	APIServer    string
 	Kubelet      string
-	// Runtime is what the kubelet reports, such as containerd://2.2.0.
+	// Runtime comes from the kubelet, such as containerd://2.2.0.
 	Runtime string
 }
 
-// Refusal is why a cluster may not be upgraded to a version.
+// Refusal is a reason not to upgrade a cluster to a version.
 type Refusal struct {
 	fault.Fault
 	// Forceable reports whether `upgrade apply --force` goes on in spite of it.
@@ -41,8 +41,8 @@ type Refusal struct {
 	Stepwise bool
 }
 
-// Refusals returns why a cluster may not be upgraded as u says: from u.From to u.Version, both exact versions. nodes are
-// those of the cluster. A node that is partly upgraded counts with what it runs, so an interrupted upgrade can go on.
+// Refusals returns the reasons not to upgrade a cluster with these nodes from u.From to u.Version, both exact. A partly upgraded
+// node counts with its current versions, so an interrupted upgrade can go on.
 func Refusals(u *config.Upgrade, nodes []NodeVersions) []Refusal {
 	target, err := version.ParseSemantic(u.Version)
 	if err != nil {
@@ -71,7 +71,7 @@ func prereleaseRefusals(u *config.Upgrade, target *version.Version) []Refusal {
 		remedy("choose a release, or allow this one with --allow-experimental-upgrades").force()}
 }
 
-// controlPlaneRefusals compares the target with what the control planes run, and with the cluster's configuration.
+// controlPlaneRefusals compares the target with the control planes' versions, and with the cluster's configuration.
 func controlPlaneRefusals(u *config.Upgrade, target *version.Version, nodes []NodeVersions) []Refusal {
 	var found []Refusal
 	who := byVersion(nodes, NodeVersions.apiServer)
@@ -103,7 +103,7 @@ func controlPlaneRefusals(u *config.Upgrade, target *version.Version, nodes []No
 	return found
 }
 
-// stepRefusal compares the target with what some control planes have.
+// stepRefusal compares the target with a version that some control planes have.
 func stepRefusal(u *config.Upgrade, target, have *version.Version, who string) *Refusal {
 	next := minorOf(have.OffsetMinor(controlPlaneSkew))
 	var r Refusal
@@ -142,10 +142,10 @@ func kubeletRefusals(u *config.Upgrade, target *version.Version, nodes []NodeVer
 	return found
 }
 
-// versionGroup has the names of the nodes with one version, for a message.
+// versionGroup names the nodes with one version, for a message.
 type versionGroup struct{ version, nodes string }
 
-// byVersion groups the nodes of which pick wants a version, in the order of the nodes.
+// byVersion groups the nodes for which pick wants a version, in the order of the nodes.
 func byVersion(nodes []NodeVersions, pick func(NodeVersions) (string, bool)) []versionGroup {
 	var groups []versionGroup
 	for _, n := range nodes {
