@@ -114,7 +114,6 @@ func TestGolden(t *testing.T) {
 			}
 			n := fixture.GoldenNode(t, filepath.Join(goldenDir, "node", name, "input.yaml"))
 			n.Cluster.EncryptionAlgorithm = config.ECDSAP256 // generated quickly
-			n.Cluster.EncryptionAlgorithm = config.ECDSAP256
 			ca := newCA(t, n)
 			var rows []string
 			for _, spec := range allSpecs(n) {
