@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"testing"
 
 	"github.com/pkg/errors"
 
@@ -187,6 +188,54 @@ func networkRows() []row {
 		{"ServiceSubnetRoutes", "of the other family", func(s scene) {
 			s.node.Cluster.Networking.ServiceSubnet = "fd00:2::/112"
 			s.Has.Routes = append(s.Has.Routes, route("10.96.0.0/12", "eth1"), route("fe80::/64", "eth0"))
+		}, nil},
+	}
+}
+
+func TestSysctlSetting(t *testing.T) {
+	for line, want := range map[string][2]string{
+		"net.ipv4.ip_forward = 1\n":          {"net/ipv4/ip_forward", "1"},
+		"-net/ipv4/ip_forward=0":             {"net/ipv4/ip_forward", "0"},
+		"net.ipv6.conf.eth0/100.accept_ra=2": {"net/ipv6/conf/eth0.100/accept_ra", "2"},
+		"net/ipv6/conf/eth0.100/accept_ra=2": {"net/ipv6/conf/eth0.100/accept_ra", "2"},
+		"# net.ipv4.ip_forward=0":            {"", ""},
+		"; net.ipv4.ip_forward=0":            {"", ""},
+		"net.ipv4.ip_forward":                {"", ""},
+		"":                                   {"", ""},
+	} {
+		if name, value := sysctlSetting(line); name != want[0] || value != want[1] {
+			t.Errorf("%q: %q, %q, want %q", line, name, value, want)
+		}
+	}
+}
+
+func dnsLoopRows() []row {
+	const check, etc, other = "DNSLoop", "/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"
+	resolv := func(text string) func(scene) { return func(s scene) { s.put(etc, text) } }
+	return []row{
+		{check, "reachable", resolv("# nameserver 127.0.0.1\nsearch example.org\nnameserver 192.0.2.53\nnameserver fe80::1%eth0\n"), nil},
+		{check, "only loopback", resolv("nameserver 127.0.0.1\noptions edns0\n"),
+			[]string{"[WARNING DNSLoop] | /etc/resolv.conf | 127.0.0.1 | CoreDNS | resolvConf"}},
+		{check, "only systemd-resolved's stub", resolv("nameserver 127.0.0.53\nnameserver ::1\n"),
+			[]string{"[WARNING DNSLoop] | /etc/resolv.conf | 127.0.0.53, ::1 | CoreDNS | resolvConf"}},
+		{check, "one of two", resolv("nameserver 127.0.0.1\nnameserver 192.0.2.53\n"),
+			[]string{"[WARNING DNSLoop] | /etc/resolv.conf | 127.0.0.1 | CoreDNS | resolvConf"}},
+		{check, "none", resolv("search example.org\n"), []string{"[WARNING DNSLoop] | /etc/resolv.conf | CoreDNS | resolvConf"}},
+		{check, "missing", func(s scene) { s.remove(etc) }, []string{"[SKIPPED DNSLoop] | /etc/resolv.conf"}},
+		{check, "the kubelet's other file", func(s scene) {
+			s.put(etc, "nameserver 127.0.0.53\n")
+			s.put(other, "nameserver 192.0.2.53\n")
+			s.node.Kubelet.ResolverConfig = new(other)
+		}, nil},
+		{check, "a file of the kubelet's flag", func(s scene) {
+			s.put(etc, "nameserver 192.0.2.53\n")
+			s.put("/etc/pods.conf", "nameserver 127.0.0.1\n")
+			s.put("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--resolv-conf=/etc/pods.conf\n")
+		}, []string{"[WARNING DNSLoop] | /etc/pods.conf | --resolv-conf | /etc/default/kubelet | 127.0.0.1"}},
+		{check, "no file", func(s scene) { s.node.Kubelet.ResolverConfig = new("") }, nil},
+		{check, "no CoreDNS", func(s scene) {
+			s.put(etc, "nameserver 127.0.0.1\n")
+			s.node.Cluster.DNS.Disabled = true
 		}, nil},
 	}
 }

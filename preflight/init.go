@@ -4,12 +4,19 @@
 package preflight
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // The components of a control plane node, by the names of their programs and their static Pods' files.
@@ -151,3 +158,46 @@ func manifestPath(n *config.Node, component string) string {
 
 // dashed returns a path as it appears in checks' names.
 func dashed(path string) string { return strings.ReplaceAll(path, "/", "-") }
+
+// Configuration checks that an existing control plane was made with this run's configuration. differences lists the differences.
+func Configuration(differences func(context.Context) []fault.Fault) Check {
+	return Check{
+		Name: "Configuration",
+		Asks: "an existing control plane was made with the same configuration: the kubelet's files, certificates, kubeconfig files, ConfigMap kubeadm-config; later edits stay",
+		Run: func(ctx context.Context, _ View) []Finding {
+			var found []Finding
+			for _, d := range differences(ctx) {
+				found = append(found, Finding{Severity: Error, Fault: d})
+			}
+			return found
+		},
+	}
+}
+
+// endpointLimit is how long an API server behind the control plane's endpoint may take to answer. An address nobody has yet may
+// give no answer at all.
+const endpointLimit = 3 * time.Second
+
+// existingCluster keeps init from making a second cluster behind a living cluster's endpoint, for example when the tool that
+// created its first control plane rebuilds that host. With the same CA, kubelets would take the empty cluster's answers for their
+// own cluster's, and stop their Pods. A host with a static Pod of the API server, or with data of etcd, belongs to that cluster.
+func existingCluster(n *config.Node) func(context.Context, View) []Finding {
+	return func(ctx context.Context, h View) []Finding {
+		if n.Cluster.ControlPlaneEndpoint == "" || n.Cluster.Etcd.Local == nil ||
+			exists(h, manifestPath(n, apiServer)) || exists(h, filepath.Join(n.Cluster.Etcd.Local.DataDir, "member")) {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, endpointLimit)
+		defer cancel()
+		_, err := h.Fetch(ctx, host.Probe{URL: "https://" + n.Endpoint() + "/version"})
+		var answer *host.ProbeError
+		switch {
+		case errors.Is(err, host.ErrNotInPlan):
+			return unasked("whether %s serves a cluster already", n.Endpoint())
+		case err == nil, errors.As(err, &answer) && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden):
+			return fail("an API server answers at %s already, and this host would make a second cluster behind the same endpoint", n.Endpoint()).
+				remedy("join the cluster that is there, as a control plane: `slipway token create --print-join-command --control-plane` on one of its control planes prints the command; if that cluster is no longer wanted, stop it first")
+		}
+		return nil
+	}
+}

@@ -4,14 +4,92 @@
 package preflight
 
 import (
+	"context"
+	"net"
 	"net/netip"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
+
+// changing is a port and a unit that change between looks, as they do while systemd restarts the kubelet.
+type changing struct {
+	held    []bool          // at each attempt to listen; the last stays
+	holders []*host.Process // at each look at the holder; the last stays
+	pids    []int           // of the unit
+}
+
+func (c changing) on(h *fakeHost) {
+	h.On.PortFree = func(string, int) error {
+		if next(&c.held) {
+			return errors.Wrap(unix.EADDRINUSE, "port 10250 is in use")
+		}
+		return nil
+	}
+	h.On.PortHolder = func(int) (host.Process, bool) {
+		if p := next(&c.holders); p != nil {
+			return *p, true
+		}
+		return host.Process{}, false
+	}
+	h.On.Unit = func(context.Context, string) (host.UnitState, error) {
+		return host.UnitState{LoadState: "loaded", MainPID: uint32(next(&c.pids))}, nil
+	}
+}
+
+func next[T any](values *[]T) T {
+	v := (*values)[0]
+	if len(*values) > 1 {
+		*values = (*values)[1:]
+	}
+	return v
+}
+
+func TestPortOfAKubeletThatIsRestarted(t *testing.T) {
+	before, after := &host.Process{PID: 7, Name: kubelet}, &host.Process{PID: 9, Name: kubelet}
+	for name, tt := range map[string]struct {
+		host changing
+		want []string
+	}{
+		"gone between the attempt and the look": {host: changing{
+			held: []bool{true, false}, holders: []*host.Process{nil}, pids: []int{7}}},
+		"gone, and back again": {host: changing{
+			held: []bool{true}, holders: []*host.Process{nil, nil, after}, pids: []int{9}},
+			want: []string{"[NOTE ] | kubelet | process 9 | port 10250"}},
+		"another process when the unit is read": {host: changing{
+			held: []bool{true}, holders: []*host.Process{before, after}, pids: []int{9}},
+			want: []string{"[NOTE ] | kubelet | process 9 | port 10250"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.earlier("kube-apiserver")
+			tt.host.on(s.fakeHost)
+			got := portFree(s.node, portUse{"", 10250, kubelet})(t.Context(), s.fakeHost)
+			expect(t, got, tt.want...)
+		})
+	}
+}
+
+// TestPortsOfAddresses: a port held on another address doesn't matter.
+func TestPortsOfAddresses(t *testing.T) {
+	s := newScene(t)
+	c := &s.node.Cluster
+	c.APIServer.ExtraArgs = []config.Arg{{Name: "bind-address", Value: "192.0.2.11"}}
+	c.Scheduler.ExtraArgs = []config.Arg{{Name: "bind-address", Value: "::"}}
+	for _, port := range []string{"6443", "10259", "10257", "10250", "2379", "2380"} {
+		s.found("Port-" + port)
+	}
+	own := s.node.AdvertiseAddress.String()
+	want := []string{"192.0.2.11:6443", ":10259", "127.0.0.1:10257", ":10250", net.JoinHostPort(own, "2379"), net.JoinHostPort(own, "2380")}
+	if diff := cmp.Diff(want, s.Listened); diff != "" {
+		t.Error(diff)
+	}
+}
 
 func TestFlannel(t *testing.T) {
 	for _, r := range flannelRows() {
