@@ -109,7 +109,7 @@ func (t *tests) list(ctx context.Context) ([]string, error) {
 	if !t.concurrent && !t.sequential {
 		return t.packages, nil
 	}
-	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-json=Dir,ImportPath,GoFiles"}, t.packages...)...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-json=Dir,ImportPath,GoFiles,Imports"}, t.packages...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -118,8 +118,8 @@ func (t *tests) list(ctx context.Context) ([]string, error) {
 	var found []string
 	for dec := json.NewDecoder(bytes.NewReader(out)); dec.More(); {
 		var p struct {
-			Dir, ImportPath string
-			GoFiles         []string
+			Dir, ImportPath  string
+			GoFiles, Imports []string
 		}
 		if err := dec.Decode(&p); err != nil {
 			return nil, errors.Wrap(err, "go list")
@@ -128,12 +128,15 @@ func (t *tests) list(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if starts == t.concurrent {
+		if (starts || slices.Contains(p.Imports, phasesRun)) == t.concurrent {
 			found = append(found, p.ImportPath)
 		}
 	}
 	return found, nil
 }
+
+// phasesRun is the package that runs phases side by side. Packages that import it have workflows, whose phases may race.
+const phasesRun = "github.com/slipway-k8s/slipway/phases/step"
 
 // startsGoroutines reports whether a package has a go statement, or calls a method Go, such as a sync.WaitGroup's.
 func startsGoroutines(dir string, files []string) (starts bool, err error) {

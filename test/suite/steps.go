@@ -23,7 +23,7 @@ type step struct {
 type tests struct {
 	dir  string   // of the module, if it isn't the project's
 	args []string // of `go test`, the packages excepted
-	// packages are patterns; concurrent are the packages below them that start goroutines, sequential the others.
+	// packages are patterns; concurrent are the packages below them that start goroutines or run phases, sequential the others.
 	packages               []string
 	concurrent, sequential bool
 	race                   bool

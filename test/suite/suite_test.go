@@ -105,6 +105,15 @@ func TestStartsGoroutines(t *testing.T) {
 	}
 }
 
+// TestLongTestsRunOnce: the step unit leaves out no test, so no package of the step long may be in it.
+func TestLongTestsRunOnce(t *testing.T) {
+	t.Chdir("../..")
+	twice, err := (&tests{packages: longPackages, sequential: true}).list(t.Context())
+	if err != nil || len(twice) > 0 {
+		t.Errorf("the steps unit and long both run the long tests of %q: %v", twice, err)
+	}
+}
+
 // TestChoose also holds docs/testing.md, which lists the steps, against the table of steps.
 func TestChoose(t *testing.T) {
 	core, err := choose(false, nil)
