@@ -50,22 +50,25 @@ var mayImport = map[string][]string{
 	"internal/kubeconfig":         {"internal/config", "certs"},
 	"preflight":                   {"internal/config", "internal/fault", "internal/host", "internal/retry", "manifests"},
 	"internal/redact":             {"internal/lazyregexp"},
-	"internal/thisnode":           {"internal/config", "internal/host", "internal/kubeconfig", "certs", "kubeletconfig", "manifests", "preflight"},
-	"internal/ownership":          {"internal/cluster", "internal/config", "internal/host", "internal/redact", "internal/ui", "manifests", "preflight"},
-	"internal/etcdmember":         {"internal/cluster", "internal/config", "internal/etcd", "internal/host", "internal/thisnode", "internal/ui", "manifests"},
-	"internal/accounts":           {"internal/config", "internal/host", "internal/ui", "manifests"},
-	"internal/pki":                {"internal/config", "internal/fault", "internal/host", "internal/kubeconfig", "internal/thisnode", "internal/ui", "certs", "manifests"},
-	"internal/renewal":            {"internal/config", "internal/fault", "internal/host", "internal/kubeconfig", "internal/pki", "internal/thisnode", "internal/ui", "certs", "manifests"},
+	"internal/thisnode": {
+		"certs", "kubeletconfig", "manifests", "preflight", "internal/cluster", "internal/config", "internal/etcd", "internal/host",
+		"internal/kubeconfig", "internal/ui",
+	},
+	"internal/ownership": {"internal/cluster", "internal/config", "internal/host", "internal/redact", "internal/ui", "manifests", "preflight"},
+	"internal/accounts":  {"internal/config", "internal/host", "internal/ui", "manifests"},
+	"internal/pki":       {"internal/config", "internal/fault", "internal/host", "internal/kubeconfig", "internal/thisnode", "internal/ui", "certs", "manifests"},
 	"internal/joining": {
 		"certs", "manifests", "internal/cluster", "internal/config", "internal/discovery", "internal/fault", "internal/host", "internal/kubeconfig",
 		"internal/pki", "internal/retry", "internal/thisnode", "internal/ui",
 	},
 	"internal/upgrading": {"internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/joining", "internal/ownership", "internal/redact", "internal/thisnode", "internal/ui", "manifests", "preflight"},
-	"internal/inventory": {"internal/breakages", "internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/releases",
-		"internal/thisnode", "internal/upgrading", "kubeletconfig", "manifests", "preflight"},
+	"internal/inventory": {
+		"kubeletconfig", "manifests", "preflight", "internal/breakages", "internal/cluster", "internal/config", "internal/etcd",
+		"internal/fault", "internal/releases", "internal/thisnode", "internal/upgrading",
+	},
 	"internal/tokens":   {"certs", "manifests", "internal/cluster", "internal/config", "internal/fault", "internal/kubeconfig", "internal/ui"},
 	"internal/diagnose": {"certs", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact"},
-	"internal/support":  {"certs", "internal/diagnose", "internal/host", "internal/redact"},
+	"internal/support":  {"certs", "internal/diagnose", "internal/redact"},
 	// phases/node and the three above it are shared by the workflows, which never import each other.
 	"phases/step": {
 		"internal/accounts", "internal/background", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd",
@@ -73,8 +76,8 @@ var mayImport = map[string][]string{
 	},
 	"phases/node": {
 		"phases/step", "certs", "kubeletconfig", "manifests", "preflight", "internal/cluster", "internal/config",
-		"internal/diagnose", "internal/etcd", "internal/etcdmember", "internal/fault", "internal/host", "internal/inventory",
-		"internal/kubeconfig", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"internal/diagnose", "internal/etcd", "internal/fault", "internal/host", "internal/inventory", "internal/kubeconfig",
+		"internal/ownership", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/kubelet": {
 		"phases/node", "phases/step", "certs", "kubeletconfig", "manifests", "preflight", "internal/cluster", "internal/config",
@@ -86,24 +89,24 @@ var mayImport = map[string][]string{
 		"internal/ownership", "internal/thisnode", "internal/upgrading",
 	},
 	"phases/backup": {
-		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/etcdmember",
-		"internal/host", "internal/joining", "internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/host",
+		"internal/joining", "internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/bootstrap": {
 		"phases/addon", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster",
-		"internal/config", "internal/diagnose", "internal/etcd", "internal/etcdmember", "internal/fault", "internal/host",
-		"internal/kubeconfig", "internal/ownership", "internal/retry", "internal/thisnode", "internal/tokens", "internal/ui",
+		"internal/config", "internal/diagnose", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig",
+		"internal/ownership", "internal/retry", "internal/thisnode", "internal/tokens", "internal/ui",
 	},
 	"phases/upgrade": {
 		"phases/addon", "phases/backup", "phases/node", "phases/step", "certs", "kubeletconfig", "manifests", "preflight",
-		"internal/breakages", "internal/cluster", "internal/config", "internal/corefile", "internal/etcd", "internal/etcdmember",
-		"internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/pki", "internal/renewal",
-		"internal/retry", "internal/thisnode", "internal/upgrading",
+		"internal/breakages", "internal/cluster", "internal/config", "internal/corefile", "internal/etcd", "internal/fault",
+		"internal/host", "internal/inventory", "internal/ownership", "internal/pki", "internal/retry", "internal/thisnode",
+		"internal/upgrading",
 	},
 	"phases/rollback": {
 		"phases/addon", "phases/backup", "phases/node", "phases/step", "certs", "kubeletconfig", "manifests", "preflight",
-		"internal/cluster", "internal/config", "internal/etcd", "internal/etcdmember", "internal/fault", "internal/host",
-		"internal/ownership", "internal/retry", "internal/thisnode", "internal/upgrading",
+		"internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/ownership",
+		"internal/retry", "internal/thisnode", "internal/upgrading",
 	},
 	"phases/machine": {
 		"phases/node", "phases/reset", "phases/step", "kubeletconfig", "manifests", "preflight", "internal/bundle",
@@ -111,13 +114,12 @@ var mayImport = map[string][]string{
 		"internal/joining", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/reset": {
-		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/config", "internal/etcd", "internal/etcdmember",
-		"internal/fault", "internal/host", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui",
-		"internal/upgrading",
+		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/config", "internal/etcd", "internal/fault",
+		"internal/host", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/renew": {
-		"phases/node", "phases/step", "certs", "manifests", "internal/fault", "internal/host", "internal/renewal",
-		"internal/thisnode", "internal/ui",
+		"phases/node", "phases/step", "certs", "manifests", "internal/fault", "internal/host", "internal/pki", "internal/thisnode",
+		"internal/ui",
 	},
 	"phases": {
 		"phases/bootstrap", "phases/kubelet", "phases/machine", "phases/reset", "phases/step", "internal/cluster",
@@ -126,15 +128,14 @@ var mayImport = map[string][]string{
 	"internal/plan":   {"internal/cluster", "internal/config", "internal/etcd", "internal/host", "internal/pki", "internal/redact", "internal/ui"},
 	"cmd/slipway/cli": {"internal/config", "internal/fault", "internal/host", "internal/host/linux", "internal/redact", "internal/ui"},
 	"cmd/slipway/env": {
-		"cmd/slipway/cli", "phases/step", "internal/cluster", "internal/config", "internal/etcd", "internal/etcdmember",
-		"internal/fault", "internal/host", "internal/host/linux", "internal/host/plan", "internal/joining", "internal/plan",
-		"internal/thisnode", "internal/ui",
+		"cmd/slipway/cli", "phases/step", "internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host",
+		"internal/host/linux", "internal/host/plan", "internal/joining", "internal/plan", "internal/thisnode", "internal/ui",
 	},
 	// Groups of commands don't import each other.
 	"cmd/slipway/bundle": {"cmd/slipway/cli", "phases/machine", "internal/bundle", "internal/fault"},
 	"cmd/slipway/certs": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases/renew", "internal/config", "internal/host/linux", "internal/pki",
-		"internal/renewal", "internal/thisnode",
+		"internal/thisnode",
 	},
 	"cmd/slipway/config": {"cmd/slipway/cli", "cmd/slipway/env", "phases/node", "internal/config", "internal/host/linux"},
 	"cmd/slipway/diagnose": {
@@ -149,8 +150,8 @@ var mayImport = map[string][]string{
 	"cmd/slipway/token": {"cmd/slipway/cli", "cmd/slipway/env", "phases/bootstrap", "internal/config", "internal/tokens"},
 	"cmd/slipway/upgrade": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases/rollback", "phases/step", "phases/upgrade", "preflight", "internal/cluster",
-		"internal/config", "internal/fault", "internal/host", "internal/inventory", "internal/joining", "internal/plan",
-		"internal/redact", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"internal/config", "internal/fault", "internal/inventory", "internal/joining", "internal/plan", "internal/redact",
+		"internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"cmd/slipway": {
 		"cmd/slipway/bundle", "cmd/slipway/certs", "cmd/slipway/cli", "cmd/slipway/config", "cmd/slipway/diagnose",

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki reads, checks, issues and writes this host's certificates, keys and kubeconfig files, the rows of certs.Table.
+// Package pki reads, checks, issues, writes and renews this host's certificates, keys and kubeconfig files, the rows of
+// certs.Table, and reports when they expire.
 package pki
 
 import (

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package thisnode only reads this host's files: whether it's a node, of which cluster, and how its kubelet is set up.
+// Package thisnode reads what this host is as a node: of which cluster, how its kubelet is set up, and where the members of
+// etcd are, by its static Pod and by the Pods in the API. It changes nothing.
 package thisnode
 
 import (

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/ownership"
@@ -125,7 +124,7 @@ func backUp(env *step.Env, dir, name string, data []byte) error {
 
 // snapshotEtcd writes a snapshot of this node's member, and reads it back to verify it.
 func snapshotEtcd(ctx context.Context, env *step.Env, dir string) error {
-	member, found := etcdmember.Local(env.Host, env.Config)
+	member, found := thisnode.EtcdMember(env.Host, env.Config)
 	if !found {
 		return errors.New("the static Pod of etcd does not say which member it is")
 	}

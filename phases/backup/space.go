@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -21,7 +21,7 @@ const LogsRoom = 128 << 20
 
 // SnapshotSpace finds too little space for the snapshot of etcd, the images pulled before it, and a reserve.
 func SnapshotSpace(env *step.Env, members []etcd.Health, images ...preflight.Need) []preflight.Finding {
-	local, found := etcdmember.Local(env.Host, env.Config)
+	local, found := thisnode.EtcdMember(env.Host, env.Config)
 	i := slices.IndexFunc(members, func(m etcd.Health) bool { return m.PeerURL == local.PeerURL })
 	switch {
 	case !found || i < 0:

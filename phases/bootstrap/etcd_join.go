@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -59,7 +58,7 @@ func runEtcdJoin(ctx context.Context, env *step.Env) error {
 
 // startMember lets the kubelet start etcd, and promotes the member once it has caught up.
 func startMember(ctx context.Context, env *step.Env, peer string, members []etcd.Member, added bool) error {
-	local, there := etcdmember.Local(env.Host, env.Config)
+	local, there := thisnode.EtcdMember(env.Host, env.Config)
 	initial := local.Initial
 	if !there || added || local.PeerURL != peer {
 		initial = nil

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -83,7 +83,7 @@ func membersToJoin(ctx context.Context, env *step.Env) (members []etcd.Member, e
 }
 
 func isNoPod(err error) bool {
-	var none *etcdmember.NoPodError
+	var none *thisnode.NoEtcdPodError
 	return errors.As(err, &none)
 }
 

@@ -18,8 +18,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -177,8 +177,8 @@ func TestEtcdJoinRightAfterInit(t *testing.T) {
 		want    []string
 		says    phasetest.Line
 	}{
-		"soon":  {8, &etcdmember.NoPodError{}, nil, phasetest.Line{"Waiting", "Pod", "etcd", "2m0s"}},
-		"never": {1e9, &etcdmember.NoPodError{Silent: []string{"etcd-cp-1"}}, []string{"etcd-cp-1", "2m0s"}, phasetest.Line{"Waiting"}},
+		"soon":  {8, &thisnode.NoEtcdPodError{}, nil, phasetest.Line{"Waiting", "Pod", "etcd", "2m0s"}},
+		"never": {1e9, &thisnode.NoEtcdPodError{Silent: []string{"etcd-cp-1"}}, []string{"etcd-cp-1", "2m0s"}, phasetest.Line{"Waiting"}},
 		"down":  {1e9, errors.New("connection refused"), []string{"etcd: connection refused"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -33,7 +33,7 @@ func spareRewritten(ctx context.Context, env *step.Env, component string, pendin
 // need it. An init repairs broken control planes, and its etcd may never have come up, so if nobody answers, it only warns. A
 // join has just had an answer from etcd.
 func spareLocalEtcd(ctx context.Context, env *step.Env) error {
-	member, there := etcdmember.Local(env.Host, env.Config)
+	member, there := thisnode.EtcdMember(env.Host, env.Config)
 	if !there {
 		return nil
 	}

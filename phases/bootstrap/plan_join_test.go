@@ -14,10 +14,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/internal/joining"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -151,7 +151,7 @@ func TestJoinPlanIsTrue(t *testing.T) {
 		p.compare(t)
 		s.Put(t, phasetest.EtcdLog, phasetest.LogOf(9, 0, true))
 		again := &phasetest.Record{}
-		p.run(t, p.known, plan.NewOverlay(p.host, again.OnHost), cluster.NewPlan(again.Intended, nil), etcd.NewPlan(again.OnEtcd, etcdmember.Known(p.host, p.known)...), again)
+		p.run(t, p.known, plan.NewOverlay(p.host, again.OnHost), cluster.NewPlan(again.Intended, nil), etcd.NewPlan(again.OnEtcd, thisnode.KnownEtcdMembers(p.host, p.known)...), again)
 		if said := strings.Join(again.Titles(), "\n"); strings.Contains(said, "etcd learner") || strings.Contains(said, "etcd member") || strings.Contains(said, "etcd.yaml") {
 			t.Errorf("a plan for a control plane that has joined changes etcd:\n%s", said)
 		}

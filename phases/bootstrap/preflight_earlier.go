@@ -22,7 +22,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
@@ -187,9 +186,9 @@ func etcdHasData(env *step.Env) bool {
 
 // hasKey asks etcd for an API object. A local etcd without a static Pod can't be asked.
 func hasKey(ctx context.Context, env *step.Env, object ...string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, etcdmember.APILimit+askTime)
+	ctx, cancel := context.WithTimeout(ctx, thisnode.EtcdAPILimit+askTime)
 	defer cancel()
-	if _, found := etcdmember.Local(env.Host, env.Config); !found && env.Config.Cluster.Etcd.Local != nil {
+	if _, found := thisnode.EtcdMember(env.Host, env.Config); !found && env.Config.Cluster.Etcd.Local != nil {
 		return false, errors.New("etcd has no static Pod")
 	}
 	have, err := staticPodThere(env, manifests.APIServerName)

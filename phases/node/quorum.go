@@ -15,7 +15,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -72,7 +71,7 @@ func NodesReadyQuestion(env *step.Env) preflight.Question {
 // AwaitPeers waits until nobody needs this node's member of etcd: the others can do without it, or it doesn't work anyway, as
 // it's down, or has found no leader in all that time. Its errors are *QuorumErrors.
 func AwaitPeers(ctx context.Context, env *step.Env) error {
-	member, found := etcdmember.Local(env.Host, env.Config)
+	member, found := thisnode.EtcdMember(env.Host, env.Config)
 	if !found {
 		return &QuorumError{errors.Errorf("%s does not name this node's etcd member", thisnode.StaticPodPath(env.Config, manifests.EtcdName))}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -40,7 +40,7 @@ func settle(ctx context.Context, env *step.Env, withAPI bool) error {
 }
 
 func caughtUp(ctx context.Context, env *step.Env) error {
-	member, found := etcdmember.Local(env.Host, env.Config)
+	member, found := thisnode.EtcdMember(env.Host, env.Config)
 	if !found {
 		return errors.New("the static Pod of etcd does not say which member it is")
 	}

@@ -11,7 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -91,7 +90,7 @@ func withAPIServer(env *step.Env, components []ComponentUpgrade) ([]ComponentUpg
 // giveUpLead makes another member of etcd the leader before this one stops, to avoid an election. This node's API server has
 // stopped by then: its writes would fail while the leader changes.
 func giveUpLead(ctx context.Context, env *step.Env) error {
-	member, found := etcdmember.Local(env.Host, env.Config)
+	member, found := thisnode.EtcdMember(env.Host, env.Config)
 	if !found {
 		return nil
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/retry"
@@ -120,7 +119,7 @@ func TakeTurnIfAnswered(ctx context.Context, env *step.Env, what Purpose) (Turn,
 
 // MayHavePeers reports whether another member of etcd works, or may: etcd may be external, or not answer.
 func MayHavePeers(ctx context.Context, env *step.Env) bool {
-	member, found := etcdmember.Local(env.Host, env.Config)
+	member, found := thisnode.EtcdMember(env.Host, env.Config)
 	if !found {
 		return true
 	}

@@ -7,13 +7,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/renewal"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // Options say how to renew.
 type Options struct {
-	// Name is in renewal.Rows; empty for every existing certificate.
+	// Name is in pki.RenewableRows; empty for every existing certificate.
 	Name string
 	// Within limits the renewal to certificates that expire within this time; 0 renews all.
 	Within time.Duration
@@ -27,31 +27,31 @@ type Options struct {
 func Certificates(o Options) []step.Phase {
 	var workflow []step.Phase
 	if o.Name == "" {
-		workflow = append(workflow, o.phase("look", "Look for certificates", renewal.Renewal.CheckAny))
+		workflow = append(workflow, o.phase("look", "Look for certificates", pki.Renewal.CheckAny))
 	}
-	workflow = append(workflow, o.phase("check", "Check that clients and servers will trust each other", renewal.Renewal.CheckTrust), o.renew())
+	workflow = append(workflow, o.phase("check", "Check that clients and servers will trust each other", pki.Renewal.CheckTrust), o.renew())
 	if o.Name == "" {
 		workflow = append(workflow, o.bringCAs())
 	}
 	if o.Restart {
 		return append(workflow, restartPhases()...)
 	}
-	return append(workflow, o.phase("restart", "Say which components must be restarted", renewal.Renewal.Advise))
+	return append(workflow, o.phase("restart", "Say which components must be restarted", pki.Renewal.Advise))
 }
 
 func (o Options) renew() step.Phase {
 	renew := step.Phase{Name: "renew", Summary: "Renew certificates", SideBySide: true}
-	for _, row := range renewal.Rows() {
+	for _, row := range pki.RenewableRows() {
 		if o.Name == "" || o.Name == row.Name {
 			renew.Children = append(renew.Children, o.phase(row.Name, "Renew the "+row.Summary,
-				func(r renewal.Renewal) error { return r.Renew(row.Name) }))
+				func(r pki.Renewal) error { return r.Renew(row.Name) }))
 		}
 	}
 	return renew
 }
 
-func (o Options) phase(name, summary string, run func(renewal.Renewal) error) step.Phase {
+func (o Options) phase(name, summary string, run func(pki.Renewal) error) step.Phase {
 	return step.Phase{Name: name, Summary: summary, Run: func(_ context.Context, env *step.Env) error {
-		return run(renewal.Renewal{Store: env.PKI(), Name: o.Name, Within: o.Within, AsItWas: o.AsItWas})
+		return run(pki.Renewal{Store: env.PKI(), Name: o.Name, Within: o.Within, AsItWas: o.AsItWas})
 	}}
 }

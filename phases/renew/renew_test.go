@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
-	"github.com/slipway-k8s/slipway/internal/renewal"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
@@ -33,7 +33,7 @@ import (
 func TestRenewAll(t *testing.T) {
 	s := phasetest.ControlPlaneStage(t, bootstrap.Init())
 	before := map[string]string{}
-	for _, row := range renewal.Rows() {
+	for _, row := range pki.RenewableRows() {
 		path := s.PKI().Files(row)[0]
 		before[path] = s.Get(t, path)
 	}
@@ -90,7 +90,7 @@ func TestRenewSideBySide(t *testing.T) {
 	s.Play(t, phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig", "etcd", "control-plane")...)
 	for range 10 {
 		s.Play(t, Certificates(Options{})...)
-		for _, row := range renewal.Rows() {
+		for _, row := range pki.RenewableRows() {
 			files := s.PKI().Files(row)
 			cert, key := s.Get(t, files[0]), s.Get(t, files[len(files)-1])
 			if row.Kubeconfig != "" {

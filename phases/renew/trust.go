@@ -7,7 +7,7 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/slipway-k8s/slipway/internal/renewal"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -16,7 +16,7 @@ import (
 // checkTrust runs before anything restarts: components that refuse each other's certificates would take the control plane down.
 func checkTrust() step.Phase {
 	return step.Phase{Name: "trust", Summary: "Check that clients and servers trust each other", Run: func(_ context.Context, env *step.Env) error {
-		return renewal.Renewal{Store: env.PKI()}.CheckTrustNow()
+		return pki.Renewal{Store: env.PKI()}.CheckTrustNow()
 	}}
 }
 

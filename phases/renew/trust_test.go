@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
-	"github.com/slipway-k8s/slipway/internal/renewal"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -64,8 +64,8 @@ func TestReplacedCA(t *testing.T) {
 	fact.NotIn(t, s.Said.String(), "Renewed")
 
 	// Certificates renewed by an interrupted run, or by somebody else, don't cause a restart either.
-	for _, row := range renewal.Rows() {
-		phasetest.Fatal(t, renewal.Renewal{Store: s.PKI()}.Renew(row.Name))
+	for _, row := range pki.RenewableRows() {
+		phasetest.Fatal(t, pki.Renewal{Store: s.PKI()}.Renew(row.Name))
 	}
 	s.FakeHost.Jobs = nil
 	fact.Error(t, step.Run(t.Context(), s.Env, restartPhases(), step.Options{}), phasetest.KubeletPEM, phasetest.PKIDir+"ca.crt")
@@ -134,5 +134,5 @@ func TestTwoCAsOfANewCluster(t *testing.T) {
 	if got := s.Get(t, phasetest.PKIDir+manifests.SignerFile); got != string(certs.EncodeCerts(old.Cert)) {
 		t.Errorf("it signs with\n%s", got)
 	}
-	phasetest.Fatal(t, renewal.Renewal{Store: s.PKI()}.CheckTrustNow())
+	phasetest.Fatal(t, pki.Renewal{Store: s.PKI()}.CheckTrustNow())
 }

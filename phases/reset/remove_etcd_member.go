@@ -19,7 +19,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -119,8 +118,8 @@ func leave(ctx context.Context, env *step.Env, peerURL string) (removed bool, er
 	return env.Etcd.Leave(leaving, peerURL)
 }
 
-// membersLimit allows for an API server that hangs (etcdmember.APILimit), and then for asking the members side by side.
-const membersLimit = 2 * etcdmember.APILimit
+// membersLimit allows for an API server that hangs (thisnode.EtcdAPILimit), and then for asking the members side by side.
+const membersLimit = 2 * thisnode.EtcdAPILimit
 
 func askMembers(ctx context.Context, env *step.Env) ([]etcd.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(membersLimit, env.Config.Timeouts.EtcdAPICall))

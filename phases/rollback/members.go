@@ -15,9 +15,9 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -85,7 +85,7 @@ func (o *restore) gather(ctx context.Context, env *step.Env, all []etcd.Health, 
 	for _, m := range o.info.Members {
 		o.note(m.Name, m.PeerURL)
 	}
-	for _, m := range etcdmember.Known(env.Host, env.Config) {
+	for _, m := range thisnode.KnownEtcdMembers(env.Host, env.Config) {
 		o.note(m.Name, m.PeerURL)
 	}
 	for _, m := range o.member.Initial {

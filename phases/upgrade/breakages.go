@@ -17,9 +17,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/corefile"
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/inventory"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/phases/backup"
@@ -174,7 +174,7 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 
 // knownPeers reports why the other members can't do without this node's; nil if none could be asked, a finding of its own.
 func knownPeers(env *step.Env, members []etcd.Health) error {
-	local, found := etcdmember.Local(env.Host, env.Config)
+	local, found := thisnode.EtcdMember(env.Host, env.Config)
 	if !found || len(members) == 0 {
 		return nil
 	}

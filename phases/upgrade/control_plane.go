@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/pki"
-	"github.com/slipway-k8s/slipway/internal/renewal"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -218,7 +217,7 @@ func renewForUpgrade(env *step.Env) error {
 	if err := store.EnsureSigner(); err != nil || !env.Config.Upgrade.CertificateRenewal {
 		return err
 	}
-	if err := (renewal.Renewal{Store: store}).CheckTrust(); err != nil {
+	if err := (pki.Renewal{Store: store}).CheckTrust(); err != nil {
 		return err
 	}
 	if _, err := store.TrustInKubelet(); err != nil { // the kubelet restarts with the components
@@ -228,7 +227,7 @@ func renewForUpgrade(env *step.Env) error {
 		if !row.Renewable() || row.UsedBy == manifests.EtcdName && !env.Config.Upgrade.Etcd || neverHere(store, row) {
 			continue
 		}
-		if err := (renewal.Renewal{Store: store, KeepKey: true}).Renew(row.Name); err != nil {
+		if err := (pki.Renewal{Store: store, KeepKey: true}).Renew(row.Name); err != nil {
 			return errors.WithMessage(err, strings.Join(store.Files(row), ", "))
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/renewal"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -34,13 +34,13 @@ func HostFindings(ctx context.Context, env *step.Env, members []etcd.Health) []p
 
 // certificateFindings finds CAs and certificates that end soon without being renewed, and CAs whose missing keys prevent renewal.
 func certificateFindings(env *step.Env) []preflight.Finding {
-	leaves, authorities, err := renewal.Expirations(env.PKI())
+	leaves, authorities, err := pki.Expirations(env.PKI())
 	if err != nil {
 		return []preflight.Finding{node.NewFinding(backup.CertificatesCheck, preflight.Unasked, "run `slipway certs check-expiration`", "the certificates were not checked: %v", err)}
 	}
 	var found []preflight.Finding
-	until := func(e renewal.Expiration) string { return e.NotAfter.UTC().Format(time.DateOnly) }
-	ends := func(e renewal.Expiration) bool { return !e.Missing && e.NotAfter.Before(env.Host.Now().Add(soon)) }
+	until := func(e pki.Expiration) string { return e.NotAfter.UTC().Format(time.DateOnly) }
+	ends := func(e pki.Expiration) bool { return !e.Missing && e.NotAfter.Before(env.Host.Now().Add(soon)) }
 	for _, ca := range authorities {
 		if ends(ca) {
 			found = append(found, node.NewFinding(backup.CertificatesCheck, preflight.Warning, "replace the CA before it expires: https://kubernetes.io/docs/tasks/tls/manual-rotation-of-ca-certificates/",
@@ -60,7 +60,7 @@ func certificateFindings(env *step.Env) []preflight.Finding {
 	return found
 }
 
-func issuedBy(leaves []renewal.Expiration, ca string) []string {
+func issuedBy(leaves []pki.Expiration, ca string) []string {
 	var names []string
 	for _, e := range leaves {
 		if e.CA == ca && !e.Missing {

@@ -50,8 +50,8 @@ var points = []struct {
 		"phases/machine.TestPrepareWithContainerdOfItsGuide", "phases/machine.TestHostResetParameters", "phases/machine.TestHostResetOfDisks",
 	}},
 	{"no worker decides where a credential goes", []string{
-		"cmd/slipway.TestUpgradePlanWithAHostileWorker", "internal/cluster.TestRedirects", "internal/etcdmember.TestEndpointsOfOthers",
-		"phases/upgrade.TestServersOfWorkers", "phases/upgrade.TestUnmarkedControlPlane", "internal/etcdmember.TestEndpointsWithoutTheLabel", "internal/ui.TestPrintable", "test/e2e.TestUpgrade/hostile-worker",
+		"cmd/slipway.TestUpgradePlanWithAHostileWorker", "internal/cluster.TestRedirects", "internal/thisnode.TestEndpointsOfOthers",
+		"phases/upgrade.TestServersOfWorkers", "phases/upgrade.TestUnmarkedControlPlane", "internal/thisnode.TestEndpointsWithoutTheLabel", "internal/ui.TestPrintable", "test/e2e.TestUpgrade/hostile-worker",
 	}},
 	{"leftover secrets are named or removed", []string{
 		"phases/reset.TestResetNamesBackups", "phases/machine.TestPrepareHidesProxies", "internal/containerd.TestProxyEnv",
@@ -64,7 +64,7 @@ var points = []struct {
 		"phases/kubelet.TestJoinNamesSandboxFailure", "test/e2e.TestWorkers/host-facts",
 	}},
 	{"clients and servers accept each other before a renewal restarts anything", []string{
-		"internal/renewal.TestCheckTrust", "internal/renewal.TestCheckTrustOfUnknownEtcd", "internal/renewal.TestCheckTrustOfUnreadCAs", "internal/renewal.TestTokensStay",
+		"internal/pki.TestCheckTrust", "internal/pki.TestCheckTrustOfUnknownEtcd", "internal/pki.TestCheckTrustOfUnreadCAs", "internal/pki.TestTokensStay",
 		"phases/renew.TestReplacedCA", "phases/renew.TestTwoCAs", "phases/renew.TestTwoCAsForOne", "test/e2e.TestNode/replaced-ca", "test/e2e.TestNode/two-cas",
 	}},
 	{"chains of certificates are accepted, a CA that can't sign for a node is refused at once", []string{

@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/pki"
-	"github.com/slipway-k8s/slipway/internal/renewal"
 )
 
 type checkExpirationOptions struct {
@@ -58,7 +57,7 @@ func newCheckExpiration(g *cli.Globals) *cobra.Command {
 func expirations(g *cli.Globals, node *config.Node) (*expirationInfo, error) {
 	real := linux.New()
 	defer real.Close()
-	leaves, authorities, err := renewal.Expirations(pki.Store{Config: node, Host: real, UI: cli.NewUI(g)})
+	leaves, authorities, err := pki.Expirations(pki.Store{Config: node, Host: real, UI: cli.NewUI(g)})
 	if err != nil {
 		return nil, err
 	}

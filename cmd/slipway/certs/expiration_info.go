@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
-	"github.com/slipway-k8s/slipway/internal/renewal"
+	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
 // expirationInfo has kubeadm's fields, for scripts that parse them.
@@ -40,7 +40,7 @@ type certificateInfo struct {
 // DeepCopyObject makes it an object for the printers.
 func (i *expirationInfo) DeepCopyObject() runtime.Object { return new(*i) }
 
-func certificateInfos(list []renewal.Expiration, now time.Time) []certificateInfo {
+func certificateInfos(list []pki.Expiration, now time.Time) []certificateInfo {
 	out := make([]certificateInfo, len(list))
 	for i, e := range list {
 		out[i] = certificateInfo{Name: e.Name, External: e.External, CAName: e.CA, Missing: e.Missing}

@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
-	"github.com/slipway-k8s/slipway/internal/renewal"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/phases/renew"
 )
 
@@ -20,7 +20,7 @@ func newRenew(g *cli.Globals) *cobra.Command {
 	cmd.Long = cmd.Short + ", signed by the same CA.\n\n" +
 		"A renewed certificate keeps the subject and names of the old one. Names that the configuration\n" +
 		"(--config, or else the cluster's) has gained since are added."
-	for _, r := range renewal.Rows() {
+	for _, r := range pki.RenewableRows() {
 		cmd.AddCommand(renewCommand(g, r.Name, "Renew the "+r.Summary, renew.Options{Name: r.Name}))
 	}
 	return cmd

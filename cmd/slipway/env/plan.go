@@ -15,13 +15,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	hostplan "github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -150,7 +150,7 @@ func newPlanParts(g *cli.Globals, node *config.Node, real *linux.Host, record *p
 			Config:  node,
 			Host:    hostplan.NewOverlay(real, record.AddHost),
 			Cluster: api,
-			Etcd:    etcd.NewPlan(record.AddEtcd, etcdmember.Known(real, node)...),
+			Etcd:    etcd.NewPlan(record.AddEtcd, thisnode.KnownEtcdMembers(real, node)...),
 			UI:      said,
 		},
 		begin:   noLock,

@@ -17,7 +17,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/etcdmember"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/host/plan"
@@ -146,7 +145,7 @@ func NewEtcd(node *config.Node, real *linux.Host, api cluster.Cluster, said ui.U
 	}
 	pki := node.Paths.PKI
 	o := etcd.Options{
-		Endpoints: etcdmember.Endpoints(real, api, node, said),
+		Endpoints: thisnode.EtcdEndpoints(real, api, node, said),
 		CA:        filepath.Join(pki, "etcd", "ca.crt"),
 		Cert:      filepath.Join(pki, "apiserver-etcd-client.crt"),
 		Key:       filepath.Join(pki, "apiserver-etcd-client.key"),
@@ -154,7 +153,7 @@ func NewEtcd(node *config.Node, real *linux.Host, api cluster.Cluster, said ui.U
 		Timeout:   node.Timeouts.EtcdAPICall,
 	}
 	if node.Upgrade != nil { // this node's API server is replaced
-		o.Endpoints = etcdmember.OwnEndpoints(real, node)
+		o.Endpoints = thisnode.OwnEtcdEndpoints(real, node)
 	}
 	return etcd.New(o)
 }

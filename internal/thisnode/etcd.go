@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcdmember finds the members of the cluster's etcd, by this host's static Pod and by the Pods in the API.
-package etcdmember
+package thisnode
 
 import (
 	"context"
@@ -18,19 +17,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// APILimit bounds asking the API for members if this host's static Pod already names some: the API may be down, for example after
+// EtcdAPILimit bounds asking the API for members if this host's static Pod already names some: the API may be down, for example after
 // the loss of a quorum.
-const APILimit = 3 * time.Second
+const EtcdAPILimit = 3 * time.Second
 
-// OwnEndpoints returns a function that finds the client URLs of this host's etcd member. It needs no API server.
-func OwnEndpoints(h host.Host, n *config.Node) func(context.Context) ([]string, error) {
+// OwnEtcdEndpoints returns a function that finds the client URLs of this host's etcd member. It needs no API server.
+func OwnEtcdEndpoints(h host.Host, n *config.Node) func(context.Context) ([]string, error) {
 	return func(context.Context) ([]string, error) {
-		member, found := Local(h, n)
+		member, found := EtcdMember(h, n)
 		if !found {
 			return nil, errors.New("the static Pod of etcd does not say which member it is")
 		}
@@ -38,9 +36,9 @@ func OwnEndpoints(h host.Host, n *config.Node) func(context.Context) ([]string, 
 	}
 }
 
-// NoPodError is the error of Endpoints if no Pod in the API names a member's client URL. On a new control plane it passes: the
+// NoEtcdPodError is the error of EtcdEndpoints if no Pod in the API names a member's client URL. On a new control plane it passes: the
 // kubelet reports a static Pod some seconds after it has registered its node.
-type NoPodError struct {
+type NoEtcdPodError struct {
 	// Silent names etcd's Pods without the annotation.
 	Silent []string
 	// Refused says which Pods aren't believed, and why. Unmarked lists the Nodes of refused Pods that lack the control plane
@@ -49,7 +47,7 @@ type NoPodError struct {
 	Unmarked []string
 }
 
-func (e *NoPodError) Error() string {
+func (e *NoEtcdPodError) Error() string {
 	var refused strings.Builder
 	for _, r := range e.Refused {
 		refused.WriteString("; " + r.Error())
@@ -61,7 +59,7 @@ func (e *NoPodError) Error() string {
 	return "the cluster has no etcd Pod on its control planes; is its etcd external?" + refused.String()
 }
 
-func (e *NoPodError) Remedy() string {
+func (e *NoEtcdPodError) Remedy() string {
 	if len(e.Unmarked) > 0 {
 		return "if " + strings.Join(e.Unmarked, ", ") + " is a control plane, label it: `kubectl label node NAME " + cluster.LabelControlPlane + "=`; " +
 			"if it is a worker, find out who runs its Pod, and do not trust it"
@@ -69,10 +67,10 @@ func (e *NoPodError) Remedy() string {
 	return "on a control plane, `kubectl -n kube-system get pods -l component=etcd` shows these Pods, and `slipway diagnose` why one is missing"
 }
 
-// Endpoints returns a function that finds the client URLs of etcd's members, in this host's static Pod and in the API's Pods of
+// EtcdEndpoints returns a function that finds the client URLs of etcd's members, in this host's static Pod and in the API's Pods of
 // control planes. It leaves out Pods that aren't believed and invalid URLs, with one warning each. If nothing is left, the error
-// is a *NoPodError.
-func Endpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(context.Context) ([]string, error) {
+// is a *NoEtcdPodError.
+func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(context.Context) ([]string, error) {
 	var mu sync.Mutex
 	warned := map[string]bool{}
 	warn := func(what string) {
@@ -86,9 +84,9 @@ func Endpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(c
 	return func(ctx context.Context) ([]string, error) {
 		var urls []string
 		own := ""
-		if member, found := Local(h, n); found {
+		if member, found := EtcdMember(h, n); found {
 			urls, own = member.Endpoints(), n.Name
-			limited, cancel := context.WithTimeout(ctx, APILimit)
+			limited, cancel := context.WithTimeout(ctx, EtcdAPILimit)
 			defer cancel()
 			ctx = limited
 		}
@@ -108,15 +106,15 @@ func Endpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(c
 		case len(urls) == 0 && len(pods.invalid) > 0:
 			return nil, pods.invalid[0]
 		case len(urls) == 0:
-			return nil, &NoPodError{Silent: pods.silent, Refused: pods.refused, Unmarked: pods.unmarked}
+			return nil, &NoEtcdPodError{Silent: pods.silent, Refused: pods.refused, Unmarked: pods.unmarked}
 		}
 		return urls, nil
 	}
 }
 
-// Known returns the members this host's static Pod of etcd was started with, including its own; none without such a Pod.
-func Known(h host.Host, n *config.Node) []etcd.Member {
-	local, _ := Local(h, n)
+// KnownEtcdMembers returns the members this host's static Pod of etcd was started with, including its own; none without such a Pod.
+func KnownEtcdMembers(h host.Host, n *config.Node) []etcd.Member {
+	local, _ := EtcdMember(h, n)
 	var members []etcd.Member
 	for _, m := range local.Initial {
 		members = append(members, etcd.Member{Name: m.Name, PeerURL: m.PeerURL})
@@ -124,9 +122,9 @@ func Known(h host.Host, n *config.Node) []etcd.Member {
 	return members
 }
 
-// Local returns the member described by this host's static Pod of etcd.
-func Local(h host.Host, n *config.Node) (manifests.LocalMember, bool) {
-	pod, found := thisnode.StaticPod(h, thisnode.StaticPodPath(n, manifests.EtcdName))
+// EtcdMember returns the member described by this host's static Pod of etcd.
+func EtcdMember(h host.Host, n *config.Node) (manifests.LocalMember, bool) {
+	pod, found := StaticPod(h, StaticPodPath(n, manifests.EtcdName))
 	if !found {
 		return manifests.LocalMember{}, false
 	}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package renewal
+package pki
 
 import (
 	"bytes"
@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
-	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -24,13 +23,12 @@ import (
 )
 
 const (
-	pkiDir    = "/etc/kubernetes/pki/"
 	adminConf = "/etc/kubernetes/admin.conf"
 )
 
 // controlPlane has a control plane's certificates and kubeconfig files in a temporary directory.
 type controlPlane struct {
-	pki.Store
+	Store
 	host *stage.Host
 	root string
 	said bytes.Buffer
@@ -41,7 +39,7 @@ func newControlPlane(t *testing.T) *controlPlane {
 	n := fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument)
 	c := &controlPlane{root: stage.Dir(t)}
 	c.host = stage.At(c.root)
-	c.Store = pki.Store{Host: c.host, Config: n, UI: ui.NewLines(&c.said, &c.said)}
+	c.Store = Store{Host: c.host, Config: n, UI: ui.NewLines(&c.said, &c.said)}
 	for _, row := range certs.Specs(n) {
 		if err := c.Ensure(row, nil); err != nil {
 			t.Fatal(err)

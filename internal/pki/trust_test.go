@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package renewal
+package pki
 
 import (
 	"crypto/rand"
@@ -134,7 +134,7 @@ const (
 	etcdYAML      = "/etc/kubernetes/manifests/etcd.yaml"
 	ofCA          = "/etc/kubernetes/pki/ca.crt\n"
 	ofEtcdCA      = "/etc/kubernetes/pki/etcd/ca.crt\n"
-	signingFlag   = "--cluster-signing-cert-file"
+	signingFile   = "--cluster-signing-cert-file"
 	servingPEM    = "/var/lib/kubelet/pki/kubelet-server-current.pem"
 )
 
@@ -150,7 +150,7 @@ var several = all(edit(managerYAML, "--cluster-signing-cert-file="+ofCA, "--clus
 
 // signsApart gives the controller manager a file with two CAs for only one of its signers.
 func signsApart(signer string) func(t *testing.T, c *controlPlane) {
-	return all(edit(managerYAML, signingFlag+"="+ofCA, "--cluster-signing-"+signer+"-cert-file="+ofCA), replace(certs.CA, oldFirst))
+	return all(edit(managerYAML, signingFile+"="+ofCA, "--cluster-signing-"+signer+"-cert-file="+ofCA), replace(certs.CA, oldFirst))
 }
 
 // twoMembers makes etcd a member that joined another.
@@ -241,9 +241,9 @@ func TestCheckTrust(t *testing.T) {
 				fixture.Put(t, c.root, "/srv/pki/ca.crt", string(c.get(t, pkiDir+"ca.crt")))
 			}),
 			"kube-controller-manager | /srv/pki/ca.crt | cluster-signing-cert-file", ""},
-		"both, in two words": {"", all(edit(managerYAML, signingFlag+"="+ofCA, signingFlag+"\n    - "+ofCA), replace(certs.CA, oldFirst)),
+		"both, in two words": {"", all(edit(managerYAML, signingFile+"="+ofCA, signingFile+"\n    - "+ofCA), replace(certs.CA, oldFirst)),
 			"kube-controller-manager | pki/ca.crt | cluster-signing-cert-file", ""},
-		"both, in quotes": {"", all(edit(managerYAML, signingFlag+"="+ofCA, "\""+signingFlag+"=/etc/kubernetes/pki/ca.crt\"\n"), replace(certs.CA, oldFirst)),
+		"both, in quotes": {"", all(edit(managerYAML, signingFile+"="+ofCA, "\""+signingFile+"=/etc/kubernetes/pki/ca.crt\"\n"), replace(certs.CA, oldFirst)),
 			"kube-controller-manager | pki/ca.crt | cluster-signing-cert-file", ""},
 		"both, for clients":       {"", signsApart("kubelet-client"), "kube-controller-manager | pki/ca.crt | cluster-signing-kubelet-client-cert-file", ""},
 		"both, for servers":       {"", signsApart("kubelet-serving"), "kube-controller-manager | pki/ca.crt | cluster-signing-kubelet-serving-cert-file", ""},
@@ -360,7 +360,7 @@ func TestCheckTrustOfUnreadCAs(t *testing.T) {
 	c.running(t)
 	for _, signs := range []func(old, next certs.Pair) []certs.Pair{nextFirst, func(_, next certs.Pair) []certs.Pair { return []certs.Pair{next} }} {
 		c.replace(t, certs.CA, signs)
-		for _, row := range Rows() {
+		for _, row := range RenewableRows() {
 			if err := (Renewal{Store: c.Store}).Renew(row.Name); err != nil {
 				t.Fatal(err)
 			}
@@ -392,7 +392,7 @@ func TestTokensStay(t *testing.T) {
 	if err := (Renewal{Store: c.Store}).CheckAny(); err != nil {
 		t.Error(err)
 	}
-	for _, row := range Rows() {
+	for _, row := range RenewableRows() {
 		if err := (Renewal{Store: c.Store}).Renew(row.Name); err != nil {
 			t.Errorf("%s: %v", row.Name, err)
 		}
@@ -431,7 +431,7 @@ func TestRenewalWritesCAs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range Rows() {
+	for _, row := range RenewableRows() {
 		if err := (Renewal{Store: c.Store}).Renew(row.Name); err != nil {
 			t.Fatal(err)
 		}

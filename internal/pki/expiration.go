@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package renewal
+package pki
 
 import (
 	"time"
@@ -9,7 +9,6 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
-	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
 // Expiration is a certificate's expiration.
@@ -25,7 +24,7 @@ type Expiration struct {
 }
 
 // Expirations returns this node's CAs and renewable certificates, each sorted by name. It's an error if one can't be read.
-func Expirations(s pki.Store) (leaves, authorities []Expiration, err error) {
+func Expirations(s Store) (leaves, authorities []Expiration, err error) {
 	external := map[string]bool{}
 	rows := certs.Specs(s.Config)
 	for _, row := range sorted(rows, certs.Spec.IsCA) {
@@ -50,7 +49,7 @@ func Expirations(s pki.Store) (leaves, authorities []Expiration, err error) {
 	return leaves, authorities, nil
 }
 
-func expirationOfCA(s pki.Store, row certs.Spec) (Expiration, error) {
+func expirationOfCA(s Store, row certs.Spec) (Expiration, error) {
 	data, key, err := s.Read(row)
 	if err != nil || data == nil {
 		return Expiration{Name: row.Name, Missing: true}, err

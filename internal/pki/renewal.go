@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package renewal renews a control plane's certificates, and reports when they expire.
-package renewal
+package pki
 
 import (
 	"cmp"
@@ -19,13 +18,12 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Rows returns all rows that `certs renew` can renew on some node, sorted by name.
-func Rows() []certs.Spec { return sorted(certs.Table(), certs.Spec.Renewable) }
+// RenewableRows returns all rows that `certs renew` can renew on some node, sorted by name.
+func RenewableRows() []certs.Spec { return sorted(certs.Table(), certs.Spec.Renewable) }
 
 func sorted(rows []certs.Spec, want func(certs.Spec) bool) []certs.Spec {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(row certs.Spec) bool { return !want(row) })
@@ -35,8 +33,8 @@ func sorted(rows []certs.Spec, want func(certs.Spec) bool) []certs.Spec {
 
 // Renewal gives certificates new keys, and has the same CAs sign them.
 type Renewal struct {
-	Store pki.Store
-	// Name is one of Rows' names; empty to renew every certificate that exists.
+	Store Store
+	// Name is one of RenewableRows' names; empty to renew every certificate that exists.
 	Name string
 	// Within limits the renewal to certificates that end within this time; 0 renews all.
 	Within time.Duration

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package etcdmember
+package thisnode
 
 import (
 	"bytes"
@@ -23,7 +23,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -46,7 +45,7 @@ func newStage(t *testing.T) *stage {
 }
 
 func (s *stage) endpoints(api cluster.Cluster) func(context.Context) ([]string, error) {
-	return Endpoints(s.host, api, s.node, ui.NewLines(&s.said, &s.said))
+	return EtcdEndpoints(s.host, api, s.node, ui.NewLines(&s.said, &s.said))
 }
 
 // startEtcd writes the static Pod of an etcd that has joined cp-0's etcd.
@@ -58,7 +57,7 @@ func (s *stage) startEtcd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fixture.Put(t, s.root, thisnode.StaticPodPath(s.node, manifests.EtcdName), string(pod))
+	fixture.Put(t, s.root, StaticPodPath(s.node, manifests.EtcdName), string(pod))
 }
 
 // pods is an API with these Pods. cp-0 to cp-3 are control planes with the addresses 192.0.2.10 to 192.0.2.13; w-1 is a worker.
@@ -135,9 +134,9 @@ func TestEndpoints(t *testing.T) {
 				s.startEtcd(t)
 			}
 			urls, err := s.endpoints(tt.api)(t.Context())
-			var none *NoPodError
+			var none *NoEtcdPodError
 			if passes := errors.As(err, &none); passes != strings.Contains(tt.name, "no Pod") {
-				t.Errorf("%v is a NoPodError: %t", err, passes)
+				t.Errorf("%v is a NoEtcdPodError: %t", err, passes)
 			}
 			if fact.Error(t, err, tt.err...); !slices.Equal(urls, tt.want) {
 				t.Errorf("got %v, %v, want %v", urls, err, tt.want)
@@ -196,9 +195,9 @@ func TestEndpointsOfOthers(t *testing.T) {
 			if fact.In(t, s.said.String(), test.refused...); test.want != nil {
 				return
 			}
-			var none *NoPodError
+			var none *NoEtcdPodError
 			if !errors.As(err, &none) {
-				t.Fatalf("%v is no NoPodError", err)
+				t.Fatalf("%v is no NoEtcdPodError", err)
 			}
 			fact.Error(t, err, test.refused...)
 			if label := slices.Contains(test.refused, cluster.LabelControlPlane); strings.Contains(none.Remedy(), cluster.LabelControlPlane) != label {
@@ -214,9 +213,9 @@ func TestEndpointsWithoutTheLabel(t *testing.T) {
 	s := newStage(t)
 	api := pods{list: []corev1.Pod{etcdPod("etcd-cp-1", "https://192.0.2.11:2379")}, unmarked: "cp-1"}
 	_, err := s.endpoints(api)(t.Context())
-	var none *NoPodError
+	var none *NoEtcdPodError
 	if !errors.As(err, &none) {
-		t.Fatalf("%v is no NoPodError", err)
+		t.Fatalf("%v is no NoEtcdPodError", err)
 	}
 	fact.In(t, none.Remedy(), "cp-1", "`kubectl label node NAME "+cluster.LabelControlPlane+"=`")
 	s.said.Reset()
