@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
 // kubeletSkew is how many minor versions a kubelet may be older than its control plane:
@@ -21,9 +22,6 @@ const kubeletSkew = 3
 // newest is the Kubernetes version this program was made for.
 func newest() *version.Version { return version.MustParseSemantic(config.DefaultKubernetesVersion) }
 
-// minor returns major.minor, for comparisons that ignore patches.
-func minor(v *version.Version) *version.Version { return version.MajorMinor(v.Major(), v.Minor()) }
-
 func kubernetesVersion(wanted string) func(context.Context, View) []Finding {
 	return func(context.Context, View) []Finding {
 		v, err := version.ParseSemantic(wanted)
@@ -31,9 +29,9 @@ func kubernetesVersion(wanted string) func(context.Context, View) []Finding {
 			return fail("invalid Kubernetes version %q (expected something like %s)", wanted, config.DefaultKubernetesVersion).
 				remedy("set kubernetesVersion or --kubernetes-version")
 		}
-		if minor(newest()).LessThan(minor(v)) {
-			return warn("Kubernetes %s is newer than this program, which was made for %s", v, minor(newest())).
-				remedy("use a release of this program for Kubernetes %s", minor(v))
+		if releases.Minor(newest()).LessThan(releases.Minor(v)) {
+			return warn("Kubernetes %s is newer than this program, which was made for %s", v, releases.Minor(newest())).
+				remedy("use a release of this program for Kubernetes %s", releases.Minor(v))
 		}
 		return nil
 	}
@@ -58,13 +56,13 @@ func kubeletVersion(controlPlane string) func(context.Context, View) []Finding {
 
 // skew compares the versions of a kubelet and its control plane.
 func skew(have, want *version.Version) []Finding {
-	if minor(want).LessThan(minor(have)) {
+	if releases.Minor(want).LessThan(releases.Minor(have)) {
 		return fail("the kubelet (v%s) is newer than the control plane (v%s), which is not supported", have, want).
-			remedy("install kubelet %s, or choose a newer control plane with --kubernetes-version", minor(want))
+			remedy("install kubelet %s, or choose a newer control plane with --kubernetes-version", releases.Minor(want))
 	}
-	if oldest := want.OffsetMinor(-kubeletSkew); minor(have).LessThan(minor(oldest)) {
-		return fail("the kubelet (v%s) is older than %s, the oldest for a control plane of %s", have, minor(oldest), minor(want)).
-			remedy("install kubelet %s", minor(want))
+	if oldest := want.OffsetMinor(-kubeletSkew); releases.Minor(have).LessThan(releases.Minor(oldest)) {
+		return fail("the kubelet (v%s) is older than %s, the oldest for a control plane of %s", have, releases.Minor(oldest), releases.Minor(want)).
+			remedy("install kubelet %s", releases.Minor(want))
 	}
 	return nil
 }
@@ -87,11 +85,11 @@ func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 			if err != nil {
 				return fail("the cluster's version %q is not a version", controlPlane).remedy("check ConfigMap kube-system/kubeadm-config")
 			}
-			if now, err := InstalledKubelet(ctx, h); err == nil && minor(have).LessThan(minor(now)) {
+			if now, err := InstalledKubelet(ctx, h); err == nil && releases.Minor(have).LessThan(releases.Minor(now)) {
 				return fail("the bundle's kubelet (v%s) is older than the one that is there (v%s), and a kubelet cannot go back on a node", have, now).
-					remedy("use a bundle of v%s or newer", minor(now))
+					remedy("use a bundle of v%s or newer", releases.Minor(now))
 			}
-			return findings(skew(have, want)).remedy("use a bundle of v%s", minor(want))
+			return findings(skew(have, want)).remedy("use a bundle of v%s", releases.Minor(want))
 		},
 	}
 }

@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"manifests":                   {"internal/config", "certs"},
 	"kubeletconfig":               {"internal/config", "internal/lazyregexp"},
 	"internal/kubeconfig":         {"internal/config", "certs"},
-	"preflight":                   {"internal/config", "internal/fault", "internal/host", "internal/retry", "manifests"},
+	"preflight":                   {"manifests", "internal/config", "internal/fault", "internal/host", "internal/releases", "internal/retry"},
 	"internal/redact":             {"internal/lazyregexp"},
 	"internal/thisnode": {
 		"certs", "kubeletconfig", "manifests", "preflight", "internal/cluster", "internal/config", "internal/etcd", "internal/host",
@@ -61,7 +61,10 @@ var mayImport = map[string][]string{
 		"certs", "manifests", "internal/cluster", "internal/config", "internal/discovery", "internal/fault", "internal/host", "internal/kubeconfig",
 		"internal/pki", "internal/retry", "internal/thisnode", "internal/ui",
 	},
-	"internal/upgrading": {"internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/joining", "internal/ownership", "internal/redact", "internal/thisnode", "internal/ui", "manifests", "preflight"},
+	"internal/upgrading": {
+		"manifests", "preflight", "internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/joining",
+		"internal/ownership", "internal/redact", "internal/releases", "internal/thisnode", "internal/ui",
+	},
 	"internal/inventory": {
 		"kubeletconfig", "manifests", "preflight", "internal/breakages", "internal/cluster", "internal/config", "internal/etcd",
 		"internal/fault", "internal/releases", "internal/thisnode", "internal/upgrading",
@@ -77,7 +80,7 @@ var mayImport = map[string][]string{
 	"phases/node": {
 		"phases/step", "certs", "kubeletconfig", "manifests", "preflight", "internal/cluster", "internal/config",
 		"internal/diagnose", "internal/etcd", "internal/fault", "internal/host", "internal/inventory", "internal/kubeconfig",
-		"internal/ownership", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"internal/ownership", "internal/releases", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/kubelet": {
 		"phases/node", "phases/step", "certs", "kubeletconfig", "manifests", "preflight", "internal/cluster", "internal/config",

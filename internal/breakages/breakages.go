@@ -95,9 +95,9 @@ var (
 // version without a table is a finding, too.
 func Check(in Inputs) []Finding {
 	c := &checker{Inputs: in}
-	to, known := releases.Of(minorOf(in.To))
+	to, known := releases.Of(releases.MinorOf(in.To))
 	if !known {
-		c.release = releases.Release{Minor: minorOf(in.To)}
+		c.release = releases.Release{Minor: releases.MinorOf(in.To)}
 		c.add(Finding{ID: "no-table", Where: "Kubernetes " + in.To, Fault: fault.Fault{
 			Message: "no table of Kubernetes " + c.release.Minor + ": what it removes was not checked",
 			Remedy:  "read its release notes, or use a newer version of Slipway"}})
@@ -115,7 +115,7 @@ func Check(in Inputs) []Finding {
 		c.before = next
 	}
 	if stays {
-		c.release, _ = releases.Of(minorOf(in.To))
+		c.release, _ = releases.Of(releases.MinorOf(in.To))
 		c.run(patchSteps)
 	}
 	slices.SortStableFunc(c.found, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
@@ -133,7 +133,7 @@ func (c *checker) takes(version string) bool { return c.release.After(releaseOf(
 
 // releaseOf treats a version newer than the tables as their newest, an older or unknown version as one before their oldest.
 func releaseOf(version string) releases.Release {
-	r, known := releases.Of(minorOf(version))
+	r, known := releases.Of(releases.MinorOf(version))
 	if newest := releases.Newest(); !known && number(r.Minor) > number(newest.Minor) {
 		return newest
 	}
@@ -151,7 +151,7 @@ func rank(f Finding) int {
 func (in Inputs) oldest() string {
 	oldest := in.From
 	consider := func(version string) {
-		if version != "" && number(minorOf(version)) < number(minorOf(oldest)) {
+		if version != "" && number(releases.MinorOf(version)) < number(releases.MinorOf(oldest)) {
 			oldest = version
 		}
 	}
@@ -174,15 +174,6 @@ func (c *checker) add(f Finding) {
 }
 
 func (c *checker) reaches(minor string) bool { return c.release.Minor == minor }
-
-// minorOf returns the minor release of a version: 1.37 for v1.37.2.
-func minorOf(version string) string {
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	if len(parts) < 2 {
-		return version
-	}
-	return parts[0] + "." + parts[1]
-}
 
 // number returns a minor release's number: 37 for 1.37; 0 if it has none.
 func number(minor string) int {

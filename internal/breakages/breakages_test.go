@@ -311,7 +311,7 @@ func TestEtcdTables(t *testing.T) {
 		}
 		minors++
 		of := fmt.Sprintf("1.%d", minor)
-		if _, known := releases.OfEtcd(minorOf(stacked(of))); !known {
+		if _, known := releases.OfEtcd(releases.MinorOf(stacked(of))); !known {
 			t.Errorf("no table of etcd %s, which Kubernetes %s gets: add it to test/releases", stacked(of), of)
 		}
 		if _, known := releases.Of(of); !known {

@@ -84,14 +84,14 @@ func (c *checker) etcdPatch(m EtcdMember, running, target *version.Version) {
 			continue
 		}
 		f.Where, f.Subject = m.Where, step.patch
-		f.Message = fmt.Sprintf("%s: etcd %s should be %s or newer before the upgrade to %s", m.Where, m.Version, step.patch, minorOf(step.to))
+		f.Message = fmt.Sprintf("%s: etcd %s should be %s or newer before the upgrade to %s", m.Where, m.Version, step.patch, releases.MinorOf(step.to))
 		c.add(f)
 	}
 }
 
 // etcdFlags finds flags that this upgrade's etcd doesn't have.
 func (c *checker) etcdFlags(target *version.Version) {
-	release, known := releases.OfEtcd(minorOf(target.String()))
+	release, known := releases.OfEtcd(releases.MinorOf(target.String()))
 	for _, command := range c.Commands {
 		switch {
 		case command.Program != releases.Etcd:

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/releases"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 )
 
@@ -97,7 +98,7 @@ func oldestOf(s *upgrading.State) string {
 	for _, n := range s.Nodes {
 		texts = append(texts, n.Kubelet)
 	}
-	return minorOf(oldestText(texts))
+	return releases.MinorOf(oldestText(texts))
 }
 
 // oldestText returns the oldest version; empty if none is known.
@@ -110,13 +111,4 @@ func oldestText(texts []string) string {
 		}
 	}
 	return text
-}
-
-// minorOf returns the minor release of a version, such as 1.36; empty if unknown.
-func minorOf(text string) string {
-	v, err := version.ParseSemantic(text)
-	if err != nil {
-		return ""
-	}
-	return version.MajorMinor(v.Major(), v.Minor()).String()
 }

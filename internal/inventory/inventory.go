@@ -80,7 +80,7 @@ func Collect(ctx context.Context, s Sources) (*Inventory, error) {
 		return nil, err
 	}
 	c := &collector{Sources: s, desired: desired}
-	c.from, c.oldest = minorOf(s.State.Oldest()), oldestOf(s.State)
+	c.from, c.oldest = releases.MinorOf(s.State.Oldest()), oldestOf(s.State)
 	c.commands()
 	c.hostFiles()
 	var group sync.WaitGroup

@@ -208,7 +208,7 @@ func imageIn(h host.Host, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	image, _ := imageOf(data)
+	image, _ := ImageOf(data)
 	return image, nil
 }
 
@@ -236,14 +236,15 @@ func (b *Backup) readVersion(h host.Host) error {
 // VersionOf returns the Kubernetes version in a static Pod's image, with a leading v; empty if its name has none, such as with
 // only a digest. An error means the manifest is damaged.
 func VersionOf(manifest []byte) (string, error) {
-	image, err := imageOf(manifest)
+	image, err := ImageOf(manifest)
 	if err != nil {
 		return "", err
 	}
 	return exact(TagOf(image)), nil
 }
 
-func imageOf(manifest []byte) (string, error) {
+// ImageOf returns the image of a static Pod's first container.
+func ImageOf(manifest []byte) (string, error) {
 	var pod corev1.Pod
 	if err := yaml.Unmarshal(manifest, &pod); err != nil {
 		return "", errors.WithStack(err)

@@ -109,7 +109,7 @@ func replacedAll(h host.Host, upgrade []backupDir, later backupDir) (bool, error
 		if data == nil {
 			continue // earlier releases kept only manifests they were about to replace
 		}
-		image, err := imageOf(data)
+		image, err := ImageOf(data)
 		if err != nil {
 			return false, nil //nolint:nilerr // nothing says that it was replaced
 		}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
 // Offer is a version to which a cluster can be upgraded, described in kubeadm's words.
@@ -48,7 +49,7 @@ func (s *State) Named(target string) *Offer {
 
 // Series describes a version as kubeadm does.
 func Series(v *version.Version) string {
-	return fmt.Sprintf("version in the v%s series", minorOf(v))
+	return fmt.Sprintf("version in the v%s series", releases.Minor(v))
 }
 
 // Oldest returns the version of the oldest API server; empty if unknown.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
 // Step is the work on one node, to be finished before the next one's.
@@ -79,11 +80,11 @@ func (s *State) hops(target string) ([]*version.Version, error) {
 		return nil, errors.Errorf("cannot tell how to get from %s to %s", s.Configured, target)
 	}
 	hops := []*version.Version{to}
-	for minor := to.OffsetMinor(-1); minorOf(oldest).LessThan(minorOf(minor)); minor = minor.OffsetMinor(-1) {
+	for minor := to.OffsetMinor(-1); releases.Minor(oldest).LessThan(releases.Minor(minor)); minor = minor.OffsetMinor(-1) {
 		patch := config.NewestPatch(int(minor.Minor()))
 		if patch == "" {
-			return nil, fault.New("slipway cannot upgrade a cluster to Kubernetes "+minorOf(minor).String()+", which is on the way to "+target,
-				"first upgrade the cluster to "+minorOf(minor).String()+" with kubeadm")
+			return nil, fault.New("slipway cannot upgrade a cluster to Kubernetes "+releases.Minor(minor).String()+", which is on the way to "+target,
+				"first upgrade the cluster to "+releases.Minor(minor).String()+" with kubeadm")
 		}
 		hops = append(hops, version.MustParseSemantic(patch))
 	}
@@ -237,8 +238,8 @@ func Quoted(word string) string {
 
 // tooOldFor reports whether a kubelet has to be upgraded before the control planes get a version.
 func tooOldFor(next *version.Version) func(*version.Version) bool {
-	oldest := minorOf(next.OffsetMinor(-kubeletSkew))
-	return func(v *version.Version) bool { return minorOf(v).LessThan(oldest) }
+	oldest := releases.Minor(next.OffsetMinor(-kubeletSkew))
+	return func(v *version.Version) bool { return releases.Minor(v).LessThan(oldest) }
 }
 
 // older reports whether text is a version older than v. An unknown version counts as older.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
 // kubeletSkew is how many minor versions a kubelet may be older than its API server, controlPlaneSkew how many the API servers of
@@ -49,9 +50,9 @@ func Refusals(u *config.Upgrade, nodes []NodeVersions) []Refusal {
 		return []Refusal{refuse("invalid version %q (expected something like %s)", u.Version, config.DefaultKubernetesVersion).remedy("name another version")}
 	}
 	var found []Refusal
-	if newest := version.MustParseSemantic(config.DefaultKubernetesVersion); minorOf(newest).LessThan(minorOf(target)) {
-		found = append(found, refuse("%s is newer than Kubernetes %s, the newest that this release of slipway knows", u.Version, minorOf(newest)).
-			remedy("use a release of slipway for Kubernetes %s", minorOf(target)))
+	if newest := version.MustParseSemantic(config.DefaultKubernetesVersion); releases.Minor(newest).LessThan(releases.Minor(target)) {
+		found = append(found, refuse("%s is newer than Kubernetes %s, the newest that this release of slipway knows", u.Version, releases.Minor(newest)).
+			remedy("use a release of slipway for Kubernetes %s", releases.Minor(target)))
 	}
 	found = append(found, prereleaseRefusals(u, target)...)
 	found = append(found, controlPlaneRefusals(u, target, nodes)...)
@@ -96,8 +97,8 @@ func controlPlaneRefusals(u *config.Upgrade, target *version.Version, nodes []No
 			found = append(found, *r)
 		}
 	}
-	if oldest != nil && minorOf(oldest.OffsetMinor(controlPlaneSkew)).LessThan(minorOf(newest)) {
-		found = append(found, refuse("the API servers of this cluster are more than one minor version apart (%s and %s)", minorOf(oldest), minorOf(newest)).
+	if oldest != nil && releases.Minor(oldest.OffsetMinor(controlPlaneSkew)).LessThan(releases.Minor(newest)) {
+		found = append(found, refuse("the API servers of this cluster are more than one minor version apart (%s and %s)", releases.Minor(oldest), releases.Minor(newest)).
 			remedy("first bring all control planes to one minor version").stepwise())
 	}
 	return found
@@ -105,15 +106,15 @@ func controlPlaneRefusals(u *config.Upgrade, target *version.Version, nodes []No
 
 // stepRefusal compares the target with a version that some control planes have.
 func stepRefusal(u *config.Upgrade, target, have *version.Version, who string) *Refusal {
-	next := minorOf(have.OffsetMinor(controlPlaneSkew))
+	next := releases.Minor(have.OffsetMinor(controlPlaneSkew))
 	var r Refusal
 	switch {
-	case next.LessThan(minorOf(target)):
+	case next.LessThan(releases.Minor(target)):
 		r = refuse("%s is more than one minor version above v%s, the version of %s", u.Version, have, who).
 			remedy("first upgrade all control planes to %s; `upgrade plan %s` lists each step", next, u.Version).stepwise()
-	case minorOf(target).LessThan(minorOf(have)):
+	case releases.Minor(target).LessThan(releases.Minor(have)):
 		r = refuse("%s is older than v%s, the version of %s, and a control plane cannot go back to an older minor version", u.Version, have, who).
-			remedy("choose %s or newer; `upgrade rollback` undoes an upgrade", minorOf(have))
+			remedy("choose %s or newer; `upgrade rollback` undoes an upgrade", releases.Minor(have))
 	case target.LessThan(have):
 		r = refuse("%s is older than v%s, the version of %s", u.Version, have, who).
 			remedy("choose v%s or newer, or use --force", have).force()
@@ -127,16 +128,16 @@ func kubeletRefusals(u *config.Upgrade, target *version.Version, nodes []NodeVer
 	var found []Refusal
 	for _, group := range byVersion(nodes, func(n NodeVersions) (string, bool) { return n.Kubelet, true }) {
 		have, err := version.ParseSemantic(group.version)
-		switch oldest := minorOf(target.OffsetMinor(-kubeletSkew)); {
+		switch oldest := releases.Minor(target.OffsetMinor(-kubeletSkew)); {
 		case err != nil:
 			found = append(found, refuse("cannot tell which version the kubelet of %s has", group.nodes).
 				remedy("look at `kubectl get nodes -o wide`; delete the Node object of a host that is gone").force())
-		case minorOf(have).LessThan(oldest):
-			found = append(found, refuse("the kubelet of %s (v%s) is too old for a control plane of %s, which works with %s and newer", group.nodes, have, minorOf(target), oldest).
+		case releases.Minor(have).LessThan(oldest):
+			found = append(found, refuse("the kubelet of %s (v%s) is too old for a control plane of %s, which works with %s and newer", group.nodes, have, releases.Minor(target), oldest).
 				remedy("first upgrade it to %s or newer", oldest).force().stepwise())
-		case minorOf(target).LessThan(minorOf(have)):
+		case releases.Minor(target).LessThan(releases.Minor(have)):
 			found = append(found, refuse("the kubelet of %s (v%s) is newer than %s, and a kubelet must not be newer than its control plane", group.nodes, have, u.Version).
-				remedy("choose %s or newer, or install an older kubelet there", minorOf(have)).force())
+				remedy("choose %s or newer, or install an older kubelet there", releases.Minor(have)).force())
 		}
 	}
 	return found
@@ -164,9 +165,6 @@ func byVersion(nodes []NodeVersions, pick func(NodeVersions) (string, bool)) []v
 }
 
 func (n NodeVersions) apiServer() (v string, wanted bool) { return n.APIServer, n.ControlPlane }
-
-// minorOf returns major.minor, for comparisons that ignore patches.
-func minorOf(v *version.Version) *version.Version { return version.MajorMinor(v.Major(), v.Minor()) }
 
 func refuse(format string, args ...any) Refusal {
 	return Refusal{Fault: fault.Fault{Message: fmt.Sprintf(format, args...)}}

@@ -6,11 +6,11 @@ package node
 import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/releases"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -96,21 +96,12 @@ func DecodePod(data []byte) (*corev1.Pod, error) {
 
 // ImageOf returns the image of a static Pod's first container; empty for a broken manifest.
 func ImageOf(manifest []byte) string {
-	var pod corev1.Pod
-	if yaml.Unmarshal(manifest, &pod) != nil || len(pod.Spec.Containers) == 0 {
-		return ""
-	}
-	return pod.Spec.Containers[0].Image
+	image, _ := upgrading.ImageOf(manifest)
+	return image
 }
 
 // EtcdMinor returns a static Pod's minor version of etcd, such as 3.6; empty if the image's tag isn't a version.
 func EtcdMinor(manifest []byte) string { return MinorOf(ImageOf(manifest)) }
 
 // MinorOf returns the minor version in an image's tag, such as 3.6; empty if the tag isn't a version.
-func MinorOf(image string) string {
-	v, err := version.ParseGeneric(upgrading.TagOf(image))
-	if err != nil {
-		return ""
-	}
-	return version.MajorMinor(v.Major(), v.Minor()).String()
-}
+func MinorOf(image string) string { return releases.MinorOf(upgrading.TagOf(image)) }
