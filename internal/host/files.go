@@ -114,3 +114,28 @@ type Removal struct {
 	// Kept lists the mount points below the directory, without mounts inside them.
 	Kept []string
 }
+
+// IgnoreMissing drops the error of a file that doesn't exist.
+func IgnoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// IgnoreForbidden is for plans: root will see files that this user can't.
+func IgnoreForbidden(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return err
+}
+
+// Exists reports whether path exists; the empty path doesn't.
+func Exists(h Host, path string) (bool, error) {
+	if path == "" {
+		return false, nil
+	}
+	_, err := h.Lstat(path)
+	return err == nil, IgnoreMissing(err)
+}

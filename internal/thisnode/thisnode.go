@@ -22,6 +22,9 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
+// PreparedPath is the record of the host's preparation.
+const PreparedPath = "/var/lib/slipway/host.json"
+
 // Current is this host as a control plane node, from its files: its kubelet's name and runtime, and its API server's address.
 // Missing values stay empty, for the defaults.
 func Current(h host.Host) *config.JoinConfiguration {

@@ -12,7 +12,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -34,7 +33,7 @@ func Install() step.Phase {
 				},
 				Print: printed(coreDNSObjects),
 				Skip: func(env *step.Env) string {
-					return node.Disabled(env.Config.Cluster.DNS.Disabled, "dns.disabled")
+					return Disabled(env.Config.Cluster.DNS.Disabled, "dns.disabled")
 				},
 			},
 			{
@@ -47,7 +46,7 @@ func Install() step.Phase {
 				},
 				Print: printed(kubeProxyObjects),
 				Skip: func(env *step.Env) string {
-					return node.Disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled")
+					return Disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled")
 				},
 			},
 			Network(),
@@ -129,4 +128,12 @@ func replaceable(ctx context.Context, env *step.Env, objs []manifests.Object) ([
 		rest = append(rest, obj)
 	}
 	return rest, nil
+}
+
+// Disabled says why an add-on is skipped, by its field in the ClusterConfiguration; empty if it isn't.
+func Disabled(is bool, field string) string {
+	if is {
+		return field + " is set in the ClusterConfiguration"
+	}
+	return ""
 }

@@ -126,7 +126,7 @@ func removeMember(ctx context.Context, env *step.Env) error {
 func endMember(ctx context.Context, env *step.Env) error {
 	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
 	if _, err := env.Host.Lstat(path); err != nil {
-		return node.IgnoreMissing(err)
+		return host.IgnoreMissing(err)
 	}
 	if err := env.Host.Remove(path); err != nil {
 		return err

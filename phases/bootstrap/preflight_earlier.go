@@ -180,7 +180,7 @@ func etcdHasData(env *step.Env) bool {
 	trees, _, err := node.EtcdPlaces(env)
 	return err != nil || slices.ContainsFunc(trees, func(dir string) bool {
 		entries, err := env.Host.ReadDir(dir)
-		return node.IgnoreMissing(err) != nil || len(entries) > 0
+		return host.IgnoreMissing(err) != nil || len(entries) > 0
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
@@ -55,7 +56,7 @@ func (p *Prepare) restartReplaced(ctx context.Context, env *step.Env, changed bo
 		return p.finishTurn(ctx, env)
 	}
 	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil {
-		return node.IgnoreMissing(err) // it waits for its settings
+		return host.IgnoreMissing(err) // it waits for its settings
 	}
 	if p.ControlPlane != nil {
 		return p.restartInTurn(ctx, env)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -138,16 +138,16 @@ func vacantDirectories(h host.Host) ([]string, error) {
 // isFilled reports whether a directory has anything in it. A new file system is empty, too.
 func isFilled(h host.Host, dir string) (bool, error) {
 	entries, err := h.ReadDir(dir)
-	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != host.LostAndFound }), node.IgnoreMissing(err)
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != host.LostAndFound }), host.IgnoreMissing(err)
 }
 
 func readPrepared(h host.Host) (prepared, error) {
 	p := prepared{Parameters: map[string]string{}, UnitFiles: map[string]string{}, ImageIDs: map[string][]string{}}
-	data, err := host.ReadIfExists(h, node.PreparedPath)
+	data, err := host.ReadIfExists(h, thisnode.PreparedPath)
 	if err != nil || data == nil {
 		return p, err
 	}
-	return p, errors.Wrapf(json.Unmarshal(data, &p), "read %s", node.PreparedPath)
+	return p, errors.Wrapf(json.Unmarshal(data, &p), "read %s", thisnode.PreparedPath)
 }
 
 // note changes the record. Phases run side by side.
@@ -167,10 +167,10 @@ func (p *Prepare) note(env *step.Env, change func(*prepared)) error {
 	if err != nil {
 		return err
 	}
-	if err := ensureDir(env, filepath.Dir(node.PreparedPath)); err != nil {
+	if err := ensureDir(env, filepath.Dir(thisnode.PreparedPath)); err != nil {
 		return err
 	}
-	_, err = env.Host.WriteFile(node.PreparedPath, append(data, '\n'), 0o644)
+	_, err = env.Host.WriteFile(thisnode.PreparedPath, append(data, '\n'), 0o644)
 	return err
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -23,7 +22,7 @@ import (
 // replaced, unless it's newer on a node. Any other file is used instead of the bundle's, unless it has to fit the rest.
 func (p *Prepare) mayReplace(ctx context.Context, env *step.Env, part bundle.Part, path string) (write bool, refusal, err error) {
 	if _, err := env.Host.Lstat(path); err != nil {
-		return true, nil, node.IgnoreMissing(err)
+		return true, nil, host.IgnoreMissing(err)
 	}
 	hasToFit := part.Type == bundle.Program && (part.Name == "kubelet" || runtimePrograms[part.Name])
 	switch {

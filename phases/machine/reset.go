@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -98,7 +100,7 @@ func runResetKernel(ctx context.Context, env *step.Env) error {
 	}
 	for _, area := range record.Swap {
 		env.UI.Printf("Turning on swap on %s", area)
-		if err := env.Host.SwapOn(area); node.IgnoreMissing(err) != nil {
+		if err := env.Host.SwapOn(area); host.IgnoreMissing(err) != nil {
 			return err
 		}
 	}
@@ -109,10 +111,10 @@ func runResetKernel(ctx context.Context, env *step.Env) error {
 }
 
 func runResetRecord(_ context.Context, env *step.Env) error {
-	if err := env.Host.Remove(node.PreparedPath); err != nil {
+	if err := env.Host.Remove(thisnode.PreparedPath); err != nil {
 		return err
 	}
-	return (&fileReset{Env: env}).removeEmpty(filepath.Dir(node.PreparedPath))
+	return (&fileReset{Env: env}).removeEmpty(filepath.Dir(thisnode.PreparedPath))
 }
 
 // iptablesTables are the names of iptables' tables, without the IP family.

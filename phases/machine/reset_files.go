@@ -147,7 +147,7 @@ func (r *fileReset) removeNamespaces() {
 	mounts, err := r.Host.Mounts(namespaceDir)
 	r.did(err)
 	entries, err := r.Host.ReadDir(namespaceDir)
-	r.did(node.IgnoreMissing(err))
+	r.did(host.IgnoreMissing(err))
 	for _, e := range entries {
 		path := filepath.Join(namespaceDir, e.Name())
 		if !strings.HasPrefix(e.Name(), "cni-") || r.containerd != slipways {
@@ -168,7 +168,7 @@ func (r *fileReset) removeNamespaces() {
 // removeIn removes Slipway's files in a directory, or its files with a name in the directories below.
 func (r *fileReset) removeIn(dir, name string) {
 	entries, err := r.Host.ReadDir(dir)
-	r.did(node.IgnoreMissing(err))
+	r.did(host.IgnoreMissing(err))
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name(), name)
 		if _, leftover := host.LeftoverOf(e.Name()); leftover {

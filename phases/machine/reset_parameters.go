@@ -12,7 +12,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
 )
@@ -26,7 +25,7 @@ func resetParameters(ctx context.Context, env *step.Env, before map[string]strin
 	for _, name := range parametersInOrder(before) {
 		text, err := env.Host.ReadFile(host.ProcSys + name)
 		if err != nil {
-			if node.IgnoreMissing(err) != nil { // an interface may be gone
+			if host.IgnoreMissing(err) != nil { // an interface may be gone
 				return err
 			}
 			continue

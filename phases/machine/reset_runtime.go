@@ -23,7 +23,7 @@ import (
 func containerdOwner(ctx context.Context, env *step.Env) (runtimeOwner, error) {
 	program := filepath.Join(programDir, "containerd")
 	_, err := env.Host.Lstat(program)
-	if node.IgnoreMissing(err) != nil {
+	if host.IgnoreMissing(err) != nil {
 		return nobody, err
 	}
 	replaced := err == nil && !env.Host.Unchanged(program)
@@ -35,7 +35,7 @@ func containerdOwner(ctx context.Context, env *step.Env) (runtimeOwner, error) {
 		return nobody, err
 	}
 	if _, err := env.Host.Lstat(state.Fragment); err != nil { // systemd doesn't know yet that it was removed
-		return nobody, node.IgnoreMissing(err)
+		return nobody, host.IgnoreMissing(err)
 	}
 	return operators, nil
 }
@@ -61,7 +61,7 @@ func runResetImages(ctx context.Context, env *step.Env) error {
 	if err != nil || own && record.criSocket() == containerd.Socket { // then they go with its data
 		return err
 	}
-	there, err := node.Exists(env, strings.TrimPrefix(record.criSocket(), "unix://"))
+	there, err := host.Exists(env.Host, strings.TrimPrefix(record.criSocket(), "unix://"))
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (r *fileReset) containerdFiles() []string {
 	list = append(list, containerd.ConfigPath, containerd.UnitPath, containerd.ProxyPath, containerd.ProxyEnvPath)
 	for _, dir := range []string{containerd.ConfDir, containerd.CertsDir} {
 		entries, err := r.Host.ReadDir(dir)
-		r.did(node.IgnoreMissing(err))
+		r.did(host.IgnoreMissing(err))
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
 			if dir == containerd.CertsDir {

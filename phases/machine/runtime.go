@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -122,7 +121,7 @@ func proxiesOf(env *step.Env) ([]ownership.File, error) {
 	if proxies == nil {
 		have, err := host.ReadIfExists(env.Host, containerd.ProxyPath)
 		if err != nil || !env.Host.Unchanged(containerd.ProxyPath) {
-			return nil, node.IgnoreForbidden(err)
+			return nil, host.IgnoreForbidden(err)
 		}
 		proxies = containerd.ProxyEnv(containerd.ShownProxies(have))
 	}
@@ -161,7 +160,7 @@ func operatorsProxies(env *step.Env) (string, error) {
 			return path, nil
 		}
 	}
-	return "", node.IgnoreForbidden(node.IgnoreMissing(err))
+	return "", host.IgnoreForbidden(host.IgnoreMissing(err))
 }
 
 // sandboxImage is the bundle's image for sandboxes, or the usual one if it has none; "" without a bundle.

@@ -6,6 +6,7 @@ package node
 import (
 	"bytes"
 	"context"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -155,3 +156,6 @@ func ImagesOf(components []ComponentUpgrade) string {
 	}
 	return strings.Join(images, ", ")
 }
+
+// BackupRoot is the directory of upgrades' backups.
+func BackupRoot(env *step.Env) string { return filepath.Join(env.Config.Paths.Kubernetes, "tmp") }

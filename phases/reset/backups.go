@@ -60,7 +60,7 @@ func isAside(name string) bool {
 
 func (c *cleanup) entries(dir string) (names []string) {
 	entries, err := c.Host.ReadDir(dir)
-	c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))
+	c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}

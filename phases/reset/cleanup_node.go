@@ -12,7 +12,7 @@ import (
 
 	"github.com/pkg/errors"
 
-	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -145,7 +145,7 @@ func (c *cleanup) removeTree(path string) {
 func (c *cleanup) removeFile(path string) {
 	info, err := c.Host.Lstat(path)
 	if err != nil {
-		c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))
+		c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
 		return
 	}
 	if info.IsDir() {

@@ -50,7 +50,7 @@ func (c *cleanup) removeEtcdData(context.Context) {
 	n := c.Config
 	data, err := c.Host.ReadFile(asidePath(n))
 	if err != nil {
-		c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))
+		c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
 		c.warnOfEtcdData()
 		return
 	}
@@ -73,7 +73,7 @@ func (c *cleanup) removeEtcdData(context.Context) {
 // removeLog removes only the files of a write-ahead log kept apart from etcd's data, in a directory the user chose.
 func (c *cleanup) removeLog(dir string) {
 	entries, err := c.Host.ReadDir(dir)
-	c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))
+	c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
 	for _, e := range entries {
 		if ext := filepath.Ext(e.Name()); ext == ".wal" || ext == ".tmp" {
 			c.removeFile(filepath.Join(dir, e.Name()))
@@ -170,7 +170,7 @@ func (c *cleanup) removeCertificates() {
 // removeLeftovers removes the temporary files of a run that was killed while writing any of these.
 func (c *cleanup) removeLeftovers(dir string, names []string) {
 	entries, err := c.Host.ReadDir(dir)
-	c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))
+	c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
 	for _, e := range entries {
 		if name, found := host.LeftoverOf(e.Name()); found && slices.Contains(names, name) {
 			c.removeFile(filepath.Join(dir, e.Name()))

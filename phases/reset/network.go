@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/node"
 )
 
 const (
@@ -57,7 +57,7 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 	if err != nil {
 		_, err = c.Host.NetworkLeftovers(ctx, c.network.Bridge)
 	}
-	if len(c.failed) == 0 && node.IgnoreForbidden(err) == nil {
+	if len(c.failed) == 0 && host.IgnoreForbidden(err) == nil {
 		c.removeNetworkSigns()
 	}
 }
@@ -91,7 +91,7 @@ func (c *cleanup) removePluginState(network string) {
 // removeResults removes the runtime's records of a network's Pods, files called NETWORK-CONTAINER-INTERFACE. Others stay.
 func (c *cleanup) removeResults(dir, network string) {
 	entries, err := c.Host.ReadDir(dir)
-	c.did(false, node.IgnoreForbidden(node.IgnoreMissing(err)))
+	c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), network+"-") || strings.HasPrefix(e.Name(), loopbackNetwork+"-") {
 			c.removeFile(filepath.Join(dir, e.Name()))

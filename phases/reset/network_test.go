@@ -12,8 +12,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
@@ -83,7 +83,7 @@ func TestResetNetworkOfFormerNode(t *testing.T) {
 		left  []string
 	}{
 		"flannel's plugins are Slipway's": {},
-		"Slipway prepared it":             {map[string]string{node.PreparedPath: "{}"}, []string{"/var/lib/slipway/", node.PreparedPath}},
+		"Slipway prepared it":             {map[string]string{thisnode.PreparedPath: "{}"}, []string{"/var/lib/slipway/", thisnode.PreparedPath}},
 		"kubeadm has reset it":            {map[string]string{config.DefaultCertificatesDir + "/": ""}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

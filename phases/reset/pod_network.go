@@ -17,7 +17,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -43,7 +42,7 @@ type podNetwork struct {
 // A node's files say which network it has. findNetwork notes it: they go before the network, and by then other files may match.
 func (c *cleanup) findNetwork() error {
 	sign, err := thisnode.Sign(c.Host, c.Config)
-	if err := node.IgnoreForbidden(err); err != nil {
+	if err := host.IgnoreForbidden(err); err != nil {
 		return err
 	}
 	if c.isNode = sign != ""; c.isNode {
@@ -58,7 +57,7 @@ func (c *cleanup) findNetwork() error {
 // findFormerNetwork goes by the note, or by traces.
 func (c *cleanup) findFormerNetwork() error {
 	data, err := host.ReadIfExists(c.Host, networkPath)
-	if err := node.IgnoreForbidden(err); err != nil {
+	if err := host.IgnoreForbidden(err); err != nil {
 		return err
 	}
 	if data != nil {
@@ -95,7 +94,7 @@ func (c *cleanup) noteNetwork() error {
 // hasTraces reports whether there are traces of a node, not of another tool: Slipway's settings for flannel, or its preparation.
 func (c *cleanup) hasTraces() bool {
 	_, ours := c.flannelPlugins()
-	_, err := c.Host.Lstat(node.PreparedPath)
+	_, err := c.Host.Lstat(thisnode.PreparedPath)
 	return ours || err == nil
 }
 
@@ -108,7 +107,7 @@ func (c *cleanup) resetByKubeadm() bool {
 // flannelPlugins are the settings of flannel's plugins, nil without flannel. ours reports whether they're Slipway's.
 func (c *cleanup) flannelPlugins() (data []byte, ours bool) {
 	data, err := host.ReadIfExists(c.Host, config.FlannelPluginsPath)
-	c.did(false, node.IgnoreForbidden(err))
+	c.did(false, host.IgnoreForbidden(err))
 	return data, string(data) == manifests.FlannelPlugins
 }
 
@@ -116,7 +115,7 @@ func (c *cleanup) flannelPlugins() (data []byte, ours bool) {
 func (c *cleanup) networkOfNode() (*podNetwork, error) {
 	found := &podNetwork{Bridge: DefaultBridge}
 	entries, err := c.Host.ReadDir(pluginConfig)
-	if err := node.IgnoreForbidden(node.IgnoreMissing(err)); err != nil {
+	if err := host.IgnoreForbidden(host.IgnoreMissing(err)); err != nil {
 		return nil, err
 	}
 	for _, e := range entries { // sorted by name
@@ -124,7 +123,7 @@ func (c *cleanup) networkOfNode() (*podNetwork, error) {
 			continue
 		}
 		data, err := c.Host.ReadFile(filepath.Join(pluginConfig, e.Name()))
-		if err := node.IgnoreForbidden(node.IgnoreMissing(err)); err != nil {
+		if err := host.IgnoreForbidden(host.IgnoreMissing(err)); err != nil {
 			return nil, err
 		}
 		if strings.HasPrefix(e.Name(), "nerdctl-") || found.learn(data) {

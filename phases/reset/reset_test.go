@@ -26,7 +26,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
@@ -50,7 +49,7 @@ func (e lastingEtcd) Leave(_ context.Context, peerURL string) (bool, error) {
 		return false, errors.Join(e.err, errors.New(peerURL))
 	}
 	if _, err := e.host.Lstat(fakeMember); err != nil {
-		return false, node.IgnoreMissing(err)
+		return false, host.IgnoreMissing(err)
 	}
 	return true, e.host.Remove(fakeMember)
 }

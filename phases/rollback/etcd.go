@@ -51,11 +51,11 @@ func restoreBegun(env *step.Env, p upgrading.Progress) (bool, error) {
 	if p.Restored || p.Aside == "" {
 		return p.Restored, nil
 	}
-	moved, err := node.Exists(env, p.Aside)
+	moved, err := host.Exists(env.Host, p.Aside)
 	if err != nil || moved {
 		return moved, err
 	}
-	runs, err := node.Exists(env, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	runs, err := host.Exists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
 	return !runs && err == nil, err
 }
 
@@ -152,7 +152,7 @@ func (r *Rollback) restoreData(ctx context.Context, env *step.Env, mine node.Tur
 // makeData makes the new data beside the old. It starts over unless an earlier run has begun the exchange.
 func (r *Rollback) makeData(ctx context.Context, env *step.Env) error {
 	o := r.restore
-	if moved, err := node.Exists(env, r.Progress.Aside); err != nil || moved {
+	if moved, err := host.Exists(env.Host, r.Progress.Aside); err != nil || moved {
 		return err
 	}
 	if _, err := env.Host.RemoveTree(o.fresh); err != nil {
@@ -221,7 +221,7 @@ func (r *Rollback) stopControlPlane(ctx context.Context, env *step.Env) error {
 
 func (r *Rollback) exchangeData(env *step.Env) error {
 	o := r.restore
-	moved, err := node.Exists(env, r.Progress.Aside)
+	moved, err := host.Exists(env.Host, r.Progress.Aside)
 	if err != nil {
 		return err
 	}
