@@ -89,8 +89,8 @@ func (d *documents) registration(joins bool) *NodeRegistrationOptions {
 	return nil
 }
 
-// Becomes gives a host under preparation the settings of its future kubelet.
-func (n *Node) Becomes(node *Node) {
+// AdoptKubeletSettings gives a host under preparation the settings of its future kubelet.
+func (n *Node) AdoptKubeletSettings(node *Node) {
 	n.Kubelet, n.KubeletExtraArgs = node.Kubelet, node.KubeletExtraArgs
 }
 

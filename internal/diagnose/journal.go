@@ -53,7 +53,7 @@ func withoutRepeats(entries []entry) []entry {
 	at := map[string]int{}
 	var kept []entry
 	for _, e := range slices.Backward(entries) {
-		words := saying(e.Message)
+		words := normalize(e.Message)
 		if i, again := at[words]; again && e.Program != "systemd" {
 			kept[i].first = e.first
 			continue

@@ -145,7 +145,7 @@ func (s *scene) repeats(p *staticPod) bool {
 			continue
 		}
 		a, b := lastWords(p.lines), lastWords(texts(tail(s.h, before.LogPath, time.Time{})))
-		return before.ExitCode == c.ExitCode && saying(strings.Join(a, "\n")) == saying(strings.Join(b, "\n"))
+		return before.ExitCode == c.ExitCode && normalize(strings.Join(a, "\n")) == normalize(strings.Join(b, "\n"))
 	}
 	return false
 }

@@ -159,8 +159,8 @@ func last(lines []string, n int) []string { return lines[max(0, len(lines)-n):] 
 // klogHead matches the beginning of each line of a Kubernetes component: E1121 09:00:00.000000    1234 server.go:210]
 var klogHead = lazyregexp.New(`^[IWEF]\d{4} [\d:.]+ +\d+ [\w.-]+:\d+\] `)
 
-// saying strips from a line the parts that vary between processes: time, process and numbers.
-func saying(line string) string {
+// normalize strips from a line the parts that vary between processes: time, process and numbers.
+func normalize(line string) string {
 	return numbers().ReplaceAllString(klogHead().ReplaceAllString(line, ""), "#")
 }
 

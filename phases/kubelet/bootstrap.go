@@ -72,7 +72,7 @@ func awaitKubeletConf(ctx context.Context, env *step.Env) error {
 	return diagnose.Guard(ctx, env.Host, limit, env.KubeletTarget(), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		if env.Config.ControlPlane && missing != nil {
-			group.Go(func() error { hasten(ctx, env); return nil })
+			group.Go(func() error { restartWhenReady(ctx, env); return nil })
 		}
 		group.Go(func() error {
 			began := env.Host.Now()
@@ -83,7 +83,7 @@ func awaitKubeletConf(ctx context.Context, env *step.Env) error {
 				})
 			}
 			if err == nil && !env.Config.ControlPlane && missing != nil && env.Host.Now().Sub(began) > patience {
-				hastenWorker(ctx, env)
+				restartWorkerWhenReady(ctx, env)
 			}
 			return errors.WithMessage(err, failure)
 		})
@@ -181,9 +181,9 @@ func awaitReport(ctx context.Context, env *step.Env, began time.Time) error {
 	})
 }
 
-// hasten makes a control plane's kubelet register its node as soon as this node's own API server can answer. The kubelet was
+// restartWhenReady makes a control plane's kubelet register its node as soon as this node's own API server can answer. The kubelet was
 // refused while that server started, and its retry intervals have grown to many seconds. A failure only costs time.
-func hasten(ctx context.Context, env *step.Env) {
+func restartWhenReady(ctx context.Context, env *step.Env) {
 	// The default rules exist already, so the hook that writes them doesn't matter.
 	ready := host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz?exclude=poststarthook/rbac/bootstrap-roles"}
 	probe := func(ctx context.Context) error { return env.Host.Probe(ctx, ready) }
@@ -200,9 +200,9 @@ func hasten(ctx context.Context, env *step.Env) {
 // seconds.
 const patience = 1500 * time.Millisecond
 
-// hastenWorker makes the kubelet register its node now that it has its certificate. Until then it was refused everything, and its
+// restartWorkerWhenReady makes the kubelet register its node now that it has its certificate. Until then it was refused everything, and its
 // intervals have grown up to half a minute, as in a cluster whose controller manager has just started. A failure only costs time.
-func hastenWorker(ctx context.Context, env *step.Env) {
+func restartWorkerWhenReady(ctx context.Context, env *step.Env) {
 	if err := RestartUnregistered(ctx, env, "so that it registers its node now"); err != nil && ctx.Err() == nil {
 		ui.WarnError(env.UI, errors.WithMessage(err, "the kubelet may take a long time to register this node"))
 	}

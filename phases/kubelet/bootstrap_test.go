@@ -103,7 +103,7 @@ func TestHasteningEndsWithTheWait(t *testing.T) {
 	s.FakeHost.On.Probe = func(context.Context, host.Probe) error { return errors.New("refused") }
 	ctx, cancel := context.WithTimeout(t.Context(), 2*node.ReadyInterval)
 	defer cancel()
-	if hasten(ctx, s.Env); len(s.FakeHost.Jobs) > 0 {
+	if restartWhenReady(ctx, s.Env); len(s.FakeHost.Jobs) > 0 {
 		t.Errorf("jobs %v", s.FakeHost.Jobs)
 	}
 }

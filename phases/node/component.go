@@ -25,6 +25,8 @@ type ComponentUpgrade struct {
 	Before []byte // the present manifest; nil for none
 	// Stale are the running containers that weren't made from Wanted.
 	Stale []host.Container
+	// answered reports whether it was healthy after it had started with Wanted.
+	answered bool
 }
 
 // Split separates the components of the API from its clients.

@@ -29,11 +29,11 @@ func (t Turn) Swap(ctx context.Context, env *step.Env, components []ComponentUpg
 		return nil
 	}
 	env.UI.Printf("Upgrading %s", NamesOf(components))
-	components, answered, err := t.RunWith(ctx, env, components)
+	components, err := t.RunWith(ctx, env, components)
 	if err == nil || ctx.Err() != nil { // the same command continues after an interruption
 		return err
 	}
-	return t.PutBack(ctx, env, components, answered, err)
+	return t.PutBack(ctx, env, components, err)
 }
 
 func NamesOf(components []ComponentUpgrade) string {
@@ -50,26 +50,24 @@ func NamesOf(components []ComponentUpgrade) string {
 // again after ten. So RunWith stops the containers, then restarts the kubelet, which starts the new Pods at once. After an
 // interruption at any point, the kubelet does the same by itself.
 //
-// restarted has the components and everything that had to restart with them. answered marks the healthy among them, even after an
-// error.
-func (t Turn) RunWith(ctx context.Context, env *step.Env, components []ComponentUpgrade) (restarted []ComponentUpgrade, answered []bool, err error) {
+// restarted has the components and everything that had to restart with them, each with its answer, even after an error.
+func (t Turn) RunWith(ctx context.Context, env *step.Env, components []ComponentUpgrade) (restarted []ComponentUpgrade, err error) {
 	since := env.Host.Now()
 	restarted, err = t.stop(ctx, env, components, nextKubelet)
-	answered = make([]bool, len(restarted))
 	if err != nil {
-		return restarted, answered, err
+		return restarted, err
 	}
 	if err := RestartKubelet(ctx, env); err != nil {
-		return restarted, answered, err
+		return restarted, err
 	}
 	limit := env.Config.Timeouts.UpgradeManifests
 	failure := NamesOf(restarted) + " did not become healthy after the restart"
-	return restarted, answered, diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
+	return restarted, diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for i, c := range restarted {
 			group.Go(func() error {
 				err := awaitUpgraded(ctx, env, c, since)
-				answered[i] = err == nil
+				restarted[i].answered = err == nil
 				return err
 			})
 		}
@@ -95,17 +93,17 @@ type RestoredError struct{ error }
 func (e *RestoredError) Unwrap() error { return e.error }
 
 // PutBack restores the manifests of components that didn't come up, except those an interrupted run replaced: that run's backup
-// has their originals. answered marks the components that were healthy meanwhile. It returns failed with a report.
-func (t Turn) PutBack(ctx context.Context, env *step.Env, components []ComponentUpgrade, answered []bool, failed error) error {
+// has their originals. It returns failed with a report.
+func (t Turn) PutBack(ctx context.Context, env *step.Env, components []ComponentUpgrade, failed error) error {
 	var restored []ComponentUpgrade
 	etcdStays := false
-	for i, c := range components {
+	for _, c := range components {
 		replaced, err := wasReplaced(env, c)
 		switch {
 		case err != nil:
 			return errors.WithMessagef(failed, "cannot tell which static Pods were replaced, so none was put back (%v)", err)
 		case !replaced:
-		case c.Name == manifests.EtcdName && !etcdMayGoBack(ctx, env, c, answered[i]):
+		case c.Name == manifests.EtcdName && !etcdMayGoBack(ctx, env, c):
 			etcdStays = true
 		default:
 			c.Wanted = c.Before
@@ -116,7 +114,7 @@ func (t Turn) PutBack(ctx context.Context, env *step.Env, components []Component
 		return failed
 	}
 	env.UI.Warnf("%s did not come up; putting back what ran before", NamesOf(components))
-	if _, _, err := t.RunWith(ctx, env, restored); err != nil {
+	if _, err := t.RunWith(ctx, env, restored); err != nil {
 		return fault.WithRemedy(errors.WithMessagef(failed, "and putting back what ran before failed, too (%v)", err),
 			"the previous manifests are in "+BackupRoot(env)+"; `slipway diagnose` says what is wrong")
 	}
@@ -138,11 +136,11 @@ func wasReplaced(env *step.Env, c ComponentUpgrade) (bool, error) {
 
 // etcdMayGoBack reports whether the previous etcd may return. An etcd of another minor version may have made its data unreadable
 // for the previous once it has opened it, so it must not have answered, and must have ended. If in doubt, it stays.
-func etcdMayGoBack(ctx context.Context, env *step.Env, c ComponentUpgrade, answered bool) bool {
+func etcdMayGoBack(ctx context.Context, env *step.Env, c ComponentUpgrade) bool {
 	if before := EtcdMinor(c.Before); before != "" && before == EtcdMinor(c.Wanted) || ImageOf(c.Before) == ImageOf(c.Wanted) {
 		return true
 	}
-	if answered {
+	if c.answered {
 		return false
 	}
 	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.Name)

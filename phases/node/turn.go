@@ -45,8 +45,8 @@ type Turn struct {
 	continued bool
 	// stopped is set once this run has stopped something; nil if there's no turn to return.
 	stopped *bool
-	// giveBack is for a node in good order; otherwise it keeps the Lease.
-	giveBack func(context.Context) error
+	// release gives the Lease back. Only a node in good order does: any other keeps it.
+	release func(context.Context) error
 }
 
 func (t Turn) Stops() {
@@ -81,7 +81,7 @@ func TakeTurn(ctx context.Context, env *step.Env, what Purpose) (Turn, error) {
 		return Turn{}, err
 	}
 	stop := keepTurn(ctx, env, what)
-	return Turn{what: what, Held: true, continued: before != "", stopped: new(bool), giveBack: func(ctx context.Context) error {
+	return Turn{what: what, Held: true, continued: before != "", stopped: new(bool), release: func(ctx context.Context) error {
 		stop()
 		return release(ctx, env, what)
 	}}, nil
@@ -107,7 +107,7 @@ func TakeTurnIfAnswered(ctx context.Context, env *step.Env, what Purpose) (Turn,
 		env.UI.Warn("the API does not answer, so it is unknown whether another control plane restarts its components, too",
 			"make sure that no other control plane is being upgraded, rolled back or restarted")
 	}
-	return Turn{what: what, continued: true, stopped: new(bool), giveBack: func(ctx context.Context) error { // an earlier run may hold the Lease
+	return Turn{what: what, continued: true, stopped: new(bool), release: func(ctx context.Context) error { // an earlier run may hold the Lease
 		limited, cancel := context.WithTimeout(ctx, ReachTime)
 		defer cancel()
 		if err := release(limited, env, what); what.changesVersion() {
@@ -150,7 +150,10 @@ func (t Turn) Unused(ctx context.Context, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReachTime)
 	defer cancel()
-	return cmp.Or(err, t.giveBack(ctx))
+	if released := t.release(ctx); err == nil {
+		err = released
+	}
+	return err
 }
 
 // Finish ends a turn. Other control planes may go on after a success, or a failure that has left this node as it was.
@@ -165,7 +168,7 @@ func (t Turn) Finish(ctx context.Context, env *step.Env, failed error) error {
 	err := settle(ctx, env, t.Held || t.what.changesVersion())
 	switch {
 	case err == nil:
-		err = t.giveBack(ctx)
+		err = t.release(ctx)
 	case !*t.stopped:
 		return t.Unused(ctx, err)
 	}

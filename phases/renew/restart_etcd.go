@@ -16,7 +16,7 @@ import (
 
 // restartEtcdLate restarts an etcd that restartChanged had to leave running, or says why it still uses its old certificates.
 func restartEtcdLate(ctx context.Context, env *step.Env) error {
-	stale, err := mayStopEtcd(ctx, env)
+	stale, err := etcdRestartDue(ctx, env)
 	var kept *node.QuorumError
 	switch {
 	case errors.As(err, &kept):
@@ -32,9 +32,9 @@ func restartEtcdLate(ctx context.Context, env *step.Env) error {
 	return mine.Finish(ctx, env, mine.RestartStale(ctx, env, manifests.EtcdName))
 }
 
-// mayStopEtcd reports whether this node's etcd must be restarted; the error is a *QuorumError if the other members can't spare
+// etcdRestartDue reports whether this node's etcd must be restarted; the error is a *QuorumError if the other members can't spare
 // it.
-func mayStopEtcd(ctx context.Context, env *step.Env) (stale bool, err error) {
+func etcdRestartDue(ctx context.Context, env *step.Env) (stale bool, err error) {
 	containers, err := node.StaleContainers(ctx, env, manifests.EtcdName)
 	if err != nil || len(containers) == 0 {
 		return false, err

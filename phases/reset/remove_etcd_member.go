@@ -83,7 +83,7 @@ func leaveEtcd(ctx context.Context, env *step.Env, name, peerURL string) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return stayOrGo(ctx, env, name, peerURL, err)
+		return handleLeaveFailure(ctx, env, name, peerURL, err)
 	case removed:
 		env.UI.Printf("Member %q has left etcd", name)
 	default:
@@ -127,9 +127,9 @@ func askMembers(ctx context.Context, env *step.Env) ([]etcd.Member, error) {
 	return env.Etcd.Members(ctx)
 }
 
-// stayOrGo decides what to do if this node's member couldn't leave. If etcd has lost its quorum, or would lose it, the data
+// handleLeaveFailure decides what to do if this node's member couldn't leave. If etcd has lost its quorum, or would lose it, the data
 // stays: the reset ends before deleting anything, unless it's forced. If no member answers, there's none to wait for.
-func stayOrGo(ctx context.Context, env *step.Env, name, peerURL string, cause error) error {
+func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string, cause error) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -58,11 +58,11 @@ func (r *Rollback) swap(ctx context.Context, env *step.Env, mine node.Turn, comp
 	}
 	env.UI.Printf("Putting back %s: %s", node.NamesOf(components), node.ImagesOf(components))
 	worked := r.restore == nil && !slices.ContainsFunc(components, func(c node.ComponentUpgrade) bool { return !node.IsHealthy(ctx, env, c.Name) })
-	restarted, answered, err := mine.RunWith(ctx, env, components)
+	restarted, err := mine.RunWith(ctx, env, components)
 	if err == nil || ctx.Err() != nil || !worked {
 		return err
 	}
-	return mine.PutBack(ctx, env, restarted, answered, err)
+	return mine.PutBack(ctx, env, restarted, err)
 }
 
 // quorumCheck checks that etcd can do without this member, if it goes back. After a restore, there are no other members.

@@ -32,7 +32,7 @@ var upgradesEtcd = []phasetest.EtcdRestart{
 	{Name: "put back", Init: bootstrap.Init, Refuses: func(err error) bool { return err != nil }, Run: func(t *testing.T, s *phasetest.Stage) error {
 		c := patchedEtcd(t, s)
 		s.Put(t, thisnode.StaticPodPath(s.Config, manifests.EtcdName), string(c.Wanted))
-		err := node.Turn{}.PutBack(t.Context(), s.Env, []node.ComponentUpgrade{c}, []bool{false}, errors.New("it failed"))
+		err := node.Turn{}.PutBack(t.Context(), s.Env, []node.ComponentUpgrade{c}, errors.New("it failed"))
 		if errors.As(err, new(*node.RestoredError)) {
 			return nil
 		}

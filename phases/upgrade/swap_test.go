@@ -81,7 +81,7 @@ func TestPutBackNothing(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	manifest := []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: kube-apiserver, image: 'a:v2'}]}\n")
 	failed := errors.New("it does not come up")
-	err := node.Turn{}.PutBack(t.Context(), s.Env, []node.ComponentUpgrade{{Name: manifests.APIServerName, Before: manifest, Wanted: manifest}}, []bool{false}, failed)
+	err := node.Turn{}.PutBack(t.Context(), s.Env, []node.ComponentUpgrade{{Name: manifests.APIServerName, Before: manifest, Wanted: manifest}}, failed)
 	if !errors.Is(err, failed) || err.Error() != failed.Error() || len(s.FakeHost.Jobs) > 0 || s.Said.Len() > 0 {
 		t.Errorf("error %v, did %q, said %q", err, s.FakeHost.Jobs, s.Said.String())
 	}

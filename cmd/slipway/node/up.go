@@ -73,7 +73,7 @@ func (o *upOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error
 	if err != nil {
 		return err
 	}
-	machine.Becomes(p.Env.Config)
+	machine.AdoptKubeletSettings(p.Env.Config)
 	prepare.On(p.Env)
 	begin(cmd.Context(), p)
 	return p.Run(cmd.Context(), workflow(prepare, machine), o.skipped(part, p.Env.Config))
