@@ -77,10 +77,13 @@ func replaceUnfinished(ctx context.Context, env *step.Env, component string, pen
 		return err
 	}
 	stopEarly(ctx, env, component, grace)
-	if component != manifests.EtcdName && component != manifests.APIServerName {
-		return nil // nothing waits for it
+	if err := node.RestartKubelet(ctx, env); err != nil {
+		return err
 	}
-	return node.RestartKubelet(ctx, env)
+	// Until its restart, the kubelet may have started the old container once more, and the wait for this component would take that
+	// container's failure for the new one's.
+	stopEarly(ctx, env, component, grace)
+	return nil
 }
 
 // stopEarly stops a component. If that fails, the kubelet does it later.

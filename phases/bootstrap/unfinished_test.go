@@ -157,6 +157,21 @@ func TestCorrectedInitStops(t *testing.T) {
 	}
 }
 
+// TestCorrectedInitOutrunsKubelet: until it restarts, the kubelet may start the container with the typo once more. Its failure
+// must not be taken for the corrected one's.
+func TestCorrectedInitOutrunsKubelet(t *testing.T) {
+	s := failedInit(t, "scheduler: {extraArgs: [{name: no-such-flag, value: '1'}]}\n")
+	s.FakeHost.Runs(time.Now().Add(-time.Hour), manifests.SchedulerName)
+	again(t, s, fixture.InitDocument+fixture.ClusterDocument)
+	s.Play(t, controlPlane())
+	orders := s.FakeHost.Orders()
+	restart := slices.Index(orders, "restart kubelet.service")
+	if restart < 0 || !slices.Contains(orders[restart:], "stop container "+manifests.SchedulerName) ||
+		!slices.Contains(orders[restart:], "remove exited "+manifests.SchedulerName) {
+		t.Errorf("orders %q", orders)
+	}
+}
+
 // TestCorrectedInitSparesEtcd: an init that looks unfinished may have been that of a cluster with several members. An etcd that
 // has never come up is corrected.
 func TestCorrectedInitSparesEtcd(t *testing.T) {

@@ -39,9 +39,7 @@ func TestHA(t *testing.T) {
 	worker, plane := cp1.joinCommands()
 	sideBySide(
 		func() {
-			// The kubelet may start the old scheduler once more before it sees the corrected manifest, and that ends the corrected
-			// join's wait: until that's fixed, only the full tier has this row.
-			if failed && tier.Full() {
+			if failed {
 				cp2.failsToJoin(cp1, plane)
 			}
 			cp2.runs("slipway", "join", plane)
