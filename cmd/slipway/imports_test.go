@@ -67,11 +67,11 @@ var mayImport = map[string][]string{
 	},
 	"internal/inventory": {
 		"kubeletconfig", "manifests", "preflight", "internal/breakages", "internal/cluster", "internal/config", "internal/etcd",
-		"internal/fault", "internal/releases", "internal/thisnode", "internal/upgrading",
+		"internal/fault", "internal/host", "internal/releases", "internal/thisnode", "internal/upgrading",
 	},
 	"internal/tokens":   {"certs", "manifests", "internal/cluster", "internal/config", "internal/fault", "internal/kubeconfig", "internal/ui"},
 	"internal/diagnose": {"certs", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact"},
-	"internal/support":  {"certs", "internal/diagnose", "internal/redact"},
+	"internal/support":  {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	// phases/node and the three above it are shared by the workflows, which never import each other.
 	"phases/step": {
 		"internal/accounts", "internal/background", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd",
