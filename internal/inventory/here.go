@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/breakages"
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // staticPodsHere reads the directory as the kubelet does: every file whose name doesn't begin with a dot.
@@ -29,7 +30,7 @@ func (c *collector) staticPodsHere() {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		data, err := c.Here.Host.ReadHead(path, LargestFile)
+		data, err := host.ReadHead(c.Here.Host, path, LargestFile)
 		if err != nil {
 			c.gap(path, path, "run this as root", "%s was not checked: %v", path, err)
 			continue

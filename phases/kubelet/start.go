@@ -67,7 +67,7 @@ func ensureKubelet(ctx context.Context, env *step.Env, wanted []ownership.File) 
 // restartWith restarts the kubelet with pending files.
 func restartWith(ctx context.Context, env *step.Env, pending []ownership.File) error {
 	if env.Config.EnableKubelet {
-		if err := env.Host.EnableUnit(ctx, node.KubeletUnit); err != nil {
+		if err := env.Host.OrderUnit(ctx, host.EnableUnit, node.KubeletUnit); err != nil {
 			return err
 		}
 	}
@@ -81,7 +81,7 @@ func restartWith(ctx context.Context, env *step.Env, pending []ownership.File) e
 		return nil
 	}
 	env.UI.Printf("Stopping the kubelet")
-	if err := env.Host.StopUnit(ctx, node.KubeletUnit); err != nil {
+	if err := env.Host.OrderUnit(ctx, host.StopUnit, node.KubeletUnit); err != nil {
 		return node.ExplainedJob(ctx, env, err)
 	}
 	if err := prepareKubelet(ctx, env, pending); err != nil {
@@ -91,7 +91,7 @@ func restartWith(ctx context.Context, env *step.Env, pending []ownership.File) e
 		return err
 	}
 	env.UI.Printf("Starting the kubelet")
-	return node.ExplainedJob(ctx, env, env.Host.StartUnit(ctx, node.KubeletUnit))
+	return node.ExplainedJob(ctx, env, env.Host.OrderUnit(ctx, host.StartUnit, node.KubeletUnit))
 }
 
 func prepareKubelet(ctx context.Context, env *step.Env, pending []ownership.File) error {

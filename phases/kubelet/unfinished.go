@@ -31,7 +31,7 @@ func forgetOtherName(ctx context.Context, env *step.Env) error {
 		return nil
 	}
 	env.UI.Printf("Removing what the kubelet got in an earlier run: %v", err)
-	if err := env.Host.StopUnit(ctx, node.KubeletUnit); err != nil && !errors.Is(err, host.ErrNoSystemd) {
+	if err := env.Host.OrderUnit(ctx, host.StopUnit, node.KubeletUnit); err != nil && !errors.Is(err, host.ErrNoSystemd) {
 		return err
 	}
 	return env.Host.Remove(pem)

@@ -66,7 +66,7 @@ func (p *Prepare) restartReplaced(ctx context.Context, env *step.Env, changed bo
 
 func restartNow(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Restarting the kubelet")
-	if err := env.Host.RestartUnit(ctx, node.KubeletUnit); err != nil {
+	if err := env.Host.OrderUnit(ctx, host.RestartUnit, node.KubeletUnit); err != nil {
 		return err
 	}
 	return node.WaitKubelet(ctx, env)

@@ -241,5 +241,5 @@ func (p *Prepare) enable(ctx context.Context, env *step.Env, unit string) error 
 		return err
 	}
 	env.UI.Printf("Enabling %s", unit)
-	return env.Host.EnableUnit(ctx, unit)
+	return env.Host.OrderUnit(ctx, host.EnableUnit, unit)
 }

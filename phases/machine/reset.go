@@ -56,7 +56,7 @@ func runResetUnits(ctx context.Context, env *step.Env) error {
 		}
 		if slices.Contains([]string{"active", "activating", "reloading"}, state.ActiveState) {
 			env.UI.Printf("Stopping %s", unit)
-			if err := env.Host.StopUnit(ctx, unit); err != nil {
+			if err := env.Host.OrderUnit(ctx, host.StopUnit, unit); err != nil {
 				return err
 			}
 		}
@@ -82,7 +82,7 @@ func disable(ctx context.Context, env *step.Env, unit, file string, ownContainer
 		return nil
 	}
 	env.UI.Printf("Disabling %s", unit)
-	return env.Host.DisableUnit(ctx, unit)
+	return env.Host.OrderUnit(ctx, host.DisableUnit, unit)
 }
 
 func runResetKernel(ctx context.Context, env *step.Env) error {
@@ -94,7 +94,7 @@ func runResetKernel(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	for _, unit := range record.Masked {
-		if err := env.Host.UnmaskUnit(ctx, unit); err != nil {
+		if err := env.Host.OrderUnit(ctx, host.UnmaskUnit, unit); err != nil {
 			return err
 		}
 	}

@@ -239,10 +239,10 @@ func (p *Prepare) runUnit(ctx context.Context, env *step.Env, r hostRuntime, cha
 		return err
 	case state.ActiveState != "active":
 		env.UI.Printf("Starting %s", r.unit)
-		return env.Host.StartUnit(ctx, r.unit)
+		return env.Host.OrderUnit(ctx, host.StartUnit, r.unit)
 	case !r.foreign() && (changed || state.Replaced): // no container ends with it: see containerd.ServiceUnit
 		env.UI.Printf("Restarting %s", r.unit)
-		return env.Host.RestartUnit(ctx, r.unit)
+		return env.Host.OrderUnit(ctx, host.RestartUnit, r.unit)
 	}
 	return nil
 }

@@ -82,5 +82,5 @@ func (p *Prepare) maskSwap(ctx context.Context, env *step.Env) error {
 	if err := p.note(env, func(r *prepared) { include(&r.Masked, swapTarget) }); err != nil {
 		return err
 	}
-	return env.Host.MaskUnit(ctx, swapTarget)
+	return env.Host.OrderUnit(ctx, host.MaskUnit, swapTarget)
 }

@@ -73,7 +73,7 @@ func ReadEtcdData(env *step.Env) (EtcdData, error) {
 			continue
 		}
 		path := filepath.Join(dir, name)
-		head, err := env.Host.ReadHead(path, etcd.DataHead)
+		head, err := host.ReadHead(env.Host, path, etcd.DataHead)
 		if err != nil {
 			return EtcdData{}, err
 		}

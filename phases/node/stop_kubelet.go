@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -24,7 +25,7 @@ const (
 // server may take longer to stop. A stopped unit would stay down after an interruption. This way, interruptions and failed kills
 // only cost time.
 func withoutKubelet(ctx context.Context, env *step.Env) (release func()) {
-	_ = env.Host.KillUnit(ctx, KubeletUnit)
+	_ = env.Host.OrderUnit(ctx, host.KillUnit, KubeletUnit)
 	killed := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -42,7 +43,7 @@ func withoutKubelet(ctx context.Context, env *step.Env) (release func()) {
 				continue
 			}
 			if unit, err := env.Host.Unit(ctx, KubeletUnit); err == nil && unit.MainPID != 0 {
-				_ = env.Host.KillUnit(ctx, KubeletUnit)
+				_ = env.Host.OrderUnit(ctx, host.KillUnit, KubeletUnit)
 				killed = time.Now()
 			}
 		}

@@ -83,8 +83,8 @@ type Overrides struct {
 	GiveTree     func(path string, owner host.Owner) ([]string, error)
 	LockAccounts func() (func(), error)
 
-	Unit                                         func(ctx context.Context, name string) (host.UnitState, error)
-	EnableUnit, StartUnit, StopUnit, RestartUnit func(ctx context.Context, name string) error
+	Unit   func(ctx context.Context, name string) (host.UnitState, error)
+	Orders map[host.UnitOrder]func(ctx context.Context, unit string) error // of OrderUnit
 
 	RuntimeInfo     func(ctx context.Context, socket string) (host.RuntimeInfo, error)
 	ImagePresent    func(ctx context.Context, socket, image string) (bool, error)
