@@ -124,10 +124,7 @@ func coreDNSDeployment(n *config.Node) *appsv1.Deployment {
 					NodeSelector: map[string]string{corev1.LabelOSStable: "linux"},
 					Containers:   []corev1.Container{coreDNSContainer(n)},
 					DNSPolicy:    corev1.DNSDefault,
-					Volumes: []corev1.Volume{{Name: "config-volume", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-						LocalObjectReference: corev1.LocalObjectReference{Name: CoreDNSName},
-						Items:                []corev1.KeyToPath{{Key: CorefileKey, Path: CorefileKey}},
-					}}}},
+					Volumes:      []corev1.Volume{configVolume("config-volume", CoreDNSName, corev1.KeyToPath{Key: CorefileKey, Path: CorefileKey})},
 				},
 			},
 		},
