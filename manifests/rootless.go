@@ -45,7 +45,8 @@ type Account struct{ UID, GID int64 }
 
 // Users are the accounts above on one host.
 type Users struct {
-	Etcd, APIServer, ControllerManager, Scheduler Account
+	// Accounts are those of RootlessUsers, by name.
+	Accounts map[string]Account
 	// ServiceAccountKeyGID is the number of ServiceAccountKeyGroup.
 	ServiceAccountKeyGID int64
 }
@@ -101,16 +102,4 @@ func unprivileged(bindsPort bool) *corev1.SecurityContext {
 		return &corev1.SecurityContext{Capabilities: drop}
 	}
 	return &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false), Capabilities: drop}
-}
-
-func (u *Users) of(component string) Account {
-	switch component {
-	case EtcdName:
-		return u.Etcd
-	case APIServerName:
-		return u.APIServer
-	case ControllerManagerName:
-		return u.ControllerManager
-	}
-	return u.Scheduler
 }

@@ -64,7 +64,7 @@ func (s staticPod) pod(n *config.Node, v HostView) *corev1.Pod {
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 	if v.Users != nil {
-		user := v.Users.of(s.name)
+		user := v.Users.Accounts[users[s.name]]
 		security.RunAsUser, security.RunAsGroup = &user.UID, &user.GID
 		if slices.Contains(keyReaders, s.name) {
 			security.SupplementalGroups = []int64{v.Users.ServiceAccountKeyGID}
