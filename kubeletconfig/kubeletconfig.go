@@ -62,14 +62,6 @@ func Fit(data []byte, n *config.Node, own Own) ([]byte, []Correction, error) {
 	if cfg.ResolverConfig == nil && own.Exists(config.ResolvedConf) {
 		cfg.ResolverConfig = new(config.ResolvedConf)
 	}
-	for i := range made {
-		if made[i].Field == "resolvConf" {
-			made[i].Used = defaultResolvConf
-			if cfg.ResolverConfig != nil {
-				made[i].Used = *cfg.ResolverConfig
-			}
-		}
-	}
 	data, err := yaml.Marshal(cfg)
 	return data, made, errors.Wrap(err, "cannot encode the KubeletConfiguration")
 }
@@ -82,7 +74,11 @@ func correct(cfg *kubelet.KubeletConfiguration, own Own) []Correction {
 	missing := func(path string) bool { return strings.HasPrefix(path, "/") && !own.Exists(path) }
 	if stored := cfg.ResolverConfig; stored != nil && missing(*stored) {
 		cfg.ResolverConfig = nil
-		made = append(made, Correction{Field: "resolvConf", Stored: *stored})
+		used := defaultResolvConf
+		if own.Exists(config.ResolvedConf) { // see Fit
+			used = config.ResolvedConf
+		}
+		made = append(made, Correction{"resolvConf", *stored, used})
 	}
 	if stored := cfg.ImageServiceEndpoint; missing(strings.TrimPrefix(stored, "unix://")) {
 		cfg.ImageServiceEndpoint = ""

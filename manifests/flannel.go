@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -182,14 +181,12 @@ func flannelAgent(n *config.Node) corev1.Container {
 		Image:           n.Image(config.FlannelImage),
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Command:         append([]string{"/opt/bin/flanneld", "--ip-masq", "--kube-subnet-mgr", "--healthz-ip=127.0.0.1", "--healthz-port=" + strconv.Itoa(flannelHealth)}, flannelInterface(n)...),
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("50Mi"),
-		}},
-		Ports:          []corev1.ContainerPort{{Name: "healthz", ContainerPort: flannelHealth, Protocol: corev1.ProtocolTCP}},
-		RestartPolicy:  ptr.To(corev1.ContainerRestartPolicyAlways),
-		StartupProbe:   probe("/readyz", 1, 120),
-		LivenessProbe:  probe("/healthz", 30, 3),
-		ReadinessProbe: probe("/readyz", 2, 3),
+		Resources:       corev1.ResourceRequirements{Requests: requests("100m", "50Mi")},
+		Ports:           []corev1.ContainerPort{{Name: "healthz", ContainerPort: flannelHealth, Protocol: corev1.ProtocolTCP}},
+		RestartPolicy:   ptr.To(corev1.ContainerRestartPolicyAlways),
+		StartupProbe:    probe("/readyz", 1, 120),
+		LivenessProbe:   probe("/healthz", 30, 3),
+		ReadinessProbe:  probe("/readyz", 2, 3),
 		SecurityContext: &corev1.SecurityContext{
 			Privileged:   ptr.To(false),
 			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}},
