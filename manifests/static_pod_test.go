@@ -63,7 +63,7 @@ func TestGolden(t *testing.T) {
 	mixed := debian()
 	mixed.ProxyEnv = ProxyEnv([]string{"FOO_PROXY=1", "proxy=2", "xproxy=3", "a_Proxy=4", "PROXY_A=5", "PATH=/bin"})
 	rootless := debian()
-	rootless.Users = &Users{Account{102, 105}, Account{103, 106}, Account{104, 107}, Account{105, 108}, 109}
+	rootless.Users = &Users{map[string]Account{EtcdUser: {102, 105}, APIServerUser: {103, 106}, ControllerManagerUser: {104, 107}, SchedulerUser: {105, 108}}, 109}
 	external := debian()
 	external.ExternalCA = true
 	reference := func(name string) (string, string) {

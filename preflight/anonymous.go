@@ -27,7 +27,7 @@ const clusterInfo = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 func anonymousAccess(n *config.Node) func(context.Context, View) []Finding {
 	return func(_ context.Context, h View) []Finding {
 		pod := plannedServer(n, h)
-		file := lastFlag(pod, "authentication-config")
+		file := manifests.FlagOf(pod, "authentication-config")
 		if file == "" {
 			return nil
 		}
@@ -73,20 +73,6 @@ func existing(h View, paths []string) []string {
 		_, err := h.Stat(p)
 		return err != nil
 	})
-}
-
-// lastFlag returns a flag's value as the program in a Pod's first container takes it; empty if it isn't set.
-func lastFlag(pod *corev1.Pod, name string) (value string) {
-	c := pod.Spec.Containers[0]
-	words := slices.Concat(c.Command, c.Args)
-	for i, word := range words {
-		if v, given := strings.CutPrefix(word, "--"+name+"="); given {
-			value = v
-		} else if word == "--"+name && i+1 < len(words) {
-			value = words[i+1]
-		}
-	}
-	return value
 }
 
 // onHost returns the path on this host of a file in a Pod's first container, by the innermost mount.

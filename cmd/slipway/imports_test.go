@@ -84,8 +84,8 @@ var mayImport = map[string][]string{
 	},
 	"phases/kubelet": {
 		"phases/node", "phases/step", "certs", "kubeletconfig", "manifests", "preflight", "internal/cluster", "internal/config",
-		"internal/diagnose", "internal/fault", "internal/host", "internal/kubeconfig", "internal/ownership", "internal/retry",
-		"internal/thisnode", "internal/ui",
+		"internal/diagnose", "internal/fault", "internal/host", "internal/kubeconfig", "internal/ownership", "internal/pki",
+		"internal/retry", "internal/thisnode", "internal/ui",
 	},
 	"phases/addon": {
 		"phases/node", "phases/step", "manifests", "internal/cluster", "internal/config", "internal/corefile", "internal/fault",

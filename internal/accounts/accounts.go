@@ -69,16 +69,11 @@ func (r Rootless) Numbers() (*manifests.Users, error) {
 	if err != nil {
 		return nil, err
 	}
-	account := func(name string) manifests.Account {
-		return manifests.Account{UID: int64(users.ids[name]), GID: int64(groups.ids[name])}
+	numbers := &manifests.Users{Accounts: map[string]manifests.Account{}, ServiceAccountKeyGID: int64(groups.ids[manifests.ServiceAccountKeyGroup])}
+	for _, name := range manifests.RootlessUsers() {
+		numbers.Accounts[name] = manifests.Account{UID: int64(users.ids[name]), GID: int64(groups.ids[name])}
 	}
-	return &manifests.Users{
-		Etcd:                 account(manifests.EtcdUser),
-		APIServer:            account(manifests.APIServerUser),
-		ControllerManager:    account(manifests.ControllerManagerUser),
-		Scheduler:            account(manifests.SchedulerUser),
-		ServiceAccountKeyGID: int64(groups.ids[manifests.ServiceAccountKeyGroup]),
-	}, nil
+	return numbers, nil
 }
 
 func (r Rootless) wanted() (groups, users *file, err error) {

@@ -39,11 +39,7 @@ func (k Keeper) Ensure(ctx context.Context, objs ...manifests.Object) error {
 	if err := k.Cluster.EnsureAdmin(ctx); err != nil {
 		return err
 	}
-	list := make([]cluster.Object, len(objs))
-	for i, obj := range objs {
-		list[i] = obj
-	}
-	return k.Cluster.Ensure(ctx, list...)
+	return k.Cluster.Ensure(ctx, objs...)
 }
 
 // EnsureMissing is Ensure for a Keeper that keeps edits: it creates missing objects, and shows how the others differ. writer is

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -66,34 +65,15 @@ func (t *trust) expected(component string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func (t *trust) flag(component, name string) string {
-	return valueOf(t.pod(component), name)
-}
+func (t *trust) flag(component, name string) string { return manifests.FlagOf(t.pod(component), name) }
 
-// valueOf returns the value of a flag in a static Pod; empty if there is none.
-func valueOf(pod *corev1.Pod, name string) string {
-	if pod == nil || len(pod.Spec.Containers) == 0 {
-		return ""
-	}
-	value := ""
-	words := slices.Concat(pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args)
-	for i, word := range words {
-		if given, found := strings.CutPrefix(word, "--"+name+"="); found {
-			value = given
-		} else if word == "--"+name && i+1 < len(words) {
-			value = words[i+1]
-		}
-	}
-	return value
-}
-
-// named reads the file named in a component's flag. set is false without such a flag.
-func (t *trust) named(component, flag string, read func(path string) end) (e end, set bool) {
+// named reads the file named in a component's flag.
+func (t *trust) named(component, flag string, read func(path string) end) end {
 	value := t.flag(component, flag)
 	if value == "" {
-		return end{}, false
+		return end{}
 	}
-	return t.inContainer(component, value, read), true
+	return t.inContainer(component, value, read)
 }
 
 func (t *trust) inContainer(component, path string, read func(path string) end) end {
@@ -129,14 +109,14 @@ func (t *trust) parse(path string, parse func([]byte) ([]*x509.Certificate, erro
 	return e
 }
 
-// clientOf returns the client certificate of a row's kubeconfig file; found is false if it has other credentials.
-func (t *trust) clientOf(row certs.Spec, path string, data []byte) (e end, found bool) {
+// clientOf returns the client certificate of a row's kubeconfig file; the zero end if it has other credentials.
+func (t *trust) clientOf(row certs.Spec, path string, data []byte) (e end) {
 	cert, file, err := kubeconfig.ClientCertificate(data)
 	switch {
 	case errors.Is(err, kubeconfig.ErrOtherCredentials):
-		return end{}, false
+		return end{}
 	case err != nil:
-		return end{path: path, unread: path + ": " + err.Error()}, true
+		return end{path: path, unread: path + ": " + err.Error()}
 	case file != "":
 		e = t.besides(row, path, file, t.certificate)
 	default:
@@ -149,7 +129,7 @@ func (t *trust) clientOf(row certs.Spec, path string, data []byte) (e end, found
 	if ca := t.renewed[path]; ca.Cert != nil {
 		e.then, e.renewed = ca.Bundle(), true
 	}
-	return e, true
+	return e
 }
 
 // besides reads a file named in a row's kubeconfig file at path: by its path in the component's container, or on this host.

@@ -29,11 +29,7 @@ func CheckNetwork(ctx context.Context, env *step.Env) error {
 	if err := env.Cluster.EnsureAdmin(ctx); err != nil {
 		return err
 	}
-	var asked []cluster.Object
-	for _, obj := range objs {
-		asked = append(asked, obj)
-	}
-	verdicts, err := env.Cluster.Validate(ctx, asked...)
+	verdicts, err := env.Cluster.Validate(ctx, objs...)
 	if errors.Is(err, cluster.ErrNotInPlan) {
 		env.UI.Warnf("not checked in a dry run: whether the API takes the objects of %s", addOn.File())
 		return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -118,16 +119,7 @@ func unknownIssuer(env *step.Env) error {
 	if err != nil {
 		return errors.Wrap(err, path)
 	}
-	// This host's clock may be slow, so check a moment at which the certificate is valid.
-	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: chain[0].NotAfter,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
-	for _, ca := range trusted {
-		options.Roots.AddCert(ca)
-	}
-	for _, cert := range chain[1:] {
-		options.Intermediates.AddCert(cert)
-	}
-	if _, err = chain[0].Verify(options); err == nil {
+	if err := pki.Verify(chain, trusted, env.Host.Now()); err == nil {
 		return nil
 	}
 	return fault.New(fmt.Sprintf("no CA that this node knows has issued %s (issuer %q)", path, chain[0].Issuer.CommonName),
