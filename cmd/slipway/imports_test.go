@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/host/linux/cri":     {"internal/fault", "internal/host", "internal/host/linux/program"},
 	"internal/host/linux/files":   {"internal/host"},
-	"internal/host/linux/network": {"internal/fault", "internal/host", "internal/host/linux/program"},
+	"internal/host/linux/network": {"internal/fault", "internal/host", "internal/host/linux/program", "internal/lazyregexp"},
 	"internal/host/linux/program": {},
 	"internal/host/linux/systemd": {"internal/fault", "internal/host", "internal/host/linux/program"},
 	"internal/host/plan":          {"internal/host"},

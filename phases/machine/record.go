@@ -27,8 +27,6 @@ import (
 type prepared struct {
 	// Prepared says that the following was noted.
 	Prepared bool `json:"prepared"`
-	// EmptyTables are nftables tables that existed and did nothing.
-	EmptyTables []string `json:"emptyTables,omitempty"`
 	// Parameters are kernel parameters' earlier values, by path below /proc/sys.
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// Swap are the areas that were in use.
@@ -69,10 +67,6 @@ func (p *Prepare) runRecord(_ context.Context, env *step.Env) error {
 	if err != nil || record.Prepared {
 		return err
 	}
-	tables, err := env.Host.EmptyTables()
-	if err != nil && !errors.Is(err, fs.ErrPermission) { // a plan by another user
-		return err
-	}
 	vacant, err := vacantDirectories(env.Host)
 	if err != nil {
 		return err
@@ -83,9 +77,6 @@ func (p *Prepare) runRecord(_ context.Context, env *step.Env) error {
 	}
 	return p.note(env, func(r *prepared) {
 		r.Prepared, r.Directories, r.Missing = true, vacant, missingDirectories(env.Host)
-		for _, t := range tables {
-			r.EmptyTables = append(r.EmptyTables, t.Name)
-		}
 		for _, name := range slices.AppendSeq(slices.Collect(maps.Keys(nodeParameters)), maps.Keys(wanted)) {
 			if value, err := env.Host.ReadFile(host.ProcSys + name); err == nil {
 				r.Parameters[name] = strings.TrimSpace(string(value))
@@ -176,7 +167,7 @@ func (p *Prepare) note(env *step.Env, change func(*prepared)) error {
 
 func (p prepared) clone() prepared {
 	return prepared{
-		Prepared: p.Prepared, EmptyTables: slices.Clone(p.EmptyTables), Parameters: maps.Clone(p.Parameters), Swap: slices.Clone(p.Swap),
+		Prepared: p.Prepared, Parameters: maps.Clone(p.Parameters), Swap: slices.Clone(p.Swap),
 		Masked: slices.Clone(p.Masked), Enabled: slices.Clone(p.Enabled), UnitFiles: maps.Clone(p.UnitFiles), Containerd: p.Containerd,
 		Directories: slices.Clone(p.Directories), Missing: slices.Clone(p.Missing),
 		Socket: p.Socket, Images: slices.Clone(p.Images), Imported: slices.Clone(p.Imported), ImageIDs: maps.Clone(p.ImageIDs),
