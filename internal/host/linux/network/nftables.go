@@ -33,11 +33,7 @@ func nftName(t *nftables.Table) string { return nftFamilies[t.Family] + " " + t.
 
 // nftLeftovers asks the kernel itself: a host doesn't need the program nft, because kube-proxy brings its own.
 func nftLeftovers() ([]host.Leftover, error) {
-	conn, err := nftables.New()
-	if err != nil {
-		return nil, errors.Wrap(err, "look for rules in nftables")
-	}
-	tables, err := nftTables(conn)
+	conn, tables, err := nftTables()
 	if err != nil {
 		return nil, errors.Wrap(err, "look for rules in nftables")
 	}
@@ -58,15 +54,19 @@ func nftLeftovers() ([]host.Leftover, error) {
 	return found, nil
 }
 
-// nftTables lists these families' tables in a stable order. A kernel without nftables has none.
-func nftTables(conn *nftables.Conn) ([]*nftables.Table, error) {
+// nftTables connects to the kernel, and lists these families' tables in a stable order. A kernel without nftables has none.
+func nftTables() (*nftables.Conn, []*nftables.Table, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return nil, nil, err
+	}
 	tables, err := conn.ListTables()
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil, nil
+		return conn, nil, nil
 	}
 	tables = slices.DeleteFunc(tables, func(t *nftables.Table) bool { return nftFamilies[t.Family] == "" })
 	slices.SortFunc(tables, func(a, b *nftables.Table) int { return strings.Compare(nftName(a), nftName(b)) })
-	return tables, err
+	return conn, tables, err
 }
 
 // nftChains lists a table's chains of Kubernetes, and the others.
@@ -85,11 +85,7 @@ func nftChains(conn *nftables.Conn, t *nftables.Table) (kube, others []*nftables
 }
 
 func removeNft(l host.Leftover) error {
-	conn, err := nftables.New()
-	if err != nil {
-		return err
-	}
-	tables, err := nftTables(conn)
+	conn, tables, err := nftTables()
 	if err != nil {
 		return err
 	}
