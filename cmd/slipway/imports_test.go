@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"internal/fault":      {},
 	"internal/lazyregexp": {},
 	"internal/releases":   {},
-	"internal/bundle":     {"internal/fault", "internal/lazyregexp"},
+	"internal/bundle":     {"internal/fault", "internal/lazyregexp", "internal/retry"},
 	"internal/containerd": {},
 	"internal/breakages":  {"internal/config", "internal/fault", "internal/releases"},
 	"internal/config":     {"internal/fault", "internal/lazyregexp"},
