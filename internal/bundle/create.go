@@ -142,10 +142,7 @@ func (x *Index) tag() string { return x.KubernetesVersion + "-" + x.OS + "-" + x
 
 func encode(document any, kind types.MediaType) ([]byte, v1.Descriptor, error) {
 	raw, err := json.Marshal(document)
-	if err != nil {
-		return nil, v1.Descriptor{}, errors.Wrap(err, "cannot encode the bundle's documents")
-	}
-	return raw, describe(raw, kind), nil
+	return raw, describe(raw, kind), errors.Wrap(err, "cannot encode the bundle's documents")
 }
 
 func describe(raw []byte, kind types.MediaType) v1.Descriptor {

@@ -147,15 +147,12 @@ func (e *entries) finish() error {
 	if rest.Size() < 2*blockSize {
 		return fault.New("the end of the bundle is missing: it is truncated", "get the bundle again")
 	}
-	if rest.Size() > mostPadding {
-		return fault.New("the bundle goes on after its end", "get the bundle again")
-	}
-	padding, err := io.ReadAll(rest)
+	padding, err := io.ReadAll(io.LimitReader(rest, mostPadding+1))
 	if err != nil {
 		return err
 	}
-	if strings.Trim(string(padding), "\x00") != "" {
-		return fault.New("the bundle goes on after its end", "get the bundle again")
+	if len(padding) > mostPadding || strings.Trim(string(padding), "\x00") != "" {
+		return fault.New("there is trailing data after the end of the bundle", "get the bundle again")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@
 package bundle
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"os"
@@ -199,11 +200,5 @@ func (p *ListedPart) at(dir string) string {
 
 // part is its entry in the index, as far as the list knows.
 func (p *ListedPart) part() Part {
-	source := p.Source
-	for _, from := range []string{p.URL, p.Image} {
-		if source == "" {
-			source = from
-		}
-	}
-	return Part{Name: p.Name, Type: p.Type, Version: p.Version, Source: source, License: p.License}
+	return Part{Name: p.Name, Type: p.Type, Version: p.Version, Source: cmp.Or(p.Source, p.URL, p.Image), License: p.License}
 }

@@ -127,6 +127,4 @@ type NetworkReader interface {
 	PortHolder(port int) (p Process, found bool)
 	// NetworkLeftovers lists the kernel's leftovers of kube-proxy, the kubelet and a network plugin with this bridge.
 	NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover, error)
-	// EmptyTables lists nftables tables that do nothing.
-	EmptyTables() ([]Leftover, error)
 }

@@ -84,7 +84,7 @@ func awaitKubeletConf(ctx context.Context, env *step.Env) error {
 				})
 			}
 			if err == nil && !env.Config.ControlPlane && missing != nil && env.Host.Now().Sub(began) > patience {
-				restartWorkerWhenReady(ctx, env)
+				restartNow(ctx, env, "so that it registers its node now")
 			}
 			return errors.WithMessage(err, failure)
 		})
@@ -182,20 +182,17 @@ func restartWhenReady(ctx context.Context, env *step.Env) {
 	if retry.Every(node.ReadyInterval).Do(ctx, probe) != nil {
 		return // the wait itself says why
 	}
-	err := RestartUnregistered(ctx, env, "so that it asks this node's API server at once")
-	if err != nil && ctx.Err() == nil {
-		ui.WarnError(env.UI, errors.WithMessage(err, "the kubelet may take a long time to register this node"))
-	}
+	restartNow(ctx, env, "so that it asks this node's API server at once")
 }
 
 // patience is how long a kubelet may wait for its certificate before it asks for its Node and everything else at intervals of
 // seconds.
 const patience = 1500 * time.Millisecond
 
-// restartWorkerWhenReady makes the kubelet register its node now that it has its certificate. Until then it was refused everything, and its
-// intervals have grown up to half a minute, as in a cluster whose controller manager has just started. A failure only costs time.
-func restartWorkerWhenReady(ctx context.Context, env *step.Env) {
-	if err := RestartUnregistered(ctx, env, "so that it registers its node now"); err != nil && ctx.Err() == nil {
+// restartNow makes the kubelet register its node. Until it had its certificate, it was refused everything, and its intervals have
+// grown up to half a minute, as in a cluster whose controller manager has just started. A failure only costs time.
+func restartNow(ctx context.Context, env *step.Env, why string) {
+	if err := RestartUnregistered(ctx, env, why); err != nil && ctx.Err() == nil {
 		ui.WarnError(env.UI, errors.WithMessage(err, "the kubelet may take a long time to register this node"))
 	}
 }

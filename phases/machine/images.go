@@ -19,15 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-func (p *Prepare) images() step.Phase {
-	return step.Phase{
-		Name:    "images",
-		Summary: "Import the bundle's images, pin them, and unpin those of an earlier bundle",
-		Flags:   prepareFlags(),
-		Run:     p.runImages,
-	}
-}
-
 func (p *Prepare) runImages(ctx context.Context, env *step.Env) error {
 	wanted := p.bundled()
 	if len(wanted) == 0 {
@@ -114,9 +105,8 @@ func (p *Prepare) importAndPin(ctx context.Context, env *step.Env, socket string
 				old = append(old, name)
 			}
 		}
-		include(&r.Images, missing...)
-		include(&r.Images, unpinned...)
-		include(&r.Imported, missing...)
+		r.Images = with(r.Images, slices.Concat(missing, unpinned)...)
+		r.Imported = with(r.Imported, missing...)
 		for _, name := range missing {
 			r.ImageIDs[name] = with(r.ImageIDs[name], wanted[name])
 		}
@@ -150,9 +140,5 @@ func (p *Prepare) unpin(ctx context.Context, env *step.Env, socket string, names
 			return err
 		}
 	}
-	return p.note(env, func(r *prepared) {
-		for _, name := range names {
-			exclude(&r.Images, name)
-		}
-	})
+	return p.note(env, func(r *prepared) { r.Images = without(r.Images, names...) })
 }

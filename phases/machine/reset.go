@@ -7,7 +7,6 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -104,10 +103,7 @@ func runResetKernel(ctx context.Context, env *step.Env) error {
 			return err
 		}
 	}
-	if !record.Prepared {
-		return nil
-	}
-	return removeEmptyTables(ctx, env, record.EmptyTables)
+	return nil
 }
 
 func runResetRecord(_ context.Context, env *step.Env) error {
@@ -115,22 +111,4 @@ func runResetRecord(_ context.Context, env *step.Env) error {
 		return err
 	}
 	return (&fileReset{Env: env}).removeEmpty(filepath.Dir(thisnode.PreparedPath))
-}
-
-// iptablesTables are the names of iptables' tables, without the IP family.
-var iptablesTables = []string{"filter", "mangle", "nat", "raw", "security"}
-
-// removeEmptyTables removes tables without rules that iptables made for the kubelet, kube-proxy and network plugins.
-func removeEmptyTables(ctx context.Context, env *step.Env, before []string) error {
-	tables, err := env.Host.EmptyTables()
-	for _, t := range tables {
-		if slices.Contains(before, t.Name) || !slices.Contains(iptablesTables, t.Name[strings.Index(t.Name, " ")+1:]) {
-			continue
-		}
-		env.UI.Printf("Removing %s", t)
-		if err := env.Host.RemoveLeftover(ctx, t); err != nil {
-			return err
-		}
-	}
-	return err
 }

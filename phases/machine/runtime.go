@@ -25,21 +25,12 @@ import (
 // runtimeStart bounds the start of a container runtime, which takes a second.
 const runtimeStart = time.Minute
 
-func (p *Prepare) containerRuntime() step.Phase {
-	return step.Phase{
-		Name:    "container-runtime",
-		Summary: "Write containerd's settings and unit, or check the runtime that is there, and start it",
-		Flags:   prepareFlags("registry-mirror"),
-		Run:     p.runContainerRuntime,
-	}
-}
-
 func (p *Prepare) runContainerRuntime(ctx context.Context, env *step.Env) error {
 	found, err := p.findRuntime(ctx, env)
 	if err != nil {
 		return err
 	}
-	if found.by == nobody && !p.has("containerd") {
+	if found.by == nobody && p.program("containerd") == nil {
 		return nil // verify says what is missing
 	}
 	changed := false

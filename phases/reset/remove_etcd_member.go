@@ -29,15 +29,6 @@ import (
 // leaveLimit bounds a member's removal once another member can be asked. Etcd refuses a change for 5 s after any other change.
 const leaveLimit = 15 * time.Second
 
-func removeEtcdMember() step.Phase {
-	return step.Phase{
-		Name:    "remove-etcd-member",
-		Summary: "Remove this node's member from etcd",
-		Flags:   []string{"dry-run", "force", "kubeconfig"},
-		Run:     runRemoveEtcdMember,
-	}
-}
-
 // runRemoveEtcdMember keeps the static Pod of a member that has left, or that no other member can be asked to remove, under a
 // name the kubelet ignores. It tells cleanup-node where the data is, in this run or a later one.
 func runRemoveEtcdMember(ctx context.Context, env *step.Env) error {

@@ -156,7 +156,7 @@ func (r *Rollback) unlessKubeProxy(env *step.Env) string {
 	if why := node.UnlessControlPlane(env); why != "" {
 		return why
 	}
-	return addon.Disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled")
+	return addon.ProxyDisabled(env)
 }
 
 // putBackKubeProxy keeps kube-proxy no newer than its API server, with its present settings. It leaves CoreDNS alone, which may

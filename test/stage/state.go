@@ -45,7 +45,6 @@ type State struct {
 	Routes     []host.Route
 	Held       map[int]host.Process // by port; a zero Process is unknown
 	Leftovers  []host.Leftover
-	Empty      []host.Leftover   // nftables tables that do nothing
 	Names      map[string]string // nil: every name has this host's address
 	Answers    map[string]string // by URL; nil: everything is healthy, and says nothing
 }
