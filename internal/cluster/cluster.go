@@ -16,7 +16,7 @@ import (
 )
 
 // Object is any API object, of the kinds in kinds.go.
-type Object interface {
+type Object = interface {
 	runtime.Object
 	metav1.Object
 }
