@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -141,18 +142,14 @@ func describeFile(data []byte) string {
 func describeCertificate(c *x509.Certificate) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "certificate of %s, issued by %s, for %s\n", c.Subject, c.Issuer, c.NotAfter.Sub(c.NotBefore))
-	if names := append(c.DNSNames, addresses(c)...); len(names) > 0 {
+	names := slices.Clone(c.DNSNames)
+	for _, ip := range c.IPAddresses {
+		names = append(names, ip.String())
+	}
+	if len(names) > 0 {
 		fmt.Fprintf(&b, "names: %s\n", strings.Join(names, ", "))
 	}
 	return b.String()
-}
-
-func addresses(c *x509.Certificate) []string {
-	var out []string
-	for _, ip := range c.IPAddresses {
-		out = append(out, ip.String())
-	}
-	return out
 }
 
 var (

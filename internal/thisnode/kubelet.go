@@ -7,10 +7,12 @@ import (
 	"cmp"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
 	kubelet "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -92,7 +94,8 @@ func KubeletClientPEM(h host.Host, n *config.Node) string {
 // KubeletSocket returns the runtime socket of this host's kubelet, or "" if nothing names it. Its flags override its instance
 // configuration, which overrides the cluster's.
 func KubeletSocket(h host.Host) string {
-	return cmp.Or(socketInFlags(h), socketIn(h, "instance-config.yaml"), socketIn(h, "config.yaml"))
+	flag, _ := config.LastArg(flagsOnHost(h, config.DefaultKubeletDir), "container-runtime-endpoint") // kubeadm set it up to 1.35
+	return cmp.Or(flag, socketIn(h, "instance-config.yaml"), socketIn(h, "config.yaml"))
 }
 
 // socketIn returns "" if the file is missing or broken.
@@ -108,17 +111,6 @@ func socketIn(h host.Host, file string) string {
 		return ""
 	}
 	return cfg.ContainerRuntimeEndpoint
-}
-
-// socketInFlags reads the flag kubeadm set up to 1.35.
-func socketInFlags(h host.Host) string {
-	socket := ""
-	for _, flag := range flagsOnHost(h, config.DefaultKubeletDir) {
-		if flag.Name == "container-runtime-endpoint" {
-			socket = flag.Value
-		}
-	}
-	return socket
 }
 
 // flagsOnHost returns the flags in the kubelet directory's kubeadm-flags.env; none if it's missing.
@@ -140,4 +132,57 @@ func ParseFlags(flagsEnv []byte) []config.Arg {
 		}
 	}
 	return flags
+}
+
+// override puts a kubelet flag over its settings. The kubelet itself refuses invalid values.
+func override(settings *kubelet.KubeletConfiguration, flag config.Arg) {
+	on, err := strconv.ParseBool(cmp.Or(flag.Value, "true"))
+	isBool := err == nil
+	switch flag.Name {
+	case "healthz-bind-address":
+		settings.HealthzBindAddress = flag.Value
+	case "healthz-port":
+		if port, err := strconv.ParseInt(flag.Value, 10, 32); err == nil {
+			settings.HealthzPort = ptr.To(int32(port))
+		}
+	case "rotate-certificates":
+		settings.RotateCertificates = isBool && on || !isBool && settings.RotateCertificates
+	case "rotate-server-certificates":
+		settings.ServerTLSBootstrap = isBool && on || !isBool && settings.ServerTLSBootstrap
+	case "tls-cert-file":
+		settings.TLSCertFile = atRoot(flag.Value)
+	case "client-ca-file":
+		settings.Authentication.X509.ClientCAFile = atRoot(flag.Value)
+	}
+}
+
+// atRoot resolves a flag's path: systemd starts the kubelet in /.
+func atRoot(value string) string {
+	if value == "" {
+		return ""
+	}
+	return filepath.Join("/", value)
+}
+
+// mergeDropIns reads the *.conf files below a directory, sorted by path, as the kubelet does:
+// https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-drop-in-files
+func mergeDropIns(h host.Host, dir string, settings *kubelet.KubeletConfiguration) {
+	entries, _ := h.ReadDir(dir) // a missing directory has no settings
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() {
+			mergeDropIns(h, path, settings)
+			continue
+		}
+		merged := settings.DeepCopy()
+		data, err := h.ReadFile(path)
+		if err == nil && filepath.Ext(path) == ".conf" && yaml.Unmarshal(data, merged) == nil {
+			*settings = *merged
+		}
+	}
+}
+
+// ExpandedFlags are the kubelet's flags with the given names whose values only systemd knows, because it expands them.
+func ExpandedFlags(h host.Host, n *config.Node, names ...string) []config.Arg {
+	return slices.DeleteFunc(effectiveFlags(h, n), func(a config.Arg) bool { return !needsSystemd(a.Value) || !slices.Contains(names, a.Name) })
 }

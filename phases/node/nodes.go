@@ -4,6 +4,9 @@
 package node
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,7 +14,10 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // ReadyInterval is how often a starting API server is asked if it's ready.
@@ -35,4 +41,39 @@ func NodeReady(node *corev1.Node) error {
 	default:
 		return errors.Errorf("node %s is not Ready: %s", node.Name, c.Message)
 	}
+}
+
+// Names of checks that `upgrade plan` also makes.
+const (
+	NodesReadyCheck = "ControlPlaneNodesReady"
+	EditsCheck      = "StaticPodEdits"
+	QuorumCheck     = preflight.EtcdQuorum
+)
+
+func NodesReadyQuestion(env *step.Env) preflight.Question {
+	return preflight.Question{Name: NodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return ControlPlanesReady(ctx, env) }}
+}
+
+// ControlPlanesReady finds other control planes that aren't Ready: they serve while this one restarts, Ready or not.
+func ControlPlanesReady(ctx context.Context, env *step.Env) []preflight.Finding {
+	nodes, err := env.Cluster.Nodes(ctx)
+	if err != nil {
+		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
+	}
+	return NodesNotReady(nodes, env.Config.Name)
+}
+
+func NodesNotReady(nodes []corev1.Node, except string) []preflight.Finding {
+	var found []preflight.Finding
+	planes := cluster.ControlPlanesOf(nodes)
+	for _, name := range slices.Sorted(maps.Keys(planes)) {
+		if name == except || NodeReady(planes[name]) == nil {
+			continue
+		}
+		found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Fault{
+			Message: fmt.Sprintf("control plane node %s is not Ready", name),
+			Remedy:  "`slipway diagnose` there says what is wrong; remove a node that will not come back (`kubectl delete node`)",
+		}})
+	}
+	return found
 }

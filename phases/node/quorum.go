@@ -6,14 +6,11 @@ package node
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -51,21 +48,23 @@ func SpareEtcd(ctx context.Context, env *step.Env, components []ComponentUpgrade
 
 // QuorumQuestion is the check EtcdQuorum for workflows that stop this node's member.
 func QuorumQuestion(env *step.Env) preflight.Question {
+	return QuorumIf(func(context.Context) bool { return slices.Contains(StaticPods(env), manifests.EtcdName) },
+		func(ctx context.Context) error { return AwaitPeers(ctx, env) })
+}
+
+// QuorumIf is QuorumQuestion for workflows that may not stop the member. ask reports why the others need it.
+func QuorumIf(stops func(context.Context) bool, ask func(context.Context) error) preflight.Question {
 	return preflight.Question{Name: QuorumCheck, Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding {
-		if !slices.Contains(StaticPods(env), manifests.EtcdName) {
+		if !stops(ctx) {
 			return nil
 		}
-		if err := AwaitPeers(ctx, env); err != nil {
+		if err := ask(ctx); err != nil {
 			return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Fault{
 				Message: "this node's etcd cannot be restarted: " + err.Error(), Remedy: QuorumRemedy,
 			}}}
 		}
 		return nil
 	}}
-}
-
-func NodesReadyQuestion(env *step.Env) preflight.Question {
-	return preflight.Question{Name: NodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return ControlPlanesReady(ctx, env) }}
 }
 
 // AwaitPeers waits until nobody needs this node's member of etcd: the others can do without it, or it doesn't work anyway, as
@@ -128,41 +127,4 @@ func OthersSuffice(all []etcd.Health, own string) error {
 		return nil
 	}
 	return errors.Errorf("of the %d members with a vote, %d besides this one must be healthy: %s", len(voters), quorum, etcd.Standing(voters, own))
-}
-
-// Names of checks that `upgrade plan` also makes.
-const (
-	NodesReadyCheck = "ControlPlaneNodesReady"
-	EditsCheck      = "StaticPodEdits"
-	QuorumCheck     = preflight.EtcdQuorum
-)
-
-// ControlPlanesReady finds other control planes that aren't Ready: they serve while this one restarts, Ready or not.
-func ControlPlanesReady(ctx context.Context, env *step.Env) []preflight.Finding {
-	nodes, err := env.Cluster.Nodes(ctx)
-	if err != nil {
-		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
-	}
-	return NodesNotReady(nodes, env.Config.Name)
-}
-
-func NodesNotReady(nodes []corev1.Node, except string) []preflight.Finding {
-	var found []preflight.Finding
-	planes := cluster.ControlPlanesOf(nodes)
-	for _, name := range slices.Sorted(maps.Keys(planes)) {
-		if name == except || isReady(planes[name]) {
-			continue
-		}
-		found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Fault{
-			Message: fmt.Sprintf("control plane node %s is not Ready", name),
-			Remedy:  "`slipway diagnose` there says what is wrong; remove a node that will not come back (`kubectl delete node`)",
-		}})
-	}
-	return found
-}
-
-func isReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }

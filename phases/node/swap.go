@@ -23,6 +23,37 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// ComponentUpgrade is a component with its next manifest.
+type ComponentUpgrade struct {
+	Name   string
+	Wanted []byte // the next manifest
+	Before []byte // the present manifest; nil for none
+	// Stale are the running containers that weren't made from Wanted.
+	Stale []host.Container
+	// answered reports whether it was healthy after it had started with Wanted.
+	answered bool
+}
+
+func Contains(components []ComponentUpgrade, name string) bool {
+	return slices.ContainsFunc(components, named(name))
+}
+
+func named(name string) func(ComponentUpgrade) bool {
+	return func(c ComponentUpgrade) bool { return c.Name == name }
+}
+
+// Split separates the components of the API from its clients, which restart after it.
+func Split(components []ComponentUpgrade) (groups [2][]ComponentUpgrade) {
+	for _, c := range components {
+		group := 1
+		if c.Name == manifests.EtcdName || c.Name == manifests.APIServerName {
+			group = 0
+		}
+		groups[group] = append(groups[group], c)
+	}
+	return groups
+}
+
 // Swap makes components run with their new manifests, all at once. If they don't come up, it puts the old ones back.
 func (t Turn) Swap(ctx context.Context, env *step.Env, components []ComponentUpgrade) error {
 	if len(components) == 0 {

@@ -15,7 +15,6 @@ import (
 	"github.com/pkg/errors"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 
@@ -77,7 +76,7 @@ func (r *Rollback) shared(ctx context.Context, env *step.Env, what string, chang
 // settings if the upgrade generated them. Everything else stays, because it may have been edited since.
 func (r *Rollback) storeConfiguration(ctx context.Context, env *step.Env) error {
 	return r.shared(ctx, env, "the stored configuration", func(ctx context.Context, env *step.Env) error {
-		stored := configMapNamed("kubeadm-config")
+		stored := node.ConfigMap("kubeadm-config")
 		changed, err := updateConfigMap(ctx, env, stored, func() (bool, error) {
 			return setVersion(stored, r.Backup.From)
 		})
@@ -89,13 +88,6 @@ func (r *Rollback) storeConfiguration(ctx context.Context, env *step.Env) error 
 		}
 		return r.storeKubelet(ctx, env)
 	})
-}
-
-func configMapNamed(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem},
-	}
 }
 
 // updateConfigMap reports whether change changed an existing ConfigMap.
@@ -137,7 +129,7 @@ func (r *Rollback) storeKubelet(ctx context.Context, env *step.Env) error {
 			"run `slipway upgrade rollback` there, or again if it is back already")
 		return nil
 	}
-	stored := configMapNamed(manifests.KubeletConfigMap)
+	stored := node.ConfigMap(manifests.KubeletConfigMap)
 	changed, err := updateConfigMap(ctx, env, stored, func() (bool, error) {
 		if !manifests.Generated(stored) || stored.Data["kubelet"] == r.Backup.KubeletConfiguration {
 			return false, nil

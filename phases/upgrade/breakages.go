@@ -5,7 +5,6 @@ package upgrade
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,7 +21,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
-	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -39,7 +37,7 @@ func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Question {
 		find = clusterBreakages
 	}
 	found := slices.DeleteFunc(find(ctx, env), func(f preflight.Finding) bool {
-		return f.Check == backup.ImagesCheck && f.Severity != preflight.Error // the upgrade pulls them next
+		return f.Check == imagesCheck && f.Severity != preflight.Error // the upgrade pulls them next
 	})
 	for i := range found {
 		if found[i].Severity == preflight.Unasked {
@@ -120,7 +118,7 @@ func inventoryHere(env *step.Env) (*inventory.Here, error) {
 	}
 	list, err := Manifests(env)
 	for _, m := range list {
-		here.Wanted[strings.TrimSuffix(filepath.Base(m.Path), ".yaml")] = m.After
+		here.Wanted[m.Name] = m.Wanted
 	}
 	return here, err
 }

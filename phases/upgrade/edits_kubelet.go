@@ -160,7 +160,7 @@ func readKubeletFile(env *step.Env, name string) ([]byte, error) {
 func kubeletEditFindings(ctx context.Context, env *step.Env) []preflight.Finding {
 	e, err := editsOfKubelet(ctx, env)
 	if err != nil {
-		return []preflight.Finding{node.NewFinding(backup.KubeletEditsCheck, preflight.Unasked, "correct the file", "edits of the kubelet's configuration were not checked: %v", err)}
+		return []preflight.Finding{node.NewFinding(kubeletEditsCheck, preflight.Unasked, "correct the file", "edits of the kubelet's configuration were not checked: %v", err)}
 	}
 	if e == nil {
 		return nil
@@ -168,7 +168,7 @@ func kubeletEditFindings(ctx context.Context, env *step.Env) []preflight.Finding
 	path, names := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile), strings.Join(e.fields, ", ")
 	changed, keep := e.changed.UTC().Format(time.DateTime+" MST"), "to keep them on this node, "+e.shownPatch()
 	if e.doubtful() && !e.sure {
-		return []preflight.Finding{node.NewFinding(backup.KubeletEditsCheck, preflight.Warning,
+		return []preflight.Finding{node.NewFinding(kubeletEditsCheck, preflight.Warning,
 			"nothing to do if these fields come from before that change; if they are edits, keep them in a patch: "+e.shownPatch(),
 			"the upgrade writes %s as ConfigMap kube-system/%s says, which was changed on %s, after the file was written: %s",
 			path, manifests.KubeletConfigMap, changed, names)}
@@ -176,8 +176,8 @@ func kubeletEditFindings(ctx context.Context, env *step.Env) []preflight.Finding
 	if e.sure {
 		keep = "leave fields that come from before the change of that ConfigMap on " + changed + " to the upgrade; " + keep
 	}
-	return []preflight.Finding{node.NewFinding(backup.KubeletEditsCheck, preflight.Error,
-		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use --ignore-preflight-errors="+backup.KubeletEditsCheck+"; "+keep,
+	return []preflight.Finding{node.NewFinding(kubeletEditsCheck, preflight.Error,
+		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use --ignore-preflight-errors="+kubeletEditsCheck+"; "+keep,
 		"the upgrade would lose edits of %s: %s", path, names)}
 }
 

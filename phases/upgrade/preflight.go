@@ -86,10 +86,8 @@ func upgradeQuestions(env *step.Env) []preflight.Question {
 }
 
 func othersQuestions(env *step.Env) []preflight.Question {
-	return []preflight.Question{
-		{Name: node.NodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return node.ControlPlanesReady(ctx, env) }},
-		etcdQuorum(env, func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }),
-	}
+	peers := func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }
+	return []preflight.Question{node.NodesReadyQuestion(env), etcdQuorum(env, peers)}
 }
 
 // versionRefusals finds reasons not to upgrade the cluster to this version. --force turns some of the errors into warnings.
@@ -101,32 +99,14 @@ func versionRefusals(ctx context.Context, env *step.Env) []preflight.Finding {
 	return upgrading.SkewQuestion(env.Config.Upgrade, state.Nodes, false).Ask(ctx)
 }
 
-// etcdQuorum checks that etcd can do without this node's member, if the upgrade restarts it. ask reports why it can't.
+// etcdQuorum checks that etcd can do without this node's member, if the upgrade restarts it. ask reports why it can't. If in doubt,
+// the upgrade restarts it.
 func etcdQuorum(env *step.Env, ask func(context.Context) error) preflight.Question {
-	return preflight.Question{Name: node.QuorumCheck, Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding {
-		if !restartsEtcd(ctx, env) {
-			return nil
+	return node.QuorumIf(func(ctx context.Context) bool {
+		if node.UnlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
+			return false
 		}
-		err := ask(ctx)
-		if err == nil {
-			return nil
-		}
-		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Fault{
-			Message: "this node's etcd cannot be restarted: " + err.Error(),
-			Remedy:  "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`)",
-		}}}
-	}}
-}
-
-// restartsEtcd reports whether the upgrade restarts this node's etcd. If in doubt, it returns true.
-func restartsEtcd(ctx context.Context, env *step.Env) bool {
-	if node.UnlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
-		return false
-	}
-	view, err := node.HostView(env)
-	if err != nil {
-		return true
-	}
-	c, err := newComponentUpgrade(ctx, env, manifests.EtcdName, view)
-	return err != nil || changes(c)
+		list, err := componentUpgrades(ctx, env)
+		return err != nil || node.Contains(list, manifests.EtcdName)
+	}, ask)
 }

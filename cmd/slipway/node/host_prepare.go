@@ -31,7 +31,7 @@ func newHostPrepare(g *cli.Globals) *cobra.Command {
 				return err
 			}
 			defer closeBundle(prepare)
-			return p.Run(cmd.Context(), phases.GoingBy(machine, prepare.Phases()), machine.SkipPhases)
+			return p.Run(cmd.Context(), phases.WithConfig(machine, prepare.Phases()), machine.SkipPhases)
 		},
 	}
 	env.Workflow{Name: "host prepare", Phases: (&machine.Prepare{}).Phases(), Single: preparePhase}.AddTo(cmd, g, &o.Flags)
@@ -46,7 +46,7 @@ func preparePhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 			return err
 		}
 		defer closeBundle(prepare)
-		return parts.Run(cmd.Context(), phases.GoingBy(machine, only(prepare.Phases(), p.Name)), nil)
+		return parts.Run(cmd.Context(), phases.WithConfig(machine, only(prepare.Phases(), p.Name)), nil)
 	})
 }
 

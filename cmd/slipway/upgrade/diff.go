@@ -12,6 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/redact"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/upgrade"
 )
 
@@ -47,7 +48,8 @@ func runDiff(cmd *cobra.Command, g *cli.Globals, o *options, args []string) erro
 	}
 	var b strings.Builder
 	for _, m := range list {
-		b.WriteString(plan.Unified(m.Path, "new manifest", shownManifest(m.Before), shownManifest(m.After), in.self.ContextLines))
+		path := thisnode.StaticPodPath(node, m.Name)
+		b.WriteString(plan.Unified(path, "new manifest", shownManifest(m.Before), shownManifest(m.Wanted), in.self.ContextLines))
 	}
 	return g.Result(b.String())
 }
