@@ -20,7 +20,7 @@ import (
 )
 
 // Up makes a bare host the first node of a new cluster. host is the desired state to prepare it for.
-func Up(p *machine.Prepare, host *config.Node) []step.Phase {
+func Up(p *machine.Prepare, host *config.Machine) []step.Phase {
 	return []step.Phase{
 		workflow.Group("prepare", "Give this host what a node needs", GoingBy(host, p.Phases())),
 		workflow.Group("init", "Create a cluster with this host as its first control plane", bootstrap.InitThen(upCommand(p))),
@@ -42,7 +42,7 @@ func upCommand(p *machine.Prepare) string {
 }
 
 // UpJoin makes a bare host a node of an existing cluster.
-func UpJoin(p *machine.Prepare, host *config.Node) []step.Phase {
+func UpJoin(p *machine.Prepare, host *config.Machine) []step.Phase {
 	return []step.Phase{
 		workflow.Group("prepare", "Give this host what a node needs", GoingBy(host, p.Phases())),
 		workflow.Group("join", "Join this host to the cluster", bootstrap.Join()),
@@ -56,15 +56,15 @@ func Down() []step.Phase {
 }
 
 // DownHost is Down, and undoes the preparation of the host, too.
-func DownHost(host *config.Node) []step.Phase {
+func DownHost(host *config.Machine) []step.Phase {
 	return append(Down(), workflow.Group("host", "Undo what prepare did to this host", GoingBy(host, machine.Reset())))
 }
 
 // GoingBy returns phases that use a host's desired state instead of a node's.
-func GoingBy(host *config.Node, list []step.Phase) []step.Phase {
+func GoingBy(host *config.Machine, list []step.Phase) []step.Phase {
 	return workflow.In(list, func(env *step.Env) *step.Env {
 		there := *env
-		there.Config = host
+		there.Config = host.Node()
 		return &there
 	})
 }

@@ -47,7 +47,7 @@ func newCheckExpiration(g *cli.Globals) *cobra.Command {
 			return info.expiring(o.within)
 		},
 	}
-	o.Bind(cmd.Flags(), "certs check-expiration")
+	config.Bind(cmd.Flags(), "certs check-expiration", &o.CertsFlags)
 	o.output.Bind(cmd.Flags())
 	cmd.Flags().DurationVar(&o.within, "within", 0, "with --exit-code: also report certificates that expire within this time, such as 720h; by default only expired ones")
 	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with code 2 if a certificate has expired, or expires --within the given time")

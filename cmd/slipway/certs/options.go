@@ -20,7 +20,7 @@ import (
 
 // options are the flags certificate commands share: where the configuration and the files are.
 type options struct {
-	config.Flags
+	config.CertsFlags
 	// offline is for commands that also work on hosts without a cluster, so it needs no warning if there's none.
 	offline bool
 }
@@ -40,21 +40,23 @@ func (o *options) load(cmd *cobra.Command, g *cli.Globals) (*config.Node, source
 		return nil, from, err
 	}
 	cli.Warn(cli.NewUI(g), warnings)
-	return node, from, o.place(cmd, node)
+	node, err = o.place(cmd, node)
+	return node, from, err
 }
 
 // place makes the command line's directories absolute. An empty name means the default, not the current directory.
-func (o *options) place(cmd *cobra.Command, node *config.Node) error {
+func (o *options) place(cmd *cobra.Command, node *config.Node) (*config.Node, error) {
+	paths := node.Paths
 	var err error
 	if cmd.Flags().Changed("cert-dir") && o.CertDir != "" {
-		if node.Paths.PKI, err = filepath.Abs(o.CertDir); err != nil {
-			return err
+		if paths.PKI, err = filepath.Abs(o.CertDir); err != nil {
+			return nil, err
 		}
 	}
 	if o.KubeconfigDir != "" {
-		node.Paths.Kubeconfigs, err = filepath.Abs(o.KubeconfigDir)
+		paths.Kubeconfigs, err = filepath.Abs(o.KubeconfigDir)
 	}
-	return err
+	return node.With(func(n *config.Node) { n.Paths = paths }), err
 }
 
 func (o *options) loadPlain(cmd *cobra.Command, g *cli.Globals) (*config.Node, source, []string, error) {
@@ -81,9 +83,7 @@ func (o *options) loadPlain(cmd *cobra.Command, g *cli.Globals) (*config.Node, s
 
 func (o *options) askCluster(cmd *cobra.Command, g *cli.Globals) (*config.Node, []string, error) {
 	kubeconfig := env.KubeconfigOfNode(cmd)
-	api := config.APINode(kubeconfig.String(), nil)
-	api.Timeouts.KubernetesAPICall = env.AskTime
-	p := env.NewAPIParts(g, api, kubeconfig)
+	p := env.NewAPIParts(g, env.AskingNode(kubeconfig), kubeconfig)
 	defer p.Close()
 	return env.NodeOfCluster(cmd.Context(), p.Env, config.Secret{})
 }
@@ -97,5 +97,5 @@ func (o *options) loadFile(ctx context.Context, g *cli.Globals) (*config.Node, [
 	in.AnyRuntime()
 	in.Host.Close()
 	in.Options.Placeholders, in.Options.Existing = true, true
-	return config.LoadInit(ctx, in.File, config.Flags{}, in.Options)
+	return config.LoadInit(ctx, in.File, config.InitFlags{}, in.Options)
 }
