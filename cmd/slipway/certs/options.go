@@ -25,23 +25,16 @@ type options struct {
 	offline bool
 }
 
-type source int
-
-const (
-	sourceFile    source = iota // --config
-	sourceCluster               // ConfigMap kubeadm-config
-	sourceDefault               // the defaults and this host's files
-)
-
-// load makes the Node from the user's file, the cluster, or the defaults, in this order. It warns if the cluster can't be asked.
-func (o *options) load(cmd *cobra.Command, g *cli.Globals) (*config.Node, source, error) {
-	node, from, warnings, err := o.loadPlain(cmd, g)
+// load makes the Node from the user's file, the cluster, or the defaults and this host's files, in this order. assumed reports
+// whether these are the defaults. It warns if the cluster can't be asked.
+func (o *options) load(cmd *cobra.Command, g *cli.Globals) (node *config.Node, assumed bool, err error) {
+	node, assumed, warnings, err := o.loadPlain(cmd, g)
 	if err != nil {
-		return nil, from, err
+		return nil, false, err
 	}
 	cli.Warn(cli.NewUI(g), warnings)
 	node, err = o.place(cmd, node)
-	return node, from, err
+	return node, assumed, err
 }
 
 // place makes the command line's directories absolute. An empty name means the default, not the current directory.
@@ -59,25 +52,22 @@ func (o *options) place(cmd *cobra.Command, node *config.Node) (*config.Node, er
 	return node.With(func(n *config.Node) { n.Paths = paths }), err
 }
 
-func (o *options) loadPlain(cmd *cobra.Command, g *cli.Globals) (*config.Node, source, []string, error) {
+func (o *options) loadPlain(cmd *cobra.Command, g *cli.Globals) (node *config.Node, assumed bool, warnings []string, err error) {
 	if o.ConfigFile != "" {
-		node, warnings, err := o.loadFile(cmd.Context(), g)
-		return node, sourceFile, warnings, err
+		node, warnings, err = o.loadFile(cmd.Context(), g)
+		return node, false, warnings, err
 	}
 	real := linux.New()
 	defer real.Close()
 	node, warnings, failed := o.askCluster(cmd, g)
-	if failed == nil {
-		return node, sourceCluster, warnings, nil
+	if failed == nil || cmd.Context().Err() != nil {
+		return node, false, warnings, failed
 	}
-	if cmd.Context().Err() != nil {
-		return nil, sourceCluster, nil, failed
-	}
-	node, _, err := env.NodeFrom(config.DefaultCluster(), thisnode.Current(real))
+	node, _, err = env.NodeFrom(config.DefaultCluster(), thisnode.Current(real))
 	if o.offline && errors.Is(failed, fs.ErrNotExist) {
-		return node, sourceDefault, nil, err
+		return node, true, nil, err
 	}
-	return node, sourceDefault, []string{"cannot read the cluster's configuration; using the defaults and this host's files instead " +
+	return node, true, []string{"cannot read the cluster's configuration; using the defaults and this host's files instead " +
 		"(--config names a file to use): " + failed.Error()}, err
 }
 

@@ -36,11 +36,11 @@ func renewCommand(g *cli.Globals, use, short string, renewal renew.Options) *cob
 			if renewal.Within < 0 {
 				return errors.Errorf("--within=%s: must not be negative", renewal.Within)
 			}
-			node, from, err := o.load(cmd, g)
+			node, assumed, err := o.load(cmd, g)
 			if err != nil {
 				return err
 			}
-			renewal.AsItWas = from == sourceDefault
+			renewal.AsItWas = assumed
 			real := linux.New()
 			defer real.Close()
 			return env.Acting{G: g}.Parts(node, real).Run(cmd.Context(), renew.Certificates(renewal), nil)
