@@ -148,7 +148,7 @@ func (d *documents) takeSelf(self *JoinConfiguration, opts Options) {
 	if d.init.LocalAPIEndpoint.AdvertiseAddress == "" && (c.DryRun || opts.Placeholders) {
 		d.placeholderAddress(primary)
 	}
-	d.checkAdvertise(kindJoin, "controlPlane.localAPIEndpoint.advertiseAddress", d.init.LocalAPIEndpoint.AdvertiseAddress, d.clusterNetworks())
+	d.checkAdvertise(kindJoin, "controlPlane.localAPIEndpoint.advertiseAddress", d.init.LocalAPIEndpoint.AdvertiseAddress, d.networks)
 	d.checkFamilies()
 }
 

@@ -27,7 +27,7 @@ var (
 
 func (d *documents) checkInit(now func() time.Time) {
 	c := d.init
-	d.checkAdvertise(kindInit, "localAPIEndpoint.advertiseAddress", c.LocalAPIEndpoint.AdvertiseAddress, d.clusterNetworks())
+	d.checkAdvertise(kindInit, "localAPIEndpoint.advertiseAddress", c.LocalAPIEndpoint.AdvertiseAddress, d.networks)
 	d.checkFamilies()
 	d.checkPort(kindInit, "localAPIEndpoint.bindPort", c.LocalAPIEndpoint.BindPort)
 	seen := make(map[string]bool)

@@ -4,7 +4,7 @@
 package config
 
 import (
-	"fmt"
+	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -35,6 +35,7 @@ func (d *documents) checkNetworking() {
 		d.checkServiceSize(s)
 	}
 	pods := d.checkSubnets("networking.podSubnet", n.PodSubnet)
+	d.networks = slices.Concat(services, pods)
 	d.checkNodeMasks(pods)
 	for _, p := range pods {
 		d.checkPodSize(p, len(pods) > 1)
@@ -73,9 +74,9 @@ func (d *documents) checkSubnets(path, list string) []network {
 		return nil
 	}
 	for text := range strings.SplitSeq(list, ",") {
-		prefix, err := parsePrefix(text)
-		if err != nil {
-			d.faultf(kindCluster, path, "%q %s", printable(text), err)
+		prefix, fault := parsePrefix(text)
+		if fault != "" {
+			d.faultf(kindCluster, path, "%q %s", printable(text), fault)
 			continue
 		}
 		if masked := prefix.Masked(); masked != prefix {
@@ -90,29 +91,25 @@ func (d *documents) checkSubnets(path, list string) []network {
 	return out
 }
 
-// prefixFault explains why text isn't a network.
-type prefixFault string
-
-func (f prefixFault) Error() string { return string(f) }
-
-// parsePrefix parses a network strictly: no spaces, leading zeros (which some programs read as octal), or IPv4-mapped IPv6.
-func parsePrefix(text string) (netip.Prefix, error) {
-	switch prefix, err := netip.ParsePrefix(text); {
+// parsePrefix parses a network strictly: no spaces, leading zeros (which some programs read as octal), or IPv4-mapped IPv6. fault
+// explains why text isn't a network.
+func parsePrefix(text string) (prefix netip.Prefix, fault string) {
+	prefix, err := netip.ParsePrefix(text)
+	switch {
 	case strings.TrimSpace(text) == "":
-		return prefix, prefixFault("is empty; remove the extra comma")
+		fault = "is empty; remove the extra comma"
 	case strings.TrimSpace(text) != text:
-		return prefix, prefixFault("has spaces around it; separate two networks by a comma only")
+		fault = "has spaces around it; separate two networks by a comma only"
 	case !strings.Contains(text, "/"):
-		return prefix, prefixFault("has no mask; expected a network such as 10.96.0.0/12 or fd00:10:96::/112")
+		fault = "has no mask; expected a network such as 10.96.0.0/12 or fd00:10:96::/112"
 	case err != nil && hasLeadingZero(text):
-		return prefix, prefixFault("has a leading zero, which some programs read as octal; remove the zero")
+		fault = "has a leading zero, which some programs read as octal; remove the zero"
 	case err != nil:
-		return prefix, prefixFault("is not a network such as 10.96.0.0/12 or fd00:10:96::/112")
+		fault = "is not a network such as 10.96.0.0/12 or fd00:10:96::/112"
 	case prefix.Addr().Is4In6():
-		return prefix, prefixFault("is an IPv4 network in IPv6 form; write it as IPv4")
-	default:
-		return prefix, nil
+		fault = "is an IPv4 network in IPv6 form; write it as IPv4"
 	}
+	return prefix, fault
 }
 
 // hasLeadingZero reports whether text has an octet such as 010 or a mask such as /08.
@@ -155,11 +152,7 @@ func (d *documents) checkPodSize(n network, dual bool) {
 
 // LastArg returns an argument's value; components use the last if a name repeats.
 func LastArg(args []Arg, name string) (value string, ok bool) {
-	for _, a := range args {
-		if a.Name == name {
-			value, ok = a.Value, true
-		}
-	}
+	value, _, ok = argAt("", args, name)
 	return value, ok
 }
 
@@ -176,22 +169,6 @@ func (d *documents) checkUsable(n network) {
 			return
 		}
 	}
-}
-
-// clusterNetworks returns the cluster's valid networks. Faults in the others have been reported already.
-func (d *documents) clusterNetworks() []network {
-	var out []network
-	n := &d.cluster.Networking
-	for _, list := range []struct{ path, text string }{
-		{"networking.serviceSubnet", n.ServiceSubnet}, {"networking.podSubnet", n.PodSubnet},
-	} {
-		for text := range strings.SplitSeq(list.text, ",") {
-			if prefix, err := parsePrefix(text); err == nil {
-				out = append(out, network{path: list.path, text: text, prefix: prefix.Masked()})
-			}
-		}
-	}
-	return out
 }
 
 // The controller manager's arguments for the size of each node's part of a Pod network. It takes the first only with a single Pod
@@ -246,13 +223,8 @@ func (d *documents) setsMask(name string, most int) bool {
 
 // argPath locates the controller manager's effective argument: the last of its name.
 func (d *documents) argPath(name string) string {
-	path := controllerManagerArgs
-	for i, a := range d.cluster.ControllerManager.ExtraArgs {
-		if a.Name == name {
-			path = fmt.Sprintf("%s[%d].value", controllerManagerArgs, i)
-		}
-	}
-	return path
+	_, field, _ := argAt(controllerManagerArgs, d.cluster.ControllerManager.ExtraArgs, name)
+	return cmp.Or(field, controllerManagerArgs)
 }
 
 // nodeMask returns the mask of each node's Pod network, and the argument that sets it. dual is for two Pod networks.
