@@ -32,7 +32,7 @@ func read(t *testing.T, elem ...string) []byte {
 // load returns the desired state of a host called vm from the text of a file.
 func load(t *testing.T, input []byte) *config.Node {
 	t.Helper()
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "input.yaml", Data: input}, config.Flags{}, config.Options{
+	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "input.yaml", Data: input}, config.InitFlags{}, config.Options{
 		Facts: config.HostFacts{
 			Hostname: "vm",
 			IPv4:     netip.MustParseAddr("192.168.99.11"),

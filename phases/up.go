@@ -33,7 +33,7 @@ import (
 )
 
 // Up makes a bare host the first node of a new cluster. host is the desired state to prepare it for.
-func Up(p *machine.Prepare, host *config.Node) []step.Phase {
+func Up(p *machine.Prepare, host *config.Machine) []step.Phase {
 	return []step.Phase{
 		workflow.Group("prepare", "Give this host what a node needs", WithConfig(host, p.Phases())),
 		workflow.Group("init", "Create a cluster with this host as its first control plane", bootstrap.InitThen(upCommand(p))),
@@ -55,7 +55,7 @@ func upCommand(p *machine.Prepare) string {
 }
 
 // UpJoin makes a bare host a node of an existing cluster.
-func UpJoin(p *machine.Prepare, host *config.Node) []step.Phase {
+func UpJoin(p *machine.Prepare, host *config.Machine) []step.Phase {
 	return []step.Phase{
 		workflow.Group("prepare", "Give this host what a node needs", WithConfig(host, p.Phases())),
 		workflow.Group("join", "Join this host to the cluster", bootstrap.Join()),
@@ -69,15 +69,15 @@ func Down() []step.Phase {
 }
 
 // DownHost is Down, and undoes the preparation of the host, too.
-func DownHost(host *config.Node) []step.Phase {
+func DownHost(host *config.Machine) []step.Phase {
 	return append(Down(), workflow.Group("host", "Undo what prepare did to this host", WithConfig(host, machine.Reset())))
 }
 
 // WithConfig returns phases that use a host's desired state instead of a node's.
-func WithConfig(host *config.Node, list []step.Phase) []step.Phase {
+func WithConfig(host *config.Machine, list []step.Phase) []step.Phase {
 	return workflow.In(list, func(env *step.Env) *step.Env {
 		there := *env
-		there.Config = host
+		there.Config = host.Node()
 		return &there
 	})
 }

@@ -29,7 +29,7 @@ import (
 func TestNeedsExist(t *testing.T) {
 	for name, list := range map[string][]step.Phase{
 		"init": bootstrap.Init(), "join": bootstrap.Join(), "reset": reset.Node(),
-		"up": Up(&machine.Prepare{}, &config.Node{}), "up to join": UpJoin(&machine.Prepare{}, &config.Node{}), "down": DownHost(&config.Node{}),
+		"up": Up(&machine.Prepare{}, &config.Machine{}), "up to join": UpJoin(&machine.Prepare{}, &config.Machine{}), "down": DownHost(&config.Machine{}),
 	} {
 		known := workflow.Paths(list)
 		var walk func(siblings []step.Phase)

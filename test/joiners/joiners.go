@@ -132,7 +132,7 @@ func (o Order) play() Report {
 // join is one joiner, from its command line to its certificate.
 func (o Order) join(ctx context.Context, name string) error {
 	opts := config.Options{Facts: config.HostFacts{Hostname: name}}
-	self, _, err := config.LoadJoin(nil, config.Flags{
+	self, _, err := config.LoadJoin(nil, config.JoinFlags{
 		Given:    []string{"token", "discovery-token-ca-cert-hash", "node-name", "cri-socket"},
 		Endpoint: o.Endpoint, Token: o.Token, CACertHashes: []string{o.Pin}, NodeName: name, CRISocket: "unix:///run/containerd/containerd.sock",
 	}, opts)

@@ -104,7 +104,7 @@ func load(t *testing.T, document string, algorithm config.EncryptionAlgorithm) *
 		"nodeRegistration: {name: cp-1, criSocket: 'unix:///run/containerd/containerd.sock'}\n---\n" +
 		"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.37.2\n" +
 		"encryptionAlgorithm: " + string(algorithm) + "\n" + document
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: []byte(text)}, config.Flags{}, config.Options{
+	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: []byte(text)}, config.InitFlags{}, config.Options{
 		Facts:    config.HostFacts{Hostname: "cp-1"},
 		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
 	})

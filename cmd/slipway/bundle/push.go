@@ -11,13 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/bundle"
 )
 
-type pushOptions struct {
-	options
-	access bundle.Access
-}
-
 func newPush(g *cli.Globals) *cobra.Command {
-	o := &pushOptions{}
+	o, access := &options{}, bundle.Access{}
 	cmd := &cobra.Command{
 		Use:   "push BUNDLE REGISTRY[/PATH]",
 		Short: "Push a bundle and its images to a registry",
@@ -34,11 +29,11 @@ func newPush(g *cli.Globals) *cobra.Command {
 				return err
 			}
 			defer b.Close()
-			return b.Push(cmd.Context(), args[1], o.access, cli.NewUI(g).Printf)
+			return b.Push(cmd.Context(), args[1], access, cli.NewUI(g).Printf)
 		},
 	}
 	o.bind(cmd.Flags())
-	bindAccess(cmd.Flags(), &o.access)
+	bindAccess(cmd.Flags(), &access)
 	return cmd
 }
 

@@ -15,7 +15,7 @@ import (
 // New makes the command `config`.
 func New(g *cli.Globals) *cobra.Command {
 	cmd := cli.Group("config", "Work with configuration files and images", newPrint(g), newValidate(g), newMigrate(g), newImages(g))
-	new(config.Flags).Bind(cmd.PersistentFlags(), "config") // kubeadm has the flag; nothing here asks a cluster
+	config.Bind(cmd.PersistentFlags(), "config", nil) // kubeadm has the flag; nothing here asks a cluster
 	return cmd
 }
 

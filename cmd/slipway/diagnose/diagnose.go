@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 )
 
@@ -57,7 +58,7 @@ func New(g *cli.Globals) *cobra.Command {
 			return cli.ExitError{Code: causeFound, Message: "something is wrong with this node: " + d.names()}
 		},
 	}
-	o.Bind(cmd.Flags(), "diagnose")
+	config.Bind(cmd.Flags(), "diagnose", &o.DiagnoseFlags)
 	out.Bind(cmd.Flags())
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/redact"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -26,7 +27,7 @@ func newDiff(g *cli.Globals) *cobra.Command {
 		Args: cli.Takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runDiff(cmd, g, o, args) },
 	}
-	o.Bind(cmd.Flags(), "upgrade diff")
+	config.Bind(cmd.Flags(), "upgrade diff", &o.UpgradeFlags)
 	return cmd
 }
 

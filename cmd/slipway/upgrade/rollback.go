@@ -19,7 +19,7 @@ import (
 )
 
 func newRollback(g *cli.Globals) *cobra.Command {
-	o := &options{}
+	o := &config.RollbackFlags{}
 	cmd := &cobra.Command{
 		Use:   "rollback",
 		Short: "Put this node back to what it was before its last upgrade",
@@ -40,12 +40,12 @@ func newRollback(g *cli.Globals) *cobra.Command {
 			return p.Run(cmd.Context(), rollback.Phases(), nil)
 		},
 	}
-	o.Bind(cmd.Flags(), "upgrade rollback")
+	config.Bind(cmd.Flags(), "upgrade rollback", o)
 	env.Reporting(g, cmd)
 	return cmd
 }
 
-func loadRollback(cmd *cobra.Command, g *cli.Globals, o *options) (*env.Parts, *rollback.Rollback, error) {
+func loadRollback(cmd *cobra.Command, g *cli.Globals, o *config.RollbackFlags) (*env.Parts, *rollback.Rollback, error) {
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), "")
 	if err != nil {
 		return nil, nil, err
@@ -63,22 +63,20 @@ func loadRollback(cmd *cobra.Command, g *cli.Globals, o *options) (*env.Parts, *
 		return nil, nil, fault.New("there is no backup of an upgrade in "+root, "only a node that was upgraded can go back")
 	}
 	self := thisnode.Current(in.Host)
-	env.KeepMode(o.Flags, self)
-	api := env.ClusterOfNode(in.Host, env.KubeconfigFlag(cmd), env.AskTime)
+	env.KeepMode(cmd, self)
+	self.NodeRegistration.IgnorePreflightErrors = o.IgnorePreflightErrors
+	in.Options.Kubeconfig = env.KubeconfigFlag(cmd)
+	api := env.ClusterOfNode(in.Host, in.Options.Kubeconfig, env.AskTime)
 	node, warnings, err := upgrading.NodeBefore(cmd.Context(), api, in.Host, backup, self, in.Options)
 	if err != nil {
 		return nil, nil, err
 	}
-	if path := env.KubeconfigFlag(cmd); path != "" {
-		node.Paths.AdminKubeconfig = path
-	}
-	node.IgnorePreflightErrors = o.IgnorePreflightErrors
 	p := env.NewParts(g, node, in.Host, warnings...)
 	rollback, err := rollback.New(cmd.Context(), p.Env, rollback.Options{Backup: backup, Progress: progress, RestoreEtcd: o.RestoreEtcd})
 	return p, rollback, err
 }
 
-func confirmRollback(ctx context.Context, g *cli.Globals, o *options, p *env.Parts, rollback *rollback.Rollback) error {
+func confirmRollback(ctx context.Context, g *cli.Globals, o *config.RollbackFlags, p *env.Parts, rollback *rollback.Rollback) error {
 	if o.Yes {
 		return nil
 	}

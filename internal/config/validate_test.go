@@ -126,7 +126,7 @@ var located = regexp.MustCompile(`^f\.yaml:[1-9]\d*: (\S+): `)
 func TestContradictions(t *testing.T) {
 	for _, c := range contradictions {
 		t.Run(c.name, func(t *testing.T) {
-			_, warnings, err := LoadInit(t.Context(), file(c.init, c.cluster), Flags{}, testOptions())
+			_, warnings, err := LoadInit(t.Context(), file(c.init, c.cluster), InitFlags{}, testOptions())
 			var faults Faults
 			if err != nil && !errors.As(err, &faults) {
 				t.Fatal(err)
@@ -155,7 +155,7 @@ func TestContradictionsOfExistingCluster(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			opts := testOptions()
 			opts.Existing = true
-			_, warnings, err := LoadInit(t.Context(), file(c.init, c.cluster), Flags{}, opts)
+			_, warnings, err := LoadInit(t.Context(), file(c.init, c.cluster), InitFlags{}, opts)
 			if err != nil || fieldsOf(warnings) != c.fault {
 				t.Errorf("error %v, warnings %q", err, warnings)
 			}
@@ -163,7 +163,7 @@ func TestContradictionsOfExistingCluster(t *testing.T) {
 				t.Errorf("migration: error %v, warnings %q", err, warnings)
 			}
 			opts.StartsKubelet = true
-			_, _, err = LoadInit(t.Context(), file(c.init, c.cluster), Flags{}, opts)
+			_, _, err = LoadInit(t.Context(), file(c.init, c.cluster), InitFlags{}, opts)
 			if ofKubelet := strings.HasPrefix(c.fault, "nodeRegistration."); ofKubelet != (err != nil) {
 				t.Errorf("for a phase that starts the kubelet: %v", err)
 			}
@@ -211,7 +211,7 @@ func TestContradictionsOfJoin(t *testing.T) {
 		{"a long name", "nodeRegistration: {name: " + strings.Repeat("n", 64) + "}\n", "", "nodeRegistration.name", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, warnings, err := LoadJoin(&Source{Name: "f.yaml", Data: []byte(join + c.init)}, Flags{}, testOptions())
+			_, warnings, err := LoadJoin(&Source{Name: "f.yaml", Data: []byte(join + c.init)}, JoinFlags{}, testOptions())
 			var texts []string
 			if err != nil {
 				texts = strings.Split(err.Error(), "\n")
@@ -223,5 +223,57 @@ func TestContradictionsOfJoin(t *testing.T) {
 				t.Errorf("warnings of %q, want %q: %q", got, c.warning, warnings)
 			}
 		})
+	}
+}
+
+// TestDataDirIsEtcdsOwn: neither a cluster's ConfigMap nor a typo may make Slipway lock or empty a system directory.
+func TestDataDirIsEtcdsOwn(t *testing.T) {
+	for dir, allowed := range map[string]bool{
+		"/var/lib/etcd": true, "/data": true, "/etcd": true, "/mnt/disk/etcd": true, "/opt/etcd": true, "/srv/etcd": true, "/var/lib/other-etcd": true,
+		"/": false, "/etc": false, "/etc/": false, "/var/lib": false, "/var/lib/kubelet": false, "/usr": false, "/usr/local/etcd": false,
+		"/proc/1": false, "/etc/kubernetes": false, "/tmp": false, "/lib/x": false,
+	} {
+		stored := "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.37.2\netcd: {local: {dataDir: " + dir + "}}\n"
+		_, _, err := LoadCluster([]byte(stored), nil, nil, nil, Options{Facts: HostFacts{Hostname: "a"}})
+		refused := err != nil && strings.Contains(err.Error(), "etcd.local.dataDir: \""+dir+"\" ")
+		if refused == allowed {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	for _, tt := range []struct{ given, want string }{
+		{"", "10.0.0.9:6443"},
+		{"api.example", "api.example:6443"},
+		{"api.example:", "api.example:6443"},
+		{"api.example:443", "api.example:443"},
+		{"10.0.0.1", "10.0.0.1:6443"},
+		{"fd00::1", "[fd00::1]:6443"},
+		{"[fd00::1]", "[fd00::1]:6443"},
+		{"[fd00::1]:443", "[fd00::1]:443"},
+	} {
+		t.Run(tt.given, func(t *testing.T) {
+			n := mustLoad(t, file("localAPIEndpoint: {advertiseAddress: 10.0.0.9}", fmt.Sprintf("controlPlaneEndpoint: %q", tt.given)), InitFlags{}, testOptions())
+			if got := n.Endpoint(); got != tt.want || n.LocalEndpoint() != "10.0.0.9:6443" {
+				t.Errorf("got %s and %s, want %s", got, n.LocalEndpoint(), tt.want)
+			}
+			if want := tt.want; tt.given != "" && n.Cluster.ControlPlaneEndpoint != want {
+				t.Errorf("stored as %s, want %s", n.Cluster.ControlPlaneEndpoint, want)
+			}
+		})
+	}
+}
+
+func TestNetworks(t *testing.T) {
+	networking := "networking: {serviceSubnet: '10.96.0.0/16,fd00:10:96::/112', podSubnet: '10.244.7.0/16'}"
+	src := file("", networking)
+	n, _, err := LoadInit(t.Context(), src, InitFlags{}, testOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintln(n.ServiceSubnets(), n.PodSubnets(), n.APIServiceIP(), n.ClusterDNSIPs())
+	if want := "[10.96.0.0/16 fd00:10:96::/112] [10.244.0.0/16] 10.96.0.1 [10.96.0.10 fd00:10:96::a]\n"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

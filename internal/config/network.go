@@ -5,12 +5,15 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"path"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 	"go.yaml.in/yaml/v3"
@@ -18,6 +21,93 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
+
+// Values of --network that are not files.
+const (
+	NoNetwork = "none"
+	Flannel   = "flannel"
+)
+
+// NetworkAddOn is the Pod network that init installs.
+type NetworkAddOn struct {
+	// Name is Flannel, a manifest's path, "-" for standard input, or empty for none.
+	Name string
+	// Manifest is the content of that file.
+	Manifest []byte
+	// Objects locates each object in the manifest, in order.
+	Objects []ManifestObject
+}
+
+// StandardInput is the name of standard input in messages.
+const StandardInput = "standard input"
+
+// File is the manifest's name in messages.
+func (a NetworkAddOn) File() string {
+	if a.Name == "-" {
+		return StandardInput
+	}
+	return a.Name
+}
+
+// FromFile reports whether the add-on is a user's manifest.
+func (a NetworkAddOn) FromFile() bool { return a.Name != "" && a.Name != Flannel }
+
+// Flannel's images: https://github.com/flannel-io/flannel/releases. The second has the CNI plugin, which is released separately.
+const (
+	flannelRegistry  = "ghcr.io/flannel-io"
+	flannelTag       = "v0.28.10"
+	flannelPluginTag = "v1.9.1-flannel3"
+)
+
+// FlannelPluginsPath is where flannel's Pods put the CNI plugins' settings.
+const FlannelPluginsPath = "/etc/cni/net.d/10-flannel.conflist"
+
+// FlannelImage and FlannelPluginImage are components, for Image.
+const (
+	FlannelImage       = "flannel"
+	FlannelPluginImage = "flannel-cni-plugin"
+)
+
+// flannelImage returns the repository and tag of one of flannel's images. A user's own registry has them below flannel-io, where
+// `bundle push` puts them.
+func (c *ClusterConfiguration) flannelImage(component string) (repository, tag string) {
+	tags := map[string]string{FlannelImage: flannelTag, FlannelPluginImage: flannelPluginTag}
+	repository = flannelRegistry
+	if c.ImageRepository != DefaultImageRepository {
+		repository = c.ImageRepository + "/flannel-io"
+	}
+	return repository, tags[component]
+}
+
+// Flannel's default Pod networks: from its own manifest, and a unique local address (RFC 4193) with room for 256 nodes.
+const (
+	flannelSubnet4 = "10.244.0.0/16"
+	flannelSubnet6 = "fd00:10:244::/56"
+)
+
+// defaultPodSubnet gives flannel, which needs a Pod network, one with the Service network's IP families.
+func (d *documents) defaultPodSubnet(flags *InitFlags) {
+	n := &d.cluster.Networking
+	if n.PodSubnet != "" || flags.networkAddOn().Name != Flannel {
+		return
+	}
+	var subnets []string
+	for _, s := range prefixes(cmp.Or(n.ServiceSubnet, DefaultServiceSubnet)) {
+		if s.Addr().Is4() {
+			subnets = append(subnets, flannelSubnet4)
+		} else {
+			subnets = append(subnets, flannelSubnet6)
+		}
+	}
+	n.PodSubnet = strings.Join(subnets, ",")
+}
+
+func (f *InitFlags) networkAddOn() NetworkAddOn {
+	if !f.Given.Has("network") || f.NetworkAddOn == NoNetwork {
+		return NetworkAddOn{}
+	}
+	return NetworkAddOn{Name: f.NetworkAddOn, Manifest: f.NetworkManifest}
+}
 
 // ManifestObject locates an object of the add-on's manifest.
 type ManifestObject struct {
@@ -37,7 +127,7 @@ func (o ManifestObject) LineOf(field string) int {
 }
 
 // checkManifest finds every fault of --network's manifest that shows without an API.
-func (d *documents) checkManifest(flags *Flags) []ManifestObject {
+func (d *documents) checkManifest(flags *InitFlags) []ManifestObject {
 	addOn := flags.networkAddOn()
 	if !addOn.FromFile() {
 		return nil
@@ -85,26 +175,8 @@ func (m *manifest) readJSON(data []byte) {
 }
 
 func (m *manifest) readYAML(data []byte) {
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	for !m.out.full() {
-		var document yaml.Node
-		err := dec.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			m.out.fault(syntaxFault(m.file, err))
-			return
-		}
-		if len(document.Content) == 0 || document.Content[0].Tag == "!!null" {
-			continue
-		}
-		root := document.Content[0]
-		if excess := (&expansion{}).excess(root, 0); excess != "" {
-			m.out.fault(Fault{File: m.file, Line: root.Line, Message: excess})
-			continue
-		}
-		m.object(root)
+	for _, doc := range parse(&Source{Name: m.file, Data: data}, math.MaxInt, m.out) {
+		m.object(doc.root)
 	}
 }
 

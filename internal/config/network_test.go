@@ -17,7 +17,7 @@ import (
 // loadManifest loads a node with a Pod network from a file.
 func loadManifest(t *testing.T, text string) (*Node, error) {
 	t.Helper()
-	n, _, err := LoadInit(t.Context(), nil, Flags{Given: []string{"network"}, NetworkAddOn: "net.yaml", NetworkManifest: []byte(text)}, testOptions())
+	n, _, err := LoadInit(t.Context(), nil, InitFlags{Given: []string{"network"}, NetworkAddOn: "net.yaml", NetworkManifest: []byte(text)}, testOptions())
 	return n, err
 }
 
