@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/breakages"
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // pods collects Pods only for rules about the kubelets of 1.36 and 1.37.
