@@ -6,7 +6,7 @@ if [ -d /run/systemd/system ]; then
 fi
 case "$1" in
 remove | 0)
-	# kubeadm's drop-in may be there, or another one that gives the kubelet its settings, as `slipway host prepare` has it.
+	# kubeadm's drop-in may be there, or another that gives the kubelet its settings, like that of `slipway host prepare`.
 	settings=
 	for dir in /etc /usr/local/lib /usr/lib; do
 		kubelet=$dir/systemd/system/kubelet.service
