@@ -148,14 +148,14 @@ func (e *entries) finish() error {
 		return fault.New("the end of the bundle is missing: it is truncated", "get the bundle again")
 	}
 	if rest.Size() > mostPadding {
-		return fault.New("the bundle goes on after its end", "get the bundle again")
+		return fault.New("the bundle continues after its end", "get the bundle again")
 	}
 	padding, err := io.ReadAll(rest)
 	if err != nil {
 		return err
 	}
 	if strings.Trim(string(padding), "\x00") != "" {
-		return fault.New("the bundle goes on after its end", "get the bundle again")
+		return fault.New("the bundle continues after its end", "get the bundle again")
 	}
 	return nil
 }

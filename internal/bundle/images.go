@@ -32,7 +32,7 @@ func (b *Bundle) only(names []string) (*contents, error) {
 	for _, name := range names {
 		n := slices.IndexFunc(b.images, func(i *image) bool { return i.part.Name == name })
 		if n < 0 {
-			return nil, fault.New(fmt.Sprintf("the bundle has no image %s", name), "`slipway bundle inspect` lists those that it has")
+			return nil, fault.New(fmt.Sprintf("the bundle has no image %s", name), "`slipway bundle inspect` lists its images")
 		}
 		some.images = append(some.images, b.images[n])
 		some.layout.Manifests = append(some.layout.Manifests, b.images[n].descriptor)
