@@ -70,7 +70,7 @@ func nodeFlags() []flagRow {
 			sets(kindReset, "criSocket", func(d *documents, v string) { d.reset.CRISocket = v }).
 			on("reset", "diagnose", "support-bundle"),
 		toggle("enable-kubelet", "enable the kubelet's systemd unit, so that it starts at boot", func(f *Flags) *bool { return &f.EnableKubelet }).on("init"),
-		list("ignore-preflight-errors", nil, "`checks` whose errors are reported as warnings; all means every check but those that guard the cluster's data", func(f *Flags) *[]string { return &f.IgnorePreflightErrors }).overConfig().
+		list("ignore-preflight-errors", nil, "`checks` whose errors are reported as warnings; all means every check except the ones guarding the cluster's data", func(f *Flags) *[]string { return &f.IgnorePreflightErrors }).overConfig().
 			sets(kindInit, "nodeRegistration.ignorePreflightErrors", func(d *documents, v []string) { d.init.NodeRegistration.ignore(v) }).
 			sets(kindJoin, "nodeRegistration.ignorePreflightErrors", func(d *documents, v []string) { d.join.NodeRegistration.ignore(v) }).
 			sets(kindReset, "ignorePreflightErrors", func(d *documents, v []string) {

@@ -18,10 +18,10 @@ const (
 func hostFlags() []flagRow {
 	return []flagRow{
 		text("bundle", "", "`file` with programs and images, made by `slipway bundle create`", func(f *Flags) *string { return &f.Bundle }).on(hostPrepare),
-		list("public-key", nil, "`files` with the keys of which one must have signed the bundle; those in /etc/slipway/bundle-keys.d by default",
+		list("public-key", nil, "`files` with public keys, one of which must have signed the bundle; by default the keys in /etc/slipway/bundle-keys.d",
 			func(f *Flags) *[]string { return &f.PublicKeys }).on(hostPrepare),
 		text("digest", "", "SHA-256 of the bundle's file, as sha256:`hex`: another file is refused", func(f *Flags) *string { return &f.Digest }).on(hostPrepare),
-		toggle("allow-downgrade", "let older programs of the bundle replace those of a node", func(f *Flags) *bool { return &f.AllowDowngrade }).on(hostPrepare),
+		toggle("allow-downgrade", "let the bundle's programs replace newer ones on a node", func(f *Flags) *bool { return &f.AllowDowngrade }).on(hostPrepare),
 		text("swap", "off", "what to do with swap: off turns it off, now and at boot; keep leaves it on", func(f *Flags) *string { return &f.Swap }).
 			offers("off", "keep").on(hostPrepare),
 		list("registry-mirror", nil, "`mirrors` that containerd pulls images from, as REGISTRY=URL", func(f *Flags) *[]string { return &f.RegistryMirrors }).
@@ -38,10 +38,10 @@ func LoadHost(flags Flags) (*Node, error) {
 	}
 	n.SkipPhases, n.IgnorePreflightErrors, n.DryRun = flags.SkipPhases, lowered(flags.IgnorePreflightErrors), flags.DryRun
 	if flags.given("digest") && flags.Bundle == "" {
-		return nil, errors.New("--digest is of the bundle that --bundle names: give both")
+		return nil, errors.New("--digest is the digest of --bundle: give both")
 	}
 	if flags.given("swap") && flags.Swap != "off" && flags.Swap != "keep" {
-		return nil, errors.Errorf("--swap is off or keep, not %q", flags.Swap)
+		return nil, errors.Errorf("--swap must be off or keep, not %q", flags.Swap)
 	}
 	return n, nil
 }

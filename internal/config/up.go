@@ -32,7 +32,7 @@ func partsOf(command string) []string {
 // upFlags are up's and down's own flags, beside their parts'.
 func upFlags() []flagRow {
 	return []flagRow{
-		toggle("schedulable", "let ordinary Pods run on this control plane, as a single machine needs it", func(f *Flags) *bool { return &f.Schedulable }).on(upCommand),
+		toggle("schedulable", "let ordinary Pods run on this control plane, as a cluster of a single machine needs", func(f *Flags) *bool { return &f.Schedulable }).on(upCommand),
 		toggle("host", "also undo what `up` or `host prepare` did before: programs, units, settings, images, the network's leftovers and the backups of upgrades",
 			func(f *Flags) *bool { return &f.Host }).on(downCommand),
 	}
