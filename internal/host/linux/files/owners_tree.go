@@ -59,7 +59,7 @@ func (g *treeGift) give(path string) error {
 // entries gives away a directory's entries. Another program may remove an entry after the listing.
 func (g *treeGift) entries(dir *os.File, depth int) error {
 	if depth > deepest {
-		return errors.Errorf("%s is nested deeper than %d directories: remove what does not belong there", dir.Name(), deepest)
+		return errors.Errorf("%s is nested deeper than %d directories: remove anything that does not belong there", dir.Name(), deepest)
 	}
 	names, err := list(dir)
 	if err != nil {
