@@ -23,7 +23,7 @@ func (s Store) mayReplace(row certs.Spec, wrong error) bool {
 }
 
 func (s Store) sayReplaced(wrong error) {
-	s.UI.Printf("Replacing what an earlier run made for another configuration: %s", strings.ReplaceAll(wrong.Error(), "\n", " "))
+	s.UI.Printf("Replacing an earlier run's files for another configuration: %s", strings.ReplaceAll(wrong.Error(), "\n", " "))
 }
 
 func (s Store) reissuePair(row certs.Spec, key []byte, wrong error) error {
