@@ -16,9 +16,9 @@ remove | 0)
 	done
 	if [ -e /var/lib/kubelet/config.yaml ] && [ -z "$settings" ]; then
 		cat >&2 <<-'END'
-			slipway: this host is still a node of a cluster. Its kubelet goes on, but without 10-kubeadm.conf it will not
-			find its settings when it starts again, such as at the next boot. Install slipway or kubeadm before that, or
-			take the node out of its cluster: install slipway again, and run `slipway reset` before you remove it.
+			slipway: this host is still a node of a cluster. Its kubelet keeps running, but without 10-kubeadm.conf it
+			will not find its settings at its next start, such as the next boot. Install slipway or kubeadm before that,
+			or take the node out of its cluster: install slipway again, and run `slipway reset` before you remove it.
 		END
 	fi
 	;;
