@@ -56,7 +56,7 @@ func checkData(ctx context.Context, env *step.Env, peer string) error {
 	case here.Member != m.ID:
 		return replaceMember(ctx, env, m, fmt.Sprintf("the data on this host (%s) belongs to member %x, which was removed", here.Log, here.Member))
 	case here.Empty && m.Name != "" && (!m.Learner || !fills(ctx, env)):
-		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk: its data is no longer on this host (%s)", here.Log))
+		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk, so this host has lost its data (%s)", here.Log))
 	}
 	return nil
 }
