@@ -60,7 +60,7 @@ func (p *Prepare) Phases() []step.Phase {
 func (p *Prepare) preflight() step.Phase {
 	return step.Phase{
 		Name:    "preflight",
-		Summary: "Check this host, what it has already, and the bundle",
+		Summary: "Check this host, its existing software, and the bundle",
 		Flags:   prepareFlags("allow-downgrade", "ignore-preflight-errors"),
 		Run: func(ctx context.Context, env *step.Env) error {
 			env.UI.Printf("Checking this host")
@@ -199,7 +199,7 @@ func keepOperators(env *step.Env, f ownership.File, have []byte) {
 func (p *Prepare) verify() step.Phase {
 	return step.Phase{
 		Name:    "verify",
-		Summary: "Check that this host has all that init and join need",
+		Summary: "Check that this host has everything init and join need",
 		Flags:   prepareFlags(),
 		Run:     p.runVerify,
 	}

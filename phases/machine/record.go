@@ -57,7 +57,7 @@ func (p prepared) criSocket() string { return cmp.Or(p.Socket, containerd.Socket
 func (p *Prepare) record() step.Phase {
 	return step.Phase{
 		Name:    "record",
-		Summary: "Note what is there before, so that host reset can restore it",
+		Summary: "Record this host's state, so that host reset can restore it",
 		Flags:   prepareFlags(),
 		Run:     p.runRecord,
 	}

@@ -28,7 +28,7 @@ const runtimeStart = time.Minute
 func (p *Prepare) containerRuntime() step.Phase {
 	return step.Phase{
 		Name:    "container-runtime",
-		Summary: "Write containerd's settings and unit, or check the runtime that is there, and start it",
+		Summary: "Write containerd's settings and unit, or check the existing runtime, and start it",
 		Flags:   prepareFlags("registry-mirror"),
 		Run:     p.runContainerRuntime,
 	}
