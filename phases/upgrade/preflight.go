@@ -113,7 +113,7 @@ func etcdQuorum(env *step.Env, ask func(context.Context) error) preflight.Questi
 		}
 		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Fault{
 			Message: "this node's etcd cannot be restarted: " + err.Error(),
-			Remedy:  "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`)",
+			Remedy:  "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove lost members (`etcdctl member remove ID`)",
 		}}}
 	}}
 }
