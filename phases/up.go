@@ -35,7 +35,7 @@ import (
 // Up makes a bare host the first node of a new cluster. host is the desired state to prepare it for.
 func Up(p *machine.Prepare, host *config.Machine) []step.Phase {
 	return []step.Phase{
-		workflow.Group("prepare", "Give this host what a node needs", WithConfig(host, p.Phases())),
+		workflow.Group("prepare", "Give this host everything a node needs", WithConfig(host, p.Phases())),
 		workflow.Group("init", "Create a cluster with this host as its first control plane", bootstrap.InitThen(upCommand(p))),
 		schedulable(),
 		kubelet.WaitNode(),
@@ -57,7 +57,7 @@ func upCommand(p *machine.Prepare) string {
 // UpJoin makes a bare host a node of an existing cluster.
 func UpJoin(p *machine.Prepare, host *config.Machine) []step.Phase {
 	return []step.Phase{
-		workflow.Group("prepare", "Give this host what a node needs", WithConfig(host, p.Phases())),
+		workflow.Group("prepare", "Give this host everything a node needs", WithConfig(host, p.Phases())),
 		workflow.Group("join", "Join this host to the cluster", bootstrap.Join()),
 		kubelet.WaitNode(),
 	}

@@ -30,7 +30,7 @@ func Questions(questions []Question) []Check {
 func Upgrade(n *config.Node, questions []Question) []Check {
 	checks := Rollback()
 	if n.ControlPlane {
-		checks = append(checks, Check{Name: "StaticPodManifest", Run: hasManifests(n), Asks: "the static Pods of this control plane are there"})
+		checks = append(checks, Check{Name: "StaticPodManifest", Run: hasManifests(n), Asks: "the static Pods of this control plane exist"})
 	}
 	return append(checks, Questions(questions)...)
 }

@@ -99,7 +99,7 @@ func Check(in Inputs) []Finding {
 	if !known {
 		c.release = releases.Release{Minor: releases.MinorOf(in.To)}
 		c.add(Finding{ID: "no-table", Where: "Kubernetes " + in.To, Fault: fault.Fault{
-			Message: "no table of Kubernetes " + c.release.Minor + ": what it removes was not checked",
+			Message: "no table of Kubernetes " + c.release.Minor + ": its removals were not checked",
 			Remedy:  "read its release notes, or use a newer version of Slipway"}})
 		to = releases.Newest()
 	}

@@ -32,7 +32,7 @@ func (c *checker) staticPods() {
 		}
 		c.add(Finding{ID: "static-pod-api-reference", Fatal: !p.Reported, Where: p.Where, Subject: object, Fault: fault.Fault{
 			Message: fmt.Sprintf("%s: the kubelet 1.37 does not start this static Pod, because it refers to a %s", p.Where, object),
-			Remedy:  "put what it needs into the manifest or into files of the node, or run it as a DaemonSet"}})
+			Remedy:  "put the needed values into the manifest or into files of the node, or run it as a DaemonSet"}})
 	}
 }
 

@@ -104,7 +104,7 @@ func (x *Index) validate() error {
 			return err
 		}
 		if i > 0 && compareParts(x.Parts[i-1], p) >= 0 {
-			return errors.Errorf("%s is twice in the bundle's index, or in the wrong order", p)
+			return errors.Errorf("%s appears twice in the bundle's index, or in the wrong order", p)
 		}
 	}
 	return nil

@@ -61,10 +61,10 @@ func stagingOf(output string) string {
 
 func startStaging(output string) error {
 	if info, err := os.Stat(output); err == nil && !info.Mode().IsRegular() {
-		return errors.Errorf("cannot make the bundle: %s is there, and not a file", output)
+		return errors.Errorf("cannot make the bundle: %s exists, and is not a file", output)
 	}
 	if err := os.RemoveAll(stagingOf(output)); err != nil {
-		return errors.Wrap(err, "cannot remove what an earlier run left")
+		return errors.Wrap(err, "cannot remove leftovers of an earlier run")
 	}
 	return errors.Wrap(os.Mkdir(stagingOf(output), 0o700), "cannot make a directory beside the bundle")
 }

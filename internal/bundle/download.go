@@ -114,7 +114,7 @@ func (d download) verify(ctx context.Context, f *os.File, resumedAt int64) error
 	if resumedAt > 0 {
 		return d.fetch(ctx, f)
 	}
-	return fault.New(fmt.Sprintf("it has the SHA-256 %s, and the list says %s", got, d.sha256), "compare with what its publisher says; do not use it otherwise")
+	return fault.New(fmt.Sprintf("it has the SHA-256 %s, and the list says %s", got, d.sha256), "compare it with the publisher's; use the file only if they match")
 }
 
 // finalError is an error another attempt would get again.

@@ -141,7 +141,7 @@ func (s *stage) fromLayout(dir string, p *ListedPart) (v1.Image, error) {
 		return nil, err
 	}
 	if len(found) != 1 {
-		return nil, fault.New(fmt.Sprintf("the image layout has %d images for %s that may be meant", len(found), s.List.OS+"/"+s.List.Architecture),
+		return nil, fault.New(fmt.Sprintf("the image layout has %d images for %s to choose from", len(found), s.List.OS+"/"+s.List.Architecture),
 			"it must have one, or one whose annotation "+annotationImage+" or "+annotationRef+" is the image's name or tag")
 	}
 	return found[0], nil

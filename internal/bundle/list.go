@@ -113,7 +113,7 @@ func (l *List) faults() []string {
 			found = append(found, title+": "+text)
 		}
 		if known.Has(title) {
-			found = append(found, title+" is there twice")
+			found = append(found, title+" appears twice")
 		}
 		known.Insert(title)
 	}
@@ -173,7 +173,7 @@ func (p *ListedPart) urlFaults() (found []string) {
 		found = append(found, "url has a name or password; everybody with the bundle would see it")
 	}
 	if p.SHA256 == "" {
-		found = append(found, "url needs the sha256 of what is there")
+		found = append(found, "url needs the sha256 of its file")
 	}
 	return found
 }

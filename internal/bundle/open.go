@@ -246,7 +246,7 @@ func sameSize(what string, got, want int64) error {
 }
 
 func damaged(what string) error {
-	return fault.New(what+" is damaged: its content is not what its digest says", "get the bundle again")
+	return fault.New(what+" is damaged: its content does not match its digest", "get the bundle again")
 }
 
 // damagedBy is damaged for content that couldn't even be decompressed.

@@ -79,7 +79,7 @@ func findMember(archive io.Reader, member string) (io.Reader, error) {
 		header, err := t.Next()
 		switch {
 		case err == io.EOF:
-			return nil, fault.New(fmt.Sprintf("it has no member %s", member), "`tar -tf` lists what it has")
+			return nil, fault.New(fmt.Sprintf("it has no member %s", member), "`tar -tf` lists its members")
 		case err != nil:
 			return nil, errors.Wrap(err, "not a tar archive")
 		case path.Clean(header.Name) != path.Clean(member):

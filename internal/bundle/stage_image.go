@@ -163,7 +163,7 @@ func (s *stage) checkLayers(ctx context.Context, i *image) (sum int64, err error
 }
 
 func (s *stage) checkLayer(ctx context.Context, d v1.Descriptor, diffID v1.Hash) (int64, error) {
-	const untrue = "what the configuration says of its layers is not true"
+	const untrue = "its layers do not match those in its configuration"
 	if content, ok := s.made.Load(d.Digest); ok {
 		if content := content.(*sum); content.digest() == diffID {
 			return content.size, nil

@@ -94,7 +94,7 @@ func (d *documents) checkKubeletArgs(kind, name string, args []Arg, opts Options
 	for _, key := range keys {
 		if domain, _, qualified := strings.Cut(key, "/"); qualified && ofKubernetes(domain) && !kubeletlabels.IsKubeletLabel(key) {
 			fails(kind, labelsField, "a kubelet does not start with the label %s: in kubernetes.io and k8s.io it may only set %s, and those in %s; "+
-				"set it with `kubectl label node` once the node is there", printable(key), strings.Join(kubeletlabels.KubeletLabels(), ", "),
+				"set it with `kubectl label node` once the node is registered", printable(key), strings.Join(kubeletlabels.KubeletLabels(), ", "),
 				strings.Join(kubeletlabels.KubeletLabelNamespaces(), " and "))
 		}
 	}

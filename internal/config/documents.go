@@ -220,7 +220,7 @@ func (d *documents) identify(file string, doc document) (apiVersion, kind string
 		return apiVersion, kind, true
 	case tooOld(apiVersion):
 		d.fault(Fault{File: file, Line: versionLine, Field: "apiVersion", Message: fmt.Sprintf(
-			"%s is no longer supported; migrate the file to v1beta3 with kubeadm v1.22 to v1.30, then run `slipway config migrate`", apiVersion)})
+			"%s has been removed; migrate the file to v1beta3 with kubeadm v1.22 to v1.30, then run `slipway config migrate`", apiVersion)})
 	case kindsOf(apiVersion) != nil:
 		d.fault(Fault{File: file, Line: kindLine, Field: "kind", Message: fmt.Sprintf(
 			"%s has no kind %q; expected one of %s%s", apiVersion, printable(kind), strings.Join(kindsOf(apiVersion), ", "), didYouMean(kind, kindsOf(apiVersion)))})

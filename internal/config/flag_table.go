@@ -66,7 +66,7 @@ func nodeFlags() []flagRow {
 			sets(kindReset, "criSocket", func(d *documents, v string) { d.reset.CRISocket = v }).
 			on("reset", "diagnose", "support-bundle"),
 		toggle("enable-kubelet", "enable the kubelet's systemd unit, so that it starts at boot").on("init"),
-		list("ignore-preflight-errors", nil, "`checks` whose errors are reported as warnings; all means every check but those that guard the cluster's data").overConfig().
+		list("ignore-preflight-errors", nil, "`checks` whose errors are reported as warnings; all means every check except the ones guarding the cluster's data").overConfig().
 			sets(kindInit, "nodeRegistration.ignorePreflightErrors", func(d *documents, v []string) { d.init.NodeRegistration.ignore(v) }).
 			sets(kindJoin, "nodeRegistration.ignorePreflightErrors", func(d *documents, v []string) { d.join.NodeRegistration.ignore(v) }).
 			sets(kindReset, "ignorePreflightErrors", func(d *documents, v []string) {

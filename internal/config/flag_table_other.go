@@ -109,9 +109,9 @@ const (
 func hostFlags() []flagRow {
 	return []flagRow{
 		text("bundle", "", "`file` with programs and images, made by `slipway bundle create`").on(hostPrepare),
-		list("public-key", nil, "`files` with the keys of which one must have signed the bundle; those in /etc/slipway/bundle-keys.d by default").on(hostPrepare),
+		list("public-key", nil, "`files` with public keys, one of which must have signed the bundle; by default the keys in /etc/slipway/bundle-keys.d").on(hostPrepare),
 		text("digest", "", "SHA-256 of the bundle's file, as sha256:`hex`: another file is refused").on(hostPrepare),
-		toggle("allow-downgrade", "let older programs of the bundle replace those of a node").on(hostPrepare),
+		toggle("allow-downgrade", "let the bundle's programs replace newer ones on a node").on(hostPrepare),
 		text("swap", "off", "what to do with swap: off turns it off, now and at boot; keep leaves it on").
 			offers("off", "keep").on(hostPrepare),
 		list("registry-mirror", nil, "`mirrors` that containerd pulls images from, as REGISTRY=URL").
@@ -122,7 +122,7 @@ func hostFlags() []flagRow {
 // upFlags are up's and down's own flags, beside their parts'.
 func upFlags() []flagRow {
 	return []flagRow{
-		toggle("schedulable", "let ordinary Pods run on this control plane, as a single machine needs it").on(upCommand),
+		toggle("schedulable", "let ordinary Pods run on this control plane, as a cluster of a single machine needs").on(upCommand),
 		toggle("host", "also undo what `up` or `host prepare` did before: programs, units, settings, images, the network's leftovers and the backups of upgrades").on(downCommand),
 	}
 }

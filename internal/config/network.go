@@ -136,7 +136,7 @@ func (d *documents) checkManifest(flags *InitFlags) []ManifestObject {
 	before := len(d.faults)
 	m.read(addOn.Manifest)
 	if len(m.objects) == 0 && len(d.faults) == before {
-		d.fault(Fault{File: m.file, Message: "there is no object in it; give a manifest as for `kubectl apply`"})
+		d.fault(Fault{File: m.file, Message: "it contains no object; give a manifest as for `kubectl apply`"})
 	}
 	return m.objects
 }
@@ -226,7 +226,7 @@ func (m *manifest) name(n *yaml.Node, apiVersion, kind string, bad bool) {
 	name, line := textField(metadata, "name")
 	if name == "" {
 		if !bad {
-			m.faultf(metadata, "metadata.name", "is missing, or is no text")
+			m.faultf(metadata, "metadata.name", "is missing, or is not a string")
 		}
 		return
 	}
@@ -234,7 +234,7 @@ func (m *manifest) name(n *yaml.Node, apiVersion, kind string, bad bool) {
 	key := path.Join(apiVersion, kind, namespace, name)
 	if first, dup := m.first[key]; dup {
 		m.out.fault(Fault{File: m.file, Line: line, Field: "metadata.name",
-			Message: fmt.Sprintf("%s %s is there twice, first on line %d", printable(kind), printable(path.Join(namespace, name)), first)})
+			Message: fmt.Sprintf("%s %s appears twice, first on line %d", printable(kind), printable(path.Join(namespace, name)), first)})
 		return
 	}
 	m.first[key] = n.Line

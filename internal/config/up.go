@@ -128,10 +128,10 @@ type Machine struct {
 // LoadHost returns a machine from the command line.
 func LoadHost(flags HostFlags) (*Machine, error) {
 	if flags.Given.Has("digest") && flags.Bundle == "" {
-		return nil, errors.New("--digest is of the bundle that --bundle names: give both")
+		return nil, errors.New("--digest is the digest of --bundle: give both")
 	}
 	if flags.Given.Has("swap") && flags.Swap != "off" && flags.Swap != "keep" {
-		return nil, errors.Errorf("--swap is off or keep, not %q", flags.Swap)
+		return nil, errors.Errorf("--swap must be off or keep, not %q", flags.Swap)
 	}
 	socket := flags.CRISocket
 	if socket != "" && !strings.Contains(socket, "://") {

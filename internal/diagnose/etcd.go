@@ -36,7 +36,7 @@ func etcdMember(s *scene) []Finding {
 		Subject: etcdPod, Evidence: last(lines, 1),
 		Fault: fault.Fault{
 			Message: "is not a member of the cluster that it is configured to join, or no longer is one",
-			Remedy: "list the members with `etcdctl member list` on another control plane, remove this node's entry if there is one, empty " +
+			Remedy: "list the members with `etcdctl member list` on another control plane, remove any entry of this node, empty " +
 				p.args["data-dir"] + " on this host, and join this node again",
 		},
 	}

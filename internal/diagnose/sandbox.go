@@ -48,7 +48,7 @@ func podSandbox(s *scene) []Finding {
 	}
 	f.Evidence, f.lasts = last(lines, 1), 2*time.Second
 	f.Fault = fault.Fault{
-		Message: "the container runtime cannot create what a Pod's containers run in",
+		Message: "the container runtime cannot create the sandboxes that Pods' containers run in",
 		Remedy:  "see the runtime's message, and its journal (`journalctl -u " + runtimeService(s.t.Socket) + "`)",
 	}
 	return []Finding{f}

@@ -90,7 +90,7 @@ func (k Keeper) keepFile(writer string, f File) (kept bool, err error) {
 		differs = append(differs, LineDifference(have, f.Data))
 	}
 	if mode := info.Mode().Perm(); mode != f.Mode {
-		differs = append(differs, fmt.Sprintf("mode %04o there, %04o asked for", mode, f.Mode))
+		differs = append(differs, fmt.Sprintf("mode %04o instead of %04o", mode, f.Mode))
 	}
 	if len(differs) > 0 && !k.assumed() {
 		sayKept(k.UI, f, have, strings.Join(differs, "; "), k.remedy(rewrite(writer)))

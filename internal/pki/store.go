@@ -128,7 +128,7 @@ func (s Store) mayReplace(row certs.Spec, wrong error) bool {
 }
 
 func (s Store) sayReplaced(wrong error) {
-	s.UI.Printf("Replacing what an earlier run made for another configuration: %s", strings.ReplaceAll(wrong.Error(), "\n", " "))
+	s.UI.Printf("Replacing an earlier run's files for another configuration: %s", strings.ReplaceAll(wrong.Error(), "\n", " "))
 }
 
 // Check checks an existing certificate and key, as read, against their row, and narrows the key's mode. Only a CA's key may be

@@ -120,7 +120,7 @@ func (t *trust) managerAccepts(flag string, signs end) bool {
 // refused notes a file with several CAs, with which the controller manager won't start.
 func (t *trust) refused(flag string, signs end) {
 	message := "kube-controller-manager does not start with several CAs in " + signs.path + " (" + flag + "): " + listed(signs.now) +
-		"; it needs a file with nothing but the CA that signs"
+		"; it needs a file with only the CA that signs"
 	conf := filepath.Join(t.r.Store.Config.Paths.Kubeconfigs, "controller-manager.conf")
 	if _, renewed := t.renewed[conf]; renewed || t.asIs && t.unreadBy(manifests.ControllerManagerName, conf) { // so it restarts
 		t.faults = append(t.faults, message)
@@ -208,7 +208,7 @@ func (t *trust) kubelet() {
 		return
 	}
 	for _, flag := range thisnode.ExpandedFlags(h, n, "cert-dir", "client-ca-file", "config-dir", "rotate-server-certificates", "tls-cert-file") {
-		t.unchecked("what the kubelet does by its flag --" + flag.Name + "=" + flag.Value + ", which systemd expands")
+		t.unchecked("the effect of the kubelet's flag --" + flag.Name + "=" + flag.Value + ", which systemd expands")
 	}
 	if ca := settings.Authentication.X509.ClientCAFile; ca != "" {
 		t.compare(pair{"the API server as a client of the kubelet", client, "the kubelet", t.authorities(t.ofSettings(ca)), ""})

@@ -55,7 +55,7 @@ func (p *Plan) print(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "Plan: %d %s. Nothing has been done.\n", len(p.Steps), steps)
 	if p.assumed != nil {
-		fmt.Fprintf(&b, "The cluster was not asked: what depends on it is marked %s or assumed to be the default. --diff asks it.\n", fromCluster("WHAT"))
+		fmt.Fprintf(&b, "The cluster was not asked: values that depend on it are marked %s or assumed to be the default. --diff asks it.\n", fromCluster("WHAT"))
 	}
 	for i, s := range p.Steps {
 		body := s.body

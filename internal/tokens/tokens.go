@@ -109,7 +109,7 @@ func (s Store) Delete(ctx context.Context, ids []string) error {
 		s.UI.Result("bootstrap token \"" + id + "\" deleted")
 	}
 	if len(missing) > 0 {
-		return fault.New("there is no bootstrap token with the ID "+strings.Join(missing, ", "), "run `slipway token list` to see those that exist")
+		return fault.New("there is no bootstrap token with the ID "+strings.Join(missing, ", "), "run `slipway token list` to see the existing ones")
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func adviseRollback(err error) error {
 		return err // such as expired credentials
 	}
 	return fault.WithRemedy(err, "`slipway diagnose` says what is wrong with it; if an upgrade broke it, "+
-		"`slipway upgrade rollback` puts back what ran before")
+		"`slipway upgrade rollback` restores the previous version")
 }
 
 // current returns this node as it is, with the settings of this run.

@@ -82,7 +82,7 @@ func runAddon(ctx context.Context, env *step.Env, command, name string, objects 
 		return err
 	}
 	if env.Again {
-		env.UI.Printf("Checking %s, and installing what is missing", name)
+		env.UI.Printf("Checking %s, and installing missing objects", name)
 	} else {
 		if objs, err = replaceable(ctx, env, objs); err != nil {
 			return err

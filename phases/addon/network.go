@@ -23,7 +23,7 @@ import (
 func Network() step.Phase {
 	return step.Phase{
 		Name:    "network",
-		Summary: "Install the Pod network that --network names",
+		Summary: "Install the Pod network given with --network",
 		Flags: []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane-endpoint", "dry-run", "image-repository",
 			"kubeconfig", "kubernetes-version", "network", "pod-network-cidr", "print-manifest", "service-cidr"},
 		Run: func(ctx context.Context, env *step.Env) error {

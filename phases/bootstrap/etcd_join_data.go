@@ -46,7 +46,7 @@ func checkData(ctx context.Context, env *step.Env, peer string) error {
 		if m.Learner && fills(ctx, env) {
 			return nil
 		}
-		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk: its data is no longer on this host (%s)", here.Log))
+		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk, so this host has lost its data (%s)", here.Log))
 	}
 	return nil
 }

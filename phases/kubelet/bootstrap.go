@@ -28,7 +28,7 @@ import (
 func WaitBootstrap() step.Phase {
 	return step.Phase{
 		Name:    "kubelet-wait-bootstrap",
-		Summary: "Wait until the kubelet has its own credentials, and remove those that it joined with",
+		Summary: "Wait until the kubelet has its own credentials, and remove its credentials for joining",
 		Flags:   []string{"config", "cri-socket", "dry-run"},
 		Run:     runKubeletWaitBootstrap,
 	}

@@ -163,7 +163,7 @@ func forgetOtherName(ctx context.Context, env *step.Env) error {
 	if err == nil || errors.As(err, &expired) {
 		return nil
 	}
-	env.UI.Printf("Removing what the kubelet got in an earlier run: %v", err)
+	env.UI.Printf("Removing the kubelet's certificate from an earlier run: %v", err)
 	if err := env.Host.OrderUnit(ctx, host.StopUnit, node.KubeletUnit); err != nil && !errors.Is(err, host.ErrNoSystemd) {
 		return err
 	}

@@ -63,7 +63,7 @@ func (p prepared) imported(name, id string) bool {
 
 // keepImage says that somebody else's image stays under a name the bundle uses, too.
 func keepImage(env *step.Env, name, have, want string) {
-	env.UI.Warn(fmt.Sprintf("keeping the image %s that is there (%s), which is not the bundle's (%s)", name, have, want),
+	env.UI.Warn(fmt.Sprintf("keeping the existing image %s (%s), which is not the bundle's (%s)", name, have, want),
 		fmt.Sprintf("if it is not meant to differ, remove it with `crictl rmi %s` and run the same command again", name))
 }
 
@@ -135,7 +135,7 @@ func (p *Prepare) importAndPin(ctx context.Context, env *step.Env, socket string
 // unpin lets the kubelet remove an earlier bundle's images.
 func (p *Prepare) unpin(ctx context.Context, env *step.Env, socket string, names []string) error {
 	for _, name := range names {
-		env.UI.Printf("Unpinning %s, which this bundle does not have", name)
+		env.UI.Printf("Unpinning %s, which is not in this bundle", name)
 		if err := env.Host.PinImage(ctx, socket, name, false); err != nil {
 			return err
 		}

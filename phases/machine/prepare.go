@@ -47,21 +47,21 @@ type Prepare struct {
 // Phases is the workflow of host prepare.
 func (p *Prepare) Phases() []step.Phase {
 	return []step.Phase{
-		{Name: "preflight", Summary: "Check this host, what it has already, and the bundle",
+		{Name: "preflight", Summary: "Check this host, its existing software, and the bundle",
 			Flags: prepareFlags("allow-downgrade", "ignore-preflight-errors"), Run: p.runPreflight},
-		{Name: "record", Summary: "Note what is there before, so that host reset can restore it", Flags: prepareFlags(), Run: p.runRecord},
+		{Name: "record", Summary: "Record this host's state, so that host reset can restore it", Flags: prepareFlags(), Run: p.runRecord},
 		{Name: "kernel", Summary: "Load kernel modules and set kernel parameters, now and at boot", Flags: prepareFlags(), Run: runKernel},
 		{Name: "swap", Summary: "Turn swap off, now and at boot, unless it is to be kept",
 			Flags: prepareFlags("swap"), Run: p.runSwap, Needs: []string{"record"}},
 		{Name: "programs", Summary: "Verify the bundle, and put its programs and units in place",
 			Flags: prepareFlags("allow-downgrade"), Run: p.runPrograms, Needs: []string{"record"}},
-		{Name: "container-runtime", Summary: "Write containerd's settings and unit, or check the runtime that is there, and start it",
+		{Name: "container-runtime", Summary: "Write containerd's settings and unit, or check the existing runtime, and start it",
 			Flags: prepareFlags("registry-mirror"), Run: p.runContainerRuntime, Needs: []string{"kernel", "programs"}},
 		{Name: "kubelet", Summary: "Write the kubelet's unit and drop-in, and enable it",
 			Flags: prepareFlags(), Run: p.runKubelet, Needs: []string{"swap", "container-runtime"}},
 		{Name: "images", Summary: "Import the bundle's images, pin them, and unpin those of an earlier bundle",
 			Flags: prepareFlags(), Run: p.runImages, Needs: []string{"container-runtime"}},
-		{Name: "verify", Summary: "Check that this host has all that init and join need",
+		{Name: "verify", Summary: "Check that this host has everything init and join need",
 			Flags: prepareFlags(), Run: p.runVerify, Needs: []string{"kubelet", "images"}},
 	}
 }

@@ -33,7 +33,7 @@ func (p *Prepare) runPrograms(ctx context.Context, env *step.Env) error {
 		return pending.refused[0]
 	}
 	for _, path := range pending.kept {
-		env.UI.Printf("Using the %s that is there, not the bundle's", path)
+		env.UI.Printf("Using the existing %s, not the bundle's", path)
 	}
 	if len(pending.files) == 0 {
 		return nil

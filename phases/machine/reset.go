@@ -20,7 +20,7 @@ import (
 // something twice changes nothing more, and the record goes last, so an interrupted run can be repeated.
 func Reset() []step.Phase {
 	return []step.Phase{
-		{Name: "preflight", Summary: "Check that nothing on this host needs what is removed", Flags: hostResetFlags("ignore-preflight-errors"), Run: runPreflightHostReset},
+		{Name: "preflight", Summary: "Check that everything to be removed is unused", Flags: hostResetFlags("ignore-preflight-errors"), Run: runPreflightHostReset},
 		{Name: "images", Summary: "Unpin and remove the images that were imported into a container runtime that stays", Flags: hostResetFlags(), Run: runResetImages},
 		{Name: "units", Summary: "Stop and disable the container runtime and the kubelet", Flags: hostResetFlags(), Run: runResetUnits},
 		{Name: "files", Summary: "Remove programs, units, settings and data", Flags: hostResetFlags(), Run: runResetFiles},
@@ -77,7 +77,7 @@ func disable(ctx context.Context, env *step.Env, unit, file string, ownContainer
 	fromBundle := file == containerd.UnitPath || file == "" && unit == containerd.Unit
 	theirs := file != "" && state.Fragment != file || fromBundle && !ownContainerd
 	if theirs && state.LoadState == "loaded" {
-		env.UI.Printf("Leaving %s enabled: its file is not the one that was enabled", unit)
+		env.UI.Printf("Leaving %s enabled: another file has taken the place of its unit file", unit)
 		return nil
 	}
 	env.UI.Printf("Disabling %s", unit)

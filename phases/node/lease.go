@@ -79,7 +79,7 @@ func (e *HeldError) remedy() string {
 	if e.what.changesVersion() {
 		return text
 	}
-	return text + "; an hour after it has last renewed the Lease, others go on without it"
+	return text + "; an hour after it has last renewed the Lease, others continue without it"
 }
 
 func newUpgradeLease() *coordinationv1.Lease {
@@ -145,7 +145,7 @@ func hold(ctx context.Context, env *step.Env, what Purpose, abandoned *HeldError
 	}
 	found, err = env.Cluster.Update(ctx, lease, take)
 	if err == nil && !found {
-		err = errors.Errorf("somebody deletes the Lease %s/%s", metav1.NamespaceSystem, upgradeLease)
+		err = errors.Errorf("something else deletes the Lease %s/%s", metav1.NamespaceSystem, upgradeLease)
 	}
 	return before, err
 }

@@ -29,7 +29,7 @@ func (e *QuorumError) Unwrap() error { return e.err }
 
 func (*QuorumError) Remedy() string { return QuorumRemedy }
 
-const QuorumRemedy = "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`)"
+const QuorumRemedy = "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove lost members (`etcdctl member remove ID`)"
 
 // SpareEtcd returns a *QuorumError if etcd is to stop, and the other members need it. If the user ignores the check EtcdQuorum,
 // it only warns. Without its static Pod, etcd isn't running anyway.

@@ -144,12 +144,12 @@ func (t Turn) PutBack(ctx context.Context, env *step.Env, components []Component
 	if len(restored) == 0 {
 		return failed
 	}
-	env.UI.Warnf("%s did not come up; putting back what ran before", NamesOf(components))
+	env.UI.Warnf("%s did not come up; putting back the previous static Pods", NamesOf(components))
 	if _, err := t.RunWith(ctx, env, restored); err != nil {
-		return fault.WithRemedy(errors.WithMessagef(failed, "and putting back what ran before failed, too (%v)", err),
+		return fault.WithRemedy(errors.WithMessagef(failed, "and putting back the previous static Pods failed, too (%v)", err),
 			"the previous manifests are in "+BackupRoot(env)+"; `slipway diagnose` says what is wrong")
 	}
-	said := "what ran before was put back: " + ImagesOf(restored)
+	said := "the previous static Pods were put back: " + ImagesOf(restored)
 	if etcdStays {
 		said += "; etcd stays at its new version, because the old one may not be able to read its data any more"
 	}

@@ -72,7 +72,7 @@ func TakeTurn(ctx context.Context, env *step.Env, what Purpose) (Turn, error) {
 				env.UI.Warn(fmt.Sprintf("waiting, up to %s: %v", env.Config.Timeouts.UpgradeManifests, held), held.remedy())
 			}
 		case err == nil && over != nil:
-			env.UI.Warn(fmt.Sprintf("going on without it: %v", over), "once that node is back, run "+purposes[over.what].runs+" there")
+			env.UI.Warn(fmt.Sprintf("continuing without it: %v", over), "once that node is back, run "+purposes[over.what].runs+" there")
 		}
 		return err
 	})

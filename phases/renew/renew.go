@@ -40,7 +40,7 @@ func Certificates(o Options) []step.Phase {
 	if o.Restart {
 		return append(workflow, restartPhases()...)
 	}
-	return append(workflow, o.phase("restart", "Say which components must be restarted", pki.Renewal.Advise))
+	return append(workflow, o.phase("restart", "List the components to restart", pki.Renewal.Advise))
 }
 
 func (o Options) renew() step.Phase {

@@ -91,9 +91,9 @@ func (c *cleanup) conclude() {
 	case !c.changed:
 		c.UI.Nextf("Nothing to do: this host is not a node")
 	case c.Config.Name != "":
-		c.UI.Nextf("This host is no longer a node. If the cluster still exists, delete the Node: kubectl delete node %s", c.Config.Name)
+		c.UI.Nextf("This host has been reset. If the cluster still exists, delete the Node: kubectl delete node %s", c.Config.Name)
 	default:
-		c.UI.Nextf("This host is no longer a node")
+		c.UI.Nextf("This host has been reset")
 	}
 }
 

@@ -86,11 +86,11 @@ func (c *cleanup) stopKubelet(ctx context.Context) {
 		c.stopped = c.Host.Now()
 	}
 	if errors.Is(err, host.ErrNoSystemd) {
-		c.warn(err.Error()+": the kubelet may still be running and may restart what is removed here", "stop it some other way")
+		c.warn(err.Error()+": the kubelet may still be running and may restart the Pods removed here", "stop it some other way")
 		return
 	}
 	if err != nil {
-		c.warn("the kubelet may still be running and may restart what is removed here: "+err.Error(), fault.Remedy(err))
+		c.warn("the kubelet may still be running and may restart the Pods removed here: "+err.Error(), fault.Remedy(err))
 		return
 	}
 	// A kubelet that only waits for its configuration, as packages start it, doesn't make this host a node.

@@ -132,7 +132,7 @@ func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string
 	}
 	why := fmt.Sprintf("etcd has no quorum without this host's member %q: of the others, %s (%v)", name, etcd.Standing(all, peerURL), cause)
 	if !env.Config.Reset.Force {
-		return errors.Errorf("%s. Nothing was deleted. Start the members that are down, or remove those that are lost (`etcdctl member remove ID`), and run the same command again. "+
+		return errors.Errorf("%s. Nothing was deleted. Start the members that are down, or remove lost members (`etcdctl member remove ID`), and run the same command again. "+
 			"--force deletes this member's data anyway; then the cluster may have to be restored from an etcd snapshot", why)
 	}
 	env.UI.Warnf("%s. CONTINUING BECAUSE OF --FORCE: this member's data is deleted, and the cluster may have to be restored from an etcd snapshot", why)

@@ -237,7 +237,7 @@ func (s *resetScene) isAsBefore(t *testing.T, but ...string) {
 func TestResetLeavesNothing(t *testing.T) {
 	s := newResetScene(t)
 	said := s.reset(t)
-	phasetest.Once(t, said, phasetest.Line{`Member "cp-1"`, "left etcd"}, phasetest.Line{"Stopping", "kubelet"}, phasetest.Line{"Removing 2 Pods"}, phasetest.Line{"no longer"})
+	phasetest.Once(t, said, phasetest.Line{`Member "cp-1"`, "left etcd"}, phasetest.Line{"Stopping", "kubelet"}, phasetest.Line{"Removing 2 Pods"}, phasetest.Line{"been reset"})
 	if strings.Contains(said, "WARNING") {
 		t.Errorf("warned:\n%s", said)
 	}

@@ -125,7 +125,7 @@ func (r *Rollback) storeKubelet(ctx context.Context, env *step.Env) error {
 	}
 	recorded, err := config.StoredVersion([]byte(r.Backup.ClusterConfiguration))
 	if err == nil && recorded == r.Backup.To && recorded != r.Backup.From {
-		env.UI.Printf("Leaving the stored KubeletConfiguration as it is: the control plane on which `slipway upgrade apply` ran has the one from before; " +
+		env.UI.Printf("Leaving the stored KubeletConfiguration as it is: the control plane on which `slipway upgrade apply` ran has the previous one; " +
 			"run `slipway upgrade rollback` there, or again if it is back already")
 		return nil
 	}
@@ -139,7 +139,7 @@ func (r *Rollback) storeKubelet(ctx context.Context, env *step.Env) error {
 		return true, nil
 	})
 	if changed && err == nil {
-		env.UI.Printf("The stored KubeletConfiguration is the one from before again")
+		env.UI.Printf("The stored KubeletConfiguration is the previous one again")
 	}
 	return err
 }

@@ -242,7 +242,7 @@ func (r *Rollback) putBackKubelet(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if len(removed) > 0 {
-		env.UI.Printf("Leaving out of %s what the installed kubelet does not accept: %s", backup.KubeletFlagsFile, strings.Join(removed, " "))
+		env.UI.Printf("Leaving out of %s the flags that the installed kubelet does not accept: %s", backup.KubeletFlagsFile, strings.Join(removed, " "))
 	}
 	if files, err = ownership.Differing(env.Host, files); err != nil {
 		return err

@@ -92,7 +92,7 @@ func ownBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
 		return notChecked(err)
 	}
 	if !found {
-		return notChecked(errors.Errorf("the cluster has no Node %s, which says what version this kubelet has", env.Config.Name))
+		return notChecked(errors.Errorf("the cluster has no Node %s, which would show this kubelet's version", env.Config.Name))
 	}
 	here, err := inventoryHere(env)
 	if err != nil {

@@ -100,7 +100,7 @@ func runUncordon(ctx context.Context, env *step.Env) error {
 	case env.Config.Upgrade.Drain == nil:
 		env.UI.Nextf("Node %s is still cordoned; when it is ready for Pods, run `slipway upgrade node phase uncordon`", node.Name)
 	default:
-		env.UI.Printf("Node %s is no longer cordoned", node.Name)
+		env.UI.Printf("Node %s is uncordoned", node.Name)
 	}
 	return nil
 }
@@ -131,8 +131,8 @@ func evict(ctx context.Context, env *step.Env, pods []corev1.Pod) error {
 		return err
 	}
 	return fault.WithRemedy(
-		errors.Errorf("node %s was not drained within %s; Pods that are still there: %v", env.Config.Name, limit, left),
-		"the node stays cordoned; remove what is in the way and run the same command again, with a longer --drain-timeout if needed; "+
+		errors.Errorf("node %s was not drained within %s; remaining Pods: %v", env.Config.Name, limit, left),
+		"the node stays cordoned; deal with these Pods and run the same command again, with a longer --drain-timeout if needed; "+
 			"to give up, run `slipway upgrade node phase uncordon` here")
 }
 

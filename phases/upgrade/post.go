@@ -21,7 +21,7 @@ const socketAnnotation = "kubeadm.alpha.kubernetes.io/cri-socket"
 func postUpgrade() step.Phase {
 	return step.Phase{
 		Name:    "post-upgrade",
-		Summary: "Remove what older versions have left, and say what is next",
+		Summary: "Remove leftovers of older versions, and show the next steps",
 		Flags:   common,
 		Run:     runPostUpgrade,
 	}

@@ -31,7 +31,7 @@ func newPrintDefaults(g *cli.Globals, name string) *cobra.Command {
 	var components []string
 	cmd := &cobra.Command{
 		Use:   name + "-defaults",
-		Short: "Print the default configuration for " + name + ", with placeholders for what has no default",
+		Short: "Print the default configuration for " + name + ", with placeholders for values without a default",
 		RunE: func(*cobra.Command, []string) error {
 			facts, err := printFacts()
 			if err != nil {

@@ -83,7 +83,7 @@ func (d *diagnosis) names() string {
 
 func (d *diagnosis) text(w io.Writer) error {
 	if len(d.Findings) == 0 {
-		_, err := fmt.Fprintln(w, "Nothing wrong was found.")
+		_, err := fmt.Fprintln(w, "Found nothing wrong.")
 		return err
 	}
 	for _, f := range d.Findings {

@@ -76,7 +76,7 @@ func (o *InitOptions) TakeNetwork(ctx context.Context, g *cli.Globals) error {
 		return errors.Wrap(err, "--network takes none, flannel or a file with a manifest")
 	}
 	if len(data) > config.MaxSize {
-		return errors.Errorf("--network: %s has more than %d bytes; apply it with `kubectl` once the cluster is there", cli.InputName(o.NetworkAddOn), config.MaxSize)
+		return errors.Errorf("--network: %s has more than %d bytes; apply it with `kubectl` once the cluster is running", cli.InputName(o.NetworkAddOn), config.MaxSize)
 	}
 	o.NetworkManifest = data
 	return nil

@@ -29,7 +29,7 @@ func NewDown(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Undo what up did to this machine",
-		Long: "Undo what up, init or join did to this machine, as `reset` does. With --host, undo what was prepared before that, too,\n" +
+		Long: "Undo what up, init or join did to this machine, as `reset` does. With --host, also undo the preparation before that,\n" +
 			"as `host reset` does: then the machine is as it was.\n\n" +
 			"With --host, it runs these phases, and otherwise the first of them:\n" + env.PhaseTree(phases.DownHost(&config.Machine{}), "  "),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, g) },

@@ -24,7 +24,7 @@ func newHostReset(g *cli.Globals) *cobra.Command {
 		Use:   "reset",
 		Short: "Undo what `host prepare` did to this host",
 		Long: "Undo what `host prepare` did to this host, and nothing else: programs, units, settings and images are removed, kernel\n" +
-			"parameters and swap are as before. Files that somebody has edited stay. Kernel modules stay loaded until the next boot.\n\n" +
+			"parameters and swap are restored. Edited files stay. Kernel modules stay loaded until the next boot.\n\n" +
 			"A node has to be reset first, with `slipway reset`.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := o.loadReset(cmd, g)

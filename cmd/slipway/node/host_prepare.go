@@ -22,11 +22,11 @@ func newHostPrepare(g *cli.Globals) *cobra.Command {
 	o := &hostOptions{}
 	cmd := &cobra.Command{
 		Use:   "prepare",
-		Short: "Give this host what a node needs",
-		Long: "Give this host what a node needs before `slipway init` or `slipway join`: kernel settings, a container runtime, the kubelet,\n" +
-			"network plugins and images. Programs and images come from a bundle, and no network is used. What the host has already is\n" +
-			"used if it is good enough, and never replaced.\n\n" +
-			"On a node, a newer bundle replaces what an earlier one installed; containers go on running.",
+		Short: "Give this host everything a node needs",
+		Long: "Give this host everything a node needs before `slipway init` or `slipway join`: kernel settings, a container runtime, the kubelet,\n" +
+			"network plugins and images. Programs and images come from a bundle, and no network is used. Anything suitable that\n" +
+			"the host already has is used, and never replaced.\n\n" +
+			"On a node, a newer bundle replaces what an earlier one installed; containers keep running.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, machine, prepare, err := o.load(cmd, g)
 			if err != nil {

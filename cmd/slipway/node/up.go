@@ -26,7 +26,7 @@ func NewUp(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up [HOST:PORT]",
 		Short: "Make this machine a node: prepare it, and create a cluster or join one",
-		Long: "Make this machine a node: prepare it, and create a cluster or, with HOST:PORT, join the one whose API server is there.\n" +
+		Long: "Make this machine a node: prepare it, and create a cluster or, with HOST:PORT, join the cluster of that API server.\n" +
 			"It is `host prepare`, and then `init` or `join`, and takes their flags; it waits until the node is Ready and a Pod runs.\n\n" +
 			"Without HOST:PORT, it runs these phases:\n" + env.PhaseTree(phases.Up(&machine.Prepare{}, host), "  ") +
 			"\nWith HOST:PORT, it runs these phases:\n" + env.PhaseTree(phases.UpJoin(&machine.Prepare{}, host), "  "),

@@ -21,8 +21,8 @@ func newDiff(g *cli.Globals) *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:   "diff [VERSION]",
-		Short: "Show what an upgrade changes in this control plane's static Pods",
-		Long: "Show the difference between this control plane's static Pods and those that `upgrade apply VERSION` would write, " +
+		Short: "Show how an upgrade changes this control plane's static Pods",
+		Long: "Show how `upgrade apply VERSION` would change this control plane's static Pods, " +
 			"as unified diffs. Nothing is changed.",
 		Args: cli.Takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runDiff(cmd, g, o, args) },

@@ -22,11 +22,11 @@ func newRollback(g *cli.Globals) *cobra.Command {
 	o := &config.RollbackFlags{}
 	cmd := &cobra.Command{
 		Use:   "rollback",
-		Short: "Put this node back to what it was before its last upgrade",
-		Long: "Put this node back to what it was before its last upgrade: static Pods and kubelet settings come from the backup that the\n" +
+		Short: "Put this node back to its state before its last upgrade",
+		Long: "Put this node back to its state before its last upgrade: static Pods and kubelet settings come from the backup that the\n" +
 			"upgrade made. This also works when the API server is down.\n\n" +
 			"A newer minor version of etcd stays, because an older one may not start with its data. With --restore-etcd, both go back:\n" +
-			"the snapshot from before the upgrade is restored, and everything that was written to the cluster since then is lost. With\n" +
+			"the snapshot from before the upgrade is restored, and everything written to the cluster since then is lost. With\n" +
 			"several control planes, reset the others first and join them again afterwards.\n\n" +
 			"The same command finishes a rollback that was interrupted.",
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -185,7 +185,7 @@ func missing(path string) error {
 // unreadable adds the remedy to an error about a file that a dry run may not read.
 func unreadable(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
-		return errors.WithMessage(err, "a plan depends on what is there; run this as root")
+		return errors.WithMessage(err, "a plan depends on this host's files; run this as root")
 	}
 	return err
 }

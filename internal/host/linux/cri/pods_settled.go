@@ -51,9 +51,9 @@ func (r *Runtimes) settled(ctx context.Context, socket string, since time.Time) 
 	case err != nil:
 		return err
 	case len(unlisted) > 0:
-		return errors.Errorf("it is still making Pods or taking them back, although the kubelet has ended: %.12s", unlisted)
+		return errors.Errorf("it is still creating or removing Pods, although the kubelet has ended: %.12s", unlisted)
 	case time.Since(since) < settle:
-		return errors.New("it may still be making what the kubelet asked for last")
+		return errors.New("it may still be working on the kubelet's last requests")
 	}
 	return nil
 }
