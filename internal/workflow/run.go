@@ -46,8 +46,10 @@ func Run[E Environment[E]](ctx context.Context, env E, phases []Phase[E], opts O
 	return s.run(ctx)
 }
 
+// run returns the error of a phase that hadn't begun when ctx ended only if no running phase says more.
 func (s *schedule[E]) run(ctx context.Context) error {
 	var first error
+	var begun bool // whether the phase with the first error had begun
 	for busy := 0; ; {
 		for first == nil && busy < s.atOnce {
 			i := s.next()
@@ -65,18 +67,17 @@ func (s *schedule[E]) run(ctx context.Context) error {
 			}
 			return first
 		}
-		var err error
+		o := outcome{begun: true}
 		select {
-		case o := <-s.ended:
+		case o = <-s.ended:
 			busy--
 			s.end(o)
-			err = o.err
 		case m := <-s.made:
 			s.slots++
-			err = s.hand(m)
+			o.err = s.hand(m)
 		}
-		if err != nil && first == nil {
-			first = err
+		if o.err != nil && (first == nil || o.begun && !begun) {
+			first, begun = o.err, o.begun
 			s.spares = 0
 			s.cancel(first)
 		}
@@ -130,7 +131,10 @@ func (s *schedule[E]) start(ctx context.Context, i int) {
 			_, g.end = s.env.Start(path)
 		}
 	}
-	go func() { s.ended <- outcome{i, s.execute(ctx, st)} }()
+	go func() {
+		begun, err := s.execute(ctx, st)
+		s.ended <- outcome{i, begun, err}
+	}()
 }
 
 // parents yields a step's groups, the outermost first.
@@ -144,18 +148,18 @@ func (s *schedule[E]) parents(path string) func(yield func(string, *group) bool)
 	}
 }
 
-func (s *schedule[E]) execute(ctx context.Context, st *step[E]) error {
+func (s *schedule[E]) execute(ctx context.Context, st *step[E]) (begun bool, err error) {
 	if st.reason != "" {
 		s.env.Skipped(st.path, st.reason)
-		return nil
+		return false, nil
 	}
 	if err := context.Cause(ctx); err != nil {
-		return inPhase(err, st.path) // another phase has failed
+		return false, inPhase(err, st.path) // another phase has failed, or the run was interrupted
 	}
 	env, end := s.env.Start(st.path)
-	err := st.run(ctx, env)
+	err = st.run(ctx, env)
 	end(err)
-	return inPhase(err, st.path)
+	return true, inPhase(err, st.path)
 }
 
 func (s *schedule[E]) end(o outcome) {

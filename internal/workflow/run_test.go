@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -396,6 +397,26 @@ func TestCancelledRunStartsNothing(t *testing.T) {
 	err := Run(ctx, newEnv(), []phase{j.phase("a", nil)}, options{})
 	if !errors.Is(err, context.Canceled) || len(j.ran) > 0 {
 		t.Errorf("error %v, ran %v", err, j.ran)
+	}
+}
+
+// TestPhasesThatHadNotBegunAreNotToBlame: an interrupted run fails with the running phase's error. The other phase begins before or
+// after the interruption, depending on the goroutines' order, and ends first.
+func TestPhasesThatHadNotBegunAreNotToBlame(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			wait := phase{Name: "wait", Run: func(context.Context, *env) error {
+				cancel()
+				time.Sleep(time.Second)
+				return errors.New("the kubelet is not healthy")
+			}}
+			workflow := []phase{{Name: "side", SideBySide: true, Children: []phase{(&journal{}).phase("other", nil), wait}}}
+			err := Run(ctx, newEnv(), workflow, options{})
+			if got := message(err); got != "phase side/wait: the kubelet is not healthy" {
+				t.Fatalf("error %q", got)
+			}
+		})
 	}
 }
 

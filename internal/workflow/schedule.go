@@ -48,8 +48,9 @@ type group struct {
 }
 
 type outcome struct {
-	step int
-	err  error
+	step  int
+	begun bool
+	err   error
 }
 
 type schedule[E Environment[E]] struct {
