@@ -19,6 +19,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // Check checks an existing certificate against its row. issuers are the certificates in its CA's file; none for a CA, which may
@@ -45,7 +46,7 @@ func Check(spec Spec, n *config.Node, pair Pair, issuers []*x509.Certificate, no
 }
 
 // Faults is Check without the remedy, for a certificate in any file.
-func Faults(spec Spec, pair Pair, issuers []*x509.Certificate, now time.Time) []Fault {
+func Faults(spec Spec, pair Pair, issuers []*x509.Certificate, now time.Time) []fault.Finding {
 	var f faults
 	f.checkKey(pair)
 	f.checkTime(pair.Cert, now)
@@ -60,14 +61,14 @@ func Faults(spec Spec, pair Pair, issuers []*x509.Certificate, now time.Time) []
 	return f
 }
 
-type faults []Fault
+type faults []fault.Finding
 
-func (f *faults) has(kind Kind) bool {
-	return slices.ContainsFunc(*f, func(fault Fault) bool { return fault.Kind == kind })
+func (f *faults) has(name string) bool {
+	return slices.ContainsFunc(*f, func(one fault.Finding) bool { return one.Name == name })
 }
 
-func (f *faults) add(kind Kind, format string, args ...any) {
-	*f = append(*f, Fault{kind, fmt.Sprintf(format, args...)})
+func (f *faults) add(name, format string, args ...any) {
+	*f = append(*f, fault.NewFinding(name, fault.Error, "", format, args...))
 }
 
 func (f *faults) checkKey(pair Pair) {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -24,14 +25,14 @@ const clusterInfo = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 // anonymousAccess checks that an AuthenticationConfiguration allows clients without credentials: the kubelet's probes of the API
 // server, and nodes that find the cluster by a token. Patches may give the probes a token.
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-authenticator-configuration
-func anonymousAccess(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
+func anonymousAccess(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
 		pod := plannedServer(n, h)
 		file := lastFlag(pod, "authentication-config")
 		if file == "" {
 			return nil
 		}
-		unseen := func(format string, args ...any) []Finding {
+		unseen := func(format string, args ...any) []fault.Finding {
 			return warn("it was not checked whether the API server's probes can work with authentication-config: "+format, args...).
 				remedy("see that the API server finds the file, and that the file allows anonymous requests to /livez, /readyz and %s", clusterInfo)
 		}
@@ -108,7 +109,7 @@ func onHost(pod *corev1.Pod, file string) (there string, mounted bool) {
 	return there, mounted
 }
 
-func anonymousFindings(file string, data []byte, patched bool) []Finding {
+func anonymousFindings(file string, data []byte, patched bool) []fault.Finding {
 	var c struct {
 		Anonymous *struct {
 			Enabled    bool                    `json:"enabled"`
@@ -124,7 +125,7 @@ func anonymousFindings(file string, data []byte, patched bool) []Finding {
 	allows := func(p string) bool {
 		return c.Anonymous.Enabled && slices.ContainsFunc(c.Anonymous.Conditions, func(one struct{ Path string }) bool { return one.Path == p })
 	}
-	var found []Finding
+	var found []fault.Finding
 	if !allows("/livez") || !allows("/readyz") {
 		report := fail
 		if patched {

@@ -12,6 +12,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -25,8 +26,8 @@ const (
 
 // clock compares this host's clock with the API server's. A join can't succeed if either side's new certificates aren't valid yet
 // on the other.
-func clock(n *config.Node) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
+func clock(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) []fault.Finding {
 		if n.Join == nil || n.Join.Server == "" {
 			return skip("there is no API server to compare clocks with")
 		}
@@ -51,7 +52,7 @@ func clock(n *config.Node) func(context.Context, View) []Finding {
 
 const syncClocks = "synchronize the clocks of both hosts with chrony or systemd-timesyncd"
 
-func compareClocks(n *config.Node, ours, theirs time.Time) []Finding {
+func compareClocks(n *config.Node, ours, theirs time.Time) []fault.Finding {
 	// The server truncates its time to the second, so it was up to a second later.
 	ahead, behind := ours.Sub(theirs)-time.Second, theirs.Sub(ours)
 	ahead, behind = ahead.Round(time.Second), behind.Round(time.Second)

@@ -23,8 +23,8 @@ import (
 
 const startRuntime = "start it, or name its socket with --cri-socket"
 
-func runtimeReady(socket string) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
+func runtimeReady(socket string) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) []fault.Finding {
 		info, err := h.RuntimeInfo(ctx, socket)
 		if err != nil {
 			return fail("the container runtime does not answer: %v", err).remedy("%s", cmp.Or(fault.Remedy(err), startRuntime))
@@ -38,8 +38,8 @@ func runtimeReady(socket string) func(context.Context, View) []Finding {
 
 // runtimeVersion is about the cgroup driver. The kubelet asks the runtime for it (KEP-4033); a runtime too old to answer has to
 // use the driver in the kubelet's configuration.
-func runtimeVersion(n *config.Node) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
+func runtimeVersion(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) []fault.Finding {
 		info, err := h.RuntimeInfo(ctx, n.CRISocket)
 		if err != nil {
 			return fail("cannot read the container runtime's version: it does not answer at %s", n.CRISocket).remedy(startRuntime)
@@ -72,7 +72,7 @@ func reportsDriver(info host.RuntimeInfo) bool {
 	return info.Name != "containerd" || err != nil || v.AtLeast(version.MustParseGeneric("2.0"))
 }
 
-func noContainers(_ context.Context, h View) []Finding {
+func noContainers(_ context.Context, h View) []fault.Finding {
 	running, err := runningContainers(h)
 	switch {
 	case errors.Is(err, fs.ErrPermission):

@@ -12,6 +12,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -47,13 +48,13 @@ func writtenDirs(n *config.Node) []string {
 
 // writable creates a file in each directory a run will write to, or in the nearest existing directory above it: permissions don't
 // show read-only mounts, quotas or failing disks.
-func writable(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
+func writable(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
 		if h.EffectiveUID() != 0 {
 			return skip("writing to these directories needs root; see IsPrivilegedUser")
 		}
 		var tried []string
-		var found []Finding
+		var found []fault.Finding
 		for _, dir := range writtenDirs(n) {
 			dir = existingDir(h, dir)
 			if slices.Contains(tried, dir) {

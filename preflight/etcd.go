@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -32,8 +33,8 @@ func externalEtcd(e *config.ExternalEtcd) []Check {
 const copyFromEtcd = "copy the file to this host from an etcd host"
 
 // etcdVersion asks each member. Where etcd serves HTTP and gRPC at different addresses, only the HTTP address has /version.
-func etcdVersion(e *config.ExternalEtcd) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
+func etcdVersion(e *config.ExternalEtcd) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) []fault.Finding {
 		endpoints := e.Endpoints
 		if len(e.HTTPEndpoints) > 0 {
 			endpoints = e.HTTPEndpoints
@@ -46,7 +47,7 @@ func etcdVersion(e *config.ExternalEtcd) func(context.Context, View) []Finding {
 			}
 			*f.data = data
 		}
-		found := make([][]Finding, len(endpoints))
+		found := make([][]fault.Finding, len(endpoints))
 		sideBySide(len(endpoints), together, func(i int) {
 			p := probe
 			p.URL = strings.TrimRight(endpoints[i], "/") + "/version"
@@ -56,7 +57,7 @@ func etcdVersion(e *config.ExternalEtcd) func(context.Context, View) []Finding {
 	}
 }
 
-func memberVersion(ctx context.Context, h View, p host.Probe) []Finding {
+func memberVersion(ctx context.Context, h View, p host.Probe) []fault.Finding {
 	const checkEndpoints = "check the addresses in etcd.external"
 	body, err := h.Fetch(ctx, p)
 	if errors.Is(err, host.ErrNotInPlan) {
@@ -98,10 +99,10 @@ func etcdTLS(e *config.ExternalEtcd, p *host.Probe) []tlsFile {
 	return slices.DeleteFunc(files, func(f tlsFile) bool { return f.path == "" })
 }
 
-func etcdFiles(e *config.ExternalEtcd) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
+func etcdFiles(e *config.ExternalEtcd) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
 		var probe host.Probe
-		var found []Finding
+		var found []fault.Finding
 		for _, f := range etcdTLS(e, &probe) {
 			data, err := h.ReadFile(f.path)
 			switch {
@@ -132,8 +133,8 @@ const (
 
 // etcdDisk measures the sync before etcd acknowledges a write: a slow disk causes most leader elections and timeouts of small
 // clusters.
-func etcdDisk(dataDir string) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
+func etcdDisk(dataDir string) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) []fault.Finding {
 		dir := existingDir(h, dataDir)
 		ctx, cancel := context.WithTimeout(ctx, syncLimit)
 		defer cancel()

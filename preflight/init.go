@@ -160,17 +160,11 @@ func manifestPath(n *config.Node, component string) string {
 func dashed(path string) string { return strings.ReplaceAll(path, "/", "-") }
 
 // Configuration checks that an existing control plane was made with this run's configuration. differences lists the differences.
-func Configuration(differences func(context.Context) []fault.Fault) Check {
+func Configuration(differences func(context.Context) []fault.Finding) Check {
 	return Check{
 		Name: "Configuration",
 		Asks: "an existing control plane was made with the same configuration: the kubelet's files, certificates, kubeconfig files, ConfigMap kubeadm-config; later edits stay",
-		Run: func(ctx context.Context, _ View) []Finding {
-			var found []Finding
-			for _, d := range differences(ctx) {
-				found = append(found, Finding{Severity: Error, Fault: d})
-			}
-			return found
-		},
+		Run:  func(ctx context.Context, _ View) []fault.Finding { return differences(ctx) },
 	}
 }
 
@@ -181,8 +175,8 @@ const endpointLimit = 3 * time.Second
 // existingCluster keeps init from making a second cluster behind a living cluster's endpoint, for example when the tool that
 // created its first control plane rebuilds that host. With the same CA, kubelets would take the empty cluster's answers for their
 // own cluster's, and stop their Pods. A host with a static Pod of the API server, or with data of etcd, belongs to that cluster.
-func existingCluster(n *config.Node) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
+func existingCluster(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) []fault.Finding {
 		if n.Cluster.ControlPlaneEndpoint == "" || n.Cluster.Etcd.Local == nil ||
 			exists(h, manifestPath(n, apiServer)) || exists(h, filepath.Join(n.Cluster.Etcd.Local.DataDir, "member")) {
 			return nil

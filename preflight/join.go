@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // Leftover is a file that exists only on a host that has joined a cluster, or begun to.
@@ -57,8 +58,8 @@ func JoinControlPlane(n *config.Node, leftovers []Leftover) []Check {
 
 // joinedPod checks that path doesn't exist, or is component's static Pod on a host that has begun to join this cluster. The phase
 // that writes it checks whether it matches the configuration.
-func joinedPod(path, component string, leftovers []Leftover) func(context.Context, View) []Finding {
-	return ifPresent(path, func(h View, have []byte) []Finding {
+func joinedPod(path, component string, leftovers []Leftover) func(context.Context, View) []fault.Finding {
+	return ifPresent(path, func(h View, have []byte) []fault.Finding {
 		if _, err := containerOf(component, have); err != nil {
 			return notStaticPod(path, component)
 		}
@@ -77,8 +78,8 @@ func (l Leftover) ours(h View) bool {
 	return err == nil && (l.Foreign == nil || l.Foreign(data) == nil)
 }
 
-func leftover(l Leftover) func(context.Context, View) []Finding {
-	return ifPresent(l.Path, func(_ View, data []byte) []Finding {
+func leftover(l Leftover) func(context.Context, View) []fault.Finding {
+	return ifPresent(l.Path, func(_ View, data []byte) []fault.Finding {
 		if l.Foreign == nil {
 			return skip("%s exists; only the cluster can say whether it is from an earlier join", l.Path)
 		}
@@ -91,8 +92,8 @@ func leftover(l Leftover) func(context.Context, View) []Finding {
 
 // noManifests checks that there are no static Pods left from a control plane: the kubelet would start them. A node that has
 // joined may have its own.
-func noManifests(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
+func noManifests(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
 		dir := n.Paths.Manifests
 		entries, err := content(h, dir)
 		switch {

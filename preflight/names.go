@@ -15,14 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // lookupLimit is how long the host's resolver may take for one name. A slower resolver is as bad as none, and init waits for it.
 const lookupLimit = time.Second
 
-func nodeName(name string) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
+func nodeName(name string) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) []fault.Finding {
 		if faults := validation.IsDNS1123Subdomain(name); len(faults) > 0 {
 			return fail("invalid node name %q: %s", name, strings.Join(faults, "; ")).
 				remedy("set another with --node-name or nodeRegistration.name")
@@ -64,8 +65,8 @@ func ownAddress(h View) func(netip.Addr) bool {
 
 // controlPlaneEndpoint checks that the name in every kubeconfig resolves on this host: otherwise the kubelet doesn't find the
 // API.
-func controlPlaneEndpoint(n *config.Node) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
+func controlPlaneEndpoint(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) []fault.Finding {
 		for _, endpoint := range apiEndpoints(n) {
 			name, _, err := net.SplitHostPort(endpoint)
 			if _, notIP := netip.ParseAddr(name); err != nil || notIP == nil {

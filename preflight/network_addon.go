@@ -12,6 +12,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // networkAddOn lists the checks for the network add-on installed by init.
@@ -24,8 +25,8 @@ func networkAddOn(n *config.Node) []Check {
 
 // flannel follows https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/kubernetes.md and troubleshooting.md. A host
 // needs the routes for itself, too: it reaches Services only through an address with a route.
-func flannel(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
+func flannel(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
 		found := append(flannelPort(h), networksBefore(h, config.FlannelPluginsPath)...)
 		for _, family := range []struct {
 			ipv6   bool
@@ -52,7 +53,7 @@ func flannel(n *config.Node) func(context.Context, View) []Finding {
 
 // networksBefore finds a configuration that a runtime takes instead of path, because it takes the first by name:
 // https://github.com/containernetworking/cni/blob/main/libcni/api.go
-func networksBefore(h View, path string) []Finding {
+func networksBefore(h View, path string) []fault.Finding {
 	entries, err := h.ReadDir(filepath.Dir(path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return warn("cannot see whether another network's configuration comes before flannel's: %v", err).remedy("look into %s", filepath.Dir(path))
@@ -82,7 +83,7 @@ func hasFamily(n *config.Node, ipv6 bool) bool {
 }
 
 // flannelPort accepts a port that flannel itself holds.
-func flannelPort(h View) []Finding {
+func flannelPort(h View) []fault.Finding {
 	const port = 8081
 	err := h.PortFree(loopback, port)
 	if err == nil {

@@ -58,17 +58,17 @@ func Prepare(n *config.Node, p Preparation) []Check {
 	return checks
 }
 
-func programsFit(refused []error) func(context.Context, View) []Finding {
-	return func(context.Context, View) []Finding {
-		var found []Finding
+func programsFit(refused []error) func(context.Context, View) []fault.Finding {
+	return func(context.Context, View) []fault.Finding {
+		var found []fault.Finding
 		for _, err := range refused {
-			found = append(found, Finding{Severity: Error, Fault: fault.Of(err)})
+			found = append(found, fault.Of(err))
 		}
 		return found
 	}
 }
 
-func runsSystemd(_ context.Context, h View) []Finding {
+func runsSystemd(_ context.Context, h View) []fault.Finding {
 	if exists(h, "/run/systemd/system") {
 		return nil
 	}
@@ -77,7 +77,7 @@ func runsSystemd(_ context.Context, h View) []Finding {
 }
 
 // defaultRoute is an error because without it, init, join and the kubelet have to be told the node's address.
-func defaultRoute(_ context.Context, h View) []Finding {
+func defaultRoute(_ context.Context, h View) []fault.Finding {
 	v4, err := h.DefaultAddress(false)
 	if err == nil && v4.IsValid() {
 		return nil
@@ -94,7 +94,7 @@ func defaultRoute(_ context.Context, h View) []Finding {
 }
 
 // foreignNetworks names existing configurations of Pod networks, which stay.
-func foreignNetworks(_ context.Context, h View) []Finding {
+func foreignNetworks(_ context.Context, h View) []fault.Finding {
 	const dir = "/etc/cni/net.d"
 	entries, err := h.ReadDir(dir)
 	if err != nil {
@@ -112,7 +112,7 @@ func foreignNetworks(_ context.Context, h View) []Finding {
 	return note("%s configures a Pod network already, and stays as it is: %s", dir, strings.Join(names, ", "))
 }
 
-func selinux(_ context.Context, h View) []Finding {
+func selinux(_ context.Context, h View) []fault.Finding {
 	if !h.SELinux() {
 		return nil
 	}
@@ -123,8 +123,8 @@ func selinux(_ context.Context, h View) []Finding {
 }
 
 // runtimeFits checks a container runtime that somebody else has installed.
-func runtimeFits(socket string) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
+func runtimeFits(socket string) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) []fault.Finding {
 		info, err := h.RuntimeInfo(ctx, socket)
 		switch {
 		case err != nil:

@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 func proxies(n *config.Node) []Check {
@@ -23,9 +24,9 @@ func proxies(n *config.Node) []Check {
 }
 
 // apiProxy checks the proxy of this program and everything that inherits its environment.
-func apiProxy(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		var found []Finding
+func apiProxy(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
+		var found []fault.Finding
 		for _, endpoint := range apiEndpoints(n) {
 			proxy, err := h.ProxyFor("https://" + endpoint)
 			if err != nil {
@@ -55,9 +56,9 @@ func apiEndpoints(n *config.Node) []string {
 	return []string{net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))}
 }
 
-func networkProxy(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		var found []Finding
+func networkProxy(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
+		var found []fault.Finding
 		for _, network := range slices.Concat(n.ServiceSubnets(), n.PodSubnets()) {
 			for _, addr := range []netip.Addr{network.Addr().Next(), last(network)} {
 				proxy, err := h.ProxyFor("https://" + net.JoinHostPort(addr.String(), strconv.Itoa(443)))

@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -23,9 +24,9 @@ func Reset(n *config.Node) []Check {
 }
 
 // onlyDirs checks, before anything is stopped, that everything to be emptied is a directory or a link.
-func onlyDirs(paths ...string) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		var found []Finding
+func onlyDirs(paths ...string) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
+		var found []fault.Finding
 		for _, path := range paths {
 			info, err := h.Lstat(filepath.Clean(path))
 			if err == nil && !info.IsDir() && info.Mode().Type() != fs.ModeSymlink {
@@ -45,8 +46,8 @@ func HostReset(sign func(host.Reader) (string, error)) []Check {
 	}
 }
 
-func noNode(find func(host.Reader) (string, error)) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
+func noNode(find func(host.Reader) (string, error)) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
 		switch sign, err := find(h); {
 		case errors.Is(err, fs.ErrPermission):
 			return skip("only root can see that")

@@ -13,12 +13,13 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // resolvConf checks the file whose name servers the kubelet gives to Pods: without it, the kubelet creates no container at all.
 // https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/
-func resolvConf(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
+func resolvConf(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
 		s := effectiveKubelet(n, h).resolvConf
 		if s.value == "" { // Pods get no name servers of the host
 			return nil
@@ -37,8 +38,8 @@ func resolvConf(n *config.Node) func(context.Context, View) []Finding {
 // dnsLoop looks at the name servers CoreDNS forwards to: they come from the file that the kubelet gives to Pods with the host's
 // DNS. A loopback address is the Pod's own, so CoreDNS would ask itself, and end when it notices:
 // https://coredns.io/plugins/loop/#troubleshooting-loops-in-kubernetes-clusters
-func dnsLoop(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
+func dnsLoop(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
 		file := effectiveKubelet(n, h).resolvConf
 		if n.Cluster.DNS.Disabled || file.value == "" {
 			return nil

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // need is the free space that a directory's file system must and should have.
@@ -44,22 +45,22 @@ func kubernetesNeed() need {
 }
 
 // space checks the file system where dir is or will be.
-func space(n *config.Node, dir string, needs need) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding { return spaceOf(n, h, dir, needs) }
+func space(n *config.Node, dir string, needs need) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding { return spaceOf(n, h, dir, needs) }
 }
 
 // ImageSpace checks the space for images, like DiskSpace-runtime in other commands.
-func ImageSpace(ctx context.Context, n *config.Node, h View) []Finding {
+func ImageSpace(ctx context.Context, n *config.Node, h View) []fault.Finding {
 	found := runtimeSpace(n)(ctx, h)
 	for i := range found {
-		found[i].Check = "DiskSpace-runtime"
+		found[i].Name = "DiskSpace-runtime"
 	}
 	return found
 }
 
 // runtimeSpace asks the runtime where it keeps images. The check CRI reports a runtime that doesn't answer.
-func runtimeSpace(n *config.Node) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
+func runtimeSpace(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) []fault.Finding {
 		dir, err := h.ImageDir(ctx, n.CRISocket)
 		if err != nil || dir == "" {
 			return skip("the container runtime does not say where it keeps images; see CRI")
@@ -68,7 +69,7 @@ func runtimeSpace(n *config.Node) func(context.Context, View) []Finding {
 	}
 }
 
-func spaceOf(n *config.Node, h View, dir string, needs need) []Finding {
+func spaceOf(n *config.Node, h View, dir string, needs need) []fault.Finding {
 	at := existingDir(h, dir)
 	s, err := h.Space(at)
 	if err != nil {
@@ -149,7 +150,7 @@ const kept = 10
 
 // Room checks the file system of the first need: it must have room for that and all others on it, and keep a tenth of its size
 // free.
-func Room(h View, first Need, others ...Need) []Finding {
+func Room(h View, first Need, others ...Need) []fault.Finding {
 	at := existingDir(h, first.Dir)
 	s, err := h.Space(at)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -21,8 +22,8 @@ const (
 
 // kubeletService checks that the unit can be started and starts again after a reboot. A host without systemd may run the kubelet
 // in another way.
-func kubeletService(n *config.Node) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
+func kubeletService(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) []fault.Finding {
 		unit, err := h.Unit(ctx, kubeletUnit)
 		if errors.Is(err, host.ErrNoSystemd) {
 			return warn("%v", err).remedy("start the kubelet in another way")
@@ -45,8 +46,8 @@ func kubeletService(n *config.Node) func(context.Context, View) []Finding {
 	}
 }
 
-func firewalld(n *config.Node) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
+func firewalld(n *config.Node) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) []fault.Finding {
 		api, node := n.BindPort, kubeletPort(n)
 		unit, err := h.Unit(ctx, firewalldUnit)
 		if err != nil {

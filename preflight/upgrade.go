@@ -10,18 +10,19 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // Question is a check of something outside this host, or of what this run would write.
 type Question struct {
 	Name, Asks string
-	Ask        func(context.Context) []Finding
+	Ask        func(context.Context) []fault.Finding
 }
 
 func Questions(questions []Question) []Check {
 	var checks []Check
 	for _, q := range questions {
-		checks = append(checks, Check{Name: q.Name, Asks: q.Asks, Run: func(ctx context.Context, _ View) []Finding { return q.Ask(ctx) }})
+		checks = append(checks, Check{Name: q.Name, Asks: q.Asks, Run: func(ctx context.Context, _ View) []fault.Finding { return q.Ask(ctx) }})
 	}
 	return checks
 }
@@ -40,13 +41,13 @@ func Rollback() []Check {
 	return []Check{{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"}}
 }
 
-func hasManifests(n *config.Node) func(context.Context, View) []Finding {
+func hasManifests(n *config.Node) func(context.Context, View) []fault.Finding {
 	components := []string{apiServer, controllerManager, scheduler}
 	if n.Cluster.Etcd.External == nil {
 		components = append(components, etcd)
 	}
-	return func(_ context.Context, h View) []Finding {
-		var found []Finding
+	return func(_ context.Context, h View) []fault.Finding {
+		var found []fault.Finding
 		for _, c := range components {
 			path := manifestPath(n, c)
 			_, err := h.Lstat(path)

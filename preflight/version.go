@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
@@ -22,8 +23,8 @@ const kubeletSkew = 3
 // newest is the Kubernetes version this program was made for.
 func newest() *version.Version { return version.MustParseSemantic(config.DefaultKubernetesVersion) }
 
-func kubernetesVersion(wanted string) func(context.Context, View) []Finding {
-	return func(context.Context, View) []Finding {
+func kubernetesVersion(wanted string) func(context.Context, View) []fault.Finding {
+	return func(context.Context, View) []fault.Finding {
 		v, err := version.ParseSemantic(wanted)
 		if err != nil {
 			return fail("invalid Kubernetes version %q (expected something like %s)", wanted, config.DefaultKubernetesVersion).
@@ -37,8 +38,8 @@ func kubernetesVersion(wanted string) func(context.Context, View) []Finding {
 	}
 }
 
-func kubeletVersion(controlPlane string) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
+func kubeletVersion(controlPlane string) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) []fault.Finding {
 		have, err := InstalledKubelet(ctx, h)
 		if errors.Is(err, host.ErrNotInPlan) {
 			return unasked("the version of a kubelet that is not installed yet")
@@ -55,7 +56,7 @@ func kubeletVersion(controlPlane string) func(context.Context, View) []Finding {
 }
 
 // skew compares the versions of a kubelet and its control plane.
-func skew(have, want *version.Version) []Finding {
+func skew(have, want *version.Version) []fault.Finding {
 	if releases.Minor(want).LessThan(releases.Minor(have)) {
 		return fail("the kubelet (v%s) is newer than the control plane (v%s), which is not supported", have, want).
 			remedy("install kubelet %s, or choose a newer control plane with --kubernetes-version", releases.Minor(want))
@@ -72,7 +73,7 @@ func skew(have, want *version.Version) []Finding {
 func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 	return Check{
 		Name: "KubeletVersion", Asks: "the bundle's kubelet is not newer than the control plane, at most three minor versions older, and no older minor version than the one that is there",
-		Run: func(ctx context.Context, h View) []Finding {
+		Run: func(ctx context.Context, h View) []fault.Finding {
 			if unknown != nil {
 				return fail("this host is a node, and the version of its cluster is not known: %v", unknown).
 					remedy("make sure that the API server can be reached; the kubelet must not become newer than it")
@@ -98,7 +99,7 @@ func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 func SameKubelet(bundled string) Check {
 	return Check{
 		Name: "KubeletVersion", Asks: "on a node, the bundle of `up` has the version of the kubelet that is there",
-		Run: func(ctx context.Context, h View) []Finding {
+		Run: func(ctx context.Context, h View) []fault.Finding {
 			if _, err := h.LookPath("kubelet"); err != nil { // then none is replaced
 				return nil
 			}

@@ -9,30 +9,22 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
-// faultKind maps a certificate problem to a cause.
-type faultKind int
-
+// The causes that a certificate's problem belongs to, by name.
 const (
-	wrongFile   faultKind = iota // missing, unreadable, expired, for another key or name
-	notYetValid                  // or this host's clock is behind
-	otherCA
+	wrongFile   = "certificate" // missing, unreadable, expired, for another key or name
+	notYetValid = "clock"       // or this host's clock is behind
+	otherCA     = "ca-mismatch"
 )
-
-type fileFault struct {
-	kind    faultKind
-	path    string
-	subject string // the component that uses the file
-	message string
-	soon    bool // not valid yet, but will be in a moment
-}
 
 // pairFlags lists the flags with static Pods' certificates and keys, and with the CA on their own side or the other one.
 var pairFlags = []struct{ pod, cert, key, caPod, ca string }{
@@ -46,8 +38,9 @@ var pairFlags = []struct{ pod, cert, key, caPod, ca string }{
 	{etcdPod, "peer-cert-file", "peer-key-file", etcdPod, "peer-trusted-ca-file"},
 }
 
-// certificateFaults checks the files named in static Pods and kubeconfigs, once per look.
-func (s *scene) certificateFaults() []fileFault {
+// certificateFaults checks the files named in static Pods and kubeconfigs, once per look. The evidence is the file, the subject the
+// component that uses it.
+func (s *scene) certificateFaults() []symptom {
 	if s.checked {
 		return s.faults
 	}
@@ -66,14 +59,11 @@ func (s *scene) certificateFaults() []fileFault {
 	return s.faults
 }
 
-func (s *scene) fault(kind faultKind, subject, path, format string, args ...any) {
-	f := fileFault{kind: kind, path: path, subject: subject, message: fmt.Sprintf(format, args...)}
-	for _, g := range s.faults {
-		if f == g {
-			return
-		}
+func (s *scene) fault(cause, subject, path, format string, args ...any) {
+	f := fault.Finding{Name: cause, Subject: subject, Message: fmt.Sprintf(format, args...), Evidence: []string{path}}
+	if !slices.ContainsFunc(s.faults, func(g symptom) bool { return g.Name == cause && g.Subject == subject && g.Message == f.Message }) {
+		s.faults = append(s.faults, symptom{Finding: f})
 	}
-	s.faults = append(s.faults, f)
 }
 
 func (s *scene) checkPair(subject, certPath, keyPath, caPath string) {
@@ -127,7 +117,9 @@ func (s *scene) checkTime(subject, path string, leaf *x509.Certificate) {
 	if now.Before(leaf.NotBefore) {
 		s.fault(notYetValid, subject, path, "%s is only valid from %s, but this host's clock shows %s",
 			path, leaf.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
-		s.faults[len(s.faults)-1].soon = leaf.NotBefore.Sub(now) < clockApart
+		if leaf.NotBefore.Sub(now) < clockApart {
+			s.faults[len(s.faults)-1].lasts = never
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ type NodeVersions struct {
 
 // Refusal is a reason not to upgrade a cluster to a version.
 type Refusal struct {
-	fault.Fault
+	fault.Finding
 	// Forceable reports whether `upgrade apply --force` goes on in spite of it.
 	Forceable bool
 	// Stepwise reports whether several steps solve it, as State.Steps lists them.
@@ -167,7 +167,7 @@ func byVersion(nodes []NodeVersions, pick func(NodeVersions) (string, bool)) []v
 func (n NodeVersions) apiServer() (v string, wanted bool) { return n.APIServer, n.ControlPlane }
 
 func refuse(format string, args ...any) Refusal {
-	return Refusal{Fault: fault.Fault{Message: fmt.Sprintf(format, args...)}}
+	return Refusal{Finding: fault.NewFinding("", fault.Error, "", format, args...)}
 }
 
 func (r Refusal) remedy(format string, args ...any) Refusal {

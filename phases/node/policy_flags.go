@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/inventory"
 	"github.com/slipway-k8s/slipway/phases/step"
-	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // ProtectiveFlags are prefixes of flags that guard data or access: encryption, audit, admission, authentication and
@@ -30,7 +30,7 @@ var ProtectiveFlags = []string{
 	"trusted-ca-file", "use-service-account-credentials",
 }
 
-const ProtectionCheck = preflight.StaticPodProtection
+const ProtectionCheck = fault.StaticPodProtection
 
 func (f Flag) NamesPolicy() bool { return slices.Contains(policyFlags, f.Name) }
 

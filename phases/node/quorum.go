@@ -42,7 +42,7 @@ func SpareEtcd(ctx context.Context, env *step.Env, components []ComponentUpgrade
 		return nil
 	}
 	err := AwaitPeers(ctx, env)
-	if err == nil || ctx.Err() != nil || !preflight.Ignored(QuorumCheck, env.Config.IgnorePreflightErrors) {
+	if err == nil || ctx.Err() != nil || !fault.Ignored(QuorumCheck, env.Config.IgnorePreflightErrors) {
 		return errors.WithMessage(err, "etcd cannot be restarted now")
 	}
 	ui.WarnError(env.UI, errors.WithMessage(err, "restarting etcd all the same"))
@@ -51,21 +51,19 @@ func SpareEtcd(ctx context.Context, env *step.Env, components []ComponentUpgrade
 
 // QuorumQuestion is the check EtcdQuorum for workflows that stop this node's member.
 func QuorumQuestion(env *step.Env) preflight.Question {
-	return preflight.Question{Name: QuorumCheck, Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding {
+	return preflight.Question{Name: QuorumCheck, Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []fault.Finding {
 		if !slices.Contains(StaticPods(env), manifests.EtcdName) {
 			return nil
 		}
 		if err := AwaitPeers(ctx, env); err != nil {
-			return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Fault{
-				Message: "this node's etcd cannot be restarted: " + err.Error(), Remedy: QuorumRemedy,
-			}}}
+			return []fault.Finding{fault.NewFinding("", fault.Error, QuorumRemedy, "this node's etcd cannot be restarted: %v", err)}
 		}
 		return nil
 	}}
 }
 
 func NodesReadyQuestion(env *step.Env) preflight.Question {
-	return preflight.Question{Name: NodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return ControlPlanesReady(ctx, env) }}
+	return preflight.Question{Name: NodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []fault.Finding { return ControlPlanesReady(ctx, env) }}
 }
 
 // AwaitPeers waits until nobody needs this node's member of etcd: the others can do without it, or it doesn't work anyway, as
@@ -134,29 +132,28 @@ func OthersSuffice(all []etcd.Health, own string) error {
 const (
 	NodesReadyCheck = "ControlPlaneNodesReady"
 	EditsCheck      = "StaticPodEdits"
-	QuorumCheck     = preflight.EtcdQuorum
+	QuorumCheck     = fault.EtcdQuorum
 )
 
 // ControlPlanesReady finds other control planes that aren't Ready: they serve while this one restarts, Ready or not.
-func ControlPlanesReady(ctx context.Context, env *step.Env) []preflight.Finding {
+func ControlPlanesReady(ctx context.Context, env *step.Env) []fault.Finding {
 	nodes, err := env.Cluster.Nodes(ctx)
 	if err != nil {
-		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
+		return []fault.Finding{fault.Of(err)}
 	}
 	return NodesNotReady(nodes, env.Config.Name)
 }
 
-func NodesNotReady(nodes []corev1.Node, except string) []preflight.Finding {
-	var found []preflight.Finding
+func NodesNotReady(nodes []corev1.Node, except string) []fault.Finding {
+	var found []fault.Finding
 	planes := cluster.ControlPlanesOf(nodes)
 	for _, name := range slices.Sorted(maps.Keys(planes)) {
 		if name == except || isReady(planes[name]) {
 			continue
 		}
-		found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Fault{
-			Message: fmt.Sprintf("control plane node %s is not Ready", name),
-			Remedy:  "`slipway diagnose` there says what is wrong; remove a node that will not come back (`kubectl delete node`)",
-		}})
+		found = append(found, fault.NewFinding("", fault.Error,
+			"`slipway diagnose` there says what is wrong; remove a node that will not come back (`kubectl delete node`)",
+			"control plane node %s is not Ready", name))
 	}
 	return found
 }

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
@@ -69,7 +70,7 @@ func (r *Rollback) swap(ctx context.Context, env *step.Env, mine node.Turn, comp
 func (r *Rollback) quorumCheck(env *step.Env) []preflight.Check {
 	q := node.QuorumQuestion(env)
 	ask := q.Ask
-	q.Ask = func(ctx context.Context) []preflight.Finding {
+	q.Ask = func(ctx context.Context) []fault.Finding {
 		if r.restore != nil || r.before[manifests.EtcdName] == nil || r.keepsEtcd(env, manifests.EtcdName) {
 			return nil
 		}

@@ -193,7 +193,7 @@ func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
 	checks := preflight.Rollback()
 	if r.restore != nil {
 		checks = append(checks, preflight.Questions([]preflight.Question{
-			{Name: othersCheck, Asks: "no other member of etcd runs", Ask: func(context.Context) []preflight.Finding { return r.restore.checkOthers() }},
+			{Name: othersCheck, Asks: "no other member of etcd runs", Ask: func(context.Context) []fault.Finding { return r.restore.checkOthers() }},
 			r.restore.spaceQuestion(env, backup.MissingImagesNeed(ctx, env, r.images(env))...),
 		})...)
 	}

@@ -79,31 +79,31 @@ func upgradeQuestions(env *step.Env) []preflight.Question {
 		return nil
 	}
 	list := []preflight.Question{
-		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(ctx context.Context) []preflight.Finding { return versionRefusals(ctx, env) }},
-		{Name: node.EditsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }},
+		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(ctx context.Context) []fault.Finding { return versionRefusals(ctx, env) }},
+		{Name: node.EditsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(ctx context.Context) []fault.Finding { return staticPodEdits(ctx, env) }},
 	}
 	return append(list, othersQuestions(env)...)
 }
 
 func othersQuestions(env *step.Env) []preflight.Question {
 	return []preflight.Question{
-		{Name: node.NodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return node.ControlPlanesReady(ctx, env) }},
+		{Name: node.NodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []fault.Finding { return node.ControlPlanesReady(ctx, env) }},
 		etcdQuorum(env, func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }),
 	}
 }
 
 // versionRefusals finds reasons not to upgrade the cluster to this version. --force turns some of the errors into warnings.
-func versionRefusals(ctx context.Context, env *step.Env) []preflight.Finding {
+func versionRefusals(ctx context.Context, env *step.Env) []fault.Finding {
 	state, err := lookFromHere(ctx, env)
 	if err != nil {
-		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
+		return []fault.Finding{fault.Of(err)}
 	}
 	return upgrading.SkewQuestion(env.Config.Upgrade, state.Nodes, false).Ask(ctx)
 }
 
 // etcdQuorum checks that etcd can do without this node's member, if the upgrade restarts it. ask reports why it can't.
 func etcdQuorum(env *step.Env, ask func(context.Context) error) preflight.Question {
-	return preflight.Question{Name: node.QuorumCheck, Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding {
+	return preflight.Question{Name: node.QuorumCheck, Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []fault.Finding {
 		if !restartsEtcd(ctx, env) {
 			return nil
 		}
@@ -111,10 +111,9 @@ func etcdQuorum(env *step.Env, ask func(context.Context) error) preflight.Questi
 		if err == nil {
 			return nil
 		}
-		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Fault{
-			Message: "this node's etcd cannot be restarted: " + err.Error(),
-			Remedy:  "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`)",
-		}}}
+		return []fault.Finding{fault.NewFinding("", fault.Error,
+			"make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`)",
+			"this node's etcd cannot be restarted: %v", err)}
 	}}
 }
 
