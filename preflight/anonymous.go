@@ -6,7 +6,6 @@ package preflight
 import (
 	"context"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -36,7 +36,7 @@ func anonymousAccess(n *config.Node) func(context.Context, View) []fault.Finding
 			return warn("it was not checked whether the API server's probes can work with authentication-config: "+format, args...).
 				remedy("see that the API server finds the file, and that the file allows anonymous requests to /livez, /readyz and %s", clusterInfo)
 		}
-		there, mounted := onHost(pod, file)
+		there, mounted := thisnode.OnHost(pod, file)
 		if !mounted {
 			return unseen("%s is in no volume that the API server has from this host", file)
 		}
@@ -88,25 +88,6 @@ func lastFlag(pod *corev1.Pod, name string) (value string) {
 		}
 	}
 	return value
-}
-
-// onHost returns the path on this host of a file in a Pod's first container, by the innermost mount.
-func onHost(pod *corev1.Pod, file string) (there string, mounted bool) {
-	longest := -1
-	for _, m := range pod.Spec.Containers[0].VolumeMounts {
-		at := strings.TrimSuffix(path.Clean(m.MountPath), "/")
-		rest, within := strings.CutPrefix(path.Clean(file), at)
-		if !within || rest != "" && rest[0] != '/' || len(at) <= longest {
-			continue
-		}
-		longest, mounted = len(at), false
-		for _, v := range pod.Spec.Volumes {
-			if v.Name == m.Name && v.HostPath != nil {
-				there, mounted = path.Join(v.HostPath.Path, m.SubPath, rest), true
-			}
-		}
-	}
-	return there, mounted
 }
 
 func anonymousFindings(file string, data []byte, patched bool) []fault.Finding {

@@ -48,10 +48,10 @@ var mayImport = map[string][]string{
 	"manifests":                   {"internal/config", "certs"},
 	"kubeletconfig":               {"internal/config", "internal/lazyregexp"},
 	"internal/kubeconfig":         {"internal/config", "internal/fault", "certs"},
-	"preflight":                   {"manifests", "internal/config", "internal/fault", "internal/host", "internal/releases", "internal/retry"},
+	"preflight":                   {"manifests", "internal/config", "internal/fault", "internal/host", "internal/releases", "internal/retry", "internal/thisnode"},
 	"internal/redact":             {"internal/lazyregexp"},
 	"internal/thisnode": {
-		"certs", "kubeletconfig", "manifests", "preflight", "internal/cluster", "internal/config", "internal/etcd", "internal/host",
+		"certs", "kubeletconfig", "manifests", "internal/cluster", "internal/config", "internal/etcd", "internal/host",
 		"internal/kubeconfig", "internal/ui",
 	},
 	"internal/ownership": {"internal/cluster", "internal/config", "internal/host", "internal/redact", "internal/ui", "manifests", "preflight"},

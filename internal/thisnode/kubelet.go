@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
-	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // KubeletSettings returns this host's kubelet settings, as far as phases need them: config.yaml with the user's patches (or the
@@ -35,14 +34,14 @@ func KubeletSettings(h host.Host, n *config.Node) (*kubelet.KubeletConfiguration
 			return nil, errors.Wrapf(err, "%s: not a KubeletConfiguration", path)
 		}
 	}
-	flags := slices.DeleteFunc(effectiveFlags(h, n), func(a config.Arg) bool { return needsSystemd(a.Value) })
-	for _, flag := range flags {
-		if flag.Name == "config-dir" {
-			mergeDropIns(h, atRoot(flag.Value), settings)
+	flags := slices.DeleteFunc(effectiveFlags(h, n), func(f KubeletFlag) bool { return needsSystemd(f.Value) })
+	EachDropIn(h, flags, func(_ string, doc []byte) {
+		if merged := settings.DeepCopy(); yaml.Unmarshal(doc, merged) == nil {
+			*settings = *merged
 		}
-	}
+	})
 	for _, flag := range flags {
-		override(settings, flag)
+		override(settings, flag.Arg)
 	}
 	return settings, nil
 }
@@ -50,12 +49,6 @@ func KubeletSettings(h host.Host, n *config.Node) (*kubelet.KubeletConfiguration
 // KubeletFlags returns this host's kubelet flags, then the configuration's, which may not be known: a name's last flag counts.
 func KubeletFlags(h host.Host, n *config.Node) []config.Arg {
 	return append(flagsOnHost(h, n.Paths.Kubelet), n.KubeletExtraArgs...)
-}
-
-// effectiveFlags adds the flags in administrators' own files, such as KUBELET_EXTRA_ARGS in /etc/default/kubelet, which the
-// packages' unit puts last.
-func effectiveFlags(h host.Host, n *config.Node) []config.Arg {
-	return append(KubeletFlags(h, n), preflight.AdministratorsFlags(h)...)
 }
 
 func needsSystemd(value string) bool { return strings.ContainsAny(value, "$%") }
@@ -122,7 +115,7 @@ func socketInFlags(h host.Host) string {
 }
 
 // flagsOnHost returns the flags in the kubelet directory's kubeadm-flags.env; none if it's missing.
-func flagsOnHost(h host.Host, dir string) []config.Arg {
+func flagsOnHost(h host.Reader, dir string) []config.Arg {
 	data, err := h.ReadFile(filepath.Join(dir, "kubeadm-flags.env"))
 	if err != nil {
 		return nil
