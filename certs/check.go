@@ -75,7 +75,7 @@ func (f *faults) checkKey(pair Pair) {
 	if weakness := weakKey(pair.Cert.PublicKey); weakness != "" {
 		f.add(WeakKey, "%s", weakness)
 	}
-	if pair.Key != nil && !samePublicKey(pair.Key.Public(), pair.Cert.PublicKey) {
+	if pair.Key != nil && !SameKey(pair.Key.Public(), pair.Cert.PublicKey) {
 		f.add(KeyMismatch, "the private key belongs to another certificate")
 	}
 }
@@ -172,7 +172,7 @@ func CheckServiceAccountPair(key, pub []byte) error {
 		return errors.Wrap(err, "the public key")
 	}
 	for _, public := range list {
-		if samePublicKey(signer.Public(), public) {
+		if SameKey(signer.Public(), public) {
 			return nil
 		}
 	}
@@ -198,7 +198,8 @@ func weakKey(public crypto.PublicKey) string {
 	return ""
 }
 
-func samePublicKey(a, b crypto.PublicKey) bool {
+// SameKey reports whether two public keys are the same.
+func SameKey(a, b crypto.PublicKey) bool {
 	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
 	return ok && key.Equal(b)
 }

@@ -25,30 +25,28 @@ const clusterInfo = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 // anonymousAccess checks that an AuthenticationConfiguration allows clients without credentials: the kubelet's probes of the API
 // server, and nodes that find the cluster by a token. Patches may give the probes a token.
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-authenticator-configuration
-func anonymousAccess(n *config.Node) func(context.Context, View) []fault.Finding {
-	return func(_ context.Context, h View) []fault.Finding {
-		pod := plannedServer(n, h)
-		file := lastFlag(pod, "authentication-config")
-		if file == "" {
-			return nil
-		}
-		unseen := func(format string, args ...any) []fault.Finding {
-			return warn("it was not checked whether the API server's probes can work with authentication-config: "+format, args...).
-				remedy("see that the API server finds the file, and that the file allows anonymous requests to /livez, /readyz and %s", clusterInfo)
-		}
-		there, mounted := thisnode.OnHost(pod, file)
-		if !mounted {
-			return unseen("%s is in no volume that the API server has from this host", file)
-		}
-		data, err := h.ReadFile(there)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return unseen("%s, which the API server reads as %s, does not exist", there, file)
-		case err != nil:
-			return unseen("%v", err)
-		}
-		return anonymousFindings(there, data, n.PatchesDir != "")
+func anonymousAccess(_ context.Context, h View, n *config.Node) []fault.Finding {
+	pod := plannedServer(n, h)
+	file := lastFlag(pod, "authentication-config")
+	if file == "" {
+		return nil
 	}
+	unseen := func(format string, args ...any) []fault.Finding {
+		return warn("it was not checked whether the API server's probes can work with authentication-config: "+format, args...).
+			remedy("see that the API server finds the file, and that the file allows anonymous requests to /livez, /readyz and %s", clusterInfo)
+	}
+	there, mounted := thisnode.OnHost(pod, file)
+	if !mounted {
+		return unseen("%s is in no volume that the API server has from this host", file)
+	}
+	data, err := h.ReadFile(there)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return unseen("%s, which the API server reads as %s, does not exist", there, file)
+	case err != nil:
+		return unseen("%v", err)
+	}
+	return anonymousFindings(there, data, n.PatchesDir != "")
 }
 
 // plannedServer is the API server's static Pod, with the user's patches if they can be applied; another phase says why not.

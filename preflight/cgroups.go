@@ -70,23 +70,21 @@ const driverRemedy = "set SystemdCgroup = %t (containerd) or cgroup_manager = %q
 
 // cgroupDriver compares the runtime's driver with this host and the kubelet's settings. The kubelet uses the runtime's driver, if
 // it's reported (KEP-4033); ContainerRuntimeVersion checks runtimes that can't report it.
-func cgroupDriver(n *config.Node) func(context.Context, View) []fault.Finding {
-	return func(ctx context.Context, h View) []fault.Finding {
-		info, err := h.RuntimeInfo(ctx, n.CRISocket)
-		if err != nil || !reportsDriver(info) {
-			return skip("the container runtime does not report its cgroup driver; see CRI and ContainerRuntimeVersion")
-		}
-		wanted := effectiveKubelet(n, h).cgroupDriver
-		switch {
-		case info.CgroupDriver == "systemd" && !exists(h, "/run/systemd/system"):
-			return fail("%s uses the cgroup driver systemd, but this host does not run systemd, so no container can start", info.Name).
-				remedy(driverRemedy, false, "cgroupfs")
-		case wanted.value != info.CgroupDriver && wanted.from != kubeletDefault:
-			return append(twoManagers(h, info.Name, info.CgroupDriver),
-				note("the kubelet will use the cgroup driver %s of %s instead of %s (%s)", info.CgroupDriver, info.Name, wanted.value, wanted.from)...)
-		}
-		return twoManagers(h, info.Name, info.CgroupDriver)
+func cgroupDriver(ctx context.Context, h View, n *config.Node) []fault.Finding {
+	info, err := h.RuntimeInfo(ctx, n.CRISocket)
+	if err != nil || !reportsDriver(info) {
+		return skip("the container runtime does not report its cgroup driver; see CRI and ContainerRuntimeVersion")
 	}
+	wanted := effectiveKubelet(n, h).cgroupDriver
+	switch {
+	case info.CgroupDriver == "systemd" && !exists(h, "/run/systemd/system"):
+		return fail("%s uses the cgroup driver systemd, but this host does not run systemd, so no container can start", info.Name).
+			remedy(driverRemedy, false, "cgroupfs")
+	case wanted.value != info.CgroupDriver && wanted.from != kubeletDefault:
+		return append(twoManagers(h, info.Name, info.CgroupDriver),
+			note("the kubelet will use the cgroup driver %s of %s instead of %s (%s)", info.CgroupDriver, info.Name, wanted.value, wanted.from)...)
+	}
+	return twoManagers(h, info.Name, info.CgroupDriver)
 }
 
 // twoManagers warns of a driver that competes with systemd: on cgroup v2, systemd expects to be the tree's only manager:

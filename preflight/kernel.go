@@ -142,24 +142,22 @@ func neededModules(n *config.Node) []module {
 	return list
 }
 
-func kernelModules(n *config.Node) func(context.Context, View) []fault.Finding {
-	return func(_ context.Context, h View) []fault.Finding {
-		k := readKernel(h)
-		var found []fault.Finding
-		for _, m := range neededModules(n) {
-			switch state := k.state(m); {
-			case state == absent:
-				found = append(found, warn("the kernel module %s is neither loaded nor installed; %s", m.name, m.use).
-					remedy("install the kernel's extra modules (linux-modules-extra on Ubuntu), or use a kernel that has it")...)
-			case state == loadable && m.byHand:
-				found = append(found, warn("the kernel module %s is not loaded; %s", m.name, m.use).
-					remedy("run `modprobe %[1]s`, and add %[1]s to /etc/modules-load.d/k8s.conf", m.name)...)
-			case state == unknown:
-				found = append(found, note("cannot determine whether the kernel has %s", m.name)...)
-			}
+func kernelModules(_ context.Context, h View, n *config.Node) []fault.Finding {
+	k := readKernel(h)
+	var found []fault.Finding
+	for _, m := range neededModules(n) {
+		switch state := k.state(m); {
+		case state == absent:
+			found = append(found, warn("the kernel module %s is neither loaded nor installed; %s", m.name, m.use).
+				remedy("install the kernel's extra modules (linux-modules-extra on Ubuntu), or use a kernel that has it")...)
+		case state == loadable && m.byHand:
+			found = append(found, warn("the kernel module %s is not loaded; %s", m.name, m.use).
+				remedy("run `modprobe %[1]s`, and add %[1]s to /etc/modules-load.d/k8s.conf", m.name)...)
+		case state == unknown:
+			found = append(found, note("cannot determine whether the kernel has %s", m.name)...)
 		}
-		return append(found, bridged(h)...)
 	}
+	return append(found, bridged(h)...)
 }
 
 // bridged checks br_netfilter's setting, if the kernel has that module.

@@ -34,6 +34,11 @@ type Check struct {
 	Asks string
 }
 
+// with makes a check of a function with one more argument, mostly the node.
+func with[T any](v T, ask func(context.Context, View, T) []fault.Finding) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) []fault.Finding { return ask(ctx, h, v) }
+}
+
 const (
 	// DefaultLimit bounds a check without a limit of its own.
 	DefaultLimit = 10 * time.Second

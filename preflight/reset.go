@@ -41,21 +41,19 @@ func onlyDirs(paths ...string) func(context.Context, View) []fault.Finding {
 func HostReset(sign func(host.Reader) (string, error)) []Check {
 	return []Check{
 		{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},
-		{Name: "NoNode", Run: noNode(sign), Asks: "this host is no node, nor part of one"},
+		{Name: "NoNode", Run: with(sign, noNode), Asks: "this host is no node, nor part of one"},
 		{Name: "NoContainers", Run: noContainers, Asks: "no container runs that needs what is removed, in any containerd, in CRI-O or in Podman"},
 	}
 }
 
-func noNode(find func(host.Reader) (string, error)) func(context.Context, View) []fault.Finding {
-	return func(_ context.Context, h View) []fault.Finding {
-		switch sign, err := find(h); {
-		case errors.Is(err, fs.ErrPermission):
-			return skip("only root can see that")
-		case err != nil:
-			return fail("cannot tell whether this host is a node: %v", err)
-		case sign != "":
-			return fail("this host is a node, or part of one: %s is there", sign).remedy("run `slipway reset` first")
-		}
-		return nil
+func noNode(_ context.Context, h View, find func(host.Reader) (string, error)) []fault.Finding {
+	switch sign, err := find(h); {
+	case errors.Is(err, fs.ErrPermission):
+		return skip("only root can see that")
+	case err != nil:
+		return fail("cannot tell whether this host is a node: %v", err)
+	case sign != "":
+		return fail("this host is a node, or part of one: %s is there", sign).remedy("run `slipway reset` first")
 	}
+	return nil
 }

@@ -23,36 +23,32 @@ const kubeletSkew = 3
 // newest is the Kubernetes version this program was made for.
 func newest() *version.Version { return version.MustParseSemantic(config.DefaultKubernetesVersion) }
 
-func kubernetesVersion(wanted string) func(context.Context, View) []fault.Finding {
-	return func(context.Context, View) []fault.Finding {
-		v, err := version.ParseSemantic(wanted)
-		if err != nil {
-			return fail("invalid Kubernetes version %q (expected something like %s)", wanted, config.DefaultKubernetesVersion).
-				remedy("set kubernetesVersion or --kubernetes-version")
-		}
-		if releases.Minor(newest()).LessThan(releases.Minor(v)) {
-			return warn("Kubernetes %s is newer than this program, which was made for %s", v, releases.Minor(newest())).
-				remedy("use a release of this program for Kubernetes %s", releases.Minor(v))
-		}
-		return nil
+func kubernetesVersion(_ context.Context, _ View, wanted string) []fault.Finding {
+	v, err := version.ParseSemantic(wanted)
+	if err != nil {
+		return fail("invalid Kubernetes version %q (expected something like %s)", wanted, config.DefaultKubernetesVersion).
+			remedy("set kubernetesVersion or --kubernetes-version")
 	}
+	if releases.Minor(newest()).LessThan(releases.Minor(v)) {
+		return warn("Kubernetes %s is newer than this program, which was made for %s", v, releases.Minor(newest())).
+			remedy("use a release of this program for Kubernetes %s", releases.Minor(v))
+	}
+	return nil
 }
 
-func kubeletVersion(controlPlane string) func(context.Context, View) []fault.Finding {
-	return func(ctx context.Context, h View) []fault.Finding {
-		have, err := InstalledKubelet(ctx, h)
-		if errors.Is(err, host.ErrNotInPlan) {
-			return unasked("the version of a kubelet that is not installed yet")
-		}
-		if err != nil {
-			return fail("cannot read the kubelet's version: %v", err).remedy("install kubelet %s", controlPlane)
-		}
-		want, err := version.ParseSemantic(controlPlane)
-		if err != nil {
-			return nil // the check KubernetesVersion reports it
-		}
-		return skew(have, want)
+func kubeletVersion(ctx context.Context, h View, controlPlane string) []fault.Finding {
+	have, err := InstalledKubelet(ctx, h)
+	if errors.Is(err, host.ErrNotInPlan) {
+		return unasked("the version of a kubelet that is not installed yet")
 	}
+	if err != nil {
+		return fail("cannot read the kubelet's version: %v", err).remedy("install kubelet %s", controlPlane)
+	}
+	want, err := version.ParseSemantic(controlPlane)
+	if err != nil {
+		return nil // the check KubernetesVersion reports it
+	}
+	return skew(have, want)
 }
 
 // skew compares the versions of a kubelet and its control plane.

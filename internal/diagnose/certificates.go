@@ -4,7 +4,6 @@
 package diagnose
 
 import (
-	"crypto"
 	"crypto/x509"
 	"fmt"
 	"io/fs"
@@ -71,7 +70,7 @@ func (s *scene) checkPair(subject, certPath, keyPath, caPath string) {
 	if cert == nil || key == nil {
 		return
 	}
-	chain, err := chainOf(cert)
+	chain, err := certs.ParseChain(cert)
 	if err != nil {
 		s.fault(wrongFile, subject, certPath, "%s: %v", certPath, err)
 		return
@@ -82,7 +81,7 @@ func (s *scene) checkPair(subject, certPath, keyPath, caPath string) {
 		s.fault(wrongFile, subject, keyPath, "%s: %v", keyPath, err)
 		return
 	}
-	if !sameKey(leaf.PublicKey, signer.Public()) {
+	if !certs.SameKey(leaf.PublicKey, signer.Public()) {
 		s.fault(wrongFile, subject, certPath, "%s does not match the key %s", certPath, keyPath)
 	}
 	s.checkTime(subject, certPath, leaf)
@@ -102,11 +101,6 @@ func (s *scene) readCredential(subject, path string) []byte {
 		return nil
 	}
 	return data
-}
-
-func sameKey(a, b crypto.PublicKey) bool {
-	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
-	return ok && key.Equal(b)
 }
 
 func (s *scene) checkTime(subject, path string, leaf *x509.Certificate) {
@@ -143,15 +137,6 @@ func (s *scene) checkIssuer(subject, path string, chain []*x509.Certificate, caP
 		s.fault(otherCA, subject, path, "%s (issued by %q) is not signed by a CA in %s (%q)",
 			path, chain[0].Issuer.String(), caPath, trusted[0].Subject.String())
 	}
-}
-
-// chainOf returns a file's certificates, or only the first if the file also holds a key, as the kubelet's does.
-func chainOf(data []byte) ([]*x509.Certificate, error) {
-	if chain, err := certs.ParseCerts(data); err == nil {
-		return chain, nil
-	}
-	leaf, err := certs.FirstCert(data)
-	return []*x509.Certificate{leaf}, err
 }
 
 // leadsTo reports whether a trusted CA signed a certificate, directly or through its chain.
@@ -212,7 +197,7 @@ func (s *scene) checkKubeconfig(path string) {
 			return
 		}
 	}
-	chain, err := chainOf(cert)
+	chain, err := certs.ParseChain(cert)
 	if err != nil {
 		s.fault(wrongFile, subject, where, "%s: %v", where, err)
 		return
@@ -239,7 +224,7 @@ func (s *scene) checkServed(subject, path string, trusted []*x509.Certificate, s
 	if err != nil {
 		return
 	}
-	if chain, err := chainOf(data); err == nil && !leadsTo(chain, trusted) {
+	if chain, err := certs.ParseChain(data); err == nil && !leadsTo(chain, trusted) {
 		s.fault(otherCA, subject, path, "%s does not trust the CA that signed %s", path, served)
 	}
 }

@@ -25,21 +25,12 @@ type Plan struct {
 	Upgrades []Upgrade       `json:"availableUpgrades"`
 	Configs  []ConfigVersion `json:"configVersions"`
 	// ClusterVersion is the version in the cluster's configuration.
-	ClusterVersion string     `json:"clusterVersion"`
-	Nodes          []PlanNode `json:"nodes"`
+	ClusterVersion string         `json:"clusterVersion"`
+	Nodes          []NodeVersions `json:"nodes"`
 }
 
 // DeepCopyObject makes the plan an object for the printers.
 func (p *Plan) DeepCopyObject() runtime.Object { return new(*p) }
-
-// PlanNode is a node with its versions.
-type PlanNode struct {
-	Name         string `json:"name"`
-	ControlPlane bool   `json:"controlPlane"`
-	APIServer    string `json:"apiServerVersion,omitempty"`
-	Kubelet      string `json:"kubeletVersion"`
-	Runtime      string `json:"containerRuntimeVersion"`
-}
 
 // Upgrade is a version to which the cluster can be upgraded.
 type Upgrade struct {
@@ -96,10 +87,7 @@ const (
 func (s *State) NewPlan(apiVersion string) *Plan {
 	p := &Plan{
 		TypeMeta:       metav1.TypeMeta{APIVersion: apiVersion, Kind: "UpgradePlan"},
-		ClusterVersion: s.Configured, Upgrades: []Upgrade{}, Nodes: []PlanNode{}, Configs: []ConfigVersion{},
-	}
-	for _, n := range s.Nodes {
-		p.Nodes = append(p.Nodes, PlanNode(n))
+		ClusterVersion: s.Configured, Upgrades: []Upgrade{}, Nodes: append([]NodeVersions{}, s.Nodes...), Configs: []ConfigVersion{},
 	}
 	for _, c := range []ConfigVersion{
 		{Group: "kubeproxy.config.k8s.io", Current: s.KubeProxyConfig, Preferred: "v1alpha1"},
@@ -168,8 +156,8 @@ func (u *Upgrade) AddReport(r preflight.Report) {
 }
 
 // SkewQuestion wraps Refusals as a preflight check, which users can ignore. A plan leaves out problems that its steps solve.
-func SkewQuestion(u *config.Upgrade, nodes []NodeVersions, plan bool) preflight.Question {
-	return preflight.Question{Name: SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(context.Context) []fault.Finding {
+func SkewQuestion(u *config.Upgrade, nodes []NodeVersions, plan bool) preflight.Check {
+	return preflight.Check{Name: SkewCheck, Asks: "the cluster may be upgraded to this version", Run: func(context.Context, preflight.View) []fault.Finding {
 		var found []fault.Finding
 		for _, r := range Refusals(u, nodes) {
 			if plan && r.Stepwise {

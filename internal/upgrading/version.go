@@ -24,13 +24,13 @@ const (
 
 // NodeVersions holds a node's versions, with a leading v; empty if unknown.
 type NodeVersions struct {
-	Name string
+	Name string `json:"name"`
 	// ControlPlane reports whether the node has an API server. APIServer is the version of its image.
-	ControlPlane bool
-	APIServer    string
-	Kubelet      string
+	ControlPlane bool   `json:"controlPlane"`
+	APIServer    string `json:"apiServerVersion,omitempty"`
+	Kubelet      string `json:"kubeletVersion"`
 	// Runtime comes from the kubelet, such as containerd://2.2.0.
-	Runtime string
+	Runtime string `json:"containerRuntimeVersion"`
 }
 
 // Refusal is a reason not to upgrade a cluster to a version.

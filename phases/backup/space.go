@@ -71,11 +71,11 @@ func ensureSnapshotSpace(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	return EnsureSpace(ctx, env, preflight.Question{Name: SnapshotCheck, Ask: func(context.Context) []fault.Finding {
+	return EnsureSpace(ctx, env, preflight.Check{Name: SnapshotCheck, Run: func(context.Context, preflight.View) []fault.Finding {
 		return SnapshotSpace(env, members)
 	}})
 }
 
-func EnsureSpace(ctx context.Context, env *step.Env, question preflight.Question) error {
-	return node.ReportFindings(env, preflight.Run(ctx, preflight.Questions([]preflight.Question{question}), env.Host, env.Config.IgnorePreflightErrors))
+func EnsureSpace(ctx context.Context, env *step.Env, question preflight.Check) error {
+	return node.ReportFindings(env, preflight.Run(ctx, []preflight.Check{question}, env.Host, env.Config.IgnorePreflightErrors))
 }

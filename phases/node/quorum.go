@@ -50,8 +50,8 @@ func SpareEtcd(ctx context.Context, env *step.Env, components []ComponentUpgrade
 }
 
 // QuorumQuestion is the check EtcdQuorum for workflows that stop this node's member.
-func QuorumQuestion(env *step.Env) preflight.Question {
-	return preflight.Question{Name: QuorumCheck, Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []fault.Finding {
+func QuorumQuestion(env *step.Env) preflight.Check {
+	return preflight.Check{Name: QuorumCheck, Asks: "the other members of etcd can do without this one", Run: func(ctx context.Context, _ preflight.View) []fault.Finding {
 		if !slices.Contains(StaticPods(env), manifests.EtcdName) {
 			return nil
 		}
@@ -62,8 +62,8 @@ func QuorumQuestion(env *step.Env) preflight.Question {
 	}}
 }
 
-func NodesReadyQuestion(env *step.Env) preflight.Question {
-	return preflight.Question{Name: NodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []fault.Finding { return ControlPlanesReady(ctx, env) }}
+func NodesReadyQuestion(env *step.Env) preflight.Check {
+	return preflight.Check{Name: NodesReadyCheck, Asks: "all control plane nodes are Ready", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return ControlPlanesReady(ctx, env) }}
 }
 
 // AwaitPeers waits until nobody needs this node's member of etcd: the others can do without it, or it doesn't work anyway, as

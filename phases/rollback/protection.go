@@ -19,8 +19,8 @@ import (
 
 // protectionQuestion finds flags protecting data or access that came after the backup, so the rollback would drop them: data
 // encrypted since can't be read without them. It can be ignored, because such a flag may be why the new version doesn't run.
-func (r *Rollback) protectionQuestion(env *step.Env) preflight.Question {
-	return preflight.Question{Name: node.ProtectionCheck, Asks: "the rollback keeps what protects data and access", Ask: func(context.Context) []fault.Finding {
+func (r *Rollback) protectionQuestion(env *step.Env) preflight.Check {
+	return preflight.Check{Name: node.ProtectionCheck, Asks: "the rollback keeps what protects data and access", Run: func(context.Context, preflight.View) []fault.Finding {
 		var found []fault.Finding
 		for _, component := range slices.Sorted(maps.Keys(r.before)) {
 			lost, err := r.lostFlags(env, component)

@@ -31,7 +31,7 @@ import (
 const inventoryTime = preflight.DefaultLimit
 
 // upgradeBreakages returns the checks for breakages by the upgrade and for faults of this host, one for each kind of finding.
-func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Question {
+func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Check {
 	ctx, cancel := context.WithTimeout(ctx, inventoryTime)
 	defer cancel()
 	find := nodeBreakages
@@ -147,14 +147,14 @@ func nextKubeletConfig(env *step.Env) ([]byte, error) {
 }
 
 // PlanQuestions returns the checks of `upgrade plan`: breakages by the upgrade and, on a control plane, local obstacles.
-func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, there *inventory.Inventory, here bool) []preflight.Question {
+func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, there *inventory.Inventory, here bool) []preflight.Check {
 	n, except := env.Config, ""
 	if here {
 		except = n.Name // an interrupted upgrade may have left it not ready
 	}
-	list := []preflight.Question{
+	list := []preflight.Check{
 		upgrading.SkewQuestion(n.Upgrade, state.Nodes, true),
-		{Name: node.NodesReadyCheck, Ask: func(context.Context) []fault.Finding { return node.NodesNotReady(state.Hosts, except) }},
+		{Name: node.NodesReadyCheck, Run: func(context.Context, preflight.View) []fault.Finding { return node.NodesNotReady(state.Hosts, except) }},
 	}
 	found := append(strayPods(state), Breakages(n, state, there)...)
 	if here {
@@ -165,7 +165,7 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 			"files, edits of the static Pods, certificates, images and disk space were not checked on %s", strings.Join(unseen, ", ")))
 	}
 	if here {
-		list = append(list, preflight.Question{Name: node.EditsCheck, Ask: func(ctx context.Context) []fault.Finding { return staticPodEdits(ctx, env) }},
+		list = append(list, preflight.Check{Name: node.EditsCheck, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return staticPodEdits(ctx, env) }},
 			etcdQuorum(env, func(context.Context) error { return knownPeers(env, there.Members) }))
 		found = append(found, HostFindings(ctx, env, there.Members)...)
 	}
@@ -220,14 +220,14 @@ func corefileFindings(n *config.Node, state *upgrading.State) []fault.Finding {
 }
 
 // asQuestions makes a check of each kind of finding, so users can ignore it by name.
-func asQuestions(found []fault.Finding) []preflight.Question {
-	var list []preflight.Question
+func asQuestions(found []fault.Finding) []preflight.Check {
+	var list []preflight.Check
 	for _, f := range found {
-		if slices.ContainsFunc(list, func(q preflight.Question) bool { return q.Name == f.Name }) {
+		if slices.ContainsFunc(list, func(q preflight.Check) bool { return q.Name == f.Name }) {
 			continue
 		}
 		same := slices.DeleteFunc(slices.Clone(found), func(other fault.Finding) bool { return other.Name != f.Name })
-		list = append(list, preflight.Question{Name: f.Name, Asks: "see docs/upgrade-breakages.md", Ask: func(context.Context) []fault.Finding { return same }})
+		list = append(list, preflight.Check{Name: f.Name, Asks: "see docs/upgrade-breakages.md", Run: func(context.Context, preflight.View) []fault.Finding { return same }})
 	}
 	return list
 }

@@ -350,7 +350,7 @@ func TestNodeFindings(t *testing.T) {
 			s.Put(t, "/var/lib/kubelet/config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+row.kubelet)
 			var found []fault.Finding
 			for _, q := range upgradeBreakages(t.Context(), s.Env) {
-				found = append(found, q.Ask(t.Context())...)
+				found = append(found, q.Run(t.Context(), s.Env.Host)...)
 			}
 			phasetest.CheckFindings(t, found, row.want...)
 		})
@@ -553,10 +553,10 @@ func TestEtcdQuorum(t *testing.T) {
 				t.Fatal(err)
 			}
 			plan := etcdQuorum(s.Env, func(context.Context) error { return knownPeers(s.Env, known) })
-			i := slices.IndexFunc(upgradeQuestions(s.Env), func(q preflight.Question) bool { return q.Name == node.QuorumCheck })
+			i := slices.IndexFunc(upgradeQuestions(s.Env), func(q preflight.Check) bool { return q.Name == node.QuorumCheck })
 			apply := upgradeQuestions(s.Env)[i]
-			for command, q := range map[string]preflight.Question{"plan": plan, "apply": apply} {
-				found := q.Ask(t.Context())
+			for command, q := range map[string]preflight.Check{"plan": plan, "apply": apply} {
+				found := q.Run(t.Context(), s.Env.Host)
 				for i := range found {
 					found[i].Name = q.Name
 				}

@@ -74,20 +74,20 @@ func awaitServerPods(ctx context.Context, env *step.Env) error {
 	return context.Cause(ctx)
 }
 
-func upgradeQuestions(env *step.Env) []preflight.Question {
+func upgradeQuestions(env *step.Env) []preflight.Check {
 	if !env.Config.ControlPlane {
 		return nil
 	}
-	list := []preflight.Question{
-		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(ctx context.Context) []fault.Finding { return versionRefusals(ctx, env) }},
-		{Name: node.EditsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(ctx context.Context) []fault.Finding { return staticPodEdits(ctx, env) }},
+	list := []preflight.Check{
+		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return versionRefusals(ctx, env) }},
+		{Name: node.EditsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return staticPodEdits(ctx, env) }},
 	}
 	return append(list, othersQuestions(env)...)
 }
 
-func othersQuestions(env *step.Env) []preflight.Question {
-	return []preflight.Question{
-		{Name: node.NodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []fault.Finding { return node.ControlPlanesReady(ctx, env) }},
+func othersQuestions(env *step.Env) []preflight.Check {
+	return []preflight.Check{
+		{Name: node.NodesReadyCheck, Asks: "all control plane nodes are Ready", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return node.ControlPlanesReady(ctx, env) }},
 		etcdQuorum(env, func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }),
 	}
 }
@@ -98,12 +98,12 @@ func versionRefusals(ctx context.Context, env *step.Env) []fault.Finding {
 	if err != nil {
 		return []fault.Finding{fault.Of(err)}
 	}
-	return upgrading.SkewQuestion(env.Config.Upgrade, state.Nodes, false).Ask(ctx)
+	return upgrading.SkewQuestion(env.Config.Upgrade, state.Nodes, false).Run(ctx, env.Host)
 }
 
 // etcdQuorum checks that etcd can do without this node's member, if the upgrade restarts it. ask reports why it can't.
-func etcdQuorum(env *step.Env, ask func(context.Context) error) preflight.Question {
-	return preflight.Question{Name: node.QuorumCheck, Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []fault.Finding {
+func etcdQuorum(env *step.Env, ask func(context.Context) error) preflight.Check {
+	return preflight.Check{Name: node.QuorumCheck, Asks: "the other members of etcd can do without this one", Run: func(ctx context.Context, _ preflight.View) []fault.Finding {
 		if !restartsEtcd(ctx, env) {
 			return nil
 		}
