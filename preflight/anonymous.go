@@ -7,7 +7,6 @@ import (
 	"context"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +26,7 @@ const clusterInfo = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-authenticator-configuration
 func anonymousAccess(_ context.Context, h View, n *config.Node) []fault.Finding {
 	pod := plannedServer(n, h)
-	file := lastFlag(pod, "authentication-config")
+	file := thisnode.PodFlag(pod, "authentication-config")
 	if file == "" {
 		return nil
 	}
@@ -72,20 +71,6 @@ func existing(h View, paths []string) []string {
 		_, err := h.Stat(p)
 		return err != nil
 	})
-}
-
-// lastFlag returns a flag's value as the program in a Pod's first container takes it; empty if it isn't set.
-func lastFlag(pod *corev1.Pod, name string) (value string) {
-	c := pod.Spec.Containers[0]
-	words := slices.Concat(c.Command, c.Args)
-	for i, word := range words {
-		if v, given := strings.CutPrefix(word, "--"+name+"="); given {
-			value = v
-		} else if word == "--"+name && i+1 < len(words) {
-			value = words[i+1]
-		}
-	}
-	return value
 }
 
 func anonymousFindings(file string, data []byte, patched bool) []fault.Finding {

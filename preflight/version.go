@@ -16,10 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// kubeletSkew is how many minor versions a kubelet may be older than its control plane:
-// https://kubernetes.io/releases/version-skew-policy/
-const kubeletSkew = 3
-
 // newest is the Kubernetes version this program was made for.
 func newest() *version.Version { return version.MustParseSemantic(config.DefaultKubernetesVersion) }
 
@@ -57,7 +53,7 @@ func skew(have, want *version.Version) []fault.Finding {
 		return fail("the kubelet (v%s) is newer than the control plane (v%s), which is not supported", have, want).
 			remedy("install kubelet %s, or choose a newer control plane with --kubernetes-version", releases.Minor(want))
 	}
-	if oldest := want.OffsetMinor(-kubeletSkew); releases.Minor(have).LessThan(releases.Minor(oldest)) {
+	if oldest := want.OffsetMinor(-releases.KubeletSkew); releases.Minor(have).LessThan(releases.Minor(oldest)) {
 		return fail("the kubelet (v%s) is older than %s, the oldest for a control plane of %s", have, releases.Minor(oldest), releases.Minor(want)).
 			remedy("install kubelet %s", releases.Minor(want))
 	}

@@ -58,11 +58,13 @@ func (s *scene) certificateFaults() []symptom {
 	return s.faults
 }
 
-func (s *scene) fault(cause, subject, path, format string, args ...any) {
+func (s *scene) fault(cause, subject, path, format string, args ...any) *symptom {
 	f := fault.Finding{Name: cause, Subject: subject, Message: fmt.Sprintf(format, args...), Evidence: []string{path}}
-	if !slices.ContainsFunc(s.faults, func(g symptom) bool { return g.Name == cause && g.Subject == subject && g.Message == f.Message }) {
-		s.faults = append(s.faults, symptom{Finding: f})
+	i := slices.IndexFunc(s.faults, func(g symptom) bool { return g.Name == cause && g.Subject == subject && g.Message == f.Message })
+	if i < 0 {
+		i, s.faults = len(s.faults), append(s.faults, symptom{Finding: f})
 	}
+	return &s.faults[i]
 }
 
 func (s *scene) checkPair(subject, certPath, keyPath, caPath string) {
@@ -109,10 +111,10 @@ func (s *scene) checkTime(subject, path string, leaf *x509.Certificate) {
 		s.fault(wrongFile, subject, path, "%s expired at %s", path, leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if now.Before(leaf.NotBefore) {
-		s.fault(notYetValid, subject, path, "%s is only valid from %s, but this host's clock shows %s",
+		f := s.fault(notYetValid, subject, path, "%s is only valid from %s, but this host's clock shows %s",
 			path, leaf.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 		if leaf.NotBefore.Sub(now) < clockApart {
-			s.faults[len(s.faults)-1].lasts = never
+			f.lasts = never
 		}
 	}
 }

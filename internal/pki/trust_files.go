@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -67,24 +66,7 @@ func (t *trust) expected(component string) bool {
 }
 
 func (t *trust) flag(component, name string) string {
-	return valueOf(t.pod(component), name)
-}
-
-// valueOf returns the value of a flag in a static Pod; empty if there is none.
-func valueOf(pod *corev1.Pod, name string) string {
-	if pod == nil || len(pod.Spec.Containers) == 0 {
-		return ""
-	}
-	value := ""
-	words := slices.Concat(pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args)
-	for i, word := range words {
-		if given, found := strings.CutPrefix(word, "--"+name+"="); found {
-			value = given
-		} else if word == "--"+name && i+1 < len(words) {
-			value = words[i+1]
-		}
-	}
-	return value
+	return thisnode.PodFlag(t.pod(component), name)
 }
 
 // named reads the file named in a component's flag. set is false without such a flag.

@@ -119,7 +119,7 @@ func (t *trust) managerAccepts(flag string, signs end) bool {
 	if err == nil {
 		err = yaml.Unmarshal(data, &restarted)
 	}
-	return err == nil && valueOf(restarted, flag) != t.flag(manifests.ControllerManagerName, flag)
+	return err == nil && thisnode.PodFlag(restarted, flag) != t.flag(manifests.ControllerManagerName, flag)
 }
 
 // refused notes a file with several CAs, with which the controller manager won't start.

@@ -15,12 +15,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// kubeletSkew is how many minor versions a kubelet may be older than its API server, controlPlaneSkew how many the API servers of
-// a cluster may be apart, and how many an upgrade moves: https://kubernetes.io/releases/version-skew-policy/
-const (
-	kubeletSkew      = 3
-	controlPlaneSkew = 1
-)
+// controlPlaneSkew is how many minor versions the API servers of a cluster may be apart, and how many an upgrade moves:
+// https://kubernetes.io/releases/version-skew-policy/
+const controlPlaneSkew = 1
 
 // NodeVersions holds a node's versions, with a leading v; empty if unknown.
 type NodeVersions struct {
@@ -128,7 +125,7 @@ func kubeletRefusals(u *config.Upgrade, target *version.Version, nodes []NodeVer
 	var found []Refusal
 	for _, group := range byVersion(nodes, func(n NodeVersions) (string, bool) { return n.Kubelet, true }) {
 		have, err := version.ParseSemantic(group.version)
-		switch oldest := releases.Minor(target.OffsetMinor(-kubeletSkew)); {
+		switch oldest := releases.Minor(target.OffsetMinor(-releases.KubeletSkew)); {
 		case err != nil:
 			found = append(found, refuse("cannot tell which version the kubelet of %s has", group.nodes).
 				remedy("look at `kubectl get nodes -o wide`; delete the Node object of a host that is gone").force())

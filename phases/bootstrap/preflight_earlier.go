@@ -230,14 +230,8 @@ func tooLate(ctx context.Context, env *step.Env, component string, have, asked [
 // podFlag returns the last value of a flag in a static Pod.
 func podFlag(manifest []byte, name string) string {
 	var pod corev1.Pod
-	if yaml.Unmarshal(manifest, &pod) != nil || len(pod.Spec.Containers) == 0 {
+	if yaml.Unmarshal(manifest, &pod) != nil {
 		return ""
 	}
-	c := pod.Spec.Containers[0]
-	for _, arg := range slices.Backward(slices.Concat(c.Command, c.Args)) {
-		if value, found := strings.CutPrefix(arg, "--"+name+"="); found {
-			return value
-		}
-	}
-	return ""
+	return thisnode.PodFlag(&pod, name)
 }

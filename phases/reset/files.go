@@ -98,7 +98,7 @@ func (c *cleanup) removeEtcdClient(context.Context) {
 		return
 	}
 	for _, flag := range []string{"etcd-keyfile", "etcd-certfile", "etcd-cafile"} {
-		path := argument(pod, flag)
+		path := thisnode.PodFlag(pod, flag)
 		if !filepath.IsAbs(path) || strings.HasPrefix(path, c.Config.Paths.PKI+"/") {
 			continue // goes with the directory
 		}

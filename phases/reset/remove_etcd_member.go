@@ -168,7 +168,7 @@ func leaveWithoutPod(ctx context.Context, env *step.Env) error {
 	if !found {
 		return nil
 	}
-	servers, address := argument(pod, "etcd-servers"), argument(pod, "advertise-address")
+	servers, address := thisnode.PodFlag(pod, "etcd-servers"), thisnode.PodFlag(pod, "advertise-address")
 	switch {
 	case servers == "":
 		return nil
@@ -197,17 +197,4 @@ func leaveAddedMember(ctx context.Context, env *step.Env, peerURL string) error 
 		}
 	}
 	return nil
-}
-
-func argument(pod *corev1.Pod, flag string) string {
-	if len(pod.Spec.Containers) == 0 {
-		return ""
-	}
-	c := pod.Spec.Containers[0]
-	for _, arg := range slices.Concat(c.Command, c.Args) {
-		if value, found := strings.CutPrefix(arg, "--"+flag+"="); found {
-			return value
-		}
-	}
-	return ""
 }

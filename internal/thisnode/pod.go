@@ -5,6 +5,7 @@ package thisnode
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,4 +32,20 @@ func OnHost(pod *corev1.Pod, inContainer string) (onHost string, found bool) {
 		}
 	}
 	return onHost, found
+}
+
+// PodFlag returns a flag's value as the program in a Pod's first container takes it, the last one; empty if it isn't set.
+func PodFlag(pod *corev1.Pod, name string) (value string) {
+	if pod == nil || len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	words := slices.Concat(pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args)
+	for i, word := range words {
+		if given, found := strings.CutPrefix(word, "--"+name+"="); found {
+			value = given
+		} else if word == "--"+name && i+1 < len(words) {
+			value = words[i+1]
+		}
+	}
+	return value
 }
