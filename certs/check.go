@@ -177,7 +177,7 @@ func CheckServiceAccountPair(key, pub []byte) error {
 		}
 	}
 	return errors.New("the public key does not belong to the private key; " +
-		"delete the file of the public key, then it is derived from the private key again")
+		"delete the public key's file; it is then derived from the private key again")
 }
 
 // weakKey returns why components shouldn't use a key; empty for a good one. The limits come from NIST SP 800-57 and Go's TLS.

@@ -30,7 +30,7 @@ func FlagsEnv(n *config.Node) ([]byte, error) {
 		}
 		words[i] = quoteWord(w)
 	}
-	return []byte(flagsVariable + `="` + escapeValue.Replace(strings.Join(words, " ")) + "\"\n"), nil
+	return []byte(flagsVariable + `="` + escape.Replace(strings.Join(words, " ")) + "\"\n"), nil
 }
 
 // Flags returns the kubelet's flags for this node: flags derived from the configuration, sorted by name, then the user's extra
@@ -73,11 +73,9 @@ func quoteWord(w string) string {
 	if !strings.ContainsAny(w, " '\"\\") {
 		return w
 	}
-	return `"` + escapeWord.Replace(w) + `"`
+	return `"` + escape.Replace(w) + `"`
 }
 
-var (
-	escapeWord = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-	// escapeValue is for a value in double quotes, where $ and % have no meaning: systemd.exec(5), EnvironmentFile=.
-	escapeValue = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-)
+// escape is for text in double quotes: of a word, and of an EnvironmentFile's value, where $ and % have no meaning either:
+// systemd.exec(5), EnvironmentFile=.
+var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`)

@@ -7,6 +7,7 @@ package kubeletconfig
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/pkg/errors"
 	kubelet "k8s.io/kubelet/config/v1beta1"
@@ -30,4 +31,62 @@ func ConfigYAML(n *config.Node) ([]byte, error) {
 // the cluster's again.
 func InstanceConfigYAML(n *config.Node) []byte {
 	return fmt.Appendf(nil, "containerRuntimeEndpoint: %q\n", n.CRISocket)
+}
+
+// Correction replaces a setting from the cluster that names something this host doesn't have.
+type Correction struct {
+	Field, Stored string
+	// Used is the kubelet's substitute; empty if it does without.
+	Used string
+}
+
+// Own holds this host's own facts.
+type Own struct {
+	// Exists reports whether an absolute path exists on this host.
+	Exists func(path string) bool
+	// CAPath is the node's copy of the cluster's CA; it may not be there yet.
+	CAPath string
+}
+
+// Fit adds each host's own settings to config.yaml, and corrects settings from the cluster if their paths don't exist on this
+// host. Anything the user writes for this host, such as a patch, is applied later.
+func Fit(data []byte, n *config.Node, own Own) ([]byte, []Correction, error) {
+	cfg := New()
+	if err := yaml.Unmarshal(data, cfg); err != nil {
+		return nil, nil, errors.Wrap(err, "the KubeletConfiguration")
+	}
+	var made []Correction
+	if n.Join != nil || n.Upgrade != nil { // the settings come from the cluster
+		made = correct(cfg, own)
+	}
+	if cfg.ResolverConfig == nil && own.Exists(config.ResolvedConf) {
+		cfg.ResolverConfig = new(config.ResolvedConf)
+	}
+	data, err := yaml.Marshal(cfg)
+	return data, made, errors.Wrap(err, "cannot encode the KubeletConfiguration")
+}
+
+// defaultResolvConf is the file a kubelet uses without a setting.
+const defaultResolvConf = "/etc/resolv.conf"
+
+func correct(cfg *kubelet.KubeletConfiguration, own Own) []Correction {
+	var made []Correction
+	missing := func(path string) bool { return strings.HasPrefix(path, "/") && !own.Exists(path) }
+	if stored := cfg.ResolverConfig; stored != nil && missing(*stored) {
+		cfg.ResolverConfig = nil
+		used := defaultResolvConf
+		if own.Exists(config.ResolvedConf) { // see Fit
+			used = config.ResolvedConf
+		}
+		made = append(made, Correction{"resolvConf", *stored, used})
+	}
+	if stored := cfg.ImageServiceEndpoint; missing(strings.TrimPrefix(stored, "unix://")) {
+		cfg.ImageServiceEndpoint = ""
+		made = append(made, Correction{"imageServiceEndpoint", stored, cfg.ContainerRuntimeEndpoint})
+	}
+	if ca := &cfg.Authentication.X509.ClientCAFile; own.CAPath != "" && *ca != own.CAPath && missing(*ca) {
+		made = append(made, Correction{"authentication.x509.clientCAFile", *ca, own.CAPath})
+		*ca = own.CAPath
+	}
+	return made
 }

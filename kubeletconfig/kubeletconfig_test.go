@@ -21,7 +21,7 @@ const golden = "../testdata/golden/node"
 
 func load(t *testing.T, input string) *config.Node {
 	t.Helper()
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "input.yaml", Data: []byte(input)}, config.Flags{}, config.Options{
+	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "input.yaml", Data: []byte(input)}, config.InitFlags{}, config.Options{
 		Facts: config.HostFacts{Hostname: "vm", IPv4: netip.MustParseAddr("192.168.99.11"), Sockets: config.KnownSockets()[:1]},
 		Now:   time.Now,
 	})

@@ -21,26 +21,17 @@ func APIServer(n *config.Node, v HostView) *corev1.Pod {
 	extra := n.Cluster.APIServer
 	mounts := certMounts(n, v)
 	mounts = append(mounts, externalEtcdMounts(n, mounts)...)
-	probe := endpoint{n.AdvertiseAddress.String(), corev1.URISchemeHTTPS}
-	user, groups := v.Users.apiServer()
 	return staticPod{
 		name:        APIServerName,
 		annotations: map[string]string{AdvertiseAnnotation: n.LocalEndpoint()},
-		image:       n.Image(APIServerName),
 		args:        commandLine(apiServerArgs(n), extra.ExtraArgs),
 		env:         environment(v.ProxyEnv, extra.ExtraEnvs),
-		requests:    requests("250m"),
+		cpu:         "250m",
 		mounts:      withExtra(mounts, extra.ExtraVolumes),
-		port:        n.BindPort,
-		probes: probes{
-			liveness:  probe.livenessProbe("/livez"),
-			readiness: probe.readinessProbe("/readyz"),
-			startup:   probe.startupProbe("/livez", n.Timeouts.ControlPlaneComponentHealthCheck),
-		},
-		user:      user,
-		groups:    groups,
-		bindsPort: true,
-	}.pod()
+		health:      endpoint{n.AdvertiseAddress.String(), n.BindPort, corev1.URISchemeHTTPS},
+		probes:      probes{"/livez", "/readyz", "/livez"},
+		bindsPort:   true,
+	}.pod(n, v)
 }
 
 func apiServerArgs(n *config.Node) []config.Arg {

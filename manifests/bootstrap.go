@@ -95,25 +95,13 @@ func TokenOf(data map[string][]byte) (config.Token, error) {
 	return t, nil
 }
 
-// TokenServes reports whether a Secret's token is as good as t at the given time: it has all usages and groups, and hasn't
-// expired. If t never expires, neither may the token.
-func TokenServes(data map[string][]byte, t config.Token, at time.Time) bool {
-	for _, usage := range t.Usages {
-		if string(data[tokenapi.BootstrapTokenUsagePrefix+usage]) != "true" {
-			return false
-		}
+// TokenServes reports whether the API's token have is as good as t at the given time: it has all usages and groups, and hasn't
+// expired. If t never expires, neither may have.
+func TokenServes(have, t config.Token, at time.Time) bool {
+	hasAll := func(have, wanted []string) bool {
+		return !slices.ContainsFunc(wanted, func(w string) bool { return !slices.Contains(have, w) })
 	}
-	groups := strings.Split(string(data[tokenapi.BootstrapTokenExtraGroupsKey]), ",")
-	for _, g := range t.Groups {
-		if !slices.Contains(groups, g) {
-			return false
-		}
-	}
-	text := string(data[tokenapi.BootstrapTokenExpirationKey])
-	if text == "" {
-		return true
-	}
-	expires, err := time.Parse(time.RFC3339, text)
 	forever := t.TTL == 0 && t.Expires.IsZero()
-	return err == nil && !forever && expires.After(at)
+	return hasAll(have.Usages, t.Usages) && hasAll(have.Groups, t.Groups) &&
+		(have.Expires.IsZero() || !forever && have.Expires.After(at))
 }

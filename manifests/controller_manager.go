@@ -16,23 +16,15 @@ const controllerManagerPort = 10257
 // ControllerManager returns the controller manager's static Pod. Without the CA's key, it signs no certificates.
 func ControllerManager(n *config.Node, v HostView) *corev1.Pod {
 	extra := n.Cluster.ControllerManager
-	probe := loopbackEndpoint(extra.ExtraArgs)
-	user, groups := v.Users.controllerManager()
 	return staticPod{
-		name:     ControllerManagerName,
-		image:    n.Image(ControllerManagerName),
-		args:     commandLine(controllerManagerArgs(n, v), extra.ExtraArgs),
-		env:      environment(v.ProxyEnv, extra.ExtraEnvs),
-		requests: requests("200m"),
-		mounts:   withExtra(append(certMounts(n, v), kubeconfig(n, "controller-manager.conf")), extra.ExtraVolumes),
-		port:     controllerManagerPort,
-		probes: probes{
-			liveness: probe.livenessProbe("/healthz"),
-			startup:  probe.startupProbe("/healthz", n.Timeouts.ControlPlaneComponentHealthCheck),
-		},
-		user:   user,
-		groups: groups,
-	}.pod()
+		name:   ControllerManagerName,
+		args:   commandLine(controllerManagerArgs(n, v), extra.ExtraArgs),
+		env:    environment(v.ProxyEnv, extra.ExtraEnvs),
+		cpu:    "200m",
+		mounts: withExtra(append(certMounts(n, v), kubeconfig(n, "controller-manager.conf")), extra.ExtraVolumes),
+		health: loopbackEndpoint(extra.ExtraArgs, controllerManagerPort),
+		probes: probes{liveness: "/healthz", startup: "/healthz"},
+	}.pod(n, v)
 }
 
 func controllerManagerArgs(n *config.Node, v HostView) []config.Arg {
@@ -72,7 +64,7 @@ func controllerManagerArgs(n *config.Node, v HostView) []config.Arg {
 
 // loopbackEndpoint returns the health endpoint of a component that listens on 127.0.0.1, unless its extraArgs set another
 // address. With an unspecified address (0.0.0.0 or ::) it also listens on the Pod's address.
-func loopbackEndpoint(extra []config.Arg) endpoint {
+func loopbackEndpoint(extra []config.Arg, port int32) endpoint {
 	bind, given := config.LastArg(extra, "bind-address")
 	switch {
 	case !given:
@@ -80,5 +72,5 @@ func loopbackEndpoint(extra []config.Arg) endpoint {
 	case bind == "0.0.0.0" || bind == "::":
 		bind = ""
 	}
-	return endpoint{bind, corev1.URISchemeHTTPS}
+	return endpoint{bind, port, corev1.URISchemeHTTPS}
 }

@@ -124,10 +124,7 @@ func coreDNSDeployment(n *config.Node) *appsv1.Deployment {
 					NodeSelector: map[string]string{corev1.LabelOSStable: "linux"},
 					Containers:   []corev1.Container{coreDNSContainer(n)},
 					DNSPolicy:    corev1.DNSDefault,
-					Volumes: []corev1.Volume{{Name: "config-volume", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-						LocalObjectReference: corev1.LocalObjectReference{Name: CoreDNSName},
-						Items:                []corev1.KeyToPath{{Key: CorefileKey, Path: CorefileKey}},
-					}}}},
+					Volumes:      []corev1.Volume{configVolume("config-volume", CoreDNSName, corev1.KeyToPath{Key: CorefileKey, Path: CorefileKey})},
 				},
 			},
 		},
@@ -152,17 +149,16 @@ func coreDNSContainer(n *config.Node) corev1.Container {
 	port := func(name string, number int32, protocol corev1.Protocol) corev1.ContainerPort {
 		return corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: protocol}
 	}
-	liveness, readiness := coreDNSProbes()
+	get := func(path, port string) corev1.ProbeHandler {
+		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(port), Scheme: corev1.URISchemeHTTP}}
+	}
 	return corev1.Container{
 		Name:            CoreDNSName,
 		Image:           n.Image(CoreDNSName),
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Resources: corev1.ResourceRequirements{
-			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("170Mi")},
-			Requests: corev1.ResourceList{
-				corev1.ResourceCPU:    resource.MustParse("100m"),
-				corev1.ResourceMemory: resource.MustParse("70Mi"),
-			},
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("170Mi")},
+			Requests: requests("100m", "70Mi"),
 		},
 		Args:         []string{"-conf", "/etc/coredns/Corefile"},
 		VolumeMounts: []corev1.VolumeMount{{Name: "config-volume", MountPath: "/etc/coredns", ReadOnly: true}},
@@ -173,8 +169,9 @@ func coreDNSContainer(n *config.Node) corev1.Container {
 			port("liveness-probe", 8080, corev1.ProtocolTCP),
 			port("readiness-probe", 8181, corev1.ProtocolTCP),
 		},
-		LivenessProbe:  liveness,
-		ReadinessProbe: readiness,
+		LivenessProbe: &corev1.Probe{ProbeHandler: get("/health", "liveness-probe"),
+			InitialDelaySeconds: 60, TimeoutSeconds: 5, SuccessThreshold: 1, FailureThreshold: 5},
+		ReadinessProbe: &corev1.Probe{ProbeHandler: get("/ready", "readiness-probe")},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false),
 			Capabilities: &corev1.Capabilities{
@@ -184,17 +181,4 @@ func coreDNSContainer(n *config.Node) corev1.Container {
 			ReadOnlyRootFilesystem: ptr.To(true),
 		},
 	}
-}
-
-func coreDNSProbes() (liveness, readiness *corev1.Probe) {
-	get := func(path, port string) corev1.ProbeHandler {
-		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(port), Scheme: corev1.URISchemeHTTP}}
-	}
-	return &corev1.Probe{
-		ProbeHandler:        get("/health", "liveness-probe"),
-		InitialDelaySeconds: 60,
-		TimeoutSeconds:      5,
-		SuccessThreshold:    1,
-		FailureThreshold:    5,
-	}, &corev1.Probe{ProbeHandler: get("/ready", "readiness-probe")}
 }

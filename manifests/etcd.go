@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 )
@@ -32,28 +31,19 @@ type Member struct {
 // Etcd returns a local etcd's static Pod. With members, itself included, it joins their cluster; otherwise, it starts a new one.
 func Etcd(n *config.Node, v HostView, members []Member) *corev1.Pod {
 	local := n.Cluster.Etcd.Local
-	probe, port := etcdEndpoint(n)
 	certs := mount{"etcd-certs", path.Join(n.Paths.PKI, "etcd"), path.Join(n.Paths.PKI, "etcd"), false, corev1.HostPathDirectoryOrCreate}
 	data := mount{"etcd-data", local.DataDir, local.DataDir, false, corev1.HostPathDirectoryOrCreate}
 	return staticPod{
 		name:        EtcdName,
 		annotations: map[string]string{EtcdURLsAnnotation: etcdURL(n.AdvertiseAddress.String(), etcdClientPort)},
-		image:       n.Image(EtcdName),
 		args:        commandLine(etcdArgs(n, members), local.ExtraArgs),
 		env:         environment(nil, local.ExtraEnvs),
-		requests: corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse("100m"),
-			corev1.ResourceMemory: resource.MustParse("100Mi"),
-		},
-		mounts: []mount{data, certs},
-		port:   port,
-		probes: probes{
-			liveness:  probe.livenessProbe("/livez"),
-			readiness: probe.readinessProbe("/readyz"),
-			startup:   probe.startupProbe("/readyz", n.Timeouts.ControlPlaneComponentHealthCheck),
-		},
-		user: v.Users.etcd(),
-	}.pod()
+		cpu:         "100m",
+		memory:      "100Mi",
+		mounts:      []mount{data, certs},
+		health:      etcdEndpoint(n),
+		probes:      probes{"/livez", "/readyz", "/readyz"},
+	}.pod(n, v)
 }
 
 func etcdArgs(n *config.Node, members []Member) []config.Arg {
@@ -99,13 +89,13 @@ func initialCluster(n *config.Node, members []Member) string {
 }
 
 // etcdEndpoint returns etcd's health endpoint: the first address of its metrics.
-func etcdEndpoint(n *config.Node) (endpoint, int32) {
-	e, port := endpoint{loopback(n), corev1.URISchemeHTTP}, int32(etcdMetricsPort)
+func etcdEndpoint(n *config.Node) endpoint {
+	e := endpoint{loopback(n), etcdMetricsPort, corev1.URISchemeHTTP}
 	list, _ := config.LastArg(n.Cluster.Etcd.Local.ExtraArgs, "listen-metrics-urls")
 	first, _, _ := strings.Cut(list, ",")
 	u, err := url.Parse(first)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return e, port
+		return e
 	}
 	if u.Hostname() != "" {
 		e.host = u.Hostname()
@@ -114,9 +104,9 @@ func etcdEndpoint(n *config.Node) (endpoint, int32) {
 		e.scheme = corev1.URISchemeHTTPS
 	}
 	if p, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
-		port = int32(p)
+		e.port = int32(p)
 	}
-	return e, port
+	return e
 }
 
 // loopback returns the loopback address in the node's IP family.
@@ -130,3 +120,62 @@ func loopback(n *config.Node) string {
 func etcdURL(host string, port int) string { return "https://" + hostPort(host, port) }
 
 func hostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+// EtcdURLsAnnotation is the annotation of an etcd Pod with its client URLs, separated by commas.
+const EtcdURLsAnnotation = "kubeadm.kubernetes.io/etcd.advertise-client-urls"
+
+// LocalMember is a member of etcd as its static Pod describes it.
+type LocalMember struct {
+	Name       string
+	PeerURL    string
+	ClientURLs []string
+	DataDir    string
+	// WALDir is the directory of its write-ahead log, if that isn't below DataDir.
+	WALDir string
+	// Initial are the members it was started with, itself included.
+	Initial []Member
+	// Joined reports whether it was started as a member of an existing cluster.
+	Joined bool
+}
+
+// ReadEtcd reads the arguments of etcd's static Pod; found is false if they contain no peer URL.
+func ReadEtcd(pod *corev1.Pod) (m LocalMember, found bool) {
+	flag := func(name string) string { return FlagOf(pod, name) }
+	m = LocalMember{
+		Name: flag("name"), DataDir: flag("data-dir"), WALDir: flag("wal-dir"),
+		Initial: readInitialCluster(flag("initial-cluster")), Joined: flag("initial-cluster-state") == "existing",
+	}
+	m.PeerURL, _, _ = strings.Cut(flag("initial-advertise-peer-urls"), ",")
+	if urls := flag("advertise-client-urls"); urls != "" {
+		m.ClientURLs = strings.Split(urls, ",")
+	}
+	return m, m.PeerURL != ""
+}
+
+func readInitialCluster(value string) []Member {
+	var all []Member
+	for pair := range strings.SplitSeq(value, ",") {
+		if name, url, ok := strings.Cut(pair, "="); ok {
+			all = append(all, Member{name, url})
+		}
+	}
+	return all
+}
+
+// Endpoints returns the initial members' client URLs, assuming the default port, then its own, as it may have no vote yet.
+func (m LocalMember) Endpoints() []string {
+	var urls []string
+	for _, peer := range m.Initial {
+		u, err := url.Parse(peer.PeerURL)
+		if err == nil && peer.PeerURL != m.PeerURL {
+			urls = append(urls, etcdURL(u.Hostname(), etcdClientPort))
+		}
+	}
+	return append(urls, m.ClientURLs...)
+}
+
+// PeerURL returns the peer URL of the etcd at an address.
+func PeerURL(address string) string { return etcdURL(address, etcdPeerPort) }
+
+// EtcdLocalURL returns the client URL of n's etcd on this host.
+func EtcdLocalURL(n *config.Node) string { return etcdURL(loopback(n), etcdClientPort) }

@@ -5,6 +5,7 @@ package manifests
 
 import (
 	"encoding/json"
+	"maps"
 	"net"
 	"strconv"
 
@@ -12,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -65,7 +65,9 @@ func Flannel(n *config.Node, _ config.PatchSet) ([]Object, error) {
 		flannelDaemonSet(n),
 	}
 	for _, obj := range objs {
-		obj.SetLabels(withLabels(obj.GetLabels(), map[string]string{"k8s-app": flannelName, managedBy: slipway}))
+		labels := map[string]string{"k8s-app": flannelName, managedBy: slipway}
+		maps.Copy(labels, obj.GetLabels())
+		obj.SetLabels(labels)
 	}
 	return objs, nil
 }
@@ -81,16 +83,6 @@ func ImageOfFlannel(d *appsv1.DaemonSet) string {
 		}
 	}
 	return ""
-}
-
-func withLabels(labels, more map[string]string) map[string]string {
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	for name, value := range more {
-		labels[name] = value
-	}
-	return labels
 }
 
 // flannelConfig returns the settings of flannel, and of the CNI plugins it installs.
@@ -130,29 +122,23 @@ const FlannelPlugins = `{
 `
 
 func flannelDaemonSet(n *config.Node) Object {
-	labels := map[string]string{"app": flannelName}
-	return &appsv1.DaemonSet{
-		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"},
-		ObjectMeta: metav1.ObjectMeta{Name: FlannelDaemonSet, Namespace: FlannelNamespace},
-		Spec: appsv1.DaemonSetSpec{
-			Selector:       &metav1.LabelSelector{MatchLabels: labels},
-			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"kubectl.kubernetes.io/default-container": flannelContainer}},
-				Spec: corev1.PodSpec{
-					PriorityClassName: "system-node-critical",
-					InitContainers:    []corev1.Container{flannelInstaller(n), flannelAgent(n), flannelConfigurer(n)},
-					// Flannel itself runs as a sidecar, and a Pod needs a container besides those.
-					Containers:         []corev1.Container{{Name: "pause", Image: n.Image("pause"), ImagePullPolicy: corev1.PullIfNotPresent}},
-					HostNetwork:        true,
-					ServiceAccountName: flannelName,
-					Volumes:            flannelVolumes(),
-					Tolerations:        []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-					NodeSelector:       map[string]string{corev1.LabelOSStable: "linux"},
-				},
-			},
-		},
+	pod := metav1.ObjectMeta{
+		Labels:      map[string]string{"app": flannelName},
+		Annotations: map[string]string{"kubectl.kubernetes.io/default-container": flannelContainer},
 	}
+	return nodeDaemonSet(metav1.ObjectMeta{Name: FlannelDaemonSet, Namespace: FlannelNamespace}, pod, corev1.PodSpec{
+		InitContainers: []corev1.Container{flannelInstaller(n), flannelAgent(n), flannelConfigurer(n)},
+		// Flannel itself runs as a sidecar, and a Pod needs a container besides those.
+		Containers:         []corev1.Container{{Name: "pause", Image: n.Image("pause"), ImagePullPolicy: corev1.PullIfNotPresent}},
+		ServiceAccountName: flannelName,
+		Volumes: []corev1.Volume{
+			hostVolume("run", "/run/flannel", ptr.To(corev1.HostPathDirectoryOrCreate)),
+			hostVolume("cni-plugin", "/opt/cni/bin", ptr.To(corev1.HostPathDirectoryOrCreate)),
+			hostVolume("cni", "/etc/cni/net.d", ptr.To(corev1.HostPathDirectoryOrCreate)),
+			configVolume("flannel-cfg", flannelMap),
+			hostVolume("xtables-lock", "/run/xtables.lock", ptr.To(corev1.HostPathFileOrCreate)),
+		},
+	})
 }
 
 // flannelInstaller puts the CNI plugin on the node.
@@ -195,14 +181,12 @@ func flannelAgent(n *config.Node) corev1.Container {
 		Image:           n.Image(config.FlannelImage),
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Command:         append([]string{"/opt/bin/flanneld", "--ip-masq", "--kube-subnet-mgr", "--healthz-ip=127.0.0.1", "--healthz-port=" + strconv.Itoa(flannelHealth)}, flannelInterface(n)...),
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("50Mi"),
-		}},
-		Ports:          []corev1.ContainerPort{{Name: "healthz", ContainerPort: flannelHealth, Protocol: corev1.ProtocolTCP}},
-		RestartPolicy:  ptr.To(corev1.ContainerRestartPolicyAlways),
-		StartupProbe:   probe("/readyz", 1, 120),
-		LivenessProbe:  probe("/healthz", 30, 3),
-		ReadinessProbe: probe("/readyz", 2, 3),
+		Resources:       corev1.ResourceRequirements{Requests: requests("100m", "50Mi")},
+		Ports:           []corev1.ContainerPort{{Name: "healthz", ContainerPort: flannelHealth, Protocol: corev1.ProtocolTCP}},
+		RestartPolicy:   ptr.To(corev1.ContainerRestartPolicyAlways),
+		StartupProbe:    probe("/readyz", 1, 120),
+		LivenessProbe:   probe("/healthz", 30, 3),
+		ReadinessProbe:  probe("/readyz", 2, 3),
 		SecurityContext: &corev1.SecurityContext{
 			Privileged:   ptr.To(false),
 			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}},
@@ -225,19 +209,4 @@ func flannelInterface(n *config.Node) []string {
 		return nil
 	}
 	return []string{"--iface=$(NODE_ADDRESS)"}
-}
-
-func flannelVolumes() []corev1.Volume {
-	host := func(name, path string, kind *corev1.HostPathType) corev1.Volume {
-		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: kind}}}
-	}
-	return []corev1.Volume{
-		host("run", "/run/flannel", ptr.To(corev1.HostPathDirectoryOrCreate)),
-		host("cni-plugin", "/opt/cni/bin", ptr.To(corev1.HostPathDirectoryOrCreate)),
-		host("cni", "/etc/cni/net.d", ptr.To(corev1.HostPathDirectoryOrCreate)),
-		{Name: "flannel-cfg", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: flannelMap},
-		}}},
-		host("xtables-lock", "/run/xtables.lock", ptr.To(corev1.HostPathFileOrCreate)),
-	}
 }

@@ -68,24 +68,31 @@ users:
 
 func kubeProxyDaemonSet(n *config.Node) Object {
 	labels := map[string]string{"k8s-app": KubeProxyName}
+	meta := metav1.ObjectMeta{Name: KubeProxyName, Namespace: metav1.NamespaceSystem, Labels: labels}
+	return nodeDaemonSet(meta, metav1.ObjectMeta{Labels: labels}, corev1.PodSpec{
+		Containers:         []corev1.Container{kubeProxyContainer(n)},
+		ServiceAccountName: KubeProxyName,
+		Volumes: []corev1.Volume{
+			configVolume(KubeProxyName, KubeProxyName),
+			hostVolume("xtables-lock", "/run/xtables.lock", ptr.To(corev1.HostPathFileOrCreate)),
+			hostVolume("lib-modules", "/lib/modules", nil),
+		},
+	})
+}
+
+// nodeDaemonSet returns a DaemonSet of critical Pods in the network of every Linux node. Labels of pod select them.
+func nodeDaemonSet(meta, pod metav1.ObjectMeta, spec corev1.PodSpec) Object {
+	spec.PriorityClassName = "system-node-critical"
+	spec.HostNetwork = true
+	spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	spec.NodeSelector = map[string]string{corev1.LabelOSStable: "linux"}
 	return &appsv1.DaemonSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "DaemonSet"},
-		ObjectMeta: metav1.ObjectMeta{Name: KubeProxyName, Namespace: metav1.NamespaceSystem, Labels: labels},
+		ObjectMeta: meta,
 		Spec: appsv1.DaemonSetSpec{
-			Selector:       &metav1.LabelSelector{MatchLabels: labels},
+			Selector:       &metav1.LabelSelector{MatchLabels: pod.Labels},
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{
-					PriorityClassName:  "system-node-critical",
-					Containers:         []corev1.Container{kubeProxyContainer(n)},
-					HostNetwork:        true,
-					ServiceAccountName: KubeProxyName,
-					Volumes:            kubeProxyVolumes(),
-					Tolerations:        []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-					NodeSelector:       map[string]string{corev1.LabelOSStable: "linux"},
-				},
-			},
+			Template:       corev1.PodTemplateSpec{ObjectMeta: pod, Spec: spec},
 		},
 	}
 }
@@ -110,18 +117,5 @@ func kubeProxyContainer(n *config.Node) corev1.Container {
 			Name:      "NODE_NAME",
 			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
 		}},
-	}
-}
-
-func kubeProxyVolumes() []corev1.Volume {
-	host := func(name, path string, kind *corev1.HostPathType) corev1.Volume {
-		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: kind}}}
-	}
-	return []corev1.Volume{
-		{Name: KubeProxyName, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: KubeProxyName},
-		}}},
-		host("xtables-lock", "/run/xtables.lock", ptr.To(corev1.HostPathFileOrCreate)),
-		host("lib-modules", "/lib/modules", nil),
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // Object is any typed object of the API with its apiVersion and kind set.
-type Object interface {
+type Object = interface {
 	runtime.Object
 	metav1.Object
 }

@@ -53,7 +53,7 @@ func parse(data []byte) ([]Object, error) {
 		objs = append(objs, more...)
 	}
 	if len(objs) == 0 {
-		return nil, errors.New("there is no object in it; give a manifest as for `kubectl apply`")
+		return nil, errors.New("it contains no object; give a manifest as for `kubectl apply`")
 	}
 	return objs, nil
 }

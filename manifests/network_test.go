@@ -23,9 +23,9 @@ import (
 var update = goflag.Bool("update", false, "write the golden files of the network add-on again")
 
 // withNetwork returns the default cluster with an add-on.
-func withNetwork(t *testing.T, change func(*config.Flags)) *config.Node {
+func withNetwork(t *testing.T, change func(*config.InitFlags)) *config.Node {
 	t.Helper()
-	flags := config.Flags{Given: []string{"network"}, NetworkAddOn: config.Flannel}
+	flags := config.InitFlags{Given: []string{"network"}, NetworkAddOn: config.Flannel}
 	if change != nil {
 		change(&flags)
 	}
@@ -41,16 +41,16 @@ func withNetwork(t *testing.T, change func(*config.Flags)) *config.Node {
 	return n
 }
 
-func serviceCIDR(cidr string) func(*config.Flags) {
-	return func(f *config.Flags) { f.Given, f.ServiceCIDR = append(f.Given, "service-cidr"), cidr }
+func serviceCIDR(cidr string) func(*config.InitFlags) {
+	return func(f *config.InitFlags) { f.Given, f.ServiceCIDR = append(f.Given, "service-cidr"), cidr }
 }
 
 func TestFlannelGolden(t *testing.T) {
-	for name, change := range map[string]func(*config.Flags){
+	for name, change := range map[string]func(*config.InitFlags){
 		"default":   nil,
 		"dualstack": serviceCIDR("10.96.0.0/12,fd00:10:96::/112"),
 		"ipv6":      serviceCIDR("fd00:10:96::/112"),
-		"registry": func(f *config.Flags) {
+		"registry": func(f *config.InitFlags) {
 			f.Given, f.ImageRepository = append(f.Given, "image-repository"), "registry.example/k8s"
 		},
 	} {
@@ -105,14 +105,16 @@ func TestFlannelInterface(t *testing.T) {
 // TestPodNetworkOfFlannel: flannel gets one unless the user chooses it, other add-ons don't.
 func TestPodNetworkOfFlannel(t *testing.T) {
 	for _, c := range []struct {
-		change func(*config.Flags)
+		change func(*config.InitFlags)
 		want   string
 	}{
 		{nil, "10.244.0.0/16"},
 		{serviceCIDR("fd00:10:96::/112,10.96.0.0/12"), "fd00:10:244::/56,10.244.0.0/16"},
-		{func(f *config.Flags) { f.Given, f.PodNetworkCIDR = append(f.Given, "pod-network-cidr"), "10.1.0.0/16" }, "10.1.0.0/16"},
-		{func(f *config.Flags) { f.NetworkAddOn = config.NoNetwork }, ""},
-		{func(f *config.Flags) { f.NetworkAddOn, f.NetworkManifest = "-", []byte(manifest) }, ""},
+		{func(f *config.InitFlags) {
+			f.Given, f.PodNetworkCIDR = append(f.Given, "pod-network-cidr"), "10.1.0.0/16"
+		}, "10.1.0.0/16"},
+		{func(f *config.InitFlags) { f.NetworkAddOn = config.NoNetwork }, ""},
+		{func(f *config.InitFlags) { f.NetworkAddOn, f.NetworkManifest = "-", []byte(manifest) }, ""},
 	} {
 		if got := withNetwork(t, c.change).Cluster.Networking.PodSubnet; got != c.want {
 			t.Errorf("Pod network %q, want %q", got, c.want)
@@ -141,7 +143,7 @@ items:
 `
 
 func TestNetworkFromFile(t *testing.T) {
-	n := withNetwork(t, func(f *config.Flags) { f.NetworkAddOn, f.NetworkManifest = "net.yaml", []byte(manifest) })
+	n := withNetwork(t, func(f *config.InitFlags) { f.NetworkAddOn, f.NetworkManifest = "net.yaml", []byte(manifest) })
 	objs, err := Network(n, config.PatchSet{})
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@
 package manifests
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -35,12 +36,7 @@ func withFlexVolumes(made, have *corev1.Pod) {
 	if err != nil || v.AtLeast(version.MajorMinor(1, 36)) {
 		return
 	}
-	dir := "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"
-	for _, word := range c.Command {
-		if value, found := strings.CutPrefix(word, "--flex-volume-plugin-dir="); found {
-			dir = value
-		}
-	}
+	dir := cmp.Or(FlagOf(made, "flex-volume-plugin-dir"), "/usr/libexec/kubernetes/kubelet-plugins/volume/exec")
 	m := mount{FlexVolume, dir, dir, false, corev1.HostPathDirectoryOrCreate}
 	if m.isIn(mine) && !m.isIn(c) {
 		c.VolumeMounts = append(c.VolumeMounts, m.volumeMount())

@@ -29,27 +29,24 @@ func RootlessUsers() []string {
 	return []string{EtcdUser, APIServerUser, ControllerManagerUser, SchedulerUser}
 }
 
-// userOf returns the user of a component in a rootless control plane; empty for the kubelet, which is root.
-func userOf(component string) string {
-	switch component {
-	case EtcdName:
-		return EtcdUser
-	case APIServerName:
-		return APIServerUser
-	case ControllerManagerName:
-		return ControllerManagerUser
-	case SchedulerName:
-		return SchedulerUser
-	}
-	return ""
+// users maps components to their users in a rootless control plane. The kubelet is root.
+var users = map[string]string{
+	EtcdName:              EtcdUser,
+	APIServerName:         APIServerUser,
+	ControllerManagerName: ControllerManagerUser,
+	SchedulerName:         SchedulerUser,
 }
+
+// keyReaders are the components that read sa.key.
+var keyReaders = []string{APIServerName, ControllerManagerName}
 
 // Account is a user of the host and its group, by number.
 type Account struct{ UID, GID int64 }
 
 // Users are the accounts above on one host.
 type Users struct {
-	Etcd, APIServer, ControllerManager, Scheduler Account
+	// Accounts are those of RootlessUsers, by name.
+	Accounts map[string]Account
 	// ServiceAccountKeyGID is the number of ServiceAccountKeyGroup.
 	ServiceAccountKeyGID int64
 }
@@ -74,7 +71,7 @@ type Ownership struct {
 func Ownerships(n *config.Node) []Ownership {
 	var out []Ownership
 	own := func(component, path string) {
-		if user := userOf(component); user != "" {
+		if user := users[component]; user != "" {
 			out = append(out, Ownership{Path: path, User: user, Group: user, Mode: 0o600, Components: []string{component}})
 		}
 	}
@@ -88,7 +85,7 @@ func Ownerships(n *config.Node) []Ownership {
 	}
 	own(APIServerName, pki(certs.ServiceAccountPublicKey))
 	out = append(out, Ownership{Path: pki(certs.ServiceAccountKey), User: "root", Group: ServiceAccountKeyGroup, Mode: 0o640,
-		Components: []string{APIServerName, ControllerManagerName}})
+		Components: keyReaders})
 	if local := n.Cluster.Etcd.Local; local != nil {
 		out = append(out, Ownership{Path: local.DataDir, User: EtcdUser, Group: EtcdUser, Mode: 0o700,
 			Components: []string{EtcdName}, Tree: true})
@@ -105,32 +102,4 @@ func unprivileged(bindsPort bool) *corev1.SecurityContext {
 		return &corev1.SecurityContext{Capabilities: drop}
 	}
 	return &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false), Capabilities: drop}
-}
-
-func (u *Users) etcd() *Account {
-	if u == nil {
-		return nil
-	}
-	return &u.Etcd
-}
-
-func (u *Users) apiServer() (*Account, []int64) {
-	if u == nil {
-		return nil, nil
-	}
-	return &u.APIServer, []int64{u.ServiceAccountKeyGID}
-}
-
-func (u *Users) controllerManager() (*Account, []int64) {
-	if u == nil {
-		return nil, nil
-	}
-	return &u.ControllerManager, []int64{u.ServiceAccountKeyGID}
-}
-
-func (u *Users) scheduler() *Account {
-	if u == nil {
-		return nil
-	}
-	return &u.Scheduler
 }

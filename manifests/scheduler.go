@@ -17,7 +17,6 @@ const schedulerPort = 10259
 func Scheduler(n *config.Node, v HostView) *corev1.Pod {
 	extra := n.Cluster.Scheduler
 	conf := path.Join(n.Paths.Kubernetes, "scheduler.conf")
-	probe := loopbackEndpoint(extra.ExtraArgs)
 	args := []config.Arg{
 		{Name: "authentication-kubeconfig", Value: conf},
 		{Name: "authorization-kubeconfig", Value: conf},
@@ -26,18 +25,12 @@ func Scheduler(n *config.Node, v HostView) *corev1.Pod {
 		{Name: "leader-elect", Value: "true"},
 	}
 	return staticPod{
-		name:     SchedulerName,
-		image:    n.Image(SchedulerName),
-		args:     commandLine(args, extra.ExtraArgs),
-		env:      environment(v.ProxyEnv, extra.ExtraEnvs),
-		requests: requests("100m"),
-		mounts:   withExtra([]mount{kubeconfig(n, "scheduler.conf")}, extra.ExtraVolumes),
-		port:     schedulerPort,
-		probes: probes{
-			liveness:  probe.livenessProbe("/livez"),
-			readiness: probe.readinessProbe("/readyz"),
-			startup:   probe.startupProbe("/livez", n.Timeouts.ControlPlaneComponentHealthCheck),
-		},
-		user: v.Users.scheduler(),
-	}.pod()
+		name:   SchedulerName,
+		args:   commandLine(args, extra.ExtraArgs),
+		env:    environment(v.ProxyEnv, extra.ExtraEnvs),
+		cpu:    "100m",
+		mounts: withExtra([]mount{kubeconfig(n, "scheduler.conf")}, extra.ExtraVolumes),
+		health: loopbackEndpoint(extra.ExtraArgs, schedulerPort),
+		probes: probes{"/livez", "/readyz", "/livez"},
+	}.pod(n, v)
 }

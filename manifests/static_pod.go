@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,27 +48,28 @@ const (
 type staticPod struct {
 	name        string
 	annotations map[string]string
-	image       string
 	args        []string
 	env         []corev1.EnvVar
-	requests    corev1.ResourceList
+	cpu, memory string // requests
 	mounts      []mount
-	port        int32
+	health      endpoint
 	probes      probes
-	user        *Account
-	groups      []int64
 	bindsPort   bool // needs a port below 1024 without being root
 }
 
 // pod returns the Pod. The caller chooses the order of mounts; volumes are sorted by name.
-func (s staticPod) pod() *corev1.Pod {
+func (s staticPod) pod(n *config.Node, v HostView) *corev1.Pod {
+	c := s.container(n)
 	security := &corev1.PodSecurityContext{
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
-	if s.user != nil {
-		security.RunAsUser = ptr.To(s.user.UID)
-		security.RunAsGroup = ptr.To(s.user.GID)
-		security.SupplementalGroups = s.groups
+	if v.Users != nil {
+		user := v.Users.Accounts[users[s.name]]
+		security.RunAsUser, security.RunAsGroup = &user.UID, &user.GID
+		if slices.Contains(keyReaders, s.name) {
+			security.SupplementalGroups = []int64{v.Users.ServiceAccountKeyGID}
+		}
+		c.SecurityContext = unprivileged(s.bindsPort)
 	}
 	return &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -78,7 +80,7 @@ func (s staticPod) pod() *corev1.Pod {
 			Annotations: s.annotations,
 		},
 		Spec: corev1.PodSpec{
-			Containers:        []corev1.Container{s.container()},
+			Containers:        []corev1.Container{c},
 			HostNetwork:       true,
 			PriorityClassName: "system-node-critical",
 			Priority:          ptr.To(criticalPriority),
@@ -88,24 +90,23 @@ func (s staticPod) pod() *corev1.Pod {
 	}
 }
 
-func (s staticPod) container() corev1.Container {
+func (s staticPod) container(n *config.Node) corev1.Container {
+	limit := n.Timeouts.ControlPlaneComponentHealthCheck
 	c := corev1.Container{
 		Name:            s.name,
-		Image:           s.image,
+		Image:           n.Image(s.name),
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Command:         append([]string{s.name}, s.args...),
 		Env:             s.env,
-		Ports:           []corev1.ContainerPort{{Name: probePort, ContainerPort: s.port, Protocol: corev1.ProtocolTCP}},
-		Resources:       corev1.ResourceRequirements{Requests: s.requests},
-		LivenessProbe:   s.probes.liveness,
-		ReadinessProbe:  s.probes.readiness,
-		StartupProbe:    s.probes.startup,
+		Ports:           []corev1.ContainerPort{{Name: probePort, ContainerPort: s.health.port, Protocol: corev1.ProtocolTCP}},
+		Resources:       corev1.ResourceRequirements{Requests: requests(s.cpu, s.memory)},
+		// A component that doesn't answer for 80 s is restarted. It has as long to start as init waits for it, in whole periods.
+		LivenessProbe:  s.health.probe(s.probes.liveness, 8, 10, 10),
+		ReadinessProbe: s.health.probe(s.probes.readiness, 3, 0, 1),
+		StartupProbe:   s.health.probe(s.probes.startup, int32((limit+probePeriod-1)/probePeriod), 10, int32(probePeriod/time.Second)),
 	}
 	for _, m := range s.mounts {
 		c.VolumeMounts = append(c.VolumeMounts, m.volumeMount())
-	}
-	if s.user != nil {
-		c.SecurityContext = unprivileged(s.bindsPort)
 	}
 	return c
 }
@@ -127,6 +128,23 @@ func commandLine(defaults, extra []config.Arg) []string {
 
 func flag(a config.Arg) string { return "--" + a.Name + "=" + a.Value }
 
+// FlagOf returns a flag's value as the program in a static Pod takes it; empty if it isn't set.
+func FlagOf(pod *corev1.Pod, name string) (value string) {
+	if pod == nil || len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	c := pod.Spec.Containers[0]
+	words := slices.Concat(c.Command, c.Args)
+	for i, word := range words {
+		if v, given := strings.CutPrefix(word, "--"+name+"="); given {
+			value = v
+		} else if word == "--"+name && i+1 < len(words) {
+			value = words[i+1]
+		}
+	}
+	return value
+}
+
 // environment merges the host's proxies with the user's variables, sorted by name; the last one of a name wins.
 func environment(proxies []corev1.EnvVar, extra []config.EnvVar) []corev1.EnvVar {
 	byName := map[string]corev1.EnvVar{}
@@ -147,31 +165,29 @@ func environment(proxies []corev1.EnvVar, extra []config.EnvVar) []corev1.EnvVar
 	return out
 }
 
-func requests(cpu string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+// requests leaves out the memory if it's empty.
+func requests(cpu, memory string) corev1.ResourceList {
+	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	if memory != "" {
+		list[corev1.ResourceMemory] = resource.MustParse(memory)
+	}
+	return list
 }
 
-// probes are the kubelet's probes of a container.
-type probes struct{ liveness, readiness, startup *corev1.Probe }
+// probes are the paths of the kubelet's probes of a container; empty for none.
+type probes struct{ liveness, readiness, startup string }
 
 // endpoint is a component's health endpoint. An empty host means the Pod's address.
 type endpoint struct {
 	host   string
+	port   int32
 	scheme corev1.URIScheme
 }
 
-// livenessProbe restarts a component that doesn't answer for 80 s.
-func (e endpoint) livenessProbe(path string) *corev1.Probe { return e.probe(path, 8, 10, 10) }
-
-func (e endpoint) readinessProbe(path string) *corev1.Probe { return e.probe(path, 3, 0, 1) }
-
-// startupProbe gives a component as long to start as init waits for it, in whole periods.
-func (e endpoint) startupProbe(path string, timeout time.Duration) *corev1.Probe {
-	periods := (timeout + probePeriod - 1) / probePeriod
-	return e.probe(path, int32(periods), 10, int32(probePeriod/time.Second))
-}
-
 func (e endpoint) probe(path string, failures, delay, period int32) *corev1.Probe {
+	if path == "" {
+		return nil
+	}
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 			Host:   e.host,

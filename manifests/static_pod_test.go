@@ -32,7 +32,7 @@ func read(t *testing.T, elem ...string) []byte {
 // load returns the desired state of a host called vm from the text of a file.
 func load(t *testing.T, input []byte) *config.Node {
 	t.Helper()
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "input.yaml", Data: input}, config.Flags{}, config.Options{
+	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "input.yaml", Data: input}, config.InitFlags{}, config.Options{
 		Facts: config.HostFacts{
 			Hostname: "vm",
 			IPv4:     netip.MustParseAddr("192.168.99.11"),
@@ -63,7 +63,7 @@ func TestGolden(t *testing.T) {
 	mixed := debian()
 	mixed.ProxyEnv = ProxyEnv([]string{"FOO_PROXY=1", "proxy=2", "xproxy=3", "a_Proxy=4", "PROXY_A=5", "PATH=/bin"})
 	rootless := debian()
-	rootless.Users = &Users{Account{102, 105}, Account{103, 106}, Account{104, 107}, Account{105, 108}, 109}
+	rootless.Users = &Users{map[string]Account{EtcdUser: {102, 105}, APIServerUser: {103, 106}, ControllerManagerUser: {104, 107}, SchedulerUser: {105, 108}}, 109}
 	external := debian()
 	external.ExternalCA = true
 	reference := func(name string) (string, string) {

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 )
@@ -97,10 +96,17 @@ func volumes(mounts []mount) []corev1.Volume {
 	return out
 }
 
-func (m mount) volume() corev1.Volume {
-	return corev1.Volume{Name: m.name, VolumeSource: corev1.VolumeSource{
-		HostPath: &corev1.HostPathVolumeSource{Path: m.hostPath, Type: ptr.To(m.kind)},
-	}}
+func (m mount) volume() corev1.Volume { return hostVolume(m.name, m.hostPath, &m.kind) }
+
+func hostVolume(name, path string, kind *corev1.HostPathType) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: kind}}}
+}
+
+// configVolume is a volume with a ConfigMap's items, or all of its keys.
+func configVolume(name, configMap string, items ...corev1.KeyToPath) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: configMap}, Items: items,
+	}}}
 }
 
 func (m mount) volumeMount() corev1.VolumeMount {

@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// program is the path of the program for an architecture.
+// program returns the path of an architecture's program.
 func (r *release) program(arch string) string {
 	return filepath.Join(r.work, "slipway-"+arch)
 }
 
-// programs are built by `make build`. What they are built from, its arguments say, not git: a copy without its history
+// programs builds the programs with `make build`. Its arguments give the version instead of git, so a copy without the history
 // makes the same bytes.
 func (r *release) programs(ctx context.Context) error {
 	for _, arch := range r.architectures {
@@ -36,14 +36,14 @@ func (r *release) programs(ctx context.Context) error {
 	return nil
 }
 
-// own calls the program that is built for this machine by one of its names.
+// own calls this machine's program by one of its names.
 func (r *release) own(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, r.program(runtime.GOARCH), args...)
 	cmd.Args[0] = name
 	return cmd
 }
 
-// kubernetes is the version of kubeadm that this Slipway stands for, without the leading v.
+// kubernetes returns the version of kubeadm that this Slipway stands for, without the leading v.
 func (r *release) kubernetes(ctx context.Context) (string, error) {
 	short, err := output(r.own(ctx, "slipway", "version", "--output=short"))
 	return strings.TrimPrefix(strings.TrimSpace(string(short)), "v"), err
@@ -76,7 +76,7 @@ func (r *release) manPages(ctx context.Context) error {
 	return nil
 }
 
-// completions are those of both names of the program.
+// completions writes the completions of both names of the program.
 func (r *release) completions(ctx context.Context) error {
 	dir := filepath.Join(r.work, "completions")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -96,7 +96,7 @@ func (r *release) completions(ctx context.Context) error {
 	return nil
 }
 
-// changelog is what Debian wants of every package. nfpm's own knows no version with a "~".
+// changelog writes the changelog that Debian requires of every package. nfpm's own doesn't support versions with a "~".
 func (r *release) changelog(context.Context) error {
 	version, err := packageVersion(r.version, r.date)
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *release) changelog(context.Context) error {
 	return writeCompressed(filepath.Join(r.work, "changelog.gz"), []byte(text))
 }
 
-// writeCompressed writes a file in gzip's format, without a name and a time.
+// writeCompressed writes a gzip file without a name and a time.
 func writeCompressed(path string, data []byte) error {
 	var small bytes.Buffer
 	w, err := gzip.NewWriterLevel(&small, gzip.BestCompression)

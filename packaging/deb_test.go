@@ -21,10 +21,10 @@ func (p *packages) testDeb(t *testing.T) {
 	t.Run("RemoveQuietly", p.testDebRemoveQuietly)
 }
 
-// aptInstall keeps apt from the terminal, which a test does not have.
+// aptInstall keeps apt from using a terminal, which tests don't have.
 var aptInstall = []string{"apt-get", "-o", "Dpkg::Use-Pty=0", "install", "--yes"}
 
-// debHost is a node with the package of the kubelet, and perhaps of kubeadm, and the paths of our packages in it.
+// debHost returns a node with the kubelet's package and others, and the paths of our packages on it.
 func (p *packages) debHost(t *testing.T, others ...standIn) (r *root, ours, older string) {
 	t.Helper()
 	its := []string{kubelet("/etc/default/kubelet").pack(t, "deb")}
@@ -39,7 +39,7 @@ func (p *packages) debHost(t *testing.T, others ...standIn) (r *root, ours, olde
 	return r, paths[0], paths[1]
 }
 
-// testDebInstall looks at what is there after an installation.
+// testDebInstall checks an installation.
 func (p *packages) testDebInstall(t *testing.T) {
 	r, ours, _ := p.debHost(t)
 	r.run("dpkg", "--install", ours)
@@ -49,7 +49,7 @@ func (p *packages) testDebInstall(t *testing.T) {
 	r.wantUnits()
 }
 
-// testDebReplaces installs Slipway over the package of Kubernetes, whose drop-in has been in several places over the years.
+// testDebReplaces installs Slipway over Kubernetes' package, whose drop-in has been in several places over the years.
 func (p *packages) testDebReplaces(t *testing.T) {
 	conffile, conffileBelowLib := kubeadm("/usr/lib"), kubeadm("/lib")
 	conffile.conffiles, conffileBelowLib.conffiles = []string{ourDropIn}, []string{"/lib/" + dropIn}
@@ -77,14 +77,14 @@ func (p *packages) testDebReplaces(t *testing.T) {
 				t.Errorf("said:\n%s", said)
 			}
 			wantUntouched(t, before, r.untouched())
-			// What dpkg keeps of kubeadm's configuration may go as well.
+			// The configuration of kubeadm that dpkg keeps may go too.
 			r.run("dpkg", "--purge", "kubeadm")
 			r.wantInPlace(p)
 		})
 	}
 }
 
-// testDebInterrupted shows what is to be repaired, and that a later run of dpkg does it.
+// testDebInterrupted checks that an interrupted installation lacks the drop-in, and that a later run of dpkg repairs it.
 func (p *packages) testDebInterrupted(t *testing.T) {
 	r, ours, _ := p.debHost(t, kubeadm("/lib"))
 	r.run("dpkg", "--unpack", ours)
@@ -95,7 +95,7 @@ func (p *packages) testDebInterrupted(t *testing.T) {
 	r.wantInPlace(p)
 }
 
-// testDebRelations: Slipway stands for kubeadm, and never beside it.
+// testDebRelations: Slipway replaces kubeadm, and is never installed beside it.
 func (p *packages) testDebRelations(t *testing.T) {
 	tool := standIn{name: "cluster-tool", version: "1", depends: []string{"kubeadm (>= 1.30)"}}
 	newer := standIn{name: "newer-tool", version: "1", depends: []string{"kubeadm (>= 2.0)"}}.pack(t, "deb")
@@ -125,7 +125,7 @@ func (p *packages) testDebUpgrade(t *testing.T) {
 	r.run("systemctl", "enable", renewalTimer)
 	r.asked()
 	before := r.untouched()
-	for range 2 { // the second time it is the same version
+	for range 2 { // the second time with the same version
 		said := r.run("dpkg", "--install", ours)
 		r.wantInPlace(p)
 		r.wantTimer(true)
@@ -137,7 +137,6 @@ func (p *packages) testDebUpgrade(t *testing.T) {
 	wantUntouched(t, before, r.untouched())
 }
 
-// testDebRemove removes Slipway from a node, and installs kubeadm there.
 func (p *packages) testDebRemove(t *testing.T) {
 	their := kubeadm("/lib").pack(t, "deb")
 	r, ours, _ := p.debHost(t)
@@ -172,7 +171,7 @@ func (p *packages) testDebRemove(t *testing.T) {
 	}
 }
 
-// testDebRemoveQuietly removes Slipway where that is no danger to the kubelet, and systemd does not run.
+// testDebRemoveQuietly removes Slipway where that doesn't endanger the kubelet, and where systemd doesn't run.
 func (p *packages) testDebRemoveQuietly(t *testing.T) {
 	for _, tt := range []struct{ name, remove, add string }{
 		{"no node", "/var/lib/kubelet/config.yaml", ""},

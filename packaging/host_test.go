@@ -15,16 +15,15 @@ import (
 
 const (
 	renewalTimer = "slipway-certs-renew.timer"
-	// linked is what enables the timer.
+	// linked is the link that enables the timer.
 	linked = "/etc/systemd/system/timers.target.wants/" + renewalTimer
-	// stillNode is in what is said when Slipway is removed from a node.
+	// stillNode is in the message when Slipway is removed from a node.
 	stillNode = "`slipway reset`"
-	// askedFile has what systemctl was called with.
+	// askedFile records the calls of systemctl.
 	askedFile = "/asked"
 )
 
-// node makes the root that of a node of a cluster, with a systemctl that notes what it is asked for. It does what concerns
-// only files.
+// node turns the root into a cluster's node, with a systemctl that records its calls and carries out only changes to files.
 func (r *root) node() {
 	r.t.Helper()
 	r.write("/etc/kubernetes/manifests/kube-apiserver.yaml", "kind: Pod\n")
@@ -39,13 +38,13 @@ func (r *root) node() {
 	r.run("chmod", "755", "/usr/bin/systemctl")
 }
 
-// untouched are the places that the packages have nothing to do with.
+// untouched returns the files that the packages must leave alone.
 func (r *root) untouched() map[string]string {
 	r.t.Helper()
 	return r.files(true, "/etc/kubernetes", "/var/lib/kubelet", "/etc/systemd/system/kubelet.service.d", "/etc/default", "/etc/sysconfig")
 }
 
-// asked is what systemctl was called with since the last time.
+// asked returns the calls of systemctl since the last time.
 func (r *root) asked() []string {
 	r.t.Helper()
 	lines := strings.Split(strings.TrimSpace(r.read(askedFile)), "\n")
@@ -56,7 +55,7 @@ func (r *root) asked() []string {
 	return lines
 }
 
-// wantAsked checks what systemctl was called with: that nothing else was enabled, started or stopped.
+// wantAsked checks the calls of systemctl: nothing else was enabled, started or stopped.
 func (r *root) wantAsked(want ...string) {
 	r.t.Helper()
 	if diff := cmp.Diff(want, r.asked()); diff != "" {
@@ -64,7 +63,7 @@ func (r *root) wantAsked(want ...string) {
 	}
 }
 
-// wantInPlace checks what a host has as long as Slipway is installed: the drop-in and both names of the program.
+// wantInPlace checks the files that exist as long as Slipway is installed: the drop-in and both names of the program.
 func (r *root) wantInPlace(p *packages) {
 	r.t.Helper()
 	want, err := os.ReadFile("systemd/10-kubeadm.conf")
@@ -85,7 +84,7 @@ func (r *root) wantInPlace(p *packages) {
 	}
 }
 
-// wantTimer checks whether the timer is enabled. Neither an installation nor the preset does it.
+// wantTimer checks whether the timer is enabled. Neither an installation nor the preset enables it.
 func (r *root) wantTimer(enabled bool) {
 	r.t.Helper()
 	if r.has(linked) != enabled {
@@ -105,7 +104,7 @@ func (r *root) wantTimer(enabled bool) {
 	r.run("systemctl", "disable", renewalTimer)
 }
 
-// wantContents checks that the parts of a package are there that differ between the formats, or that people look for.
+// wantContents checks for the parts of a package that differ between formats, or that people look for.
 func (r *root) wantContents(zsh string, others ...string) {
 	r.t.Helper()
 	for _, path := range append(others,
@@ -127,7 +126,7 @@ func (r *root) wantContents(zsh string, others ...string) {
 
 var documented = regexp.MustCompile(`(?m)^Documentation=man:(\S+)\((\d)\)$`)
 
-// wantUnits lets systemd check the units, and looks for the man pages that they name.
+// wantUnits verifies the units with systemd, and checks that the man pages they name exist.
 func (r *root) wantUnits() {
 	r.t.Helper()
 	if said := r.run("systemd-analyze", "verify", "--man=no", "kubelet.service", "slipway-certs-renew.service", renewalTimer); said != "" {
@@ -146,7 +145,7 @@ func (r *root) wantUnits() {
 	}
 }
 
-// wantUntouched is for the places in untouched.
+// wantUntouched compares two results of untouched.
 func wantUntouched(t *testing.T, before, after map[string]string) {
 	t.Helper()
 	if diff := cmp.Diff(before, after); diff != "" {

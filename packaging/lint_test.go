@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// testLintian: what lintian may say of the deb is in lintian-overrides. It also says which row of it is no longer needed.
+// testLintian: lintian may report only the findings in lintian-overrides. It also reports unneeded rows there.
 func (p *packages) testLintian(t *testing.T) {
 	said, err := combined(exec.Command("lintian", "--allow-root", "--fail-on=error,warning", p.of(t, p.release, "deb")))
 	if err != nil || strings.TrimSpace(said) != "" {
@@ -25,7 +25,7 @@ func (p *packages) testLintian(t *testing.T) {
 	}
 }
 
-// exempt is what rpmlint may say of the rpm, and why. The test fails if a row is no longer needed.
+// exempt maps the findings that rpmlint may report to the reasons. The test fails if a row isn't needed.
 var exempt = map[string]string{
 	"W: summary-not-capitalized":           "the description is that of the deb, where a synopsis begins with a small letter",
 	"W: only-non-binary-in-usr-lib":        "units belong below /usr/lib/systemd on every architecture",
@@ -39,13 +39,13 @@ var exempt = map[string]string{
 
 var rpmlintFinding = regexp.MustCompile(`(?m)^slipway\S*: ([EW]: .*)$`)
 
-// testRpmlint runs rpmlint in a root of its own, because it unpacks the absolute paths of the archive.
+// testRpmlint runs rpmlint in its own root, because it unpacks the archive's absolute paths.
 func (p *packages) testRpmlint(t *testing.T) {
 	r := newRoot(t, "/")
 	r.write("/packages/rpmlint.toml", "CompressExtension = 'gz'\nValidLicenses = ['Apache-2.0']\n")
 	rpm := r.bring(p.of(t, p.release, "rpm"))[0]
 	r.run("rpm", "--checksig", "--verbose", rpm)
-	said, _ := r.try("rpmlint", "--config=/packages/rpmlint.toml", rpm) // it fails for what is exempt as well
+	said, _ := r.try("rpmlint", "--config=/packages/rpmlint.toml", rpm) // exempt findings make it fail too
 	if !strings.Contains(said, " 1 packages and 0 specfiles checked") {
 		t.Fatal(said)
 	}
@@ -68,7 +68,7 @@ func (p *packages) testRpmlint(t *testing.T) {
 	}
 }
 
-// testReproducible makes the packages once more: from a copy elsewhere, without git, with other times, modes, time zone and
+// testReproducible makes the packages once more, from a copy elsewhere, without git, and with other times, modes, time zone and
 // language.
 func (p *packages) testReproducible(t *testing.T) {
 	again := testRelease(t)
@@ -82,7 +82,7 @@ func (p *packages) testReproducible(t *testing.T) {
 	}
 }
 
-// copySource copies what the packages are made of.
+// copySource copies the packages' sources.
 func copySource(t *testing.T, from, to string) {
 	t.Helper()
 	long := time.Unix(1e9, 0)
@@ -99,7 +99,7 @@ func copySource(t *testing.T, from, to string) {
 			if entry.IsDir() {
 				return fs.SkipDir
 			}
-			return nil // of a worktree, .git is a file
+			return nil // in a worktree, .git is a file
 		case rel == ".":
 			return nil
 		case entry.IsDir():

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Packaging makes the packages of Slipway: a deb and an rpm for each architecture, and an SBOM. Made twice from the same
-// commit, the bytes are equal. It runs in its own directory.
+// Packaging makes the packages of Slipway: a deb and an rpm for each architecture, and an SBOM. The same commit always gives the
+// same bytes. It runs in its own directory.
 package main
 
 import (

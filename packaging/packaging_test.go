@@ -14,10 +14,10 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/parts"
 )
 
-// tools are what the tests need on this machine, each with its Debian package.
+// tools are programs the tests need on this machine, each with its Debian package.
 var tools = [][2]string{{"lintian", "lintian"}, {"rpm", "rpm"}, {"rpmlint", "rpmlint"}, {"dnf", "dnf"}}
 
-// debian are the layers of the tree that the packages are installed in, which are made if they are missing, as are the tools.
+// debian returns the layers of the tree for installing the packages. It makes missing layers, and installs missing tools.
 func debian(t *testing.T) []string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -32,22 +32,22 @@ func debian(t *testing.T) []string {
 	return layers
 }
 
-// testRelease is for this machine only; `make packages` has both architectures.
+// testRelease is for this machine's architecture only; `make packages` covers both.
 func testRelease(t *testing.T) *release {
 	t.Helper()
 	return &release{source: "..", out: t.TempDir(), work: t.TempDir(), architectures: []string{runtime.GOARCH},
 		version: "v1.2.3-rc.1", commit: "0123456789abcdef0123456789abcdef01234567", date: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)}
 }
 
-// packages are what the tests install.
+// packages are the packages under test.
 type packages struct {
 	tree []string // to install them in: layers, the topmost first
-	// release has been made; older is the same with an earlier version and a program that is none.
+	// release is built; older is the same with an earlier version and a dummy program.
 	release, older *release
 	kubernetes     string
 }
 
-// of is the package of a release in a format.
+// of returns the package of a release in a format.
 func (p *packages) of(t *testing.T, r *release, format string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(r.out, "slipway*."+format))
@@ -58,7 +58,7 @@ func (p *packages) of(t *testing.T, r *release, format string) string {
 	return found[0]
 }
 
-// TestPackages makes the packages once, for all that is done with them.
+// TestPackages makes the packages once, for all subtests.
 func TestPackages(t *testing.T) {
 	p := &packages{tree: debian(t), release: testRelease(t)}
 	must(t, p.release.make(t.Context()))

@@ -22,12 +22,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// release is what is packaged, from where and to where.
+// release has a release's version, sources and outputs.
 type release struct {
 	version, commit string
 	date            time.Time
 	architectures   []string
-	// source is the project's directory, out that of the packages, work that of what is built for them.
+	// source is the project's directory, out the packages', and work holds the files built for them.
 	source, out, work string
 }
 
@@ -68,7 +68,7 @@ func (r *release) packages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Nearly all of it is compression, of which each uses one processor.
+	// It's nearly all compression, and each package uses one processor.
 	var side errgroup.Group
 	side.SetLimit(runtime.NumCPU())
 	for _, arch := range r.architectures {
@@ -91,7 +91,7 @@ func (r *release) pack(arch, format, kubernetes string) error {
 	if err != nil {
 		return err
 	}
-	// nfpm would fill in variables in some of the fields.
+	// nfpm would fill in variables only in some fields.
 	variables := map[string]string{"ARCH": arch, "VERSION": version, "KUBERNETES": kubernetes, "SOURCE": r.source, "WORK": r.work}
 	filled := os.Expand(string(text), func(name string) string { return variables[name] })
 	config, err := nfpm.Parse(strings.NewReader(filled))
@@ -128,7 +128,7 @@ func writePackage(info *nfpm.Info, format, out string) (string, error) {
 	return path, os.WriteFile(path, data.Bytes(), 0o644)
 }
 
-// markDocumentation says what `rpm --nodocs` leaves out. nfpm.yaml cannot say it of files with a pattern.
+// markDocumentation marks the files that `rpm --nodocs` leaves out. In nfpm.yaml, patterns can't have that mark.
 func markDocumentation(contents files.Contents) {
 	for _, content := range contents {
 		documents := strings.HasPrefix(content.Destination, "/usr/share/man/") || strings.HasPrefix(content.Destination, "/usr/share/doc/")
@@ -138,7 +138,7 @@ func markDocumentation(contents files.Contents) {
 	}
 }
 
-// sboms list the modules in the programs, in CycloneDX' format.
+// sboms writes lists of the programs' modules in CycloneDX's format.
 func (r *release) sboms(ctx context.Context) error {
 	version, err := packageVersion(r.version, r.date)
 	if err != nil {
@@ -159,7 +159,7 @@ func (r *release) sboms(ctx context.Context) error {
 	return nil
 }
 
-// output runs a command, and returns what it prints. Its error has what it says.
+// output runs a command, and returns its output. Its error includes the command's messages.
 func output(cmd *exec.Cmd) ([]byte, error) {
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said

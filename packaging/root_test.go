@@ -17,18 +17,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The main thread has to stay as it is; tests whose threads get namespaces of their own run on others.
+// The main thread has to stay as it is; tests with their own namespaces run on other threads.
 func init() { runtime.LockOSThread() }
 
-// root is a file system that a test may change: what it writes is kept in memory, and goes away with it. Its programs reach
-// no network.
+// root is a file system that a test may change: its writes are kept in memory, and go away with it. Its programs reach no
+// network.
 type root struct {
 	t   *testing.T
 	dir string
 }
 
-// newRoot lays a root over the layers of a tree, which stay as they are. The calling test keeps its thread, in namespaces of its own, until
-// both end.
+// newRoot lays a root over the layers of a tree, which stay unchanged. The calling test keeps its thread, in namespaces of its
+// own, until both end.
 func newRoot(t *testing.T, tree ...string) *root {
 	t.Helper()
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// path is where a path of the root is for the test.
+// path returns a root's path as the test sees it.
 func (r *root) path(path string) string { return filepath.Join(r.dir, path) }
 
 func (r *root) write(path, text string) {
@@ -62,7 +62,7 @@ func (r *root) write(path, text string) {
 	must(r.t, os.WriteFile(r.path(path), []byte(text), 0o644))
 }
 
-// read is the text of a file; empty if it is missing.
+// read returns a file's text; empty if it's missing.
 func (r *root) read(path string) string {
 	r.t.Helper()
 	text, err := os.ReadFile(r.path(path))
@@ -72,13 +72,13 @@ func (r *root) read(path string) string {
 	return string(text)
 }
 
-// has reports whether there is something under a path, even if it is a link to nothing.
+// has reports whether a path exists, even as a dangling link.
 func (r *root) has(path string) bool {
 	_, err := os.Lstat(r.path(path))
 	return err == nil
 }
 
-// bring copies files of the test into the directory /packages, and returns their paths there.
+// bring copies the test's files into the directory /packages, and returns their paths there.
 func (r *root) bring(files ...string) []string {
 	r.t.Helper()
 	var paths []string
@@ -92,7 +92,7 @@ func (r *root) bring(files ...string) []string {
 	return paths
 }
 
-// run runs a program that must succeed, and returns all that it says.
+// run runs a program that must succeed, and returns its output.
 func (r *root) run(args ...string) string {
 	r.t.Helper()
 	said, err := r.try(args...)
@@ -115,14 +115,14 @@ func (r *root) try(args ...string) (string, error) {
 	return combined(exec.Command("chroot", append([]string{r.dir}, args...)...))
 }
 
-// combined runs a command in a plain environment, and returns all that it says.
+// combined runs a command in a minimal environment, and returns its output.
 func combined(cmd *exec.Cmd) (string, error) {
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"}
 	said, err := cmd.CombinedOutput()
 	return string(said), err
 }
 
-// files describes everything below some directories by path: modes and contents, and times if they matter.
+// files maps everything below some directories by path: modes and contents, and times on request.
 func (r *root) files(times bool, dirs ...string) map[string]string {
 	r.t.Helper()
 	found := map[string]string{}

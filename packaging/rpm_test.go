@@ -38,13 +38,13 @@ func (p *packages) rpmHost(t *testing.T, others ...standIn) *rpmHost {
 	return h
 }
 
-// rpm runs this machine's rpm on the host, which must succeed, and returns what it says.
+// rpm runs this machine's rpm on the host, which must succeed, and returns its output.
 func (h *rpmHost) rpm(args ...string) string {
 	h.t.Helper()
 	return h.must(h.rpmCommand(args...))
 }
 
-// dnf runs this machine's dnf on the host, which must succeed, and returns what it says.
+// dnf runs this machine's dnf on the host, which must succeed, and returns its output.
 func (h *rpmHost) dnf(args ...string) string {
 	h.t.Helper()
 	return h.must(h.dnfCommand(args...))
@@ -85,7 +85,7 @@ func (p *packages) testRpmPreset(t *testing.T) {
 	h.wantTimer(true)
 }
 
-// testRpmRelations: Slipway stands for kubeadm, never beside it, and takes its place only when somebody says so.
+// testRpmRelations: Slipway is never installed beside kubeadm, and replaces it only on request.
 func (p *packages) testRpmRelations(t *testing.T) {
 	tool := standIn{name: "cluster-tool", version: "1", depends: []string{"kubeadm >= 1.30"}}
 	h := p.rpmHost(t, kubeadm("/usr/lib"), tool)

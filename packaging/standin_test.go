@@ -15,10 +15,10 @@ import (
 	"github.com/goreleaser/nfpm/v2/files"
 )
 
-// standIn is a package of another project, as far as Slipway's has to do with it.
+// standIn imitates another project's package, as far as Slipway's package depends on it.
 type standIn struct {
 	name, version string
-	// files are texts by path. Those below /etc, and those in conffiles, belong to the administrator.
+	// files maps paths to texts. Files below /etc, and those in conffiles, belong to the administrator.
 	files     map[string]string
 	conffiles []string
 	depends   []string
@@ -31,7 +31,7 @@ const (
 	theirDropIn = "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS\n"
 )
 
-// kubeadm is the package of Kubernetes, with the drop-in below a directory.
+// kubeadm imitates Kubernetes' package, with the drop-in below a directory.
 func kubeadm(below string) standIn {
 	return standIn{name: "kubeadm", version: "1.37.0", files: map[string]string{
 		"/usr/bin/kubeadm":   "#!/bin/sh\necho kubeadm\n",
@@ -39,7 +39,7 @@ func kubeadm(below string) standIn {
 	}}
 }
 
-// kubelet has the unit, and the administrator's file of the distribution.
+// kubelet has the unit, and the distribution's file for administrators.
 func kubelet(environment string) standIn {
 	return standIn{name: "kubelet", version: "1.37.0", files: map[string]string{
 		"/usr/bin/kubelet":                        "#!/bin/sh\n",

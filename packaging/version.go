@@ -11,12 +11,12 @@ import (
 	"github.com/pkg/errors"
 )
 
-// described is a version as the Makefile has it from `git describe`: of a tag, of commits after a tag, or of a commit in a
-// history without tags, such as v0.0.0-2ede596.
+// described matches the Makefile's version from `git describe`: of a tag, of commits after a tag, or of a commit in a history
+// without tags, such as v0.0.0-2ede596.
 var described = regexp.MustCompile(`^v(\d+\.\d+\.\d+)(?:-([0-9A-Za-z.]+?))??(?:-(\d+)-(g[0-9a-f]+))?(-dirty)?$`)
 
-// packageVersion is a version as deb and rpm have it, in whose order "~" comes before a release and "+" after it, and
-// commits without a tag are in the order of their dates:
+// packageVersion returns a version for deb and rpm. Their order puts "~" before a release and "+" after it, and this puts commits
+// without a tag in the order of their dates:
 //
 //	v1.2.3              1.2.3
 //	v1.2.3-rc.1         1.2.3~rc.1

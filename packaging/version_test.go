@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestPackageVersion has versions in the order in which they replace each other, and asks dpkg and rpm for theirs.
+// TestPackageVersion has versions in the order in which they replace each other, and compares it with dpkg's and rpm's.
 func TestPackageVersion(t *testing.T) {
 	earlier := time.Date(2026, 11, 23, 22, 32, 38, 0, time.UTC)
 	later := earlier.Add(time.Minute).In(time.FixedZone("east", 3600))

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
@@ -228,7 +229,7 @@ func TestUntruePlansAreFound(t *testing.T) {
 			return onlyInRun(env, func() error { return env.Host.Remove("/etc/kubernetes/admin.conf") })
 		},
 		"an order to systemd": func(_ *theatre, env *step.Env) error {
-			return onlyInRun(env, func() error { return env.Host.RestartUnit(context.Background(), node.KubeletUnit) })
+			return onlyInRun(env, func() error { return env.Host.OrderUnit(context.Background(), host.RestartUnit, node.KubeletUnit) })
 		},
 		"an object": func(_ *theatre, env *step.Env) error {
 			return onlyInRun(env, func() error { return env.Cluster.Ensure(context.Background(), fixture.ConfigMap("more", "a", "b")) })

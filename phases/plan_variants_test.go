@@ -137,7 +137,7 @@ func (v *variant) generateEtcd(c *config.ClusterConfiguration, some func() bool)
 func (v variant) node(t *testing.T) *config.Node {
 	t.Helper()
 	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: v.documents},
-		config.Flags{Given: []string{"upload-certs"}, UploadCerts: true}, config.Options{
+		config.InitFlags{Given: []string{"upload-certs"}, UploadCerts: true}, config.Options{
 			Facts:             config.HostFacts{Hostname: "cp-1"},
 			NewToken:          func() (string, string, error) { return "fedcba", "0123456789abcdef", nil },
 			NewCertificateKey: func() (string, error) { return "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", nil },

@@ -1,6 +1,19 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package phases has the workflows made of others: up, which prepares a host and then runs init or join, and down, its way back.
+//
+// Each workflow is a list of phases that reads like a runbook; subcommands, --skip-phases, help and the timeline derive from it:
+//
+//	phases/bootstrap  init and join
+//	phases/upgrade    upgrade apply and upgrade node
+//	phases/rollback   upgrade rollback
+//	phases/renew      certs renew, and the restarts of --restart
+//	phases/reset      reset
+//	phases/machine    host prepare and host reset
+//
+// These never import each other. They share phases/kubelet, phases/addon and phases/backup, which are made of phases/node (static
+// Pods, the kubelet's unit, local etcd, the turn to restart a control plane) and phases/step (Env, Phase, Run).
 package phases
 
 import (
@@ -20,9 +33,9 @@ import (
 )
 
 // Up makes a bare host the first node of a new cluster. host is the desired state to prepare it for.
-func Up(p *machine.Prepare, host *config.Node) []step.Phase {
+func Up(p *machine.Prepare, host *config.Machine) []step.Phase {
 	return []step.Phase{
-		workflow.Group("prepare", "Give this host what a node needs", GoingBy(host, p.Phases())),
+		workflow.Group("prepare", "Give this host everything a node needs", WithConfig(host, p.Phases())),
 		workflow.Group("init", "Create a cluster with this host as its first control plane", bootstrap.InitThen(upCommand(p))),
 		schedulable(),
 		kubelet.WaitNode(),
@@ -42,9 +55,9 @@ func upCommand(p *machine.Prepare) string {
 }
 
 // UpJoin makes a bare host a node of an existing cluster.
-func UpJoin(p *machine.Prepare, host *config.Node) []step.Phase {
+func UpJoin(p *machine.Prepare, host *config.Machine) []step.Phase {
 	return []step.Phase{
-		workflow.Group("prepare", "Give this host what a node needs", GoingBy(host, p.Phases())),
+		workflow.Group("prepare", "Give this host everything a node needs", WithConfig(host, p.Phases())),
 		workflow.Group("join", "Join this host to the cluster", bootstrap.Join()),
 		kubelet.WaitNode(),
 	}
@@ -56,15 +69,15 @@ func Down() []step.Phase {
 }
 
 // DownHost is Down, and undoes the preparation of the host, too.
-func DownHost(host *config.Node) []step.Phase {
-	return append(Down(), workflow.Group("host", "Undo what prepare did to this host", GoingBy(host, machine.Reset())))
+func DownHost(host *config.Machine) []step.Phase {
+	return append(Down(), workflow.Group("host", "Undo what prepare did to this host", WithConfig(host, machine.Reset())))
 }
 
-// GoingBy returns phases that use a host's desired state instead of a node's.
-func GoingBy(host *config.Node, list []step.Phase) []step.Phase {
+// WithConfig returns phases that use a host's desired state instead of a node's.
+func WithConfig(host *config.Machine, list []step.Phase) []step.Phase {
 	return workflow.In(list, func(env *step.Env) *step.Env {
 		there := *env
-		there.Config = host
+		there.Config = host.Node()
 		return &there
 	})
 }

@@ -65,7 +65,7 @@ func TestUpIsItsParts(t *testing.T) {
 		}
 		return append([]string{part}, out...)
 	}
-	prepare, host := &machine.Prepare{}, &config.Node{}
+	prepare, host := &machine.Prepare{}, &config.Machine{}
 	want := append(prefixed("prepare", workflow.Paths(prepare.Phases())), prefixed("init", workflow.Paths(bootstrap.Init()))...)
 	want = append(want, "schedulable", "wait-node")
 	if diff := cmp.Diff(want, workflow.Paths(Up(prepare, host))); diff != "" {

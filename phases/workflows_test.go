@@ -29,7 +29,7 @@ import (
 func TestNeedsExist(t *testing.T) {
 	for name, list := range map[string][]step.Phase{
 		"init": bootstrap.Init(), "join": bootstrap.Join(), "reset": reset.Node(),
-		"up": Up(&machine.Prepare{}, &config.Node{}), "up to join": UpJoin(&machine.Prepare{}, &config.Node{}), "down": DownHost(&config.Node{}),
+		"up": Up(&machine.Prepare{}, &config.Machine{}), "up to join": UpJoin(&machine.Prepare{}, &config.Machine{}), "down": DownHost(&config.Machine{}),
 	} {
 		known := workflow.Paths(list)
 		var walk func(siblings []step.Phase)
@@ -59,7 +59,7 @@ func idle(list []step.Phase) []step.Phase {
 	list = slices.Clone(list)
 	for i := range list {
 		list[i].Children = idle(list[i].Children)
-		list[i].RunWithKey, list[i].NeedsKey = nil, nil
+		list[i].NeedsSpare = nil
 		list[i].Run = func(context.Context, *step.Env) error { return nil }
 	}
 	return list
@@ -74,13 +74,13 @@ type numberedKey struct {
 // keyed returns a child of a phase that reports its key, if it takes any, and does nothing.
 func keyed(parent string, p step.Phase, report func(path string, key crypto.Signer)) step.Phase {
 	p.Skip = nil
-	if p.NeedsKey == nil {
+	if p.NeedsSpare == nil {
 		p.Run = func(context.Context, *step.Env) error { return nil }
 		return p
 	}
-	p.NeedsKey = func(*step.Env) bool { return true }
-	p.RunWithKey = func(_ context.Context, _ *step.Env, key crypto.Signer) error {
-		report(parent+"/"+p.Name, key)
+	p.NeedsSpare = func(*step.Env) bool { return true }
+	p.Run = func(_ context.Context, env *step.Env) error {
+		report(parent+"/"+p.Name, env.SpareKey)
 		return nil
 	}
 	return p
@@ -106,14 +106,15 @@ func TestKeysOfInit(t *testing.T) {
 			list[i].Run = func(context.Context, *step.Env) error { return nil }
 		}
 	}
-	newKey := func(*step.Env) (crypto.Signer, error) {
+	newKey := func(*step.Env) (func(*step.Env) *step.Env, error) {
 		if made++; made == 16 {
 			close(all)
 		}
-		return numberedKey{number: made}, nil
+		key := numberedKey{number: made}
+		return func(env *step.Env) *step.Env { keyed := *env; keyed.SpareKey = key; return &keyed }, nil
 	}
 	env := &step.Env{Config: fixture.GoldenNode(t, fixture.Path("testdata/golden/node/default/input.yaml")), UI: phasetest.QuietUI()}
-	if err := workflow.Run(t.Context(), env, list, workflow.Options[*step.Env]{NewKey: newKey, Keys: 1}); err != nil {
+	if err := workflow.Run(t.Context(), env, list, workflow.Options[*step.Env]{NewSpare: newKey, AtOnce: 1}); err != nil {
 		t.Fatal(err)
 	}
 	got := slices.SortedFunc(maps.Keys(number), func(a, b string) int { return cmp.Compare(number[a], number[b]) })

@@ -26,7 +26,7 @@ const clusterInfo = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-authenticator-configuration
 func anonymousAccess(_ context.Context, h View, n *config.Node) []fault.Finding {
 	pod := plannedServer(n, h)
-	file := thisnode.PodFlag(pod, "authentication-config")
+	file := manifests.FlagOf(pod, "authentication-config")
 	if file == "" {
 		return nil
 	}

@@ -79,7 +79,7 @@ func noContainers(_ context.Context, h View) []fault.Finding {
 		return fail("containers run on this host: %s", strings.Join(running, ", ")).remedy("stop and remove them: `ps -fp PID` shows a process " +
 			"with its user and, for a containerd's, its SOCKET. `ctr --address SOCKET --namespace NAMESPACE tasks ls`, `crictl ps` or, " +
 			"as that user, `podman ps` lists them. " +
-			"Those of a container runtime that is not from a bundle may also run on, with --ignore-preflight-errors=NoContainers")
+			"Containers of a runtime that is not from a bundle may also keep running, with --ignore-preflight-errors=NoContainers")
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func etcdDisk(ctx context.Context, h View, dataDir string) []fault.Finding {
 	}
 	return warn("the disk of %s takes %s to sync a write (99th percentile of %d), but etcd needs at most %s to answer quickly and avoid leader elections under load",
 		dir, p99.Round(100*time.Microsecond), len(took), syncGoal).
-		remedy("give etcd a faster disk (etcd.local.dataDir), or stop what else writes to this one")
+		remedy("give etcd a faster disk (etcd.local.dataDir), or stop other programs that write to this one")
 }
 
 // percentile uses the nearest rank.

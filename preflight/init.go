@@ -189,7 +189,7 @@ func existingCluster(ctx context.Context, h View, n *config.Node) []fault.Findin
 		return unasked("whether %s serves a cluster already", n.Endpoint())
 	case err == nil, errors.As(err, &answer) && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden):
 		return fail("an API server answers at %s already, and this host would make a second cluster behind the same endpoint", n.Endpoint()).
-			remedy("join the cluster that is there, as a control plane: `slipway token create --print-join-command --control-plane` on one of its control planes prints the command; if that cluster is no longer wanted, stop it first")
+			remedy("join that cluster as a control plane: `slipway token create --print-join-command --control-plane` on one of its control planes prints the command; if you no longer need that cluster, stop it first")
 	}
 	return nil
 }

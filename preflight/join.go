@@ -104,7 +104,7 @@ func noManifests(_ context.Context, h View, n *config.Node) []fault.Finding {
 	case err != nil:
 		return notListed(dir, err)
 	case len(entries) > 0 && !joinBegun(n, h):
-		return fail("%s is not empty, and the kubelet would start what is in it", dir).
+		return fail("%s is not empty, and the kubelet would start the static Pods in it", dir).
 			remedy("if the files are left from a control plane, run `slipway reset`; otherwise move them away")
 	}
 	return nil

@@ -43,16 +43,16 @@ func Prepare(n *config.Node, p Preparation) []Check {
 		{Name: "CNI", Run: foreignNetworks, Asks: "which Pod networks are configured already (note)"},
 		{Name: "Firewalld", Run: with(n, firewalld), Asks: "neither firewalld nor ufw is on; where one is, ports have to be opened in it (warning)"},
 		{Name: "SELinux", Run: selinux, Asks: "contexts can be restored where SELinux is on"},
-		{Name: "Programs", Run: with(p.Refused, programsFit), Asks: "no program that somebody else has put in place, or changed, is where a program of the bundle goes, and none of a node is newer"},
+		{Name: "Programs", Run: with(p.Refused, programsFit), Asks: "no program that others installed or changed is in the place of a program of the bundle, and none on a node is newer"},
 		{Name: "Sysctl", Run: bootParameters(p.SysctlFile, p.Parameters), Asks: "no file of /etc/sysctl.d and the like sets the kernel parameters to something else at boot (warning)"},
 	}
 	if r := p.Runtime; r.Installed && r.Running {
-		checks = append(checks, Check{Name: "CRI", Run: with(r.Socket, runtimeFits), Asks: "a container runtime that is there already answers, and is good enough"})
+		checks = append(checks, Check{Name: "CRI", Run: with(r.Socket, runtimeFits), Asks: "an existing container runtime answers, and is good enough"})
 	}
 	for _, dir := range slices.Sorted(maps.Keys(p.Sizes)) {
 		checks = append(checks, Check{
 			Name: "DiskSpace-" + dashed(dir), Run: space(n, dir, need{what: "the bundle", least: p.Sizes[dir], good: p.Sizes[dir]}),
-			Asks: "what the bundle brings fits",
+			Asks: "the bundle's files fit",
 		})
 	}
 	return checks
@@ -115,7 +115,7 @@ func selinux(_ context.Context, h View) []fault.Finding {
 		return nil
 	}
 	if _, err := h.LookPath("restorecon"); err != nil {
-		return fail("SELinux is on, and restorecon is not there to give files their contexts").remedy("install policycoreutils")
+		return fail("SELinux is on, and restorecon, which gives files their contexts, is missing").remedy("install policycoreutils")
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func runtimeFits(ctx context.Context, h View, socket string) []fault.Finding {
 	info, err := h.RuntimeInfo(ctx, socket)
 	switch {
 	case err != nil:
-		return fail("the container runtime that this host has does not answer: %v", err).remedy("%s", cmp.Or(fault.Remedy(err), startRuntime))
+		return fail("this host's container runtime does not answer: %v", err).remedy("%s", cmp.Or(fault.Remedy(err), startRuntime))
 	case info.APIVersion != "v1":
 		return fail("%s %s speaks version %s of CRI, and the kubelet speaks v1", info.Name, info.Version, info.APIVersion).remedy(updateRuntime)
 	case !reportsDriver(info):

@@ -41,8 +41,8 @@ func onlyDirs(paths ...string) func(context.Context, View) []fault.Finding {
 func HostReset(sign func(host.Reader) (string, error)) []Check {
 	return []Check{
 		{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},
-		{Name: "NoNode", Run: with(sign, noNode), Asks: "this host is no node, nor part of one"},
-		{Name: "NoContainers", Run: noContainers, Asks: "no container runs that needs what is removed, in any containerd, in CRI-O or in Podman"},
+		{Name: "NoNode", Run: with(sign, noNode), Asks: "this host is not a node, nor part of one"},
+		{Name: "NoContainers", Run: noContainers, Asks: "no running container in any containerd, in CRI-O or in Podman uses anything to be removed"},
 	}
 }
 
@@ -53,7 +53,7 @@ func noNode(_ context.Context, h View, find func(host.Reader) (string, error)) [
 	case err != nil:
 		return fail("cannot tell whether this host is a node: %v", err)
 	case sign != "":
-		return fail("this host is a node, or part of one: %s is there", sign).remedy("run `slipway reset` first")
+		return fail("this host is a node, or part of one: %s exists", sign).remedy("run `slipway reset` first")
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 func Upgrade(n *config.Node, more []Check) []Check {
 	checks := Rollback()
 	if n.ControlPlane {
-		checks = append(checks, Check{Name: "StaticPodManifest", Run: with(n, hasManifests), Asks: "the static Pods of this control plane are there"})
+		checks = append(checks, Check{Name: "StaticPodManifest", Run: with(n, hasManifests), Asks: "the static Pods of this control plane exist"})
 	}
 	return append(checks, more...)
 }

@@ -64,7 +64,7 @@ func skew(have, want *version.Version) []fault.Finding {
 // unknown is why it isn't known.
 func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 	return Check{
-		Name: "KubeletVersion", Asks: "the bundle's kubelet is not newer than the control plane, at most three minor versions older, and no older minor version than the one that is there",
+		Name: "KubeletVersion", Asks: "the bundle's kubelet is not newer than the control plane, at most three minor versions older, and no older minor version than the installed one",
 		Run: func(ctx context.Context, h View) []fault.Finding {
 			if unknown != nil {
 				return fail("this host is a node, and the version of its cluster is not known: %v", unknown).
@@ -79,7 +79,7 @@ func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 				return fail("the cluster's version %q is not a version", controlPlane).remedy("check ConfigMap kube-system/kubeadm-config")
 			}
 			if now, err := InstalledKubelet(ctx, h); err == nil && releases.Minor(have).LessThan(releases.Minor(now)) {
-				return fail("the bundle's kubelet (v%s) is older than the one that is there (v%s), and a kubelet cannot go back on a node", have, now).
+				return fail("the bundle's kubelet (v%s) is older than the installed one (v%s), and a kubelet cannot go back on a node", have, now).
 					remedy("use a bundle of v%s or newer", releases.Minor(now))
 			}
 			return findings(skew(have, want)).remedy("use a bundle of v%s", releases.Minor(want))
@@ -90,7 +90,7 @@ func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 // SameKubelet checks the bundle's kubelet when `up` runs on a node again: up neither upgrades a node nor takes it back.
 func SameKubelet(bundled string) Check {
 	return Check{
-		Name: "KubeletVersion", Asks: "on a node, the bundle of `up` has the version of the kubelet that is there",
+		Name: "KubeletVersion", Asks: "on a node, the bundle of `up` has the version of the installed kubelet",
 		Run: func(ctx context.Context, h View) []fault.Finding {
 			if _, err := h.LookPath("kubelet"); err != nil { // then none is replaced
 				return nil

@@ -170,7 +170,7 @@ func TestPhasesNameKnownFlags(t *testing.T) {
 	walk = func(workflow string, list []step.Phase) {
 		for _, p := range list {
 			fs := pflag.NewFlagSet(p.Name, pflag.ContinueOnError)
-			new(config.Flags).BindPhase(fs, workflow, p.Flags)
+			config.BindPhase(fs, workflow, p.Flags, nil)
 			for _, name := range p.Flags {
 				checked++
 				if fs.Lookup(name) == nil {

@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"internal/fault":      {},
 	"internal/lazyregexp": {},
 	"internal/releases":   {},
-	"internal/bundle":     {"internal/fault", "internal/lazyregexp"},
+	"internal/bundle":     {"internal/fault", "internal/lazyregexp", "internal/retry"},
 	"internal/containerd": {},
 	"internal/breakages":  {"internal/config", "internal/fault", "internal/releases"},
 	"internal/config":     {"internal/fault", "internal/lazyregexp"},
@@ -33,9 +33,9 @@ var mayImport = map[string][]string{
 		"internal/fault", "internal/host", "internal/redact",
 		"internal/host/linux/cri", "internal/host/linux/files", "internal/host/linux/network", "internal/host/linux/program", "internal/host/linux/systemd",
 	},
-	"internal/host/linux/cri":     {"internal/fault", "internal/host", "internal/host/linux/program"},
+	"internal/host/linux/cri":     {"internal/fault", "internal/host", "internal/host/linux/program", "internal/retry"},
 	"internal/host/linux/files":   {"internal/host"},
-	"internal/host/linux/network": {"internal/fault", "internal/host", "internal/host/linux/program"},
+	"internal/host/linux/network": {"internal/fault", "internal/host", "internal/host/linux/program", "internal/lazyregexp"},
 	"internal/host/linux/program": {},
 	"internal/host/linux/systemd": {"internal/fault", "internal/host", "internal/host/linux/program"},
 	"internal/host/plan":          {"internal/host"},
@@ -67,11 +67,11 @@ var mayImport = map[string][]string{
 	},
 	"internal/inventory": {
 		"kubeletconfig", "manifests", "preflight", "internal/breakages", "internal/cluster", "internal/config", "internal/etcd",
-		"internal/fault", "internal/releases", "internal/thisnode", "internal/upgrading",
+		"internal/fault", "internal/host", "internal/releases", "internal/thisnode", "internal/upgrading",
 	},
 	"internal/tokens":   {"certs", "manifests", "internal/cluster", "internal/config", "internal/fault", "internal/kubeconfig", "internal/ui"},
 	"internal/diagnose": {"certs", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact"},
-	"internal/support":  {"certs", "internal/diagnose", "internal/redact"},
+	"internal/support":  {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	// phases/node and the three above it are shared by the workflows, which never import each other.
 	"phases/step": {
 		"internal/accounts", "internal/background", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd",
@@ -84,8 +84,8 @@ var mayImport = map[string][]string{
 	},
 	"phases/kubelet": {
 		"phases/node", "phases/step", "certs", "kubeletconfig", "manifests", "preflight", "internal/cluster", "internal/config",
-		"internal/diagnose", "internal/fault", "internal/host", "internal/kubeconfig", "internal/ownership", "internal/retry",
-		"internal/thisnode", "internal/ui",
+		"internal/diagnose", "internal/fault", "internal/host", "internal/kubeconfig", "internal/ownership", "internal/pki",
+		"internal/retry", "internal/thisnode", "internal/ui",
 	},
 	"phases/addon": {
 		"phases/node", "phases/step", "manifests", "internal/cluster", "internal/config", "internal/corefile", "internal/fault",

@@ -6,7 +6,11 @@ package accounts
 
 import (
 	"fmt"
+	"io/fs"
 	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -69,16 +73,11 @@ func (r Rootless) Numbers() (*manifests.Users, error) {
 	if err != nil {
 		return nil, err
 	}
-	account := func(name string) manifests.Account {
-		return manifests.Account{UID: int64(users.ids[name]), GID: int64(groups.ids[name])}
+	numbers := &manifests.Users{Accounts: map[string]manifests.Account{}, ServiceAccountKeyGID: int64(groups.ids[manifests.ServiceAccountKeyGroup])}
+	for _, name := range manifests.RootlessUsers() {
+		numbers.Accounts[name] = manifests.Account{UID: int64(users.ids[name]), GID: int64(groups.ids[name])}
 	}
-	return &manifests.Users{
-		Etcd:                 account(manifests.EtcdUser),
-		APIServer:            account(manifests.APIServerUser),
-		ControllerManager:    account(manifests.ControllerManagerUser),
-		Scheduler:            account(manifests.SchedulerUser),
-		ServiceAccountKeyGID: int64(groups.ids[manifests.ServiceAccountKeyGroup]),
-	}, nil
+	return numbers, nil
 }
 
 func (r Rootless) wanted() (groups, users *file, err error) {
@@ -113,10 +112,90 @@ func add(groups, users *file) error {
 	return nil
 }
 
-func isUser(fields []string) bool {
-	return len(fields) == 7 && slices.Contains(manifests.RootlessUsers(), fields[0]) && fields[5] == noHome && fields[6] == noShell
+// Give gives a component the files it must read. It skips missing ones, such as an external CA's key or a skipped phase's files.
+func (r Rootless) Give(component string) error {
+	if !manifests.Rootless(r.Config) {
+		return nil
+	}
+	groups, users, err := r.wanted()
+	if err != nil {
+		return err
+	}
+	for _, o := range manifests.Ownerships(r.Config) {
+		if !slices.Contains(o.Components, component) {
+			continue
+		}
+		owner := host.Owner{UID: users.ids[o.User], GID: groups.ids[o.Group]}
+		if err := r.give(o, owner); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
-func isGroup(fields []string) bool {
-	return len(fields) == 4 && slices.Contains(append(manifests.RootlessUsers(), manifests.ServiceAccountKeyGroup), fields[0])
+func (r Rootless) give(o manifests.Ownership, owner host.Owner) error {
+	if !o.Tree {
+		return r.Host.Give(o.Path, owner, o.Mode)
+	}
+	kept, err := r.Host.GiveTree(o.Path, owner)
+	if len(kept) > 0 {
+		r.UI.Warnf("%s: neither regular files nor directories of the same mount, so they keep their owner; "+
+			"if %s needs what they lead to, give that to the user %s", strings.Join(kept, ", "), strings.Join(o.Components, ", "), o.User)
+	}
+	return err
+}
+
+// RemoveUsers removes the users nobody has changed. It comes before RemoveGroups: a user without its group is broken.
+func (r Rootless) RemoveUsers() (changed bool, err error) {
+	return r.removeLines(PasswdFile, func(f []string) bool {
+		return len(f) == 7 && slices.Contains(manifests.RootlessUsers(), f[0]) && f[5] == noHome && f[6] == noShell
+	})
+}
+
+// RemoveGroups removes the groups.
+func (r Rootless) RemoveGroups() (changed bool, err error) {
+	return r.removeLines(GroupFile, func(f []string) bool {
+		return len(f) == 4 && slices.Contains(append(manifests.RootlessUsers(), manifests.ServiceAccountKeyGroup), f[0])
+	})
+}
+
+func (r Rootless) removeLines(path string, ours func(fields []string) bool) (changed bool, err error) {
+	info, err := r.Host.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil || !info.Mode().IsRegular() {
+		return false, err
+	}
+	text, kept, err := r.linesWithout(path, ours)
+	if err != nil || kept == text {
+		return false, err
+	}
+	release, err := r.Host.LockAccounts()
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	// Another program may have changed the file before it was locked.
+	if _, kept, err = r.linesWithout(path, ours); err != nil {
+		return false, err
+	}
+	if changed, err = r.Host.WriteFile(path, []byte(kept), info.Mode().Perm()); changed {
+		r.UI.Printf("Removed the accounts of a rootless control plane from %s", path)
+	}
+	return changed, err
+}
+
+func (r Rootless) linesWithout(path string, ours func(fields []string) bool) (text, kept string, err error) {
+	data, err := r.Host.ReadFile(path)
+	if err != nil {
+		return "", "", err
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(data)) {
+		if !ours(strings.Split(strings.TrimSuffix(line, "\n"), ":")) {
+			b.WriteString(line)
+		}
+	}
+	return string(data), b.String(), nil
 }

@@ -85,7 +85,7 @@ func Check(in Inputs) []fault.Finding {
 	if !known {
 		c.release = releases.Release{Minor: releases.MinorOf(in.To)}
 		c.add(fault.Finding{Name: "no-table", Subject: "Kubernetes " + in.To,
-			Message: "no table of Kubernetes " + c.release.Minor + ": what it removes was not checked",
+			Message: "no table of Kubernetes " + c.release.Minor + ": its removals were not checked",
 			Remedy:  "read its release notes, or use a newer version of Slipway"})
 		to = releases.Newest()
 	}

@@ -6,6 +6,7 @@
 package bundle
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -103,7 +104,7 @@ func (x *Index) validate() error {
 			return err
 		}
 		if i > 0 && compareParts(x.Parts[i-1], p) >= 0 {
-			return errors.Errorf("%s is twice in the bundle's index, or in the wrong order", p)
+			return errors.Errorf("%s appears twice in the bundle's index, or in the wrong order", p)
 		}
 	}
 	return nil
@@ -146,10 +147,7 @@ func checkName(t Type, text string) error {
 }
 
 func compareParts(a, b Part) int {
-	if d := slices.Index(partTypes, a.Type) - slices.Index(partTypes, b.Type); d != 0 {
-		return d
-	}
-	return strings.Compare(a.Name, b.Name)
+	return cmp.Or(slices.Index(partTypes, a.Type)-slices.Index(partTypes, b.Type), strings.Compare(a.Name, b.Name))
 }
 
 // platform is the bundle's platform, such as linux/amd64.

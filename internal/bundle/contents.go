@@ -38,16 +38,17 @@ type image struct {
 	rawConfig   []byte
 }
 
-func newImage(part Part, descriptor v1.Descriptor, rawManifest, rawConfig []byte) (*image, error) {
+func newImage(part Part, descriptor v1.Descriptor, rawManifest []byte, read func(config v1.Descriptor) ([]byte, error)) (*image, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(rawManifest))
 	if err != nil {
 		return nil, errors.Wrapf(err, "%s: manifest", part)
 	}
-	config, err := v1.ParseConfigFile(bytes.NewReader(rawConfig))
+	rawConfig, err := read(manifest.Config)
 	if err != nil {
-		return nil, errors.Wrapf(err, "%s: configuration", part)
+		return nil, err
 	}
-	return &image{part, descriptor, manifest, config, rawManifest, rawConfig}, nil
+	config, err := v1.ParseConfigFile(bytes.NewReader(rawConfig))
+	return &image{part, descriptor, manifest, config, rawManifest, rawConfig}, errors.Wrapf(err, "%s: configuration", part)
 }
 
 // blob holds files, or a layer of images.

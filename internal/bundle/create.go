@@ -61,10 +61,10 @@ func stagingOf(output string) string {
 
 func startStaging(output string) error {
 	if info, err := os.Stat(output); err == nil && !info.Mode().IsRegular() {
-		return errors.Errorf("cannot make the bundle: %s is there, and not a file", output)
+		return errors.Errorf("cannot make the bundle: %s exists, and is not a file", output)
 	}
 	if err := os.RemoveAll(stagingOf(output)); err != nil {
-		return errors.Wrap(err, "cannot remove what an earlier run left")
+		return errors.Wrap(err, "cannot remove leftovers of an earlier run")
 	}
 	return errors.Wrap(os.Mkdir(stagingOf(output), 0o700), "cannot make a directory beside the bundle")
 }
@@ -142,10 +142,7 @@ func (x *Index) tag() string { return x.KubernetesVersion + "-" + x.OS + "-" + x
 
 func encode(document any, kind types.MediaType) ([]byte, v1.Descriptor, error) {
 	raw, err := json.Marshal(document)
-	if err != nil {
-		return nil, v1.Descriptor{}, errors.Wrap(err, "cannot encode the bundle's documents")
-	}
-	return raw, describe(raw, kind), nil
+	return raw, describe(raw, kind), errors.Wrap(err, "cannot encode the bundle's documents")
 }
 
 func describe(raw []byte, kind types.MediaType) v1.Descriptor {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
 // How long a download may stall, and how often it's resumed.
@@ -50,26 +51,21 @@ func (d download) run(ctx context.Context) (string, error) {
 }
 
 // lockedFile opens a file for one run at a time. It waits for others.
-func lockedFile(ctx context.Context, path string) (*os.File, error) {
-	for {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+func lockedFile(ctx context.Context, path string) (f *os.File, err error) {
+	busy := func(err error) bool { return errors.Is(err, unix.EWOULDBLOCK) }
+	err = retry.Policy{First: 100 * time.Millisecond, Passes: busy}.Do(ctx, func(context.Context) error {
+		if f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+			return err
+		}
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil && !isStillAt(f, path) {
+			err = unix.EWOULDBLOCK
+		}
 		if err != nil {
-			return nil, err
+			f.Close()
 		}
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil && isStillAt(f, path) {
-			return f, nil
-		}
-		f.Close()
-		if err != nil && err != unix.EWOULDBLOCK { //nolint:errorlint // a call of the kernel returns it as it is
-			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		return err
+	})
+	return f, err
 }
 
 // isStillAt reports whether no other run renamed or removed the file before it was locked.
@@ -118,7 +114,7 @@ func (d download) verify(ctx context.Context, f *os.File, resumedAt int64) error
 	if resumedAt > 0 {
 		return d.fetch(ctx, f)
 	}
-	return fault.New(fmt.Sprintf("it has the SHA-256 %s, and the list says %s", got, d.sha256), "compare with what its publisher says; do not use it otherwise")
+	return fault.New(fmt.Sprintf("it has the SHA-256 %s, and the list says %s", got, d.sha256), "compare it with the publisher's; use the file only if they match")
 }
 
 // finalError is an error another attempt would get again.

@@ -5,9 +5,6 @@ package bundle
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"hash"
 	"io"
 	"runtime"
 
@@ -33,9 +30,9 @@ const (
 func (b *Bundle) Each(ctx context.Context, visit func(Part, io.Reader) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(min(runtime.GOMAXPROCS(0), mostAtOnce))
-	sizes := newSizes(&b.contents)
+	blobs := b.layers()
 	group.Go(func() error {
-		for _, blob := range b.layers() {
+		for _, blob := range blobs {
 			for _, part := range blob.files {
 				if err := b.visit(ctx, blob, part, visit); err != nil {
 					return err
@@ -44,19 +41,41 @@ func (b *Bundle) Each(ctx context.Context, visit func(Part, io.Reader) error) er
 		}
 		return nil
 	})
-	for _, blob := range b.layers() {
+	lengths := make([]int64, len(blobs))
+	for i, blob := range blobs {
 		if blob.layer != nil {
-			group.Go(func() error { return b.checkLayer(ctx, blob, sizes) })
+			group.Go(func() (err error) {
+				lengths[i], err = checkLayer(b.raw(ctx, blob), blob.MediaType, blob.layer.diffID, blob.layer.image.Size)
+				return err
+			})
 		}
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return sizes.check()
+	return b.checkSizes(blobs, lengths)
+}
+
+// checkSizes compares the sum of each image's layers, whose lengths are given in order of the blobs, with the index.
+func (b *Bundle) checkSizes(blobs []*blob, lengths []int64) error {
+	length := map[v1.Hash]int64{}
+	for i, blob := range blobs {
+		length[blob.Digest] = lengths[i]
+	}
+	for _, image := range b.images {
+		var sum int64
+		for _, d := range image.manifest.Layers {
+			sum += length[d.Digest]
+		}
+		if sum != image.part.Size {
+			return fault.New(image.part.String()+" has another size than the bundle's index says", "get the bundle again")
+		}
+	}
+	return nil
 }
 
 func (b *Bundle) visit(ctx context.Context, blob *blob, part Part, visit func(Part, io.Reader) error) error {
-	opened, err := b.open(ctx, blob, part.Digest, part.Size)
+	opened, err := openContent(b.raw(ctx, blob), blob.MediaType, part.Digest, part.Size)
 	if err != nil {
 		return err
 	}
@@ -69,79 +88,85 @@ func (b *Bundle) visit(ctx context.Context, blob *blob, part Part, visit func(Pa
 	return opened.finish()
 }
 
-func (b *Bundle) checkLayer(ctx context.Context, blob *blob, sizes *imageSizes) error {
-	opened, err := b.open(ctx, blob, blob.layer.diffID, blob.layer.image.Size)
+// checkLayer returns the length of a layer's content, which may be up to most.
+func checkLayer(raw *verified, kind types.MediaType, diffID v1.Hash, most int64) (length int64, err error) {
+	opened, err := openContent(raw, kind, diffID, most)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer opened.close()
 	opened.atMost = true
-	if err := opened.finish(); err != nil {
-		return err
-	}
-	sizes.add(blob.Digest, opened.length)
-	return nil
+	err = opened.finish()
+	return opened.sum.size, err
 }
 
-// content is the uncompressed content of a blob, verified while it is read.
-type content struct {
+// raw is a blob as the bundle has it, verified while it's read.
+func (b *Bundle) raw(ctx context.Context, blob *blob) *verified {
+	return newVerified(ctx, b.at[blob.Digest], blob.Descriptor, blob.what())
+}
+
+// verified reads data, and ends with an error if its digest or size is wrong.
+type verified struct {
 	what   string
-	from   io.Reader // decompresses raw
-	close  func()
-	raw    *verified // the blob itself
-	sum    hash.Hash
+	from   io.Reader
+	sum    *sum
 	digest v1.Hash
 	size   int64
-	atMost bool // the content may be smaller than size
-	length int64
-	err    error // the first error, io.EOF included
+	atMost bool              // the data may be smaller than size
+	blame  func(error) error // explains an error of from
+	err    error             // the first error, io.EOF included
 }
 
-// open starts reading a blob whose content must have this digest and size.
-func (b *Bundle) open(ctx context.Context, blob *blob, digest v1.Hash, size int64) (*content, error) {
-	raw := b.raw(ctx, blob)
-	from, done, err := decompress(raw, blob.MediaType)
+func newVerified(ctx context.Context, from *io.SectionReader, d v1.Descriptor, what string) *verified {
+	return &verified{
+		what: what, from: &interruptible{ctx, io.NewSectionReader(from, 0, d.Size)}, sum: newSum(), digest: d.Digest, size: d.Size, atMost: true,
+		blame: func(err error) error { return errors.Wrapf(err, "cannot read %s", what) },
+	}
+}
+
+func (v *verified) Close() error { return nil }
+
+// Read returns an error instead of io.EOF if the data is wrong.
+func (v *verified) Read(p []byte) (int, error) {
+	if v.err != nil {
+		return 0, v.err
+	}
+	n, err := v.from.Read(p)
+	_, _ = v.sum.Write(p[:n])
+	switch v.err = err; {
+	case v.sum.size > v.size:
+		n, v.err = 0, fault.New(v.what+" is larger than the bundle's index says", "do not use this bundle")
+	case err == nil:
+	case err != io.EOF:
+		v.err = v.blame(err)
+	case v.sum.size != v.size && !v.atMost:
+		v.err = fault.New(v.what+" is smaller than the bundle's index says", "get the bundle again")
+	case v.sum.digest() != v.digest:
+		v.err = damaged(v.what)
+	}
+	return n, v.err
+}
+
+// content is the uncompressed content of a blob.
+type content struct {
+	*verified
+	raw   *verified // the blob itself
+	close func()
+}
+
+// openContent starts reading a blob whose content must have this digest and size.
+func openContent(raw *verified, kind types.MediaType, digest v1.Hash, size int64) (*content, error) {
+	from, done, err := decompress(raw, kind)
 	if err != nil {
-		return nil, damagedBy(blob.what(), err)
+		return nil, damagedBy(raw.what, err)
 	}
-	return &content{what: blob.what(), from: from, close: done, raw: raw, sum: sha256.New(), digest: digest, size: size}, nil
-}
-
-// Read returns an error instead of io.EOF if the content is wrong.
-func (c *content) Read(p []byte) (int, error) {
-	if c.err != nil {
-		return 0, c.err
+	blame := func(err error) error {
+		if raw.err != nil && raw.err != io.EOF { // such as a canceled context
+			return raw.err
+		}
+		return damagedBy(raw.what, err)
 	}
-	n, err := c.from.Read(p)
-	c.sum.Write(p[:n])
-	c.length += int64(n)
-	switch {
-	case c.length > c.size:
-		n, c.err = 0, fault.New(c.what+" is larger than the bundle's index says", "do not use this bundle")
-	case err == io.EOF:
-		c.err = c.atEnd()
-	case err != nil:
-		c.err = c.blame(err)
-	}
-	return n, c.err
-}
-
-func (c *content) atEnd() error {
-	switch {
-	case c.length != c.size && !c.atMost:
-		return fault.New(c.what+" is smaller than the bundle's index says", "get the bundle again")
-	case hex.EncodeToString(c.sum.Sum(nil)) != c.digest.Hex:
-		return damaged(c.what)
-	}
-	return io.EOF
-}
-
-// blame finds the cause if a blob can't be decompressed or read.
-func (c *content) blame(err error) error {
-	if c.raw.err != nil && !errors.Is(c.raw.err, io.EOF) {
-		return c.raw.err // such as a canceled context
-	}
-	return damagedBy(c.what, err)
+	return &content{&verified{what: raw.what, from: from, sum: newSum(), digest: digest, size: size, blame: blame}, raw, done}, nil
 }
 
 // finish reads the rest of the content and of the blob.
@@ -151,11 +176,6 @@ func (c *content) finish() error {
 	}
 	_, err := io.Copy(io.Discard, c.raw)
 	return err
-}
-
-// raw is a blob as the bundle has it, verified while it's read.
-func (b *Bundle) raw(ctx context.Context, blob *blob) *verified {
-	return newVerified(ctx, b.at[blob.Digest], blob.Descriptor, blob.what())
 }
 
 // decompress returns a blob's content; done releases its resources.
@@ -172,40 +192,4 @@ func decompress(r io.Reader, kind types.MediaType) (content io.Reader, done func
 		return d, func() {}, err
 	}
 	return r, func() {}, nil
-}
-
-// verified reads a blob, and ends with an error if its digest is wrong.
-type verified struct {
-	ctx    context.Context
-	from   io.Reader
-	sum    hash.Hash
-	digest v1.Hash
-	what   string
-	err    error
-}
-
-func newVerified(ctx context.Context, from *io.SectionReader, d v1.Descriptor, what string) *verified {
-	return &verified{ctx: ctx, from: io.NewSectionReader(from, 0, d.Size), sum: sha256.New(), digest: d.Digest, what: what}
-}
-
-func (v *verified) Close() error { return nil }
-
-func (v *verified) Read(p []byte) (int, error) {
-	if v.err != nil {
-		return 0, v.err
-	}
-	if v.err = v.ctx.Err(); v.err != nil {
-		return 0, v.err
-	}
-	n, err := v.from.Read(p)
-	v.sum.Write(p[:n])
-	switch {
-	case err == io.EOF && hex.EncodeToString(v.sum.Sum(nil)) != v.digest.Hex:
-		v.err = damaged(v.what)
-	case err != nil && err != io.EOF:
-		v.err = errors.Wrapf(err, "cannot read %s", v.what)
-	default:
-		v.err = err
-	}
-	return n, v.err
 }

@@ -143,19 +143,16 @@ func (e *entries) finish() error {
 	if header != nil {
 		return fault.New(fmt.Sprintf("the bundle has an entry %q that belongs to no part", header.Name), "do not use this bundle")
 	}
-	rest := io.NewSectionReader(e.file, e.end, e.file.Size()-e.end)
-	if rest.Size() < 2*blockSize {
+	size := e.file.Size() - e.end // negative if the last entry is incomplete
+	if size < 2*blockSize {
 		return fault.New("the end of the bundle is missing: it is truncated", "get the bundle again")
 	}
-	if rest.Size() > mostPadding {
-		return fault.New("the bundle goes on after its end", "get the bundle again")
-	}
-	padding, err := io.ReadAll(rest)
+	padding, err := io.ReadAll(io.NewSectionReader(e.file, e.end, min(size, mostPadding+1)))
 	if err != nil {
 		return err
 	}
-	if strings.Trim(string(padding), "\x00") != "" {
-		return fault.New("the bundle goes on after its end", "get the bundle again")
+	if len(padding) > mostPadding || strings.Trim(string(padding), "\x00") != "" {
+		return fault.New("there is trailing data after the end of the bundle", "get the bundle again")
 	}
 	return nil
 }

@@ -72,11 +72,8 @@ func (s *stage) platform() v1.Platform {
 // fromArchive finds an image in a docker-archive, or in a tar of an image layout.
 func (s *stage) fromArchive(ctx context.Context, file string, p *ListedPart) (*foundImage, error) {
 	opener := func() (io.ReadCloser, error) { return openUnpacked(file) }
-	if docker, err := hasMember(opener, "manifest.json"); err != nil || docker {
-		if err != nil {
-			return nil, errors.Wrapf(err, "%s", file)
-		}
-		image, err := fromDocker(opener, p)
+	if all, err := tarball.LoadManifest(opener); err == nil {
+		image, err := fromDocker(opener, len(all), p)
 		return &foundImage{Image: image, fromDocker: true, close: func() {}}, errors.Wrapf(err, "%s", file)
 	}
 	dir, err := os.MkdirTemp(s.dir, "layout-")
@@ -90,33 +87,9 @@ func (s *stage) fromArchive(ctx context.Context, file string, p *ListedPart) (*f
 	return &foundImage{Image: image, close: func() { os.RemoveAll(dir) }}, errors.Wrapf(err, "%s", file)
 }
 
-func hasMember(open tarball.Opener, member string) (bool, error) {
-	f, err := open()
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	for t := tar.NewReader(f); ; {
-		header, err := t.Next()
-		if err == io.EOF {
-			return false, nil
-		}
-		if err != nil {
-			return false, errors.Wrap(err, "not a tar archive")
-		}
-		if path.Clean(header.Name) == member {
-			return true, nil
-		}
-	}
-}
-
-// fromDocker finds an image by its name, or takes the only image.
-func fromDocker(open tarball.Opener, p *ListedPart) (v1.Image, error) {
-	all, err := tarball.LoadManifest(open)
-	if err != nil {
-		return nil, err
-	}
-	if len(all) == 1 {
+// fromDocker finds one of several images by its name, or takes the only image.
+func fromDocker(open tarball.Opener, images int, p *ListedPart) (v1.Image, error) {
+	if images == 1 {
 		return tarball.Image(open, nil)
 	}
 	tag, err := name.NewTag(p.Name)
@@ -147,25 +120,14 @@ func unpackLayout(ctx context.Context, open tarball.Opener, dir string) error {
 		if header.Typeflag != tar.TypeReg || !filepath.IsLocal(entry) || entry != entryLayout && entry != entryIndex && !strings.HasPrefix(entry, "blobs/") {
 			continue
 		}
-		if err := unpackFile(filepath.Join(dir, entry), &interruptible{ctx, t}); err != nil {
+		to := filepath.Join(dir, entry)
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return err
+		}
+		if err := copyTo(ctx, to, t); err != nil {
 			return err
 		}
 	}
-}
-
-func unpackFile(to string, from io.Reader) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if _, err := io.Copy(f, from); err != nil {
-		return err
-	}
-	return f.Close()
 }
 
 // fromLayout finds an image in an image layout by its name, or takes the platform's only image.
@@ -179,7 +141,7 @@ func (s *stage) fromLayout(dir string, p *ListedPart) (v1.Image, error) {
 		return nil, err
 	}
 	if len(found) != 1 {
-		return nil, fault.New(fmt.Sprintf("the image layout has %d images for %s that may be meant", len(found), s.List.OS+"/"+s.List.Architecture),
+		return nil, fault.New(fmt.Sprintf("the image layout has %d images for %s to choose from", len(found), s.List.OS+"/"+s.List.Architecture),
 			"it must have one, or one whose annotation "+annotationImage+" or "+annotationRef+" is the image's name or tag")
 	}
 	return found[0], nil

@@ -4,6 +4,7 @@
 package bundle
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"os"
@@ -112,7 +113,7 @@ func (l *List) faults() []string {
 			found = append(found, title+": "+text)
 		}
 		if known.Has(title) {
-			found = append(found, title+" is there twice")
+			found = append(found, title+" appears twice")
 		}
 		known.Insert(title)
 	}
@@ -172,7 +173,7 @@ func (p *ListedPart) urlFaults() (found []string) {
 		found = append(found, "url has a name or password; everybody with the bundle would see it")
 	}
 	if p.SHA256 == "" {
-		found = append(found, "url needs the sha256 of what is there")
+		found = append(found, "url needs the sha256 of its file")
 	}
 	return found
 }
@@ -199,11 +200,5 @@ func (p *ListedPart) at(dir string) string {
 
 // part is its entry in the index, as far as the list knows.
 func (p *ListedPart) part() Part {
-	source := p.Source
-	for _, from := range []string{p.URL, p.Image} {
-		if source == "" {
-			source = from
-		}
-	}
-	return Part{Name: p.Name, Type: p.Type, Version: p.Version, Source: source, License: p.License}
+	return Part{Name: p.Name, Type: p.Type, Version: p.Version, Source: cmp.Or(p.Source, p.URL, p.Image), License: p.License}
 }

@@ -157,7 +157,7 @@ func writeHugeImage(t *testing.T, path string) {
 	}
 	part := Part{Name: hugeImage, Type: Image, Version: "1", Source: "the test", License: "Apache-2.0", Digest: descriptor.Digest, Size: hugeLayer, ConfigDigest: &configDescriptor.Digest}
 	descriptor.Annotations = map[string]string{annotationImage: hugeImage}
-	i, err := newImage(part, descriptor, manifest, config)
+	i, err := newImage(part, descriptor, manifest, func(v1.Descriptor) ([]byte, error) { return config, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func writeManyLayers(t *testing.T, path string) {
 		}
 		part := Part{Name: name, Type: Image, Version: "1", Source: "the test", License: "Apache-2.0", Digest: descriptor.Digest, Size: count, ConfigDigest: &configDescriptor.Digest}
 		descriptor.Annotations = map[string]string{annotationImage: name}
-		i, err := newImage(part, descriptor, rawManifest, rawConfig)
+		i, err := newImage(part, descriptor, rawManifest, func(v1.Descriptor) ([]byte, error) { return rawConfig, nil })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/pkg/errors"
 )
@@ -101,21 +102,6 @@ func signatureImage(c *contents) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	layer, err := partial.CompressedToLayer(&inMemory{c.signature, signature})
-	if err != nil {
-		return nil, err
-	}
-	return partial.CompressedToImage(&ociImage{types.OCIManifestSchema1, manifest, empty, map[v1.Hash]v1.Layer{signature.Digest: layer}})
-}
-
-type inMemory struct {
-	data       []byte
-	descriptor v1.Descriptor
-}
-
-func (m *inMemory) Digest() (v1.Hash, error)            { return m.descriptor.Digest, nil }
-func (m *inMemory) Size() (int64, error)                { return m.descriptor.Size, nil }
-func (m *inMemory) MediaType() (types.MediaType, error) { return m.descriptor.MediaType, nil }
-func (m *inMemory) Compressed() (io.ReadCloser, error) {
-	return io.NopCloser(bytes.NewReader(m.data)), nil
+	layers := map[v1.Hash]v1.Layer{signature.Digest: static.NewLayer(c.signature, signatureType)}
+	return partial.CompressedToImage(&ociImage{types.OCIManifestSchema1, manifest, empty, layers})
 }

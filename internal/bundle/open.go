@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/pkg/errors"
@@ -59,6 +60,25 @@ func OpenPinned(path string, keys Keys, digest string) (*Bundle, error) {
 	}
 	b.close = f.Close
 	return b, nil
+}
+
+// checkPin reads all of a file, unless the digest is empty.
+func checkPin(file io.Reader, digest string) error {
+	if digest == "" {
+		return nil
+	}
+	want, err := v1.NewHash(strings.ToLower(digest))
+	if err != nil {
+		return fault.New("the digest "+digest+" is not one such as sha256:4e07…, with 64 hexadecimal digits", "`sha256sum BUNDLE` prints them")
+	}
+	got, _, err := v1.SHA256(file)
+	if err != nil {
+		return errors.Wrap(err, "cannot read the bundle")
+	}
+	if got != want {
+		return fault.New("this is not the bundle with the digest "+digest+": its own is "+got.String(), "get the bundle with that digest")
+	}
+	return nil
 }
 
 // Index describes the bundle. Don't change it.
@@ -168,15 +188,7 @@ func readImage(h *head, part Part, descriptor v1.Descriptor) (*image, error) {
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := v1.ParseManifest(bytes.NewReader(raw))
-	if err != nil {
-		return nil, errors.Wrapf(err, "%s: manifest", part)
-	}
-	config, err := h.blob(manifest.Config, part.String()+" (configuration)")
-	if err != nil {
-		return nil, err
-	}
-	return newImage(part, descriptor, raw, config)
+	return newImage(part, descriptor, raw, func(d v1.Descriptor) ([]byte, error) { return h.blob(d, part.String()+" (configuration)") })
 }
 
 // head reads small documents. Two images may share them.
@@ -216,7 +228,7 @@ func (h *head) blob(d v1.Descriptor, what string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if digest, _, _ := v1.SHA256(bytes.NewReader(data)); digest != d.Digest {
+	if digestOf(data) != d.Digest {
 		return nil, damaged(what)
 	}
 	if h.blobs == nil {
@@ -234,7 +246,7 @@ func sameSize(what string, got, want int64) error {
 }
 
 func damaged(what string) error {
-	return fault.New(what+" is damaged: its content is not what its digest says", "get the bundle again")
+	return fault.New(what+" is damaged: its content does not match its digest", "get the bundle again")
 }
 
 // damagedBy is damaged for content that couldn't even be decompressed.

@@ -6,12 +6,16 @@ package bundle
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/pkg/errors"
 
@@ -128,10 +132,11 @@ func (p *push) image(ctx context.Context, d destination) error {
 	if err != nil {
 		return err
 	}
-	if len(others) == 0 {
+	if others == nil {
 		return remote.Write(d.ref, image, p.options...)
 	}
-	return remote.WriteIndex(d.ref, withOthers(d.image.descriptor, image, others), p.options...)
+	ours := mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: d.image.descriptor.Platform}}
+	return remote.WriteIndex(d.ref, mutate.AppendManifests(others, ours), p.options...)
 }
 
 func (p *push) oci(ctx context.Context, i *image) (v1.Image, error) {
@@ -166,4 +171,46 @@ func (p *push) bundle(ctx context.Context, ref name.Tag) error {
 		return err
 	}
 	return remote.Write(ref.Digest(digest.String()), signature, p.options...)
+}
+
+// others is the index of a tag's images in the registry for other platforms than the bundle's; nil if there are none.
+func (p *push) others(ref name.Tag) (v1.ImageIndex, error) {
+	there, err := remote.Get(ref, p.options...)
+	var answer *transport.Error
+	if errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	index, err := indexOf(there)
+	if err != nil {
+		return nil, err
+	}
+	ours := v1.Platform{OS: p.b.index.OS, Architecture: p.b.index.Architecture}
+	others := mutate.RemoveManifests(index, func(d v1.Descriptor) bool {
+		return d.Platform == nil || !d.MediaType.IsImage() || d.Platform.Satisfies(ours)
+	})
+	manifest, err := others.IndexManifest()
+	if err != nil || len(manifest.Manifests) == 0 {
+		return nil, err
+	}
+	return mutate.IndexMediaType(others, types.OCIImageIndex), nil
+}
+
+// indexOf is a tag's index, or one of its only image.
+func indexOf(there *remote.Descriptor) (v1.ImageIndex, error) {
+	if there.MediaType.IsIndex() {
+		return there.ImageIndex()
+	}
+	image, err := there.Image()
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	only := mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: config.Platform()}}
+	return mutate.AppendManifests(empty.Index, only), nil
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"aead.dev/minisign"
 	"github.com/pkg/errors"
@@ -70,4 +72,105 @@ func Sign(ctx context.Context, path string, key *SecretKey, signature []byte) er
 	return replace(path, stagingOf(path), func(w io.Writer) error {
 		return b.write(w, func(blob *blob) (io.ReadCloser, error) { return b.raw(ctx, blob), nil })
 	})
+}
+
+// KeysDir has the public keys this host trusts for bundles.
+const KeysDir = "/etc/slipway/bundle-keys.d"
+
+// keySuffix ends the names of public keys' files.
+const keySuffix = ".pub"
+
+// Keys are public keys, one of which must have signed a bundle. Without a key, a bundle needs no signature.
+type Keys struct{ trusted []trustedKey }
+
+type trustedKey struct {
+	path string
+	key  minisign.PublicKey
+}
+
+// Required reports whether bundles must be signed.
+func (k Keys) Required() bool { return len(k.trusted) > 0 }
+
+// ConfiguredKeys reads all *.pub files in dir, which needn't exist. A file that can't be read, or isn't a key, is an error.
+func ConfiguredKeys(dir string) (Keys, error) {
+	entries, err := os.ReadDir(dir)
+	if os.IsNotExist(err) {
+		return Keys{}, nil
+	}
+	if err != nil {
+		return Keys{}, errors.Wrap(err, "cannot look for the public keys of bundles")
+	}
+	var paths []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), keySuffix) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	if len(paths) == 0 && len(entries) > 0 {
+		return Keys{}, fault.New(fmt.Sprintf("%s has files, but no public key: no name ends in %s", dir, keySuffix),
+			"name each key's file like release"+keySuffix+", or remove the directory")
+	}
+	return KeysFromFiles(paths...)
+}
+
+// TrustedKeys are the keys in files or, without files, the keys this host trusts.
+func TrustedKeys(files []string) (Keys, error) {
+	if len(files) > 0 {
+		return KeysFromFiles(files...)
+	}
+	return ConfiguredKeys(KeysDir)
+}
+
+// KeysFromFiles reads public keys in minisign's format.
+func KeysFromFiles(paths ...string) (Keys, error) {
+	var k Keys
+	for _, path := range paths {
+		key, err := minisign.PublicKeyFromFile(path)
+		if err != nil {
+			return Keys{}, fault.WithRemedy(errors.Wrapf(err, "%s is not a public key for bundles", path),
+				"it must be a file that `minisign -G` has made, and be readable")
+		}
+		k.trusted = append(k.trusted, trustedKey{path, key})
+	}
+	return k, nil
+}
+
+// verify returns which key signed the message, for people; "" without keys.
+func (k Keys) verify(message, signature []byte) (string, error) {
+	if !k.Required() {
+		return "", nil
+	}
+	if len(signature) == 0 {
+		return "", fault.New("the bundle is not signed, and this host trusts only bundles signed by "+k.describe(),
+			"get a signed bundle, or sign it with `slipway bundle sign`")
+	}
+	for _, t := range k.trusted {
+		if minisign.Verify(t.key, message, signature) {
+			return fmt.Sprintf("%s (%s)", t.key, t.path), nil
+		}
+	}
+	return "", k.refuse(signature)
+}
+
+// refuse says why no key fits, going by the key the signature names.
+func (k Keys) refuse(signature []byte) error {
+	var s minisign.Signature
+	if err := s.UnmarshalText(signature); err != nil {
+		return fault.New("the bundle's signature "+entrySignature+" is not in minisign's format", "get the bundle again")
+	}
+	for _, t := range k.trusted {
+		if t.key.ID() == s.KeyID {
+			return fault.New(fmt.Sprintf("the bundle's signature is wrong: it was changed after %s had signed it", t.path), "get the bundle again; do not use this one")
+		}
+	}
+	return fault.New(fmt.Sprintf("the bundle is signed by the key %X, and this host trusts only %s", s.KeyID, k.describe()),
+		fmt.Sprintf("if you trust that key, put its public key in %s, or name it with --public-key", KeysDir))
+}
+
+func (k Keys) describe() string {
+	var names []string
+	for _, t := range k.trusted {
+		names = append(names, fmt.Sprintf("%X (%s)", t.key.ID(), t.path))
+	}
+	return strings.Join(names, ", ")
 }

@@ -71,10 +71,7 @@ func openMember(archive, member string) (io.ReadCloser, error) {
 		unpacked.Close()
 		return nil, errors.Wrapf(err, "%s", archive)
 	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{found, unpacked}, nil
+	return &opened{found, unpacked.Close}, nil
 }
 
 func findMember(archive io.Reader, member string) (io.Reader, error) {
@@ -82,7 +79,7 @@ func findMember(archive io.Reader, member string) (io.Reader, error) {
 		header, err := t.Next()
 		switch {
 		case err == io.EOF:
-			return nil, fault.New(fmt.Sprintf("it has no member %s", member), "`tar -tf` lists what it has")
+			return nil, fault.New(fmt.Sprintf("it has no member %s", member), "`tar -tf` lists its members")
 		case err != nil:
 			return nil, errors.Wrap(err, "not a tar archive")
 		case path.Clean(header.Name) != path.Clean(member):
@@ -125,12 +122,13 @@ func openUnpacked(path string) (io.ReadCloser, error) {
 		f.Close()
 		return nil, errors.Wrapf(err, "cannot decompress %s", path)
 	}
-	return &unpacked{content, func() error { done(); return f.Close() }}, nil
+	return &opened{content, func() error { done(); return f.Close() }}, nil
 }
 
-type unpacked struct {
+// opened reads a part of a file, or its uncompressed content.
+type opened struct {
 	io.Reader
 	close func() error
 }
 
-func (u *unpacked) Close() error { return u.close() }
+func (o *opened) Close() error { return o.close() }

@@ -73,20 +73,43 @@ func (s *stage) encoder() (*zstd.Encoder, error) {
 
 // keep makes a blob of write's output.
 func (s *stage) keep(kind types.MediaType, write func(io.Writer) error) (v1.Descriptor, error) {
-	f, err := os.CreateTemp(s.dir, "blob-")
-	if err != nil {
-		return v1.Descriptor{}, errors.Wrap(err, "cannot make a file beside the bundle")
-	}
-	defer f.Close()
 	sum := newSum()
-	if err := write(io.MultiWriter(f, sum)); err != nil {
-		return v1.Descriptor{}, err
+	err := intoPlace(s.dir, func(w io.Writer) error { return write(io.MultiWriter(w, sum)) }, func() string { return s.path(sum.digest()) })
+	return v1.Descriptor{MediaType: kind, Digest: sum.digest(), Size: sum.size}, err
+}
+
+// intoPlace makes a file appear at a path of the same file system, once it's complete.
+func intoPlace(dir string, write func(io.Writer) error, path func() string) error {
+	f, err := os.CreateTemp(dir, "blob-")
+	if err != nil {
+		return errors.Wrap(err, "cannot make a file for a blob")
+	}
+	defer os.Remove(f.Name()) // fails once it has its final name
+	defer f.Close()
+	if err := write(f); err != nil {
+		return err
 	}
 	if err := f.Close(); err != nil {
-		return v1.Descriptor{}, errors.Wrap(err, "cannot write a file beside the bundle")
+		return errors.Wrap(err, "cannot write a blob")
 	}
-	blob := v1.Descriptor{MediaType: kind, Digest: sum.digest(), Size: sum.size}
-	return blob, os.Rename(f.Name(), s.path(blob.Digest))
+	return errors.Wrap(os.Rename(f.Name(), path()), "cannot put a blob in its place")
+}
+
+func copyTo(ctx context.Context, to string, from io.Reader) error {
+	copyAll := func(w io.Writer) error {
+		_, err := io.Copy(w, &interruptible{ctx, from})
+		return errors.Wrap(err, "cannot copy a blob")
+	}
+	return intoPlace(filepath.Dir(to), copyAll, func() string { return to })
+}
+
+func copyFile(ctx context.Context, from, to string) error {
+	f, err := os.Open(from)
+	if err != nil {
+		return errors.Wrap(err, "cannot copy a blob")
+	}
+	defer f.Close()
+	return copyTo(ctx, to, f)
 }
 
 // sum is the digest and size of everything written to it.
@@ -107,31 +130,8 @@ func (s *sum) digest() v1.Hash {
 }
 
 func digestOf(data []byte) v1.Hash {
-	s := newSum()
-	_, _ = io.Copy(s, bytes.NewReader(data)) // neither side can fail
-	return s.digest()
-}
-
-// copyFile makes a file appear at a path once it's complete.
-func copyFile(ctx context.Context, from, to string) error {
-	temporary, err := os.CreateTemp(filepath.Dir(to), "blob-")
-	if err != nil {
-		return errors.Wrap(err, "cannot copy a blob")
-	}
-	defer os.Remove(temporary.Name()) // fails once it has its final name
-	defer temporary.Close()
-	f, err := os.Open(from)
-	if err != nil {
-		return errors.Wrap(err, "cannot copy a blob")
-	}
-	defer f.Close()
-	if _, err := io.Copy(temporary, &interruptible{ctx, f}); err != nil {
-		return errors.Wrap(err, "cannot copy a blob")
-	}
-	if err := temporary.Close(); err != nil {
-		return errors.Wrap(err, "cannot copy a blob")
-	}
-	return errors.Wrap(os.Rename(temporary.Name(), to), "cannot copy a blob")
+	digest, _, _ := v1.SHA256(bytes.NewReader(data)) // reading memory doesn't fail
+	return digest
 }
 
 // interruptible is a reader that ends with its context.

@@ -25,16 +25,20 @@ func (s *stage) image(ctx context.Context, listed *ListedPart) (staged, error) {
 	}
 	defer source.close()
 	part := listed.part()
+	config, err := source.RawConfigFile()
+	if err != nil {
+		return staged{}, errors.Wrap(err, "cannot read its configuration")
+	}
 	keep := s.keepManifest
 	if source.fromDocker {
 		keep = s.makeManifest
 	}
-	manifest, kind, config, err := keep(ctx, source)
+	manifest, kind, err := keep(ctx, source, config)
 	if err != nil {
 		return staged{}, err
 	}
 	descriptor := describe(manifest, kind)
-	parsed, err := newImage(part, descriptor, manifest, config)
+	parsed, err := newImage(part, descriptor, manifest, func(v1.Descriptor) ([]byte, error) { return config, nil })
 	if err != nil {
 		return staged{}, err
 	}
@@ -63,27 +67,23 @@ func (i *image) compressed() (sum int64) {
 	return sum
 }
 
-// keepManifest copies an image unchanged.
-func (s *stage) keepManifest(ctx context.Context, source *foundImage) (manifest []byte, kind types.MediaType, config []byte, err error) {
-	if manifest, err = source.RawManifest(); err != nil {
-		return nil, "", nil, errors.Wrap(err, "cannot read its manifest")
-	}
-	if kind, err = source.MediaType(); err != nil {
-		return nil, "", nil, errors.Wrap(err, "cannot read its manifest")
-	}
-	if config, err = source.RawConfigFile(); err != nil {
-		return nil, "", nil, errors.Wrap(err, "cannot read its configuration")
-	}
+// keepManifest copies an image's layers, and returns its manifest unchanged.
+func (s *stage) keepManifest(ctx context.Context, source *foundImage, _ []byte) ([]byte, types.MediaType, error) {
 	layers, err := source.Layers()
 	if err != nil {
-		return nil, "", nil, errors.Wrap(err, "cannot read its layers")
+		return nil, "", errors.Wrap(err, "cannot read its layers")
 	}
 	for _, l := range layers {
 		if err := s.keepLayer(ctx, l, source.fromRegistry); err != nil {
-			return nil, "", nil, err
+			return nil, "", err
 		}
 	}
-	return manifest, kind, config, nil
+	kind, err := source.MediaType()
+	if err != nil {
+		return nil, "", errors.Wrap(err, "cannot read its manifest")
+	}
+	manifest, err := source.RawManifest()
+	return manifest, kind, errors.Wrap(err, "cannot read its manifest")
 }
 
 // keepLayer copies a layer unchanged, unless another image has brought it. A registry's also goes into the cache, for later runs.
@@ -127,30 +127,27 @@ func (s *stage) copyLayer(ctx context.Context, l v1.Layer, digest v1.Hash) error
 	return err
 }
 
-// makeManifest compresses an image's layers.
-func (s *stage) makeManifest(ctx context.Context, source *foundImage) (manifest []byte, kind types.MediaType, config []byte, err error) {
-	if config, err = source.RawConfigFile(); err != nil {
-		return nil, "", nil, errors.Wrap(err, "cannot read its configuration")
-	}
+// makeManifest compresses an image's layers, and returns their manifest.
+func (s *stage) makeManifest(ctx context.Context, source *foundImage, config []byte) ([]byte, types.MediaType, error) {
 	layers, err := source.Layers()
 	if err != nil {
-		return nil, "", nil, errors.Wrap(err, "cannot read its layers")
+		return nil, "", errors.Wrap(err, "cannot read its layers")
 	}
 	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: describe(config, types.OCIConfigJSON), Layers: []v1.Descriptor{}}
 	for _, l := range layers {
 		content, err := l.Uncompressed()
 		if err != nil {
-			return nil, "", nil, errors.Wrap(err, "cannot read a layer")
+			return nil, "", errors.Wrap(err, "cannot read a layer")
 		}
 		blob, _, _, err := s.compress(ctx, content, types.OCILayerZStd)
 		content.Close()
 		if err != nil {
-			return nil, "", nil, err
+			return nil, "", err
 		}
 		m.Layers = append(m.Layers, blob)
 	}
-	manifest, _, err = encode(m, m.MediaType)
-	return manifest, m.MediaType, config, err
+	manifest, _, err := encode(m, m.MediaType)
+	return manifest, m.MediaType, err
 }
 
 // checkLayers compares the layers with the image's configuration, and returns their total size.
@@ -166,7 +163,7 @@ func (s *stage) checkLayers(ctx context.Context, i *image) (sum int64, err error
 }
 
 func (s *stage) checkLayer(ctx context.Context, d v1.Descriptor, diffID v1.Hash) (int64, error) {
-	const untrue = "what the configuration says of its layers is not true"
+	const untrue = "its layers do not match those in its configuration"
 	if content, ok := s.made.Load(d.Digest); ok {
 		if content := content.(*sum); content.digest() == diffID {
 			return content.size, nil
@@ -178,16 +175,9 @@ func (s *stage) checkLayer(ctx context.Context, d v1.Descriptor, diffID v1.Hash)
 		return 0, errors.Wrapf(err, "layer %s is missing", d.Digest)
 	}
 	defer f.Close()
-	what := "layer " + d.Digest.String()
-	raw := newVerified(ctx, io.NewSectionReader(f, 0, d.Size), d, what)
-	from, done, err := decompress(raw, d.MediaType)
-	if err != nil {
-		return 0, errors.Wrapf(err, "%s cannot be decompressed", what)
-	}
-	defer done()
-	c := &content{what: what, from: from, raw: raw, sum: newSum(), digest: diffID, size: math.MaxInt64, atMost: true}
-	err = c.finish()
-	return c.length, errors.Wrap(err, untrue)
+	raw := newVerified(ctx, io.NewSectionReader(f, 0, d.Size), d, "layer "+d.Digest.String())
+	size, err := checkLayer(raw, d.MediaType, diffID, math.MaxInt64)
+	return size, errors.Wrap(err, untrue)
 }
 
 // matches reports whether annotations name the image.

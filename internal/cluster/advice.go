@@ -5,7 +5,6 @@ package cluster
 
 import (
 	"crypto/x509"
-	"encoding/pem"
 	"os"
 	"strings"
 	"syscall"
@@ -14,6 +13,7 @@ import (
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
@@ -59,28 +59,23 @@ func (c *conn) adviceFor(err error) (reason, remedy string) {
 const nodeUser = "system:node:"
 
 // clientCert returns the client certificate of a configuration; nil without one. A kubelet's is in a separate file.
-func clientCert(cfg *rest.Config) []byte {
-	if len(cfg.CertData) > 0 || cfg.CertFile == "" {
-		return cfg.CertData
+func clientCert(cfg *rest.Config) *x509.Certificate {
+	data := cfg.CertData
+	if len(data) == 0 && cfg.CertFile != "" {
+		data, _ = os.ReadFile(cfg.CertFile) // the first request reports an error
 	}
-	data, err := os.ReadFile(cfg.CertFile)
-	if err != nil { // the first request reports it
-		return nil
+	if list, err := cert.ParseCertsPEM(data); err == nil {
+		return list[0]
 	}
-	return data
+	return nil
 }
 
 // userName returns the user in the client certificate; empty without one.
 func (c *conn) userName() string {
-	block, _ := pem.Decode(c.clientCert)
-	if block == nil {
+	if c.clientCert == nil {
 		return ""
 	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return ""
-	}
-	return cert.Subject.CommonName
+	return c.clientCert.Subject.CommonName
 }
 
 // adviseNode is for a kubelet's credentials: they have a node's rights, and only for that node.
@@ -95,13 +90,9 @@ func (c *conn) adviseNode(err error) (reason, remedy string) {
 }
 
 func (c *conn) adviseUnauthorized(now time.Time) (reason, remedy string) {
-	block, _ := pem.Decode(c.clientCert)
-	if block != nil {
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err == nil && now.After(cert.NotAfter) {
-			return "the client certificate in " + c.kubeconfig + " expired on " + cert.NotAfter.UTC().Format(time.RFC3339),
-				"renew it with `slipway certs renew all`; `slipway certs check-expiration` shows what else has expired"
-		}
+	if cert := c.clientCert; cert != nil && now.After(cert.NotAfter) {
+		return "the client certificate in " + c.kubeconfig + " expired on " + cert.NotAfter.UTC().Format(time.RFC3339),
+			"renew it with `slipway certs renew all`; `slipway certs check-expiration` shows what else has expired"
 	}
 	return "the server does not accept the credentials in " + c.kubeconfig,
 		"check that they are from this cluster, and run `slipway certs check-expiration` to see whether they have expired"

@@ -16,7 +16,7 @@ import (
 )
 
 // Object is any API object, of the kinds in kinds.go.
-type Object interface {
+type Object = interface {
 	runtime.Object
 	metav1.Object
 }
@@ -86,4 +86,13 @@ type Mark struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Taints      []corev1.Taint
+}
+
+// ConfigMapText returns the value of a ConfigMap's key; empty if either is missing.
+func ConfigMapText(ctx context.Context, c Cluster, namespace, name, key string) (string, error) {
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
+	if found, err := c.Get(ctx, cm); err != nil || !found {
+		return "", err
+	}
+	return cm.Data[key], nil
 }

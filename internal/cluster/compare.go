@@ -5,11 +5,12 @@ package cluster
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 
-	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json"
 )
 
 // The changes an intent would make to the cluster as it is now.
@@ -49,8 +50,10 @@ func (p *Plan) compare(ask func(now *Real) (Difference, error)) *Difference {
 }
 
 // reading asks the live cluster, or the cluster to compare with, for objects this run hasn't written. If the latter doesn't
-// answer, it counts as empty, and the next comparison reports the error. It needs p.mu.
+// answer, it counts as empty, and the next comparison reports the error.
 func (p *Plan) reading(ask func(Cluster) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
 	case p.live != nil:
 		return ask(p.live)
@@ -61,51 +64,46 @@ func (p *Plan) reading(ask func(Cluster) error) error {
 	return nil
 }
 
+// Compare also returns changes the API would refuse.
 func (r *Real) Compare(ctx context.Context, obj Object) (Difference, error) {
-	return r.compare(ctx, obj, asIs)
+	return r.compare(ctx, obj, false)
 }
 
-// changer is change or asIs.
-type changer func(w wanted, live map[string]any) (after map[string]any, err error)
-
-// asIs is change for callers that only compare: it includes changes the API would refuse.
-func asIs(w wanted, live map[string]any) (map[string]any, error) { return changed(w, live), nil }
-
-// differenceOf returns Ensure's change to one object.
-func (r *Real) differenceOf(ctx context.Context, obj Object) (Difference, error) {
-	return r.compare(ctx, obj, change)
-}
-
-func (r *Real) compare(ctx context.Context, obj Object, change changer) (Difference, error) {
+// compare compares obj with the API's. With strict, a change the API would refuse is an error.
+func (r *Real) compare(ctx context.Context, obj Object, strict bool) (d Difference, err error) {
 	w, err := want(obj)
 	if err != nil {
-		return Difference{}, err
+		return d, err
 	}
-	w, found, err := r.located(ctx, w)
-	if err != nil {
-		return Difference{}, err
-	}
-	if !found {
-		return Difference{Change: Create}, nil
-	}
-	live, found, err := r.fields(ctx, w.ref)
-	if err != nil {
-		return Difference{}, err
-	}
-	if !found {
-		return Difference{Change: Create}, nil
-	}
-	return difference(obj, w, live, change)
+	err = r.call(ctx, func(ctx context.Context, c *conn) error {
+		var live map[string]any
+		there, found, err := c.located(ctx, w)
+		if err == nil && found {
+			live, found, err = c.get(ctx, there.ref)
+		}
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			d.Change = Create
+			return nil
+		}
+		d, err = difference(obj, there, live, strict)
+		return err
+	})
+	return d, err
 }
 
 // difference returns the change that gives live the fields set in obj (w).
-func difference(obj Object, w wanted, live map[string]any, change changer) (Difference, error) {
-	after, err := change(w, live)
-	if err != nil {
-		return Difference{}, err
-	}
+func difference(obj Object, w wanted, live map[string]any, strict bool) (Difference, error) {
+	after := changed(w, live)
 	if after == nil {
 		return Difference{Change: None}, nil
+	}
+	if strict {
+		if err := checkImmutable(w, live); err != nil {
+			return Difference{}, err
+		}
 	}
 	d := Difference{Change: Update}
 	if _, secret := obj.(*corev1.Secret); !secret {
@@ -114,8 +112,8 @@ func difference(obj Object, w wanted, live map[string]any, change changer) (Diff
 	return d, nil
 }
 
-func (r *Real) deletionOf(ctx context.Context, what ref) (Difference, error) {
-	_, found, err := r.fields(ctx, what)
+func (r *Real) deletionOf(ctx context.Context, obj Object) (Difference, error) {
+	found, err := r.Get(ctx, obj.DeepCopyObject().(Object))
 	if err != nil || !found {
 		return Difference{Change: None}, err
 	}
@@ -142,11 +140,8 @@ func (r *Real) markingOf(ctx context.Context, name string, mark Mark) (Differenc
 
 func joined(have, more map[string]string) map[string]string {
 	all := map[string]string{}
-	for _, m := range []map[string]string{have, more} {
-		for key, value := range m {
-			all[key] = value
-		}
-	}
+	maps.Copy(all, have)
+	maps.Copy(all, more)
 	return all
 }
 
@@ -157,21 +152,67 @@ func marksOf(n *corev1.Node) map[string]any {
 	}
 }
 
-func (r *Real) fields(ctx context.Context, what ref) (fields map[string]any, found bool, err error) {
-	err = r.call(ctx, func(ctx context.Context, c *conn) error {
-		var data []byte
-		if data, found, err = c.read(ctx, what); err != nil || !found {
-			return err
-		}
-		return errors.Wrapf(json.Unmarshal(data, &fields), "get %s: decode the answer", what)
-	})
-	return fields, found, err
-}
-
 // ownFields returns a copy without the fields the server manages.
 func ownFields(fields map[string]any) map[string]any {
 	fields = runtime.DeepCopyJSON(fields)
 	delete(fields, "status")
 	dropServerMetadata(fields)
 	return fields
+}
+
+// Fields names the fields an update changes, sorted, such as spec.template.spec.containers[coredns].image. For a Secret, it's
+// empty.
+func (d Difference) Fields() []string {
+	found := unlike(d.Before, d.After, "", "")
+	if len(found) == 0 { // the live object has more than it should, such as an extra rule in a role
+		found = unlike(d.After, d.Before, "", "")
+	}
+	return found
+}
+
+// unlike returns the paths, below path, of the fields where live doesn't match ours.
+func unlike(live, ours any, path, member string) []string {
+	if holds(live, ours, member) {
+		return nil
+	}
+	switch ours := ours.(type) {
+	case map[string]any:
+		if live, ok := live.(map[string]any); ok {
+			return unlikeMembers(live, ours, path, member)
+		}
+	case []any:
+		if live, ok := live.([]any); ok && len(live) == len(ours) {
+			var found []string
+			for i, value := range ours {
+				found = append(found, unlike(live[i], value, fmt.Sprintf("%s[%v]", path, nameOf(value, i)), member)...)
+			}
+			return found
+		}
+	}
+	return []string{path}
+}
+
+func unlikeMembers(live, ours map[string]any, path, member string) []string {
+	var found []string
+	for _, name := range slices.Sorted(maps.Keys(ours)) {
+		if isQuantities(member) && sameQuantity(live[name], ours[name]) {
+			continue
+		}
+		below := name
+		if path != "" {
+			below = path + "." + name
+		}
+		found = append(found, unlike(live[name], ours[name], below, name)...)
+	}
+	return found
+}
+
+// nameOf returns an element's name, or its index in the list.
+func nameOf(element any, index int) any {
+	if fields, ok := element.(map[string]any); ok {
+		if name, ok := fields["name"].(string); ok {
+			return name
+		}
+	}
+	return index
 }

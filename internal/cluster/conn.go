@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/x509"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -28,10 +29,11 @@ const answerTime = 10 * time.Second
 // knows which checks to repeat first.
 type conn struct {
 	client     *rest.RESTClient
-	host       string // host:port of the server
-	kubeconfig string // path, for errors
-	clientCert []byte // PEM, for errors
+	host       string            // host:port of the server
+	kubeconfig string            // path, for errors
+	clientCert *x509.Certificate // for errors; nil if there's none
 	answerTime time.Duration
+	dryRun     bool // have the server check writes and drop them
 }
 
 // dial prepares a connection, but sends nothing yet. endpoint, if set, replaces the kubeconfig's server.
@@ -102,6 +104,9 @@ func (c *conn) send(ctx context.Context, r *rest.Request, contentType string, bo
 	data, err := json.Marshal(body)
 	if err != nil {
 		return errors.Wrap(err, "encode")
+	}
+	if c.dryRun { // unknown fields are refused, as with `kubectl apply`
+		r.Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict)
 	}
 	_, err = c.do(ctx, r.SetHeader("Content-Type", contentType).Body(data))
 	return err

@@ -286,7 +286,7 @@ func TestUnauthorizedAdvice(t *testing.T) {
 		{nil, end, []string{"credentials", "admin.conf"}, []string{"this cluster"}},
 	}
 	for _, tt := range tests {
-		c := &conn{kubeconfig: "admin.conf", clientCert: tt.cert}
+		c := &conn{kubeconfig: "admin.conf", clientCert: clientCert(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: tt.cert}})}
 		reason, remedy := c.adviseUnauthorized(tt.now)
 		fact.In(t, reason, tt.reason...)
 		fact.In(t, remedy, tt.remedy...)

@@ -6,9 +6,11 @@ package cluster
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -37,7 +39,7 @@ func changed(w wanted, live map[string]any) map[string]any {
 	same := true
 	switch w.kind.name {
 	case "Deployment":
-		delete(submap(fields, "spec"), "replicas")
+		unstructured.RemoveNestedField(fields, "spec", "replicas")
 	case "RoleBinding", "ClusterRoleBinding":
 		keepSubjects(fields, live)
 	case "Role", "ClusterRole":
@@ -50,46 +52,30 @@ func changed(w wanted, live map[string]any) map[string]any {
 	return overlay(live, fields).(map[string]any)
 }
 
-// immutable lists the fields the API doesn't let anyone change in an existing object.
-var immutable = []struct {
-	kind string
-	path []string
-	show string
-}{
-	{"ClusterRoleBinding", []string{"roleRef"}, "roleRef"},
-	{"DaemonSet", []string{"spec", "selector"}, "spec.selector"},
-	{"Deployment", []string{"spec", "selector"}, "spec.selector"},
-	{"RoleBinding", []string{"roleRef"}, "roleRef"},
-	{"Secret", []string{"type"}, "type"},
-	{"Service", []string{"spec", "clusterIP"}, "spec.clusterIP"},
+// immutable maps kinds to the field the API doesn't let anyone change in an existing object.
+var immutable = map[string][]string{
+	"ClusterRoleBinding": {"roleRef"},
+	"DaemonSet":          {"spec", "selector"},
+	"Deployment":         {"spec", "selector"},
+	"RoleBinding":        {"roleRef"},
+	"Secret":             {"type"},
+	"Service":            {"spec", "clusterIP"},
 }
 
 // checkImmutable returns an error plainer than the server's if an update would change an immutable field. Slipway doesn't delete
 // the object itself: the cluster would be without it for a moment, and others may depend on it.
 func checkImmutable(w wanted, live map[string]any) error {
-	for _, row := range immutable {
-		if row.kind != w.kind.name {
-			continue
-		}
-		ours, theirs := lookup(w.fields, row.path), lookup(live, row.path)
-		if ours != nil && !holds(theirs, ours, "") {
-			return errors.Errorf("update %s: %s is %s and should be %s, but the API does not allow changing it; check the object, delete it, and run the same command again",
-				w.ref, row.show, compact(theirs), compact(ours))
-		}
+	path := immutable[w.kind.name]
+	if path == nil {
+		return nil
 	}
-	return nil
-}
-
-func lookup(fields map[string]any, path []string) any {
-	var value any = fields
-	for _, name := range path {
-		m, ok := value.(map[string]any)
-		if !ok {
-			return nil
-		}
-		value = m[name]
+	ours, _, _ := unstructured.NestedFieldNoCopy(w.fields, path...)
+	theirs, _, _ := unstructured.NestedFieldNoCopy(live, path...)
+	if ours == nil || holds(theirs, ours, "") {
+		return nil
 	}
-	return value
+	return errors.Errorf("update %s: %s is %s and should be %s, but the API does not allow changing it; check the object, delete it, and run the same command again",
+		w.ref, strings.Join(path, "."), compact(theirs), compact(ours))
 }
 
 func compact(value any) string {
@@ -98,14 +84,6 @@ func compact(value any) string {
 		return "unreadable"
 	}
 	return string(data)
-}
-
-// submap returns the member if it's a map, or else a new, empty map.
-func submap(fields map[string]any, name string) map[string]any {
-	if m, ok := fields[name].(map[string]any); ok {
-		return m
-	}
-	return map[string]any{}
 }
 
 func keepSubjects(fields, live map[string]any) {
@@ -144,7 +122,7 @@ func holds(live, ours any, member string) bool {
 		live, ok := live.([]any)
 		return ok && slices.EqualFunc(live, ours, func(l, o any) bool { return holds(l, o, member) })
 	}
-	return live == ours || sameNumber(live, ours)
+	return number(live) == number(ours)
 }
 
 // isQuantities reports whether a member's values are quantities. In the kinds written here, only resource requirements are.
@@ -161,21 +139,12 @@ func sameQuantity(a, b any) bool {
 	return errX == nil && errY == nil && x.Cmp(y) == 0
 }
 
-// sameNumber compares JSON numbers: int64 or float64, depending on how they're written.
-func sameNumber(a, b any) bool {
-	x, okX := number(a)
-	y, okY := number(b)
-	return okX && okY && x == y
-}
-
-func number(value any) (float64, bool) {
-	switch n := value.(type) {
-	case int64:
-		return float64(n), true
-	case float64:
-		return n, true
+// number makes JSON numbers comparable: they're int64 or float64, depending on how they're written.
+func number(value any) any {
+	if n, ok := value.(int64); ok {
+		return float64(n)
 	}
-	return 0, false
+	return value
 }
 
 func overlay(live, ours any) any {

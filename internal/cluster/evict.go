@@ -6,7 +6,6 @@ package cluster
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -14,7 +13,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -34,12 +32,6 @@ type BlockedError struct {
 }
 
 func (e *BlockedError) Error() string { return "Pod " + e.Pod + " cannot be evicted now: " + e.Reason }
-
-func (r *Real) PodsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	err := r.list(ctx, "Pod", metav1.NamespaceAll, "fieldSelector", fields.OneTermEqualSelector("spec.nodeName", node).String(), &list)
-	return list.Items, errors.WithMessagef(err, "list the Pods of node %s", node)
-}
 
 // Evict leaves alone another Pod that has taken the name meanwhile.
 func (r *Real) Evict(ctx context.Context, pod *corev1.Pod) error {
@@ -87,27 +79,4 @@ func reasonOf(err error) string {
 		return status.Message
 	}
 	return strings.Join(said, "; ")
-}
-
-// PodsOn leaves out Pods the plan has evicted: they're gone at once. A plan makes no Pods.
-func (p *Plan) PodsOn(ctx context.Context, node string) (pods []corev1.Pod, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	err = p.reading(func(c Cluster) (err error) { pods, err = c.PodsOn(ctx, node); return err })
-	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
-		_, evicted := p.objects[planKey{"Pod", pod.Namespace, pod.Name}]
-		return evicted
-	}), err
-}
-
-func (p *Plan) Evict(_ context.Context, pod *corev1.Pod) error {
-	r, err := refOf(pod)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.put(r, nil)
-	p.record(Action{Verb: VerbEvict, Kind: r.kind.name, Namespace: r.namespace, Name: r.name})
-	return nil
 }

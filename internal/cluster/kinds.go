@@ -4,9 +4,7 @@
 package cluster
 
 import (
-	"encoding/base64"
 	stdjson "encoding/json"
-	"maps"
 	"path"
 	"reflect"
 
@@ -14,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -66,18 +65,18 @@ func refOf(obj Object) (ref, error) {
 	if name == "" {
 		name = reflect.Indirect(reflect.ValueOf(obj)).Type().Name()
 	}
+	u, untyped := obj.(*unstructured.Unstructured)
 	k, err := kindOf(apiVersion, name)
-	if err != nil {
-		var ok bool
-		if k, ok = anyKind(obj); !ok {
-			return ref{}, err
-		}
+	if err != nil && !untyped {
+		return ref{}, err
+	} else if err != nil { // only users' manifests have other kinds: the API says where such objects live
+		k = kind{apiVersion: apiVersion, name: name, namespaced: u.GetNamespace() != ""}
 	}
 	if _, typed := obj.(*corev1.Secret); k.name == "Secret" && !typed {
 		return ref{}, errors.Errorf("a Secret must be a *corev1.Secret, or a plan would not know what to hide in a %T", obj)
 	}
 	r := ref{kind: k, namespace: obj.GetNamespace(), name: obj.GetName()}
-	if _, any := obj.(*unstructured.Unstructured); any { // treated as kubectl treats a user's manifest
+	if untyped { // treated as kubectl treats a user's manifest
 		r = r.settled()
 	}
 	switch {
@@ -125,30 +124,27 @@ func want(obj Object) (wanted, error) {
 	if err != nil {
 		return wanted{}, err
 	}
-	data, err := stdjson.Marshal(obj)
+	var fields map[string]any
+	data, err := stdjson.Marshal(copyOf(obj))
+	if err == nil {
+		err = json.Unmarshal(data, &fields)
+	}
 	if err != nil {
 		return wanted{}, errors.Wrapf(err, "encode %s", r)
-	}
-	var fields map[string]any
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return wanted{}, errors.Wrapf(err, "decode %s", r)
 	}
 	fields["apiVersion"], fields["kind"] = r.kind.apiVersion, r.kind.name
 	delete(fields, "status")
 	dropServerMetadata(fields)
-	foldStringData(fields)
-	return wanted{ref: r, fields: fields}.withoutNamespace(), nil
+	return wanted{ref: r, fields: fields}.in(r.namespace), nil
 }
 
-func (w wanted) withoutNamespace() wanted {
-	meta, ok := w.fields["metadata"].(map[string]any)
-	if _, has := meta["namespace"]; !ok || !has || w.namespace != "" {
-		return w
+// in puts w into a namespace; empty for none.
+func (w wanted) in(namespace string) wanted {
+	w.fields, w.namespace = runtime.DeepCopyJSON(w.fields), namespace
+	unstructured.RemoveNestedField(w.fields, "metadata", "namespace")
+	if namespace != "" {
+		_ = unstructured.SetNestedField(w.fields, namespace, "metadata", "namespace") // metadata is a map: it has a name
 	}
-	meta = maps.Clone(meta)
-	delete(meta, "namespace")
-	w.fields = maps.Clone(w.fields)
-	w.fields["metadata"] = meta
 	return w
 }
 
@@ -160,19 +156,19 @@ func dropServerMetadata(fields map[string]any) {
 	}
 }
 
-// foldStringData treats a Secret's write-only field as the server does: its values move to data, and replace any there.
-func foldStringData(fields map[string]any) {
-	text, ok := fields["stringData"].(map[string]any)
-	if !ok {
-		return
+// copyOf copies an object, and a Secret as the server would store it: with all values in Data.
+func copyOf(obj Object) Object {
+	c := obj.DeepCopyObject().(Object)
+	s, ok := c.(*corev1.Secret)
+	if !ok || len(s.StringData) == 0 {
+		return c
 	}
-	data, ok := fields["data"].(map[string]any)
-	if !ok {
-		data = map[string]any{}
+	if s.Data == nil {
+		s.Data = map[string][]byte{}
 	}
-	for key, value := range text {
-		data[key] = base64.StdEncoding.EncodeToString([]byte(value.(string)))
+	for key, value := range s.StringData {
+		s.Data[key] = []byte(value)
 	}
-	fields["data"] = data
-	delete(fields, "stringData")
+	s.StringData = nil
+	return c
 }

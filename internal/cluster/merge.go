@@ -31,7 +31,9 @@ func Merge(live Object, v Versions) (changed bool, err error) {
 			return false, errors.Wrapf(err, "compare %s", obj.GetName())
 		}
 		delete(trees[i], "status")
-		dropServerMetadata(trees[i])
+		if i > 0 { // the live object keeps the server's
+			dropServerMetadata(trees[i])
+		}
 	}
 	m := merging{live: trees[0], wanted: trees[1], plain: trees[2], old: trees[3]}
 	before := runtime.DeepCopyJSON(trees[0])
@@ -39,21 +41,9 @@ func Merge(live Object, v Versions) (changed bool, err error) {
 	if equality.Semantic.DeepEqual(before, after) {
 		return false, nil
 	}
-	return true, fillFrom(live, after)
-}
-
-// fillFrom replaces the content of obj, except the fields the server manages.
-func fillFrom(obj Object, fields map[string]any) error {
-	kept := obj.DeepCopyObject().(Object)
-	reflect.ValueOf(obj).Elem().SetZero()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, obj); err != nil {
-		return errors.Wrapf(err, "merge %s", kept.GetName())
-	}
-	obj.SetResourceVersion(kept.GetResourceVersion())
-	obj.SetUID(kept.GetUID())
-	obj.SetCreationTimestamp(kept.GetCreationTimestamp())
-	obj.SetGeneration(kept.GetGeneration())
-	return nil
+	reflect.ValueOf(live).Elem().SetZero()
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(after, live)
+	return true, errors.Wrapf(err, "merge %s", v.New.GetName())
 }
 
 // merging holds one value in each version of an object; nil where it isn't set.

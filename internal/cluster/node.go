@@ -15,24 +15,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/json"
 )
 
 // MarkNode overwrites labels and annotations with other values, and taints of the same key and effect with another value.
 func (r *Real) MarkNode(ctx context.Context, name string, mark Mark) error {
-	node, err := refOf(NewNode(name))
-	if err != nil {
-		return err
-	}
-	c, err := r.connect()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := r.orTimeout(ctx)
-	defer cancel()
-	return c.advise(policy(pollDelay).Do(ctx, func(ctx context.Context) error {
-		return c.mark(ctx, node, mark)
-	}))
+	return r.wait(ctx, policy(pollDelay), func(ctx context.Context, c *conn) error {
+		live, what, err := c.node(ctx, name)
+		if err != nil {
+			return err
+		}
+		patch := markPatch(live, mark)
+		if patch == nil {
+			return nil
+		}
+		err = c.send(ctx, c.object(http.MethodPatch, what), string(types.MergePatchType), patch)
+		return errors.Wrapf(err, "patch %s", what)
+	})
 }
 
 // NewNode returns a Node to ask the API for.
@@ -42,83 +40,39 @@ func NewNode(name string) *corev1.Node {
 	return n
 }
 
-func (c *conn) mark(ctx context.Context, node ref, mark Mark) error {
-	live := NewNode(node.name)
-	found, err := c.fill(ctx, live)
-	if err != nil {
-		return err
+// node returns a Node, which must be registered.
+func (c *conn) node(ctx context.Context, name string) (node *corev1.Node, what ref, err error) {
+	node = NewNode(name)
+	if what, err = refOf(node); err != nil {
+		return nil, what, err
 	}
-	if !found {
-		return notRegistered(node)
+	found, err := c.fill(ctx, node)
+	if err == nil && !found {
+		err = notYetError{errors.Errorf("%s is not registered: its kubelet does that once it reaches the API server; `journalctl -u kubelet` shows what keeps it", what)}
 	}
-	patch := markPatch(live, mark)
-	if patch == nil {
-		return nil
-	}
-	err = c.send(ctx, c.object(http.MethodPatch, node), string(types.MergePatchType), patch)
-	return errors.Wrapf(err, "patch %s", node)
-}
-
-func notRegistered(node ref) error {
-	return notYetError{errors.Errorf("%s is not registered: its kubelet does that once it reaches the API server; `journalctl -u kubelet` shows what keeps it", node)}
-}
-
-func (r *Real) AwaitReport(ctx context.Context, name string, since time.Time) error {
-	c, err := r.connect()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := r.orTimeout(ctx)
-	defer cancel()
-	confirm := c.confirmForbidden()
-	return c.advise(policy(reportDelay).Do(ctx, func(ctx context.Context) error {
-		return confirm(ctx, c.reported(ctx, name, since))
-	}))
+	return node, what, err
 }
 
 // AwaitNode also works with the credentials of the node's kubelet.
 func (r *Real) AwaitNode(ctx context.Context, name string, check func(*corev1.Node, []corev1.Pod) error) error {
-	c, err := r.connect()
-	if err != nil {
-		return err
-	}
-	pod, err := kindOf("v1", "Pod")
-	if err != nil {
-		return err
-	}
-	ctx, cancel := r.orTimeout(ctx)
-	defer cancel()
-	confirm := c.confirmForbidden()
-	return c.advise(policy(reportDelay).Do(ctx, func(ctx context.Context) error {
-		node, pods, err := c.nodeWithPods(ctx, name, pod)
-		if err := confirm(ctx, err); err != nil {
+	return r.wait(ctx, policy(reportDelay), func(ctx context.Context, c *conn) error {
+		var pods corev1.PodList
+		node, _, err := c.node(ctx, name)
+		if err == nil {
+			err = c.list(ctx, "Pod", metav1.NamespaceAll, "fieldSelector", onNode(name), &pods)
+		}
+		if err != nil {
 			return err
 		}
-		if err := check(node, pods); err != nil {
+		if err := check(node, pods.Items); err != nil {
 			return notYetError{err}
 		}
 		return nil
-	}))
+	})
 }
 
-// nodeWithPods returns a Node, which must be registered, and its Pods.
-func (c *conn) nodeWithPods(ctx context.Context, name string, pod kind) (*corev1.Node, []corev1.Pod, error) {
-	node := NewNode(name)
-	what, _ := refOf(node)
-	found, err := c.fill(ctx, node)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !found {
-		return nil, nil, notRegistered(what)
-	}
-	data, err := c.do(ctx, c.at(http.MethodGet, pod, "").Param("fieldSelector", "spec.nodeName="+name))
-	if err != nil {
-		return nil, nil, errors.Wrapf(err, "list the Pods of %s", what)
-	}
-	var pods corev1.PodList
-	err = json.Unmarshal(data, &pods)
-	return node, pods.Items, errors.Wrapf(err, "list the Pods of %s: decode the answer", what)
+func (r *Real) AwaitReport(ctx context.Context, name string, since time.Time) error {
+	return r.wait(ctx, policy(reportDelay), func(ctx context.Context, c *conn) error { return c.reported(ctx, name, since) })
 }
 
 // reportDelay bounds the wait between two looks for a kubelet's report, which comes within a second of its start, and then every
@@ -127,18 +81,13 @@ const reportDelay = 200 * time.Millisecond
 
 // reported returns an error if a node's kubelet hasn't reported after since.
 func (c *conn) reported(ctx context.Context, name string, since time.Time) error {
-	node := NewNode(name)
-	found, err := c.fill(ctx, node)
+	node, what, err := c.node(ctx, name)
 	if err != nil {
 		return err
 	}
-	what, _ := refOf(node) // fill has checked it
-	if !found {
-		return notRegistered(what)
-	}
 	last := heartbeat(node)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}}
-	found, err = c.fill(ctx, lease)
+	found, err := c.fill(ctx, lease)
 	if err != nil {
 		return err
 	}

@@ -6,9 +6,14 @@ package cluster
 import (
 	"context"
 	"net/http"
+	"path"
+	"reflect"
+	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 
@@ -16,33 +21,38 @@ import (
 )
 
 // ensure makes sure the API has w. It tries to create it first, because a new cluster lacks most objects. If an answer is lost,
-// the next try finds the object and compares it.
+// the next try finds the object and compares it. The definition of w's kind may not be established yet, so ensure waits for it,
+// up to settleTime.
 func (c *conn) ensure(ctx context.Context, p retry.Policy, w wanted) error {
-	exists := false
+	exists, defined := false, time.Now().Add(settleTime)
 	err := p.Do(ctx, func(ctx context.Context) error {
+		w, known, err := c.located(ctx, w)
+		if err != nil {
+			return err
+		}
+		if !known {
+			err = errors.Errorf("create %s: %s", w.ref, noKind(w.kind.name, w.kind.apiVersion))
+			if time.Now().Before(defined) {
+				err = notYetError{err}
+			}
+			return err
+		}
 		var refused error
 		if !exists {
+			// A Service with a fixed address is invalid if it exists: the address is taken, by the Service itself.
 			refused = c.create(ctx, w)
-			if !mayExist(refused) {
+			if !apierrors.IsAlreadyExists(refused) && !apierrors.IsInvalid(refused) {
 				return refused
 			}
 		}
-		live, found, err := c.get(ctx, w.ref)
+		exists, err = c.update(ctx, w)
 		switch {
-		case err != nil:
+		case err != nil || exists:
 			return err
-		case !found && apierrors.IsInvalid(refused):
+		case apierrors.IsInvalid(refused):
 			return refused
-		case !found:
-			exists = false
-			return notYetError{errors.Errorf("update %s: something else deletes it at the same time", w.ref)}
 		}
-		exists = true
-		update, err := change(w, live)
-		if err != nil || update == nil {
-			return err
-		}
-		return c.replace(ctx, w.ref, update)
+		return notYetError{errors.Errorf("update %s: something else deletes it at the same time", w.ref)}
 	})
 	return c.advise(err)
 }
@@ -58,15 +68,22 @@ func (c *conn) createMissing(ctx context.Context, p retry.Policy, w wanted) erro
 	return c.advise(err)
 }
 
-// mayExist reports whether a creation may have failed because the object exists. A Service with a fixed address, for example, is
-// invalid then: the address is taken, by the Service itself.
-func mayExist(refused error) bool {
-	return apierrors.IsAlreadyExists(refused) || apierrors.IsInvalid(refused)
-}
-
 func (c *conn) create(ctx context.Context, w wanted) error {
 	err := c.send(ctx, c.at(http.MethodPost, w.kind, w.namespace), runtime.ContentTypeJSON, w.fields)
 	return errors.Wrapf(err, "create %s", w.ref)
+}
+
+// update changes an existing object once, if it differs from w.
+func (c *conn) update(ctx context.Context, w wanted) (exists bool, err error) {
+	live, exists, err := c.get(ctx, w.ref)
+	if err != nil || !exists {
+		return exists, err
+	}
+	update, err := change(w, live)
+	if err != nil || update == nil {
+		return true, err
+	}
+	return true, c.replace(ctx, w.ref, update)
 }
 
 // replace writes an object with the resource version it had when it was read, so that no other write is lost.
@@ -87,12 +104,42 @@ func (c *conn) get(ctx context.Context, r ref) (fields map[string]any, found boo
 	return fields, true, errors.Wrapf(err, "get %s: decode the answer", r)
 }
 
+// fill replaces the whole content of obj.
+func (c *conn) fill(ctx context.Context, obj Object) (found bool, err error) {
+	what, err := refOf(obj)
+	if err != nil {
+		return false, err
+	}
+	data, found, err := c.read(ctx, what)
+	if err != nil || !found {
+		return false, err
+	}
+	reflect.ValueOf(obj).Elem().SetZero()
+	return true, errors.Wrapf(json.Unmarshal(data, obj), "get %s: decode the answer", what)
+}
+
 func (c *conn) read(ctx context.Context, r ref) (data []byte, found bool, err error) {
 	data, err = c.do(ctx, c.object(http.MethodGet, r))
 	if isNotFound(err) {
 		return nil, false, nil
 	}
 	return data, err == nil, errors.Wrapf(err, "get %s", r)
+}
+
+// list fills answer with the v1 objects of a kind that match a field or label selector.
+func (c *conn) list(ctx context.Context, name, namespace, selector, value string, answer any) error {
+	k, err := kindOf("v1", name)
+	if err != nil {
+		return err
+	}
+	data, err := c.do(ctx, c.at(http.MethodGet, k, namespace).Param(selector, value))
+	if err == nil {
+		err = errors.Wrap(json.Unmarshal(data, answer), "decode the answer")
+	}
+	if value != "" {
+		value = " where " + value
+	}
+	return errors.Wrapf(err, "list %ss%s", path.Join(namespace, name), value)
 }
 
 // remove deletes an object once. A missing object isn't an error.
@@ -102,4 +149,31 @@ func (c *conn) remove(ctx context.Context, r ref) error {
 		return nil
 	}
 	return errors.Wrapf(err, "delete %s", r)
+}
+
+// located returns w with its kind's place in the API. found is false if the API doesn't have the kind (yet): its definition may
+// not be established yet. Only users' manifests have kinds missing from the table.
+func (c *conn) located(ctx context.Context, w wanted) (_ wanted, found bool, err error) {
+	if w.kind.plural != "" {
+		return w, true, nil
+	}
+	data, err := c.do(ctx, c.client.Get().AbsPath(w.kind.root()))
+	if apierrors.IsNotFound(err) { // in plain text: the server doesn't know the group
+		return w, false, nil
+	}
+	var list metav1.APIResourceList
+	if err == nil {
+		err = errors.Wrap(json.Unmarshal(data, &list), "decode the answer")
+	}
+	if err != nil {
+		return w, false, errors.Wrapf(err, "list the kinds of %s", w.kind.apiVersion)
+	}
+	for _, r := range list.APIResources {
+		if r.Kind == w.kind.name && !strings.Contains(r.Name, "/") {
+			w.kind.plural, w.kind.namespaced = r.Name, r.Namespaced
+			w.ref = w.settled()
+			return w.in(w.namespace), true, nil
+		}
+	}
+	return w, false, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -51,18 +52,15 @@ type Plan struct {
 
 	mu      sync.Mutex
 	admin   bool
-	objects map[planKey]Object // nil for a deleted object
-	order   []planKey
+	objects map[string]Object // by ref.String(); nil for a deleted object
 }
-
-type planKey struct{ kind, namespace, name string }
 
 var _ Cluster = (*Plan)(nil)
 
 // NewPlan returns a Cluster for a dry run. It passes each intent to record, in order. Reads see this run's writes first, then
 // live, or the cluster the plan is compared with. Without either, they see an empty cluster, and nothing uses the network.
 func NewPlan(record func(Action), live Cluster) *Plan {
-	return &Plan{record: record, live: live, objects: map[planKey]Object{}}
+	return &Plan{record: record, live: live, objects: map[string]Object{}}
 }
 
 func (p *Plan) Ready(context.Context) error {
@@ -83,63 +81,64 @@ func (p *Plan) EnsureAdmin(ctx context.Context) error {
 
 // Ensure records the objects in the order they're listed.
 func (p *Plan) Ensure(ctx context.Context, objs ...Object) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, obj := range objs {
-		r, written, err := p.write(obj)
-		if err != nil {
-			return err
-		}
-		p.record(Action{Verb: VerbEnsure, Kind: r.kind.name, Namespace: r.namespace, Name: r.name, Object: redact(copyOf(written)),
-			Difference: p.compare(func(now *Real) (Difference, error) { return now.differenceOf(ctx, written) })})
-	}
-	return nil
-}
-
-// write makes reads see a copy of obj, with its kind.
-func (p *Plan) write(obj Object) (ref, Object, error) {
-	r, err := refOf(obj)
-	if err != nil {
-		return ref{}, nil, err
-	}
-	written := copyOf(obj)
-	written.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(r.kind.apiVersion, r.kind.name))
-	p.put(r, written)
-	return r, written, nil
-}
-
-func (p *Plan) put(r ref, obj Object) {
-	key := planKey{r.kind.name, r.namespace, r.name}
-	if _, known := p.objects[key]; !known {
-		p.order = append(p.order, key)
-	}
-	p.objects[key] = obj
+	return p.write(VerbEnsure, objs, func(now *Real, obj Object) (Difference, error) { return now.compare(ctx, obj, true) })
 }
 
 func (p *Plan) Precreate(_ context.Context, objs ...Object) error {
+	return p.write(VerbPrecreate, objs, nil)
+}
+
+func (p *Plan) EnsureAbsent(ctx context.Context, obj Object) error {
+	return p.write(VerbDelete, []Object{obj}, func(now *Real, obj Object) (Difference, error) { return now.deletionOf(ctx, obj) })
+}
+
+func (p *Plan) Evict(_ context.Context, pod *corev1.Pod) error {
+	return p.write(VerbEvict, []Object{pod}, nil)
+}
+
+// write records a verb's intents. Reads see copies of the objects from then on, or nothing if the verb removes them. ask finds an
+// intent's change; nil if it isn't compared.
+func (p *Plan) write(verb Verb, objs []Object, ask func(now *Real, obj Object) (Difference, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, obj := range objs {
-		r, written, err := p.write(obj)
+		r, err := refOf(obj)
 		if err != nil {
 			return err
 		}
-		p.record(Action{Verb: VerbPrecreate, Kind: r.kind.name, Namespace: r.namespace, Name: r.name, Object: redact(copyOf(written))})
+		action := Action{Verb: verb, Kind: r.kind.name, Namespace: r.namespace, Name: r.name}
+		p.objects[r.String()] = nil
+		if verb == VerbEnsure || verb == VerbPrecreate {
+			written := copyOf(obj)
+			written.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(r.kind.apiVersion, r.kind.name))
+			p.objects[r.String()], action.Object = written, redact(copyOf(written))
+		}
+		if ask != nil {
+			action.Difference = p.compare(func(now *Real) (Difference, error) { return ask(now, obj) })
+		}
+		p.record(action)
 	}
 	return nil
 }
 
-func (p *Plan) EnsureAbsent(ctx context.Context, obj Object) error {
-	r, err := refOf(obj)
-	if err != nil {
-		return err
+// Update also changes objects written by earlier steps of the plan.
+func (p *Plan) Update(ctx context.Context, obj Object, change func() (changed bool, err error)) (found bool, err error) {
+	if found, err = p.Get(ctx, obj); err != nil || !found {
+		return found, err
 	}
+	changed, err := change()
+	if err != nil || !changed {
+		return true, err
+	}
+	return true, p.Ensure(ctx, obj)
+}
+
+// written returns this run's object at r, nil if the run has deleted it. known is false if the run hasn't changed it.
+func (p *Plan) written(r ref) (obj Object, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.put(r, nil)
-	p.record(Action{Verb: VerbDelete, Kind: r.kind.name, Namespace: r.namespace, Name: r.name,
-		Difference: p.compare(func(now *Real) (Difference, error) { return now.deletionOf(ctx, r) })})
-	return nil
+	obj, known = p.objects[r.String()]
+	return obj, known
 }
 
 func (p *Plan) Get(ctx context.Context, obj Object) (found bool, err error) {
@@ -147,9 +146,7 @@ func (p *Plan) Get(ctx context.Context, obj Object) (found bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	written, known := p.objects[planKey{r.kind.name, r.namespace, r.name}]
+	written, known := p.written(r)
 	switch {
 	case !known:
 		err = p.reading(func(c Cluster) (err error) { found, err = c.Get(ctx, obj); return err })
@@ -166,14 +163,12 @@ func (p *Plan) Get(ctx context.Context, obj Object) (found bool, err error) {
 }
 
 func (p *Plan) Compare(ctx context.Context, obj Object) (Difference, error) {
-	w, err := want(copyOf(obj))
+	w, err := want(obj)
 	if err != nil {
 		return Difference{}, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	d := Difference{Change: Create}
-	written, known := p.objects[planKey{w.kind.name, w.namespace, w.name}]
+	written, known := p.written(w.ref)
 	switch {
 	case !known:
 		err = p.reading(func(c Cluster) error {
@@ -191,27 +186,32 @@ func (p *Plan) Compare(ctx context.Context, obj Object) (Difference, error) {
 	if err != nil {
 		return d, err
 	}
-	return difference(obj, w, live.fields, asIs)
+	return difference(obj, w, live.fields, false)
 }
 
 func (p *Plan) Pods(ctx context.Context, namespace, labelSelector string) (pods []corev1.Pod, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	err = p.reading(func(c Cluster) (err error) { pods, err = c.Pods(ctx, namespace, labelSelector); return err })
 	return pods, err
 }
 
 func (p *Plan) Nodes(ctx context.Context) (nodes []corev1.Node, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	err = p.reading(func(c Cluster) (err error) { nodes, err = c.Nodes(ctx); return err })
 	return nodes, err
 }
 
+// PodsOn leaves out Pods the plan has evicted: they're gone at once. A plan makes no Pods.
+func (p *Plan) PodsOn(ctx context.Context, node string) (pods []corev1.Pod, err error) {
+	err = p.reading(func(c Cluster) (err error) { pods, err = c.PodsOn(ctx, node); return err })
+	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return p.changes("Pod", &pod) }), err
+}
+
+func (p *Plan) changes(name string, obj metav1.Object) bool {
+	_, known := p.written(ref{kind{name: name}, obj.GetNamespace(), obj.GetName()})
+	return known
+}
+
 // Read sees none of this run's writes.
 func (p *Plan) Read(ctx context.Context, q Query, take func(io.Reader) error) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	asked := false
 	err := p.reading(func(c Cluster) error { asked = true; return c.Read(ctx, q, take) })
 	if err == nil && (!asked || p.unread != nil) {
@@ -220,29 +220,22 @@ func (p *Plan) Read(ctx context.Context, q Query, take func(io.Reader) error) er
 	return err
 }
 
-func (p *Plan) Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error) {
+func (p *Plan) Secrets(ctx context.Context, namespace, fieldSelector string) (secrets []corev1.Secret, err error) {
 	selector, err := fields.ParseSelector(fieldSelector)
 	if err != nil {
 		return nil, errors.Wrapf(err, "list Secrets of %s", namespace)
 	}
+	err = p.reading(func(c Cluster) (err error) { secrets, err = c.Secrets(ctx, namespace, fieldSelector); return err })
+	secrets = slices.DeleteFunc(secrets, func(s corev1.Secret) bool { return p.changes("Secret", &s) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var secrets []corev1.Secret
-	err = p.reading(func(c Cluster) (err error) { secrets, err = c.Secrets(ctx, namespace, fieldSelector); return err })
-	if err != nil {
-		return nil, err
-	}
-	secrets = slices.DeleteFunc(secrets, func(s corev1.Secret) bool {
-		_, known := p.objects[planKey{"Secret", s.Namespace, s.Name}]
-		return known
-	})
-	for _, key := range p.order {
+	for _, key := range slices.Sorted(maps.Keys(p.objects)) {
 		s, ok := p.objects[key].(*corev1.Secret)
 		if ok && s.Namespace == namespace && selector.Matches(fields.Set{"metadata.name": s.Name, "type": string(s.Type)}) {
 			secrets = append(secrets, *s.DeepCopy())
 		}
 	}
-	return secrets, nil
+	return secrets, err
 }
 
 func (p *Plan) MarkNode(ctx context.Context, name string, mark Mark) error {
@@ -261,4 +254,21 @@ func (p *Plan) AwaitReport(context.Context, string, time.Time) error { return ni
 
 func (p *Plan) AwaitNode(context.Context, string, func(*corev1.Node, []corev1.Pod) error) error {
 	return nil
+}
+
+// redacted replaces a Secret's values in a plan. It doesn't show their length.
+const redacted = "<redacted>"
+
+// redact removes the values from a copy of a Secret. The placeholders are in StringData, where people can read them.
+func redact(obj Object) Object {
+	s, ok := obj.(*corev1.Secret)
+	if !ok {
+		return obj
+	}
+	s.StringData = map[string]string{}
+	for key := range s.Data {
+		s.StringData[key] = redacted
+	}
+	s.Data = nil
+	return s
 }

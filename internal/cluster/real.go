@@ -5,8 +5,6 @@ package cluster
 
 import (
 	"context"
-	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +14,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/json"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
 type Options struct {
@@ -105,26 +106,7 @@ func (r *Real) orTimeout(ctx context.Context) (context.Context, context.CancelFu
 
 // Ensure stops the other writes at the first final error.
 func (r *Real) Ensure(ctx context.Context, objs ...Object) error {
-	var wants []wanted
-	for _, obj := range objs {
-		w, err := want(obj)
-		if err != nil {
-			return err
-		}
-		wants = append(wants, w)
-	}
-	c, err := r.connect()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
-	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(sideBySide)
-	for _, w := range wants {
-		group.Go(func() error { return c.ensureAny(ctx, w) })
-	}
-	return group.Wait()
+	return r.each(ctx, r.connect, objs, func(ctx context.Context, c *conn, _ int, w wanted) error { return c.ensure(ctx, usual(), w) })
 }
 
 func (r *Real) Precreate(ctx context.Context, objs ...Object) error {
@@ -133,16 +115,29 @@ func (r *Real) Precreate(ctx context.Context, objs ...Object) error {
 		return err
 	}
 	defer super.client.Client.CloseIdleConnections() // not needed again
+	connect := func() (*conn, error) { return super, nil }
+	return r.each(ctx, connect, objs, func(ctx context.Context, c *conn, _ int, w wanted) error { return c.createMissing(ctx, usual(), w) })
+}
+
+// each calls op for the objects, in parallel, within one budget. If one of them is invalid, it doesn't even connect.
+func (r *Real) each(ctx context.Context, connect func() (*conn, error), objs []Object, op func(ctx context.Context, c *conn, i int, w wanted) error) error {
+	wants := make([]wanted, len(objs))
+	for i, obj := range objs {
+		var err error
+		if wants[i], err = want(obj); err != nil {
+			return err
+		}
+	}
+	c, err := connect()
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(sideBySide)
-	for _, obj := range objs {
-		w, err := want(obj)
-		if err != nil {
-			return err
-		}
-		group.Go(func() error { return super.createMissing(ctx, usual(), w) })
+	for i, w := range wants {
+		group.Go(func() error { return op(ctx, c, i, w) })
 	}
 	return group.Wait()
 }
@@ -164,64 +159,74 @@ func (r *Real) Get(ctx context.Context, obj Object) (found bool, err error) {
 	return found, err
 }
 
-// fill is one try of Get.
-func (c *conn) fill(ctx context.Context, obj Object) (found bool, err error) {
+// Update writes with the resource version it read, so a write by another client in between is a conflict, and the object is read
+// again.
+func (r *Real) Update(ctx context.Context, obj Object, change func() (changed bool, err error)) (found bool, err error) {
 	what, err := refOf(obj)
 	if err != nil {
 		return false, err
 	}
-	data, found, err := c.read(ctx, what)
-	if err != nil || !found {
-		return false, err
-	}
-	reflect.ValueOf(obj).Elem().SetZero()
-	return true, errors.Wrapf(json.Unmarshal(data, obj), "get %s: decode the answer", what)
+	err = r.call(ctx, func(ctx context.Context, c *conn) error {
+		if found, err = c.fill(ctx, obj); err != nil || !found {
+			return err
+		}
+		changed, err := change()
+		if err != nil || !changed {
+			return errors.Wrapf(err, "update %s", what)
+		}
+		return c.replace(ctx, what, obj)
+	})
+	return found, err
 }
 
 func (r *Real) Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error) {
 	var list corev1.SecretList
 	err := r.list(ctx, "Secret", namespace, "fieldSelector", fieldSelector, &list)
-	return list.Items, errors.WithMessagef(err, "list Secrets of %s where %s", namespace, fieldSelector)
+	return list.Items, err
 }
 
 func (r *Real) Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := r.list(ctx, "Pod", namespace, "labelSelector", labelSelector, &list)
-	return list.Items, errors.WithMessagef(err, "list Pods of %s where %s", namespace, labelSelector)
+	return list.Items, err
 }
+
+func (r *Real) PodsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := r.list(ctx, "Pod", metav1.NamespaceAll, "fieldSelector", onNode(node), &list)
+	return list.Items, err
+}
+
+func onNode(name string) string { return fields.OneTermEqualSelector("spec.nodeName", name).String() }
 
 func (r *Real) Nodes(ctx context.Context) ([]corev1.Node, error) {
 	var list corev1.NodeList
 	err := r.list(ctx, "Node", "", "labelSelector", "", &list)
 	slices.SortFunc(list.Items, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
-	return list.Items, errors.WithMessage(err, "list Nodes")
+	return list.Items, err
 }
 
-// list fills answer with the v1 objects of a kind that match a selector.
-func (r *Real) list(ctx context.Context, name, namespace, selector, value string, answer any) error {
-	k, err := kindOf("v1", name)
-	if err != nil {
-		return err
-	}
-	return r.call(ctx, func(ctx context.Context, c *conn) error {
-		data, err := c.do(ctx, c.at(http.MethodGet, k, namespace).Param(selector, value))
-		if err != nil {
-			return err
-		}
-		return errors.Wrap(json.Unmarshal(data, answer), "decode the answer")
-	})
+func (r *Real) list(ctx context.Context, kind, namespace, selector, value string, answer any) error {
+	return r.call(ctx, func(ctx context.Context, c *conn) error { return c.list(ctx, kind, namespace, selector, value, answer) })
 }
 
 // call runs op with the administrator's connection, within one budget.
 func (r *Real) call(ctx context.Context, op func(context.Context, *conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	return r.wait(ctx, usual(), op)
+}
+
+// wait runs op with the administrator's connection until ctx's deadline.
+func (r *Real) wait(ctx context.Context, p retry.Policy, op func(context.Context, *conn) error) error {
 	c, err := r.connect()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	ctx, cancel := r.orTimeout(ctx)
 	defer cancel()
 	confirm := c.confirmForbidden()
-	return c.advise(usual().Do(ctx, func(ctx context.Context) error { return confirm(ctx, op(ctx, c)) }))
+	return c.advise(p.Do(ctx, func(ctx context.Context) error { return confirm(ctx, op(ctx, c)) }))
 }
 
 // confirmForbidden returns a function that treats a 403 as passing until the server is ready and says it twice: a starting server

@@ -5,17 +5,13 @@ package cluster
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"strings"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 )
 
 // Verdict is the API's opinion of an object in advance.
@@ -40,51 +36,32 @@ func (p *Plan) Validate(context.Context, ...Object) ([]Verdict, error) { return 
 
 // Validate uses the server's dry runs.
 func (r *Real) Validate(ctx context.Context, objs ...Object) ([]Verdict, error) {
-	var wants []wanted
-	for _, obj := range objs {
-		w, err := want(obj)
-		if err != nil {
-			return nil, err
-		}
-		wants = append(wants, w)
-	}
-	c, err := r.connect()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
-	defer cancel()
-	defined := definedKinds(wants)
-	verdicts := make([]Verdict, len(wants))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(sideBySide)
-	for i, w := range wants {
-		group.Go(func() error {
-			err := usual().Do(ctx, func(ctx context.Context) (err error) {
-				verdicts[i], err = c.judge(ctx, w, defined)
-				return err
-			})
-			return c.advise(errors.WithMessagef(err, "check %s", w.ref))
+	verdicts, defined := make([]Verdict, len(objs)), definedKinds(objs)
+	return verdicts, r.each(ctx, r.connect, objs, func(ctx context.Context, c *conn, i int, w wanted) error {
+		try := *c
+		try.dryRun = true
+		err := usual().Do(ctx, func(ctx context.Context) (err error) {
+			verdicts[i], err = try.judge(ctx, w, defined)
+			return err
 		})
-	}
-	return verdicts, group.Wait()
+		return c.advise(errors.WithMessagef(err, "check %s", w.ref))
+	})
 }
 
 // definedKinds are the kinds defined by the objects themselves, as GROUP/KIND.
-func definedKinds(all []wanted) map[string]bool {
+func definedKinds(objs []Object) map[string]bool {
 	defined := map[string]bool{}
-	for _, w := range all {
-		if w.kind.name != "CustomResourceDefinition" {
-			continue
+	for _, obj := range objs {
+		if u, ok := obj.(*unstructured.Unstructured); ok && u.GetKind() == "CustomResourceDefinition" {
+			group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+			name, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
+			defined[group+"/"+name] = true
 		}
-		group, _, _ := unstructured.NestedString(w.fields, "spec", "group")
-		name, _, _ := unstructured.NestedString(w.fields, "spec", "names", "kind")
-		defined[group+"/"+name] = true
 	}
 	return defined
 }
 
-// judge asks about an object once. If its namespace doesn't exist, it tries the default one: the verdict is about the object's
+// judge asks c, which makes dry runs, about an object once. If its namespace doesn't exist, it tries the default one: the verdict is about the object's
 // own fields.
 func (c *conn) judge(ctx context.Context, w wanted, defined map[string]bool) (Verdict, error) {
 	group, _, grouped := strings.Cut(w.kind.apiVersion, "/")
@@ -99,50 +76,15 @@ func (c *conn) judge(ctx context.Context, w wanted, defined map[string]bool) (Ve
 	case !found:
 		return Verdict{Untold: noKind(w.kind.name, w.kind.apiVersion) + " yet"}, nil
 	}
-	err = c.tryOut(ctx, there)
+	// An existing Service with a fixed address or port can't be created again: the Service itself has taken them.
+	exists, err := c.update(ctx, there)
+	if err == nil && !exists {
+		err = c.create(ctx, there)
+	}
 	if status, ok := statusOf(err); ok && namespaceMissing(status) && there.namespace != metav1.NamespaceDefault {
-		err = c.tryCreate(ctx, there.in(metav1.NamespaceDefault))
+		err = c.create(ctx, there.in(metav1.NamespaceDefault))
 	}
 	return verdict(err)
-}
-
-func (w wanted) in(namespace string) wanted {
-	w.fields, w.namespace = maps.Clone(w.fields), namespace
-	if meta, ok := w.fields["metadata"].(map[string]any); ok {
-		meta = maps.Clone(meta)
-		meta["namespace"], w.fields["metadata"] = namespace, meta
-	}
-	return w
-}
-
-// tryOut is ensure without a trace. It updates an existing object: a Service with a fixed address or port can't be created again,
-// because the address or port is taken, by the Service itself.
-func (c *conn) tryOut(ctx context.Context, w wanted) error {
-	live, found, err := c.get(ctx, w.ref)
-	if err != nil {
-		return err
-	}
-	if !found {
-		return c.tryCreate(ctx, w)
-	}
-	update, err := change(w, live)
-	if err != nil || update == nil {
-		return err
-	}
-	err = c.send(ctx, dry(c.object(http.MethodPut, w.ref)), runtime.ContentTypeJSON, update)
-	if isNotFound(err) {
-		err = notYetError{err}
-	}
-	return err
-}
-
-func (c *conn) tryCreate(ctx context.Context, w wanted) error {
-	return c.send(ctx, dry(c.at(http.MethodPost, w.kind, w.namespace)), runtime.ContentTypeJSON, w.fields)
-}
-
-// dry makes a request write nothing. The server refuses unknown fields, as with `kubectl apply`.
-func dry(r *rest.Request) *rest.Request {
-	return r.Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict)
 }
 
 // verdict interprets the API's answer. It returns the error if there was no answer.

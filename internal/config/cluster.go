@@ -53,12 +53,13 @@ func LoadCluster(clusterConfiguration, kubelet, kubeProxy []byte, self *JoinConf
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
 	}
-	n, err := d.node(&Flags{}, opts)
+	n, err := d.node(&InitFlags{}, opts)
 	if err != nil {
 		return nil, d.warningTexts(), err
 	}
 	n.ControlPlane = d.join.ControlPlane != nil
 	n.Extras = d.extras
+	n.Paths.AdminKubeconfig = cmp.Or(opts.Kubeconfig, n.Paths.AdminKubeconfig)
 	return n, d.warningTexts(), nil
 }
 
@@ -96,7 +97,7 @@ func Comparable(stored, wanted []byte) (have, replacement []byte, err error) {
 
 // addStored reads the value of a ConfigMap: one document, of the given kind.
 func (d *documents) addStored(source, kind string, data []byte) {
-	docs := parse(&Source{Name: source, Data: data}, &d.findings)
+	docs := parse(&Source{Name: source, Data: data}, maxDocuments, &d.findings)
 	if len(docs) != 1 {
 		d.fault(Fault{File: source, Message: fmt.Sprintf("contains %d documents instead of one %s", len(docs), kind)})
 		return
@@ -147,7 +148,7 @@ func (d *documents) takeSelf(self *JoinConfiguration, opts Options) {
 	if d.init.LocalAPIEndpoint.AdvertiseAddress == "" && (c.DryRun || opts.Placeholders) {
 		d.placeholderAddress(primary)
 	}
-	d.checkAdvertise(kindJoin, "controlPlane.localAPIEndpoint.advertiseAddress", d.init.LocalAPIEndpoint.AdvertiseAddress, d.clusterNetworks())
+	d.checkAdvertise(kindJoin, "controlPlane.localAPIEndpoint.advertiseAddress", d.init.LocalAPIEndpoint.AdvertiseAddress, d.networks)
 	d.checkFamilies()
 }
 

@@ -26,6 +26,8 @@ type decoder struct {
 	unknown []string // the paths of the skipped fields
 	known   any      // the document without them
 
+	v1beta3 bool // the document's version; see api_versions.go
+
 	alias *yaml.Node // the outermost alias on the way to the current node
 }
 
@@ -67,12 +69,15 @@ func (d *decoder) value(n *yaml.Node, t reflect.Type, path string) (v any, ok bo
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		return d.mapping(n, path, structFields(t), nil)
+		return d.mapping(n, path, d.fieldsOf(t), nil)
 	case reflect.Map:
 		return d.mapping(n, path, nil, t.Elem())
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 { // bytes, in base64
 			return d.scalar(n, reflect.TypeFor[string](), path)
+		}
+		if d.v1beta3 && t == reflect.TypeFor[[]Arg]() {
+			return d.argsOfMap(n, path)
 		}
 		return d.sequence(n, t.Elem(), path)
 	case reflect.Interface:

@@ -85,10 +85,10 @@ func defaultToken(t *BootstrapToken) {
 		t.TTL = &metav1.Duration{Duration: DefaultTokenTTL}
 	}
 	if len(t.Usages) == 0 {
-		t.Usages = []string{"signing", "authentication"}
+		t.Usages = DefaultTokenUsages()
 	}
 	if len(t.Groups) == 0 {
-		t.Groups = []string{defaultTokenGroup}
+		t.Groups = DefaultTokenGroups()
 	}
 }
 
@@ -109,9 +109,7 @@ func defaultRegistration(r *NodeRegistrationOptions, facts HostFacts, controlPla
 		r.Taints = []corev1.Taint{controlPlaneTaint()}
 	}
 	r.ImagePullPolicy = cmp.Or(r.ImagePullPolicy, corev1.PullIfNotPresent)
-	if r.ImagePullSerial == nil {
-		r.ImagePullSerial = new(true)
-	}
+	r.ImagePullSerial = cmp.Or(r.ImagePullSerial, new(true))
 }
 
 // defaultEndpoint uses the address of the default route, in the primary service network's IP family if possible: an API server
@@ -143,12 +141,8 @@ func defaultCluster(c *ClusterConfiguration) {
 	}
 	c.EncryptionAlgorithm = cmp.Or(c.EncryptionAlgorithm, RSA2048)
 	defaultEtcd(&c.Etcd)
-	if c.CertificateValidityPeriod == nil {
-		c.CertificateValidityPeriod = &metav1.Duration{Duration: defaultValidity}
-	}
-	if c.CACertificateValidityPeriod == nil {
-		c.CACertificateValidityPeriod = &metav1.Duration{Duration: defaultCAValidity}
-	}
+	c.CertificateValidityPeriod = cmp.Or(c.CertificateValidityPeriod, &metav1.Duration{Duration: defaultValidity})
+	c.CACertificateValidityPeriod = cmp.Or(c.CACertificateValidityPeriod, &metav1.Duration{Duration: defaultCAValidity})
 }
 
 func defaultEtcd(e *Etcd) {
@@ -189,48 +183,42 @@ func defaultLimits() Limits {
 	}
 }
 
+// timeoutField is a timeout of a document, and the limit it becomes.
 type timeoutField struct {
-	name   string
-	value  **metav1.Duration
-	preset time.Duration
+	name  string
+	value **metav1.Duration
+	limit *time.Duration
 }
 
-func timeoutFields(t *Timeouts) []timeoutField {
-	d := defaultLimits()
+func timeoutFields(t *Timeouts, l *Limits) []timeoutField {
 	return []timeoutField{
-		{"controlPlaneComponentHealthCheck", &t.ControlPlaneComponentHealthCheck, d.ControlPlaneComponentHealthCheck},
-		{"kubeletHealthCheck", &t.KubeletHealthCheck, d.KubeletHealthCheck},
-		{"kubernetesAPICall", &t.KubernetesAPICall, d.KubernetesAPICall},
-		{"etcdAPICall", &t.EtcdAPICall, d.EtcdAPICall},
-		{"tlsBootstrap", &t.TLSBootstrap, d.TLSBootstrap},
-		{"discovery", &t.Discovery, d.Discovery},
-		{"upgradeManifests", &t.UpgradeManifests, d.UpgradeManifests},
+		{"controlPlaneComponentHealthCheck", &t.ControlPlaneComponentHealthCheck, &l.ControlPlaneComponentHealthCheck},
+		{"kubeletHealthCheck", &t.KubeletHealthCheck, &l.KubeletHealthCheck},
+		{"kubernetesAPICall", &t.KubernetesAPICall, &l.KubernetesAPICall},
+		{"etcdAPICall", &t.EtcdAPICall, &l.EtcdAPICall},
+		{"tlsBootstrap", &t.TLSBootstrap, &l.TLSBootstrap},
+		{"discovery", &t.Discovery, &l.Discovery},
+		{"upgradeManifests", &t.UpgradeManifests, &l.UpgradeManifests},
 	}
 }
 
 // defaultTimeouts fills in unset timeouts. Zero counts as unset: `kubeadm config migrate` writes 0s if the user set none.
 func defaultTimeouts(t *Timeouts) *Timeouts {
-	if t == nil {
-		t = &Timeouts{}
-	}
-	for _, f := range timeoutFields(t) {
+	t = cmp.Or(t, &Timeouts{})
+	presets := defaultLimits()
+	for _, f := range timeoutFields(t, &presets) {
 		if *f.value == nil || (*f.value).Duration == 0 {
-			*f.value = &metav1.Duration{Duration: f.preset}
+			*f.value = &metav1.Duration{Duration: *f.limit}
 		}
 	}
 	return t
 }
 
-func limits(t *Timeouts) Limits {
-	return Limits{
-		ControlPlaneComponentHealthCheck: t.ControlPlaneComponentHealthCheck.Duration,
-		KubeletHealthCheck:               t.KubeletHealthCheck.Duration,
-		KubernetesAPICall:                t.KubernetesAPICall.Duration,
-		EtcdAPICall:                      t.EtcdAPICall.Duration,
-		TLSBootstrap:                     t.TLSBootstrap.Duration,
-		Discovery:                        t.Discovery.Duration,
-		UpgradeManifests:                 t.UpgradeManifests.Duration,
+func limits(t *Timeouts) (l Limits) {
+	for _, f := range timeoutFields(t, &l) {
+		*f.limit = (*f.value).Duration
 	}
+	return l
 }
 
 func defaultJoin(c *JoinConfiguration, facts HostFacts) {
@@ -257,18 +245,12 @@ func defaultReset(c *ResetConfiguration, facts HostFacts) {
 
 func defaultUpgrade(c *UpgradeConfiguration) {
 	c.TypeMeta = metav1.TypeMeta{APIVersion: apiV1beta4, Kind: kindUpgrade}
-	preset := func(p **bool) {
-		if *p == nil {
-			*p = new(true)
-		}
+	for _, on := range []**bool{
+		&c.Apply.CertificateRenewal, &c.Apply.EtcdUpgrade, &c.Apply.ImagePullSerial,
+		&c.Node.CertificateRenewal, &c.Node.EtcdUpgrade, &c.Node.ImagePullSerial, &c.Plan.EtcdUpgrade,
+	} {
+		*on = cmp.Or(*on, new(true))
 	}
-	preset(&c.Apply.CertificateRenewal)
-	preset(&c.Apply.EtcdUpgrade)
-	preset(&c.Apply.ImagePullSerial)
-	preset(&c.Node.CertificateRenewal)
-	preset(&c.Node.EtcdUpgrade)
-	preset(&c.Node.ImagePullSerial)
-	preset(&c.Plan.EtcdUpgrade)
 	c.Apply.ImagePullPolicy = cmp.Or(c.Apply.ImagePullPolicy, corev1.PullIfNotPresent)
 	c.Node.ImagePullPolicy = cmp.Or(c.Node.ImagePullPolicy, corev1.PullIfNotPresent)
 	c.Timeouts = defaultTimeouts(c.Timeouts)

@@ -52,6 +52,8 @@ type documents struct {
 	placeholder bool
 	// unnamed reports whether the node is named after this host, which the file may not be for.
 	unnamed bool
+	// networks are the cluster's valid ones, as checkNetworking finds them.
+	networks []network
 	// healthCheck is the control plane's health check timeout, which v1beta3 keeps in the ClusterConfiguration and v1beta4 in the
 	// InitConfiguration.
 	healthCheck *metav1.Duration
@@ -110,7 +112,7 @@ func readAll(src *Source, experimental bool) *documents {
 	if src == nil {
 		return docs
 	}
-	for _, doc := range parse(src, &docs.findings) {
+	for _, doc := range parse(src, maxDocuments, &docs.findings) {
 		docs.add(src.Name, doc)
 	}
 	return docs
@@ -140,8 +142,8 @@ func (d *documents) decode(dec *decoder, doc document, apiVersion, kind string) 
 			d.warn(Fault{File: dec.file, Line: doc.line, Message: apiV1beta3 +
 				" is deprecated; `slipway config migrate` converts the file to " + apiV1beta4})
 		}
-		d.addV1beta3(dec, doc.root, kind)
-		return
+		dec.v1beta3 = true
+		defer d.takeTimeouts(dec, kind)
 	}
 	if apiVersion == apiV1 {
 		d.takeMergeMethods(dec, doc.root, "")
@@ -164,18 +166,30 @@ func (d *documents) decode(dec *decoder, doc document, apiVersion, kind string) 
 	}
 }
 
-// require refuses a valid file with none of the kinds a command uses: its author can't have meant the defaults.
-func (d *documents) require(src *Source, kinds ...string) error {
-	there := func(kind string) bool { return d.origins[kind] != nil }
-	if src == nil || len(d.faults) > 0 || slices.ContainsFunc(kinds, there) {
-		return nil
+// open reads a file for a command that uses documents of some kinds. It refuses a valid file with none of them: its author can't
+// have meant the defaults. It warns about other documents, except component configurations for init.
+func open(src *Source, kinds ...string) (*documents, error) {
+	d := read(src)
+	if src == nil {
+		return d, nil
 	}
-	instead := "it has no documents"
-	if len(d.origins) > 0 {
-		instead = "only " + strings.Join(slices.Sorted(maps.Keys(d.origins)), ", ")
+	uses := func(kind string) bool { return slices.Contains(kinds, kind) }
+	found := slices.Sorted(maps.Keys(d.origins))
+	if len(d.faults) == 0 && !slices.ContainsFunc(found, uses) {
+		instead := "it has no documents"
+		if len(found) > 0 {
+			instead = "only " + strings.Join(found, ", ")
+		}
+		d.fault(Fault{File: src.Name, Message: fmt.Sprintf("contains no %s (%s), %s", strings.Join(kinds, " or "), apiV1beta4, instead)})
+		return nil, d.err()
 	}
-	d.fault(Fault{File: src.Name, Message: fmt.Sprintf("contains no %s (%s), %s", strings.Join(kinds, " or "), apiV1beta4, instead)})
-	return d.err()
+	for _, kind := range found {
+		if component := kind == kindKubelet || kind == kindKubeProxy; !uses(kind) && !(component && uses(kindInit)) {
+			o := d.origins[kind]
+			d.warn(Fault{File: o.file, Line: o.line, Message: kind + " is ignored by this command"})
+		}
+	}
+	return d, nil
 }
 
 func decodeNew[T any](d *decoder, node *yaml.Node) *T {
@@ -206,7 +220,7 @@ func (d *documents) identify(file string, doc document) (apiVersion, kind string
 		return apiVersion, kind, true
 	case tooOld(apiVersion):
 		d.fault(Fault{File: file, Line: versionLine, Field: "apiVersion", Message: fmt.Sprintf(
-			"%s is no longer supported; migrate the file to v1beta3 with kubeadm v1.22 to v1.30, then run `slipway config migrate`", apiVersion)})
+			"%s has been removed; migrate the file to v1beta3 with kubeadm v1.22 to v1.30, then run `slipway config migrate`", apiVersion)})
 	case kindsOf(apiVersion) != nil:
 		d.fault(Fault{File: file, Line: kindLine, Field: "kind", Message: fmt.Sprintf(
 			"%s has no kind %q; expected one of %s%s", apiVersion, printable(kind), strings.Join(kindsOf(apiVersion), ", "), didYouMean(kind, kindsOf(apiVersion)))})

@@ -6,8 +6,12 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"unicode"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // Fault is one problem in the configuration. Its text never contains a token or a key.
@@ -94,4 +98,150 @@ func sorted(list []Fault) []Fault {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
 	return slices.Compact(list)
+}
+
+// origin records where one document's fields were set.
+type origin struct {
+	file  string
+	line  int
+	lines map[string]int
+	bad   map[string]bool
+	flags map[string]string // path of a field: the flag that set it
+}
+
+// faultf adds a field's fault, located by flag or by file and line, unless the field couldn't be read, which has been reported.
+func (d *documents) faultf(kind, path, format string, args ...any) {
+	if o := d.origins[kind]; o != nil && o.unread(path) {
+		return
+	}
+	d.fault(d.place(kind, path, fmt.Sprintf(format, args...)))
+}
+
+func (d *documents) warnf(kind, path, format string, args ...any) {
+	d.warn(d.place(kind, path, fmt.Sprintf(format, args...)))
+}
+
+// place locates a message: at the flag that set the field, or at the line of the field or its nearest parent in the file.
+func (d *documents) place(kind, path, message string) Fault {
+	o := d.origins[kind]
+	if o == nil {
+		return Fault{Field: path, Message: message}
+	}
+	for p := path; p != ""; p = parentPath(p) {
+		if flag, ok := o.flags[p]; ok {
+			return Fault{Field: "--" + flag, Message: message}
+		}
+		if line, ok := o.lines[p]; ok {
+			return Fault{File: o.file, Line: line, Field: path, Message: message}
+		}
+	}
+	return Fault{File: o.file, Line: o.line, Field: path, Message: message}
+}
+
+// unread reports whether path, a parent or a child of it couldn't be read.
+func (o *origin) unread(path string) bool {
+	for p := path; p != ""; p = parentPath(p) {
+		if o.bad[p] {
+			return true
+		}
+	}
+	for p := range o.bad {
+		if path != "" && (strings.HasPrefix(p, path+".") || strings.HasPrefix(p, path+"[")) {
+			return true
+		}
+	}
+	return o.bad[""]
+}
+
+// parentPath removes the last step of a path such as a.b[1].
+func parentPath(path string) string {
+	return path[:max(strings.LastIndexAny(path, ".["), 0)]
+}
+
+var looksSecret = lazyregexp.New(`[a-z0-9]{6}\.[a-z0-9]{16}|[0-9a-fA-F]{32}`)
+
+var secretWords = lazyregexp.New(`\b[a-z0-9]{6}\.[a-z0-9]{16,}\b|(sha256:)?\b[0-9a-fA-F]{64,}\b`)
+
+// Discreet redacts anything that looks like a bootstrap token or a certificate key, a last safeguard against library errors that
+// quote a command line with a secret in the wrong place. It keeps hashes with a sha256: prefix.
+func Discreet(message string) string {
+	return secretWords().ReplaceAllStringFunc(message, func(word string) string {
+		if strings.HasPrefix(word, "sha256:") {
+			return word
+		}
+		return redacted
+	})
+}
+
+// printable makes text from the user's file safe to show: it redacts anything like a token, a key or user:password@, replaces
+// control characters, and shortens long text.
+func printable(text string) string {
+	if looksSecret().MatchString(text) {
+		return redacted
+	}
+	if at := strings.LastIndexByte(text, '@'); at > 0 && strings.Contains(text[:at], ":") {
+		text = redacted + text[at:]
+	}
+	if runes := []rune(text); len(runes) > 100 {
+		text = string(runes[:100]) + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
+// hasControl reports whether s has control characters or other nonprinting runes.
+func hasControl(s string) bool {
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return true
+		}
+	}
+	return false
+}
+
+func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// didYouMean returns `; did you mean "x"?` with the known name closest to word, or nothing if none is close.
+func didYouMean(word string, known []string) string {
+	if len(word) > 64 { // no field has such a long name, and measuring takes time
+		return ""
+	}
+	best, bestDistance := "", min(len(word)/4+1, 3)+1
+	for _, k := range slices.Sorted(slices.Values(known)) {
+		if d := editDistance(strings.ToLower(word), strings.ToLower(k)); d < bestDistance {
+			best, bestDistance = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", best)
+}
+
+// editDistance counts the insertions, deletions, replacements and neighbor swaps that turn a into b (optimal string alignment).
+func editDistance(a, b string) int {
+	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row := make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
 }

@@ -25,31 +25,28 @@ var flagTable = sync.OnceValue(func() []flagRow {
 })
 
 func commandFlags() []flagRow {
-	config := func(f *Flags) *string { return &f.ConfigFile }
-	dryRun := func(f *Flags) *bool { return &f.DryRun }
-	kubeconfig := func(f *Flags) *string { return &f.Kubeconfig }
 	return []flagRow{
-		text("config", "", "configuration `file`; - reads standard input", config).
+		text("config", "", "configuration `file`; - reads standard input").
 			on("init", "join", "reset", "preflight init", "preflight join", "config images list", "config images pull", "config validate",
 				"certs check-expiration", "certs renew", "certs generate-csr", "kubeconfig user",
 				upgradeApply, upgradeNode, upgradePlan, upgradeDiff),
-		text("config", "", "configuration `file` with the bootstrapTokens to create; - reads standard input", config).on("token create"),
-		toggle("dry-run", "print what would be done, in order, without doing it", dryRun).overConfig().
+		text("config", "", "configuration `file` with the bootstrapTokens to create; - reads standard input").on("token create"),
+		toggle("dry-run", "print what would be done, in order, without doing it").overConfig().
 			sets(kindInit, "dryRun", func(d *documents, v bool) { d.init.DryRun = v }).
 			sets(kindReset, "dryRun", func(d *documents, v bool) { d.reset.DryRun = v }).
 			sets(kindUpgrade, "apply.dryRun", func(d *documents, v bool) { d.upgrade.Apply.DryRun = &v }).
 			sets(kindUpgrade, "node.dryRun", func(d *documents, v bool) { d.upgrade.Node.DryRun = &v }).
 			on("init", "reset", "token", upgradeApply, upgradeNode, upgradeRollback, hostPrepare, hostReset),
-		toggle("dry-run", "print what would be done, in order, without doing it or contacting the cluster (--diff contacts it)", dryRun).overConfig().
+		toggle("dry-run", "print what would be done, in order, without doing it or contacting the cluster (--diff contacts it)").overConfig().
 			sets(kindJoin, "dryRun", func(d *documents, v bool) { d.join.DryRun = v }).
 			on("join"),
-		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` for access to the cluster", kubeconfig).
+		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` for access to the cluster").
 			on("init phase", "config", upgradeApply, upgradeNode, upgradePlan, upgradeDiff, upgradeRollback),
-		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` used to find the other etcd members", kubeconfig).on("reset"),
-		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` for access to the cluster; unless given, KUBECONFIG and ~/.kube/config are tried as well", kubeconfig).
+		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` used to find the other etcd members").on("reset"),
+		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` for access to the cluster; unless given, KUBECONFIG and ~/.kube/config are tried as well").
 			on("certs check-expiration", "certs renew", "token"),
-		toggle("print-manifest", "print the add-on's objects instead of installing them", func(f *Flags) *bool { return &f.PrintManifest }).on("init phase"),
-		list("skip-phases", nil, "`phases` to skip", func(f *Flags) *[]string { return &f.SkipPhases }).overConfig().
+		toggle("print-manifest", "print the add-on's objects instead of installing them").on("init phase"),
+		list("skip-phases", nil, "`phases` to skip").overConfig().
 			sets(kindInit, "skipPhases", func(d *documents, v []string) { d.init.SkipPhases = v }).
 			sets(kindJoin, "skipPhases", func(d *documents, v []string) { d.join.SkipPhases = v }).
 			sets(kindReset, "skipPhases", func(d *documents, v []string) { d.reset.SkipPhases = v }).
@@ -60,17 +57,16 @@ func commandFlags() []flagRow {
 }
 
 func nodeFlags() []flagRow {
-	socket := func(f *Flags) *string { return &f.CRISocket }
 	return []flagRow{
-		text("cri-socket", "", "`socket` of the container runtime; detected unless several runtimes are installed", socket).
+		text("cri-socket", "", "`socket` of the container runtime; detected unless several runtimes are installed").
 			sets(kindInit, "nodeRegistration.criSocket", func(d *documents, v string) { d.init.NodeRegistration.CRISocket = v }).
 			sets(kindJoin, "nodeRegistration.criSocket", func(d *documents, v string) { d.join.NodeRegistration.CRISocket = v }).
 			on("init", "join", "preflight init", "preflight join", "config images pull", hostPrepare),
-		text("cri-socket", "", "`socket` of the container runtime; defaults to the one the kubelet uses", socket).
+		text("cri-socket", "", "`socket` of the container runtime; defaults to the one the kubelet uses").
 			sets(kindReset, "criSocket", func(d *documents, v string) { d.reset.CRISocket = v }).
 			on("reset", "diagnose", "support-bundle"),
-		toggle("enable-kubelet", "enable the kubelet's systemd unit, so that it starts at boot", func(f *Flags) *bool { return &f.EnableKubelet }).on("init"),
-		list("ignore-preflight-errors", nil, "`checks` whose errors are reported as warnings; all means every check but those that guard the cluster's data", func(f *Flags) *[]string { return &f.IgnorePreflightErrors }).overConfig().
+		toggle("enable-kubelet", "enable the kubelet's systemd unit, so that it starts at boot").on("init"),
+		list("ignore-preflight-errors", nil, "`checks` whose errors are reported as warnings; all means every check except the ones guarding the cluster's data").overConfig().
 			sets(kindInit, "nodeRegistration.ignorePreflightErrors", func(d *documents, v []string) { d.init.NodeRegistration.ignore(v) }).
 			sets(kindJoin, "nodeRegistration.ignorePreflightErrors", func(d *documents, v []string) { d.join.NodeRegistration.ignore(v) }).
 			sets(kindReset, "ignorePreflightErrors", func(d *documents, v []string) {
@@ -83,11 +79,11 @@ func nodeFlags() []flagRow {
 				u.Plan.IgnorePreflightErrors = slices.Concat(u.Plan.IgnorePreflightErrors, v)
 			}).
 			on("init", "join", "reset", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeRollback, hostPrepare, hostReset),
-		text("node-name", "", "`name` of this node; defaults to the hostname", func(f *Flags) *string { return &f.NodeName }).overConfig().
+		text("node-name", "", "`name` of this node; defaults to the hostname").overConfig().
 			sets(kindInit, "nodeRegistration.name", func(d *documents, v string) { d.init.NodeRegistration.Name = v }).
 			sets(kindJoin, "nodeRegistration.name", func(d *documents, v string) { d.join.NodeRegistration.Name = v }).
 			on("init", "join", "preflight init", "preflight join"),
-		text("patches", "", "`directory` of patches for generated files, named TARGET[SUFFIX][+TYPE].EXT", func(f *Flags) *string { return &f.Patches }).
+		text("patches", "", "`directory` of patches for generated files, named TARGET[SUFFIX][+TYPE].EXT").
 			sets(kindInit, "patches.directory", func(d *documents, v string) { d.init.Patches = &Patches{Directory: v} }).
 			sets(kindJoin, "patches.directory", func(d *documents, v string) { d.join.Patches = &Patches{Directory: v} }).
 			sets(kindUpgrade, "apply.patches.directory", func(d *documents, v string) { d.upgrade.Apply.Patches = &Patches{Directory: v} }).
@@ -99,24 +95,22 @@ func nodeFlags() []flagRow {
 // apiServerFlags set nothing on a node that joins as a worker.
 func apiServerFlags() []flagRow {
 	return []flagRow{
-		toggle("control-plane", "join as a control plane", func(f *Flags) *bool { return &f.ControlPlane }).
+		toggle("control-plane", "join as a control plane").
 			sets(kindJoin, "", func(d *documents, v bool) { // without a path: a fault below controlPlane names its own field
 				if v {
 					d.join.ControlPlane = &JoinControlPlane{}
 				}
 			}).
 			on("join", "preflight join"),
-		text("apiserver-advertise-address", "", "`IP` address that the API server advertises; defaults to the address of the default route",
-			func(f *Flags) *string { return &f.APIServerAdvertiseAddress }).
+		text("apiserver-advertise-address", "", "`IP` address that the API server advertises; defaults to the address of the default route").
 			sets(kindInit, "localAPIEndpoint.advertiseAddress", func(d *documents, v string) { d.init.LocalAPIEndpoint.AdvertiseAddress = v }).
 			sets(kindJoin, joinControlPlane+"localAPIEndpoint.advertiseAddress", onControlPlane(func(c *JoinControlPlane, v string) { c.LocalAPIEndpoint.AdvertiseAddress = v })).
 			on("init", "join", "preflight init", "preflight join"),
-		number("apiserver-bind-port", DefaultBindPort, "port on which the API server listens", func(f *Flags) *int32 { return &f.APIServerBindPort }).
+		number("apiserver-bind-port", DefaultBindPort, "port on which the API server listens").
 			sets(kindInit, "localAPIEndpoint.bindPort", func(d *documents, v int32) { d.init.LocalAPIEndpoint.BindPort = v }).
 			sets(kindJoin, joinControlPlane+"localAPIEndpoint.bindPort", onControlPlane(func(c *JoinControlPlane, v int32) { c.LocalAPIEndpoint.BindPort = v })).
 			on("init", "join", "preflight init", "preflight join"),
-		list("apiserver-cert-extra-sans", nil, "additional DNS `names` and IP addresses for the API server's certificate",
-			func(f *Flags) *[]string { return &f.APIServerCertExtraSANs }).
+		list("apiserver-cert-extra-sans", nil, "additional DNS `names` and IP addresses for the API server's certificate").
 			sets(kindCluster, "apiServer.certSANs", func(d *documents, v []string) { d.cluster.APIServer.CertSANs = v }).
 			on("init"),
 	}
@@ -124,18 +118,17 @@ func apiServerFlags() []flagRow {
 
 func clusterFlags() []flagRow {
 	return []flagRow{
-		text("control-plane-endpoint", "", "`host[:port]` at which clients reach the control plane, such as a load balancer; required to add control planes later",
-			func(f *Flags) *string { return &f.ControlPlaneEndpoint }).
+		text("control-plane-endpoint", "", "`host[:port]` at which clients reach the control plane, such as a load balancer; required to add control planes later").
 			sets(kindCluster, "controlPlaneEndpoint", func(d *documents, v string) { d.cluster.ControlPlaneEndpoint = v }).
 			on("init", "preflight init"),
-		text("feature-gates", "", "feature `gates`, as NAME=true,NAME=false: "+FeatureGateNames(), func(f *Flags) *string { return &f.FeatureGates }).
+		text("feature-gates", "", "feature `gates`, as NAME=true,NAME=false: "+FeatureGateNames()).
 			sets(kindCluster, "featureGates", func(d *documents, v string) { d.cluster.FeatureGates = d.parseGates(v) }).
 			offers(gateValues()...).
 			on("init", "preflight init", "config images list", "config images pull"),
-		text("image-repository", DefaultImageRepository, "`registry` to pull control plane images from", func(f *Flags) *string { return &f.ImageRepository }).
+		text("image-repository", DefaultImageRepository, "`registry` to pull control plane images from").
 			sets(kindCluster, "imageRepository", func(d *documents, v string) { d.cluster.ImageRepository = v }).
 			on("init", "config images list", "config images pull"),
-		text("kubernetes-version", DefaultKubernetesVersion, "Kubernetes `version` of the control plane", func(f *Flags) *string { return &f.KubernetesVersion }).
+		text("kubernetes-version", DefaultKubernetesVersion, "Kubernetes `version` of the control plane").
 			sets(kindCluster, "kubernetesVersion", func(d *documents, v string) { d.cluster.KubernetesVersion = v }).
 			on("init", "preflight init", "config images list", "config images pull"),
 	}
@@ -143,42 +136,39 @@ func clusterFlags() []flagRow {
 
 func networkFlags() []flagRow {
 	return []flagRow{
-		text("network", NoNetwork, "the Pod network to install: none, flannel, or the `file` of a manifest; - reads standard input", func(f *Flags) *string { return &f.NetworkAddOn }).
+		text("network", NoNetwork, "the Pod network to install: none, flannel, or the `file` of a manifest; - reads standard input").
 			offers(NoNetwork, Flannel).
 			on("init", "preflight init", "config images list", "config images pull"),
-		text("pod-network-cidr", "", "`CIDR` of the Pod network; two, separated by a comma, for dual stack", func(f *Flags) *string { return &f.PodNetworkCIDR }).
+		text("pod-network-cidr", "", "`CIDR` of the Pod network; two, separated by a comma, for dual stack").
 			sets(kindCluster, "networking.podSubnet", func(d *documents, v string) { d.cluster.Networking.PodSubnet = v }).
 			on("init", "preflight init"),
-		text("service-cidr", DefaultServiceSubnet, "`CIDR` of Service addresses; two, separated by a comma, for dual stack", func(f *Flags) *string { return &f.ServiceCIDR }).
+		text("service-cidr", DefaultServiceSubnet, "`CIDR` of Service addresses; two, separated by a comma, for dual stack").
 			sets(kindCluster, "networking.serviceSubnet", func(d *documents, v string) { d.cluster.Networking.ServiceSubnet = v }).
 			on("init", "preflight init"),
-		text("service-dns-domain", DefaultDNSDomain, "DNS `domain` of Services", func(f *Flags) *string { return &f.ServiceDNSDomain }).
+		text("service-dns-domain", DefaultDNSDomain, "DNS `domain` of Services").
 			sets(kindCluster, "networking.dnsDomain", func(d *documents, v string) { d.cluster.Networking.DNSDomain = v }).
 			on("init"),
 	}
 }
 
 func certificateFlags() []flagRow {
-	certDir := func(f *Flags) *string { return &f.CertDir }
-	key := func(f *Flags) *string { return &f.CertificateKey }
-	kubeconfigDir := func(f *Flags) *string { return &f.KubeconfigDir }
 	return []flagRow{
-		text("cert-dir", DefaultCertificatesDir, "certificates `directory`", certDir).
+		text("cert-dir", DefaultCertificatesDir, "certificates `directory`").
 			sets(kindCluster, "certificatesDir", func(d *documents, v string) { d.cluster.CertificatesDir = v }).
 			on("init", "preflight init", "certs check-expiration", "certs renew"),
-		text("cert-dir", "", "certificates `directory`", certDir).on("certs generate-csr"),
-		text("cert-dir", DefaultCertificatesDir, "certificates `directory`; if it is not the default, only files of a control plane are removed from it", certDir).
+		text("cert-dir", "", "certificates `directory`").on("certs generate-csr"),
+		text("cert-dir", DefaultCertificatesDir, "certificates `directory`; if it is not the default, only files of a control plane are removed from it").
 			sets(kindReset, "certificatesDir", func(d *documents, v string) { d.reset.CertificatesDir = v }).
 			on("reset"),
-		text("certificate-key", "", "`key` that encrypts and decrypts the shared certificates: 64 hexadecimal digits", key).
+		text("certificate-key", "", "`key` that encrypts and decrypts the shared certificates: 64 hexadecimal digits").
 			sets(kindInit, "certificateKey", func(d *documents, v string) { d.init.CertificateKey = v }).
 			sets(kindJoin, joinControlPlane+"certificateKey", onControlPlane(func(c *JoinControlPlane, v string) { c.CertificateKey = v })).
 			on("init", "join"),
-		text("certificate-key", "", "with --print-join-command: `key` that decrypts the shared certificates (64 hexadecimal digits), to print the command for a control plane", key).
+		text("certificate-key", "", "with --print-join-command: `key` that decrypts the shared certificates (64 hexadecimal digits), to print the command for a control plane").
 			on("token create"),
-		text("kubeconfig-dir", DefaultKubernetesDir, "`directory` for kubeconfig files", kubeconfigDir).on("init phase", "certs generate-csr"),
-		toggle("skip-certificate-key-print", "do not print the certificate key", func(f *Flags) *bool { return &f.SkipCertificateKeyPrint }).on("init"),
-		toggle("upload-certs", "share the control plane's certificates through the cluster, encrypted, for two hours", func(f *Flags) *bool { return &f.UploadCerts }).on("init"),
+		text("kubeconfig-dir", DefaultKubernetesDir, "`directory` for kubeconfig files").on("init phase", "certs generate-csr"),
+		toggle("skip-certificate-key-print", "do not print the certificate key").on("init"),
+		toggle("upload-certs", "share the control plane's certificates through the cluster, encrypted, for two hours").on("init"),
 	}
 }
 
@@ -190,11 +180,11 @@ func initTokenFlags() []flagRow {
 		return &d.init.BootstrapTokens[0]
 	}
 	return []flagRow{
-		toggle("skip-token-print", "do not print the bootstrap token", func(f *Flags) *bool { return &f.SkipTokenPrint }).on("init"),
-		text("token", "", "bootstrap `token`, of the form [a-z0-9]{6}.[a-z0-9]{16}; generated by default", func(f *Flags) *string { return &f.Token }).
+		toggle("skip-token-print", "do not print the bootstrap token").on("init"),
+		text("token", "", "bootstrap `token`, of the form [a-z0-9]{6}.[a-z0-9]{16}; generated by default").
 			sets(kindInit, "bootstrapTokens[0].token", func(d *documents, v string) { first(d).Token = v }).
 			on("init"),
-		duration("token-ttl", DefaultTokenTTL, "token lifetime; 0 means it never expires", func(f *Flags) *time.Duration { return &f.TokenTTL }).
+		duration("token-ttl", DefaultTokenTTL, "token lifetime; 0 means it never expires").
 			sets(kindInit, "bootstrapTokens[0].ttl", func(d *documents, v time.Duration) { first(d).TTL = &metav1.Duration{Duration: v} }).
 			on("init"),
 	}
@@ -203,63 +193,29 @@ func initTokenFlags() []flagRow {
 func joinFlags() []flagRow {
 	const byToken = "discovery.bootstrapToken."
 	return []flagRow{
-		toggle("control-plane", "with --print-join-command: share the certificates again, and print the command for a control plane",
-			func(f *Flags) *bool { return &f.ControlPlane }).
+		toggle("control-plane", "with --print-join-command: share the certificates again, and print the command for a control plane").
 			on("token create"),
-		text("discovery-file", "", "kubeconfig `file`, or https URL of one, with the cluster's address and CA", func(f *Flags) *string { return &f.DiscoveryFile }).
+		text("discovery-file", "", "kubeconfig `file`, or https URL of one, with the cluster's address and CA").
 			sets(kindJoin, "discovery.file.kubeConfigPath", func(d *documents, v string) { d.join.Discovery.File = &FileDiscovery{v} }).
 			on("join", "preflight join"),
-		text("token", "", "`token` for both discovery and TLS bootstrap", func(f *Flags) *string { return &f.Token }).
+		text("token", "", "`token` for both discovery and TLS bootstrap").
 			sets(kindJoin, "discovery.tlsBootstrapToken", func(d *documents, v string) { d.join.Discovery.TLSBootstrapToken = v }).
 			sets(kindJoin, byToken+"token", onDiscovery(func(t *BootstrapTokenDiscovery, v string) { t.Token = v })).
 			on("join", "preflight join"),
-		text("token-file", "", "`file` with the token, which keeps it out of the process list; - reads standard input", func(f *Flags) *string { return &f.TokenFile }).
+		text("token-file", "", "`file` with the token, which keeps it out of the process list; - reads standard input").
 			on("join", "preflight join"),
-		text("tls-bootstrap-token", "", "`token` with which the kubelet requests its client certificate", func(f *Flags) *string { return &f.TLSBootstrapToken }).
+		text("tls-bootstrap-token", "", "`token` with which the kubelet requests its client certificate").
 			sets(kindJoin, "discovery.tlsBootstrapToken", func(d *documents, v string) { d.join.Discovery.TLSBootstrapToken = v }).
 			on("join", "preflight join"),
-		text("discovery-token", "", "`token` that authenticates the cluster information", func(f *Flags) *string { return &f.DiscoveryToken }).
+		text("discovery-token", "", "`token` that authenticates the cluster information").
 			sets(kindJoin, byToken+"token", onDiscovery(func(t *BootstrapTokenDiscovery, v string) { t.Token = v })).
 			on("join", "preflight join"),
-		list("discovery-token-ca-cert-hash", nil, "expected `hash` of the cluster's CA: sha256:HEX", func(f *Flags) *[]string { return &f.CACertHashes }).
+		list("discovery-token-ca-cert-hash", nil, "expected `hash` of the cluster's CA: sha256:HEX").
 			sets(kindJoin, byToken+"caCertHashes", onDiscovery(func(t *BootstrapTokenDiscovery, v []string) { t.CACertHashes = v })).
 			on("join", "preflight join"),
-		toggle("discovery-token-unsafe-skip-ca-verification", "trust the cluster's CA without checking its hash", func(f *Flags) *bool { return &f.SkipCAVerification }).
+		toggle("discovery-token-unsafe-skip-ca-verification", "trust the cluster's CA without checking its hash").
 			sets(kindJoin, byToken+"unsafeSkipCAVerification", onDiscovery(func(t *BootstrapTokenDiscovery, v bool) { t.UnsafeSkipCAVerification = v })).
 			on("join", "preflight join"),
-	}
-}
-
-func resetFlags() []flagRow {
-	return []flagRow{
-		toggle("cleanup-tmp-dir", "also remove /etc/kubernetes/tmp, where upgrades keep the files they replace", func(f *Flags) *bool { return &f.CleanupTmpDir }).
-			sets(kindReset, "cleanupTmpDir", func(d *documents, v bool) { d.reset.CleanupTmpDir = v }).
-			on("reset"),
-		toggle("force", "do not ask for confirmation, and continue even if etcd loses its quorum", func(f *Flags) *bool { return &f.Force }).shorthand("f").
-			sets(kindReset, "force", func(d *documents, v bool) { d.reset.Force = v }).
-			on("reset"),
-		toggle("network", "also remove what kube-proxy and the Pod network's bridge leave in the kernel", func(f *Flags) *bool { return &f.Network }).on("reset"),
-	}
-}
-
-// tokenFlags describe the token that token create makes without --config.
-func tokenFlags() []flagRow {
-	only := func(d *documents) *BootstrapToken { return &d.init.BootstrapTokens[0] }
-	return []flagRow{
-		text("description", "", "what the token is for", func(f *Flags) *string { return &f.Description }).
-			sets(kindInit, "bootstrapTokens[0].description", func(d *documents, v string) { only(d).Description = v }).
-			on("token create"),
-		list("groups", DefaultTokenGroups(), "`groups` granted to clients that use this token", func(f *Flags) *[]string { return &f.Groups }).
-			sets(kindInit, "bootstrapTokens[0].groups", func(d *documents, v []string) { only(d).Groups = v }).
-			on("token create"),
-		toggle("print-join-command", "print the full join command instead of the token", func(f *Flags) *bool { return &f.PrintJoinCommand }).on("token create"),
-		duration("ttl", DefaultTokenTTL, "token lifetime; 0 means it never expires", func(f *Flags) *time.Duration { return &f.TokenTTL }).
-			sets(kindInit, "bootstrapTokens[0].ttl", func(d *documents, v time.Duration) { only(d).TTL = &metav1.Duration{Duration: v} }).
-			on("token create"),
-		list("usages", DefaultTokenUsages(), "`usages` of the token", func(f *Flags) *[]string { return &f.Usages }).
-			sets(kindInit, "bootstrapTokens[0].usages", func(d *documents, v []string) { only(d).Usages = v }).
-			offers(DefaultTokenUsages()...).
-			on("token create"),
 	}
 }
 

@@ -4,175 +4,227 @@
 package config
 
 import (
-	"cmp"
+	"reflect"
 	"slices"
-	"strconv"
-	"strings"
+	"sync"
 	"time"
-
-	"github.com/spf13/pflag"
 )
 
-// Flags holds the values of the flags in flag_table.go. A value counts only if Given names its flag: otherwise it's the flag's
-// default, which mustn't override a configuration file.
-type Flags struct {
-	// Given lists the flags on the command line, without dashes: "pod-network-cidr".
-	Given []string
-	// Endpoint is the argument of join: host:port of an API server to discover.
-	Endpoint string
+// Each command, or group of commands, has a struct for the values of its flags. A field's tag names its flag in flag_table.go; a
+// flag that nothing reads has no field. A value counts only if Given names its flag: otherwise it's the flag's default, which
+// mustn't override a configuration file.
 
-	AllowDowngrade            bool
-	AllowExperimentalUpgrades bool
-	AllowPrereleases          bool
-	APIServerAdvertiseAddress string
-	APIServerBindPort         int32
-	APIServerCertExtraSANs    []string
-	Bundle                    string
-	CACertHashes              []string
-	CertDir                   string
-	CertificateKey            string
-	CertificateRenewal        bool
-	CleanupTmpDir             bool
-	ConfigFile                string
-	ContextLines              int
-	ControlPlane              bool
-	ControlPlaneEndpoint      string
-	CRISocket                 string
-	Description               string
-	Digest                    string // of the bundle: sha256:…
-	DiscoveryFile             string
-	DiscoveryToken            string
-	Drain                     bool
-	DrainForce                bool
-	DrainTimeout              time.Duration
-	DryRun                    bool
-	EnableKubelet             bool
-	EtcdUpgrade               bool
-	FeatureGates              string // NAME=true,NAME=false
-	Force                     bool
-	Groups                    []string
-	Host                      bool
-	IgnorePreflightErrors     []string
-	ImageRepository           string
-	Kubeconfig                string
-	KubeconfigDir             string
-	KubernetesVersion         string
-	Network                   bool
-	NetworkAddOn              string // none, flannel, or a file
-	NetworkManifest           []byte // content of that file
-	NodeName                  string
-	Patches                   string
-	PodNetworkCIDR            string
-	PrintConfig               bool
-	PrintJoinCommand          bool
-	PrintManifest             bool
-	PublicKeys                []string
-	RegistryMirrors           []string // REGISTRY=URL
-	Schedulable               bool
-	ServiceCIDR               string
-	ServiceDNSDomain          string
-	SkipCAVerification        bool
-	SkipCertificateKeyPrint   bool
-	SkipPhases                []string
-	SkipTokenPrint            bool
-	Swap                      string // off or keep
-	TLSBootstrapToken         string
-	// Token comes from --token, --token-file's file, or the argument of token create.
-	Token       string
-	TokenFile   string
-	TokenTTL    time.Duration
-	UploadCerts bool
-	Usages      []string
-	Yes         bool
-	RestoreEtcd bool
+// Given lists the flags on the command line, without dashes: "pod-network-cidr".
+type Given []string
+
+// Has reports whether a flag is on the command line.
+func (g Given) Has(flag string) bool { return slices.Contains(g, flag) }
+
+// InitFlags are the flags of `init`, its phases, and commands that read its configuration.
+type InitFlags struct {
+	Given                     Given
+	APIServerAdvertiseAddress string        `flag:"apiserver-advertise-address"`
+	APIServerBindPort         int32         `flag:"apiserver-bind-port"`
+	APIServerCertExtraSANs    []string      `flag:"apiserver-cert-extra-sans"`
+	CertDir                   string        `flag:"cert-dir"`
+	CertificateKey            string        `flag:"certificate-key"`
+	ConfigFile                string        `flag:"config"`
+	ControlPlaneEndpoint      string        `flag:"control-plane-endpoint"`
+	CRISocket                 string        `flag:"cri-socket"`
+	DryRun                    bool          `flag:"dry-run"`
+	EnableKubelet             bool          `flag:"enable-kubelet"`
+	FeatureGates              string        `flag:"feature-gates"` // NAME=true,NAME=false
+	IgnorePreflightErrors     []string      `flag:"ignore-preflight-errors"`
+	ImageRepository           string        `flag:"image-repository"`
+	Kubeconfig                string        `flag:"kubeconfig"`
+	KubeconfigDir             string        `flag:"kubeconfig-dir"`
+	KubernetesVersion         string        `flag:"kubernetes-version"`
+	NetworkAddOn              string        `flag:"network"` // none, flannel, or a file
+	NetworkManifest           []byte        // content of that file
+	NodeName                  string        `flag:"node-name"`
+	Patches                   string        `flag:"patches"`
+	PodNetworkCIDR            string        `flag:"pod-network-cidr"`
+	PrintManifest             bool          `flag:"print-manifest"`
+	Schedulable               bool          `flag:"schedulable"` // of `up`
+	ServiceCIDR               string        `flag:"service-cidr"`
+	ServiceDNSDomain          string        `flag:"service-dns-domain"`
+	SkipCertificateKeyPrint   bool          `flag:"skip-certificate-key-print"`
+	SkipPhases                []string      `flag:"skip-phases"`
+	SkipTokenPrint            bool          `flag:"skip-token-print"`
+	Token                     string        `flag:"token"`
+	TokenTTL                  time.Duration `flag:"token-ttl"`
+	UploadCerts               bool          `flag:"upload-certs"`
 }
 
-// ValuesAnnotation marks a bound flag with its values for shell completion.
-const ValuesAnnotation = "slipway_values"
+// JoinFlags are the flags of `join` and its phases.
+type JoinFlags struct {
+	Given                     Given
+	Endpoint                  string   // the argument: host:port of an API server to discover
+	APIServerAdvertiseAddress string   `flag:"apiserver-advertise-address"`
+	APIServerBindPort         int32    `flag:"apiserver-bind-port"`
+	CertificateKey            string   `flag:"certificate-key"`
+	ConfigFile                string   `flag:"config"`
+	ControlPlane              bool     `flag:"control-plane"`
+	CRISocket                 string   `flag:"cri-socket"`
+	DiscoveryFile             string   `flag:"discovery-file"`
+	DiscoveryToken            string   `flag:"discovery-token"`
+	CACertHashes              []string `flag:"discovery-token-ca-cert-hash"`
+	SkipCAVerification        bool     `flag:"discovery-token-unsafe-skip-ca-verification"`
+	DryRun                    bool     `flag:"dry-run"`
+	IgnorePreflightErrors     []string `flag:"ignore-preflight-errors"`
+	NodeName                  string   `flag:"node-name"`
+	Patches                   string   `flag:"patches"`
+	SkipPhases                []string `flag:"skip-phases"`
+	TLSBootstrapToken         string   `flag:"tls-bootstrap-token"`
+	Token                     string   `flag:"token"` // or from the file of --token-file
+	TokenFile                 string   `flag:"token-file"`
+}
 
-// Bind adds a command's flags from the table; the command is named like "init" or "token create".
-func (f *Flags) Bind(fs *pflag.FlagSet, command string) {
-	for _, part := range partsOf(command) {
-		for _, row := range flagTable() {
-			if slices.Contains(row.commands, part) && fs.Lookup(row.Name) == nil {
-				row.bindTo(fs, f)
+// ResetFlags are the flags of `reset` and its phases.
+type ResetFlags struct {
+	Given                 Given
+	CertDir               string   `flag:"cert-dir"`
+	CleanupTmpDir         bool     `flag:"cleanup-tmp-dir"`
+	ConfigFile            string   `flag:"config"`
+	CRISocket             string   `flag:"cri-socket"`
+	DryRun                bool     `flag:"dry-run"`
+	Force                 bool     `flag:"force"`
+	Host                  bool     `flag:"host"` // of `down`
+	IgnorePreflightErrors []string `flag:"ignore-preflight-errors"`
+	Kubeconfig            string   `flag:"kubeconfig"`
+	Network               bool     `flag:"network"`
+	SkipPhases            []string `flag:"skip-phases"`
+}
+
+// UpgradeFlags are the flags of `upgrade apply`, `node`, `plan` and `diff`.
+type UpgradeFlags struct {
+	Given                     Given
+	AllowExperimentalUpgrades bool          `flag:"allow-experimental-upgrades"`
+	AllowPrereleases          bool          `flag:"allow-release-candidate-upgrades"`
+	CertificateRenewal        bool          `flag:"certificate-renewal"`
+	ConfigFile                string        `flag:"config"`
+	ContextLines              int           `flag:"context-lines"`
+	Drain                     bool          `flag:"drain"`
+	DrainForce                bool          `flag:"drain-force"`
+	DrainTimeout              time.Duration `flag:"drain-timeout"`
+	DryRun                    bool          `flag:"dry-run"`
+	EtcdUpgrade               bool          `flag:"etcd-upgrade"`
+	Force                     bool          `flag:"force"`
+	IgnorePreflightErrors     []string      `flag:"ignore-preflight-errors"`
+	Patches                   string        `flag:"patches"`
+	PrintConfig               bool          `flag:"print-config"`
+	SkipPhases                []string      `flag:"skip-phases"`
+	Yes                       bool          `flag:"yes"`
+}
+
+// RollbackFlags are the flags of `upgrade rollback`.
+type RollbackFlags struct {
+	IgnorePreflightErrors []string `flag:"ignore-preflight-errors"`
+	RestoreEtcd           bool     `flag:"restore-etcd"`
+	Yes                   bool     `flag:"yes"`
+}
+
+// TokenFlags are the flags of `token create`.
+type TokenFlags struct {
+	Given            Given
+	CertificateKey   string        `flag:"certificate-key"`
+	ConfigFile       string        `flag:"config"`
+	ControlPlane     bool          `flag:"control-plane"`
+	Description      string        `flag:"description"`
+	Groups           []string      `flag:"groups"`
+	PrintJoinCommand bool          `flag:"print-join-command"`
+	Token            string        // the argument
+	TokenTTL         time.Duration `flag:"ttl"`
+	Usages           []string      `flag:"usages"`
+}
+
+// CertsFlags are the flags of commands for certificates and users' kubeconfigs.
+type CertsFlags struct {
+	CertDir       string `flag:"cert-dir"`
+	ConfigFile    string `flag:"config"`
+	KubeconfigDir string `flag:"kubeconfig-dir"`
+}
+
+// HostFlags are the flags of `host prepare` and `host reset`.
+type HostFlags struct {
+	Given                 Given
+	AllowDowngrade        bool     `flag:"allow-downgrade"`
+	Bundle                string   `flag:"bundle"`
+	CRISocket             string   `flag:"cri-socket"`
+	Digest                string   `flag:"digest"` // of the bundle: sha256:…
+	DryRun                bool     `flag:"dry-run"`
+	IgnorePreflightErrors []string `flag:"ignore-preflight-errors"`
+	PublicKeys            []string `flag:"public-key"`
+	RegistryMirrors       []string `flag:"registry-mirror"` // REGISTRY=URL
+	SkipPhases            []string `flag:"skip-phases"`
+	Swap                  string   `flag:"swap"` // off or keep
+}
+
+// DiagnoseFlags are the flags of `diagnose` and `support-bundle`.
+type DiagnoseFlags struct {
+	CRISocket string `flag:"cri-socket"`
+}
+
+// UpFlags are the flags of `up`: its parts', and their arguments. A flag of several parts is in the first field with its name, until
+// Split copies it.
+type UpFlags struct {
+	Given      Given
+	ConfigFile string   `flag:"config"`
+	SkipPhases []string `flag:"skip-phases"`
+
+	Join JoinFlags
+	Init InitFlags
+	Host HostFlags
+}
+
+// DownFlags are the flags of `down`, like UpFlags.
+type DownFlags struct {
+	Given      Given
+	SkipPhases []string `flag:"skip-phases"`
+
+	Reset ResetFlags
+	Host  HostFlags
+}
+
+// fieldOf returns a pointer to the field for a flag, or nil if flags, a pointer to one of these structs or nil, has none.
+func fieldOf(flags any, name string) any {
+	if flags == nil {
+		return nil
+	}
+	v := reflect.ValueOf(flags).Elem()
+	index, ok := flagFields()[v.Type()][name]
+	if !ok {
+		return nil
+	}
+	return v.FieldByIndex(index).Addr().Interface()
+}
+
+// flagFields are the indexes of the fields by the names of their flags.
+var flagFields = sync.OnceValue(func() map[reflect.Type]map[string][]int {
+	all := make(map[reflect.Type]map[string][]int)
+	for _, flags := range []any{
+		InitFlags{}, JoinFlags{}, ResetFlags{}, UpgradeFlags{}, RollbackFlags{}, TokenFlags{}, CertsFlags{}, HostFlags{}, DiagnoseFlags{},
+		UpFlags{}, DownFlags{},
+	} {
+		all[reflect.TypeOf(flags)] = taggedFields(reflect.TypeOf(flags))
+	}
+	return all
+})
+
+// taggedFields includes the fields of parts, unless an earlier field has the flag.
+func taggedFields(t reflect.Type) map[string][]int {
+	fields := make(map[string][]int)
+	for f := range t.Fields() {
+		if name := f.Tag.Get("flag"); name != "" {
+			fields[name] = f.Index
+		}
+		if f.Type.Kind() == reflect.Struct {
+			for name, index := range taggedFields(f.Type) {
+				if fields[name] == nil {
+					fields[name] = slices.Concat(f.Index, index)
+				}
 			}
 		}
 	}
-}
-
-// BindPhase adds the named flags of a phase of init, join or reset. It leaves out names missing from the table: a test finds
-// them, and a user's run mustn't end over them.
-func (f *Flags) BindPhase(fs *pflag.FlagSet, workflow string, names []string) {
-	for _, name := range names {
-		if row := cmp.Or(flagOf(workflow, name), flagOf(workflow+" phase", name)); row != nil {
-			row.bindTo(fs, f)
-		}
-	}
-}
-
-func (f *flagRow) bindTo(fs *pflag.FlagSet, to *Flags) {
-	f.bind(fs, to)
-	if f.values != nil {
-		_ = fs.SetAnnotation(f.Name, ValuesAnnotation, f.values) // fails only for a flag that doesn't exist
-	}
-}
-
-func (f *Flags) given(name string) bool { return slices.Contains(f.Given, name) }
-
-// apply writes a command's given flags into the documents of the given kinds, and records which flag set each field. withFile
-// means that --config is given, too.
-func (f *Flags) apply(d *documents, command string, withFile bool, kinds ...string) {
-	if withFile {
-		f.refuseMixing(d, command)
-	}
-	for _, row := range flagTable() {
-		if !f.given(row.Name) || !slices.Contains(row.commands, command) || withFile && row.refusedWithConfig() {
-			continue
-		}
-		for _, field := range row.fields {
-			if slices.Contains(kinds, field.kind) {
-				d.setByFlag(field.kind, row.Name, field.path)
-				field.set(d, f)
-			}
-		}
-	}
-}
-
-// refuseMixing refuses flags that could contradict the file, as kubeadm does.
-func (f *Flags) refuseMixing(d *documents, command string) {
-	for _, name := range f.Given {
-		if row := flagOf(command, name); row != nil && row.refusedWithConfig() {
-			d.fault(Fault{Field: "--" + name, Message: "cannot be given together with --config; set the value in the file"})
-		}
-	}
-}
-
-func (d *documents) setByFlag(kind, flag, path string) {
-	o := d.origins[kind]
-	if o == nil {
-		o = &origin{}
-		d.origins[kind] = o
-	}
-	if o.flags == nil {
-		o.flags = make(map[string]string)
-	}
-	o.flags[path] = flag
-}
-
-func (d *documents) parseGates(text string) map[string]bool {
-	gates := make(map[string]bool)
-	for pair := range strings.SplitSeq(text, ",") {
-		if pair = strings.TrimSpace(pair); pair == "" {
-			continue
-		}
-		name, value, _ := strings.Cut(pair, "=")
-		on, err := strconv.ParseBool(value)
-		if err != nil {
-			d.faultf(kindCluster, "featureGates", "%q must be NAME=true or NAME=false", printable(pair))
-			continue
-		}
-		gates[strings.TrimSpace(name)] = on
-	}
-	return gates
+	return fields
 }

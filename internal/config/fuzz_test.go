@@ -76,9 +76,9 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		defer within(t, 10*time.Second)()
 		src := Source{Name: "f.yaml", Data: data}
-		_, warnings, err := LoadInit(t.Context(), &src, Flags{}, testOptions())
+		_, warnings, err := LoadInit(t.Context(), &src, InitFlags{}, testOptions())
 		telling(t, string(data), err, warnings)
-		_, warnings, err = LoadJoin(&src, Flags{}, testOptions())
+		_, warnings, err = LoadJoin(&src, JoinFlags{}, testOptions())
 		telling(t, string(data), err, warnings)
 		first, warnings, err := Migrate(t.Context(), src, countedTokens())
 		telling(t, string(data), err, warnings)
@@ -151,7 +151,7 @@ func FuzzNetworks(f *testing.F) {
 		f.Add(seed[0], seed[1], seed[2])
 	}
 	f.Fuzz(func(t *testing.T, services, pods, advertise string) {
-		flags := Flags{Given: []string{"service-cidr", "pod-network-cidr", "apiserver-advertise-address"},
+		flags := InitFlags{Given: []string{"service-cidr", "pod-network-cidr", "apiserver-advertise-address"},
 			ServiceCIDR: services, PodNetworkCIDR: pods, APIServerAdvertiseAddress: advertise}
 		n, warnings, err := LoadInit(t.Context(), nil, flags, testOptions())
 		telling(t, services+"\n"+pods+"\n"+advertise, err, warnings)
@@ -199,9 +199,9 @@ func FuzzToken(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, token string) {
 		id, idErr := TokenID(token)
-		list, warnings, err := LoadTokens(nil, Flags{Token: token}, testOptions())
+		list, warnings, err := LoadTokens(nil, TokenFlags{Token: token}, testOptions())
 		telling(t, token, err, warnings)
-		_, warnings, joinErr := LoadJoin(nil, Flags{
+		_, warnings, joinErr := LoadJoin(nil, JoinFlags{
 			Given: []string{"token", "discovery-token-unsafe-skip-ca-verification"}, Endpoint: "a:6443", Token: token, SkipCAVerification: true,
 		}, testOptions())
 		telling(t, token, joinErr, warnings)
@@ -226,7 +226,7 @@ func FuzzPin(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, pin string) {
-		_, warnings, err := LoadJoin(nil, Flags{
+		_, warnings, err := LoadJoin(nil, JoinFlags{
 			Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, CACertHashes: []string{pin},
 		}, testOptions())
 		telling(t, someToken, err, warnings)
@@ -244,14 +244,14 @@ func FuzzHostPort(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		_, warnings, err := LoadJoin(nil, Flags{
+		_, warnings, err := LoadJoin(nil, JoinFlags{
 			Given: []string{"token", "discovery-token-unsafe-skip-ca-verification"}, Endpoint: text, Token: someToken, SkipCAVerification: true,
 		}, testOptions())
 		telling(t, text, err, warnings)
 		if err == nil {
 			dialable(t, text)
 		}
-		n, warnings, err := LoadInit(t.Context(), nil, Flags{Given: []string{"control-plane-endpoint"}, ControlPlaneEndpoint: text}, testOptions())
+		n, warnings, err := LoadInit(t.Context(), nil, InitFlags{Given: []string{"control-plane-endpoint"}, ControlPlaneEndpoint: text}, testOptions())
 		telling(t, text, err, warnings)
 		if err != nil {
 			return

@@ -6,14 +6,15 @@ package config
 import (
 	"cmp"
 	"context"
-	"net/netip"
-	"path"
+	"crypto/rand"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/pkg/errors"
-	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
-	kubelet "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // Source is a configuration file: YAML or JSON, one or more documents.
@@ -48,6 +49,8 @@ type Options struct {
 	Existing bool
 	// StartsKubelet says that such a command starts a kubelet all the same, so settings a kubelet can't have stay faults.
 	StartsKubelet bool
+	// Kubeconfig replaces admin.conf for a node of an existing cluster, unless it's empty.
+	Kubeconfig string
 	// Version replaces the cluster's stored version with the target of an upgrade.
 	Version string
 	// Experimental accepts experimental versions of kubeadm's API, for Migrate and Validate.
@@ -61,210 +64,186 @@ func (o Options) resolve(ctx context.Context, label string) (string, error) {
 	return o.Resolve(ctx, label)
 }
 
-// LoadInit returns the desired state of a first control plane from a file (nil for none), the command line and the host. The
-// warnings are for the user. Invalid input is returned as Faults, all at once.
-func LoadInit(ctx context.Context, src *Source, flags Flags, opts Options) (*Node, []string, error) {
-	d := read(src)
-	if err := d.require(src, kindInit, kindCluster); err != nil {
+// LoadJoin reads, defaults and validates join's configuration from a file (nil for none) and the command line. Invalid input is
+// returned as Faults.
+func LoadJoin(src *Source, flags JoinFlags, opts Options) (*JoinConfiguration, []string, error) {
+	d, err := open(src, kindJoin)
+	if err != nil {
 		return nil, nil, err
 	}
-	d.ensureInit()
-	flags.apply(d, "init", src != nil, kindInit, kindCluster)
-	d.ignore(kindJoin, kindReset, kindUpgrade)
-	d.defaultPodSubnet(&flags)
-	d.schedule(&flags)
-	d.completeInit(ctx, opts)
-	objects := d.checkManifest(&flags)
+	d.join = cmp.Or(d.join, &JoinConfiguration{})
+	flags.applyJoin(d, src != nil)
+	d.completeJoin(opts)
+	return d.join, d.warningTexts(), d.err()
+}
+
+func (d *documents) completeJoin(opts Options) {
+	d.checkRegistration(kindJoin, &d.join.NodeRegistration, opts)
+	defaultJoin(d.join, opts.Facts)
+	if cp := d.join.ControlPlane; cp != nil && (cp.LocalAPIEndpoint.AdvertiseAddress != "" || !opts.Placeholders) {
+		d.checkAdvertise(kindJoin, "controlPlane.localAPIEndpoint.advertiseAddress", cp.LocalAPIEndpoint.AdvertiseAddress, nil)
+	}
+	d.checkJoin()
+}
+
+func (f *JoinFlags) applyJoin(d *documents, withFile bool) {
+	switch {
+	case !withFile:
+		f.warnWorker(d)
+		f.chooseDiscovery(d)
+	case f.Endpoint != "":
+		// kubeadm ignores it, and scripts pass it.
+		d.warn(Fault{Message: "the address " + printable(f.Endpoint) + " is ignored: --config says where the cluster is"})
+	}
+	d.apply(f.Given, f, "join", withFile, kindJoin)
+}
+
+func (f *JoinFlags) warnWorker(d *documents) {
+	if f.Given.Has("control-plane") && f.ControlPlane {
+		return
+	}
+	for _, name := range f.Given {
+		row := flagOf("join", name)
+		if row != nil && slices.ContainsFunc(row.fields, func(f flagField) bool { return strings.HasPrefix(f.path, joinControlPlane) }) {
+			d.warn(Fault{Field: "--" + name, Message: "is ignored without --control-plane: this host joins as a worker"})
+		}
+	}
+}
+
+// chooseDiscovery decides on discovery by token. --token next to a discovery file, without an address, is for TLS bootstrap only.
+func (f *JoinFlags) chooseDiscovery(d *documents) {
+	byToken := f.Given.Has("token") || f.Given.Has("discovery-token")
+	if f.Endpoint != "" || byToken && !f.Given.Has("discovery-file") {
+		d.join.Discovery.BootstrapToken = &BootstrapTokenDiscovery{APIServerEndpoint: f.Endpoint}
+	}
+}
+
+// Reset holds the options of reset.
+type Reset struct {
+	// Force skips the confirmation.
+	Force bool
+	// CleanupTmpDir also removes upgrades' leftovers in /etc/kubernetes/tmp.
+	CleanupTmpDir bool
+	// Backups also removes the backups of etcd's data that upgrades and rollbacks have left.
+	Backups bool
+	// UnmountFlags are names of umount2(2) flags.
+	UnmountFlags []string
+	// Network also removes the leftovers of kube-proxy and the Pod network's bridge in the kernel.
+	Network bool
+}
+
+// LoadReset returns the desired state for reset from a file (nil for none) and the command line. Neither contains the node's
+// name, so it stays empty. Invalid input is returned as Faults.
+func LoadReset(src *Source, flags ResetFlags, opts Options) (*Node, []string, error) {
+	d, err := open(src, kindReset)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.reset = cmp.Or(d.reset, &ResetConfiguration{})
+	d.apply(flags.Given, &flags, "reset", src != nil, kindReset)
+	d.completeReset(opts)
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
 	}
-	n, err := d.node(&flags, opts)
-	if err != nil {
-		return nil, d.warningTexts(), err
+	c := d.reset
+	n := APINode("", nil)
+	n.CRISocket, n.Timeouts, n.Paths.PKI = c.CRISocket, limits(c.Timeouts), c.CertificatesDir
+	n.SkipPhases, n.IgnorePreflightErrors, n.DryRun = c.SkipPhases, lowered(c.IgnorePreflightErrors), c.DryRun
+	n.Reset = &Reset{
+		Force: c.Force, CleanupTmpDir: c.CleanupTmpDir || flags.Host, Backups: flags.Host, // for `down --host`
+		UnmountFlags: c.UnmountFlags, Network: flags.Network,
 	}
-	n.NetworkAddOn.Objects = objects
+	if flags.Given.Has("kubeconfig") {
+		n.Paths.AdminKubeconfig = flags.Kubeconfig
+	}
 	return n, d.warningTexts(), nil
 }
 
-func (d *documents) ensureInit() {
-	d.init = cmp.Or(d.init, &InitConfiguration{})
-	d.cluster = cmp.Or(d.cluster, &ClusterConfiguration{})
-	if d.healthCheck != nil {
-		d.init.Timeouts = cmp.Or(d.init.Timeouts, &Timeouts{})
-		d.init.Timeouts.ControlPlaneComponentHealthCheck = cmp.Or(d.init.Timeouts.ControlPlaneComponentHealthCheck, d.healthCheck)
-	}
+func (d *documents) completeReset(opts Options) {
+	d.checkSocket(kindReset, "criSocket", d.reset.CRISocket, opts.Facts)
+	defaultReset(d.reset, opts.Facts)
+	d.checkReset()
 }
 
-// ignore warns about documents the command doesn't use.
-func (d *documents) ignore(kinds ...string) {
-	for _, kind := range kinds {
-		if o := d.origins[kind]; o != nil && o.file != "" {
-			d.warn(Fault{File: o.file, Line: o.line, Message: kind + " is ignored by this command"})
+// DefaultTokenUsages are a token's usages if none are configured.
+func DefaultTokenUsages() []string { return []string{"signing", "authentication"} }
+
+// DefaultTokenGroups are granted to clients with a token if it has no groups configured.
+func DefaultTokenGroups() []string { return []string{defaultTokenGroup} }
+
+// LoadTokens returns the tokens to create: a file's, from its InitConfiguration, or the command line's if src is nil. Invalid
+// input is returned as Faults; no message contains a token.
+func LoadTokens(src *Source, flags TokenFlags, opts Options) ([]Token, []string, error) {
+	d := read(src)
+	if src == nil {
+		d.init = &InitConfiguration{BootstrapTokens: []BootstrapToken{{Token: flags.Token}}}
+	} else if flags.Token != "" {
+		d.fault(Fault{Message: "a token cannot be given together with --config; add it to the file"})
+	}
+	d.apply(flags.Given, &flags, "token create", src != nil, kindInit)
+	if d.init == nil || len(d.init.BootstrapTokens) == 0 {
+		d.fault(Fault{File: src.Name, Message: "contains no InitConfiguration with bootstrapTokens"})
+	}
+	if err := d.err(); err != nil {
+		return nil, d.warningTexts(), err
+	}
+	list, err := d.completeTokens(opts)
+	return list, d.warningTexts(), err
+}
+
+func (d *documents) completeTokens(opts Options) ([]Token, error) {
+	seen := make(map[string]bool)
+	for i := range d.init.BootstrapTokens {
+		t := &d.init.BootstrapTokens[i]
+		signingOnly := len(t.Groups) == 0 && len(t.Usages) > 0 && !slices.Contains(t.Usages, "authentication")
+		defaultToken(t)
+		if signingOnly {
+			t.Groups = nil // no client authenticates with it
 		}
+		d.checkToken(fmt.Sprintf("bootstrapTokens[%d]", i), t, seen, opts.Now)
 	}
-}
-
-// completeInit defaults and validates init's documents. User input is checked before defaults replace it.
-func (d *documents) completeInit(ctx context.Context, opts Options) {
-	serial := d.init.NodeRegistration.ImagePullSerial
-	d.serial = serial != nil && *serial
-	d.cluster.KubernetesVersion = cmp.Or(d.cluster.KubernetesVersion, opts.KubernetesVersion)
-	defaultCluster(d.cluster)
-	if d.init.DryRun {
-		opts.Resolve = func(context.Context, string) (string, error) {
-			return "", errors.New("a dry run does not use the network")
-		}
-	}
-	d.cluster.KubernetesVersion = d.exact(ctx, opts)
-	d.checkNetworking()
-	primary := firstPrefix(d.cluster.Networking.ServiceSubnet)
-	d.checkRegistration(kindInit, &d.init.NodeRegistration, opts)
-	defaultInit(d.init, opts.Facts, primary)
-	if d.init.LocalAPIEndpoint.AdvertiseAddress == "" && (d.init.DryRun || opts.Placeholders) {
-		d.placeholderAddress(primary)
-	}
-	d.checkInit(opts.Now)
-	d.checkCluster()
-	d.checkContradictions(opts.Existing)
-	d.cluster.ControlPlaneEndpoint = withPort(d.cluster.ControlPlaneEndpoint, d.init.LocalAPIEndpoint.BindPort)
-	d.checkComponents()
-	d.completeComponents()
-}
-
-func firstPrefix(list string) netip.Prefix {
-	if all := prefixes(list); len(all) > 0 {
-		return all[0]
-	}
-	return netip.Prefix{}
-}
-
-func (d *documents) placeholderAddress(primary netip.Prefix) {
-	address := "192.0.2.1"
-	if primary.Addr().Is6() {
-		address = "2001:db8::1"
-	}
-	d.init.LocalAPIEndpoint.AdvertiseAddress = address
-	d.placeholder = true
-	d.warnf(kindInit, "localAPIEndpoint.advertiseAddress", "this host has no default route whose address could be used; using the placeholder %s", address)
-}
-
-func (d *documents) completeComponents() {
-	d.kubelet = cmp.Or(d.kubelet, &kubelet.KubeletConfiguration{})
-	defaultKubelet(d.kubelet, d.cluster)
-	d.kubeProxy = cmp.Or(d.kubeProxy, &kubeproxy.KubeProxyConfiguration{})
-	advertise, _ := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
-	defaultKubeProxy(d.kubeProxy, d.cluster, advertise)
-}
-
-func (d *documents) node(flags *Flags, opts Options) (*Node, error) {
-	advertise, err := address(d.init.LocalAPIEndpoint.AdvertiseAddress)
-	if err != nil {
-		return nil, errors.Wrap(err, "localAPIEndpoint.advertiseAddress")
-	}
-	r := &d.init.NodeRegistration
-	n := &Node{
-		ControlPlane:            true,
-		Name:                    r.Name,
-		Hostname:                strings.ToLower(strings.TrimSpace(opts.Facts.Hostname)),
-		CRISocket:               r.CRISocket,
-		Taints:                  r.Taints,
-		KubeletExtraArgs:        r.KubeletExtraArgs,
-		ImagePullPolicy:         r.ImagePullPolicy,
-		ImagePullSerial:         d.serial,
-		AdvertiseAddress:        advertise,
-		BindPort:                d.init.LocalAPIEndpoint.BindPort,
-		Cluster:                 *d.cluster,
-		Kubelet:                 *d.kubelet,
-		KubeProxy:               *d.kubeProxy,
-		NetworkAddOn:            flags.networkAddOn(),
-		Schedulable:             flags.given("schedulable") && flags.Schedulable,
-		KubeletGiven:            d.origins[kindKubelet] != nil,
-		KubeProxyGiven:          d.origins[kindKubeProxy] != nil,
-		EnableKubelet:           flags.given("enable-kubelet") && flags.EnableKubelet,
-		UploadCerts:             flags.given("upload-certs") && flags.UploadCerts,
-		SkipPhases:              d.init.SkipPhases,
-		DryRun:                  d.init.DryRun,
-		SkipTokenPrint:          flags.given("skip-token-print") && flags.SkipTokenPrint,
-		SkipCertificateKeyPrint: flags.given("skip-certificate-key-print") && flags.SkipCertificateKeyPrint,
-		IgnorePreflightErrors:   lowered(r.IgnorePreflightErrors),
-		Timeouts:                limits(d.init.Timeouts),
-		Paths:                   paths(d.cluster, flags),
-	}
-	if d.init.Patches != nil {
-		n.PatchesDir = d.init.Patches.Directory
-	}
-	if err := d.addSecrets(n, opts); err != nil {
+	if err := d.err(); err != nil {
 		return nil, err
 	}
-	return n, nil
+	if err := d.nameTokens(opts); err != nil {
+		return nil, err
+	}
+	return tokens(d.init.BootstrapTokens, opts)
 }
 
-func (d *documents) addSecrets(n *Node, opts Options) error {
-	var err error
-	if n.BootstrapTokens, err = tokens(d.init.BootstrapTokens, opts); err != nil {
-		return err
+var tokenIDPattern = lazyregexp.New(`^[a-z0-9]{6}$`)
+
+// TokenID returns the ID of a token, given as an ID or in full. The error doesn't quote the text, which may be a mistyped secret.
+func TokenID(text string) (string, error) {
+	id, _, _ := strings.Cut(text, ".")
+	if tokenIDPattern().MatchString(text) || tokenPattern().MatchString(text) {
+		return id, nil
 	}
-	n.CertificateKey = NewSecret(d.init.CertificateKey)
-	if !n.UploadCerts || !n.CertificateKey.IsZero() || opts.NewCertificateKey == nil {
-		return nil
-	}
-	key, err := opts.NewCertificateKey()
-	n.CertificateKey = NewSecret(key)
-	return errors.Wrap(err, "generating a certificate key")
+	return "", errors.New("is neither a token ID (6 characters of a-z and 0-9) nor a full token (ID, a dot and 16 more such characters)")
 }
 
-func paths(c *ClusterConfiguration, flags *Flags) Paths {
-	p := Paths{
-		Kubernetes:      DefaultKubernetesDir,
-		Manifests:       path.Join(DefaultKubernetesDir, "manifests"),
-		PKI:             c.CertificatesDir,
-		Kubeconfigs:     DefaultKubernetesDir,
-		Kubelet:         DefaultKubeletDir,
-		AdminKubeconfig: DefaultAdminKubeconfig,
-	}
-	if flags.given("kubeconfig-dir") && flags.KubeconfigDir != "" { // or keys would go to the working directory
-		p.Kubeconfigs = flags.KubeconfigDir
-	}
-	if flags.given("kubeconfig") {
-		p.AdminKubeconfig = flags.Kubeconfig
-	}
-	return p
+// APINode returns the Node of a command that only talks to the API: the kubeconfig file (empty for admin.conf), the tokens to
+// create, and default timeouts and paths.
+func APINode(kubeconfig string, tokens []Token) *Node {
+	p := paths(&ClusterConfiguration{CertificatesDir: DefaultCertificatesDir}, &InitFlags{})
+	p.AdminKubeconfig = cmp.Or(kubeconfig, p.AdminKubeconfig)
+	return &Node{BootstrapTokens: tokens, Timeouts: defaultLimits(), Paths: p}
 }
 
-// tokens converts the configured tokens to a Node's, and generates missing values.
-func tokens(list []BootstrapToken, opts Options) ([]Token, error) {
-	out := make([]Token, 0, len(list))
-	for _, t := range list {
-		token := Token{Description: t.Description, Usages: t.Usages, Groups: t.Groups}
-		if t.TTL != nil {
-			token.TTL = t.TTL.Duration
-		}
-		if t.Expires != nil {
-			token.Expires = t.Expires.Time
-		}
-		id, secret, _ := strings.Cut(t.Token, ".")
-		if t.Token == "" {
-			token.Description = cmp.Or(token.Description, defaultTokenDescription)
-			var err error
-			if id, secret, err = opts.NewToken(); err != nil {
-				return nil, errors.Wrap(err, "generating a bootstrap token")
-			}
-			token.Generated = true
-		}
-		token.ID, token.Secret = id, NewSecret(secret)
-		out = append(out, token)
+// CertificateKey validates a certificate key; empty text is a zero Secret. The error doesn't quote it.
+func CertificateKey(text string) (Secret, error) {
+	if text != "" && !certificateKeyForm().MatchString(text) {
+		return Secret{}, errors.New("is not a certificate key, which has 64 hexadecimal digits; `slipway certs certificate-key` generates one")
 	}
-	return out, nil
+	return NewSecret(text), nil
 }
 
-func lowered(list []string) []string {
-	var out []string
-	seen := make(map[string]bool)
-	for _, s := range list {
-		if s = strings.ToLower(strings.TrimSpace(s)); s != "" && !seen[s] {
-			seen[s] = true
-			out = append(out, s)
-		}
-	}
-	return out
+// NewToken generates a bootstrap token of 110 random bits, 80 of them secret. k8s.io/cluster-bootstrap/token/util would do, but
+// compiles its regular expressions on loading, which costs every start of the program 0.7 ms.
+func NewToken() (id, secret string) {
+	text := strings.ToLower(rand.Text()) // of a-z and 2-7
+	return text[:6], text[6:22]
 }
+
+// IsToken reports whether text has the form of a bootstrap token, id.secret.
+func IsToken(text string) bool { return tokenPattern().MatchString(text) }

@@ -12,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pkg/errors"
-
 	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -34,7 +33,7 @@ func file(initFields, clusterFields string) *Source {
 	return &Source{Name: "f.yaml", Data: fmt.Appendf(nil, initAndCluster, initFields, clusterFields)}
 }
 
-func mustLoad(t *testing.T, src *Source, flags Flags, opts Options) *Node {
+func mustLoad(t *testing.T, src *Source, flags InitFlags, opts Options) *Node {
 	t.Helper()
 	n, warnings, err := LoadInit(t.Context(), src, flags, opts)
 	if err != nil || len(warnings) > 0 {
@@ -49,7 +48,7 @@ func TestLoadInitDefaults(t *testing.T) {
 		t.Error("the default version needs no network")
 		return "", nil
 	}
-	n := mustLoad(t, nil, Flags{}, opts)
+	n := mustLoad(t, nil, InitFlags{}, opts)
 	want := Node{
 		ControlPlane:     true,
 		Name:             "vm",
@@ -83,8 +82,8 @@ func TestLoadInitDefaults(t *testing.T) {
 }
 
 // allFlags sets every flag of init that changes the desired state.
-func allFlags() Flags {
-	return Flags{
+func allFlags() InitFlags {
+	return InitFlags{
 		Given: []string{
 			"apiserver-advertise-address", "apiserver-bind-port", "apiserver-cert-extra-sans", "cert-dir", "certificate-key",
 			"control-plane-endpoint", "cri-socket", "dry-run", "feature-gates", "ignore-preflight-errors", "image-repository",
@@ -119,7 +118,7 @@ func TestLoadInitFlags(t *testing.T) {
 func TestFlagsThatAreNotGivenDoNotCount(t *testing.T) {
 	flags := allFlags()
 	flags.Given = nil
-	want, got := mustLoad(t, nil, Flags{}, testOptions()), mustLoad(t, nil, flags, testOptions())
+	want, got := mustLoad(t, nil, InitFlags{}, testOptions()), mustLoad(t, nil, flags, testOptions())
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.AllowUnexported(Secret{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -127,8 +126,8 @@ func TestFlagsThatAreNotGivenDoNotCount(t *testing.T) {
 
 // TestEmptyDirectoryIsTheDefault: an empty flag doesn't mean the working directory.
 func TestEmptyDirectoryIsTheDefault(t *testing.T) {
-	flags := Flags{Given: []string{"cert-dir", "kubeconfig-dir"}}
-	if got, want := mustLoad(t, nil, flags, testOptions()).Paths, mustLoad(t, nil, Flags{}, testOptions()).Paths; got != want {
+	flags := InitFlags{Given: []string{"cert-dir", "kubeconfig-dir"}}
+	if got, want := mustLoad(t, nil, flags, testOptions()).Paths, mustLoad(t, nil, InitFlags{}, testOptions()).Paths; got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -154,7 +153,7 @@ func TestMixingFlagsAndFile(t *testing.T) {
 }
 
 func TestFlagsOverFile(t *testing.T) {
-	flags := Flags{
+	flags := InitFlags{
 		Given:    []string{"node-name", "ignore-preflight-errors", "skip-phases", "upload-certs"},
 		NodeName: "flag", IgnorePreflightErrors: []string{"Swap"}, SkipPhases: []string{"addon"}, UploadCerts: true,
 	}
@@ -168,32 +167,32 @@ func TestFlagsOverFile(t *testing.T) {
 func TestBadFlags(t *testing.T) {
 	for _, tt := range []struct {
 		flag string
-		set  func(*Flags)
+		set  func(*InitFlags)
 		want string
 	}{
-		{"apiserver-advertise-address", func(f *Flags) { f.APIServerAdvertiseAddress = "host" }, `"host" | IP address`},
-		{"apiserver-bind-port", func(f *Flags) { f.APIServerBindPort = 70000 }, "70000 | 1 to 65535"},
-		{"apiserver-cert-extra-sans", func(f *Flags) { f.APIServerCertExtraSANs = []string{"ok.example", "*"} }, `"*"`},
-		{"cert-dir", func(f *Flags) { f.CertDir = "pki" }, `"pki" | absolute`},
-		{"certificate-key", func(f *Flags) { f.CertificateKey = "SECRET" }, "certificate key"},
-		{"control-plane-endpoint", func(f *Flags) { f.ControlPlaneEndpoint = "a_b:1" }, `"a_b:1" | host "a_b"`},
-		{"cri-socket", func(f *Flags) { f.CRISocket = "containerd" }, `"containerd" | socket`},
-		{"feature-gates", func(f *Flags) { f.FeatureGates = "RootlessControlPlane" }, `"RootlessControlPlane" | NAME=true or NAME=false`},
-		{"feature-gates", func(f *Flags) { f.FeatureGates = "Rootles=true" }, `"Rootles"`},
-		{"ignore-preflight-errors", func(f *Flags) { f.IgnorePreflightErrors = []string{"all", "Swap"} }, "other checks"},
-		{"image-repository", func(f *Flags) { f.ImageRepository = "a b" }, `"a b" | registry`},
-		{"kubernetes-version", func(f *Flags) { f.KubernetesVersion = "v1.34.0" }, `"v1.34.0" | Kubernetes 1.35 to 1.37`},
-		{"node-name", func(f *Flags) { f.NodeName = "a_b" }, `"a_b"`},
-		{"patches", func(f *Flags) { f.Patches = "a\nb" }, "control character"},
-		{"pod-network-cidr", func(f *Flags) { f.PodNetworkCIDR = "10.96.0.0/16" }, "10.96.0.0/16 | networking.serviceSubnet"},
-		{"service-cidr", func(f *Flags) { f.ServiceCIDR = "10.0.0.0/8" }, "10.0.0.0/8 | large"},
-		{"service-dns-domain", func(f *Flags) { f.ServiceDNSDomain = "A" }, `"A" | lower case`},
-		{"skip-phases", func(f *Flags) { f.SkipPhases = []string{""} }, `"" | phase`},
-		{"token", func(f *Flags) { f.Token = "SECRET" }, "bootstrap token"},
-		{"token-ttl", func(f *Flags) { f.TokenTTL = -time.Hour }, "-1h0m0s | negative"},
+		{"apiserver-advertise-address", func(f *InitFlags) { f.APIServerAdvertiseAddress = "host" }, `"host" | IP address`},
+		{"apiserver-bind-port", func(f *InitFlags) { f.APIServerBindPort = 70000 }, "70000 | 1 to 65535"},
+		{"apiserver-cert-extra-sans", func(f *InitFlags) { f.APIServerCertExtraSANs = []string{"ok.example", "*"} }, `"*"`},
+		{"cert-dir", func(f *InitFlags) { f.CertDir = "pki" }, `"pki" | absolute`},
+		{"certificate-key", func(f *InitFlags) { f.CertificateKey = "SECRET" }, "certificate key"},
+		{"control-plane-endpoint", func(f *InitFlags) { f.ControlPlaneEndpoint = "a_b:1" }, `"a_b:1" | host "a_b"`},
+		{"cri-socket", func(f *InitFlags) { f.CRISocket = "containerd" }, `"containerd" | socket`},
+		{"feature-gates", func(f *InitFlags) { f.FeatureGates = "RootlessControlPlane" }, `"RootlessControlPlane" | NAME=true or NAME=false`},
+		{"feature-gates", func(f *InitFlags) { f.FeatureGates = "Rootles=true" }, `"Rootles"`},
+		{"ignore-preflight-errors", func(f *InitFlags) { f.IgnorePreflightErrors = []string{"all", "Swap"} }, "other checks"},
+		{"image-repository", func(f *InitFlags) { f.ImageRepository = "a b" }, `"a b" | registry`},
+		{"kubernetes-version", func(f *InitFlags) { f.KubernetesVersion = "v1.34.0" }, `"v1.34.0" | Kubernetes 1.35 to 1.37`},
+		{"node-name", func(f *InitFlags) { f.NodeName = "a_b" }, `"a_b"`},
+		{"patches", func(f *InitFlags) { f.Patches = "a\nb" }, "control character"},
+		{"pod-network-cidr", func(f *InitFlags) { f.PodNetworkCIDR = "10.96.0.0/16" }, "10.96.0.0/16 | networking.serviceSubnet"},
+		{"service-cidr", func(f *InitFlags) { f.ServiceCIDR = "10.0.0.0/8" }, "10.0.0.0/8 | large"},
+		{"service-dns-domain", func(f *InitFlags) { f.ServiceDNSDomain = "A" }, `"A" | lower case`},
+		{"skip-phases", func(f *InitFlags) { f.SkipPhases = []string{""} }, `"" | phase`},
+		{"token", func(f *InitFlags) { f.Token = "SECRET" }, "bootstrap token"},
+		{"token-ttl", func(f *InitFlags) { f.TokenTTL = -time.Hour }, "-1h0m0s | negative"},
 	} {
 		t.Run(tt.flag, func(t *testing.T) {
-			flags := Flags{Given: []string{tt.flag}}
+			flags := InitFlags{Given: []string{tt.flag}}
 			tt.set(&flags)
 			_, _, err := LoadInit(t.Context(), nil, flags, testOptions())
 			var faults Faults
@@ -210,7 +209,7 @@ func TestBadFlags(t *testing.T) {
 
 // TestAllFaultsAtOnce: all faults are reported together, flags first, then the file by line.
 func TestAllFaultsAtOnce(t *testing.T) {
-	flags := Flags{Given: []string{"node-name", "token"}, NodeName: "a_b"}
+	flags := InitFlags{Given: []string{"node-name", "token"}, NodeName: "a_b"}
 	_, _, err := LoadInit(t.Context(), file("bogus: 1", "networking: {dnsDomain: A}\nkubernetesVersion: v1"), flags, testOptions())
 	fact.List(t, strings.Split(fmt.Sprint(err), "\n"),
 		"--token: | --config",
@@ -227,21 +226,21 @@ func TestHostFacts(t *testing.T) {
 		name    string
 		facts   HostFacts
 		cluster string
-		flags   Flags
+		flags   InitFlags
 		want    string // name, socket, address; or the facts of the error
 	}{
-		{"upper case name", HostFacts{Hostname: " Host-1.Example\n", IPv4: v4}, "", Flags{}, "host-1.example unix:///var/run/containerd/containerd.sock 10.0.0.9"},
-		{"one runtime", HostFacts{Hostname: "h", IPv4: v4, Sockets: []string{"/var/run/crio/crio.sock"}}, "", Flags{}, "h unix:///var/run/crio/crio.sock 10.0.0.9"},
-		{"two runtimes", HostFacts{Hostname: "h", IPv4: v4, Sockets: []string{"/a", "/b"}}, "", Flags{},
+		{"upper case name", HostFacts{Hostname: " Host-1.Example\n", IPv4: v4}, "", InitFlags{}, "host-1.example unix:///var/run/containerd/containerd.sock 10.0.0.9"},
+		{"one runtime", HostFacts{Hostname: "h", IPv4: v4, Sockets: []string{"/var/run/crio/crio.sock"}}, "", InitFlags{}, "h unix:///var/run/crio/crio.sock 10.0.0.9"},
+		{"two runtimes", HostFacts{Hostname: "h", IPv4: v4, Sockets: []string{"/a", "/b"}}, "", InitFlags{},
 			"f.yaml:1: nodeRegistration.criSocket: | /a, /b"},
-		{"IPv6 only", HostFacts{Hostname: "h", IPv6: v6}, ipv6Only, Flags{}, "h unix:///var/run/containerd/containerd.sock fd00:99::9"},
-		{"IPv4 first", HostFacts{Hostname: "h", IPv4: v4, IPv6: v6}, "", Flags{}, "h unix:///var/run/containerd/containerd.sock 10.0.0.9"},
-		{"IPv6 cluster on a host of both", HostFacts{Hostname: "h", IPv4: v4, IPv6: v6}, ipv6Only, Flags{}, "h unix:///var/run/containerd/containerd.sock fd00:99::9"},
-		{"bad host name", HostFacts{Hostname: "my_host", IPv4: v4}, "", Flags{},
+		{"IPv6 only", HostFacts{Hostname: "h", IPv6: v6}, ipv6Only, InitFlags{}, "h unix:///var/run/containerd/containerd.sock fd00:99::9"},
+		{"IPv4 first", HostFacts{Hostname: "h", IPv4: v4, IPv6: v6}, "", InitFlags{}, "h unix:///var/run/containerd/containerd.sock 10.0.0.9"},
+		{"IPv6 cluster on a host of both", HostFacts{Hostname: "h", IPv4: v4, IPv6: v6}, ipv6Only, InitFlags{}, "h unix:///var/run/containerd/containerd.sock fd00:99::9"},
+		{"bad host name", HostFacts{Hostname: "my_host", IPv4: v4}, "", InitFlags{},
 			`f.yaml:1: nodeRegistration.name: "my_host" | a-z | 0-9 | hostname`},
-		{"no address", HostFacts{Hostname: "h"}, "", Flags{},
+		{"no address", HostFacts{Hostname: "h"}, "", InitFlags{},
 			"f.yaml:1: localAPIEndpoint.advertiseAddress: | default route | --apiserver-advertise-address"},
-		{"no address in a dry run", HostFacts{Hostname: "h"}, "", Flags{Given: []string{"dry-run"}, DryRun: true}, "h unix:///var/run/containerd/containerd.sock 192.0.2.1"},
+		{"no address in a dry run", HostFacts{Hostname: "h"}, "", InitFlags{Given: []string{"dry-run"}, DryRun: true}, "h unix:///var/run/containerd/containerd.sock 192.0.2.1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			opts := testOptions()
@@ -259,7 +258,7 @@ func TestHostFacts(t *testing.T) {
 func TestComponentDefaults(t *testing.T) {
 	opts := testOptions()
 	opts.Facts = HostFacts{Hostname: "h", IPv6: netip.MustParseAddr("fd00:99::9")}
-	n := mustLoad(t, file("", "networking: {serviceSubnet: 'fd00:10:96::/112', podSubnet: 'fd00:10:244::/56'}"), Flags{}, opts)
+	n := mustLoad(t, file("", "networking: {serviceSubnet: 'fd00:10:96::/112', podSubnet: 'fd00:10:244::/56'}"), InitFlags{}, opts)
 	got := fmt.Sprint(n.Kubelet.ClusterDNS, " ", n.Kubelet.HealthzBindAddress, " ", n.KubeProxy.BindAddress, " ", n.KubeProxy.ClusterCIDR)
 	if want := "[fd00:10:96::a] 127.0.0.1 :: fd00:10:244::/56"; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -281,7 +280,7 @@ kind: KubeProxyConfiguration
 mode: nftables
 nodePortAddresses: [primary]
 `...)
-	n := mustLoad(t, src, Flags{}, testOptions())
+	n := mustLoad(t, src, InitFlags{}, testOptions())
 	got := fmt.Sprint(n.Kubelet.MaxPods, " ", n.Kubelet.CgroupDriver, " ", n.Kubelet.Authentication.Webhook.CacheTTL.Duration, " ",
 		*n.Kubelet.Authentication.Webhook.Enabled, " ", n.KubeProxy.Mode, " ", n.KubeProxy.NodePortAddresses, " ", n.KubeProxy.BindAddress)
 	if want := "7 cgroupfs 3m0s true nftables [primary] 0.0.0.0"; got != want {
@@ -290,7 +289,7 @@ nodePortAddresses: [primary]
 }
 
 func TestRegistrationChoices(t *testing.T) {
-	n := mustLoad(t, file("nodeRegistration: {taints: [], imagePullSerial: true}\ntimeouts: {controlPlaneComponentHealthCheck: 0s, discovery: 7m}", ""), Flags{}, testOptions())
+	n := mustLoad(t, file("nodeRegistration: {taints: [], imagePullSerial: true}\ntimeouts: {controlPlaneComponentHealthCheck: 0s, discovery: 7m}", ""), InitFlags{}, testOptions())
 	if n.Taints == nil || len(n.Taints) != 0 || !n.ImagePullSerial {
 		t.Errorf("taints %v, serial %t", n.Taints, n.ImagePullSerial)
 	}
@@ -302,7 +301,7 @@ func TestRegistrationChoices(t *testing.T) {
 func TestUnusedDocuments(t *testing.T) {
 	src := file("", "")
 	src.Data = append(src.Data, "---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ResetConfiguration\n"...)
-	_, warnings, err := LoadInit(t.Context(), src, Flags{}, testOptions())
+	_, warnings, err := LoadInit(t.Context(), src, InitFlags{}, testOptions())
 	fact.Error(t, err)
 	fact.List(t, warnings, "f.yaml:9: ResetConfiguration | ignored")
 }
@@ -327,12 +326,12 @@ func TestImages(t *testing.T) {
 		{"build metadata", "kubernetesVersion: v1.36.0+abc", "kube-proxy", "registry.k8s.io/kube-proxy:v1.36.0_abc"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := mustLoad(t, file("", tt.cluster), Flags{}, testOptions()).Image(tt.component); got != tt.want {
+			if got := mustLoad(t, file("", tt.cluster), InitFlags{}, testOptions()).Image(tt.component); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
 	}
-	n := mustLoad(t, file("", "dns: {disabled: true}\nproxy: {disabled: true}"), Flags{}, testOptions())
+	n := mustLoad(t, file("", "dns: {disabled: true}\nproxy: {disabled: true}"), InitFlags{}, testOptions())
 	if got := len(n.Images()); got != 5 {
 		t.Errorf("%d images without addons: %q", got, n.Images())
 	}
@@ -340,15 +339,15 @@ func TestImages(t *testing.T) {
 
 func TestOtherLoaders(t *testing.T) {
 	src := &Source{Name: "all.yaml", Data: readFile(t, configs, "valid-others.yaml")}
-	join, warnings, err := LoadJoin(src, Flags{}, testOptions())
+	join, warnings, err := LoadJoin(src, JoinFlags{}, testOptions())
 	if err != nil || len(warnings) != 2 || join.NodeRegistration.Name != "vm" || join.Discovery.TLSBootstrapToken != "abcdef.0123456789abcdef" {
 		t.Errorf("join %q, %v", warnings, err)
 	}
-	reset, warnings, err := LoadReset(src, Flags{}, testOptions())
+	reset, warnings, err := LoadReset(src, ResetFlags{}, testOptions())
 	if err != nil || len(warnings) != 2 || !reset.Reset.Force || reset.Paths.PKI != DefaultCertificatesDir {
 		t.Errorf("reset %+v, %q, %v", reset, warnings, err)
 	}
-	_, _, err = LoadJoin(nil, Flags{}, testOptions())
+	_, _, err = LoadJoin(nil, JoinFlags{}, testOptions())
 	fact.Error(t, err, "discovery:", "bootstrapToken", "HOST:PORT", "--token", "--discovery-file")
 }
 
@@ -358,15 +357,15 @@ func TestFileForAnotherCommand(t *testing.T) {
 	const head = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: "
 	loaders := map[string]func(*Source) error{
 		"InitConfiguration or ClusterConfiguration": func(src *Source) error {
-			_, _, err := LoadInit(t.Context(), src, Flags{}, testOptions())
+			_, _, err := LoadInit(t.Context(), src, InitFlags{}, testOptions())
 			return err
 		},
 		"JoinConfiguration": func(src *Source) error {
-			_, _, err := LoadJoin(src, Flags{}, testOptions())
+			_, _, err := LoadJoin(src, JoinFlags{}, testOptions())
 			return err
 		},
 		"ResetConfiguration": func(src *Source) error {
-			_, _, err := LoadReset(src, Flags{}, testOptions())
+			_, _, err := LoadReset(src, ResetFlags{}, testOptions())
 			return err
 		},
 	}
@@ -382,12 +381,205 @@ func TestFileForAnotherCommand(t *testing.T) {
 			})
 		}
 	}
-	_, _, err := LoadReset(file("", ""), Flags{}, testOptions())
+	_, _, err := LoadReset(file("", ""), ResetFlags{}, testOptions())
 	if want := "f.yaml: contains no ResetConfiguration (kubeadm.k8s.io/v1beta4), only ClusterConfiguration, InitConfiguration"; fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	broken := &Source{Name: "f.yaml", Data: []byte(head + "ResetConfig\n")}
-	if _, _, err := LoadReset(broken, Flags{}, testOptions()); err == nil || strings.Contains(err.Error(), "contains no") {
+	if _, _, err := LoadReset(broken, ResetFlags{}, testOptions()); err == nil || strings.Contains(err.Error(), "contains no") {
 		t.Errorf("of a misspelt kind: %v", err)
+	}
+}
+
+const (
+	someToken  = "abcdef.0123456789abcdef"
+	otherToken = "fedcba.fedcba9876543210"
+	somePin    = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+)
+
+func TestLoadJoinFlags(t *testing.T) {
+	tests := []struct {
+		name  string
+		flags JoinFlags
+		want  Discovery
+	}{
+		{"token for both", JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, CACertHashes: []string{somePin}},
+			Discovery{BootstrapToken: &BootstrapTokenDiscovery{Token: someToken, APIServerEndpoint: "a:6443", CACertHashes: []string{somePin}}, TLSBootstrapToken: someToken}},
+		{"own tokens", JoinFlags{Given: []string{"token", "discovery-token", "discovery-token-unsafe-skip-ca-verification"}, Endpoint: "a:6443", Token: someToken, DiscoveryToken: otherToken, SkipCAVerification: true},
+			Discovery{BootstrapToken: &BootstrapTokenDiscovery{Token: otherToken, APIServerEndpoint: "a:6443", UnsafeSkipCAVerification: true}, TLSBootstrapToken: someToken}},
+		{"file", JoinFlags{Given: []string{"discovery-file"}, DiscoveryFile: "/x"}, Discovery{File: &FileDiscovery{"/x"}}},
+		{"file and token", JoinFlags{Given: []string{"discovery-file", "token"}, DiscoveryFile: "/x", Token: someToken},
+			Discovery{File: &FileDiscovery{"/x"}, TLSBootstrapToken: someToken}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, _, err := LoadJoin(nil, tt.flags, testOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, c.Discovery); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLoadJoinFaults(t *testing.T) {
+	file := &Source{Name: "j.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery: {file: {kubeConfigPath: /x}}\n")}
+	tests := []struct {
+		name  string
+		src   *Source
+		flags JoinFlags
+		want  string
+	}{
+		{"nothing", nil, JoinFlags{}, "discovery: | bootstrapToken | file"},
+		{"no address", nil, JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Token: someToken, CACertHashes: []string{somePin}},
+			"discovery.bootstrapToken.apiServerEndpoint: | missing"},
+		{"no pin", nil, JoinFlags{Given: []string{"token"}, Endpoint: "a:6443", Token: someToken},
+			"discovery.bootstrapToken.caCertHashes: | empty"},
+		{"bad pin", nil, JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, CACertHashes: []string{"sha256:00"}},
+			"--discovery-token-ca-cert-hash: | sha256: | 64"},
+		{"bad token", nil, JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: "hunter2", CACertHashes: []string{somePin}}, "--token: "},
+		{"two ways", nil, JoinFlags{Given: []string{"token", "discovery-file", "discovery-token-ca-cert-hash"}, Endpoint: "a:6443", Token: someToken, DiscoveryFile: "/x", CACertHashes: []string{somePin}},
+			"discovery: bootstrapToken and file"},
+		{"http", nil, JoinFlags{Given: []string{"discovery-file"}, DiscoveryFile: "http://x/y"}, "--discovery-file: | https URL"},
+		{"flag and file", file, JoinFlags{Given: []string{"token", "config"}, Token: someToken}, "--token: | --config"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, err := LoadJoin(tt.src, tt.flags, testOptions())
+			text := fmt.Sprint(err)
+			if place, _, _ := strings.Cut(tt.want, " "); !strings.HasPrefix(text, place) {
+				t.Errorf("got %q, want %q", text, tt.want)
+			}
+			fact.In(t, text, fact.Of(tt.want)...)
+			if strings.Contains(text, "hunter2") {
+				t.Errorf("the token is in %q", text)
+			}
+		})
+	}
+}
+
+// TestLoadJoinFileAndAddress: with a file, the address isn't used, as in kubeadm. The user gets a warning.
+func TestLoadJoinFileAndAddress(t *testing.T) {
+	file := &Source{Name: "j.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery: {file: {kubeConfigPath: /x}}\n")}
+	_, warnings, err := LoadJoin(file, JoinFlags{Given: []string{"config"}, Endpoint: "a:1"}, testOptions())
+	fact.Error(t, err)
+	fact.List(t, warnings, "a:1 | ignored | --config")
+}
+
+// TestLoadJoinFlagsOfControlPlane: users who give a certificate key want a control plane, and are warned that they get a worker.
+func TestLoadJoinFlagsOfControlPlane(t *testing.T) {
+	flags := JoinFlags{Given: []string{"token", "discovery-token-ca-cert-hash", "certificate-key"}, Endpoint: "a:1",
+		Token: someToken, CACertHashes: []string{somePin}, CertificateKey: strings.Repeat("0", 64)}
+	_, warnings, err := LoadJoin(nil, flags, testOptions())
+	fact.Error(t, err)
+	fact.List(t, warnings, "--certificate-key: | ignored | --control-plane | worker")
+	flags.Given, flags.ControlPlane = append(flags.Given, "control-plane"), true
+	if _, warnings, err := LoadJoin(nil, flags, testOptions()); err != nil || len(warnings) > 0 {
+		t.Errorf("%q, %v", warnings, err)
+	}
+}
+
+func TestLoadJoinFileWithFlags(t *testing.T) {
+	file := &Source{Name: "j.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery: {file: {kubeConfigPath: /x}}\nnodeRegistration: {name: a, ignorePreflightErrors: [Swap]}\n")}
+	c, _, err := LoadJoin(file, JoinFlags{Given: []string{"node-name", "ignore-preflight-errors"}, NodeName: "b", IgnorePreflightErrors: []string{"Mem"}}, testOptions())
+	if err != nil || c.NodeRegistration.Name != "b" || len(c.NodeRegistration.IgnorePreflightErrors) != 2 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestLoadTokens(t *testing.T) {
+	secrets := cmp.Comparer(func(a, b Secret) bool { return a == b })
+	group := DefaultTokenGroups()
+	for _, c := range []struct {
+		name  string
+		file  string
+		flags TokenFlags
+		want  []Token
+	}{
+		{"made up", "", TokenFlags{Given: []string{"ttl"}, TokenTTL: time.Hour},
+			[]Token{{ID: "abcdef", TTL: time.Hour, Usages: DefaultTokenUsages(), Groups: group}}},
+		{"for ever", "", TokenFlags{Given: []string{"ttl", "description"}, Token: "abcdef.0123456789abcdef", Description: "x"},
+			[]Token{{ID: "abcdef", Usages: DefaultTokenUsages(), Groups: group, Description: "x"}}},
+		{"signing only", "", TokenFlags{Given: []string{"usages", "ttl"}, Usages: []string{"signing"}},
+			[]Token{{ID: "abcdef", Usages: []string{"signing"}}}},
+		{"file", initHead + "bootstrapTokens:\n- {token: abcdef.0123456789abcdef, ttl: 2h, usages: [signing]}\n", TokenFlags{},
+			[]Token{{ID: "abcdef", TTL: 2 * time.Hour, Usages: []string{"signing"}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for i := range c.want {
+				c.want[i].Secret = NewSecret("0123456789abcdef")
+			}
+			got, warnings, err := LoadTokens(asSource(c.file), c.flags, testOptions())
+			if err != nil || len(warnings) > 0 {
+				t.Fatal(warnings, err)
+			}
+			if diff := cmp.Diff(c.want, got, secrets); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+const initHead = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n"
+
+func asSource(text string) *Source {
+	if text == "" {
+		return nil
+	}
+	return &Source{Name: "f.yaml", Data: []byte(text)}
+}
+
+func TestLoadTokensFaults(t *testing.T) {
+	for _, c := range []struct {
+		file  string
+		flags TokenFlags
+		want  string
+	}{
+		{"", TokenFlags{Token: "SECRET"}, "bootstrap token: 6 | 16"},
+		{"", TokenFlags{Given: []string{"ttl"}, TokenTTL: -1}, "--ttl: | -1ns | negative"},
+		{"", TokenFlags{Given: []string{"usages"}, Usages: []string{"sign"}}, `--usages: | "sign"`},
+		{"", TokenFlags{Given: []string{"groups"}, Groups: []string{"system:masters"}}, "--groups: \"system:masters\" | system:bootstrappers:"},
+		{"", TokenFlags{Given: []string{"groups", "usages"}, Usages: []string{"signing"}, Groups: DefaultTokenGroups()}, "--groups: | usage authentication"},
+		{"", TokenFlags{Given: []string{"description"}, Description: "a\nb"}, "--description: | control character"},
+		{initHead, TokenFlags{}, "f.yaml: | InitConfiguration | bootstrapTokens"},
+		{initHead + "bootstrapTokens: [{token: SECRET}]", TokenFlags{}, "f.yaml:3: bootstrapTokens[0].token: | bootstrap token"},
+		{initHead + "bootstrapTokens: [{}]", TokenFlags{Given: []string{"ttl"}}, "--ttl: | --config"},
+		{initHead + "bootstrapTokens: [{}]", TokenFlags{Token: "SECRET"}, "token | --config"},
+	} {
+		_, _, err := LoadTokens(asSource(c.file), c.flags, testOptions())
+		if strings.Contains(fmt.Sprint(err), "SECRET") {
+			t.Errorf("%+v: %v, want %s", c.flags, err, c.want)
+		}
+		fact.Error(t, err, fact.Of(c.want)...)
+	}
+}
+
+func TestTokenID(t *testing.T) {
+	for _, text := range []string{"abcdef", "abcdef.0123456789abcdef"} {
+		if id, err := TokenID(text); id != "abcdef" || err != nil {
+			t.Error(text, id, err)
+		}
+	}
+	for _, text := range []string{"", "ABCDEF", "abcdef.", "abcdef.SECRET", "abcdef0", "../../x"} {
+		if _, err := TokenID(text); err == nil || text != "" && strings.Contains(err.Error(), text) {
+			t.Error(text, err)
+		}
+	}
+}
+
+func TestNewToken(t *testing.T) {
+	id, secret := NewToken()
+	if !IsToken(id + "." + secret) {
+		t.Errorf("a new token of %d and %d characters has the wrong form", len(id), len(secret))
+	}
+	if _, other := NewToken(); other == secret {
+		t.Error("two tokens have the same secret")
+	}
+	for _, text := range []string{"", "abcdef", "abcdef.0123456789abcde", "ABCDEF.0123456789abcdef", "abcdef.0123456789abcdef\n"} {
+		if IsToken(text) {
+			t.Errorf("%q is taken for a token", text)
+		}
 	}
 }

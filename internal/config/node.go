@@ -4,7 +4,13 @@
 package config
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
 	"net/netip"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +19,7 @@ import (
 )
 
 // Node is the desired state of this node and its cluster, made from the user's documents, flags, defaults and the host. LoadInit
-// or, for a joining node, LoadCluster returns it; it's read-only from then on.
+// or, for a node of an existing cluster, LoadCluster returns it; it's read-only from then on: With returns a changed copy.
 type Node struct {
 	// ControlPlane reports whether the node runs the control plane.
 	ControlPlane bool
@@ -87,6 +93,13 @@ type Node struct {
 	Extras Extras
 }
 
+// With returns a copy of the node with a change. Both share slices, maps and pointers, so change replaces them.
+func (n *Node) With(change func(*Node)) *Node {
+	changed := *n
+	change(&changed)
+	return &changed
+}
+
 // Join holds the facts with which a node joins an existing cluster.
 type Join struct {
 	// Began is when the run began. A kubelet that has joined reports to the cluster after that.
@@ -153,3 +166,109 @@ type Paths struct {
 	// AdminKubeconfig is the administrator's kubeconfig for API calls: /etc/kubernetes/admin.conf unless --kubeconfig is given.
 	AdminKubeconfig string
 }
+
+// Values derived from a validated Node.
+
+// ServiceSubnets returns the service networks, primary family first.
+func (n *Node) ServiceSubnets() []netip.Prefix { return prefixes(n.Cluster.Networking.ServiceSubnet) }
+
+// PodSubnets returns the Pod networks, primary family first; none if the user set none.
+func (n *Node) PodSubnets() []netip.Prefix { return prefixes(n.Cluster.Networking.PodSubnet) }
+
+// APIServiceIP is the address of the Service default/kubernetes: the first of the primary service network.
+func (n *Node) APIServiceIP() netip.Addr { return nthAddress(n.ServiceSubnets()[0], 1) }
+
+// ClusterDNSIPs are the DNS Service's possible addresses: the tenth of each service network.
+func (n *Node) ClusterDNSIPs() []netip.Addr {
+	var ips []netip.Addr
+	for _, p := range n.ServiceSubnets() {
+		ips = append(ips, nthAddress(p, 10))
+	}
+	return ips
+}
+
+// Endpoint is the host:port of the cluster's API: the control plane endpoint, or this node's if there's none.
+func (n *Node) Endpoint() string {
+	host, port := n.EndpointHost()
+	if host == "" {
+		return n.LocalEndpoint()
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+// EndpointHost splits the control plane endpoint; the port defaults to this node's. Without an endpoint, the host is empty.
+func (n *Node) EndpointHost() (host string, port int32) {
+	endpoint := n.Cluster.ControlPlaneEndpoint
+	if endpoint == "" {
+		return "", 0
+	}
+	host, text, err := net.SplitHostPort(endpoint)
+	if err != nil {
+		return strings.Trim(endpoint, "[]"), n.BindPort
+	}
+	p, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return host, n.BindPort
+	}
+	return host, int32(p)
+}
+
+// LocalEndpoint is the host:port of this node's own API server.
+func (n *Node) LocalEndpoint() string {
+	return net.JoinHostPort(n.AdvertiseAddress.String(), strconv.Itoa(int(n.BindPort)))
+}
+
+func prefixes(list string) []netip.Prefix {
+	var out []netip.Prefix
+	for s := range strings.SplitSeq(list, ",") {
+		if p, err := netip.ParsePrefix(strings.TrimSpace(s)); err == nil {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+// nthAddress counts from 0.
+func nthAddress(p netip.Prefix, n int) netip.Addr {
+	a := p.Masked().Addr()
+	for range n {
+		a = a.Next()
+	}
+	return a
+}
+
+// GeneratedFor returns the node as init at another version would have left it, with kube-proxy's generated settings.
+func (n *Node) GeneratedFor(version string) *Node {
+	out := *n
+	out.Cluster.KubernetesVersion = version
+	out.KubeProxy, out.KubeProxyGiven = kubeproxy.KubeProxyConfiguration{}, false
+	defaultKubeProxy(&out.KubeProxy, &out.Cluster, out.AdvertiseAddress)
+	out.Extras = maps.Clone(n.Extras)
+	delete(out.Extras, kindKubeProxy)
+	return &out
+}
+
+const redacted = "[redacted]"
+
+// Secret holds a value no fmt verb, encoder or log prints. Only Reveal returns it, so a search for that word finds every use.
+type Secret struct{ value string }
+
+var (
+	_ fmt.Formatter  = Secret{}
+	_ json.Marshaler = Secret{}
+)
+
+// NewSecret wraps value.
+func NewSecret(value string) Secret { return Secret{value} }
+
+// Reveal returns the value.
+func (s Secret) Reveal() string { return s.value }
+
+// IsZero reports whether there is no value.
+func (s Secret) IsZero() bool { return s.value == "" }
+
+// Format prints a placeholder for every verb, including %#v and %+v.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// MarshalJSON encodes a placeholder.
+func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }

@@ -7,11 +7,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"path"
 	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/pkg/errors"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -112,7 +114,7 @@ func patchTarget(base string) string {
 // parsePatch parses a file's documents, each of them a patch.
 func parsePatch(f PatchFile, target, kind string, out *findings) []patch {
 	before := len(out.faults)
-	docs := parse(&Source{Name: f.Name, Data: f.Data}, out)
+	docs := parse(&Source{Name: f.Name, Data: f.Data}, maxDocuments, out)
 	if len(docs) == 0 && len(out.faults) == before {
 		out.fault(Fault{File: f.Name, Message: "contains no patch; remove the file, or add the fields to change"})
 	}
@@ -178,4 +180,32 @@ func operationsProblem(body []byte) string {
 		}
 	}
 	return ""
+}
+
+type files interface {
+	ReadDir(dir string) ([]fs.DirEntry, error)
+	ReadFile(file string) ([]byte, error)
+}
+
+// ReadPatches reads a directory's patches; there are none if dir is empty.
+func ReadPatches(host files, dir string) (PatchSet, error) {
+	if dir == "" {
+		return PatchSet{}, nil
+	}
+	entries, err := host.ReadDir(dir)
+	if err != nil {
+		return PatchSet{}, errors.Wrap(err, "patches directory")
+	}
+	var list []PatchFile
+	for _, entry := range entries {
+		if entry.IsDir() {
+			continue
+		}
+		data, err := host.ReadFile(path.Join(dir, entry.Name()))
+		if err != nil {
+			return PatchSet{}, err
+		}
+		list = append(list, PatchFile{Name: entry.Name(), Data: data})
+	}
+	return ParsePatches(list)
 }

@@ -135,19 +135,74 @@ func printInitDefaults(components []string) ([]byte, error) {
 				"unknown component configuration %q; expected one of %s%s", name, strings.Join(known, ", "), didYouMean(name, known))}}
 		}
 	}
-	for _, name := range known {
-		if !slices.Contains(components, name) {
-			continue
-		}
-		if name == kindKubelet {
-			k := &kubelet.KubeletConfiguration{}
-			defaultKubelet(k, cluster)
-			out = append(out, k)
-			continue
-		}
+	if slices.Contains(components, kindKubelet) {
+		k := &kubelet.KubeletConfiguration{}
+		defaultKubelet(k, cluster)
+		out = append(out, k)
+	}
+	if slices.Contains(components, kindKubeProxy) {
 		p := &kubeproxy.KubeProxyConfiguration{}
 		defaultKubeProxy(p, cluster, firstPrefix(cluster.Networking.ServiceSubnet).Addr())
 		out = append(out, p)
 	}
 	return marshal(out...)
+}
+
+// Migrate converts a file to the latest API version with all defaults filled in, like `config migrate`. It leaves component
+// configurations alone.
+func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, error) {
+	d := readAll(&src, opts.Experimental)
+	opts.Existing = true
+	ofInit := d.init != nil || d.cluster != nil
+	givenKubelet, givenProxy := copyOf(d.kubelet), copyOf(d.kubeProxy)
+	d.complete(ctx, opts)
+	d.requireAny(src)
+	if err := d.err(); err != nil {
+		return nil, d.warningTexts(), err
+	}
+	var out []any
+	add := func(there bool, documents ...any) {
+		if there {
+			out = append(out, documents...)
+		}
+	}
+	if ofInit {
+		if err := d.nameTokens(opts); err != nil {
+			return nil, d.warningTexts(), err
+		}
+		if d.placeholder { // the host that uses the file determines its address
+			d.init.LocalAPIEndpoint.AdvertiseAddress = ""
+		}
+	}
+	add(ofInit, d.init, d.cluster)
+	add(d.join != nil, d.join)
+	add(d.reset != nil, d.reset)
+	add(d.upgrade != nil, d.upgrade)
+	add(givenKubelet != nil, givenKubelet)
+	add(givenProxy != nil, givenProxy)
+	data, err := marshal(out...)
+	return data, d.warningTexts(), err
+}
+
+func copyOf[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	return new(*p)
+}
+
+// nameTokens generates missing tokens, because a migrated file names them.
+func (d *documents) nameTokens(opts Options) error {
+	for i := range d.init.BootstrapTokens {
+		t := &d.init.BootstrapTokens[i]
+		if t.Token != "" {
+			continue
+		}
+		id, secret, err := opts.NewToken()
+		if err != nil {
+			return errors.Wrap(err, "generating a bootstrap token")
+		}
+		t.Token = id + "." + secret
+	}
+	return nil
 }

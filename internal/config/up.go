@@ -5,6 +5,7 @@ package config
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -29,28 +30,19 @@ func partsOf(command string) []string {
 	return []string{command}
 }
 
-// upFlags are up's and down's own flags, beside their parts'.
-func upFlags() []flagRow {
-	return []flagRow{
-		toggle("schedulable", "let ordinary Pods run on this control plane, as a single machine needs it", func(f *Flags) *bool { return &f.Schedulable }).on(upCommand),
-		toggle("host", "also undo what `up` or `host prepare` did before: programs, units, settings, images, the network's leftovers and the backups of upgrades",
-			func(f *Flags) *bool { return &f.Host }).on(downCommand),
-	}
-}
-
 // Joins reports whether `up` makes this host a node of an existing cluster instead of the first of a new one. src is the file of
 // --config, or nil.
-func (f *Flags) Joins(src *Source) bool {
-	if f.Endpoint != "" || f.given("discovery-file") {
+func (f *UpFlags) Joins(src *Source) bool {
+	if f.Join.Endpoint != "" || f.Given.Has("discovery-file") {
 		return true
 	}
 	d := read(src)
 	return d.join != nil && d.init == nil && d.cluster == nil
 }
 
-// ForUp returns the flags for the two parts of `up`: init or join, and preparing the host, which also gets the runtime and the
-// checks to ignore from src. Flags only for the other of init and join are an error.
-func (f *Flags) ForUp(joins bool, src *Source) (node, host Flags, err error) {
+// Split gives the parts of `up` their flags: Host, which also gets the runtime and the checks to ignore from src, and either Join
+// or Init. Flags only for the other of the two are an error.
+func (f *UpFlags) Split(joins bool, src *Source) error {
 	part, other, refusal := "init", "join", "only a host that joins a cluster takes %s; to join one, give HOST:PORT or --discovery-file"
 	if joins {
 		part, other, refusal = "join", "init", "only the first host of a cluster takes %s, and this host joins an existing one"
@@ -64,19 +56,21 @@ func (f *Flags) ForUp(joins bool, src *Source) (node, host Flags, err error) {
 		}
 	}
 	if len(wrong) > 0 {
-		return node, host, errors.Errorf(refusal, strings.Join(wrong, ", "))
+		return errors.Errorf(refusal, strings.Join(wrong, ", "))
 	}
-	host = f.of(hostPrepare)
+	f.Init.Given = copyFlags(f, &f.Init, f.Given, "init", upCommand)
+	f.Join.Given = copyFlags(f, &f.Join, f.Given, "join", upCommand)
+	f.Host.Given = copyFlags(f, &f.Host, f.Given, hostPrepare)
 	for _, name := range f.SkipPhases {
 		if phase, ofHost := strings.CutPrefix(name, "prepare/"); ofHost {
-			host.SkipPhases = append(host.SkipPhases, phase)
+			f.Host.SkipPhases = append(f.Host.SkipPhases, phase)
 		}
 	}
 	if r := read(src).registration(joins); r != nil {
-		host.CRISocket = cmp.Or(host.CRISocket, r.CRISocket)
-		host.IgnorePreflightErrors = slices.Concat(host.IgnorePreflightErrors, r.IgnorePreflightErrors)
+		f.Host.CRISocket = cmp.Or(f.Host.CRISocket, r.CRISocket)
+		f.Host.IgnorePreflightErrors = slices.Concat(f.Host.IgnorePreflightErrors, r.IgnorePreflightErrors)
 	}
-	return f.of(part, upCommand), host, nil
+	return nil
 }
 
 func (d *documents) registration(joins bool) *NodeRegistrationOptions {
@@ -89,34 +83,77 @@ func (d *documents) registration(joins bool) *NodeRegistrationOptions {
 	return nil
 }
 
-// AdoptKubeletSettings gives a host under preparation the settings of its future kubelet.
-func (n *Node) AdoptKubeletSettings(node *Node) {
-	n.Kubelet, n.KubeletExtraArgs = node.Kubelet, node.KubeletExtraArgs
-}
-
-// ForDown returns the flags for the two parts of `down`: reset and host reset.
-func (f *Flags) ForDown() (node, host Flags) {
-	node = f.of("reset")
-	if f.Host { // nothing needs the node's network then
-		node.Given, node.Network = append(node.Given, "network"), true
+// Split gives the parts of `down`, reset and host reset, their flags.
+func (f *DownFlags) Split() {
+	f.Reset.Given = copyFlags(f, &f.Reset, f.Given, "reset")
+	f.Host.Given = copyFlags(f, &f.Host, f.Given, hostReset)
+	if f.Reset.Host { // nothing needs the node's network then
+		f.Reset.Given, f.Reset.Network = append(f.Reset.Given, "network"), true
 	}
-	return node, f.of(hostReset)
 }
 
-// of keeps the given flags that one of the commands takes. The whole command skips phases, not its parts.
-func (f *Flags) of(commands ...string) Flags {
-	part := *f
-	part.SkipPhases = nil
-	part.Given = slices.DeleteFunc(slices.Clone(f.Given), func(name string) bool {
+// copyFlags copies the flags of a whole command to one of its parts, and returns the given flags that one of the commands takes.
+// The whole command skips phases, not its parts.
+func copyFlags(whole, part any, given Given, commands ...string) Given {
+	for name := range flagFields()[reflect.TypeOf(part).Elem()] {
+		if name != "skip-phases" {
+			reflect.ValueOf(fieldOf(part, name)).Elem().Set(reflect.ValueOf(fieldOf(whole, name)).Elem())
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(given), func(name string) bool {
 		taken := slices.ContainsFunc(commands, func(c string) bool { return flagOf(c, name) != nil })
 		return !taken || name == "skip-phases"
 	})
-	return part
 }
 
 // schedule removes the taints of a control plane that ordinary Pods may use.
-func (d *documents) schedule(flags *Flags) {
-	if flags.given("schedulable") && flags.Schedulable {
+func (d *documents) schedule(flags *InitFlags) {
+	if flags.Given.Has("schedulable") && flags.Schedulable {
 		d.init.NodeRegistration.Taints = []corev1.Taint{}
 	}
+}
+
+// Machine is the desired state of a host to prepare or reset, which may not be a node yet.
+type Machine struct {
+	// CRISocket is the runtime's endpoint, with a scheme; empty unless the user names one.
+	CRISocket string
+	// SkipPhases, IgnorePreflightErrors and DryRun are as in Node.
+	SkipPhases, IgnorePreflightErrors []string
+	DryRun                            bool
+
+	// node is the node that the machine becomes; nil if that's unknown.
+	node *Node
+}
+
+// LoadHost returns a machine from the command line.
+func LoadHost(flags HostFlags) (*Machine, error) {
+	if flags.Given.Has("digest") && flags.Bundle == "" {
+		return nil, errors.New("--digest is the digest of --bundle: give both")
+	}
+	if flags.Given.Has("swap") && flags.Swap != "off" && flags.Swap != "keep" {
+		return nil, errors.Errorf("--swap must be off or keep, not %q", flags.Swap)
+	}
+	socket := flags.CRISocket
+	if socket != "" && !strings.Contains(socket, "://") {
+		socket = "unix://" + socket
+	}
+	return &Machine{CRISocket: socket, SkipPhases: flags.SkipPhases, IgnorePreflightErrors: lowered(flags.IgnorePreflightErrors), DryRun: flags.DryRun}, nil
+}
+
+// Becoming returns the machine with the settings of its future kubelet.
+func (m *Machine) Becoming(node *Node) *Machine {
+	out := *m
+	out.node = node
+	return &out
+}
+
+// Node returns the machine as phases see it: without a name or a cluster, with default paths and timeouts.
+func (m *Machine) Node() *Node {
+	n := APINode("", nil)
+	n.CRISocket, n.BindPort = m.CRISocket, DefaultBindPort
+	n.SkipPhases, n.IgnorePreflightErrors, n.DryRun = m.SkipPhases, m.IgnorePreflightErrors, m.DryRun
+	if m.node != nil {
+		n.Kubelet, n.KubeletExtraArgs = m.node.Kubelet, m.node.KubeletExtraArgs
+	}
+	return n
 }

@@ -6,12 +6,12 @@ package config
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
@@ -61,14 +61,13 @@ type UpgradeSelf struct {
 // LoadUpgrade reads a file (nil for none) and the command line for a subcommand of upgrade, such as "upgrade apply". version is
 // its argument, empty for none; it takes precedence over the file. It may be a label, see Options.Resolve. Invalid input is
 // returned as Faults.
-func LoadUpgrade(ctx context.Context, src *Source, flags Flags, command, version string, opts Options) (*UpgradeSelf, []string, error) {
-	d := read(src)
-	if err := d.require(src, kindUpgrade); err != nil {
+func LoadUpgrade(ctx context.Context, src *Source, flags UpgradeFlags, command, version string, opts Options) (*UpgradeSelf, []string, error) {
+	d, err := open(src, kindUpgrade)
+	if err != nil {
 		return nil, nil, err
 	}
 	d.upgrade = cmp.Or(d.upgrade, &UpgradeConfiguration{})
-	flags.apply(d, command, src != nil, kindUpgrade)
-	d.ignore(kindInit, kindCluster, kindJoin, kindReset, kindKubelet, kindKubeProxy)
+	d.apply(flags.Given, &flags, command, src != nil, kindUpgrade)
 	if field := d.upgrade.version(command); field != nil {
 		*field = cmp.Or(version, *field)
 	}
@@ -79,7 +78,6 @@ func LoadUpgrade(ctx context.Context, src *Source, flags Flags, command, version
 		return nil, d.warningTexts(), err
 	}
 	s := d.upgrade.self(command, flags)
-	var err error
 	s.Version, err = opts.exactTarget(ctx, command, s.Version)
 	return s, d.warningTexts(), err
 }
@@ -125,7 +123,7 @@ func (c *UpgradeConfiguration) version(command string) *string {
 	return nil
 }
 
-func (c *UpgradeConfiguration) self(command string, flags Flags) *UpgradeSelf {
+func (c *UpgradeConfiguration) self(command string, flags UpgradeFlags) *UpgradeSelf {
 	s := &UpgradeSelf{Timeouts: c.Timeouts}
 	switch command {
 	case upgradeApply:
@@ -151,7 +149,7 @@ func (c *UpgradeConfiguration) self(command string, flags Flags) *UpgradeSelf {
 		s.IgnorePreflightErrors, s.Patches = lowered(p.IgnorePreflightErrors), c.Apply.Patches
 	case upgradeDiff:
 		s.Upgrade = Upgrade{Version: c.Diff.KubernetesVersion, First: true, Etcd: *c.Apply.EtcdUpgrade, ContextLines: c.Diff.DiffContextLines}
-		if !slices.Contains(flags.Given, "context-lines") { // 0 in a file means unset
+		if !flags.Given.Has("context-lines") { // 0 in a file means unset
 			s.ContextLines = cmp.Or(s.ContextLines, defaultContextLines)
 		}
 		s.Patches = c.Apply.Patches
@@ -160,20 +158,20 @@ func (c *UpgradeConfiguration) self(command string, flags Flags) *UpgradeSelf {
 }
 
 // drain is nil unless asked for.
-func (f *Flags) drain() *Drain {
+func (f *UpgradeFlags) drain() *Drain {
 	if !f.Drain {
 		return nil
 	}
 	return &Drain{Timeout: f.DrainTimeout, Force: f.DrainForce}
 }
 
-func (f *Flags) checkDrain(d *documents) {
+func (f *UpgradeFlags) checkDrain(d *documents) {
 	for _, name := range []string{"drain-force", "drain-timeout"} {
-		if f.given(name) && !f.Drain {
+		if f.Given.Has(name) && !f.Drain {
 			d.fault(Fault{Field: "--" + name, Message: "needs --drain"})
 		}
 	}
-	if f.given("drain-timeout") && f.DrainTimeout <= 0 {
+	if f.Given.Has("drain-timeout") && f.DrainTimeout <= 0 {
 		d.fault(Fault{Field: "--drain-timeout", Message: f.DrainTimeout.String() + " must be positive"})
 	}
 }
@@ -189,4 +187,96 @@ func StoredVersion(clusterConfiguration []byte) (string, error) {
 	}
 	d.checkStoredVersion()
 	return d.cluster.KubernetesVersion, d.err()
+}
+
+// UpgradeConfiguration configures upgrade.
+type UpgradeConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Apply    UpgradeApplyConfiguration `json:"apply,omitempty"`
+	Diff     UpgradeDiffConfiguration  `json:"diff,omitempty"`
+	Node     UpgradeNodeConfiguration  `json:"node,omitempty"`
+	Plan     UpgradePlanConfiguration  `json:"plan,omitempty"`
+	Timeouts *Timeouts                 `json:"timeouts,omitempty"`
+}
+
+// UpgradeApplyConfiguration holds the options of `upgrade apply`.
+type UpgradeApplyConfiguration struct {
+	KubernetesVersion         string            `json:"kubernetesVersion,omitempty"`
+	AllowExperimentalUpgrades *bool             `json:"allowExperimentalUpgrades,omitempty"`
+	AllowRCUpgrades           *bool             `json:"allowRCUpgrades,omitempty"`
+	CertificateRenewal        *bool             `json:"certificateRenewal,omitempty"`
+	DryRun                    *bool             `json:"dryRun,omitempty"`
+	EtcdUpgrade               *bool             `json:"etcdUpgrade,omitempty"`
+	ForceUpgrade              *bool             `json:"forceUpgrade,omitempty"`
+	IgnorePreflightErrors     []string          `json:"ignorePreflightErrors,omitempty"`
+	Patches                   *Patches          `json:"patches,omitempty"`
+	PrintConfig               *bool             `json:"printConfig,omitempty"`
+	SkipPhases                []string          `json:"skipPhases,omitempty"`
+	ImagePullPolicy           corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+	ImagePullSerial           *bool             `json:"imagePullSerial,omitempty"`
+}
+
+// UpgradeDiffConfiguration holds the options of `upgrade diff`.
+type UpgradeDiffConfiguration struct {
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	DiffContextLines  int    `json:"contextLines,omitempty"`
+}
+
+// UpgradeNodeConfiguration holds the options of `upgrade node`.
+type UpgradeNodeConfiguration struct {
+	CertificateRenewal    *bool             `json:"certificateRenewal,omitempty"`
+	DryRun                *bool             `json:"dryRun,omitempty"`
+	EtcdUpgrade           *bool             `json:"etcdUpgrade,omitempty"`
+	IgnorePreflightErrors []string          `json:"ignorePreflightErrors,omitempty"`
+	SkipPhases            []string          `json:"skipPhases,omitempty"`
+	Patches               *Patches          `json:"patches,omitempty"`
+	ImagePullPolicy       corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+	ImagePullSerial       *bool             `json:"imagePullSerial,omitempty"`
+}
+
+// UpgradePlanConfiguration holds the options of `upgrade plan`.
+type UpgradePlanConfiguration struct {
+	KubernetesVersion         string   `json:"kubernetesVersion,omitempty"`
+	AllowExperimentalUpgrades *bool    `json:"allowExperimentalUpgrades,omitempty"`
+	AllowRCUpgrades           *bool    `json:"allowRCUpgrades,omitempty"`
+	DryRun                    *bool    `json:"dryRun,omitempty"`
+	EtcdUpgrade               *bool    `json:"etcdUpgrade,omitempty"`
+	IgnorePreflightErrors     []string `json:"ignorePreflightErrors,omitempty"`
+	PrintConfig               *bool    `json:"printConfig,omitempty"`
+}
+
+func (d *documents) checkUpgrade() {
+	c := d.upgrade
+	for _, v := range []struct{ command, path, version string }{
+		{upgradeApply, "apply.kubernetesVersion", c.Apply.KubernetesVersion},
+		{upgradeDiff, "diff.kubernetesVersion", c.Diff.KubernetesVersion},
+		{upgradePlan, "plan.kubernetesVersion", c.Plan.KubernetesVersion},
+	} {
+		if v.version == "" || versionLabel().MatchString(v.version) {
+			continue
+		}
+		if fault := targetFault(v.command, v.version); fault != "" {
+			d.faultf(kindUpgrade, v.path, "%q %s", printable(v.version), fault)
+		}
+	}
+	d.checkPullPolicy(kindUpgrade, "apply.imagePullPolicy", c.Apply.ImagePullPolicy)
+	d.checkPullPolicy(kindUpgrade, "node.imagePullPolicy", c.Node.ImagePullPolicy)
+	d.checkIgnored(kindUpgrade, "apply.ignorePreflightErrors", c.Apply.IgnorePreflightErrors)
+	d.checkIgnored(kindUpgrade, "node.ignorePreflightErrors", c.Node.IgnorePreflightErrors)
+	d.checkIgnored(kindUpgrade, "plan.ignorePreflightErrors", c.Plan.IgnorePreflightErrors)
+	d.checkSkipPhases(kindUpgrade, "apply.skipPhases", c.Apply.SkipPhases)
+	d.checkSkipPhases(kindUpgrade, "node.skipPhases", c.Node.SkipPhases)
+	d.checkPatchesDir("apply.patches.directory", c.Apply.Patches)
+	d.checkPatchesDir("node.patches.directory", c.Node.Patches)
+	if c.Diff.DiffContextLines < 0 {
+		d.faultf(kindUpgrade, "diff.contextLines", "%d is negative", c.Diff.DiffContextLines)
+	}
+	d.checkTimeouts(kindUpgrade, c.Timeouts)
+}
+
+func (d *documents) checkPatchesDir(field string, p *Patches) {
+	if p != nil && p.Directory != "" {
+		d.checkAbsolute(kindUpgrade, field, p.Directory)
+	}
 }

@@ -27,7 +27,7 @@ var (
 
 func (d *documents) checkInit(now func() time.Time) {
 	c := d.init
-	d.checkAdvertise(kindInit, "localAPIEndpoint.advertiseAddress", c.LocalAPIEndpoint.AdvertiseAddress, d.clusterNetworks())
+	d.checkAdvertise(kindInit, "localAPIEndpoint.advertiseAddress", c.LocalAPIEndpoint.AdvertiseAddress, d.networks)
 	d.checkFamilies()
 	d.checkPort(kindInit, "localAPIEndpoint.bindPort", c.LocalAPIEndpoint.BindPort)
 	seen := make(map[string]bool)
@@ -70,11 +70,8 @@ func (d *documents) checkToken(path string, t *BootstrapToken, seen map[string]b
 	if t.Expires != nil && now != nil && t.Expires.Time.Before(now()) {
 		d.faultf(kindInit, path+".expires", "%s is in the past", t.Expires.Format(time.RFC3339))
 	}
-	usages := []string{"signing", "authentication"}
 	for i, u := range t.Usages {
-		if !slices.Contains(usages, u) {
-			d.faultf(kindInit, fmt.Sprintf("%s.usages[%d]", path, i), "unknown usage %q; expected one of %s%s", printable(u), strings.Join(usages, ", "), didYouMean(u, usages))
-		}
+		checkOneOf(d, kindInit, fmt.Sprintf("%s.usages[%d]", path, i), "unknown usage %q", u, DefaultTokenUsages()...)
 	}
 	for i, g := range t.Groups {
 		if !tokenGroupPattern().MatchString(g) {
@@ -133,7 +130,6 @@ func (d *documents) checkSocket(kind, field, socket string, facts HostFacts) {
 }
 
 func (d *documents) checkTaints(kind, at string, taints []corev1.Taint) {
-	effects := []string{string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule), string(corev1.TaintEffectNoExecute)}
 	seen := make(map[string]bool)
 	for i, t := range taints {
 		p := fmt.Sprintf("%s[%d]", at, i)
@@ -143,9 +139,8 @@ func (d *documents) checkTaints(kind, at string, taints []corev1.Taint) {
 		if errs := validation.IsValidLabelValue(t.Value); len(errs) > 0 {
 			d.faultf(kind, p+".value", "%q is not a taint value: at most 63 letters, digits, -, _ and .", printable(t.Value))
 		}
-		if !slices.Contains(effects, string(t.Effect)) {
-			d.faultf(kind, p+".effect", "%q is not a taint effect; expected one of %s%s", printable(string(t.Effect)), strings.Join(effects, ", "), didYouMean(string(t.Effect), effects))
-		}
+		checkOneOf(d, kind, p+".effect", "%q is not a taint effect", t.Effect,
+			corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
 		if key := t.Key + ":" + string(t.Effect); seen[key] {
 			d.faultf(kind, p, "has the same key and effect as another taint in the list")
 		} else {
@@ -155,10 +150,21 @@ func (d *documents) checkTaints(kind, at string, taints []corev1.Taint) {
 }
 
 func (d *documents) checkPullPolicy(kind, path string, policy corev1.PullPolicy) {
-	policies := []string{string(corev1.PullIfNotPresent), string(corev1.PullAlways), string(corev1.PullNever)}
-	if policy != "" && !slices.Contains(policies, string(policy)) {
-		d.faultf(kind, path, "%q is not an image pull policy; expected one of %s%s", printable(string(policy)), strings.Join(policies, ", "), didYouMean(string(policy), policies))
+	if policy != "" {
+		checkOneOf(d, kind, path, "%q is not an image pull policy", policy, corev1.PullIfNotPresent, corev1.PullAlways, corev1.PullNever)
 	}
+}
+
+// checkOneOf reports any other value than the known ones; wrong is the message, with %q for the value.
+func checkOneOf[T ~string](d *documents, kind, path, wrong string, value T, known ...T) {
+	if slices.Contains(known, value) {
+		return
+	}
+	names := make([]string, len(known))
+	for i, k := range known {
+		names[i] = string(k)
+	}
+	d.faultf(kind, path, wrong+"; expected one of %s%s", printable(string(value)), strings.Join(names, ", "), didYouMean(string(value), names))
 }
 
 // checkIgnored refuses other names next to "all".
@@ -181,7 +187,7 @@ func (d *documents) checkSkipPhases(kind, path string, phases []string) {
 }
 
 func (d *documents) checkTimeouts(kind string, t *Timeouts) {
-	for _, f := range timeoutFields(t) {
+	for _, f := range timeoutFields(t, &Limits{}) {
 		if (*f.value).Duration < 0 {
 			d.faultf(kind, "timeouts."+f.name, "%s is negative", (*f.value).Duration)
 		}

@@ -47,10 +47,7 @@ func (d *documents) checkCluster() {
 
 func (d *documents) checkKeys() {
 	c := d.cluster
-	known := []string{string(RSA2048), string(RSA3072), string(RSA4096), string(ECDSAP256), string(ECDSAP384)}
-	if !slices.Contains(known, string(c.EncryptionAlgorithm)) {
-		d.faultf(kindCluster, "encryptionAlgorithm", "%q is unknown; expected one of %s%s", printable(string(c.EncryptionAlgorithm)), strings.Join(known, ", "), didYouMean(string(c.EncryptionAlgorithm), known))
-	}
+	checkOneOf(d, kindCluster, "encryptionAlgorithm", "%q is unknown", c.EncryptionAlgorithm, RSA2048, RSA3072, RSA4096, ECDSAP256, ECDSAP384)
 	d.checkPositive("certificateValidityPeriod", c.CertificateValidityPeriod)
 	d.checkPositive("caCertificateValidityPeriod", c.CACertificateValidityPeriod)
 	if leaf, ca := c.CertificateValidityPeriod.Duration, c.CACertificateValidityPeriod.Duration; ca > 0 && leaf > ca {
@@ -65,13 +62,11 @@ func (d *documents) checkFeatureGates() {
 	}
 	names := featureGateNames()
 	for _, name := range keysOf(d.cluster.FeatureGates) {
-		switch {
-		case slices.Contains(names, name):
-		case slices.Contains(retiredGates(), name):
+		if slices.Contains(retiredGates(), name) {
 			d.faultf(kindCluster, joinPath("featureGates", name), "is a retired feature gate; remove it")
-		default:
-			d.faultf(kindCluster, joinPath("featureGates", printable(name)), "unknown feature gate %q; expected one of %s%s", printable(name), strings.Join(names, ", "), didYouMean(name, names))
+			continue
 		}
+		checkOneOf(d, kindCluster, joinPath("featureGates", printable(name)), "unknown feature gate %q", name, names...)
 	}
 }
 
@@ -123,12 +118,9 @@ func (d *documents) checkComponent(at string, c *ControlPlaneComponent) {
 }
 
 func (d *documents) checkPathType(field string, t corev1.HostPathType) {
-	known := []string{
-		string(corev1.HostPathDirectory), string(corev1.HostPathDirectoryOrCreate), string(corev1.HostPathFile),
-		string(corev1.HostPathFileOrCreate), string(corev1.HostPathSocket), string(corev1.HostPathCharDev), string(corev1.HostPathBlockDev),
-	}
-	if t != "" && !slices.Contains(known, string(t)) {
-		d.faultf(kindCluster, field, "%q is unknown; expected one of %s%s", printable(string(t)), strings.Join(known, ", "), didYouMean(string(t), known))
+	if t != "" {
+		checkOneOf(d, kindCluster, field, "%q is unknown", t, corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate, corev1.HostPathFile,
+			corev1.HostPathFileOrCreate, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)
 	}
 }
 
@@ -241,5 +233,26 @@ func (d *documents) checkRepository(field, repository string) {
 		d.faultf(kindCluster, field, "%q must not have a scheme", printable(repository))
 	default:
 		d.faultf(kindCluster, field, "%q is not a registry such as registry.example:5000/kubernetes", printable(repository))
+	}
+}
+
+// Directories etcd mustn't use, because they belong to the system or to other programs: etcd's data directory is made private,
+// and emptied by reset. See the Filesystem Hierarchy Standard.
+var (
+	systemTrees = []string{"/bin", "/boot", "/dev", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys", "/usr"}
+	sharedDirs  = []string{
+		"/", "/etc", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var",
+		"/etc/cni", "/etc/kubernetes", "/etc/kubernetes/manifests", "/etc/kubernetes/pki", "/etc/ssh", "/etc/ssl", "/etc/systemd",
+		"/var/backups", "/var/cache", "/var/lib", "/var/lib/cni", "/var/lib/containerd", "/var/lib/containers", "/var/lib/docker",
+		"/var/lib/kubelet", "/var/lock", "/var/log", "/var/mail", "/var/opt", "/var/run", "/var/spool", "/var/tmp",
+	}
+)
+
+// checkOwn refuses a directory etcd would share with others.
+func (d *documents) checkOwn(field, dir string) {
+	clean := path.Clean(dir)
+	inTree := slices.ContainsFunc(systemTrees, func(t string) bool { return clean == t || strings.HasPrefix(clean, t+"/") })
+	if path.IsAbs(dir) && (inTree || slices.Contains(sharedDirs, clean)) {
+		d.faultf(kindCluster, field, "%q belongs to the system or to other programs; use a directory of its own, such as %s", printable(dir), DefaultEtcdDataDir)
 	}
 }

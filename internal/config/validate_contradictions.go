@@ -181,7 +181,7 @@ func (d *documents) checkControllerManagerNetworks() {
 	for _, f := range []struct{ flag, field, text string }{
 		{"cluster-cidr", "networking.podSubnet", n.PodSubnet}, {"service-cluster-ip-range", "networking.serviceSubnet", n.ServiceSubnet},
 	} {
-		value, field, given := argAt("controllerManager.extraArgs", d.cluster.ControllerManager.ExtraArgs, f.flag)
+		value, field, given := argAt(controllerManagerArgs, d.cluster.ControllerManager.ExtraArgs, f.flag)
 		if given && f.text != "" && !slices.Equal(prefixes(value), prefixes(f.text)) {
 			d.warnf(kindCluster, field, "%s is not %s, %s, which the other components use", printable(value), f.field, printable(f.text))
 		}

@@ -4,7 +4,10 @@
 package config
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -32,6 +35,7 @@ func (d *documents) checkNetworking() {
 		d.checkServiceSize(s)
 	}
 	pods := d.checkSubnets("networking.podSubnet", n.PodSubnet)
+	d.networks = slices.Concat(services, pods)
 	d.checkNodeMasks(pods)
 	for _, p := range pods {
 		d.checkPodSize(p, len(pods) > 1)
@@ -70,9 +74,9 @@ func (d *documents) checkSubnets(path, list string) []network {
 		return nil
 	}
 	for text := range strings.SplitSeq(list, ",") {
-		prefix, err := parsePrefix(text)
-		if err != nil {
-			d.faultf(kindCluster, path, "%q %s", printable(text), err)
+		prefix, fault := parsePrefix(text)
+		if fault != "" {
+			d.faultf(kindCluster, path, "%q %s", printable(text), fault)
 			continue
 		}
 		if masked := prefix.Masked(); masked != prefix {
@@ -87,29 +91,25 @@ func (d *documents) checkSubnets(path, list string) []network {
 	return out
 }
 
-// prefixFault explains why text isn't a network.
-type prefixFault string
-
-func (f prefixFault) Error() string { return string(f) }
-
-// parsePrefix parses a network strictly: no spaces, leading zeros (which some programs read as octal), or IPv4-mapped IPv6.
-func parsePrefix(text string) (netip.Prefix, error) {
-	switch prefix, err := netip.ParsePrefix(text); {
+// parsePrefix parses a network strictly: no spaces, leading zeros (which some programs read as octal), or IPv4-mapped IPv6. fault
+// explains why text isn't a network.
+func parsePrefix(text string) (prefix netip.Prefix, fault string) {
+	prefix, err := netip.ParsePrefix(text)
+	switch {
 	case strings.TrimSpace(text) == "":
-		return prefix, prefixFault("is empty; remove the extra comma")
+		fault = "is empty; remove the extra comma"
 	case strings.TrimSpace(text) != text:
-		return prefix, prefixFault("has spaces around it; separate two networks by a comma only")
+		fault = "has spaces around it; separate two networks by a comma only"
 	case !strings.Contains(text, "/"):
-		return prefix, prefixFault("has no mask; expected a network such as 10.96.0.0/12 or fd00:10:96::/112")
+		fault = "has no mask; expected a network such as 10.96.0.0/12 or fd00:10:96::/112"
 	case err != nil && hasLeadingZero(text):
-		return prefix, prefixFault("has a leading zero, which some programs read as octal; remove the zero")
+		fault = "has a leading zero, which some programs read as octal; remove the zero"
 	case err != nil:
-		return prefix, prefixFault("is not a network such as 10.96.0.0/12 or fd00:10:96::/112")
+		fault = "is not a network such as 10.96.0.0/12 or fd00:10:96::/112"
 	case prefix.Addr().Is4In6():
-		return prefix, prefixFault("is an IPv4 network in IPv6 form; write it as IPv4")
-	default:
-		return prefix, nil
+		fault = "is an IPv4 network in IPv6 form; write it as IPv4"
 	}
+	return prefix, fault
 }
 
 // hasLeadingZero reports whether text has an octet such as 010 or a mask such as /08.
@@ -152,11 +152,7 @@ func (d *documents) checkPodSize(n network, dual bool) {
 
 // LastArg returns an argument's value; components use the last if a name repeats.
 func LastArg(args []Arg, name string) (value string, ok bool) {
-	for _, a := range args {
-		if a.Name == name {
-			value, ok = a.Value, true
-		}
-	}
+	value, _, ok = argAt("", args, name)
 	return value, ok
 }
 
@@ -175,18 +171,78 @@ func (d *documents) checkUsable(n network) {
 	}
 }
 
-// clusterNetworks returns the cluster's valid networks. Faults in the others have been reported already.
-func (d *documents) clusterNetworks() []network {
-	var out []network
-	n := &d.cluster.Networking
-	for _, list := range []struct{ path, text string }{
-		{"networking.serviceSubnet", n.ServiceSubnet}, {"networking.podSubnet", n.PodSubnet},
-	} {
-		for text := range strings.SplitSeq(list.text, ",") {
-			if prefix, err := parsePrefix(text); err == nil {
-				out = append(out, network{path: list.path, text: text, prefix: prefix.Masked()})
-			}
-		}
+// The controller manager's arguments for the size of each node's part of a Pod network. It takes the first only with a single Pod
+// network and without the other two, and each of those only with a Pod network of its family:
+// https://kubernetes.io/docs/reference/command-line-tools-reference/kube-controller-manager/
+const (
+	nodeMaskArg  = "node-cidr-mask-size"
+	nodeMask4Arg = "node-cidr-mask-size-ipv4"
+	nodeMask6Arg = "node-cidr-mask-size-ipv6"
+)
+
+const controllerManagerArgs = "controllerManager.extraArgs"
+
+func (d *documents) allocatesNetworks() bool {
+	value, _ := LastArg(d.cluster.ControllerManager.ExtraArgs, "allocate-node-cidrs")
+	return value != "false"
+}
+
+// checkNodeMasks refuses arguments that make the controller manager exit.
+func (d *documents) checkNodeMasks(pods []network) {
+	if len(pods) == 0 || !d.allocatesNetworks() {
+		return
 	}
-	return out
+	is6 := func(n network) bool { return n.prefix.Addr().Is6() }
+	v4, v6 := slices.ContainsFunc(pods, func(n network) bool { return !is6(n) }), slices.ContainsFunc(pods, is6)
+	plain, has4, has6 := d.setsMask(nodeMaskArg, 128), d.setsMask(nodeMask4Arg, 32), d.setsMask(nodeMask6Arg, 128)
+	switch {
+	case plain && v4 && v6:
+		d.faultf(kindCluster, d.argPath(nodeMaskArg), "the controller manager refuses %s with two Pod networks; set %s and %s instead", nodeMaskArg, nodeMask4Arg, nodeMask6Arg)
+	case plain && (has4 || has6):
+		d.faultf(kindCluster, d.argPath(nodeMaskArg), "the controller manager refuses %s beside %s or %s; with one Pod network, set it alone", nodeMaskArg, nodeMask4Arg, nodeMask6Arg)
+	case has6 && !v6:
+		d.faultf(kindCluster, d.argPath(nodeMask6Arg), "the controller manager refuses %s without an IPv6 Pod network", nodeMask6Arg)
+	case has4 && !v4:
+		d.faultf(kindCluster, d.argPath(nodeMask4Arg), "the controller manager refuses %s without an IPv4 Pod network", nodeMask4Arg)
+	}
+}
+
+// setsMask reports whether an argument is set, other than to 0, which counts as unset.
+func (d *documents) setsMask(name string, most int) bool {
+	value, given := LastArg(d.cluster.ControllerManager.ExtraArgs, name)
+	if !given {
+		return false
+	}
+	mask, err := strconv.Atoi(value)
+	if err != nil || mask < 0 || mask > most {
+		d.faultf(kindCluster, d.argPath(name), "%q is not a mask from 1 to %d", printable(value), most)
+		return false
+	}
+	return mask != 0
+}
+
+// argPath locates the controller manager's effective argument: the last of its name.
+func (d *documents) argPath(name string) string {
+	_, field, _ := argAt(controllerManagerArgs, d.cluster.ControllerManager.ExtraArgs, name)
+	return cmp.Or(field, controllerManagerArgs)
+}
+
+// nodeMask returns the mask of each node's Pod network, and the argument that sets it. dual is for two Pod networks.
+func (d *documents) nodeMask(ipv6, dual bool) (mask int, arg string) {
+	mask, arg = 24, nodeMask4Arg
+	if ipv6 {
+		mask, arg = 64, nodeMask6Arg
+	}
+	number := func(name string) int {
+		value, _ := LastArg(d.cluster.ControllerManager.ExtraArgs, name)
+		n, _ := strconv.Atoi(value)
+		return n
+	}
+	if own := number(nodeMaskArg); own > 0 && !dual {
+		return own, nodeMaskArg
+	}
+	if own := number(arg); own > 0 {
+		mask = own
+	}
+	return mask, arg
 }

@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"path"
-	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -90,95 +89,97 @@ func (d *documents) checkReset() {
 	d.checkAbsolute(kindReset, "certificatesDir", c.CertificatesDir)
 	d.checkIgnored(kindReset, "ignorePreflightErrors", c.IgnorePreflightErrors)
 	d.checkSkipPhases(kindReset, "skipPhases", c.SkipPhases)
-	// The flags of umount2(2).
-	known := []string{"MNT_FORCE", "MNT_DETACH", "MNT_EXPIRE", "UMOUNT_NOFOLLOW"}
-	for i, flag := range c.UnmountFlags {
-		if !slices.Contains(known, flag) {
-			d.faultf(kindReset, fmt.Sprintf("unmountFlags[%d]", i), "%q is unknown; expected one of %s%s", printable(flag), strings.Join(known, ", "), didYouMean(flag, known))
-		}
+	for i, flag := range c.UnmountFlags { // of umount2(2)
+		checkOneOf(d, kindReset, fmt.Sprintf("unmountFlags[%d]", i), "%q is unknown", flag, "MNT_FORCE", "MNT_DETACH", "MNT_EXPIRE", "UMOUNT_NOFOLLOW")
 	}
 	d.checkTimeouts(kindReset, c.Timeouts)
 }
 
-func (d *documents) checkUpgrade() {
-	c := d.upgrade
-	for _, v := range []struct{ command, path, version string }{
-		{upgradeApply, "apply.kubernetesVersion", c.Apply.KubernetesVersion},
-		{upgradeDiff, "diff.kubernetesVersion", c.Diff.KubernetesVersion},
-		{upgradePlan, "plan.kubernetesVersion", c.Plan.KubernetesVersion},
-	} {
-		if v.version == "" || versionLabel().MatchString(v.version) {
-			continue
-		}
-		if fault := targetFault(v.command, v.version); fault != "" {
-			d.faultf(kindUpgrade, v.path, "%q %s", printable(v.version), fault)
-		}
-	}
-	d.checkPullPolicy(kindUpgrade, "apply.imagePullPolicy", c.Apply.ImagePullPolicy)
-	d.checkPullPolicy(kindUpgrade, "node.imagePullPolicy", c.Node.ImagePullPolicy)
-	d.checkIgnored(kindUpgrade, "apply.ignorePreflightErrors", c.Apply.IgnorePreflightErrors)
-	d.checkIgnored(kindUpgrade, "node.ignorePreflightErrors", c.Node.IgnorePreflightErrors)
-	d.checkIgnored(kindUpgrade, "plan.ignorePreflightErrors", c.Plan.IgnorePreflightErrors)
-	d.checkSkipPhases(kindUpgrade, "apply.skipPhases", c.Apply.SkipPhases)
-	d.checkSkipPhases(kindUpgrade, "node.skipPhases", c.Node.SkipPhases)
-	d.checkPatchesDir("apply.patches.directory", c.Apply.Patches)
-	d.checkPatchesDir("node.patches.directory", c.Node.Patches)
-	if c.Diff.DiffContextLines < 0 {
-		d.faultf(kindUpgrade, "diff.contextLines", "%d is negative", c.Diff.DiffContextLines)
-	}
-	d.checkTimeouts(kindUpgrade, c.Timeouts)
-}
-
-func (d *documents) checkPatchesDir(field string, p *Patches) {
-	if p != nil && p.Directory != "" {
-		d.checkAbsolute(kindUpgrade, field, p.Directory)
-	}
-}
-
-// checkComponents warns if component configurations contradict the ClusterConfiguration. It keeps the user's values.
-func (d *documents) checkComponents() {
-	d.checkKubelet()
-	if p := d.kubeProxy; p != nil {
-		if pods := d.cluster.Networking.PodSubnet; p.ClusterCIDR != "" && pods != "" && p.ClusterCIDR != pods {
-			d.warnf(kindKubeProxy, "clusterCIDR", "%s differs from networking.podSubnet %s", printable(p.ClusterCIDR), pods)
-		}
-		modes := []string{"iptables", "ipvs", "nftables", "kernelspace"}
-		if p.Mode != "" && !slices.Contains(modes, string(p.Mode)) {
-			d.faultf(kindKubeProxy, "mode", "%q is unknown; expected one of %s%s", printable(string(p.Mode)), strings.Join(modes, ", "), didYouMean(string(p.Mode), modes))
-		}
-		if p.Mode == "ipvs" {
-			d.warnf(kindKubeProxy, "mode", "Kubernetes will remove ipvs; move to nftables")
-		}
-		if _, err := netip.ParseAddr(p.BindAddress); p.BindAddress != "" && err != nil {
-			d.faultf(kindKubeProxy, "bindAddress", "%q is not an IP address", printable(p.BindAddress))
+// checkAdvertise checks an API server's address. It mustn't be within any of networks, which is empty if the document has none.
+func (d *documents) checkAdvertise(kind, path, text string, networks []network) {
+	addr, err := netip.ParseAddr(text)
+	switch {
+	case text == "":
+		d.faultf(kind, path, "is not set, and this host has no default route whose address could be used; set it here or with --apiserver-advertise-address")
+	case err != nil && hasLeadingZero(text):
+		d.faultf(kind, path, "%q has a leading zero, which some programs read as octal; remove the zero", printable(text))
+	case err != nil:
+		d.faultf(kind, path, "%q is not an IP address", printable(text))
+	case addr.Zone() != "" || addr.Is4In6():
+		d.faultf(kind, path, "%q must be a plain IPv4 or IPv6 address", printable(text))
+	case addr.IsUnspecified(), addr.IsLoopback(), addr.IsMulticast(), addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		d.faultf(kind, path, "%s is not an address at which other hosts can reach this one", text)
+	default:
+		for _, n := range networks {
+			if n.prefix.Contains(addr) {
+				d.faultf(kind, path, "%s is within %s %s; the networks of hosts, Pods and Services must not overlap", text, n.path, n.text)
+			}
 		}
 	}
 }
 
-func (d *documents) checkKubelet() {
-	k := d.kubelet
-	if k == nil {
-		return
+func (d *documents) checkPort(kind, path string, port int32) {
+	if port < 1 || port > 65535 {
+		d.faultf(kind, path, "%d is not a port (1 to 65535)", port)
 	}
-	if manifests := path.Join(DefaultKubernetesDir, "manifests"); k.StaticPodPath != "" && path.Clean(k.StaticPodPath) != manifests {
-		d.warnf(kindKubelet, "staticPodPath", "%s is not %s, where the control plane's manifests are; the control plane will not start", printable(k.StaticPodPath), manifests)
+}
+
+// hostPortFault checks HOST or HOST:PORT; needPort makes the port mandatory.
+func hostPortFault(text string, needPort bool) string {
+	host, port, hasPort := splitHostPort(text)
+	if strings.Contains(text, "://") {
+		return "must be a host and a port, without a scheme"
 	}
-	if domain := d.cluster.Networking.DNSDomain; k.ClusterDomain != "" && k.ClusterDomain != domain {
-		d.warnf(kindKubelet, "clusterDomain", "%s differs from networking.dnsDomain %s", printable(k.ClusterDomain), domain)
+	if strings.Contains(text, "@") {
+		return "must be a host and a port, without a user"
 	}
-	if dns := clusterDNS(d.cluster); k.ClusterDNS != nil && len(dns) > 0 && !slices.Equal(k.ClusterDNS, dns) {
-		d.warnf(kindKubelet, "clusterDNS", "%s differs from the address of the DNS Service, %s", printable(strings.Join(k.ClusterDNS, ", ")), dns[0])
+	if msg := endpointHostFault(text, host); msg != "" {
+		return msg
 	}
-	if on := k.Authentication.Anonymous.Enabled; on != nil && *on {
-		d.warnf(kindKubelet, "authentication.anonymous.enabled", "allows anonymous requests to the kubelet")
+	if !hasPort {
+		if needPort {
+			return "has no port; expected something like 10.0.0.1:6443"
+		}
+		return ""
 	}
-	if mode := string(k.Authorization.Mode); mode != "" && mode != "Webhook" {
-		d.warnf(kindKubelet, "authorization.mode", "%s gives every client full access to the kubelet", printable(mode))
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
+		return fmt.Sprintf("has the invalid port %q (ports are 1 to 65535)", printable(port))
 	}
-	if p := k.HealthzPort; p != nil && *p != kubeletHealthzPort {
-		d.warnf(kindKubelet, "healthzPort", "%d differs from the default %d", *p, kubeletHealthzPort)
+	return ""
+}
+
+// endpointHostFault checks the endpoint text's host. Clients put it into a URL, where brackets are for IPv6 only (RFC 3986,
+// section 3.2.2); and a zone is only valid on one host.
+func endpointHostFault(text, host string) string {
+	addr, err := netip.ParseAddr(host)
+	switch {
+	case err == nil && addr.Zone() != "":
+		return fmt.Sprintf("has the address %q with a zone, which is only valid on this host", printable(host))
+	case err == nil && addr.Is6() && text != host && !strings.HasPrefix(text, "["):
+		return "needs brackets around the IPv6 address, as in [fd00::1]:6443"
+	case err == nil && addr.Is4() && strings.HasPrefix(text, "["), err != nil && strings.ContainsAny(text, "[]"):
+		return "has brackets, which are only for IPv6 addresses"
+	case err == nil:
+		return ""
 	}
-	if o := d.origins[kindKubelet]; o != nil && o.lines["rotateCertificates"] > 0 && !k.RotateCertificates {
-		d.warnf(kindKubelet, "rotateCertificates", "is changed to true: without rotation the node drops out of the cluster when its certificate expires")
+	if msg := subdomainFault(host); msg != "" {
+		return fmt.Sprintf("has the host %q, which is neither an IP address nor a DNS name: it %s", printable(host), msg)
 	}
+	return ""
+}
+
+// splitHostPort splits host, host:port, IPv6, [IPv6] and [IPv6]:port. Like kubeadm, it ignores a trailing colon without a port.
+func splitHostPort(text string) (host, port string, hasPort bool) {
+	if _, err := netip.ParseAddr(text); err == nil {
+		return text, "", false
+	}
+	i := strings.LastIndexByte(text, ':')
+	if i < 0 || strings.HasSuffix(text, "]") {
+		return strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), "", false
+	}
+	host, port = text[:i], text[i+1:]
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		host = host[1 : len(host)-1]
+	}
+	return host, port, port != ""
 }

@@ -10,8 +10,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
+	"github.com/spf13/pflag"
 
 	"github.com/slipway-k8s/slipway/test/fact"
 )
@@ -48,7 +51,7 @@ func TestVersion(t *testing.T) {
 				return "", errors.New("no way out")
 			}
 			src := &Source{Name: "f.yaml", Data: fmt.Appendf(nil, "\n---\n\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: %s\n", tt.given)}
-			n, warnings, err := LoadInit(t.Context(), src, Flags{}, opts)
+			n, warnings, err := LoadInit(t.Context(), src, InitFlags{}, opts)
 			if err != nil {
 				fact.List(t, strings.Split(err.Error(), "\n"), tt.want)
 				return
@@ -72,11 +75,11 @@ func TestVersionOfAPlan(t *testing.T) {
 	}
 	file := &Source{Name: "f.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\ndryRun: true\n" +
 		"---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: stable-1.36\n")}
-	flags := Flags{DryRun: true, KubernetesVersion: "stable-1.36", Given: []string{"dry-run", "kubernetes-version"}}
+	flags := InitFlags{DryRun: true, KubernetesVersion: "stable-1.36", Given: []string{"dry-run", "kubernetes-version"}}
 	for _, tt := range []struct {
 		src   *Source
-		flags Flags
-	}{{file, Flags{}}, {nil, flags}} {
+		flags InitFlags
+	}{{file, InitFlags{}}, {nil, flags}} {
 		n, warnings, err := LoadInit(t.Context(), tt.src, tt.flags, opts)
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +97,7 @@ func TestVersionOfTheBundle(t *testing.T) {
 		opts := testOptions()
 		opts.KubernetesVersion = "v1.36.1"
 		opts.Resolve = func(context.Context, string) (string, error) { return "", errors.New("no way out") }
-		n, _, err := LoadInit(t.Context(), nil, Flags{KubernetesVersion: label, Given: []string{"kubernetes-version"}}, opts)
+		n, _, err := LoadInit(t.Context(), nil, InitFlags{KubernetesVersion: label, Given: []string{"kubernetes-version"}}, opts)
 		if err != nil || n.Cluster.KubernetesVersion != want {
 			t.Errorf("%s: %v, want %s", label, err, want)
 		}
@@ -139,5 +142,87 @@ func TestNewestPatch(t *testing.T) {
 	}
 	if got := NewestPatch(all[0].minor - 1); got != "" {
 		t.Errorf("%s is not set up, but known", got)
+	}
+}
+
+// TestDrainFlags: a node is drained only on request.
+func TestDrainFlags(t *testing.T) {
+	for args, c := range map[string]struct {
+		want *Drain
+		err  string
+	}{
+		"":                                 {},
+		"--drain":                          {want: &Drain{Timeout: 5 * time.Minute}},
+		"--drain --drain-force":            {want: &Drain{Timeout: 5 * time.Minute, Force: true}},
+		"--drain --drain-timeout=30s":      {want: &Drain{Timeout: 30 * time.Second}},
+		"--drain --drain-timeout=0s":       {err: "--drain-timeout: | 0s | positive"},
+		"--drain-force":                    {err: "--drain-force: | --drain"},
+		"--drain-timeout=1m --drain=false": {err: "--drain-timeout: | --drain"},
+	} {
+		t.Run(args, func(t *testing.T) {
+			var f UpgradeFlags
+			fs := pflag.NewFlagSet("node", pflag.ContinueOnError)
+			Bind(fs, upgradeNode, &f)
+			if err := fs.Parse(strings.Fields(args)); err != nil {
+				t.Fatal(err)
+			}
+			fs.Visit(func(flag *pflag.Flag) { f.Given = append(f.Given, flag.Name) })
+			self, _, err := LoadUpgrade(t.Context(), nil, f, upgradeNode, "", Options{})
+			if c.err != "" {
+				fact.Error(t, err, fact.Of(c.err)...)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, self.Drain); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestUpgradeTarget: any version can be planned, by name or by label. The commands that upgrade take only supported versions.
+func TestUpgradeTarget(t *testing.T) {
+	const unsupported = "v1.99. | 1.35 to 1.37"
+	resolve := func(context.Context, string) (string, error) { return "v1.99.1", nil }
+	for _, c := range []struct{ command, version, want, err string }{
+		{upgradePlan, "v1.99.0", "v1.99.0", ""},
+		{upgradePlan, "1.99.0-rc.1", "v1.99.0-rc.1", ""},
+		{upgradePlan, "v1.1.0", "v1.1.0", ""},
+		{upgradePlan, "stable", "v1.99.1", ""},
+		{upgradePlan, "v1.99", "", "v1.99"},
+		{upgradeApply, "v1.99.0", "", unsupported},
+		{upgradeApply, "stable", "", unsupported},
+		{upgradeDiff, "v1.99.0", "", unsupported},
+		{upgradeApply, DefaultKubernetesVersion, DefaultKubernetesVersion, ""},
+	} {
+		self, _, err := LoadUpgrade(t.Context(), nil, UpgradeFlags{}, c.command, c.version, Options{Resolve: resolve})
+		switch {
+		case c.err != "":
+			fact.Error(t, err, fact.Of(c.err)...)
+		case c.err == "" && (err != nil || self.Version != c.want):
+			t.Errorf("%s %s: %+v, %v", c.command, c.version, self, err)
+		}
+	}
+}
+
+// TestEtcdVersion: the version matches the image's, even if the user chooses the image.
+func TestEtcdVersion(t *testing.T) {
+	for _, minor := range []string{"1.35", "1.36", "1.37"} {
+		n := Node{Cluster: ClusterConfiguration{KubernetesVersion: "v" + minor + ".1"}}
+		if got := n.Cluster.EtcdVersion(minor); got == "" || !strings.HasSuffix(n.Image(EtcdComponent), "/etcd:"+got+"-0") {
+			t.Errorf("Kubernetes %s: etcd %q, but the image is %s", minor, got, n.Image(EtcdComponent))
+		}
+	}
+	pinned := ClusterConfiguration{KubernetesVersion: "v1.37.2"}
+	pinned.Etcd.Local = &LocalEtcd{ImageMeta: ImageMeta{ImageTag: "3.6.11-0"}}
+	if got := pinned.EtcdVersion("1.36"); got != "3.6.11" {
+		t.Errorf("with a tag: %s", got)
+	}
+	external := ClusterConfiguration{}
+	external.Etcd.External = &ExternalEtcd{}
+	if got := external.EtcdVersion("1.37"); got != "" {
+		t.Errorf("external: %s", got)
 	}
 }

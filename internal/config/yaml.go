@@ -5,13 +5,16 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
 	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
@@ -35,8 +38,9 @@ type document struct {
 
 var yamlErrorLine = lazyregexp.New(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// parse splits src into its documents, without empty ones. A syntax error is a fault and ends parsing; earlier documents stay.
-func parse(src *Source, f *findings) []document {
+// parse splits src into its documents, at most limit, without empty ones. A syntax error is a fault and ends parsing; earlier
+// documents stay.
+func parse(src *Source, limit int, f *findings) []document {
 	if len(src.Data) > MaxSize {
 		f.fault(Fault{File: src.Name, Message: "is larger than the limit of 1 MiB"})
 		return nil
@@ -56,8 +60,8 @@ func parse(src *Source, f *findings) []document {
 		if len(node.Content) == 0 || node.Content[0].Tag == "!!null" {
 			continue
 		}
-		if len(docs) == maxDocuments {
-			f.fault(Fault{File: src.Name, Line: node.Line, Message: fmt.Sprintf("contains more than %d documents", maxDocuments)})
+		if len(docs) == limit {
+			f.fault(Fault{File: src.Name, Line: node.Line, Message: fmt.Sprintf("contains more than %d documents", limit)})
 			return docs
 		}
 		root := node.Content[0]
@@ -115,4 +119,125 @@ func syntaxFault(file string, err error) Fault {
 		fault.Message += ": " + m[2]
 	}
 	return fault
+}
+
+func (d *decoder) scalar(n *yaml.Node, t reflect.Type, path string) (any, bool) {
+	if n.Kind != yaml.ScalarNode {
+		d.faultf(n, path, "must be %s, is %s", typeName(t), describe(n))
+		return nil, false
+	}
+	switch t.Kind() {
+	case reflect.String:
+		switch n.Tag {
+		case "!!str", "!!timestamp":
+			return n.Value, true
+		case "!!int", "!!float", "!!bool":
+			d.faultf(n, path, "must be a string, is %s; put the value in quotes", describe(n))
+			return nil, false
+		}
+	case reflect.Bool:
+		if b, ok := yamlBool(n); ok {
+			return b, true
+		}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		if n.Tag == "!!int" {
+			if i, err := strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), 0, t.Bits()); err == nil {
+				return i, true
+			}
+		}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		if n.Tag == "!!int" {
+			if i, err := strconv.ParseUint(strings.ReplaceAll(n.Value, "_", ""), 0, t.Bits()); err == nil {
+				return i, true
+			}
+		}
+	case reflect.Float32, reflect.Float64:
+		if n.Tag == "!!int" || n.Tag == "!!float" {
+			if x, err := strconv.ParseFloat(n.Value, t.Bits()); err == nil && x-x == 0 { // neither Inf nor NaN: JSON has neither
+				return x, true
+			}
+		}
+	}
+	d.faultf(n, path, "must be %s, is %s", typeName(t), describe(n))
+	return nil, false
+}
+
+// custom reads a type with its own JSON decoding, such as a duration.
+func (d *decoder) custom(n *yaml.Node, t reflect.Type, path string) (any, bool) {
+	v, ok := d.any(n, path)
+	if !ok {
+		return nil, false
+	}
+	data, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(data, reflect.New(t).Interface())
+	}
+	if err != nil { // it may quote the value, so it isn't shown
+		d.faultf(n, path, "must be %s, is %s", typeName(t), describe(n))
+		return nil, false
+	}
+	return v, true
+}
+
+// yamlBool reads a YAML 1.1 boolean, as Kubernetes does: yes, no, on and off count, too.
+func yamlBool(n *yaml.Node) (value, ok bool) {
+	if n.Tag != "!!bool" && (n.Tag != "!!str" || n.Style != 0) {
+		return false, false
+	}
+	switch strings.ToLower(n.Value) {
+	case "true", "yes", "on":
+		return true, true
+	case "false", "no", "off":
+		return false, true
+	}
+	return false, false
+}
+
+func typeName(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[metav1.Duration]():
+		return "a duration such as 4m or 8760h"
+	case reflect.TypeFor[metav1.Time]():
+		return "a time such as 2030-01-31T12:00:00Z"
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return fmt.Sprintf("a non-negative integer (%d bits)", t.Bits())
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return fmt.Sprintf("an integer (%d bits)", t.Bits())
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	default:
+		return "a valid " + t.Name()
+	}
+}
+
+// describe names the kind of value n is, but never the value, which may be secret.
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias"
+	}
+	switch n.Tag {
+	case "!!str":
+		if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+			return "a quoted string"
+		}
+		return "an unquoted string"
+	case "!!int", "!!float":
+		return "a number"
+	case "!!bool":
+		return "a boolean"
+	case "!!null":
+		return "empty"
+	}
+	return "something else"
 }

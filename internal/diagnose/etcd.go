@@ -35,7 +35,7 @@ func etcdMember(s *scene) []symptom {
 	f := symptom{Finding: fault.Finding{
 		Subject: etcdPod, Evidence: last(lines, 1),
 		Message: "is not a member of the cluster that it is configured to join, or no longer is one",
-		Remedy: "list the members with `etcdctl member list` on another control plane, remove this node's entry if there is one, empty " +
+		Remedy: "list the members with `etcdctl member list` on another control plane, remove any entry of this node, empty " +
 			p.args["data-dir"] + " on this host, and join this node again",
 	}}
 	f.lasts = time.Second

@@ -161,7 +161,7 @@ func notRunning(s *scene) []symptom {
 		found = append(found, symptom{lasts: never, Finding: fault.Finding{
 			Subject: p.name, Evidence: last(mentioning(s.kubeletLines(), p.name), 2),
 			Message: "the kubelet has not created a container from " + p.path,
-			Remedy:  "see `journalctl -u kubelet` for what the kubelet does, and `crictl pods` for what the runtime has",
+			Remedy:  "see `journalctl -u kubelet` for the kubelet's work, and `crictl pods` for the runtime's Pods",
 		}})
 	}
 	return found

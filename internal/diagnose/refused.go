@@ -130,7 +130,7 @@ func forbidden(s *scene) []symptom {
 		return nil
 	}
 	f := symptom{lasts: refusing, Finding: fault.Finding{Subject: kubeletName, Evidence: last(lines, 1)}}
-	f.Message = "the API server forbids what a kubelet needs to register its node"
+	f.Message = "the API server denies the rights that a kubelet needs to register its node"
 	f.Remedy = "each API server needs Node and RBAC in --authorization-mode (Node,RBAC is the default), or in its AuthorizationConfiguration: fix apiServer.extraArgs; " +
 		"https://kubernetes.io/docs/reference/access-authn-authz/node/"
 	if p := s.pod(apiServerPod); p != nil {

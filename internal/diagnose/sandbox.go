@@ -45,7 +45,7 @@ func podSandbox(s *scene) []symptom {
 		return nil
 	}
 	f.Evidence, f.lasts = last(lines, 1), 2*time.Second
-	f.Message = "the container runtime cannot create what a Pod's containers run in"
+	f.Message = "the container runtime cannot create the sandboxes that Pods' containers run in"
 	f.Remedy = "see the runtime's message, and its journal (`journalctl -u " + runtimeService(s.t.Socket) + "`)"
 	return []symptom{f}
 }

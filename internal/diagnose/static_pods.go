@@ -153,7 +153,7 @@ func tail(h View, path string, from time.Time) []said {
 	if path == "" {
 		return nil
 	}
-	data, err := h.ReadTail(path, logTail)
+	data, err := host.ReadTail(h, path, logTail)
 	if err != nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/pkg/errors"
@@ -55,7 +56,7 @@ func (a answer) skew(now time.Time) time.Duration {
 	return a.date.Sub(now)
 }
 
-// fetch sends one request. An *Error is final, a lasting error is unlikely to pass, and any other error may pass.
+// fetch sends one request. An *Error is unlikely to pass (see pace), and any other error may pass.
 func fetch(ctx context.Context, client *http.Client, url string) (answer, error) {
 	started := time.Now()
 	limited, cancel := context.WithTimeout(ctx, answerTime)
@@ -78,7 +79,7 @@ func fetch(ctx context.Context, client *http.Client, url string) (answer, error)
 	case resp.StatusCode != http.StatusOK:
 		return answer{}, statusError(resp.StatusCode)
 	case len(body) > maxBody:
-		return answer{}, lasting(failure(NotKube, "", "the answer is longer than 1 MiB"))
+		return answer{}, failure(NotKube, "", "the answer is longer than 1 MiB")
 	}
 	date, _ := http.ParseTime(resp.Header.Get("Date"))
 	return answer{body, date}, nil
@@ -88,18 +89,20 @@ func statusError(code int) error {
 	text := http.StatusText(code)
 	switch {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return missing(failure(Forbidden, "", "the server answers %d %s: anonymous users must be allowed to read ConfigMap kube-public/cluster-info; allow it, or join with --discovery-file", code, text))
+		return failure(Forbidden, "", "the server answers %d %s: anonymous users must be allowed to read ConfigMap kube-public/cluster-info; allow it, or join with --discovery-file", code, text)
 	case code == http.StatusNotFound:
-		return missing(failure(NoInfo, "", "the server answers 404 %s: it has no ConfigMap kube-public/cluster-info; `slipway init phase bootstrap-token` on a control plane creates it", text))
+		return failure(NoInfo, "", "the server answers 404 %s: it has no ConfigMap kube-public/cluster-info; `slipway init phase bootstrap-token` on a control plane creates it", text)
 	case code >= 500 || code == http.StatusTooManyRequests:
 		return errors.Errorf("the server answers %d %s", code, text)
 	}
-	return lasting(failure(NotKube, "", "the server answers %d %s: is this a Kubernetes API server?", code, text))
+	return failure(NotKube, "", "the server answers %d %s: is this a Kubernetes API server?", code, text)
 }
 
 // connectionError separates errors that another try can't fix from errors that may pass.
 func connectionError(limited context.Context, started time.Time, err error) error {
-	err = unwrapURL(err)
+	if u := (*url.Error)(nil); errors.As(err, &u) { // its URL may contain a password, and where names it already
+		err = u.Err
+	}
 	var record tls.RecordHeaderError
 	var verification *tls.CertificateVerificationError
 	var hostname x509.HostnameError
@@ -112,7 +115,7 @@ func connectionError(limited context.Context, started time.Time, err error) erro
 	case errors.As(err, &verification):
 		return &Error{WrongServer, "", "the server's certificate is not signed by a trusted certificate", err}
 	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
-		return lasting(failure(NotKube, "", "the server does not speak TLS: is this the port of an API server?"))
+		return failure(NotKube, "", "the server does not speak TLS: is this the port of an API server?")
 	case limited.Err() != nil:
 		return errors.Errorf("no answer within %s", time.Since(started).Round(time.Second/10))
 	}

@@ -103,22 +103,16 @@ func (f *File) read(ctx context.Context, where string) (data []byte, remote bool
 	}
 	client := newClient(f.roots, false)
 	defer client.CloseIdleConnections()
+	f.pace.settle, f.pace.make = -1, -1 // this can be any web server, which isn't being made
 	err = f.pace.retry(ctx, where, f.Progress, func(ctx context.Context) error {
 		a, err := fetch(ctx, client, f.Location)
 		data = a.body
-		return f.plain(err)
+		if refused := (*Error)(nil); errors.As(err, &refused) { // without the advice about API servers
+			refused.Message, _, _ = strings.Cut(refused.Message, ":")
+		}
+		return err
 	})
 	return data, true, err
-}
-
-// plain replaces fetch's advice about API servers: this can be any web server.
-func (f *File) plain(err error) error {
-	var refused pending
-	if errors.As(err, &refused) {
-		message, _, _ := strings.Cut(refused.fault.Message, ":")
-		return failure(refused.fault.Kind, "", "%s", message)
-	}
-	return err
 }
 
 // current returns the cluster and user of the current context. Without a current context, the file must have exactly one cluster,

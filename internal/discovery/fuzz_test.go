@@ -111,8 +111,7 @@ func discreet(t *testing.T, err error, secret string) {
 		return
 	}
 	var failed *Error
-	var waits pending
-	known := errors.As(err, &failed) || errors.As(err, &waits) || errors.Is(err, os.ErrNotExist) || errors.Is(err, context.Canceled)
+	known := errors.As(err, &failed) || errors.Is(err, os.ErrNotExist) || errors.Is(err, context.Canceled)
 	if !known || strings.Contains(err.Error(), secret) {
 		t.Errorf("%T: %v", err, err)
 	}

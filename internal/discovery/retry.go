@@ -6,7 +6,6 @@ package discovery
 import (
 	"cmp"
 	"context"
-	"net/url"
 	"time"
 
 	"github.com/pkg/errors"
@@ -34,30 +33,17 @@ func (p pace) orUsual() pace {
 	}
 }
 
-// pending is an answer that becomes final if it lasts: for pace.make if a cluster may give it while it's being made, otherwise
-// for pace.settle.
-type pending struct {
-	fault  *Error
-	making bool
-}
-
-func (p pending) Error() string { return p.fault.Error() }
-
-func lasting(fault *Error) error { return pending{fault, false} }
-func missing(fault *Error) error { return pending{fault, true} }
-
 // retry calls op until it succeeds, fails for good, or ctx ends. The error is always an *Error.
 func (p pace) retry(ctx context.Context, where string, progress func(string, ...any), op func(context.Context) error) error {
 	p = p.orUsual()
 	var told string
 	var kind Kind
-	var final *Error
 	since := time.Now() // of the first answer of this kind
 	passes := func(err error) bool {
 		if now := kindOf(err); now != kind {
 			kind, since = now, time.Now()
 		}
-		if final = p.final(err, time.Since(since)); final != nil {
+		if p.final(kind, time.Since(since)) {
 			return false
 		}
 		if text := err.Error(); text != told {
@@ -67,51 +53,35 @@ func (p pace) retry(ctx context.Context, where string, progress func(string, ...
 		return true
 	}
 	err := retry.Policy{First: p.first, Slowest: p.slowest, Passes: passes}.Do(ctx, op)
-	if err == nil {
-		return nil
+	var answer *Error
+	var ended *retry.Error
+	switch {
+	case errors.As(err, &answer):
+		answer.Where = where
+		return answer
+	case errors.As(err, &ended):
+		return &Error{Unreachable, where, "gave up (" + ended.Cause.Error() + "); the last answer", ended.Last}
 	}
-	if ended := (*retry.Error)(nil); errors.As(err, &ended) {
-		return gaveUp(where, ended)
-	}
-	final.Where = where
-	return final
+	return err
 }
 
-// final returns err if another try is useless, else nil.
-func (p pace) final(err error, lasts time.Duration) *Error {
-	var fault *Error
-	var wait pending
-	switch {
-	case errors.As(err, &wait) && wait.making && lasts >= p.make, errors.As(err, &wait) && !wait.making && lasts >= p.settle:
-		return wait.fault
-	case errors.As(err, &fault):
-		return fault
+// final reports whether another try is useless after answers of a kind have lasted for a while.
+func (p pace) final(kind Kind, lasts time.Duration) bool {
+	switch kind {
+	case Unreachable:
+		return false
+	case Forbidden, NoInfo, UnknownToken:
+		return lasts >= p.make
+	case NotKube, Malformed, BadSignature:
+		return lasts >= p.settle
 	}
-	return nil
+	return true
 }
 
 func kindOf(err error) Kind {
-	var wait pending
-	if errors.As(err, &wait) {
-		return wait.fault.Kind
+	var answer *Error
+	if errors.As(err, &answer) {
+		return answer.Kind
 	}
 	return Unreachable
-}
-
-func gaveUp(where string, ended *retry.Error) error {
-	var wait pending
-	if errors.As(ended.Last, &wait) {
-		wait.fault.Where = where
-		return wait.fault
-	}
-	return &Error{Unreachable, where, "gave up (" + ended.Cause.Error() + "); the last answer", ended.Last}
-}
-
-// unwrapURL removes the URL, which may contain a password. where names it already.
-func unwrapURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }

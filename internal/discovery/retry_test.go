@@ -23,18 +23,18 @@ func TestFinal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pace{}.orUsual()
-			if got := p.final(c.err, settling); got != nil {
-				t.Errorf("final after %s: %v", settling, got)
+			if p.final(kindOf(c.err), settling) {
+				t.Errorf("final after %s", settling)
 			}
-			if got := p.final(c.err, making); (got != nil) != (c.ends <= making) {
+			if got := p.final(kindOf(c.err), making); got != (c.ends <= making) {
 				t.Errorf("after %s: %v", making, got)
 			}
-			if p.final(c.err, c.ends) == nil {
+			if !p.final(kindOf(c.err), c.ends) {
 				t.Errorf("not final after %s", c.ends)
 			}
 		})
 	}
-	if (pace{}).orUsual().final(statusError(http.StatusServiceUnavailable), time.Hour) != nil {
+	if (pace{}).orUsual().final(kindOf(statusError(http.StatusServiceUnavailable)), time.Hour) {
 		t.Error("a server that is not ready is asked again until the time is up")
 	}
 }

@@ -102,24 +102,24 @@ func (t *Token) ask(ctx context.Context, roots []*x509.Certificate) (info, error
 func (t *Token) verify(body []byte) ([]byte, error) {
 	var cm corev1.ConfigMap
 	if err := json.Unmarshal(body, &cm); err != nil || cm.Kind != "ConfigMap" || cm.Name != tokenapi.ConfigMapClusterInfo {
-		return nil, lasting(failure(NotKube, "", "the answer is not ConfigMap cluster-info: is this a Kubernetes API server?"))
+		return nil, failure(NotKube, "", "the answer is not ConfigMap cluster-info: is this a Kubernetes API server?")
 	}
 	content, ok := cm.Data[tokenapi.KubeConfigKey]
 	if !ok {
-		return nil, lasting(failure(Malformed, "", "ConfigMap kube-public/cluster-info has no key %q; `slipway init phase bootstrap-token` on a control plane writes it again", tokenapi.KubeConfigKey))
+		return nil, failure(Malformed, "", "ConfigMap kube-public/cluster-info has no key %q; `slipway init phase bootstrap-token` on a control plane writes it again", tokenapi.KubeConfigKey)
 	}
 	signature, ok := cm.Data[tokenapi.JWSSignatureKeyPrefix+t.ID]
 	if !ok {
-		return nil, missing(failure(UnknownToken, "", "cluster-info is not signed with token %s: "+
-			"the token has expired, is unknown, or lacks the usage \"signing\"; `slipway token create --print-join-command` on a control plane creates a new one", t.ID))
+		return nil, failure(UnknownToken, "", "cluster-info is not signed with token %s: "+
+			"the token has expired, is unknown, or lacks the usage \"signing\"; `slipway token create --print-join-command` on a control plane creates a new one", t.ID)
 	}
 	wanted, err := jws.ComputeDetachedSignature(content, t.ID, t.Secret)
 	if err != nil {
 		return nil, errors.Errorf("token %s cannot be used to verify a signature", t.ID) // the cause may contain the secret
 	}
 	if !hmac.Equal([]byte(wanted), []byte(signature)) {
-		return nil, lasting(failure(BadSignature, "", "the signature of cluster-info does not match the token with ID %s: "+
-			"its secret is mistyped, or cluster-info was tampered with", t.ID))
+		return nil, failure(BadSignature, "", "the signature of cluster-info does not match the token with ID %s: "+
+			"its secret is mistyped, or cluster-info was tampered with", t.ID)
 	}
 	return []byte(content), nil
 }

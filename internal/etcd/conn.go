@@ -38,16 +38,15 @@ func (r *Real) dial(ctx context.Context) (clients, error) {
 	if len(endpoints) == 0 {
 		return nil, errors.New("no endpoint of etcd is known")
 	}
+	return r.connect(endpoints)
+}
+
+// connect opens no connection yet: the first call does.
+func (r *Real) connect(endpoints []string) (all clients, err error) {
 	trust, err := r.tls()
 	if err != nil {
 		return nil, err
 	}
-	return connect(endpoints, trust)
-}
-
-// connect opens no connection yet: the first call does.
-func connect(endpoints []string, trust *tls.Config) (clients, error) {
-	var all clients
 	for _, endpoint := range endpoints {
 		c, err := newClient(endpoint, trust)
 		if err != nil {

@@ -72,9 +72,8 @@ type Status struct {
 	// revision.
 	Committed, Applied uint64
 	Revision           int64
-	// Size is the size of its database file, and InUse of the file's contents, in bytes. Quota is the limit of Size; 0 if it
-	// doesn't say (before 3.6).
-	Size, InUse, Quota int64
+	// Size is the size of its database file in bytes. Quota is the limit of Size; 0 if it doesn't say (before 3.6).
+	Size, Quota int64
 	// Alarms are the whole cluster's alarms, as far as this member knows.
 	Alarms []Alarm
 }

@@ -4,9 +4,7 @@
 package etcd
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"strings"
 	"sync"
@@ -21,6 +19,15 @@ import (
 func (r *Real) Health(ctx context.Context) ([]Health, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
+	members, err := r.anyView(ctx)
+	if err != nil {
+		return nil, errors.WithMessage(err, "list the members of etcd")
+	}
+	return r.askEach(ctx, members), nil
+}
+
+// anyView returns the members as any one of them knows them, which needs no quorum.
+func (r *Real) anyView(ctx context.Context) ([]Member, error) {
 	all, err := r.dial(ctx)
 	if err != nil {
 		return nil, err
@@ -29,23 +36,16 @@ func (r *Real) Health(ctx context.Context) ([]Health, error) {
 	members, _, err := first(ctx, all, func(ctx context.Context, c *clientv3.Client) ([]Member, error) {
 		return list(ctx, c, clientv3.WithSerializable())
 	})
-	if err != nil {
-		return nil, errors.WithMessage(err, "list the members of etcd")
-	}
-	return r.askEach(ctx, members)
+	return members, err
 }
 
 // askEach asks each member for its status, all in parallel.
-func (r *Real) askEach(ctx context.Context, members []Member) ([]Health, error) {
-	trust, err := r.tls()
-	if err != nil {
-		return nil, err
-	}
+func (r *Real) askEach(ctx context.Context, members []Member) []Health {
 	health := make([]Health, len(members))
 	var group sync.WaitGroup
 	for i, m := range members {
 		group.Go(func() {
-			on, err := reach(ctx, m, trust)
+			on, err := r.reach(ctx, m)
 			defer on.close()
 			if err == nil && on.status.Leader == 0 {
 				err = errors.New("it has no leader")
@@ -57,7 +57,7 @@ func (r *Real) askEach(ctx context.Context, members []Member) ([]Health, error) 
 		})
 	}
 	group.Wait()
-	return health, nil
+	return health
 }
 
 type connection struct {
@@ -68,11 +68,11 @@ type connection struct {
 
 // reach connects to a member at its client URLs, and makes sure it's the right member. The caller must close the connection, even
 // after an error.
-func reach(ctx context.Context, m Member, trust *tls.Config) (on connection, err error) {
+func (r *Real) reach(ctx context.Context, m Member) (on connection, err error) {
 	if len(m.ClientURLs) == 0 {
 		return on, errors.New("it has not started yet")
 	}
-	if on.clients, err = connect(m.ClientURLs, trust); err != nil {
+	if on.clients, err = r.connect(m.ClientURLs); err != nil {
 		return on, err
 	}
 	on.status, on.client, err = first(ctx, on.clients, func(ctx context.Context, c *clientv3.Client) (*pb.StatusResponse, error) {
@@ -89,7 +89,7 @@ func statusOf(s *pb.StatusResponse) Status {
 	return Status{
 		Version: s.GetVersion(), Storage: s.GetStorageVersion(), Leader: s.GetLeader(),
 		Committed: s.GetRaftIndex(), Applied: s.GetRaftAppliedIndex(), Revision: s.GetHeader().GetRevision(),
-		Size: s.GetDbSize(), InUse: s.GetDbSizeInUse(), Quota: s.GetDbSizeQuota(), Alarms: alarmsIn(s.GetErrors()),
+		Size: s.GetDbSize(), Quota: s.GetDbSizeQuota(), Alarms: alarmsIn(s.GetErrors()),
 	}
 }
 
@@ -123,28 +123,19 @@ func WithStanding(ctx context.Context, e Etcd, err error) error {
 	if failure != nil || len(all) == 0 {
 		return err
 	}
-	return &standingError{err, Standing(all, "")}
+	return fmt.Errorf("%w; of etcd's members, %s", err, Standing(all, ""))
 }
-
-type standingError struct {
-	err      error
-	standing string
-}
-
-func (e *standingError) Error() string { return e.err.Error() + "; of etcd's members, " + e.standing }
-func (e *standingError) Unwrap() error { return e.err }
 
 // Standing lists the members that work, and why each of the others doesn't. It leaves out the member at peerURL.
 func Standing(all []Health, peerURL string) string {
 	var working, others []string
 	for _, m := range all {
-		name := cmp.Or(m.Name, m.PeerURL)
 		switch {
 		case m.PeerURL == peerURL:
 		case m.Err == nil:
-			working = append(working, name)
+			working = append(working, m.Label())
 		default:
-			others = append(others, fmt.Sprintf("%s does not (%v)", name, m.Err))
+			others = append(others, fmt.Sprintf("%s does not (%v)", m.Label(), m.Err))
 		}
 	}
 	switch len(working) {

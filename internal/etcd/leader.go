@@ -14,20 +14,15 @@ import (
 
 func (r *Real) MoveLeader(ctx context.Context, peerURL string) (moved bool, err error) {
 	err = r.try(ctx, func(ctx context.Context, _ *clientv3.Client, now []Member) error {
-		all, err := r.askEach(ctx, now)
-		i := slices.IndexFunc(all, func(h Health) bool { return h.PeerURL == peerURL })
-		if err != nil || i < 0 {
-			return err
-		}
-		successor := successorOf(all, all[i].ID)
-		if successor == nil || successor.Status.Leader != all[i].ID {
+		m := byPeer(now, peerURL)
+		if m == nil {
 			return nil
 		}
-		trust, err := r.tls()
-		if err != nil {
-			return err
+		successor := successorOf(r.askEach(ctx, now), m.ID)
+		if successor == nil || successor.Status.Leader != m.ID {
+			return nil
 		}
-		on, err := reach(ctx, all[i].Member, trust)
+		on, err := r.reach(ctx, *m)
 		defer on.close()
 		if err != nil {
 			return err
@@ -65,10 +60,7 @@ func succeedsBetter(a, b Status) bool {
 func (r *Real) CaughtUp(ctx context.Context, peerURL string) error {
 	var goal uint64
 	err := r.try(ctx, func(ctx context.Context, _ *clientv3.Client, now []Member) error {
-		all, err := r.askEach(ctx, now)
-		if err != nil {
-			return err
-		}
+		all := r.askEach(ctx, now)
 		if leader := slices.IndexFunc(all, Health.Leads); goal == 0 && leader >= 0 {
 			goal = all[leader].Status.Committed
 		}

@@ -121,11 +121,11 @@ func TestStatus(t *testing.T) {
 	f, r := led(t, "a", "b")
 	*f.status[1] = pb.StatusResponse{
 		Header: f.status[1].Header, Version: "3.6.8", StorageVersion: "3.6.0", Leader: 1, RaftIndex: 11, RaftAppliedIndex: 10,
-		DbSize: 30, DbSizeInUse: 20, DbSizeQuota: 40,
+		DbSize: 30, DbSizeQuota: 40,
 		// A message's text has one space or two, at random.
 		Errors: []string{"memberID:2  alarm:NOSPACE", "memberID:1 alarm:CORRUPT ", "etcdserver: no leader", ""},
 	}
-	want := Status{Version: "3.6.8", Storage: "3.6.0", Leader: 1, Committed: 11, Applied: 10, Revision: 42, Size: 30, InUse: 20, Quota: 40,
+	want := Status{Version: "3.6.8", Storage: "3.6.0", Leader: 1, Committed: 11, Applied: 10, Revision: 42, Size: 30, Quota: 40,
 		Alarms: []Alarm{{2, "NOSPACE"}, {1, "CORRUPT"}}}
 	all, err := r.Health(t.Context())
 	if err != nil || len(all) != 2 || !all[0].Leads() || all[1].Leads() {

@@ -157,12 +157,57 @@ func list(ctx context.Context, c *clientv3.Client, options ...clientv3.OpOption)
 	}
 	var members []Member
 	for _, m := range answer.Members {
-		member := Member{ID: m.ID, Cluster: answer.Header.GetClusterId(), Name: m.Name, ClientURLs: m.ClientURLs, Learner: m.IsLearner}
-		if len(m.PeerURLs) > 0 {
-			member.PeerURL = m.PeerURLs[0]
-		}
-		members = append(members, member)
+		stored := storedMember{m.ID, m.PeerURLs, m.IsLearner, m.Name, m.ClientURLs}
+		members = append(members, stored.member())
+		members[len(members)-1].Cluster = answer.Header.GetClusterId()
 	}
-	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.PeerURL, b.PeerURL) })
+	sortByPeer(members)
 	return members, nil
+}
+
+func sortByPeer(members []Member) {
+	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.PeerURL, b.PeerURL) })
+}
+
+func (r *Real) Withdraw(ctx context.Context, key string) (withdrawn bool, err error) {
+	err = r.try(ctx, func(ctx context.Context, c *clientv3.Client, _ []Member) error {
+		now, err := c.Get(ctx, key, clientv3.WithCountOnly())
+		if err != nil || now.Count == 0 {
+			return err
+		}
+		written, err := awaitWrite(ctx, c, key, now.Header.Revision+1)
+		if err != nil || !written {
+			return err
+		}
+		_, err = c.Delete(ctx, key)
+		withdrawn = err == nil
+		return err
+	})
+	return withdrawn, errors.WithMessagef(err, "delete %s in etcd", key)
+}
+
+func (r *Real) Has(ctx context.Context, key string) (found bool, err error) {
+	err = r.try(ctx, func(ctx context.Context, c *clientv3.Client, _ []Member) error {
+		now, err := c.Get(ctx, key, clientv3.WithCountOnly())
+		if err == nil {
+			found = now.Count > 0
+		}
+		return err
+	})
+	return found, errors.WithMessagef(err, "look for %s in etcd", key)
+}
+
+// awaitWrite waits for a key's next change, and reports whether it was a write rather than a deletion.
+func awaitWrite(ctx context.Context, c *clientv3.Client, key string, revision int64) (bool, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for answer := range c.Watch(clientv3.WithRequireLeader(ctx), key, clientv3.WithRev(revision)) {
+		if err := answer.Err(); err != nil {
+			return false, err
+		}
+		for _, event := range answer.Events {
+			return event.Type == clientv3.EventTypePut, nil
+		}
+	}
+	return false, errors.WithMessagef(context.Cause(ctx), "wait for the next write of %s", key)
 }

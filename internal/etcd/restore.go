@@ -62,11 +62,12 @@ const firstIndex, firstTerm = 1, 1
 // The etcd version that wrote the snapshot can start with the data, and so can the next minor.
 func Restore(snapshot *os.File, dir, name, peerURL string, atLeast int64) (Data, error) {
 	ids, err := newIDs()
+	m := storedMember{ID: ids.Member, PeerURLs: []string{peerURL}, Name: name}
 	if err == nil {
-		err = restoreDatabase(snapshot, filepath.Join(dir, "snap"), storedMember{ID: ids.Member, PeerURLs: []string{peerURL}, Name: name}, atLeast)
+		err = restoreDatabase(snapshot, filepath.Join(dir, "snap"), m, atLeast)
 	}
 	if err == nil {
-		err = restoreLog(dir, ids, storedMember{ID: ids.Member, PeerURLs: []string{peerURL}, Name: name})
+		err = restoreLog(dir, ids, m)
 	}
 	return ids, errors.WithMessagef(err, "restore the snapshot %s", snapshot.Name())
 }

@@ -51,14 +51,7 @@ func (r *Real) Snapshot(ctx context.Context, peerURL string, w io.Writer) (info 
 
 // memberAt connects to the member at peerURL. Any member knows its client URLs.
 func (r *Real) memberAt(ctx context.Context, peerURL string) (connection, error) {
-	all, err := r.dial(ctx)
-	if err != nil {
-		return connection{}, err
-	}
-	defer all.close()
-	members, _, err := first(ctx, all, func(ctx context.Context, c *clientv3.Client) ([]Member, error) {
-		return list(ctx, c, clientv3.WithSerializable())
-	})
+	members, err := r.anyView(ctx)
 	if err != nil {
 		return connection{}, err
 	}
@@ -66,11 +59,7 @@ func (r *Real) memberAt(ctx context.Context, peerURL string) (connection, error)
 	if m == nil {
 		return connection{}, errors.New("it is not a member")
 	}
-	trust, err := r.tls()
-	if err != nil {
-		return connection{}, err
-	}
-	return reach(ctx, *m, trust)
+	return r.reach(ctx, *m)
 }
 
 // receive copies a snapshot from a member to w. It calls arrived after each part.

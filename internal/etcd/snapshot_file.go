@@ -4,7 +4,6 @@
 package etcd
 
 import (
-	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"hash/maphash"
@@ -12,7 +11,6 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
-	"slices"
 	"time"
 	"unsafe"
 
@@ -139,7 +137,7 @@ func membersIn(tx *bbolt.Tx) (members []Member, err error) {
 	if err == nil && len(members) == 0 {
 		err = errors.New("it has no members")
 	}
-	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.PeerURL, b.PeerURL) })
+	sortByPeer(members)
 	return members, err
 }
 

@@ -94,6 +94,34 @@ func ReadIfExists(h Host, path string) ([]byte, error) {
 	return nil, err
 }
 
+// ReadHead returns at most the first limit bytes of a file.
+func ReadHead(h FileReader, path string, limit int64) ([]byte, error) {
+	return readPart(h, path, limit, func(int64) int64 { return 0 })
+}
+
+// ReadTail returns at most the last limit bytes of a file.
+func ReadTail(h FileReader, path string, limit int64) ([]byte, error) {
+	return readPart(h, path, limit, func(size int64) int64 { return max(0, size-limit) })
+}
+
+func readPart(h FileReader, path string, limit int64, from func(size int64) int64) ([]byte, error) {
+	f, err := h.Open(path)
+	if errors.Is(err, ErrNotInPlan) { // the plan has written the file
+		data, err := h.ReadFile(path)
+		data = data[from(int64(len(data))):]
+		return data[:min(limit, int64(len(data)))], err
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.NewSectionReader(f, from(info.Size()), limit))
+}
+
 // Space says how full a file system is.
 type Space struct {
 	// Free is the space programs may still fill, in bytes; Total is the file system's size.

@@ -26,7 +26,7 @@ type Interface struct {
 // Leftover is a piece of the kernel's network configuration that Kubernetes left behind.
 type Leftover struct {
 	Kind LeftoverKind
-	// Name is the table with its family, the set, or the interface.
+	// Name is the table with its family, or the interface.
 	Name string
 }
 
@@ -37,15 +37,11 @@ const (
 	// LegacyChains are a legacy iptables table's chains KUBE-… and FLANNEL-…, with the rules in built-in chains that jump to
 	// them.
 	LegacyChains LeftoverKind = "iptables (legacy) chains of Kubernetes in table"
-	// Chains are the same in an nftables table, which iptables-nft uses.
+	// Chains are the same in an nftables table, which iptables-nft uses. The table goes, too, if nothing else is in it.
 	Chains LeftoverKind = "chains of Kubernetes in nftables table"
 	// ProxyTable is the table of kube-proxy or flannel in nftables mode.
 	ProxyTable LeftoverKind = "nftables table"
-	// EmptyTable does nothing: iptables-nft leaves it behind.
-	EmptyTable LeftoverKind = "empty nftables table"
-	// Sets are kube-proxy's sets KUBE-… in ipvs mode.
-	Sets LeftoverKind = "ipset"
-	Link LeftoverKind = "network interface"
+	Link       LeftoverKind = "network interface"
 )
 
 func (l Leftover) String() string { return fmt.Sprintf("%s %s", l.Kind, l.Name) }

@@ -15,9 +15,6 @@ import (
 type FileReader interface {
 	// ReadFile returns the whole file, or fs.ErrNotExist.
 	ReadFile(path string) ([]byte, error)
-	// ReadHead returns at most the first limit bytes of a file, ReadTail the last.
-	ReadHead(path string, limit int64) ([]byte, error)
-	ReadTail(path string, limit int64) ([]byte, error)
 	// Open opens a file for reading, or returns fs.ErrNotExist. A plan returns ErrNotInPlan for a file it would write.
 	Open(path string) (*os.File, error)
 	// HasFile reports whether a file exists with this content and mode. Anything but a regular file in its place is a *KindError.
@@ -50,7 +47,7 @@ type PathReader interface {
 	Unchanged(path string) bool
 }
 
-// UnitReader asks systemd. Errors are *UnitError, *BusError or ErrNoSystemd.
+// UnitReader asks systemd. On a host without it, the error is ErrNoSystemd.
 type UnitReader interface {
 	// Unit returns a unit's state. For a missing unit, LoadState is "not-found", without an error.
 	Unit(ctx context.Context, name string) (UnitState, error)
@@ -130,6 +127,4 @@ type NetworkReader interface {
 	PortHolder(port int) (p Process, found bool)
 	// NetworkLeftovers lists the kernel's leftovers of kube-proxy, the kubelet and a network plugin with this bridge.
 	NetworkLeftovers(ctx context.Context, bridge string) ([]Leftover, error)
-	// EmptyTables lists nftables tables that do nothing.
-	EmptyTables() ([]Leftover, error)
 }

@@ -41,7 +41,7 @@ func Vacant(lstat func(string) (fs.FileInfo, error), path string) error {
 	_, err := lstat(path)
 	switch {
 	case err == nil:
-		return errors.WithMessage(unix.EEXIST, "move away what is there")
+		return errors.WithMessage(unix.EEXIST, "move away the existing target")
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	}

@@ -72,23 +72,12 @@ type OwnerWriter interface {
 	LockAccounts() (release func(), err error)
 }
 
-// UnitWriter gives orders to systemd. Each method returns when the job has ended. Errors are *UnitError, *BusError or
+// UnitWriter gives orders to systemd. Each method returns when the job has ended. On a host without systemd, the error is
 // ErrNoSystemd.
 type UnitWriter interface {
+	// ReloadUnits makes systemd read all unit files again.
 	ReloadUnits(ctx context.Context) error
-	EnableUnit(ctx context.Context, name string) error
-	StartUnit(ctx context.Context, name string) error
-	StopUnit(ctx context.Context, name string) error
-	RestartUnit(ctx context.Context, name string) error
-	// DisableUnit undoes EnableUnit, MaskUnit keeps anything from starting a unit, and UnmaskUnit undoes that. A unit already in
-	// that state is left alone.
-	DisableUnit(ctx context.Context, name string) error
-	MaskUnit(ctx context.Context, name string) error
-	UnmaskUnit(ctx context.Context, name string) error
-	// SuspendUnit stops a unit's main process where it is (SIGSTOP). KillUnit ends it, suspended or not, without a chance to do
-	// anything (SIGKILL). systemd may start the unit again: StopUnit prevents that.
-	SuspendUnit(ctx context.Context, name string) error
-	KillUnit(ctx context.Context, name string) error
+	OrderUnit(ctx context.Context, order UnitOrder, name string) error
 }
 
 // RuntimeWriter gives orders to the container runtime, at a socket as in RuntimeReader.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/breakages"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
@@ -173,7 +174,7 @@ func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer stri
 	if slices.ContainsFunc(c.inputs.Files, func(f breakages.File) bool { return f.Where == path && f.Program == component }) {
 		return // it names itself
 	}
-	data, err := c.Here.Host.ReadHead(path, LargestFile)
+	data, err := host.ReadHead(c.Here.Host, path, LargestFile)
 	if err != nil {
 		c.gap(where, path, "correct the flag that names it, or the file", "%s was not checked: %v", path, err)
 		return

@@ -14,7 +14,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sync/errgroup"
@@ -69,19 +68,16 @@ func (c *collector) nodeKubelets(ctx context.Context, shared map[string]any) []b
 	}
 	found := make([]breakages.Kubelet, len(nodes))
 	var others []string
-	var mu sync.Mutex
 	group := errgroup.Group{}
 	group.SetLimit(asksAtOnce)
 	for i, n := range nodes {
-		group.Go(func() error {
-			if c.Here != nil && c.Here.Node.Name == n.Name {
-				found[i] = c.kubeletHere(ctx, n, shared)
-				return nil
-			}
-			found[i] = c.kubeletOf(ctx, n, shared)
-			mu.Lock()
+		look := c.kubeletHere
+		if c.Here == nil || c.Here.Node.Name != n.Name {
+			look = c.kubeletOf
 			others = append(others, n.Name)
-			mu.Unlock()
+		}
+		group.Go(func() error {
+			found[i] = look(ctx, n, shared)
 			return nil
 		})
 	}
@@ -213,10 +209,7 @@ func beyond(own, shared map[string]any) []byte {
 	if fails, set := shared["failCgroupV1"]; set && kept["failCgroupV1"] == nil {
 		kept["failCgroupV1"] = fails
 	}
-	data, err := json.Marshal(kept)
-	if err != nil {
-		return nil // values of a YAML or JSON document always encode
-	}
+	data, _ := json.Marshal(kept) // values of a YAML or JSON document always encode
 	return data
 }
 

@@ -5,6 +5,7 @@ package inventory
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -13,13 +14,12 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/breakages"
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/host"
 )
-
-// mirrorAnnotation marks the API's copy of a node's static Pod.
-const mirrorAnnotation = corev1.MirrorPodAnnotationKey
 
 // pods collects Pods only for rules about the kubelets of 1.36 and 1.37.
 func (c *collector) pods(ctx context.Context) {
@@ -31,7 +31,7 @@ func (c *collector) pods(ctx context.Context) {
 	planes := cluster.ControlPlanesOf(c.State.Hosts)
 	c.inputs.Cluster.Pods = listed[corev1.Pod](ctx, c, "/api/v1/pods", "Pods")
 	for _, pod := range c.inputs.Cluster.Pods {
-		_, static := pod.Annotations[mirrorAnnotation]
+		_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
 		if static && (c.Here == nil || pod.Spec.NodeName != c.Here.Node.Name) {
 			c.inputs.StaticPods = append(c.inputs.StaticPods, breakages.StaticPod{
 				Where: "static Pod " + pod.Namespace + "/" + pod.Name + " on " + pod.Spec.NodeName, Pod: pod, Reported: planes[pod.Spec.NodeName] == nil})
@@ -122,4 +122,33 @@ func (c *collector) systemNamespace(ctx context.Context) {
 		c.gap("namespace kube-system", "labels", "check the API server, and plan again", "the labels of namespace kube-system were not read: %v", err)
 	}
 	c.inputs.Cluster.SystemLabels = ns.Labels
+}
+
+// staticPodsHere reads the directory as the kubelet does: every file whose name doesn't begin with a dot.
+func (c *collector) staticPodsHere() {
+	if c.Here == nil {
+		return
+	}
+	dir := c.Here.Node.Paths.Manifests
+	entries, err := c.Here.Host.ReadDir(dir)
+	if err != nil {
+		c.gap(dir, dir, "run this as root", "%s was not checked: %v", dir, err)
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		data, err := host.ReadHead(c.Here.Host, path, LargestFile)
+		if err != nil {
+			c.gap(path, path, "run this as root", "%s was not checked: %v", path, err)
+			continue
+		}
+		var pod corev1.Pod
+		if yaml.Unmarshal(data, &pod) == nil && pod.Kind == "Pod" {
+			pod.Spec.NodeName = c.Here.Node.Name
+			c.inputs.StaticPods = append(c.inputs.StaticPods, breakages.StaticPod{Where: path, Pod: pod})
+		}
+	}
 }

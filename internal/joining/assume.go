@@ -54,11 +54,11 @@ func (d *Discovery) Assume(ctx context.Context, self *config.JoinConfiguration, 
 			return nil, warnings, err
 		}
 	}
-	n.Join, join.Assumed = join, true
+	join.Assumed = true
 	if n.ControlPlane && !n.CertificateKey.IsZero() {
-		n.Join.Shared, err = manifests.EncryptCerts(shared, n.CertificateKey, rand.Reader)
+		join.Shared, err = manifests.EncryptCerts(shared, n.CertificateKey, rand.Reader)
 	}
-	return n, warnings, err
+	return n.With(func(n *config.Node) { n.Join = join }), warnings, err
 }
 
 // nowhere stands for the API's address if it's unknown (RFC 2606).
@@ -130,6 +130,6 @@ func AssumedControlPlane(self *config.JoinConfiguration, opts config.Options) (*
 	if err != nil {
 		return nil, err
 	}
-	n.Join = &config.Join{Assumed: true, CAPath: cmp.Or(self.CACertPath, filepath.Join(n.Paths.PKI, "ca.crt"))}
-	return n, nil
+	join := &config.Join{Assumed: true, CAPath: cmp.Or(self.CACertPath, filepath.Join(n.Paths.PKI, "ca.crt"))}
+	return n.With(func(n *config.Node) { n.Join = join }), nil
 }

@@ -24,7 +24,7 @@ func TestAssumeSharesWhatIsHere(t *testing.T) {
 	s := newStage(t)
 	key := strings.Repeat("cd", 32)
 	assume := func() (*config.Node, error) {
-		self, _, err := config.LoadJoin(nil, config.Flags{
+		self, _, err := config.LoadJoin(nil, config.JoinFlags{
 			Given: []string{"token", "discovery-token-unsafe-skip-ca-verification", "node-name", "cri-socket", "control-plane", "certificate-key",
 				"apiserver-advertise-address"},
 			Endpoint: "192.0.2.1:6443", Token: fixture.Token, SkipCAVerification: true, NodeName: "cp-2", CRISocket: "unix:///run/containerd/containerd.sock",

@@ -62,24 +62,23 @@ func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*
 	if err != nil {
 		return nil, warnings, err
 	}
-	n.Join = join
-	if err := d.nameIsFree(ctx, api, n); err != nil || !n.ControlPlane {
-		return n, warnings, err
+	n = n.With(func(n *config.Node) { n.Join = join }) // complete once this function returns
+	if err = d.nameIsFree(ctx, api, n, join); err == nil && n.ControlPlane {
+		join.Shared, err = d.forControlPlane(ctx, api, n)
 	}
-	return n, warnings, d.forControlPlane(ctx, api, n)
+	return n, warnings, err
 }
 
 // forControlPlane checks that the cluster can have more than one control plane, and fetches the encrypted files this host lacks.
-func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n *config.Node) error {
+func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n *config.Node) (map[string][]byte, error) {
 	if n.Cluster.ControlPlaneEndpoint == "" {
-		return errors.Errorf("the cluster has no controlPlaneEndpoint, an address that leads to all of its control planes, so it cannot have another one; if there is such an address and the certificates are valid for it, add it to %s", config.ClusterSource)
+		return nil, errors.Errorf("the cluster has no controlPlaneEndpoint, an address that leads to all of its control planes, so it cannot have another one; if there is such an address and the certificates are valid for it, add it to %s", config.ClusterSource)
 	}
 	shared, err := pki.Store{Host: d.Host, Config: n, UI: d.UI}.MissingShared()
 	if err != nil || len(shared.Missing) == 0 || n.CertificateKey.IsZero() {
-		return err
+		return nil, err
 	}
-	n.Join.Shared, err = sharedCertificates(ctx, api)
-	return err
+	return sharedCertificates(ctx, api)
 }
 
 // newTokenTime is how long an API server may take to learn of a new token. It watches tokens, so this takes milliseconds.
@@ -188,18 +187,18 @@ func bootstrapKubeconfig(found discovery.Cluster, token string) ([]byte, error) 
 }
 
 // nameIsFree refuses the name of a working node: two kubelets would fight over it. A node that isn't Ready may be an earlier
-// installation of this host, and a node whose expired certificate is here is this host. nameIsFree also records, for a host
+// installation of this host, and a node whose expired certificate is here is this host. nameIsFree also records in join, for a host
 // that's a member, whether the cluster still has its Node, and, for any host, whether the Node is marked as a control plane.
-func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *config.Node) error {
+func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *config.Node, join *config.Join) error {
 	registered := cluster.NewNode(n.Name)
 	found, err := api.Get(ctx, registered)
 	if err != nil {
 		return err
 	}
-	_, n.Join.Marked = registered.Labels[cluster.LabelControlPlane]
+	_, join.Marked = registered.Labels[cluster.LabelControlPlane]
 	err = thisnode.CheckMember(d.Host, n)
 	if err == nil {
-		n.Join.NodeGone = !found
+		join.NodeGone = !found
 		return nil
 	}
 	var expired *thisnode.ExpiredError
@@ -237,6 +236,5 @@ func JoinedNode(ctx context.Context, api cluster.Cluster, self *config.JoinConfi
 	if err != nil {
 		return nil, warnings, err
 	}
-	n.Join = &config.Join{}
-	return n, warnings, nil
+	return n.With(func(n *config.Node) { n.Join = &config.Join{} }), warnings, nil
 }

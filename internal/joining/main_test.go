@@ -50,9 +50,9 @@ func (s *stage) bootstrapped(t *testing.T, ca fixture.Pair, until time.Time) {
 }
 
 // join loads the node from a command line: by token, and from an address where nobody answers, unless change says otherwise.
-func (s *stage) join(t *testing.T, change func(*config.Flags)) (*config.Node, error) {
+func (s *stage) join(t *testing.T, change func(*config.JoinFlags)) (*config.Node, error) {
 	t.Helper()
-	flags := config.Flags{Given: []string{"token", "node-name", "cri-socket", "discovery-token-ca-cert-hash"}, Endpoint: "127.0.0.1:1",
+	flags := config.JoinFlags{Given: []string{"token", "node-name", "cri-socket", "discovery-token-ca-cert-hash"}, Endpoint: "127.0.0.1:1",
 		Token: fixture.Token, CACertHashes: []string{certs.PublicKeyPin(s.ca.Cert)}, NodeName: "worker-1", CRISocket: "unix:///run/containerd/containerd.sock"}
 	if change != nil {
 		change(&flags)
@@ -69,7 +69,7 @@ func (s *stage) join(t *testing.T, change func(*config.Flags)) (*config.Node, er
 }
 
 // byFile makes a command line use the discovery file.
-func byFile(f *config.Flags) {
+func byFile(f *config.JoinFlags) {
 	*f = fixture.DiscoveryFlags(f.NodeName)
 }
 

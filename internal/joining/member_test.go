@@ -25,29 +25,29 @@ import (
 func TestMemberNeedsNoToken(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	joined := func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, later) }
-	unpinned := func(endpoint string) func(*config.Flags) {
-		return func(f *config.Flags) {
+	unpinned := func(endpoint string) func(*config.JoinFlags) {
+		return func(f *config.JoinFlags) {
 			f.Given = []string{"token", "node-name", "cri-socket", "discovery-token-unsafe-skip-ca-verification"}
 			f.SkipCAVerification, f.CACertHashes, f.Endpoint = true, nil, endpoint
 		}
 	}
-	asControlPlane := func(f *config.Flags) {
+	asControlPlane := func(f *config.JoinFlags) {
 		f.Given = append(f.Given, "control-plane", "apiserver-advertise-address")
 		f.ControlPlane, f.APIServerAdvertiseAddress = true, "192.0.2.12"
 	}
 	tests := []struct {
 		name   string
 		before func(t *testing.T, s *stage)
-		change func(*config.Flags)
+		change func(*config.JoinFlags)
 		member bool
 	}{
 		{"member", joined, nil, true},
 		{"fresh host", func(*testing.T, *stage) {}, nil, false},
-		{"another name", joined, func(f *config.Flags) { f.NodeName = "worker-2" }, false},
+		{"another name", joined, func(f *config.JoinFlags) { f.NodeName = "worker-2" }, false},
 		{"another cluster", func(t *testing.T, s *stage) {
 			s.bootstrapped(t, fixture.Signed(t, fixture.Pair{}, "kubernetes", later), later)
 		}, nil, false},
-		{"another pin", joined, func(f *config.Flags) { f.CACertHashes = []string{"sha256:" + strings.Repeat("0", 64)} }, false},
+		{"another pin", joined, func(f *config.JoinFlags) { f.CACertHashes = []string{"sha256:" + strings.Repeat("0", 64)} }, false},
 		{"expired", func(t *testing.T, s *stage) { s.bootstrapped(t, s.ca, time.Now().Add(-time.Minute)) }, nil, false},
 		{"garbage", func(t *testing.T, s *stage) { s.put(t, "/etc/kubernetes/kubelet.conf", "x") }, nil, false},
 		{"no pin, the same address", joined, unpinned("192.0.2.1:6443"), true},
@@ -97,7 +97,7 @@ func TestMemberKeepsItsCAs(t *testing.T) {
 // TestMemberByFile: a discovery file is read, but needs no credentials.
 func TestMemberByFile(t *testing.T) {
 	s := newStage(t)
-	withoutToken := func(f *config.Flags) {
+	withoutToken := func(f *config.JoinFlags) {
 		byFile(f)
 		f.Given, f.TLSBootstrapToken = []string{"discovery-file", "node-name", "cri-socket"}, ""
 	}

@@ -40,10 +40,7 @@ func storedKubelet(ctx context.Context, c cluster.Cluster) ([]byte, error) {
 
 // sharedCertificates reads the Secret uploaded by control planes for others; nil if there's none.
 func sharedCertificates(ctx context.Context, api cluster.Cluster) (map[string][]byte, error) {
-	secret := &corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-certs", Namespace: metav1.NamespaceSystem},
-	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-certs", Namespace: metav1.NamespaceSystem}}
 	found, err := api.Get(ctx, secret)
 	if err != nil || !found {
 		return nil, err

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package kubeconfig writes, reads and checks a node's kubeconfig files, each described by a row of certs.Table. It does no I/O.
 package kubeconfig
 
 import (
-	"crypto"
 	"crypto/x509"
 
 	"github.com/pkg/errors"
@@ -15,16 +15,38 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Build returns a kubeconfig file with a user who trusts ca and authenticates with client.
+// Spec describes a kubeconfig file: who it authenticates, and to which server.
+type Spec struct {
+	// Certificate is the client certificate's row. Its common name is also the user's name in the file.
+	Certificate certs.Spec
+	Server      string
+}
+
+// File is the file's name below the directory of kubeconfig files.
+func (s Spec) File() string { return s.Certificate.Kubeconfig }
+
+// SpecOf returns a row's kubeconfig file. People reach the API at the cluster's endpoint. The node's components use its own API
+// server, so that during an upgrade they don't talk to an older one.
+func SpecOf(n *config.Node, row certs.Spec) Spec {
+	server := n.Endpoint()
+	if row.UsedBy != "" {
+		server = n.LocalEndpoint()
+	}
+	return Spec{Certificate: row, Server: "https://" + server}
+}
+
+// Build returns a kubeconfig file with a user who trusts ca and authenticates with client. Before a signing request is signed,
+// there's only the key.
 func Build(spec Spec, n *config.Node, ca []*x509.Certificate, client certs.Pair) ([]byte, error) {
 	key, err := certs.EncodeKey(client.Key)
 	if err != nil {
 		return nil, errors.Wrap(err, spec.File())
 	}
-	return encode(single(spec, n, ca, api.AuthInfo{
-		ClientCertificateData: certs.EncodeCerts(client.Cert),
-		ClientKeyData:         key,
-	}))
+	user := api.AuthInfo{ClientKeyData: key}
+	if client.Cert != nil {
+		user.ClientCertificateData = certs.EncodeCerts(client.Cert)
+	}
+	return encode(single(spec, n, ca, user))
 }
 
 // BuildWithToken is Build for a user who authenticates with a token.
@@ -107,13 +129,4 @@ func AtServer(data []byte, server string) ([]byte, error) {
 	}
 	file.Clusters[file.cluster].Cluster.Server = server
 	return encode(file.Config)
-}
-
-// BuildForRequest is Build before the signing request is signed: the file holds only the key, without certificate and CA.
-func BuildForRequest(spec Spec, n *config.Node, key crypto.Signer) ([]byte, error) {
-	data, err := certs.EncodeKey(key)
-	if err != nil {
-		return nil, errors.Wrap(err, spec.File())
-	}
-	return encode(single(spec, n, nil, api.AuthInfo{ClientKeyData: data}))
 }

@@ -7,12 +7,15 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/redact"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // File is the desired content of a path.
@@ -87,15 +90,21 @@ func (k Keeper) keepFile(writer string, f File) (kept bool, err error) {
 		differs = append(differs, LineDifference(have, f.Data))
 	}
 	if mode := info.Mode().Perm(); mode != f.Mode {
-		differs = append(differs, fmt.Sprintf("mode %04o there, %04o asked for", mode, f.Mode))
+		differs = append(differs, fmt.Sprintf("mode %04o instead of %04o", mode, f.Mode))
 	}
 	if len(differs) > 0 && !k.assumed() {
-		ui.SayKept(k.UI, ui.Kept{
-			Path: f.Path, Summary: strings.Join(differs, "; "), Remedy: k.remedy(rewrite(writer)),
-			Now: Shown(have), Ours: Shown(f.Data),
-		})
+		sayKept(k.UI, f, have, strings.Join(differs, "; "), k.remedy(rewrite(writer)))
 	}
 	return true, nil
+}
+
+func sayKept(u ui.UI, f File, have []byte, summary, remedy string) {
+	ui.SayKept(u, ui.Kept{Path: f.Path, Summary: summary, Remedy: remedy, Now: Shown(have), Ours: Shown(f.Data)})
+}
+
+// SayKept reports that a file stays as the operator has it, and what to do otherwise.
+func (f File) SayKept(u ui.UI, have []byte, remedy string) {
+	sayKept(u, f, have, LineDifference(have, f.Data), remedy)
 }
 
 // assumed reports whether this is a plan that hasn't asked the cluster: then nobody knows what a run would write.
@@ -119,4 +128,40 @@ func (k Keeper) Replace(files []File) error {
 		}
 	}
 	return nil
+}
+
+// Shown is a file an operator may have edited, without its secrets.
+func Shown(data []byte) string { return redact.Text(redact.Document(string(data))) }
+
+// LineDifference names the lines found in only one of two texts. It omits values no plan shows, such as environment variables'.
+func LineDifference(have, wanted []byte) string {
+	there, asked := Shown(have), Shown(wanted)
+	if there == asked {
+		return "values that are not shown, such as those of environment variables"
+	}
+	only := func(a, b string) string {
+		var lines []string
+		others := strings.Split(b, "\n")
+		for line := range strings.Lines(a) {
+			if line = strings.TrimRight(line, "\n"); !slices.Contains(others, line) {
+				lines = append(lines, strings.TrimSpace(line))
+			}
+		}
+		const most = 5
+		if len(lines) > most {
+			lines = append(lines[:most], fmt.Sprintf("and %d more", len(lines)-most))
+		}
+		return strings.Join(lines, ", ")
+	}
+	var parts []string
+	if text := only(there, asked); text != "" {
+		parts = append(parts, preflight.OnlyThere+text)
+	}
+	if text := only(asked, there); text != "" {
+		parts = append(parts, preflight.OnlyAsked+text)
+	}
+	if len(parts) == 0 {
+		return "the same lines in another order"
+	}
+	return strings.Join(parts, "; ")
 }

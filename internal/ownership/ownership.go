@@ -39,11 +39,7 @@ func (k Keeper) Ensure(ctx context.Context, objs ...manifests.Object) error {
 	if err := k.Cluster.EnsureAdmin(ctx); err != nil {
 		return err
 	}
-	list := make([]cluster.Object, len(objs))
-	for i, obj := range objs {
-		list[i] = obj
-	}
-	return k.Cluster.Ensure(ctx, list...)
+	return k.Cluster.Ensure(ctx, objs...)
 }
 
 // EnsureMissing is Ensure for a Keeper that keeps edits: it creates missing objects, and shows how the others differ. writer is
@@ -132,4 +128,41 @@ func (k Keeper) remedy(replace string) string {
 		command = "upgrade node"
 	}
 	return fmt.Sprintf("to see the whole difference, run the same `slipway %s` with --diff; %s", command, replace)
+}
+
+// stored has the configuration documents in ConfigMaps, by name, and their keys.
+var stored = map[string]struct{ source, key string }{
+	"kubeadm-config": {config.ClusterSource, "ClusterConfiguration"},
+	"kubelet-config": {config.KubeletSource, "kubelet"},
+	"kube-proxy":     {config.KubeProxySource, "config.conf"},
+}
+
+// KeepUnknown adds to the ConfigMaps in objs the cluster's fields unknown to this version: other versions or tools may need them.
+func (k Keeper) KeepUnknown(ctx context.Context, objs []manifests.Object) error {
+	for _, obj := range objs {
+		cm, ok := obj.(*corev1.ConfigMap)
+		if !ok || stored[cm.Name].key == "" {
+			continue
+		}
+		if err := k.Cluster.EnsureAdmin(ctx); err != nil {
+			return err
+		}
+		key := stored[cm.Name].key
+		have, err := cluster.ConfigMapText(ctx, k.Cluster, cm.Namespace, cm.Name, key)
+		if err != nil {
+			return err
+		}
+		if have == "" {
+			continue
+		}
+		data, warnings, err := config.Keep(stored[cm.Name].source, []byte(have), []byte(cm.Data[key]))
+		if err != nil {
+			return err
+		}
+		for _, w := range warnings {
+			k.UI.Warnf("%s", w)
+		}
+		cm.Data[key] = string(data)
+	}
+	return nil
 }

@@ -4,7 +4,6 @@
 package pki
 
 import (
-	"crypto"
 	"crypto/rand"
 	"io/fs"
 	"path/filepath"
@@ -43,7 +42,6 @@ func (s Store) GenerateCSRs() error {
 type request struct {
 	row              certs.Spec
 	keyPath, csrPath string
-	encode           func(key crypto.Signer) ([]byte, error)
 }
 
 func (s Store) requests() []request {
@@ -53,12 +51,10 @@ func (s Store) requests() []request {
 			continue
 		}
 		path := filepath.Join(s.Config.Paths.PKI, row.File)
-		r := request{row, path + ".key", path + ".csr", certs.EncodeKey}
+		r := request{row, path + ".key", path + ".csr"}
 		if row.Kubeconfig != "" {
 			path = s.Files(row)[0]
-			r = request{row, path, path + ".csr", func(key crypto.Signer) ([]byte, error) {
-				return kubeconfig.BuildForRequest(kubeconfig.SpecOf(s.Config, row), s.Config, key)
-			}}
+			r = request{row, path, path + ".csr"}
 		}
 		list = append(list, r)
 	}
@@ -74,16 +70,18 @@ func (s Store) writeRequest(r request) error {
 	if err != nil {
 		return err
 	}
-	data, err := r.encode(key)
-	if err != nil {
-		return err
+	data, err := certs.EncodeKey(key)
+	if err == nil && r.row.Kubeconfig != "" {
+		data, err = kubeconfig.Build(kubeconfig.SpecOf(s.Config, r.row), s.Config, nil, certs.Pair{Key: key})
 	}
-	if err := s.Host.EnsureDir(filepath.Dir(r.keyPath), 0o755); err != nil {
-		return err
+	if err == nil {
+		err = s.Host.EnsureDir(filepath.Dir(r.keyPath), 0o755)
 	}
-	if _, err := s.Host.WriteSecret(r.keyPath, data); err != nil {
-		return err
+	if err == nil {
+		_, err = s.Host.WriteSecret(r.keyPath, data)
 	}
-	_, err = s.Host.WriteFile(r.csrPath, csr, 0o600)
+	if err == nil {
+		_, err = s.Host.WriteFile(r.csrPath, csr, 0o600)
+	}
 	return err
 }

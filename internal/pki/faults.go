@@ -16,7 +16,7 @@ import (
 func (s Store) Faults() []error {
 	var faults []error
 	for _, row := range certs.Specs(s.Config) {
-		check := s.checkPair
+		check := s.checkFiles
 		if row.Kubeconfig != "" {
 			check = s.checkKubeconfig
 		}
@@ -27,29 +27,18 @@ func (s Store) Faults() []error {
 	return faults
 }
 
-func (s Store) checkPair(row certs.Spec) error {
+func (s Store) checkFiles(row certs.Spec) error {
 	cert, key, err := s.Read(row)
 	if err != nil || cert == nil {
 		return err
 	}
-	pair, err := s.parse(row, cert, key)
-	if err != nil {
-		return err
-	}
-	if row.IsCA() {
-		return certs.Check(row, s.Config, pair, nil, s.Host.Now())
-	}
-	ca, err := s.CA(row.CA)
-	if err != nil {
-		return err
-	}
-	return certs.Check(row, s.Config, pair, ca.Bundle(), s.Host.Now())
+	return s.checkPair(row, cert, key)
 }
 
 func (s Store) checkKubeconfig(row certs.Spec) error {
 	ca, err := s.CA(row.CA)
 	if err != nil {
-		return nil //nolint:nilerr // checkPair reports the CA
+		return nil //nolint:nilerr // checkFiles reports the CA
 	}
 	data, err := host.ReadIfExists(s.Host, s.Files(row)[0])
 	if err != nil || data == nil {

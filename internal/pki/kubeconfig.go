@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
+// ensureKubeconfig accepts a file with another server: an administrator may have set a load balancer's or a proxy's.
 func (s Store) ensureKubeconfig(spec kubeconfig.Spec, spare crypto.Signer) error {
 	ca, err := s.CA(spec.Certificate.CA)
 	if err != nil {
@@ -25,15 +26,10 @@ func (s Store) ensureKubeconfig(spec kubeconfig.Spec, spare crypto.Signer) error
 	if err != nil {
 		return err
 	}
-	if data != nil {
-		return s.keepKubeconfig(spec, path, data, ca, spare)
+	if data == nil {
+		return s.writeKubeconfig(spec, path, ca, spare)
 	}
-	return s.writeKubeconfig(spec, path, ca, spare)
-}
-
-// keepKubeconfig accepts a file with another server: an administrator may have set a load balancer's or a proxy's.
-func (s Store) keepKubeconfig(spec kubeconfig.Spec, path string, data []byte, ca certs.Pair, spare crypto.Signer) error {
-	err := kubeconfig.Check(data, spec, s.Config, ca.Bundle(), s.Host.Now())
+	err = kubeconfig.Check(data, spec, s.Config, ca.Bundle(), s.Host.Now())
 	var faults *certs.Error
 	switch {
 	case s.mayReplace(spec.Certificate, err):

@@ -29,20 +29,15 @@ func (s Store) EnsureServiceAccountKeys(spare crypto.Signer) error {
 		return err
 	}
 	pub, err := host.ReadIfExists(s.Host, pubPath)
-	if err != nil {
-		return err
-	}
 	switch {
-	case key != nil && pub != nil:
-		return s.keepServiceAccountKeys(keyPath, pubPath, key, pub)
-	case key == nil && pub != nil:
+	case err != nil:
+		return err
+	case pub == nil:
+		return s.writeServiceAccountKeys(keyPath, pubPath, key, spare)
+	case key == nil:
 		return fault.New(pubPath+" exists without its private key "+keyPath,
 			"put the key there, or delete the public one and run the phase again")
 	}
-	return s.writeServiceAccountKeys(keyPath, pubPath, key, spare)
-}
-
-func (s Store) keepServiceAccountKeys(keyPath, pubPath string, key, pub []byte) error {
 	if err := certs.CheckServiceAccountPair(key, pub); err != nil {
 		return fault.WithRemedy(errors.Wrapf(err, "%s and %s", keyPath, pubPath), "put the right files there; "+
 			"if you do not have the private key, delete both and run the phase again: the tokens of all service accounts must then be issued again")

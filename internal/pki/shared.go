@@ -74,8 +74,8 @@ func (s Store) CheckJoin() error {
 			"; give the certificate key with which they were uploaded (--certificate-key), or copy them from a control plane")
 	}
 	if len(signed) > 0 {
-		lacks = append(lacks, "files that are signed with keys that are not here ("+strings.Join(shared.Elsewhere, ", ")+"): "+strings.Join(signed, ", ")+
-			"; give the certificate key, copy these keys from a control plane, or have their owner sign what is missing")
+		lacks = append(lacks, "files signed with keys that are not on this host ("+strings.Join(shared.Elsewhere, ", ")+"): "+strings.Join(signed, ", ")+
+			"; give the certificate key, copy these keys from a control plane, or have their owner sign the missing files")
 	}
 	if len(lacks) == 0 {
 		return nil

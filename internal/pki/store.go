@@ -11,6 +11,8 @@ import (
 	"crypto/x509"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 
@@ -83,20 +85,22 @@ func (s Store) Ensure(row certs.Spec, spare crypto.Signer) error {
 	switch {
 	case err != nil:
 		return err
-	case cert != nil:
-		if err := s.Check(row, cert, key); s.mayReplace(row, err) {
-			return s.reissuePair(row, key, err)
-		}
-		return s.keepPair(row, cert, key)
+	case cert == nil:
+		return s.issuePair(row, key, spare)
 	}
-	return s.issuePair(row, key, spare)
+	err = s.Check(row, cert, key)
+	switch {
+	case s.mayReplace(row, err):
+		s.sayReplaced(err)
+		return s.issuePair(row, key, nil)
+	case err != nil:
+		return err
+	}
+	return s.keepPair(row, cert, key)
 }
 
 // keepPair refuses a CA that couldn't sign all its certificates, before it signs any.
 func (s Store) keepPair(row certs.Spec, cert, key []byte) error {
-	if err := s.Check(row, cert, key); err != nil {
-		return err
-	}
 	if key == nil {
 		s.UI.Printf("Keeping the certificate %q, whose key is not on this host", row.File)
 		return nil
@@ -114,6 +118,19 @@ func (s Store) keepPair(row certs.Spec, cert, key []byte) error {
 	return nil
 }
 
+// mayReplace reports whether a row's files are wrong only because an unfinished run made them for another configuration. They
+// aren't in use yet. A CA fits any configuration.
+func (s Store) mayReplace(row certs.Spec, wrong error) bool {
+	var faults *certs.Error
+	return errors.As(wrong, &faults) && faults.Only(certs.MissingSAN, certs.WrongSubject, kubeconfig.WrongServer) &&
+		!row.IsCA() && s.Unfinished &&
+		!slices.ContainsFunc(s.Files(row), func(path string) bool { return !s.Host.Unchanged(path) })
+}
+
+func (s Store) sayReplaced(wrong error) {
+	s.UI.Printf("Replacing an earlier run's files for another configuration: %s", strings.ReplaceAll(wrong.Error(), "\n", " "))
+}
+
 // Check checks an existing certificate and key, as read, against their row, and narrows the key's mode. Only a CA's key may be
 // nil: it can be kept elsewhere.
 func (s Store) Check(row certs.Spec, cert, key []byte) error {
@@ -122,14 +139,18 @@ func (s Store) Check(row certs.Spec, cert, key []byte) error {
 		return fault.New(fmt.Sprintf("%s exists without its key %s", certPath, keyPath),
 			"put the key there, or delete the certificate and run the phase again")
 	}
-	pair, err := s.parse(row, cert, key)
-	if err != nil {
-		return err
-	}
 	if key != nil {
 		if err := s.narrowMode(keyPath, key); err != nil {
 			return err
 		}
+	}
+	return s.checkPair(row, cert, key)
+}
+
+func (s Store) checkPair(row certs.Spec, cert, key []byte) error {
+	pair, err := s.parse(row, cert, key)
+	if err != nil {
+		return err
 	}
 	var issuers []*x509.Certificate
 	if !row.IsCA() {

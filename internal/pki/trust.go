@@ -80,7 +80,7 @@ type trust struct {
 func (t *trust) renews(row certs.Spec, ca certs.Pair) {
 	path := t.r.Store.Files(row)[0]
 	t.renewed[path] = ca
-	if cert, err := t.r.Store.Current(row); err == nil && accepted([]*x509.Certificate{cert}, []*x509.Certificate{ca.Cert}, cert.NotAfter) != nil {
+	if cert, err := t.r.Store.Current(row); err == nil && Verify([]*x509.Certificate{cert}, []*x509.Certificate{ca.Cert}, cert.NotAfter) != nil {
 		from, _ := certs.Find(t.r.Store.Config, row.CA)
 		t.former[t.r.Store.Files(from)[0]] = append(t.former[t.r.Store.Files(from)[0]], string(cert.AuthorityKeyId))
 	}
@@ -99,7 +99,8 @@ func (t *trust) check(undone string) error {
 			"Or put the former CA and its key back. Then run the same command again")
 }
 
-// end is one end of a connection: the certificate it shows, or the CAs it accepts, before and after the run.
+// end is one end of a connection: the certificate it shows, or the CAs it accepts, before and after the run. Without a path, it
+// isn't configured.
 type end struct {
 	path      string
 	now, then []*x509.Certificate
@@ -117,13 +118,16 @@ type pair struct {
 	reader  string
 }
 
-// compare notes a certificate that the other side won't accept.
+// compare notes a certificate that the other side won't accept. It ignores a pair if one end isn't configured.
 func (t *trust) compare(p pair) {
+	if p.shows.path == "" || p.accepts.path == "" {
+		return
+	}
 	if unread := cmp.Or(p.shows.unread, p.accepts.unread); unread != "" {
 		t.unchecked(fmt.Sprintf("whether %s accepts %s: %s", p.whom, p.who, unread))
 		return
 	}
-	if accepted(p.shows.then, p.accepts.then, t.r.Store.Host.Now()) == nil {
+	if Verify(p.shows.then, p.accepts.then, t.r.Store.Host.Now()) == nil {
 		if t.tooEarly(p) {
 			t.faults = append(t.faults, fmt.Sprintf("%s: %s will come from CA %s, which the running etcd may not accept, because it started before %s changed",
 				p.who, p.shows.path, issuerOf(p.shows.then[0]), p.accepts.path))
@@ -146,13 +150,13 @@ func (t *trust) tooEarly(p pair) bool {
 	if p.reader != manifests.EtcdName || !p.shows.renewed || p.who == asMember && t.startedAlone() {
 		return false
 	}
-	return accepted(p.shows.now, p.shows.then[:1], p.shows.now[0].NotAfter) != nil && t.unreadBy(p.reader, p.accepts.path)
+	return Verify(p.shows.now, p.shows.then[:1], p.shows.now[0].NotAfter) != nil && t.unreadBy(p.reader, p.accepts.path)
 }
 
 // locksOut reports whether this run makes the other side refuse a certificate, or puts a CA to use that does: its file replaces
 // the signing CA, or has changed since its reader started.
 func (t *trust) locksOut(p pair) bool {
-	if accepted(p.shows.now, p.accepts.now, t.r.Store.Host.Now()) == nil {
+	if Verify(p.shows.now, p.accepts.now, t.r.Store.Host.Now()) == nil {
 		return true
 	}
 	if !t.all && !t.asIs && !p.shows.renewed && !p.accepts.renewed {
@@ -170,8 +174,8 @@ func (t *trust) warn(message, remedy string) {
 
 func (t *trust) unchecked(what string) { t.warn("Not checked: "+what, "") }
 
-// accepted verifies a certificate as TLS does, at a moment when it's valid: dates don't matter here.
-func accepted(chain, trusted []*x509.Certificate, now time.Time) error {
+// Verify verifies a certificate as TLS does, at a moment when it's valid: dates don't matter here.
+func Verify(chain, trusted []*x509.Certificate, now time.Time) error {
 	leaf := chain[0]
 	if now.After(leaf.NotAfter) {
 		now = leaf.NotAfter

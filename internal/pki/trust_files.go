@@ -65,17 +65,15 @@ func (t *trust) expected(component string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func (t *trust) flag(component, name string) string {
-	return thisnode.PodFlag(t.pod(component), name)
-}
+func (t *trust) flag(component, name string) string { return manifests.FlagOf(t.pod(component), name) }
 
-// named reads the file named in a component's flag. set is false without such a flag.
-func (t *trust) named(component, flag string, read func(path string) end) (e end, set bool) {
+// named reads the file named in a component's flag.
+func (t *trust) named(component, flag string, read func(path string) end) end {
 	value := t.flag(component, flag)
 	if value == "" {
-		return end{}, false
+		return end{}
 	}
-	return t.inContainer(component, value, read), true
+	return t.inContainer(component, value, read)
 }
 
 func (t *trust) inContainer(component, path string, read func(path string) end) end {
@@ -111,14 +109,14 @@ func (t *trust) parse(path string, parse func([]byte) ([]*x509.Certificate, erro
 	return e
 }
 
-// clientOf returns the client certificate of a row's kubeconfig file; found is false if it has other credentials.
-func (t *trust) clientOf(row certs.Spec, path string, data []byte) (e end, found bool) {
+// clientOf returns the client certificate of a row's kubeconfig file; the zero end if it has other credentials.
+func (t *trust) clientOf(row certs.Spec, path string, data []byte) (e end) {
 	cert, file, err := kubeconfig.ClientCertificate(data)
 	switch {
 	case errors.Is(err, kubeconfig.ErrOtherCredentials):
-		return end{}, false
+		return end{}
 	case err != nil:
-		return end{path: path, unread: path + ": " + err.Error()}, true
+		return end{path: path, unread: path + ": " + err.Error()}
 	case file != "":
 		e = t.besides(row, path, file, t.certificate)
 	default:
@@ -131,7 +129,7 @@ func (t *trust) clientOf(row certs.Spec, path string, data []byte) (e end, found
 	if ca := t.renewed[path]; ca.Cert != nil {
 		e.then, e.renewed = ca.Bundle(), true
 	}
-	return e, true
+	return e
 }
 
 // besides reads a file named in a row's kubeconfig file at path: by its path in the component's container, or on this host.

@@ -44,18 +44,14 @@ var sides = []struct{ who, pod, cert, whom, caPod, ca string }{
 
 func (t *trust) components() {
 	for _, s := range sides {
-		shows, isShown := t.named(s.pod, s.cert, t.certificate)
-		accepts, isAccepted := t.named(s.caPod, s.ca, t.authorities)
-		if !isShown || !isAccepted {
-			continue
-		}
+		shows := t.named(s.pod, s.cert, t.certificate)
 		if strings.HasPrefix(s.cert, signing) {
 			shows = t.signer(shows)
 		}
-		t.compare(pair{s.who, shows, s.whom, accepts, s.caPod})
+		t.compare(pair{s.who, shows, s.whom, t.named(s.caPod, s.ca, t.authorities), s.caPod})
 	}
 	for _, flag := range signers {
-		if signs, isSet := t.named(manifests.ControllerManagerName, flag, t.certificate); isSet && !t.managerAccepts(flag, signs) {
+		if signs := t.named(manifests.ControllerManagerName, flag, t.certificate); !t.managerAccepts(flag, signs) {
 			t.refused(flag, signs)
 		}
 	}
@@ -66,15 +62,15 @@ func (t *trust) components() {
 // otherMembers checks etcd's other members, which can't be asked, but show certificates like this one's old one. If that has
 // expired, theirs are refused by now, too.
 func (t *trust) otherMembers() {
-	shows, isShown := t.named(manifests.EtcdName, "peer-cert-file", t.certificate)
-	accepts, isAccepted := t.named(manifests.EtcdName, "peer-trusted-ca-file", t.authorities)
+	shows := t.named(manifests.EtcdName, "peer-cert-file", t.certificate)
+	accepts := t.named(manifests.EtcdName, "peer-trusted-ca-file", t.authorities)
 	now := t.r.Store.Host.Now()
-	if !isShown || !isAccepted || t.asIs || len(shows.now) > 0 && now.After(shows.now[0].NotAfter) {
+	if t.asIs || len(shows.now) > 0 && now.After(shows.now[0].NotAfter) {
 		return
 	}
 	shows.then = shows.now
-	if known := shows.unread == "" && accepts.unread == ""; known && t.startedAlone() {
-		if accepted(shows.now, accepts.now, now) != nil {
+	if len(shows.now) > 0 && len(accepts.now) > 0 && shows.unread+accepts.unread == "" && t.startedAlone() {
+		if Verify(shows.now, accepts.now, now) != nil {
 			t.unchecked("whether etcd has got other members since this one started alone, whose certificates are like " + shows.path +
 				": " + accepts.path + " would not accept these")
 		}
@@ -91,11 +87,10 @@ func (t *trust) startedAlone() bool {
 // healthCheck checks Slipway as a client of etcd.
 func (t *trust) healthCheck() {
 	row, known := certs.Find(t.r.Store.Config, "etcd-healthcheck-client")
-	accepts, isAccepted := t.named(manifests.EtcdName, "trusted-ca-file", t.authorities)
-	if !known || !isAccepted {
+	if !known {
 		return
 	}
-	path := t.r.Store.Files(row)[0]
+	path, accepts := t.r.Store.Files(row)[0], t.named(manifests.EtcdName, "trusted-ca-file", t.authorities)
 	if data, err := host.ReadIfExists(t.r.Store.Host, path); data != nil || err != nil {
 		t.compare(pair{"Slipway as a client of etcd", t.certificate(path), "etcd", accepts, manifests.EtcdName})
 	}
@@ -119,13 +114,13 @@ func (t *trust) managerAccepts(flag string, signs end) bool {
 	if err == nil {
 		err = yaml.Unmarshal(data, &restarted)
 	}
-	return err == nil && thisnode.PodFlag(restarted, flag) != t.flag(manifests.ControllerManagerName, flag)
+	return err == nil && manifests.FlagOf(restarted, flag) != t.flag(manifests.ControllerManagerName, flag)
 }
 
 // refused notes a file with several CAs, with which the controller manager won't start.
 func (t *trust) refused(flag string, signs end) {
 	message := "kube-controller-manager does not start with several CAs in " + signs.path + " (" + flag + "): " + listed(signs.now) +
-		"; it needs a file with nothing but the CA that signs"
+		"; it needs a file with only the CA that signs"
 	conf := filepath.Join(t.r.Store.Config.Paths.Kubeconfigs, "controller-manager.conf")
 	if _, renewed := t.renewed[conf]; renewed || t.asIs && t.unreadBy(manifests.ControllerManagerName, conf) { // so it restarts
 		t.faults = append(t.faults, message)
@@ -168,8 +163,8 @@ func (t *trust) kubeconfigs() {
 
 // server checks that a client trusts this node's API server, unless it uses a load balancer with a certificate of its own.
 func (t *trust) server(row certs.Spec, path string, data []byte) {
-	shows, isShown := t.named(manifests.APIServerName, "tls-cert-file", t.certificate)
-	if !isShown {
+	shows := t.named(manifests.APIServerName, "tls-cert-file", t.certificate)
+	if shows.path == "" {
 		return
 	}
 	trusted := t.trustedBy(row, path, data)
@@ -192,9 +187,8 @@ func (t *trust) isHere(data []byte) bool {
 
 // client checks that the API server accepts a client's certificate. If the kubelet's has expired, it gets another.
 func (t *trust) client(row certs.Spec, path string, data []byte) {
-	accepts, isAccepted := t.named(manifests.APIServerName, "client-ca-file", t.authorities)
-	shows, isShown := t.clientOf(row, path, data)
-	if !isAccepted || !isShown || row.Name == certs.Kubelet && len(shows.now) > 0 && !t.r.Store.Host.Now().Before(shows.now[0].NotAfter) {
+	accepts, shows := t.named(manifests.APIServerName, "client-ca-file", t.authorities), t.clientOf(row, path, data)
+	if row.Name == certs.Kubelet && len(shows.now) > 0 && !t.r.Store.Host.Now().Before(shows.now[0].NotAfter) {
 		return
 	}
 	t.compare(pair{row.Kubeconfig, shows, "the API server", accepts, manifests.APIServerName})
@@ -202,9 +196,9 @@ func (t *trust) client(row certs.Spec, path string, data []byte) {
 
 // kubelet compares the API server, as a client, with the kubelet.
 func (t *trust) kubelet() {
-	client, isClient := t.named(manifests.APIServerName, "kubelet-client-certificate", t.certificate)
-	accepts, checks := t.named(manifests.APIServerName, "kubelet-certificate-authority", t.authorities)
-	if !isClient && !checks {
+	client := t.named(manifests.APIServerName, "kubelet-client-certificate", t.certificate)
+	accepts := t.named(manifests.APIServerName, "kubelet-certificate-authority", t.authorities)
+	if client.path+accepts.path == "" {
 		return
 	}
 	h, n := t.r.Store.Host, t.r.Store.Config
@@ -214,14 +208,12 @@ func (t *trust) kubelet() {
 		return
 	}
 	for _, flag := range thisnode.ExpandedFlags(h, n, "cert-dir", "client-ca-file", "config-dir", "rotate-server-certificates", "tls-cert-file") {
-		t.unchecked("what the kubelet does by its flag --" + flag.Name + "=" + flag.Value + ", which systemd expands")
+		t.unchecked("the effect of the kubelet's flag --" + flag.Name + "=" + flag.Value + ", which systemd expands")
 	}
-	if ca := settings.Authentication.X509.ClientCAFile; isClient && ca != "" {
+	if ca := settings.Authentication.X509.ClientCAFile; ca != "" {
 		t.compare(pair{"the API server as a client of the kubelet", client, "the kubelet", t.authorities(t.ofSettings(ca)), ""})
 	}
-	if checks {
-		t.compare(pair{"the kubelet", t.certificate(t.servingCertificate(settings)), "the API server", accepts, manifests.APIServerName})
-	}
+	t.compare(pair{"the kubelet", t.certificate(t.servingCertificate(settings)), "the API server", accepts, manifests.APIServerName})
 }
 
 // ofSettings returns a path from the kubelet's settings, relative to the directory of their file.

@@ -13,17 +13,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
-// assumed marks the parts of a plan that depend on a cluster Slipway didn't ask.
-type assumed struct{ node *config.Node }
-
 func (p *Plan) Assume(node *config.Node) {
 	if node.Join != nil && node.Join.Assumed {
-		p.assumed = &assumed{node}
+		p.assumed = node
 	}
 }
 
-// mark replaces assumptions with placeholders.
-func (a *assumed) mark(s *step) {
+// markAssumed replaces values that depend on a cluster Slipway didn't ask with placeholders.
+func (p *Plan) markAssumed(s *step) {
 	if s.Image != "" {
 		name, _, _ := strings.Cut(path.Base(s.Image), ":")
 		s.Image = fromCluster("the image of " + name)
@@ -32,7 +29,7 @@ func (a *assumed) mark(s *step) {
 	if s.Action != string(host.Write) || s.Secret {
 		return
 	}
-	if source := a.source(s.Path); source != "" {
+	if source := sourceOf(p.assumed, s.Path); source != "" {
 		s.Content = fromCluster(source) + "\n"
 		s.body = s.Content
 	}
@@ -40,14 +37,14 @@ func (a *assumed) mark(s *step) {
 
 func fromCluster(what string) string { return "<from the cluster: " + what + ">" }
 
-// source names the cluster object that determines a file. It's empty if this node's own configuration does.
-func (a *assumed) source(file string) string {
-	p := a.node.Paths
+// sourceOf names the cluster object that determines a file. It's empty if this node's own configuration does.
+func sourceOf(n *config.Node, file string) string {
+	p := n.Paths
 	isPKI := strings.HasPrefix(file, p.PKI+"/")
 	switch {
-	case a.node.ControlPlane && pki.IsShared(a.node, file):
+	case n.ControlPlane && pki.IsShared(n, file):
 		return "Secret kube-system/kubeadm-certs"
-	case file == a.node.Join.CAPath:
+	case file == n.Join.CAPath:
 		return "its CA"
 	case isPKI, filepath.Dir(file) == p.Manifests:
 		return config.ClusterSource

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
 // Plan holds the steps of a dry run, in order.
@@ -27,8 +27,8 @@ type Plan struct {
 	now *present
 	// warn reports why the plan can't be compared with a cluster.
 	warn func(format string, args ...any)
-	// assumed is nil unless the plan is for a cluster that wasn't asked.
-	assumed *assumed
+	// assumed is the node of a plan for a cluster that wasn't asked; otherwise nil.
+	assumed *config.Node
 
 	mu    sync.Mutex
 	phase string // being planned
@@ -96,7 +96,7 @@ func (p *Plan) add(s step) {
 	defer p.mu.Unlock()
 	s.Phase = p.phase
 	if p.assumed != nil {
-		p.assumed.mark(&s)
+		p.markAssumed(&s)
 	}
 	if p.now != nil {
 		p.now.describe(&s)
@@ -154,7 +154,7 @@ func (p *Plan) AddCluster(a cluster.Action) {
 	}
 	s.title = fmt.Sprintf("%s %s %s", a.Verb, a.Kind, name)
 	if a.Object != nil {
-		s.Object.APIVersion = apiVersion(a.Object.GetObjectKind())
+		s.Object.APIVersion = a.Object.GetObjectKind().GroupVersionKind().GroupVersion().String()
 		s.Secret = a.Kind == "Secret"
 		s.Manifest, s.body = showObject(a.Object)
 	}
@@ -169,11 +169,6 @@ func (p *Plan) AddCluster(a cluster.Action) {
 		s.compared(d)
 	}
 	p.add(s)
-}
-
-func apiVersion(kind schema.ObjectKind) string {
-	version, _ := kind.GroupVersionKind().ToAPIVersionAndKind()
-	return version
 }
 
 func (p *Plan) AddEtcd(a etcd.Action) {
@@ -203,3 +198,42 @@ func (p *Plan) encode() ([]byte, error) {
 	err := enc.Encode(document{schemaVersion, p.Command, p.Node, p.assumed != nil, append([]step{}, p.Steps...)})
 	return b.Bytes(), err
 }
+
+// UI shows only warnings and questions; everything else is in the plan.
+type UI struct {
+	ui.UI
+	Plan *Plan // nil during discovery
+}
+
+// Start keeps the phase's UI quiet, too.
+func (p UI) Start(phase string) (ui.UI, func(error)) {
+	if p.Plan != nil {
+		p.Plan.enter(phase)
+	}
+	in, end := p.UI.Start(phase)
+	return UI{in, p.Plan}, end
+}
+
+// Kept adds a step to a plan with --diff, and warns otherwise.
+func (p UI) Kept(k ui.Kept) {
+	if p.Plan == nil || p.Plan.now == nil {
+		k.Warn(p.UI)
+		return
+	}
+	s := step{Action: "keep", Path: k.Path, Change: cluster.None, Diff: labelled(k.Title(), "asked for", k.Now, k.Ours), title: "keep " + k.Title()}
+	if k.Kind != "" {
+		s.Object = &objectRef{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name}
+	}
+	if s.Diff == "" {
+		s.Diff = k.Summary + "\n"
+	}
+	p.Plan.add(s)
+}
+
+func (UI) Printf(string, ...any) {}
+
+func (UI) Nextf(string, ...any) {}
+
+func (UI) Result(string) {}
+
+func (UI) Skip(string, string) {}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -54,7 +55,7 @@ func (p *Plan) print(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "Plan: %d %s. Nothing has been done.\n", len(p.Steps), steps)
 	if p.assumed != nil {
-		fmt.Fprintf(&b, "The cluster was not asked: what depends on it is marked %s or assumed to be the default. --diff asks it.\n", fromCluster("WHAT"))
+		fmt.Fprintf(&b, "The cluster was not asked: values that depend on it are marked %s or assumed to be the default. --diff asks it.\n", fromCluster("WHAT"))
 	}
 	for i, s := range p.Steps {
 		body := s.body
@@ -141,18 +142,14 @@ func describeFile(data []byte) string {
 func describeCertificate(c *x509.Certificate) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "certificate of %s, issued by %s, for %s\n", c.Subject, c.Issuer, c.NotAfter.Sub(c.NotBefore))
-	if names := append(c.DNSNames, addresses(c)...); len(names) > 0 {
+	names := slices.Clone(c.DNSNames)
+	for _, ip := range c.IPAddresses {
+		names = append(names, ip.String())
+	}
+	if len(names) > 0 {
 		fmt.Fprintf(&b, "names: %s\n", strings.Join(names, ", "))
 	}
 	return b.String()
-}
-
-func addresses(c *x509.Certificate) []string {
-	var out []string
-	for _, ip := range c.IPAddresses {
-		out = append(out, ip.String())
-	}
-	return out
 }
 
 var (

@@ -120,12 +120,8 @@ func (r Release) HasFlag(program, name string) bool {
 	return r.state("flag", program, strings.ReplaceAll(name, "_", "-")) != ""
 }
 
-// EtcdRelease is a minor release of etcd.
-type EtcdRelease struct {
-	// Minor is its name, such as 3.7.
-	Minor  string
-	column int
-}
+// EtcdRelease is a minor release of etcd, such as 3.7.
+type EtcdRelease Release
 
 // OfEtcd returns the release of etcd of that name, such as 3.7; false if there's no table of it.
 func OfEtcd(minor string) (EtcdRelease, bool) {
@@ -134,11 +130,7 @@ func OfEtcd(minor string) (EtcdRelease, bool) {
 }
 
 // HasFlag reports whether etcd knows a command line flag, even a deprecated one. The name has no leading dashes.
-func (r EtcdRelease) HasFlag(name string) bool {
-	return slices.ContainsFunc(parse().rows[fact{"flag", name}], func(row row) bool {
-		return r.column >= 0 && row.of(Etcd) && row.states[r.column] != ""
-	})
-}
+func (r EtcdRelease) HasFlag(name string) bool { return Release(r).HasFlag(Etcd, name) }
 
 // HasField reports whether the kubelet or kube-proxy knows a field of its configuration file, such as
 // authentication.anonymous.enabled, without list indexes.

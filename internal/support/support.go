@@ -16,6 +16,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
@@ -162,7 +163,7 @@ func shortened(data []byte, f form) []byte {
 
 // file adds one of the host's files, if it exists.
 func (c *collection) file(name, path string, f form) {
-	data, err := c.h.ReadTail(path, fileLimit)
+	data, err := host.ReadTail(c.h, path, fileLimit)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:

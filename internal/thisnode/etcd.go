@@ -71,16 +71,7 @@ func (e *NoEtcdPodError) Remedy() string {
 // control planes. It leaves out Pods that aren't believed and invalid URLs, with one warning each. If nothing is left, the error
 // is a *NoEtcdPodError.
 func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(context.Context) ([]string, error) {
-	var mu sync.Mutex
-	warned := map[string]bool{}
-	warn := func(what string) {
-		mu.Lock()
-		defer mu.Unlock()
-		if !warned[what] {
-			u.Warnf("%s; this member is not asked", what)
-		}
-		warned[what] = true
-	}
+	var warned sync.Map
 	return func(ctx context.Context) ([]string, error) {
 		var urls []string
 		own := ""
@@ -95,7 +86,9 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) fu
 			return nil, err
 		}
 		for _, fault := range slices.Concat(pods.refused, pods.invalid) {
-			warn(fault.Error())
+			if _, before := warned.LoadOrStore(fault.Error(), true); !before {
+				u.Warnf("%s; this member is not asked", fault)
+			}
 		}
 		for _, url := range pods.urls {
 			if !slices.Contains(urls, url) {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -91,13 +92,7 @@ func (found *inAPI) take(pod corev1.Pod, mayBe func(host string) bool) {
 // control plane with several networks may advertise a different address there, and in etcd, than its kubelet reports. If they
 // can't be read, the list is empty.
 func serverAddresses(ctx context.Context, api cluster.Cluster) func() []string {
-	var addresses []string
-	asked := false
-	return func() []string {
-		if asked {
-			return addresses
-		}
-		asked = true
+	return sync.OnceValue(func() (addresses []string) {
 		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", Namespace: metav1.NamespaceDefault}}
 		if there, err := api.Get(ctx, slice); err != nil || !there {
 			return nil
@@ -106,5 +101,5 @@ func serverAddresses(ctx context.Context, api cluster.Cluster) func() []string {
 			addresses = append(addresses, e.Addresses...)
 		}
 		return addresses
-	}
+	})
 }

@@ -5,12 +5,15 @@ package thisnode
 
 import (
 	"cmp"
+	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
 	kubelet "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -85,7 +88,8 @@ func KubeletClientPEM(h host.Host, n *config.Node) string {
 // KubeletSocket returns the runtime socket of this host's kubelet, or "" if nothing names it. Its flags override its instance
 // configuration, which overrides the cluster's.
 func KubeletSocket(h host.Host) string {
-	return cmp.Or(socketInFlags(h), socketIn(h, "instance-config.yaml"), socketIn(h, "config.yaml"))
+	flag, _ := config.LastArg(flagsOnHost(h, config.DefaultKubeletDir), "container-runtime-endpoint") // kubeadm set it up to 1.35
+	return cmp.Or(flag, socketIn(h, "instance-config.yaml"), socketIn(h, "config.yaml"))
 }
 
 // socketIn returns "" if the file is missing or broken.
@@ -101,17 +105,6 @@ func socketIn(h host.Host, file string) string {
 		return ""
 	}
 	return cfg.ContainerRuntimeEndpoint
-}
-
-// socketInFlags reads the flag kubeadm set up to 1.35.
-func socketInFlags(h host.Host) string {
-	socket := ""
-	for _, flag := range flagsOnHost(h, config.DefaultKubeletDir) {
-		if flag.Name == "container-runtime-endpoint" {
-			socket = flag.Value
-		}
-	}
-	return socket
 }
 
 // flagsOnHost returns the flags in the kubelet directory's kubeadm-flags.env; none if it's missing.
@@ -133,4 +126,129 @@ func ParseFlags(flagsEnv []byte) []config.Arg {
 		}
 	}
 	return flags
+}
+
+// override puts a kubelet flag over its settings. The kubelet itself refuses invalid values.
+func override(settings *kubelet.KubeletConfiguration, flag config.Arg) {
+	on, err := strconv.ParseBool(cmp.Or(flag.Value, "true"))
+	isBool := err == nil
+	switch flag.Name {
+	case "healthz-bind-address":
+		settings.HealthzBindAddress = flag.Value
+	case "healthz-port":
+		if port, err := strconv.ParseInt(flag.Value, 10, 32); err == nil {
+			settings.HealthzPort = ptr.To(int32(port))
+		}
+	case "rotate-certificates":
+		settings.RotateCertificates = isBool && on || !isBool && settings.RotateCertificates
+	case "rotate-server-certificates":
+		settings.ServerTLSBootstrap = isBool && on || !isBool && settings.ServerTLSBootstrap
+	case "tls-cert-file":
+		settings.TLSCertFile = atRoot(flag.Value)
+	case "client-ca-file":
+		settings.Authentication.X509.ClientCAFile = atRoot(flag.Value)
+	}
+}
+
+// atRoot resolves a flag's path: systemd starts the kubelet in /.
+func atRoot(value string) string {
+	if value == "" {
+		return ""
+	}
+	return filepath.Join("/", value)
+}
+
+// KubeletFlag is a flag of the kubelet, and the file or field that sets it.
+type KubeletFlag struct {
+	config.Arg
+	From string
+}
+
+// effectiveFlags adds the flags in kubeadm-flags.env, which come first.
+func effectiveFlags(h host.Reader, n *config.Node) []KubeletFlag {
+	return append(flagsFrom(flagsOnHost(h, n.Paths.Kubelet), "kubeadm-flags.env"), ConfiguredFlags(h, n)...)
+}
+
+// ConfiguredFlags returns the configuration's flags, then the administrators', which the packages' unit puts last.
+func ConfiguredFlags(h host.Reader, n *config.Node) []KubeletFlag {
+	return append(flagsFrom(n.KubeletExtraArgs, "nodeRegistration.kubeletExtraArgs"), AdministratorsFlags(h)...)
+}
+
+func flagsFrom(args []config.Arg, from string) []KubeletFlag {
+	var flags []KubeletFlag
+	for _, a := range args {
+		flags = append(flags, KubeletFlag{a, from})
+	}
+	return flags
+}
+
+// AdministratorsFlags returns the flags in administrators' own files, such as KUBELET_EXTRA_ARGS in /etc/default/kubelet, in the
+// order in which the packages' unit reads them: its drop-ins, then two environment files.
+func AdministratorsFlags(h host.Reader) []KubeletFlag {
+	var paths []string
+	for _, dir := range []string{"/usr/lib/systemd/system/kubelet.service.d", "/etc/systemd/system/kubelet.service.d"} {
+		entries, _ := h.ReadDir(dir)
+		for _, e := range slices.DeleteFunc(entries, fs.DirEntry.IsDir) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	var flags []KubeletFlag
+	for _, path := range append(paths, "/etc/default/kubelet", "/etc/sysconfig/kubelet") {
+		if text, err := h.ReadFile(path); err == nil {
+			flags = append(flags, flagsFrom(flagsIn(string(text)), path)...)
+		}
+	}
+	return flags
+}
+
+// flagsIn finds the flags in a unit's drop-in or an environment file, quoted or not. It needn't be exact: a unit may combine them
+// in any way.
+func flagsIn(text string) []config.Arg {
+	var flags []config.Arg
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+			continue
+		}
+		words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\"'", r) })
+		for i, w := range words {
+			at := strings.Index(w, "--")
+			if at < 0 || at > 0 && w[at-1] != '=' {
+				continue
+			}
+			name, value, given := strings.Cut(w[at+2:], "=")
+			if !given && i+1 < len(words) && !strings.HasPrefix(words[i+1], "--") {
+				value = words[i+1]
+			}
+			flags = append(flags, config.Arg{Name: name, Value: value})
+		}
+	}
+	return flags
+}
+
+// EachDropIn visits the *.conf files below the directories of --config-dir, in the order in which the kubelet merges them:
+// https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-drop-in-files
+func EachDropIn(h host.Reader, flags []KubeletFlag, visit func(path string, doc []byte)) {
+	for _, f := range flags {
+		if f.Name == "config-dir" {
+			eachConf(h, atRoot(f.Value), visit)
+		}
+	}
+}
+
+func eachConf(h host.Reader, dir string, visit func(path string, doc []byte)) {
+	entries, _ := h.ReadDir(dir) // a missing directory has no settings
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() {
+			eachConf(h, path, visit)
+		} else if doc, err := h.ReadFile(path); err == nil && filepath.Ext(path) == ".conf" {
+			visit(path, doc)
+		}
+	}
+}
+
+// ExpandedFlags are the kubelet's flags with the given names whose values only systemd knows, because it expands them.
+func ExpandedFlags(h host.Host, n *config.Node, names ...string) []KubeletFlag {
+	return slices.DeleteFunc(effectiveFlags(h, n), func(f KubeletFlag) bool { return !needsSystemd(f.Value) || !slices.Contains(names, f.Name) })
 }

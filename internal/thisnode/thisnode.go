@@ -7,9 +7,9 @@ package thisnode
 
 import (
 	"io/fs"
-	"net"
+	"net/netip"
+	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +19,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -104,13 +105,74 @@ func advertised(h host.Host) config.APIEndpoint {
 	if !found {
 		return config.APIEndpoint{}
 	}
-	address, text, err := net.SplitHostPort(pod.Annotations[manifests.AdvertiseAnnotation])
+	endpoint, err := netip.ParseAddrPort(pod.Annotations[manifests.AdvertiseAnnotation])
 	if err != nil {
 		return config.APIEndpoint{}
 	}
-	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return config.APIEndpoint{}
+	return config.APIEndpoint{AdvertiseAddress: endpoint.Addr().String(), BindPort: int32(endpoint.Port())}
+}
+
+// OnHost maps a path in a Pod's first container to the host, by the innermost mount. found is false if it's elsewhere: in the image,
+// for example.
+func OnHost(pod *corev1.Pod, inContainer string) (onHost string, found bool) {
+	if len(pod.Spec.Containers) == 0 {
+		return "", false
 	}
-	return config.APIEndpoint{AdvertiseAddress: address, BindPort: int32(port)}
+	longest := -1
+	for _, m := range pod.Spec.Containers[0].VolumeMounts {
+		at := strings.TrimSuffix(path.Clean(m.MountPath), "/")
+		rest, within := strings.CutPrefix(path.Clean(inContainer), at)
+		if !within || rest != "" && rest[0] != '/' || len(at) <= longest {
+			continue
+		}
+		longest, onHost, found = len(at), "", false
+		for _, v := range pod.Spec.Volumes {
+			if v.Name == m.Name && v.HostPath != nil {
+				onHost, found = path.Join(v.HostPath.Path, m.SubPath, rest), true
+			}
+		}
+	}
+	return onHost, found
+}
+
+// JoinUnfinished is the path of a file that exists from the start of a control plane's first join until its components are
+// healthy. Nothing else distinguishes a broken control plane from a complete one: its kubelet registers its Node before they're
+// healthy, and administrators may remove the Node's marks afterwards. Nodes joined by kubeadm or an older Slipway lack the file.
+func JoinUnfinished(n *config.Node) string {
+	return filepath.Join(n.Paths.Kubelet, "slipway-join-unfinished")
+}
+
+// SeemsUnfinished reports whether the init or join that began to make this host the node n describes didn't finish, as far as
+// this host shows.
+//
+// After an init, kubelet.conf names the certificate the kubelet rotates. If it doesn't rotate any, only the cluster knows whether
+// the init finished. A join has finished once the kubelet has its certificate and has registered its Node, and a control plane's
+// components have been healthy. Its marks say less: they can be left out, or removed. A control plane that has joined still has
+// them if it loses the certificate.
+func SeemsUnfinished(h host.Host, n *config.Node) bool {
+	switch {
+	case n.Upgrade != nil || n.Reset != nil:
+		return false
+	case n.Join != nil && joinUnfinished(h, n):
+		return true
+	case n.Join != nil && WasMember(h, n):
+		return h.Made(BootstrapConf(n)) && n.Join.NodeGone
+	case n.Join != nil:
+		return h.Made(BootstrapConf(n)) || !n.Join.Marked
+	}
+	path := KubeletConf(n)
+	data, err := h.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return !IsControlPlane(h)
+	}
+	if err != nil || !h.Unchanged(path) {
+		return false
+	}
+	_, elsewhere, err := kubeconfig.ClientCertificate(data)
+	return err == nil && elsewhere == ""
+}
+
+func joinUnfinished(h host.Host, n *config.Node) bool {
+	_, err := h.Lstat(JoinUnfinished(n))
+	return n.ControlPlane && err == nil
 }

@@ -77,11 +77,10 @@ func (s Store) usable(secrets []corev1.Secret, token config.Token) config.Token 
 
 // serving returns a Secret's token, if it serves as token.
 func (s Store) serving(secret corev1.Secret, token config.Token) (found config.Token, ok bool) {
-	found = config.Token{ID: string(secret.Data[tokenapi.BootstrapTokenIDKey]),
-		Secret: config.NewSecret(string(secret.Data[tokenapi.BootstrapTokenSecretKey]))}
+	found, err := manifests.TokenOf(secret.Data)
 	same := found.ID == token.ID && found.Secret == token.Secret
-	generated := token.Generated && string(secret.Data[tokenapi.BootstrapTokenDescriptionKey]) == token.Description
-	return found, (same || generated) && manifests.TokenServes(secret.Data, token, s.Now().Add(enoughLife(token)))
+	generated := token.Generated && found.Description == token.Description
+	return found, err == nil && (same || generated) && manifests.TokenServes(found, token, s.Now().Add(enoughLife(token)))
 }
 
 // ToJoinWith returns the API's token that serves as token. It first reads by name, because a list waits until the API server's

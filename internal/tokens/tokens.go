@@ -87,10 +87,7 @@ func (s Store) SignClusterInfo(ctx context.Context, tokens []config.Token) (foun
 }
 
 func secretOf(id string) *corev1.Secret {
-	return &corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Name: tokenapi.BootstrapTokenSecretPrefix + id, Namespace: metav1.NamespaceSystem},
-	}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: tokenapi.BootstrapTokenSecretPrefix + id, Namespace: metav1.NamespaceSystem}}
 }
 
 // Delete deletes tokens by ID, and prints a result for each. A missing one is an error, but only at the end. Signatures in
@@ -112,7 +109,7 @@ func (s Store) Delete(ctx context.Context, ids []string) error {
 		s.UI.Result("bootstrap token \"" + id + "\" deleted")
 	}
 	if len(missing) > 0 {
-		return fault.New("there is no bootstrap token with the ID "+strings.Join(missing, ", "), "run `slipway token list` to see those that exist")
+		return fault.New("there is no bootstrap token with the ID "+strings.Join(missing, ", "), "run `slipway token list` to see the existing ones")
 	}
 	return nil
 }

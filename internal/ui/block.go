@@ -19,20 +19,14 @@ const tick = 100 * time.Millisecond
 type row struct {
 	name  string
 	since time.Time
-	// open are the running phases, this one and those below it, in the order of their latest message.
-	open []*activity
-	said []line
+	// open has the running phases, this one and phases below it, in the order of their latest message; said all messages.
+	open, said []line
 	// worst is the phase's outcome, failed the path of the failed part, and cause its error.
 	worst         outcome
 	failed, cause string
 }
 
-// activity is a running phase.
-type activity struct {
-	path, doing string
-}
-
-// line is a phase's message.
+// line is a phase's message; empty if it hasn't said anything.
 type line struct{ path, text string }
 
 // outcome is the end of a phase; the worse it is, the greater.
@@ -57,18 +51,15 @@ func (s *screen) row(path string) *row {
 // say keeps a phase's message, and shows it as the row's current activity.
 func (r *row) say(path, text string) {
 	r.said = append(r.said, line{path, text})
-	i := slices.IndexFunc(r.open, func(a *activity) bool { return a.path == path })
-	if i >= 0 {
-		a := r.open[i]
-		a.doing = strings.ReplaceAll(text, "\n", " ")
-		r.open = append(slices.Delete(r.open, i, i+1), a)
+	if i := slices.IndexFunc(r.open, func(l line) bool { return l.path == path }); i >= 0 {
+		r.open = append(slices.Delete(r.open, i, i+1), line{path, strings.ReplaceAll(text, "\n", " ")})
 	}
 }
 
 // end reports whether path was the row's last running phase. If phases fail inside each other, the innermost ends first: that's
 // the failure to show.
 func (r *row) end(path string, how outcome, err error) bool {
-	r.open = slices.DeleteFunc(r.open, func(a *activity) bool { return a.path == path })
+	r.open = slices.DeleteFunc(r.open, func(l line) bool { return l.path == path })
 	if how > r.worst {
 		r.worst, r.failed, r.cause = how, path, err.Error()
 	}
@@ -77,15 +68,12 @@ func (r *row) end(path string, how outcome, err error) bool {
 
 // doing describes the row's current activity. For a phase below the row's, it begins with that phase's name.
 func (r *row) doing() string {
-	a := r.open[len(r.open)-1]
-	child := strings.TrimPrefix(strings.TrimPrefix(a.path, r.name), "/")
-	switch {
-	case child == "":
-		return a.doing
-	case a.doing == "":
-		return child
+	last := r.open[len(r.open)-1]
+	child := strings.TrimPrefix(strings.TrimPrefix(last.path, r.name), "/")
+	if child != "" && last.text != "" {
+		child += ": "
 	}
-	return child + ": " + a.doing
+	return child + last.text
 }
 
 // details are the messages of the failed phase and its parents.

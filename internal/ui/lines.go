@@ -71,13 +71,8 @@ func (l *lines) line(phase, text string) {
 	// A line break inside someone else's text can't make a line look like a phase's.
 	text = strings.ReplaceAll(text, "\n", "\n  ")
 	if phase != "" {
-		text = "[" + l.shown(phase) + "] " + text
+		names := strings.Split(phase, "/")
+		text = "[" + strings.Join(names[:min(l.depth, len(names))], "/") + "] " + text
 	}
 	_, _ = fmt.Fprintln(l.progress, text)
-}
-
-// shown returns the part of a phase's path shown at the beginning of lines.
-func (l *lines) shown(path string) string {
-	names := strings.Split(path, "/")
-	return strings.Join(names[:min(l.depth, len(names))], "/")
 }

@@ -4,10 +4,36 @@
 package ui
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
+
+// Secret is a value that only a run's last event may contain.
+type Secret interface {
+	Reveal() string
+}
+
+// Outcome is the result of a run, for the next command to use. It leaves out values the user wants hidden.
+type Outcome struct {
+	// CACertHashes pin the cluster's CA for joining nodes: sha256:HEX of each certificate's public key.
+	CACertHashes []string
+	// Token lets a node join, and CertificateKey makes it a control plane.
+	Token, CertificateKey Secret
+	// JoinCommand and ControlPlaneJoinCommand are complete, each on one line.
+	JoinCommand, ControlPlaneJoinCommand Secret
+}
+
+// add takes the fields set in o.
+func (all *Outcome) add(o Outcome) {
+	if o.CACertHashes != nil {
+		all.CACertHashes = o.CACertHashes
+	}
+	all.Token, all.CertificateKey = cmp.Or(o.Token, all.Token), cmp.Or(o.CertificateKey, all.CertificateKey)
+	all.JoinCommand = cmp.Or(o.JoinCommand, all.JoinCommand)
+	all.ControlPlaneJoinCommand = cmp.Or(o.ControlPlaneJoinCommand, all.ControlPlaneJoinCommand)
+}
 
 // Summary is the command's knowledge of a run, beyond its phases' messages.
 type Summary struct {

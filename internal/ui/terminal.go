@@ -79,7 +79,7 @@ func (t *Terminal) Start(phase string) (UI, func(error)) {
 		r = &row{name: topLevel(phase), since: time.Now()}
 		t.rows = append(t.rows, r)
 	}
-	r.open = append(r.open, &activity{path: phase})
+	r.open = append(r.open, line{path: phase})
 	t.startTicks()
 	return &Terminal{t.screen, phase}, func(err error) { t.end(phase, err) }
 }

@@ -4,7 +4,12 @@
 // Package ui reports a run to people and scripts: progress on stderr, results on stdout, or events in place of both.
 package ui
 
-import "github.com/slipway-k8s/slipway/internal/fault"
+import (
+	"fmt"
+	"path"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
 
 // UI is how a phase reports. Phases that run side by side can share it.
 type UI interface {
@@ -30,3 +35,35 @@ type UI interface {
 }
 
 func WarnError(u UI, err error) { u.Warn(err.Error(), fault.Remedy(err)) }
+
+// Kept is a file or object that differs from Slipway's version, and is left unchanged. It contains no secret.
+type Kept struct {
+	// Path is set for a file, the others for an object.
+	Path, Kind, Namespace, Name string
+	// Summary describes the difference in one line.
+	Summary string
+	// Remedy says how to see the whole difference, and how to get Slipway's version.
+	Remedy string
+	// Now and Ours are the complete texts to compare.
+	Now, Ours string
+}
+
+func (k Kept) Title() string {
+	if k.Path != "" {
+		return k.Path
+	}
+	return k.Kind + " " + path.Join(k.Namespace, k.Name)
+}
+
+func (k Kept) Warn(u UI) {
+	u.Warn(fmt.Sprintf("keeping %s, which differs from what this configuration makes: %s", k.Title(), k.Summary), k.Remedy)
+}
+
+// SayKept reports k to u: a plan shows it as a step, every other UI warns.
+func SayKept(u UI, k Kept) {
+	if plan, ok := u.(interface{ Kept(k Kept) }); ok {
+		plan.Kept(k)
+		return
+	}
+	k.Warn(u)
+}

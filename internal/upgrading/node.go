@@ -48,8 +48,7 @@ func Node(ctx context.Context, api cluster.Cluster, h host.Host, say func(format
 		return nil, warnings, err
 	}
 	upgrade.Version = n.Cluster.KubernetesVersion
-	n.Upgrade, n.IgnorePreflightErrors = &upgrade, self.IgnorePreflightErrors
-	return n, warnings, nil
+	return n.With(func(n *config.Node) { n.Upgrade = &upgrade }), warnings, nil
 }
 
 // sayAfter is how long a wait goes on silently: most end at once.
@@ -80,7 +79,7 @@ func adviseRollback(err error) error {
 		return err // such as expired credentials
 	}
 	return fault.WithRemedy(err, "`slipway diagnose` says what is wrong with it; if an upgrade broke it, "+
-		"`slipway upgrade rollback` puts back what ran before")
+		"`slipway upgrade rollback` restores the previous version")
 }
 
 // current returns this node as it is, with the settings of this run.
@@ -89,7 +88,8 @@ func current(h host.Host, self *config.UpgradeSelf) *config.JoinConfiguration {
 	if !thisnode.IsControlPlane(h) {
 		c.ControlPlane = nil
 	}
-	c.NodeRegistration.ImagePullPolicy, c.NodeRegistration.ImagePullSerial = self.ImagePullPolicy, self.ImagePullSerial
+	r := &c.NodeRegistration
+	r.ImagePullPolicy, r.ImagePullSerial, r.IgnorePreflightErrors = self.ImagePullPolicy, self.ImagePullSerial, self.IgnorePreflightErrors
 	c.SkipPhases, c.Patches, c.Timeouts = self.SkipPhases, self.Patches, keepPatience(h, self.Timeouts)
 	return c
 }

@@ -61,9 +61,9 @@ func printUpgrade(b *strings.Builder, u Upgrade) {
 		return []string{c.Name, c.Node, c.Current, c.New}
 	})
 	printFindings(b, u.Findings)
-	printPatches(b, "Patches that keep what has been edited on this host; put them into a directory for --patches", u.Patches)
-	printPatches(b, "Patches that keep what this host has beyond the ClusterConfiguration or ConfigMap kubelet-config, changed after its files were written; "+
-		"use only what somebody has edited on this host", u.DoubtfulPatches)
+	printPatches(b, "Patches that keep this host's edits; put them into a directory for --patches", u.Patches)
+	printPatches(b, "Patches that keep this host's differences from the ClusterConfiguration or ConfigMap kubelet-config, which changed after its files were written; "+
+		"use only the patches for edits made on this host", u.DoubtfulPatches)
 	if len(u.Steps) > 0 {
 		b.WriteString("\nSteps, one after the other:\n")
 	}

@@ -84,11 +84,13 @@ func NodeBefore(ctx context.Context, api cluster.Cluster, h host.Host, b *Backup
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, local := thisnode.StaticPod(h, thisnode.StaticPodPath(n, manifests.EtcdName)); assumed && !local && b.Manifests[manifests.EtcdName] == "" {
-		n.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}} // by default it's local
-	}
-	n.Upgrade = &config.Upgrade{Version: n.Cluster.KubernetesVersion, From: b.To, Etcd: true}
-	return n, append(warnings, more...), nil
+	_, local := thisnode.StaticPod(h, thisnode.StaticPodPath(n, manifests.EtcdName))
+	return n.With(func(n *config.Node) {
+		if assumed && !local && b.Manifests[manifests.EtcdName] == "" {
+			n.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}} // by default it's local
+		}
+		n.Upgrade = &config.Upgrade{Version: n.Cluster.KubernetesVersion, From: b.To, Etcd: true}
+	}), append(warnings, more...), nil
 }
 
 // wasControlPlane reports whether this node is a control plane, even without its API server's static Pod. After a reset and a

@@ -3,10 +3,7 @@
 
 package workflow
 
-import (
-	"context"
-	"crypto"
-)
+import "context"
 
 // Group turns a workflow into one phase of another.
 func Group[E Environment[E]](name, summary string, phases []Phase[E]) Phase[E] {
@@ -35,11 +32,8 @@ func In[E Environment[E]](phases []Phase[E], in func(E) E) []Phase[E] {
 		if run := p.Run; run != nil {
 			p.Run = func(ctx context.Context, env E) error { return run(ctx, in(env)) }
 		}
-		if run := p.RunWithKey; run != nil {
-			p.RunWithKey = func(ctx context.Context, env E, key crypto.Signer) error { return run(ctx, in(env), key) }
-		}
-		if needs := p.NeedsKey; needs != nil {
-			p.NeedsKey = func(env E) bool { return needs(in(env)) }
+		if needs := p.NeedsSpare; needs != nil {
+			p.NeedsSpare = func(env E) bool { return needs(in(env)) }
 		}
 		if text := p.Print; text != nil {
 			p.Print = func(env E) ([]byte, error) { return text(in(env)) }

@@ -38,13 +38,13 @@ func TestIn(t *testing.T) {
 	p := phase{
 		Name: "p", Run: func(_ context.Context, e *env) error { note(e); return nil },
 		Skip: func(e *env) string { note(e); return "" }, Print: func(e *env) ([]byte, error) { note(e); return nil, nil },
-		NeedsKey: func(e *env) bool { note(e); return false },
+		NeedsSpare: func(e *env) bool { note(e); return false },
 	}
 	parent := phase{Name: "parent", Children: []phase{p}}
 	in := In([]phase{parent}, func(*env) *env { return other })[0].Children[0]
 	_, _ = in.Run(t.Context(), outer), in.Skip(outer)
 	_, _ = in.Print(outer)
-	in.NeedsKey(outer)
+	in.NeedsSpare(outer)
 	for i, e := range got {
 		if e != other {
 			t.Errorf("%d got the workflow's environment", i)

@@ -7,7 +7,6 @@ package workflow
 
 import (
 	"context"
-	"crypto"
 	"slices"
 	"strings"
 
@@ -32,11 +31,9 @@ type Phase[E Environment[E]] struct {
 	Flags []string
 	// Run does the work; nil in a phase with Children.
 	Run func(ctx context.Context, env E) error
-	// RunWithKey replaces Run in a phase that may need a new private key, which takes a tenth of a second or more to generate.
-	// NeedsKey reports, before anything runs, whether it does; then a key is generated while other phases run. A phase that gets
-	// nil but needs a key after all generates it itself.
-	RunWithKey func(ctx context.Context, env E, key crypto.Signer) error
-	NeedsKey   func(env E) bool
+	// NeedsSpare reports, before anything runs, whether the phase needs a spare (Options.NewSpare). A phase that gets none but needs
+	// one after all makes it itself.
+	NeedsSpare func(env E) bool
 	// Children make up a phase. If the parent has Flags, its subcommand "all" runs it as a whole.
 	Children []Phase[E]
 	// Whole means the children have no commands.

@@ -5,7 +5,6 @@ package workflow
 
 import (
 	"context"
-	"crypto"
 	"maps"
 	"slices"
 	"strings"
@@ -18,13 +17,14 @@ type Options[E any] struct {
 	Skip []string
 	// Serial runs phases one after another, in the workflow's order.
 	Serial bool
-	// NewKey generates a private key for phases that need one, Keys at a time. Without it, or in a serial run, these phases
-	// generate their own.
-	NewKey func(env E) (crypto.Signer, error)
-	Keys   int
+	// NewSpare makes a spare while other phases run: something that takes a tenth of a second or more, and that any phase with
+	// NeedsSpare can use, such as a private key. It returns a function that puts the spare into a phase's environment. AtOnce is
+	// how many may be in progress. Without NewSpare, or in a serial run, phases get no spares.
+	NewSpare func(env E) (put func(E) E, err error)
+	AtOnce   int
 }
 
-// Run executes each phase once the phases it needs have ended. Meanwhile, it generates keys; they go first to the phase with the
+// Run executes each phase once the phases it needs have ended. Meanwhile, it makes spares; they go first to the phase with the
 // longest chain of others waiting for it. The first error ends the run; it's an *Error, which names the phase. An unknown name in
 // Skip is an error before anything runs.
 func Run[E Environment[E]](ctx context.Context, env E, phases []Phase[E], opts Options[E]) error {
@@ -39,8 +39,8 @@ func Run[E Environment[E]](ctx context.Context, env E, phases []Phase[E], opts O
 	if !opts.Serial {
 		s.atOnce = len(s.steps)
 		s.weigh()
-		if s.newKey, s.slots = opts.NewKey, opts.Keys; s.newKey != nil {
-			s.orderKeys()
+		if s.newSpare, s.slots = opts.NewSpare, opts.AtOnce; s.newSpare != nil {
+			s.orderSpares()
 		}
 	}
 	return s.run(ctx)
@@ -57,7 +57,7 @@ func (s *schedule[E]) run(ctx context.Context) error {
 			s.start(ctx, i)
 			busy++
 		}
-		s.generateKeys()
+		s.makeSpares()
 		if busy == 0 {
 			s.endGroups(first)
 			if stuck := s.stuck(); first == nil && len(stuck) > 0 {
@@ -77,7 +77,7 @@ func (s *schedule[E]) run(ctx context.Context) error {
 		}
 		if err != nil && first == nil {
 			first = err
-			s.keys = 0
+			s.spares = 0
 			s.cancel(first)
 		}
 	}

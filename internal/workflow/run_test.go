@@ -5,7 +5,6 @@ package workflow
 
 import (
 	"context"
-	"crypto"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -39,9 +38,10 @@ type env struct {
 	mu      *sync.Mutex
 	opened  map[string]int
 	skipped map[string]string
+	spare   int // the spare's number, in the order in which they were made; 0 for none
 }
 
-func newEnv() *env { return &env{&sync.Mutex{}, map[string]int{}, map[string]string{}} }
+func newEnv() *env { return &env{&sync.Mutex{}, map[string]int{}, map[string]string{}, 0} }
 
 func (e *env) Start(phase string) (*env, func(error)) {
 	e.mu.Lock()
@@ -257,32 +257,27 @@ func TestGroupsAreEndedWhereAnotherFails(t *testing.T) {
 	}
 }
 
-// numberedKey distinguishes keys by the order in which they were generated.
-type numberedKey struct {
-	crypto.Signer
-	number int
-}
-
-// TestKeysAreGeneratedBeforeTheirPhasesTurn: the first key goes to the phase with the most others waiting. A phase that needs no
-// key gets none.
-func TestKeysAreGeneratedBeforeTheirPhasesTurn(t *testing.T) {
+// TestSparesAreMadeBeforeTheirPhasesTurn: the first spare goes to the phase with the most others waiting. A phase that needs none
+// gets none.
+func TestSparesAreMadeBeforeTheirPhasesTurn(t *testing.T) {
 	var mu sync.Mutex
 	made, got := 0, map[string]int{}
-	newKey := func(*env) (crypto.Signer, error) {
+	newSpare := func(*env) (func(*env) *env, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		made++
-		return numberedKey{number: made}, nil
+		number := made
+		return func(e *env) *env { return &env{e.mu, e.opened, e.skipped, number} }, nil
 	}
-	keyed := func(name string, needs bool) phase {
+	supplied := func(name string, needs bool) phase {
 		return phase{
-			Name:     name,
-			NeedsKey: func(*env) bool { return needs },
-			RunWithKey: func(_ context.Context, _ *env, key crypto.Signer) error {
+			Name:       name,
+			NeedsSpare: func(*env) bool { return needs },
+			Run: func(_ context.Context, e *env) error {
 				mu.Lock()
 				defer mu.Unlock()
-				if key != nil {
-					got[name] = key.(numberedKey).number
+				if e.spare > 0 {
+					got[name] = e.spare
 				}
 				return nil
 			},
@@ -299,13 +294,13 @@ func TestKeysAreGeneratedBeforeTheirPhasesTurn(t *testing.T) {
 		}
 	}}
 	workflow := []phase{checks, {Name: "certs", SideBySide: true, Children: []phase{
-		keyed("last", true), keyed("kept", false), keyed("leaf", true).Needing("certs/ca"), keyed("ca", true),
+		supplied("last", true), supplied("kept", false), supplied("leaf", true).Needing("certs/ca"), supplied("ca", true),
 	}}, (&journal{}).phase("end", nil).Needing("certs/leaf")}
-	if err := Run(t.Context(), newEnv(), workflow, options{NewKey: newKey, Keys: 2}); err != nil {
+	if err := Run(t.Context(), newEnv(), workflow, options{NewSpare: newSpare, AtOnce: 2}); err != nil {
 		t.Fatal(err)
 	}
 	if _, kept := got["kept"]; kept || len(got) != 3 || made != 3 || got["ca"]+got["leaf"]+got["last"] != 6 {
-		t.Errorf("%d keys, and %v got them", made, got)
+		t.Errorf("%d spares, and %v got them", made, got)
 	}
 
 	if diff := cmp.Diff([]string{"certs/ca", "certs/leaf", "certs/last"}, handed(t, workflow)); diff != "" {
@@ -313,26 +308,26 @@ func TestKeysAreGeneratedBeforeTheirPhasesTurn(t *testing.T) {
 	}
 
 	made, got = 0, map[string]int{}
-	if err := Run(t.Context(), newEnv(), workflow[1:], options{Serial: true, NewKey: newKey, Keys: 2}); err != nil || made > 0 {
-		t.Errorf("one after another, each makes its own: %v, %d keys", err, made)
+	if err := Run(t.Context(), newEnv(), workflow[1:], options{Serial: true, NewSpare: newSpare, AtOnce: 2}); err != nil || made > 0 {
+		t.Errorf("one after another, each makes its own: %v, %d spares", err, made)
 	}
 }
 
-// handed lists the phases that would get the first key, the second, and so on, if all were generated before anything else.
+// handed lists the phases that would get the first spare, the second, and so on, if all were made before anything else.
 func handed(t *testing.T, workflow []phase) []string {
 	t.Helper()
 	s := &schedule[*env]{env: newEnv(), groups: map[string]*group{}}
 	s.flatten(workflow, "", order{}, false, nil)
 	s.resolve()
 	s.weigh()
-	s.orderKeys()
+	s.orderSpares()
 	var paths []string
-	for range s.keys {
-		if err := s.hand(madeKey{}); err != nil {
+	for range s.spares {
+		if err := s.hand(madeSpare[*env]{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, st := range s.steps {
-			if st.keyed && !slices.Contains(paths, st.path) {
+			if st.supplied && !slices.Contains(paths, st.path) {
 				paths = append(paths, st.path)
 			}
 		}
@@ -340,16 +335,15 @@ func handed(t *testing.T, workflow []phase) []string {
 	return paths
 }
 
-// TestNoPhaseWaitsForAKeyInVain once a check has failed. Phases in progress end. The key maker's error is reported like a
-// phase's.
-func TestNoPhaseWaitsForAKeyInVain(t *testing.T) {
+// TestNoPhaseWaitsForASpareInVain once a check has failed. Phases in progress end. The maker's error is reported like a phase's.
+func TestNoPhaseWaitsForASpareInVain(t *testing.T) {
 	began, forever := make(chan struct{}), make(chan struct{})
 	defer close(forever)
 	spy := newEnv()
 	ca := phase{
 		Name:       "ca",
-		NeedsKey:   func(*env) bool { return true },
-		RunWithKey: func(context.Context, *env, crypto.Signer) error { t.Error("it ran"); return nil },
+		NeedsSpare: func(*env) bool { return true },
+		Run:        func(context.Context, *env) error { t.Error("it ran"); return nil },
 	}
 	workflow := []phase{{Name: "all", SideBySide: true, Children: []phase{
 		{Name: "check", Run: func(context.Context, *env) error {
@@ -361,7 +355,7 @@ func TestNoPhaseWaitsForAKeyInVain(t *testing.T) {
 		}},
 		ca,
 	}}}
-	err := Run(t.Context(), spy, workflow, options{Keys: 2, NewKey: func(*env) (crypto.Signer, error) { close(began); <-forever; return nil, nil }})
+	err := Run(t.Context(), spy, workflow, options{AtOnce: 2, NewSpare: func(*env) (func(*env) *env, error) { close(began); <-forever; return nil, nil }})
 	if got := message(err); got != "phase all/check: no" {
 		t.Errorf("error %q", got)
 	}
@@ -369,7 +363,7 @@ func TestNoPhaseWaitsForAKeyInVain(t *testing.T) {
 		t.Errorf("starts and 100 times ends (-want +got):\n%s", diff)
 	}
 
-	err = Run(t.Context(), spy, []phase{ca}, options{Keys: 2, NewKey: func(*env) (crypto.Signer, error) { return nil, errors.New("unknown algorithm") }})
+	err = Run(t.Context(), spy, []phase{ca}, options{AtOnce: 2, NewSpare: func(*env) (func(*env) *env, error) { return nil, errors.New("unknown algorithm") }})
 	if got := message(err); got != "phase ca: unknown algorithm" {
 		t.Errorf("error %q", got)
 	}

@@ -5,7 +5,6 @@ package workflow
 
 import (
 	"context"
-	"crypto"
 	"slices"
 	"strings"
 )
@@ -19,9 +18,9 @@ type step[E Environment[E]] struct {
 	needs  []int // the steps that must have ended
 	weight int   // the length of the longest chain of steps waiting for this one
 	state  state
-	// key brings the phase its new private key; nil if it needs none. keyed says whether it has been sent.
-	key   chan crypto.Signer
-	keyed bool
+	// spare brings the phase its spare; nil if it needs none. supplied says whether it has been sent.
+	spare    chan func(E) E
+	supplied bool
 }
 
 // order holds a step's needs: steps before it, and named phases anywhere in the workflow.
@@ -61,10 +60,10 @@ type schedule[E Environment[E]] struct {
 	ended  chan outcome
 	// atOnce is how many steps may run at a time.
 	atOnce int
-	// keys is how many keys newKey still has to generate, slots how many more may be in progress at once; made delivers them.
-	keys, slots int
-	newKey      func(E) (crypto.Signer, error)
-	made        chan madeKey
+	// spares is how many newSpare still has to make, slots how many more may be in progress at once; made delivers them.
+	spares, slots int
+	newSpare      func(E) (put func(E) E, err error)
+	made          chan madeSpare[E]
 }
 
 // flatten appends the steps of siblings, which come after before.

@@ -6,7 +6,7 @@ if [ -d /run/systemd/system ]; then
 fi
 case "$1" in
 remove | 0)
-	# kubeadm's drop-in may be there, or another one that gives the kubelet its settings, as `slipway host prepare` has it.
+	# kubeadm's drop-in may be there, or another that gives the kubelet its settings, like that of `slipway host prepare`.
 	settings=
 	for dir in /etc /usr/local/lib /usr/lib; do
 		kubelet=$dir/systemd/system/kubelet.service
@@ -16,9 +16,9 @@ remove | 0)
 	done
 	if [ -e /var/lib/kubelet/config.yaml ] && [ -z "$settings" ]; then
 		cat >&2 <<-'END'
-			slipway: this host is still a node of a cluster. Its kubelet goes on, but without 10-kubeadm.conf it will not
-			find its settings when it starts again, such as at the next boot. Install slipway or kubeadm before that, or
-			take the node out of its cluster: install slipway again, and run `slipway reset` before you remove it.
+			slipway: this host is still a node of a cluster. Its kubelet keeps running, but without 10-kubeadm.conf it
+			will not find its settings at its next start, such as the next boot. Install slipway or kubeadm before that,
+			or take the node out of its cluster: install slipway again, and run `slipway reset` before you remove it.
 		END
 	fi
 	;;

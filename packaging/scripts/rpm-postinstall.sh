@@ -1,5 +1,5 @@
 #!/bin/sh
-# $1 is how many versions of the package are there now: 1, or 2 during an upgrade.
+# $1 is the number of installed versions of the package: 1, or 2 during an upgrade.
 set -e
 
 # systemd reads the units; nothing is started or restarted.
@@ -7,7 +7,7 @@ if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload >/dev/null || true
 fi
 
-# The preset decides whether the timer is enabled: ours leaves it off, an administrator's wins.
+# The preset decides whether the timer is enabled: ours leaves it off, an administrator's takes precedence.
 if [ "$1" -eq 1 ] && command -v systemctl >/dev/null; then
 	systemctl --no-reload preset slipway-certs-renew.timer >/dev/null 2>&1 || true
 fi

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package addon installs and upgrades the add-ons: CoreDNS, kube-proxy and the Pod network.
 package addon
 
 import (
 	"context"
-	"path"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -29,12 +29,10 @@ func Install() step.Phase {
 				Flags: []string{"config", "dry-run", "feature-gates", "image-repository", "kubeconfig", "kubernetes-version",
 					"print-manifest", "service-cidr", "service-dns-domain"},
 				Run: func(ctx context.Context, env *step.Env) error {
-					return runAddon(ctx, env, "coredns", "CoreDNS", coreDNSObjects)
+					return runAddon(ctx, env, "coredns", "CoreDNS", patched(manifests.CoreDNS))
 				},
-				Print: printed(coreDNSObjects),
-				Skip: func(env *step.Env) string {
-					return Disabled(env.Config.Cluster.DNS.Disabled, "dns.disabled")
-				},
+				Print: printed(patched(manifests.CoreDNS)),
+				Skip:  dnsDisabled,
 			},
 			{
 				Name:    "kube-proxy",
@@ -42,12 +40,10 @@ func Install() step.Phase {
 				Flags: []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane-endpoint", "dry-run",
 					"image-repository", "kubeconfig", "kubernetes-version", "pod-network-cidr", "print-manifest"},
 				Run: func(ctx context.Context, env *step.Env) error {
-					return runAddon(ctx, env, "kube-proxy", "kube-proxy", kubeProxyObjects)
+					return runAddon(ctx, env, "kube-proxy", "kube-proxy", patched(manifests.KubeProxy))
 				},
-				Print: printed(kubeProxyObjects),
-				Skip: func(env *step.Env) string {
-					return Disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled")
-				},
+				Print: printed(patched(manifests.KubeProxy)),
+				Skip:  ProxyDisabled,
 			},
 			Network(),
 		},
@@ -64,20 +60,15 @@ func printed(objects func(*step.Env) ([]manifests.Object, error)) func(*step.Env
 	}
 }
 
-func coreDNSObjects(env *step.Env) ([]manifests.Object, error) {
-	patches, err := env.Patches()
-	if err != nil {
-		return nil, err
+// patched returns an add-on's objects with the user's patches.
+func patched(objects addonObjects) func(*step.Env) ([]manifests.Object, error) {
+	return func(env *step.Env) ([]manifests.Object, error) {
+		patches, err := env.Patches()
+		if err != nil {
+			return nil, err
+		}
+		return objects(env.Config, patches)
 	}
-	return manifests.CoreDNS(env.Config, patches)
-}
-
-func kubeProxyObjects(env *step.Env) ([]manifests.Object, error) {
-	patches, err := env.Patches()
-	if err != nil {
-		return nil, err
-	}
-	return manifests.KubeProxy(env.Config, patches)
 }
 
 // runAddon installs an add-on. In a cluster that already has it, init creates missing objects; the phase's own command replaces
@@ -91,7 +82,7 @@ func runAddon(ctx context.Context, env *step.Env, command, name string, objects 
 		return err
 	}
 	if env.Again {
-		env.UI.Printf("Checking %s, and installing what is missing", name)
+		env.UI.Printf("Checking %s, and installing missing objects", name)
 	} else {
 		if objs, err = replaceable(ctx, env, objs); err != nil {
 			return err
@@ -122,18 +113,24 @@ func replaceable(ctx context.Context, env *step.Env, objs []manifests.Object) ([
 			env.Keeper().SayKept(obj, d, "to replace it, delete it (`kubectl -n kube-system delete configmap coredns`) and run this command again")
 			continue
 		case d.Change == cluster.Update:
-			env.UI.Warnf("replacing edited fields of %s %s: %s", obj.GetObjectKind().GroupVersionKind().Kind,
-				path.Join(obj.GetNamespace(), obj.GetName()), ownership.FieldDifference(obj, d))
+			env.UI.Warnf("replacing edited fields of %s: %s", objectName(obj), ownership.FieldDifference(obj, d))
 		}
 		rest = append(rest, obj)
 	}
 	return rest, nil
 }
 
-// Disabled says why an add-on is skipped, by its field in the ClusterConfiguration; empty if it isn't.
-func Disabled(is bool, field string) string {
-	if is {
-		return field + " is set in the ClusterConfiguration"
+// dnsDisabled and ProxyDisabled say why an add-on is skipped; empty if it isn't.
+func dnsDisabled(env *step.Env) string {
+	if env.Config.Cluster.DNS.Disabled {
+		return "dns.disabled is set in the ClusterConfiguration"
+	}
+	return ""
+}
+
+func ProxyDisabled(env *step.Env) string {
+	if env.Config.Cluster.Proxy.Disabled {
+		return "proxy.disabled is set in the ClusterConfiguration"
 	}
 	return ""
 }

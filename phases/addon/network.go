@@ -6,8 +6,10 @@ package addon
 import (
 	"context"
 	"fmt"
+	"path"
 
 	"github.com/pkg/errors"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -21,7 +23,7 @@ import (
 func Network() step.Phase {
 	return step.Phase{
 		Name:    "network",
-		Summary: "Install the Pod network that --network names",
+		Summary: "Install the Pod network given with --network",
 		Flags: []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane-endpoint", "dry-run", "image-repository",
 			"kubeconfig", "kubernetes-version", "network", "pod-network-cidr", "print-manifest", "service-cidr"},
 		Run: func(ctx context.Context, env *step.Env) error {
@@ -98,4 +100,94 @@ func networkName(env *step.Env) string {
 
 func NetworkObjects(env *step.Env) ([]manifests.Object, error) {
 	return manifests.Network(env.Config, config.PatchSet{})
+}
+
+// CheckNetwork asks the API whether it accepts the objects of --network FILE, before anything is created.
+func CheckNetwork(ctx context.Context, env *step.Env) error {
+	addOn := env.Config.NetworkAddOn
+	if !addOn.FromFile() {
+		return nil
+	}
+	objs, err := NetworkObjects(env)
+	if err != nil {
+		return err
+	}
+	if err := env.Cluster.EnsureAdmin(ctx); err != nil {
+		return err
+	}
+	verdicts, err := env.Cluster.Validate(ctx, objs...)
+	if errors.Is(err, cluster.ErrNotInPlan) {
+		env.UI.Warnf("not checked in a dry run: whether the API takes the objects of %s", addOn.File())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var refused config.Faults
+	for i, v := range verdicts {
+		if v.Untold != "" {
+			env.UI.Printf("The API cannot tell yet whether it takes %s: %s", objectName(objs[i]), v.Untold)
+		}
+		refusals, err := refusalsOf(ctx, env, objs[i], v)
+		if err != nil {
+			return err
+		}
+		for _, r := range refusals {
+			refused = append(refused, faultIn(addOn, i, objs[i], r))
+		}
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	return fault.WithRemedy(refused, "correct "+addOn.File()+" and run the same command again")
+}
+
+// refusalsOf returns no refusals for an existing object, which this run leaves alone.
+func refusalsOf(ctx context.Context, env *step.Env, obj manifests.Object, v cluster.Verdict) ([]cluster.Refusal, error) {
+	if !env.Again || len(v.Refusals) == 0 {
+		return v.Refusals, nil
+	}
+	d, err := env.Cluster.Compare(ctx, obj)
+	if err != nil || d.Change != cluster.Create {
+		return nil, err
+	}
+	return v.Refusals, nil
+}
+
+func objectName(obj manifests.Object) string {
+	return obj.GetObjectKind().GroupVersionKind().Kind + " " + path.Join(obj.GetNamespace(), obj.GetName())
+}
+
+// faultIn locates a refusal of the manifest's object number i.
+func faultIn(addOn config.NetworkAddOn, i int, obj manifests.Object, r cluster.Refusal) config.Fault {
+	f := config.Fault{File: addOn.File(), Field: objectName(obj), Message: r.Message}
+	if r.Field != "" {
+		f.Message = r.Field + ": " + r.Message
+	}
+	if i < len(addOn.Objects) {
+		f.Line = addOn.Objects[i].LineOf(r.Field)
+	}
+	return f
+}
+
+// upgradeNetwork upgrades flannel if `init --network flannel` installed it. Any other network is its owner's to upgrade.
+func upgradeNetwork(ctx context.Context, env *step.Env) error {
+	live := &appsv1.DaemonSet{}
+	live.Namespace, live.Name = manifests.FlannelNamespace, manifests.FlannelDaemonSet
+	found, err := env.Cluster.Get(ctx, live)
+	if err != nil {
+		return err
+	}
+	if !found || !manifests.ByFlannel(live) {
+		env.UI.Printf("Leaving the Pod network as it is: it was not installed with --network flannel")
+		return nil
+	}
+	list, err := Versions(env, manifests.Flannel)
+	if err != nil {
+		return err
+	}
+	if image := env.Config.Image(config.FlannelImage); image != manifests.ImageOfFlannel(live) {
+		env.UI.Printf("Upgrading flannel to %s", image)
+	}
+	return UpgradeObjects(ctx, env, "addon network --network flannel", list)
 }

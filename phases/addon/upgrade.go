@@ -39,14 +39,14 @@ func Upgrade(when addonCondition) step.Phase {
 				Summary: "Upgrade CoreDNS",
 				Flags:   flags,
 				Run:     when("CoreDNS", upgradeCoreDNS),
-				Skip:    func(env *step.Env) string { return Disabled(env.Config.Cluster.DNS.Disabled, "dns.disabled") },
+				Skip:    dnsDisabled,
 			},
 			{
 				Name:    "kube-proxy",
 				Summary: "Upgrade kube-proxy",
 				Flags:   flags,
 				Run:     when("kube-proxy", upgradeKubeProxy),
-				Skip:    func(env *step.Env) string { return Disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled") },
+				Skip:    ProxyDisabled,
 			},
 			{
 				Name:    "network",

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package backup keeps a node's state from before an upgrade: static Pods, the kubelet's files and a snapshot of etcd. From its
+// records, it also tells whose a file is, Slipway's or an operator's.
 package backup
 
 import (
@@ -40,17 +42,16 @@ func ControlPlane(ctx context.Context, env *step.Env, components []node.Componen
 	if err != nil {
 		return err
 	}
-	record.Written = map[string]string{}
+	written := map[string][]byte{}
 	for _, c := range components {
-		record.Written[c.Name+".yaml"] = upgrading.HashOf(c.Wanted)
+		written[c.Name+".yaml"] = c.Wanted
 	}
-	if err := backUpRecord(env, dir, record); err != nil {
-		return err
-	}
+	var paths []string
 	for _, component := range manifests.Components(env.Config) {
-		if err := File(env, dir, thisnode.StaticPodPath(env.Config, component)); err != nil {
-			return err
-		}
+		paths = append(paths, thisnode.StaticPodPath(env.Config, component))
+	}
+	if err := backUpAll(env, dir, record, written, paths); err != nil {
+		return err
 	}
 	if node.UnlessLocalEtcd(env) != "" {
 		return nil
@@ -91,13 +92,26 @@ func nodeRecord(env *step.Env) upgrading.Record {
 	return upgrading.Record{Node: env.Config.Name, To: env.Config.Cluster.KubernetesVersion, CA: ClusterPins(authorities)}
 }
 
-// backUpRecord comes first, because a backup without a record counts as kubeadm's.
-func backUpRecord(env *step.Env, dir string, record upgrading.Record) error {
+// backUpAll backs up the files at paths, and records the new content of those that will be written. The record comes first,
+// because a backup without one counts as kubeadm's.
+func backUpAll(env *step.Env, dir string, record upgrading.Record, written map[string][]byte, paths []string) error {
+	record.Written = map[string]string{}
+	for name, data := range written {
+		record.Written[name] = upgrading.HashOf(data)
+	}
 	data, err := yaml.Marshal(record)
 	if err != nil {
 		return err
 	}
-	return backUp(env, dir, upgrading.RecordFile, data)
+	if err := backUp(env, dir, upgrading.RecordFile, data); err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if err := File(env, dir, path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // File backs up a file, if it exists.
@@ -242,18 +256,10 @@ func snapshotsIn(env *step.Env, dir string) (whole, partial bool, err error) {
 // Kubelet backs up the kubelet's files about to be replaced.
 func Kubelet(env *step.Env, files []ownership.File) error {
 	dir := filepath.Join(node.BackupRoot(env), upgrading.KubeletBackup+env.Host.Now().UTC().Format(upgrading.BackupTime))
-	record := nodeRecord(env)
-	record.Written = map[string]string{}
+	written, paths := map[string][]byte{}, []string{}
 	for _, f := range files {
-		record.Written[filepath.Base(f.Path)] = upgrading.HashOf(f.Data)
+		written[filepath.Base(f.Path)] = f.Data
+		paths = append(paths, f.Path)
 	}
-	if err := backUpRecord(env, dir, record); err != nil {
-		return err
-	}
-	for _, f := range files {
-		if err := File(env, dir, f.Path); err != nil {
-			return err
-		}
-	}
-	return nil
+	return backUpAll(env, dir, nodeRecord(env), written, paths)
 }

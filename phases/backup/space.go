@@ -15,7 +15,10 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-const RestoreSpaceCheck = "EtcdRestoreSpace"
+const (
+	SnapshotCheck     = "EtcdSnapshotSpace"
+	RestoreSpaceCheck = "EtcdRestoreSpace"
+)
 
 // LogsRoom is for a run's other files: manifests, and the two log segments that an etcd allocates when it starts.
 const LogsRoom = 128 << 20

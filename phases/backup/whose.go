@@ -5,11 +5,18 @@ package backup
 
 import (
 	"bytes"
+	"crypto/x509"
 	"path/filepath"
+	"strconv"
 	"strings"
 
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -85,4 +92,46 @@ func Here(env *step.Env) (backup *upgrading.Backup, rolledBack bool, err error) 
 	}
 	backup, err = upgrading.LastBackup(env.Host, node.BackupRoot(env), progress)
 	return backup, !progress.Began.IsZero(), err
+}
+
+// EtcdID formats an ID as etcd and its tools do.
+func EtcdID(id uint64) string { return strconv.FormatUint(id, 16) }
+
+func MemberIn(manifest []byte) (manifests.LocalMember, error) {
+	pod, err := node.DecodePod(manifest)
+	if err != nil {
+		return manifests.LocalMember{}, err
+	}
+	member, found := manifests.ReadEtcd(pod)
+	if !found {
+		err = errors.New("it does not say which member of etcd it is")
+	}
+	return member, err
+}
+
+// AuthoritiesHere returns the CAs of this host's cluster, and their file. A worker has them in its kubelet's kubeconfig file.
+func AuthoritiesHere(env *step.Env) (list []*x509.Certificate, path string, err error) {
+	path = thisnode.KubeletConf(env.Config)
+	if !env.Config.ControlPlane {
+		conf, err := thisnode.ReadKubeletFile(env.Host, path)
+		if err == nil {
+			return conf.Trusted, path, nil
+		}
+	}
+	path = filepath.Join(env.Config.Paths.PKI, "ca.crt")
+	data, err := env.Host.ReadFile(path)
+	if err != nil {
+		return nil, path, err
+	}
+	list, err = certs.ParseCerts(data)
+	return list, path, errors.Wrap(err, path)
+}
+
+// ClusterPins returns the CAs' hashes, as a backup records them.
+func ClusterPins(list []*x509.Certificate) string {
+	var pins []string
+	for _, ca := range list {
+		pins = append(pins, certs.PublicKeyPin(ca))
+	}
+	return strings.Join(pins, ",")
 }

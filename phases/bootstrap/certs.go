@@ -5,7 +5,6 @@ package bootstrap
 
 import (
 	"context"
-	"crypto"
 	"io/fs"
 	"slices"
 	"strings"
@@ -57,11 +56,11 @@ func ensures(row certs.Spec) step.Phase {
 	_, name, _ := strings.Cut(row.Phase(), " ")
 	return step.Phase{
 		Name: name,
-		RunWithKey: func(_ context.Context, env *step.Env, key crypto.Signer) error {
+		Run: func(_ context.Context, env *step.Env) error {
 			spec, _ := certs.Find(env.Config, row.Name)
-			return env.PKI().Ensure(spec, key)
+			return env.PKI().Ensure(spec, env.SpareKey)
 		},
-		NeedsKey: unlessThere(func(env *step.Env) []string { return env.PKI().Files(row) }),
+		NeedsSpare: unlessThere(func(env *step.Env) []string { return env.PKI().Files(row) }),
 	}
 }
 
@@ -70,10 +69,10 @@ func serviceAccountKeys() step.Phase {
 		Name:    certs.ServiceAccount,
 		Summary: "Generate the key pair that signs service account tokens",
 		Flags:   []string{"cert-dir", "config", "dry-run", "kubernetes-version"},
-		RunWithKey: func(_ context.Context, env *step.Env, key crypto.Signer) error {
-			return env.PKI().EnsureServiceAccountKeys(key)
+		Run: func(_ context.Context, env *step.Env) error {
+			return env.PKI().EnsureServiceAccountKeys(env.SpareKey)
 		},
-		NeedsKey: unlessThere(func(env *step.Env) []string { return env.PKI().ServiceAccountFiles() }),
+		NeedsSpare: unlessThere(func(env *step.Env) []string { return env.PKI().ServiceAccountFiles() }),
 	}
 }
 

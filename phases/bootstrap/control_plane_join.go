@@ -54,19 +54,16 @@ func controlPlanePrepare() step.Phase {
 
 // joinCertificates issues each control plane's own certificates.
 func joinCertificates() step.Phase {
-	p := certificates()
+	p := onJoin(certificates())
 	p.Summary = "Generate this node's own certificates, keeping valid ones"
 	p.Flags = kubelet.DiscoveryFlags("apiserver-advertise-address", "control-plane", "node-name")
-	p.Children = slices.DeleteFunc(p.Children, func(c step.Phase) bool { return !onJoin("certs " + c.Name) })
-	return asOne(p)
+	return p
 }
 
 func joinKubeconfigs() step.Phase {
-	p := kubeconfigs()
-	p.Summary = "Write the kubeconfig files of the components and the administrator"
+	p := onJoin(kubeconfigs())
 	p.Flags = kubelet.DiscoveryFlags("certificate-key", "control-plane")
-	p.Children = slices.DeleteFunc(p.Children, func(c step.Phase) bool { return !onJoin("kubeconfig " + c.Name) })
-	return asOne(p)
+	return p
 }
 
 // joinStaticPods lets the API server start while etcd catches up. The other components would only take processor time from both.
@@ -91,6 +88,10 @@ func asOne(p step.Phase) step.Phase {
 	return p
 }
 
-func onJoin(phase string) bool {
-	return slices.ContainsFunc(certs.Table(), func(row certs.Spec) bool { return row.Phase() == phase && row.OnJoin() })
+// onJoin makes one phase of the certificates or kubeconfig files that a joining control plane gets.
+func onJoin(p step.Phase) step.Phase {
+	p.Children = slices.DeleteFunc(p.Children, func(c step.Phase) bool {
+		return !slices.ContainsFunc(certs.Table(), func(row certs.Spec) bool { return row.Phase() == p.Name+" "+c.Name && row.OnJoin() })
+	})
+	return asOne(p)
 }

@@ -34,31 +34,62 @@ func checkData(ctx context.Context, env *step.Env, peer string) error {
 	if err != nil {
 		return err
 	}
+	m, fit := fitOf(here, members, env.Config.Name, peer)
+	switch fit {
+	case foreign:
+		return here.Foreign()
+	case lost:
+		return replaceMember(ctx, env, m, fmt.Sprintf("its data is not on this host (%s)", env.Config.Cluster.Etcd.Local.DataDir))
+	case outdated:
+		return replaceMember(ctx, env, m, fmt.Sprintf("the data on this host (%s) belongs to member %x, which was removed", here.Log, here.Member))
+	case blank:
+		if m.Learner && fills(ctx, env) {
+			return nil
+		}
+		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk, so this host has lost its data (%s)", here.Log))
+	}
+	return nil
+}
+
+// fit says how this host's data fits the member at its address.
+type fit int
+
+const (
+	fits     fit = iota // also if there's neither, the member hasn't run yet, or Join refuses its name
+	foreign             // another member's, or another cluster's
+	lost                // the member has run, and there's no data
+	outdated            // a removed member's
+	blank               // the member has run, and its log is empty
+)
+
+// fitOf finds this node's member, and compares the data with it. A plan knows no IDs, so there all data fits.
+func fitOf(here node.EtcdData, members []etcd.Member, name, peer string) (etcd.Member, fit) {
+	has := func(id uint64) bool {
+		return slices.ContainsFunc(members, func(m etcd.Member) bool { return m.ID == id })
+	}
 	i := slices.IndexFunc(members, func(m etcd.Member) bool { return m.PeerURL == peer })
 	if i < 0 {
 		if here.Log != "" {
-			return here.Foreign()
+			return etcd.Member{}, foreign
 		}
-		return nil
+		return etcd.Member{}, fits
 	}
-	m := members[i]
-	switch {
-	case m.Name != "" && m.Name != env.Config.Name: // Join refuses it
-		return nil
-	case here.Log == "" && m.Name == "": // it has not run yet
-		return nil
+	switch m := members[i]; {
+	case m.Name != "" && m.Name != name, here.Log == "" && m.Name == "":
+		return m, fits
 	case here.Log == "":
-		return replaceMember(ctx, env, m, fmt.Sprintf("its data is not on this host (%s)", env.Config.Cluster.Etcd.Local.DataDir))
-	case m.ID == 0: // a plan knows no IDs
-		return nil
-	case here.Cluster != m.Cluster || here.Member != m.ID && isMember(members, here.Member):
-		return here.Foreign()
+		return m, lost
+	case m.ID == 0:
+		return m, fits
+	case here.Cluster != m.Cluster || here.Member != m.ID && has(here.Member):
+		return m, foreign
 	case here.Member != m.ID:
-		return replaceMember(ctx, env, m, fmt.Sprintf("the data on this host (%s) belongs to member %x, which was removed", here.Log, here.Member))
-	case here.Empty && m.Name != "" && (!m.Learner || !fills(ctx, env)):
-		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk: its data is no longer on this host (%s)", here.Log))
+		return m, outdated
+	case here.Empty && m.Name != "":
+		return m, blank
+	default:
+		return m, fits
 	}
-	return nil
 }
 
 // podInterval is the longest wait between two queries for etcd's Pods.
@@ -107,10 +138,6 @@ func fills(ctx context.Context, env *step.Env) bool {
 		}
 		return err
 	}) == nil
-}
-
-func isMember(all []etcd.Member, id uint64) bool {
-	return slices.ContainsFunc(all, func(m etcd.Member) bool { return m.ID == id })
 }
 
 // replaceMember removes a member whose data is lost, so a new one can take its place. The others lose nothing as long as

@@ -94,7 +94,7 @@ func (s *planeStage) share(t *testing.T, files map[string][]byte) {
 func (s *planeStage) discoverPlane(t *testing.T, key string) error {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: "cp-2"}}
-	flags := config.Flags{Given: []string{"control-plane", "discovery-file", "tls-bootstrap-token", "node-name", "cri-socket", "apiserver-advertise-address"},
+	flags := config.JoinFlags{Given: []string{"control-plane", "discovery-file", "tls-bootstrap-token", "node-name", "cri-socket", "apiserver-advertise-address"},
 		ControlPlane: true, DiscoveryFile: "/discovery.conf", TLSBootstrapToken: fixture.Token, NodeName: "cp-2",
 		CRISocket: "unix:///run/containerd/containerd.sock", APIServerAdvertiseAddress: "192.0.2.12"}
 	if key != "" {

@@ -22,11 +22,9 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Labels that tell control planes from workers:
+// labelExcludeFromLBs marks control planes, besides cluster.LabelControlPlane:
 // https://kubernetes.io/docs/reference/labels-annotations-taints/
-const (
-	labelExcludeFromLBs = "node.kubernetes.io/exclude-from-external-load-balancers"
-)
+const labelExcludeFromLBs = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 func markControlPlane() step.Phase {
 	return step.Phase{

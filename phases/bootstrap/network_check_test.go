@@ -56,7 +56,7 @@ spec:
 
 func withPodNetwork(t *testing.T, s *phasetest.Stage) {
 	t.Helper()
-	flags := config.Flags{Given: []string{"network"}, NetworkAddOn: "net.yaml", NetworkManifest: []byte(netManifest)}
+	flags := config.InitFlags{Given: []string{"network"}, NetworkAddOn: "net.yaml", NetworkManifest: []byte(netManifest)}
 	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "a.yaml", Data: []byte(fixture.InitDocument)}, flags, config.Options{
 		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
 	})

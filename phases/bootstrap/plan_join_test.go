@@ -88,7 +88,7 @@ func (p *joinPlay) compare(t *testing.T) {
 }
 
 // assume returns the node a plan assumes when it asks nobody.
-func assume(t *testing.T, h host.Host, flags config.Flags, name string) *config.Node {
+func assume(t *testing.T, h host.Host, flags config.JoinFlags, name string) *config.Node {
 	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: name}}
 	self, _, err := config.LoadJoin(nil, flags, opts)
@@ -110,7 +110,7 @@ func assume(t *testing.T, h host.Host, flags config.Flags, name string) *config.
 }
 
 // byToken returns the flags of a join whose cluster doesn't exist.
-func byToken(name string, more config.Flags) config.Flags {
+func byToken(name string, more config.JoinFlags) config.JoinFlags {
 	more.Given = append(more.Given, "token", "discovery-token-unsafe-skip-ca-verification", "node-name", "cri-socket")
 	more.Endpoint, more.Token, more.SkipCAVerification = "192.0.2.1:6443", fixture.Token, true
 	more.NodeName, more.CRISocket = name, "unix:///run/containerd/containerd.sock"
@@ -135,7 +135,7 @@ func TestJoinPlanIsTrue(t *testing.T) {
 				}
 				return nil
 			}
-			p := &joinPlay{known: s.Config, assumed: assume(t, s.FakeHost, byToken("worker-1", config.Flags{}), "worker-1"), host: s.FakeHost, live: s.API, etcd: &phasetest.FakeMembers{},
+			p := &joinPlay{known: s.Config, assumed: assume(t, s.FakeHost, byToken("worker-1", config.JoinFlags{}), "worker-1"), host: s.FakeHost, live: s.API, etcd: &phasetest.FakeMembers{},
 				workflow: []step.Phase{kubelet.StartJoin(), kubelet.WaitBootstrap()}}
 			p.compare(t)
 		})
@@ -145,7 +145,7 @@ func TestJoinPlanIsTrue(t *testing.T) {
 		if err := s.discoverPlane(t, phasetest.SomeKey); err != nil {
 			t.Fatal(err)
 		}
-		flags := byToken("cp-2", config.Flags{Given: []string{"control-plane", "certificate-key", "apiserver-advertise-address"},
+		flags := byToken("cp-2", config.JoinFlags{Given: []string{"control-plane", "certificate-key", "apiserver-advertise-address"},
 			ControlPlane: true, CertificateKey: phasetest.SomeKey, APIServerAdvertiseAddress: "192.0.2.12"})
 		p := &joinPlay{known: s.Config, assumed: assume(t, s.FakeHost, flags, "cp-2"), host: s.FakeHost, live: s.api(), etcd: s.etcd, workflow: joinPlane()}
 		p.compare(t)
@@ -166,7 +166,7 @@ func TestAssumeGoesByWhatIsHere(t *testing.T) {
 	}
 	s.Play(t, kubelet.StartJoin())
 	s.Bootstrapped(t, s.CA, "worker-1", time.Now().Add(time.Hour))
-	flags := byToken("worker-1", config.Flags{})
+	flags := byToken("worker-1", config.JoinFlags{})
 	flags.Endpoint = "192.0.2.1:6443" // as in kubelet.conf
 	n := assume(t, s.FakeHost, flags, "worker-1")
 	r := &phasetest.Record{}

@@ -5,8 +5,8 @@ package bootstrap
 
 import (
 	"context"
+	"crypto/x509"
 	"io/fs"
-	"path/filepath"
 	"slices"
 
 	"github.com/pkg/errors"
@@ -41,8 +41,7 @@ func runPreflightInit(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	env.UI.Printf("Checking this host")
-	report := preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)
-	if err := node.ReportFindings(env, report); err != nil {
+	if err := node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil {
 		return err
 	}
 	return node.PullMissingImages(ctx, env)
@@ -54,17 +53,13 @@ func wantedManifests(env *step.Env) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	components := []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName}
-	if env.Config.Cluster.Etcd.External == nil {
-		components = append(components, manifests.EtcdName)
-	}
 	wanted := map[string][]byte{}
-	for _, c := range components {
+	for _, c := range manifests.Components(env.Config) {
 		data, err := node.StaticPodYAML(env, c, view, nil)
 		if err != nil {
 			return nil, err
 		}
-		wanted[filepath.Join(env.Config.Paths.Manifests, c+".yaml")] = data
+		wanted[thisnode.StaticPodPath(env.Config, c)] = data
 	}
 	return wanted, nil
 }
@@ -182,6 +177,12 @@ func leftovers(env *step.Env) []preflight.Leftover {
 	if n.Join.Server == "" { // the cluster is unknown
 		return []preflight.Leftover{{Path: thisnode.KubeletConf(n)}, {Path: thisnode.BootstrapConf(n)}, {Path: n.Join.CAPath}}
 	}
+	ours := func(list []*x509.Certificate, err error) error {
+		if err == nil && !thisnode.SharesCA(list, n) {
+			err = errors.New("it is of another cluster")
+		}
+		return err
+	}
 	return []preflight.Leftover{
 		{Path: thisnode.KubeletConf(n), Foreign: func([]byte) error {
 			err := thisnode.CheckMember(env.Host, n)
@@ -193,17 +194,8 @@ func leftovers(env *step.Env) []preflight.Leftover {
 		}},
 		{Path: thisnode.BootstrapConf(n), Foreign: func(data []byte) error {
 			_, trusted, err := kubeconfig.Server(data)
-			if err == nil && !thisnode.SharesCA(trusted, n) {
-				err = errors.New("it is of another cluster")
-			}
-			return err
+			return ours(trusted, err)
 		}},
-		{Path: n.Join.CAPath, Foreign: func(data []byte) error {
-			list, err := certs.ParseCerts(data)
-			if err == nil && !thisnode.SharesCA(list, n) {
-				err = errors.New("it is of another cluster")
-			}
-			return err
-		}},
+		{Path: n.Join.CAPath, Foreign: func(data []byte) error { return ours(certs.ParseCerts(data)) }},
 	}
 }

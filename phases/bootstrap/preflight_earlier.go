@@ -15,9 +15,6 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -120,7 +117,7 @@ func storedConfiguration(ctx context.Context, env *step.Env) (have []byte, known
 	if err := env.Host.Probe(ctx, host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz"}); err != nil {
 		return nil, false
 	}
-	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: manifests.KubeadmConfigMap}}
+	kept := node.ConfigMap(manifests.KubeadmConfigMap)
 	found, err := env.Cluster.Get(ctx, kept)
 	if err == nil && !found {
 		err = env.Cluster.Read(ctx, cluster.Query{Path: "/readyz"}, func(io.Reader) error { return nil })
@@ -229,9 +226,9 @@ func tooLate(ctx context.Context, env *step.Env, component string, have, asked [
 
 // podFlag returns the last value of a flag in a static Pod.
 func podFlag(manifest []byte, name string) string {
-	var pod corev1.Pod
-	if yaml.Unmarshal(manifest, &pod) != nil {
+	pod, err := node.DecodePod(manifest)
+	if err != nil {
 		return ""
 	}
-	return thisnode.PodFlag(&pod, name)
+	return manifests.FlagOf(pod, name)
 }

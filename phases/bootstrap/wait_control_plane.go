@@ -10,7 +10,6 @@ import (
 	"github.com/pkg/errors"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -74,13 +73,9 @@ func precreate(ctx context.Context, env *step.Env) {
 	if env.Again {
 		return
 	}
-	var objs []cluster.Object
-	for _, obj := range manifests.FirstStart(env.Config) {
-		objs = append(objs, obj)
-	}
 	ctx, cancel := context.WithTimeout(ctx, headStart)
 	defer cancel()
-	if err := env.Cluster.Precreate(ctx, objs...); err != nil {
+	if err := env.Cluster.Precreate(ctx, manifests.FirstStart(env.Config)...); err != nil {
 		env.UI.Printf("kube-controller-manager and kube-scheduler need a few seconds more to start: %v", err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -27,7 +28,7 @@ import (
 func WaitBootstrap() step.Phase {
 	return step.Phase{
 		Name:    "kubelet-wait-bootstrap",
-		Summary: "Wait until the kubelet has its own credentials, and remove those that it joined with",
+		Summary: "Wait until the kubelet has its own credentials, and remove its credentials for joining",
 		Flags:   []string{"config", "cri-socket", "dry-run"},
 		Run:     runKubeletWaitBootstrap,
 	}
@@ -83,7 +84,7 @@ func awaitKubeletConf(ctx context.Context, env *step.Env) error {
 				})
 			}
 			if err == nil && !env.Config.ControlPlane && missing != nil && env.Host.Now().Sub(began) > patience {
-				restartWorkerWhenReady(ctx, env)
+				restartNow(ctx, env, "so that it registers its node now")
 			}
 			return errors.WithMessage(err, failure)
 		})
@@ -118,16 +119,7 @@ func unknownIssuer(env *step.Env) error {
 	if err != nil {
 		return errors.Wrap(err, path)
 	}
-	// This host's clock may be slow, so check a moment at which the certificate is valid.
-	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: chain[0].NotAfter,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
-	for _, ca := range trusted {
-		options.Roots.AddCert(ca)
-	}
-	for _, cert := range chain[1:] {
-		options.Intermediates.AddCert(cert)
-	}
-	if _, err = chain[0].Verify(options); err == nil {
+	if err := pki.Verify(chain, trusted, env.Host.Now()); err == nil {
 		return nil
 	}
 	return fault.New(fmt.Sprintf("no CA that this node knows has issued %s (issuer %q)", path, chain[0].Issuer.CommonName),
@@ -190,20 +182,17 @@ func restartWhenReady(ctx context.Context, env *step.Env) {
 	if retry.Every(node.ReadyInterval).Do(ctx, probe) != nil {
 		return // the wait itself says why
 	}
-	err := RestartUnregistered(ctx, env, "so that it asks this node's API server at once")
-	if err != nil && ctx.Err() == nil {
-		ui.WarnError(env.UI, errors.WithMessage(err, "the kubelet may take a long time to register this node"))
-	}
+	restartNow(ctx, env, "so that it asks this node's API server at once")
 }
 
 // patience is how long a kubelet may wait for its certificate before it asks for its Node and everything else at intervals of
 // seconds.
 const patience = 1500 * time.Millisecond
 
-// restartWorkerWhenReady makes the kubelet register its node now that it has its certificate. Until then it was refused everything, and its
-// intervals have grown up to half a minute, as in a cluster whose controller manager has just started. A failure only costs time.
-func restartWorkerWhenReady(ctx context.Context, env *step.Env) {
-	if err := RestartUnregistered(ctx, env, "so that it registers its node now"); err != nil && ctx.Err() == nil {
+// restartNow makes the kubelet register its node. Until it had its certificate, it was refused everything, and its intervals have
+// grown up to half a minute, as in a cluster whose controller manager has just started. A failure only costs time.
+func restartNow(ctx context.Context, env *step.Env, why string) {
+	if err := RestartUnregistered(ctx, env, why); err != nil && ctx.Err() == nil {
 		ui.WarnError(env.UI, errors.WithMessage(err, "the kubelet may take a long time to register this node"))
 	}
 }

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package kubelet has the phases that configure and start the kubelet, and wait until it has registered its Node and runs Pods.
 package kubelet
 
 import (
@@ -9,8 +10,10 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -67,7 +70,7 @@ func ensureKubelet(ctx context.Context, env *step.Env, wanted []ownership.File) 
 // restartWith restarts the kubelet with pending files.
 func restartWith(ctx context.Context, env *step.Env, pending []ownership.File) error {
 	if env.Config.EnableKubelet {
-		if err := env.Host.EnableUnit(ctx, node.KubeletUnit); err != nil {
+		if err := env.Host.OrderUnit(ctx, host.EnableUnit, node.KubeletUnit); err != nil {
 			return err
 		}
 	}
@@ -81,7 +84,7 @@ func restartWith(ctx context.Context, env *step.Env, pending []ownership.File) e
 		return nil
 	}
 	env.UI.Printf("Stopping the kubelet")
-	if err := env.Host.StopUnit(ctx, node.KubeletUnit); err != nil {
+	if err := env.Host.OrderUnit(ctx, host.StopUnit, node.KubeletUnit); err != nil {
 		return node.ExplainedJob(ctx, env, err)
 	}
 	if err := prepareKubelet(ctx, env, pending); err != nil {
@@ -91,7 +94,7 @@ func restartWith(ctx context.Context, env *step.Env, pending []ownership.File) e
 		return err
 	}
 	env.UI.Printf("Starting the kubelet")
-	return node.ExplainedJob(ctx, env, env.Host.StartUnit(ctx, node.KubeletUnit))
+	return node.ExplainedJob(ctx, env, env.Host.OrderUnit(ctx, host.StartUnit, node.KubeletUnit))
 }
 
 func prepareKubelet(ctx context.Context, env *step.Env, pending []ownership.File) error {
@@ -117,6 +120,12 @@ func writeKubeletFiles(env *step.Env, pending []ownership.File) error {
 	return env.Keeper().Replace(pending)
 }
 
+// ConfigYAML returns the kubelet's config.yaml: the cluster's settings, overridden by this host's, and then by the user's
+// patches.
+func ConfigYAML(env *step.Env) ([]byte, []kubeletconfig.Correction, error) {
+	return node.KubeletConfigWith(env, config.PatchSet{})
+}
+
 // Files returns the files the kubelet reads when it starts. Only root may read them: CIS Kubernetes Benchmark 4.1.9.
 func Files(env *step.Env) ([]ownership.File, error) {
 	n := env.Config
@@ -136,4 +145,35 @@ func Files(env *step.Env) ([]ownership.File, error) {
 		file("instance-config.yaml", kubeletconfig.InstanceConfigYAML(n)),
 		file("config.yaml", cfg),
 	}, nil
+}
+
+// forgetOtherName removes a certificate that the kubelet got under another name in an unfinished init: the kubelet would prefer
+// it to the new certificate in kubelet.conf.
+func forgetOtherName(ctx context.Context, env *step.Env) error {
+	if !env.Again || !env.Unfinished {
+		return nil
+	}
+	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
+	data, err := host.ReadIfExists(env.Host, pem)
+	if err != nil || data == nil {
+		return err
+	}
+	var expired *thisnode.ExpiredError
+	err = thisnode.ClientCertificateCheck(env.Host, pem, env.Config.Name)(data)
+	if err == nil || errors.As(err, &expired) {
+		return nil
+	}
+	env.UI.Printf("Removing the kubelet's certificate from an earlier run: %v", err)
+	if err := env.Host.OrderUnit(ctx, host.StopUnit, node.KubeletUnit); err != nil && !errors.Is(err, host.ErrNoSystemd) {
+		return err
+	}
+	return env.Host.Remove(pem)
+}
+
+// restartForConf restarts a kubelet running with an unfinished init's kubelet.conf.
+func restartForConf(ctx context.Context, env *step.Env) error {
+	if !env.Again || !env.Unfinished {
+		return nil
+	}
+	return node.RestartStaleKubelet(ctx, env, thisnode.KubeletConf(env.Config))
 }

@@ -48,7 +48,9 @@ func runKubeletStartJoin(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if err := warnCorrected(env); err != nil {
+	_, corrections, err := ConfigYAML(env)
+	node.SayCorrected(env, corrections)
+	if err != nil {
 		return err
 	}
 	ca, err := trustedCAs(env)

@@ -58,7 +58,9 @@ func TestWaitEndsOnceTheCauseIsKnown(t *testing.T) {
 			s, answers := phasetest.WaitStage(t, fixture.InitDocument+fixture.ClusterDocument)
 			answers.Broken[phasetest.KubeletURL] = errors.New("connection refused")
 			s.FakeHost.Has.Units[node.KubeletUnit] = test.unit
-			s.FakeHost.On.RestartUnit = func(context.Context, string) error { return nil } // it ends again
+			s.FakeHost.On.Orders = map[host.UnitOrder]func(context.Context, string) error{
+				host.RestartUnit: func(context.Context, string) error { return nil }, // it ends again
+			}
 			s.FakeHost.Has.Journal = test.journal
 			started := time.Now()
 			err := test.wait(t.Context(), s.Env) // its own limits are minutes

@@ -19,15 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-func (p *Prepare) images() step.Phase {
-	return step.Phase{
-		Name:    "images",
-		Summary: "Import the bundle's images, pin them, and unpin those of an earlier bundle",
-		Flags:   prepareFlags(),
-		Run:     p.runImages,
-	}
-}
-
 func (p *Prepare) runImages(ctx context.Context, env *step.Env) error {
 	wanted := p.bundled()
 	if len(wanted) == 0 {
@@ -72,7 +63,7 @@ func (p prepared) imported(name, id string) bool {
 
 // keepImage says that somebody else's image stays under a name the bundle uses, too.
 func keepImage(env *step.Env, name, have, want string) {
-	env.UI.Warn(fmt.Sprintf("keeping the image %s that is there (%s), which is not the bundle's (%s)", name, have, want),
+	env.UI.Warn(fmt.Sprintf("keeping the existing image %s (%s), which is not the bundle's (%s)", name, have, want),
 		fmt.Sprintf("if it is not meant to differ, remove it with `crictl rmi %s` and run the same command again", name))
 }
 
@@ -114,9 +105,8 @@ func (p *Prepare) importAndPin(ctx context.Context, env *step.Env, socket string
 				old = append(old, name)
 			}
 		}
-		include(&r.Images, missing...)
-		include(&r.Images, unpinned...)
-		include(&r.Imported, missing...)
+		r.Images = with(r.Images, slices.Concat(missing, unpinned)...)
+		r.Imported = with(r.Imported, missing...)
 		for _, name := range missing {
 			r.ImageIDs[name] = with(r.ImageIDs[name], wanted[name])
 		}
@@ -145,14 +135,10 @@ func (p *Prepare) importAndPin(ctx context.Context, env *step.Env, socket string
 // unpin lets the kubelet remove an earlier bundle's images.
 func (p *Prepare) unpin(ctx context.Context, env *step.Env, socket string, names []string) error {
 	for _, name := range names {
-		env.UI.Printf("Unpinning %s, which this bundle does not have", name)
+		env.UI.Printf("Unpinning %s, which is not in this bundle", name)
 		if err := env.Host.PinImage(ctx, socket, name, false); err != nil {
 			return err
 		}
 	}
-	return p.note(env, func(r *prepared) {
-		for _, name := range names {
-			exclude(&r.Images, name)
-		}
-	})
+	return p.note(env, func(r *prepared) { r.Images = without(r.Images, names...) })
 }

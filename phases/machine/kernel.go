@@ -25,15 +25,6 @@ const (
 	sysctlPath  = "/etc/sysctl.d/90-slipway.conf"
 )
 
-func (p *Prepare) kernel() step.Phase {
-	return step.Phase{
-		Name:    "kernel",
-		Summary: "Load kernel modules and set kernel parameters, now and at boot",
-		Flags:   prepareFlags(),
-		Run:     runKernel,
-	}
-}
-
 func runKernel(ctx context.Context, env *step.Env) error {
 	modules := preflight.HostModules()
 	names := make([]string, len(modules))

@@ -5,30 +5,32 @@ package machine
 
 import (
 	"context"
+	"encoding/json"
+	"io"
+	"net/url"
 	"path/filepath"
 	"strings"
 
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
 )
-
-func (p *Prepare) kubelet() step.Phase {
-	return step.Phase{
-		Name:    "kubelet",
-		Summary: "Write the kubelet's unit and drop-in, and enable it",
-		Flags:   prepareFlags(),
-		Run:     p.runKubelet,
-	}
-}
 
 // runKubelet makes the unit start the bundle's kubelet, whatever a package has installed. It's enabled but not started: init and
 // join start it with its settings.
 func (p *Prepare) runKubelet(ctx context.Context, env *step.Env) error {
-	if !p.has("kubelet") || kubeletIsGood(ctx, env, p.Bundle.Index().KubernetesVersion) {
+	if p.program("kubelet") == nil || kubeletIsGood(ctx, env, p.Bundle.Index().KubernetesVersion) {
 		return p.enableInstalled(ctx, env)
 	}
 	dropIn := ownership.File{Path: kubeletconfig.DropInPath, Data: kubeletconfig.DropIn(filepath.Join(programDir, "kubelet")), Mode: 0o644}
@@ -66,7 +68,7 @@ func (p *Prepare) restartReplaced(ctx context.Context, env *step.Env, changed bo
 
 func restartNow(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Restarting the kubelet")
-	if err := env.Host.RestartUnit(ctx, node.KubeletUnit); err != nil {
+	if err := env.Host.OrderUnit(ctx, host.RestartUnit, node.KubeletUnit); err != nil {
 		return err
 	}
 	return node.WaitKubelet(ctx, env)
@@ -97,4 +99,121 @@ func reloadFor(ctx context.Context, env *step.Env, unit string, changed bool) er
 		return err
 	}
 	return env.Host.ReloadUnits(ctx)
+}
+
+// On notes whether this host is a control plane; env is from that node's workflow.
+func (p *Prepare) On(env *step.Env) {
+	if thisnode.IsControlPlane(env.Host) {
+		p.ControlPlane = env.Config
+	}
+}
+
+// restartInTurn restarts a control plane's kubelet while no other restarts. A kubelet of another minor version may take the
+// static Pods for new and replace them, etcd and the API server among them.
+func (p *Prepare) restartInTurn(ctx context.Context, env *step.Env) error {
+	here := p.here(env)
+	mine, err := node.TakeTurnIfAnswered(ctx, here, node.ForPreparation)
+	if err != nil {
+		return err
+	}
+	if err := awaitReplaceable(ctx, here, mine, env.Config.IgnorePreflightErrors); err != nil {
+		return mine.Unused(ctx, err)
+	}
+	mine.Stops()
+	if err := restartNow(ctx, env); err != nil || !mine.Held {
+		return err
+	}
+	if err := awaitAdopted(ctx, here); err != nil {
+		return err
+	}
+	return mine.Finish(ctx, here, nil)
+}
+
+// finishTurn gives back an interrupted run's Lease.
+func (p *Prepare) finishTurn(ctx context.Context, env *step.Env) error {
+	if p.ControlPlane == nil {
+		return nil
+	}
+	return node.FinishEarlier(ctx, p.here(env), node.ForPreparation)
+}
+
+// here is the environment of this control plane's own workflows.
+func (p *Prepare) here(env *step.Env) *step.Env {
+	here := *env
+	here.Config = p.ControlPlane
+	return &here
+}
+
+// awaitReplaceable waits until the other control planes can do without this one. Only the API knows whether they're Ready.
+func awaitReplaceable(ctx context.Context, env *step.Env, mine node.Turn, ignore []string) error {
+	questions := []preflight.Check{node.QuorumQuestion(env)}
+	if mine.Held {
+		questions = append(questions, node.NodesReadyQuestion(env))
+	}
+	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
+	defer cancel()
+	var report preflight.Report
+	err := retry.Every(node.TurnInterval).Do(limited, func(ctx context.Context) error {
+		report = preflight.Run(ctx, questions, env.Host, ignore)
+		return report.Err()
+	})
+	if err != nil {
+		return err
+	}
+	return node.ReportFindings(env, report)
+}
+
+// awaitAdopted waits until the newly started kubelet runs this control plane's static Pods. It makes their UIDs from their
+// contents, and replaces Pods with other UIDs some seconds after it has become healthy.
+func awaitAdopted(ctx context.Context, env *step.Env) error {
+	const failure = "the kubelet does not run the static Pods of this control plane yet"
+	limit := env.Config.Timeouts.UpgradeManifests
+	return diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
+		return env.Cluster.AwaitNode(ctx, env.Config.Name, func(reported *corev1.Node, _ []corev1.Pod) error {
+			if err := node.NodeReady(reported); err != nil {
+				return err
+			}
+			return adopted(ctx, env)
+		})
+	})
+}
+
+// adopted compares the kubelet's UIDs of the static Pods with the running Pods'.
+func adopted(ctx context.Context, env *step.Env) error {
+	var known corev1.PodList
+	path := "/api/v1/nodes/" + url.PathEscape(env.Config.Name) + "/proxy/pods"
+	err := env.Cluster.Read(ctx, cluster.Query{Path: path}, func(r io.Reader) error { return json.NewDecoder(r).Decode(&known) })
+	if err != nil {
+		return err
+	}
+	running, err := env.Host.Sandboxes(ctx, env.Config.CRISocket, metav1.NamespaceSystem)
+	if err != nil {
+		return err
+	}
+	wanted := map[string]string{}
+	for i := range known.Items {
+		if pod := &known.Items[i]; pod.Namespace == metav1.NamespaceSystem {
+			wanted[pod.Name] = string(pod.UID)
+		}
+	}
+	for _, component := range node.StaticPods(env) {
+		pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, component))
+		if !found {
+			continue
+		}
+		name, there := pod.Name+"-"+env.Config.Name, false
+		for _, s := range running {
+			switch {
+			case s.Pod != name || !s.Ready:
+			case s.UID != wanted[name]:
+				return errors.Errorf("the kubelet replaces Pod %s", name)
+			default:
+				there = true
+			}
+		}
+		if !there {
+			return errors.Errorf("the kubelet has not started Pod %s yet", name)
+		}
+	}
+	return nil
 }

@@ -1,12 +1,15 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package machine makes a bare host ready to become a node (host prepare): programs, container runtime, kernel settings, swap,
+// images. It records all its changes, and takes exactly those back (host reset).
 package machine
 
 import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -17,7 +20,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -45,49 +47,51 @@ type Prepare struct {
 // Phases is the workflow of host prepare.
 func (p *Prepare) Phases() []step.Phase {
 	return []step.Phase{
-		p.preflight(),
-		p.record(),
-		p.kernel(),
-		p.swap().Needing("record"),
-		p.programs().Needing("record"),
-		p.containerRuntime().Needing("kernel", "programs"),
-		p.kubelet().Needing("swap", "container-runtime"),
-		p.images().Needing("container-runtime"),
-		p.verify().Needing("kubelet", "images"),
+		{Name: "preflight", Summary: "Check this host, its existing software, and the bundle",
+			Flags: prepareFlags("allow-downgrade", "ignore-preflight-errors"), Run: p.runPreflight},
+		{Name: "record", Summary: "Record this host's state, so that host reset can restore it", Flags: prepareFlags(), Run: p.runRecord},
+		{Name: "kernel", Summary: "Load kernel modules and set kernel parameters, now and at boot", Flags: prepareFlags(), Run: runKernel},
+		{Name: "swap", Summary: "Turn swap off, now and at boot, unless it is to be kept",
+			Flags: prepareFlags("swap"), Run: p.runSwap, Needs: []string{"record"}},
+		{Name: "programs", Summary: "Verify the bundle, and put its programs and units in place",
+			Flags: prepareFlags("allow-downgrade"), Run: p.runPrograms, Needs: []string{"record"}},
+		{Name: "container-runtime", Summary: "Write containerd's settings and unit, or check the existing runtime, and start it",
+			Flags: prepareFlags("registry-mirror"), Run: p.runContainerRuntime, Needs: []string{"kernel", "programs"}},
+		{Name: "kubelet", Summary: "Write the kubelet's unit and drop-in, and enable it",
+			Flags: prepareFlags(), Run: p.runKubelet, Needs: []string{"swap", "container-runtime"}},
+		{Name: "images", Summary: "Import the bundle's images, pin them, and unpin those of an earlier bundle",
+			Flags: prepareFlags(), Run: p.runImages, Needs: []string{"container-runtime"}},
+		{Name: "verify", Summary: "Check that this host has everything init and join need",
+			Flags: prepareFlags(), Run: p.runVerify, Needs: []string{"kubelet", "images"}},
 	}
 }
 
-func (p *Prepare) preflight() step.Phase {
-	return step.Phase{
-		Name:    "preflight",
-		Summary: "Check this host, what it has already, and the bundle",
-		Flags:   prepareFlags("allow-downgrade", "ignore-preflight-errors"),
-		Run: func(ctx context.Context, env *step.Env) error {
-			env.UI.Printf("Checking this host")
-			found, err := p.findRuntime(ctx, env)
-			if err != nil {
-				return err
-			}
-			if found.foreign() {
-				if err := p.checkSandboxImage(ctx, env, found); err != nil && !errors.As(err, new(*host.RuntimeError)) { // the check CRI reports that
-					return err
-				}
-			}
-			refused, err := p.refusedPrograms(ctx, env)
-			if err != nil {
-				return err
-			}
-			parameters, err := wantedParameters(env.Host)
-			if err != nil {
-				return err
-			}
-			checks := preflight.Prepare(env.Config, preflight.Preparation{
-				Runtime: found.check(ctx, env), Sizes: p.sizes(), Parameters: parameters, SysctlFile: sysctlPath, Refused: refused,
-			})
-			checks = append(checks, p.skewChecks(ctx, env)...)
-			return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
-		},
+func (p *Prepare) runPreflight(ctx context.Context, env *step.Env) error {
+	env.UI.Printf("Checking this host")
+	found, err := p.findRuntime(ctx, env)
+	if err != nil {
+		return err
 	}
+	if found.foreign() {
+		if err := p.checkSandboxImage(ctx, env, found); err != nil && !errors.As(err, new(*host.RuntimeError)) { // the check CRI reports that
+			return err
+		}
+	}
+	var pending pendingFiles
+	if !slices.Contains(env.Config.SkipPhases, "programs") {
+		if pending, err = p.pendingFiles(ctx, env); err != nil {
+			return err
+		}
+	}
+	parameters, err := wantedParameters(env.Host)
+	if err != nil {
+		return err
+	}
+	checks := preflight.Prepare(env.Config, preflight.Preparation{
+		Runtime: found.check(ctx, env), Sizes: p.sizes(), Parameters: parameters, SysctlFile: sysctlPath, Refused: pending.refused,
+	})
+	checks = append(checks, p.skewChecks(ctx, env)...)
+	return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
 }
 
 // phase is a phase's name in the running command: on its own, or as a part of up.
@@ -141,13 +145,14 @@ func (p *Prepare) KubernetesVersion() string {
 	return p.Bundle.Index().KubernetesVersion
 }
 
-func (p *Prepare) has(program string) bool {
+// program is the bundle's program of that name; nil if it has none.
+func (p *Prepare) program(name string) *bundle.Part {
 	for _, part := range p.parts() {
-		if part.Type == bundle.Program && part.Name == program {
-			return true
+		if part.Type == bundle.Program && part.Name == name {
+			return &part
 		}
 	}
-	return false
+	return nil
 }
 
 // ensureFiles makes the host hold files, and reports whether it changed any. Operators' files and edits stay.
@@ -162,7 +167,7 @@ func ensureFiles(ctx context.Context, env *step.Env, files ...ownership.File) (c
 			return changed, err
 		}
 		if have != nil && !env.Host.Unchanged(f.Path) {
-			keepOperators(env, f, have)
+			f.SayKept(env.UI, have, fmt.Sprintf("if it is not meant to differ, remove %s and run the same command again", f.Path))
 			continue
 		}
 		if err := ensureDir(env, filepath.Dir(f.Path)); err != nil {
@@ -188,34 +193,18 @@ func ensureDir(env *step.Env, dir string) error {
 	return env.Host.EnsureDir(dir, 0o755)
 }
 
-func keepOperators(env *step.Env, f ownership.File, have []byte) {
-	ui.SayKept(env.UI, ui.Kept{
-		Path: f.Path, Summary: ownership.LineDifference(have, f.Data), Now: ownership.Shown(have), Ours: ownership.Shown(f.Data),
-		Remedy: fmt.Sprintf("if it is not meant to differ, remove %s and run the same command again", f.Path),
-	})
-}
-
-// verify is the last phase: it reports success only if the host has all it needs.
-func (p *Prepare) verify() step.Phase {
-	return step.Phase{
-		Name:    "verify",
-		Summary: "Check that this host has all that init and join need",
-		Flags:   prepareFlags(),
-		Run:     p.runVerify,
-	}
-}
-
+// runVerify comes last: it reports success only if the host has all it needs.
 func (p *Prepare) runVerify(ctx context.Context, env *step.Env) error {
 	found, err := p.findRuntime(ctx, env)
 	if err != nil {
 		return err
 	}
 	var missing, from []string
-	if found.by == nobody && !p.has("containerd") {
+	if found.by == nobody && p.program("containerd") == nil {
 		missing = append(missing, "a container runtime")
 		from = append(from, "containerd 2.0 or later: https://containerd.io/downloads/")
 	}
-	if _, err := env.Host.LookPath("kubelet"); err != nil && !p.has("kubelet") {
+	if _, err := env.Host.LookPath("kubelet"); err != nil && p.program("kubelet") == nil {
 		missing = append(missing, "the kubelet")
 		from = append(from, "the packages kubelet and kubernetes-cni: https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/install-kubeadm/")
 	}

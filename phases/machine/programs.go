@@ -20,15 +20,6 @@ import (
 // runtimePrograms are a bundle's programs that a host with another container runtime doesn't need.
 var runtimePrograms = map[string]bool{"containerd": true, "containerd-shim-runc-v2": true, "ctr": true, "runc": true}
 
-func (p *Prepare) programs() step.Phase {
-	return step.Phase{
-		Name:    "programs",
-		Summary: "Verify the bundle, and put its programs and units in place",
-		Flags:   prepareFlags("allow-downgrade"),
-		Run:     p.runPrograms,
-	}
-}
-
 // runPrograms reads the bundle only if this host lacks part of it. Nothing is put in place before all of the bundle is verified.
 func (p *Prepare) runPrograms(ctx context.Context, env *step.Env) error {
 	if p.Bundle == nil {
@@ -42,7 +33,7 @@ func (p *Prepare) runPrograms(ctx context.Context, env *step.Env) error {
 		return pending.refused[0]
 	}
 	for _, path := range pending.kept {
-		env.UI.Printf("Using the %s that is there, not the bundle's", path)
+		env.UI.Printf("Using the existing %s, not the bundle's", path)
 	}
 	if len(pending.files) == 0 {
 		return nil
@@ -110,8 +101,12 @@ func (p *Prepare) pendingFiles(ctx context.Context, env *step.Env) (pending pend
 	if err != nil {
 		return pending, err
 	}
-	if pending.refused, err = p.olderThanOther(ctx, env, kubelet); err != nil {
+	refusal, err := p.olderThanOther(ctx, env, kubelet)
+	if err != nil {
 		return pending, err
+	}
+	if refusal != nil {
+		pending.refused = append(pending.refused, refusal)
 	}
 	packaged := kubelet.LoadState == "loaded" && kubelet.Fragment != kubeletconfig.UnitPath
 	pending.files = map[string]host.SetFile{}

@@ -4,13 +4,13 @@
 package machine
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"io/fs"
 	"maps"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -27,8 +27,6 @@ import (
 type prepared struct {
 	// Prepared says that the following was noted.
 	Prepared bool `json:"prepared"`
-	// EmptyTables are nftables tables that existed and did nothing.
-	EmptyTables []string `json:"emptyTables,omitempty"`
 	// Parameters are kernel parameters' earlier values, by path below /proc/sys.
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// Swap are the areas that were in use.
@@ -54,23 +52,10 @@ type prepared struct {
 // criSocket is the socket of the runtime with the images. Earlier releases didn't record it.
 func (p prepared) criSocket() string { return cmp.Or(p.Socket, containerd.Socket) }
 
-func (p *Prepare) record() step.Phase {
-	return step.Phase{
-		Name:    "record",
-		Summary: "Note what is there before, so that host reset can restore it",
-		Flags:   prepareFlags(),
-		Run:     p.runRecord,
-	}
-}
-
 // runRecord notes the earlier state of everything a node changes without our mark, before the first change.
 func (p *Prepare) runRecord(_ context.Context, env *step.Env) error {
 	record, err := readPrepared(env.Host)
 	if err != nil || record.Prepared {
-		return err
-	}
-	tables, err := env.Host.EmptyTables()
-	if err != nil && !errors.Is(err, fs.ErrPermission) { // a plan by another user
 		return err
 	}
 	vacant, err := vacantDirectories(env.Host)
@@ -83,9 +68,6 @@ func (p *Prepare) runRecord(_ context.Context, env *step.Env) error {
 	}
 	return p.note(env, func(r *prepared) {
 		r.Prepared, r.Directories, r.Missing = true, vacant, missingDirectories(env.Host)
-		for _, t := range tables {
-			r.EmptyTables = append(r.EmptyTables, t.Name)
-		}
 		for _, name := range slices.AppendSeq(slices.Collect(maps.Keys(nodeParameters)), maps.Keys(wanted)) {
 			if value, err := env.Host.ReadFile(host.ProcSys + name); err == nil {
 				r.Parameters[name] = strings.TrimSpace(string(value))
@@ -113,7 +95,7 @@ func missingDirectories(h host.Host) []string {
 	for _, dir := range dirs {
 		for ; dir != "/"; dir = filepath.Dir(dir) {
 			if _, err := h.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-				include(&missing, dir)
+				missing = with(missing, dir)
 			}
 		}
 	}
@@ -154,17 +136,14 @@ func readPrepared(h host.Host) (prepared, error) {
 func (p *Prepare) note(env *step.Env, change func(*prepared)) error {
 	p.recording.Lock()
 	defer p.recording.Unlock()
-	before, err := readPrepared(env.Host)
+	record, err := readPrepared(env.Host)
 	if err != nil {
 		return err
 	}
-	after := before.clone()
-	change(&after)
-	if reflect.DeepEqual(before, after) {
-		return nil
-	}
-	data, err := json.MarshalIndent(after, "", "  ")
-	if err != nil {
+	before, _ := json.MarshalIndent(record, "", "  ") // strings always encode
+	change(&record)
+	data, err := json.MarshalIndent(record, "", "  ")
+	if err != nil || bytes.Equal(before, data) {
 		return err
 	}
 	if err := ensureDir(env, filepath.Dir(thisnode.PreparedPath)); err != nil {
@@ -174,27 +153,13 @@ func (p *Prepare) note(env *step.Env, change func(*prepared)) error {
 	return err
 }
 
-func (p prepared) clone() prepared {
-	return prepared{
-		Prepared: p.Prepared, EmptyTables: slices.Clone(p.EmptyTables), Parameters: maps.Clone(p.Parameters), Swap: slices.Clone(p.Swap),
-		Masked: slices.Clone(p.Masked), Enabled: slices.Clone(p.Enabled), UnitFiles: maps.Clone(p.UnitFiles), Containerd: p.Containerd,
-		Directories: slices.Clone(p.Directories), Missing: slices.Clone(p.Missing),
-		Socket: p.Socket, Images: slices.Clone(p.Images), Imported: slices.Clone(p.Imported), ImageIDs: maps.Clone(p.ImageIDs),
-	}
-}
-
-// exclude takes an element out of a list, which becomes nil when it's empty.
-func exclude(list *[]string, element string) {
-	if *list = slices.DeleteFunc(*list, func(e string) bool { return e == element }); len(*list) == 0 {
-		*list = nil
-	}
-}
-
-func include(list *[]string, more ...string) { *list = with(*list, more...) }
-
 // with is a sorted list of all elements, each once.
 func with(list []string, more ...string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(list, more))))
+}
+
+func without(list []string, less ...string) []string {
+	return slices.DeleteFunc(list, func(e string) bool { return slices.Contains(less, e) })
 }
 
 // noteContainerd records that a bundle brings containerd, before its files are put in place. From then on, its directories are
@@ -210,10 +175,8 @@ func (p *Prepare) noteContainerd(env *step.Env) error {
 	}
 	return p.note(env, func(r *prepared) {
 		r.Containerd = true
-		for _, dir := range containerd.Directories() {
-			if !brought && !slices.Contains(vacant, dir) {
-				exclude(&r.Directories, dir)
-			}
+		if !brought {
+			r.Directories = without(r.Directories, without(containerd.Directories(), vacant...)...)
 		}
 	})
 }
@@ -234,12 +197,12 @@ func (p *Prepare) enable(ctx context.Context, env *step.Env, unit string) error 
 		return err
 	}
 	err = p.note(env, func(r *prepared) {
-		include(&r.Enabled, unit)
+		r.Enabled = with(r.Enabled, unit)
 		r.UnitFiles[unit] = state.Fragment
 	})
 	if err != nil {
 		return err
 	}
 	env.UI.Printf("Enabling %s", unit)
-	return env.Host.EnableUnit(ctx, unit)
+	return env.Host.OrderUnit(ctx, host.EnableUnit, unit)
 }

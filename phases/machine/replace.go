@@ -6,16 +6,22 @@ package machine
 import (
 	"context"
 	"fmt"
-	"slices"
+	"path/filepath"
 	"strings"
 
+	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // mayReplace reports whether a part of the bundle goes to a path where another file may be. An earlier bundle's unedited file is
@@ -37,15 +43,6 @@ func (p *Prepare) mayReplace(ctx context.Context, env *step.Env, part bundle.Par
 			"remove it if nothing needs it, and run the same command again"), nil
 	}
 	return false, nil, nil
-}
-
-// refusedPrograms are found before anything changes, unless the programs are left out.
-func (p *Prepare) refusedPrograms(ctx context.Context, env *step.Env) ([]error, error) {
-	if slices.Contains(env.Config.SkipPhases, "programs") {
-		return nil, nil
-	}
-	pending, err := p.pendingFiles(ctx, env)
-	return pending.refused, err
 }
 
 // versioned are the programs that tell their version. A bundle's other programs go with them.
@@ -75,27 +72,18 @@ func (p *Prepare) olderOnNode(ctx context.Context, env *step.Env, part bundle.Pa
 }
 
 // olderThanOther refuses the bundle's kubelet if the node runs a newer kubelet from elsewhere: the bundle's replaces that, too.
-func (p *Prepare) olderThanOther(ctx context.Context, env *step.Env, unit host.UnitState) (refused []error, err error) {
+func (p *Prepare) olderThanOther(ctx context.Context, env *step.Env, unit host.UnitState) (refusal, err error) {
 	other := unit.Program
 	if other == "" {
 		if other, err = env.Host.LookPath("kubelet"); err != nil {
 			return nil, nil //nolint:nilerr // there is none
 		}
 	}
-	if strings.HasPrefix(other, programDir+"/") { // mayReplace compares with it
+	part := p.program("kubelet")
+	if part == nil || strings.HasPrefix(other, programDir+"/") { // mayReplace compares with it
 		return nil, nil
 	}
-	for _, part := range p.parts() {
-		if part.Type != bundle.Program || part.Name != "kubelet" {
-			continue
-		}
-		refusal, err := p.olderOnNode(ctx, env, part, other)
-		if err != nil || refusal == nil {
-			return nil, err
-		}
-		return []error{refusal}, nil
-	}
-	return nil, nil
+	return p.olderOnNode(ctx, env, *part, other)
 }
 
 // versionIn is the first version in a program's output, such as containerd github.com/containerd/containerd/v2 v2.2.0 1c4457e,
@@ -110,4 +98,46 @@ func versionIn(text string) *version.Version {
 		}
 	}
 	return nil
+}
+
+// skewChecks check the bundle's kubelet if it replaces another on a node. After an interrupted init, there's no API server to
+// ask, and the node has the kubelet of the bundle to continue with.
+func (p *Prepare) skewChecks(ctx context.Context, env *step.Env) []preflight.Check {
+	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil || !p.replacesKubelet(env) {
+		return nil
+	}
+	if !p.Alone {
+		return []preflight.Check{preflight.SameKubelet(p.Bundle.Index().KubernetesVersion)}
+	}
+	controlPlane, err := controlPlaneVersion(ctx, env)
+	return []preflight.Check{preflight.BundledKubelet(p.Bundle.Index().KubernetesVersion, controlPlane, err)}
+}
+
+// replacesKubelet reports whether the bundle has a kubelet that differs from this host's.
+func (p *Prepare) replacesKubelet(env *step.Env) bool {
+	part := p.program("kubelet")
+	if part == nil {
+		return false
+	}
+	f, _ := fileOf(*part)
+	same, err := env.Host.HasFile(f)
+	return err != nil || !same
+}
+
+// controlPlaneVersion is the version of this node's API server or, on a worker, of the cluster's configuration: the control plane
+// was upgraded to it first.
+func controlPlaneVersion(ctx context.Context, env *step.Env) (string, error) {
+	path := filepath.Join(env.Config.Paths.Manifests, manifests.APIServerName+".yaml")
+	if data, err := env.Host.ReadFile(path); err == nil {
+		version, err := upgrading.VersionOf(data)
+		if err == nil && version == "" {
+			err = errors.New("its image has no version")
+		}
+		return version, errors.WithMessage(err, path)
+	}
+	stored, err := joining.StoredConfiguration(ctx, env.Cluster)
+	if err != nil {
+		return "", err
+	}
+	return config.StoredVersion(stored)
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -21,7 +20,7 @@ import (
 // something twice changes nothing more, and the record goes last, so an interrupted run can be repeated.
 func Reset() []step.Phase {
 	return []step.Phase{
-		{Name: "preflight", Summary: "Check that nothing on this host needs what is removed", Flags: hostResetFlags("ignore-preflight-errors"), Run: runPreflightHostReset},
+		{Name: "preflight", Summary: "Check that everything to be removed is unused", Flags: hostResetFlags("ignore-preflight-errors"), Run: runPreflightHostReset},
 		{Name: "images", Summary: "Unpin and remove the images that were imported into a container runtime that stays", Flags: hostResetFlags(), Run: runResetImages},
 		{Name: "units", Summary: "Stop and disable the container runtime and the kubelet", Flags: hostResetFlags(), Run: runResetUnits},
 		{Name: "files", Summary: "Remove programs, units, settings and data", Flags: hostResetFlags(), Run: runResetFiles},
@@ -56,7 +55,7 @@ func runResetUnits(ctx context.Context, env *step.Env) error {
 		}
 		if slices.Contains([]string{"active", "activating", "reloading"}, state.ActiveState) {
 			env.UI.Printf("Stopping %s", unit)
-			if err := env.Host.StopUnit(ctx, unit); err != nil {
+			if err := env.Host.OrderUnit(ctx, host.StopUnit, unit); err != nil {
 				return err
 			}
 		}
@@ -78,11 +77,11 @@ func disable(ctx context.Context, env *step.Env, unit, file string, ownContainer
 	fromBundle := file == containerd.UnitPath || file == "" && unit == containerd.Unit
 	theirs := file != "" && state.Fragment != file || fromBundle && !ownContainerd
 	if theirs && state.LoadState == "loaded" {
-		env.UI.Printf("Leaving %s enabled: its file is not the one that was enabled", unit)
+		env.UI.Printf("Leaving %s enabled: another file has taken the place of its unit file", unit)
 		return nil
 	}
 	env.UI.Printf("Disabling %s", unit)
-	return env.Host.DisableUnit(ctx, unit)
+	return env.Host.OrderUnit(ctx, host.DisableUnit, unit)
 }
 
 func runResetKernel(ctx context.Context, env *step.Env) error {
@@ -94,7 +93,7 @@ func runResetKernel(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	for _, unit := range record.Masked {
-		if err := env.Host.UnmaskUnit(ctx, unit); err != nil {
+		if err := env.Host.OrderUnit(ctx, host.UnmaskUnit, unit); err != nil {
 			return err
 		}
 	}
@@ -104,10 +103,7 @@ func runResetKernel(ctx context.Context, env *step.Env) error {
 			return err
 		}
 	}
-	if !record.Prepared {
-		return nil
-	}
-	return removeEmptyTables(ctx, env, record.EmptyTables)
+	return nil
 }
 
 func runResetRecord(_ context.Context, env *step.Env) error {
@@ -115,22 +111,4 @@ func runResetRecord(_ context.Context, env *step.Env) error {
 		return err
 	}
 	return (&fileReset{Env: env}).removeEmpty(filepath.Dir(thisnode.PreparedPath))
-}
-
-// iptablesTables are the names of iptables' tables, without the IP family.
-var iptablesTables = []string{"filter", "mangle", "nat", "raw", "security"}
-
-// removeEmptyTables removes tables without rules that iptables made for the kubelet, kube-proxy and network plugins.
-func removeEmptyTables(ctx context.Context, env *step.Env, before []string) error {
-	tables, err := env.Host.EmptyTables()
-	for _, t := range tables {
-		if slices.Contains(before, t.Name) || !slices.Contains(iptablesTables, t.Name[strings.Index(t.Name, " ")+1:]) {
-			continue
-		}
-		env.UI.Printf("Removing %s", t)
-		if err := env.Host.RemoveLeftover(ctx, t); err != nil {
-			return err
-		}
-	}
-	return err
 }

@@ -103,7 +103,7 @@ func startPackaged(ctx context.Context, env *step.Env) error {
 	if err != nil || state.UnitFileState != "enabled" || state.ActiveState != "inactive" {
 		return err
 	}
-	return env.Host.StartUnit(ctx, node.KubeletUnit)
+	return env.Host.OrderUnit(ctx, host.StartUnit, node.KubeletUnit)
 }
 
 // fileReset removes files, whatever fails.

@@ -66,8 +66,8 @@ func runResetImages(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if !there {
-		env.UI.Warn(fmt.Sprintf("%s is not there, so nobody can say whether its runtime still has images of the bundle", record.criSocket()),
-			"if it is only stopped, start it and remove them, unless somebody needs them: "+strings.Join(record.Images, ", "))
+		env.UI.Warn(fmt.Sprintf("%s does not exist, so it is unknown whether its runtime still has images of the bundle", record.criSocket()),
+			"if it is only stopped, start it and remove them, unless they are still needed: "+strings.Join(record.Images, ", "))
 		return nil
 	}
 	images, err := env.Host.Images(ctx, record.criSocket())

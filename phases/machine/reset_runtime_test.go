@@ -323,18 +323,3 @@ func TestHostResetParameters(t *testing.T) {
 		})
 	}
 }
-
-func TestHostResetLeavesOtherTables(t *testing.T) {
-	h, _ := newBareHost(t)
-	h.mustPrepare(t, &Prepare{})
-	h.Has.Empty = []host.Leftover{{Kind: host.EmptyTable, Name: "ip nat"}, {Kind: host.EmptyTable, Name: "ip mine"}, {Kind: host.EmptyTable, Name: "ip6 filter"}}
-	_, err := h.resetHost(t)
-	fact.Error(t, err)
-	var want []string
-	for _, i := range []int{0, 2} {
-		want = append(want, h.Has.Empty[i].String())
-	}
-	if got := h.Did("remove"); !slices.Equal(got, want) {
-		t.Errorf("removed %q, want %q", got, want)
-	}
-}

@@ -25,21 +25,12 @@ import (
 // runtimeStart bounds the start of a container runtime, which takes a second.
 const runtimeStart = time.Minute
 
-func (p *Prepare) containerRuntime() step.Phase {
-	return step.Phase{
-		Name:    "container-runtime",
-		Summary: "Write containerd's settings and unit, or check the runtime that is there, and start it",
-		Flags:   prepareFlags("registry-mirror"),
-		Run:     p.runContainerRuntime,
-	}
-}
-
 func (p *Prepare) runContainerRuntime(ctx context.Context, env *step.Env) error {
 	found, err := p.findRuntime(ctx, env)
 	if err != nil {
 		return err
 	}
-	if found.by == nobody && !p.has("containerd") {
+	if found.by == nobody && p.program("containerd") == nil {
 		return nil // verify says what is missing
 	}
 	changed := false
@@ -239,10 +230,10 @@ func (p *Prepare) runUnit(ctx context.Context, env *step.Env, r hostRuntime, cha
 		return err
 	case state.ActiveState != "active":
 		env.UI.Printf("Starting %s", r.unit)
-		return env.Host.StartUnit(ctx, r.unit)
+		return env.Host.OrderUnit(ctx, host.StartUnit, r.unit)
 	case !r.foreign() && (changed || state.Replaced): // no container ends with it: see containerd.ServiceUnit
 		env.UI.Printf("Restarting %s", r.unit)
-		return env.Host.RestartUnit(ctx, r.unit)
+		return env.Host.OrderUnit(ctx, host.RestartUnit, r.unit)
 	}
 	return nil
 }

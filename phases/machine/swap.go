@@ -15,15 +15,6 @@ import (
 // swapTarget starts all swap areas at boot, wherever they come from: systemd.special(7).
 const swapTarget = "swap.target"
 
-func (p *Prepare) swap() step.Phase {
-	return step.Phase{
-		Name:    "swap",
-		Summary: "Turn swap off, now and at boot, unless it is to be kept",
-		Flags:   prepareFlags("swap"),
-		Run:     p.runSwap,
-	}
-}
-
 // runSwap turns swap off if there is any, now or only at boot, as after `swapoff -a`. Masking one unit keeps every area off at
 // boot, and /etc/fstab unchanged.
 func (p *Prepare) runSwap(ctx context.Context, env *step.Env) error {
@@ -41,7 +32,7 @@ func (p *Prepare) runSwap(ctx context.Context, env *step.Env) error {
 			"set failSwapOn: false in the KubeletConfiguration that you give to `slipway init`")
 		return nil
 	}
-	if err := p.note(env, func(r *prepared) { include(&r.Swap, areas...) }); err != nil {
+	if err := p.note(env, func(r *prepared) { r.Swap = with(r.Swap, areas...) }); err != nil {
 		return err
 	}
 	if err := p.maskSwap(ctx, env); err != nil {
@@ -79,8 +70,8 @@ func (p *Prepare) maskSwap(ctx context.Context, env *step.Env) error {
 	if err != nil || state.UnitFileState == "masked" {
 		return err
 	}
-	if err := p.note(env, func(r *prepared) { include(&r.Masked, swapTarget) }); err != nil {
+	if err := p.note(env, func(r *prepared) { r.Masked = with(r.Masked, swapTarget) }); err != nil {
 		return err
 	}
-	return env.Host.MaskUnit(ctx, swapTarget)
+	return env.Host.OrderUnit(ctx, host.MaskUnit, swapTarget)
 }

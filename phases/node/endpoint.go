@@ -34,14 +34,11 @@ const proxyDelay = 8 * time.Second
 func withdrawEndpoint(ctx context.Context, env *step.Env) error {
 	address := env.Config.AdvertiseAddress.String()
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: kubernetesService()}
-	others := false
 	if found, err := env.Cluster.Get(ctx, slice); err != nil || !found {
 		return errors.WithMessage(err, "find the endpoints of the API servers")
 	}
-	for _, e := range slice.Endpoints {
-		others = others || !slices.Contains(e.Addresses, address)
-	}
-	if !others {
+	other := func(e discoveryv1.Endpoint) bool { return !slices.Contains(e.Addresses, address) }
+	if !slices.ContainsFunc(slice.Endpoints, other) {
 		return nil
 	}
 	env.UI.Printf("Moving the clients of the Service kubernetes to the other API servers")

@@ -6,7 +6,6 @@ package node
 import (
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/inventory"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -73,7 +73,7 @@ func ReadEtcdData(env *step.Env) (EtcdData, error) {
 			continue
 		}
 		path := filepath.Join(dir, name)
-		head, err := env.Host.ReadHead(path, etcd.DataHead)
+		head, err := host.ReadHead(env.Host, path, etcd.DataHead)
 		if err != nil {
 			return EtcdData{}, err
 		}
@@ -132,18 +132,10 @@ func EtcdPlaces(env *step.Env) (trees, logs []string, err error) {
 
 // EtcdWALDir returns the host directory of etcd's log if its static Pod has --wal-dir: a patch can mount it from another disk.
 func EtcdWALDir(manifest []byte) string {
-	var pod corev1.Pod
-	if yaml.Unmarshal(manifest, &pod) != nil || len(pod.Spec.Containers) == 0 {
+	pod, err := DecodePod(manifest)
+	if err != nil {
 		return ""
 	}
-	member, _ := manifests.ReadEtcd(&pod)
-	dir, deepest := member.WALDir, ""
-	for _, mount := range pod.Spec.Containers[0].VolumeMounts {
-		below, inside := strings.CutPrefix(member.WALDir+"/", strings.TrimSuffix(mount.MountPath, "/")+"/")
-		i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.HostPath != nil })
-		if inside && i >= 0 && len(mount.MountPath) > len(deepest) {
-			dir, deepest = filepath.Join(pod.Spec.Volumes[i].HostPath.Path, mount.SubPath, below), mount.MountPath
-		}
-	}
-	return dir
+	member, _ := manifests.ReadEtcd(pod)
+	return inventory.OnHost(pod, member.WALDir)
 }

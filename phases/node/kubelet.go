@@ -61,7 +61,7 @@ func EnableClientCertRotation(ctx context.Context, env *step.Env) error {
 func RestartKubelet(ctx context.Context, env *step.Env) error {
 	ctx, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
-	err := env.Host.RestartUnit(ctx, KubeletUnit)
+	err := env.Host.OrderUnit(ctx, host.RestartUnit, KubeletUnit)
 	if errors.Is(err, host.ErrNoSystemd) {
 		env.UI.Warn(err.Error()+": the kubelet is not restarted", "restart it some other way now")
 		return nil
@@ -111,7 +111,7 @@ const KubeletUnit = "kubelet.service"
 func StartAgain(ctx context.Context, env *step.Env, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
-	if err := env.Host.StartUnit(ctx, KubeletUnit); err != nil {
+	if err := env.Host.OrderUnit(ctx, host.StartUnit, KubeletUnit); err != nil {
 		return errors.WithMessagef(cause, "the kubelet is stopped and could not be started again (%v): fix the problem, then run `systemctl start kubelet`", err)
 	}
 	env.UI.Warnf("not all of the kubelet's files could be written; the kubelet is running again")

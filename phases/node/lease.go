@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/errors"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -78,7 +79,7 @@ func (e *HeldError) remedy() string {
 	if e.what.changesVersion() {
 		return text
 	}
-	return text + "; an hour after it has last renewed the Lease, others go on without it"
+	return text + "; an hour after it has last renewed the Lease, others continue without it"
 }
 
 func newUpgradeLease() *coordinationv1.Lease {
@@ -144,7 +145,7 @@ func hold(ctx context.Context, env *step.Env, what Purpose, abandoned *HeldError
 	}
 	found, err = env.Cluster.Update(ctx, lease, take)
 	if err == nil && !found {
-		err = errors.Errorf("somebody deletes the Lease %s/%s", metav1.NamespaceSystem, upgradeLease)
+		err = errors.Errorf("something else deletes the Lease %s/%s", metav1.NamespaceSystem, upgradeLease)
 	}
 	return before, err
 }
@@ -169,12 +170,7 @@ func mayHold(ctx context.Context, env *step.Env, lease *coordinationv1.Lease, ab
 	return held
 }
 
-func holderOf(lease *coordinationv1.Lease) string {
-	if lease.Spec.HolderIdentity == nil {
-		return ""
-	}
-	return *lease.Spec.HolderIdentity
-}
+func holderOf(lease *coordinationv1.Lease) string { return ptr.Deref(lease.Spec.HolderIdentity, "") }
 
 // purposeOf returns the holder's purpose. Earlier releases only held the Lease for upgrades and rollbacks.
 func purposeOf(lease *coordinationv1.Lease) Purpose {
@@ -183,25 +179,6 @@ func purposeOf(lease *coordinationv1.Lease) Purpose {
 		return ForUpgrade
 	}
 	return what
-}
-
-// keepTurn renews the Lease until stop is called or the run ends. The API may be away meanwhile.
-func keepTurn(ctx context.Context, env *step.Env, what Purpose) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for ticker := time.NewTicker(leaseRenewal); ; {
-			select {
-			case <-ctx.Done():
-				ticker.Stop()
-				return
-			case <-ticker.C:
-				_, _ = hold(ctx, env, what, nil) // the next may succeed
-			}
-		}
-	}()
-	return func() { cancel(); <-ended }
 }
 
 // release returns the Lease, unless this node holds it for an unfinished change of its version, and what isn't such a change.

@@ -4,6 +4,8 @@
 package node
 
 import (
+	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,7 +13,10 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // ReadyInterval is how often a starting API server is asked if it's ready.
@@ -35,4 +40,38 @@ func NodeReady(node *corev1.Node) error {
 	default:
 		return errors.Errorf("node %s is not Ready: %s", node.Name, c.Message)
 	}
+}
+
+// Names of checks that `upgrade plan` also makes.
+const (
+	NodesReadyCheck = "ControlPlaneNodesReady"
+	EditsCheck      = "StaticPodEdits"
+	QuorumCheck     = fault.EtcdQuorum
+)
+
+func NodesReadyQuestion(env *step.Env) preflight.Check {
+	return preflight.Check{Name: NodesReadyCheck, Asks: "all control plane nodes are Ready", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return ControlPlanesReady(ctx, env) }}
+}
+
+// ControlPlanesReady finds other control planes that aren't Ready: they serve while this one restarts, Ready or not.
+func ControlPlanesReady(ctx context.Context, env *step.Env) []fault.Finding {
+	nodes, err := env.Cluster.Nodes(ctx)
+	if err != nil {
+		return []fault.Finding{fault.Of(err)}
+	}
+	return NodesNotReady(nodes, env.Config.Name)
+}
+
+func NodesNotReady(nodes []corev1.Node, except string) []fault.Finding {
+	var found []fault.Finding
+	planes := cluster.ControlPlanesOf(nodes)
+	for _, name := range slices.Sorted(maps.Keys(planes)) {
+		if name == except || NodeReady(planes[name]) == nil {
+			continue
+		}
+		found = append(found, fault.NewFinding("", fault.Error,
+			"`slipway diagnose` there says what is wrong; remove a node that will not come back (`kubectl delete node`)",
+			"control plane node %s is not Ready", name))
+	}
+	return found
 }

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"bytes"
 	"io/fs"
 	"iter"
 	"path"
@@ -28,6 +29,15 @@ var ProtectiveFlags = []string{
 	"kubelet-certificate-authority", "oidc-", "peer-auto-tls", "peer-cert-", "peer-client-cert-", "peer-crl-file", "peer-key-file",
 	"peer-skip-client-san-verification", "peer-trusted-ca-file", "requestheader-", "service-account-", "tls-", "token-auth-file",
 	"trusted-ca-file", "use-service-account-credentials",
+}
+
+// EncryptionFlag names the file with the encryption keys: with another file, Secrets can't be read.
+const EncryptionFlag = "encryption-provider-config"
+
+// policyFlags name files with rules for encryption, audit, admission and access.
+var policyFlags = []string{
+	"admission-control-config-file", "audit-policy-file", "audit-webhook-config-file", "authentication-config",
+	"authentication-token-webhook-config-file", "authorization-config", "authorization-webhook-config-file", EncryptionFlag,
 }
 
 const ProtectionCheck = fault.StaticPodProtection
@@ -57,6 +67,19 @@ func (f Flag) StaysIn(env *step.Env, mine, other *corev1.Pod) bool {
 		}
 		return f.Same(o) || f.movedTo(o)
 	})
+}
+
+// sameFile reports whether two paths of this host are equal or have equal contents. If one can't be read, they differ.
+func sameFile(env *step.Env, a, b string) bool {
+	if a == b {
+		return true
+	}
+	one, err := env.Host.ReadFile(a)
+	if err != nil {
+		return false
+	}
+	other, err := env.Host.ReadFile(b)
+	return err == nil && bytes.Equal(one, other)
 }
 
 // Flag is a command-line flag, of two words if its value stands apart.

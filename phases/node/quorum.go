@@ -6,14 +6,11 @@ package node
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -32,7 +29,7 @@ func (e *QuorumError) Unwrap() error { return e.err }
 
 func (*QuorumError) Remedy() string { return QuorumRemedy }
 
-const QuorumRemedy = "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`)"
+const QuorumRemedy = "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove lost members (`etcdctl member remove ID`)"
 
 // SpareEtcd returns a *QuorumError if etcd is to stop, and the other members need it. If the user ignores the check EtcdQuorum,
 // it only warns. Without its static Pod, etcd isn't running anyway.
@@ -51,19 +48,21 @@ func SpareEtcd(ctx context.Context, env *step.Env, components []ComponentUpgrade
 
 // QuorumQuestion is the check EtcdQuorum for workflows that stop this node's member.
 func QuorumQuestion(env *step.Env) preflight.Check {
+	return QuorumIf(func(context.Context) bool { return slices.Contains(StaticPods(env), manifests.EtcdName) },
+		func(ctx context.Context) error { return AwaitPeers(ctx, env) })
+}
+
+// QuorumIf is QuorumQuestion for workflows that may not stop the member. ask reports why the others need it.
+func QuorumIf(stops func(context.Context) bool, ask func(context.Context) error) preflight.Check {
 	return preflight.Check{Name: QuorumCheck, Asks: "the other members of etcd can do without this one", Run: func(ctx context.Context, _ preflight.View) []fault.Finding {
-		if !slices.Contains(StaticPods(env), manifests.EtcdName) {
+		if !stops(ctx) {
 			return nil
 		}
-		if err := AwaitPeers(ctx, env); err != nil {
+		if err := ask(ctx); err != nil {
 			return []fault.Finding{fault.NewFinding("", fault.Error, QuorumRemedy, "this node's etcd cannot be restarted: %v", err)}
 		}
 		return nil
 	}}
-}
-
-func NodesReadyQuestion(env *step.Env) preflight.Check {
-	return preflight.Check{Name: NodesReadyCheck, Asks: "all control plane nodes are Ready", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return ControlPlanesReady(ctx, env) }}
 }
 
 // AwaitPeers waits until nobody needs this node's member of etcd: the others can do without it, or it doesn't work anyway, as
@@ -126,40 +125,4 @@ func OthersSuffice(all []etcd.Health, own string) error {
 		return nil
 	}
 	return errors.Errorf("of the %d members with a vote, %d besides this one must be healthy: %s", len(voters), quorum, etcd.Standing(voters, own))
-}
-
-// Names of checks that `upgrade plan` also makes.
-const (
-	NodesReadyCheck = "ControlPlaneNodesReady"
-	EditsCheck      = "StaticPodEdits"
-	QuorumCheck     = fault.EtcdQuorum
-)
-
-// ControlPlanesReady finds other control planes that aren't Ready: they serve while this one restarts, Ready or not.
-func ControlPlanesReady(ctx context.Context, env *step.Env) []fault.Finding {
-	nodes, err := env.Cluster.Nodes(ctx)
-	if err != nil {
-		return []fault.Finding{fault.Of(err)}
-	}
-	return NodesNotReady(nodes, env.Config.Name)
-}
-
-func NodesNotReady(nodes []corev1.Node, except string) []fault.Finding {
-	var found []fault.Finding
-	planes := cluster.ControlPlanesOf(nodes)
-	for _, name := range slices.Sorted(maps.Keys(planes)) {
-		if name == except || isReady(planes[name]) {
-			continue
-		}
-		found = append(found, fault.NewFinding("", fault.Error,
-			"`slipway diagnose` there says what is wrong; remove a node that will not come back (`kubectl delete node`)",
-			"control plane node %s is not Ready", name))
-	}
-	return found
-}
-
-func isReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }

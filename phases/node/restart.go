@@ -39,20 +39,15 @@ func WithSigner(env *step.Env) (ComponentUpgrade, error) {
 
 // RestartAll restarts all stale components, except etcd if it has to stay, and waits for them.
 func (t Turn) RestartAll(ctx context.Context, env *step.Env, etcdStays bool) error {
-	first, then := []string{}, []string{}
-	for _, name := range StaticPods(env) {
-		switch {
-		case name == manifests.EtcdName && etcdStays:
-		case name == manifests.EtcdName, name == manifests.APIServerName:
-			first = append(first, name)
-		default:
-			then = append(then, name)
-		}
+	names := slices.DeleteFunc(StaticPods(env), func(name string) bool { return name == manifests.EtcdName && etcdStays })
+	api := 0
+	for api < len(names) && (names[api] == manifests.EtcdName || names[api] == manifests.APIServerName) {
+		api++
 	}
-	if err := t.RestartStale(ctx, env, first...); err != nil {
+	if err := t.RestartStale(ctx, env, names[:api]...); err != nil {
 		return err
 	}
-	return t.RestartStale(ctx, env, then...)
+	return t.RestartStale(ctx, env, names[api:]...)
 }
 
 // StaticPods names this host's components, etcd first. Without a known cluster configuration, etcd may be external.

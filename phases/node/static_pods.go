@@ -60,18 +60,14 @@ func HostView(env *step.Env) (manifests.HostView, error) {
 			view.CertDirs = append(view.CertDirs, dir)
 		}
 	}
-	if view.ExternalCA, err = externalCA(env); err != nil {
+	ca, _ := certs.Find(env.Config, certs.CA)
+	cert, key, err := env.PKI().Read(ca)
+	if err != nil {
 		return view, err
 	}
+	view.ExternalCA = cert != nil && key == nil
 	view.SeveralCAs, err = env.PKI().SeveralCAs()
 	return view, err
-}
-
-// externalCA reports whether the cluster's CA is here without its key.
-func externalCA(env *step.Env) (bool, error) {
-	row, _ := certs.Find(env.Config, certs.CA)
-	cert, key, err := env.PKI().Read(row)
-	return cert != nil && key == nil, err
 }
 
 func UnlessControlPlane(env *step.Env) string {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -24,26 +25,33 @@ const (
 // server may take longer to stop. A stopped unit would stay down after an interruption. This way, interruptions and failed kills
 // only cost time.
 func withoutKubelet(ctx context.Context, env *step.Env) (release func()) {
-	_ = env.Host.KillUnit(ctx, KubeletUnit)
+	_ = env.Host.OrderUnit(ctx, host.KillUnit, KubeletUnit)
 	killed := time.Now()
+	return repeat(ctx, kubeletCheck, func(ctx context.Context) {
+		if time.Since(killed) < killPause {
+			return
+		}
+		if unit, err := env.Host.Unit(ctx, KubeletUnit); err == nil && unit.MainPID != 0 {
+			_ = env.Host.OrderUnit(ctx, host.KillUnit, KubeletUnit)
+			killed = time.Now()
+		}
+	})
+}
+
+// repeat calls do at each interval until stop is called or ctx ends.
+func repeat(ctx context.Context, interval time.Duration, do func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		check := time.NewTicker(kubeletCheck)
-		defer check.Stop()
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-check.C:
-			}
-			if time.Since(killed) < killPause {
-				continue
-			}
-			if unit, err := env.Host.Unit(ctx, KubeletUnit); err == nil && unit.MainPID != 0 {
-				_ = env.Host.KillUnit(ctx, KubeletUnit)
-				killed = time.Now()
+			case <-ticker.C:
+				do(ctx)
 			}
 		}
 	}()

@@ -23,6 +23,37 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// ComponentUpgrade is a component with its next manifest.
+type ComponentUpgrade struct {
+	Name   string
+	Wanted []byte // the next manifest
+	Before []byte // the present manifest; nil for none
+	// Stale are the running containers that weren't made from Wanted.
+	Stale []host.Container
+	// answered reports whether it was healthy after it had started with Wanted.
+	answered bool
+}
+
+func Contains(components []ComponentUpgrade, name string) bool {
+	return slices.ContainsFunc(components, named(name))
+}
+
+func named(name string) func(ComponentUpgrade) bool {
+	return func(c ComponentUpgrade) bool { return c.Name == name }
+}
+
+// Split separates the components of the API from its clients, which restart after it.
+func Split(components []ComponentUpgrade) (groups [2][]ComponentUpgrade) {
+	for _, c := range components {
+		group := 1
+		if c.Name == manifests.EtcdName || c.Name == manifests.APIServerName {
+			group = 0
+		}
+		groups[group] = append(groups[group], c)
+	}
+	return groups
+}
+
 // Swap makes components run with their new manifests, all at once. If they don't come up, it puts the old ones back.
 func (t Turn) Swap(ctx context.Context, env *step.Env, components []ComponentUpgrade) error {
 	if len(components) == 0 {
@@ -113,12 +144,12 @@ func (t Turn) PutBack(ctx context.Context, env *step.Env, components []Component
 	if len(restored) == 0 {
 		return failed
 	}
-	env.UI.Warnf("%s did not come up; putting back what ran before", NamesOf(components))
+	env.UI.Warnf("%s did not come up; putting back the previous static Pods", NamesOf(components))
 	if _, err := t.RunWith(ctx, env, restored); err != nil {
-		return fault.WithRemedy(errors.WithMessagef(failed, "and putting back what ran before failed, too (%v)", err),
+		return fault.WithRemedy(errors.WithMessagef(failed, "and putting back the previous static Pods failed, too (%v)", err),
 			"the previous manifests are in "+BackupRoot(env)+"; `slipway diagnose` says what is wrong")
 	}
-	said := "what ran before was put back: " + ImagesOf(restored)
+	said := "the previous static Pods were put back: " + ImagesOf(restored)
 	if etcdStays {
 		said += "; etcd stays at its new version, because the old one may not be able to read its data any more"
 	}

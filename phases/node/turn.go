@@ -12,12 +12,14 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -70,7 +72,7 @@ func TakeTurn(ctx context.Context, env *step.Env, what Purpose) (Turn, error) {
 				env.UI.Warn(fmt.Sprintf("waiting, up to %s: %v", env.Config.Timeouts.UpgradeManifests, held), held.remedy())
 			}
 		case err == nil && over != nil:
-			env.UI.Warn(fmt.Sprintf("going on without it: %v", over), "once that node is back, run "+purposes[over.what].runs+" there")
+			env.UI.Warn(fmt.Sprintf("continuing without it: %v", over), "once that node is back, run "+purposes[over.what].runs+" there")
 		}
 		return err
 	})
@@ -80,7 +82,7 @@ func TakeTurn(ctx context.Context, env *step.Env, what Purpose) (Turn, error) {
 	case err != nil:
 		return Turn{}, err
 	}
-	stop := keepTurn(ctx, env, what)
+	stop := repeat(ctx, leaseRenewal, func(ctx context.Context) { _, _ = hold(ctx, env, what, nil) }) // the API may be away meanwhile
 	return Turn{what: what, Held: true, continued: before != "", stopped: new(bool), release: func(ctx context.Context) error {
 		stop()
 		return release(ctx, env, what)
@@ -176,4 +178,36 @@ func (t Turn) Finish(ctx context.Context, env *step.Env, failed error) error {
 		return errors.WithMessagef(failed, "this control plane keeps the Lease %s, because it is not ready again (%v)", upgradeLease, err)
 	}
 	return cmp.Or(failed, err)
+}
+
+// settle waits until the other control planes may go on: this one's API server is ready, its member of etcd has a vote and the
+// leader's commits, and each component is healthy. withAPI is false if the API couldn't be asked before, as without admin.conf.
+func settle(ctx context.Context, env *step.Env, withAPI bool) error {
+	limit := env.Config.Timeouts.UpgradeManifests
+	const failure = "this control plane is not ready again"
+	return diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
+		components := StaticPods(env)
+		for _, component := range components {
+			if err := awaitHealthy(ctx, env, component); err != nil {
+				return err
+			}
+		}
+		if slices.Contains(components, manifests.EtcdName) {
+			if err := caughtUp(ctx, env); err != nil {
+				return err
+			}
+		}
+		if !withAPI {
+			return nil
+		}
+		return env.Cluster.Ready(ctx)
+	})
+}
+
+func caughtUp(ctx context.Context, env *step.Env) error {
+	member, found := thisnode.EtcdMember(env.Host, env.Config)
+	if !found {
+		return errors.New("the static Pod of etcd does not say which member it is")
+	}
+	return env.Etcd.CaughtUp(ctx, member.PeerURL)
 }

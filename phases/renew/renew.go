@@ -1,13 +1,17 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package renew renews certificates (certs renew), and restarts the components using them if asked, one at a time.
 package renew
 
 import (
+	"bytes"
 	"context"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -36,7 +40,7 @@ func Certificates(o Options) []step.Phase {
 	if o.Restart {
 		return append(workflow, restartPhases()...)
 	}
-	return append(workflow, o.phase("restart", "Say which components must be restarted", pki.Renewal.Advise))
+	return append(workflow, o.phase("restart", "List the components to restart", pki.Renewal.Advise))
 }
 
 func (o Options) renew() step.Phase {
@@ -53,5 +57,28 @@ func (o Options) renew() step.Phase {
 func (o Options) phase(name, summary string, run func(pki.Renewal) error) step.Phase {
 	return step.Phase{Name: name, Summary: summary, Run: func(_ context.Context, env *step.Env) error {
 		return run(pki.Renewal{Store: env.PKI(), Name: o.Name, Within: o.Within, AsItWas: o.AsItWas})
+	}}
+}
+
+// bringCAs gives this host's CAs to their users that a renewal doesn't reach: the kubelet, and the controller manager, which
+// signs. Both read them when they start.
+func (o Options) bringCAs() step.Phase {
+	return step.Phase{Name: "cas", Summary: "Give the CAs to the kubelet and the controller manager", Run: func(_ context.Context, env *step.Env) error {
+		changed, err := env.PKI().TrustInKubelet()
+		if err != nil {
+			return err
+		}
+		if changed && !o.Restart {
+			env.UI.Nextf("Restart the kubelet, so that it reads %s: systemctl restart kubelet", thisnode.KubeletConf(env.Config))
+		}
+		if err := env.PKI().EnsureSigner(); err != nil || o.Restart {
+			return err
+		}
+		manager, err := node.WithSigner(env)
+		if err == nil && !bytes.Equal(manager.Before, manager.Wanted) {
+			env.UI.Nextf("ca.crt holds several CAs, and %s does not start with it: before it restarts, let it sign with one, by %s in %s; with --restart, this command does both",
+				manager.Name, env.PKI().SignerFlag(), thisnode.StaticPodPath(env.Config, manager.Name))
+		}
+		return err
 	}}
 }

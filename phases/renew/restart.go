@@ -10,7 +10,9 @@ import (
 	"github.com/pkg/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -20,7 +22,7 @@ import (
 // restartPhases put the renewed certificates to use. A kubelet's expired certificate comes first: the kubelet restarts the rest.
 func restartPhases() []step.Phase {
 	return []step.Phase{
-		checkTrust(),
+		{Name: "trust", Summary: "Check that clients and servers trust each other", Run: checkTrust},
 		{Name: "kubelet", Summary: "Renew an expired kubelet.conf", Run: repairKubelet},
 		{Name: "restart", Summary: "Restart the components whose files have changed", Run: restartChanged},
 		{Name: "kubelet-finalize", Summary: "Let the kubelet rotate its certificate", Run: finishKubelet},
@@ -114,4 +116,26 @@ func endBackOff(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	return node.WaitKubelet(ctx, env)
+}
+
+// checkTrust runs before anything restarts: components that refuse each other's certificates would take the control plane down.
+func checkTrust(_ context.Context, env *step.Env) error {
+	return pki.Renewal{Store: env.PKI()}.CheckTrustNow()
+}
+
+// restartEtcdLate restarts an etcd that restartChanged had to leave running, or says why it still uses its old certificates.
+func restartEtcdLate(ctx context.Context, env *step.Env) error {
+	stale, err := node.StaleContainers(ctx, env, manifests.EtcdName)
+	if err != nil || len(stale) == 0 {
+		return err
+	}
+	if err := node.AwaitPeers(ctx, env); err != nil {
+		return fault.WithRemedy(errors.WithMessage(err, "everything else is done, but etcd was not restarted"),
+			node.QuorumRemedy+", then run `slipway certs renew etcd-server --restart`")
+	}
+	mine, err := takeTurnToRenew(ctx, env)
+	if err != nil {
+		return err
+	}
+	return mine.Finish(ctx, env, mine.RestartStale(ctx, env, manifests.EtcdName))
 }

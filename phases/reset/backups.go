@@ -58,6 +58,7 @@ func isAside(name string) bool {
 	return moved && err == nil || name == node.EtcdMember+node.NotYet
 }
 
+// entries are the names in a directory; none if it's missing.
 func (c *cleanup) entries(dir string) (names []string) {
 	entries, err := c.Host.ReadDir(dir)
 	c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))

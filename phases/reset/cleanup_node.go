@@ -22,15 +22,6 @@ const (
 	stopLimit = 30 * time.Second
 )
 
-func cleanupNode() step.Phase {
-	return step.Phase{
-		Name:    "cleanup-node",
-		Summary: "Stop the kubelet and its Pods, and remove the files of this node",
-		Flags:   []string{"cert-dir", "cleanup-tmp-dir", "cri-socket", "dry-run", "network"},
-		Run:     runCleanupNode,
-	}
-}
-
 // runCleanupNode first stops the kubelet and its Pods, then removes the files they run on, so that nothing comes back. Records of
 // where things are go after those things, so the phase can be interrupted anywhere and run again. Failing to stop something is a
 // warning, failing to remove it an error at the end.
@@ -57,7 +48,7 @@ func runCleanupNode(ctx context.Context, env *step.Env) error {
 	}
 	c.nameBackups()
 	c.conclude()
-	return c.failure()
+	return errors.WithMessage(stderrors.Join(c.failed...), "not everything could be removed; fix the problem and run the same command again")
 }
 
 type cleanup struct {
@@ -100,17 +91,10 @@ func (c *cleanup) conclude() {
 	case !c.changed:
 		c.UI.Nextf("Nothing to do: this host is not a node")
 	case c.Config.Name != "":
-		c.UI.Nextf("This host is no longer a node. If the cluster still exists, delete the Node: kubectl delete node %s", c.Config.Name)
+		c.UI.Nextf("This host has been reset. If the cluster still exists, delete the Node: kubectl delete node %s", c.Config.Name)
 	default:
-		c.UI.Nextf("This host is no longer a node")
+		c.UI.Nextf("This host has been reset")
 	}
-}
-
-func (c *cleanup) failure() error {
-	if len(c.failed) == 0 {
-		return nil
-	}
-	return errors.WithMessage(stderrors.Join(c.failed...), "not everything could be removed; fix the problem and run the same command again")
 }
 
 // unmount unmounts the kubelet's volumes, all below these two directories. Other mounts belong to someone else, and the

@@ -32,7 +32,7 @@ func prepareReset(network map[string]string) func(*testing.T, *phasetest.Scene) 
 }
 
 func crashReset(ctx context.Context, h *phasetest.LastingHost, _ string, say io.Writer) error {
-	flags := config.Flags{Given: []string{"network"}, Network: true}
+	flags := config.ResetFlags{Given: []string{"network"}, Network: true}
 	n, _, err := config.LoadReset(nil, flags, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
 	if err != nil {
 		return err

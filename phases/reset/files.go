@@ -72,11 +72,9 @@ func (c *cleanup) removeEtcdData(context.Context) {
 
 // removeLog removes only the files of a write-ahead log kept apart from etcd's data, in a directory the user chose.
 func (c *cleanup) removeLog(dir string) {
-	entries, err := c.Host.ReadDir(dir)
-	c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
-	for _, e := range entries {
-		if ext := filepath.Ext(e.Name()); ext == ".wal" || ext == ".tmp" {
-			c.removeFile(filepath.Join(dir, e.Name()))
+	for _, name := range c.entries(dir) {
+		if ext := filepath.Ext(name); ext == ".wal" || ext == ".tmp" {
+			c.removeFile(filepath.Join(dir, name))
 		}
 	}
 	c.removeEmpty(dir)
@@ -98,7 +96,7 @@ func (c *cleanup) removeEtcdClient(context.Context) {
 		return
 	}
 	for _, flag := range []string{"etcd-keyfile", "etcd-certfile", "etcd-cafile"} {
-		path := thisnode.PodFlag(pod, flag)
+		path := manifests.FlagOf(pod, flag)
 		if !filepath.IsAbs(path) || strings.HasPrefix(path, c.Config.Paths.PKI+"/") {
 			continue // goes with the directory
 		}
@@ -134,6 +132,11 @@ func (c *cleanup) removeDirectories(context.Context) {
 	}
 }
 
+func (c *cleanup) removeAccounts(context.Context) {
+	c.did(c.Accounts().RemoveUsers())
+	c.did(c.Accounts().RemoveGroups())
+}
+
 // removeManifests keeps the static Pod that says where etcd's data is, as long as the data is there.
 func (c *cleanup) removeManifests() {
 	dir := c.Config.Paths.Manifests
@@ -141,10 +144,8 @@ func (c *cleanup) removeManifests() {
 		c.removeTree(dir)
 		return
 	}
-	entries, err := c.Host.ReadDir(dir)
-	c.did(false, err)
-	for _, e := range entries {
-		if path := filepath.Join(dir, e.Name()); path != asidePath(c.Config) {
+	for _, name := range c.entries(dir) {
+		if path := filepath.Join(dir, name); path != asidePath(c.Config) {
 			c.removeFile(path)
 		}
 	}
@@ -169,11 +170,9 @@ func (c *cleanup) removeCertificates() {
 
 // removeLeftovers removes the temporary files of a run that was killed while writing any of these.
 func (c *cleanup) removeLeftovers(dir string, names []string) {
-	entries, err := c.Host.ReadDir(dir)
-	c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
-	for _, e := range entries {
-		if name, found := host.LeftoverOf(e.Name()); found && slices.Contains(names, name) {
-			c.removeFile(filepath.Join(dir, e.Name()))
+	for _, entry := range c.entries(dir) {
+		if name, found := host.LeftoverOf(entry); found && slices.Contains(names, name) {
+			c.removeFile(filepath.Join(dir, entry))
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -90,11 +89,9 @@ func (c *cleanup) removePluginState(network string) {
 
 // removeResults removes the runtime's records of a network's Pods, files called NETWORK-CONTAINER-INTERFACE. Others stay.
 func (c *cleanup) removeResults(dir, network string) {
-	entries, err := c.Host.ReadDir(dir)
-	c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), network+"-") || strings.HasPrefix(e.Name(), loopbackNetwork+"-") {
-			c.removeFile(filepath.Join(dir, e.Name()))
+	for _, name := range c.entries(dir) {
+		if strings.HasPrefix(name, network+"-") || strings.HasPrefix(name, loopbackNetwork+"-") {
+			c.removeFile(filepath.Join(dir, name))
 		}
 	}
 }
@@ -116,18 +113,11 @@ func (c *cleanup) removeNetworkSigns() {
 
 // removeFlannelPlugins leaves settings of flannel's plugins that aren't Slipway's: such a network is the user's.
 func (c *cleanup) removeFlannelPlugins() {
-	switch data, ours := c.flannelPlugins(); {
+	switch have, ours := c.flannelPlugins(); {
 	case ours:
 		c.removeFile(config.FlannelPluginsPath)
-	case data != nil:
-		c.keepFlannelPlugins(data)
+	case have != nil:
+		wanted := ownership.File{Path: config.FlannelPluginsPath, Data: []byte(manifests.FlannelPlugins)}
+		wanted.SayKept(c.UI, have, "remove it if nothing needs it")
 	}
-}
-
-func (c *cleanup) keepFlannelPlugins(have []byte) {
-	ours := []byte(manifests.FlannelPlugins)
-	ui.SayKept(c.UI, ui.Kept{
-		Path: config.FlannelPluginsPath, Summary: ownership.LineDifference(have, ours), Now: ownership.Shown(have), Ours: ownership.Shown(ours),
-		Remedy: "remove it if nothing needs it",
-	})
 }

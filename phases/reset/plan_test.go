@@ -32,7 +32,7 @@ import (
 
 // remains is a former node, or a host that was about to become one, and the flags to reset it with.
 type remains struct {
-	flags config.Flags
+	flags config.ResetFlags
 	files map[string]string // by path; directories end in a slash
 	links map[string]string
 	// mounts are separate file systems; narrowed are directories that existed before with a wider mode.

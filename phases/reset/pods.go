@@ -40,8 +40,8 @@ func (c *cleanup) endPods(ctx context.Context) {
 		if err != nil {
 			c.stopped = time.Time{} // its requests end only with it
 		}
-		ending = context.WithoutCancel(ctx)           // a suspended kubelet mustn't stay
-		_ = c.Host.KillUnit(ending, node.KubeletUnit) // StopUnit ends it, too, but lets it act first
+		ending = context.WithoutCancel(ctx)                           // a suspended kubelet mustn't stay
+		_ = c.Host.OrderUnit(ending, host.KillUnit, node.KubeletUnit) // StopUnit ends it, too, but lets it act first
 	}
 	c.stopKubelet(ending)
 	limit := podsLimit
@@ -63,7 +63,7 @@ func (c *cleanup) suspendKubelet(ctx context.Context) bool {
 	limited, cancel := context.WithTimeout(ctx, stopLimit)
 	defer cancel()
 	unit, err := c.Host.Unit(limited, node.KubeletUnit)
-	if err != nil || unit.MainPID == 0 || c.Host.SuspendUnit(limited, node.KubeletUnit) != nil {
+	if err != nil || unit.MainPID == 0 || c.Host.OrderUnit(limited, host.SuspendUnit, node.KubeletUnit) != nil {
 		return false // stopKubelet says why
 	}
 	c.UI.Printf("Suspending the kubelet")
@@ -80,17 +80,17 @@ func (c *cleanup) stopKubelet(ctx context.Context) {
 	}
 	if err == nil {
 		c.UI.Printf("Stopping the kubelet")
-		err = c.Host.StopUnit(limited, node.KubeletUnit)
+		err = c.Host.OrderUnit(limited, host.StopUnit, node.KubeletUnit)
 	}
 	if c.kubeletRuns = err != nil; c.stopped.IsZero() {
 		c.stopped = c.Host.Now()
 	}
 	if errors.Is(err, host.ErrNoSystemd) {
-		c.warn(err.Error()+": the kubelet may still be running and may restart what is removed here", "stop it some other way")
+		c.warn(err.Error()+": the kubelet may still be running and may restart the Pods removed here", "stop it some other way")
 		return
 	}
 	if err != nil {
-		c.warn("the kubelet may still be running and may restart what is removed here: "+err.Error(), fault.Remedy(err))
+		c.warn("the kubelet may still be running and may restart the Pods removed here: "+err.Error(), fault.Remedy(err))
 		return
 	}
 	// A kubelet that only waits for its configuration, as packages start it, doesn't make this host a node.

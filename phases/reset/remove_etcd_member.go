@@ -29,15 +29,6 @@ import (
 // leaveLimit bounds a member's removal once another member can be asked. Etcd refuses a change for 5 s after any other change.
 const leaveLimit = 15 * time.Second
 
-func removeEtcdMember() step.Phase {
-	return step.Phase{
-		Name:    "remove-etcd-member",
-		Summary: "Remove this node's member from etcd",
-		Flags:   []string{"dry-run", "force", "kubeconfig"},
-		Run:     runRemoveEtcdMember,
-	}
-}
-
 // runRemoveEtcdMember keeps the static Pod of a member that has left, or that no other member can be asked to remove, under a
 // name the kubelet ignores. It tells cleanup-node where the data is, in this run or a later one.
 func runRemoveEtcdMember(ctx context.Context, env *step.Env) error {
@@ -141,7 +132,7 @@ func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string
 	}
 	why := fmt.Sprintf("etcd has no quorum without this host's member %q: of the others, %s (%v)", name, etcd.Standing(all, peerURL), cause)
 	if !env.Config.Reset.Force {
-		return errors.Errorf("%s. Nothing was deleted. Start the members that are down, or remove those that are lost (`etcdctl member remove ID`), and run the same command again. "+
+		return errors.Errorf("%s. Nothing was deleted. Start the members that are down, or remove lost members (`etcdctl member remove ID`), and run the same command again. "+
 			"--force deletes this member's data anyway; then the cluster may have to be restored from an etcd snapshot", why)
 	}
 	env.UI.Warnf("%s. CONTINUING BECAUSE OF --FORCE: this member's data is deleted, and the cluster may have to be restored from an etcd snapshot", why)
@@ -168,7 +159,7 @@ func leaveWithoutPod(ctx context.Context, env *step.Env) error {
 	if !found {
 		return nil
 	}
-	servers, address := thisnode.PodFlag(pod, "etcd-servers"), thisnode.PodFlag(pod, "advertise-address")
+	servers, address := manifests.FlagOf(pod, "etcd-servers"), manifests.FlagOf(pod, "advertise-address")
 	switch {
 	case servers == "":
 		return nil

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package reset takes a node out of its cluster (reset): etcd member, Pods, files, and the Pod network's traces in the kernel.
 package reset
 
 import (
@@ -14,20 +15,16 @@ import (
 // Node undoes what init or join did to this host. It doesn't stop at anything unreachable: the rest of the cluster may be gone.
 func Node() []step.Phase {
 	return []step.Phase{
-		preflightReset(),
-		removeEtcdMember(),
-		cleanupNode(),
+		{Name: "preflight", Summary: "Ask for confirmation, and check this host",
+			Flags: []string{"dry-run", "force", "ignore-preflight-errors"}, Run: runPreflight},
+		{Name: "remove-etcd-member", Summary: "Remove this node's member from etcd",
+			Flags: []string{"dry-run", "force", "kubeconfig"}, Run: runRemoveEtcdMember},
+		{Name: "cleanup-node", Summary: "Stop the kubelet and its Pods, and remove the files of this node",
+			Flags: []string{"cert-dir", "cleanup-tmp-dir", "cri-socket", "dry-run", "network"}, Run: runCleanupNode},
 	}
 }
 
-func preflightReset() step.Phase {
-	return step.Phase{
-		Name:    "preflight",
-		Summary: "Ask for confirmation, and check this host",
-		Flags:   []string{"dry-run", "force", "ignore-preflight-errors"},
-		Run: func(ctx context.Context, env *step.Env) error {
-			env.UI.Printf("Checking this host")
-			return node.ReportFindings(env, preflight.Run(ctx, preflight.Reset(env.Config), env.Host, env.Config.IgnorePreflightErrors))
-		},
-	}
+func runPreflight(ctx context.Context, env *step.Env) error {
+	env.UI.Printf("Checking this host")
+	return node.ReportFindings(env, preflight.Run(ctx, preflight.Reset(env.Config), env.Host, env.Config.IgnorePreflightErrors))
 }

@@ -182,7 +182,7 @@ func newResetScene(t *testing.T, more ...map[string]string) *resetScene {
 			t.Fatal(err)
 		}
 	}
-	n, _, err := config.LoadReset(nil, config.Flags{}, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
+	n, _, err := config.LoadReset(nil, config.ResetFlags{}, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func (s *resetScene) isAsBefore(t *testing.T, but ...string) {
 func TestResetLeavesNothing(t *testing.T) {
 	s := newResetScene(t)
 	said := s.reset(t)
-	phasetest.Once(t, said, phasetest.Line{`Member "cp-1"`, "left etcd"}, phasetest.Line{"Stopping", "kubelet"}, phasetest.Line{"Removing 2 Pods"}, phasetest.Line{"no longer"})
+	phasetest.Once(t, said, phasetest.Line{`Member "cp-1"`, "left etcd"}, phasetest.Line{"Stopping", "kubelet"}, phasetest.Line{"Removing 2 Pods"}, phasetest.Line{"been reset"})
 	if strings.Contains(said, "WARNING") {
 		t.Errorf("warned:\n%s", said)
 	}
@@ -578,7 +578,7 @@ func TestResetNamesBackups(t *testing.T) {
 	}
 
 	s = newResetScene(t, backups)
-	n, _, err := config.LoadReset(nil, config.Flags{Host: true}, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
+	n, _, err := config.LoadReset(nil, config.ResetFlags{Host: true}, config.Options{Facts: config.HostFacts{Sockets: []string{"/run/x.sock"}}})
 	phasetest.Fatal(t, err)
 	s.Config = n
 	if said := s.reset(t); strings.Contains(said, "Secret") {

@@ -15,7 +15,6 @@ import (
 	"github.com/pkg/errors"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 
@@ -77,7 +76,7 @@ func (r *Rollback) shared(ctx context.Context, env *step.Env, what string, chang
 // settings if the upgrade generated them. Everything else stays, because it may have been edited since.
 func (r *Rollback) storeConfiguration(ctx context.Context, env *step.Env) error {
 	return r.shared(ctx, env, "the stored configuration", func(ctx context.Context, env *step.Env) error {
-		stored := configMapNamed("kubeadm-config")
+		stored := node.ConfigMap("kubeadm-config")
 		changed, err := updateConfigMap(ctx, env, stored, func() (bool, error) {
 			return setVersion(stored, r.Backup.From)
 		})
@@ -89,13 +88,6 @@ func (r *Rollback) storeConfiguration(ctx context.Context, env *step.Env) error 
 		}
 		return r.storeKubelet(ctx, env)
 	})
-}
-
-func configMapNamed(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem},
-	}
 }
 
 // updateConfigMap reports whether change changed an existing ConfigMap.
@@ -133,11 +125,11 @@ func (r *Rollback) storeKubelet(ctx context.Context, env *step.Env) error {
 	}
 	recorded, err := config.StoredVersion([]byte(r.Backup.ClusterConfiguration))
 	if err == nil && recorded == r.Backup.To && recorded != r.Backup.From {
-		env.UI.Printf("Leaving the stored KubeletConfiguration as it is: the control plane on which `slipway upgrade apply` ran has the one from before; " +
+		env.UI.Printf("Leaving the stored KubeletConfiguration as it is: the control plane on which `slipway upgrade apply` ran has the previous one; " +
 			"run `slipway upgrade rollback` there, or again if it is back already")
 		return nil
 	}
-	stored := configMapNamed(manifests.KubeletConfigMap)
+	stored := node.ConfigMap(manifests.KubeletConfigMap)
 	changed, err := updateConfigMap(ctx, env, stored, func() (bool, error) {
 		if !manifests.Generated(stored) || stored.Data["kubelet"] == r.Backup.KubeletConfiguration {
 			return false, nil
@@ -147,7 +139,7 @@ func (r *Rollback) storeKubelet(ctx context.Context, env *step.Env) error {
 		return true, nil
 	})
 	if changed && err == nil {
-		env.UI.Printf("The stored KubeletConfiguration is the one from before again")
+		env.UI.Printf("The stored KubeletConfiguration is the previous one again")
 	}
 	return err
 }
@@ -156,7 +148,7 @@ func (r *Rollback) unlessKubeProxy(env *step.Env) string {
 	if why := node.UnlessControlPlane(env); why != "" {
 		return why
 	}
-	return addon.Disabled(env.Config.Cluster.Proxy.Disabled, "proxy.disabled")
+	return addon.ProxyDisabled(env)
 }
 
 // putBackKubeProxy keeps kube-proxy no newer than its API server, with its present settings. It leaves CoreDNS alone, which may

@@ -35,8 +35,7 @@ func (r *Rollback) putBackInTurn(ctx context.Context, env *step.Env, mine node.T
 	if err != nil {
 		return err
 	}
-	first, then := node.Split(components)
-	for _, group := range [][]node.ComponentUpgrade{first, then} {
+	for _, group := range node.Split(components) {
 		if err := r.swap(ctx, env, mine, group); err != nil {
 			return err
 		}

@@ -208,7 +208,7 @@ func (r *Rollback) stopControlPlane(ctx context.Context, env *step.Env) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
-	if err := env.Host.StopUnit(limited, node.KubeletUnit); err != nil {
+	if err := env.Host.OrderUnit(limited, host.StopUnit, node.KubeletUnit); err != nil {
 		return err
 	}
 	for _, component := range slices.Backward(manifests.Components(env.Config)) { // the API server before etcd

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package rollback puts back a node's state from before an upgrade, with etcd's data if asked.
 package rollback
 
 import (
@@ -240,7 +241,7 @@ func (r *Rollback) putBackKubelet(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if len(removed) > 0 {
-		env.UI.Printf("Leaving out of %s what the installed kubelet does not accept: %s", backup.KubeletFlagsFile, strings.Join(removed, " "))
+		env.UI.Printf("Leaving out of %s the flags that the installed kubelet does not accept: %s", backup.KubeletFlagsFile, strings.Join(removed, " "))
 	}
 	if files, err = ownership.Differing(env.Host, files); err != nil {
 		return err

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package step has the parts of every phase: the environment it works in, and the way to run a list of phases.
 package step
 
 import (
@@ -44,6 +45,8 @@ type Env struct {
 	Etcd    etcd.Etcd
 	UI      ui.UI
 	Earlier
+	// SpareKey is a new private key for a phase with NeedsSpare; nil if none was generated ahead.
+	SpareKey crypto.Signer
 }
 
 // Start implements workflow.Environment.
@@ -109,15 +112,20 @@ func Run(ctx context.Context, env *Env, phases []Phase, opts Options) error {
 		defer background.Reserve(processors)()
 	}
 	return workflow.Run(ctx, env, phases, workflow.Options[*Env]{
-		Skip: opts.Skip, Serial: opts.Serial, NewKey: newKeyInBackground, Keys: processors,
+		Skip: opts.Skip, Serial: opts.Serial, NewSpare: newSpareKey, AtOnce: processors,
 	})
 }
 
-// newKeyInBackground generates a key with low priority: anything earlier keys have made possible, such as the start of the
-// kubelet and of containers, goes first.
-func newKeyInBackground(env *Env) (key crypto.Signer, err error) {
+// newSpareKey generates a key with low priority: anything earlier keys have made possible, such as the start of the kubelet and
+// of containers, goes first.
+func newSpareKey(env *Env) (put func(*Env) *Env, err error) {
+	var key crypto.Signer
 	background.Do(func() { key, err = env.PKI().NewKey() })
-	return key, err
+	return func(phase *Env) *Env {
+		keyed := *phase
+		keyed.SpareKey = key
+		return &keyed
+	}, err
 }
 
 // Patches reads the user's directory of patches, if any.

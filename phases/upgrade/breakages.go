@@ -5,7 +5,6 @@ package upgrade
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,7 +21,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
-	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -39,7 +37,7 @@ func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Check {
 		find = clusterBreakages
 	}
 	found := slices.DeleteFunc(find(ctx, env), func(f fault.Finding) bool {
-		return f.Name == backup.ImagesCheck && f.Severity != fault.Error // the upgrade pulls them next
+		return f.Name == imagesCheck && f.Severity != fault.Error // the upgrade pulls them next
 	})
 	for i := range found {
 		if found[i].Severity == fault.Unasked {
@@ -94,7 +92,7 @@ func ownBreakages(ctx context.Context, env *step.Env) []fault.Finding {
 		return notChecked(err)
 	}
 	if !found {
-		return notChecked(errors.Errorf("the cluster has no Node %s, which says what version this kubelet has", env.Config.Name))
+		return notChecked(errors.Errorf("the cluster has no Node %s, which would show this kubelet's version", env.Config.Name))
 	}
 	here, err := inventoryHere(env)
 	if err != nil {
@@ -120,7 +118,7 @@ func inventoryHere(env *step.Env) (*inventory.Here, error) {
 	}
 	list, err := Manifests(env)
 	for _, m := range list {
-		here.Wanted[strings.TrimSuffix(filepath.Base(m.Path), ".yaml")] = m.After
+		here.Wanted[m.Name] = m.Wanted
 	}
 	return here, err
 }

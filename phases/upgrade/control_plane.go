@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pkg/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,8 +104,7 @@ func replaceComponents(ctx context.Context, t node.Turn, env *step.Env, componen
 	if len(components) == 0 {
 		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
 	}
-	first, then := node.Split(components)
-	for _, group := range [][]node.ComponentUpgrade{first, then} {
+	for _, group := range node.Split(components) {
 		if err := t.Swap(ctx, env, group); err != nil {
 			return err
 		}
@@ -117,9 +115,8 @@ func replaceComponents(ctx context.Context, t node.Turn, env *step.Env, componen
 
 // adviseRestart names the components that weren't replaced and read their certificates only at their start.
 func adviseRestart(env *step.Env, replaced []node.ComponentUpgrade) {
-	kept := slices.DeleteFunc([]string{manifests.ControllerManagerName, manifests.SchedulerName}, func(name string) bool {
-		return slices.ContainsFunc(replaced, func(c node.ComponentUpgrade) bool { return c.Name == name })
-	})
+	kept := []string{manifests.ControllerManagerName, manifests.SchedulerName}
+	kept = slices.DeleteFunc(kept, func(name string) bool { return node.Contains(replaced, name) })
 	if len(kept) > 0 && env.Config.Upgrade.CertificateRenewal {
 		env.UI.Nextf("Until they restart, %s use the previous certificates; `slipway certs renew all --restart` restarts them", strings.Join(kept, " and "))
 	}
@@ -141,49 +138,44 @@ func OneWay(env *step.Env) string {
 
 // componentUpgrades returns the components whose manifest or containers have to change, etcd first.
 func componentUpgrades(ctx context.Context, env *step.Env) ([]node.ComponentUpgrade, error) {
+	list, err := Manifests(env)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if list[i].Stale, err = madeBefore(ctx, env, list[i].Name); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(list, func(c node.ComponentUpgrade) bool {
+		return manifests.SameStaticPod(c.Before, c.Wanted) && len(c.Stale) == 0
+	}), nil
+}
+
+// Manifests returns this control plane's static Pods, now and as an upgrade would write them, etcd's first.
+func Manifests(env *step.Env) ([]node.ComponentUpgrade, error) {
 	view, err := node.HostView(env)
 	if err != nil {
 		return nil, err
 	}
 	var list []node.ComponentUpgrade
 	for _, name := range upgradableComponents(env) {
-		c, err := newComponentUpgrade(ctx, env, name, view)
-		if err != nil {
+		c := node.ComponentUpgrade{Name: name}
+		if c.Before, err = host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, name)); err != nil {
 			return nil, err
 		}
-		if changes(c) {
-			list = append(list, c)
+		if c.Wanted, err = node.StaticPodYAML(env, name, view, membersOf(env, name)); err != nil {
+			return nil, err
 		}
+		list = append(list, c)
 	}
 	return list, nil
-}
-
-// changes reports whether the component must restart.
-func changes(c node.ComponentUpgrade) bool {
-	return c.Before == nil || !manifests.SameStaticPod(c.Before, c.Wanted) || len(c.Stale) > 0
 }
 
 func upgradableComponents(env *step.Env) []string {
 	return slices.DeleteFunc(manifests.Components(env.Config), func(name string) bool {
 		return name == manifests.EtcdName && !env.Config.Upgrade.Etcd
 	})
-}
-
-func newComponentUpgrade(ctx context.Context, env *step.Env, name string, view manifests.HostView) (c node.ComponentUpgrade, err error) {
-	c.Name = name
-	path := thisnode.StaticPodPath(env.Config, name)
-	if c.Before, err = host.ReadIfExists(env.Host, path); err != nil {
-		return c, err
-	}
-	if c.Wanted, err = node.StaticPodYAML(env, name, view, membersOf(env, name)); err != nil {
-		return c, err
-	}
-	info, err := env.Host.Lstat(path)
-	if err != nil {
-		return c, err
-	}
-	c.Stale, err = madeBefore(ctx, env, name, info.ModTime())
-	return c, err
 }
 
 // membersOf returns the members in the flags that this node's etcd started with. They stay, though they mean nothing by now.
@@ -200,15 +192,13 @@ func membersOf(env *step.Env, component string) []manifests.Member {
 }
 
 // madeBefore returns the component's containers that are older than its manifest.
-func madeBefore(ctx context.Context, env *step.Env, component string, written time.Time) ([]host.Container, error) {
-	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
-	var stale []host.Container
-	for _, c := range running {
-		if c.Created.Before(written) {
-			stale = append(stale, c)
-		}
+func madeBefore(ctx context.Context, env *step.Env, component string) ([]host.Container, error) {
+	info, err := env.Host.Lstat(thisnode.StaticPodPath(env.Config, component))
+	if err != nil {
+		return nil, err
 	}
-	return stale, err
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
+	return slices.DeleteFunc(running, func(c host.Container) bool { return !c.Created.Before(info.ModTime()) }), err
 }
 
 // renewForUpgrade renews the certificates of the upgraded components, whether or not their manifests change.

@@ -23,28 +23,11 @@ import (
 // cordonedHere annotates a Node that a run has cordoned, so the run that finishes the upgrade uncordons it.
 const cordonedHere = "slipway/cordoned-for-upgrade"
 
-func drain() step.Phase {
-	return step.Phase{
-		Name:    "drain",
-		Summary: "Cordon this node and evict its Pods",
-		Flags:   []string{"config", "drain-force", "drain-timeout", "dry-run", "kubeconfig"},
-		Run:     runDrain,
-		Skip: func(env *step.Env) string {
-			if env.Config.Upgrade.Drain == nil {
-				return "--drain is not given"
-			}
-			return ""
-		},
+func unlessDrain(env *step.Env) string {
+	if env.Config.Upgrade.Drain == nil {
+		return "--drain is not given"
 	}
-}
-
-func uncordon() step.Phase {
-	return step.Phase{
-		Name:    "uncordon",
-		Summary: "Uncordon this node, if the phase drain has cordoned it",
-		Flags:   []string{"config", "dry-run", "kubeconfig"},
-		Run:     runUncordon,
-	}
+	return ""
 }
 
 // runDrain refuses before it changes anything, and looks again once the node is cordoned: Pods may have arrived in between.
@@ -117,7 +100,7 @@ func runUncordon(ctx context.Context, env *step.Env) error {
 	case env.Config.Upgrade.Drain == nil:
 		env.UI.Nextf("Node %s is still cordoned; when it is ready for Pods, run `slipway upgrade node phase uncordon`", node.Name)
 	default:
-		env.UI.Printf("Node %s is no longer cordoned", node.Name)
+		env.UI.Printf("Node %s is uncordoned", node.Name)
 	}
 	return nil
 }
@@ -141,18 +124,15 @@ func evict(ctx context.Context, env *step.Env, pods []corev1.Pod) error {
 	for i := range pods {
 		e.chosen[pods[i].UID] = true
 	}
-	policy := retry.Policy{First: firstEvictionDelay, Slowest: evictionDelay, Passes: func(err error) bool {
-		left := (*podsLeftError)(nil)
-		return errors.As(err, &left)
-	}}
-	err := policy.Do(limited, e.try)
 	left := (*podsLeftError)(nil)
+	policy := retry.Policy{First: firstEvictionDelay, Slowest: evictionDelay, Passes: func(err error) bool { return errors.As(err, &left) }}
+	err := policy.Do(limited, e.try)
 	if !errors.As(err, &left) || ctx.Err() != nil {
 		return err
 	}
 	return fault.WithRemedy(
-		errors.Errorf("node %s was not drained within %s; Pods that are still there: %v", env.Config.Name, limit, left),
-		"the node stays cordoned; remove what is in the way and run the same command again, with a longer --drain-timeout if needed; "+
+		errors.Errorf("node %s was not drained within %s; remaining Pods: %v", env.Config.Name, limit, left),
+		"the node stays cordoned; deal with these Pods and run the same command again, with a longer --drain-timeout if needed; "+
 			"to give up, run `slipway upgrade node phase uncordon` here")
 }
 

@@ -113,6 +113,10 @@ func (s *drainStage) checkCordoned(t *testing.T, cordoned, ours bool) {
 	}
 }
 
+func drain() step.Phase { return phasetest.Pick(Node(), "drain")[0] }
+
+func uncordon() step.Phase { return phasetest.Pick(Node(), "uncordon")[0] }
+
 func (s *drainStage) drain(t *testing.T) error {
 	t.Helper()
 	return step.Run(t.Context(), s.Env, []step.Phase{drain()}, step.Options{})

@@ -5,6 +5,8 @@ package upgrade
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -24,10 +26,15 @@ import (
 
 // podEdits are the differences between a static Pod and its original by Slipway or kubeadm that the upgrade would lose.
 type podEdits struct {
+	component string
+	// err says why the differences aren't known.
+	err error
 	// edited has the certain edits; nil if there are none.
 	edited *editedPod
-	// doubtful has the differences that are either edits, or from an earlier ClusterConfiguration; nil if there are none.
+	// doubtful has the differences that are either edits, or from an earlier ClusterConfiguration; nil if there are none. It was
+	// changed at this time.
 	doubtful *editedPod
+	changed  time.Time
 	// proxies names the proxy variables that an earlier run took from its environment, and that the upgrade changes or drops.
 	proxies []string
 	// protection guards data or access and would be dropped. It's always an edit, never doubtful.
@@ -36,7 +43,7 @@ type podEdits struct {
 	plugins []string
 }
 
-// editedPod is a static Pod that differs from the original.
+// editedPod is a static Pod that differs from the original. All three can be decoded, and have a container.
 type editedPod struct {
 	component string
 	have      []byte // now
@@ -47,36 +54,72 @@ type editedPod struct {
 // String returns the differences in a line.
 func (e *editedPod) String() string { return ownership.LineDifference(e.have, e.before) }
 
-// editsOf compares a component's static Pod with the one made from this configuration for the node's current version. changed is
-// when an operator last changed the ClusterConfiguration in the cluster, see configurationChanged.
-func editsOf(env *step.Env, component string, view manifests.HostView, changed time.Time) (podEdits, error) {
-	path := thisnode.StaticPodPath(env.Config, component)
+func (e *editedPod) pods() (have, before, wanted *corev1.Pod) {
+	have, _ = node.DecodePod(e.have)
+	before, _ = node.DecodePod(e.before)
+	wanted, _ = node.DecodePod(e.wanted)
+	return have, before, wanted
+}
+
+// encoded returns a Pod as YAML; a decoded Pod can always be encoded.
+func encoded(pod *corev1.Pod) []byte {
+	data, _ := manifests.Encode(pod)
+	return data
+}
+
+// editsHere compares this control plane's static Pods with those made from this configuration for the node's current version.
+func editsHere(ctx context.Context, env *step.Env) ([]podEdits, error) {
+	view, err := node.HostView(env)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := configurationChanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
+	if err != nil {
+		return nil, err
+	}
+	var list []podEdits
+	for _, name := range upgradableComponents(env) {
+		p := podEdits{component: name, changed: changed}
+		p.err = errors.WithMessage(p.find(env, view), thisnode.StaticPodPath(env.Config, name))
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+func (p *podEdits) find(env *step.Env, view manifests.HostView) error {
+	path := thisnode.StaticPodPath(env.Config, p.component)
 	have, err := host.ReadIfExists(env.Host, path)
 	if err != nil || have == nil {
-		return podEdits{}, err // the check StaticPodManifest reports it
+		return err // the check StaticPodManifest reports it
 	}
-	wanted, err := node.StaticPodYAML(env, component, view, membersOf(env, component))
+	wanted, err := node.StaticPodYAML(env, p.component, view, membersOf(env, p.component))
 	if err != nil || manifests.SameStaticPod(have, wanted) {
-		return podEdits{}, err
+		return err
 	}
-	edits := podEdits{proxies: lostProxies(component, have, wanted), plugins: lostPlugins(env, have, wanted)}
-	if edits.edited, err = comparedWithMade(env, component, view, have); err != nil {
-		return edits, errors.WithMessage(err, path)
+	mine, err := node.DecodePod(have)
+	if err != nil {
+		return err
 	}
-	if edits.edited == nil { // today's patches may still change an unedited Pod
-		same := &editedPod{component, have, have, wanted}
-		edits.protection, err = lostProtection(env, same, view, have)
-		return edits, errors.WithMessage(err, path)
+	next, err := node.DecodePod(wanted)
+	if err != nil {
+		return err
 	}
-	edits.edited.component, edits.edited.wanted = component, wanted
-	if edits.protection, err = lostProtection(env, edits.edited, view, have); err != nil {
-		return edits, errors.WithMessage(err, path)
+	p.proxies, p.plugins = lostProxies(p.component, mine, next), lostPlugins(env, mine, next)
+	made, err := comparedWithMade(env, p.component, view, have, mine)
+	if err != nil {
+		return err
 	}
-	written, err := writtenAt(env, path, func(b *upgrading.Backup) string { return b.Manifests[component] })
-	if err != nil || !changed.After(written) {
-		return edits, err
+	compared := cmp.Or(made, &editedPod{have: have, before: have}) // today's patches may still change an unedited Pod
+	compared.component, compared.wanted = p.component, wanted
+	if p.protection, err = lostProtection(env, compared, view, mine); err != nil || made == nil {
+		return err
 	}
-	return edits, edits.split()
+	p.edited = made
+	written, err := writtenAt(env, path, func(b *upgrading.Backup) string { return b.Manifests[p.component] })
+	if err == nil && p.changed.After(written) {
+		p.split()
+	}
+	return err
 }
 
 // writtenAt returns when a file was written; the zero time if the last upgrade may have put the file back from its backup.
@@ -102,60 +145,48 @@ func writtenAt(env *step.Env, path string, keptIn func(*upgrading.Backup) string
 
 // comparedWithMade compares a static Pod with its possible originals: with today's patches, and without, as those may be new. It
 // returns the smallest difference, or nil if an original is the same. Values from today's patches don't count, as the operator
-// chose them.
-func comparedWithMade(env *step.Env, component string, view manifests.HostView, have []byte) (*editedPod, error) {
-	pod, err := node.DecodePod(have)
-	if err != nil {
-		return nil, err
-	}
+// chose them. docs/design/finding-edits.md says why nothing records the original.
+func comparedWithMade(env *step.Env, component string, view manifests.HostView, have []byte, pod *corev1.Pod) (*editedPod, error) {
 	patches, err := env.Patches()
 	if err != nil {
 		return nil, err
 	}
 	made := node.NewStaticPod(asBefore(env).Config, component, view.AsIn(pod), membersOf(env, component))
-	plain, err := manifests.Encode(withTagOf(pod, manifests.AsOlder(made, pod)))
-	if err != nil {
-		return nil, err
-	}
+	plain := encoded(withTagOf(pod, manifests.AsOlder(made, pod)))
 	patched, err := patches.Apply(component, plain, &corev1.Pod{})
 	if err != nil {
 		return smallest([]*editedPod{{have: have, before: plain}}), nil //nolint:nilerr // They fit what the upgrade writes.
+	}
+	if _, err := node.DecodePod(patched); err != nil {
+		return nil, err
 	}
 	list := []*editedPod{{have: have, before: plain}, {have: have, before: patched}}
 	again, err := patches.Apply(component, have, &corev1.Pod{})
 	if err != nil {
 		return smallest(list), nil //nolint:nilerr // Such as a JSON patch of a flag that is in another place there.
 	}
-	both, err := withPatches(plain, patched, again)
-	if err != nil {
+	if _, err := node.DecodePod(again); err != nil {
 		return nil, err
 	}
-	return smallest(append(list, both)), nil
+	return smallest(append(list, withPatches(plain, patched, again))), nil
 }
 
 // withPatches compares a static Pod with its original, after applying today's patches to both. If only the patches set a flag,
 // its other values don't count: they may come from earlier patches.
-func withPatches(plain, patched, again []byte) (*editedPod, error) {
-	e := &editedPod{have: again, before: patched, wanted: plain}
-	have, before, without, err := e.pods()
-	if err != nil {
-		return nil, err
-	}
+func withPatches(plain, patched, again []byte) *editedPod {
+	have, before, without := (&editedPod{have: again, before: patched, wanted: plain}).pods()
 	words := before.Spec.Containers[0].Command
 	decided := slices.DeleteFunc(slices.Clone(words), func(word string) bool {
 		i := slices.IndexFunc(words, sameFlag(word))
 		again := slices.ContainsFunc(words[i+1:], sameFlag(word))
 		return again || slices.Contains(without.Spec.Containers[0].Command, word)
 	})
-	for pod, data := range map[*corev1.Pod]*[]byte{have: &e.have, before: &e.before} {
+	for _, pod := range []*corev1.Pod{have, before} {
 		c := &pod.Spec.Containers[0]
-		others := slices.DeleteFunc(c.Command, func(word string) bool { return slices.ContainsFunc(decided, sameFlag(word)) })
+		others := slices.DeleteFunc(slices.Clone(c.Command), func(word string) bool { return slices.ContainsFunc(decided, sameFlag(word)) })
 		c.Command = append(others, decided...)
-		if *data, err = manifests.Encode(pod); err != nil {
-			return nil, err
-		}
 	}
-	return e, nil
+	return &editedPod{have: encoded(have), before: encoded(before)}
 }
 
 func sameFlag(word string) func(string) bool {
@@ -183,12 +214,9 @@ func smallest(list []*editedPod) *editedPod {
 
 // split leaves in edited all protection and the changes only a person can have made. It moves to doubtful what an earlier
 // ClusterConfiguration may have set: flags, variables, volumes, the image and the addresses of the probes.
-func (p *podEdits) split() error {
+func (p *podEdits) split() {
 	e := p.edited
-	have, before, _, err := e.pods()
-	if err != nil {
-		return err
-	}
+	have, before, _ := e.pods()
 	mine, made := have.DeepCopy().Spec.Containers[0], &before.Spec.Containers[0]
 	was := made.Command
 	made.Command, made.Env, made.Image, made.Ports, made.VolumeMounts = mine.Command, mine.Env, mine.Image, mine.Ports, mine.VolumeMounts
@@ -200,10 +228,7 @@ func (p *podEdits) split() error {
 			probes[0].HTTPGet = probes[1].HTTPGet
 		}
 	}
-	earlier, err := manifests.Encode(before)
-	if err != nil {
-		return err
-	}
+	earlier := encoded(before)
 	p.edited = nil
 	if !manifests.SameStaticPod(e.have, earlier) {
 		p.edited = &editedPod{e.component, e.have, earlier, e.wanted}
@@ -211,18 +236,6 @@ func (p *podEdits) split() error {
 	if !manifests.SameStaticPod(earlier, e.before) {
 		p.doubtful = &editedPod{e.component, earlier, e.before, e.wanted}
 	}
-	return nil
-}
-
-func (e *editedPod) pods() (have, before, wanted *corev1.Pod, err error) {
-	if have, err = node.DecodePod(e.have); err != nil {
-		return nil, nil, nil, err
-	}
-	if before, err = node.DecodePod(e.before); err != nil {
-		return nil, nil, nil, err
-	}
-	wanted, err = node.DecodePod(e.wanted)
-	return have, before, wanted, err
 }
 
 // asBefore returns the environment with the version that this control plane runs.

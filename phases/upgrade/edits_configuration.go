@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -25,10 +24,7 @@ const changedByOperator = "slipway/changed-by-operator"
 // configurationChanged returns when anybody but kubeadm and Slipway last changed a key of a ConfigMap in kube-system, as far as
 // the ConfigMap records it; the zero time if nobody has. Older files may come from another configuration.
 func configurationChanged(ctx context.Context, env *step.Env, name, key string) (time.Time, error) {
-	cm := &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem},
-	}
+	cm := node.ConfigMap(name)
 	if _, err := env.Cluster.Get(ctx, cm); err != nil {
 		return time.Time{}, err
 	}
@@ -39,11 +35,6 @@ func configurationChanged(ctx context.Context, env *step.Env, name, key string) 
 		}
 	}
 	return last, nil
-}
-
-// clusterConfigurationChanged is configurationChanged for the ClusterConfiguration, the source of static Pods.
-func clusterConfigurationChanged(ctx context.Context, env *step.Env) (time.Time, error) {
-	return configurationChanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
 }
 
 // owns reports whether a manager of the ConfigMap has set a key:
@@ -59,27 +50,11 @@ func owns(entry metav1.ManagedFieldsEntry, key string) bool {
 	return found
 }
 
-// uploadUpgradedConfig stores the new version's configuration, and when an operator last changed it, which other nodes need.
-func uploadUpgradedConfig(ctx context.Context, env *step.Env) error {
-	annotations, err := lastChange(ctx, env, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
-	if err != nil {
-		return err
+// noteLastChange annotates a ConfigMap about to be stored with the time of an operator's last change, which other nodes need.
+func noteLastChange(ctx context.Context, env *step.Env, cm *corev1.ConfigMap, key string) error {
+	changed, err := configurationChanged(ctx, env, cm.Name, key)
+	if err == nil && !changed.IsZero() {
+		metav1.SetMetaDataAnnotation(&cm.ObjectMeta, changedByOperator, changed.UTC().Format(time.RFC3339))
 	}
-	return node.UploadKubeadmConfig(ctx, env, annotations)
-}
-
-func uploadUpgradedKubeletConfig(ctx context.Context, env *step.Env) error {
-	annotations, err := lastChange(ctx, env, manifests.KubeletConfigMap, "kubelet")
-	if err != nil {
-		return err
-	}
-	return node.UploadKubeletConfig(ctx, env, annotations)
-}
-
-func lastChange(ctx context.Context, env *step.Env, name, key string) (annotations map[string]string, err error) {
-	changed, err := configurationChanged(ctx, env, name, key)
-	if err != nil || changed.IsZero() {
-		return nil, errors.WithMessagef(err, "the last change of ConfigMap %s", name)
-	}
-	return map[string]string{changedByOperator: changed.UTC().Format(time.RFC3339)}, nil
+	return errors.WithMessagef(err, "the last change of ConfigMap %s", cm.Name)
 }

@@ -25,70 +25,56 @@ func staticPodEdits(ctx context.Context, env *step.Env) []fault.Finding {
 		f.Name, f.Final = node.EditsCheck, true
 		return f
 	}
-	view, err := node.HostView(env)
-	if err != nil {
-		return []fault.Finding{failed(err)}
-	}
-	changed, err := clusterConfigurationChanged(ctx, env)
+	list, err := editsHere(ctx, env)
 	if err != nil {
 		return []fault.Finding{failed(err)}
 	}
 	var found []fault.Finding
-	for _, name := range upgradableComponents(env) {
-		edits, err := editsOf(env, name, view, changed)
-		if err != nil {
-			found = append(found, failed(err))
+	for _, edits := range list {
+		if edits.err != nil {
+			found = append(found, failed(edits.err))
 			continue
 		}
-		others, err := edits.protection.without(edits.edited)
-		if err != nil {
-			found = append(found, failed(err))
-			continue
-		}
-		found = append(found, edits.protection.findings(name)...)
-		edits.edited = others
-		found = append(found, edits.findings(name, changed)...)
+		found = append(found, edits.protection.findings(edits.component)...)
+		edits.edited = edits.protection.without(edits.edited)
+		found = append(found, edits.findings()...)
 	}
 	return found
 }
 
-func (e podEdits) findings(component string, changed time.Time) []fault.Finding {
+func (e podEdits) findings() []fault.Finding {
 	var found []fault.Finding
 	if e.edited != nil {
 		found = append(found, fault.NewFinding(node.EditsCheck, fault.Error,
 			"keep them in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs of the ClusterConfiguration; to drop them, use --ignore-preflight-errors="+node.EditsCheck,
-			"the upgrade would lose edits of the static Pod of %s: %s", component, e.edited))
+			"the upgrade would lose edits of the static Pod of %s: %s", e.component, e.edited))
 	}
 	if e.doubtful != nil {
 		found = append(found, fault.NewFinding(node.EditsCheck, fault.Warning,
 			"nothing to do if this comes from that change; if it is an edit, keep it in a patch (--patches), which `slipway upgrade plan` prints",
 			"the upgrade writes the static Pod of %s as the ClusterConfiguration says, which was changed on %s, after the static Pod was written: %s",
-			component, changed.UTC().Format(time.DateTime+" MST"), e.doubtful))
+			e.component, e.changed.UTC().Format(time.DateTime+" MST"), e.doubtful))
 	}
 	if len(e.proxies) > 0 {
 		found = append(found, fault.NewFinding(node.EditsCheck, fault.Warning,
 			"run the upgrade with the same variables in its environment, or set them in extraEnvs of the ClusterConfiguration",
-			"the upgrade takes proxy settings from its own environment, as init does, and would drop or change %s in the static Pod of %s", strings.Join(e.proxies, ", "), component))
+			"the upgrade takes proxy settings from its own environment, as init does, and would drop or change %s in the static Pod of %s", strings.Join(e.proxies, ", "), e.component))
 	}
 	if len(e.plugins) > 0 {
 		found = append(found, fault.NewFinding(node.EditsCheck, fault.Warning,
 			"if the controller manager needs them, add their directory to controllerManager.extraVolumes of the ClusterConfiguration",
-			"the upgrade no longer mounts flex volume plugins in the static Pod of %s: %s", component, strings.Join(e.plugins, ", ")))
+			"the upgrade no longer mounts flex volume plugins in the static Pod of %s: %s", e.component, strings.Join(e.plugins, ", ")))
 	}
 	return found
 }
 
 // lostProxies names the proxy variables of have that are missing from wanted, or have another value there.
-func lostProxies(component string, have, wanted []byte) (names []string) {
-	proxies := func(data []byte) []corev1.EnvVar {
-		pod, err := node.DecodePod(data)
-		if err != nil || component == manifests.EtcdName { // etcd has no proxies
-			return nil
-		}
-		return manifests.HostView{}.AsIn(pod).ProxyEnv
+func lostProxies(component string, have, wanted *corev1.Pod) (names []string) {
+	if component == manifests.EtcdName { // etcd has no proxies
+		return nil
 	}
-	next := proxies(wanted)
-	for _, e := range proxies(have) {
+	next := manifests.HostView{}.AsIn(wanted).ProxyEnv
+	for _, e := range (manifests.HostView{}).AsIn(have).ProxyEnv {
 		if !slices.Contains(next, e) {
 			names = append(names, e.Name)
 		}
@@ -97,15 +83,10 @@ func lostProxies(component string, have, wanted []byte) (names []string) {
 }
 
 // lostPlugins lists the plugins in the flex volume directory that older releases mount.
-func lostPlugins(env *step.Env, have, wanted []byte) (paths []string) {
-	pod, err := node.DecodePod(have)
-	next, nextErr := node.DecodePod(wanted)
-	if err != nil || nextErr != nil {
-		return nil // comparedWithMade reports it
-	}
-	for _, m := range pod.Spec.Containers[0].VolumeMounts {
+func lostPlugins(env *step.Env, have, wanted *corev1.Pod) (paths []string) {
+	for _, m := range have.Spec.Containers[0].VolumeMounts {
 		kept := func(other corev1.VolumeMount) bool { return other.MountPath == m.MountPath }
-		if m.Name != manifests.FlexVolume || slices.ContainsFunc(next.Spec.Containers[0].VolumeMounts, kept) {
+		if m.Name != manifests.FlexVolume || slices.ContainsFunc(wanted.Spec.Containers[0].VolumeMounts, kept) {
 			continue
 		}
 		entries, _ := env.Host.ReadDir(m.MountPath) // mounted at the same path; no directory, no plugins

@@ -159,7 +159,7 @@ func readKubeletFile(env *step.Env, name string) ([]byte, error) {
 func kubeletEditFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	e, err := editsOfKubelet(ctx, env)
 	if err != nil {
-		return []fault.Finding{fault.NewFinding(backup.KubeletEditsCheck, fault.Unasked, "correct the file", "edits of the kubelet's configuration were not checked: %v", err)}
+		return []fault.Finding{fault.NewFinding(kubeletEditsCheck, fault.Unasked, "correct the file", "edits of the kubelet's configuration were not checked: %v", err)}
 	}
 	if e == nil {
 		return nil
@@ -167,7 +167,7 @@ func kubeletEditFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	path, names := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile), strings.Join(e.fields, ", ")
 	changed, keep := e.changed.UTC().Format(time.DateTime+" MST"), "to keep them on this node, "+e.shownPatch()
 	if e.doubtful() && !e.sure {
-		return []fault.Finding{fault.NewFinding(backup.KubeletEditsCheck, fault.Warning,
+		return []fault.Finding{fault.NewFinding(kubeletEditsCheck, fault.Warning,
 			"nothing to do if these fields come from before that change; if they are edits, keep them in a patch: "+e.shownPatch(),
 			"the upgrade writes %s as ConfigMap kube-system/%s says, which was changed on %s, after the file was written: %s",
 			path, manifests.KubeletConfigMap, changed, names)}
@@ -175,8 +175,8 @@ func kubeletEditFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	if e.sure {
 		keep = "leave fields that come from before the change of that ConfigMap on " + changed + " to the upgrade; " + keep
 	}
-	return []fault.Finding{fault.NewFinding(backup.KubeletEditsCheck, fault.Error,
-		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use --ignore-preflight-errors="+backup.KubeletEditsCheck+"; "+keep,
+	return []fault.Finding{fault.NewFinding(kubeletEditsCheck, fault.Error,
+		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use --ignore-preflight-errors="+kubeletEditsCheck+"; "+keep,
 		"the upgrade would lose edits of %s: %s", path, names)}
 }
 

@@ -153,7 +153,7 @@ func TestUploadKeepsTheChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := planeToExamine(t)
 			configured(t, s, row.stored)
-			s.Play(t, upgradeUploadConfig(nil).Children[0])
+			s.Play(t, upgradeUploadConfig().Children[0])
 			cm := fixture.ConfigMap("kubeadm-config", "", "")
 			if _, err := s.API.Get(t.Context(), cm); err != nil || cm.Annotations[changedByOperator] != row.want {
 				t.Errorf("annotations %v, %v", cm.Annotations, err)

@@ -6,6 +6,7 @@ package upgrade
 import (
 	"cmp"
 	"context"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,13 +15,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
+)
+
+const (
+	kubeletEditsCheck = "KubeletConfigEdits"
+	certificatesCheck = "CertificateExpiration"
+	caKeyCheck        = "CertificateAuthorityKey"
+	strayCheck        = "StrayManifest"
+	imagesCheck       = "ImagesPresent"
+	etcdHealthCheck   = "EtcdHealth"
+	etcdAlarmCheck    = "EtcdAlarm"
+	etcdLearnerCheck  = "EtcdLearner"
+	etcdSpaceCheck    = "EtcdSpace"
+	labelCheck        = "ControlPlaneLabel"
 )
 
 // soon is how long before its end a certificate is reported if the upgrade doesn't renew it.
@@ -36,24 +52,24 @@ func HostFindings(ctx context.Context, env *step.Env, members []etcd.Health) []f
 func certificateFindings(env *step.Env) []fault.Finding {
 	leaves, authorities, err := pki.Expirations(env.PKI())
 	if err != nil {
-		return []fault.Finding{fault.NewFinding(backup.CertificatesCheck, fault.Unasked, "run `slipway certs check-expiration`", "the certificates were not checked: %v", err)}
+		return []fault.Finding{fault.NewFinding(certificatesCheck, fault.Unasked, "run `slipway certs check-expiration`", "the certificates were not checked: %v", err)}
 	}
 	var found []fault.Finding
 	until := func(e pki.Expiration) string { return e.NotAfter.UTC().Format(time.DateOnly) }
 	ends := func(e pki.Expiration) bool { return !e.Missing && e.NotAfter.Before(env.Host.Now().Add(soon)) }
 	for _, ca := range authorities {
 		if ends(ca) {
-			found = append(found, fault.NewFinding(backup.CertificatesCheck, fault.Warning, "replace the CA before it expires: https://kubernetes.io/docs/tasks/tls/manual-rotation-of-ca-certificates/",
+			found = append(found, fault.NewFinding(certificatesCheck, fault.Warning, "replace the CA before it expires: https://kubernetes.io/docs/tasks/tls/manual-rotation-of-ca-certificates/",
 				"the CA %s expires on %s", ca.Name, until(ca)))
 		}
 		if names := issuedBy(leaves, ca.Name); ca.External && len(names) > 0 {
-			found = append(found, fault.NewFinding(backup.CAKeyCheck, fault.Warning, "have them signed where the key is: `slipway certs generate-csr`",
+			found = append(found, fault.NewFinding(caKeyCheck, fault.Warning, "have them signed where the key is: `slipway certs generate-csr`",
 				"the key of the CA %s is not on this host, so the upgrade cannot renew %s", ca.Name, strings.Join(names, ", ")))
 		}
 	}
 	for _, e := range leaves {
 		if ends(e) && (e.External || !env.Config.Upgrade.CertificateRenewal) {
-			found = append(found, fault.NewFinding(backup.CertificatesCheck, fault.Warning, "renew it: `slipway certs renew "+e.Name+"`, or `slipway certs generate-csr` for a CA whose key is elsewhere",
+			found = append(found, fault.NewFinding(certificatesCheck, fault.Warning, "renew it: `slipway certs renew "+e.Name+"`, or `slipway certs generate-csr` for a CA whose key is elsewhere",
 				"the certificate %s expires on %s, and the upgrade does not renew it", e.Name, until(e)))
 		}
 	}
@@ -76,7 +92,7 @@ func strayManifests(env *step.Env) []fault.Finding {
 	dir := env.Config.Paths.Manifests
 	entries, err := env.Host.ReadDir(dir)
 	if err != nil {
-		return []fault.Finding{fault.NewFinding(backup.StrayCheck, fault.Unasked, "run this as root", "%s was not checked: %v", dir, err)}
+		return []fault.Finding{fault.NewFinding(strayCheck, fault.Unasked, "run this as root", "%s was not checked: %v", dir, err)}
 	}
 	var found []fault.Finding
 	for _, e := range entries {
@@ -87,15 +103,15 @@ func strayManifests(env *step.Env) []fault.Finding {
 		}
 		data, err := env.Host.ReadFile(path)
 		if err != nil {
-			found = append(found, fault.NewFinding(backup.StrayCheck, fault.Unasked, "run this as root", "%s was not checked: %v", path, err))
+			found = append(found, fault.NewFinding(strayCheck, fault.Unasked, "run this as root", "%s was not checked: %v", path, err))
 			continue
 		}
 		var pod corev1.Pod
 		switch err := yaml.Unmarshal(data, &pod); {
 		case err != nil || pod.Kind != "Pod":
-			found = append(found, fault.NewFinding(backup.StrayCheck, fault.Warning, remedy, "%s is not a Pod, and the kubelet keeps reporting it as an error", path))
+			found = append(found, fault.NewFinding(strayCheck, fault.Warning, remedy, "%s is not a Pod, and the kubelet keeps reporting it as an error", path))
 		case slices.Contains(manifests.Components(env.Config), pod.Name):
-			found = append(found, fault.NewFinding(backup.StrayCheck, fault.Error, remedy, "%s is another manifest of %s: the kubelet may run it instead of the upgraded one", path, pod.Name))
+			found = append(found, fault.NewFinding(strayCheck, fault.Error, remedy, "%s is another manifest of %s: the kubelet may run it instead of the upgraded one", path, pod.Name))
 		}
 	}
 	return found
@@ -107,11 +123,11 @@ func imageFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	missing, err := backup.MissingImages(ctx, env, n.Images())
 	switch {
 	case err != nil:
-		return []fault.Finding{fault.NewFinding(backup.ImagesCheck, fault.Unasked, "start the container runtime", "the images were not checked: %v", err)}
+		return []fault.Finding{fault.NewFinding(imagesCheck, fault.Unasked, "start the container runtime", "the images were not checked: %v", err)}
 	case len(missing) == 0:
 		return nil
 	}
-	return append(preflight.ImageSpace(ctx, n, env.Host), fault.NewFinding(backup.ImagesCheck, fault.Warning,
+	return append(preflight.ImageSpace(ctx, n, env.Host), fault.NewFinding(imagesCheck, fault.Warning,
 		"`slipway upgrade apply` pulls them; `slipway config images pull --kubernetes-version "+n.Cluster.KubernetesVersion+"` does so earlier",
 		"not on this node yet: %s", strings.Join(missing, ", ")))
 }
@@ -126,13 +142,13 @@ func etcdFindings(members []etcd.Health) []fault.Finding {
 		name := names[m.ID]
 		switch {
 		case m.Err != nil:
-			found = append(found, fault.NewFinding(backup.EtcdHealthCheck, fault.Warning, "make it healthy (`slipway diagnose` on its node), or remove a member that is lost (`etcdctl member remove`)",
+			found = append(found, fault.NewFinding(etcdHealthCheck, fault.Warning, "make it healthy (`slipway diagnose` on its node), or remove a member that is lost (`etcdctl member remove`)",
 				"etcd member %s does not work: %v", name, m.Err))
 		case m.Learner:
-			found = append(found, fault.NewFinding(backup.EtcdLearnerCheck, fault.Warning, "wait until the join finishes; remove a learner that will not come back (`etcdctl member remove`)",
+			found = append(found, fault.NewFinding(etcdLearnerCheck, fault.Warning, "wait until the join finishes; remove a learner that will not come back (`etcdctl member remove`)",
 				"etcd member %s is a learner: a control plane is being added", name))
 		case m.Status.Quota > 0 && m.Status.Size > m.Status.Quota/10*9:
-			found = append(found, fault.NewFinding(backup.EtcdSpaceCheck, fault.Warning, "compact and defragment it, or raise --quota-backend-bytes",
+			found = append(found, fault.NewFinding(etcdSpaceCheck, fault.Warning, "compact and defragment it, or raise --quota-backend-bytes",
 				"etcd member %s uses %d of the %d MiB that its database may have", name, m.Status.Size>>20, m.Status.Quota>>20))
 		}
 	}
@@ -149,9 +165,44 @@ func alarms(members []etcd.Health, names map[uint64]string) []fault.Finding {
 				continue
 			}
 			seen = append(seen, a)
-			found = append(found, fault.NewFinding(backup.EtcdAlarmCheck, fault.Error, "NOSPACE: compact, defragment and disarm (`etcdctl alarm disarm`); CORRUPT: replace the member",
+			found = append(found, fault.NewFinding(etcdAlarmCheck, fault.Error, "NOSPACE: compact, defragment and disarm (`etcdctl alarm disarm`); CORRUPT: replace the member",
 				"etcd member %s has raised the alarm %s: etcd refuses writes", names[a.Member], a.Kind))
 		}
 	}
 	return found
+}
+
+// strayPods finds control plane Pods on Nodes without the label: somebody has removed it, or a worker pretends. They don't count.
+func strayPods(state *upgrading.State) []fault.Finding {
+	pods := map[string][]string{}
+	for _, pod := range state.Strays {
+		pods[pod.Spec.NodeName] = append(pods[pod.Spec.NodeName], pod.Name)
+	}
+	var found []fault.Finding
+	for _, name := range slices.Sorted(maps.Keys(pods)) {
+		found = append(found, fault.NewFinding(labelCheck, fault.Warning,
+			"if it is a control plane, label it: `kubectl label node "+name+" "+cluster.LabelControlPlane+"=`; if it is a worker, find out who runs these Pods there, and do not trust it",
+			"node %s has Pods of a control plane (%s), but not the label %s: they are neither asked nor counted", name, strings.Join(pods[name], ", "), cluster.LabelControlPlane))
+	}
+	return found
+}
+
+// lookFromHere looks at the cluster. A control plane counts itself, even without the label.
+func lookFromHere(ctx context.Context, env *step.Env) (*upgrading.State, error) {
+	state, err := upgrading.Look(ctx, env.Cluster)
+	if err == nil && env.Config.ControlPlane {
+		state.Count(env.Config.Name)
+	}
+	return state, err
+}
+
+// unmarkedHere warns if this control plane's Node lacks the label, so the others neither wait for it nor count it.
+func unmarkedHere(env *step.Env, nodes []corev1.Node) []fault.Finding {
+	here := func(n corev1.Node) bool { return n.Name == env.Config.Name }
+	if !env.Config.ControlPlane || !slices.ContainsFunc(nodes, here) || cluster.ControlPlanesOf(nodes)[env.Config.Name] != nil {
+		return nil
+	}
+	return []fault.Finding{fault.NewFinding(labelCheck, fault.Warning,
+		"label it: `kubectl label node "+env.Config.Name+" "+cluster.LabelControlPlane+"=`",
+		"node %s, which this host is, lacks the label %s: other control planes neither wait for it nor ask its etcd", env.Config.Name, cluster.LabelControlPlane)}
 }

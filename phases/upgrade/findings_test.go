@@ -132,11 +132,11 @@ func TestEditPatches(t *testing.T) {
 			component, _, _ := strings.Cut(names[0], "0+")
 			for _, m := range list {
 				var pod corev1.Pod
-				if err := yaml.Unmarshal(m.After, &pod); err != nil {
+				if err := yaml.Unmarshal(m.Wanted, &pod); err != nil {
 					t.Fatal(err)
 				}
 				if pod.Name == component && (!row.kept(pod) || !strings.HasSuffix(pod.Spec.Containers[0].Image, ":v1.37.2")) {
-					t.Errorf("lost in:\n%s", m.After)
+					t.Errorf("lost in:\n%s", m.Wanted)
 				}
 			}
 		})

@@ -4,6 +4,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -27,8 +27,17 @@ import (
 type EditPatches struct{ Kept, Doubtful []config.PatchFile }
 
 func PatchesOfEdits(ctx context.Context, env *step.Env) (p EditPatches, err error) {
-	if err := p.addPods(ctx, env, patchSuffix(env)); err != nil {
+	list, err := editsHere(ctx, env)
+	if err != nil {
 		return p, err
+	}
+	for _, edits := range list {
+		kept, err := edits.edited.patches(patchSuffix(env))
+		doubtful, doubtfulErr := edits.doubtful.patches(patchSuffix(env) + doubtfulSuffix)
+		if err := cmp.Or(edits.err, err, doubtfulErr); err != nil {
+			return p, errors.WithMessagef(err, "the edits of %s", edits.component)
+		}
+		p.Kept, p.Doubtful = append(p.Kept, kept...), append(p.Doubtful, doubtful...)
 	}
 	kubelet, err := editsOfKubelet(ctx, env)
 	switch {
@@ -53,45 +62,12 @@ func patchSuffix(env *step.Env) string {
 	return "0"
 }
 
-func (p *EditPatches) addPods(ctx context.Context, env *step.Env, suffix string) error {
-	view, err := node.HostView(env)
-	if err != nil {
-		return err
-	}
-	changed, err := clusterConfigurationChanged(ctx, env)
-	if err != nil {
-		return err
-	}
-	for _, name := range upgradableComponents(env) {
-		edits, err := editsOf(env, name, view, changed)
-		if err != nil {
-			return err
-		}
-		for _, part := range []struct {
-			edits  *editedPod
-			suffix string
-			files  *[]config.PatchFile
-		}{{edits.edited, suffix, &p.Kept}, {edits.doubtful, suffix + doubtfulSuffix, &p.Doubtful}} {
-			if part.edits == nil {
-				continue
-			}
-			made, err := part.edits.patches(part.suffix)
-			if err != nil {
-				return errors.WithMessagef(err, "the edits of %s", name)
-			}
-			*part.files = append(*part.files, made...)
-		}
-	}
-	return nil
-}
-
 // patches returns a JSON patch of the command line, as lists without keys can't be merged, and a merge patch of everything else.
-func (e *editedPod) patches(suffix string) ([]config.PatchFile, error) {
-	have, before, wanted, err := e.pods()
-	if err != nil {
-		return nil, err
+func (e *editedPod) patches(suffix string) (files []config.PatchFile, err error) {
+	if e == nil {
+		return nil, nil
 	}
-	var files []config.PatchFile
+	have, before, wanted := e.pods()
 	add := func(kind string, patch any) error {
 		data, err := yaml.Marshal(patch)
 		files = append(files, config.PatchFile{Name: e.component + suffix + "+" + kind + ".yaml", Data: data})
@@ -99,20 +75,18 @@ func (e *editedPod) patches(suffix string) ([]config.PatchFile, error) {
 	}
 	mine, ours, next := &have.Spec.Containers[0], &before.Spec.Containers[0], &wanted.Spec.Containers[0]
 	if operations := commandPatch(mine.Command, ours.Command, next.Command); len(operations) > 0 {
-		if err := add("json", operations); err != nil {
-			return nil, err
-		}
+		err = add("json", operations)
 	}
 	mine.Command = ours.Command
 	if mine.Image != ours.Image { // the operator's repository, with the upgrade's version
 		name, _ := upgrading.SplitImage(mine.Image)
 		mine.Image = name + ":" + upgrading.TagOf(next.Image)
 	}
-	rest, err := mergePatch(before, have)
-	if err == nil && len(rest) > 0 {
-		err = add("strategic", rest)
+	rest, restErr := mergePatch(before, have)
+	if len(rest) > 0 {
+		restErr = add("strategic", rest)
 	}
-	return files, err
+	return files, cmp.Or(err, restErr)
 }
 
 // operation is an element of a JSON patch: https://www.rfc-editor.org/rfc/rfc6902

@@ -18,11 +18,11 @@ import (
 // socketAnnotation is where kubeadm kept the runtime's socket until 1.36; it's in instance-config.yaml since.
 const socketAnnotation = "kubeadm.alpha.kubernetes.io/cri-socket"
 
-func postUpgrade(flags []string) step.Phase {
+func postUpgrade() step.Phase {
 	return step.Phase{
 		Name:    "post-upgrade",
-		Summary: "Remove what older versions have left, and say what is next",
-		Flags:   flags,
+		Summary: "Remove leftovers of older versions, and show the next steps",
+		Flags:   common,
 		Run:     runPostUpgrade,
 	}
 }

@@ -86,10 +86,8 @@ func upgradeQuestions(env *step.Env) []preflight.Check {
 }
 
 func othersQuestions(env *step.Env) []preflight.Check {
-	return []preflight.Check{
-		{Name: node.NodesReadyCheck, Asks: "all control plane nodes are Ready", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return node.ControlPlanesReady(ctx, env) }},
-		etcdQuorum(env, func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }),
-	}
+	peers := func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }
+	return []preflight.Check{node.NodesReadyQuestion(env), etcdQuorum(env, peers)}
 }
 
 // versionRefusals finds reasons not to upgrade the cluster to this version. --force turns some of the errors into warnings.
@@ -101,31 +99,14 @@ func versionRefusals(ctx context.Context, env *step.Env) []fault.Finding {
 	return upgrading.SkewQuestion(env.Config.Upgrade, state.Nodes, false).Run(ctx, env.Host)
 }
 
-// etcdQuorum checks that etcd can do without this node's member, if the upgrade restarts it. ask reports why it can't.
+// etcdQuorum checks that etcd can do without this node's member, if the upgrade restarts it. ask reports why it can't. If in doubt,
+// the upgrade restarts it.
 func etcdQuorum(env *step.Env, ask func(context.Context) error) preflight.Check {
-	return preflight.Check{Name: node.QuorumCheck, Asks: "the other members of etcd can do without this one", Run: func(ctx context.Context, _ preflight.View) []fault.Finding {
-		if !restartsEtcd(ctx, env) {
-			return nil
+	return node.QuorumIf(func(ctx context.Context) bool {
+		if node.UnlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
+			return false
 		}
-		err := ask(ctx)
-		if err == nil {
-			return nil
-		}
-		return []fault.Finding{fault.NewFinding("", fault.Error,
-			"make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove those that are lost (`etcdctl member remove ID`)",
-			"this node's etcd cannot be restarted: %v", err)}
-	}}
-}
-
-// restartsEtcd reports whether the upgrade restarts this node's etcd. If in doubt, it returns true.
-func restartsEtcd(ctx context.Context, env *step.Env) bool {
-	if node.UnlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
-		return false
-	}
-	view, err := node.HostView(env)
-	if err != nil {
-		return true
-	}
-	c, err := newComponentUpgrade(ctx, env, manifests.EtcdName, view)
-	return err != nil || changes(c)
+		list, err := componentUpgrades(ctx, env)
+		return err != nil || node.Contains(list, manifests.EtcdName)
+	}, ask)
 }

@@ -32,16 +32,9 @@ type protection struct {
 	contested []node.Flag
 }
 
-// lostProtection compares the current static Pod with the upgrade's.
-func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, have []byte) (lost protection, err error) {
-	_, before, wanted, err := e.pods()
-	if err != nil {
-		return lost, err
-	}
-	mine, err := node.DecodePod(have)
-	if err != nil {
-		return lost, err
-	}
+// lostProtection compares the current static Pod, mine, with the upgrade's.
+func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *corev1.Pod) (lost protection, err error) {
+	_, before, wanted := e.pods()
 	of, err := backup.Whose(env, thisnode.StaticPodPath(env.Config, e.component))
 	if err != nil {
 		return lost, err
@@ -122,21 +115,18 @@ func extras(n *config.Node, component string) ([]config.Arg, []config.HostPathMo
 }
 
 // without returns e without the protection; nil if nothing else remains.
-func (p protection) without(e *editedPod) (*editedPod, error) {
+func (p protection) without(e *editedPod) *editedPod {
 	if e == nil || len(p.flags)+len(p.mounts) == 0 {
-		return e, nil
+		return e
 	}
-	have, before, _, err := e.pods()
-	if err != nil {
-		return nil, err
-	}
+	have, before, _ := e.pods()
 	p.contested = nil
 	p.takenFrom(have, before.Spec.Containers[0].Command)
-	rest := *e
-	if rest.have, err = manifests.Encode(have); err != nil || manifests.SameStaticPod(rest.have, e.before) {
-		return nil, err
+	rest := editedPod{e.component, encoded(have), e.before, e.wanted}
+	if manifests.SameStaticPod(rest.have, e.before) {
+		return nil
 	}
-	return &rest, nil
+	return &rest
 }
 
 // takenFrom removes the protection from a Pod, and restores the original flags from was.

@@ -1,26 +1,33 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package upgrade has the workflows upgrade apply (Apply) and upgrade node (Node): findings before anything changes, the turn
+// among control planes, the swap of static Pods, add-ons, and draining. Package rollback has the way back.
 package upgrade
 
 import (
+	"context"
+
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// common are the flags of most phases' commands.
+var common = []string{"config", "dry-run", "kubeconfig"}
+
 // Apply brings a cluster to another version, beginning with this control plane's components and everything the nodes share.
 func Apply() []step.Phase {
-	common := []string{"config", "dry-run", "kubeconfig"}
 	return []step.Phase{
 		upgradePreflight([]string{"allow-experimental-upgrades", "allow-release-candidate-upgrades", "config", "dry-run", "force",
 			"ignore-preflight-errors", "kubeconfig", "yes"}),
 		upgradeControlPlane(),
-		upgradeUploadConfig(common),
+		upgradeUploadConfig(),
 		upgradeKubeletConfig(),
-		upgradeBootstrapToken(common),
+		{Name: "bootstrap-token", Summary: "Update the permissions that nodes need to join", Flags: common, Run: runUpgradeBootstrapToken},
 		addon.Upgrade(addon.OnceUpgraded),
-		postUpgrade(common),
+		postUpgrade(),
 	}
 }
 
@@ -43,22 +50,21 @@ func Whole() []step.Phase {
 func Node() []step.Phase {
 	return []step.Phase{
 		upgradePreflight([]string{"config", "ignore-preflight-errors"}),
-		drain(),
+		{Name: "drain", Summary: "Cordon this node and evict its Pods", Flags: append([]string{"drain-force", "drain-timeout"}, common...),
+			Run: runDrain, Skip: unlessDrain},
 		upgradeControlPlane(),
 		upgradeKubeletConfig(),
 		addon.Upgrade(addon.OnceUpgraded),
-		postUpgrade([]string{"config", "dry-run", "kubeconfig"}),
-		uncordon(),
+		postUpgrade(),
+		{Name: "uncordon", Summary: "Uncordon this node, if the phase drain has cordoned it", Flags: common, Run: runUncordon},
 	}
 }
 
-func upgradeUploadConfig(flags []string) step.Phase {
-	p := node.UploadConfig()
-	p.Summary = "Store the configuration with the new version in the cluster"
-	p.Flags = flags
-	p.Children[0].Run, p.Children[1].Run = uploadUpgradedConfig, uploadUpgradedKubeletConfig
-	for i := range p.Children {
-		p.Children[i].Flags = flags
-	}
-	return p
+func upgradeUploadConfig() step.Phase {
+	return node.UploadConfigWith("Store the configuration with the new version in the cluster", common, noteLastChange)
+}
+
+func runUpgradeBootstrapToken(ctx context.Context, env *step.Env) error {
+	env.UI.Printf("Allowing nodes to join with a bootstrap token, and to renew their certificates")
+	return env.Keeper().Ensure(ctx, manifests.BootstrapRBAC(env.Config)...)
 }

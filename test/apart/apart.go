@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apart runs tests in namespaces of their own.
+// Package apart runs tests in their own namespaces.
 package apart
 
 import (

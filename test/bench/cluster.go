@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// systemPods is how many Pods a cluster of a control plane and a worker has: four static ones, two of CoreDNS, and
+	// systemPods is the number of system Pods in a cluster of a control plane and a worker: four static ones, two of CoreDNS, and
 	// kube-proxy on each node.
 	systemPods = 8
-	// fileCheck is how long to wait for the kubelet to look at its manifests, see renewByHand.
+	// fileCheck is the wait for the kubelet to check its manifests; see renewByHand.
 	fileCheck = 20 * time.Second
 )
 
-// measureClusters measures what users wait for: from the start of init until a worker has joined, and all works. Each
-// of these clusters takes a minute, so there are fewer of them.
+// measureClusters measures users' waiting time: from the start of init until a worker has joined and everything works. A cluster
+// takes a minute, so there are fewer of them.
 func measureClusters(ctx context.Context, lab *nodes.Lab, rounds int, t *table) error {
 	return takeTurns((rounds+1)/2, func(program string) error { return measureCluster(ctx, lab, program, t) })
 }
@@ -49,7 +49,7 @@ func measureCluster(ctx context.Context, lab *nodes.Lab, program string, t *tabl
 	return c.renew(ctx, program)
 }
 
-// grow runs init and at once join, and waits until all Pods work.
+// grow runs init and then join, and waits until all Pods work.
 func (j *joining) grow(ctx context.Context, program string) error {
 	started := time.Now()
 	add := func(row string) { j.table.add(row, program, time.Since(started).Seconds()) }
@@ -86,7 +86,7 @@ func (j *joining) ready(ctx context.Context, count int, what ...string) error {
 	return err
 }
 
-// joinArguments are what follows "join" in the command that init prints.
+// joinArguments returns the arguments after "join" in the command that init prints.
 func joinArguments(text string) ([]string, error) {
 	words := strings.Fields(strings.ReplaceAll(text, "\\\n", " "))
 	for i, word := range words[:max(0, len(words)-1)] {
@@ -97,7 +97,6 @@ func joinArguments(text string) ([]string, error) {
 	return nil, errors.Errorf("no join command in %q", text)
 }
 
-// renew measures the renewal of all certificates until the API works with them.
 func (j *joining) renew(ctx context.Context, program string) error {
 	started := time.Now()
 	by := j.renewByHand
@@ -118,7 +117,7 @@ func (j *joining) renew(ctx context.Context, program string) error {
 	return err
 }
 
-// renewByHand is what the documentation of kubeadm says:
+// renewByHand follows kubeadm's documentation:
 // https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/kubeadm-certs/#manual-certificate-renewal
 func (j *joining) renewByHand(ctx context.Context) error {
 	const manifests, away = "/etc/kubernetes/manifests", "/etc/kubernetes/away"

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestJoinArguments are found in the output of either program.
+// TestJoinArguments finds the arguments in the output of both programs.
 func TestJoinArguments(t *testing.T) {
 	const want = "192.0.2.1:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:00 --ignore-preflight-errors=SystemVerification"
 	for name, text := range map[string]string{

@@ -20,11 +20,11 @@ import (
 
 const (
 	admin = "--kubeconfig=/etc/kubernetes/admin.conf"
-	// readyLimit is how long a cluster may take to be fit for the next join.
+	// readyLimit bounds the time until a cluster is ready for the next join.
 	readyLimit = 2 * time.Minute
 )
 
-// joining is a cluster of one control plane, and the hosts that join it.
+// joining is a cluster of one control plane, with hosts that join it.
 type joining struct {
 	first, worker, plane *nodes.Node
 	// command and planeCommand are the arguments of a join, from the address on.
@@ -32,7 +32,7 @@ type joining struct {
 	table                 *table
 }
 
-// measureJoins lets the programs join the same cluster, which Slipway has made.
+// measureJoins lets both programs join the same cluster, made by Slipway.
 func measureJoins(ctx context.Context, lab *nodes.Lab, rounds int, t *table) error {
 	j, err := newJoining(ctx, lab, t)
 	if err != nil {
@@ -78,7 +78,7 @@ func newJoining(ctx context.Context, lab *nodes.Lab, t *table) (*joining, error)
 	})
 }
 
-// joinCommand makes a token and returns what follows "join" in its command.
+// joinCommand makes a token and returns the arguments after "join" in its command.
 func (j *joining) joinCommand(ctx context.Context, more ...string) ([]string, error) {
 	text, err := j.first.Output(ctx, append([]string{programs[0], "token", "create", "--print-join-command"}, more...)...)
 	if err != nil {
@@ -87,7 +87,7 @@ func (j *joining) joinCommand(ctx context.Context, more ...string) ([]string, er
 	return joinArguments(text)
 }
 
-// await asks four times a second until ok.
+// await calls ok four times a second until it succeeds.
 func (j *joining) await(ctx context.Context, what string, ok func() error) error {
 	for deadline := time.Now().Add(readyLimit); ; {
 		err := ok()
@@ -125,7 +125,7 @@ type nodeWatch struct {
 	seen chan time.Time
 }
 
-// watchNodes is ready to see a node when it returns.
+// watchNodes returns once it would see a new node.
 func (j *joining) watchNodes(ctx context.Context, name string) (*nodeWatch, error) {
 	ctx, stop := context.WithTimeout(ctx, readyLimit)
 	w := &nodeWatch{stop, make(chan time.Time, 1)}
@@ -137,7 +137,7 @@ func (j *joining) watchNodes(ctx context.Context, name string) (*nodeWatch, erro
 	}()
 	go func() {
 		defer close(w.seen)
-		defer in.Close() // kubectl may say more
+		defer in.Close() // kubectl may print more
 		for lines := bufio.NewScanner(in); lines.Scan(); {
 			switch lines.Text() {
 			case "node/" + j.first.Name():
@@ -161,7 +161,7 @@ func (j *joining) watchNodes(ctx context.Context, name string) (*nodeWatch, erro
 	}
 }
 
-// end returns when the node was there.
+// end returns the time when the node appeared.
 func (w *nodeWatch) end() (time.Time, error) {
 	defer w.stop()
 	at, ok := <-w.seen
@@ -179,8 +179,8 @@ func (j *joining) joinPlane(ctx context.Context, program string) error {
 	return j.leave(ctx, j.plane)
 }
 
-// leave makes a node's host what it was before, with its etcd member removed.
-// kubeadm does that for both, so that each finds the same.
+// leave restores a node's host to its former state, and removes its etcd member. kubeadm does that for both programs, so that
+// each starts from the same state.
 func (j *joining) leave(ctx context.Context, n *nodes.Node) error {
 	if _, err := n.Combined(ctx, programs[1], "reset", "--force"); err != nil {
 		return err
@@ -194,8 +194,7 @@ func (j *joining) leave(ctx context.Context, n *nodes.Node) error {
 	return pause(ctx, settle)
 }
 
-// joinMany is measured for Slipway alone: this part of kubeadm's join does not
-// run without the rest.
+// joinMany measures only Slipway: this part of kubeadm's join doesn't run without the rest.
 func (j *joining) joinMany(ctx context.Context, rounds int) error {
 	const many = 20
 	after := func(flag string) string { return j.command[slices.Index(j.command, flag)+1] }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Bench compares Slipway with kubeadm. The two take turns on fresh nodes of the
-// same lab, so that whatever else the machine does affects both.
+// Bench compares Slipway with kubeadm. They take turns on fresh nodes of the same lab, so that other load on the machine affects
+// both.
 package main
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// programs are Slipway and kubeadm, by their names on a node.
+// programs are Slipway's and kubeadm's names on a node.
 var programs = []string{"slipway", "kubeadm"}
 
-// both is for nodes that have kubeadm as well as Slipway.
+// both is for nodes with kubeadm as well as Slipway.
 var both = []string{nodes.Kubeadm}
 
 // sections are the parts of the comparison, each on nodes of its own.
@@ -32,7 +32,7 @@ var sections = []struct {
 }{{"init", measureInits}, {"cluster", measureClusters}, {"join", measureJoins}, {"upgrade", measureUpgrades}, {"up", measureUps}}
 
 func main() {
-	joiners.Play() // does not return where this is the copy that a node runs
+	joiners.Play() // doesn't return in the copy that runs on a node
 	rounds := flag.Int("rounds", 5, "measurements of each program, of which the median counts")
 	only := flag.String("only", "", "measure just this `section`: init, cluster, join, upgrade or up")
 	flag.Parse()
@@ -49,7 +49,7 @@ func run(ctx context.Context, rounds int, only string) error {
 	if err != nil {
 		return err
 	}
-	if err := lab.Down(ctx); err != nil { // what an interrupted bench left
+	if err := lab.Down(ctx); err != nil { // of an interrupted bench
 		return err
 	}
 	defer func() { _ = lab.Down(context.WithoutCancel(ctx)) }()
@@ -63,7 +63,7 @@ func run(ctx context.Context, rounds int, only string) error {
 			continue
 		}
 		if err := s.measure(ctx, lab, rounds, t); err != nil {
-			_ = t.print(os.Stdout) // what was measured until then
+			_ = t.print(os.Stdout) // the measurements so far
 			return err
 		}
 	}
@@ -78,13 +78,12 @@ func run(ctx context.Context, rounds int, only string) error {
 	return nil
 }
 
-// measureInits gives each program a fresh node in every round.
 func measureInits(ctx context.Context, lab *nodes.Lab, rounds int, t *table) error {
 	return takeTurns(rounds, func(program string) error { return measure(ctx, lab, program, t) })
 }
 
-// takeTurns lets the programs be measured one after another, round by round.
-// Which one goes first changes, because the second finds warmer caches.
+// takeTurns measures the programs one after another, round by round. They take turns at going first, because the second finds
+// warmer caches.
 func takeTurns(rounds int, measure func(program string) error) error {
 	for round := range rounds {
 		for turn := range programs {

@@ -17,19 +17,17 @@ import (
 )
 
 const (
-	// settle lets a node that has just booted become quiet.
+	// settle is the time for a freshly booted node to become quiet.
 	settle = 3 * time.Second
-	// starts is how often a round starts a program for its version, which
-	// takes too little time to be measured once.
+	// starts is how often a round starts a program for its version, which is too quick to measure once.
 	starts = 21
-	// certRuns is how often a round makes all certificates: how long it takes
-	// to find a pair of primes is a matter of luck.
+	// certRuns is how often a round makes all certificates, because the search for a pair of primes depends on luck.
 	certRuns = 7
 
 	configFile = "/root/init.yaml"
 )
 
-// measure lets one program have its turn on a fresh node.
+// measure gives a program its turn on a fresh node.
 func measure(ctx context.Context, lab *nodes.Lab, program string, t *table) error {
 	node, err := lab.StartNode(ctx, nodes.NodeSpec{Name: "cp-1", With: both})
 	if err != nil {
@@ -69,7 +67,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// timed runs a program on a node and adds the seconds that it took.
+// timed runs a program on a node and adds the seconds it took.
 func timed(ctx context.Context, node *nodes.Node, t *table, row, program string, args ...string) error {
 	var said bytes.Buffer
 	started := time.Now()
@@ -81,8 +79,7 @@ func timed(ctx context.Context, node *nodes.Node, t *table, row, program string,
 	return nil
 }
 
-// measureStarts starts the node's program here, where nothing stands between,
-// and looks at time, memory and size.
+// measureStarts starts the node's program directly on this machine, and measures time, memory and size.
 func measureStarts(ctx context.Context, node *nodes.Node, program string, t *table) error {
 	dir, err := os.MkdirTemp("", "slipway-bench-")
 	if err != nil {

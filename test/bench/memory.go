@@ -14,14 +14,13 @@ import (
 	"github.com/pkg/errors"
 )
 
-// exitEvent is PTRACE_EVENT_EXIT, as it stands in a wait's status.
+// exitEvent is PTRACE_EVENT_EXIT, as it appears in a wait's status.
 const exitEvent = 6
 
-// peakMemory runs a program and returns the most memory that it had at a time,
-// in MiB. It is read when the program is about to end: what wait4 reports includes
-// the memory of this program, too, which the other is forked from.
+// peakMemory runs a program and returns its peak memory in MiB. It reads the peak right before the program ends: wait4's figure
+// includes the memory of this program, from which the other is forked.
 func peakMemory(name string, args ...string) (float64, error) {
-	runtime.LockOSThread() // one thread has to do all the tracing
+	runtime.LockOSThread() // one thread must do all the tracing
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command(name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
@@ -37,7 +36,7 @@ func peakMemory(name string, args ...string) (float64, error) {
 		return 0, err
 	}
 	for signal := 0; ; {
-		// ESRCH: another thread has ended the program meanwhile, as the next status says.
+		// ESRCH: another thread has ended the program meanwhile, as the next status will show.
 		if err := syscall.PtraceCont(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return 0, err
 		}

@@ -5,7 +5,7 @@ package main
 
 import "testing"
 
-// TestPeakMemory: a program smaller than this one is measured as that small.
+// TestPeakMemory: a program smaller than this one must be measured as smaller.
 func TestPeakMemory(t *testing.T) {
 	ballast := make([]byte, 64<<20)
 	for i := range ballast {

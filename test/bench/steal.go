@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// processors are the seconds since this machine booted in which work ran, and
-// in which it could have run, had the hypervisor not let others run.
+// processors holds, in seconds since this machine booted, the time when work ran, and when it could have run if the hypervisor
+// hadn't run others.
 type processors struct{ ran, stolen float64 }
 
 func readProcessors() (processors, error) {
@@ -23,8 +23,7 @@ func readProcessors() (processors, error) {
 		errors.Wrap(err, "read the processors' time")
 }
 
-// stolenSince is how much of the processor time that was asked for since then
-// others got, in percent.
+// stolenSince returns the share of requested processor time since then that went to others, in percent.
 func (p processors) stolenSince(before processors) float64 {
 	ran, stolen := p.ran-before.ran, p.stolen-before.stolen
 	if ran+stolen == 0 {

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// The rows of the table, by what is measured and in which unit.
+// The rows of the table, with their units.
 const (
 	rowInit    = "init to the end, s"
 	rowCerts   = "init phase certs all, s"
@@ -57,7 +57,7 @@ var rows = []struct {
 	{rowUp, 0}, {rowUpPrepare, 0}, {rowUpInit, 0}, {rowUpWait, 0},
 }
 
-// table gathers measurements by row and program.
+// table collects measurements by row and program.
 type table struct {
 	values map[string]map[string][]float64
 }
@@ -71,7 +71,7 @@ func (t *table) add(row, program string, value float64) {
 	t.values[row][program] = append(t.values[row][program], value)
 }
 
-// print writes medians and their ratio, and how long the slowest took.
+// print writes the medians, their ratio, and the slowest time.
 func (t *table) print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "median\tSlipway\tkubeadm\tratio\tgoal\tSlipway's worst")

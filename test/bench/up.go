@@ -17,8 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// measureUps measures `up`, for which kubeadm has no command: from a machine that has an init system and nothing else, with the
-// bundle on its disk, to a node on which the first Pod is Ready.
+// measureUps measures `up`, which kubeadm has no command for: from a machine with only an init system and the bundle on its disk,
+// to a node with its first Pod Ready.
 func measureUps(ctx context.Context, lab *nodes.Lab, rounds int, t *table) error {
 	bundles, err := filepath.Glob("dist/slipway-bundle-*.tar")
 	if err != nil || len(bundles) != 1 {
@@ -63,7 +63,7 @@ func measureUp(ctx context.Context, lab *nodes.Lab, bundle string, t *table) err
 	return addParts(data, t)
 }
 
-// addParts takes from a timeline how long each part of up took.
+// addParts adds the time of each part of up, from a timeline.
 func addParts(timeline []byte, t *table) error {
 	var trace struct {
 		TraceEvents []struct {

@@ -13,13 +13,13 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// olderKubernetes is the minor version of the clusters that are upgraded.
+// olderKubernetes is the clusters' minor version before the upgrade.
 const olderKubernetes = "1.36"
 
 const ignore = "--ignore-preflight-errors=" + nodes.IgnorePreflightErrors
 
-// measureUpgrades measures the upgrade of a control plane and a worker that kubeadm has made. kubeadm needs minutes for it,
-// so there are fewer rounds.
+// measureUpgrades measures the upgrade of kubeadm's control plane and worker. kubeadm needs minutes for it, so there are fewer
+// rounds.
 func measureUpgrades(ctx context.Context, lab *nodes.Lab, rounds int, t *table) error {
 	return takeTurns((rounds+1)/2, func(program string) error { return measureUpgrade(ctx, lab, program, t) })
 }
@@ -62,8 +62,7 @@ func measureUpgrade(ctx context.Context, lab *nodes.Lab, program string, t *tabl
 	return j.patchEtcd(ctx, program, version)
 }
 
-// patchEtcd measures an upgrade to the same version that changes nothing but etcd. kubeadm leaves an etcd of the same version as
-// it is.
+// patchEtcd measures an upgrade to the same version that changes only etcd. kubeadm leaves an etcd of the same version alone.
 func (j *joining) patchEtcd(ctx context.Context, program, version string) error {
 	const patch = `[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--log-level=warn"}]`
 	if err := j.first.WriteFile("/root/patches/etcd+json.json", []byte(patch), 0o600); err != nil {
@@ -82,7 +81,7 @@ func (j *joining) patchEtcd(ctx context.Context, program, version string) error 
 	return err
 }
 
-// makeOlder makes the cluster with the kubeadm of the older nodes, and waits until all of it works.
+// makeOlder makes the cluster with the older nodes' kubeadm, and waits until all of it works.
 func (j *joining) makeOlder(ctx context.Context, version string) error {
 	if err := j.first.WriteFile(configFile, []byte(j.first.InitConfig(version, "")), 0o600); err != nil {
 		return err
@@ -113,7 +112,7 @@ func (j *joining) startWriter(ctx context.Context, name string) error {
 	return j.await(ctx, "the writer to write", func() error { _, err := j.gap(ctx, name); return err })
 }
 
-// gap is the longest time that a writer has had no answer to a write.
+// gap returns the longest time a writer went without an answer to a write.
 func (j *joining) gap(ctx context.Context, writer string) (time.Duration, error) {
 	log, err := j.first.Output(ctx, "kubectl", admin, "logs", "--tail=1", writer)
 	if err != nil {

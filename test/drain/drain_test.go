@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package drain compares which Pods Slipway evicts from a node with `kubectl drain`, whose library is too large and too
-// slow at start to be in the program. It is a separate module, so that the product needs none of it.
+// Package drain compares Slipway's choice of Pods to evict from a node with `kubectl drain`, whose library is too large and
+// starts too slowly for the program. It's a separate module, so that the product needs none of it.
 package drain
 
 import (
@@ -33,8 +33,8 @@ import (
 
 const node = "worker-1"
 
-// pods are all combinations of what the choice depends on. Pods that are ending are left out: kubectl refuses them like
-// the others, Slipway waits for them.
+// pods returns all combinations that the choice depends on. Terminating Pods are left out: kubectl refuses them like the others,
+// Slipway waits for them.
 func pods() (list []corev1.Pod) {
 	for _, kind := range []string{"", "ReplicaSet", "DaemonSet", "Job"} {
 		for _, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed} {
@@ -59,7 +59,7 @@ func pods() (list []corev1.Pod) {
 	return list
 }
 
-// decision is what becomes of a Pod.
+// decision says what happens to a Pod.
 type decision struct{ Evicted, Refused bool }
 
 func TestSameChoice(t *testing.T) {

@@ -24,9 +24,9 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// TestAnsible makes a cluster of three control planes and two workers with examples/ansible, over SSH, finds nothing to do in
-// a second run, and upgrades it by a rolling play, after which there is nothing to do again. Then it rebuilds a control plane.
-// It needs ansible-core and OpenSSH's client, which `make examples` installs.
+// TestAnsible makes a cluster of three control planes and two workers with examples/ansible, over SSH, and finds nothing to do in
+// a second run. It upgrades the cluster with a rolling play, and again a second run has nothing to do. Then it rebuilds a control
+// plane. It needs ansible-core and OpenSSH's client, which `make examples` installs.
 func TestAnsible(t *testing.T) {
 	older := olderBundle(t)
 	m := bare(t)
@@ -66,7 +66,8 @@ func TestAnsible(t *testing.T) {
 	a.changesNothing("site.yaml", newer, "--inventory", first)
 }
 
-// rebuilds makes a control plane a bare machine, and then a node again, without the other machines. Its old Node is still there.
+// rebuilds resets a control plane to a bare machine and makes it a node again, without the other machines. Its old Node still
+// exists.
 func (a ansible) rebuilds(n machine, bundle string) {
 	a.Helper()
 	name := n.node.Name()
@@ -82,7 +83,8 @@ func (a ansible) rebuilds(n machine, bundle string) {
 	a.play("site.yaml", bundle, "--limit", name)
 }
 
-// inventoryBeginningWith has one control plane. Before the inventory of all, it makes that one the first.
+// inventoryBeginningWith writes an inventory of one control plane. Given before the full inventory, it makes that plane the
+// first.
 func (a ansible) inventoryBeginningWith(name string) string {
 	a.Helper()
 	path := a.path("first.json")
@@ -98,7 +100,7 @@ type ansible struct {
 	dir string // for the key and the inventory
 }
 
-// takesKey makes a key and gives it to the machines by their first boot, as a cloud does.
+// takesKey makes a key and gives it to the machines at their first boot, as a cloud does.
 func (a ansible) takesKey(all []machine) {
 	a.Helper()
 	here(a.T, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", a.path("key"))
@@ -119,7 +121,6 @@ func (a ansible) takesKey(all []machine) {
 
 func (a ansible) path(name string) string { return filepath.Join(a.dir, name) }
 
-// writeInventory writes the example's inventory for these machines.
 func (a ansible) writeInventory(all []machine) {
 	a.Helper()
 	type object = map[string]any
@@ -170,10 +171,10 @@ func (a ansible) document(text string) (d map[string]any) {
 	return d
 }
 
-// recap is a line of Ansible's about a machine.
+// recap matches Ansible's summary of a machine.
 var recap = regexp.MustCompile(`(?m)^(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=0 +failed=0 `)
 
-// changesNothing runs a playbook, which must not change anything.
+// changesNothing runs a playbook that mustn't change anything.
 func (a ansible) changesNothing(book, bundle string, more ...string) {
 	a.Helper()
 	if changed := a.play(book, bundle, more...); changed != 0 {
@@ -181,7 +182,7 @@ func (a ansible) changesNothing(book, bundle string, more ...string) {
 	}
 }
 
-// play runs a playbook with more arguments, which must succeed, and returns how much it changed.
+// play runs a playbook with more arguments, which must succeed, and returns the number of changes.
 func (a ansible) play(book, bundle string, more ...string) (changed int) {
 	a.Helper()
 	started := time.Now()

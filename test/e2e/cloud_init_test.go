@@ -25,8 +25,8 @@ const (
 	firstBootFile = "/etc/slipway/up.yaml"
 )
 
-// TestCloudInit makes a cluster of three machines by the first boot alone, with the user-data of examples/cloud-init. All of
-// them boot at once, so those that join wait for the first.
+// TestCloudInit makes a cluster of three machines at first boot alone, with the user-data of examples/cloud-init. They all boot
+// at once, so the joining machines wait for the first.
 func TestCloudInit(t *testing.T) {
 	m := bare(t)
 	userData := filepath.Join(t.TempDir(), "cluster")
@@ -71,7 +71,7 @@ func TestCloudInit(t *testing.T) {
 	}
 }
 
-// reportsAfter waits until a node's kubelet has renewed its Lease after a moment: until then, what the Node says is old.
+// reportsAfter waits until a node's kubelet has renewed its Lease after a moment: until then, the Node's status is old.
 func (m machine) reportsAfter(moment time.Time, name string) {
 	m.Helper()
 	m.eventually("the kubelet of "+name+" to report", readyLimit, func() error {
@@ -88,7 +88,7 @@ func (m machine) reportsAfter(moment time.Time, name string) {
 	})
 }
 
-// secretToken is a bootstrap token.
+// secretToken matches a bootstrap token.
 var secretToken = regexp.MustCompile(`[a-z0-9]{6}\.[a-z0-9]{16}`)
 
 func absolute(t *testing.T, path string) string {
@@ -109,14 +109,14 @@ func readFile(t *testing.T, path string) string {
 	return string(data)
 }
 
-// cloudConfig is what the test changes of a file of user-data.
+// cloudConfig is the part of a user-data file that the test changes.
 type cloudConfig struct {
 	WriteFiles []map[string]string `json:"write_files"`
 	RunCmd     [][]string          `json:"runcmd"`
 }
 
-// seed puts user-data where the source NoCloud looks for it, with the settings that the lab needs, and the bundle where the
-// example has it.
+// seed puts user-data where the source NoCloud looks for it, with the lab's settings, and the bundle where the example expects
+// it.
 func (m machine) seed(path string) {
 	m.Helper()
 	var config cloudConfig
@@ -146,7 +146,7 @@ func (m machine) seed(path string) {
 	m.write(seedDir+"/meta-data", "instance-id: "+m.node.Name()+"\nlocal-hostname: "+m.node.Name()+"\n")
 }
 
-// bootsWithSeed boots the machine, and waits until cloud-init has done its work.
+// bootsWithSeed boots the machine, and waits until cloud-init is done.
 func (m machine) bootsWithSeed() {
 	m.Helper()
 	if err := m.node.Restart(m.Context()); err != nil {

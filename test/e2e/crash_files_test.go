@@ -29,7 +29,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// filePhases are the parts of init that write files and need no cluster.
+// filePhases are init's phases that write files and need no cluster.
 var filePhases = [][]string{
 	{"certs", "all"}, {"kubeconfig", "all"}, {"etcd", "local"}, {"control-plane", "all"},
 }
@@ -45,8 +45,7 @@ kubernetesVersion: v1.37.2
 encryptionAlgorithm: ECDSA-P256
 `
 
-// TestCrashAtEveryFileOperation kills slipway right before each system call that changes a file, and runs the same
-// command again.
+// TestCrashAtEveryFileOperation kills slipway right before each system call that changes a file, and runs the same command again.
 func TestCrashAtEveryFileOperation(t *testing.T) {
 	beside(t)
 	v := victim{T: t, program: filesProgram(t), dir: t.TempDir()}
@@ -59,7 +58,7 @@ func TestCrashAtEveryFileOperation(t *testing.T) {
 	}
 }
 
-// filesProgram is bin/slipway.
+// filesProgram returns the path of bin/slipway.
 func filesProgram(t *testing.T) string {
 	t.Helper()
 	lab, err := nodes.Open(nodes.Options{Name: labPrefix + "files"})
@@ -73,16 +72,16 @@ func filesProgram(t *testing.T) string {
 	return path
 }
 
-// victim is a program that works in directories that it takes for a host's root.
+// victim is a program whose root is a directory instead of the host's.
 type victim struct {
 	*testing.T
 	program string
 	dir     string
-	said    io.Writer // gets the output of a run; nil discards it
+	said    io.Writer // gets a run's output; nil discards it
 }
 
-// phase kills one phase at each of its changes, and returns how many they were. It starts from what the earlier phases
-// left, and leaves what the phase leaves when it is not disturbed.
+// phase kills one phase at each of its changes, and returns their number. It starts from the files of the earlier phases, and
+// leaves those of an undisturbed run.
 func (v victim) phase(i int, args []string) int {
 	v.Helper()
 	before, after := v.around(i)
@@ -114,7 +113,7 @@ func (v victim) around(i int) (before, after string) {
 	return before, after
 }
 
-// killedAt kills one run and checks the result of the next one. A third run must change nothing.
+// killedAt kills one run and checks the result of the next. A third run must change nothing.
 func (v victim) killedAt(before, after string, args []string, at int) {
 	root := filepath.Join(v.dir, fmt.Sprintf("%s-%d", args[0], at))
 	v.copy(before, root)
@@ -145,19 +144,18 @@ func (v victim) must(err error) {
 	}
 }
 
-// copy copies a directory with modes and times.
 func (v victim) copy(from, to string) {
 	v.must(exec.Command("cp", "--archive", from, to).Run())
 }
 
-// command runs under a umask that hides everything.
+// command returns a command under a umask that hides everything.
 func (v victim) command(root string, args []string) *exec.Cmd {
 	argv := append([]string{"-c", `umask 077; exec "$@"`, "-", v.program, "--rootfs", root, "init", "phase"}, args...)
 	return exec.Command("sh", append(argv, "--config", "/etc/init.yaml")...)
 }
 
-// run lets a phase run until change number at. That change fails with errno, or the phase is killed there. With at 0
-// the phase runs to its end.
+// run runs a phase until change number at. That change fails with errno, or the phase is killed there. With at 0 the phase runs
+// to its end.
 func (v victim) run(root string, args []string, at int, errno syscall.Errno) kill.Run {
 	run := kill.Run{Below: []string{filepath.Join(root, "etc"), filepath.Join(root, "var")}, At: at, Fail: errno}
 	cmd := v.command(root, args)
@@ -194,8 +192,8 @@ func (v victim) stamps(root string) []string {
 	return list
 }
 
-// same compares a root with that of an undisturbed run: files, modes and contents. It ignores the contents of keys and
-// of what they sign.
+// same compares a root with an undisturbed run's: files, modes and contents. It ignores the contents of keys and of their
+// signatures.
 func same(want, got string) error {
 	a, err := contents(want)
 	if err != nil {
@@ -236,8 +234,7 @@ func contents(root string) (map[string]string, error) {
 	return files, err
 }
 
-// durable checks a run's steps for power loss: data must be on disk before its name, and the name before the run goes
-// on.
+// durable checks a run's steps for power loss: data must be on disk before its name, and the name before the next step.
 func durable(steps []kill.Step) (faults []string) {
 	for i, s := range steps {
 		if s.Call != "renameat" {

@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// joinInstants are spread over the join of a control plane. Those of a round are in order, and seconds apart, so that a run
-// gets past what the one before had begun.
+// joinInstants are spread over the join of a control plane. Those of a round are in order, and seconds apart, so that each run
+// gets past the steps that the one before had begun.
 var joinInstants = [][]instant{
 	{
 		{"[preflight] Checking", 0},
@@ -32,8 +32,8 @@ var joinInstants = [][]instant{
 	},
 }
 
-// TestCrashJoin kills the join of a control plane again and again, each time at a later instant of a round, and lets it
-// finish. The node is reset between the rounds.
+// TestCrashJoin kills the join of a control plane again and again, each time at a later instant of a round, and lets it finish.
+// Between rounds it resets the node.
 func TestCrashJoin(t *testing.T) {
 	tier.OnlyFull(t, "TestCrashInit")
 	cp1 := boot(t)
@@ -65,7 +65,7 @@ func TestCrashJoin(t *testing.T) {
 	cp1.twoPlanesWork()
 }
 
-// twoPlanesWork is healthy for a cluster of two control planes.
+// twoPlanesWork is like healthy, for a cluster of two control planes.
 func (m machine) twoPlanesWork() {
 	m.Helper()
 	want := everything

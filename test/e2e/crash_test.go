@@ -26,13 +26,13 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// instant is when a run is killed: some time after it printed a line.
+// instant says when to kill a run: some time after it printed a line.
 type instant struct {
 	line  string // part of the line
 	delay time.Duration
 }
 
-// in reports whether a line of the output is that of the instant.
+// in reports whether the output contains the instant's line.
 func (i instant) in(said string) bool {
 	first, second, _ := strings.Cut(i.line, " … ")
 	for line := range strings.Lines(said) {
@@ -45,8 +45,8 @@ func (i instant) in(said string) bool {
 
 func (i instant) String() string { return fmt.Sprintf("%s after %q", i.delay, i.line) }
 
-// initInstants are 20 instants spread over init, in order. The line of the add-on is that of a host on which init has begun.
-// TestCrashNode has one more.
+// initInstants are 20 instants spread over init, in order. The add-on's line appears only on a host on which init has begun
+// before. TestCrashNode has one more.
 var initInstants = []instant{
 	{"[preflight] Checking", 0},
 	{"[preflight] Pulling", 0},
@@ -70,9 +70,9 @@ var initInstants = []instant{
 	{"[kubelet-finalize] Pointing", 0},
 }
 
-// TestCrashInit kills one command again and again, each time at a later instant, and lets it finish. In the full tier,
-// each of six hosts has every sixth instant, so that a run gets past what the one before had begun; in the core tier, one
-// host has a sample. On a busy machine a run may finish before it is killed, but this must be rare.
+// TestCrashInit kills one command again and again, each time at a later instant, and lets it finish. In the full tier, each of
+// six hosts gets every sixth instant, so that each run gets past the steps that the one before had begun; in the core tier, one
+// host gets a sample. On a busy machine a run may finish before it's killed, but this must be rare.
 func TestCrashInit(t *testing.T) {
 	t.Parallel()
 	hosts := 1
@@ -107,8 +107,8 @@ func TestCrashInit(t *testing.T) {
 	}
 }
 
-// TestCrashNode kills a whole node in the middle of init, boots it, and runs the same command again; then it runs one
-// with another configuration.
+// TestCrashNode kills a whole node in the middle of init, boots it, and runs the same command again, then one with another
+// configuration.
 func TestCrashNode(t *testing.T) {
 	tier.OnlyFull(t, "TestCrashInit")
 	m := boot(t)
@@ -128,8 +128,7 @@ func TestCrashNode(t *testing.T) {
 	m.otherConfigurationIsRefused()
 }
 
-// otherConfigurationIsRefused asks for other networks, and checks that init names every difference and changes
-// nothing.
+// otherConfigurationIsRefused asks for other networks, and checks that init names every difference and changes nothing.
 func (m machine) otherConfigurationIsRefused() {
 	m.Helper()
 	before := m.state()
@@ -145,8 +144,8 @@ func (m machine) otherConfigurationIsRefused() {
 	}
 }
 
-// killedAt runs a command until an instant, calls end, and kills the command with SIGKILL if it still runs. It reports
-// whether the command was killed before it ended.
+// killedAt runs a command until an instant, calls end, and kills the command with SIGKILL if it still runs. It reports whether
+// the command was killed before it ended.
 func (m machine) killedAt(at instant, end func(context.Context) error, args ...string) bool {
 	m.Helper()
 	said, err := m.runUntil(at, end, args...)
@@ -156,15 +155,15 @@ func (m machine) killedAt(at instant, end func(context.Context) error, args ...s
 	return err != nil
 }
 
-// chain is a command that is run again and again on a machine, and killed each time at a later instant.
+// chain runs a command again and again on a machine, and kills it each time at a later instant.
 type chain struct {
 	machine
 	command []string
-	said    string // by all runs so far
+	said    string // all runs' output so far
 }
 
-// killedAt is as that of a machine. But a run that was killed late may have done what the next one is to be killed at: then the
-// line is looked for in what that one said.
+// killedAt is like machine's. But a run that was killed late may have done the next run's step already: then the instant's line
+// may be in the earlier output.
 func (c *chain) killedAt(at instant) bool {
 	c.Helper()
 	said, err := c.runUntil(at, nothingMore, c.command...)
@@ -175,8 +174,8 @@ func (c *chain) killedAt(at instant) bool {
 	return err != nil
 }
 
-// runUntil runs a command until an instant, calls end, and kills the command with SIGKILL if it still runs. It does not call end if
-// the command ends before. It returns all that the command said, and how it ended.
+// runUntil runs a command until an instant, calls end, and kills the command with SIGKILL if it still runs. It doesn't call end
+// if the command ends earlier. It returns the command's output and its error.
 func (m machine) runUntil(at instant, end func(context.Context) error, args ...string) (string, error) {
 	m.Helper()
 	read, write := io.Pipe()
@@ -211,8 +210,7 @@ func (m machine) runUntil(at instant, end func(context.Context) error, args ...s
 	return said.String(), err
 }
 
-// isWhole checks the files without Slipway's help: modes as in the reference, no leftovers, and keys that match their
-// certificates.
+// isWhole checks the files without Slipway's help: the reference's modes, no leftovers, and keys that match their certificates.
 func (m machine) isWhole() {
 	m.Helper()
 	m.filesHaveReferenceModes()
@@ -231,7 +229,7 @@ func (m machine) isWhole() {
 	}
 }
 
-// thirdRunWritesNothing compares the times and modes of the files before and after.
+// thirdRunWritesNothing compares the files' times and modes before and after.
 func (m machine) thirdRunWritesNothing(args ...string) {
 	m.Helper()
 	files := []string{"find", "/etc/kubernetes", "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml",
@@ -243,5 +241,5 @@ func (m machine) thirdRunWritesNothing(args ...string) {
 	}
 }
 
-// nothingMore is for runs where only the process is killed, not the node.
+// nothingMore is for runs that only kill the process, not the node.
 func nothingMore(context.Context) error { return nil }

@@ -35,9 +35,9 @@ import (
 // etcdLimit is how long an etcd may take for anything here.
 const etcdLimit = time.Minute
 
-// TestEtcdRestore restores snapshots of real etcds, and starts real etcds on them: of the same version, and of the next.
-// Clients see that the database is older than it was: nobody goes on as if nothing had happened. It does not run beside
-// tests with nodes: these end threads, and each etcd here ends with the thread that has started it (Pdeathsig).
+// TestEtcdRestore restores snapshots of real etcds, and starts real etcds on them: of the same version, and of the next. Clients
+// notice that the database is older than before, so none of them carries on with stale data. The test doesn't run beside tests
+// with nodes: these end threads, and each etcd here ends with the thread that has started it (Pdeathsig).
 func TestEtcdRestore(t *testing.T) {
 	pki := newEtcdPKI(t)
 	all := [][2]string{{"1.36", "1.36"}, {"1.36", ""}, {"", ""}}
@@ -67,7 +67,7 @@ func restoresEtcd(t *testing.T, pki, from, to string) {
 
 	after := newEtcd(t, pki, to, "restored")
 	ids := after.restores(path, latest)
-	// These are the flags of a node that once joined others.
+	// The flags of a node that once joined others.
 	after.start("--initial-cluster=cp-9=https://127.0.0.1:1,restored="+after.peerURL, "--initial-cluster-state=existing")
 	after.holds(want)
 	if got := after.revision(); got < latest+etcd.RevisionBump {
@@ -112,7 +112,7 @@ func (e *etcdProcess) takesSnapshot() (path string, revision int64) {
 	return path, revision
 }
 
-// restores makes the data of e from a snapshot.
+// restores makes e's data from a snapshot.
 func (e *etcdProcess) restores(path string, latest int64) (ids etcd.Data) {
 	e.Helper()
 	started := time.Now()
@@ -133,7 +133,7 @@ func (e *etcdProcess) restores(path string, latest int64) (ids etcd.Data) {
 	return ids
 }
 
-// grows adds a second member, which gets everything from the restored one, and lets it lead.
+// grows adds a second member, which gets everything from the restored one, and makes it the leader.
 func (e *etcdProcess) grows(t *testing.T, pki, release string, want map[string]string) {
 	t.Helper()
 	second := newEtcd(t, pki, release, "second")
@@ -181,7 +181,7 @@ func verifySnapshot(t *testing.T, path string) etcd.SnapshotInfo {
 	return info
 }
 
-// newEtcdPKI makes the certificates of an etcd and of its clients.
+// newEtcdPKI makes the certificates of an etcd and its clients.
 func newEtcdPKI(t *testing.T) string {
 	t.Helper()
 	slipway, err := openLab(t, labPrefix+"etcd", "").Program(t.Context(), "slipway")
@@ -197,7 +197,7 @@ func newEtcdPKI(t *testing.T) string {
 	return pki
 }
 
-// etcdProcess is an etcd that listens on loopback.
+// etcdProcess is an etcd listening on loopback.
 type etcdProcess struct {
 	*testing.T
 	program, pki, dir, name string
@@ -260,7 +260,7 @@ func (e *etcdProcess) api() *etcd.Real {
 	})
 }
 
-// do calls op with a client, until it does not fail: the etcd may be starting.
+// do calls op with a client until it succeeds, as the etcd may still be starting.
 func (e *etcdProcess) do(op func(context.Context, *clientv3.Client) error) {
 	e.Helper()
 	pair, err := tls.LoadX509KeyPair(e.pki+"/apiserver-etcd-client.crt", e.pki+"/apiserver-etcd-client.key")
@@ -309,7 +309,7 @@ func (e *etcdProcess) revision() (revision int64) {
 	return revision
 }
 
-// holds checks that e has these keys and no others.
+// holds checks that e has exactly these keys.
 func (e *etcdProcess) holds(want map[string]string) {
 	e.Helper()
 	e.do(func(ctx context.Context, c *clientv3.Client) error {
@@ -343,7 +343,7 @@ func (e *etcdProcess) version() string {
 	return first
 }
 
-// waitForStorageVersion waits until the data has the version of the etcd, some seconds after the start.
+// waitForStorageVersion waits until the data has the etcd's version, some seconds after the start.
 func (e *etcdProcess) waitForStorageVersion() {
 	e.Helper()
 	e.do(func(ctx context.Context, _ *clientv3.Client) error {
@@ -355,7 +355,7 @@ func (e *etcdProcess) waitForStorageVersion() {
 	})
 }
 
-// hasCompacted checks that a client that goes on from a revision learns that it has missed something.
+// hasCompacted checks that a client that resumes from a revision learns that it has missed changes.
 func (e *etcdProcess) hasCompacted(revision int64) {
 	e.Helper()
 	e.do(func(ctx context.Context, c *clientv3.Client) error {
@@ -369,7 +369,7 @@ func (e *etcdProcess) hasCompacted(revision int64) {
 	})
 }
 
-// watchesOnlyNew checks that a watch from a revision gets what was written after the restore.
+// watchesOnlyNew checks that a watch from a revision gets only writes from after the restore.
 func (e *etcdProcess) watchesOnlyNew(revision int64) {
 	e.Helper()
 	e.do(func(ctx context.Context, c *clientv3.Client) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/schema"
 )
 
-// result is the last event of a run, as docs/machine-output.md has it.
+// result is the last event of a run; see docs/machine-output.md.
 type result struct {
 	Node, Endpoint, Token string
 	CACertHashes          []string
@@ -41,7 +41,7 @@ func (m machine) tells(args ...string) result {
 	return r
 }
 
-// initForJoin creates a cluster, and returns the join arguments of a worker, taken from init's result.
+// initForJoin creates a cluster, and returns a worker's join arguments from init's result.
 func (m machine) initForJoin(config string) []string {
 	m.Helper()
 	m.write("/root/slipway.yaml", config)
@@ -63,7 +63,7 @@ func (m machine) initForJoin(config string) []string {
 	return args
 }
 
-// hasTimeline checks that the timeline has a phase that waits and the rows of what ran beside it.
+// hasTimeline checks that the timeline has a waiting phase, and rows of phases beside it.
 func (m machine) hasTimeline(path string) {
 	m.Helper()
 	var trace struct {

@@ -16,13 +16,13 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// externalPKI is where a control plane keeps the client certificate for an external etcd: apart from the cluster's own
+// externalPKI is where a control plane keeps the client certificate for an external etcd, apart from the cluster's own
 // certificates.
 const externalPKI = "/etc/external-etcd"
 
-// TestInitExternalEtcd creates a cluster of two control planes whose etcd runs on the worker. The second control plane
-// brings no files: it gets the etcd client certificate the same way as the cluster's own keys. When it leaves, it
-// leaves nothing behind and removes nothing that belongs to others. It also serves without the first.
+// TestInitExternalEtcd creates a cluster of two control planes whose etcd runs on the worker. The second control plane brings no
+// files: it gets the etcd client certificate the same way as the cluster's own keys. When it leaves, it leaves nothing behind and
+// removes nothing that belongs to others. It also serves without the first.
 func TestInitExternalEtcd(t *testing.T) {
 	tier.OnlyFull(t, "TestNode")
 	cp1 := boot(t)
@@ -87,7 +87,6 @@ func (m machine) findsEtcdShut(plane []string) {
 	m.must(append([]string{"iptables", "-D"}, rule...)...)
 }
 
-// servesEtcd runs an etcd with its own CA beside the node.
 func (m machine) servesEtcd() {
 	m.Helper()
 	const pki = externalPKI + "/"
@@ -119,7 +118,7 @@ func (m machine) externalEtcdctl(args ...string) (string, error) {
 		"--cert=" + pki + "client.crt", "--key=" + pki + "client.key"}, args...)...)
 }
 
-// storedConfigMaps lists what etcd holds of a kind that only tests add to.
+// storedConfigMaps lists etcd's keys of ConfigMaps, which only tests add.
 func (m machine) storedConfigMaps() string {
 	m.Helper()
 	out, err := m.externalEtcdctl("get", "/registry/configmaps/", "--prefix", "--keys-only")

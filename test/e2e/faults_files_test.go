@@ -22,11 +22,11 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// diskErrors are the errors that the disk returns, in turn.
+// diskErrors are the disk's errors, in turn.
 var diskErrors = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS}
 
-// TestDiskFailsAtEveryFileOperation lets each system call with which Slipway changes or syncs a file fail once. The
-// run must report it and leave no partial file, and the same command must finish when run again.
+// TestDiskFailsAtEveryFileOperation makes each of Slipway's system calls that change or sync a file fail once. The run must
+// report it and leave no partial file, and the same command must finish when run again.
 func TestDiskFailsAtEveryFileOperation(t *testing.T) {
 	beside(t)
 	if !kill.CanFail {

@@ -20,21 +20,20 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// latest is when a wait has ended with the name of the cause, even on a busy machine: the limits of init are longer.
+// latest bounds the time until a wait ends with a named cause, even on a busy machine; init's limits are longer.
 const latest = 2 * time.Minute
 
-// nodeFault is something that goes wrong on a real node.
+// nodeFault is a fault on a real node.
 type nodeFault struct {
 	name string
-	// cause is the name that slipway must give it, message a part of its output.
+	// cause is the name that slipway must report, message a part of its output.
 	cause, message string
-	// break it and repair it: shell commands on the node.
+	// inject and repair are shell commands on the node.
 	inject, repair string
-	// init and cluster are inner lines of the configuration; kubelet replaces
-	// what the KubeletConfiguration needs in the lab.
+	// init and cluster are inner lines of the configuration; kubelet replaces the lab's settings in the KubeletConfiguration.
 	init, cluster, kubelet string
 	env                    []string
-	// before are phases to run before the fault is made.
+	// before are phases to run before injecting the fault.
 	before []string
 	// skip is a phase to skip, besides preflight.
 	skip string
@@ -42,11 +41,11 @@ type nodeFault struct {
 
 const (
 	withoutPreflight = "--skip-phases=preflight"
-	// certificatesThere keeps init from checking what inject did.
+	// certificatesThere keeps init from checking inject's changes.
 	certificatesThere = "--skip-phases=preflight,certs,kubeconfig"
 )
 
-// patched changes the command of the API server by a JSON patch, which no check reads.
+// patched changes the API server's command with a JSON patch, which no check reads.
 func patched(operations string) string {
 	return `mkdir -p /root/patches; echo '[` + operations + `]' >/root/patches/kube-apiserver0+json.json`
 }
@@ -116,8 +115,8 @@ func nodeFaults() []nodeFault {
 			cluster: "etcd: {external: {endpoints: ['https://etcd.lab.invalid:2379'], caFile: /etc/kubernetes/pki/ca.crt, certFile: /etc/kubernetes/pki/apiserver-kubelet-client.crt, keyFile: /etc/kubernetes/pki/apiserver-kubelet-client.key}}",
 		},
 		{
-			// Health endpoints do not show it. An external etcd that does not exist keeps init waiting, and without
-			// the head start of the API server the controllers, whose logs show the proxy, start at once.
+			// Health endpoints don't show it. An external etcd that doesn't exist keeps init waiting. And without the API server's head
+			// start, the controllers start at once; their logs show the proxy.
 			name: "a proxy in the way", cause: "proxy", message: "NO_PROXY",
 			env:     []string{"HTTPS_PROXY=http://lab:secret@192.168.99.1:3128"},
 			skip:    "wait-control-plane/api-server",
@@ -141,10 +140,9 @@ func nodeFaults() []nodeFault {
 	}
 }
 
-// TestFaults breaks two nodes in many ways, one after another, and runs init into each fault: init must end with the
-// name of the cause soon after it starts to wait. Then one node becomes a control plane on a busy machine, which must
-// not be reported as a fault. The other one joins it; its first join fails. This test runs before those that share the
-// machine, because it measures times.
+// TestFaults breaks two nodes in many ways, one after another, and runs init into each fault: init must name the cause soon after
+// it starts to wait. Then one node becomes a control plane on a busy machine, which mustn't be reported as a fault. The other
+// node joins it at the second attempt. This test runs before the machine is shared, because it measures times.
 func TestFaults(t *testing.T) {
 	m := boot(t)
 	other := m.another("cp-2")
@@ -174,7 +172,7 @@ func TestFaults(t *testing.T) {
 	t.Logf("%d faults, of %d causes\nfault | named as | seconds\n%s", table.rows, len(table.causes), table.text.String())
 }
 
-// slowStart creates a control plane while other programs keep the machine busy, and returns the arguments of a join.
+// slowStart creates a control plane while other programs keep the machine busy, and returns the arguments for a join.
 func (m machine) slowStart() []string {
 	m.Helper()
 	const busy, busyPrograms = "busy-%d", 3
@@ -188,8 +186,7 @@ func (m machine) slowStart() []string {
 	return append(command[2:], "--ignore-preflight-errors="+nodes.IgnorePreflightErrors)
 }
 
-// diagnosedHealthy checks that no cause is found on a node that works. What was just repaired may still be in its
-// logs.
+// diagnosedHealthy checks that diagnose finds nothing on a working node. Repaired faults may still be in its logs for a while.
 func (m machine) diagnosedHealthy() {
 	m.Helper()
 	m.eventually("nothing to be found on "+m.node.Name(), 45*time.Second, func() error {
@@ -201,7 +198,7 @@ func (m machine) diagnosedHealthy() {
 	})
 }
 
-// bundleHoldsNoSecret searches the support bundle of a control plane for its keys and for the join token.
+// bundleHoldsNoSecret searches a control plane's support bundle for its keys and for the join token.
 func (m machine) bundleHoldsNoSecret(join []string) {
 	m.Helper()
 	m.must("slipway", "support-bundle", "--file=/root/bundle.tar.gz")
@@ -228,7 +225,7 @@ func (m machine) bundleHoldsNoSecret(join []string) {
 	m.Logf("support bundle: %d bytes of text, %d secrets looked for", len(text), len(secrets))
 }
 
-// faultTable is what the test prints.
+// faultTable is the test's table of results.
 type faultTable struct {
 	mu     sync.Mutex
 	text   strings.Builder
@@ -236,7 +233,6 @@ type faultTable struct {
 	causes map[string]bool
 }
 
-// add checks a command that ran into a fault.
 func (f *faultTable) add(t *testing.T, fault nodeFault, took time.Duration, out string, err error) {
 	t.Helper()
 	named := "-"
@@ -259,8 +255,8 @@ func (f *faultTable) add(t *testing.T, fault nodeFault, took time.Duration, out 
 	}
 }
 
-// cannotJoin joins a cluster in which a webhook that does not exist must be asked about every certificate request;
-// then it joins without that webhook.
+// cannotJoin joins a cluster that must ask a nonexistent webhook about every certificate request; then it joins without that
+// webhook.
 func (m machine) cannotJoin(cluster machine, args []string, table *faultTable) {
 	m.Helper()
 	cluster.write("/root/webhook.yaml", `apiVersion: admissionregistration.k8s.io/v1
@@ -281,7 +277,7 @@ webhooks:
 	m.must(append([]string{"slipway", "join"}, args...)...)
 }
 
-// runInto makes a fault, runs init, and undoes both. It returns the time from the start of the last wait to the end.
+// runInto injects a fault, runs init, and undoes both. It returns the time from the start of the last wait to the end.
 func (m machine) runInto(f nodeFault) (time.Duration, string, error) {
 	m.Helper()
 	config := document(f.init, podSubnet+"\n"+f.cluster)
@@ -309,8 +305,7 @@ func (m machine) runInto(f nodeFault) (time.Duration, string, error) {
 	return took, began.String(), err
 }
 
-// waitClock keeps what is written to it, and the time at which a line last reported that something is started or
-// waited for.
+// waitClock keeps its input, and the time of the last line that reported a start or a wait.
 type waitClock struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -12,8 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// failsAtFirst runs init with settings that contradict each other, which is refused before anything is written, and then with a
-// typo and another endpoint. The next init corrects both.
+// failsAtFirst runs init with contradictory settings, which is refused before anything is written, and then with a typo and
+// another endpoint. The next init corrects both.
 func (m machine) failsAtFirst() {
 	m.Helper()
 	for _, c := range []struct{ cluster, field string }{
@@ -44,7 +44,7 @@ func (m machine) failsAtFirst() {
 	fact.In(m.T, out, "[bad-flag] kube-apiserver", "--no-such-flag")
 }
 
-// corrects runs the init that corrects the one that failed, if any did.
+// corrects runs the init that corrects a failed one, if any has failed.
 func (m machine) corrects(failed bool, config string, more ...string) {
 	m.Helper()
 	m.write("/root/slipway.yaml", config)
@@ -58,7 +58,8 @@ func (m machine) corrects(failed bool, config string, more ...string) {
 	fact.In(m.T, out, "Writing /etc/kubernetes/manifests/kube-apiserver.yaml", "--no-such-flag=1", "/etc/kubernetes/pki/apiserver.crt", sharedEndpoint)
 }
 
-// failsToJoin joins with a typo in the scheduler's flags. By the time somebody reads the error, the kubelet has registered its Node.
+// failsToJoin joins with a typo in the scheduler's flags. By the time anyone reads the error, the kubelet has registered its
+// Node.
 func (m machine) failsToJoin(cluster machine, plane []string) {
 	m.Helper()
 	m.must("mkdir", "-p", "/root/typo")
@@ -77,7 +78,7 @@ func (m machine) failsToJoin(cluster machine, plane []string) {
 	})
 }
 
-// getsAnotherName renames a worker's host. The cluster does not let its kubelet register another node.
+// getsAnotherName renames a worker's host. The cluster doesn't let its kubelet register another node.
 func (m machine) getsAnotherName(cluster machine) {
 	m.Helper()
 	name := m.node.Name()
@@ -93,7 +94,7 @@ func (m machine) getsAnotherName(cluster machine) {
 	cluster.ready(name)
 }
 
-// hasCopyOfManifest leaves a copy of a manifest where the kubelet runs it.
+// hasCopyOfManifest leaves a copy of a manifest in the kubelet's directory, which the kubelet runs too.
 func (m machine) hasCopyOfManifest() {
 	m.Helper()
 	out, err := m.try("sh", "-c", "cd /etc/kubernetes/manifests && cp etcd.yaml etcd.yaml.bak && slipway diagnose; found=$?; rm etcd.yaml.bak; exit $found")

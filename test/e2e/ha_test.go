@@ -17,13 +17,13 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// sharedEndpoint resolves to every control plane: each node's hosts file has all of their addresses, and clients try
-// the next one if one is down.
+// sharedEndpoint resolves to every control plane: each node's hosts file has all their addresses, and clients try the next if one
+// is down.
 const sharedEndpoint = "api.slipway.test"
 
-// TestHA creates a cluster of three control planes, two of which join at the same time, and a worker. Operators' edits
-// stay. Any control plane may be lost; one whose machine was rebuilt comes back as a new member of etcd; one that leaves
-// joins again; the last one is not reset.
+// TestHA creates a cluster of three control planes, two of which join at the same time, and a worker. Operators' edits stay. Any
+// control plane may be lost; a rebuilt machine comes back as a new member of etcd; a control plane that leaves joins again; the
+// last one isn't reset.
 func TestHA(t *testing.T) {
 	cp1 := boot(t)
 	cp2, cp3, w := cp1.another("cp-2"), cp1.another("cp-3"), cp1.another("worker-1")
@@ -100,7 +100,6 @@ func (m machine) joinCommands() (worker, plane []string) {
 	return ask(), ask("--control-plane")
 }
 
-// runs runs a command that must succeed.
 func (m machine) runs(program, command string, args []string) {
 	m.Helper()
 	started := time.Now()
@@ -110,12 +109,10 @@ func (m machine) runs(program, command string, args []string) {
 	m.Logf("%s %s on %s took %.1fs", program, command, m.node.Name(), time.Since(started).Seconds())
 }
 
-// etcdctl runs etcdctl against the etcd of m.
 func (m machine) etcdctl(args ...string) (string, error) {
 	return m.etcdctlAt("https://localhost:2379", args...)
 }
 
-// etcdctlAt runs etcdctl against other etcds, with the credentials of m.
 func (m machine) etcdctlAt(endpoints string, args ...string) (string, error) {
 	const pki = "/etc/kubernetes/pki/etcd/"
 	return m.try(append([]string{"etcdctl", "--endpoints=" + endpoints, "--cacert=" + pki + "ca.crt",
@@ -150,14 +147,13 @@ func (m machine) hasVoters(want ...machine) {
 	})
 }
 
-// isControlPlaneLike compares the files of a control plane that joined with those of the first, which has the modes of
-// the reference.
+// isControlPlaneLike compares the files of a joined control plane with those of the first, which has the reference's modes.
 func (m machine) isControlPlaneLike(first machine) {
 	m.Helper()
 	list := func(n machine) []string {
 		out := n.must("find", "/etc/kubernetes", "-type", "f", "-printf", `%p %m\n`)
 		return slices.DeleteFunc(slices.Sorted(strings.SplitSeq(strings.TrimSpace(out), "\n")), func(s string) bool {
-			return strings.HasPrefix(s, "/etc/kubernetes/super-admin.conf ") // only the first one has it
+			return strings.HasPrefix(s, "/etc/kubernetes/super-admin.conf ") // only the first has it
 		})
 	}
 	if got, want := list(m), list(first); !slices.Equal(got, want) {
@@ -187,8 +183,7 @@ func (m machine) canBeLost(other machine) {
 	})
 }
 
-// keepsEtcdRunning renews etcd's certificate while another member is down: a restart would cost the cluster its
-// quorum.
+// keepsEtcdRunning renews etcd's certificate while another member is down, when a restart would cost the cluster its quorum.
 func (m machine) keepsEtcdRunning(lost machine) {
 	m.Helper()
 	etcd := func() string { return m.must("pidof", "etcd") }
@@ -202,7 +197,7 @@ func (m machine) keepsEtcdRunning(lost machine) {
 	}
 }
 
-// isLost cuts the power of m. The API of another control plane still accepts writes.
+// isLost cuts m's power. The API of another control plane still accepts writes.
 func (m machine) isLost(other machine) {
 	m.Helper()
 	if err := m.node.Kill(m.Context()); err != nil {
@@ -224,7 +219,6 @@ func (m machine) knowsEndpointStill() {
 	m.must("grep", "-q", sharedEndpoint, "/etc/hosts")
 }
 
-// leavesAndJoins resets m and joins it again.
 func (m machine) leavesAndJoins(other machine, planes []machine) {
 	m.Helper()
 	m.runs("slipway", "reset", []string{"--force"})
@@ -237,7 +231,7 @@ func (m machine) leavesAndJoins(other machine, planes []machine) {
 	other.hasVoters(planes...)
 }
 
-// deletes deletes the Node of another control plane, which is gone.
+// deletes deletes the Node of a control plane that's gone.
 func (m machine) deletes(gone machine) {
 	m.Helper()
 	m.eventually("deleting node "+gone.node.Name(), readyLimit, func() error { // etcd may be electing a leader

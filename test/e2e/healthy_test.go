@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// readyLimit is for what takes seconds: on a machine that others slow down, it may take minutes.
+// readyLimit is for things that take seconds, or minutes on a busy machine.
 const readyLimit = 4 * time.Minute
 
 // expectation describes the healthy cluster of a test.
@@ -27,8 +27,8 @@ var everything = expectation{
 	dnsName: "probe.default.svc.cluster.local",
 }
 
-// healthy fails the test unless the cluster of one node works: the node is Ready, every Pod runs, a Service is found
-// by name and answers, and the kubelet can renew its client certificate.
+// healthy fails the test unless a one-node cluster works: the node is Ready, every Pod runs, a Service is found by name and
+// answers, and the kubelet can renew its client certificate.
 func (m machine) healthy(want expectation) {
 	m.Helper()
 	name := m.node.Name()
@@ -84,8 +84,7 @@ func (m machine) podsRun(prefixes []string) {
 	})
 }
 
-// rotatable checks that the kubelet reads the certificate that it renews, and that the controller manager would
-// approve the renewal.
+// rotatable checks that the kubelet reads its rotated certificate, and that the controller manager would approve the renewal.
 func (m machine) rotatable(node string) {
 	m.Helper()
 	const pem = "/var/lib/kubelet/pki/kubelet-client-current.pem"
@@ -102,7 +101,7 @@ func (m machine) rotatable(node string) {
 	}
 }
 
-// serviceAnswers starts a server and a client as Pods; the client finds the server by the name of its Service.
+// serviceAnswers starts a server and a client as Pods; the client finds the server by its Service's name.
 func (m machine) serviceAnswers(name string) {
 	m.Helper()
 	m.write("/root/probe.yaml", strings.ReplaceAll(strings.ReplaceAll(probeManifest, "IMAGE", nodes.ProbeImage), "NAME", name))
@@ -118,7 +117,7 @@ func (m machine) serviceAnswers(name string) {
 	m.kubectl("delete", "-f", "/root/probe.yaml", "--wait=false", "--force", "--grace-period=0")
 }
 
-// probeManifest has Pods that tolerate every taint: the only node is a control plane.
+// probeManifest's Pods tolerate every taint, as the only node is a control plane.
 const probeManifest = `apiVersion: v1
 kind: Pod
 metadata: {name: server, namespace: default, labels: {app: probe}}

@@ -22,7 +22,7 @@ import (
 // resolvedConf is where systemd-resolved keeps the name servers.
 const resolvedConf = "/run/systemd/resolve/resolv.conf"
 
-// runsResolved has what systemd-resolved keeps. The other machines don't have it.
+// runsResolved creates systemd-resolved's file. The other machines don't have it.
 func (m machine) runsResolved() {
 	m.Helper()
 	m.must("mkdir", "-p", "/run/systemd/resolve")
@@ -40,8 +40,8 @@ func (m machine) keepsHostFacts() {
 	}
 }
 
-// correctsHostFacts: a worker joins a cluster whose kubelet-config has another node's path, as earlier versions have stored it,
-// and runs Pods. One that can't create a Pod's sandbox is named.
+// correctsHostFacts: a worker joins a cluster whose kubelet-config has another node's path, as earlier versions stored it, and
+// runs Pods. If the path keeps the kubelet from creating sandboxes, join names the cause.
 func (m machine) correctsHostFacts(w machine, args []string) {
 	m.Helper()
 	before := m.storedText("kubelet-config", "kubelet")
@@ -73,8 +73,8 @@ func (m machine) correctsHostFacts(w machine, args []string) {
 	m.kubectl("delete", "node", w.node.Name())
 }
 
-// readsFlagsEnv checks kubeadm-flags.env with the systemd of a node: whatever the values are, the process gets exactly
-// these words. It also checks the unit tests' model of systemd with the same values.
+// readsFlagsEnv checks kubeadm-flags.env with a node's systemd: for any values, the process must get exactly these words. It also
+// checks the unit tests' model of systemd with the same values.
 func readsFlagsEnv(m machine) {
 	m.write("/run/systemd/system/words@.service", `[Service]
 Type=oneshot
@@ -113,7 +113,7 @@ StandardOutput=truncate:/run/words/%i.out
 	}
 }
 
-// awkward is a value full of characters that mean something to systemd or a shell.
+// awkward returns a value full of characters with a meaning for systemd or a shell.
 func awkward(random *rand.Rand) string {
 	parts := []string{" ", "  ", "'", `"`, `\`, `\\`, "$", "$$", "${HOME}", "$HOME", "%", "%n", "%%", "#", ";", "=", "`", "\u00a0", "é", "a", "b=c", "\\n", "\\x41", "\\ ", "{}", "|", "&", "*", "~", "@", "-", "!", "+", ":"}
 	var b strings.Builder
@@ -129,8 +129,8 @@ const (
 	networkingIPv6 = `networking: {podSubnet: "` + podsIPv6 + `", serviceSubnet: "fd00:10:96::/112"}`
 )
 
-// TestIPv6 creates a cluster of hosts without an IPv4 address: two control planes, one of which leaves again, and a
-// worker. The only addresses in the configuration are the endpoint and the networks of Pods and Services.
+// TestIPv6 creates a cluster of hosts without an IPv4 address: two control planes, one of which leaves again, and a worker. The
+// only addresses in the configuration are the endpoint and the networks of Pods and Services.
 func TestIPv6(t *testing.T) {
 	tier.OnlyFull(t, "TestHA")
 	cp1 := boot(t, podsIPv6)
@@ -161,7 +161,7 @@ controlPlaneEndpoint: "[fd00:99::11]:6443"`))
 	}
 }
 
-// hasOnlyIPv6 removes the host's IPv4 addresses, and rewrites its hosts file, which has the endpoint of the control planes.
+// hasOnlyIPv6 removes the host's IPv4 addresses, and rewrites its hosts file, which resolves the control planes' endpoint.
 func (m machine) hasOnlyIPv6(all []machine) {
 	m.Helper()
 	hosts := "::1 localhost\n"

@@ -20,8 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// TestHostPrepareNode upgrades a node that was made from a bundle by a newer bundle, without a network: its images, then the
-// control plane, then the programs. The new kubelet may take the static Pods for others; no other container is restarted.
+// TestHostPrepareNode upgrades a node made from a bundle to a newer bundle, without a network: its images, then the control
+// plane, then the programs. The new kubelet may recreate the static Pods; no other container is restarted.
 func TestHostPrepareNode(t *testing.T) {
 	tier.OnlyFull(t, "TestUp")
 	m := bare(t)
@@ -64,8 +64,8 @@ func TestHostPrepareNode(t *testing.T) {
 	m.secondPrepareChangesNothing()
 }
 
-// olderBundle makes a bundle of the older Kubernetes. Its containerd and runc are other files than those of the newer bundle,
-// as the lab has one version of them, and its etcd and CoreDNS are those that Slipway chooses.
+// olderBundle makes a bundle of the older Kubernetes. The lab has only one version of containerd and runc, so their files get a
+// byte more than in the newer bundle; etcd and CoreDNS are Slipway's choice.
 func olderBundle(t *testing.T) string {
 	t.Helper()
 	older, newer := readBundleList(t, olderKubernetes), readBundleList(t, "")
@@ -93,7 +93,7 @@ func olderBundle(t *testing.T) string {
 	return out
 }
 
-// bundleList is a list of `slipway bundle create`: docs/bundle.md.
+// bundleList is a list for `slipway bundle create`: docs/bundle.md.
 type bundleList struct {
 	APIVersion        string           `json:"apiVersion"`
 	Kind              string           `json:"kind"`
@@ -125,7 +125,7 @@ func readBundleList(t *testing.T, minor string) (list bundleList) {
 	return list
 }
 
-// lengthened copies a program with a byte more, which nothing reads.
+// lengthened copies a program and adds a byte, which nothing reads.
 func lengthened(t *testing.T, file, dir string) string {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -139,7 +139,7 @@ func lengthened(t *testing.T, file, dir string) string {
 	return longer
 }
 
-// programHere is the program under test, on this machine.
+// programHere returns the path of the program under test on this machine.
 func programHere() string {
 	if program != "" {
 		return program
@@ -147,7 +147,7 @@ func programHere() string {
 	return "../../bin/slipway"
 }
 
-// here runs a program on this machine, and returns what it printed.
+// here runs a program on this machine, and returns its output.
 func here(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
@@ -157,8 +157,8 @@ func here(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// TestHostPrepareSigned: a host that trusts a key takes only bundles that were signed with it, and what Slipway signs is what
-// minisign signs.
+// TestHostPrepareSigned: a host that trusts a key takes only bundles signed with it, and Slipway's signatures are the same as
+// minisign's.
 func TestHostPrepareSigned(t *testing.T) {
 	tier.OnlyFull(t, "TestUp")
 	m := bare(t)
@@ -212,7 +212,7 @@ func TestHostPrepareSigned(t *testing.T) {
 	}
 }
 
-// swapBundle puts another bundle in the place of the one that is on the node, and returns where that is now.
+// swapBundle replaces the node's bundle, and returns the former bundle's new path.
 func (m machine) swapBundle(bundle string) string {
 	m.Helper()
 	const aside = "/root/newer.tar"
@@ -228,7 +228,7 @@ func (m machine) mainPIDs(units []string) []string {
 	return strings.Fields(m.must(append([]string{"systemctl", "show", "-p", "MainPID", "--value"}, units...)...))
 }
 
-// containerStarts are the processes of the containers of CoreDNS and kube-proxy, with when they started, in clock ticks since the
+// containerStarts lists the processes of CoreDNS's and kube-proxy's containers, with their start times in clock ticks since the
 // boot.
 func (m machine) containerStarts() []string {
 	m.Helper()
@@ -244,7 +244,7 @@ done`
 	return lines
 }
 
-// hasPinned checks that the images of a version are pinned, and those of an older one are there and are not.
+// hasPinned checks that a version's images are pinned, and that the older version's exist but aren't.
 func (m machine) hasPinned(version, older string) {
 	m.Helper()
 	list := m.must("ctr", "--namespace=k8s.io", "images", "ls")

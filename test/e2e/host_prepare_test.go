@@ -20,15 +20,13 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// bundlePath is where a test puts the bundle on a node.
+// bundlePath is the bundle's path on a node.
 const bundlePath = "/root/bundle.tar"
 
-// prepareArgs prepare a bare host.
 var prepareArgs = []string{"slipway", "host", "prepare", "--bundle", bundlePath, "--ignore-preflight-errors=" + nodes.IgnorePreflightErrors}
 
-// TestHostPrepare makes a cluster of two machines that have an init system and nothing else, without a way out of their
-// network, boots them, and takes everything back. The control plane has Slipway from its package, the worker the program
-// alone.
+// TestHostPrepare makes a cluster of two machines with only an init system, in a network without a way out. It reboots them, and
+// takes everything back. The control plane has Slipway from its package, the worker only the program.
 func TestHostPrepare(t *testing.T) {
 	tier.OnlyFull(t, "TestUp")
 	m := bare(t)
@@ -82,8 +80,8 @@ func TestHostPrepare(t *testing.T) {
 	}
 }
 
-// prepareInstants are 10 instants spread over host prepare. Those in a row are of one way to a prepared host, in order, and far
-// enough apart that a run that is killed at one does not reach the next.
+// prepareInstants are 10 instants spread over host prepare. Those of a row occur in order on one way to a prepared host, far
+// enough apart that a run killed at one doesn't reach the next.
 var prepareInstants = [][]instant{
 	{
 		{"[preflight] Checking", 0},
@@ -101,8 +99,8 @@ var prepareInstants = [][]instant{
 	},
 }
 
-// TestHostPrepareKilled runs the same command again and again, each time until a later instant, at which it is killed; the last
-// run finishes, and all is taken back.
+// TestHostPrepareKilled runs the same command again and again, and kills it each time at a later instant; the last run finishes,
+// and then everything is taken back.
 func TestHostPrepareKilled(t *testing.T) {
 	tier.OnlyFull(t, "TestUp")
 	m := bare(t)
@@ -129,7 +127,7 @@ func TestHostPrepareKilled(t *testing.T) {
 	}
 }
 
-// bare boots a machine with an init system and nothing that Kubernetes needs, and puts the bundle on its disk.
+// bare boots a machine with an init system and nothing of Kubernetes' needs, and puts the bundle on its disk.
 func bare(t *testing.T) machine {
 	t.Helper()
 	beside(t, nodes.NodeSpec{Bare: true})
@@ -169,7 +167,6 @@ func (m machine) anotherBare(name string) machine {
 	return n
 }
 
-// bundleHere is the bundle's path on this machine.
 func bundleHere(t *testing.T) string {
 	t.Helper()
 	bundles, err := filepath.Glob("../../dist/slipway-bundle-*.tar")
@@ -179,7 +176,7 @@ func bundleHere(t *testing.T) string {
 	return bundles[0]
 }
 
-// hasProgram puts the program under test where people put programs by hand.
+// hasProgram puts the program under test where people install programs by hand.
 func (m machine) hasProgram() {
 	m.Helper()
 	if err := m.node.InstallSlipway(); err != nil {
@@ -187,7 +184,7 @@ func (m machine) hasProgram() {
 	}
 }
 
-// slipwayPackage is the deb with the program under test.
+// slipwayPackage returns the path of the deb with the program under test.
 func slipwayPackage(t *testing.T) string {
 	t.Helper()
 	debs, err := filepath.Glob("../../bin/packages/*.deb")
@@ -197,7 +194,7 @@ func slipwayPackage(t *testing.T) string {
 	return debs[0]
 }
 
-// installsPackage installs a deb, and returns what was said.
+// installsPackage installs a deb, and returns dpkg's output.
 func (m machine) installsPackage(deb string) string {
 	m.Helper()
 	if err := m.node.CopyIn(deb, "/root/slipway.deb"); err != nil {
@@ -210,7 +207,6 @@ func (m machine) installsPackage(deb string) string {
 	return out
 }
 
-// prepares runs host prepare, which must succeed.
 func (m machine) prepares() {
 	m.Helper()
 	started := time.Now()
@@ -218,7 +214,7 @@ func (m machine) prepares() {
 	m.Logf("host prepare took %.1fs", time.Since(started).Seconds())
 }
 
-// preparePlanIsTrue plans, which changes nothing, and compares with what a run of the same command does afterwards.
+// preparePlanIsTrue makes a plan, which changes nothing, and compares it with a run of the same command.
 func (m machine) preparePlanIsTrue() {
 	m.Helper()
 	before := m.everyState()
@@ -253,7 +249,7 @@ func (m machine) secondPrepareChangesNothing() {
 	}
 }
 
-// refusesHostReset checks that a node is left alone.
+// refusesHostReset checks that host reset leaves a node alone.
 func (m machine) refusesHostReset() {
 	m.Helper()
 	out, err := m.try("slipway", "host", "reset")
@@ -262,8 +258,8 @@ func (m machine) refusesHostReset() {
 	}
 }
 
-// keepsPinnedImages makes the kubelet remove all images that no container uses, which it does when the disk is said to be
-// full: those of the bundle stay.
+// keepsPinnedImages makes the kubelet remove all images that no container uses, by claiming that the disk is full: the bundle's
+// stay.
 func (m machine) keepsPinnedImages() {
 	m.Helper()
 	images := func() []string {
@@ -305,8 +301,8 @@ func (m machine) keepsPinnedImages() {
 	stay("crictl")
 }
 
-// everyState is all of a host that a cluster may change, a line each: files, mounts, swap, the network's configuration,
-// kernel parameters and units.
+// everyState lists everything a cluster may change on a host, one per line: files, mounts, swap, the network's
+// configuration, kernel parameters and units.
 func (m machine) everyState() []string {
 	m.Helper()
 	script, err := os.ReadFile("testdata/host-state.sh")
@@ -317,7 +313,7 @@ func (m machine) everyState() []string {
 	return slices.Collect(strings.Lines(m.must("sh", "/root/host-state.sh")))
 }
 
-// isBareAgain compares a host with what it was before.
+// isBareAgain compares a host with its former state.
 func (m machine) isBareAgain(before []string) {
 	m.Helper()
 	if diff := cmp.Diff(before, m.everyState()); diff != "" {

@@ -13,12 +13,12 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// containerdUnit is where containerd's own guide puts its unit, and a bundle does, too.
+// containerdUnit is the path of containerd's unit in containerd's own guide and in bundles.
 const containerdUnit = "/usr/local/lib/systemd/system/containerd.service"
 
-// operatorsRuntimeSurvives prepares a bare machine without a bundle, and installs containerd as its own guide says, with a
-// container that runs. The next preparation, with a bundle, uses it and changes nothing of it. Host reset refuses at first, and
-// then leaves the runtime with its container and images.
+// operatorsRuntimeSurvives prepares a bare machine without a bundle, installs containerd by its own guide, and runs a container.
+// The next preparation, with a bundle, uses this containerd and changes nothing of it. Host reset refuses at first, and then
+// leaves the runtime with its container and images.
 func (m machine) operatorsRuntimeSurvives() {
 	m.Helper()
 	ignore := "--ignore-preflight-errors=" + nodes.IgnorePreflightErrors

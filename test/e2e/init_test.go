@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// labSettings are what kubelet and kube-proxy need on a lab node: it shares the host's kernel, which has cgroup v1.
+// labSettings are for the kubelet and kube-proxy on a lab node, which shares the host's kernel, with cgroup v1.
 const labSettings = `---
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -27,7 +27,7 @@ kind: KubeProxyConfiguration
 conntrack: {maxPerCore: 0, min: null}
 `
 
-// fullDisk lets Pods run, and images stay, however little space is left on the disk that all nodes share.
+// fullDisk keeps Pods running, and images in place, however little space is left on the disk shared by all nodes.
 const fullDisk = `imageGCHighThresholdPercent: 100
 evictionHard: {imagefs.available: "0%", nodefs.available: "0%", nodefs.inodesFree: "0%"}
 `
@@ -48,8 +48,8 @@ kind: ClusterConfiguration
 
 const podSubnet = "networking: {podSubnet: 10.244.0.0/16}"
 
-// isAdministrated does what administrators do to a cluster of one node: it lets other Pods run there, and adds a zone
-// to the cluster's DNS.
+// isAdministrated makes administrators' usual changes to a cluster of one node: it lets other Pods run there, and adds a zone to
+// the cluster's DNS.
 func (m machine) isAdministrated() {
 	m.Helper()
 	m.kubectl("taint", "node", "cp-1", "node-role.kubernetes.io/control-plane-")
@@ -62,7 +62,7 @@ func (m machine) isAdministrated() {
 	m.kubectl("patch", "configmap", "coredns", "-n", "kube-system", "--type=merge", "--patch", string(patch))
 }
 
-// printsJoinCommand checks what scripts read: stdout has the command and nothing else.
+// printsJoinCommand checks that stdout, which scripts read, holds the command and nothing else.
 func (m machine) printsJoinCommand(out string) {
 	m.Helper()
 	lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -72,7 +72,7 @@ func (m machine) printsJoinCommand(out string) {
 	}
 }
 
-// TestInitConfigured sets what does not exclude each other: keys, lifetimes, networks, arguments and patches.
+// TestInitConfigured combines settings: keys, lifetimes, networks, arguments and patches.
 func TestInitConfigured(t *testing.T) {
 	tier.OnlyFull(t, "TestNode")
 	m := boot(t, "10.99.0.0/16")
@@ -140,7 +140,7 @@ scheduler:
 	m.prints("10.99.0.0/24", "get", "node", "cp-1", "-o", "jsonpath={.spec.podCIDR}")
 }
 
-// TestInitGivenCA makes a cluster without add-ons from a CA that is there.
+// TestInitGivenCA makes a cluster without add-ons from an existing CA.
 func TestInitGivenCA(t *testing.T) {
 	tier.OnlyFull(t, "TestNode")
 	m := boot(t)
@@ -170,7 +170,7 @@ func TestInitExternalCA(t *testing.T) {
 	}
 }
 
-// prints compares what kubectl prints.
+// prints compares kubectl's output.
 func (m machine) prints(want string, args ...string) {
 	m.Helper()
 	if got := strings.TrimSpace(m.kubectl(args...)); got != want {

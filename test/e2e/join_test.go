@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// TestJoinPeer joins a worker to a cluster that kubeadm created.
+// TestJoinPeer joins a worker to kubeadm's cluster.
 func TestJoinPeer(t *testing.T) {
 	tier.OnlyFull(t, "TestWorkers")
 	m := boot(t)
@@ -32,7 +32,7 @@ func TestJoinPeer(t *testing.T) {
 	w.secondJoinChangesNothing(args)
 }
 
-// another boots one more node in m's lab, whose Pods get addresses from podSubnets.
+// another boots another node in m's lab, whose Pods get addresses from podSubnets.
 func (m machine) another(name string, podSubnets ...string) machine {
 	m.Helper()
 	node, err := openLab(m.T, m.node.LabName(), "").StartNode(m.Context(), nodes.NodeSpec{Name: name, PodSubnets: podSubnets})
@@ -42,7 +42,7 @@ func (m machine) another(name string, podSubnets ...string) machine {
 	return machine{m.T, node}
 }
 
-// join runs a join on w, and returns how long it took until the node was registered.
+// join runs a join on w, and logs how long it took until the node was registered.
 func (m machine) join(w machine, args ...string) {
 	m.Helper()
 	started := time.Now()
@@ -96,14 +96,14 @@ func (m machine) rotatableKubelet() {
 	}
 }
 
-// listing lists the files that a join leaves, with modes.
+// listing lists a join's files with their modes.
 func (m machine) listing() string {
 	m.Helper()
 	return m.must("find", "/etc/kubernetes", "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml",
 		"/var/lib/kubelet/kubeadm-flags.env", "-printf", `%p %m\n`)
 }
 
-// everything lists the directories that a join writes to. A fresh host may not have them.
+// everything lists join's directories. A fresh host may not have them.
 func (m machine) everything() string {
 	out, _ := m.try("find", "/etc/kubernetes", "/var/lib/kubelet")
 	return out
@@ -143,8 +143,8 @@ func (m machine) planWritesNothing(args []string) {
 	}
 }
 
-// sameFilesAs compares with a node that kubeadm joined: the same files, and the same modes except for the differences
-// in the README.
+// sameFilesAs compares with a node that kubeadm joined: the files and modes must be the same, except for the differences in the
+// README.
 func (m machine) sameFilesAs(peer machine) {
 	m.Helper()
 	want := strings.NewReplacer("config.yaml 644", "config.yaml 600", "kubeadm-flags.env 644", "kubeadm-flags.env 600").Replace(peer.listing())
@@ -160,8 +160,7 @@ func (m machine) sameFilesAs(peer machine) {
 	}
 }
 
-// secondJoinChangesNothing joins with a token that the cluster no longer knows: a token lives for a day, a node for
-// years.
+// secondJoinChangesNothing joins with a token that the cluster doesn't know: tokens live for a day, nodes for years.
 func (m machine) secondJoinChangesNothing(args []string) {
 	m.Helper()
 	args = slices.Clone(args)
@@ -177,7 +176,7 @@ func (m machine) secondJoinChangesNothing(args []string) {
 	}
 }
 
-// comesBack deletes the Node of w while its kubelet runs, and joins it again.
+// comesBack deletes w's Node while its kubelet runs, and joins it again.
 func (m machine) comesBack(w machine, args []string) {
 	m.Helper()
 	m.kubectl("delete", "node", w.node.Name())

@@ -14,17 +14,17 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// row runs a part of a test that shares its cluster with others. It reports whether the part passed.
+// row runs a part of a test that shares its cluster with others, and reports whether it passed.
 func (m machine) row(name string, part func(m machine)) bool {
 	return m.Run(name, func(t *testing.T) { part(machine{t, m.node}) })
 }
 
-// TestNode takes one machine through the life of a control plane: checked, planned, initialized as the reference was,
-// used, administered, reset, and once more with the defaults. Each row leaves the cluster as the next one expects it.
+// TestNode takes one machine through the life of a control plane: checked, planned, initialized like the reference, used,
+// administered, reset, and once more with the defaults. Each row leaves the cluster as the next expects it.
 func TestNode(t *testing.T) {
 	m := boot(t)
 	m.row("flags-env", readsFlagsEnv)
-	m.hasKubeadm()  // which some rows compare with
+	m.hasKubeadm()  // for rows that compare with it
 	m.hasFullDisk() // the reference has no settings for it
 	config := strings.Replace(document("", podSubnet+"\ncontrolPlaneEndpoint: 192.168.99.11:6443"), fullDisk, "", 1)
 	before := m.host()
@@ -86,8 +86,8 @@ func TestNode(t *testing.T) {
 	m.row("no-systemd", worksWithoutSystemd)
 }
 
-// initializesAsReference checks a new node, plans, and initializes it: the plan was true, and the files and objects are
-// those of the reference.
+// initializesAsReference checks a new node, plans, and initializes it: the plan must be true, and the files and objects the
+// reference's.
 func (m machine) initializesAsReference(config string) {
 	m.Helper()
 	m.passesPreflight(config)
@@ -100,9 +100,8 @@ func (m machine) initializesAsReference(config string) {
 	m.accountsEqualReference()
 }
 
-// passesPreflight runs all checks of init on the node, and allows only findings that are true of a lab node: it shares
-// the host's kernel, which has cgroup v1, there are routes to the Pods of other nodes, and other tests use the disk at
-// the same time.
+// passesPreflight runs all checks of init on the node, and allows only findings that are true of a lab node: it shares the host's
+// kernel, with cgroup v1, has routes to other nodes' Pods, and other tests use the disk at the same time.
 func (m machine) passesPreflight(config string) {
 	m.Helper()
 	m.write("/root/slipway.yaml", config)

@@ -22,7 +22,7 @@ import (
 
 const golden = "../../testdata/golden"
 
-// objectsEqualReference compares every object that init leaves in the API with what kubeadm leaves, except for some files.
+// objectsEqualReference compares every object that init leaves in the API with kubeadm's, except for some files.
 func (m machine) objectsEqualReference(except ...string) {
 	m.Helper()
 	files, err := filepath.Glob(golden + "/cluster/*.yaml")
@@ -53,8 +53,8 @@ func (m machine) objectsEqualReference(except ...string) {
 	}
 }
 
-// accountsEqualReference compares the service accounts of a cluster with those that the controller manager creates. It
-// also waits until the Role is gone that init creates for the time until the default roles exist.
+// accountsEqualReference compares a cluster's service accounts with the controller manager's. It also waits until init's
+// temporary Role, which bridges the time until the default roles exist, is gone.
 func (m machine) accountsEqualReference() {
 	m.Helper()
 	data, err := os.ReadFile(golden + "/kube-system-serviceaccounts.txt")
@@ -73,7 +73,7 @@ func (m machine) accountsEqualReference() {
 
 var embeddedCA = regexp.MustCompile(`certificate-authority-data: .*`)
 
-// comparable drops what the server fills in and what is random.
+// comparable drops random fields and the server's own.
 func comparable(obj map[string]any) map[string]any {
 	meta := obj["metadata"].(map[string]any)
 	for _, field := range []string{"creationTimestamp", "generation", "managedFields", "ownerReferences", "resourceVersion", "uid"} {
@@ -100,7 +100,7 @@ func comparable(obj map[string]any) map[string]any {
 	return obj
 }
 
-// filesHaveReferenceModes compares the modes of all files with those of kubeadm.
+// filesHaveReferenceModes compares the modes of all files with kubeadm's.
 func (m machine) filesHaveReferenceModes() {
 	m.Helper()
 	f, err := os.Open(golden + "/node/default/modes.tsv")
@@ -128,7 +128,6 @@ func (m machine) filesHaveReferenceModes() {
 	}
 }
 
-// certificate reads a certificate file of the node.
 func (m machine) certificate(path string) *x509.Certificate {
 	m.Helper()
 	block, _ := pem.Decode([]byte(m.must("cat", path)))
@@ -142,7 +141,7 @@ func (m machine) certificate(path string) *x509.Certificate {
 	return cert
 }
 
-// plan returns the titles of the steps of a dry run that write files.
+// plan returns the titles of a dry run's steps that write files.
 func (m machine) plan(config string, more ...string) []string {
 	m.Helper()
 	m.write("/root/slipway.yaml", config)
@@ -164,7 +163,7 @@ func (m machine) plan(config string, more ...string) []string {
 	return writes
 }
 
-// keepsPlan checks that the files are those that the plan announced.
+// keepsPlan checks that the files are exactly the plan's.
 func (m machine) keepsPlan(writes []string) {
 	m.Helper()
 	for _, w := range writes {
@@ -181,7 +180,6 @@ func (m machine) keepsPlan(writes []string) {
 	}
 }
 
-// secondInitChangesNothing runs the same command on the running control plane.
 func (m machine) secondInitChangesNothing(config string, more ...string) {
 	m.Helper()
 	before := m.settledState()
@@ -191,7 +189,7 @@ func (m machine) secondInitChangesNothing(config string, more ...string) {
 	}
 }
 
-// settledState is the state once nothing else changes it: the controller manager still creates objects after init.
+// settledState returns the state once it stays the same: the controller manager still creates objects after init.
 func (m machine) settledState() []string {
 	m.Helper()
 	state := m.state()
@@ -206,8 +204,8 @@ func (m machine) settledState() []string {
 	return state
 }
 
-// state is everything that a second run must not change: files with mode, time and content, the kubelet's start time,
-// and the versions of the objects.
+// state lists everything a second run mustn't change: files with mode, time and content, the kubelet's start time, and the
+// objects' versions.
 func (m machine) state() []string {
 	m.Helper()
 	var lines []string

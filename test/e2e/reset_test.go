@@ -19,8 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// host lists the host's files with type, mode and owner. It omits logs, files of this boot, the runtime's images and
-// root's own files.
+// host lists the host's files with type, mode and owner. It omits logs, files of this boot, the runtime's images and root's own
+// files.
 func (m machine) host() []string {
 	m.Helper()
 	const format = `%p %y %m %U:%G\n`
@@ -36,7 +36,7 @@ func (m machine) host() []string {
 	return slices.Sorted(strings.Lines(out))
 }
 
-// ownFiles are the host's files, but for those of Pods and of etcd's database, which change while a node runs.
+// ownFiles lists the host's files, except for those of Pods and of etcd's database, which change while a node runs.
 func (m machine) ownFiles() []string {
 	m.Helper()
 	return slices.DeleteFunc(m.host(), func(line string) bool {
@@ -44,7 +44,7 @@ func (m machine) ownFiles() []string {
 	})
 }
 
-// isAs compares the files with those listed earlier, except in some directories.
+// isAs compares the files with an earlier listing, except in some directories.
 func (m machine) isAs(before []string, but ...string) {
 	m.Helper()
 	other := func(line string) bool {
@@ -70,7 +70,7 @@ func (m machine) isAs(before []string, but ...string) {
 	m.must("systemctl", "is-enabled", "kubelet")
 }
 
-// mounts are the kubelet's mounts.
+// mounts returns the kubelet's mount points.
 func (m machine) mounts() []string {
 	m.Helper()
 	var found []string
@@ -82,7 +82,7 @@ func (m machine) mounts() []string {
 	return found
 }
 
-// hasNoPods: the runtime has no container, nor is it making or taking back one that CRI does not list.
+// hasNoPods checks that the runtime has no container, including any that it's still making or removing and CRI doesn't list.
 func (m machine) hasNoPods() {
 	m.Helper()
 	if out := m.must("ctr", "-n", "k8s.io", "containers", "ls", "-q"); strings.TrimSpace(out) != "" {
@@ -101,7 +101,6 @@ func (m machine) reset(more ...string) string {
 	return out
 }
 
-// hasNetwork waits until some Pods have a network, and kube-proxy has written its rules.
 func (m machine) hasNetwork() {
 	m.Helper()
 	m.eventually("Pods on the bridge, and kube-proxy's rules", readyLimit, func() error {
@@ -113,7 +112,7 @@ func (m machine) hasNetwork() {
 	})
 }
 
-// changesNothingUnless answers the question in every way but the given one.
+// changesNothingUnless gives reset's question every answer but the right one.
 func (m machine) changesNothingUnless(yes string) {
 	m.Helper()
 	before := m.ownFiles()
@@ -129,7 +128,7 @@ func (m machine) changesNothingUnless(yes string) {
 	}
 }
 
-// resetPlanIsTrue checks that the plan has the steps that users wait for, and that it changes nothing.
+// resetPlanIsTrue checks that the plan has the steps users expect, and that it changes nothing.
 func (m machine) resetPlanIsTrue() {
 	m.Helper()
 	before := m.ownFiles()
@@ -165,7 +164,6 @@ func (m machine) killedWhileResetting() {
 	m.reset()
 }
 
-// resetsThoughAllIsDead kills etcd and the API server, stops the runtime, and resets.
 func (m machine) resetsThoughAllIsDead() {
 	m.Helper()
 	m.must("systemctl", "stop", "kubelet", "containerd")
@@ -181,8 +179,8 @@ func (m machine) resetsThoughAllIsDead() {
 	m.must("systemctl", "start", "containerd")
 }
 
-// mountsPrecious puts files where reset removes things: below a mount of the kubelet's kind, and below one that is
-// not. The first mount belongs to a running Pod, because the kubelet removes what belongs to a Pod it does not know.
+// mountsPrecious puts files below mounts where reset removes things: mounts like the kubelet's, and another kind. The first mount
+// belongs to a running Pod, because the kubelet removes directories of Pods it doesn't know.
 func (m machine) mountsPrecious() []string {
 	m.Helper()
 	pod := strings.Fields(m.must("find", "/var/lib/kubelet/pods", "-mindepth", "1", "-maxdepth", "1"))[0]
@@ -196,7 +194,7 @@ func (m machine) mountsPrecious() []string {
 	return []string{"/srv/precious/file", "/var/lib/kubelet/mine/file", "/etc/kubernetes/pki/mine/file"}
 }
 
-// plantForeignNetwork adds rules and interfaces that resemble those of Kubernetes.
+// plantForeignNetwork adds rules and interfaces resembling Kubernetes'.
 func (m machine) plantForeignNetwork() {
 	m.Helper()
 	for _, command := range foreignNetwork {
@@ -212,7 +210,7 @@ var foreignNetwork = []string{
 	"iptables-legacy -N MINE-LEGACY", "iptables-legacy -A INPUT -s 192.0.2.9 -j MINE-LEGACY",
 	"iptables-legacy -N KUBE-OLD", "iptables-legacy -A INPUT -m comment --comment portals -j KUBE-OLD", "iptables-legacy -A KUBE-OLD -j RETURN",
 	"nft add table inet mine", "nft add chain inet mine KUBE-MINE",
-	// At once: a kube-proxy that is just starting in another mode removes this table.
+	// In one command, as a kube-proxy that's just starting in another mode removes this table.
 	"nft add table ip kube-proxy ; add chain ip kube-proxy services",
 	"ip link add br9 type bridge", "ip link add v9 type veth peer name v9p", "ip link set v9 master br9",
 	"mkdir -p /var/lib/cni/networks/mine",

@@ -16,14 +16,13 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// need is what a test takes of the machine that runs the suite. A test that needs as much of both processors as two
-// machines counts as two.
+// need is the share of the machine a test takes. A test that uses both processors as much as two machines would counts as two.
 type need struct {
 	machines int
-	minutes  int // about how long it takes among others
+	minutes  int // roughly, beside other tests
 }
 
-// needs has the tests that need more than one machine for one or two minutes.
+// needs lists the tests needing more than one machine for one or two minutes.
 var needs = map[string]need{
 	"TestAnsible":                       {5, 30},
 	"TestCloudInit":                     {3, 6},
@@ -59,18 +58,17 @@ var needs = map[string]need{
 	"TestWorkers":                       {3, 6},
 }
 
-// room is for so many tests and machines at a time: with more of them, on two processors, all takes so long that the
-// limits of Kubernetes itself pass.
+// room limits tests and machines at a time: with more of them, on two processors, everything takes so long that Kubernetes' own
+// limits pass.
 var room = newRooms(3, mostMachines)
 
 const mostMachines = 5
 
-// rooms are for tests that run side by side. Those that take longest come first, so that none of them is left alone at
-// the end.
+// rooms are for tests that run side by side. The longest come first, so that none of them is left alone at the end.
 type rooms struct {
 	mu              sync.Mutex
 	changed         *sync.Cond
-	tests, machines int // for how many more there is room
+	tests, machines int // still free
 	waiting         []need
 }
 
@@ -90,7 +88,7 @@ func (r *rooms) take(n need) {
 	at := slices.Index(r.waiting, n)
 	r.waiting = slices.Delete(r.waiting, at, at+1)
 	r.tests, r.machines = r.tests-1, r.machines-n.machines
-	r.changed.Broadcast() // there may be room for another one
+	r.changed.Broadcast() // there may be room for another
 }
 
 func (r *rooms) giveBack(n need) {
@@ -100,8 +98,8 @@ func (r *rooms) giveBack(n need) {
 	r.changed.Broadcast()
 }
 
-// next is the longest of those waiting, and the zero need if there is no room for it yet: a test that needs most of the
-// machines would wait for ever while smaller ones passed it.
+// next returns the longest of the waiting needs, or the zero need if there's no room for it yet: otherwise, a test that needs
+// most of the machines would wait forever while smaller ones passed it.
 func (r *rooms) next() need {
 	if len(r.waiting) == 0 {
 		return need{}
@@ -115,7 +113,7 @@ func (r *rooms) next() need {
 	return first
 }
 
-// elsewhere gives the test's room to others while its machines have nothing to do.
+// elsewhere lends the test's room to others while its machines are idle.
 func (m machine) elsewhere(wait func()) {
 	n := needOf(m.T)
 	room.giveBack(n)
@@ -123,7 +121,7 @@ func (m machine) elsewhere(wait func()) {
 	room.take(n)
 }
 
-// needOf is what a test takes of the machine.
+// needOf returns a test's need.
 func needOf(t *testing.T) need {
 	if n, known := needs[t.Name()]; known {
 		return n
@@ -131,8 +129,8 @@ func needOf(t *testing.T) need {
 	return need{1, 2}
 }
 
-// beside lets a test run beside others once there is room for its machines. What such machines consist of is built before
-// that, so that a test that waits for it takes no room.
+// beside runs a test beside others once there's room for its machines. It builds their parts before, as a test that waits for a
+// build should take no room.
 func beside(t *testing.T, specs ...nodes.NodeSpec) {
 	t.Helper()
 	t.Parallel()

@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// answersPlaybooks runs Slipway through a link named kubeadm, and compares what scripts find on standard output with what kubeadm
-// prints. The link is that of answersAsKubeadm.
+// answersPlaybooks runs Slipway through a link named kubeadm, and compares its standard output, which scripts read, with
+// kubeadm's. The link comes from answersAsKubeadm.
 func answersPlaybooks(m machine) {
 	const link = "/root/kubeadm"
 	shared := func(program string) (above []string, key string) {
@@ -39,7 +39,7 @@ func answersPlaybooks(m machine) {
 	}
 }
 
-// podNetworkWithFaults passes what can be checked without an API. The DaemonSet has no selector for the labels on line 11.
+// podNetworkWithFaults passes the checks that need no API. The DaemonSet has no selector for the labels on line 11.
 const podNetworkWithFaults = `apiVersion: v1
 kind: Namespace
 metadata: {name: pod-network}
@@ -80,7 +80,7 @@ kind: Pool
 metadata: {name: all}
 `
 
-// asksOfPodNetwork checks that a real API finds the faults of a Pod network before anything of it is created.
+// asksOfPodNetwork checks that a real API finds a Pod network's faults before anything of it is created.
 func asksOfPodNetwork(m machine) {
 	m.write("/root/net.yaml", podNetworkWithFaults)
 	out, err := m.try("slipway", "init", "phase", "addon", "network", "--config", "/root/slipway.yaml", "--network", "/root/net.yaml")
@@ -102,8 +102,8 @@ func asksOfPodNetwork(m machine) {
 	}
 }
 
-// TestPackageOnNode installs, upgrades and removes the package on a node that runs, which it does not touch, and boots
-// without it: what the package says of that is true, and installing it again is all that it takes.
+// TestPackageOnNode installs, upgrades and removes the package on a running node, without touching the node, and boots it without
+// the package. The package's messages about that must be true, and reinstalling it must be enough.
 func TestPackageOnNode(t *testing.T) {
 	tier.OnlyFull(t, "TestUp")
 	m := boot(t)
@@ -147,7 +147,7 @@ func TestPackageOnNode(t *testing.T) {
 	m.healthy(everything)
 }
 
-// nodeState is what a package must not touch: the kubelet that runs, the files of the cluster, and the containers.
+// nodeState lists the things a package mustn't touch: the running kubelet, the cluster's files, and the containers.
 func (m machine) nodeState() string {
 	m.Helper()
 	return m.must("systemctl", "show", "kubelet", "-p", "MainPID", "-p", "ActiveEnterTimestamp") +

@@ -3,8 +3,8 @@
 
 //go:build e2e
 
-// Package e2e runs slipway on real nodes: systemd, containerd, a kubelet, and
-// the control plane that it starts. It needs root and the lab's parts.
+// Package e2e runs slipway on real nodes: systemd, containerd, a kubelet, and its control plane. It needs root and the lab's
+// parts.
 package e2e
 
 import (
@@ -24,16 +24,16 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// labPrefix starts the names of this suite's labs. Each test has its own lab, so that tests run side by side and each
-// node is cp-1 with the same address. To run the suite twice at a time on one machine, give each run its own prefix.
+// labPrefix is the prefix of this suite's labs. Each test has its own lab, so that tests run side by side and each node is cp-1
+// with the same address. To run the suite twice at a time on one machine, give each run its own prefix.
 var labPrefix = cmp.Or(os.Getenv("SLIPWAY_E2E_PREFIX"), "e2e-")
 
-// program is the slipway under test: bin/slipway, or another build, such as an older one that a test should fail on.
+// program is the slipway under test: bin/slipway, or another build, such as an older one to show that a test fails on it.
 var program = os.Getenv("SLIPWAY_E2E_PROGRAM")
 
 func TestMain(m *testing.M) {
 	kill.Play()
-	joiners.Play() // does not return where this is the copy that a node runs
+	joiners.Play() // doesn't return in the copy that runs on a node
 	os.Exit(run(m))
 }
 
@@ -46,7 +46,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// prepare removes what an interrupted run of the suite left.
+// prepare removes an interrupted run's labs.
 func prepare(ctx context.Context) error {
 	names, err := nodes.Names("")
 	if err != nil {
@@ -67,18 +67,18 @@ func prepare(ctx context.Context) error {
 	return nil
 }
 
-// labName is short enough for a lab and differs between tests.
+// labName returns a test's own lab name, short enough for a lab.
 func labName(t *testing.T) string {
 	return labPrefix + strings.ReplaceAll(strings.ToLower(strings.NewReplacer("TestInit", "", "Test", "").Replace(t.Name())), "/", "-")
 }
 
-// machine is one node, with methods for what tests do on it.
+// machine is one node, with methods for the tests' actions on it.
 type machine struct {
 	*testing.T
 	node *nodes.Node
 }
 
-// openLab opens a test's lab. It builds what is missing of a part once a test asks for it.
+// openLab opens a test's lab. The lab builds a missing part once a test asks for it.
 func openLab(t *testing.T, name, kubernetes string) *nodes.Lab {
 	t.Helper()
 	lab, err := nodes.Open(nodes.Options{Name: name, Slipway: program, Kubernetes: kubernetes, BuildLog: os.Stderr})
@@ -95,7 +95,7 @@ func boot(t *testing.T, podSubnets ...string) machine {
 	return bootBeside(t, podSubnets...)
 }
 
-// bootBeside is boot for another lab of a test that has its room already.
+// bootBeside is boot for another lab of a test that already has its room.
 func bootBeside(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
 	started := time.Now()
@@ -115,7 +115,7 @@ func bootBeside(t *testing.T, podSubnets ...string) machine {
 	return m
 }
 
-// downAfter takes a test's lab down at its end, and tells what its nodes have cost.
+// downAfter takes a test's lab down at its end, and records its nodes' processor time.
 func downAfter(t *testing.T, lab *nodes.Lab) {
 	t.Cleanup(func() {
 		used, err := lab.ProcessorTime()
@@ -129,8 +129,8 @@ func downAfter(t *testing.T, lab *nodes.Lab) {
 	})
 }
 
-// explain prints what is needed to understand a failure and no more: some CI systems keep only the end of a long log,
-// and the failure itself must be in there.
+// explain prints just enough to understand a failure: some CI systems keep only the end of a long log, and the failure itself
+// must be in there.
 func (m machine) explain() {
 	for _, args := range [][]string{
 		{"systemctl", "is-active", "kubelet", "containerd"},
@@ -143,10 +143,10 @@ func (m machine) explain() {
 	}
 }
 
-// longLine is a line of which only the start is worth reading.
+// longLine matches a line whose start is enough.
 var longLine = regexp.MustCompile(`(?m)^(.{200}).+$`)
 
-// hasKubeadm installs kubeadm, which a node doesn't have by itself.
+// hasKubeadm installs kubeadm, which nodes don't have by default.
 func (m machine) hasKubeadm() {
 	m.Helper()
 	if err := m.node.Install(m.Context(), newestKubernetes, nodes.Kubeadm); err != nil {
@@ -154,7 +154,7 @@ func (m machine) hasKubeadm() {
 	}
 }
 
-// try runs a command on the node and returns all of its output.
+// try runs a command on the node and returns all its output.
 func (m machine) try(args ...string) (string, error) {
 	var out bytes.Buffer
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -175,7 +175,6 @@ func (m machine) must(args ...string) string {
 	return out.String()
 }
 
-// write puts a file on the node.
 func (m machine) write(path, content string) {
 	m.Helper()
 	if err := m.node.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -199,7 +198,7 @@ func (m machine) kubectl(args ...string) string {
 	return m.must(append([]string{"kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf"}, args...)...)
 }
 
-// create gives the cluster what is in a file of the node. On a busy machine, etcd may lose a request while it elects a leader.
+// create applies a file on the node to the cluster. On a busy machine, etcd may lose a request while it elects a leader.
 func (m machine) create(path string) {
 	m.Helper()
 	m.eventually(path+" to be applied", readyLimit, func() error {
@@ -222,7 +221,7 @@ func (m machine) get(args ...string) map[string]any {
 	return obj
 }
 
-// eventually waits for a condition, and checks it once a second: on a busy machine, kubectl takes much of that to start.
+// eventually waits for a condition, checking it once a second: on a busy machine, kubectl takes much of that to start.
 func (m machine) eventually(what string, limit time.Duration, ok func() error) {
 	m.Helper()
 	deadline := time.Now().Add(limit)

@@ -38,7 +38,7 @@ func (m machine) matches(pattern string, args ...string) {
 	}
 }
 
-// refuses runs slipway, which must fail without printing the secret of a token.
+// refuses runs slipway, which must fail without printing a token's secret.
 func (m machine) refuses(message string, args ...string) {
 	m.Helper()
 	out, err := m.try(append([]string{"slipway"}, args...)...)
@@ -47,7 +47,7 @@ func (m machine) refuses(message string, args ...string) {
 	}
 }
 
-// sameList compares the token lists that scripts read with those of kubeadm.
+// sameList compares the token lists for scripts with kubeadm's.
 func (m machine) sameList() {
 	m.Helper()
 	for _, form := range []string{"json", "yaml", `jsonpath={.token} {.usages} {.groups} {.expires}{"\n"}`, `go-template={{.token}}{{"\n"}}`} {
@@ -58,8 +58,8 @@ func (m machine) sameList() {
 	}
 }
 
-// signerAgrees lets the controller manager sign with a token that Slipway did not create. It looks at all signatures then,
-// and finds nothing to change in Slipway's.
+// signerAgrees makes the controller manager sign with a token that Slipway didn't create. It then checks all signatures, and must
+// find nothing to change in Slipway's.
 func (m machine) signerAgrees() {
 	m.Helper()
 	info := func() map[string]any {
@@ -85,7 +85,7 @@ func (m machine) signerAgrees() {
 	}
 }
 
-// sharesCerts prints the whole command for a control plane. The key in it decrypts what was uploaded.
+// sharesCerts prints the whole command for a control plane. Its key decrypts the uploaded files.
 func (m machine) sharesCerts() {
 	m.Helper()
 	var made struct {

@@ -24,8 +24,8 @@ import (
 
 const kubeletClient = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 
-// saysJoinedWhenItHas: a worker was switched off until its certificate expired. Nobody signs a new one, so its join
-// fails and can be repeated. Once somebody signs, the join succeeds with a valid certificate and a node that reports.
+// saysJoinedWhenItHas: a worker was switched off until its certificate expired. Nobody signs a new one, so its join fails and can
+// be repeated. Once somebody signs, the join succeeds with a valid certificate and a node that reports.
 func (m machine) saysJoinedWhenItHas(w machine, args []string) {
 	m.Helper()
 	w.must("systemctl", "stop", "kubelet")
@@ -85,8 +85,8 @@ func (m machine) expiredClient(node string) string {
 		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}))
 }
 
-// joinsOldCluster makes a cluster's ConfigMaps look as if other versions and an editor had written them, and works
-// with that cluster.
+// joinsOldCluster makes a cluster's ConfigMaps look as if other versions and an editor had written them, and works with that
+// cluster.
 func (m machine) joinsOldCluster(w machine, args []string) {
 	m.Helper()
 	m.editStored("kubeadm-config", "ClusterConfiguration", func(text string) string {
@@ -129,15 +129,15 @@ func (m machine) joinsOldCluster(w machine, args []string) {
 	}
 }
 
-// takesOut makes a host of a worker again.
+// takesOut turns a worker back into a host.
 func (m machine) takesOut(w machine) {
 	m.Helper()
 	w.reset()
 	m.kubectl("delete", "node", w.node.Name())
 }
 
-// worksWithStored runs the commands that read the cluster's configuration on a control plane. They must not use the
-// defaults instead.
+// worksWithStored runs the commands that read the cluster's configuration on a control plane. They mustn't fall back to the
+// defaults.
 func (m machine) worksWithStored() {
 	m.Helper()
 	for _, args := range [][]string{

@@ -14,8 +14,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// keepsEdits edits the files of three nodes and the objects of their cluster, and deletes one object. The same init and
-// the same joins report what differs, create what is missing, and change nothing else. m has the first control plane.
+// keepsEdits edits the files of three nodes and their cluster's objects, and deletes one object. The same init and the same joins
+// report the differences, create missing objects, and change nothing else. m is the first control plane.
 func (m machine) keepsEdits(cp2, w machine, plane, worker []string) {
 	m.Helper()
 	cp2.T, w.T = m.T, m.T
@@ -40,8 +40,8 @@ func (m machine) keepsEdits(cp2, w machine, plane, worker []string) {
 	m.replacesAddons()
 }
 
-// editFiles does what administrators do: it changes a flag of the API server, and a setting and a flag of the kubelet.
-// It returns once both run with the changes.
+// editFiles makes administrators' edits: to a flag of the API server, and to a setting and a flag of the kubelet. It returns once
+// both run with them.
 func (m machine) editFiles() {
 	m.Helper()
 	m.must("sed", "-i", `$a registryPullQPS: 7`, "/var/lib/kubelet/config.yaml")
@@ -62,7 +62,7 @@ func (m machine) editFiles() {
 	m.must("systemctl", "restart", "kubelet")
 }
 
-// editObjects does what administrators do to the cluster.
+// editObjects makes administrators' edits to the cluster.
 func (m machine) editObjects() {
 	m.Helper()
 	m.editKey("coredns", "Corefile", "ttl 30", "ttl 17")
@@ -88,7 +88,6 @@ func (m machine) editKey(name, key, old, edited string) {
 	m.kubectl("patch", "-n", "kube-system", "configmap", name, "--patch", string(patch))
 }
 
-// editedObjects returns the edited objects as the cluster has them.
 func (m machine) editedObjects() string {
 	m.Helper()
 	return m.kubectl("get", "-n", "kube-system", "configmap", "coredns", "kube-proxy", "kubelet-config", "kubeadm-config",
@@ -133,7 +132,7 @@ func (m machine) showsEdits() {
 	}
 }
 
-// replacesAddons: the commands of the phases report what they replace and keep the Corefile, as kubeadm does.
+// replacesAddons: the phases' commands report their replacements and keep the Corefile, as kubeadm does.
 func (m machine) replacesAddons() {
 	m.Helper()
 	out, err := m.try("slipway", "init", "phase", "addon", "all", "--config", "/root/slipway.yaml")

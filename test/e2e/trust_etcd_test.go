@@ -19,8 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// replacesLostVoter rebuilds the machine of cp-3 and returns it. The voter that lost its data comes back as a new member,
-// first as a learner. In the full tier, the kubelet then starts it on an empty disk, and it comes back once more.
+// replacesLostVoter rebuilds cp-3's machine and returns it. The voter without data comes back as a new member, first as a
+// learner. In the full tier, the kubelet then starts it on an empty disk, and it comes back once more.
 func (m machine) replacesLostVoter(planes []machine) machine {
 	m.Helper()
 	planes = slices.Clone(planes)
@@ -47,7 +47,7 @@ type etcdMember struct {
 	Learner bool   `json:"isLearner"`
 }
 
-// etcdMembers asks the etcd of m for the members, by name.
+// etcdMembers asks m's etcd for the members, by name.
 func (m machine) etcdMembers() (map[string]etcdMember, error) {
 	out, err := m.etcdctl("member", "list", "--write-out=json")
 	if err != nil {
@@ -86,7 +86,7 @@ func (m machine) joinsAsNewMember(other machine, planes []machine) {
 			if e, there := now[name]; there && e.Learner {
 				learned.Store(true)
 			}
-			time.Sleep(150 * time.Millisecond) // each look starts a program
+			time.Sleep(150 * time.Millisecond) // each check starts a program
 		}
 	}()
 	out, err := m.try(append([]string{"slipway", "join"}, plane...)...)
@@ -139,7 +139,7 @@ func (m machine) haveTheSame(planes []machine) {
 	})
 }
 
-// commonRevision is the newest revision that all of these etcds have.
+// commonRevision returns the newest revision that all these etcds have.
 func (m machine) commonRevision(endpoints string) (int64, error) {
 	out, err := m.etcdctlAt(endpoints, "endpoint", "status", "--write-out=json")
 	if err != nil {
@@ -162,9 +162,8 @@ func (m machine) commonRevision(endpoints string) (int64, error) {
 	return revision, nil
 }
 
-// losesItsData gives m an empty disk for etcd, on which the kubelet starts it. The new etcd cannot become ready: the
-// others expect the data that it has forgotten. The API server ends as well, as after a power loss: if it only
-// hung, the kubelet would wait for it.
+// losesItsData gives m an empty disk for etcd, on which the kubelet starts it. The new etcd can't become ready: the others expect
+// the data it has forgotten. The API server ends too, as after a power loss: if it only hung, the kubelet would wait for it.
 func (m machine) losesItsData() {
 	m.Helper()
 	m.must("systemctl", "stop", "kubelet")
@@ -187,7 +186,7 @@ func (m machine) losesItsData() {
 	})
 }
 
-// isNotReset cuts the power of the others: the data on m may be the only copy.
+// isNotReset cuts the others' power: the data on m may be the only copy.
 func (m machine) isNotReset(others []machine) {
 	m.Helper()
 	for _, o := range others {

@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// answersAsKubeadm runs Slipway through a link named kubeadm, and compares it with kubeadm: the same version in the
-// same form, and the same exit codes where nothing is done.
+// answersAsKubeadm runs Slipway through a link named kubeadm, and compares it with kubeadm: the same version in the same form,
+// and the same exit codes where nothing is done.
 func answersAsKubeadm(m machine) {
 	const link = "/root/kubeadm"
 	m.must("ln", "-s", "/usr/local/bin/slipway", link)
@@ -49,17 +49,17 @@ func (m machine) exit(program, args string) string {
 	return strings.Join(strings.Fields(out), " ")
 }
 
-// ofBuild matches what differs between two builds of the same version.
+// ofBuild matches the differences between two builds of a version.
 var ofBuild = regexp.MustCompile(`(?i)((?:GitCommit|GitTreeState|BuildDate|GoVersion)"?: ?"?)[^",\n]*`)
 
 func sameBuild(version string) string { return ofBuild.ReplaceAllString(version, "$1") }
 
-// worksWithoutSystemd hides the node's systemd from slipway, as in a container in which an image is built.
+// worksWithoutSystemd hides the node's systemd from slipway, as in a container that builds an image.
 func worksWithoutSystemd(m machine) {
 	const missing = "init system"
 	m.write("/root/slipway.yaml", document("", podSubnet))
 
-	// A systemd that runs but does not answer stays an error.
+	// A systemd that runs but doesn't answer stays an error.
 	if out, err := m.hidden("mkdir -p /run/systemd/system && ", "init", "phase", "kubelet-start", "--config=/root/slipway.yaml"); err == nil ||
 		!strings.Contains(out, "D-Bus") || strings.Contains(out, missing) {
 		m.Errorf("with a broken D-Bus: %v\n%s", err, out)
@@ -82,7 +82,7 @@ func worksWithoutSystemd(m machine) {
 	}
 }
 
-// hidden runs slipway in a mount namespace whose /run has only what prepare puts there.
+// hidden runs slipway in a mount namespace with an empty /run, which prepare may fill.
 func (m machine) hidden(prepare string, args ...string) (string, error) {
 	return m.try("unshare", "--mount", "--propagation=private", "sh", "-c",
 		"mount -t tmpfs tmpfs /run && "+prepare+"exec slipway "+strings.Join(args, " "))
@@ -91,7 +91,7 @@ func (m machine) hidden(prepare string, args ...string) (string, error) {
 // rootlessDataDir is below the lab's mount of /var/lib/etcd, so that a hard link can point outside of it.
 const rootlessDataDir = "/var/lib/etcd/data"
 
-// rootlessReaders are the users of a rootless control plane, with the renewed files that each must read.
+// rootlessReaders maps the users of a rootless control plane to the renewed files that each must read.
 var rootlessReaders = map[string][]string{
 	"kubeadm-etcd": {"/etc/kubernetes/pki/etcd/server.key", "/etc/kubernetes/pki/etcd/peer.key"},
 	"kubeadm-kas": {"/etc/kubernetes/pki/apiserver.key", "/etc/kubernetes/pki/apiserver-kubelet-client.key",
@@ -100,8 +100,8 @@ var rootlessReaders = map[string][]string{
 	"kubeadm-ks":  {"/etc/kubernetes/scheduler.conf"},
 }
 
-// TestRootless: files that another user plants in its directory do not give away files of root. Renewed
-// credentials match and stay readable, even while the API is down.
+// TestRootless: links to root's files that another user plants in its directory don't give them away. Renewed credentials match
+// and stay readable, even while the API is down.
 func TestRootless(t *testing.T) {
 	tier.OnlyFull(t, "nothing, as the feature is an alpha")
 	m := boot(t)
@@ -114,7 +114,7 @@ etcd: {local: {dataDir: `+rootlessDataDir+`}}`))
 		m.must("slipway", "certs", "renew", "all")
 		m.credentialsFit()
 	}
-	// Of two at a time, one may report that another run is changing the node.
+	// One of two concurrent runs may report that another is changing the node.
 	m.must("sh", "-c", "slipway certs renew all & slipway certs renew all; wait; true")
 	m.credentialsFit()
 	const apiIsCut = "OUTPUT -p tcp --dport 6443 -j REJECT --reject-with tcp-reset"
@@ -125,8 +125,8 @@ etcd: {local: {dataDir: `+rootlessDataDir+`}}`))
 	m.credentialsFit()
 }
 
-// keepsWhatIsPlanted plants links to root's files where etcd's user could, and writes etcd's static Pod again: once
-// with the same data directory, and once with one that must first be given to etcd's user.
+// keepsWhatIsPlanted plants links to root's files where etcd's user could, and writes etcd's static Pod again: once with the same
+// data directory, and once with one that must first be given to etcd's user.
 func (m machine) keepsWhatIsPlanted() {
 	m.Helper()
 	const secret = "/var/lib/etcd/secret"
@@ -174,8 +174,7 @@ func (m machine) credentialsFit() {
 	}
 }
 
-// Secrets of a shop that runs on the node. Except for the last ones, neither their names nor their looks give them
-// away.
+// Secrets of a shop that runs on the node. Except for the last few, neither their names nor their looks give them away.
 var shopSecrets = map[string]string{
 	"/etc/default/kubelet": `# SHOP="one-canary-a
 # one-canary-b"
@@ -199,7 +198,7 @@ ExecStartPre=-/bin/sh -c 'SHOP_G=fourteen-canary true'
 `,
 }
 
-// bundleIsSafe: a support bundle has nobody's secrets by default, and has the logs of applications only on request.
+// bundleIsSafe: a support bundle has no secrets by default, and has applications' logs only on request.
 func bundleIsSafe(m machine) {
 	const logged = "logged-by-the-shop"
 	m.runsShop(logged)

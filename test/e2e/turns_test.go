@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// patchesEtcd upgrades a control plane to the version that it has, with a patch that changes only etcd. The API server stops before
+// patchesEtcd upgrades a control plane to its current version, with a patch that changes only etcd. The API server stops before
 // etcd, and comes back with it: otherwise its requests hang, and the kubelet with them, for minutes.
 func (m machine) patchesEtcd() {
 	m.Helper()
 	m.write("/root/kept/etcd+json.json", `[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--log-level=warn"}]`)
 	before := m.containerIDs()
 	since := m.now()
-	m.apply("--patches=/root/kept") // which also has the patches of keepsEncryption
+	m.apply("--patches=/root/kept") // it also has keepsEncryption's patches
 	after := m.containerIDs()
 	journal := m.must("journalctl", "--unit=containerd", "--output=cat", "--since=@"+since)
 	stopped := map[string]int{}
@@ -40,13 +40,13 @@ func (m machine) patchesEtcd() {
 	m.ready(m.node.Name())
 }
 
-// now is the time on the node, in seconds since 1970.
+// now returns the node's time, in seconds since 1970.
 func (m machine) now() string {
 	m.Helper()
 	return strings.TrimSpace(m.must("date", "+%s"))
 }
 
-// containerIDs are those of the components of a control plane that run.
+// containerIDs returns the IDs of the control-plane components' running containers.
 func (m machine) containerIDs() map[string]string {
 	m.Helper()
 	ids := map[string]string{}
@@ -60,7 +60,6 @@ func (m machine) containerIDs() map[string]string {
 	return ids
 }
 
-// hasTask reports whether a container has a process.
 func (m machine) hasTask(id string) bool {
 	m.Helper()
 	return strings.Contains(m.must("ctr", "--namespace=k8s.io", "tasks", "ls"), id)
@@ -75,7 +74,7 @@ func (m machine) holdsLease(holder string) {
 		`{"spec": {"holderIdentity": %q, "renewTime": %q}}`, holder, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
 }
 
-// renewsInTurn renews a certificate while another control plane is being upgraded. It restarts nothing until that is over. etcd
+// renewsInTurn renews a certificate while another control plane is being upgraded. It restarts nothing until that's over. etcd
 // takes its API server along.
 func (m machine) renewsInTurn(other machine) {
 	m.Helper()
@@ -108,7 +107,7 @@ func (m machine) renewsInTurn(other machine) {
 		if restarts && id == now[component] {
 			m.Errorf("%s runs in the same container as before", component)
 		}
-		// The others may end by themselves while there is no API server: without it they lose their leases.
+		// The others may end by themselves while there's no API server, as they lose their leases.
 		if restarts != strings.Contains(said, "Restarting "+component) {
 			m.Errorf("%s:\n%s", component, said)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// upArgs make a node of a bare machine.
+// upArgs make a node from a bare machine.
 func upArgs(more ...string) []string {
 	return slices.Concat([]string{"slipway", "up", "--bundle", bundlePath, "--ignore-preflight-errors=" + nodes.IgnorePreflightErrors}, more)
 }
@@ -25,9 +25,9 @@ func upArgs(more ...string) []string {
 // firstArgs make it the first node of a cluster with a network.
 var firstArgs = upArgs("--config", "/root/up.yaml", "--network", "flannel", "--schedulable")
 
-// TestUp makes a cluster of machines that have an init system and nothing else, without a way out of their network: one
-// command on each. The worker has the package, and was prepared before. Then it takes all of it away, and the worker gets a
-// container runtime of its operator's. In the full tier there is a second control plane.
+// TestUp makes a cluster of machines with only an init system, in a network without a way out, with one command on each. The
+// worker has the package, and was prepared before. Then the test takes everything away, and the worker gets an operator's
+// container runtime. In the full tier there's a second control plane.
 func TestUp(t *testing.T) {
 	m := bare(t)
 	w := m.anotherBare("worker-1")
@@ -53,7 +53,7 @@ func TestUp(t *testing.T) {
 	if r.Node != "cp-1" || r.Endpoint != "192.168.99.11:6443" || r.Token == "" || len(r.CACertHashes) != 1 {
 		t.Errorf("the result is %+v", r)
 	}
-	w.prepares() // which up then finds done
+	w.prepares() // so up finds the preparation done
 	w.secondPrepareChangesNothing()
 	worker, plane := m.joinCommands()
 	joined := map[string][]string{"cp-2": upArgs(plane...), "worker-1": upArgs(worker...)}
@@ -80,7 +80,7 @@ func TestUp(t *testing.T) {
 	w.operatorsRuntimeSurvives()
 }
 
-// TestUpDualStack does it with addresses of both families and rules of nftables.
+// TestUpDualStack is TestUp with addresses of both families and rules of nftables.
 func TestUpDualStack(t *testing.T) {
 	tier.OnlyFull(t, "TestUp")
 	m := bare(t)
@@ -106,7 +106,7 @@ func TestUpDualStack(t *testing.T) {
 	}
 }
 
-// upInstants are 10 instants spread over up, in order. Those of init are of a host on which init has begun.
+// upInstants are 10 instants spread over up, in order. Init's lines are those on a host on which init has begun before.
 var upInstants = []instant{
 	{"[prepare/kernel] Set net.ipv4.ip_forward", 0},
 	{"[prepare/programs] Verifying", 400 * time.Millisecond},
@@ -120,7 +120,7 @@ var upInstants = []instant{
 	{"[wait-node] Waiting", 200 * time.Millisecond},
 }
 
-// TestUpKilled runs one command again and again, each time until a later instant, at which it is killed; the last run finishes.
+// TestUpKilled runs one command again and again, and kills it each time at a later instant; the last run finishes.
 func TestUpKilled(t *testing.T) {
 	tier.OnlyFull(t, "TestCrashInit")
 	m := bare(t)
@@ -147,7 +147,6 @@ func TestUpKilled(t *testing.T) {
 	m.isBareAgain(before)
 }
 
-// goesUp runs up, which must succeed.
 func (m machine) goesUp(args ...string) {
 	m.Helper()
 	started := time.Now()
@@ -157,7 +156,7 @@ func (m machine) goesUp(args ...string) {
 	m.Logf("up on %s took %.1fs", m.node.Name(), time.Since(started).Seconds())
 }
 
-// upPlanIsTrue plans, which changes nothing, and looks for what a run does.
+// upPlanIsTrue makes a plan, which changes nothing, and looks for steps of a run.
 func (m machine) upPlanIsTrue(before, args []string) {
 	m.Helper()
 	plan := m.must(append(slices.Clone(args), "--dry-run")...)
@@ -174,7 +173,7 @@ func (m machine) upPlanIsTrue(before, args []string) {
 	}
 }
 
-// secondUpChangesNothing compares the times and modes of all files that up writes.
+// secondUpChangesNothing compares the times and modes of all of up's files.
 func (m machine) secondUpChangesNothing(args []string) {
 	m.Helper()
 	files := func() string {
@@ -187,8 +186,8 @@ func (m machine) secondUpChangesNothing(args []string) {
 	}
 }
 
-// reachAcross has a server on each machine, and clients on each that ask all of them: by the addresses of their Pods, which
-// are of each IP family of the cluster, and by the names of their Services.
+// reachAcross runs a server on each machine, and clients on each that ask all servers: by their Pods' addresses, one of each IP
+// family of the cluster, and by their Services' names.
 func (m machine) reachAcross(all []machine) {
 	m.Helper()
 	for _, n := range all {
@@ -224,7 +223,7 @@ func (m machine) reachAcross(all []machine) {
 	m.Logf("%d requests between %d machines", asked, len(all))
 }
 
-// podAddresses are those of a Pod that is Ready.
+// podAddresses returns the addresses of a Pod once it's Ready.
 func (m machine) podAddresses(name string) (addresses []netip.Addr) {
 	m.Helper()
 	m.eventually(name+" to have an address", readyLimit, func() error {

@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// TestUpgradeChain upgrades a cluster that kubeadm 1.35 has made over two minor releases, as the plan says: the control
-// plane to 1.36 and then to 1.37, the worker at the end.
+// TestUpgradeChain upgrades a cluster made by kubeadm 1.35 over two minor releases, following the plan: the control plane to 1.36
+// and then to 1.37, the worker at the end.
 func TestUpgradeChain(t *testing.T) {
 	if os.Getenv("SLIPWAY_E2E_CHAIN") == "" {
 		t.Skip("the lab builds Kubernetes 1.35 in nine minutes: set SLIPWAY_E2E_CHAIN=1")
@@ -60,7 +60,7 @@ func TestUpgradeChain(t *testing.T) {
 	}
 }
 
-// hasImagesOfKubeadm gives the images of the lab the tags that this kubeadm asks for: the lab has no other patch release.
+// hasImagesOfKubeadm gives the lab's images the tags that this kubeadm asks for: the lab has no other patch release.
 func (m machine) hasImagesOfKubeadm() {
 	m.Helper()
 	present := strings.Fields(m.must("ctr", "--namespace=k8s.io", "images", "list", "--quiet"))
@@ -78,7 +78,6 @@ func (m machine) hasImagesOfKubeadm() {
 	}
 }
 
-// plansChain checks that the plan has the commands in order.
 func (m machine) plansChain() {
 	m.Helper()
 	plan := m.must("slipway", "upgrade", "plan", m.upgradesTo())

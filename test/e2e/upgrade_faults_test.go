@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// upgradeInstants are in the order of an upgrade. Each run continues where the one before was killed, and gets at least
-// as far as the next instant.
+// upgradeInstants are in the order of an upgrade. Each run picks up where the one before was killed, and gets at least as far as
+// the next instant.
 var upgradeInstants = []instant{
 	{"[preflight] Checking", 0},
 	{"[control-plane] Keeping … manifests", 0},
@@ -60,8 +60,8 @@ func TestUpgradeCrash(t *testing.T) {
 	m.initOnlyAddsToken(document("", podSubnet))
 }
 
-// TestUpgradeFails upgrades with an API server that does not start. etcd has been upgraded by then, and stays; the API
-// server of before serves again.
+// TestUpgradeFails upgrades with an API server that doesn't start. By then etcd is upgraded, and stays; the former API server
+// serves again.
 func TestUpgradeFails(t *testing.T) {
 	tier.OnlyFull(t, "TestUpgrade")
 	m := bootOlder(t)
@@ -92,7 +92,7 @@ func TestUpgradeFails(t *testing.T) {
 	m.healthy(everything)
 }
 
-// TestUpgradeExternal upgrades a control plane whose etcd somebody else runs.
+// TestUpgradeExternal upgrades a control plane with an external etcd.
 func TestUpgradeExternal(t *testing.T) {
 	tier.OnlyFull(t, "TestUpgrade")
 	m := bootOlder(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// TestUpgradeHA upgrades three control planes and a worker that kubeadm has made: one control plane by kubeadm, the others
-// by Slipway, while clients of the other API servers and of the Service write all the time. The hosts have no IPv4 address.
+// TestUpgradeHA upgrades kubeadm's cluster of three control planes and a worker: one control plane with kubeadm, the others with
+// Slipway, while clients of the other API servers and of the Service write all the time. The hosts have no IPv4 address.
 func TestUpgradeHA(t *testing.T) {
 	tier.OnlyFull(t, "TestUpgrade")
 	cp1 := bootOlder(t, podsIPv6)
@@ -41,7 +41,7 @@ func TestUpgradeHA(t *testing.T) {
 	cp1.areUpgraded(planes, w)
 }
 
-// kubeadmCluster makes an older cluster with kubeadm, of which m is the first control plane. All nodes know its endpoint.
+// kubeadmCluster makes an older cluster with kubeadm. m is the first control plane, and all nodes know its endpoint.
 func (m machine) kubeadmCluster(networking string, planes []machine, workers ...machine) {
 	m.Helper()
 	m.kubeadmInit(networking + "\ncontrolPlaneEndpoint: " + sharedEndpoint + ":6443")
@@ -58,7 +58,7 @@ func (m machine) kubeadmCluster(networking string, planes []machine, workers ...
 	}
 }
 
-// areUpgraded installs the kubelets, and checks what runs.
+// areUpgraded installs the new kubelets, and checks the running versions.
 func (m machine) areUpgraded(planes []machine, workers ...machine) {
 	m.Helper()
 	var names []string
@@ -73,10 +73,10 @@ func (m machine) areUpgraded(planes []machine, workers ...machine) {
 // writers are Pods that write to the API all the time.
 type writers struct {
 	machine          // to ask for their logs
-	names   []string // of the Pods; those of API servers are named after their nodes
+	names   []string // of the Pods; those for API servers are named after their nodes
 }
 
-// startWriters starts one writer for each API server, and one that uses the Service kubernetes. They run on a node.
+// startWriters starts a writer for each API server, and one for the Service kubernetes. They run on a node.
 func (m machine) startWriters(node string, planes []machine) writers {
 	m.Helper()
 	urls := map[string]string{"service": "https://kubernetes.default.svc.cluster.local"}
@@ -104,14 +104,14 @@ func (m machine) startWriters(node string, planes []machine) writers {
 	return w
 }
 
-// lostInTransfer recognizes a write that etcd has dropped because it arrived in the milliseconds in which one member hands
-// the lead over to another. Its clients cannot prevent that, and there is no upgrade of all members without it.
+// lostInTransfer recognizes a write that etcd has dropped because it arrived in the milliseconds in which one member hands the
+// lead to another. etcd's clients can't prevent that, and upgrading all members always involves it.
 func lostInTransfer(failure string) bool {
 	return strings.Contains(failure, `"etcdserver: request timed out`) || strings.Contains(failure, "raft proposal dropped")
 }
 
-// succeedDuring runs something that takes away the API server of a node, and checks that meanwhile the writers of all other
-// API servers went on, and that no write failed.
+// succeedDuring runs an action that takes away a node's API server, and checks that the writers for all other API servers carry
+// on meanwhile, and that no write fails.
 func (w writers) succeedDuring(away machine, action func()) {
 	w.Helper()
 	before := map[string]int{}
@@ -135,7 +135,7 @@ func (w writers) succeedDuring(away machine, action func()) {
 		if name == away.node.Name() {
 			continue
 		}
-		if wrote := writes(log) - before[name]; wrote < int(took.Seconds()) { // of 10 in a second
+		if wrote := writes(log) - before[name]; wrote < int(took.Seconds()) { // of 10 per second
 			w.Errorf("writer-%s wrote only %d times in %s", name, wrote, took)
 		}
 		for line := range strings.Lines(log) {
@@ -150,7 +150,7 @@ func (w writers) succeedDuring(away machine, action func()) {
 	}
 }
 
-// logsUntil is a writer's log since an action began, once the writer has reported after the action's end.
+// logsUntil returns a writer's log since an action began, once the writer has reported after the action's end.
 func (w writers) logsUntil(name string, began, ended time.Time) string {
 	w.Helper()
 	since := func(t time.Time) string { return "--since-time=" + t.UTC().Format(time.RFC3339) }
@@ -164,7 +164,7 @@ func (w writers) logsUntil(name string, began, ended time.Time) string {
 	return w.kubectl("logs", "writer-"+name, since(began))
 }
 
-// writes is the number of writes in the last line of a writer's log that says it.
+// writes returns the number of writes in a writer's last report.
 func writes(log string) (n int) {
 	if at := strings.LastIndex(log, "writes "); at >= 0 {
 		_, _ = fmt.Sscanf(log[at:], "writes %d", &n)
@@ -172,8 +172,8 @@ func writes(log string) (n int) {
 	return n
 }
 
-// drains upgrades worker w with --drain. A Pod there stays until the deadline if its disruption budget allows nothing; once
-// that is gone, the same command finishes, and the Pod runs elsewhere.
+// drains upgrades worker w with --drain. If its disruption budget allows nothing, a Pod there stays until the deadline; once the
+// budget is gone, the same command finishes, and the Pod runs elsewhere.
 func (m machine) drains(w machine) {
 	m.Helper()
 	name := w.node.Name()
@@ -196,7 +196,7 @@ func (m machine) drains(w machine) {
 	m.kubectl("delete", "deployment", "guarded")
 }
 
-// guardedManifest has a Pod that begins on NODE, and that a disruption budget keeps there.
+// guardedManifest has a Pod that starts on NODE and is kept there by a disruption budget.
 const guardedManifest = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: guarded, namespace: default}

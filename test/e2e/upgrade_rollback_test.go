@@ -21,8 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// TestUpgradeRollback goes back twice from the newest Kubernetes to the one before, in a cluster that kubeadm has made:
-// with etcd's data, in runs that are killed, and without.
+// TestUpgradeRollback goes back twice from the newest Kubernetes to the one before, in kubeadm's cluster: with etcd's data, in
+// runs that are killed, and without.
 func TestUpgradeRollback(t *testing.T) {
 	tier.OnlyFull(t, "TestUpgrade/rollback")
 	m := bootOlder(t)
@@ -39,7 +39,7 @@ func TestUpgradeRollback(t *testing.T) {
 	m.killedOften(back)
 	m.hasConfigMaps("kept")
 	m.runsImages(map[string]string{"etcd": "3.6.8-0", "kube-apiserver": old, "kube-controller-manager": old, "kube-scheduler": old})
-	m.healthy(everything) // new Pods run, so the watches of the controllers, the scheduler and the kubelet recovered
+	m.healthy(everything) // new Pods run, so the watches of the controllers, the scheduler and the kubelet have recovered
 	m.thirdRunWritesNothing(back...)
 	m.hasConfigMaps("kept")
 	m.keepsDataAside()
@@ -63,7 +63,7 @@ func TestUpgradeRollback(t *testing.T) {
 	m.thirdRunWritesNothing(back...)
 }
 
-// hasNoRollback: a node that was not upgraded cannot go back.
+// hasNoRollback: a node that wasn't upgraded can't go back.
 func (m machine) hasNoRollback() {
 	m.Helper()
 	if out, err := m.try("slipway", "upgrade", "rollback", "--yes"); err == nil || !strings.Contains(out, "/etc/kubernetes/tmp") {
@@ -71,8 +71,8 @@ func (m machine) hasNoRollback() {
 	}
 }
 
-// killedOften kills a rollback right when it begins to restore and to stop etcd, and then later and later. Each run
-// continues the one before; phases/rollback/crash_test.go has each step.
+// killedOften kills a rollback right when it begins to restore and to stop etcd, and then later and later. Each run picks up
+// where the one before stopped; phases/rollback/crash_test.go has each step.
 func (m machine) killedOften(back []string) {
 	m.Helper()
 	for _, line := range []string{"[control-plane] Restoring /etc/kubernetes/tmp/", "[control-plane] Stopping"} {
@@ -92,7 +92,7 @@ func (m machine) killedOften(back []string) {
 	}
 }
 
-// refusesRollbackUnasked: the question says what is lost, and no answer means no. A plan needs no answer.
+// refusesRollbackUnasked: the question says what's lost, and no answer means no. A plan needs no answer.
 func (m machine) refusesRollbackUnasked() {
 	m.Helper()
 	out, err := m.try("sh", "-c", "slipway upgrade rollback --restore-etcd </dev/null")
@@ -108,7 +108,7 @@ func (m machine) refusesRollbackUnasked() {
 	m.hasConfigMaps("kept")
 }
 
-// breaksAPIServer gives the API server a flag that it does not know, so that it does not start any more.
+// breaksAPIServer gives the API server an unknown flag, so that it doesn't start.
 func (m machine) breaksAPIServer() {
 	m.Helper()
 	m.must("sed", "-i", "s/--secure-port=/--no-such-flag=/", "/etc/kubernetes/manifests/kube-apiserver.yaml")
@@ -120,7 +120,7 @@ func (m machine) breaksAPIServer() {
 	})
 }
 
-// hasConfigMaps checks the names of the ConfigMaps in namespace default, beside the one that is always there.
+// hasConfigMaps checks the names of the ConfigMaps in namespace default, apart from kube-root-ca.crt.
 func (m machine) hasConfigMaps(want ...string) {
 	m.Helper()
 	got := strings.Fields(m.kubectl("get", "configmaps", "-o", "jsonpath={.items[*].metadata.name}"))
@@ -130,7 +130,7 @@ func (m machine) hasConfigMaps(want ...string) {
 	}
 }
 
-// runsImages waits until the mirror Pods have these tags and are ready.
+// runsImages waits until the mirror Pods have images with these tags and are ready.
 func (m machine) runsImages(tags map[string]string) {
 	m.Helper()
 	m.eventually("the static Pods to run with their images", readyLimit, func() error {
@@ -145,7 +145,7 @@ func (m machine) runsImages(tags map[string]string) {
 	})
 }
 
-// keepsDataAside checks that the data that a restore has replaced is there once, and nothing unfinished.
+// keepsDataAside checks that the replaced data is there once, and that nothing is left unfinished.
 func (m machine) keepsDataAside() {
 	m.Helper()
 	names := strings.Fields(m.must("ls", "/var/lib/etcd"))
@@ -154,10 +154,10 @@ func (m machine) keepsDataAside() {
 	}
 }
 
-// aloneBackup is where a backup is kept from when m was the only control plane.
+// aloneBackup keeps a backup from when m was the only control plane.
 const aloneBackup = "/root/alone/"
 
-// keepsBackupAlone makes a backup, as kubeadm's are, while m is the only control plane.
+// keepsBackupAlone makes a backup like kubeadm's while m is the only control plane.
 func (m machine) keepsBackupAlone() {
 	m.Helper()
 	const root = aloneBackup
@@ -169,8 +169,8 @@ func (m machine) keepsBackupAlone() {
 	}
 }
 
-// refusesRestoreBeside: with the etcd of m down, neither the snapshot nor the backup's static Pod knows the members that have
-// joined since. A restore would start m alone with old data, while they carry on.
+// refusesRestoreBeside: with m's etcd down, neither the snapshot nor the backup's static Pod knows the members that have joined
+// since. A restore would start m alone with old data, while they carry on.
 func (m machine) refusesRestoreBeside(others ...machine) {
 	m.Helper()
 	const pod, aside = "/etc/kubernetes/manifests/etcd.yaml", "/root/etcd.yaml"
@@ -197,14 +197,14 @@ func (m machine) refusesRestoreBeside(others ...machine) {
 	m.must("rm", "-r", "/etc/kubernetes/tmp")
 	m.must("mv", aside, pod)
 	m.hasVoters(append([]machine{m}, others...)...)
-	_, _ = m.try("pkill", "-KILL", "-x", "kube-apiserver") // it tries etcd again ever more rarely, and a new one at once
+	_, _ = m.try("pkill", "-KILL", "-x", "kube-apiserver") // it retries etcd ever more rarely; a new process does at once
 	m.eventually("the API server of "+m.node.Name(), readyLimit, func() error {
 		out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--server=https://"+m.node.IP()+":6443", "get", "--raw", "/readyz")
 		return errors.Wrap(err, out)
 	})
 }
 
-// knowsMembersAlone: a member without a quorum, which serves no clients, tells who the members are at its peer URL. One that is
+// knowsMembersAlone: a member without a quorum, which serves no clients, still lists the members at its peer URL. A member that's
 // down has them in its database.
 func (e *etcdProcess) knowsMembersAlone(second *etcdProcess) {
 	e.Helper()

@@ -18,17 +18,17 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// The minor versions of the clusters that are upgraded, and of what they are upgraded to.
+// The minor versions before and after the upgrades.
 const (
 	olderKubernetes  = "1.36"
 	newestKubernetes = ""
 )
 
-// olderNode is a node that such a cluster is made of.
+// olderNode is a node of an older cluster.
 var olderNode = nodes.NodeSpec{Kubernetes: olderKubernetes, With: []string{nodes.Kubeadm}}
 
-// bootOlder starts a node with older programs, of which Slipway is not one, in a lab that ends with the test. Its network
-// plugin gives Pods addresses from podSubnets.
+// bootOlder starts a node with older programs, but without Slipway, in a lab that ends with the test. Its network plugin gives
+// Pods addresses from podSubnets.
 func bootOlder(t *testing.T, podSubnets ...string) machine {
 	t.Helper()
 	beside(t, olderNode)
@@ -36,8 +36,8 @@ func bootOlder(t *testing.T, podSubnets ...string) machine {
 	return boots(t, nodes.NodeSpec{Name: "cp-1", PodSubnets: podSubnets}, olderKubernetes)
 }
 
-// boots starts a node with the programs of a minor version, of which kubeadm is one. It has the images of that version and
-// of all newer ones.
+// boots starts a node with the programs of a minor version, including kubeadm. It has the images of that version and of all newer
+// ones.
 func boots(t *testing.T, spec nodes.NodeSpec, minor string) machine {
 	t.Helper()
 	spec.Kubernetes, spec.With = minor, olderNode.With
@@ -54,7 +54,6 @@ func boots(t *testing.T, spec nodes.NodeSpec, minor string) machine {
 	return m
 }
 
-// anotherOlder boots a node with older programs beside m.
 func (m machine) anotherOlder(name string, podSubnets ...string) machine {
 	m.Helper()
 	return boots(m.T, nodes.NodeSpec{Name: name, PodSubnets: podSubnets}, olderKubernetes)
@@ -67,19 +66,19 @@ func (m machine) kubeadmInit(cluster string) {
 	m.runs("kubeadm", "init", []string{"--config=/root/kubeadm.yaml", "--upload-certs"})
 }
 
-// upgradesTo is the version that nodes are upgraded to: that of the lab's newest Kubernetes.
+// upgradesTo returns the version of the lab's newest Kubernetes, to which nodes are upgraded.
 func (m machine) upgradesTo() string { return m.node.VersionOf(newestKubernetes) }
 
-// littleRoom: a tenth of the disk has to stay free, and that of the lab may be as full as it likes.
+// littleRoom: the checks want a tenth of the disk free, but the lab's disk may be fuller.
 const littleRoom = "--ignore-preflight-errors=EtcdSnapshotSpace,EtcdRestoreSpace"
 
-// apply upgrades the first control plane, and what all share.
+// apply upgrades the first control plane and the cluster's shared objects.
 func (m machine) apply(more ...string) {
 	m.Helper()
 	m.runs("slipway", "upgrade", append([]string{"apply", m.upgradesTo(), "--yes", littleRoom}, more...))
 }
 
-// installs replaces the kubelet and the tools by those of a minor version, as the operator's package manager does after
+// installs replaces the kubelet and the tools with those of a minor version, as the operator's package manager does after
 // `upgrade`.
 func (m machine) installs(minor string) {
 	m.Helper()
@@ -89,7 +88,7 @@ func (m machine) installs(minor string) {
 	m.must("systemctl", "restart", "kubelet")
 }
 
-// runsVersion waits until every Pod of the control planes and of kube-proxy, and the kubelets of nodes, have a version.
+// runsVersion waits until all control-plane and kube-proxy Pods, and the named nodes' kubelets, have a version.
 func (m machine) runsVersion(version string, names ...string) {
 	m.Helper()
 	m.eventually("everything to run "+version, readyLimit, func() error {
@@ -114,8 +113,8 @@ func (m machine) runsVersion(version string, names ...string) {
 	})
 }
 
-// TestUpgrade upgrades a cluster that kubeadm has made like the reference: a control plane and a worker. Afterwards
-// everything is as kubeadm makes it with the newer version.
+// TestUpgrade upgrades kubeadm's cluster, made like the reference: a control plane and a worker. Afterwards everything must be as
+// kubeadm makes it with the newer version.
 func TestUpgrade(t *testing.T) {
 	cp := bootOlder(t)
 	w := cp.anotherOlder("worker-1")
@@ -131,7 +130,7 @@ func TestUpgrade(t *testing.T) {
 
 	cp.row("hostile-worker", func(m machine) { m.trustsNoWorker(w) })
 	cp.refusesUpgradeUnasked()
-	cp.apply() // which waits for no Pod of the worker's
+	cp.apply() // it waits for no Pod of the worker's
 	w.isHonest()
 	cp.row("rollback", machine.rollsBack)
 	cp.apply()
@@ -158,7 +157,7 @@ func TestUpgrade(t *testing.T) {
 	cp.row("etcd-only", machine.patchesEtcd)
 }
 
-// rollsBack takes a finished upgrade back, but for etcd.
+// rollsBack takes back a finished upgrade, except for etcd.
 func (m machine) rollsBack() {
 	m.Helper()
 	m.runs("slipway", "upgrade", []string{"rollback", "--yes"})
@@ -169,7 +168,7 @@ func (m machine) rollsBack() {
 	}
 }
 
-// refusesUpgradeUnasked: the question says what cannot be undone, and no answer means no.
+// refusesUpgradeUnasked: the question says what can't be undone, and no answer means no.
 func (m machine) refusesUpgradeUnasked() {
 	m.Helper()
 	before := m.containers()
@@ -191,8 +190,8 @@ func (m machine) refusesUpgradeUnasked() {
 	}
 }
 
-// filesEqualFresh compares the files that Slipway writes, but for keys and certificates, with those of a host on which init
-// has run with the same configuration.
+// filesEqualFresh compares Slipway's files, except for keys and certificates, with those of a host on which init has run with the
+// same configuration.
 func (m machine) filesEqualFresh(config string) {
 	m.Helper()
 	files := func(m machine) map[string]string {
@@ -217,8 +216,8 @@ func (m machine) filesEqualFresh(config string) {
 	})
 }
 
-// initOnlyAddsToken runs init with the configuration of a cluster that kubeadm has made: init does not know its bootstrap
-// tokens, and finds nothing else to do.
+// initOnlyAddsToken runs init with the configuration of kubeadm's cluster: init doesn't know its bootstrap tokens, and finds
+// nothing else to do.
 func (m machine) initOnlyAddsToken(config string) {
 	m.Helper()
 	state := func() []string {
@@ -233,14 +232,14 @@ func (m machine) initOnlyAddsToken(config string) {
 	}
 }
 
-// containers lists the containers that run in kube-system.
+// containers lists the running containers in kube-system.
 func (m machine) containers() string {
 	m.Helper()
 	return m.kubectl("get", "pods", "-n", "kube-system", "--sort-by=.metadata.name",
 		"-o", `jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[0].containerID}{"\n"}{end}`)
 }
 
-// hasFullDisk tells the kubelet by its flags, and not by its configuration, what fullDisk says.
+// hasFullDisk makes fullDisk's settings by the kubelet's flags instead of its configuration.
 func (m machine) hasFullDisk() {
 	m.Helper()
 	m.write("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--image-gc-high-threshold=100"+

@@ -15,15 +15,15 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// trap is the unit on a worker that notes connections, to this port.
+// The worker's unit trap records connections to trapPort.
 const (
 	trap     = "trap"
 	trapPort = "9443"
 	trapped  = "/root/trapped"
 )
 
-// pretends makes a worker say that it's a control plane, as far as a kubelet can, with an API server that notes who asks it, and a
-// runtime whose version acts on a terminal.
+// pretends makes a worker claim to be a control plane, as far as a kubelet can. It gets an API server that records its clients,
+// and a runtime version with terminal escapes.
 func (m machine) pretends(admin machine) {
 	m.Helper()
 	m.must("systemd-run", "--unit="+trap, "systemd-socket-activate", "--accept", "--listen="+trapPort, "--", "sh", "-c", "echo asked >>"+trapped)
@@ -47,12 +47,12 @@ spec: {hostNetwork: true, containers: [{name: %[1]s, image: %[3]q, imagePullPoli
 		})
 	}
 	m.must("systemctl", "stop", "kubelet") // it would correct the Node's status
-	// A kubelet may write this, but kubectl reads it first, which a kubelet may not.
+	// A kubelet may write this itself, but not read the Node first, as kubectl does.
 	admin.kubectl("patch", "node", m.node.Name(), "--subresource=status", "--type=merge",
 		"-p", `{"status": {"nodeInfo": {"containerRuntimeVersion": "containerd://2\u001b[2J\nn9\tcontrol-plane"}}}`)
 }
 
-// isHonest ends what pretends began.
+// isHonest undoes pretends.
 func (m machine) isHonest() {
 	m.Helper()
 	m.must("sh", "-c", "rm /etc/kubernetes/manifests/pretends-*; systemctl stop "+trap)
@@ -90,8 +90,8 @@ resources:
   - identity: {}
 `
 
-// keepsEncryption: an operator has encryption by hand, and has changed the ClusterConfiguration since. The upgrade doesn't drop it,
-// and keeps it with the patches that the plan prints: the Secret stays readable.
+// keepsEncryption: an operator has configured encryption by hand, and has changed the ClusterConfiguration since. The upgrade
+// doesn't drop the encryption, and keeps it with the patches that the plan prints: the Secret stays readable.
 func (m machine) keepsEncryption() {
 	m.Helper()
 	const manifest, flag = "/etc/kubernetes/manifests/kube-apiserver.yaml", "--encryption-provider-config=/etc/kubernetes/enc/enc.yaml"
@@ -144,8 +144,8 @@ func (m machine) keepsEncryption() {
 	fact.In(m.T, m.must("cat", manifest), flag, "mountPath: /etc/kubernetes/enc", "--profiling=false")
 }
 
-// keepsKubeletEdit: `upgrade node` on a worker doesn't drop what somebody has set in the kubelet's config.yaml, and its error has the
-// patch that keeps it.
+// keepsKubeletEdit: `upgrade node` on a worker doesn't drop an operator's setting in the kubelet's config.yaml, and its error has
+// the patch that keeps it.
 func (m machine) keepsKubeletEdit() {
 	m.Helper()
 	const config = "/var/lib/kubelet/config.yaml"

@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// TestWorkers joins workers to one control plane, by slipway and by kubeadm, and takes them through what happens to
-// workers later: a second join, a deleted Node, a reset, an expired certificate, a cluster that others have changed.
+// TestWorkers joins workers to one control plane, with slipway and kubeadm, and takes them through a worker's later life: a
+// second join, a deleted Node, a reset, an expired certificate, a cluster changed by others.
 func TestWorkers(t *testing.T) {
 	m := boot(t)
 	config := document("", podSubnet)
@@ -38,7 +38,7 @@ func TestWorkers(t *testing.T) {
 	m.row("old-cluster", func(m machine) { m.joinsOldCluster(machine{m.T, w2.node}, args) })
 }
 
-// joinsWorkers joins one worker by each tool. Their files are the same.
+// joinsWorkers joins one worker with each tool. Their files must be the same.
 func (m machine) joinsWorkers(w1, w2 machine, args []string) {
 	m.Helper()
 	w1.T, w2.T = m.T, m.T
@@ -57,7 +57,7 @@ func (m machine) joinsWorkers(w1, w2 machine, args []string) {
 	m.comesBack(w1, args)
 }
 
-// usesRotatedKubelet checks that the credentials of the join are gone, and that the kubelet rotates its own.
+// usesRotatedKubelet checks that the join's credentials are gone, and that the kubelet rotates its own.
 func (m machine) usesRotatedKubelet() {
 	m.Helper()
 	m.rotatableKubelet()
@@ -66,7 +66,7 @@ func (m machine) usesRotatedKubelet() {
 	}
 }
 
-// resetsWorker takes a worker out of the cluster: nothing is left on its host, and nothing of anybody else's is deleted.
+// resetsWorker takes a worker out of the cluster: nothing stays on its host, and nothing of anyone else's is deleted.
 func (m machine) resetsWorker(w machine, before []string) {
 	m.Helper()
 	w.eventually("a Pod on the worker", readyLimit, func() error {
@@ -90,7 +90,7 @@ func (m machine) resetsWorker(w machine, before []string) {
 	m.kubectl("delete", "node", w.node.Name())
 }
 
-// joinsByFile joins a worker that finds its cluster by a discovery file and reads its token from a file.
+// joinsByFile joins a worker that finds its cluster with a discovery file and reads its token from a file.
 func (m machine) joinsByFile(w machine, args []string) {
 	m.Helper()
 	w.write("/root/discovery.conf", m.kubectl("-n", "kube-public", "get", "configmap", "cluster-info", "-o", "jsonpath={.data.kubeconfig}"))
@@ -101,8 +101,7 @@ func (m machine) joinsByFile(w machine, args []string) {
 	w.usesRotatedKubelet()
 }
 
-// TestJoinMany lets 20 workers discover the cluster and bootstrap their TLS at the same time, against one control
-// plane.
+// TestJoinMany lets 20 workers discover the cluster and bootstrap their TLS at the same time, against one control plane.
 func TestJoinMany(t *testing.T) {
 	tier.OnlyFull(t, "TestWorkers")
 	m := boot(t)

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcdutl compares a restore by Slipway with one by etcd's own library, which is too slow at start to be in the
-// program. It is a separate module, so that the product needs none of it.
+// Package etcdutl compares Slipway's restore with that of etcd's own library, which starts too slowly for the program. It's a
+// separate module, so that the product needs none of it.
 package etcdutl
 
 import (
@@ -30,7 +30,7 @@ const name, peerURL = "cp-1", "https://192.0.2.1:2380"
 
 var snapshots = []string{"../../internal/etcd/testdata/snapshot-3.6.db", "../../internal/etcd/testdata/snapshot-3.7.db"}
 
-// TestRestore: both make the same of a snapshot, apart from the IDs, and from what etcdutl leaves of the earlier cluster.
+// TestRestore: both make the same data from a snapshot, apart from the IDs, and from etcdutl's remains of the earlier cluster.
 func TestRestore(t *testing.T) {
 	for _, path := range snapshots {
 		ours, theirs := filepath.Join(t.TempDir(), "member"), t.TempDir()
@@ -58,7 +58,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestVerify: both say the same of a snapshot.
+// TestVerify: both report the same of a snapshot.
 func TestVerify(t *testing.T) {
 	for _, path := range snapshots {
 		want, err := snapshot.NewV3(zap.NewNop()).Status(path)
@@ -77,7 +77,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// describe says what is in the directory of a member, without its IDs.
+// describe returns the contents of a member's directory, without its IDs.
 func describe(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	told := map[string]string{}

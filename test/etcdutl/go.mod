@@ -18,7 +18,7 @@ require go.etcd.io/raft/v3 v3.7.0
 
 require go.uber.org/zap v1.27.1
 
-require google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af
+require google.golang.org/protobuf v1.36.12
 
 require github.com/golang/protobuf v1.5.4 // indirect
 
@@ -44,7 +44,7 @@ require (
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/prometheus/client_golang v1.24.0 // indirect
-	github.com/prometheus/client_model v0.6.2 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.70.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fact checks the facts in a message, an error or an output: a path, a number, a name, a flag, a command. How
-// the message words them is free to change; complete outputs are in golden files.
+// Package fact checks the facts in a message, an error or an output: a path, a number, a name, a flag, a command. The message's
+// wording is free to change; complete outputs are in golden files.
 package fact
 
 import (
@@ -13,9 +13,9 @@ import (
 	"unicode/utf8"
 )
 
-// In fails the test unless the text has every fact, as words of their own: the fact "/etc/a" is not in "/etc/ab", nor
-// "1" in "10". It refuses a fact that is a sentence, unless that is the program's input or another program's output,
-// which belongs between backquotes or single quotes.
+// In fails the test unless the text has every fact, as separate words: the fact "/etc/a" isn't in "/etc/ab", nor "1" in "10". It
+// refuses a sentence as a fact, unless it's the program's input or another program's output, which belongs between backquotes or
+// single quotes.
 func In(t testing.TB, text string, facts ...string) {
 	t.Helper()
 	for _, f := range facts {
@@ -51,7 +51,7 @@ func Error(t testing.TB, err error, facts ...string) {
 	}
 }
 
-// has finds a fact whose ends are not within a word.
+// has finds a fact whose ends aren't within a word.
 func has(text, fact string) bool {
 	if fact == "" {
 		return false

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// recorder is a test whose failures are counted.
+// recorder is a test that counts its failures.
 type recorder struct {
 	testing.TB
 	failed []string

@@ -15,12 +15,12 @@ import (
 	"testing"
 )
 
-// packages are those whose tests assert facts.
+// packages lists the packages whose tests assert facts.
 var packages = []string{
 	"certs", "cmd/slipway", "cmd/slipway/cli", "cmd/slipway/env", "internal/accounts", "internal/background", "internal/breakages", "internal/bundle", "internal/cluster", "internal/config", "internal/containerd", "internal/corefile", "internal/diagnose", "internal/discovery", "internal/etcd", "internal/fault", "internal/host", "internal/host/linux", "internal/host/linux/cri", "internal/host/linux/files", "internal/host/linux/network", "internal/host/linux/systemd", "internal/host/plan", "internal/inventory", "internal/joining", "internal/kubeconfig", "internal/pki", "internal/plan", "internal/redact", "internal/releases", "internal/retry", "internal/support", "internal/thisnode", "internal/tokens", "internal/ui", "internal/upgrading", "internal/workflow", "kubeletconfig", "manifests", "packaging", "phases", "phases/addon", "phases/bootstrap", "phases/kubelet", "phases/machine", "phases/node", "phases/renew", "phases/reset", "phases/rollback", "phases/upgrade", "preflight", "test/bench", "test/drain", "test/e2e", "test/etcdutl", "test/fact", "test/fuzz", "test/gitleaks", "test/joiners", "test/kill", "test/lab/internal/filelock", "test/lab/internal/progress", "test/lab/internal/tree", "test/lab/nodes", "test/lab/parts", "test/releases", "test/schema", "test/suite", "test/tier", "test/zlint",
 }
 
-// complete has how sentences begin that tests compare as a whole, and the reason.
+// complete maps the beginnings of sentences that tests may compare as a whole to the reasons.
 var complete = map[string]string{
 	"kubeadm: phase preflight: this host is a":  "the test's own message, as it is wrapped",
 	" ! this line is wider than a":              "the test's own message, as it is wrapped",
@@ -44,9 +44,8 @@ var complete = map[string]string{
 // four plain words in a row are a sentence.
 var four = regexp.MustCompile(`(?:^|[\s(])[A-Za-z]?[a-z]+(?:,? [a-z]+){3}(?:$|[\s,.:;)])`)
 
-// TestNoSentences: no test compares a message with a sentence, which would freeze its wording. It finds a sentence as an
-// argument of strings.Contains and its like, beside == with a message, and in the variable, the constant or the column of
-// a table that stands there in its place.
+// TestNoSentences: no test compares a message with a sentence, which would freeze its wording. It finds a sentence as an argument
+// of strings.Contains and its like, beside == with a message, and in a variable, constant or table column used there.
 func TestNoSentences(t *testing.T) {
 	used := map[string]bool{}
 	for _, pkg := range packages {
@@ -79,7 +78,7 @@ func TestNoSentences(t *testing.T) {
 	}
 }
 
-// allowed returns how a sentence begins that may be compared as a whole.
+// allowed returns the beginning in complete that matches, if any.
 func allowed(text string) string {
 	for begin := range complete {
 		if strings.HasPrefix(text, begin) {
@@ -124,7 +123,7 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// sentences are the literals of a package's files that messages are compared with.
+// sentences returns the literals in a package's files compared with messages.
 func sentences(files ...*ast.File) []*ast.BasicLit {
 	g := guard{rows: map[string]*ast.StructType{}, columns: map[string]bool{}}
 	names := make([]map[string]bool, len(files))
@@ -132,7 +131,7 @@ func sentences(files ...*ast.File) []*ast.BasicLit {
 		names[i] = map[string]bool{}
 		g.names = names[i]
 		ast.Inspect(file, g.define)
-		for range 3 { // from the comparison, by way of a list that is ranged over, to the table
+		for range 3 { // from the comparison, through a list in a range loop, to the table
 			ast.Inspect(file, g.use)
 		}
 	}
@@ -144,10 +143,10 @@ func sentences(files ...*ast.File) []*ast.BasicLit {
 	return slices.Compact(g.found)
 }
 
-// guard knows what messages are compared with: variables of the file, and columns of the package's tables.
+// guard collects the names compared with messages: variables of the file, and columns of the package's tables.
 type guard struct {
 	names, columns map[string]bool
-	rows           map[string]*ast.StructType // by the name of the type
+	rows           map[string]*ast.StructType // by type name
 	found          []*ast.BasicLit
 }
 
@@ -161,7 +160,7 @@ func (g *guard) define(n ast.Node) bool {
 	return true
 }
 
-// use learns the names in expressions that a message is compared with.
+// use learns the names in expressions compared with a message.
 func (g *guard) use(n ast.Node) bool {
 	for _, e := range compared(n) {
 		g.learn(e)
@@ -172,7 +171,7 @@ func (g *guard) use(n ast.Node) bool {
 	return true
 }
 
-// ranged tells a loop over texts that a message is compared with.
+// ranged recognizes a loop over texts compared with a message.
 func (g *guard) ranged(r *ast.RangeStmt) bool {
 	value, ok := r.Value.(*ast.Ident)
 	return ok && g.names[value.Name]
@@ -190,7 +189,7 @@ func (g *guard) learn(e ast.Expr) {
 	}
 }
 
-// find collects the sentences in such expressions, and in what the names stand for.
+// find collects the sentences in such expressions, and in the values of learned names.
 func (g *guard) find(n ast.Node) bool {
 	for _, e := range compared(n) {
 		g.collect(e)
@@ -218,7 +217,6 @@ func (g *guard) find(n ast.Node) bool {
 	return true
 }
 
-// table collects the columns of a table whose rows are structs.
 func (g *guard) table(list *ast.CompositeLit) {
 	var kind ast.Expr
 	switch t := list.Type.(type) {
@@ -287,7 +285,7 @@ func (g *guard) collect(e ast.Expr) {
 	}
 }
 
-// compared are the expressions that a statement compares a message with.
+// compared returns the expressions in a statement compared with a message.
 func compared(n ast.Node) []ast.Expr {
 	switch n := n.(type) {
 	case *ast.CallExpr:
@@ -314,7 +312,7 @@ func compared(n ast.Node) []ast.Expr {
 	return nil
 }
 
-// message tells a call that returns a message: err.Error(), out.String(), fault.Remedy(err), fmt.Sprint(err).
+// message recognizes a call that returns a message: err.Error(), out.String(), fault.Remedy(err), fmt.Sprint(err).
 func message(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {

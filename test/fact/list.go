@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Of returns the facts of a line in a table of tests, where " | " separates them. An empty line has none.
+// Of returns the facts of a line in a test table, where " | " separates them. An empty line has none.
 func Of(line string) []string {
 	var facts []string
 	for f := range strings.SplitSeq(line, " | ") {
@@ -19,8 +19,8 @@ func Of(line string) []string {
 	return facts
 }
 
-// List fails the test unless there are as many texts as lines, and each text has the facts of its line, which " | "
-// separates. The order counts.
+// List fails the test unless there are as many texts as lines, and each text has the facts of its line, separated by " | ", in
+// order.
 func List(t testing.TB, texts []string, lines ...string) {
 	t.Helper()
 	if len(texts) != len(lines) {

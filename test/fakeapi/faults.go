@@ -12,8 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Fault answers in place of the server, or spoils its answer, which serve
-// would give.
+// Fault answers in place of the server, or spoils the answer that serve would give.
 type Fault func(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc)
 
 var errModified = errors.New("the object has been modified")
@@ -28,7 +27,7 @@ func Conflict(w http.ResponseWriter, r *http.Request, _ http.HandlerFunc) {
 	refuse(w, apierrors.NewConflict(resource(r.URL.Path), "", errModified))
 }
 
-// TooMany answers 429, to be asked again after a second.
+// TooMany answers 429, and asks for a retry after a second.
 func TooMany(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
 	w.Header().Set("Retry-After", "1")
 	refuse(w, apierrors.NewTooManyRequestsError("too many requests"))
@@ -39,19 +38,19 @@ func Trouble(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
 	refuse(w, apierrors.NewInternalError(errors.New("etcdserver: leader changed")))
 }
 
-// Hang does not answer until the client gives up.
+// Hang doesn't answer until the client gives up.
 func Hang(_ http.ResponseWriter, r *http.Request, _ http.HandlerFunc) { <-r.Context().Done() }
 
 // Reset breaks the connection.
 func Reset(http.ResponseWriter, *http.Request, http.HandlerFunc) { panic(http.ErrAbortHandler) }
 
-// LoseAnswer does what was asked, and breaks the connection.
+// LoseAnswer handles the request, and then breaks the connection.
 func LoseAnswer(_ http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
 	serve(httptest.NewRecorder(), r)
 	panic(http.ErrAbortHandler)
 }
 
-// Refuse answers with an error of the API.
+// Refuse answers with an API error.
 func Refuse(err *apierrors.StatusError) Fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) { refuse(w, err) }
 }

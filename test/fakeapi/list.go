@@ -17,13 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// isList reports whether the parameters of a GET request are those of a list.
+// isList reports whether a GET request's parameters are those of a list.
 func isList(q url.Values) bool {
 	return q.Has("fieldSelector") || q.Has("labelSelector") || q.Has("limit")
 }
 
-// list lists the objects of a collection, or of all namespaces, that the selectors match, in pages. A collection without
-// any object that is asked for page by page is not found, as one that the API does not have.
+// list lists the matching objects of a collection, or of all namespaces, in pages. A paged request for an empty collection gets a
+// 404, as for an unknown collection.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	selector, err := labels.Parse(q.Get("labelSelector"))
@@ -46,7 +46,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	send(w, http.StatusOK, map[string]any{"kind": "List", "apiVersion": "v1", "metadata": list, "items": items[from:to]})
 }
 
-// matching returns the objects of a collection that selectors match. known reports whether there are any objects in it.
+// matching returns the objects of a collection that match the selectors. known reports whether it has any objects.
 func (s *Server) matching(collection string, selector labels.Selector, field string) (items []any, known bool) {
 	items = []any{}
 	name, value, byField := strings.Cut(field, "=")

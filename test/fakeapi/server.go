@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fakeapi is an HTTPS server that speaks as much of the Kubernetes API
-// as Slipway's runs need, keeps objects in memory, and fails in the ways that a
-// real server cannot be asked to.
+// Package fakeapi is an HTTPS server that speaks the part of the Kubernetes API needed by Slipway's runs. It keeps objects in
+// memory, and can produce faults on demand.
 package fakeapi
 
 import (
@@ -28,11 +27,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Server is the API. Make it with New; Close ends it.
+// Server is the API. New makes it; Close ends it.
 type Server struct {
 	*httptest.Server
-	// Spoil is asked about each request, one at a time and in order; a fault
-	// that it returns answers in place of the server. It may use the server.
+	// Spoil is called for each request, one at a time and in order; if it returns a fault, that answers in place of the server. It
+	// may use the server.
 	Spoil func(r *http.Request) Fault
 
 	asking  sync.Mutex
@@ -43,8 +42,7 @@ type Server struct {
 	writes  []string
 }
 
-// New starts a server with the namespaces of a new cluster. A nil config means
-// a certificate of its own, see Certificate.
+// New starts a server with the namespaces of a new cluster. With a nil config it uses its own certificate; see Certificate.
 func New(config *tls.Config) *Server {
 	s := &Server{objects: map[string]map[string]any{}, answers: map[string]string{}}
 	for _, ns := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
@@ -53,12 +51,12 @@ func New(config *tls.Config) *Server {
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	s.TLS = config
 	s.EnableHTTP2 = true
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // about connections that are broken on purpose
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // about connections broken on purpose
 	s.StartTLS()
 	return s
 }
 
-// SpoilFirst makes the server ask spoil before all others from now on.
+// SpoilFirst makes the server call spoil before the present Spoil.
 func (s *Server) SpoilFirst(spoil func(r *http.Request) Fault) {
 	s.asking.Lock()
 	defer s.asking.Unlock()
@@ -173,7 +171,7 @@ func (s *Server) replace(w http.ResponseWriter, r *http.Request, body []byte) {
 	send(w, http.StatusOK, obj)
 }
 
-// evict removes a Pod, if it has the UID that the eviction asks for.
+// evict removes a Pod, if it has the eviction's UID.
 func (s *Server) evict(w http.ResponseWriter, at string, body []byte) {
 	obj, name, err := decode(body)
 	if err != nil {
@@ -195,14 +193,14 @@ func (s *Server) evict(w http.ResponseWriter, at string, body []byte) {
 	send(w, http.StatusCreated, obj)
 }
 
-// Answer makes GET requests for a path return a text: for what is no object, such as /metrics and discovery.
+// Answer makes GET requests for a path return a text, for paths without objects, such as /metrics and discovery.
 func (s *Server) Answer(at, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answers[at] = text
 }
 
-// keep stores an object with what a server fills in.
+// keep stores an object with a server's own fields.
 func (s *Server) keep(at string, obj map[string]any) {
 	s.version++
 	meta := obj["metadata"].(map[string]any)
@@ -211,7 +209,7 @@ func (s *Server) keep(at string, obj map[string]any) {
 	s.objects[at] = obj
 }
 
-// Put makes the server hold an object, as if somebody else had written it.
+// Put stores an object, as if somebody else had written it.
 func (s *Server) Put(at string, obj any) {
 	data, err := json.Marshal(obj)
 	if err != nil {
@@ -226,21 +224,21 @@ func (s *Server) Put(at string, obj any) {
 	s.keep(at, fields)
 }
 
-// Remove takes an object from the server, as if somebody else had deleted it.
+// Remove removes an object, as if somebody else had deleted it.
 func (s *Server) Remove(at string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.objects, at)
 }
 
-// Has reports whether there is an object.
+// Has reports whether an object exists.
 func (s *Server) Has(at string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.objects[at] != nil
 }
 
-// Objects are copies of all objects, by path, without what the server filled in.
+// Objects returns copies of all objects, by path, without the server's own fields.
 func (s *Server) Objects() map[string]map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,8 +258,7 @@ func (s *Server) Objects() map[string]map[string]any {
 	return all
 }
 
-// Writes are the requests so far that changed something, METHOD PATH; the path
-// of a creation is that of the object.
+// Writes returns the requests so far that changed anything, as METHOD PATH; for a creation, PATH is the object's.
 func (s *Server) Writes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Fuzz runs every fuzz target that it finds in the module, each for a time,
-// two at a time, and prints a line for each. What a target finds is kept in
-// the testdata/fuzz of its package, where every later test run tries it.
+// Fuzz runs every fuzz target in the module for some time, two at a time, and prints a line for each. A target's findings are
+// kept in its package's testdata/fuzz, where every later test run tries them.
 package main
 
 import (
@@ -68,8 +67,7 @@ func run(ctx context.Context, limit time.Duration, side int) error {
 	return group.Wait()
 }
 
-// find builds, with the engine's counters, the test programs of all packages
-// that have a target, and asks each what it has.
+// find builds, with the engine's counters, the test programs of all packages with targets, and asks each for its targets.
 func find(ctx context.Context, bin string) ([]target, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-json=Dir,ImportPath,TestGoFiles,XTestGoFiles", "./...").Output()
 	if err != nil {
@@ -103,7 +101,7 @@ func find(ctx context.Context, bin string) ([]target, error) {
 	return targets, nil
 }
 
-// mentionsTarget spares building the tests of packages that have none.
+// mentionsTarget avoids building the tests of packages without targets.
 func mentionsTarget(dir string, files []string) bool {
 	for _, file := range files {
 		data, err := os.ReadFile(filepath.Join(dir, file))
@@ -114,21 +112,20 @@ func mentionsTarget(dir string, files []string) bool {
 	return false
 }
 
-// timeIsUp is what the engine prints in place of success where its coordinator
-// sees the end of -fuzztime before its workers do, on a busy machine:
-// https://github.com/golang/go/issues/75804
+// timeIsUp matches the engine's output, in place of success, if its coordinator sees the end of -fuzztime before its workers do,
+// on a busy machine: https://github.com/golang/go/issues/75804
 var timeIsUp = regexp.MustCompile(`(?m)^--- FAIL: \w+ \(\S+\)\n    context deadline exceeded\nFAIL$`)
 
-// onlyTimeIsUp reports whether a run failed for no other reason than the end of
-// its time. A fault has a failing input, or a panic, or output of its own.
+// onlyTimeIsUp reports whether a run failed only because its time was up. A real fault has a failing input, a panic, or other
+// output.
 func onlyTimeIsUp(out string) bool {
 	return timeIsUp.MatchString(out) && !strings.Contains(out, "Failing input") && !strings.Contains(out, "panic:")
 }
 
 var progress = regexp.MustCompile(`execs: (\d+) .*new interesting: (\d+)`)
 
-// fuzz runs the target on one processor and prints its line. Making inputs
-// shorter is bounded, or the engine does nothing else with those of kilobytes.
+// fuzz runs the target on one processor and prints its line. It limits the minimizing of inputs: on inputs of kilobytes, the
+// engine would do nothing else.
 func (t target) fuzz(ctx context.Context, limit time.Duration, corpus string) error {
 	run := exec.CommandContext(ctx, t.program, "-test.run=^$", "-test.fuzz=^"+t.name+"$", "-test.parallel=1",
 		"-test.fuzztime="+limit.String(), "-test.fuzzminimizetime=100x", "-test.fuzzcachedir="+filepath.Join(corpus, t.importPath))
@@ -139,7 +136,7 @@ func (t target) fuzz(ctx context.Context, limit time.Duration, corpus string) er
 		fmt.Printf("FAIL  %-22s %s\n%s", t.name, t.importPath, out)
 		return errors.Errorf("%s found a fault; the input is in %s/testdata/fuzz", t.name, t.importPath)
 	}
-	// A machine that is busy otherwise may get no further than the corpus.
+	// On a busy machine, the engine may get no further than the corpus.
 	inputs, found := "its corpus, no new", "0"
 	if said := progress.FindAllStringSubmatch(string(out), -1); len(said) > 0 {
 		last := said[len(said)-1]

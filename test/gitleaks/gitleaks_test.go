@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gitleaks checks what the program hides with the rules of gitleaks, which others wrote and which know the
-// tokens of many issuers. It is a separate module, because the program does not need them.
+// Package gitleaks checks the program's redaction with the rules of gitleaks, which others wrote and which know many issuers'
+// tokens. It's a separate module, because the program doesn't need them.
 package gitleaks
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
-// otherwise are rules for which generated samples prove nothing.
+// otherwise lists rules for which generated samples prove nothing.
 var otherwise = []string{
 	"jwt", "jwt-base64", // begin like JSON, and samples go on with anything
 	"private-key",              // ends with anything
@@ -27,8 +27,8 @@ var otherwise = []string{
 	"generic-api-key",          // is whatever stands behind a name
 }
 
-// TestTokensAreHidden generates tokens of every form that gitleaks knows, and looks for those that are shown. gitleaks
-// recognizes more tokens by a vendor's name nearby; without it, such a token looks like anything else.
+// TestTokensAreHidden generates tokens of every form that gitleaks knows, and checks that none is shown. gitleaks recognizes more
+// tokens by a vendor's name nearby; without it, such a token looks like anything else.
 func TestTokensAreHidden(t *testing.T) {
 	d, err := detect.NewDetectorDefaultConfig()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// Check fails the test unless the file has the text.
+// Check fails the test unless the file contains exactly the text.
 func Check(t testing.TB, file, text string) {
 	t.Helper()
 	if *update {

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package intact looks at what a run has left on a host, without help of the
-// product.
+// Package intact checks a host's files after a run, without the product's help.
 package intact
 
 import (
@@ -19,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// issuers says which CA signs which certificates below the PKI directory:
+// issuers maps the certificates below the PKI directory to their CAs:
 // https://kubernetes.io/docs/setup/best-practices/certificates/
 var issuers = map[string]string{
 	"ca": "ca", "apiserver": "ca", "apiserver-kubelet-client": "ca",
@@ -27,9 +26,8 @@ var issuers = map[string]string{
 	"etcd/ca": "etcd/ca", "etcd/server": "etcd/ca", "etcd/peer": "etcd/ca", "etcd/healthcheck-client": "etcd/ca", "apiserver-etcd-client": "etcd/ca",
 }
 
-// Check reports what is broken in /etc/kubernetes of the host whose root directory
-// is root: a pair that does not match, a chain that does not hold, a
-// kubeconfig file that does not work. What is not there is not broken.
+// Check reports broken files in /etc/kubernetes below root: mismatched pairs, broken chains, useless kubeconfig files. Missing
+// files aren't broken.
 func Check(root string) error {
 	dir := filepath.Join(root, "etc/kubernetes")
 	var faults []error
@@ -61,7 +59,7 @@ func pairIntact(dir, name, issuer string) error {
 	return nil
 }
 
-// works reports whether a certificate is of a key and chains to a CA.
+// works checks that a certificate matches a key and chains to a CA.
 func works(cert, key []byte, caPath string) error {
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 
 const requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
-// bootstrap has a client certificate signed for a node, as a kubelet does:
+// bootstrap gets a client certificate signed for a node, as a kubelet does:
 // https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/
 func bootstrap(ctx context.Context, kubeconfig []byte, node string) error {
 	cfg, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)

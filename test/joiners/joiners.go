@@ -1,13 +1,11 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package joiners plays many nodes that join a cluster at once, as far as the
-// control plane can tell: each finds the cluster as `slipway join` does, reads
-// its configuration, and has a client certificate signed as a kubelet does.
-// Nothing is started and nothing written.
+// Package joiners plays many nodes that join a cluster at once, as far as the control plane can see: each finds the cluster as
+// `slipway join` does, reads its configuration, and gets a client certificate signed as a kubelet does. Nothing is started, and
+// nothing is written.
 //
-// A test's own program plays them: it is copied into a node and run there with
-// the order in its environment.
+// A test's own program plays them: it's copied into a node, and runs there with the order in its environment.
 package joiners
 
 import (
@@ -30,13 +28,13 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// variable holds the order, as JSON, for a program that is to play joiners.
+// variable holds the order, as JSON, for a program that plays joiners.
 const variable = "SLIPWAY_JOINERS"
 
-// limit is for all of it.
+// limit bounds the whole order.
 const limit = 2 * time.Minute
 
-// Order says which nodes join which cluster.
+// Order says how many nodes join which cluster.
 type Order struct {
 	Count    int
 	Endpoint string // host:port of an API server
@@ -44,17 +42,17 @@ type Order struct {
 	Pin      string // sha256:HEX of the CA
 }
 
-// Report is what came of an order.
+// Report is the result of an order.
 type Report struct {
-	Wall     time.Duration   // from the first joiner's start to the last one's end
-	Each     []time.Duration // of those that joined
-	Failed   []string        // why the others did not
+	Wall     time.Duration   // from the first joiner's start to the last's end
+	Each     []time.Duration // of successful joins
+	Failed   []string        // the others' errors
 	CPU      time.Duration   // the API server's meanwhile
-	Requests int             // that the API server answered meanwhile, from any client
+	Requests int             // answered by the API server meanwhile, from any client
 }
 
-// Play carries out the order that is in the environment, prints the report,
-// and ends the program. It returns where there is none. To be called first of all.
+// Play carries out the environment's order, prints the report, and ends the program. Without an order, it returns. It must be
+// called first of all.
 func Play() {
 	text := os.Getenv(variable)
 	if text == "" {
@@ -72,8 +70,7 @@ func Play() {
 	os.Exit(0)
 }
 
-// Run has this very program carry out an order on a control plane node, and
-// asks the API server there what it cost.
+// Run makes a copy of this program carry out an order on a control plane node, and asks the API server there for the cost.
 func Run(ctx context.Context, n *nodes.Node, o Order) (Report, error) {
 	var report Report
 	self, err := os.Executable()
@@ -129,10 +126,10 @@ func (o Order) play() Report {
 	return report
 }
 
-// join is one joiner, from its command line to its certificate.
+// join plays one joiner, from its command line to its certificate.
 func (o Order) join(ctx context.Context, name string) error {
 	opts := config.Options{Facts: config.HostFacts{Hostname: name}}
-	self, _, err := config.LoadJoin(nil, config.Flags{
+	self, _, err := config.LoadJoin(nil, config.JoinFlags{
 		Given:    []string{"token", "discovery-token-ca-cert-hash", "node-name", "cri-socket"},
 		Endpoint: o.Endpoint, Token: o.Token, CACertHashes: []string{o.Pin}, NodeName: name, CRISocket: "unix:///run/containerd/containerd.sock",
 	}, opts)

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// load is what an API server has done since its start.
+// load is the sum of an API server's work since its start.
 type load struct {
 	cpu      time.Duration
 	requests int

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopAtChanges lets the kernel stop this process for its tracer at the calls in changes, and so what it executes.
+// stopAtChanges makes the kernel stop this process, and any program it executes, for its tracer at the calls in changes.
 func stopAtChanges() error {
-	const nr = 0 // where struct seccomp_data has the call's number
+	const nr = 0 // the offset of the call's number in struct seccomp_data
 	filter := []bpf.Instruction{bpf.LoadAbsolute{Off: nr, Size: 4}}
 	for _, call := range slices.Sorted(maps.Keys(changes)) {
 		filter = append(filter, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(call), SkipTrue: 1}, bpf.RetConstant{Val: unix.SECCOMP_RET_TRACE})
@@ -64,15 +64,14 @@ func syscallInfo(tid int) (entry, error) {
 	return e, nil
 }
 
-// change says where a call that changes files has what it works on: the
-// argument with a descriptor, and the one with a path, -1 for none.
+// change holds the positions of a call's arguments: the descriptor, and the path, -1 for none.
 type change struct {
 	name     string
 	fd, path int
 }
 
-// changes are the calls by which Go programs change files. fsync changes
-// nothing, but what happens before and after it tells what is durable.
+// changes are the calls by which Go programs change files. fsync changes nothing, but its place among the others shows which
+// changes are durable.
 var changes = map[uint64]change{
 	unix.SYS_OPENAT:    {"openat", 0, 1},
 	unix.SYS_MKDIRAT:   {"mkdirat", 0, 1},
@@ -91,7 +90,7 @@ var changes = map[uint64]change{
 	unix.SYS_FSYNC:     {"fsync", 0, -1},
 }
 
-// describe tells what a call changes, if anything.
+// describe returns a call's change, if it makes any.
 func describe(tid int, e entry) (Step, bool) {
 	c, known := changes[e.nr]
 	if !known || c.name == "openat" && e.args[2]&(unix.O_CREAT|unix.O_TRUNC) == 0 {
@@ -115,7 +114,7 @@ func describe(tid int, e entry) (Step, bool) {
 	return step, true
 }
 
-// linkOf is empty for what has no name any more.
+// linkOf resolves a link in /proc; it returns "" for a deleted file.
 func linkOf(tid int, name string) string {
 	target, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", tid, name))
 	if err != nil || strings.HasSuffix(target, " (deleted)") {

@@ -12,7 +12,7 @@ import (
 // CanFail reports whether Fail works on this kind of machine.
 const CanFail = true
 
-// fail makes the call that a thread is about to make return an error, and do nothing.
+// fail makes a thread's next call return an error and do nothing.
 func fail(tid int, errno syscall.Errno) {
 	var regs unix.PtraceRegs
 	if unix.PtraceGetRegs(tid, &regs) == nil {

@@ -1,10 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kill runs a program and kills it right before any one of the system
-// calls by which it changes files, as a debugger sees them, or lets that call
-// fail. So a test can try every instant at which a run may be cut off, and not
-// only some.
+// Package kill runs a program and kills it right before any one of the system calls by which it changes files, as a debugger sees
+// them, or makes that call fail. So a test can try every instant at which a run may be cut off.
 package kill
 
 import (
@@ -21,25 +19,21 @@ import (
 
 // Run is one run of a program.
 type Run struct {
-	// Below are the directories whose changes count. They are real paths.
+	// Below are the directories whose changes count. They must be real paths.
 	Below []string
-	// Count, if set, says which of the changes count.
+	// Count, if set, reports whether a change counts.
 	Count func(Step) bool
-	// Fail, if set, is what the change number At fails with, in place of the
-	// SIGKILL. fsync counts then, too.
+	// Fail, if set, is the error of change number At, instead of the SIGKILL. Then fsync counts too.
 	Fail syscall.Errno
-	// At is the change, counted from 1, right before which the program is
-	// killed with SIGKILL; 0 lets it end by itself.
+	// At is the number, from 1, of the change right before which the program is killed with SIGKILL; 0 lets it run to its end.
 	At int
 
-	// Steps are the changes that were begun, the one before which it was
-	// killed being the last, and among them the calls of fsync. Calls of
+	// Steps are the changes begun, up to the one before which the program was killed, and the calls of fsync among them. Calls of
 	// several threads may mix differently each time.
 	Steps []Step
-	// Changes is how many of the steps count as changes. fsync does not: it
-	// leaves the same to a process that comes later.
+	// Changes is the number of steps that count as changes. fsync doesn't: it makes no difference to a later process.
 	Changes int
-	// Status is what the program ended with.
+	// Status is the program's exit status.
 	Status syscall.WaitStatus
 
 	leader  int
@@ -56,23 +50,22 @@ type Step struct {
 
 func (s Step) String() string { return s.Call + " " + s.Path }
 
-// options let the tracer see the calls that the filter selects, follow new threads and children, and take them along if
-// it ends.
+// options let the tracer see the calls that the filter selects, follow new threads and children, and take them along if it ends.
 const options = unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
 	unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_EXITKILL
 
-// ErrNotAllowed says that this machine lets nobody trace a program.
+// ErrNotAllowed means that this machine doesn't allow tracing.
 var ErrNotAllowed = errors.New("tracing is not allowed here")
 
-// programEnv has the program that this binary is to become, see Play.
+// programEnv names the program that this binary becomes; see Play.
 const programEnv = "SLIPWAY_KILL_PROGRAM"
 
 // played reports whether this process has called Play.
 var played bool
 
-// Play is for the start of TestMain, before all else. Do starts a copy of the test's binary, and Play makes the copy the
-// program that Do is asked to run: it lets the kernel stop that program at calls that change files, and at no others, as
-// each stop takes time. It returns in the test itself, and in a program that is this binary.
+// Play belongs at the start of TestMain. Do starts a copy of the test's binary, and Play turns the copy into Do's program: it
+// makes the kernel stop that program at calls that change files, and no others, as each stop takes time. It returns in the
+// test itself, and in a program that is this binary.
 func Play() {
 	played = true
 	program := os.Getenv(programEnv)
@@ -96,7 +89,7 @@ func (r *Run) Do(cmd *exec.Cmd) error {
 	if !played {
 		return errors.New("TestMain does not call kill.Play")
 	}
-	// Only the thread that has begun a trace may go on with it.
+	// Only the thread that has begun a trace may continue it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.Env = append(cmd.Environ(), programEnv+"="+cmd.Path)
@@ -105,7 +98,7 @@ func (r *Run) Do(cmd *exec.Cmd) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Ptrace = true
-	cmd.SysProcAttr.Setpgid = true // by which its threads and children are known
+	cmd.SysProcAttr.Setpgid = true // the group identifies its threads and children
 	if err := cmd.Start(); err != nil {
 		if errors.Is(err, unix.EPERM) {
 			return ErrNotAllowed
@@ -118,7 +111,7 @@ func (r *Run) Do(cmd *exec.Cmd) error {
 	return err
 }
 
-// follow goes from stop to stop until nothing of the program is left.
+// follow goes from stop to stop until all of the program's processes are gone.
 func (r *Run) follow() error {
 	for {
 		var status syscall.WaitStatus
@@ -138,8 +131,7 @@ func (r *Run) follow() error {
 	}
 }
 
-// stopped looks at a thread that has stopped and lets it go on. A thread that
-// is dead by then needs no letting go.
+// stopped handles a stopped thread and resumes it, unless it's dead by then.
 func (r *Run) stopped(tid int, status syscall.WaitStatus) {
 	pass := 0
 	switch signal := status.StopSignal(); {
@@ -153,7 +145,7 @@ func (r *Run) stopped(tid int, status syscall.WaitStatus) {
 	_ = unix.PtraceCont(tid, pass)
 }
 
-// call counts a change that a thread is about to make, and kills before the one asked for.
+// call counts the change a thread is about to make, and kills the program before change number At.
 func (r *Run) call(tid int) {
 	info, err := syscallInfo(tid)
 	if err != nil {

@@ -76,7 +76,7 @@ func TestEachStep(t *testing.T) {
 	}
 }
 
-// TestFail: a call fails without doing anything, and the program reads the error.
+// TestFail: a call fails without effect, and the program reads the error.
 func TestFail(t *testing.T) {
 	if !CanFail {
 		t.Skip("calls cannot be made to fail on this kind of machine")
@@ -100,7 +100,7 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// left is what exists if the victim is killed before each change.
+// left lists the files that exist if the victim is killed before each change.
 var left = [][]string{nil, {"a -rw------- 0"}, {"a -rw------- 4"}, {"a -rw-r--r-- 4"}, {"a2 -rw-r--r-- 4"}, {"a drwx------ 0", "a2 -rw-r--r-- 4"}}
 
 func checkSteps(t *testing.T, dir string, run Run) {

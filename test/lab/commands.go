@@ -142,7 +142,6 @@ func refresh(_ context.Context, lab *nodes.Lab, args []string) error {
 	return each(lab, args, (*nodes.Node).InstallSlipway)
 }
 
-// each does something to the named nodes, one after another.
 func each(lab *nodes.Lab, names []string, do func(*nodes.Node) error) error {
 	if len(names) == 0 {
 		return errUsage

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Program lab boots real nodes on this machine to try Slipway on: systemd,
-// D-Bus, containerd and a kubelet, in a network of their own. Run it without
-// arguments to see its commands.
+// Program lab boots real nodes on this machine to try Slipway on: systemd, D-Bus, containerd and a kubelet, in a network of their
+// own. Without arguments it lists its commands.
 package main
 
 import (
@@ -22,14 +21,13 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
-// A command of the program. Its flags end at the first argument, so that what
-// follows can be another program's.
+// A command of the program. Its flags end at the first argument, because another program's may follow.
 type command struct {
 	name, usage, summary string
 	setUp                func(flags *flag.FlagSet) runner
 }
 
-// A runner does what a command is for.
+// A runner runs a command.
 type runner func(ctx context.Context, lab *nodes.Lab, args []string) error
 
 var errUsage = errors.New("wrong usage")
@@ -66,7 +64,7 @@ func main() {
 	case err == nil:
 		return
 	case errors.As(err, &exit) && exit.Code > 0:
-		if exit.Stderr != "" { // else the program has reported its failure itself
+		if exit.Stderr != "" { // otherwise the program has reported its failure itself
 			fmt.Fprintln(os.Stderr, "lab:", err)
 		}
 		os.Exit(exit.Code)

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// firstNode is where the cluster starts, and where kubectl runs.
+	// firstNode is the cluster's first node, where kubectl runs.
 	firstNode = "cp-1"
 
 	configPath    = "/etc/lab/init.yaml"
@@ -29,7 +29,7 @@ const (
 	readyDeadline = 4 * time.Minute
 )
 
-// upOptions say which nodes and which cluster to make.
+// upOptions choose the nodes and the cluster.
 type upOptions struct {
 	controlPlanes, workers, nodes int
 	noInit, bare                  bool
@@ -64,7 +64,7 @@ func setUpUp(flags *flag.FlagSet) runner {
 	}
 }
 
-// withVar defines the flag for what only some nodes have.
+// withVar defines the flag for NodeSpec.With.
 func withVar(flags *flag.FlagSet, with *[]string) {
 	flags.Func("with", "what nodes have besides, with commas: kubeadm, the program; flannel, its images", func(text string) error {
 		*with = strings.Split(text, ",")
@@ -102,7 +102,7 @@ func (u *upRun) run(ctx context.Context) error {
 	return nil
 }
 
-// specs are those of the control planes and then of the workers.
+// specs returns the control planes' specs, then the workers'.
 func (u *upRun) specs() []nodes.NodeSpec {
 	spec := nodes.NodeSpec{PodSubnets: strings.Split(u.podSubnets, ","), Bare: u.bare, With: u.with}
 	if u.tool == nodes.Kubeadm && !slices.Contains(spec.With, nodes.Kubeadm) {
@@ -120,7 +120,7 @@ func (u *upRun) specs() []nodes.NodeSpec {
 	return all
 }
 
-// boot makes what the nodes consist of, and boots them all side by side.
+// boot makes the nodes' parts, and boots all nodes side by side.
 func (u *upRun) boot(ctx context.Context) error {
 	specs := u.specs()
 	if err := u.lab.Build(ctx, specs...); err != nil {
@@ -142,7 +142,7 @@ func (u *upRun) boot(ctx context.Context) error {
 	return err
 }
 
-// init makes the control plane, unless a run before this one did.
+// init makes the control plane, unless an earlier run did.
 func (u *upRun) init(ctx context.Context) error {
 	first := u.planes[0]
 	if _, err := first.Output(ctx, "kubectl", "get", "--raw", "/readyz", "--request-timeout=2s"); err == nil {
@@ -159,7 +159,7 @@ func (u *upRun) init(ctx context.Context) error {
 	return u.tell(ctx, first, "init", "--config="+configPath)
 }
 
-// join adds the other nodes that are not in the cluster yet.
+// join adds the nodes that aren't in the cluster yet.
 func (u *upRun) join(ctx context.Context) error {
 	for i, n := range slices.Concat(u.planes[1:], u.others) {
 		if _, err := n.ReadFile("/etc/kubernetes/kubelet.conf"); err == nil {
@@ -199,7 +199,7 @@ func (u *upRun) joinArgs(ctx context.Context, controlPlane bool) ([]string, erro
 	return append(args, "--control-plane", "--certificate-key="+lines[len(lines)-1]), nil
 }
 
-// tell runs the tool in a node, as a step. What it says is shown if it fails.
+// tell runs the tool in a node, as a step. It shows the tool's output if it fails.
 func (u *upRun) tell(ctx context.Context, n *nodes.Node, args ...string) error {
 	var said bytes.Buffer
 	doing := fmt.Sprintf("%s %s on %s", u.tool, args[0], n.Name())
@@ -209,7 +209,7 @@ func (u *upRun) tell(ctx context.Context, n *nodes.Node, args ...string) error {
 	})
 }
 
-// ready waits for all nodes and for the system's Pods.
+// ready waits for all nodes and the system's Pods.
 func (u *upRun) ready(ctx context.Context) error {
 	timeout := "--timeout=" + readyDeadline.String()
 	for _, what := range []string{
@@ -226,7 +226,7 @@ func (u *upRun) ready(ctx context.Context) error {
 	return nil
 }
 
-// help says how to go on.
+// help prints the next commands to try.
 func (u *upRun) help(what, example string) {
 	name := ""
 	if u.lab.Name() != "slipway" {

@@ -62,9 +62,9 @@ type Planes struct {
 	*cluster.Plan
 	Known   []corev1.Node
 	Running []corev1.Pod
-	// Left is how many changes succeed before the run is interrupted; negative for all.
+	// Left is the number of changes that succeed before the run is interrupted; negative for all.
 	Left int
-	mu   sync.Mutex // of Left: both add-ons are upgraded side by side
+	mu   sync.Mutex // guards Left: both add-ons are upgraded side by side
 }
 
 var errInterrupted = errors.New("interrupted")
@@ -100,7 +100,7 @@ func (p *Planes) Server(name, image string) {
 	}
 }
 
-// AddonStage is a cluster upgraded from v1.36.4, with all control planes at v1.37.2 and the add-ons of an earlier kubeadm.
+// AddonStage is a cluster upgraded from v1.36.4, with all control planes at v1.37.2 and an earlier kubeadm's add-ons.
 type AddonStage struct {
 	*Stage
 	Planes *Planes
@@ -149,7 +149,7 @@ func (s *AddonStage) DaemonSet(t *testing.T) *appsv1.DaemonSet {
 	return d
 }
 
-// Edited puts objects written by somebody else into the cluster.
+// Edited puts objects written by others into the cluster.
 func (s *AddonStage) Edited(t *testing.T, objs ...cluster.Object) {
 	t.Helper()
 	for _, obj := range objs {

@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// apiFaults are faults a request may meet. Temporary faults must not end a run.
+// apiFaults are faults that a request may meet. Temporary faults mustn't end a run.
 var apiFaults = []struct {
 	name   string
 	fault  fakeapi.Fault

@@ -49,7 +49,7 @@ func RunInit(workflow func() []step.Phase) Runner {
 
 func initWith(ctx context.Context, h *LastingHost, endpoint string, say io.Writer, documents string, workflow []step.Phase) error {
 	random := func(n int) string { return strings.ToLower(rand.Text()[:n]) }
-	flags := config.Flags{Given: []string{"upload-certs"}, UploadCerts: true}
+	flags := config.InitFlags{Given: []string{"upload-certs"}, UploadCerts: true}
 	n, _, err := config.LoadInit(ctx, &config.Source{Name: "init.yaml", Data: []byte(documents)}, flags, config.Options{
 		Facts:    config.HostFacts{Hostname: "cp-1"},
 		NewToken: func() (string, string, error) { return random(6), random(16), nil },

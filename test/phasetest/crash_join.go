@@ -46,7 +46,7 @@ func RunJoin(workflow func() []step.Phase, lookBack lookingBack) Runner {
 		if err != nil {
 			return err
 		}
-		self, _, err := config.LoadJoin(&config.Source{Name: "join.yaml", Data: documents}, config.Flags{}, opts)
+		self, _, err := config.LoadJoin(&config.Source{Name: "join.yaml", Data: documents}, config.JoinFlags{}, opts)
 		if err != nil {
 			return err
 		}

@@ -60,13 +60,13 @@ func RunUpgrade(command string, workflow func() []step.Phase) Runner {
 }
 
 func upgradedNode(ctx context.Context, h *LastingHost, endpoint string, say io.Writer, command string) (*config.Node, error) {
-	version, flags := CrashTo, config.Flags{Given: []string{"yes"}, Yes: true}
+	version, flags := CrashTo, config.UpgradeFlags{Given: []string{"yes"}, Yes: true}
 	controlPlane := thisnode.IsControlPlane(h)
 	if command == "node" {
-		version, flags = "", config.Flags{}
+		version, flags = "", config.UpgradeFlags{}
 	}
 	if command == "node" && !controlPlane {
-		flags = config.Flags{Given: []string{"drain"}, Drain: true, DrainTimeout: time.Minute}
+		flags = config.UpgradeFlags{Given: []string{"drain"}, Drain: true, DrainTimeout: time.Minute}
 	}
 	opts := config.Options{Facts: config.HostFacts{Hostname: "host"}}
 	self, _, err := config.LoadUpgrade(ctx, nil, flags, "upgrade "+command, version, opts)

@@ -5,6 +5,7 @@ package phasetest
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/intact"
 	"github.com/slipway-k8s/slipway/test/tier"
@@ -74,7 +76,7 @@ func asOf(order string, err error) error {
 	if verb == "pull" || strings.HasPrefix(about, "container ") {
 		return &host.RuntimeError{Socket: "unix:///run/containerd/containerd.sock", Op: order, Reason: err.Error(), Err: err}
 	}
-	return &host.UnitError{Unit: about, Job: verb, Result: host.ResultRefused, Err: err}
+	return fault.WithRemedy(fmt.Errorf("%s: systemd refused: %w", order, err), "see `systemctl status "+about+"`")
 }
 
 func RefuseEach(t *testing.T, crashes []Scenario) {

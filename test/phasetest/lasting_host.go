@@ -45,7 +45,9 @@ func NewLastingHost(root string) *LastingHost {
 	h := &LastingHost{Host: teststage.At(root), Root: root}
 	h.On = teststage.Overrides{
 		WriteOwned: h.Real.WriteOwned, Give: h.Real.Give, GiveTree: h.Real.GiveTree, LockAccounts: h.Real.LockAccounts,
-		Unit: h.unit, EnableUnit: h.enable, StartUnit: h.start, StopUnit: h.stop, RestartUnit: h.restart,
+		Unit: h.unit, Orders: map[host.UnitOrder]func(context.Context, string) error{
+			host.EnableUnit: h.enable, host.StartUnit: h.start, host.StopUnit: h.stop, host.RestartUnit: h.restart,
+		},
 		ImagePresent: h.imagePresent, PullImage: h.Pull,
 		Containers: h.containers, StopContainer: h.stopContainer, AwaitContainer: h.awaitContainer,
 		Pods: h.pods, RemovePods: h.removePods, NetworkLeftovers: h.leftovers, RemoveLeftover: h.removeLeftover,

@@ -121,9 +121,11 @@ func (r EtcdRestart) SparesEtcd(t *testing.T) {
 			}
 			if row.stopped {
 				delete(s.FakeHost.Has.Running, manifests.EtcdName)
-				s.FakeHost.On.RestartUnit = func(context.Context, string) error {
-					s.FakeHost.Runs(time.Now().Add(2*time.Hour), manifests.EtcdName)
-					return nil
+				s.FakeHost.On.Orders = map[host.UnitOrder]func(context.Context, string) error{
+					host.RestartUnit: func(context.Context, string) error {
+						s.FakeHost.Runs(time.Now().Add(2*time.Hour), manifests.EtcdName)
+						return nil
+					},
 				}
 			}
 			err := r.Run(t, s)

@@ -1,17 +1,18 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Releases makes the tables of what each minor release of Kubernetes and of etcd knows (internal/releases/tables.tsv), or
-// checks that they are what the released modules say. It runs the programs in facts/ in the lab's component modules.
+// Releases makes the tables of the flags, feature gates and other facts of each minor release of Kubernetes and etcd
+// (internal/releases/tables.tsv), or compares them with the released modules. It runs the programs in facts/ in the lab's
+// component modules.
 //
 //	go run ./test/releases                   # compares what the lab builds: Kubernetes 1.36 and 1.37, etcd 3.6 and 3.7
 //	go run ./test/releases 1.34 1.35         # compares these
 //	go run ./test/releases -write 1.37 3.7   # generates the columns of Kubernetes 1.37 and etcd 3.7
 //
-// With the packages of a release in Go's build cache, as they are after the lab was built, it takes half a minute;
-// otherwise about five minutes on two processors. For the releases that the lab does not build, a unit test compares the
-// hash of what their column was made from: the programs in facts/, and the module's go.mod and go.sum. A released module
-// does not change, so the same inputs give the same facts.
+// If Go's build cache has a release's packages, as it does after the lab was built, this takes half a minute; otherwise about
+// five minutes on two processors. For releases that the lab doesn't build, a unit test compares the hash of their column's
+// inputs: the programs in facts/, and the module's go.mod and go.sum. A released module never changes, so the same inputs give
+// the same facts.
 package main
 
 import (
@@ -39,15 +40,15 @@ const (
 	components = "test/lab/components"
 )
 
-// module is a minor release of Kubernetes or etcd, and the component module of the lab that pins it.
+// module is a minor release of Kubernetes or etcd, and the lab's component module that pins it.
 type module struct {
 	minor, component string
-	// ofLab is set for the releases that the lab builds. They are compared by default.
+	// ofLab is set for releases that the lab builds. They're compared by default.
 	ofLab bool
 }
 
-// kubernetes and etcds are the releases in the order of their columns. What etcd knows does not depend on Kubernetes: which
-// etcd a control plane gets is decided by internal/config and by the user.
+// kubernetes and etcds are the releases in the order of their columns. etcd's facts don't depend on Kubernetes: internal/config
+// and the user decide which etcd a control plane gets.
 var (
 	kubernetes = []module{
 		{"1.34", "kubernetes-1.34", false},
@@ -61,12 +62,12 @@ var (
 	}
 )
 
-// programs are those of Kubernetes, in the order in which rows name them.
+// programs are Kubernetes' programs, in the order in which rows name them.
 var programs = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"}
 
 const etcd = "etcd"
 
-// columns are the releases of a program.
+// columns returns a program's releases.
 func columns(program string) []module {
 	if program == etcd {
 		return etcds
@@ -86,7 +87,7 @@ func main() {
 	}
 }
 
-// run compares or writes the columns of the named minor releases; none stands for the lab's.
+// run compares or writes the columns of the named minor releases, by default of the lab's.
 func run(ctx context.Context, root string, write bool, minors []string) error {
 	path := filepath.Join(root, tableFile)
 	old, err := os.ReadFile(path)
@@ -117,7 +118,7 @@ func run(ctx context.Context, root string, write bool, minors []string) error {
 	return nil
 }
 
-// generate replaces a column with what the modules of the release say. list are programs.
+// generate replaces a column with the facts of the release's modules, for a list of programs.
 func (t *table) generate(ctx context.Context, root string, column int, list []string) error {
 	m := columns(list[0])[column]
 	version, hash, err := inputs(root, m)
@@ -138,8 +139,7 @@ func (t *table) generate(ctx context.Context, root string, column int, list []st
 	return nil
 }
 
-// collect runs the generator for a program. Its flags are those of the lab's builds, so that the packages that those
-// have compiled are used again.
+// collect runs the generator for a program. It uses the flags of the lab's builds, and so the packages that they have compiled.
 func (t *table) collect(ctx context.Context, root string, column int, component, program string, sources ...string) error {
 	argv := []string{"run", "-trimpath", "-ldflags", "-s -w"}
 	for _, source := range sources {
@@ -169,8 +169,8 @@ func (t *table) collect(ctx context.Context, root string, column int, component,
 	return nil
 }
 
-// inputs are the version of a release, and the hash of all that decides what the generator says: its own source, and the
-// requirements of the module in which it runs.
+// inputs returns a release's version, and the hash of the generator's inputs: its own source, and the requirements of the module
+// in which it runs.
 func inputs(root string, m module) (version, hash string, err error) {
 	files, err := filepath.Glob(filepath.Join(root, factsDir, "*.go"))
 	if err != nil {
@@ -193,13 +193,13 @@ func inputs(root string, m module) (version, hash string, err error) {
 	return version, hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
 
-// required finds the version in a module's requirements: of etcd, or of Kubernetes.
+// required matches the version in a module's requirements: of etcd, or of Kubernetes.
 var required = map[bool]*regexp.Regexp{
 	true:  regexp.MustCompile(`(?m)^\s+go\.etcd\.io/etcd/server/v3 (v\S+)`),
 	false: regexp.MustCompile(`(?m)^\s+k8s\.io/kubernetes (v\S+)`),
 }
 
-// firstDifference shows the first few lines that differ, or nothing.
+// firstDifference returns the first few differing lines, if any.
 func firstDifference(old, now string) string {
 	if old == now {
 		return ""

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Comparing the facts themselves needs the released modules compiled, so `make test-full` does that, for the releases that the
-// lab builds anyway. This holds all of them, cheaply: what the facts were made from is what is there.
+// Comparing the facts themselves needs compiled release modules, so `make test-full` does that for the lab's releases. This test
+// cheaply checks that the inputs of all releases' facts haven't changed.
 func TestTablesAreMadeFromTheseInputs(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("../..", tableFile))
 	if err != nil {

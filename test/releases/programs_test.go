@@ -32,15 +32,15 @@ import (
 
 const older, newer = "1.36", "1.37"
 
-// builtEtcd is the etcd that the lab builds beside a release of Kubernetes: that of its kubeadm.
+// builtEtcd maps the lab's releases of Kubernetes to their kubeadm's etcd.
 var builtEtcd = map[string]string{older: "3.6", newer: "3.7"}
 
-// trial is a command line that programs of both releases are given.
+// trial is a command line for programs of both releases.
 type trial struct{ program, name, value string }
 
-// TestProgramsRefuseWhatTheTablesSay starts the programs that the lab has built with each flag and feature gate that goes away
-// or is locked between the two releases, and with gates that lack what they need. Each release's program must refuse
-// exactly what is found to break for it.
+// TestProgramsRefuseWhatTheTablesSay starts the lab's programs with each flag and feature gate that goes away or is locked
+// between the two releases, and with gates whose requirements are off. Each release's program must refuse exactly the command
+// lines found to break it.
 func TestProgramsRefuseWhatTheTablesSay(t *testing.T) {
 	lab, err := parts.New(parts.Options{Components: "../lab/components",
 		Dir: cmp.Or(os.Getenv(nodes.DirVariable), "/var/cache/slipway-lab"), Log: os.Stderr})
@@ -85,9 +85,9 @@ func TestProgramsRefuseWhatTheTablesSay(t *testing.T) {
 	}
 }
 
-// trials are what changes from the older to the newer release, and some of the gates that need others. The scheduler starts
-// fastest and is tried with them all, the other programs of the control plane with every tenth; the kubelet and kube-proxy do
-// not look at gates this early.
+// trials returns the changes from the older to the newer release, and some gates that need others. The scheduler starts fastest
+// and tries all gates, the other programs of the control plane every tenth; the kubelet and kube-proxy don't check gates this
+// early.
 func (t *table) trials() []trial {
 	var list []trial
 	gates := 0
@@ -124,7 +124,7 @@ func (t *table) trials() []trial {
 	return list
 }
 
-// gateTrials set a gate to each value, and turn off each of those that it needs.
+// gateTrials sets a gate to each value, and turns off each gate it needs.
 func gateTrials(key factKey, before, after string) []trial {
 	list := []trial{{key.program, "feature-gates", key.name + "=true"}, {key.program, "feature-gates", key.name + "=false"}}
 	for _, state := range []string{before, after} {
@@ -136,7 +136,7 @@ func gateTrials(key factKey, before, after string) []trial {
 	return list
 }
 
-// foundFatal reports whether the command line is found to keep the program of a release from starting.
+// foundFatal reports whether the checks find that the command line keeps a release's program from starting.
 func foundFatal(try trial, release string) bool {
 	from := kubernetes[slices.IndexFunc(kubernetes, func(m module) bool { return m.minor == release })-1].minor
 	in := breakages.Inputs{From: from, To: release}
@@ -153,14 +153,14 @@ func foundFatal(try trial, release string) bool {
 	return slices.ContainsFunc(breakages.Check(in), func(f fault.Finding) bool { return f.Severity == fault.Error })
 }
 
-// refusals are what programs say of flags, gates, plugins and API versions that they do not accept. A value that a flag
-// does not take is something else.
+// refusals are the programs' messages about flags, gates, plugins and API versions that they don't accept. They don't include
+// complaints about a flag's value.
 var refusals = []string{"unknown flag: ", "flag provided but not defined: ", "unrecognized feature gate: ", "feature is locked to",
 	"but depends on features that are disabled", "is unknown", "that has not been registered", "unknown api groups"}
 
-// refuses starts the program and reports whether it refuses the command line. With --version it looks at flags and gates
-// only. An API server gets further: until it finds that a file is not there, which it looks for after its plugins and API
-// versions, and before it connects to anything. It has no network.
+// refuses starts the program and reports whether it refuses the command line. With --version it checks only flags and gates. An
+// API server gets further, until it finds that a file is missing: it looks for that file after its plugins and API versions, and
+// before it connects to anything. It has no network.
 func refuses(t *testing.T, program string, try trial) (refused bool, said string) {
 	t.Helper()
 	args := []string{"--" + try.name + "=" + try.value}
@@ -189,7 +189,7 @@ func refuses(t *testing.T, program string, try trial) (refused bool, said string
 	return false, said
 }
 
-// serverArgs are what an API server wants before it looks at its other flags.
+// serverArgs are the flags that an API server requires before it checks its others.
 func serverArgs(t *testing.T) []string {
 	dir := t.TempDir()
 	key := filepath.Join(dir, "sa.key")

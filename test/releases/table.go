@@ -12,10 +12,10 @@ import (
 	"github.com/pkg/errors"
 )
 
-// factKey names one fact; kinds and names are those of internal/releases.
+// factKey names one fact; internal/releases describes the kinds and names.
 type factKey struct{ kind, name, program string }
 
-// table has the state of each fact in each release of its program; "-" if it does not exist there.
+// table has the state of each fact in each release of its program; "-" if it doesn't exist there.
 type table struct {
 	inputs map[string][2]string // by minor release: version and hash, see inputs
 	facts  map[factKey][]string
@@ -39,7 +39,7 @@ func (t *table) set(key factKey, column int, state string) {
 	t.facts[key][column] = state
 }
 
-// clear removes what programs know in a release.
+// clear removes programs' facts in a release.
 func (t *table) clear(column int, list []string) {
 	for key, states := range t.facts {
 		if slices.Contains(list, key.program) {
@@ -48,7 +48,7 @@ func (t *table) clear(column int, list []string) {
 	}
 }
 
-// row is a line of the file: facts that are the same for several programs share one.
+// row is a line of the file. Programs with the same fact share a row.
 type row struct{ kind, name, programs, states string }
 
 func (t *table) String() string {
@@ -74,7 +74,7 @@ func (t *table) rows() []row {
 		}
 		r := row{kind: key.kind, name: key.name, states: strings.Join(shorten(states), "\t")}
 		if key.program == etcd {
-			r.programs = etcd // never shares a row: * is all of Kubernetes' programs
+			r.programs = etcd // never shares a row: * means all of Kubernetes' programs
 		}
 		byState[r] = append(byState[r], key.program)
 	}
@@ -96,7 +96,7 @@ func (t *table) rows() []row {
 	return rows
 }
 
-// shorten writes "=" for what is as in the release before.
+// shorten writes "=" for a state that's the same as in the release before.
 func shorten(states []string) []string {
 	short := slices.Clone(states)
 	for i := len(short) - 1; i > 0; i-- {
@@ -107,7 +107,7 @@ func shorten(states []string) []string {
 	return short
 }
 
-// parse reads what String has written.
+// parse reads String's output.
 func parse(text string) (*table, error) {
 	t := &table{inputs: map[string][2]string{}, facts: map[factKey][]string{}}
 	for line := range strings.Lines(text) {

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package schema holds what Slipway prints for programs against the JSON
-// Schemas in docs.
+// Package schema checks Slipway's output for programs against the JSON Schemas in docs.
 package schema
 
 import (
@@ -17,16 +16,16 @@ import (
 // Schema is a JSON Schema.
 type Schema struct{ compiled *jsonschema.Schema }
 
-// Events is that of the events of a run.
+// Events returns the schema of a run's events.
 func Events() (*Schema, error) { return load("events.schema.json") }
 
-// Plan is that of a dry run's output.
+// Plan returns the schema of a dry run's output.
 func Plan() (*Schema, error) { return load("plan.schema.json") }
 
-// BundleIndex is that of the index in a bundle.
+// BundleIndex returns the schema of a bundle's index.
 func BundleIndex() (*Schema, error) { return load("bundle-index.schema.json") }
 
-// load finds the schema from below the root of the source, where tests run.
+// load finds the schema from any directory in the source, where tests run.
 func load(name string) (*Schema, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -45,7 +44,7 @@ func load(name string) (*Schema, error) {
 	}
 }
 
-// Check holds one JSON document against the schema.
+// Check checks one JSON document against the schema.
 func (s *Schema) Check(document []byte) error {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
 	if err != nil {
@@ -54,7 +53,7 @@ func (s *Schema) Check(document []byte) error {
 	return errors.Wrapf(s.compiled.Validate(value), "%s", document)
 }
 
-// CheckLines holds each line against the schema, and tells how many there are.
+// CheckLines checks each line against the schema, and returns their number.
 func (s *Schema) CheckLines(text []byte) (int, error) {
 	count := 0
 	for line := range bytes.Lines(text) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestWrongEvents: a line that is not an event as documented is refused.
+// TestWrongEvents: the schema refuses a line that doesn't match the documented events.
 func TestWrongEvents(t *testing.T) {
 	s, err := Events()
 	if err != nil {

@@ -45,7 +45,6 @@ type State struct {
 	Routes     []host.Route
 	Held       map[int]host.Process // by port; a zero Process is unknown
 	Leftovers  []host.Leftover
-	Empty      []host.Leftover   // nftables tables that do nothing
 	Names      map[string]string // nil: every name has this host's address
 	Answers    map[string]string // by URL; nil: everything is healthy, and says nothing
 }
@@ -83,8 +82,8 @@ type Overrides struct {
 	GiveTree     func(path string, owner host.Owner) ([]string, error)
 	LockAccounts func() (func(), error)
 
-	Unit                                         func(ctx context.Context, name string) (host.UnitState, error)
-	EnableUnit, StartUnit, StopUnit, RestartUnit func(ctx context.Context, name string) error
+	Unit   func(ctx context.Context, name string) (host.UnitState, error)
+	Orders map[host.UnitOrder]func(ctx context.Context, unit string) error // of OrderUnit
 
 	RuntimeInfo     func(ctx context.Context, socket string) (host.RuntimeInfo, error)
 	ImagePresent    func(ctx context.Context, socket, image string) (bool, error)

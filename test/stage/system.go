@@ -122,9 +122,8 @@ func (h *Host) RestoreContexts(ctx context.Context, paths []string) error {
 func (h *Host) Interfaces() ([]host.Interface, error) {
 	return h.Has.Interfaces, h.fails("Interfaces")
 }
-func (h *Host) Addresses() ([]netip.Addr, error)      { return h.Has.Addresses, h.fails("Addresses") }
-func (h *Host) Routes() ([]host.Route, error)         { return h.Has.Routes, h.fails("Routes") }
-func (h *Host) EmptyTables() ([]host.Leftover, error) { return h.Has.Empty, h.fails("EmptyTables") }
+func (h *Host) Addresses() ([]netip.Addr, error) { return h.Has.Addresses, h.fails("Addresses") }
+func (h *Host) Routes() ([]host.Route, error)    { return h.Has.Routes, h.fails("Routes") }
 
 func (h *Host) DefaultAddress(ipv6 bool) (netip.Addr, error) {
 	for _, a := range h.Has.Default {

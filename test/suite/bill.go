@@ -11,31 +11,31 @@ import (
 	"time"
 )
 
-// cost is what something took: time that passed, and processor time.
+// cost is elapsed time and processor time.
 type cost struct{ wall, cpu time.Duration }
 
 func (c cost) plus(d cost) cost { return cost{c.wall + d.wall, c.cpu + d.cpu} }
 
-// row is a line of the bill: a package, a test on real clusters, or what a step took besides.
+// row is a line of the bill: a package, a test on real clusters, or the rest of a step.
 type row struct {
 	step, name string
 	cost
-	told  bool // by the test itself
+	told  bool // reported by the test itself
 	flaky bool
 }
 
-// bill is what a run cost.
+// bill is the cost of a run.
 type bill struct {
 	budget time.Duration
 	rows   []row
 	total  cost
-	parts  time.Duration // for what later runs find made
+	parts  time.Duration // spent on parts that later runs reuse
 }
 
 // cheap rows are added up.
 const cheap = time.Second
 
-// add takes the rows of a step, the time that it took, and the processor time that is in no row.
+// add takes a step's rows, its time, and the processor time that's in no row.
 func (b *bill) add(s step, rows []row, spent cost) {
 	b.total.wall += spent.wall
 	if s.parts {
@@ -51,7 +51,7 @@ func (b *bill) add(s step, rows []row, spent cost) {
 	}
 }
 
-// String is the table, the most expensive row first by processor time, and the total against the budget.
+// String returns the table, with the most processor time first, and the total against the budget.
 func (b *bill) String() string {
 	rows := slices.Clone(b.rows)
 	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Or(cmp.Compare(y.cpu, x.cpu), cmp.Compare(y.wall, x.wall)) })
@@ -81,7 +81,7 @@ func seconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f", d.Seconds())
 }
 
-// verdict is the last lines: the total, and how it compares with the budget.
+// verdict returns the last lines: the total, and its comparison with the budget.
 func (b *bill) verdict() string {
 	spent := b.total.wall - b.parts
 	text := fmt.Sprintf("total: %s, %s of processor time", short(b.total.wall), short(b.total.cpu))

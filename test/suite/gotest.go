@@ -22,11 +22,11 @@ import (
 	"github.com/pkg/errors"
 )
 
-// gotestsum reports tests and tries them again; its module pins it.
+// gotestsum reports tests and retries failed ones; its module pins it.
 var gotestsum = []string{"go", "tool", "-modfile=test/tools/go.mod", "gotestsum", "--hide-summary=skipped"}
 
-// test runs the tests of a step. The rows are of packages or of tests. The cost has the time of all, and the processor time
-// of what is in no row.
+// test runs a step's tests. The rows are for packages or for tests. The cost has the total time, and the processor time that's in
+// no row.
 func (r *runner) test(ctx context.Context, s step) (rows []row, spent cost, err error) {
 	packages, err := s.tests.list(ctx)
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *runner) test(ctx context.Context, s step) (rows []row, spent cost, err 
 	spent, failed := command(ctx, s.tests.dir, env, argv)
 	rows, err = eachPackage(filepath.Join(records, costsFile), s.name)
 	for _, r := range rows {
-		spent.cpu -= r.cpu // what is left is compiling, and reporting
+		spent.cpu -= r.cpu // compiling and reporting is left
 	}
 	if s.tests.each && err == nil {
 		rows, err = eachTest(filepath.Join(records, eventsFile), s.name)
@@ -77,7 +77,7 @@ const (
 	costsFile  = "costs.tsv"
 )
 
-// command is how the tests are run, with records in a directory.
+// command returns the command that runs the tests and keeps records in a directory.
 func (t *tests) command(records string, packages []string) (argv, env []string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -104,7 +104,7 @@ func (t *tests) command(records string, packages []string) (argv, env []string, 
 	return append(argv, t.args...), env, nil
 }
 
-// list are the packages to test.
+// list returns the packages to test.
 func (t *tests) list(ctx context.Context) ([]string, error) {
 	if !t.concurrent && !t.sequential {
 		return t.packages, nil
@@ -165,14 +165,13 @@ type event struct {
 	Elapsed                           float64 // in seconds
 }
 
-// Attributes of tests, which say what they cost themselves, in seconds: the time without waiting for room, and the
-// processor time of their nodes.
+// Attributes with a test's own cost, in seconds: the time without waiting for room, and its nodes' processor time.
 const (
 	wallAttribute = "wall"
 	cpuAttribute  = "cpu"
 )
 
-// eachTest reads the costs of tests that tell them, from the events of a run.
+// eachTest reads the costs that tests report from the events of a run.
 func eachTest(path, step string) ([]row, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -209,7 +208,7 @@ func eachTest(path, step string) ([]row, error) {
 	return rows, nil
 }
 
-// take adds what an event says about the cost. A test that ran twice cost both.
+// take adds an event's cost. A test that ran twice cost both.
 func (r *row) take(e event) error {
 	switch {
 	case e.Action == "attr" && (e.Key == wallAttribute || e.Key == cpuAttribute):
@@ -233,7 +232,7 @@ func (r *row) take(e event) error {
 
 func inSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// eachPackage reads the costs that measure has noted; none if nothing had to run.
+// eachPackage reads the costs that measure recorded; none if nothing had to run.
 func eachPackage(path, step string) ([]row, error) {
 	data, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Suite runs a tier of the tests, step by step, and ends with a table of what each package and each test on real
-// clusters cost. See docs/testing.md.
+// Suite runs a tier of the tests, step by step, and ends with a table of the cost of each package and of each test on real
+// clusters. See docs/testing.md.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// measureCommand makes this program run a test program and note what it cost: `go test -exec`.
+// measureCommand makes this program run a test program and record its cost: `go test -exec`.
 const measureCommand = "measure"
 
 func main() {
@@ -67,7 +67,7 @@ func run(ctx context.Context, full bool, budget time.Duration, only []string) er
 	return err
 }
 
-// choose picks the steps of a tier, or those that are named, in order.
+// choose picks the steps of a tier, or the named steps, in order.
 func choose(full bool, only []string) ([]step, error) {
 	for _, name := range only {
 		if !slices.Contains(names(steps), name) {

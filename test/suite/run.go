@@ -15,7 +15,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// runner runs steps and notes their costs.
+// runner runs steps and records their costs.
 type runner struct{ bill bill }
 
 func (r *runner) step(ctx context.Context, s step) error {
@@ -37,7 +37,7 @@ func (r *runner) step(ctx context.Context, s step) error {
 	return errors.WithMessagef(err, "step %s", s.name)
 }
 
-// command runs a program that says by itself what went wrong.
+// command runs a program that explains its own failures.
 func command(ctx context.Context, dir string, env, argv []string) (cost, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
@@ -49,7 +49,7 @@ func command(ctx context.Context, dir string, env, argv []string) (cost, error) 
 	return costOf(cmd, started), errors.Wrapf(err, "%s %s", filepath.Base(argv[0]), argv[len(argv)-1])
 }
 
-// costOf is the cost of a process that has ended, with all of its descendants that were waited for.
+// costOf returns the cost of a process that has ended, including all descendants it waited for.
 func costOf(cmd *exec.Cmd, started time.Time) cost {
 	c := cost{wall: time.Since(started)}
 	if cmd.ProcessState != nil {
@@ -58,8 +58,7 @@ func costOf(cmd *exec.Cmd, started time.Time) cost {
 	return c
 }
 
-// measure runs the test program of a package, in whose directory it is, and appends its cost to a file. It returns the
-// exit code.
+// measure runs a package's test program, in that package's directory, and appends its cost to a file. It returns the exit code.
 func measure(file string, argv []string) int {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr

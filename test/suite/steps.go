@@ -15,41 +15,41 @@ type step struct {
 	// commands run one after another, in the project's directory.
 	commands [][]string
 	tests    *tests
-	// parts says that the step makes what later runs find made, so it doesn't count against the budget.
+	// parts marks a step that makes reusable parts, and so doesn't count against the budget.
 	parts bool
 }
 
 // tests is a run of `go test`.
 type tests struct {
 	dir  string   // of the module, if it isn't the project's
-	args []string // of `go test`, the packages excepted
-	// packages are patterns; concurrent are the packages below them that start goroutines or run phases, sequential the others.
+	args []string // of `go test`, without the packages
+	// packages are patterns; concurrent selects packages that start goroutines or run phases, sequential the others.
 	packages               []string
 	concurrent, sequential bool
 	race                   bool
-	// each gives every test a row of its own instead of its package, and a second try if few fail.
+	// each gives every test its own row instead of its package, and a second try if few fail.
 	each bool
 }
 
-// longTests run the program in thousands of processes or for minutes, or measure its memory: the race detector would
-// make them as many times longer, needs as much memory again, and sees no other code there.
+// longTests run the program in thousands of processes or for minutes, or measure its memory: the race detector would make them
+// many times longer, double their memory, and see no other code there.
 var longTests = []string{"Canary", "Contention", "PlansSendNothing", "Crash", "ResetFaults", "APIFaults", "HostFaults", "Memory", "Minisign"}
 
-// wideTests have tables or samples of many configurations, or read the whole project. The goroutines that they start are those
-// of tests that the race detector sees in both tiers, and it makes these ones up to ten times more expensive: it sees them in
-// the full tier.
+// wideTests have tables or samples of many configurations, or read the whole project. They start no other goroutines than the
+// tests that the race detector checks in both tiers, but under it they cost up to ten times more, so it checks them in the full
+// tier.
 var wideTests = []string{
 	"BrokenCertificates", "ChangedConfiguration", "ChangedPatches", "EditPatches", "EditsOfOlderReleases", "EnvironmentIsNoEdit",
 	"EtcdIsSpared", "EtcdJoinHoldsAgainstData", "GoldenFiles", "PlanIsTrue", "Protection", "ProtectionInRollback", "ResetPlanIsTrue",
 	"RetiredWords", "UntruePlansAreFound", "UpgradePlanWritesNothing",
 }
 
-// longPackages have these tests.
+// longPackages contain these tests.
 var longPackages = []string{
 	"./phases/upgrade", "./phases/bootstrap", "./phases/rollback", "./phases/reset", "./phases/renew", "./phases", "./cmd/slipway", "./internal/bundle",
 }
 
-// named is a pattern of tests.
+// named returns a pattern that matches tests.
 func named(tests ...[]string) string {
 	return "^Test(" + strings.Join(slices.Concat(tests...), "|") + ")$"
 }
@@ -59,11 +59,11 @@ var (
 	ofModule   = func(dir string) *tests { return &tests{dir: dir, args: []string{"-count=1"}, packages: everywhere} }
 )
 
-// steps are in the order of running: what fails soonest comes first.
+// steps run in this order: the quickest to fail come first.
 var steps = []step{
 	{name: "vet", commands: [][]string{{"go", "vet", "./..."}}},
 	{name: "unit", tests: &tests{args: []string{"-timeout=20m"}, packages: everywhere, sequential: true}},
-	// The packages that take longest come first, and run side by side: their tests wait more than they compute.
+	// The slowest packages come first, and run side by side: their tests wait more than they compute.
 	{name: "race", tests: &tests{
 		args: []string{"-timeout=30m", "-skip=" + named(longTests, wideTests)}, packages: append([]string{"./cmd/slipway", "./phases/bootstrap", "./phases/upgrade"}, everywhere...), concurrent: true, race: true,
 	}},

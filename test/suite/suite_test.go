@@ -105,7 +105,7 @@ func TestStartsGoroutines(t *testing.T) {
 	}
 }
 
-// TestLongTestsRunOnce: the step unit leaves out no test, so no package of the step long may be in it.
+// TestLongTestsRunOnce: the step unit leaves out no test, so it mustn't contain packages of the step long.
 func TestLongTestsRunOnce(t *testing.T) {
 	t.Chdir("../..")
 	twice, err := (&tests{packages: longPackages, sequential: true}).list(t.Context())
@@ -114,7 +114,7 @@ func TestLongTestsRunOnce(t *testing.T) {
 	}
 }
 
-// TestChoose also holds docs/testing.md, which lists the steps, against the table of steps.
+// TestChoose also compares docs/testing.md, which lists the steps, with the table of steps.
 func TestChoose(t *testing.T) {
 	core, err := choose(false, nil)
 	if err != nil {
@@ -146,7 +146,7 @@ func TestChoose(t *testing.T) {
 }
 
 // TestEachTestRuns: the step race leaves out tests by their names, in every package, and the step long runs them in a few. So
-// each name is that of a test in one of these, and of none elsewhere.
+// each name must belong to a test in one of these, and to none elsewhere.
 func TestEachTestRuns(t *testing.T) {
 	found := map[string]bool{}
 	skipped := regexp.MustCompile(`(?m)^func Test(` + strings.Join(slices.Concat(longTests, wideTests), "|") + `)\(`)

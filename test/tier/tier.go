@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tier tells a test how much of itself to run. The core tier, `make test`, runs samples of the long tests; the
-// full tier, `make test-full`, runs everything. docs/testing.md says which test belongs where.
+// Package tier tells a test how much of itself to run. The core tier, `make test`, runs samples of the long tests; the full tier,
+// `make test-full`, runs everything. docs/testing.md says which test belongs where.
 package tier
 
 import (
@@ -14,17 +14,16 @@ import (
 )
 
 const (
-	// Variable is the environment variable that chooses the tier: "full", or else core. The programs that tests start
-	// inherit it.
+	// Variable is the environment variable that chooses the tier: "full", or else core. Tests' programs inherit it.
 	Variable = "SLIPWAY_TEST_TIER"
-	// Seed is the environment variable with the seed of all samples, any text. `make test` takes the commit.
+	// Seed is the environment variable with the seed of all samples, any text. `make test` uses the commit.
 	Seed = "SLIPWAY_TEST_SEED"
 )
 
-// Full reports whether everything is to run.
+// Full reports whether the full tier runs.
 func Full() bool { return os.Getenv(Variable) == "full" }
 
-// OnlyFull skips a test in the core tier. instead names the test there that keeps the same promise.
+// OnlyFull skips a test in the core tier. instead names a core test that keeps the same promise.
 func OnlyFull(t testing.TB, instead string) {
 	t.Helper()
 	if !Full() {
@@ -32,8 +31,8 @@ func OnlyFull(t testing.TB, instead string) {
 	}
 }
 
-// Sample chooses n of the numbers from 0 to total-1, in order; in the full tier, all of them. The choice depends on the
-// seed and on the test's name, so that successive commits cover everything.
+// Sample chooses n of the numbers from 0 to total-1, in order; in the full tier, all of them. The choice depends on the seed and
+// on the test's name, so successive commits cover everything.
 func Sample(t testing.TB, n, total int) []int {
 	t.Helper()
 	if Full() || n >= total {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// points are promises that were once broken, each with the tests that failed then, as package.Test/row. Those of test/e2e run
-// on real clusters.
+// points are promises once broken, each with the tests that failed then, as package.Test/row. Those of test/e2e run on
+// real clusters.
 var points = []struct {
 	promise string
 	tests   []string
@@ -92,7 +92,7 @@ var points = []struct {
 	}},
 }
 
-// TestPoints: no test of a promise is renamed or removed unnoticed.
+// TestPoints checks that no promise's test is renamed or removed unnoticed.
 func TestPoints(t *testing.T) {
 	for _, point := range points {
 		for _, name := range point.tests {
@@ -103,8 +103,7 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-// missingIn returns which part of a test's name, its function or its row, the package's tests don't have; empty if both are
-// there.
+// missingIn returns the part of a test's name, its function or its row, missing from the package's tests; empty if none is.
 func missingIn(t *testing.T, name string) string {
 	t.Helper()
 	pkg, test, found := strings.Cut(name, ".")
@@ -122,7 +121,7 @@ func missingIn(t *testing.T, name string) string {
 	return ""
 }
 
-// testsOf is the text of a package's tests, and the names of its scripts.
+// testsOf returns the text of a package's tests, and the names of its scripts.
 func testsOf(t *testing.T, pkg string) string {
 	t.Helper()
 	dir := filepath.Join("..", "..", pkg)

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package zlint checks every certificate that Slipway issues with zlint's rules. It is a separate module, so that the
-// product needs none of this.
+// Package zlint checks all certificates issued by Slipway against zlint's rules. It's a separate module, so that the product
+// needs none of this.
 package zlint
 
 import (
@@ -21,8 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// exempt are the rules that certificates of a cluster do not follow, and why. The test fails if a rule no longer finds
-// anything.
+// exempt maps the rules that a cluster's certificates don't follow to the reasons. The test fails if a rule finds nothing.
 var exempt = map[string]string{
 	// The Baseline Requirements are for CAs that browsers trust. Only the cluster itself trusts this one.
 	"e_ca_country_name_missing":                      "a cluster has no country, and its CA is known by its key",
@@ -39,14 +38,14 @@ var exempt = map[string]string{
 	"w_server_cert_valid_time_longer_than_199_days":  "as above",
 	"e_subject_common_name_not_exactly_from_san":     "the common name says which component it is, as with kubeadm; clients go by the alternative names",
 	"w_subject_common_name_included":                 "as above",
-	// Every cluster of kubeadm has these deviations from RFC 3279 and RFC 5280: either program renews what the other
-	// issued, and a renewal changes no usage. No verifier in Kubernetes looks at it.
+	// All kubeadm clusters have these deviations from RFC 3279 and RFC 5280: either program renews the other's certificates, and a
+	// renewal changes no usage. No verifier in Kubernetes checks it.
 	"e_key_usage_and_extended_key_usage_inconsistent": "RSA clients may encipher keys, as with kubeadm; TLS 1.2 and later do not use it",
 	"e_rsa_allowed_ku_no_encipherment_ca":             "an RSA CA may encipher keys, as with kubeadm; nobody asks it to",
 	"w_ext_subject_key_identifier_missing_sub_cert":   "a leaf's identifier would help to find what it has issued, which is nothing",
 }
 
-// clusters are the variants that change the contents of certificates.
+// clusters are the variants with different certificate contents.
 var clusters = map[string]string{
 	"IPv4":          "networking: {serviceSubnet: 10.96.0.0/12}\n",
 	"external etcd": "etcd: {external: {endpoints: ['https://192.0.2.9:2379'], caFile: /a, certFile: /b, keyFile: /c}}\n",
@@ -97,14 +96,14 @@ func check(t *testing.T, row string, cert *x509.Certificate, used map[string]boo
 	}
 }
 
-// load loads the node of a cluster as `init` does.
+// load loads a cluster's node as `init` does.
 func load(t *testing.T, document string, algorithm config.EncryptionAlgorithm) *config.Node {
 	t.Helper()
 	text := "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {advertiseAddress: 192.0.2.11}\n" +
 		"nodeRegistration: {name: cp-1, criSocket: 'unix:///run/containerd/containerd.sock'}\n---\n" +
 		"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.37.2\n" +
 		"encryptionAlgorithm: " + string(algorithm) + "\n" + document
-	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: []byte(text)}, config.Flags{}, config.Options{
+	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: []byte(text)}, config.InitFlags{}, config.Options{
 		Facts:    config.HostFacts{Hostname: "cp-1"},
 		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
 	})
@@ -114,8 +113,8 @@ func load(t *testing.T, document string, algorithm config.EncryptionAlgorithm) *
 	return n
 }
 
-// issue issues each row of the table, the clients of the kubeconfig files, a renewal of each leaf, and the kubelet's
-// serving certificate. They all share one key.
+// issue issues each row of the table, the kubeconfig files' clients, a renewal of each leaf, and the kubelet's serving
+// certificate. They all share one key.
 func issue(t *testing.T, n *config.Node, key crypto.Signer) map[string]*x509.Certificate {
 	t.Helper()
 	now := time.Now()

@@ -16,14 +16,14 @@ import (
 
 // New makes the command `bundle`.
 func New(g *cli.Globals) *cobra.Command {
-	return cli.Group("bundle", "Work with bundles: one file with all that a node needs",
+	return cli.Group("bundle", "Work with bundles: single files with everything a node needs",
 		newCreate(g), newSign(g), newInspect(g), newVerify(g), newPush(g))
 }
 
 type options struct{ publicKeys []string }
 
 func (o *options) bind(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&o.publicKeys, "public-key", nil, "`file` with a public key of minisign; the bundle must be signed by one of these, in place of those in "+bundle.KeysDir)
+	fs.StringSliceVar(&o.publicKeys, "public-key", nil, "`file` with a minisign public key; one of these keys must have signed the bundle, instead of one in "+bundle.KeysDir)
 }
 
 // open opens a bundle, and checks its signature if there are trusted keys.
@@ -47,7 +47,7 @@ func newVerify(g *cli.Globals) *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:               "verify BUNDLE",
-		Short:             "Read all of a bundle, and verify its signature and every part",
+		Short:             "Read a whole bundle, and verify its signature and every part",
 		Args:              cli.Takes(1, 1),
 		ValidArgsFunction: completeBundle,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,7 +59,7 @@ func newVerify(g *cli.Globals) *cobra.Command {
 			if err := b.Each(cmd.Context(), nil); err != nil {
 				return err
 			}
-			signed := "no public key is configured, so nobody says who made it"
+			signed := "no public key is configured, so its maker is unknown"
 			if b.SignedBy() != "" {
 				signed = "signed by " + b.SignedBy()
 			}

@@ -30,7 +30,7 @@ func newCreate(g *cli.Globals) *cobra.Command {
 		Use:   "create --from LIST -o FILE",
 		Short: "Make a bundle from local files, downloads and images",
 		Long: "Make a bundle from local files, downloads and images.\n\n" +
-			"LIST is a YAML file that says what the parts are and where they come from, or a directory with such a file,\n" +
+			"LIST is a YAML file with the parts and their sources, or a directory with such a file,\n" +
 			bundle.ListName + ". The same parts make the same bytes. docs/bundle.md describes the list and the format.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), g) },
 	}

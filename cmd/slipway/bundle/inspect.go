@@ -16,13 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/bundle"
 )
 
-type inspectOptions struct {
-	options
-	output cli.OutputOptions
-}
-
 func newInspect(g *cli.Globals) *cobra.Command {
-	o := &inspectOptions{output: cli.OutputOptions{People: "table"}}
+	o, output := &options{}, &cli.OutputOptions{People: "table"}
 	cmd := &cobra.Command{
 		Use:   "inspect BUNDLE",
 		Short: "Show what is in a bundle",
@@ -37,11 +32,11 @@ func newInspect(g *cli.Globals) *cobra.Command {
 			}
 			defer b.Close()
 			obj := newObject(b)
-			return o.output.Print(g, obj, obj.table)
+			return output.Print(g, obj, obj.table)
 		},
 	}
 	o.bind(cmd.Flags())
-	o.output.Bind(cmd.Flags())
+	output.Bind(cmd.Flags())
 	return cmd
 }
 

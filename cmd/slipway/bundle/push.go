@@ -11,19 +11,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/bundle"
 )
 
-type pushOptions struct {
-	options
-	access bundle.Access
-}
-
 func newPush(g *cli.Globals) *cobra.Command {
-	o := &pushOptions{}
+	o, access := &options{}, bundle.Access{}
 	cmd := &cobra.Command{
 		Use:   "push BUNDLE REGISTRY[/PATH]",
 		Short: "Push a bundle and its images to a registry",
 		Long: "Push a bundle and its images to a registry.\n\n" +
 			"Each image keeps its path and tag: registry.k8s.io/kube-proxy:v1.37.2 becomes REGISTRY/PATH/kube-proxy:v1.37.2.\n" +
-			"CoreDNS is there under two names, so that REGISTRY/PATH serves as --image-repository as well as a mirror of\n" +
+			"CoreDNS gets two names, so that REGISTRY/PATH serves as --image-repository as well as a mirror of\n" +
 			"registry.k8s.io. Images of other architectures under the same tag stay. The bundle itself becomes\n" +
 			"REGISTRY/PATH/slipway-bundle. Credentials are those of `docker login` or `podman login`.",
 		Args:              cli.Takes(2, 2),
@@ -34,11 +29,11 @@ func newPush(g *cli.Globals) *cobra.Command {
 				return err
 			}
 			defer b.Close()
-			return b.Push(cmd.Context(), args[1], o.access, cli.NewUI(g).Printf)
+			return b.Push(cmd.Context(), args[1], access, cli.NewUI(g).Printf)
 		},
 	}
 	o.bind(cmd.Flags())
-	bindAccess(cmd.Flags(), &o.access)
+	bindAccess(cmd.Flags(), &access)
 	return cmd
 }
 

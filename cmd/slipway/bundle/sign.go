@@ -21,8 +21,8 @@ import (
 type signOptions struct{ signKey, passwordFile string }
 
 func (o *signOptions) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&o.signKey, "sign-key", "", "`file` with the secret key of minisign that signs the bundle")
-	fs.StringVar(&o.passwordFile, "password-file", "", "`file` with the secret key's password, or - for standard input; by default the terminal is asked")
+	fs.StringVar(&o.signKey, "sign-key", "", "`file` with the minisign secret key that signs the bundle")
+	fs.StringVar(&o.passwordFile, "password-file", "", "`file` with the secret key's password, or - for standard input; by default it is asked for on the terminal")
 }
 
 // secretKey is nil if no key was named.
@@ -65,10 +65,10 @@ func newSign(g *cli.Globals) *cobra.Command {
 	o := &signatureOptions{}
 	cmd := &cobra.Command{
 		Use:   "sign BUNDLE",
-		Short: "Sign a bundle, or add a signature that was made elsewhere",
-		Long: "Sign a bundle, or add a signature that was made elsewhere.\n\n" +
-			"The bundle is verified, and then replaced by one with the signature. What is signed is the file index.json in it,\n" +
-			"which has the digest of everything else. With a key on another machine:\n" +
+		Short: "Sign a bundle, or add a signature made elsewhere",
+		Long: "Sign a bundle, or add a signature made elsewhere.\n\n" +
+			"The bundle is verified, and then replaced by one with the signature. The signature is of the file index.json in it,\n" +
+			"which has the digests of everything else. With a key on another machine:\n" +
 			"  tar -xOf BUNDLE index.json > index.json, there minisign -S -m index.json, and here --signature index.json.minisig",
 		Args:              cli.Takes(1, 1),
 		ValidArgsFunction: completeBundle,

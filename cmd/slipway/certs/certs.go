@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/pki"
 )
@@ -49,6 +50,6 @@ func newGenerateCSR(g *cli.Globals) *cobra.Command {
 			return pki.Store{Config: node, Host: real, UI: cli.NewUI(g)}.GenerateCSRs()
 		},
 	}
-	o.Bind(cmd.Flags(), "certs generate-csr")
+	config.Bind(cmd.Flags(), "certs generate-csr", &o.CertsFlags)
 	return cmd
 }

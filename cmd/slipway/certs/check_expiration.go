@@ -16,20 +16,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
-type checkExpirationOptions struct {
-	options
-	output   cli.OutputOptions
-	within   time.Duration
-	exitCode bool
-}
-
 func newCheckExpiration(g *cli.Globals) *cobra.Command {
-	o := &checkExpirationOptions{}
+	o, output := &options{}, &cli.OutputOptions{}
+	var within time.Duration
+	var exitCode bool
 	cmd := &cobra.Command{
 		Use:   "check-expiration",
 		Short: "Show when this control plane's certificates expire",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("within") && !o.exitCode {
+			if cmd.Flags().Changed("within") && !exitCode {
 				return errors.New("--within needs --exit-code: it sets how soon is too soon")
 			}
 			node, _, err := o.load(cmd, g)
@@ -40,17 +35,17 @@ func newCheckExpiration(g *cli.Globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = o.output.Print(g, info, info.table)
-			if err != nil || !o.exitCode {
+			err = output.Print(g, info, info.table)
+			if err != nil || !exitCode {
 				return err
 			}
-			return info.expiring(o.within)
+			return info.expiring(within)
 		},
 	}
-	o.Bind(cmd.Flags(), "certs check-expiration")
-	o.output.Bind(cmd.Flags())
-	cmd.Flags().DurationVar(&o.within, "within", 0, "with --exit-code: also report certificates that expire within this time, such as 720h; by default only expired ones")
-	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with code 2 if a certificate has expired, or expires --within the given time")
+	config.Bind(cmd.Flags(), "certs check-expiration", &o.CertsFlags)
+	output.Bind(cmd.Flags())
+	cmd.Flags().DurationVar(&within, "within", 0, "with --exit-code: also report certificates that expire within this time, such as 720h; by default only expired ones")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with code 2 if a certificate has expired, or expires --within the given time")
 	return cmd
 }
 

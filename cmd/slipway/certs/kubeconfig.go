@@ -49,7 +49,7 @@ func newKubeconfigUser(g *cli.Globals) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	o.Bind(fs, "kubeconfig user")
+	config.Bind(fs, "kubeconfig user", &o.CertsFlags)
 	fs.StringVar(&user.Name, "client-name", "", "user `name`, the common name (CN) of the certificate")
 	fs.StringSliceVar(&user.Groups, "org", nil, "user `groups`, the organizations (O) of the certificate")
 	fs.StringVar(&token, "token", "", "`token` that authenticates the user instead of a certificate")

@@ -20,70 +20,60 @@ import (
 
 // options are the flags certificate commands share: where the configuration and the files are.
 type options struct {
-	config.Flags
+	config.CertsFlags
 	// offline is for commands that also work on hosts without a cluster, so it needs no warning if there's none.
 	offline bool
 }
 
-type source int
-
-const (
-	sourceFile    source = iota // --config
-	sourceCluster               // ConfigMap kubeadm-config
-	sourceDefault               // the defaults and this host's files
-)
-
-// load makes the Node from the user's file, the cluster, or the defaults, in this order. It warns if the cluster can't be asked.
-func (o *options) load(cmd *cobra.Command, g *cli.Globals) (*config.Node, source, error) {
-	node, from, warnings, err := o.loadPlain(cmd, g)
+// load makes the Node from the user's file, the cluster, or the defaults and this host's files, in this order. assumed reports
+// whether these are the defaults. It warns if the cluster can't be asked.
+func (o *options) load(cmd *cobra.Command, g *cli.Globals) (node *config.Node, assumed bool, err error) {
+	node, assumed, warnings, err := o.loadPlain(cmd, g)
 	if err != nil {
-		return nil, from, err
+		return nil, false, err
 	}
 	cli.Warn(cli.NewUI(g), warnings)
-	return node, from, o.place(cmd, node)
+	node, err = o.place(cmd, node)
+	return node, assumed, err
 }
 
 // place makes the command line's directories absolute. An empty name means the default, not the current directory.
-func (o *options) place(cmd *cobra.Command, node *config.Node) error {
+func (o *options) place(cmd *cobra.Command, node *config.Node) (*config.Node, error) {
+	paths := node.Paths
 	var err error
 	if cmd.Flags().Changed("cert-dir") && o.CertDir != "" {
-		if node.Paths.PKI, err = filepath.Abs(o.CertDir); err != nil {
-			return err
+		if paths.PKI, err = filepath.Abs(o.CertDir); err != nil {
+			return nil, err
 		}
 	}
 	if o.KubeconfigDir != "" {
-		node.Paths.Kubeconfigs, err = filepath.Abs(o.KubeconfigDir)
+		paths.Kubeconfigs, err = filepath.Abs(o.KubeconfigDir)
 	}
-	return err
+	return node.With(func(n *config.Node) { n.Paths = paths }), err
 }
 
-func (o *options) loadPlain(cmd *cobra.Command, g *cli.Globals) (*config.Node, source, []string, error) {
+func (o *options) loadPlain(cmd *cobra.Command, g *cli.Globals) (node *config.Node, assumed bool, warnings []string, err error) {
 	if o.ConfigFile != "" {
-		node, warnings, err := o.loadFile(cmd.Context(), g)
-		return node, sourceFile, warnings, err
+		node, warnings, err = o.loadFile(cmd.Context(), g)
+		return node, false, warnings, err
 	}
 	real := linux.New()
 	defer real.Close()
 	node, warnings, failed := o.askCluster(cmd, g)
-	if failed == nil {
-		return node, sourceCluster, warnings, nil
+	if failed == nil || cmd.Context().Err() != nil {
+		return node, false, warnings, failed
 	}
-	if cmd.Context().Err() != nil {
-		return nil, sourceCluster, nil, failed
-	}
-	node, _, err := env.NodeFrom(config.DefaultCluster(), thisnode.Current(real))
+	node, _, err = env.NodeFrom(config.DefaultCluster(), thisnode.Current(real))
 	if o.offline && errors.Is(failed, fs.ErrNotExist) {
-		return node, sourceDefault, nil, err
+		return node, true, nil, err
 	}
-	return node, sourceDefault, []string{"cannot read the cluster's configuration; using the defaults and this host's files instead " +
+	return node, true, []string{"cannot read the cluster's configuration; using the defaults and this host's files instead " +
 		"(--config names a file to use): " + failed.Error()}, err
 }
 
 func (o *options) askCluster(cmd *cobra.Command, g *cli.Globals) (*config.Node, []string, error) {
 	kubeconfig := env.KubeconfigOfNode(cmd)
-	api := config.APINode(kubeconfig.String(), nil)
-	api.Timeouts.KubernetesAPICall = env.AskTime
-	p := env.NewAPIParts(g, api, kubeconfig)
+	p := env.NewAPIParts(g, env.AskingNode(kubeconfig), kubeconfig)
 	defer p.Close()
 	return env.NodeOfCluster(cmd.Context(), p.Env, config.Secret{})
 }
@@ -97,5 +87,5 @@ func (o *options) loadFile(ctx context.Context, g *cli.Globals) (*config.Node, [
 	in.AnyRuntime()
 	in.Host.Close()
 	in.Options.Placeholders, in.Options.Existing = true, true
-	return config.LoadInit(ctx, in.File, config.Flags{}, in.Options)
+	return config.LoadInit(ctx, in.File, config.InitFlags{}, in.Options)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/phases/renew"
@@ -35,18 +36,18 @@ func renewCommand(g *cli.Globals, use, short string, renewal renew.Options) *cob
 			if renewal.Within < 0 {
 				return errors.Errorf("--within=%s: must not be negative", renewal.Within)
 			}
-			node, from, err := o.load(cmd, g)
+			node, assumed, err := o.load(cmd, g)
 			if err != nil {
 				return err
 			}
-			renewal.AsItWas = from == sourceDefault
+			renewal.AsItWas = assumed
 			real := linux.New()
 			defer real.Close()
 			return env.Acting{G: g}.Parts(node, real).Run(cmd.Context(), renew.Certificates(renewal), nil)
 		},
 	}
-	cmd.Flags().DurationVar(&renewal.Within, "within", 0, "renew only what ends within this time, such as 720h")
+	cmd.Flags().DurationVar(&renewal.Within, "within", 0, "renew only certificates that end within this time, such as 720h")
 	cmd.Flags().BoolVar(&renewal.Restart, "restart", false, "restart each component that uses a renewed file, one at a time, and renew an expired kubelet.conf")
-	o.Bind(cmd.Flags(), "certs renew")
+	config.Bind(cmd.Flags(), "certs renew", &o.CertsFlags)
 	return cmd
 }

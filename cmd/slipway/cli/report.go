@@ -42,7 +42,7 @@ func (r *Report) Bind(fs *pflag.FlagSet) {
 	fs.StringVarP(&r.Form, "output", "o", "text", "output `format`: text, json (a plan with --dry-run, events otherwise) or yaml (plans only)")
 	Offer(fs, "output", "text", "json", "yaml")
 	fs.StringVar(&r.TimelineFile, "timeline", "", "write the times of all phases to `file`, as Chrome trace events")
-	fs.BoolVar(&r.Diff, "diff", false, "show the differences from what is there now; implies --dry-run")
+	fs.BoolVar(&r.Diff, "diff", false, "show how files and objects would change; implies --dry-run")
 }
 
 // Did records a change to this host.

@@ -15,7 +15,7 @@ import (
 // New makes the command `config`.
 func New(g *cli.Globals) *cobra.Command {
 	cmd := cli.Group("config", "Work with configuration files and images", newPrint(g), newValidate(g), newMigrate(g), newImages(g))
-	new(config.Flags).Bind(cmd.PersistentFlags(), "config") // kubeadm has the flag; nothing here asks a cluster
+	config.Bind(cmd.PersistentFlags(), "config", nil) // kubeadm has the flag; nothing here asks a cluster
 	return cmd
 }
 
@@ -31,7 +31,7 @@ func newPrintDefaults(g *cli.Globals, name string) *cobra.Command {
 	var components []string
 	cmd := &cobra.Command{
 		Use:   name + "-defaults",
-		Short: "Print the default configuration for " + name + ", with placeholders for what has no default",
+		Short: "Print the default configuration for " + name + ", with placeholders for values without a default",
 		RunE: func(*cobra.Command, []string) error {
 			facts, err := printFacts()
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/phases/node"
 )
 
@@ -39,7 +40,7 @@ func newImagesList(g *cli.Globals) *cobra.Command {
 			})
 		},
 	}
-	o.Bind(cmd.Flags(), "config images list")
+	config.Bind(cmd.Flags(), "config images list", &o.InitFlags)
 	out.Bind(cmd.Flags())
 	return cmd
 }
@@ -64,7 +65,7 @@ func newImagesPull(g *cli.Globals) *cobra.Command {
 			return parts.Show(parts.TellLast)
 		},
 	}
-	o.Bind(cmd.Flags(), "config images pull")
+	config.Bind(cmd.Flags(), "config images pull", &o.InitFlags)
 	return cmd
 }
 

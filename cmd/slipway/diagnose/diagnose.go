@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
@@ -58,7 +59,7 @@ func New(g *cli.Globals) *cobra.Command {
 			return cli.ExitError{Code: causeFound, Message: "something is wrong with this node: " + d.names()}
 		},
 	}
-	o.Bind(cmd.Flags(), "diagnose")
+	config.Bind(cmd.Flags(), "diagnose", &o.DiagnoseFlags)
 	out.Bind(cmd.Flags())
 	return cmd
 }
@@ -83,7 +84,7 @@ func (d *diagnosis) names() string {
 
 func (d *diagnosis) text(w io.Writer) error {
 	if len(d.Findings) == 0 {
-		_, err := fmt.Fprintln(w, "Nothing wrong was found.")
+		_, err := fmt.Fprintln(w, "Found nothing wrong.")
 		return err
 	}
 	for _, f := range d.Findings {

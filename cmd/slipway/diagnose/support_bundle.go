@@ -47,7 +47,7 @@ func NewSupportBundle(g *cli.Globals) *cobra.Command {
 			return err
 		},
 	}
-	o.Bind(cmd.Flags(), "support-bundle")
+	config.Bind(cmd.Flags(), "support-bundle", &o.DiagnoseFlags)
 	cmd.Flags().StringVar(&o.file, "file", "", "output `file`; by default one in the current directory, named after the host and the time")
 	cmd.Flags().BoolVar(&o.allNamespaces, "all-namespaces", false, "include container logs of all namespaces, not only of kube-system")
 	return cmd

@@ -19,7 +19,7 @@ import (
 )
 
 // nodeOptions are the flags of commands that inspect this node as it is.
-type nodeOptions struct{ config.Flags }
+type nodeOptions struct{ config.DiagnoseFlags }
 
 // rootHost is this host for commands that need to see all of it.
 func rootHost() (*linux.Host, error) {

@@ -104,13 +104,14 @@ func NewParts(g *cli.Globals, node *config.Node, real *linux.Host, warnings ...s
 func askForPlan(fs *pflag.FlagSet) error { return fs.Set("dry-run", "true") }
 
 // KeepMode copies --dry-run to a configuration that wasn't loaded from the flags.
-func KeepMode(flags config.Flags, self *config.JoinConfiguration) { self.DryRun = flags.DryRun }
+func KeepMode(cmd *cobra.Command, self *config.JoinConfiguration) {
+	self.DryRun, _ = cmd.Flags().GetBool("dry-run") // fails only for a command without the flag
+}
 
-// KeepModeOf copies --dry-run from a host to its control plane.
-func KeepModeOf(host, node *config.Node) { node.DryRun = host.DryRun }
-
-// KeepModeOfUpgrade copies --dry-run, or the configuration file's dryRun, to a node made from the cluster's configuration.
-func KeepModeOfUpgrade(self *config.UpgradeSelf, node *config.Node) { node.DryRun = self.DryRun }
+// KeepModeOfUpgrade returns a node made from the cluster's configuration with --dry-run, or the configuration file's dryRun.
+func KeepModeOfUpgrade(self *config.UpgradeSelf, node *config.Node) *config.Node {
+	return node.With(func(n *config.Node) { n.DryRun = self.DryRun })
+}
 
 // ignoreFilesMode makes a command without --dry-run act even if its configuration file asks `init` for a plan.
 func (o *InitOptions) ignoreFilesMode(fs *pflag.FlagSet) {

@@ -17,7 +17,7 @@ import (
 
 // InitOptions are the flags of `init`, its phases, and the commands that read its configuration.
 type InitOptions struct {
-	config.Flags
+	config.InitFlags
 
 	// AnyHost says that nothing is done to this host, so a missing address may be made up.
 	AnyHost bool
@@ -56,7 +56,7 @@ func LoadInit(cmd *cobra.Command, g *cli.Globals, o *InitOptions) (*Parts, error
 func (o *InitOptions) Parts(ctx context.Context, g *cli.Globals, in *Input) (*Parts, error) {
 	in.Options.Placeholders, in.Options.Existing = o.AnyHost, o.OnePhase || o.AnyHost
 	in.Options.StartsKubelet = !o.AnyRuntime && !o.AnyHost
-	node, warnings, err := config.LoadInit(ctx, in.File, o.Flags, in.Options)
+	node, warnings, err := config.LoadInit(ctx, in.File, o.InitFlags, in.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (o *InitOptions) Parts(ctx context.Context, g *cli.Globals, in *Input) (*Pa
 
 // TakeNetwork adds --network's manifest to the flags, within the size limit for configurations.
 func (o *InitOptions) TakeNetwork(ctx context.Context, g *cli.Globals) error {
-	if !slices.Contains(o.Given, "network") || slices.Contains([]string{"", config.NoNetwork, config.Flannel}, o.NetworkAddOn) {
+	if !o.Given.Has("network") || slices.Contains([]string{"", config.NoNetwork, config.Flannel}, o.NetworkAddOn) {
 		return nil
 	}
 	if o.NetworkAddOn == "-" && o.ConfigFile == "-" {
@@ -76,7 +76,7 @@ func (o *InitOptions) TakeNetwork(ctx context.Context, g *cli.Globals) error {
 		return errors.Wrap(err, "--network takes none, flannel or a file with a manifest")
 	}
 	if len(data) > config.MaxSize {
-		return errors.Errorf("--network: %s has more than %d bytes; apply it with `kubectl` once the cluster is there", cli.InputName(o.NetworkAddOn), config.MaxSize)
+		return errors.Errorf("--network: %s has more than %d bytes; apply it with `kubectl` once the cluster is running", cli.InputName(o.NetworkAddOn), config.MaxSize)
 	}
 	o.NetworkManifest = data
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 )
 
@@ -37,7 +38,7 @@ nodeRegistration: {criSocket: "unix:///run/x.sock"}
 		t.Run(name, func(t *testing.T) {
 			o, cmd := &InitOptions{}, &cobra.Command{}
 			cmd.SetContext(t.Context())
-			o.Bind(cmd.Flags(), name)
+			config.Bind(cmd.Flags(), name, &o.InitFlags)
 			if err := cmd.Flags().Set("config", file); err != nil {
 				t.Fatal(err)
 			}

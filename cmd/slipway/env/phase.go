@@ -24,9 +24,9 @@ type Workflow struct {
 }
 
 // AddTo gives the workflow's command its flags, a report's flags, the list of phases in its help, and the command `phase`.
-func (w Workflow) AddTo(cmd *cobra.Command, g *cli.Globals, flags *config.Flags) {
+func (w Workflow) AddTo(cmd *cobra.Command, g *cli.Globals, flags any) {
 	cmd.Long += "\n\nIt runs these phases in order; `" + w.Name + " phase NAME` runs one alone:\n" + PhaseTree(w.Phases, "  ")
-	flags.Bind(cmd.Flags(), w.Name)
+	config.Bind(cmd.Flags(), w.Name, flags)
 	Reporting(g, cmd)
 	phase := cli.Group("phase", "Run a single phase of "+w.Name)
 	for _, p := range w.Phases {
@@ -67,13 +67,13 @@ type SinglePhase struct {
 func (p SinglePhase) Alone() []step.Phase { return []step.Phase{p.wrap(p.Phase)} }
 
 // Command makes the phase's command with its flags, --dry-run, and a report's flags.
-func (p SinglePhase) Command(g *cli.Globals, flags *config.Flags, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+func (p SinglePhase) Command(g *cli.Globals, flags any, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: p.use, Short: p.Summary, RunE: run}
 	names := p.Flags
 	if !slices.Contains(names, "dry-run") {
 		names = append(slices.Clone(names), "dry-run")
 	}
-	flags.BindPhase(cmd.Flags(), p.workflow, names)
+	config.BindPhase(cmd.Flags(), p.workflow, names, flags)
 	Reporting(g, cmd)
 	return cmd
 }

@@ -105,7 +105,7 @@ func (p Planning) Recorded(node *config.Node, real *linux.Host) (*Parts, *plan.P
 	}
 	record.Assume(node)
 	said := newPlanUI(p.G)
-	node.Timeouts.UpgradeManifests = min(node.Timeouts.UpgradeManifests, planPatience)
+	node = node.With(func(n *config.Node) { n.Timeouts.UpgradeManifests = min(n.Timeouts.UpgradeManifests, planPatience) })
 	var live cluster.Cluster
 	if node.Upgrade != nil { // an upgrade depends on the present objects
 		live = answering(cluster.New(ClusterOptions(node, real)))

@@ -16,7 +16,7 @@ import (
 )
 
 // downOptions are the flags of `reset` and `host reset`.
-type downOptions struct{ config.Flags }
+type downOptions struct{ config.DownFlags }
 
 const undoesHost = undoesNode + " It also undoes what prepare did: the kubelet's and containerd's\n" +
 	"programs and settings are deleted; containerd's images, containers and all its other data, if prepare\n" +
@@ -29,30 +29,30 @@ func NewDown(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Undo what up did to this machine",
-		Long: "Undo what up, init or join did to this machine, as `reset` does. With --host, undo what was prepared before that, too,\n" +
+		Long: "Undo what up, init or join did to this machine, as `reset` does. With --host, also undo the preparation before that,\n" +
 			"as `host reset` does: then the machine is as it was.\n\n" +
-			"With --host, it runs these phases, and otherwise the first of them:\n" + env.PhaseTree(phases.DownHost(&config.Node{}), "  "),
+			"With --host, it runs these phases, and otherwise the first of them:\n" + env.PhaseTree(phases.DownHost(&config.Machine{}), "  "),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, g) },
 	}
-	o.Bind(cmd.Flags(), "down")
+	config.Bind(cmd.Flags(), "down", &o.DownFlags)
 	env.Reporting(g, cmd)
 	return cmd
 }
 
 func (o *downOptions) run(cmd *cobra.Command, g *cli.Globals) error {
 	o.Given = cli.Given(cmd.Flags())
-	if o.Host && g.Rootfs != "" {
+	if o.Reset.Host && g.Rootfs != "" {
 		return errors.New("--host is for this machine's kernel and services and --rootfs for another host's files: leave one of them out")
 	}
-	node, host := o.ForDown()
-	reset := &resetOptions{Flags: node}
+	o.Split()
+	reset := &resetOptions{ResetFlags: o.Reset}
 	p, err := reset.load(cmd, g)
 	if err != nil {
 		return err
 	}
 	workflow, text := phases.Down(), undoesNode
-	if o.Host {
-		machine, err := config.LoadHost(host)
+	if o.Reset.Host {
+		machine, err := config.LoadHost(o.Host)
 		if err != nil {
 			return err
 		}

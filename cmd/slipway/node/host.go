@@ -24,7 +24,7 @@ func newHostReset(g *cli.Globals) *cobra.Command {
 		Use:   "reset",
 		Short: "Undo what `host prepare` did to this host",
 		Long: "Undo what `host prepare` did to this host, and nothing else: programs, units, settings and images are removed, kernel\n" +
-			"parameters and swap are as before. Files that somebody has edited stay. Kernel modules stay loaded until the next boot.\n\n" +
+			"parameters and swap are restored. Edited files stay. Kernel modules stay loaded until the next boot.\n\n" +
 			"A node has to be reset first, with `slipway reset`.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := o.loadReset(cmd, g)
@@ -34,13 +34,13 @@ func newHostReset(g *cli.Globals) *cobra.Command {
 			return p.Run(cmd.Context(), machine.Reset(), p.Env.Config.SkipPhases)
 		},
 	}
-	env.Workflow{Name: "host reset", Phases: machine.Reset(), Single: hostResetPhase}.AddTo(cmd, g, &o.Flags)
+	env.Workflow{Name: "host reset", Phases: machine.Reset(), Single: hostResetPhase}.AddTo(cmd, g, &o.HostFlags)
 	return cmd
 }
 
 func hostResetPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 	o := &hostOptions{}
-	return p.Command(g, &o.Flags, func(cmd *cobra.Command, _ []string) error {
+	return p.Command(g, &o.HostFlags, func(cmd *cobra.Command, _ []string) error {
 		parts, err := o.loadReset(cmd, g)
 		if err != nil {
 			return err
@@ -55,9 +55,9 @@ func (o *hostOptions) loadReset(cmd *cobra.Command, g *cli.Globals) (*env.Parts,
 	if err != nil {
 		return nil, err
 	}
-	node, err := config.LoadHost(o.Flags)
+	machine, err := config.LoadHost(o.HostFlags)
 	if err != nil {
 		return nil, err
 	}
-	return env.NewParts(g, node, in.Host), nil
+	return env.NewParts(g, machine.Node(), in.Host), nil
 }

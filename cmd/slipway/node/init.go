@@ -31,7 +31,7 @@ func NewInit(g *cli.Globals) *cobra.Command {
 			return p.Run(cmd.Context(), bootstrap.Init(), p.Env.Config.SkipPhases)
 		},
 	}
-	env.Workflow{Name: "init", Phases: bootstrap.Init(), Single: initPhase}.AddTo(cmd, g, &o.Flags)
+	env.Workflow{Name: "init", Phases: bootstrap.Init(), Single: initPhase}.AddTo(cmd, g, &o.InitFlags)
 	return cmd
 }
 
@@ -45,7 +45,7 @@ func begin(ctx context.Context, p *env.Parts) {
 
 func initPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 	o := &env.InitOptions{AnyRuntime: !bootstrap.ChoosesRuntime(p.Phase)}
-	return p.Command(g, &o.Flags, func(cmd *cobra.Command, _ []string) error {
+	return p.Command(g, &o.InitFlags, func(cmd *cobra.Command, _ []string) error {
 		if o.PrintManifest {
 			return printManifest(cmd, g, o, p.Phase)
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 type joinOptions struct {
-	config.Flags
+	config.JoinFlags
 
 	anyRuntime bool // see InitOptions
 }
@@ -42,7 +42,7 @@ func NewJoin(g *cli.Globals) *cobra.Command {
 			return p.Run(cmd.Context(), bootstrap.Join(), p.Env.Config.SkipPhases)
 		},
 	}
-	env.Workflow{Name: "join", Phases: bootstrap.Join(), Single: joinPhase}.AddTo(cmd, g, &o.Flags)
+	env.Workflow{Name: "join", Phases: bootstrap.Join(), Single: joinPhase}.AddTo(cmd, g, &o.JoinFlags)
 	return cmd
 }
 
@@ -73,7 +73,7 @@ func (o *joinOptions) relax(in *env.Input) {
 
 // parts finds the cluster, and loads the desired state from input that's already been read.
 func (o *joinOptions) parts(ctx context.Context, g *cli.Globals, in *env.Input) (*env.Parts, error) {
-	self, warnings, err := config.LoadJoin(in.File, o.Flags, in.Options)
+	self, warnings, err := config.LoadJoin(in.File, o.JoinFlags, in.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (o *joinOptions) takeToken(ctx context.Context, g *cli.Globals) error {
 	if o.TokenFile == "" {
 		return nil
 	}
-	if slices.Contains(o.Given, "token") {
+	if o.Given.Has("token") {
 		return errors.New("--token and --token-file cannot be used together")
 	}
 	token, err := cli.ReadSecret(ctx, g, o.TokenFile)

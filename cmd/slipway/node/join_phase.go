@@ -21,7 +21,7 @@ import (
 
 func joinPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 	o := &joinOptions{anyRuntime: !bootstrap.ChoosesRuntime(p.Phase)}
-	cmd := p.Command(g, &o.Flags, func(cmd *cobra.Command, args []string) error {
+	cmd := p.Command(g, &o.JoinFlags, func(cmd *cobra.Command, args []string) error {
 		parts, err := loadJoinPhase(cmd, g, o, p.Phase, args)
 		if err != nil {
 			return err
@@ -57,9 +57,9 @@ func loadJoined(cmd *cobra.Command, g *cli.Globals, o *joinOptions, p step.Phase
 		return nil, err
 	}
 	o.relax(in)
-	self, warnings := o.self(in.Host), []string(nil)
+	self, warnings := o.self(cmd, in.Host), []string(nil)
 	if in.File != nil {
-		if self, warnings, err = config.LoadJoin(in.File, o.Flags, in.Options); err != nil {
+		if self, warnings, err = config.LoadJoin(in.File, o.JoinFlags, in.Options); err != nil {
 			return nil, err
 		}
 	}
@@ -80,13 +80,13 @@ func loadJoined(cmd *cobra.Command, g *cli.Globals, o *joinOptions, p step.Phase
 }
 
 // self describes the node by the command line and this host's files.
-func (o *joinOptions) self(h host.Host) *config.JoinConfiguration {
+func (o *joinOptions) self(cmd *cobra.Command, h host.Host) *config.JoinConfiguration {
 	self := thisnode.Current(h)
-	env.KeepMode(o.Flags, self)
+	env.KeepMode(cmd, self)
 	r, at := &self.NodeRegistration, &self.ControlPlane.LocalAPIEndpoint
 	r.CRISocket, r.Name = cmp.Or(o.CRISocket, r.CRISocket), cmp.Or(o.NodeName, r.Name)
 	at.AdvertiseAddress = cmp.Or(o.APIServerAdvertiseAddress, at.AdvertiseAddress)
-	if slices.Contains(o.Given, "apiserver-bind-port") {
+	if o.Given.Has("apiserver-bind-port") {
 		at.BindPort = o.APIServerBindPort
 	}
 	if o.Patches != "" {

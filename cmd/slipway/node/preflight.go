@@ -8,6 +8,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 )
 
@@ -44,7 +45,7 @@ func preflightInitCommand(g *cli.Globals, use, short string) *cobra.Command {
 			return check.report(g, out)
 		},
 	}
-	o.Bind(cmd.Flags(), "preflight init")
+	config.Bind(cmd.Flags(), "preflight init", &o.InitFlags)
 	out.Bind(cmd.Flags())
 	return cmd
 }

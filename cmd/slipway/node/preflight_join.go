@@ -47,7 +47,7 @@ func preflightJoinCommand(g *cli.Globals) *cobra.Command {
 			return check.report(g, out)
 		},
 	}
-	o.Bind(cmd.Flags(), "preflight join")
+	config.Bind(cmd.Flags(), "preflight join", &o.JoinFlags)
 	out.Bind(cmd.Flags())
 	return cmd
 }
@@ -64,7 +64,7 @@ func (o *joinOptions) joiningHost(ctx context.Context, g *cli.Globals, in *env.I
 		o.Given = append(o.Given, "token", "discovery-token-unsafe-skip-ca-verification")
 	}
 	in.Options.Placeholders = true
-	self, warnings, err := config.LoadJoin(in.File, o.Flags, in.Options)
+	self, warnings, err := config.LoadJoin(in.File, o.JoinFlags, in.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -77,10 +77,11 @@ func (o *joinOptions) joiningHost(ctx context.Context, g *cli.Globals, in *env.I
 	}
 	cli.Warn(env.UI, slices.Concat(warnings, more))
 	if env.Config == nil {
-		if env.Config, _, err = config.LoadCluster(config.DefaultCluster(), nil, nil, self, in.Options); err != nil {
+		node, _, err := config.LoadCluster(config.DefaultCluster(), nil, nil, self, in.Options)
+		if err != nil {
 			return nil, err
 		}
-		env.Config.Join = &config.Join{CAPath: self.CACertPath}
+		env.Config = node.With(func(n *config.Node) { n.Join = &config.Join{CAPath: self.CACertPath} })
 	}
 	check.Node = env.Config.Name
 	return env, nil

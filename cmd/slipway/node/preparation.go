@@ -4,10 +4,10 @@
 package node
 
 import (
-	"context"
 	"runtime"
 
 	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/bundle"
@@ -18,20 +18,22 @@ import (
 	"github.com/slipway-k8s/slipway/phases/machine"
 )
 
-func controlPlaneHere(ctx context.Context, m env.Mode, real *linux.Host) (*config.Node, []string, error) {
+func controlPlaneHere(cmd *cobra.Command, m env.Mode, real *linux.Host) (*config.Node, []string, error) {
 	if !thisnode.IsControlPlane(real) {
 		return nil, nil, nil
 	}
-	stored, warnings, err := m.Stored(ctx, real)
+	stored, warnings, err := m.Stored(cmd.Context(), real)
 	if err != nil {
 		return nil, nil, err
 	}
-	node, more, err := env.NodeFrom(stored, thisnode.Current(real))
+	self := thisnode.Current(real)
+	env.KeepMode(cmd, self)
+	node, more, err := env.NodeFrom(stored, self)
 	return node, append(warnings, more...), errors.WithMessage(err, "this host is a control plane, and its configuration")
 }
 
 // newPreparation opens the bundle, which must be for this machine.
-func newPreparation(flags config.Flags) (_ *machine.Prepare, err error) {
+func newPreparation(flags config.HostFlags) (_ *machine.Prepare, err error) {
 	prepare := &machine.Prepare{
 		BundleFile: flags.Bundle, BundleDigest: flags.Digest, KeepSwap: flags.Swap == "keep", AllowDowngrade: flags.AllowDowngrade,
 	}
@@ -50,7 +52,7 @@ func newPreparation(flags config.Flags) (_ *machine.Prepare, err error) {
 	return prepare, nil
 }
 
-func openBundle(flags config.Flags) (*bundle.Bundle, error) {
+func openBundle(flags config.HostFlags) (*bundle.Bundle, error) {
 	keys, err := bundle.TrustedKeys(flags.PublicKeys)
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func confirmReset(ctx context.Context, g *cli.Globals, p *env.Parts, text string
 }
 
 type resetOptions struct {
-	config.Flags
+	config.ResetFlags
 
 	anyRuntime bool // see InitOptions
 }
@@ -62,13 +62,13 @@ func NewReset(g *cli.Globals) *cobra.Command {
 			return p.Run(cmd.Context(), reset.Node(), skip)
 		},
 	}
-	env.Workflow{Name: "reset", Phases: reset.Node(), Single: resetPhase}.AddTo(cmd, g, &o.Flags)
+	env.Workflow{Name: "reset", Phases: reset.Node(), Single: resetPhase}.AddTo(cmd, g, &o.ResetFlags)
 	return cmd
 }
 
 func resetPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 	o := &resetOptions{anyRuntime: !slices.Contains(p.Flags, "cri-socket")}
-	return p.Command(g, &o.Flags, func(cmd *cobra.Command, _ []string) error {
+	return p.Command(g, &o.ResetFlags, func(cmd *cobra.Command, _ []string) error {
 		parts, err := loadReset(cmd, g, o)
 		if err != nil {
 			return err
@@ -102,11 +102,13 @@ func (o *resetOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, err
 	if o.anyRuntime {
 		in.AnyRuntime()
 	}
-	node, warnings, err := config.LoadReset(in.File, o.Flags, in.Options)
+	node, warnings, err := config.LoadReset(in.File, o.ResetFlags, in.Options)
 	if err != nil {
 		return nil, err
 	}
 	// The report needs these, but the files with them are gone in the end.
-	node.Name, node.ControlPlane = thisnode.Current(in.Host).NodeRegistration.Name, thisnode.IsControlPlane(in.Host)
+	node = node.With(func(n *config.Node) {
+		n.Name, n.ControlPlane = thisnode.Current(in.Host).NodeRegistration.Name, thisnode.IsControlPlane(in.Host)
+	})
 	return env.NewParts(g, node, in.Host, warnings...), nil
 }

@@ -17,23 +17,23 @@ import (
 )
 
 // upOptions are the flags of `host prepare`, `init` and `join`.
-type upOptions struct{ config.Flags }
+type upOptions struct{ config.UpFlags }
 
 // NewUp makes the command `up`.
 func NewUp(g *cli.Globals) *cobra.Command {
 	o := &upOptions{}
-	host := &config.Node{}
+	host := &config.Machine{}
 	cmd := &cobra.Command{
 		Use:   "up [HOST:PORT]",
 		Short: "Make this machine a node: prepare it, and create a cluster or join one",
-		Long: "Make this machine a node: prepare it, and create a cluster or, with HOST:PORT, join the one whose API server is there.\n" +
+		Long: "Make this machine a node: prepare it, and create a cluster or, with HOST:PORT, join the cluster of that API server.\n" +
 			"It is `host prepare`, and then `init` or `join`, and takes their flags; it waits until the node is Ready and a Pod runs.\n\n" +
 			"Without HOST:PORT, it runs these phases:\n" + env.PhaseTree(phases.Up(&machine.Prepare{}, host), "  ") +
 			"\nWith HOST:PORT, it runs these phases:\n" + env.PhaseTree(phases.UpJoin(&machine.Prepare{}, host), "  "),
 		Args: cli.Takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, g, args) },
 	}
-	o.Bind(cmd.Flags(), "up")
+	config.Bind(cmd.Flags(), "up", &o.UpFlags)
 	env.Reporting(g, cmd)
 	return cmd
 }
@@ -41,27 +41,26 @@ func NewUp(g *cli.Globals) *cobra.Command {
 func (o *upOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error {
 	o.Given = cli.Given(cmd.Flags())
 	if len(args) > 0 {
-		o.Endpoint = args[0]
+		o.Join.Endpoint = args[0]
 	}
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), o.ConfigFile)
 	if err != nil {
 		return err
 	}
 	joins := o.Joins(in.File)
-	node, host, err := o.ForUp(joins, in.File)
-	if err != nil {
+	if err := o.Split(joins, in.File); err != nil {
 		return err
 	}
-	prepare, err := newPreparation(host)
+	prepare, err := newPreparation(o.Host)
 	if err != nil {
 		return err
 	}
 	defer closeBundle(prepare)
-	machine, err := config.LoadHost(host)
+	machine, err := config.LoadHost(o.Host)
 	if err != nil {
 		return err
 	}
-	if socket, err := prepare.Socket(cmd.Context(), env.NewParts(g, machine, in.Host).Env); err == nil { // or a phase says why
+	if socket, err := prepare.Socket(cmd.Context(), env.NewParts(g, machine.Node(), in.Host).Env); err == nil { // or a phase says why
 		in.Options.Facts.Sockets = []string{socket}
 	}
 	part, workflow := "join", phases.UpJoin
@@ -69,29 +68,28 @@ func (o *upOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error
 		part, workflow = "init", phases.Up
 		in.Options.KubernetesVersion = prepare.KubernetesVersion()
 	}
-	p, err := partsForUp(cmd.Context(), g, joins, node, in)
+	p, err := o.parts(cmd.Context(), g, joins, in)
 	if err != nil {
 		return err
 	}
-	machine.AdoptKubeletSettings(p.Env.Config)
 	prepare.On(p.Env)
 	begin(cmd.Context(), p)
-	return p.Run(cmd.Context(), workflow(prepare, machine), o.skipped(part, p.Env.Config))
+	return p.Run(cmd.Context(), workflow(prepare, machine.Becoming(p.Env.Config)), o.skipped(part, p.Env.Config))
 }
 
-func partsForUp(ctx context.Context, g *cli.Globals, joins bool, flags config.Flags, in *env.Input) (*env.Parts, error) {
+func (o *upOptions) parts(ctx context.Context, g *cli.Globals, joins bool, in *env.Input) (*env.Parts, error) {
 	if joins {
-		o := &joinOptions{Flags: flags}
-		if err := o.takeToken(ctx, g); err != nil {
+		join := &joinOptions{JoinFlags: o.Join}
+		if err := join.takeToken(ctx, g); err != nil {
 			return nil, err
 		}
-		return o.parts(ctx, g, in)
+		return join.parts(ctx, g, in)
 	}
-	o := &env.InitOptions{Flags: flags}
-	if err := o.TakeNetwork(ctx, g); err != nil {
+	create := &env.InitOptions{InitFlags: o.Init}
+	if err := create.TakeNetwork(ctx, g); err != nil {
 		return nil, err
 	}
-	return o.Parts(ctx, g, in)
+	return create.Parts(ctx, g, in)
 }
 
 // skipped are the phases to skip, from the flag and the configuration file, which names them without their part of `up`.

@@ -19,7 +19,7 @@ import (
 )
 
 type createOptions struct {
-	config.Flags
+	config.TokenFlags
 
 	output cli.OutputOptions
 }
@@ -32,7 +32,7 @@ func newCreate(g *cli.Globals) *cobra.Command {
 		Args:  cli.Takes(0, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return o.run(cmd, g, args) },
 	}
-	o.Bind(cmd.Flags(), "token create")
+	config.Bind(cmd.Flags(), "token create", &o.TokenFlags)
 	o.output.Bind(cmd.Flags())
 	return cmd
 }
@@ -59,7 +59,7 @@ func (o *createOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) e
 	}
 	opts := env.Acting{G: g}.Options(config.HostFacts{})
 	opts.Now = time.Now
-	tokens, warnings, err := config.LoadTokens(src, o.Flags, opts)
+	tokens, warnings, err := config.LoadTokens(src, o.TokenFlags, opts)
 	if err != nil {
 		return err
 	}
@@ -119,8 +119,7 @@ func (o *createOptions) share(ctx context.Context, p *env.Parts, key config.Secr
 	}
 	cli.Warn(p.Env.UI, warnings)
 	env.WarnOfMissingEndpoint(p.Env.UI, node)
-	node.SkipCertificateKeyPrint = true // the join command has it
 	env := *p.Env
-	env.Config = node
+	env.Config = node.With(func(n *config.Node) { n.SkipCertificateKeyPrint = true }) // the join command has it
 	return key, bootstrap.UploadCerts(ctx, &env)
 }

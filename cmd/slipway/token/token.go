@@ -20,7 +20,7 @@ import (
 func New(g *cli.Globals) *cobra.Command {
 	cmd := cli.Group("token", "Create, list and delete the tokens that nodes join with",
 		newCreate(g), newList(g), newDelete(g), newGenerate(g))
-	new(config.Flags).Bind(cmd.PersistentFlags(), "token")
+	config.Bind(cmd.PersistentFlags(), "token", nil)
 	return cmd
 }
 

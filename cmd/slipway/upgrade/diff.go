@@ -10,8 +10,10 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/redact"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/upgrade"
 )
 
@@ -19,13 +21,13 @@ func newDiff(g *cli.Globals) *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:   "diff [VERSION]",
-		Short: "Show what an upgrade changes in this control plane's static Pods",
-		Long: "Show the difference between this control plane's static Pods and those that `upgrade apply VERSION` would write, " +
+		Short: "Show how an upgrade changes this control plane's static Pods",
+		Long: "Show how `upgrade apply VERSION` would change this control plane's static Pods, " +
 			"as unified diffs. Nothing is changed.",
 		Args: cli.Takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runDiff(cmd, g, o, args) },
 	}
-	o.Bind(cmd.Flags(), "upgrade diff")
+	config.Bind(cmd.Flags(), "upgrade diff", &o.UpgradeFlags)
 	return cmd
 }
 
@@ -47,7 +49,8 @@ func runDiff(cmd *cobra.Command, g *cli.Globals, o *options, args []string) erro
 	}
 	var b strings.Builder
 	for _, m := range list {
-		b.WriteString(plan.Unified(m.Path, "new manifest", shownManifest(m.Before), shownManifest(m.After), in.self.ContextLines))
+		path := thisnode.StaticPodPath(node, m.Name)
+		b.WriteString(plan.Unified(path, "new manifest", shownManifest(m.Before), shownManifest(m.Wanted), in.self.ContextLines))
 	}
 	return g.Result(b.String())
 }

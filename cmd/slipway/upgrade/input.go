@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/upgrade"
 )
 
-type options struct{ config.Flags }
+type options struct{ config.UpgradeFlags }
 
 type input struct {
 	*env.Input
@@ -35,7 +35,8 @@ func (o *options) read(cmd *cobra.Command, g *cli.Globals, command string, args 
 	if err != nil {
 		return nil, err
 	}
-	self, warnings, err := config.LoadUpgrade(cmd.Context(), in.File, o.Flags, command, firstOf(args), in.Options)
+	in.Options.Kubeconfig = env.KubeconfigFlag(cmd)
+	self, warnings, err := config.LoadUpgrade(cmd.Context(), in.File, o.UpgradeFlags, command, firstOf(args), in.Options)
 	return &input{in, self, warnings}, err
 }
 
@@ -49,14 +50,11 @@ func (in *input) node(cmd *cobra.Command, g *cli.Globals) (*config.Node, error) 
 	}
 	node, warnings, err := upgrading.Node(cmd.Context(), in.cluster(cmd), in.Host, cli.NewUI(g).Printf, in.self, in.Options)
 	in.warnings = append(in.warnings, warnings...)
-	if path := env.KubeconfigFlag(cmd); path != "" && err == nil {
-		node.Paths.AdminKubeconfig = path
-	}
 	return node, err
 }
 
 func (in *input) cluster(cmd *cobra.Command) *cluster.Real {
-	return env.ClusterOfNode(in.Host, env.KubeconfigFlag(cmd), in.self.Timeouts.KubernetesAPICall.Duration)
+	return env.ClusterOfNode(in.Host, in.Options.Kubeconfig, in.self.Timeouts.KubernetesAPICall.Duration)
 }
 
 // printStored prints the configuration the upgrade starts from, if asked to: on standard error if programs read standard output.

@@ -32,7 +32,7 @@ func newPlan(g *cli.Globals) *cobra.Command {
 		Args: cli.Takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, g, args) },
 	}
-	o.Bind(cmd.Flags(), "upgrade plan")
+	config.Bind(cmd.Flags(), "upgrade plan", &o.UpgradeFlags)
 	o.output.Bind(cmd.Flags())
 	cmd.Flags().BoolVar(&o.diff, "diff", false, "show what changes on this control plane and in the cluster")
 	return cmd
@@ -73,7 +73,5 @@ func planCluster(cmd *cobra.Command) (api *cluster.Real, own bool) {
 		_ = f.Close()
 		kubeconfig, own = env.UserKubeconfig{config.DefaultAdminKubeconfig}, true
 	}
-	node := config.APINode(kubeconfig.String(), nil)
-	node.Timeouts.KubernetesAPICall = env.AskTime
-	return env.UserCluster(node, kubeconfig), own
+	return env.UserCluster(env.AskingNode(kubeconfig), kubeconfig), own
 }

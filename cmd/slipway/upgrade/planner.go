@@ -140,7 +140,7 @@ func (p *planner) parts(ctx context.Context, target string) (*env.Parts, *plan.P
 		if err != nil {
 			return nil, nil, err
 		}
-		node.Upgrade = p.settings(target)
+		node = node.With(func(n *config.Node) { n.Upgrade = p.settings(target) })
 		return &env.Parts{Env: &step.Env{Config: node}}, nil, nil
 	}
 	self, options, limits := *p.in.self, p.in.Options, *p.in.self.Timeouts
@@ -156,9 +156,6 @@ func (p *planner) parts(ctx context.Context, target string) (*env.Parts, *plan.P
 			p.warned = append(p.warned, w)
 			p.said.Warn(w, "")
 		}
-	}
-	if p.given.Kubeconfig != "" {
-		node.Paths.AdminKubeconfig = p.given.Kubeconfig
 	}
 	parts, record := env.Planning{G: p.g, Diff: true}.Recorded(node, p.in.Host)
 	return parts, record, nil
@@ -200,7 +197,6 @@ func (p *planner) changes(ctx context.Context, parts *env.Parts, record *plan.Pl
 		p.said.Warn("the changes are not shown, because they depend on the files of a control plane", "run this as root on a control plane")
 		return nil, nil
 	}
-	parts.Env.Config.Upgrade.CertificateRenewal = false // its keys are random
 	parts.Env.UI = plan.UI{UI: quiet{p.said}, Plan: record}
 	err := step.Run(ctx, parts.Env, upgrade.Whole(), step.Options{Skip: []string{"preflight"}, Serial: true})
 	return changesOf(record, filepath.Join(parts.Env.Config.Paths.Kubernetes, "tmp")), err

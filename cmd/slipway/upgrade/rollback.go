@@ -19,14 +19,14 @@ import (
 )
 
 func newRollback(g *cli.Globals) *cobra.Command {
-	o := &options{}
+	o := &config.RollbackFlags{}
 	cmd := &cobra.Command{
 		Use:   "rollback",
-		Short: "Put this node back to what it was before its last upgrade",
-		Long: "Put this node back to what it was before its last upgrade: static Pods and kubelet settings come from the backup that the\n" +
+		Short: "Put this node back to its state before its last upgrade",
+		Long: "Put this node back to its state before its last upgrade: static Pods and kubelet settings come from the backup that the\n" +
 			"upgrade made. This also works when the API server is down.\n\n" +
 			"A newer minor version of etcd stays, because an older one may not start with its data. With --restore-etcd, both go back:\n" +
-			"the snapshot from before the upgrade is restored, and everything that was written to the cluster since then is lost. With\n" +
+			"the snapshot from before the upgrade is restored, and everything written to the cluster since then is lost. With\n" +
 			"several control planes, reset the others first and join them again afterwards.\n\n" +
 			"The same command finishes a rollback that was interrupted.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,12 +40,12 @@ func newRollback(g *cli.Globals) *cobra.Command {
 			return p.Run(cmd.Context(), rollback.Phases(), nil)
 		},
 	}
-	o.Bind(cmd.Flags(), "upgrade rollback")
+	config.Bind(cmd.Flags(), "upgrade rollback", o)
 	env.Reporting(g, cmd)
 	return cmd
 }
 
-func loadRollback(cmd *cobra.Command, g *cli.Globals, o *options) (*env.Parts, *rollback.Rollback, error) {
+func loadRollback(cmd *cobra.Command, g *cli.Globals, o *config.RollbackFlags) (*env.Parts, *rollback.Rollback, error) {
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), "")
 	if err != nil {
 		return nil, nil, err
@@ -63,22 +63,20 @@ func loadRollback(cmd *cobra.Command, g *cli.Globals, o *options) (*env.Parts, *
 		return nil, nil, fault.New("there is no backup of an upgrade in "+root, "only a node that was upgraded can go back")
 	}
 	self := thisnode.Current(in.Host)
-	env.KeepMode(o.Flags, self)
-	api := env.ClusterOfNode(in.Host, env.KubeconfigFlag(cmd), env.AskTime)
+	env.KeepMode(cmd, self)
+	self.NodeRegistration.IgnorePreflightErrors = o.IgnorePreflightErrors
+	in.Options.Kubeconfig = env.KubeconfigFlag(cmd)
+	api := env.ClusterOfNode(in.Host, in.Options.Kubeconfig, env.AskTime)
 	node, warnings, err := upgrading.NodeBefore(cmd.Context(), api, in.Host, backup, self, in.Options)
 	if err != nil {
 		return nil, nil, err
 	}
-	if path := env.KubeconfigFlag(cmd); path != "" {
-		node.Paths.AdminKubeconfig = path
-	}
-	node.IgnorePreflightErrors = o.IgnorePreflightErrors
 	p := env.NewParts(g, node, in.Host, warnings...)
 	rollback, err := rollback.New(cmd.Context(), p.Env, rollback.Options{Backup: backup, Progress: progress, RestoreEtcd: o.RestoreEtcd})
 	return p, rollback, err
 }
 
-func confirmRollback(ctx context.Context, g *cli.Globals, o *options, p *env.Parts, rollback *rollback.Rollback) error {
+func confirmRollback(ctx context.Context, g *cli.Globals, o *config.RollbackFlags, p *env.Parts, rollback *rollback.Rollback) error {
 	if o.Yes {
 		return nil
 	}

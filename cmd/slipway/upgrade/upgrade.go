@@ -59,13 +59,13 @@ func (u command) command(g *cli.Globals, use, short, long string, arguments int)
 			return p.Run(cmd.Context(), u.workflow(), p.Env.Config.SkipPhases)
 		},
 	}
-	env.Workflow{Name: u.path(), Phases: u.workflow(), Single: u.phase}.AddTo(cmd, g, &o.Flags)
+	env.Workflow{Name: u.path(), Phases: u.workflow(), Single: u.phase}.AddTo(cmd, g, &o.UpgradeFlags)
 	return cmd
 }
 
 func (u command) phase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 	o := &options{}
-	cmd := p.Command(g, &o.Flags, func(cmd *cobra.Command, args []string) error {
+	cmd := p.Command(g, &o.UpgradeFlags, func(cmd *cobra.Command, args []string) error {
 		o.Drain = p.Name == "drain" || p.Name == "uncordon" // their own commands need no flag to ask for it
 		parts, err := u.load(cmd, g, o, args)
 		if err != nil {
@@ -90,6 +90,5 @@ func (u command) load(cmd *cobra.Command, g *cli.Globals, o *options, args []str
 	if err := in.printStored(cmd, g); err != nil {
 		return nil, err
 	}
-	env.KeepModeOfUpgrade(in.self, node)
-	return env.NewParts(g, node, in.Host, in.warnings...), nil
+	return env.NewParts(g, env.KeepModeOfUpgrade(in.self, node), in.Host, in.warnings...), nil
 }

@@ -65,12 +65,8 @@ func (h *Host) Swap() ([]string, error) {
 		return nil, err
 	}
 	var areas []string
-	for i, line := range strings.Split(string(text), "\n") {
-		fields := strings.Fields(line)
-		if i == 0 || len(fields) == 0 { // the header
-			continue
-		}
-		areas = append(areas, fields[0])
+	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n")[1:] { // without the header
+		areas = append(areas, strings.Fields(line)[0])
 	}
 	return areas, nil
 }

@@ -53,7 +53,7 @@ func (h *Host) SwapOff(area string) error {
 		return nil
 	}
 	if errors.Is(err, unix.ENOMEM) {
-		return fault.New("turn off swap on "+area+": what is in it does not fit into the memory", "stop what needs so much memory, or keep swap with --swap=keep")
+		return fault.New("turn off swap on "+area+": its content does not fit into memory", "stop the programs that use so much memory, or keep swap with --swap=keep")
 	}
 	return host.Explain("turn off swap on", area, err)
 }
@@ -84,7 +84,7 @@ func (h *Host) RestoreContexts(ctx context.Context, paths []string) error {
 		return nil
 	}
 	_, err := program.Run(ctx, "", "restorecon", append([]string{"-R", "--"}, paths...)...)
-	return fault.WithRemedy(errors.Wrap(err, "restore SELinux contexts"), "install policycoreutils, or run `restorecon -R` on what was written")
+	return fault.WithRemedy(errors.Wrap(err, "restore SELinux contexts"), "install policycoreutils, or run `restorecon -R` on the written files")
 }
 
 func (h *Host) SELinux() bool {

@@ -94,7 +94,7 @@ func script(h host.Host, dir string) error {
 		h.Give(p("etc/kept"), other(), 0o640), h.Give(p("etc/kept"), other(), 0o640),
 		second(h.WriteOwned(p("etc/owned.key"), []byte("key"), 0o600, other())), second(h.WriteOwned(p("etc/owned.key"), []byte("key"), 0o600, other())),
 		second(h.GiveTree(p("etc/pki"), other())), second(h.GiveTree(p("etc/pki"), other())),
-		h.StopUnit(ctx, "kubelet"),
+		h.OrderUnit(ctx, host.StopUnit, "kubelet"),
 	)
 }
 
@@ -147,7 +147,7 @@ func TestOverlayOrder(t *testing.T) {
 // fakeUnits lets a test run on a machine without systemd.
 type fakeUnits struct{ *linux.Host }
 
-func (fakeUnits) StopUnit(context.Context, string) error { return nil }
+func (fakeUnits) OrderUnit(context.Context, host.UnitOrder, string) error { return nil }
 
 // A plan's files match a real run's.
 func TestOverlayMatchesReal(t *testing.T) {
@@ -336,9 +336,9 @@ func TestOverlayPartsOfFiles(t *testing.T) {
 	_, record := fixture.Records()
 	o := NewOverlay(linux.New(), record)
 	parts := func(path string) string {
-		head, headErr := o.ReadHead(path, 3)
-		tail, tailErr := o.ReadTail(path, 3)
-		all, allErr := o.ReadTail(path, 99)
+		head, headErr := host.ReadHead(o, path, 3)
+		tail, tailErr := host.ReadTail(o, path, 3)
+		all, allErr := host.ReadTail(o, path, 99)
 		if headErr != nil || tailErr != nil || allErr != nil {
 			return fmt.Sprint(headErr, tailErr, allErr)
 		}
@@ -356,7 +356,7 @@ func TestOverlayPartsOfFiles(t *testing.T) {
 	if err := o.Remove(dir + "/etc/kept"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.ReadHead(dir+"/etc/kept", 3); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := host.ReadHead(o, dir+"/etc/kept", 3); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of a removed file: %v", err)
 	}
 }
@@ -405,7 +405,7 @@ func TestOverlayBroken(t *testing.T) {
 func TestOverlayUnits(t *testing.T) {
 	for label, base := range map[string]host.Host{
 		"with systemd":    faulty{Host: linux.New()},
-		"without systemd": faulty{Host: linux.New(), unit: &host.BusError{Err: errors.New("no bus")}},
+		"without systemd": faulty{Host: linux.New(), unit: errors.New("no bus")},
 	} {
 		t.Run(label, func(t *testing.T) {
 			ctx := t.Context()
@@ -416,21 +416,21 @@ func TestOverlayUnits(t *testing.T) {
 			if state != baseState || !errors.Is(err, baseErr) {
 				t.Errorf("before: %+v, error %v", state, err)
 			}
-			if err := errors.Join(o.StopUnit(ctx, "kubelet"), o.ReloadUnits(ctx), o.EnableUnit(ctx, "kubelet"), o.EnableUnit(ctx, "kubelet.service")); err != nil {
+			if err := errors.Join(o.OrderUnit(ctx, host.StopUnit, "kubelet"), o.ReloadUnits(ctx), o.OrderUnit(ctx, host.EnableUnit, "kubelet"), o.OrderUnit(ctx, host.EnableUnit, "kubelet.service")); err != nil {
 				t.Fatal(err)
 			}
 			state, err = o.Unit(ctx, "kubelet.service")
 			if err != nil || state.ActiveState != "inactive" || state.MainPID != 0 || state.UnitFileState != "enabled" || state.LoadState != "loaded" {
 				t.Errorf("stopped: %+v, error %v", state, err)
 			}
-			if err := o.StartUnit(ctx, "kubelet"); err != nil {
+			if err := o.OrderUnit(ctx, host.StartUnit, "kubelet"); err != nil {
 				t.Fatal(err)
 			}
 			state, err = o.Unit(ctx, "kubelet")
 			if err != nil || state.ActiveState != "active" || state.SubState != "running" || state.Result != "success" || state.Restarts != 0 {
 				t.Errorf("started: %+v, error %v", state, err)
 			}
-			if err := errors.Join(o.RestartUnit(ctx, "kubelet"), o.PullImage(ctx, "unix:///none", "pause"), o.Probe(ctx, host.Probe{URL: "https://127.0.0.1:1"})); err != nil {
+			if err := errors.Join(o.OrderUnit(ctx, host.RestartUnit, "kubelet"), o.PullImage(ctx, "unix:///none", "pause"), o.Probe(ctx, host.Probe{URL: "https://127.0.0.1:1"})); err != nil {
 				t.Fatal(err)
 			}
 			const kubelet = "kubelet.service"

@@ -6,7 +6,9 @@ package plan
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,25 +69,39 @@ func (o *overlay) readFile(path string) ([]byte, error) {
 	return bytes.Clone(n.data), nil
 }
 
-func (o *overlay) ReadHead(path string, limit int64) ([]byte, error) {
-	return o.readPart(path, o.base.ReadHead, limit, func(data []byte) []byte { return data[:min(limit, int64(len(data)))] })
-}
-
-func (o *overlay) ReadTail(path string, limit int64) ([]byte, error) {
-	return o.readPart(path, o.base.ReadTail, limit, func(data []byte) []byte { return data[max(0, int64(len(data))-limit):] })
-}
-
-// readPart asks base for part of a file, or cuts it from this run's writes.
-func (o *overlay) readPart(path string, ask func(string, int64) ([]byte, error), limit int64, cut func([]byte) []byte) ([]byte, error) {
+func (o *overlay) Open(path string) (*os.File, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path = filepath.Clean(path)
-	if n := o.nodes[path]; (n == nil || n.from != "") && !o.gone(path) {
-		data, err := ask(o.origin(path), limit)
-		return data, unreadable(err)
+	n := o.nodes[path]
+	switch {
+	case o.gone(path):
+		return nil, missing(path)
+	case n != nil && n.from == "":
+		return nil, &fs.PathError{Op: "open", Path: path, Err: host.ErrNotInPlan}
+	}
+	f, err := o.base.Open(o.origin(path))
+	return f, unreadable(err)
+}
+
+func (o *overlay) HasFile(f host.SetFile) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	path := filepath.Clean(f.Path)
+	n := o.nodes[path]
+	switch {
+	case o.gone(path):
+		return false, nil
+	case n == nil:
+		return o.base.HasFile(f)
+	case n.IsDir():
+		return false, &host.KindError{Path: path, Want: "regular file", Got: n.mode}
+	case n.set != nil:
+		f.Path = path
+		return *n.set == f, nil
 	}
 	data, err := o.readFile(path)
-	return cut(data), err
+	return err == nil && n.mode == f.Mode && sha256.Sum256(data) == f.SHA256, host.Explain("read", path, err)
 }
 
 // AwaitFile assumes that the other program has written an acceptable file.
@@ -105,19 +121,7 @@ func (o *overlay) Lstat(path string) (fs.FileInfo, error) {
 	return o.lstat(filepath.Clean(path))
 }
 
-func (o *overlay) lstat(path string) (fs.FileInfo, error) {
-	if o.gone(path) {
-		return nil, missing(path)
-	}
-	if n := o.nodes[path]; n != nil {
-		return o.owned(path, n), nil
-	}
-	info, err := o.base.Lstat(o.origin(path))
-	if err != nil {
-		return nil, err
-	}
-	return o.owned(path, info), nil
-}
+func (o *overlay) lstat(path string) (fs.FileInfo, error) { return o.info(path, o.base.Lstat) }
 
 // Stat relies on runs never writing a symlink.
 func (o *overlay) Stat(path string) (fs.FileInfo, error) {
@@ -126,11 +130,17 @@ func (o *overlay) Stat(path string) (fs.FileInfo, error) {
 	return o.stat(filepath.Clean(path))
 }
 
-func (o *overlay) stat(path string) (fs.FileInfo, error) {
-	if o.nodes[path] != nil || o.gone(path) {
-		return o.lstat(path)
+func (o *overlay) stat(path string) (fs.FileInfo, error) { return o.info(path, o.base.Stat) }
+
+// info describes a path as the plan left it, or asks base.
+func (o *overlay) info(path string, ask func(string) (fs.FileInfo, error)) (fs.FileInfo, error) {
+	if o.gone(path) {
+		return nil, missing(path)
 	}
-	info, err := o.base.Stat(o.origin(path))
+	if n := o.nodes[path]; n != nil {
+		return o.owned(path, n), nil
+	}
+	info, err := ask(o.origin(path))
 	if err != nil {
 		return nil, err
 	}
@@ -172,18 +182,10 @@ func missing(path string) error {
 	return &fs.PathError{Op: "open", Path: path, Err: unix.ENOENT}
 }
 
-// unlessForbidden drops an error due to this user's permissions.
-func unlessForbidden(err error) error {
-	if errors.Is(err, fs.ErrPermission) {
-		return nil
-	}
-	return err
-}
-
 // unreadable adds the remedy to an error about a file that a dry run may not read.
 func unreadable(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
-		return errors.WithMessage(err, "a plan depends on what is there; run this as root")
+		return errors.WithMessage(err, "a plan depends on this host's files; run this as root")
 	}
 	return err
 }

@@ -223,11 +223,9 @@ func (r *recorder) WriteSet(files []host.SetFile, fill func(put func(string, io.
 		return err
 	}
 	for _, f := range files {
-		r.record(setAction(f, created[f.Path]))
+		r.record(host.Action{
+			Verb: host.Write, Path: filepath.Clean(f.Path), Mode: f.Mode, Created: created[f.Path], Data: []byte(host.Summary(f)), Opaque: true,
+		})
 	}
 	return nil
-}
-
-func setAction(f host.SetFile, created bool) host.Action {
-	return host.Action{Verb: host.Write, Path: filepath.Clean(f.Path), Mode: f.Mode, Data: []byte(host.Summary(f)), Opaque: true, Created: created}
 }

@@ -17,60 +17,13 @@ func (r *recorder) ReloadUnits(ctx context.Context) error {
 	return r.done(r.writer.ReloadUnits(ctx), host.Action{Verb: host.Reload})
 }
 
-func (r *recorder) EnableUnit(ctx context.Context, name string) error {
-	before, asked := r.Unit(ctx, name)
-	err := r.writer.EnableUnit(ctx, name)
-	if asked == nil && before.UnitFileState == "enabled" {
+func (r *recorder) OrderUnit(ctx context.Context, order host.UnitOrder, name string) error {
+	changes := order.Verb != "" && needed(ctx, r, order, name)
+	err := r.writer.OrderUnit(ctx, order, name)
+	if !changes {
 		return err
 	}
-	return r.done(err, host.Action{Verb: host.Enable, Unit: host.UnitName(name)})
-}
-
-func (r *recorder) DisableUnit(ctx context.Context, name string) error {
-	return r.changeFiles(ctx, host.Disable, name, r.writer.DisableUnit)
-}
-
-func (r *recorder) MaskUnit(ctx context.Context, name string) error {
-	return r.changeFiles(ctx, host.Mask, name, r.writer.MaskUnit)
-}
-
-func (r *recorder) UnmaskUnit(ctx context.Context, name string) error {
-	return r.changeFiles(ctx, host.Unmask, name, r.writer.UnmaskUnit)
-}
-
-// changeFiles records a change in the state of a unit's files, if any.
-func (r *recorder) changeFiles(ctx context.Context, verb host.Verb, name string, do func(context.Context, string) error) error {
-	before, asked := r.Unit(ctx, name)
-	if err := do(ctx, name); err != nil {
-		return err
-	}
-	after, askedAgain := r.Unit(ctx, name)
-	if asked == nil && askedAgain == nil && before.UnitFileState == after.UnitFileState {
-		return nil
-	}
-	return r.done(nil, host.Action{Verb: verb, Unit: host.UnitName(name)})
-}
-
-func (r *recorder) StartUnit(ctx context.Context, name string) error {
-	return r.done(r.writer.StartUnit(ctx, name), host.Action{Verb: host.Start, Unit: host.UnitName(name)})
-}
-
-func (r *recorder) StopUnit(ctx context.Context, name string) error {
-	return r.done(r.writer.StopUnit(ctx, name), host.Action{Verb: host.Stop, Unit: host.UnitName(name)})
-}
-
-func (r *recorder) RestartUnit(ctx context.Context, name string) error {
-	return r.done(r.writer.RestartUnit(ctx, name), host.Action{Verb: host.Restart, Unit: host.UnitName(name)})
-}
-
-// SuspendUnit isn't recorded: only StopUnit lasts.
-func (r *recorder) SuspendUnit(ctx context.Context, name string) error {
-	return r.writer.SuspendUnit(ctx, name)
-}
-
-// KillUnit isn't recorded either.
-func (r *recorder) KillUnit(ctx context.Context, name string) error {
-	return r.writer.KillUnit(ctx, name)
+	return r.done(err, host.Action{Verb: order.Verb, Unit: host.UnitName(name)})
 }
 
 func (r *recorder) PullImage(ctx context.Context, socket, image string) error {
@@ -86,14 +39,11 @@ func (r *recorder) ImportImages(ctx context.Context, socket string, names []stri
 }
 
 func (r *recorder) PinImage(ctx context.Context, socket, image string, pinned bool) error {
-	return r.done(r.writer.PinImage(ctx, socket, image, pinned), host.Action{Verb: pinning(pinned), Image: image})
-}
-
-func pinning(pinned bool) host.Verb {
+	verb := host.Unpin
 	if pinned {
-		return host.Pin
+		verb = host.Pin
 	}
-	return host.Unpin
+	return r.done(r.writer.PinImage(ctx, socket, image, pinned), host.Action{Verb: verb, Image: image})
 }
 
 func (r *recorder) RemoveImage(ctx context.Context, socket, image string) error {

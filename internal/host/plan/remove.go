@@ -7,14 +7,37 @@ import (
 	"cmp"
 	"context"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 )
+
+func (o *overlay) Remove(path string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	path = filepath.Clean(path)
+	info, err := o.lstat(path)
+	if err == nil && info.IsDir() {
+		var entries []fs.DirEntry
+		if entries, err = o.readDir(path); err == nil && len(entries) > 0 {
+			err = unix.ENOTEMPTY
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if host.IgnoreForbidden(err) != nil {
+		return host.Explain("remove", path, err)
+	}
+	o.drop(path)
+	return nil
+}
 
 // taken lists the entries that removing a directory takes away. If a mount point further down stays, it lists the entries beside
 // it. Directories end in a slash.
@@ -56,20 +79,19 @@ func (o *overlay) RemoveTree(path string) (host.Removal, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return host.Removal{}, nil
 	}
-	if err = cmp.Or(unlessForbidden(err), refused); err != nil {
+	if err = cmp.Or(host.IgnoreForbidden(err), refused); err != nil {
 		return host.Removal{}, host.Explain("remove", path, err)
 	}
 	entries, err := taken(o.readDir, path, mounts, stays)
-	if unlessForbidden(err) != nil {
+	if host.IgnoreForbidden(err) != nil {
 		return host.Removal{}, host.Explain("remove", path, err)
 	}
 	for _, entry := range entries {
-		child := filepath.Join(path, entry)
-		o.nodes[child] = &node{name: filepath.Base(child), removed: true}
+		o.drop(filepath.Join(path, entry))
 	}
 	stays = stays || len(mounts) > 0
 	if !stays {
-		o.nodes[path] = &node{name: filepath.Base(path), removed: true}
+		o.drop(path)
 	}
 	return host.Removal{Changed: !stays || len(entries) > 0 || err != nil, Kept: outermost(mounts)}, nil
 }
@@ -93,7 +115,7 @@ func (o *overlay) RemoveEmpty(path string) (bool, error) {
 	if entries, err := o.readDir(path); err != nil || len(entries) > 0 {
 		return false, nil
 	}
-	o.nodes[path] = &node{name: filepath.Base(path), removed: true}
+	o.drop(path)
 	return true, nil
 }
 
@@ -106,3 +128,60 @@ func (o *overlay) Unmount(path string, _ []string) error {
 
 // RemoveLeftover does nothing: a plan doesn't look for leftovers again.
 func (o *overlay) RemoveLeftover(context.Context, host.Leftover) error { return nil }
+
+func (o *overlay) Rename(from, to string) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	from, to = filepath.Clean(from), filepath.Clean(to)
+	moves, err := host.Movable(o.lstat, from, to)
+	if errors.Is(err, fs.ErrPermission) { // it may exist or not
+		moves, err = true, nil
+	}
+	if err == nil && moves {
+		err = o.checkDir(filepath.Dir(to))
+	}
+	if err != nil || !moves {
+		return false, host.Explain("rename "+from+" to", to, err)
+	}
+	o.move(from, to)
+	return true, nil
+}
+
+// move moves the plan's knowledge of from, and notes where base has the rest.
+func (o *overlay) move(from, to string) {
+	top := &node{mode: fs.ModeDir | 0o700, unknown: true}
+	if info, err := o.lstat(from); err == nil {
+		top = &node{mode: info.Mode(), from: o.origin(from)}
+		if whose, known := o.ownerOf(from, info); known {
+			o.owners[from] = whose
+		}
+	}
+	if n := o.nodes[from]; n != nil {
+		top = n
+	}
+	top.name = filepath.Base(to)
+	o.nodes[from] = top
+	rebase(o.nodes, from, to)
+	rebase(o.owners, from, to)
+	o.drop(from)
+}
+
+// rebase moves the entries of a path and everything below it to another path.
+func rebase[V any](byPath map[string]V, from, to string) {
+	for path, v := range maps.Clone(byPath) {
+		if path == from || strings.HasPrefix(path, from+"/") {
+			delete(byPath, path)
+			byPath[to+strings.TrimPrefix(path, from)] = v
+		}
+	}
+}
+
+// origin returns base's path for a path that the plan may have moved.
+func (o *overlay) origin(path string) string {
+	for at := path; at != filepath.Dir(at); at = filepath.Dir(at) {
+		if n := o.nodes[at]; n != nil && n.from != "" {
+			return filepath.Join(n.from, strings.TrimPrefix(path, at))
+		}
+	}
+	return path
+}

@@ -6,6 +6,7 @@ package plan
 import (
 	"bytes"
 	"context"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,96 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/host"
 )
+
+// plannedImage is an image after the planned actions: present, pinned or not, or removed.
+type plannedImage struct{ pinned, removed bool }
+
+// Images implements RuntimeReader: it adds images the plan imports or pulls, and leaves out its removals. A runtime started by
+// the plan has no other images.
+func (o *overlay) Images(ctx context.Context, socket string) ([]host.Image, error) {
+	there, err := o.RuntimeReader.Images(ctx, socket)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil && !o.starts() {
+		return nil, err
+	}
+	var images []host.Image
+	known := map[string]bool{}
+	for _, i := range there {
+		names := slices.DeleteFunc(slices.Clone(i.Names), func(name string) bool { return o.images[name].removed })
+		for _, name := range names {
+			if plan, planned := o.images[name]; planned {
+				known[name], i.Pinned = true, plan.pinned
+			}
+		}
+		if len(names) < len(i.Names) && len(names) == 0 {
+			continue
+		}
+		i.Names = names
+		images = append(images, i)
+	}
+	for name, plan := range o.images { // in any order: nothing is printed
+		if !plan.removed && !known[name] {
+			images = append(images, host.Image{Names: []string{name}, Pinned: plan.pinned})
+		}
+	}
+	return images, nil
+}
+
+func (o *overlay) ImagePresent(ctx context.Context, socket, image string) (bool, error) {
+	present, err := o.RuntimeReader.ImagePresent(ctx, socket, image)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	plan, planned := o.images[image]
+	switch {
+	case planned:
+		return !plan.removed, nil
+	case err != nil && o.starts():
+		return false, nil
+	}
+	return present, err
+}
+
+// starts reports whether the plan starts a runtime. Any unit but the kubelet counts: systemd doesn't say which unit listens
+// where.
+func (o *overlay) starts() bool {
+	for name, plan := range o.units { // in any order
+		if plan.activeState == "active" && name != "kubelet.service" {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *overlay) PullImage(_ context.Context, _, image string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.images[image] = plannedImage{pinned: o.images[image].pinned}
+	return nil
+}
+
+func (o *overlay) ImportImages(_ context.Context, _ string, names []string, _ func(io.Writer) error) error {
+	o.setImages(plannedImage{pinned: true}, names...)
+	return nil
+}
+
+func (o *overlay) PinImage(_ context.Context, _, image string, pinned bool) error {
+	o.setImages(plannedImage{pinned: pinned}, image)
+	return nil
+}
+
+func (o *overlay) RemoveImage(_ context.Context, _, image string) error {
+	o.setImages(plannedImage{removed: true}, image)
+	return nil
+}
+
+func (o *overlay) setImages(then plannedImage, names ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, name := range names {
+		o.images[name] = then
+	}
+}
 
 // StopContainer changes nothing by itself: the kubelet starts the container again, from the same static Pod or another.
 func (o *overlay) StopContainer(context.Context, string, string, time.Duration) error { return nil }
@@ -67,7 +158,7 @@ func (o *overlay) forgetNetwork(p host.Pod) {
 		entries, _ := o.readDir(dir) // files this user may not see aren't planned
 		for _, e := range entries {
 			if strings.Contains(e.Name(), "-"+p.ID+"-") {
-				o.nodes[filepath.Join(dir, e.Name())] = &node{name: e.Name(), removed: true}
+				o.drop(filepath.Join(dir, e.Name()))
 			}
 		}
 	}
@@ -78,7 +169,7 @@ func (o *overlay) forgetNetwork(p host.Pod) {
 		for _, e := range entries {
 			path := filepath.Join(addresses, network.Name(), e.Name())
 			if data, _ := o.readFile(path); bytes.HasPrefix(data, []byte(p.ID)) {
-				o.nodes[path] = &node{name: e.Name(), removed: true}
+				o.drop(path)
 			}
 		}
 	}

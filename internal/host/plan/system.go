@@ -6,9 +6,11 @@ package plan
 import (
 	"context"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 
@@ -24,7 +26,7 @@ func (o *overlay) SetParameter(name, value string) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) && len(o.modules) > 0 {
 		err = nil
 	}
-	if unlessForbidden(err) != nil {
+	if host.IgnoreForbidden(err) != nil {
 		return false, host.Explain("read the kernel parameter", path, err)
 	}
 	if err == nil && strings.TrimSpace(string(now)) == value {
@@ -99,4 +101,23 @@ func (o *overlay) ProgramVersion(ctx context.Context, path string) (string, erro
 		return "", host.ErrNotInPlan
 	}
 	return o.base.ProgramVersion(ctx, path)
+}
+
+// Probe succeeds: a plan assumes that a run's waits do.
+func (o *overlay) Probe(context.Context, host.Probe) error { return nil }
+
+func (o *overlay) Fetch(context.Context, host.Probe) ([]byte, error) { return nil, host.ErrNotInPlan }
+
+func (o *overlay) Date(context.Context, host.Probe) (time.Time, error) {
+	return time.Time{}, host.ErrNotInPlan
+}
+
+func (o *overlay) LookupHost(context.Context, string) ([]netip.Addr, error) {
+	return nil, host.ErrNotInPlan
+}
+
+func (o *overlay) ProbeWrite(string) error { return host.ErrNotInPlan }
+
+func (o *overlay) SyncTimes(context.Context, string) ([]time.Duration, error) {
+	return nil, host.ErrNotInPlan
 }

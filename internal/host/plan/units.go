@@ -12,12 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// unitPlan is the state of a unit after the planned actions.
-type unitPlan struct {
-	fileState string // if planned
-	acted     bool   // started or stopped
-	running   bool   // if acted
-}
+// unitPlan is a unit's UnitFileState and ActiveState after the planned orders; empty if they stay.
+type unitPlan struct{ fileState, activeState string }
 
 // Unit implements UnitReader.
 func (o *overlay) Unit(ctx context.Context, name string) (host.UnitState, error) {
@@ -29,18 +25,18 @@ func (o *overlay) Unit(ctx context.Context, name string) (host.UnitState, error)
 	}
 	plan, planned := o.units[host.UnitName(name)]
 	if n := o.nodes[state.Program]; n != nil && state.ActiveState == "active" {
-		state.Replaced = !plan.acted
+		state.Replaced = plan.activeState == ""
 	}
 	if !planned {
 		return state, err
 	}
 	state.LoadState = "loaded"
 	state.UnitFileState = cmp.Or(plan.fileState, state.UnitFileState)
-	switch {
-	case plan.acted && plan.running:
-		state.ActiveState, state.SubState, state.Result, state.Restarts = "active", "running", "success", 0
-	case plan.acted:
-		state.ActiveState, state.SubState, state.MainPID = "inactive", "dead", 0
+	switch state.ActiveState = cmp.Or(plan.activeState, state.ActiveState); plan.activeState {
+	case "active":
+		state.SubState, state.Result, state.Restarts = "running", "success", 0
+	case "inactive":
+		state.SubState, state.MainPID = "dead", 0
 	}
 	return state, nil
 }
@@ -63,60 +59,24 @@ func (o *overlay) Journal(ctx context.Context, unit string, since time.Time, las
 
 func (o *overlay) ReloadUnits(context.Context) error { return nil }
 
-func (o *overlay) EnableUnit(ctx context.Context, name string) error {
-	o.changeFiles(ctx, name, func(now string) bool { return now != "enabled" }, "enabled")
-	return nil
-}
-
-func (o *overlay) DisableUnit(ctx context.Context, name string) error {
-	o.changeFiles(ctx, name, func(now string) bool { return now == "enabled" }, "disabled")
-	return nil
-}
-
-func (o *overlay) MaskUnit(ctx context.Context, name string) error {
-	o.changeFiles(ctx, name, func(now string) bool { return now != "masked" }, "masked")
-	return nil
-}
-
-func (o *overlay) UnmaskUnit(ctx context.Context, name string) error {
-	o.changeFiles(ctx, name, func(now string) bool { return now == "masked" }, "static")
-	return nil
-}
-
-// changeFiles plans a change in the state of a unit's files, if it's needed or systemd can't be asked.
-func (o *overlay) changeFiles(ctx context.Context, name string, needed func(now string) bool, then string) {
-	if state, err := o.Unit(ctx, name); err == nil && !needed(state.UnitFileState) {
-		return
+// OrderUnit plans an order, unless systemd says it's unneeded.
+func (o *overlay) OrderUnit(ctx context.Context, order host.UnitOrder, name string) error {
+	if order.Verb == "" || !needed(ctx, o, order, name) {
+		return nil
 	}
-	o.act(name, func(p *unitPlan) { p.fileState = then })
-}
-
-func (o *overlay) StartUnit(_ context.Context, name string) error {
-	o.act(name, func(p *unitPlan) { p.acted, p.running = true, true })
-	return nil
-}
-
-func (o *overlay) StopUnit(_ context.Context, name string) error {
-	o.act(name, func(p *unitPlan) { p.acted, p.running = true, false })
-	return nil
-}
-
-func (o *overlay) RestartUnit(_ context.Context, name string) error {
-	o.act(name, func(p *unitPlan) { p.acted, p.running = true, true })
-	return nil
-}
-
-// SuspendUnit does nothing: only StopUnit lasts.
-func (o *overlay) SuspendUnit(context.Context, string) error { return nil }
-
-// KillUnit does nothing either.
-func (o *overlay) KillUnit(context.Context, string) error { return nil }
-
-func (o *overlay) act(name string, change func(*unitPlan)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	name = host.UnitName(name)
 	plan := o.units[name]
-	change(&plan)
-	o.units[name] = plan
+	o.units[name] = unitPlan{cmp.Or(order.FileState, plan.fileState), cmp.Or(order.ActiveState, plan.activeState)}
+	return nil
+}
+
+// needed reports whether an order changes anything, as far as systemd can be asked.
+func needed(ctx context.Context, units host.UnitReader, order host.UnitOrder, name string) bool {
+	if order.FileState == "" {
+		return true
+	}
+	state, err := units.Unit(ctx, name)
+	return err != nil || order.Needed(state.UnitFileState)
 }

@@ -84,7 +84,7 @@ func TestUnitReplacedInPlan(t *testing.T) {
 			if state, err := o.Unit(t.Context(), "kubelet"); state.Replaced != test.want || err != nil {
 				t.Errorf("Replaced %v, error %v", state.Replaced, err)
 			}
-			if err := o.RestartUnit(t.Context(), "kubelet"); err != nil {
+			if err := o.OrderUnit(t.Context(), host.RestartUnit, "kubelet"); err != nil {
 				t.Fatal(err)
 			}
 			if state, _ := o.Unit(t.Context(), "kubelet"); state.Replaced {

@@ -13,31 +13,30 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Every lab has the same addresses: each is in a network namespace of its own.
-// A node's last number is its index; it also picks the node's range for Pods.
+// Every lab has the same addresses, each in its own network namespace. A node's last number is its index, which also determines
+// the node's range for Pods.
 const (
 	gateway4 = "192.168.99.1"
 	gateway6 = "fd00:99::1"
 
 	firstIndex = 11
 	lastIndex  = 99
-	freeIndex  = 50 // from here on for names that follow no pattern
+	freeIndex  = 50 // the first index for names that follow no pattern
 
-	// DefaultPodSubnet is where the nodes' Pods get addresses from unless a
-	// NodeSpec says otherwise.
+	// DefaultPodSubnet holds the Pods' addresses unless a NodeSpec says otherwise.
 	DefaultPodSubnet = "10.244.0.0/16"
 )
 
-// IPv4 and IPv6 are the addresses of the node with an index.
+// ipv4 returns the address of the node with an index.
 func ipv4(index int) string { return fmt.Sprintf("192.168.99.%d", index) }
 
-// ipv6 writes the index in decimal digits, so that it reads like the IPv4 address.
+// ipv6 writes the index in decimal digits, so the address reads like the IPv4 one.
 func ipv6(index int) string { return fmt.Sprintf("fd00:99::%d", index) }
 
 var patterned = regexp.MustCompile(`^(cp|worker)-([1-9][0-9]?)$`)
 
-// indexFor chooses a node's index: cp-1 is 11, worker-1 is 21, any other name
-// gets the first free one. Asking again with the same taken set gives the same.
+// indexFor chooses a node's index: 11 for cp-1, 21 for worker-1, and the first free one for any other name. The same name and
+// taken set always get the same index.
 func indexFor(name string, taken map[int]bool) (int, error) {
 	if m := patterned.FindStringSubmatch(name); m != nil {
 		number, _ := strconv.Atoi(m[2]) // two digits at most
@@ -55,9 +54,8 @@ func indexFor(name string, taken map[int]bool) (int, error) {
 	return 0, errors.New("the lab has no free address for another node")
 }
 
-// podRange is the part of a Pod subnet that belongs to the node with an index.
-// Subnets of the usual sizes are cut as a cluster does, /24 and /64; smaller
-// ones into 128 parts.
+// podRange returns the part of a Pod subnet for the node with an index. It cuts subnets of the usual sizes as a cluster does,
+// into /24 and /64; smaller ones into 128 parts.
 func podRange(subnet netip.Prefix, index int) (netip.Prefix, error) {
 	const indexBits = 7
 	usual, all := 24, 32

@@ -74,7 +74,7 @@ func TestPodRange(t *testing.T) {
 	}
 }
 
-// Every index has to get a range inside the subnet, and none of them twice.
+// Every index must get its own range inside the subnet.
 func TestPodRangesAreApart(t *testing.T) {
 	for _, text := range []string{"10.244.0.0/16", "10.50.16.0/20", "10.9.8.0/23", "fd00:10:244::/56", "fd01::/112"} {
 		subnet := netip.MustParsePrefix(text)

@@ -27,9 +27,8 @@ const (
 	pollInterval = 20 * time.Millisecond
 )
 
-// Start boots the node from the state it is in, with the program under test as
-// it is now, and waits until its container runtime is ready. For a running node
-// it only waits.
+// Start boots the node from its present state, with the current program under test, and waits until its container runtime is
+// ready. For a running node it only waits.
 func (n *Node) Start(ctx context.Context) error {
 	unlock, err := n.lock(ctx)
 	if err != nil {
@@ -42,7 +41,7 @@ func (n *Node) Start(ctx context.Context) error {
 		stop()
 		if n.Running() {
 			return err
-		} // else it was on its way down
+		} // it was shutting down
 	}
 	if err := n.lab.ensureNetwork(ctx); err != nil {
 		return err
@@ -53,7 +52,7 @@ func (n *Node) Start(ctx context.Context) error {
 	return n.lab.log.Do("booting node "+n.state.Name, func() error { return n.boot(ctx) })
 }
 
-// lock keeps two programs from booting, killing or removing the node at once.
+// lock keeps two programs from booting, killing or removing the node at the same time.
 func (n *Node) lock(ctx context.Context) (unlock func(), err error) {
 	return filelock.Take(ctx, filepath.Join(n.lab.dir, "."+n.state.Name+".lock"), nil)
 }
@@ -63,7 +62,7 @@ func (n *Node) boot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.kill(ctx); err != nil { // what is left of a node that ended by itself
+	if err := n.kill(ctx); err != nil { // a node that ended by itself leaves things behind
 		return err
 	}
 	s := n.state
@@ -76,7 +75,7 @@ func (n *Node) boot(ctx context.Context) error {
 			return err
 		}
 	}
-	if !n.state.Bare { // which gets it by a package, or by InstallSlipway
+	if !n.state.Bare { // a bare node gets it from a package, or by InstallSlipway
 		if err := n.installSlipway(); err != nil {
 			return err
 		}
@@ -130,8 +129,7 @@ func (n *Node) launch() (ended <-chan error, err error) {
 	return result, nil
 }
 
-// joinCgroups sees to it that the next process the calling thread starts, with
-// these attributes, is in the cgroups with these directories.
+// joinCgroups puts the next process that the calling thread starts with these attributes into the cgroups with these directories.
 func joinCgroups(dirs []string, attributes *syscall.SysProcAttr) (done func(), err error) {
 	done = func() {}
 	var first []string // version 1 takes a thread, version 2 only a new process
@@ -150,14 +148,13 @@ func joinCgroups(dirs []string, attributes *syscall.SysProcAttr) (done func(), e
 	return done, thread.JoinCgroups(first)
 }
 
-// mountRoot puts the node's root together in the calling thread's mount namespace.
+// mountRoot assembles the node's root in the calling thread's mount namespace.
 func (n *Node) mountRoot() error {
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(n.state.Layers, ":"), n.upper(), n.work())
 	return errors.Wrap(unix.Mount("overlay", n.root(), "overlay", 0, options), "cannot mount the node's root")
 }
 
-// hideMachines gives systemd-nspawn a runtime directory of its own, as nodes of
-// two labs may have the same machine name.
+// hideMachines gives systemd-nspawn its own runtime directory, as nodes of two labs may have the same machine name.
 func hideMachines() error {
 	const dir = "/run/systemd/nspawn"
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -166,8 +163,8 @@ func hideMachines() error {
 	return errors.Wrap(unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"), "cannot mount systemd-nspawn's directory")
 }
 
-// machine is the node's name for systemd-nspawn: short enough that the name of
-// its network interface on the bridge, "vb-" and this, is not cut.
+// machine is the node's name for systemd-nspawn. It's short so that the name of its network interface on the bridge, "vb-" plus
+// this, isn't cut.
 func (n *Node) machine() string { return fmt.Sprintf("n%d", n.state.Index) }
 
 func (n *Node) nspawnArgs() []string {
@@ -205,7 +202,7 @@ func (n *Node) waitBooted(ctx context.Context, ended <-chan error) error {
 	}
 }
 
-// gone tells when a running node has ended, unless ctx ends earlier.
+// gone reports on its channel when a running node has ended, unless ctx ends earlier.
 func (n *Node) gone(ctx context.Context) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -234,10 +231,9 @@ func (n *Node) pollBooted(ctx context.Context) error {
 	}
 }
 
-// missing says what the node lacks for being booted, if anything. The error is
-// that waiting longer will not help.
+// missing says what the node still lacks to count as booted, if anything. It returns an error if waiting longer won't help.
 func (n *Node) missing(ctx context.Context) (string, error) {
-	leader, _ := n.leader() // 0 while there is none
+	leader, _ := n.leader() // 0 if there's none yet
 	if leader == 0 {
 		return "its init is not there", nil
 	}
@@ -248,7 +244,7 @@ func (n *Node) missing(ctx context.Context) (string, error) {
 	if !n.state.Bare {
 		units = append(units, "containerd.service")
 	}
-	said, _ := n.Output(ctx, append([]string{"systemctl", "is-active"}, units...)...) // exits with 1 while one is not
+	said, _ := n.Output(ctx, append([]string{"systemctl", "is-active"}, units...)...) // exits with 1 until all are active
 	if strings.Contains(said, "failed") {
 		log, _ := n.Logs(ctx, "", "--lines=30")
 		return "", errors.Errorf("one of %v failed:\n%s", units, log)
@@ -265,15 +261,14 @@ func (n *Node) console() string {
 	return string(data[max(len(data)-most, 0):])
 }
 
-// Running reports whether the node's init is there.
+// Running reports whether the node's init runs.
 func (n *Node) Running() bool {
 	_, err := n.leader()
 	return err == nil
 }
 
-// leader is the process id, on this machine, of the node's init: of the
-// processes in the node's cgroups the one that is the first in a process
-// namespace right below this program's.
+// leader returns the process id, on this machine, of the node's init: the process in the node's cgroups with id 1 in a process
+// namespace directly below this program's.
 func (n *Node) leader() (int, error) {
 	own, err := namespaceIDs(os.Getpid())
 	if err != nil {
@@ -290,7 +285,7 @@ func (n *Node) leader() (int, error) {
 	return 0, errors.Errorf("node %s is not running", n.state.Name)
 }
 
-// namespaceIDs are a process's ids in the process namespaces that it is in, the outermost first.
+// namespaceIDs returns a process's ids in its process namespaces, outermost first.
 func namespaceIDs(pid int) ([]string, error) {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {
@@ -304,8 +299,7 @@ func namespaceIDs(pid int) ([]string, error) {
 	return nil, errors.New("this kernel does not tell ids in process namespaces")
 }
 
-// inRoot is a path as a running process sees it. Symbolic links in it are this
-// machine's.
+// inRoot returns a path as a running process sees it. Symbolic links in it are resolved on this machine.
 func inRoot(pid int, path string) string {
 	return filepath.Join("/proc", strconv.Itoa(pid), "root", path)
 }

@@ -63,7 +63,7 @@ func cgroupMounts(mountinfo string) map[string]string {
 	return mounts
 }
 
-// machineHierarchies are those of this machine.
+// machineHierarchies returns this machine's hierarchies.
 func machineHierarchies() ([]hierarchy, error) {
 	self, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -80,10 +80,9 @@ func machineHierarchies() ([]hierarchy, error) {
 	return found, nil
 }
 
-// cgroupDirs are the directories of a lab's cgroup called name, one a hierarchy.
-// They lie below this process's own cgroup, so a limit of that one limits
-// the lab; only where there is nothing but version 2 must they be elsewhere,
-// as there a cgroup with processes cannot hand controllers down.
+// cgroupDirs returns the directories of a lab's cgroup called name, one per hierarchy. They lie below this process's own cgroup,
+// so a limit there limits the lab too. On a machine with only version 2 they can't: there, a cgroup with processes can't hand
+// controllers down.
 func cgroupDirs(all []hierarchy, name string) []string {
 	var dirs []string
 	for _, h := range all {
@@ -96,8 +95,7 @@ func cgroupDirs(all []hierarchy, name string) []string {
 	return dirs
 }
 
-// makeCgroup makes one cgroup directory with those above it. Several nodes may
-// make the same one side by side.
+// makeCgroup makes one cgroup directory and its parents. Several nodes may make the same one at the same time.
 func makeCgroup(dir string) error {
 	if filled(dir) {
 		return nil
@@ -109,7 +107,7 @@ func makeCgroup(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
 		return errors.Wrap(err, "cannot make a cgroup")
 	}
-	// A new cpuset is empty, and an empty one takes no process.
+	// A new cpuset is empty, and no process can join an empty one.
 	for _, file := range cpusets {
 		value, err := os.ReadFile(filepath.Join(parent, file))
 		if err != nil {
@@ -124,8 +122,7 @@ func makeCgroup(dir string) error {
 
 var cpusets = []string{"cpuset.cpus", "cpuset.mems"}
 
-// filled reports whether a cgroup is there and takes processes. With version 2, an
-// empty cpuset means that of the parent.
+// filled reports whether a cgroup exists and takes processes. In version 2, an empty cpuset means the parent's.
 func filled(dir string) bool {
 	if _, err := os.Stat(dir); err != nil {
 		return false
@@ -141,7 +138,7 @@ func filled(dir string) bool {
 
 // delegate hands all controllers of a version 2 cgroup down to its children.
 func delegate(dir string) error {
-	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers")) // not there in version 1
+	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers")) // missing in version 1
 	controllers := strings.Fields(string(data))
 	if len(controllers) == 0 {
 		return nil
@@ -151,11 +148,11 @@ func delegate(dir string) error {
 	return errors.Wrap(err, "cannot hand cgroup controllers down")
 }
 
-// members lists the processes in a cgroup and all below it, lowest id first.
+// members lists the processes in and below a cgroup, lowest id first.
 func members(dir string) []int {
 	var pids []int
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() { // cgroups come and go while they are read
+		if err == nil && entry.IsDir() { // cgroups come and go meanwhile
 			pids = append(pids, processes(path)...)
 		}
 		return nil
@@ -164,10 +161,10 @@ func members(dir string) []int {
 	return pids
 }
 
-// processes lists those in one cgroup, but for this one.
+// processes lists the processes in one cgroup, except for this one.
 func processes(dir string) []int {
 	var pids []int
-	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")) // none if it is gone
+	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")) // none if it's gone
 	for _, field := range strings.Fields(string(data)) {
 		if pid, err := strconv.Atoi(field); err == nil && pid != os.Getpid() {
 			pids = append(pids, pid)
@@ -176,8 +173,8 @@ func processes(dir string) []int {
 	return pids
 }
 
-// killCgroups ends every process in the cgroups. The lowest ids are the oldest:
-// the node's init is among them, and with it the kernel ends all its processes.
+// killCgroups ends every process in the cgroups. The lowest ids are the oldest, the node's init among them, and when that ends,
+// the kernel ends all its processes.
 func killCgroups(dirs []string, deadline time.Duration) error {
 	for end := time.Now().Add(deadline); ; time.Sleep(10 * time.Millisecond) {
 		left := 0
@@ -196,7 +193,7 @@ func killCgroups(dirs []string, deadline time.Duration) error {
 	}
 }
 
-// killMember ends a process, unless its id belongs to another one by now.
+// killMember ends a process, unless another process has its id by now.
 func killMember(pid int, dir string) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -208,7 +205,7 @@ func killMember(pid int, dir string) {
 	}
 }
 
-// removeCgroups removes empty cgroups with all below them.
+// removeCgroups removes empty cgroups and everything below them.
 func removeCgroups(dirs []string) error {
 	for _, dir := range dirs {
 		var all []string
@@ -227,8 +224,7 @@ func removeCgroups(dirs []string) error {
 	return nil
 }
 
-// removeCgroup removes one, waiting a little: a process that has just ended may
-// still be counted in.
+// removeCgroup removes one cgroup. It waits a little, as a process that has just ended may still be counted.
 func removeCgroup(path string) error {
 	var err error
 	for range 100 {

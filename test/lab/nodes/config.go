@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// The settings that a cluster in the lab needs whatever it is like, as
-// documents to append to a configuration file. They suit machines with cgroup
-// version 1, without the right to raise limits of their own, and with a full disk.
+// The settings that every cluster in the lab needs, as documents to append to a configuration file. They suit machines with
+// cgroup version 1, without the right to raise their own limits, and with a full disk.
 const (
 	KubeletConfiguration = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -31,12 +30,10 @@ conntrack:
 `
 )
 
-// IgnorePreflightErrors is what both tools' preflight checks have to overlook
-// in the lab: they ask for cgroup version 2.
+// IgnorePreflightErrors names the preflight check that fails in the lab with both tools: it asks for cgroup version 2.
 const IgnorePreflightErrors = "SystemVerification"
 
-// InitConfig is a configuration file for a node's "init", fit for the lab.
-// endpoint is the control plane's, empty for none.
+// InitConfig returns a configuration file for a node's "init" in the lab. endpoint is the control plane's, or empty for none.
 func (n *Node) InitConfig(kubernetesVersion, endpoint string) string {
 	cluster := fmt.Sprintf("apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"+
 		"kubernetesVersion: %s\nnetworking:\n  podSubnet: %s\n", kubernetesVersion, strings.Join(n.state.PodSubnets, ","))

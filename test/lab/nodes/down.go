@@ -16,8 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/internal/tree"
 )
 
-// Kill ends all processes of the node at once, as a power failure does. Its
-// state stays; Start boots it again.
+// Kill ends all processes of the node at once, like a power failure. The node's state stays; Start boots it again.
 func (n *Node) Kill(ctx context.Context) error {
 	unlock, err := n.lock(ctx)
 	if err != nil {
@@ -34,8 +33,8 @@ func (n *Node) kill(ctx context.Context) error {
 	return n.unplug(ctx)
 }
 
-// unplug removes the node's interface from the bridge. It would go away by
-// itself, but only once the kernel has given up the node's last connections.
+// unplug removes the node's interface from the bridge. The kernel would remove it too, but only after giving up the node's last
+// connections.
 func (n *Node) unplug(ctx context.Context) error {
 	link := "vb-" + n.machine()
 	there := func() bool { return ip(ctx, "-n", n.lab.netns(), "link", "show", link) == nil }
@@ -44,20 +43,19 @@ func (n *Node) unplug(ctx context.Context) error {
 	}
 	err := ip(ctx, "-n", n.lab.netns(), "link", "del", link)
 	if err != nil && !there() {
-		return nil // it has just gone away by itself
+		return nil // it has just gone by itself
 	}
 	return err
 }
 
-// cleanCgroups ends the node's processes and removes its cgroups. Both may be
-// gone already.
+// cleanCgroups ends the node's processes and removes its cgroups, if they still exist.
 func (n *Node) cleanCgroups() error {
 	cgroups := n.cgroups()
 	if len(cgroups) == 0 {
 		return nil
 	}
 	if leader, err := n.leader(); err == nil {
-		killMember(leader, cgroups[0]) // the kernel ends all others in its namespace
+		killMember(leader, cgroups[0]) // the kernel then ends all others in its namespace
 	}
 	if err := killCgroups(cgroups, killDeadline); err != nil {
 		return err
@@ -65,7 +63,6 @@ func (n *Node) cleanCgroups() error {
 	return removeCgroups(cgroups)
 }
 
-// Restart kills the node and boots it again.
 func (n *Node) Restart(ctx context.Context) error {
 	if err := n.Kill(ctx); err != nil {
 		return err
@@ -73,7 +70,7 @@ func (n *Node) Restart(ctx context.Context) error {
 	return n.Start(ctx)
 }
 
-// Remove kills the node and wipes everything about it.
+// Remove kills the node and removes all its files.
 func (n *Node) Remove(ctx context.Context) error {
 	if err := n.Kill(ctx); err != nil {
 		return err
@@ -81,8 +78,7 @@ func (n *Node) Remove(ctx context.Context) error {
 	return wipe(n.dir())
 }
 
-// InstallSlipway puts the program under test into the node as it is now. Start
-// does it too, but for bare nodes.
+// InstallSlipway puts the current program under test into the node. Start does it too, except for bare nodes.
 func (n *Node) InstallSlipway() error {
 	if _, err := os.Stat(n.lab.options.Slipway); err != nil {
 		return errors.Wrap(err, "cannot find the program under test: run make build")
@@ -90,11 +86,10 @@ func (n *Node) InstallSlipway() error {
 	return n.CopyIn(n.lab.options.Slipway, slipwayPath)
 }
 
-// slipwayPath is where the program under test is in a node.
+// slipwayPath is the path of the program under test in a node.
 const slipwayPath = "/usr/local/bin/slipway"
 
-// installSlipway does it for a node that does not run. Without a program under
-// test the node is still useful.
+// installSlipway installs it in a stopped node. Without a program under test it does nothing, as the node is useful anyway.
 func (n *Node) installSlipway() error {
 	if _, err := os.Stat(n.lab.options.Slipway); os.IsNotExist(err) {
 		return nil
@@ -109,15 +104,13 @@ func (n *Node) installSlipway() error {
 	return errors.Wrap(tree.CopyFile(n.lab.options.Slipway, target), "cannot copy the program under test")
 }
 
-// InstallKubernetes replaces the programs that a package manager would upgrade
-// by those of another minor release, empty for the newest. What runs goes on
-// with what it was started from.
+// InstallKubernetes replaces the programs that a package manager would upgrade by those of another minor release, empty for the
+// newest. Running programs keep running from their old files.
 func (n *Node) InstallKubernetes(ctx context.Context, minor string) error {
 	return n.Install(ctx, minor, Kubeadm, "kubectl", "kubelet")
 }
 
-// Install puts programs of a minor release into the node, where its package
-// would; they are built if they are missing.
+// Install puts programs of a minor release where the node's packages would, building them if they're missing.
 func (n *Node) Install(ctx context.Context, minor string, programs ...string) error {
 	for _, name := range programs {
 		here, inNode, err := n.lab.program(ctx, minor, name)
@@ -131,12 +124,10 @@ func (n *Node) Install(ctx context.Context, minor string, programs ...string) er
 	return nil
 }
 
-// VersionOf is the version that InstallKubernetes installs, such as v1.36.4 for
-// "1.36", or "" if there is none.
+// VersionOf returns the version that InstallKubernetes installs, such as v1.36.4 for "1.36", or "" if there's none.
 func (n *Node) VersionOf(minor string) string { return n.lab.VersionOf(minor) }
 
-// Down ends and removes all of the lab, whatever state it is in, and leaves
-// only the parts that every lab is made from. Nothing of other labs is touched.
+// Down ends and removes the whole lab in any state. It keeps only the parts that all labs share, and doesn't touch other labs.
 func (l *Lab) Down(ctx context.Context) error {
 	return l.log.Do("taking lab "+l.options.Name+" down", func() error {
 		nodes, err := l.Nodes()
@@ -158,8 +149,7 @@ func (l *Lab) Down(ctx context.Context) error {
 	})
 }
 
-// removeCgroups removes the lab's cgroups, those of this program's own place
-// and those of the places that the nodes were started from.
+// removeCgroups removes the lab's cgroups, both below this program's own and below those of the programs that started its nodes.
 func (l *Lab) removeCgroups(nodes []*Node) error {
 	all, err := machineHierarchies()
 	if err != nil {
@@ -179,8 +169,7 @@ func (l *Lab) removeCgroups(nodes []*Node) error {
 	return removeCgroups(dirs)
 }
 
-// wipe removes a directory after unmounting whatever is mounted below it. It never
-// removes through a mount.
+// wipe removes a directory after unmounting everything below it. It never removes through a mount.
 func wipe(dir string) error {
 	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -194,7 +183,7 @@ func wipe(dir string) error {
 	return errors.Wrap(os.RemoveAll(dir), "cannot remove the lab's files")
 }
 
-// mountsBelow lists the mount points in dir, in the order of mounting.
+// mountsBelow lists the mount points in dir, in mount order.
 func mountsBelow(mountinfo, dir string) []string {
 	var found []string
 	for _, line := range strings.Split(mountinfo, "\n") {

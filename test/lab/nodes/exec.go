@@ -26,33 +26,31 @@ const killAfter = 20 * time.Second
 
 const (
 	nodePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	notFound = 127 // what a shell says of a program that is not there
+	notFound = 127 // a shell's exit code if there's no such program
 )
 
 // Cmd is a program to run in a node, as root in a clean environment.
 type Cmd struct {
 	Args   []string
-	Env    []string // beyond PATH, HOME, LANG and TERM
+	Env    []string // in addition to PATH, HOME, LANG and TERM
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
 
-	// CancelSignal is sent to the program and its children when the context
-	// ends; default SIGKILL. A program that does not end then is killed, and so
-	// are children that outlive it. If it is set and the program ends by itself,
-	// its exit code is what Exec reports.
+	// CancelSignal is sent to the program and its children when the context ends; default SIGKILL. If the program doesn't end then,
+	// it's killed, and so are children that outlive it. If CancelSignal is set and the program ends by itself, Exec reports its exit
+	// code.
 	CancelSignal syscall.Signal
-	// Interactive leaves the program in this program's process group, so that it
-	// can use the terminal.
+	// Interactive leaves the program in this program's process group, so that it can use the terminal.
 	Interactive bool
 }
 
-// ExitError is what a program in a node ended with, if not with 0.
+// ExitError reports a program in a node that didn't end with 0.
 type ExitError struct {
 	Node   string
 	Args   []string
 	Code   int    // -1 if a signal ended it
-	Stderr string // the end of it, where Output or Combined has taken it
+	Stderr string // its end, if Output or Combined captured it
 }
 
 func (e *ExitError) Error() string {
@@ -63,8 +61,8 @@ func (e *ExitError) Error() string {
 	return message
 }
 
-// Exec runs a program in the node's namespaces and cgroups and waits for it.
-// If it does not end with 0, the error's cause is an *ExitError.
+// Exec runs a program in the node's namespaces and cgroups and waits for it. If its exit code isn't 0, the error's cause is an
+// *ExitError.
 func (n *Node) Exec(ctx context.Context, c Cmd) error {
 	leader, err := n.leader()
 	if err != nil {
@@ -97,7 +95,7 @@ func (n *Node) Exec(ctx context.Context, c Cmd) error {
 	return n.wait(ctx, c, cmd)
 }
 
-// command prepares the program on a thread that is inside the node.
+// command prepares the program; the calling thread must be inside the node.
 func (c Cmd) command(ctx context.Context) (*exec.Cmd, error) {
 	path, err := lookPath(c.Args[0])
 	if err != nil {
@@ -131,7 +129,7 @@ func (n *Node) wait(ctx context.Context, c Cmd, cmd *exec.Cmd) error {
 	if ctx.Err() == nil {
 		return n.result(c, cmd.ProcessState.ExitCode(), err)
 	}
-	_ = c.signal(cmd.Process.Pid, syscall.SIGKILL) // what it has left behind
+	_ = c.signal(cmd.Process.Pid, syscall.SIGKILL) // its orphans
 	if code := cmd.ProcessState.ExitCode(); c.CancelSignal != 0 && code >= 0 {
 		return n.result(c, code, nil)
 	}
@@ -149,7 +147,7 @@ func (c Cmd) signal(pid int, s syscall.Signal) error {
 	return syscall.Kill(-pid, s) // the process group, which also reaches inside the node
 }
 
-// result turns what the program ended with into this package's errors.
+// result turns the program's exit code and error into this package's errors.
 func (n *Node) result(c Cmd, code int, err error) error {
 	var exit *exec.ExitError
 	if code != 0 && (err == nil || errors.As(err, &exit)) {
@@ -165,7 +163,7 @@ func (n *Node) Output(ctx context.Context, args ...string) (string, error) {
 	return stdout.String(), withStderr(err, stderr.String())
 }
 
-// Combined runs a program in the node and returns all that it printed.
+// Combined runs a program in the node and returns all its output.
 func (n *Node) Combined(ctx context.Context, args ...string) (string, error) {
 	var out bytes.Buffer
 	err := n.Exec(ctx, Cmd{Args: args, Stdout: &out, Stderr: &out})
@@ -182,7 +180,7 @@ func withStderr(err error, text string) error {
 	return err
 }
 
-// cgroupsOf are the directories of a process's cgroups.
+// cgroupsOf returns the directories of a process's cgroups.
 func cgroupsOf(pid int) ([]string, error) {
 	own, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
 	if err != nil {
@@ -199,8 +197,7 @@ func cgroupsOf(pid int) ([]string, error) {
 	return dirs, nil
 }
 
-// Logs is what systemd's journal holds about a unit, or about everything if
-// unit is empty. It can also be read of a node that does not run.
+// Logs returns the entries of a unit in systemd's journal, or all entries if unit is empty. It works on a stopped node too.
 func (n *Node) Logs(ctx context.Context, unit string, more ...string) (string, error) {
 	args := append([]string{"journalctl", "--no-pager", "--quiet", "--output=short-precise"}, more...)
 	if unit != "" {

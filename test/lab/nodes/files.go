@@ -15,9 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/internal/thread"
 )
 
-// Inside runs fn on a thread whose root is the node's, so that package os shows
-// the node's files there. It works with a node that does not run, too. fn must
-// not leave its goroutine: others are outside.
+// Inside runs fn on a thread whose root is the node's, so that package os shows the node's files there. It works on a stopped
+// node too. fn must stay on its goroutine: others run outside.
 func (n *Node) Inside(fn func() error) error {
 	if leader, err := n.leader(); err == nil {
 		return thread.Do(func() error {
@@ -43,7 +42,7 @@ func (n *Node) Inside(fn func() error) error {
 	})
 }
 
-// mountStopped mounts what systemd-nspawn would, for the calling thread only.
+// mountStopped makes systemd-nspawn's mounts, for the calling thread only.
 func (n *Node) mountStopped() error {
 	if err := thread.PrivateMounts(); err != nil {
 		return err
@@ -82,7 +81,7 @@ func (n *Node) WriteFile(path string, data []byte, mode os.FileMode) error {
 		if err := os.WriteFile(path, data, mode); err != nil {
 			return err
 		}
-		return os.Chmod(path, mode) // whatever the umask and the file's former mode
+		return os.Chmod(path, mode) // regardless of the umask and the file's former mode
 	})
 	return errors.Wrapf(err, "node %s", n.state.Name)
 }
@@ -131,8 +130,8 @@ func (n *Node) CopyOut(from, to string) error {
 	return errors.Wrapf(err, "cannot copy %s out of node %s", from, n.state.Name)
 }
 
-// openPlace opens the directory above path, following links, so that what is in it
-// can be reached from either side of a changed root. With O_CREATE it is made.
+// openPlace opens the directory above path, following links, so that its files can be reached from either side of a changed root.
+// With O_CREATE it makes the directory.
 func openPlace(path string, flag int) (*os.Root, string, error) {
 	path = filepath.Clean(path)
 	dir, name := filepath.Split(path)

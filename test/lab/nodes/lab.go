@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodes boots real Linux nodes on one machine, each with systemd,
-// D-Bus, containerd and a kubelet unit, in a network namespace that no packet
-// leaves. The end-to-end tests and the lab's command are made of it.
+// Package nodes boots real Linux nodes on one machine, each with systemd, D-Bus, containerd and a kubelet unit, in an isolated
+// network namespace. The end-to-end tests and the lab's command use it.
 package nodes
 
 import (
@@ -21,17 +20,16 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/parts"
 )
 
-// ProbeImage is an image that every node has, for Pods that tests start. Its
-// commands: serve [ADDRESS], get URL, lookup NAME, sleep.
+// ProbeImage is an image on every node, for the tests' Pods. Its commands: serve [ADDRESS], get URL, lookup NAME, sleep.
 const ProbeImage = parts.ProbeImage
 
-// What a node may be With.
+// Values for NodeSpec.With.
 const (
 	Kubeadm = parts.Kubeadm // the program
 	Flannel = parts.Flannel // the images of this Pod network
 )
 
-// ProbeArchive is the name of a file with it in the directory of BundleParts.
+// ProbeArchive is the name of the file with ProbeImage in BundleParts' directory.
 const ProbeArchive = parts.ProbeArchive
 
 // DirVariable is the environment variable that names the lab's directory.
@@ -39,19 +37,18 @@ const DirVariable = "SLIPWAY_LAB_DIR"
 
 const defaultDir = "/var/cache/slipway-lab"
 
-// Options of a lab. The zero value is the lab that a contributor uses by hand.
+// Options of a lab. The zero value is the lab that contributors use by hand.
 type Options struct {
 	Name       string // tells labs apart; default "slipway"
 	Dir        string // keeps parts and nodes; default SLIPWAY_LAB_DIR or /var/cache/slipway-lab
 	Source     string // the project's directory; default: found from the working directory upwards
 	Slipway    string // the program under test; default bin/slipway in Source
 	Kubernetes string // the minor version of new nodes; default the newest
-	// Log gets progress for people, by default none, and BuildLog that of building
-	// parts, by default the same.
+	// Log gets progress for people, by default none, and BuildLog the progress of building parts, by default the same.
 	Log, BuildLog io.Writer
 }
 
-// Lab is a group of nodes on one network of their own.
+// Lab is a group of nodes on their own network.
 type Lab struct {
 	options Options
 	log     *progress.Log
@@ -61,8 +58,7 @@ type Lab struct {
 
 var labName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,20}$`)
 
-// Open prepares to use the lab called o.Name, whether it exists already or
-// not. It changes nothing yet. The lab needs root.
+// Open prepares to use the lab called o.Name, whether it exists already or not. It changes nothing yet. The lab needs root.
 func Open(o Options) (*Lab, error) {
 	if o.Name == "" {
 		o.Name = "slipway"
@@ -101,7 +97,7 @@ func Open(o Options) (*Lab, error) {
 	return l, err
 }
 
-// sourceDir is the nearest directory upwards that holds the component modules.
+// sourceDir returns the nearest directory upwards that holds the component modules.
 func sourceDir() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -117,7 +113,7 @@ func sourceDir() (string, error) {
 	}
 }
 
-// Names lists the labs that have left something below dir, "" being the default.
+// Names lists the labs that have left anything below dir, by default the lab's directory.
 func Names(dir string) ([]string, error) {
 	if dir == "" {
 		dir = os.Getenv(DirVariable)
@@ -128,9 +124,8 @@ func Names(dir string) ([]string, error) {
 	return dirNames(filepath.Join(dir, "labs"))
 }
 
-// Build makes the parts that new nodes consist of, as far as they are missing:
-// minutes at first, no time later. StartNode does it, too. A node that exists
-// already needs nothing.
+// Build makes the missing parts of new nodes, which takes minutes the first time. StartNode does it too. Existing nodes need
+// nothing.
 func (l *Lab) Build(ctx context.Context, specs ...NodeSpec) error {
 	for _, spec := range specs {
 		if _, err := l.Node(spec.Name); spec.Name != "" && err == nil {
@@ -147,19 +142,18 @@ func (l *Lab) need(spec NodeSpec) parts.Need {
 	return parts.Need{Bare: spec.Bare, Kubernetes: cmp.Or(spec.Kubernetes, l.options.Kubernetes), With: spec.With}
 }
 
-// BundleParts makes a directory with a list for `slipway bundle create`: the
-// programs and images that nodes of the lab have, of a minor version of Kubernetes
-// or, if it is empty, of the version of new nodes.
+// BundleParts makes a directory with a list for `slipway bundle create`: the lab nodes' programs and images for a minor version
+// of Kubernetes or, if it's empty, for the version of new nodes.
 func (l *Lab) BundleParts(ctx context.Context, minor string) (string, error) {
 	return l.parts.Bundle(ctx, cmp.Or(minor, l.options.Kubernetes))
 }
 
-// InstallHere installs a program on this machine if it's missing, from a package of Debian.
+// InstallHere installs a program from a Debian package on this machine, if it's missing.
 func (l *Lab) InstallHere(ctx context.Context, program, debianPackage string) error {
 	return l.parts.InstallHere(ctx, [2]string{program, debianPackage})
 }
 
-// layersInUse are those of all nodes of all labs.
+// layersInUse returns the layers of all nodes of all labs.
 func (l *Lab) layersInUse() ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(l.options.Dir, "labs", "*", "nodes", "*", stateFile))
 	if err != nil {
@@ -167,7 +161,7 @@ func (l *Lab) layersInUse() ([]string, error) {
 	}
 	var layers []string
 	for _, file := range files {
-		if s, err := readState(file); err == nil { // else a node that is just being made or removed
+		if s, err := readState(file); err == nil { // otherwise it's just being made or removed
 			layers = append(layers, s.Layers...)
 		}
 	}
@@ -177,17 +171,17 @@ func (l *Lab) layersInUse() ([]string, error) {
 // Name is the lab's name.
 func (l *Lab) Name() string { return l.options.Name }
 
-// KubernetesVersion is that of new nodes, such as v1.37.2.
+// KubernetesVersion is the version of new nodes, such as v1.37.2.
 func (l *Lab) KubernetesVersion() string { return l.VersionOf("") }
 
-// VersionOf is the version of a release that nodes may have, such as v1.36.4
-// for "1.36", or "" if there is none; "" is that of new nodes.
+// VersionOf returns the lab's version of a minor release, such as v1.36.4 for "1.36", or "" if there's none. The empty release
+// means that of new nodes.
 func (l *Lab) VersionOf(minor string) string {
 	versions, _ := l.parts.VersionsOf(cmp.Or(minor, l.options.Kubernetes))
 	return versions.Kubernetes
 }
 
-// Nodes are all nodes of the lab, running or not, sorted by name.
+// Nodes returns all nodes of the lab, running or not, sorted by name.
 func (l *Lab) Nodes() ([]*Node, error) {
 	names, err := dirNames(filepath.Join(l.dir, "nodes"))
 	if err != nil {
@@ -195,14 +189,14 @@ func (l *Lab) Nodes() ([]*Node, error) {
 	}
 	var all []*Node
 	for _, name := range names {
-		if n, err := l.Node(name); err == nil { // else a node that was never complete
+		if n, err := l.Node(name); err == nil { // otherwise it was never complete
 			all = append(all, n)
 		}
 	}
 	return all, nil
 }
 
-// dirNames are the sorted names of the directories in dir; none if it is missing.
+// dirNames returns the sorted names of the directories in dir; none if it's missing.
 func dirNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !os.IsNotExist(err) {
@@ -216,8 +210,8 @@ func dirNames(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Program is the path, on this machine, of a program that nodes of the default
-// release have, or may have. It is built if it is missing.
+// Program returns the path, on this machine, of a program for nodes of the default release. It builds the program if it's
+// missing.
 func (l *Lab) Program(ctx context.Context, name string) (string, error) {
 	if name == "slipway" {
 		return l.options.Slipway, nil
@@ -226,8 +220,7 @@ func (l *Lab) Program(ctx context.Context, name string) (string, error) {
 	return here, err
 }
 
-// program builds a program that nodes of a release have: its path on this
-// machine, and in a node.
+// program builds a program for nodes of a release and returns its paths on this machine and in a node.
 func (l *Lab) program(ctx context.Context, minor, name string) (here, inNode string, err error) {
 	here, inNode, err = l.parts.Program(ctx, cmp.Or(minor, l.options.Kubernetes), name)
 	if err == nil && inNode == "" {

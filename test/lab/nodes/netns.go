@@ -19,17 +19,16 @@ import (
 // bridge connects a lab's nodes.
 const bridge = "lab0"
 
-// cgroupName is the lab's own in every hierarchy; its nodes' are below.
+// cgroupName names the lab's cgroup in every hierarchy; its nodes' cgroups are below.
 func (l *Lab) cgroupName() string { return "slipway-lab-" + l.options.Name }
 
-// netns is the name of the lab's network namespace, as "ip netns" shows it.
+// netns names the lab's network namespace, as "ip netns" shows it.
 func (l *Lab) netns() string { return "slipway-lab-" + l.options.Name }
 
 func (l *Lab) netnsPath() string { return filepath.Join("/run/netns", l.netns()) }
 
-// ensureNetwork makes the lab's network if it is missing or incomplete: a
-// bridge in a namespace that has no other way out. What is sent elsewhere is
-// refused at once, so nothing in a node waits for an answer that cannot come.
+// ensureNetwork makes the lab's network if it's missing or incomplete: a bridge in a namespace with no other way out. Traffic to
+// elsewhere is refused at once, so nothing in a node waits for an answer that can't come.
 func (l *Lab) ensureNetwork(ctx context.Context) error {
 	unlock, err := filelock.Take(ctx, filepath.Join(l.dir, ".network.lock"), nil)
 	if err != nil {
@@ -53,12 +52,12 @@ func (l *Lab) ensureNetwork(ctx context.Context) error {
 	})
 }
 
-// configureNetwork fills the network namespace of the calling thread. The
-// bridge gets its name last: the name says that the network is complete.
+// configureNetwork fills the network namespace of the calling thread. The bridge gets its name last, as a mark that the network
+// is complete.
 func configureNetwork(ctx context.Context) error {
 	for name, value := range map[string]string{
-		"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1", // only a router answers that there is no way
-		"ipv4/icmp_ratelimit": "0", "ipv6/icmp/ratelimit": "0", // and it does so every time
+		"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1", // only a router answers that there's no route
+		"ipv4/icmp_ratelimit": "0", "ipv6/icmp/ratelimit": "0", // and it must do so every time
 	} {
 		if err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0); err != nil {
 			return errors.Wrap(err, "cannot set up the lab's network")
@@ -81,9 +80,8 @@ func configureNetwork(ctx context.Context) error {
 	return nil
 }
 
-// routePods tells the lab's network where the node's Pods are, so that refusals
-// reach them too. Without that, what a Pod sends to a Service before kube-proxy
-// is there would wait for half a minute.
+// routePods adds the routes to the node's Pods to the lab's network, so that refusals reach them too. Otherwise, a Pod's request
+// to a Service would wait for half a minute if kube-proxy isn't ready yet.
 func (n *Node) routePods(ctx context.Context) error {
 	subnets, err := parsePrefixes(n.state.PodSubnets)
 	if err != nil {
@@ -105,7 +103,6 @@ func (n *Node) routePods(ctx context.Context) error {
 	return nil
 }
 
-// removeNetwork removes the lab's network namespace, if it is there.
 func (l *Lab) removeNetwork(ctx context.Context) error {
 	if _, err := os.Lstat(l.netnsPath()); os.IsNotExist(err) {
 		return nil
@@ -113,7 +110,6 @@ func (l *Lab) removeNetwork(ctx context.Context) error {
 	return ip(ctx, "netns", "del", l.netns())
 }
 
-// ip runs iproute2's program.
 func ip(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput()
 	return errors.Wrapf(err, "ip %s: %s", strings.Join(args, " "), strings.TrimSpace(string(out)))

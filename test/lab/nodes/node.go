@@ -27,17 +27,17 @@ type NodeSpec struct {
 	IP         string   // an address in 192.168.99.11-99; default by name
 	PodSubnets []string // of the whole cluster; default DefaultPodSubnet
 	Kubernetes string   // the minor version of its programs; default the newest
-	With       []string // what only some nodes have: Kubeadm, Flannel
-	Bare       bool     // only what images of clouds have: no runtime, kubelet, images or Pod network
+	With       []string // parts for some nodes only: Kubeadm, Flannel
+	Bare       bool     // like a cloud's image: no runtime, kubelet, images or Pod network
 }
 
 // Node is one node of a lab. Its methods may be used side by side.
 type Node struct {
 	lab   *Lab
-	state state // but for its cgroups, which change: see cgroups
+	state state // except for its cgroups, which change: see cgroups
 }
 
-// state is what is kept about a node between runs of programs.
+// state is kept about a node between runs of programs.
 type state struct {
 	Name       string
 	Index      int
@@ -45,7 +45,7 @@ type state struct {
 	MachineID  string
 	Layers     []string // of its root, the topmost first
 	Cgroups    []string // directories of its cgroups since the last boot
-	Bare       bool     // began without what makes it a node
+	Bare       bool     // began without a runtime, kubelet, images or Pod network
 }
 
 const stateFile = "node.json"
@@ -57,7 +57,7 @@ func (l *Lab) nodeDir(name string) string { return filepath.Join(l.dir, "nodes",
 // LabName is the name of the node's lab.
 func (n *Node) LabName() string { return n.lab.Name() }
 
-// Node is an existing node, running or not.
+// Node returns an existing node, running or not.
 func (l *Lab) Node(name string) (*Node, error) {
 	s, err := readState(filepath.Join(l.nodeDir(name), stateFile))
 	if os.IsNotExist(errors.Cause(err)) {
@@ -66,9 +66,8 @@ func (l *Lab) Node(name string) (*Node, error) {
 	return &Node{lab: l, state: s}, err
 }
 
-// StartNode makes a node and boots it, to where its container runtime is ready
-// and has the images. A node that exists already is booted as it is, or left
-// alone if it runs. kubeadm is installed in either, if it's asked for.
+// StartNode makes a node and boots it until its container runtime is ready and has the images. It boots an existing node as it
+// is, or leaves it alone if it runs. Either way it installs kubeadm on request.
 func (l *Lab) StartNode(ctx context.Context, spec NodeSpec) (*Node, error) {
 	n, err := l.Node(spec.Name)
 	if err != nil {
@@ -86,8 +85,7 @@ func (l *Lab) StartNode(ctx context.Context, spec NodeSpec) (*Node, error) {
 	return n, n.Install(ctx, spec.Kubernetes, Kubeadm)
 }
 
-// create lays out a new node's directory. The state file comes last: a directory
-// without one is a leftover.
+// create lays out a new node's directory. It writes the state file last: a directory without one is a leftover.
 func (l *Lab) create(ctx context.Context, spec NodeSpec, machine *parts.Machine) (*Node, error) {
 	if !nodeName.MatchString(spec.Name) {
 		return nil, errors.New("not a host name")
@@ -111,7 +109,7 @@ func (l *Lab) create(ctx context.Context, spec NodeSpec, machine *parts.Machine)
 	return n, n.save(s)
 }
 
-// newState chooses what the specification leaves open.
+// newState chooses everything the specification leaves open.
 func (l *Lab) newState(spec NodeSpec, layers []string) (state, error) {
 	s := state{Name: spec.Name, PodSubnets: spec.PodSubnets, Layers: layers, Bare: spec.Bare}
 	if len(s.PodSubnets) == 0 {
@@ -136,7 +134,7 @@ func (l *Lab) newState(spec NodeSpec, layers []string) (state, error) {
 	return s, err
 }
 
-// indexOf is the index that belongs to an address somebody asked for.
+// indexOf returns the index of a requested address.
 func indexOf(text string, taken map[int]bool) (int, error) {
 	address, err := netip.ParseAddr(text)
 	if err != nil {
@@ -154,9 +152,8 @@ func indexOf(text string, taken map[int]bool) (int, error) {
 	return 0, errors.Errorf("the address %s is not in %s-%s", text, ipv4(firstIndex), ipv4(lastIndex))
 }
 
-// The directories of a node: the writable layer of its root, what overlay needs
-// beside it, where the root is put together, and what is bound in from the disk
-// because overlays (a container's, etcd's fsync) do not stack well.
+// The directories of a node: the writable layer of its root, overlay's work directory, the assembled root, and the directories
+// bound in from the disk, because overlays (a container's, etcd's fsync) don't stack well.
 func (n *Node) dir() string   { return n.lab.nodeDir(n.state.Name) }
 func (n *Node) upper() string { return filepath.Join(n.dir(), "upper") }
 func (n *Node) work() string  { return filepath.Join(n.dir(), "work") }
@@ -198,7 +195,7 @@ func (n *Node) layOut(m *parts.Machine) error {
 	return nil
 }
 
-// controllers are the directory names below /sys/fs/cgroup of the version 1 hierarchies.
+// controllers returns the directory names below /sys/fs/cgroup of the version 1 hierarchies.
 func controllers(all []hierarchy) []string {
 	var names []string
 	for _, h := range all {
@@ -219,7 +216,7 @@ func readState(path string) (state, error) {
 	return s, errors.Wrapf(json.Unmarshal(data, &s), "cannot read %s", path)
 }
 
-// save writes the state file, never half.
+// save replaces the state file atomically.
 func (n *Node) save(s state) error {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -232,8 +229,8 @@ func (n *Node) save(s state) error {
 	return errors.Wrap(os.Rename(path+".new", path), "cannot write a node's state")
 }
 
-// cgroups are the directories of the node's cgroups since its last boot, by
-// whichever program that was; none if it never booted.
+// cgroups returns the directories of the node's cgroups since its last boot, whichever program booted it; none if it never
+// booted.
 func (n *Node) cgroups() []string {
 	s, err := readState(filepath.Join(n.dir(), stateFile))
 	if err != nil {
@@ -251,5 +248,5 @@ func (n *Node) IP() string { return ipv4(n.state.Index) }
 // IPv6 is the node's IPv6 address.
 func (n *Node) IPv6() string { return ipv6(n.state.Index) }
 
-// NetworkNamespace is the path of the network namespace of the node's lab, for programs of this machine that talk to nodes.
+// NetworkNamespace is the path of the lab's network namespace, for programs on this machine that talk to nodes.
 func (n *Node) NetworkNamespace() string { return n.lab.netnsPath() }

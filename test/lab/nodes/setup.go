@@ -13,14 +13,14 @@ import (
 	"github.com/pkg/errors"
 )
 
-// A nodeFile is written into a node's root before it boots for the first time.
+// A nodeFile is written into a node's root before its first boot.
 type nodeFile struct {
 	path string
 	data string
 	mode os.FileMode
 }
 
-// nodeFiles are what makes a node differ from the others.
+// nodeFiles returns the files that differ between nodes.
 func nodeFiles(s state, controllers []string) ([]nodeFile, error) {
 	subnets, err := parsePrefixes(s.PodSubnets)
 	if err != nil {
@@ -59,9 +59,8 @@ func parsePrefixes(texts []string) ([]netip.Prefix, error) {
 
 const podNetworkPath = "etc/cni/net.d/10-lab.conflist"
 
-// containerdSettings are what containerd needs on any machine of the lab, as
-// parts/layer/node/etc/containerd has it: an operator's file beside the one that
-// `slipway host prepare` writes.
+// containerdSettings are settings that containerd needs on any machine of the lab, like those in parts/layer/node/etc/containerd:
+// an operator's file beside the one `slipway host prepare` writes.
 const containerdSettings = `version = 3
 
 [plugins.'io.containerd.cri.v1.runtime']
@@ -71,7 +70,7 @@ restrict_oom_score_adj = true
 SystemdCgroup = false
 `
 
-// ConfigurePods gives a bare node the Pod network that other nodes have.
+// ConfigurePods gives a bare node the other nodes' Pod network.
 func (n *Node) ConfigurePods() error {
 	subnets, err := parsePrefixes(n.state.PodSubnets)
 	if err != nil {
@@ -84,8 +83,7 @@ func (n *Node) ConfigurePods() error {
 	return n.WriteFile("/"+podNetworkPath, []byte(cni), 0o644)
 }
 
-// networkBatch is for "ip -batch": the node's addresses, the bridge as gateway,
-// and the way to every other node's Pods.
+// networkBatch is input for "ip -batch": the node's addresses, the bridge as gateway, and routes to every other node's Pods.
 func networkBatch(index int, subnets []netip.Prefix) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "addr add %s/24 dev host0\n", ipv4(index))
@@ -112,7 +110,7 @@ func networkBatch(index int, subnets []netip.Prefix) (string, error) {
 	return b.String(), nil
 }
 
-// hostsFile names the nodes that follow the naming pattern, and the node itself.
+// hostsFile names the node itself, and all nodes of the naming pattern.
 func hostsFile(name string, index int) string {
 	var b strings.Builder
 	b.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
@@ -130,8 +128,8 @@ func hostsFile(name string, index int) string {
 	return b.String()
 }
 
-// cgroupDropIn makes the controllers of cgroup version 1 writable, which the
-// container's start leaves read-only. Version 2 has none of its own to name.
+// cgroupDropIn makes the controllers of cgroup version 1 writable; the container starts with them read-only. Version 2 has no
+// separate controllers to name.
 func cgroupDropIn(controllers []string) string {
 	var b strings.Builder
 	b.WriteString("[Service]\n")
@@ -139,14 +137,13 @@ func cgroupDropIn(controllers []string) string {
 		b.WriteString("ExecStart=/usr/bin/mount -o remount,rw /sys/fs/cgroup\n")
 	}
 	for _, controller := range controllers {
-		// Without bind the whole hierarchy would be remounted, and that is busy.
+		// Without bind, this would remount the whole hierarchy, which is busy.
 		fmt.Fprintf(&b, "ExecStart=/usr/bin/mount -o remount,bind,rw /sys/fs/cgroup/%s\n", controller)
 	}
 	return b.String()
 }
 
-// cniConfig is the Pod network of one node: a bridge, and addresses from a
-// range that no other node has.
+// cniConfig is one node's Pod network: a bridge, and addresses from a range of its own.
 func cniConfig(index int, subnets []netip.Prefix) (string, error) {
 	type object = map[string]any
 	var ranges [][]object

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// copyTree copies a file, a directory's contents or a symbolic link with its mode.
+// copyTree copies a file, a directory's contents or a symbolic link, with its mode.
 func copyTree(source *os.Root, from string, target *os.Root, to string) error {
 	info, err := source.Lstat(from)
 	if err != nil {
@@ -60,7 +60,7 @@ func copyRegular(source *os.Root, from string, target *os.Root, to string, mode 
 		return err
 	}
 	defer in.Close()
-	// A new file: the old one may be a program that runs.
+	// A new file, as the old one may be a running program.
 	if err := target.Remove(to); err != nil && !os.IsNotExist(err) {
 		return err
 	}

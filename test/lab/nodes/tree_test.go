@@ -19,7 +19,7 @@ func TestCopyTree(t *testing.T) {
 	if err := os.Symlink("/elsewhere", filepath.Join(dir, "from", "link")); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // again over what is there
+	for range 2 { // the second time over existing files
 		source, from, err := openPlace(filepath.Join(dir, "from"), os.O_RDONLY)
 		if err != nil {
 			t.Fatal(err)

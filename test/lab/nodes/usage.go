@@ -13,8 +13,8 @@ import (
 	"github.com/pkg/errors"
 )
 
-// ProcessorTime is what all nodes of the lab have used so far, those that are gone included. It is 0 before the first
-// one boots, and after Down.
+// ProcessorTime returns the processor time that all nodes of the lab have used so far, including removed ones. It's 0 before the
+// first boot, and after Down.
 func (l *Lab) ProcessorTime() (time.Duration, error) {
 	all, err := machineHierarchies()
 	if err != nil {
@@ -28,7 +28,7 @@ func (l *Lab) ProcessorTime() (time.Duration, error) {
 	return 0, nil
 }
 
-// usage is the processor time of a cgroup, if its hierarchy counts it.
+// usage returns a cgroup's processor time, if its hierarchy counts it.
 func usage(dir string) (time.Duration, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "cpuacct.usage")) // version 1, in nanoseconds
 	if err == nil {

@@ -5,9 +5,8 @@ package nodes
 
 import "strings"
 
-// WriterManifest is a Pod on a node that writes to the API 10 times a second,
-// and says in its log how that goes (see components/probe). url is that of an
-// API server, or of the Service kubernetes.
+// WriterManifest is a Pod on a node that writes to the API 10 times a second and logs the results (see components/probe). url
+// points at an API server or the Service kubernetes.
 func WriterManifest(name, node, url string) string {
 	return strings.NewReplacer("NAME", name, "URL", url, "NODE", node, "IMAGE", ProbeImage).Replace(writerManifest)
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/pkg/errors"
 )
 
-// goEnv is how the lab runs the Go command, whatever flags Slipway is built with: its programs have no C in them.
+// goEnv is the lab's environment for the Go command, whatever flags Slipway is built with: its programs contain no C.
 var goEnv = []string{"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off"}
 
-// leftOut are packages that a program's main.go imports for what they register, and that the lab leaves out. Of
-// flannel's backends, udp is written in C, and tencent-vpc takes the SDK of the one cloud that it is for.
+// leftOut lists packages that a program's main.go imports for their registrations, and the lab leaves out. Of flannel's backends,
+// udp is written in C, and tencent-vpc brings in the SDK of a single cloud.
 var leftOut = map[string][]string{
 	"flanneld": {flannelModule + "/pkg/backend/udp", flannelModule + "/pkg/backend/tencentvpc"},
 }
 
-// runGo runs a command of Go's, such as "build", for programs of the component in the directory dir.
+// runGo runs a Go command, such as "build", for programs of the component in dir.
 func runGo(ctx context.Context, dir string, programs []program, command string, flags ...string) error {
 	args := append([]string{"go", command}, flags...)
 	if leftOut[programs[0].name] == nil {
@@ -55,11 +55,11 @@ func (p program) built() string {
 	return path.Base(majorVersion.ReplaceAllString(p.pkg, ""))
 }
 
-// majorVersion is the end of an import path, which isn't part of the program's name.
+// majorVersion matches the end of an import path, which isn't part of the program's name.
 var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
 
-// shorten writes the program's main.go, its only file, without what is left out, and the overlay with which the Go
-// command finds that in dir: it allows none for files of other modules.
+// shorten writes the program's main.go, its only file, without the left-out imports, and an overlay that puts this file into dir:
+// the Go command allows no overlay for files of other modules.
 func (p program) shorten(ctx context.Context, dir, beside string) (overlay string, err error) {
 	source, err := output(ctx, dir, goEnv, "go", "list", "-find", "-f", "{{.Dir}}", p.pkg)
 	if err != nil {

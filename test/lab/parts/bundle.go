@@ -30,19 +30,18 @@ type bundleRow struct {
 	File    string `json:"file"`
 }
 
-// bundled are the programs in a bundle, with their type. Nothing needs crictl, so
-// nodes that are no bare machines do not have it.
+// bundled maps the programs in a bundle to their types. Nothing needs crictl, so only bare machines get it.
 var bundled = map[string]string{
 	"kubelet": "program", "kubectl": "program", "containerd": "program", "containerd-shim-runc-v2": "program", "ctr": "program", "crictl": "program",
 	"bridge": "cni-plugin", "loopback": "cni-plugin", "ptp": "cni-plugin", "host-local": "cni-plugin", "portmap": "cni-plugin",
 	"flannel": "cni-plugin",
 }
 
-// license is that of all components. What comes from Debian has its own.
+// license is the license of all components. Debian's programs have their own.
 const license = "Apache-2.0"
 
-// Bundle makes a directory with a list for `slipway bundle create`: the
-// programs and images of a minor version of Kubernetes, "" being the newest.
+// Bundle makes a directory with a list for `slipway bundle create`: the programs and images of a minor version of Kubernetes,
+// empty for the newest.
 func (b *Builder) Bundle(ctx context.Context, minor string) (dir string, err error) {
 	at, err := b.releaseAt(minor)
 	if err != nil {
@@ -68,12 +67,11 @@ func (b *Builder) Bundle(ctx context.Context, minor string) (dir string, err err
 	return dir, err
 }
 
-// bundleImages are the images of a bundle.
 func (r *versioned) bundleImages() []imageRecipe {
 	return slices.Concat(r.commonImages()[:1], r.images(), r.flannelImages())
 }
 
-// bundlePicks are all programs that a bundle is made of, and that of the tests' Pods.
+// bundlePicks returns all programs that go into a bundle, and the program of the tests' Pods.
 func (r *versioned) bundlePicks() []pick {
 	picks := r.picks(slices.Collect(maps.Keys(bundled))...)
 	for _, i := range append(r.bundleImages(), r.probe()) {
@@ -122,11 +120,10 @@ func (r *run) bundle(ctx context.Context, release *versioned, debian tree) (stri
 
 const (
 	imagesArchive = "images.tar"
-	// ProbeArchive has the image of the tests' Pods, which is in no bundle.
+	// ProbeArchive holds the image of the tests' Pods, which isn't in any bundle.
 	ProbeArchive = "probe.tar"
 )
 
-// bundleRows are the programs of a bundle.
 func (r *run) bundleRows(release *versioned, debian tree) ([]bundleRow, error) {
 	var rows []bundleRow
 	for _, p := range inOrder(release.picks(slices.Collect(maps.Keys(bundled))...)) {
@@ -152,7 +149,7 @@ func (r *run) bundleRows(release *versioned, debian tree) ([]bundleRow, error) {
 	return append(rows, bundleRow{"runc", "program", string(found[1]), "pkg:deb/debian/runc@" + string(found[1]), license, debian.find("usr/sbin/runc")}), nil
 }
 
-// sourceOf is the module that has a package, and its version.
+// sourceOf returns the module that holds a package, and its version.
 func sourceOf(component, pkg string) (module, version string, err error) {
 	gomod, err := os.ReadFile(filepath.Join(component, "go.mod"))
 	if err != nil {
@@ -166,7 +163,7 @@ func sourceOf(component, pkg string) (module, version string, err error) {
 	return "", "", errors.Errorf("%s requires no module with %s", component, pkg)
 }
 
-// bundleImage is an image of a bundle. Its version is its tag.
+// bundleImage returns the row of an image. Its version is its tag.
 func bundleImage(i image, kubernetes string) bundleRow {
 	_, tag, _ := strings.Cut(i.name, ":")
 	of := cmp.Or(i.of, "the components of Kubernetes "+kubernetes)

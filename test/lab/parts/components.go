@@ -13,16 +13,15 @@ import (
 	"github.com/pkg/errors"
 )
 
-// program is one that the lab builds from a component module; the module's
-// go.mod pins its version.
+// program is built from a component module, whose go.mod pins its version.
 type program struct {
-	component string // directory below test/lab/components, without what release.dir adds
-	pkg       string // import path, or the directory of a main package of our own
+	component string // directory below test/lab/components, without the release's ending
+	pkg       string // import path, or the directory of one of the lab's own main packages
 	name      string // of the executable
 }
 
-// Components of which each release has its own version. That of kubernetes goes
-// into its programs, because nothing in the module itself says it.
+// Components with a version of their own in each release. The version of kubernetes is linked into its programs, as nothing in
+// the module itself says it.
 const (
 	kubernetes = "kubernetes"
 	etcd       = "etcd"
@@ -32,11 +31,10 @@ const (
 // flannel is the component of the Pod network flannel, the same in all releases.
 const flannel = "flannel"
 
-// release is a version of Kubernetes, with the etcd and CoreDNS that its kubeadm
-// chooses. The first is the default; each is called by its minor version.
+// release is a minor version of Kubernetes, with the etcd and CoreDNS that its kubeadm chooses. The first is the default.
 type release struct {
 	name string
-	// older are the endings of the directories of older components.
+	// older maps older components to their directories' endings.
 	older map[string]string
 }
 
@@ -46,11 +44,10 @@ var releases = []release{
 	{"1.35", map[string]string{kubernetes: "-1.35", etcd: "-3.6", coredns: "-1.14.2"}}, // kubeadm 1.35 has older patch releases
 }
 
-// dir is the directory of a component below test/lab/components.
+// dir returns a component's directory below test/lab/components.
 func (r release) dir(component string) string { return component + r.older[component] }
 
-// programs in the order of building: the API server takes longest and shares
-// most packages with the others.
+// programs are in build order: the API server takes longest and shares most packages with the others.
 var programs = []program{
 	{kubernetes, "k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver"},
 	{kubernetes, "k8s.io/kubernetes/cmd/kubelet", "kubelet"},
@@ -91,8 +88,8 @@ func programNamed(name string) (program, error) {
 	return programs[at], nil
 }
 
-// onNode says where a program that runs on a node itself is installed; the
-// others run from images only. Only some nodes have kubeadm: see Need.
+// onNode maps the programs that run on a node itself to their paths; the others run from images only. Only some nodes have
+// kubeadm: see Need.
 var onNode = map[string]string{
 	"kubelet":                 "usr/bin/kubelet",
 	"kubectl":                 "usr/bin/kubectl",
@@ -109,12 +106,12 @@ var onNode = map[string]string{
 	"portmap":                 "opt/cni/bin/portmap",
 }
 
-// Versions of what goes into the images' names, with a leading v.
+// Versions in the images' names, with a leading v.
 type Versions struct {
 	Kubernetes, Etcd, CoreDNS, Flannel string
 }
 
-// readVersions takes the versions from the component modules' go.mod files.
+// readVersions reads the versions from the component modules' go.mod files.
 func readVersions(components string, r release) (Versions, error) {
 	var v Versions
 	for _, row := range []struct {
@@ -137,7 +134,6 @@ func readVersions(components string, r release) (Versions, error) {
 	return v, nil
 }
 
-// requiredVersion finds the version of module in the text of a go.mod.
 func requiredVersion(gomod, module string) (string, error) {
 	line := regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(module) + `\s+(v\S+)`)
 	found := line.FindStringSubmatch(gomod)
@@ -147,7 +143,7 @@ func requiredVersion(gomod, module string) (string, error) {
 	return found[1], nil
 }
 
-// linkerFlags are the -ldflags for a component's programs.
+// linkerFlags returns the -ldflags for a component's programs.
 func linkerFlags(component string, v Versions) string {
 	const flags = "-s -w"
 	switch component {

@@ -20,14 +20,13 @@ import (
 // suite is the Debian release of the nodes.
 const suite = "bookworm"
 
-// machinePackages are what any machine of the lab has beyond Debian's minimal
-// base: an init system with D-Bus, and tools of the network.
+// machinePackages are on every machine of the lab, on top of Debian's minimal base: an init system with D-Bus, and network tools.
 var machinePackages = []string{
 	"systemd", "systemd-sysv", "dbus", "ca-certificates", "iproute2", "iptables", "nftables", "kmod", "procps",
 	"mount", "util-linux", "hostname", "iputils-ping",
 }
 
-// packageSet is what one kind of machine has beyond that, in a layer above it.
+// packageSet holds the further packages of one kind of machine, in a layer of their own.
 type packageSet struct {
 	kind, of string
 	packages []string
@@ -36,20 +35,20 @@ type packageSet struct {
 var (
 	// nodePackages are what Kubernetes expects of a host.
 	nodePackages = packageSet{"debian-node", "nodes", []string{"runc", "conntrack", "ebtables", "socat", "ethtool"}}
-	// barePackages are what images of clouds have: what sets a machine up at its
-	// first boot, and a way in. The third is one of several that cryptography takes.
+	// barePackages are usual in clouds' images: the first-boot setup, and a way in. cryptography accepts any of several packages in
+	// place of the third.
 	barePackages = packageSet{"debian-bare", "bare machines", []string{"cloud-init", "openssh-server", "python3-cffi-backend", "sudo"}}
 )
 
-// hostPrograms are what the lab itself runs, each with its Debian package.
+// hostPrograms are programs that the lab itself runs, each with its Debian package.
 var hostPrograms = [][2]string{
 	{"debootstrap", "debootstrap"},
 	{"systemd-nspawn", "systemd-container"},
 	{"ip", "iproute2"},
 }
 
-// Debian installs the Debian that nodes have, without what the lab puts on top of it, and returns its layers, the topmost
-// first, which must not be changed.
+// Debian installs the nodes' Debian, without the lab's own layers, and returns its layers, topmost first. They must not be
+// changed.
 func (b *Builder) Debian(ctx context.Context) (layers []string, err error) {
 	err = b.do(ctx, func(ctx context.Context, r *run) (err error) {
 		layers, err = r.debian(ctx, nodePackages)
@@ -58,7 +57,7 @@ func (b *Builder) Debian(ctx context.Context) (layers []string, err error) {
 	return layers, err
 }
 
-// InstallHere installs programs on this machine that are missing, each given with its Debian package.
+// InstallHere installs the programs that are missing on this machine, each given with its Debian package.
 func (b *Builder) InstallHere(ctx context.Context, programs ...[2]string) error {
 	if len(missingHere(programs)) == 0 {
 		return nil
@@ -69,7 +68,7 @@ func (b *Builder) InstallHere(ctx context.Context, programs ...[2]string) error 
 	}
 	defer unlock()
 	missing := missingHere(programs)
-	if len(missing) == 0 { // by now
+	if len(missing) == 0 { // another run has installed them
 		return nil
 	}
 	env := []string{"DEBIAN_FRONTEND=noninteractive"}
@@ -92,7 +91,7 @@ func missingHere(programs [][2]string) (packages []string) {
 	return packages
 }
 
-// debian installs Debian with what one kind of machine has: the lowest layers of its root.
+// debian installs Debian for one kind of machine: the lowest layers of its root.
 func (r *run) debian(ctx context.Context, set packageSet) (tree, error) {
 	if err := r.InstallHere(ctx, hostPrograms...); err != nil {
 		return nil, err
@@ -111,15 +110,14 @@ func (r *run) debian(ctx context.Context, set packageSet) (tree, error) {
 	return tree{filepath.Join(upper, layerDir), base}, err
 }
 
-// While dpkg installs, it needn't wait until each file is on the disk: what isn't complete is thrown away.
+// dpkg needn't wait until each file is on the disk: an incomplete installation is thrown away.
 const (
 	unsafe      = "force-unsafe-io"
 	dpkgOptions = "etc/dpkg/dpkg.cfg.d/lab"
 )
 
-// debootstrap installs Debian in dir.
 func debootstrap(ctx context.Context, dir, include string) error {
-	// Its own mount namespace takes along what an interrupted run has mounted.
+	// Mounts that an interrupted run leaves behind go away with this mount namespace.
 	err := thread.Do(func() error {
 		if err := thread.PrivateMounts(); err != nil {
 			return err

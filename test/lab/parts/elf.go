@@ -11,9 +11,8 @@ import (
 	"github.com/pkg/errors"
 )
 
-// libraries finds dynamically linked programs of a tree and what they need: their
-// loader and all shared libraries, as paths in an image mapped to files. It
-// does what ldd does, without running anything.
+// libraries finds dynamically linked programs in a tree, with their loader and all shared libraries, and returns paths in an
+// image mapped to files. It does ldd's job without running anything.
 func libraries(root tree, libraryDir string, programs []string) (map[string]string, error) {
 	found := map[string]string{}
 	var todo []string
@@ -42,7 +41,7 @@ func libraries(root tree, libraryDir string, programs []string) (map[string]stri
 	return found, nil
 }
 
-// linkage reads a program's loader (libraries have none) and direct needs.
+// linkage reads a program's loader (libraries have none) and its direct dependencies.
 func linkage(path string) (loader string, needed []string, err error) {
 	f, err := elf.Open(path)
 	if err != nil {

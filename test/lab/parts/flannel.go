@@ -6,13 +6,13 @@ package parts
 const (
 	flannelModule   = "github.com/flannel-io/flannel"
 	flannelRegistry = "ghcr.io/flannel-io/"
-	// flannelPluginTag is of the image that flannel's manifest asks for. No module has that version: the plugin in the
-	// image is that of the component flannel-cni.
+	// flannelPluginTag is the tag of the image in flannel's manifest. No module has that version: the plugin in the image comes from
+	// the component flannel-cni.
 	flannelPluginTag = "v1.9.1-flannel3"
 )
 
-// flannelImages are those of the Pod network flannel, with paths as its manifest has them: its daemon, and its plugin
-// with a cp that installs it.
+// flannelImages returns the images of the Pod network flannel, with the paths in its manifest: its daemon, and its plugin with a
+// cp that installs it.
 func (r *versioned) flannelImages() []imageRecipe {
 	return []imageRecipe{
 		{

@@ -21,7 +21,7 @@ func TestWithoutImports(t *testing.T) {
 	}
 }
 
-// What is left out is of a program that the lab builds.
+// The lab must leave packages only out of programs it builds.
 func TestLeftOut(t *testing.T) {
 	for _, p := range programs {
 		for _, pkg := range leftOut[p.name] {
@@ -32,7 +32,7 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// The names and paths are those in flannel's manifest.
+// The names and paths must match flannel's manifest.
 func TestFlannelImages(t *testing.T) {
 	b := testBuilder(t)
 	images, err := b.table(b.releases[0].flannelImages(), tools{packet: []imageFile{{path: "usr/sbin/nft"}}, copy: []imageFile{{path: "usr/bin/cp"}}})

@@ -20,8 +20,8 @@ type image struct {
 	name       string // with its tag
 	entrypoint []string
 	files      []imageFile
-	of         string // what it is made of; empty for the components of Kubernetes
-	debian     string // the licenses of what it has of Debian
+	of         string // its content; empty for the components of Kubernetes
+	debian     string // the licenses of its files from Debian
 }
 
 // imageFile is a file copied from the machine, or a symbolic link.
@@ -31,10 +31,10 @@ type imageFile struct {
 	link   string // the target, instead of a source
 }
 
-// searchPath is where an image's command is looked for.
+// searchPath is where an image's command is searched.
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// imageConfig is the part of an image's configuration that matters here.
+// imageConfig is the part of an image's configuration that the lab needs.
 type imageConfig struct {
 	Architecture string        `json:"architecture"`
 	OS           string        `json:"os"`
@@ -52,15 +52,14 @@ type rootFS struct {
 	DiffIDs []string `json:"diff_ids"`
 }
 
-// manifest is an archive's table of contents, one row an image.
+// manifest is an archive's table of contents, with one row per image.
 type manifest struct {
 	Config   string
 	RepoTags []string
 	Layers   []string
 }
 
-// writeArchive writes images in the format of "docker save". The same images
-// give the same bytes.
+// writeArchive writes images in the format of "docker save". The same images give the same bytes.
 func writeArchive(w io.Writer, images []image) error {
 	archive := tar.NewWriter(w)
 	var manifests []manifest
@@ -81,8 +80,7 @@ func writeArchive(w io.Writer, images []image) error {
 	return errors.Wrap(archive.Close(), "cannot finish the images' archive")
 }
 
-// addImage makes the image's layer twice, as its digest and size come before it:
-// that costs less than to keep it.
+// addImage makes the image's layer twice, as the digest and size precede it: that's cheaper than keeping it.
 func addImage(archive *tar.Writer, i image) (manifest, error) {
 	hash, size := sha256.New(), counter(0)
 	if err := writeLayer(io.MultiWriter(hash, &size), i.files); err != nil {
@@ -108,7 +106,6 @@ func addImage(archive *tar.Writer, i image) (manifest, error) {
 	return m, writeLayer(archive, i.files)
 }
 
-// writeLayer writes a layer.
 func writeLayer(w io.Writer, files []imageFile) error {
 	layer := tar.NewWriter(w)
 	for _, file := range files {
@@ -119,7 +116,7 @@ func writeLayer(w io.Writer, files []imageFile) error {
 	return errors.Wrap(layer.Close(), "cannot finish its layer")
 }
 
-// counter counts the bytes that are written to it.
+// counter counts the bytes written to it.
 type counter int64
 
 func (c *counter) Write(p []byte) (int, error) {

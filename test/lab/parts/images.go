@@ -21,25 +21,25 @@ import (
 
 const (
 	pauseImage = "registry.k8s.io/pause:3.10.2"
-	// ProbeImage is for Pods that tests start; see components/probe.
+	// ProbeImage is the image of the tests' Pods; see components/probe.
 	ProbeImage = "slipway.test/probe:1"
 )
 
-// imageRecipe is an image of which the files are still to be made.
+// imageRecipe is an image whose files aren't made yet.
 type imageRecipe struct {
 	image
 	picks     []pick // the programs in it
-	directory string // where they are in it
+	directory string // their directory in it
 	tools     func(tools) []imageFile
 }
 
-// imageGroup are images that a node has all of or none.
+// imageGroup holds images that a node has all or none of.
 type imageGroup struct {
 	of      string
 	recipes []imageRecipe
 }
 
-// commonImages are those that are the same in all releases.
+// commonImages returns the images shared by all releases.
 func (r *versioned) commonImages() []imageRecipe {
 	return []imageRecipe{
 		{image: image{name: pauseImage, entrypoint: []string{"/pause"}}, picks: r.picks("pause")},
@@ -51,7 +51,7 @@ func (r *versioned) probe() imageRecipe {
 	return imageRecipe{image: image{name: ProbeImage, entrypoint: []string{"/probe"}}, picks: r.picks("probe")}
 }
 
-// images are those of a release, named as its control plane asks for them. kube-proxy's also has tools.
+// images returns the images of a release, named as its control plane asks for them. kube-proxy's also contains tools.
 func (r *versioned) images() []imageRecipe {
 	const registry, directory = "registry.k8s.io/", "usr/local/bin/"
 	ofProgram := func(name string) imageRecipe {
@@ -66,7 +66,7 @@ func (r *versioned) images() []imageRecipe {
 	}
 }
 
-// table gives the images of recipes their files.
+// table makes images of recipes by adding their files.
 func (b *Builder) table(recipes []imageRecipe, tools tools) ([]image, error) {
 	var table []image
 	for _, recipe := range recipes {
@@ -85,8 +85,8 @@ func (b *Builder) table(recipes []imageRecipe, tools tools) ([]image, error) {
 	return table, nil
 }
 
-// images makes a containerd root with the images of all groups unpacked. A node gets a copy made of hard links, which
-// takes a fraction of a second where an import takes many. So does the root that has one more group.
+// images makes a containerd root with the images of all groups unpacked. A node gets a copy made of hard links, which takes a
+// fraction of a second where an import takes many. So does a root with one more group.
 func (r *run) images(ctx context.Context, groups []imageGroup, debian tree) (string, error) {
 	tools, err := debianTools(debian)
 	if err != nil {
@@ -106,7 +106,7 @@ func (r *run) images(ctx context.Context, groups []imageGroup, debian tree) (str
 		row := imageRoot{upon: name, name: stamp("images", name, fmt.Sprint(table), containerd), of: g.of, table: table}
 		rows, name = append(rows, row), row.name
 	}
-	// Usually all are there, or all but the last. What they are made upon need not be.
+	// Usually all of them exist, or all but the last. The roots below an existing one may be gone.
 	from := len(rows) - 1
 	for from > 0 && !r.has(rows[from].name) {
 		from--
@@ -120,7 +120,7 @@ func (r *run) images(ctx context.Context, groups []imageGroup, debian tree) (str
 	return path, nil
 }
 
-// imageRoot is a part with a containerd root: the images in the table upon those of another root, if there is one.
+// imageRoot is a part with a containerd root: the images in the table on top of another root's, if upon names one.
 type imageRoot struct {
 	upon, name, of string
 	table          []image
@@ -149,7 +149,7 @@ func writeImages(archive string, table []image) error {
 	return errors.Wrap(f.Close(), "cannot finish the images' archive")
 }
 
-// unpack imports images with a containerd of its own, whose root is dir/root.
+// unpack imports images with its own containerd, whose root is dir/root.
 func (r *run) unpack(ctx context.Context, table []image, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -192,7 +192,7 @@ func (r *run) unpack(ctx context.Context, table []image, dir string) error {
 	return errors.Wrapf(err, "cannot unpack the images; containerd said: %s", lastLines(said.String()))
 }
 
-// startApart starts a daemon in a mount namespace of its own.
+// startApart starts a daemon in its own mount namespace.
 func startApart(daemon *exec.Cmd) error {
 	return thread.Do(func() error {
 		if err := thread.PrivateMounts(); err != nil {
@@ -202,7 +202,7 @@ func startApart(daemon *exec.Cmd) error {
 	})
 }
 
-// stop ends a daemon in order, so that its files are complete.
+// stop ends a daemon cleanly, so that its files are complete.
 func stop(daemon *exec.Cmd) error {
 	if err := daemon.Process.Signal(os.Interrupt); err != nil {
 		return errors.Wrap(err, "cannot stop containerd")
@@ -212,7 +212,6 @@ func stop(daemon *exec.Cmd) error {
 	return errors.Wrap(daemon.Wait(), "containerd did not end in order")
 }
 
-// waitForFile waits until path exists.
 func waitForFile(ctx context.Context, path string) error {
 	for {
 		if _, err := os.Stat(path); err == nil {

@@ -17,14 +17,14 @@ import (
 	"github.com/pkg/errors"
 )
 
-// layerFiles are the configuration files of a node, as they lie in it: in
-// machine those of any machine in the lab, in node what makes it a node.
+// layerFiles are a node's configuration files, under their paths on the node: in machine those of every machine in the lab, in
+// node those of Kubernetes nodes.
 //
 //go:embed all:layer
 var layerFiles embed.FS
 
-// machineLinks are symbolic links: the lab's own unit, and units that a machine
-// without hardware, terminals and package updates can do without.
+// machineLinks are symbolic links: the lab's own unit, and units that a machine without hardware, terminals and package updates
+// doesn't need.
 var machineLinks = map[string]string{
 	"etc/systemd/system/multi-user.target.wants/lab-node.service": "/usr/lib/systemd/system/lab-node.service",
 
@@ -42,7 +42,7 @@ var machineLinks = map[string]string{
 	"etc/systemd/system/systemd-firstboot.service": "/dev/null",
 }
 
-// nodeLinks are the units that a node's packages enable, and kubectl's file.
+// nodeLinks are the units that a node's packages enable, and kubectl's configuration file.
 var nodeLinks = map[string]string{
 	"etc/systemd/system/multi-user.target.wants/containerd.service": "/usr/lib/systemd/system/containerd.service",
 	"etc/systemd/system/multi-user.target.wants/kubelet.service":    "/usr/lib/systemd/system/kubelet.service",
@@ -50,17 +50,17 @@ var nodeLinks = map[string]string{
 	"root/.kube/config": "/etc/kubernetes/admin.conf",
 }
 
-// layerDirs are directories with a mode of their own.
+// layerDirs are directories with their modes.
 var layerDirs = map[string]os.FileMode{
 	"root":            0o700,
 	"root/.kube":      0o700,
-	"usr/lib/modules": 0o755, // a place to bind the machine's, if it has any
+	"usr/lib/modules": 0o755, // a place to bind the machine's modules, if it has any
 	"var/log/journal": 0o755,
 	"etc/lab":         0o755,
 }
 
-// nodeLayers makes the layers of a node's root above Debian, with programs that are hard links, so they cost no space:
-// the programs of one release, and below them what all releases share.
+// nodeLayers makes the layers of a node's root above Debian: one with a release's own programs, and below it one shared by all
+// releases. The programs are hard links, so they cost no space.
 func (r *run) nodeLayers(ctx context.Context, picks []pick) (own, common string, err error) {
 	installed, shared := map[string]string{}, map[string]string{}
 	for _, p := range picks {
@@ -82,7 +82,7 @@ func (r *run) nodeLayers(ctx context.Context, picks []pick) (own, common string,
 	return own, common, err
 }
 
-// content is a directory of layerFiles, and the links that go with it.
+// content is a directory of layerFiles with its links.
 type content struct {
 	dir   string
 	links map[string]string
@@ -132,7 +132,7 @@ func (c content) fill(dir string) error {
 	return nil
 }
 
-// pairs are the keys and values of m, in order.
+// pairs returns the keys and values of m, sorted by key.
 func pairs(m map[string]string) []string {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -156,7 +156,6 @@ func fillLayer(dir string, installed map[string]string) error {
 	return nil
 }
 
-// linkPrograms makes a hard link for each program.
 func linkPrograms(dir string, installed map[string]string) error {
 	for name, program := range installed {
 		if err := place(dir, name, func(path string) error { return os.Link(program, path) }); err != nil {
@@ -166,7 +165,7 @@ func linkPrograms(dir string, installed map[string]string) error {
 	return nil
 }
 
-// place puts something at name below dir, making the directories above it.
+// place calls put with the path of name below dir, after making its parent directories.
 func place(dir, name string, put func(path string) error) error {
 	path := filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Machine is what a machine consists of. Its directories never change.
+// Machine holds the directories a machine is made from, which never change.
 type Machine struct {
 	Layers     []string // of the root file system, the topmost first
 	Containerd string   // a containerd root with its images; a bare machine has none
 }
 
-// Machine makes what a machine consists of.
+// Machine makes the parts of a machine.
 func (b *Builder) Machine(ctx context.Context, n Need) (*Machine, error) {
 	c, err := b.contents(n)
 	if err != nil {
@@ -42,8 +42,8 @@ func (r *run) bare(ctx context.Context, c contents, m *Machine) error {
 	return err
 }
 
-// node makes all that a node consists of. Debian, which mostly waits for the network and the disk, is installed while Go
-// builds, and so are the images unpacked.
+// node makes all parts of a node. While Go builds, it installs Debian, which mostly waits for the network and the disk, and
+// unpacks the images.
 func (r *run) node(ctx context.Context, c contents, m *Machine) error {
 	var debian tree
 	installed := make(chan struct{})

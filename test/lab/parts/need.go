@@ -11,39 +11,39 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Need says what a machine consists of. Nothing beyond it is built.
+// Need specifies a machine. Nothing beyond it is built.
 type Need struct {
-	Bare       bool     // as images of clouds are: an init system, a way in, and nothing of what follows
+	Bare       bool     // like a cloud's image: an init system, a way in, and nothing of what follows
 	Kubernetes string   // the minor version of its programs; default the newest
-	With       []string // what only some nodes have: Kubeadm, Flannel
+	With       []string // parts for some nodes only: Kubeadm, Flannel
 }
 
 const (
 	// Kubeadm is the program. It isn't in a layer of the node: see Builder.Program.
 	Kubeadm = "kubeadm"
-	// Flannel are the images of this Pod network.
+	// Flannel stands for the images of this Pod network.
 	Flannel = "flannel"
 )
 
-// extras are what a Need may be With.
+// extras are the values for Need.With.
 var extras = []string{Kubeadm, Flannel}
 
-// pick is a program as a release has it. One that is the same in all releases is picked from the newest.
+// pick is a program of a release. Programs shared by all releases are picked from the newest.
 type pick struct{ release, program string }
 
-// contents are all that a machine is made of.
+// contents are the parts of a machine.
 type contents struct {
 	debian packageSet
-	// images are unpacked in this order, so that a node with more of them shares those that come first.
+	// images are unpacked in this order, so that a node with more of them shares the first ones.
 	images []imageGroup
-	// first are the programs that the images and their unpacking need, then those that only the node itself needs: so
-	// the images are made while these are built. Both are in the order of building.
+	// first are the programs needed to make and unpack the images; then are the node's own, built meanwhile.
+	// Both are in build order.
 	first, then []pick
-	// layers are the programs that lie in the node's root, of which extra ones are installed there later.
+	// layers are the programs in the node's root; extra ones are installed there later.
 	layers, extra []pick
 }
 
-// contents says what a machine is made of.
+// contents chooses the parts of a machine.
 func (b *Builder) contents(n Need) (contents, error) {
 	if n.Bare {
 		return contents{debian: barePackages}, nil
@@ -59,7 +59,7 @@ func (b *Builder) contents(n Need) (contents, error) {
 	}
 	c := contents{debian: nodePackages}
 	own, newest := b.releases[at], b.releases[0]
-	// An older node is there to be upgraded, release by release: it has the images for that.
+	// An older node is there to be upgraded, release by release, so it has the images for that.
 	for _, r := range b.releases[:at+1] {
 		c.images = append(c.images, imageGroup{"of Kubernetes " + r.name, r.images()})
 	}
@@ -87,7 +87,7 @@ func (b *Builder) contents(n Need) (contents, error) {
 	return c, nil
 }
 
-// releaseAt is the index of a minor version, "" being the newest.
+// releaseAt returns the index of a minor version, empty for the newest.
 func (b *Builder) releaseAt(minor string) (int, error) {
 	if minor == "" {
 		return 0, nil
@@ -99,7 +99,7 @@ func (b *Builder) releaseAt(minor string) (int, error) {
 	return at, nil
 }
 
-// picks are programs as a node of a release has them.
+// picks returns programs for a node of a release.
 func (r *versioned) picks(names ...string) []pick {
 	var list []pick
 	for _, name := range names {
@@ -112,7 +112,7 @@ func (r *versioned) picks(names ...string) []pick {
 	return list
 }
 
-// inOrder are picks without duplicates, in the order of building: a release's after those of newer ones.
+// inOrder returns picks without duplicates, in build order: newer releases first.
 func inOrder(picks []pick) []pick {
 	at := func(p pick) (of, place int) {
 		return slices.IndexFunc(releases, func(r release) bool { return r.name == p.release }),

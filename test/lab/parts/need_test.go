@@ -19,7 +19,7 @@ func testBuilder(t *testing.T) *Builder {
 	return b
 }
 
-// names are the programs, with the release of those that differ, in the order of building.
+// names lists the programs in build order, with the release of those differing between releases.
 func names(picks []pick) string {
 	var list []string
 	for _, p := range picks {
@@ -39,7 +39,6 @@ const (
 	plugins  = "bridge loopback ptp host-local portmap"
 )
 
-// What each need consists of, and nothing else.
 func TestContents(t *testing.T) {
 	b := testBuilder(t)
 	version := func(minor string) string {
@@ -116,7 +115,7 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// Programs of the same component are built together. What is left out of one is not left out of others.
+// Programs of the same component are built together. An import left out of one isn't left out of others.
 func TestBatches(t *testing.T) {
 	b := testBuilder(t)
 	newest, older := b.releases[0], b.releases[1]
@@ -145,7 +144,6 @@ func TestBuilt(t *testing.T) {
 	}
 }
 
-// crictl and the images of flannel are in a bundle, kubeadm is not.
 func TestBundlePicks(t *testing.T) {
 	const want = "containerd containerd-shim-runc-v2 ctr crictl bridge loopback ptp host-local portmap flanneld install-conf flannel pause probe " +
 		"kube-apiserver@1.36 kubelet@1.36 kube-controller-manager@1.36 kube-scheduler@1.36 kube-proxy@1.36 kubectl@1.36 etcd@1.36 etcdctl@1.36 coredns@1.36"

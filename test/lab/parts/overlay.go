@@ -16,15 +16,13 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/internal/thread"
 )
 
-// layerDir is the directory of a part that is a layer of a root. Beside it was
-// what an overlay needs while it was made.
+// layerDir is the layer in a part's directory. While the part was made, the overlay's other directories lay beside it.
 const layerDir = "root"
 
-// noServices keeps the packages' scripts from starting anything.
+// noServices is a script that keeps packages from starting services.
 const noServices = "usr/sbin/policy-rc.d"
 
-// addPackages installs packages of Debian above base: dir gets a layer with all
-// that this changes.
+// addPackages installs Debian packages above base: dir gets a layer with all the changes.
 func addPackages(ctx context.Context, base, dir string, packages []string) error {
 	upper, work, merged := filepath.Join(dir, layerDir), filepath.Join(dir, "work"), filepath.Join(dir, "merged")
 	for _, path := range []string{upper, work, merged} {
@@ -32,12 +30,12 @@ func addPackages(ctx context.Context, base, dir string, packages []string) error
 			return errors.Wrap(err, "cannot make a layer")
 		}
 	}
-	// What is mounted is only seen in a mount namespace of its own, and goes away with it.
+	// The mounts are visible only in this mount namespace, and go away with it.
 	err := thread.Do(func() error {
 		if err := thread.PrivateMounts(); err != nil {
 			return err
 		}
-		// Others use the layer later without this overlay's other half, so all of a directory or file is in it.
+		// Others use the layer later without this overlay's other half, so it must hold files and directories whole.
 		options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=off,metacopy=off,index=off", base, upper, work)
 		if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
 			return errors.Wrap(err, "cannot mount the installation")
@@ -52,7 +50,7 @@ func addPackages(ctx context.Context, base, dir string, packages []string) error
 		filepath.Join(upper, "var/lib/apt/lists"), filepath.Join(upper, "var/cache/apt")), "cannot tidy up")
 }
 
-// install runs apt in root, in a mount namespace of the calling thread's own.
+// install runs apt in root; the calling thread must have its own mount namespace.
 func install(ctx context.Context, root string, packages []string) error {
 	if err := unix.Mount("proc", filepath.Join(root, "proc"), "proc", 0, ""); err != nil {
 		return errors.Wrap(err, "cannot mount /proc of the installation")
@@ -73,7 +71,7 @@ func install(ctx context.Context, root string, packages []string) error {
 	return nil
 }
 
-// useResolver lets programs in root find names as this machine does now.
+// useResolver gives programs in root this machine's present name resolution.
 func useResolver(root string) error {
 	const path = "/etc/resolv.conf"
 	if _, err := os.Stat(path); os.IsNotExist(err) {

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package parts makes what the lab's nodes consist of, from pinned Go modules
-// and Debian packages: programs, a root file system and images. Each thing is
-// made when somebody needs it, and kept under a name that holds the hash of all
-// that went into it, so it is made again only if that changed.
+// Package parts makes the parts of the lab's nodes from pinned Go modules and Debian packages: programs, a root file system and
+// images. Each part is made on demand, and kept under a name with the hash of all its inputs, so it's made again only if they
+// change.
 package parts
 
 import (
@@ -23,22 +22,20 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/internal/progress"
 )
 
-// unused is how long things of an older recipe are kept, for people who go
-// back and forth between two states of the source.
+// unused is how long parts of an older recipe are kept, for people who switch between two states of the source.
 const unused = 72 * time.Hour
 
-// Options say where things come from and where they go.
+// Options are the directories and outputs of a Builder.
 type Options struct {
 	Components string    // directory with the component modules
-	Dir        string    // directory that keeps what was made
+	Dir        string    // directory that keeps the parts
 	Log        io.Writer // progress, for people
-	// InUse lists paths below Dir that must not be swept away; nil if there are none.
+	// InUse lists paths below Dir that must not be swept away; it may be nil.
 	InUse func() ([]string, error)
 }
 
-// Builder makes parts. Its methods, and other Builders of the same directory, may be used side by side, also by several
-// programs: each part has a lock of its own. All of them take minutes at first and no time later, and may be interrupted
-// and called again.
+// Builder makes parts. Several programs may use its methods, and other Builders of the same directory, at the same time: each
+// part has its own lock. The methods take minutes the first time and no time later, and may be interrupted and called again.
 type Builder struct {
 	Options
 	store
@@ -47,13 +44,13 @@ type Builder struct {
 	goVersion func() (string, error)
 }
 
-// versioned is a release with the versions that the component modules say.
+// versioned is a release with the versions in its component modules.
 type versioned struct {
 	release
 	versions Versions
 }
 
-// New prepares to make parts, and makes nothing yet.
+// New returns a Builder. It makes no parts yet.
 func New(o Options) (*Builder, error) {
 	b := &Builder{Options: o, store: store{filepath.Join(o.Dir, "parts")}, log: progress.New(o.Log),
 		goVersion: sync.OnceValues(func() (string, error) {
@@ -70,7 +67,7 @@ func New(o Options) (*Builder, error) {
 	return b, nil
 }
 
-// VersionsOf are those of a minor version of Kubernetes, "" being the newest.
+// VersionsOf returns the versions of a minor version of Kubernetes, empty for the newest.
 func (b *Builder) VersionsOf(minor string) (Versions, error) {
 	at, err := b.releaseAt(minor)
 	if err != nil {
@@ -79,8 +76,7 @@ func (b *Builder) VersionsOf(minor string) (Versions, error) {
 	return b.releases[at].versions, nil
 }
 
-// The locks in the store: runs share the first, so that nothing is swept away meanwhile. Those of single parts have the
-// part's name after lockOf.
+// The locks in the store. Runs share the first, so that nothing is swept away meanwhile. A part's lock has its name after lockOf.
 const (
 	runLock = ".lock"
 	goLock  = ".lock-go"  // one build at a time
@@ -92,10 +88,10 @@ const (
 type run struct {
 	*Builder
 	mu   sync.Mutex
-	used map[string]bool // names of the parts that it needed
+	used map[string]bool // names of the parts it needed
 }
 
-// do calls fn, and then sweeps unless others are at work.
+// do calls fn, and then sweeps, unless other runs are active.
 func (b *Builder) do(ctx context.Context, fn func(ctx context.Context, r *run) error) error {
 	lock, err := filelock.Share(ctx, b.path(runLock), b.waiting("tidying up"))
 	if err != nil {
@@ -113,12 +109,12 @@ func (b *Builder) do(ctx context.Context, fn func(ctx context.Context, r *run) e
 	return b.sweep(keep, unused)
 }
 
-// waiting is for a lock that another run has.
+// waiting returns a callback for a lock that another run holds.
 func (b *Builder) waiting(doing string) func() {
 	return func() { b.log.Printf("waiting for another run before %s …", doing) }
 }
 
-// keep are the names of the parts that must stay: those that this run or a node uses, and all programs as they are today.
+// keep returns the names of the parts to keep: those used by this run or a node, and all programs in their current versions.
 func (r *run) keep() (map[string]bool, error) {
 	keep := r.used
 	for _, release := range r.releases {
@@ -143,15 +139,14 @@ func (r *run) keep() (map[string]bool, error) {
 	return keep, err
 }
 
-// use notes that the run needs a part.
+// use records that the run needs a part.
 func (r *run) use(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used[name] = true
 }
 
-// part makes the named thing if it is missing, as a step that people see, and returns its directory. Others that need
-// it at the same time wait for it.
+// part makes a missing part, as a step in the log, and returns its directory. Others that need it at the same time wait for it.
 func (r *run) part(ctx context.Context, name, doing string, make func(dir string) error) (string, error) {
 	r.use(name)
 	path := r.path(name)
@@ -170,13 +165,13 @@ func (r *run) part(ctx context.Context, name, doing string, make func(dir string
 	return path, errors.WithMessage(err, doing)
 }
 
-// output runs a program and returns what it printed; a failure's error holds
-// the end of what it said. Cancelling ctx interrupts it politely at first.
+// output runs a program and returns its output; if it fails, the error holds the end of its messages. Cancelling ctx interrupts
+// the program, and kills it after a while.
 func output(ctx context.Context, dir string, env []string, argv ...string) (string, error) {
 	return outputOf(ctx, nil, dir, env, argv...)
 }
 
-// outputOf does it with something to read.
+// outputOf is output with a standard input.
 func outputOf(ctx context.Context, stdin io.Reader, dir string, env []string, argv ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Dir, cmd.Env = stdin, dir, append(os.Environ(), env...)
@@ -193,7 +188,7 @@ func outputOf(ctx context.Context, stdin io.Reader, dir string, env []string, ar
 	return stdout.String(), nil
 }
 
-// lastLines are those that say why something failed.
+// lastLines returns the end of a program's output, which says why it failed.
 func lastLines(text string) string {
 	const most = 2000
 	text = strings.TrimSpace(text)

@@ -50,7 +50,7 @@ func TestLinkerFlags(t *testing.T) {
 	}
 }
 
-// What the lab builds is what the modules pin as tools.
+// The lab must build the programs that the modules pin as tools.
 func TestProgramsAreTools(t *testing.T) {
 	tools := map[string][]string{}
 	for _, p := range programs {
@@ -202,7 +202,7 @@ func checkArchive(t *testing.T, files map[string][]byte) {
 	}
 }
 
-// readTar maps names to contents, of links to their targets.
+// readTar maps files' names to their contents, and links' names to their targets.
 func readTar(t *testing.T, data []byte) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}

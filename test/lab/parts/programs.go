@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/internal/filelock"
 )
 
-// Program builds a program as nodes of a minor version of Kubernetes have it, "" being the newest: its path on this
-// machine, and in a node, which is empty for one that only images have.
+// Program builds a program of a minor version of Kubernetes, empty for the newest. It returns the program's path on this machine
+// and in a node; the latter is empty for a program that only images have.
 func (b *Builder) Program(ctx context.Context, minor, name string) (here, inNode string, err error) {
 	paths, err := b.Programs(ctx, minor, name)
 	if err != nil {
@@ -59,14 +59,14 @@ func (b *Builder) Programs(ctx context.Context, minor string, names ...string) (
 	return paths, err
 }
 
-// source is the directory of the component that a program is built from.
+// source returns the program and its component's directory.
 func (b *Builder) source(p pick) (program, string) {
-	found, _ := programNamed(p.program) // a pick has a program that exists
+	found, _ := programNamed(p.program) // a pick's program always exists
 	at, _ := b.releaseAt(p.release)
 	return found, filepath.Join(b.Components, b.releases[at].dir(found.component))
 }
 
-// programPart is the name of the part that has a program.
+// programPart returns the name of the part with a program.
 func (b *Builder) programPart(p pick) (string, error) {
 	program, dir := b.source(p)
 	hash, err := treeHash(os.DirFS(dir), isGoSource)
@@ -87,19 +87,19 @@ func (b *Builder) linkerFlags(p pick) string {
 	return linkerFlags(program.component, b.releases[at].versions)
 }
 
-// programPath is the path of a program, built or not.
+// programPath returns a program's path, built or not.
 func (b *Builder) programPath(p pick) (string, error) {
 	name, err := b.programPart(p)
 	return filepath.Join(b.path(name), p.program), err
 }
 
-// common is the path of a program that all releases share.
+// common returns the path of a program shared by all releases.
 func (b *Builder) common(name string) (string, error) {
 	return b.programPath(b.releases[0].picks(name)[0])
 }
 
-// A batch are programs that one command builds: of the same component, and so with the same flags. It links one of them
-// while it compiles the next, and looks only once at the packages that they share.
+// A batch holds programs of the same component, and so with the same flags, for a single build command. It links one program
+// while it compiles the next, and checks their shared packages only once.
 type batch struct {
 	dir, flags string
 	picks      []pick
@@ -114,7 +114,7 @@ func (b *batch) programs() []program {
 	return list
 }
 
-// batches are the picks, in the same order but for those that come earlier with others of their batch.
+// batches groups the picks in their order, except that a pick moves up to the first pick of its batch.
 func (b *Builder) batches(picks []pick) []*batch {
 	var list []*batch
 	for _, p := range picks {
@@ -129,7 +129,7 @@ func (b *Builder) batches(picks []pick) []*batch {
 	return list
 }
 
-// build builds programs that are not there, one batch after another: each uses all processors by itself.
+// build builds missing programs, one batch after another, as each uses all processors by itself.
 func (r *run) build(ctx context.Context, picks []pick) error {
 	for _, b := range r.batches(picks) {
 		if err := r.buildBatch(ctx, b); err != nil {
@@ -139,7 +139,7 @@ func (r *run) build(ctx context.Context, picks []pick) error {
 	return nil
 }
 
-// buildBatch builds what is missing of a batch. Nothing else is built at the same time, by this run or another.
+// buildBatch builds the missing programs of a batch. Neither this run nor another builds anything else at the same time.
 func (r *run) buildBatch(ctx context.Context, b *batch) error {
 	missing, err := r.missing(b.picks)
 	if err != nil || len(missing) == 0 {
@@ -150,14 +150,14 @@ func (r *run) buildBatch(ctx context.Context, b *batch) error {
 		return err
 	}
 	defer unlock()
-	if missing, err = r.missing(b.picks); err != nil || len(missing) == 0 { // by now
+	if missing, err = r.missing(b.picks); err != nil || len(missing) == 0 { // another run has built them
 		return err
 	}
 	doing := building(missing)
 	return errors.WithMessage(r.log.Do(doing, func() error { return r.compile(ctx, b, missing) }), doing)
 }
 
-// missing are the picks that are not there. The others are marked as used.
+// missing returns the picks that aren't built yet, and marks the others as used.
 func (r *run) missing(picks []pick) (missing []pick, err error) {
 	for _, p := range picks {
 		name, err := r.programPart(p)
@@ -174,7 +174,6 @@ func (r *run) missing(picks []pick) (missing []pick, err error) {
 	return missing, nil
 }
 
-// building says what is built.
 func building(picks []pick) string {
 	var names []string
 	of := ""
@@ -213,8 +212,8 @@ func (r *run) compile(ctx context.Context, b *batch, picks []pick) error {
 	return nil
 }
 
-// fetch downloads the modules that programs which are not there are built from: all but those of the first, whose build
-// downloads them while this waits for the network, too.
+// fetch downloads the modules of missing programs, except for the first batch: its build downloads them while it would wait for
+// the network anyway.
 func (r *run) fetch(ctx context.Context, picks []pick) error {
 	missing, err := r.missing(picks)
 	if err != nil {
@@ -225,7 +224,7 @@ func (r *run) fetch(ctx context.Context, picks []pick) error {
 	batches := r.batches(missing)
 	for _, b := range batches {
 		program, _ := r.source(b.picks[0])
-		if b.dir != batches[0].dir && program.pkg != "." { // which needs no module
+		if b.dir != batches[0].dir && program.pkg != "." { // the lab's own need no module
 			others, names = append(others, b), append(names, filepath.Base(b.dir))
 		}
 	}
@@ -235,7 +234,7 @@ func (r *run) fetch(ctx context.Context, picks []pick) error {
 	return r.log.Do("downloading the Go modules of "+strings.Join(slices.Compact(names), ", "), func() error {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, b := range others {
-			// To list all packages that a program consists of, the Go command downloads what is missing, and nothing else.
+			// To list all packages of a program, the Go command downloads the missing modules, and nothing else.
 			group.Go(func() error { return runGo(ctx, b.dir, b.programs(), "list", "-deps") })
 		}
 		return group.Wait()

@@ -15,7 +15,6 @@ import (
 	"time"
 )
 
-// need is a run that needs one part.
 func (b *Builder) need(ctx context.Context, name string, make func() error) error {
 	return b.do(ctx, func(ctx context.Context, r *run) error {
 		_, err := r.part(ctx, name, "making "+name, func(string) error { return make() })
@@ -23,8 +22,8 @@ func (b *Builder) need(ctx context.Context, name string, make func() error) erro
 	})
 }
 
-// Runs that need the same part wait until one of them has made it, and nobody waits for a part that it doesn't need. What
-// isn't used any more goes once nobody is at work.
+// Runs that need the same part wait until one of them has made it, and no run waits for a part it doesn't need. Unused parts go
+// once all runs have ended.
 func TestSideBySide(t *testing.T) {
 	b := testBuilder(t)
 	nothing := func() error { return nil }
@@ -85,7 +84,7 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
-// A run that fails passes its lock on, and the next one makes the part.
+// A failed run passes its lock on, and the next one makes the part.
 func TestFailedRun(t *testing.T) {
 	b := testBuilder(t)
 	broken := errors.New("broken")
@@ -97,7 +96,7 @@ func TestFailedRun(t *testing.T) {
 	}
 }
 
-// What stays: what the run used, what nodes use, and the programs of all releases as they are today.
+// The parts of this run and of the nodes stay, and so do the current programs of all releases.
 func TestKeep(t *testing.T) {
 	b := testBuilder(t)
 	b.InUse = func() ([]string, error) {

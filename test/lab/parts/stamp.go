@@ -18,14 +18,13 @@ import (
 	"github.com/pkg/errors"
 )
 
-// unfinished starts the names of directories that are being filled.
+// unfinished is the prefix of directories still being filled.
 const unfinished = ".unfinished-"
 
-// A store keeps what the lab has made, each thing in a directory named after
-// everything that went into it. A directory with its final name is complete.
+// A store keeps the lab's parts, each in a directory named after all its inputs. A directory with its final name is complete.
 type store struct{ dir string }
 
-// stamp names a thing by its kind and the hash of everything that decides what it is.
+// stamp names a thing by its kind and the hash of all its inputs.
 func stamp(kind string, inputs ...string) string {
 	h := sha256.New()
 	for _, input := range inputs {
@@ -34,12 +33,11 @@ func stamp(kind string, inputs ...string) string {
 	return kind + "-" + hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// kindOf is the kind in a name made by stamp.
+// kindOf returns the kind in a stamp's name.
 func kindOf(name string) string {
 	return name[:max(strings.LastIndex(name, "-"), 0)]
 }
 
-// has reports whether the thing is there.
 func (s store) has(name string) bool {
 	_, err := os.Stat(s.path(name))
 	return err == nil
@@ -47,8 +45,7 @@ func (s store) has(name string) bool {
 
 func (s store) path(name string) string { return filepath.Join(s.dir, name) }
 
-// ensure makes the thing if it is not there. An interrupted make leaves
-// nothing under the final name.
+// ensure makes the thing if it's missing. An interrupted make leaves nothing under the final name.
 func (s store) ensure(name string, make func(dir string) error) error {
 	if s.has(name) {
 		now := time.Now()
@@ -68,9 +65,8 @@ func (s store) ensure(name string, make func(dir string) error) error {
 	return errors.Wrap(os.Rename(temporary, s.path(name)), "cannot keep what was built")
 }
 
-// sweep removes what interrupted runs left, locks that nobody holds, and what no
-// current or running thing needs: of the kinds in keep, everything else that was
-// not used for a while. Nobody may be at work in the store.
+// sweep removes leftovers of interrupted runs, locks that nobody holds, and things that have been unused for a while, if their
+// kind is in keep but they aren't. Nobody may use the store meanwhile.
 func (s store) sweep(keep map[string]bool, unused time.Duration) error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -96,7 +92,7 @@ func (s store) sweep(keep map[string]bool, unused time.Duration) error {
 	return nil
 }
 
-// treeHash hashes the names, types and contents of the files in a tree that match.
+// treeHash hashes the names, types and contents of a tree's matching files.
 func treeHash(tree fs.FS, match func(name string) bool) (string, error) {
 	h := sha256.New()
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {

@@ -12,13 +12,13 @@ import (
 	"github.com/pkg/errors"
 )
 
-// tools are what images have of the nodes' Debian, with all that it loads.
+// tools are the files that images take from the nodes' Debian, with their libraries.
 type tools struct {
-	packet []imageFile // what kube-proxy and flanneld run: iptables, nft and conntrack
-	copy   []imageFile // cp, which installs flannel's plugin
+	packet []imageFile // for kube-proxy and flanneld: iptables, nft and conntrack
+	copy   []imageFile // cp, to install flannel's plugin
 }
 
-// The licenses of the tools and of the libraries that they load.
+// The licenses of the tools and their libraries.
 const (
 	packetLicenses = "GPL-2.0-or-later AND LGPL-2.1-or-later"
 	copyLicenses   = "GPL-3.0-or-later AND LGPL-2.1-or-later AND BSD-3-Clause"
@@ -48,7 +48,7 @@ func debianTools(debian tree) (t tools, err error) {
 	return t, err
 }
 
-// withLibraries are programs of Debian, and all libraries that they load.
+// withLibraries returns Debian's programs and all their libraries.
 func withLibraries(debian tree, libraryDir string, programs []string) ([]imageFile, error) {
 	found, err := libraries(debian, libraryDir, programs)
 	if err != nil {
@@ -64,10 +64,10 @@ func withLibraries(debian tree, libraryDir string, programs []string) ([]imageFi
 
 func byPath(a, b imageFile) int { return strings.Compare(a.path, b.path) }
 
-// tree is a file system as an overlay shows it: its layers, the topmost first.
+// tree is a file system as an overlay shows it: its layers, topmost first.
 type tree []string
 
-// find is the path on this machine of a file, whether it's there or not.
+// find returns the path on this machine of a file, whether it exists or not.
 func (t tree) find(path string) string {
 	for _, layer := range t[:len(t)-1] {
 		here := filepath.Join(layer, path)
@@ -78,11 +78,11 @@ func (t tree) find(path string) string {
 	return filepath.Join(t[len(t)-1], path)
 }
 
-// glob are the paths of files that match, each once.
+// glob returns the paths of matching files, each once.
 func (t tree) glob(pattern string) []string {
 	var paths []string
 	for _, layer := range t {
-		found, _ := filepath.Glob(filepath.Join(layer, pattern)) // fails only for a wrong pattern
+		found, _ := filepath.Glob(filepath.Join(layer, pattern)) // fails only for a bad pattern
 		for _, here := range found {
 			paths = append(paths, strings.TrimPrefix(here, layer+"/"))
 		}

@@ -4,20 +4,26 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pkg/errors"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// The kubelet's labels on containers. No API promises them, but crictl and others have always relied on them.
+// The kubelet's labels and annotations on containers. No API promises them, but crictl and others have always relied on them.
 const (
 	containerNameLabel = "io.kubernetes.container.name"
 	podNamespaceLabel  = "io.kubernetes.pod.namespace"
+	podNameLabel       = "io.kubernetes.pod.name"
+	restartAnnotation  = "io.kubernetes.container.restartCount"
 )
 
 func (r *Runtimes) Containers(ctx context.Context, socket, namespace, name string) ([]host.Container, error) {
@@ -33,20 +39,32 @@ func (r *Runtimes) Containers(ctx context.Context, socket, namespace, name strin
 const containerInterval = 50 * time.Millisecond
 
 func (r *Runtimes) AwaitContainer(ctx context.Context, socket, namespace, name string, accept func(host.Container) bool) error {
-	for {
+	return await(ctx, containerInterval, func(ctx context.Context) error {
 		found, err := r.Containers(ctx, socket, namespace, name)
-		if err == nil && slices.ContainsFunc(found, accept) {
-			return nil
-		}
-		if err == nil {
+		if err == nil && !slices.ContainsFunc(found, accept) {
 			err = errors.Errorf("container %s is not running", name)
 		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(containerInterval):
+		return err
+	})
+}
+
+func (r *Runtimes) AwaitRuntime(ctx context.Context, socket string) error {
+	return await(ctx, containerInterval, func(ctx context.Context) error {
+		info, err := r.RuntimeInfo(ctx, socket)
+		if err == nil && !info.Ready {
+			err = errors.Errorf("it is not ready: %s", info.Reason)
 		}
+		return err
+	})
+}
+
+// await calls try until it succeeds. When ctx ends, it returns the last error with another cause.
+func await(ctx context.Context, interval time.Duration, try func(context.Context) error) error {
+	err := retry.Every(interval).Do(ctx, try)
+	if gaveUp := (*retry.Error)(nil); errors.As(err, &gaveUp) {
+		return gaveUp.Last
 	}
+	return err
 }
 
 func (r *Runtimes) containersIn(ctx context.Context, socket, namespace, name string, state cri.ContainerState) (list []*cri.Container, err error) {
@@ -75,37 +93,81 @@ func (r *Runtimes) RemoveExited(ctx context.Context, socket, namespace, name str
 }
 
 func (r *Runtimes) StopContainer(ctx context.Context, socket, id string, grace time.Duration) error {
-	conn, err := r.get(socket)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, grace+criAnswer)
 	defer cancel()
-	req := &cri.StopContainerRequest{ContainerId: id, Timeout: int64(grace.Seconds())}
-	if _, err := cri.NewRuntimeServiceClient(conn).StopContainer(ctx, req); err != nil {
-		return criFailure(socket, "stop container "+id, err)
-	}
-	return nil
+	return r.order(socket, "stop container "+id, func(c client) error {
+		_, err := c.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id, Timeout: int64(grace.Seconds())})
+		return err
+	})
 }
 
-func (r *Runtimes) AwaitRuntime(ctx context.Context, socket string) error {
-	ticker := time.NewTicker(containerInterval)
-	defer ticker.Stop()
-	var seen error
-	for {
-		info, err := r.RuntimeInfo(ctx, socket)
-		switch {
-		case err == nil && info.Ready:
-			return nil
-		case err == nil:
-			seen = errors.Errorf("it is not ready: %s", info.Reason)
-		case seen == nil || !errors.Is(err, context.DeadlineExceeded): // a deadline says nothing about the runtime
-			seen = err
+// keptStates is how many containers of a name in a Pod are returned: the running container, and the last exited one.
+const keptStates = 2
+
+func (r *Runtimes) ContainerStates(ctx context.Context, socket, namespace string) (list []host.ContainerState, err error) {
+	err = r.ask(ctx, socket, "list the containers", func(ctx context.Context, c client) error {
+		answer, err := c.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: inNamespace(namespace)}})
+		for _, found := range newest(answer.GetContainers()) {
+			status, err := c.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: found.GetId()})
+			if err != nil {
+				continue // it was just removed
+			}
+			list = append(list, stateOf(found, status.GetStatus()))
 		}
-		select {
-		case <-ctx.Done():
-			return seen
-		case <-ticker.C:
-		}
+		return err
+	})
+	return list, err
+}
+
+func inNamespace(namespace string) map[string]string {
+	if namespace == "" {
+		return nil
 	}
+	return map[string]string{podNamespaceLabel: namespace}
+}
+
+// newest keeps the newest containers of each name in a Pod, the newest first.
+func newest(list []*cri.Container) []*cri.Container {
+	slices.SortFunc(list, func(a, b *cri.Container) int { return cmp.Compare(b.GetCreatedAt(), a.GetCreatedAt()) })
+	seen := map[string]int{}
+	return slices.DeleteFunc(list, func(c *cri.Container) bool {
+		l := c.GetLabels()
+		key := l[podNamespaceLabel] + "/" + l[podNameLabel] + "/" + l[containerNameLabel]
+		seen[key]++
+		return seen[key] > keptStates
+	})
+}
+
+func stateOf(c *cri.Container, s *cri.ContainerStatus) host.ContainerState {
+	restarts, _ := strconv.Atoi(c.GetAnnotations()[restartAnnotation]) // 0 if the annotation is missing
+	return host.ContainerState{
+		ID: c.GetId(), Name: c.GetLabels()[containerNameLabel], Pod: c.GetLabels()[podNameLabel],
+		Namespace: c.GetLabels()[podNamespaceLabel], Image: s.GetImage().GetImage(),
+		State:    strings.ToLower(strings.TrimPrefix(s.GetState().String(), "CONTAINER_")),
+		Restarts: restarts,
+		Created:  nanoTime(s.GetCreatedAt()), Finished: nanoTime(s.GetFinishedAt()),
+		ExitCode: s.GetExitCode(), Reason: s.GetReason(), Message: s.GetMessage(), LogPath: s.GetLogPath(),
+	}
+}
+
+// nanoTime converts a CRI time: nanoseconds since 1970, 0 for never.
+func nanoTime(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
+
+func (r *Runtimes) Sandboxes(ctx context.Context, socket, namespace string) (list []host.Sandbox, err error) {
+	err = r.ask(ctx, socket, "list the sandboxes", func(ctx context.Context, c client) error {
+		answer, err := c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: inNamespace(namespace)}})
+		for _, s := range answer.GetItems() {
+			list = append(list, host.Sandbox{
+				ID: s.GetId(), Pod: s.GetMetadata().GetName(), Namespace: s.GetMetadata().GetNamespace(), UID: s.GetMetadata().GetUid(),
+				Ready: s.GetState() == cri.PodSandboxState_SANDBOX_READY, Created: nanoTime(s.GetCreatedAt()),
+			})
+		}
+		return err
+	})
+	return list, err
 }

@@ -80,55 +80,56 @@ func (r *Runtimes) Close() {
 // socketPath removes an endpoint's scheme, if any.
 func socketPath(socket string) string { return strings.TrimPrefix(socket, "unix://") }
 
-// client has both services of a runtime.
+// client has both services of a runtime, and the connection to it.
 type client struct {
+	conn *grpc.ClientConn
 	cri.RuntimeServiceClient
 	cri.ImageServiceClient
 }
 
 // ask calls do with the deadline for an answer that needs no network. Errors name the request op.
 func (r *Runtimes) ask(ctx context.Context, socket, op string, do func(context.Context, client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, criAnswer)
+	defer cancel()
+	return r.order(socket, op, func(c client) error { return do(ctx, c) })
+}
+
+// order is ask without a deadline.
+func (r *Runtimes) order(socket, op string, do func(client) error) error {
 	conn, err := r.get(socket)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	if err := do(ctx, client{cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)}); err != nil {
+	if err := do(client{conn, cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)}); err != nil {
 		return criFailure(socket, op, err)
 	}
 	return nil
 }
 
-func (r *Runtimes) RuntimeInfo(ctx context.Context, socket string) (host.RuntimeInfo, error) {
-	conn, err := r.get(socket)
-	if err != nil {
-		return host.RuntimeInfo{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	client := cri.NewRuntimeServiceClient(conn)
-	version, err := client.Version(ctx, &cri.VersionRequest{})
-	if err != nil {
-		return host.RuntimeInfo{}, criFailure(socket, "ask for the runtime's version", err)
-	}
-	answer, err := client.Status(ctx, &cri.StatusRequest{Verbose: true})
-	if err != nil {
-		return host.RuntimeInfo{}, criFailure(socket, "ask for the runtime's status", err)
-	}
-	info := host.RuntimeInfo{
-		Name:       version.GetRuntimeName(),
-		Version:    version.GetRuntimeVersion(),
-		APIVersion: version.GetRuntimeApiVersion(),
-	}
-	info.Ready, info.Reason = runtimeReady(answer.GetStatus())
-	own := ownConfig(answer.GetInfo()["config"])
-	info.SandboxImage, info.CNIPluginDirs = own.SandboxImage, own.CNI.dirs()
-	info.CgroupDriver, err = cgroupDriver(ctx, client, own)
-	if err != nil {
-		return host.RuntimeInfo{}, criFailure(socket, "ask for the runtime's configuration", err)
-	}
-	return info, nil
+func (r *Runtimes) RuntimeInfo(ctx context.Context, socket string) (info host.RuntimeInfo, err error) {
+	err = r.ask(ctx, socket, "ask for the runtime's version and status", func(ctx context.Context, c client) error {
+		version, err := c.Version(ctx, &cri.VersionRequest{})
+		if err != nil {
+			return err
+		}
+		answer, err := c.Status(ctx, &cri.StatusRequest{Verbose: true})
+		if err != nil {
+			return err
+		}
+		var own runtimeConfig
+		_ = json.Unmarshal([]byte(answer.GetInfo()["config"]), &own) // CRI doesn't specify this text
+		info = host.RuntimeInfo{
+			Name:          version.GetRuntimeName(),
+			Version:       version.GetRuntimeVersion(),
+			APIVersion:    version.GetRuntimeApiVersion(),
+			SandboxImage:  own.SandboxImage,
+			CNIPluginDirs: own.CNI.dirs(),
+		}
+		info.Ready, info.Reason = runtimeReady(answer.GetStatus())
+		info.CgroupDriver, err = cgroupDriver(ctx, c, own)
+		return err
+	})
+	return info, err
 }
 
 func runtimeReady(s *cri.RuntimeStatus) (ready bool, reason string) {
@@ -181,13 +182,6 @@ func (c cniConfig) dirs() []string {
 		return c.BinDirs
 	}
 	return append([]string{c.BinDir}, c.BinDirs...)
-}
-
-// ownConfig ignores errors: CRI does not specify this text.
-func ownConfig(text string) runtimeConfig {
-	var c runtimeConfig
-	_ = json.Unmarshal([]byte(text), &c)
-	return c
 }
 
 func (c runtimeConfig) cgroupDriver() string {

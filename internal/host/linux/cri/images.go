@@ -112,13 +112,8 @@ func (r *Runtimes) ImageDir(ctx context.Context, socket string) (dir string, err
 }
 
 func (r *Runtimes) PullImage(ctx context.Context, socket, image string) error {
-	conn, err := r.get(socket)
-	if err != nil {
+	return r.order(socket, "pull image "+image, func(c client) error {
+		_, err := c.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: image}})
 		return err
-	}
-	req := &cri.PullImageRequest{Image: &cri.ImageSpec{Image: image}}
-	if _, err := cri.NewImageServiceClient(conn).PullImage(ctx, req); err != nil {
-		return criFailure(socket, "pull image "+image, err)
-	}
-	return nil
+	})
 }

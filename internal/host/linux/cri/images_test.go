@@ -200,7 +200,7 @@ func TestImagesPlanned(t *testing.T) {
 	if _, err := o.Images(ctx, "/none/s"); err == nil {
 		t.Error("no error without a runtime")
 	}
-	if err := o.StartUnit(ctx, "containerd"); err != nil {
+	if err := o.OrderUnit(ctx, host.StartUnit, "containerd"); err != nil {
 		t.Fatal(err)
 	}
 	images, err = o.Images(ctx, "/none/s")

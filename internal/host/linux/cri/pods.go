@@ -64,14 +64,8 @@ func (r *Runtimes) RemovePods(ctx context.Context, socket string, pods []host.Po
 		return nil, err
 	}
 	client := cri.NewRuntimeServiceClient(conn)
-	var own, shared []host.Pod
-	for _, p := range pods {
-		if p.HostNetwork {
-			shared = append(shared, p)
-		} else {
-			own = append(own, p)
-		}
-	}
+	own := slices.DeleteFunc(slices.Clone(pods), func(p host.Pod) bool { return p.HostNetwork })
+	shared := slices.DeleteFunc(slices.Clone(pods), func(p host.Pod) bool { return !p.HostNetwork })
 	removed, failed, _ := removePods(ctx, client, own)
 	more, failedToo, _ := removePods(ctx, client, shared)
 	last, _, errs := removePods(ctx, client, append(failed, failedToo...))

@@ -37,21 +37,7 @@ const (
 // Nothing shows a container that's being created; if its Pod is removed meanwhile, it stays:
 // https://github.com/containerd/containerd/blob/v2.2.0/internal/cri/server/sandbox_remove.go
 func (r *Runtimes) AwaitSettled(ctx context.Context, socket string, since time.Time) error {
-	var last error
-	for {
-		err := r.settled(ctx, socket, since)
-		if err == nil {
-			return nil
-		}
-		if last == nil || ctx.Err() == nil { // not caused by the end of ctx
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return last
-		case <-time.After(settleInterval):
-		}
-	}
+	return await(ctx, settleInterval, func(ctx context.Context) error { return r.settled(ctx, socket, since) })
 }
 
 // settled returns an error while the runtime may still be busy.
@@ -65,35 +51,30 @@ func (r *Runtimes) settled(ctx context.Context, socket string, since time.Time) 
 	case err != nil:
 		return err
 	case len(unlisted) > 0:
-		return errors.Errorf("it is still making Pods or taking them back, although the kubelet has ended: %.12s", unlisted)
+		return errors.Errorf("it is still creating or removing Pods, although the kubelet has ended: %.12s", unlisted)
 	case time.Since(since) < settle:
-		return errors.New("it may still be making what the kubelet asked for last")
+		return errors.New("it may still be working on the kubelet's last requests")
 	}
 	return nil
 }
 
 // unlistedPods returns the IDs of Pods that containerd has a lease for but doesn't list. known is false for another runtime.
 func (r *Runtimes) unlistedPods(ctx context.Context, socket string) (ids []string, known bool, err error) {
-	conn, err := r.get(socket)
-	if err != nil {
-		return nil, false, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, criAnswer)
-	defer cancel()
-	ids, err = podLeases(ctx, conn) // first: a Pod made after this is listed
-	if status.Code(err) == codes.Unimplemented {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, criFailure(socket, "list the leases", err)
-	}
-	answer, err := cri.NewRuntimeServiceClient(conn).ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
-	if err != nil {
-		return nil, false, criFailure(socket, "list the Pods", err)
-	}
-	return slices.DeleteFunc(ids, func(id string) bool {
-		return slices.ContainsFunc(answer.GetItems(), func(p *cri.PodSandbox) bool { return p.GetId() == id })
-	}), true, nil
+	err = r.ask(ctx, socket, "list the leases and Pods", func(ctx context.Context, c client) error {
+		leases, err := podLeases(ctx, c.conn) // first: a Pod made after this is listed
+		if status.Code(err) == codes.Unimplemented {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		answer, err := c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+		ids, known = slices.DeleteFunc(leases, func(id string) bool {
+			return slices.ContainsFunc(answer.GetItems(), func(p *cri.PodSandbox) bool { return p.GetId() == id })
+		}), true
+		return err
+	})
+	return ids, known, err
 }
 
 // podLeases asks containerd for its leases, by its own API on the same socket, and returns the Pods' leases, which are named

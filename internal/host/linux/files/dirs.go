@@ -5,6 +5,7 @@ package files
 
 import (
 	stderrors "errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -89,4 +90,67 @@ func syncDir(path string) error {
 		return err
 	}
 	return stderrors.Join(dir.Sync(), dir.Close())
+}
+
+// openDir opens a directory to work in. From then on only the descriptor is used, so it doesn't matter if a link on the way
+// changes.
+func openDir(path string) (*os.File, error) {
+	path = filepath.Clean(path)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		return os.NewFile(uintptr(fd), path), nil
+	}
+	var kind *host.KindError
+	if _, infoErr := dirInfo(path); errors.As(infoErr, &kind) {
+		return nil, kind
+	}
+	return nil, &fs.PathError{Op: "open directory", Path: path, Err: err}
+}
+
+// dirInfo is host.DirInfoBy for this process's file system.
+func dirInfo(path string) (fs.FileInfo, error) { return host.DirInfoBy(os.Lstat, os.Stat, path) }
+
+// openAt opens a directory's entry, unless it's a symlink.
+func openAt(dir *os.File, name string, flags int) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(dir.Name(), name)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// list returns a directory's names, however much of it was read before.
+func list(dir *os.File) ([]string, error) {
+	if _, err := dir.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return dir.Readdirnames(-1)
+}
+
+// sweep removes the leftovers of earlier writes of name: temporary files, and directories of WriteTree. Without a name, it
+// removes all temporary files.
+func sweep(dir *os.File, name string) error {
+	names, err := list(dir)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		of, found := host.LeftoverOf(n)
+		if !found || name != "" && of != name {
+			continue
+		}
+		err := unix.Unlinkat(int(dir.Fd()), n, 0)
+		if errors.Is(err, unix.EISDIR) {
+			if err = nil; name != "" {
+				err = (&treeRemoval{}).remove(filepath.Join(dir.Name(), n))
+			}
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return &fs.PathError{Op: "remove leftover", Path: n, Err: err}
+		}
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ package files
 import (
 	"context"
 	stderrors "errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -49,7 +50,7 @@ func probeWrite(path string) error {
 		return err
 	}
 	fd := int(dir.Fd())
-	temp, err := writeTemp(dir, probeName, func(f *os.File) error { return fill(f, []byte("probe\n"), 0o600, nil) })
+	temp, err := writeTemp(dir, probeName, newFile{mode: 0o600, fill: func(w io.Writer) error { _, err := io.WriteString(w, "probe\n"); return err }})
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func probeWrite(path string) error {
 }
 
 // SyncTimes writes to a file without a name, so nothing is left even if this process is killed.
-func (r *Root) SyncTimes(ctx context.Context, dir string) ([]time.Duration, error) {
+func (r *Root) SyncTimes(ctx context.Context, dir string) (took []time.Duration, err error) {
 	dir = r.path(dir)
 	f, err := openUnnamed(dir)
 	if err != nil {
@@ -75,13 +76,12 @@ func (r *Root) SyncTimes(ctx context.Context, dir string) ([]time.Duration, erro
 	// As etcd does. If the file system can't, the writes allocate the space.
 	_ = unix.Fallocate(int(f.Fd()), 0, 0, syncBlock*syncBlocks)
 	block := []byte(strings.Repeat("x", syncBlock))
-	var took []time.Duration
 	for len(took) < syncBlocks && (ctx.Err() == nil || len(took) == 0) {
 		start := time.Now()
-		if _, err := f.Write(block); err != nil {
-			return nil, host.Explain("measure the disk of", dir, err)
+		if _, err = f.Write(block); err == nil {
+			err = unix.Fdatasync(int(f.Fd()))
 		}
-		if err := unix.Fdatasync(int(f.Fd())); err != nil {
+		if err != nil {
 			return nil, host.Explain("measure the disk of", dir, err)
 		}
 		took = append(took, time.Since(start))
@@ -112,4 +112,17 @@ func openUnnamed(dir string) (*os.File, error) {
 		return nil, stderrors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+func (r *Root) Space(path string) (host.Space, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(r.path(path), &s); err != nil {
+		return host.Space{}, host.Explain("look at the file system of", path, err)
+	}
+	var at unix.Stat_t
+	if err := unix.Stat(r.path(path), &at); err != nil {
+		return host.Space{}, host.Explain("look at", path, err)
+	}
+	block := uint64(s.Frsize)
+	return host.Space{Free: s.Bavail * block, Total: s.Blocks * block, FreeInodes: s.Ffree, TotalInodes: s.Files, Device: at.Dev}, nil
 }

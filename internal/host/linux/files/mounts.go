@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -38,67 +37,28 @@ func (r *Root) Mounts(dir string) ([]string, error) {
 		return nil, errors.Wrap(err, "list the mounts")
 	}
 	real = r.hostPath(real)
-	points := below(mountPoints(string(data)), real)
-	for i, p := range points {
-		points[i] = filepath.Clean(dir) + strings.TrimPrefix(p, real)
+	var points []string
+	for line := range strings.Lines(string(data)) {
+		const mountPoint = 4 // the field, counted from 0
+		if fields := strings.Fields(line); len(fields) > mountPoint {
+			if below, found := strings.CutPrefix(escaped.Replace(fields[mountPoint]), real+"/"); found {
+				points = append(points, filepath.Join(dir, below))
+			}
+		}
 	}
 	slices.Reverse(points) // a mount on top of another comes later in the table
 	slices.SortStableFunc(points, func(a, b string) int { return strings.Count(b, "/") - strings.Count(a, "/") })
 	return points, nil
 }
 
-func mountPoints(table string) []string {
-	const mountPoint = 4 // the field, counted from 0
-	var points []string
-	for line := range strings.Lines(table) {
-		fields := strings.Fields(line)
-		if len(fields) > mountPoint {
-			points = append(points, unescape(fields[mountPoint]))
-		}
-	}
-	return points
-}
-
-// below lists the paths inside a directory.
-func below(paths []string, dir string) []string {
-	var found []string
-	for _, p := range paths {
-		if strings.HasPrefix(p, dir+"/") {
-			found = append(found, p)
-		}
-	}
-	return found
-}
-
-// unescape decodes the octal escapes of spaces and backslashes.
-func unescape(text string) string {
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(text, `\`)
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		const digits = 3
-		if len(after) < digits {
-			b.WriteString(`\` + after)
-			return b.String()
-		}
-		code, err := strconv.ParseUint(after[:digits], 8, 8)
-		if err != nil {
-			b.WriteString(`\` + after[:digits])
-		} else {
-			b.WriteByte(byte(code))
-		}
-		text = after[digits:]
-	}
-}
+// escaped decodes the characters that proc_pid_mountinfo(5) escapes.
+var escaped = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // Unmount never follows a symlink at the end of path.
 func (r *Root) Unmount(path string, flags []string) error {
 	number := unix.UMOUNT_NOFOLLOW
 	for _, name := range flags {
-		number |= unmountFlag(name)
+		number |= unmountFlags[name]
 	}
 	if len(flags) == 0 {
 		number |= unix.MNT_DETACH
@@ -114,17 +74,7 @@ func (r *Root) Unmount(path string, flags []string) error {
 	return host.Explain("unmount", path, err)
 }
 
-func unmountFlag(name string) int {
-	switch name {
-	case "MNT_FORCE":
-		return unix.MNT_FORCE
-	case "MNT_DETACH":
-		return unix.MNT_DETACH
-	case "MNT_EXPIRE":
-		return unix.MNT_EXPIRE
-	}
-	return 0
-}
+var unmountFlags = map[string]int{"MNT_FORCE": unix.MNT_FORCE, "MNT_DETACH": unix.MNT_DETACH, "MNT_EXPIRE": unix.MNT_EXPIRE}
 
 // mountedOn reports whether dir, in this mount, is its mount point.
 func mountedOn(dir, mount string) (bool, error) {

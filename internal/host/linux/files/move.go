@@ -17,56 +17,38 @@ import (
 )
 
 func (r *Root) WriteTree(path string, fill func(dir string) error) error {
-	path = filepath.Clean(r.path(path))
-	guard := r.guard(path)
-	guard.Lock()
-	defer guard.Unlock()
-	return host.Explain("create directory", path, writeTree(path, fill))
-}
-
-func writeTree(path string, fill func(dir string) error) error {
-	parent, name := filepath.Split(path)
-	dir, err := openDir(parent)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	if err := host.Vacant(os.Lstat, path); err != nil {
-		return err
-	}
-	if err := sweep(dir, name); err != nil {
-		return err
-	}
-	temp := host.TempName(name)
-	fd := int(dir.Fd())
-	if err := unix.Mkdirat(fd, temp, 0o700); err != nil {
-		return err
-	}
-	err = fillTree(dir, temp, fill)
-	if err == nil {
-		err = unix.Renameat(fd, temp, fd, name)
-	}
-	if err != nil {
-		return stderrors.Join(err, (&treeRemoval{}).remove(filepath.Join(dir.Name(), temp)))
-	}
-	return dir.Sync()
+	return r.in("create directory", path, func(dir *os.File, name string) error {
+		if err := host.Vacant(os.Lstat, filepath.Join(dir.Name(), name)); err != nil {
+			return err
+		}
+		temp, fd := host.TempName(name), int(dir.Fd())
+		if err := unix.Mkdirat(fd, temp, 0o700); err != nil {
+			return err
+		}
+		err := fillTree(dir, temp, fill)
+		if err == nil {
+			err = unix.Renameat(fd, temp, fd, name)
+		}
+		if err != nil {
+			return stderrors.Join(err, (&treeRemoval{}).remove(filepath.Join(dir.Name(), temp)))
+		}
+		return dir.Sync()
+	})
 }
 
 // fillTree lets fill work in a new directory, and waits until everything is on disk. fill gets a path through the descriptor,
 // because a user who owns dir could replace the new directory with a link.
 func fillTree(dir *os.File, temp string, fill func(dir string) error) error {
-	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(int(dir.Fd()), temp, flags, 0)
+	tree, err := openAt(dir, temp, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
-	tree := os.NewFile(uintptr(fd), filepath.Join(dir.Name(), temp))
 	defer tree.Close()
 	if err := tree.Chmod(0o700); err != nil { // the umask may have narrowed it
 		return err
 	}
 	claim(tree, nil)
-	if err := fill(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil {
+	if err := fill(fmt.Sprintf("/proc/self/fd/%d", tree.Fd())); err != nil {
 		return err
 	}
 	return syncTree(tree)

@@ -108,7 +108,7 @@ func TestRename(t *testing.T) {
 				if got, err := h.ReadFile(dir + path); string(got) != want || err != nil {
 					t.Errorf("%s: %q, %v", path, got, err)
 				}
-				if head, err := h.ReadHead(dir+path, 1); string(head) != want[:1] || err != nil {
+				if head, err := host.ReadHead(h, dir+path, 1); string(head) != want[:1] || err != nil {
 					t.Errorf("the head of %s: %q, %v", path, head, err)
 				}
 			}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 func TestSpace(t *testing.T) {
@@ -33,17 +35,17 @@ func TestReadHeadAndTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	for most, want := range map[int64]string{0: "", 3: "789", 10: "0123456789", 99: "0123456789"} {
-		if got, err := onlyFilesAt(root).ReadTail("/log", most); err != nil || string(got) != want {
+		if got, err := host.ReadTail(onlyFilesAt(root), "/log", most); err != nil || string(got) != want {
 			t.Errorf("at most %d bytes: %q, %v", most, got, err)
 		}
 	}
 	for most, want := range map[int64]string{0: "", 3: "012", 10: "0123456789", 99: "0123456789"} {
-		if got, err := onlyFilesAt(root).ReadHead("/log", most); err != nil || string(got) != want {
+		if got, err := host.ReadHead(onlyFilesAt(root), "/log", most); err != nil || string(got) != want {
 			t.Errorf("the first %d bytes: %q, %v", most, got, err)
 		}
 	}
-	for name, read := range map[string]func(string, int64) ([]byte, error){"tail": onlyFilesAt(root).ReadTail, "head": onlyFilesAt(root).ReadHead} {
-		if _, err := read("/none", 3); !errors.Is(err, fs.ErrNotExist) {
+	for name, read := range map[string]func(host.FileReader, string, int64) ([]byte, error){"tail": host.ReadTail, "head": host.ReadHead} {
+		if _, err := read(onlyFilesAt(root), "/none", 3); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the %s of no file: %v", name, err)
 		}
 	}

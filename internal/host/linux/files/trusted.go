@@ -24,7 +24,7 @@ var errOthersLink = errors.New("it is a symlink that a user other than root has 
 // openTrusted opens a directory by its absolute path. It follows a symlink on the way if it's root's or this user's; another
 // user's may lead anywhere.
 func openTrusted(path string) (*os.File, error) {
-	at, err := openStep(unix.AT_FDCWD, "/")
+	at, err := os.OpenFile("/", unix.O_PATH, 0)
 	links := 0
 	for names := strings.Split(path, "/"); err == nil && len(names) > 0; {
 		var target []string
@@ -45,20 +45,6 @@ func openTrusted(path string) (*os.File, error) {
 		return nil, err
 	}
 	defer at.Close()
-	return openHere(at, path)
-}
-
-// openStep opens a directory's entry, even a symlink, without any effect on it.
-func openStep(dir int, name string) (*os.File, error) {
-	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), name), nil
-}
-
-// openHere opens the directory at for reading.
-func openHere(at *os.File, path string) (*os.File, error) {
 	fd, err := unix.Openat(int(at.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -72,7 +58,7 @@ func follow(at *os.File, name string) (next *os.File, target []string, err error
 	if name == "" {
 		return at, nil, nil
 	}
-	next, err = openStep(int(at.Fd()), name)
+	next, err = openAt(at, name, unix.O_PATH)
 	if err != nil {
 		at.Close()
 		return nil, nil, err

@@ -6,7 +6,9 @@ package files
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/hex"
 	stderrors "errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,55 +19,70 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
+// WriteFile also removes the leftovers of a run that was killed while it wrote the same file.
+func (r *Root) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
+	return r.write(path, data, newFile{mode: mode})
+}
+
 func (r *Root) WriteSecret(path string, data []byte) (bool, error) {
 	return r.WriteFile(path, data, 0o600)
 }
 
-// WriteFile also removes the leftovers of a run that was killed while it wrote the same file.
-func (r *Root) WriteFile(path string, data []byte, mode fs.FileMode) (bool, error) {
-	return r.write(path, data, mode, nil)
+func (r *Root) WriteOwned(path string, data []byte, mode fs.FileMode, owner host.Owner) (bool, error) {
+	return r.write(path, data, newFile{mode: mode, owner: &owner})
 }
 
-// write is WriteFile, or WriteOwned if owner isn't nil.
-func (r *Root) write(path string, data []byte, mode fs.FileMode, owner *host.Owner) (bool, error) {
-	path = r.path(path)
-	guard := r.guard(path)
-	guard.Lock()
-	defer guard.Unlock()
-	changed, err := writeFile(path, data, mode, owner)
-	return changed, host.Explain("write", path, err)
-}
-
-func writeFile(path string, data []byte, mode fs.FileMode, owner *host.Owner) (bool, error) {
-	parent, name := filepath.Split(filepath.Clean(path))
-	dir, err := openDir(parent)
-	if err != nil {
-		return false, err
-	}
-	defer dir.Close()
-	if err := sweep(dir, name); err != nil {
-		return false, err
-	}
-	same, err := holds(dir, name, data, mode, owner)
-	if same || err != nil {
-		return false, err
-	}
-	return replace(dir, name, func(f *os.File, ours bool) error {
-		if ours {
-			sum := sha256.Sum256(data)
-			claim(f, sum[:])
+func (r *Root) write(path string, data []byte, f newFile) (changed bool, err error) {
+	f.fill = func(w io.Writer) error { _, err := w.Write(data); return err }
+	err = r.in("write", path, func(dir *os.File, name string) error {
+		same, err := holds(dir, name, data, f)
+		if err == nil && !same {
+			changed, err = replace(dir, name, f)
 		}
-		return fill(f, data, mode, owner)
+		return err
+	})
+	return changed, err
+}
+
+func (r *Root) WriteStream(path string, fill func(io.Writer) error) error {
+	return r.in("write", path, func(dir *os.File, name string) error {
+		_, err := replaceable(filepath.Join(dir.Name(), name))
+		if err == nil {
+			_, err = replace(dir, name, newFile{mode: 0o600, fill: fill})
+		}
+		return err
 	})
 }
 
-// replace puts a file that write has filled and closed in the place of name. ours is true if Slipway made the old file, or there
-// was none.
-func replace(dir *os.File, name string, write func(f *os.File, ours bool) error) (changed bool, err error) {
-	path := filepath.Join(dir.Name(), name)
-	_, err = os.Lstat(path)
-	ours := errors.Is(err, fs.ErrNotExist) || made(path)
-	temp, err := writeTemp(dir, name, func(f *os.File) error { return write(f, ours) })
+// in calls do with the directory of path, free of the leftovers of earlier writes of path. Meanwhile, no other writer of this
+// process works on path.
+func (r *Root) in(what, path string, do func(dir *os.File, name string) error) error {
+	path = filepath.Clean(r.path(path))
+	guard := r.guard(path)
+	guard.Lock()
+	defer guard.Unlock()
+	dir, err := openDir(filepath.Dir(path))
+	if err == nil {
+		defer dir.Close()
+		err = sweep(dir, filepath.Base(path))
+	}
+	if err == nil {
+		err = do(dir, filepath.Base(path))
+	}
+	return host.Explain(what, path, err)
+}
+
+// newFile is a file to write.
+type newFile struct {
+	mode  fs.FileMode
+	owner *host.Owner             // nil: this process's user
+	sum   *[sha256.Size]byte      // what the content must have; nil: any
+	fill  func(w io.Writer) error // writes the content
+}
+
+// replace puts a new file in the place of name.
+func replace(dir *os.File, name string, f newFile) (changed bool, err error) {
+	temp, err := writeTemp(dir, name, f)
 	if err != nil {
 		return false, err
 	}
@@ -76,67 +93,65 @@ func replace(dir *os.File, name string, write func(f *os.File, ours bool) error)
 	return true, dir.Sync()
 }
 
-// openDir opens a directory to work in. From then on only the descriptor is used, so it doesn't matter if a link on the way
-// changes.
-func openDir(path string) (*os.File, error) {
-	path = filepath.Clean(path)
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err == nil {
-		return os.NewFile(uintptr(fd), path), nil
+// writeTemp creates a file next to name, complete and on disk, and returns its name. A failure leaves nothing behind.
+func writeTemp(dir *os.File, name string, f newFile) (string, error) {
+	path, temp, parent := filepath.Join(dir.Name(), name), host.TempName(name), int(dir.Fd())
+	flags := unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(parent, temp, flags, 0o600)
+	if err != nil {
+		return "", err
 	}
-	var kind *host.KindError
-	if _, infoErr := dirInfo(path); errors.As(infoErr, &kind) {
-		return nil, kind
+	_, err = os.Lstat(path)
+	ours := errors.Is(err, fs.ErrNotExist) || made(path)
+	out := os.NewFile(uintptr(fd), path)
+	if err := stderrors.Join(f.write(out, ours), out.Close()); err != nil {
+		return "", stderrors.Join(err, unix.Unlinkat(parent, temp, 0))
 	}
-	return nil, &fs.PathError{Op: "open directory", Path: path, Err: err}
+	return temp, nil
 }
 
-// dirInfo is host.DirInfoBy for this process's file system.
-func dirInfo(path string) (fs.FileInfo, error) { return host.DirInfoBy(os.Lstat, os.Stat, path) }
-
-// sweep removes the leftovers of earlier writes of name: temporary files, and directories of WriteTree.
-func sweep(dir *os.File, name string) error {
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
+// write sets the owner and mode before it writes the content. If ours is set, it notes that Slipway made the file.
+func (f newFile) write(out *os.File, ours bool) error {
+	if f.owner != nil {
+		if err := out.Chown(f.owner.UID, f.owner.GID); err != nil {
+			return err
+		}
+	}
+	if err := out.Chmod(f.mode); err != nil { // the umask may have narrowed it
 		return err
 	}
-	for _, n := range names {
-		if of, found := host.LeftoverOf(n); !found || of != name {
-			continue
-		}
-		err := unix.Unlinkat(int(dir.Fd()), n, 0)
-		if errors.Is(err, unix.EISDIR) {
-			err = (&treeRemoval{}).remove(filepath.Join(dir.Name(), n))
-		}
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return &fs.PathError{Op: "remove leftover", Path: n, Err: err}
-		}
+	hash := sha256.New()
+	if err := f.fill(io.MultiWriter(&steadyWriter{file: out}, hash)); err != nil {
+		return err
 	}
-	return nil
+	sum := hash.Sum(nil)
+	if f.sum != nil && [sha256.Size]byte(sum) != *f.sum {
+		return errors.Errorf("the content is not the one with SHA-256 %s", hex.EncodeToString(f.sum[:]))
+	}
+	if ours {
+		claim(out, sum)
+	}
+	return out.Sync()
 }
 
-// holds reports whether name is a regular file with these bytes, this mode and, unless it's nil, this owner. Anything but a
+// holds reports whether name is a regular file with these bytes, f's mode and, unless it's nil, f's owner. Anything but a
 // regular file is an error.
-func holds(dir *os.File, name string, data []byte, mode fs.FileMode, owner *host.Owner) (bool, error) {
-	path := filepath.Join(dir.Name(), name)
-	info, err := replaceable(path)
+func holds(dir *os.File, name string, data []byte, f newFile) (bool, error) {
+	info, err := replaceable(filepath.Join(dir.Name(), name))
 	if info == nil || err != nil {
 		return false, err
 	}
 	have, _ := host.OwnerIn(info)
-	if info.Mode() != mode || info.Size() != int64(len(data)) || owner != nil && have != *owner {
+	if info.Mode() != f.mode || info.Size() != int64(len(data)) || f.owner != nil && have != *f.owner {
 		return false, nil
 	}
-	// NONBLOCK, because the file may have become a FIFO by now.
-	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	fd, err := unix.Openat(int(dir.Fd()), name, flags, 0)
+	in, err := openAt(dir, name, unix.O_RDONLY|unix.O_NONBLOCK) // it may have become a FIFO by now
 	if err != nil {
 		return false, err
 	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
+	defer in.Close()
 	got := make([]byte, len(data))
-	if _, err := f.ReadAt(got, 0); err != nil && len(data) > 0 {
+	if _, err := in.ReadAt(got, 0); err != nil && len(data) > 0 {
 		return false, err
 	}
 	return bytes.Equal(got, data), nil
@@ -156,39 +171,6 @@ func replaceable(path string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// writeTemp creates a file next to name, complete and on disk, and returns its name. A failure leaves nothing behind.
-func writeTemp(dir *os.File, name string, fill func(*os.File) error) (string, error) {
-	temp := host.TempName(name)
-	parent := int(dir.Fd())
-	flags := unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(parent, temp, flags, 0o600)
-	if err != nil {
-		return "", err
-	}
-	if err := fill(os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name))); err != nil {
-		return "", stderrors.Join(err, unix.Unlinkat(parent, temp, 0))
-	}
-	return temp, nil
-}
-
-// fill sets the owner and mode of f before it writes the content.
-func fill(f *os.File, data []byte, mode fs.FileMode, owner *host.Owner) error {
-	var err error
-	if owner != nil {
-		err = f.Chown(owner.UID, owner.GID)
-	}
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		_, err = f.Write(data)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return stderrors.Join(err, f.Close())
-}
-
 func (r *Root) Remove(path string) error {
 	path = r.path(path)
 	err := os.Remove(path)
@@ -199,4 +181,41 @@ func (r *Root) Remove(path string) error {
 		err = syncDir(filepath.Dir(path))
 	}
 	return host.Explain("remove", path, err)
+}
+
+// steadyChunk is how much of a large file the kernel keeps in memory before it starts to write it to the disk.
+const steadyChunk = 8 << 20
+
+// steadyWriter has its data written to the disk all along: if the kernel collected it until the final fsync, the disk would be
+// busy for so long that an etcd on the same disk missed its heartbeats.
+type steadyWriter struct {
+	file             *os.File
+	written, started int64
+}
+
+func (w *steadyWriter) Write(p []byte) (int, error) {
+	n, err := w.file.Write(p)
+	w.written += int64(n)
+	for err == nil && w.written-w.started >= steadyChunk {
+		err = w.start()
+	}
+	return n, err
+}
+
+// start waits until the disk has the chunk before the last, and starts the last.
+func (w *steadyWriter) start() error {
+	const wait = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	fd := int(w.file.Fd())
+	var err error
+	if w.started > 0 {
+		err = unix.SyncFileRange(fd, w.started-steadyChunk, steadyChunk, wait)
+	}
+	if err == nil {
+		err = unix.SyncFileRange(fd, w.started, steadyChunk, unix.SYNC_FILE_RANGE_WRITE)
+	}
+	w.started += steadyChunk
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ESPIPE) {
+		return nil // the final fsync is enough
+	}
+	return errors.Wrap(err, "write to the disk")
 }

@@ -6,7 +6,6 @@ package network
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/linux/program"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
 // iptablesTime bounds a run of an iptables program. They wait for each other's lock.
@@ -41,11 +41,11 @@ func legacyLeftovers(ctx context.Context) ([]host.Leftover, error) {
 			return found, errors.Wrap(err, "look for rules of iptables")
 		}
 		for _, table := range strings.Fields(string(names)) {
-			saved, err := legacySave(ctx, family.program, table)
+			script, err := legacyScript(ctx, family.program, table)
 			if err != nil {
 				return found, err
 			}
-			if script := legacyRemoval(saved); script != "" {
+			if script != "" {
 				found = append(found, host.Leftover{Kind: host.LegacyChains, Name: family.program + " " + table})
 			}
 		}
@@ -55,97 +55,59 @@ func legacyLeftovers(ctx context.Context) ([]host.Leftover, error) {
 
 func removeLegacyChains(ctx context.Context, name string) error {
 	program, table, _ := strings.Cut(name, " ")
-	saved, err := legacySave(ctx, program, table)
-	if err != nil {
-		return err
+	script, err := legacyScript(ctx, program, table)
+	if err == nil && script != "" {
+		_, err = runIPTables(ctx, script, program+"-restore", "--noflush", "--table", table)
 	}
-	script := legacyRemoval(saved)
-	if script == "" {
-		return nil
-	}
-	_, err = runIPTables(ctx, script, program+"-restore", "--noflush", "--table", table)
 	return err
 }
 
-func legacySave(ctx context.Context, program, table string) (string, error) {
-	return runIPTables(ctx, "", program+"-save", "--table", table)
+func legacyScript(ctx context.Context, program, table string) (string, error) {
+	saved, err := runIPTables(ctx, "", program+"-save", "--table", table)
+	return legacyRemoval(table, saved), err
 }
+
+// The lines of iptables-save: a chain with its policy, which is "-" unless it's built-in, and a rule with its chain. A rule's
+// target is the word after the first -j or -g. Text in quotes, such as a comment, can be anything.
+var (
+	savedChain  = lazyregexp.New(`(?m)^:(\S+) (\S+)`)
+	savedRule   = lazyregexp.New(`(?m)^-A (\S+) .*`)
+	savedTarget = lazyregexp.New(` -[jg] (\S+)`)
+	savedText   = lazyregexp.New(`"(\\.|[^"\\])*"`)
+)
 
 // legacyRemoval turns iptables-save's output for a table into iptables-restore's input that removes the chains of Kubernetes in
 // one transaction; empty if there are none. A chain that a user's own chain refers to is emptied and stays.
-func legacyRemoval(saved string) string {
-	var table, jumps, flushes, deletions strings.Builder
+func legacyRemoval(table, saved string) string {
 	builtIn, used := map[string]bool{}, map[string]bool{}
-	var kube []string
-	for line := range strings.Lines(saved) {
-		line = strings.TrimSpace(line)
-		fields := strings.Fields(line)
+	chains := savedChain().FindAllStringSubmatch(saved, -1)
+	for _, c := range chains {
+		builtIn[c[1]] = c[2] != "-"
+	}
+	var jumps, flushes, deletions strings.Builder
+	for _, r := range savedRule().FindAllStringSubmatch(saved, -1) {
+		target := savedTarget().FindStringSubmatch(savedText().ReplaceAllString(r[0], `""`))
 		switch {
-		case strings.HasPrefix(line, "*"):
-			table.WriteString(line + "\n")
-		case strings.HasPrefix(line, ":") && isKubeChain(line[1:]):
-			kube = append(kube, fields[0][1:])
-		case strings.HasPrefix(line, ":"):
-			builtIn[fields[0][1:]] = fields[1] != "-" // only built-in chains have a policy
-		case len(fields) > 2 && fields[0] == "-A" && !isKubeChain(fields[1]):
-			target := legacyTarget(line)
-			switch {
-			case !isKubeChain(target):
-			case builtIn[fields[1]]:
-				jumps.WriteString("-D" + strings.TrimPrefix(line, "-A") + "\n")
-			default:
-				used[target] = true
-			}
+		case target == nil || !isKubeChain(target[1]) || isKubeChain(r[1]):
+		case builtIn[r[1]]:
+			jumps.WriteString("-D" + strings.TrimPrefix(r[0], "-A") + "\n")
+		default:
+			used[target[1]] = true
 		}
 	}
-	if len(kube) == 0 {
+	for _, c := range chains {
+		if !isKubeChain(c[1]) {
+			continue
+		}
+		flushes.WriteString("-F " + c[1] + "\n")
+		if !used[c[1]] {
+			deletions.WriteString("-X " + c[1] + "\n")
+		}
+	}
+	if flushes.Len() == 0 {
 		return ""
 	}
-	for _, chain := range kube {
-		fmt.Fprintf(&flushes, "-F %s\n", chain)
-		if !used[chain] {
-			fmt.Fprintf(&deletions, "-X %s\n", chain)
-		}
-	}
-	return table.String() + jumps.String() + flushes.String() + deletions.String() + "COMMIT\n"
-}
-
-// legacyTarget is a saved rule's target chain: the word after the first -j or -g. Text in quotes, such as a comment, can be
-// anything.
-func legacyTarget(rule string) string {
-	words := ruleWords(rule)
-	for i, word := range words[:max(len(words)-1, 0)] {
-		if word == "-j" || word == "-g" {
-			return words[i+1]
-		}
-	}
-	return ""
-}
-
-// ruleWords splits a saved rule into words. A quoted word keeps its quotes.
-func ruleWords(rule string) []string {
-	var words []string
-	var word strings.Builder
-	quoted, escaped := false, false
-	end := func() {
-		if word.Len() > 0 {
-			words = append(words, word.String())
-			word.Reset()
-		}
-	}
-	for _, c := range rule {
-		switch {
-		case c == ' ' && !quoted:
-			end()
-			continue
-		case c == '"' && !escaped:
-			quoted = !quoted
-		}
-		escaped = c == '\\' && !escaped
-		word.WriteRune(c)
-	}
-	end()
-	return words
+	return "*" + table + "\n" + jumps.String() + flushes.String() + deletions.String() + "COMMIT\n"
 }
 
 func runIPTables(ctx context.Context, script, name string, args ...string) (string, error) {

@@ -13,13 +13,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// kubePrefix begins the names of all chains and sets of kube-proxy and the kubelet:
+// isKubeChain reports whether kube-proxy, the kubelet or flannel (FLANNEL-FWD, FLANNEL-POSTRTG) gives chains such a name:
 // https://kubernetes.io/docs/reference/networking/virtual-ips/
-const kubePrefix = "KUBE-"
-
-// isKubeChain reports whether kube-proxy, the kubelet or flannel (FLANNEL-FWD, FLANNEL-POSTRTG) gives chains such a name.
 func isKubeChain(name string) bool {
-	return strings.HasPrefix(name, kubePrefix) || strings.HasPrefix(name, "FLANNEL-")
+	return strings.HasPrefix(name, "KUBE-") || strings.HasPrefix(name, "FLANNEL-")
 }
 
 // NetworkLeftovers lists the rest even after a failure.
@@ -29,7 +26,6 @@ func (s Stack) NetworkLeftovers(ctx context.Context, bridge string) ([]host.Left
 	for _, find := range []func() ([]host.Leftover, error){
 		func() ([]host.Leftover, error) { return legacyLeftovers(ctx) },
 		nftLeftovers,
-		setLeftovers,
 		func() ([]host.Leftover, error) { return linkLeftovers(bridge) },
 	} {
 		found, err := find()
@@ -43,10 +39,8 @@ func (s Stack) RemoveLeftover(ctx context.Context, l host.Leftover) error {
 	switch l.Kind {
 	case host.LegacyChains:
 		err = removeLegacyChains(ctx, l.Name)
-	case host.Chains, host.ProxyTable, host.EmptyTable:
+	case host.Chains, host.ProxyTable:
 		err = removeNft(l)
-	case host.Sets:
-		err = removeSet(l.Name)
 	case host.Link:
 		err = removeLink(l.Name)
 	}

@@ -45,7 +45,8 @@ func TestLegacyRemoval(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, legacyRemoval(c.saved)); diff != "" {
+			table, _, _ := strings.Cut(c.saved[strings.Index(c.saved, "*")+1:], "\n")
+			if diff := cmp.Diff(c.want, legacyRemoval(table, c.saved)); diff != "" {
 				t.Errorf("script (-want +got):\n%s", diff)
 			}
 		})
@@ -115,6 +116,7 @@ func TestNftLeftovers(t *testing.T) {
 	r.jump(&nftables.Chain{Name: "KUBE-SERVICES", Table: filter}, "KUBE-FORWARD")
 	r.jump(&nftables.Chain{Name: "MINE", Table: filter}, "KUBE-FORWARD")
 	nat := conn.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv6, Name: "nat"})
+	r.chain(nat, "MINE", nil)
 	for i := range 3 * nftBatch / 2 {
 		r.chain(nat, "KUBE-SEP-"+strings.Repeat("X", i+1)[:min(i+1, 20)]+string(rune('A'+i%26))+string(rune('A'+i/26)), nil)
 		if i%100 == 0 {
@@ -147,7 +149,7 @@ func TestNftLeftovers(t *testing.T) {
 	}
 	left := map[string][]string{
 		"ip filter INPUT": {"MINE", "OTHER"}, "ip filter MINE": {"KUBE-FORWARD"}, "ip filter OTHER": {}, "ip filter KUBE-FORWARD": {},
-		"ip mine services": {}, " kube-proxy services": {},
+		"ip6 nat MINE": {}, "ip mine services": {}, " kube-proxy services": {},
 	}
 	if diff := cmp.Diff(left, r.contents()); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)

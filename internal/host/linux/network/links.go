@@ -4,8 +4,6 @@
 package network
 
 import (
-	"strings"
-
 	"github.com/pkg/errors"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -45,7 +43,7 @@ func ourLinks(links []netlink.Link, bridge string) ([]host.Leftover, error) {
 		}
 	}
 	if ipvs {
-		return found, errors.New("the virtual servers of kube-proxy in ipvs mode stay, because they cannot be told from those of other programs; if there are no others, remove them with `ipvsadm --clear`")
+		return found, errors.New("the virtual servers and sets of kube-proxy in ipvs mode stay, because virtual servers cannot be told from those of other programs; if there are no others, remove them with `ipvsadm --clear`, or restart the machine")
 	}
 	return found, nil
 }
@@ -87,29 +85,6 @@ func removeLink(name string) error {
 
 func unlessGone(err error) error {
 	if errors.As(err, &netlink.LinkNotFoundError{}) || errors.Is(err, unix.ENODEV) {
-		return nil
-	}
-	return err
-}
-
-// setLeftovers finds kube-proxy's sets of addresses. A kernel without support for sets has none.
-func setLeftovers() ([]host.Leftover, error) {
-	sets, err := netlink.IpsetListAll()
-	if err != nil {
-		return nil, nil //nolint:nilerr // a set that is in use is found by the rules that use it
-	}
-	var found []host.Leftover
-	for _, s := range sets {
-		if strings.HasPrefix(s.SetName, kubePrefix) {
-			found = append(found, host.Leftover{Kind: host.Sets, Name: s.SetName})
-		}
-	}
-	return found, nil
-}
-
-func removeSet(name string) error {
-	err := netlink.IpsetDestroy(name)
-	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	return err

@@ -23,6 +23,9 @@ func isKubeTable(name string) bool {
 	return name == "kube-proxy" || name == "flannel-ipv4" || name == "flannel-ipv6"
 }
 
+// iptablesTables are the names of iptables' tables.
+var iptablesTables = []string{"filter", "mangle", "nat", "raw", "security"}
+
 // nftFamilies are the families that kube-proxy and iptables use.
 var nftFamilies = map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6"}
 
@@ -30,11 +33,7 @@ func nftName(t *nftables.Table) string { return nftFamilies[t.Family] + " " + t.
 
 // nftLeftovers asks the kernel itself: a host doesn't need the program nft, because kube-proxy brings its own.
 func nftLeftovers() ([]host.Leftover, error) {
-	conn, err := nftables.New()
-	if err != nil {
-		return nil, errors.Wrap(err, "look for rules in nftables")
-	}
-	tables, err := nftTables(conn)
+	conn, tables, err := nftTables()
 	if err != nil {
 		return nil, errors.Wrap(err, "look for rules in nftables")
 	}
@@ -55,15 +54,19 @@ func nftLeftovers() ([]host.Leftover, error) {
 	return found, nil
 }
 
-// nftTables lists these families' tables in a stable order. A kernel without nftables has none.
-func nftTables(conn *nftables.Conn) ([]*nftables.Table, error) {
+// nftTables connects to the kernel, and lists these families' tables in a stable order. A kernel without nftables has none.
+func nftTables() (*nftables.Conn, []*nftables.Table, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return nil, nil, err
+	}
 	tables, err := conn.ListTables()
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil, nil
+		return conn, nil, nil
 	}
 	tables = slices.DeleteFunc(tables, func(t *nftables.Table) bool { return nftFamilies[t.Family] == "" })
 	slices.SortFunc(tables, func(a, b *nftables.Table) int { return strings.Compare(nftName(a), nftName(b)) })
-	return tables, err
+	return conn, tables, err
 }
 
 // nftChains lists a table's chains of Kubernetes, and the others.
@@ -81,53 +84,8 @@ func nftChains(conn *nftables.Conn, t *nftables.Table) (kube, others []*nftables
 	return kube, others, err
 }
 
-func (s Stack) EmptyTables() ([]host.Leftover, error) {
-	conn, err := nftables.New()
-	if err != nil {
-		return nil, errors.Wrap(err, "look for tables in nftables")
-	}
-	tables, err := nftTables(conn)
-	var found []host.Leftover
-	for _, t := range tables {
-		empty, err := isEmptyTable(conn, t)
-		if err != nil {
-			return found, errors.Wrapf(err, "look for rules in nftables table %s", nftName(t))
-		}
-		if empty {
-			found = append(found, host.Leftover{Kind: host.EmptyTable, Name: nftName(t)})
-		}
-	}
-	return found, errors.Wrap(err, "look for tables in nftables")
-}
-
-// isEmptyTable reports whether a table does nothing: it has no rule and no set, and accepts everything.
-func isEmptyTable(conn *nftables.Conn, t *nftables.Table) (bool, error) {
-	sets, err := conn.GetSets(t)
-	if err != nil || len(sets) > 0 {
-		return false, err
-	}
-	kube, others, err := nftChains(conn, t)
-	if err != nil {
-		return false, err
-	}
-	for _, c := range slices.Concat(kube, others) {
-		if c.Policy != nil && *c.Policy != nftables.ChainPolicyAccept {
-			return false, nil
-		}
-		rules, err := conn.GetRules(t, c)
-		if err != nil || len(rules) > 0 {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
 func removeNft(l host.Leftover) error {
-	conn, err := nftables.New()
-	if err != nil {
-		return err
-	}
-	tables, err := nftTables(conn)
+	conn, tables, err := nftTables()
 	if err != nil {
 		return err
 	}
@@ -135,12 +93,7 @@ func removeNft(l host.Leftover) error {
 	if i < 0 {
 		return nil
 	}
-	if l.Kind == host.EmptyTable {
-		if empty, err := isEmptyTable(conn, tables[i]); err != nil || !empty {
-			return err
-		}
-	}
-	if l.Kind == host.ProxyTable || l.Kind == host.EmptyTable {
+	if l.Kind == host.ProxyTable {
 		conn.DelTable(tables[i])
 		return conn.Flush()
 	}
@@ -148,12 +101,14 @@ func removeNft(l host.Leftover) error {
 }
 
 // removeNftChains removes a table's chains of Kubernetes, after the rules in base chains that jump to them. A chain that a user's
-// own chain refers to is emptied and stays.
+// own chain refers to is emptied and stays. A table of iptables goes, too, if it does nothing without them: iptables makes it again.
 func removeNftChains(conn *nftables.Conn, t *nftables.Table) error {
 	kube, others, err := nftChains(conn, t)
 	if err != nil {
 		return err
 	}
+	sets, err := conn.GetSets(t)
+	idle := err == nil && len(sets) == 0 && slices.Contains(iptablesTables, t.Name)
 	used := map[string]bool{}
 	var jumps []*nftables.Rule
 	for _, c := range others {
@@ -161,16 +116,18 @@ func removeNftChains(conn *nftables.Conn, t *nftables.Table) error {
 		if err != nil {
 			return err
 		}
+		idle = idle && c.Hooknum != nil && (c.Policy == nil || *c.Policy == nftables.ChainPolicyAccept)
 		for _, rule := range rules {
-			target := jumpTarget(rule)
-			switch {
-			case !isKubeChain(target):
-			case c.Hooknum != nil:
+			if target := jumpTarget(rule); c.Hooknum != nil && isKubeChain(target) {
 				jumps = append(jumps, rule)
-			default:
-				used[target] = true
+			} else {
+				used[target], idle = true, false
 			}
 		}
+	}
+	if idle {
+		conn.DelTable(t)
+		return conn.Flush()
 	}
 	err = inBatches(conn, jumps, conn.DelRule)
 	if err == nil {

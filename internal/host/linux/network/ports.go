@@ -25,20 +25,15 @@ func (s Stack) PortFree(address string, port int) error {
 	}
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
-		return errors.Wrapf(unix.EADDRINUSE, "port %d is in use%s", port, s.heldBy(port))
+		by := ""
+		if p, found := s.PortHolder(port); found {
+			by = fmt.Sprintf(" by %s (pid %d)", p.Name, p.PID)
+		}
+		return errors.Wrapf(unix.EADDRINUSE, "port %d is in use%s", port, by)
 	case errors.Is(err, unix.EACCES):
 		return fault.WithRemedy(errors.Wrapf(unix.EACCES, "port %d cannot be checked", port), "run the command as root")
 	}
 	return errors.Wrapf(err, "port %d", port)
-}
-
-// heldBy names the process listening on a port, if this user may see it.
-func (s Stack) heldBy(port int) string {
-	p, found := s.PortHolder(port)
-	if !found {
-		return ""
-	}
-	return fmt.Sprintf(" by %s (pid %d)", p.Name, p.PID)
 }
 
 // PortHolder sees other users' processes only as root.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
-	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 )
@@ -24,10 +23,6 @@ const (
 	// jobTimeout bounds a job if the caller sets no deadline. systemd itself gives a unit 90 seconds to start or stop, unless the
 	// unit says otherwise.
 	jobTimeout = 5 * time.Minute
-	// busCheck is how often a wait for a job checks the connection to the bus.
-	busCheck = time.Second
-	// jobDone is the only result of a systemd job that means success.
-	jobDone = "done"
 )
 
 // Bus is the connection to systemd, opened when it's first needed. It implements host.UnitReader and UnitWriter.
@@ -61,7 +56,7 @@ func (b *Bus) get(ctx context.Context) (*dbus.Conn, error) {
 	}
 	if err != nil {
 		cancel()
-		return nil, &host.BusError{Err: err}
+		return nil, busError(err)
 	}
 	b.conn, b.cancel = conn, cancel
 	return conn, nil
@@ -119,22 +114,32 @@ func (b *Bus) Unit(ctx context.Context, name string) (host.UnitState, error) {
 	if err != nil {
 		return host.UnitState{}, unitFailure(name, "ask about", err)
 	}
-	p := properties(all)
-	pid := p.number("MainPID")
-	return host.UnitState{
-		LoadState:     p.text("LoadState"),
-		ActiveState:   p.text("ActiveState"),
-		SubState:      p.text("SubState"),
-		UnitFileState: p.text("UnitFileState"),
-		Result:        p.text("Result"),
-		Restarts:      p.number("NRestarts"),
-		MainPID:       pid,
-		Replaced:      replaced(pid),
-		ActiveSince:   p.time("ActiveEnterTimestamp"),
-		Fragment:      p.text("FragmentPath"),
-		Program:       p.program(),
-		Current:       p["NeedDaemonReload"] == false,
-	}, nil
+	state := host.UnitState{
+		LoadState:     property[string](all, "LoadState"),
+		ActiveState:   property[string](all, "ActiveState"),
+		SubState:      property[string](all, "SubState"),
+		UnitFileState: property[string](all, "UnitFileState"),
+		Result:        property[string](all, "Result"),
+		Restarts:      property[uint32](all, "NRestarts"),
+		MainPID:       property[uint32](all, "MainPID"),
+		Fragment:      property[string](all, "FragmentPath"),
+		Current:       all["NeedDaemonReload"] == false,
+	}
+	state.Replaced = replaced(state.MainPID)
+	if since := property[uint64](all, "ActiveEnterTimestamp"); since != 0 { // in microseconds since 1970
+		state.ActiveSince = time.UnixMicro(int64(since))
+	}
+	// A list of structures that begin with the path of a command: org.freedesktop.systemd1(5).
+	if commands := property[[][]any](all, "ExecStart"); len(commands) > 0 && len(commands[0]) > 0 {
+		state.Program, _ = commands[0][0].(string)
+	}
+	return state, nil
+}
+
+// property returns a unit's property, as D-Bus returns it; zero if the unit doesn't have it.
+func property[T any](all map[string]any, name string) T {
+	value, _ := all[name].(T)
+	return value
 }
 
 // replaced reports whether a process's program file was replaced since it started: proc_pid_exe(5).
@@ -143,7 +148,6 @@ func replaced(pid uint32) bool {
 	return err == nil && strings.HasSuffix(path, " (deleted)")
 }
 
-// ReloadUnits makes systemd read all unit files again.
 func (b *Bus) ReloadUnits(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -157,90 +161,10 @@ func (b *Bus) ReloadUnits(ctx context.Context) error {
 	return nil
 }
 
-func (b *Bus) StartUnit(ctx context.Context, name string) error {
-	return b.runJob(ctx, "start", name, (*dbus.Conn).StartUnitContext)
-}
-
-func (b *Bus) StopUnit(ctx context.Context, name string) error {
-	return b.runJob(ctx, "stop", name, (*dbus.Conn).StopUnitContext)
-}
-
-func (b *Bus) RestartUnit(ctx context.Context, name string) error {
-	return b.runJob(ctx, "restart", name, (*dbus.Conn).RestartUnitContext)
-}
-
-type queueFunc func(c *dbus.Conn, ctx context.Context, name, mode string, result chan<- string) (int, error)
-
-// runJob queues a job and waits until it ends or ctx does.
-func (b *Bus) runJob(ctx context.Context, job, name string, queue queueFunc) error {
-	name = host.UnitName(name)
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	conn, err := b.get(ctx)
-	if err != nil {
-		return err
-	}
-	ended := make(chan string, 1) // buffered: runJob may have returned
-	if _, err := queue(conn, ctx, name, "replace", ended); err != nil {
-		return unitFailure(name, job, err)
-	}
-	check := time.NewTicker(busCheck)
-	defer check.Stop()
-	for {
-		select {
-		case result := <-ended:
-			if result == jobDone {
-				return nil
-			}
-			state, _ := b.Unit(ctx, name) // evidence only
-			return &host.UnitError{Unit: name, Job: job, Result: result, State: state}
-		case <-check.C:
-			if !conn.Connected() {
-				return &host.BusError{Err: errors.Errorf("the connection was lost while waiting for systemd to %s %s", job, name)}
-			}
-		case <-ctx.Done():
-			return &host.UnitError{Unit: name, Job: job, Result: host.ResultUnknown, Err: context.Cause(ctx)}
-		}
-	}
-}
-
 // bounded adds a deadline to a context without one.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, jobTimeout)
-}
-
-// properties are a unit's properties, as D-Bus returns them.
-type properties map[string]any
-
-func (p properties) text(name string) string {
-	s, _ := p[name].(string)
-	return s
-}
-
-// program is the path of ExecStart's first command; ExecStart is a list of structures that begin with the path:
-// org.freedesktop.systemd1(5).
-func (p properties) program() string {
-	commands, _ := p["ExecStart"].([][]any)
-	if len(commands) == 0 || len(commands[0]) == 0 {
-		return ""
-	}
-	path, _ := commands[0][0].(string)
-	return path
-}
-
-func (p properties) number(name string) uint32 {
-	n, _ := p[name].(uint32)
-	return n
-}
-
-// time reads a timestamp, which systemd gives in microseconds since 1970.
-func (p properties) time(name string) time.Time {
-	us, _ := p[name].(uint64)
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(int64(us))
 }

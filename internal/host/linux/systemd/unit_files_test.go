@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/plan"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
@@ -48,26 +49,21 @@ func (f *fakeSystemd) UnmaskUnitFiles(files []string, runtime bool) ([]linkChang
 
 // fileChanges are the orders that change the state of a unit's files.
 var fileChanges = []struct {
-	verb   host.Verb
-	order  func(context.Context, host.UnitWriter) error
+	order  host.UnitOrder
 	before string // a state in which it is needed
 	after  string
 	calls  []string
 }{
-	{host.Enable, func(ctx context.Context, u host.UnitWriter) error { return u.EnableUnit(ctx, "kubelet") }, "disabled", "enabled",
-		[]string{"enable [kubelet.service] false false", "reload"}},
-	{host.Disable, func(ctx context.Context, u host.UnitWriter) error { return u.DisableUnit(ctx, "kubelet") }, "enabled", "disabled",
-		[]string{"disable [kubelet.service] false", "reload"}},
-	{host.Mask, func(ctx context.Context, u host.UnitWriter) error { return u.MaskUnit(ctx, "kubelet") }, "enabled", "masked",
-		[]string{"mask [kubelet.service] false false", "reload"}},
-	{host.Unmask, func(ctx context.Context, u host.UnitWriter) error { return u.UnmaskUnit(ctx, "kubelet") }, "masked", "static",
-		[]string{"unmask [kubelet.service] false"}},
+	{host.EnableUnit, "disabled", "enabled", []string{"enable [kubelet.service] false false", "reload"}},
+	{host.DisableUnit, "enabled", "disabled", []string{"disable [kubelet.service] false", "reload"}},
+	{host.MaskUnit, "enabled", "masked", []string{"mask [kubelet.service] false false", "reload"}},
+	{host.UnmaskUnit, "masked", "static", []string{"unmask [kubelet.service] false"}},
 }
 
 // TestUnitFiles: an unneeded order is none, and plan, run and record agree.
 func TestUnitFiles(t *testing.T) {
 	for _, c := range fileChanges {
-		t.Run(string(c.verb), func(t *testing.T) {
+		t.Run(c.order.Job, func(t *testing.T) {
 			f := &fakeSystemd{state: c.before}
 			f.serve(t)
 			r := newBus(t)
@@ -77,7 +73,7 @@ func TestUnitFiles(t *testing.T) {
 				f.mu.Lock()
 				f.state = c.before
 				f.mu.Unlock()
-				if err := errors.Join(c.order(t.Context(), h), c.order(t.Context(), h)); err != nil {
+				if err := errors.Join(h.OrderUnit(t.Context(), c.order, "kubelet"), h.OrderUnit(t.Context(), c.order, "kubelet")); err != nil {
 					t.Fatal(err)
 				}
 				if state, err := h.Unit(t.Context(), "kubelet"); state.UnitFileState != c.after || err != nil {
@@ -89,7 +85,7 @@ func TestUnitFiles(t *testing.T) {
 			if diff := cmp.Diff(c.calls, f.calls); diff != "" {
 				t.Errorf("calls (-want +got):\n%s", diff)
 			}
-			want := []host.Action{{Verb: c.verb, Unit: "kubelet.service"}}
+			want := []host.Action{{Verb: c.order.Verb, Unit: "kubelet.service"}}
 			if diff := cmp.Diff([][]host.Action{want, want}, [][]host.Action{*planned, *did}); diff != "" {
 				t.Errorf("actions of plan and run (-want +got):\n%s", diff)
 			}
@@ -99,15 +95,11 @@ func TestUnitFiles(t *testing.T) {
 
 func TestUnitFilesRefused(t *testing.T) {
 	for _, c := range fileChanges {
-		t.Run(string(c.verb), func(t *testing.T) {
+		t.Run(c.order.Job, func(t *testing.T) {
 			f := &fakeSystemd{state: c.before, refuse: godbus.NewError("org.freedesktop.DBus.Error.AccessDenied", []any{"reason"})}
 			f.serve(t)
-			err := c.order(t.Context(), plan.NewRecorder(newBus(t), func(a host.Action) { t.Errorf("recorded %v", a) }))
-			var typed *host.UnitError
-			want := host.UnitError{Unit: "kubelet.service", Result: host.ResultDenied}
-			if !errors.As(err, &typed) || typed.Unit != want.Unit || typed.Result != want.Result || typed.Job+" unit" != string(c.verb) {
-				t.Errorf("error %v", err)
-			}
+			err := plan.NewRecorder(newBus(t), func(a host.Action) { t.Errorf("recorded %v", a) }).OrderUnit(t.Context(), c.order, "kubelet")
+			fact.In(t, fixture.Told(err), c.order.Job+" kubelet.service", "as root")
 		})
 	}
 }
@@ -124,11 +116,11 @@ func TestUnitFilesPlannedBlindly(t *testing.T) {
 	for _, c := range fileChanges {
 		list, record := fixture.Records()
 		o := plan.NewOverlay(blind{}, record)
-		if err := c.order(t.Context(), o); err != nil {
-			t.Errorf("%s: error %v", c.verb, err)
+		if err := o.OrderUnit(t.Context(), c.order, "kubelet"); err != nil {
+			t.Errorf("%s: error %v", c.order.Job, err)
 		}
-		if diff := cmp.Diff([]host.Action{{Verb: c.verb, Unit: "kubelet.service"}}, *list); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.verb, diff)
+		if diff := cmp.Diff([]host.Action{{Verb: c.order.Verb, Unit: "kubelet.service"}}, *list); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.order.Job, diff)
 		}
 	}
 }

@@ -13,10 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Take takes the lock at path and returns what gives it back. If another
-// program, or another part of this one, holds it, Take calls waiting (which may
-// be nil) and waits until it's free or ctx ends. The lock of a program that ends
-// is free.
+// Take takes the lock at path and returns a function to release it. If another program, or another part of this one, holds the
+// lock, Take calls waiting (which may be nil) and waits until it's free or ctx ends. A program's locks are released when it ends.
 func Take(ctx context.Context, path string, waiting func()) (release func(), err error) {
 	f, err := take(ctx, path, unix.LOCK_EX, waiting)
 	if err != nil {
@@ -25,18 +23,16 @@ func Take(ctx context.Context, path string, waiting func()) (release func(), err
 	return func() { f.Close() }, nil
 }
 
-// Shared is a lock that any number of programs hold at a time, and none of them
-// beside one that has taken it for itself.
+// Shared is a lock that any number of programs can hold at a time, but not while a program holds it exclusively.
 type Shared struct{ file *os.File }
 
-// Share takes the lock at path together with others.
+// Share takes the lock at path, together with others.
 func Share(ctx context.Context, path string, waiting func()) (*Shared, error) {
 	f, err := take(ctx, path, unix.LOCK_SH, waiting)
 	return &Shared{f}, err
 }
 
-// Alone turns the lock into one that nobody else holds, unless somebody does:
-// then it's lost, and Alone reports false.
+// Alone makes the lock exclusive. If another program holds it too, it's lost, and Alone returns false.
 func (s *Shared) Alone() bool {
 	return unix.Flock(int(s.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
 }

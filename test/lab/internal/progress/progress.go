@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package progress tells people what the lab's long steps are doing: a line at
-// the start and at the end of each, and the elapsed time in between. Steps may
-// run side by side.
+// Package progress shows people the progress of the lab's long steps: a line at the start and at the end of each, and the elapsed
+// time in between. Steps may run side by side.
 package progress
 
 import (
@@ -16,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// heartbeat is how often a step that is still running says so where lines
-// cannot be rewritten.
+// heartbeat is how often a running step reports where lines can't be rewritten.
 const heartbeat = 30 * time.Second
 
 // Log writes steps to one writer.
@@ -25,11 +23,11 @@ type Log struct {
 	mu     sync.Mutex
 	w      io.Writer
 	live   bool // w is a terminal: the line of a step that runs alone is rewritten
-	active int  // steps that run
-	open   bool // the last line has no end yet
+	active int  // running steps
+	open   bool // the last line isn't terminated yet
 }
 
-// New makes a Log. A nil writer discards everything.
+// New returns a Log. A nil writer discards everything.
 func New(w io.Writer) *Log {
 	if w == nil {
 		w = io.Discard
@@ -65,7 +63,7 @@ func (l *Log) Printf(format string, args ...any) {
 func (l *Log) begin(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open { // that of a step that no longer runs alone
+	if l.open { // by a step that has company now
 		fmt.Fprintln(l.w)
 		l.open = false
 	}
@@ -116,13 +114,13 @@ func (l *Log) end(name string, elapsed time.Duration, err error) {
 	l.line("%s: %s in %s", name, outcome, Elapsed(elapsed))
 }
 
-// line writes a line, in the place of one that has no end yet.
+// line writes a line over an unterminated one.
 func (l *Log) line(format string, args ...any) {
 	l.rewrite(format+"\n", args...)
 	l.open = false
 }
 
-// rewrite writes a line without its end, in the place of one that has none either.
+// rewrite writes an unterminated line over another.
 func (l *Log) rewrite(format string, args ...any) {
 	start := ""
 	if l.open {
@@ -132,11 +130,10 @@ func (l *Log) rewrite(format string, args ...any) {
 	l.open = true
 }
 
-// rewrites reports whether the running step's line may be rewritten: only one can be.
+// rewrites reports whether the running step's line may be rewritten; it may if no other step runs.
 func (l *Log) rewrites() bool { return l.live && l.active == 1 }
 
-// Elapsed is a duration as a person reads it: tenths of a second while it is
-// short, whole seconds later.
+// Elapsed formats a duration for people: tenths of a second while it's short, then whole seconds.
 func Elapsed(d time.Duration) string {
 	if d < 10*time.Second {
 		return fmt.Sprintf("%.1fs", d.Seconds())

@@ -27,7 +27,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// Steps side by side have lines of their own, also where the line of one that runs alone is rewritten.
+// Steps side by side each have their own line, on a terminal too.
 func TestSideBySide(t *testing.T) {
 	for live, want := range map[bool]string{
 		false: "one …\ntwo …\na word\ntwo: done in [0-9.]+s\none: done in [0-9.]+s\n",

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package thread runs code on an operating-system thread with namespaces and
-// cgroups of its own. Processes started from such a thread inherit them, so the
-// lab needs no helper program and leaves no mount behind: what is mounted in a
-// private mount namespace goes away with the last process in it.
+// Package thread runs code on an operating-system thread with its own namespaces and cgroups. Processes started from such a
+// thread inherit them, so the lab needs no helper program and leaves no mounts behind: mounts in a private mount namespace go
+// away with its last process.
 package thread
 
 import (
@@ -17,12 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errAborted is what Do returns when fn ended its goroutine instead of returning.
+// errAborted is Do's error if fn ended its goroutine instead of returning.
 var errAborted = errors.New("the function on its own thread did not return")
 
-// Do runs fn on a thread that is thrown away afterwards, so fn may change the
-// thread's namespaces, root and cgroups. What fn does in goroutines of its own
-// is not on that thread.
+// Do runs fn on a thread that's thrown away afterwards, so fn may change the thread's namespaces, root and cgroups. Goroutines
+// that fn starts don't run on that thread.
 func Do(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -30,7 +28,7 @@ func Do(fn func() error) error {
 		err := errAborted
 		defer func() { result <- err }()
 		if unix.Gettid() == os.Getpid() {
-			// /proc/self tells about the main thread; that one has to stay as it is.
+			// /proc/self describes the main thread, so that thread has to stay as it is.
 			err = Do(fn)
 			runtime.UnlockOSThread()
 			return
@@ -40,8 +38,7 @@ func Do(fn func() error) error {
 	return <-result
 }
 
-// PrivateMounts gives the calling thread a mount namespace of its own. Mounts
-// made elsewhere still arrive in it; its own stay inside.
+// PrivateMounts gives the calling thread its own mount namespace. Mounts made elsewhere still arrive in it; its own stay inside.
 func PrivateMounts() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return errors.Wrap(err, "cannot make a mount namespace")
@@ -72,9 +69,8 @@ func EnterRoot(root string) error {
 	return errors.Wrap(unix.Chdir("/"), "cannot change to the new root")
 }
 
-// EnterProcess moves the calling thread into all namespaces of a process, but
-// for its user namespace. The next process started from the thread is the first
-// that is in the process namespace.
+// EnterProcess moves the calling thread into all namespaces of a process except its user namespace. Only processes started
+// afterwards are in the process namespace, not the thread itself.
 func EnterProcess(pid int) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -88,8 +84,7 @@ func EnterProcess(pid int) error {
 	return errors.Wrap(unix.Setns(fd, all), "cannot enter a process's namespaces")
 }
 
-// JoinCgroups moves the calling thread into cgroups of the first version; in
-// those a thread can be elsewhere than its process.
+// JoinCgroups moves the calling thread into cgroups of version 1, where a thread can be in other cgroups than its process.
 func JoinCgroups(dirs []string) error {
 	for _, dir := range dirs {
 		tasks := filepath.Join(dir, "tasks")

@@ -14,8 +14,8 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Link copies a containerd root. Databases are copied, everything else is
-// hard links: containerd never changes a blob or a snapshot that others build on.
+// Link copies a containerd root: it copies databases and hard-links everything else, as containerd never changes a blob or a
+// snapshot that others build on.
 func Link(from, to string) error {
 	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

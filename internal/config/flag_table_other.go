@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func resetFlags() []flagRow {
+	return []flagRow{
+		toggle("cleanup-tmp-dir", "also remove /etc/kubernetes/tmp, where upgrades keep the files they replace").
+			sets(kindReset, "cleanupTmpDir", func(d *documents, v bool) { d.reset.CleanupTmpDir = v }).
+			on("reset"),
+		toggle("force", "do not ask for confirmation, and continue even if etcd loses its quorum").shorthand("f").
+			sets(kindReset, "force", func(d *documents, v bool) { d.reset.Force = v }).
+			on("reset"),
+		toggle("network", "also remove what kube-proxy and the Pod network's bridge leave in the kernel").on("reset"),
+	}
+}
+
+// tokenFlags describe the token that token create makes without --config.
+func tokenFlags() []flagRow {
+	only := func(d *documents) *BootstrapToken { return &d.init.BootstrapTokens[0] }
+	return []flagRow{
+		text("description", "", "what the token is for").
+			sets(kindInit, "bootstrapTokens[0].description", func(d *documents, v string) { only(d).Description = v }).
+			on("token create"),
+		list("groups", DefaultTokenGroups(), "`groups` granted to clients that use this token").
+			sets(kindInit, "bootstrapTokens[0].groups", func(d *documents, v []string) { only(d).Groups = v }).
+			on("token create"),
+		toggle("print-join-command", "print the full join command instead of the token").on("token create"),
+		duration("ttl", DefaultTokenTTL, "token lifetime; 0 means it never expires").
+			sets(kindInit, "bootstrapTokens[0].ttl", func(d *documents, v time.Duration) { only(d).TTL = &metav1.Duration{Duration: v} }).
+			on("token create"),
+		list("usages", DefaultTokenUsages(), "`usages` of the token").
+			sets(kindInit, "bootstrapTokens[0].usages", func(d *documents, v []string) { only(d).Usages = v }).
+			offers(DefaultTokenUsages()...).
+			on("token create"),
+	}
+}
+
+// The commands of upgrade, as the flag table names them.
+const (
+	upgradeApply = "upgrade apply"
+	upgradeNode  = "upgrade node"
+	upgradePlan  = "upgrade plan"
+	upgradeDiff  = "upgrade diff"
+
+	upgradeRollback = "upgrade rollback"
+)
+
+// defaultDrainTimeout leaves Pods time to end in order, and budgets time to wait for replacements.
+const defaultDrainTimeout = 5 * time.Minute
+
+const defaultContextLines = 3
+
+// upgradeFlags are upgrade's alone. A flag of several subcommands sets a field in each one's part; a command reads only its own.
+func upgradeFlags() []flagRow {
+	return []flagRow{
+		toggle("allow-experimental-upgrades", "allow an upgrade to an alpha or beta version").
+			sets(kindUpgrade, "apply.allowExperimentalUpgrades", func(d *documents, v bool) { d.upgrade.Apply.AllowExperimentalUpgrades = &v }).
+			sets(kindUpgrade, "plan.allowExperimentalUpgrades", func(d *documents, v bool) { d.upgrade.Plan.AllowExperimentalUpgrades = &v }).
+			on(upgradeApply, upgradePlan),
+		toggle("allow-release-candidate-upgrades", "allow an upgrade to a release candidate").
+			sets(kindUpgrade, "apply.allowRCUpgrades", func(d *documents, v bool) { d.upgrade.Apply.AllowRCUpgrades = &v }).
+			sets(kindUpgrade, "plan.allowRCUpgrades", func(d *documents, v bool) { d.upgrade.Plan.AllowRCUpgrades = &v }).
+			on(upgradeApply, upgradePlan),
+		switchOff("certificate-renewal", "renew the certificates of the components that are upgraded").
+			sets(kindUpgrade, "apply.certificateRenewal", func(d *documents, v bool) { d.upgrade.Apply.CertificateRenewal = &v }).
+			sets(kindUpgrade, "node.certificateRenewal", func(d *documents, v bool) { d.upgrade.Node.CertificateRenewal = &v }).
+			on(upgradeApply, upgradeNode),
+		newRow((*pflag.FlagSet).IntVarP, "context-lines", defaultContextLines, "lines of context around each difference").shorthand("c").
+			sets(kindUpgrade, "diff.contextLines", func(d *documents, v int) { d.upgrade.Diff.DiffContextLines = v }).
+			on(upgradeDiff),
+		toggle("drain", "cordon this node and evict its Pods before it is upgraded, and uncordon it afterwards").
+			on(upgradeNode),
+		toggle("drain-force", "also evict Pods that no controller would recreate, and Pods with emptyDir volumes, whose data is lost").
+			on(upgradeNode),
+		duration("drain-timeout", defaultDrainTimeout, "how long to wait until all Pods are gone").
+			on(upgradeNode),
+		switchOff("etcd-upgrade", "upgrade etcd").
+			sets(kindUpgrade, "apply.etcdUpgrade", func(d *documents, v bool) { d.upgrade.Apply.EtcdUpgrade = &v }).
+			sets(kindUpgrade, "node.etcdUpgrade", func(d *documents, v bool) { d.upgrade.Node.EtcdUpgrade = &v }).
+			sets(kindUpgrade, "plan.etcdUpgrade", func(d *documents, v bool) { d.upgrade.Plan.EtcdUpgrade = &v }).
+			on(upgradeApply, upgradeNode, upgradePlan),
+		toggle("force", "do not ask for confirmation, and continue where the version is refused, such as for a downgrade of the patch").shorthand("f").
+			sets(kindUpgrade, "apply.forceUpgrade", func(d *documents, v bool) { d.upgrade.Apply.ForceUpgrade = &v }).
+			on(upgradeApply),
+		toggle("print-config", "print the configuration that the upgrade uses").
+			sets(kindUpgrade, "apply.printConfig", func(d *documents, v bool) { d.upgrade.Apply.PrintConfig = &v }).
+			sets(kindUpgrade, "plan.printConfig", func(d *documents, v bool) { d.upgrade.Plan.PrintConfig = &v }).
+			on(upgradeApply, upgradePlan),
+		toggle("restore-etcd", "also restore the snapshot of etcd that was taken before the upgrade; everything written since then is lost").
+			on(upgradeRollback),
+		toggle("yes", "do not ask for confirmation").shorthand("y").on(upgradeApply, upgradeRollback),
+	}
+}
+
+// Commands that prepare a host, as the flag table names them.
+const (
+	hostPrepare = "host prepare"
+	hostReset   = "host reset"
+)
+
+func hostFlags() []flagRow {
+	return []flagRow{
+		text("bundle", "", "`file` with programs and images, made by `slipway bundle create`").on(hostPrepare),
+		list("public-key", nil, "`files` with public keys, one of which must have signed the bundle; by default the keys in /etc/slipway/bundle-keys.d").on(hostPrepare),
+		text("digest", "", "SHA-256 of the bundle's file, as sha256:`hex`: another file is refused").on(hostPrepare),
+		toggle("allow-downgrade", "let the bundle's programs replace newer ones on a node").on(hostPrepare),
+		text("swap", "off", "what to do with swap: off turns it off, now and at boot; keep leaves it on").
+			offers("off", "keep").on(hostPrepare),
+		list("registry-mirror", nil, "`mirrors` that containerd pulls images from, as REGISTRY=URL").
+			on(hostPrepare),
+	}
+}
+
+// upFlags are up's and down's own flags, beside their parts'.
+func upFlags() []flagRow {
+	return []flagRow{
+		toggle("schedulable", "let ordinary Pods run on this control plane, as a cluster of a single machine needs").on(upCommand),
+		toggle("host", "also undo what `up` or `host prepare` did before: programs, units, settings, images, the network's leftovers and the backups of upgrades").on(downCommand),
+	}
+}

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package systemd
+
+import (
+	"context"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+)
+
+const (
+	// busCheck is how often a wait for a job checks the connection to the bus.
+	busCheck = time.Second
+	// jobDone is the only result of a systemd job that means success.
+	jobDone = "done"
+	// reapTime is more than systemd needs to notice a killed process, reapCheck is how often it's asked.
+	reapTime  = 2 * time.Second
+	reapCheck = 10 * time.Millisecond
+)
+
+func (b *Bus) OrderUnit(ctx context.Context, order host.UnitOrder, name string) error {
+	name = host.UnitName(name)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	conn, err := b.get(ctx)
+	if err != nil {
+		return err
+	}
+	switch order {
+	case host.StartUnit:
+		return b.runJob(ctx, conn, order.Job, name, conn.StartUnitContext)
+	case host.StopUnit:
+		return b.runJob(ctx, conn, order.Job, name, conn.StopUnitContext)
+	case host.RestartUnit:
+		return b.runJob(ctx, conn, order.Job, name, conn.RestartUnitContext)
+	case host.SuspendUnit:
+		return unitFailure(name, order.Job, conn.KillUnitWithTarget(ctx, name, dbus.Main, int32(unix.SIGSTOP)))
+	case host.KillUnit:
+		return b.kill(ctx, conn, name)
+	}
+	return b.changeFiles(ctx, conn, order, name)
+}
+
+type queueFunc func(ctx context.Context, name, mode string, result chan<- string) (int, error)
+
+// runJob queues a job and waits until it ends or ctx does.
+func (b *Bus) runJob(ctx context.Context, conn *dbus.Conn, job, name string, queue queueFunc) error {
+	ended := make(chan string, 1) // buffered: runJob may have returned
+	if _, err := queue(ctx, name, "replace", ended); err != nil {
+		return unitFailure(name, job, err)
+	}
+	check := time.NewTicker(busCheck)
+	defer check.Stop()
+	for {
+		select {
+		case result := <-ended:
+			if result == jobDone {
+				return nil
+			}
+			state, _ := b.Unit(ctx, name) // evidence only
+			return jobFailure(name, job, result, state)
+		case <-check.C:
+			if !conn.Connected() {
+				return busError(errors.Errorf("the connection was lost while waiting for systemd to %s %s", job, name))
+			}
+		case <-ctx.Done():
+			return unfinished(name, job, context.Cause(ctx))
+		}
+	}
+}
+
+// kill returns when systemd has noticed: a unit stopped before that counts as failed.
+func (b *Bus) kill(ctx context.Context, conn *dbus.Conn, name string) error {
+	job := host.KillUnit.Job
+	if err := conn.KillUnitWithTarget(ctx, name, dbus.Main, int32(unix.SIGKILL)); err != nil {
+		return unitFailure(name, job, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, reapTime)
+	defer cancel()
+	for {
+		state, err := b.Unit(ctx, name)
+		if err != nil || state.MainPID == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return unfinished(name, job, context.Cause(ctx))
+		case <-time.After(reapCheck):
+		}
+	}
+}
+
+// changeFiles changes the links by which systemd knows a unit's state, if needed.
+func (b *Bus) changeFiles(ctx context.Context, conn *dbus.Conn, order host.UnitOrder, name string) error {
+	state, err := b.Unit(ctx, name)
+	if err != nil || !order.Needed(state.UnitFileState) {
+		return err
+	}
+	changes := 0
+	switch files := []string{name}; order {
+	case host.EnableUnit:
+		_, links, failed := conn.EnableUnitFilesContext(ctx, files, false, false)
+		changes, err = len(links), failed
+	case host.DisableUnit:
+		links, failed := conn.DisableUnitFilesContext(ctx, files, false)
+		changes, err = len(links), failed
+	case host.MaskUnit:
+		links, failed := conn.MaskUnitFilesContext(ctx, files, false, false)
+		changes, err = len(links), failed
+	case host.UnmaskUnit:
+		links, failed := conn.UnmaskUnitFilesContext(ctx, files, false)
+		changes, err = len(links), failed
+	default:
+		return errors.Errorf("systemd has no order %q", order.Job)
+	}
+	if err != nil {
+		return unitFailure(name, order.Job, err)
+	}
+	if changes == 0 {
+		return nil
+	}
+	return b.ReloadUnits(ctx)
+}
