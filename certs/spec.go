@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package certs holds the certificate table (table.go), and issues, encodes and checks its certificates. It does no I/O: clock
-// and randomness are arguments.
+// and randomness are arguments. internal/pki reads and writes the results, and internal/kubeconfig puts them into kubeconfig
+// files.
 package certs
 
 import (

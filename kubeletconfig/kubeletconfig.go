@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeletconfig builds the files in /var/lib/kubelet that the kubelet reads when it starts: configuration in,
-// bytes out.
+// Package kubeletconfig builds the files in /var/lib/kubelet that the kubelet reads when it starts: ConfigYAML and Flags from a
+// configuration. Fit adapts a stored configuration to another host.
 package kubeletconfig
 
 import (

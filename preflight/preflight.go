@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preflight holds named checks of whether this host can become the node in the configuration. Checks only read, all of
-// them run, and every problem is reported. kubeadm's users know the names from --ignore-preflight-errors.
+// Package preflight holds named checks of whether this host can become the node in the configuration. Checks read the host, send
+// probes, and may test a disk by writing to it, but leave nothing behind. Each command has its list (Init, JoinWorker, Prepare
+// and others); Run runs all of it and sorts the Findings into a Report. kubeadm's users know the names from
+// --ignore-preflight-errors.
 package preflight
 
 import (

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster gives phases the Kubernetes API: they state which objects should exist. New returns the real API, NewPlan a
-// recorder.
+// Package cluster gives phases the Kubernetes API as intents (this object should exist) instead of requests. Real (New) sends
+// them, and Plan (NewPlan) records them for a dry run. kinds.go lists the kinds of objects it knows.
 package cluster
 
 import (

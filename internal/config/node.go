@@ -1,6 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package config reads everything the user says, in files and flags, and turns it into one read-only value: Node, the desired
+// state of this node and its cluster (Machine before there's a node). LoadInit, LoadJoin, LoadUpgrade, LoadReset and LoadHost
+// each start from a Source and their command's flags, decode, default and validate, and report all Faults at once. LoadCluster
+// makes a Node from a cluster's stored ConfigMaps. v1beta4.go has kubeadm's types, and flag_table.go the flags.
 package config
 
 import (

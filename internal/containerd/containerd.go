@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package containerd makes a host's containerd files: configuration, unit, proxies and mirrors. Settings in, bytes out.
+// Package containerd makes a host's containerd files: configuration (Config), unit (ServiceUnit), proxies and mirrors. Settings
+// in, bytes out.
 package containerd
 
 import (

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcd reads and changes the membership of an etcd cluster. New returns the real cluster, NewPlan a recorder.
+// Package etcd is this node's access to etcd: the interface Etcd for members, health, the leader and snapshots, with Real (New)
+// for a run and Plan (NewPlan) for a dry run. It also verifies and restores etcd's files without a server (VerifySnapshot,
+// Restore).
 package etcd
 
 import (

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package joining determines the configuration of a joining or joined node: it finds and verifies the cluster and reads its
-// stored configuration, or assumes both for a plan that asks nobody. It changes nothing. Data that strangers may have written is
-// read in internal/discovery.
+// Package joining determines the Node of a joining or joined host: it turns the result of internal/discovery, which finds and
+// verifies the cluster, and the cluster's stored configuration into a config.Node, or assumes both for a plan that asks nobody.
+// It changes nothing. Data that strangers may have written is read in internal/discovery.
 package joining
 
 import (

@@ -30,7 +30,7 @@ type Keeper struct {
 	Config  *config.Node
 	// Again means a whole workflow runs on a host that was a node before.
 	Again bool
-	// Unfinished means the run that made it a node didn't finish (phases.Earlier).
+	// Unfinished means the run that made it a node didn't finish (step.Earlier).
 	Unfinished bool
 }
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan records the steps of a dry run and prints them, for people or programs, in full or as differences from the present
-// state.
+// Package plan collects the steps of a dry run, as the recorders of the host (host/plan), the API (cluster.Plan) and etcd
+// (etcd.Plan) pass them on, and prints them for people or programs, in full or as differences from the present state.
 package plan
 
 import (

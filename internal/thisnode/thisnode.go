@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package thisnode reads what this host is as a node: of which cluster, how its kubelet is set up, and where the members of
-// etcd are, by its static Pod and by the Pods in the API. It changes nothing.
+// Package thisnode reads this host's state as a node: its cluster, its kubelet's settings, and the members of etcd, from its
+// static Pod and from the Pods in the API. Its functions take a host and a Node (IsControlPlane, HasBegun and StaticPod are used
+// most), and change nothing.
 package thisnode
 
 import (

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ui reports a run to people and scripts: progress on stderr, results on stdout, or events in place of both.
+// Package ui reports a run to people and scripts. Phases report to a UI: Lines, Events and Terminal implement it for scripts,
+// programs and people, and Timeline wraps one and records times.
 package ui
 
 import (

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package addon installs and upgrades the add-ons: CoreDNS, kube-proxy and the Pod network.
+// Package addon installs and upgrades the add-ons CoreDNS, kube-proxy and the Pod network: Install and Network are phases of
+// init, Upgrade of the upgrade. internal/corefile migrates CoreDNS' configuration.
 package addon
 
 import (

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelet has the phases that configure and start the kubelet, and wait until it has registered its Node and runs Pods.
+// Package kubelet has the phases of init, join and up that configure and start the kubelet, and wait until it has registered its
+// Node and runs Pods. phases/node restarts a kubelet that runs already.
 package kubelet
 
 import (

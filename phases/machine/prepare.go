@@ -55,7 +55,7 @@ func (p *Prepare) Phases() []step.Phase {
 			Flags: prepareFlags("swap"), Run: p.runSwap, Needs: []string{"record"}},
 		{Name: "programs", Summary: "Verify the bundle, and put its programs and units in place",
 			Flags: prepareFlags("allow-downgrade"), Run: p.runPrograms, Needs: []string{"record"}},
-		{Name: "container-runtime", Summary: "Write containerd's settings and unit, or check the existing runtime, and start it",
+		{Name: "container-runtime", Summary: "Write containerd's settings, or check the existing runtime, and start it",
 			Flags: prepareFlags("registry-mirror"), Run: p.runContainerRuntime, Needs: []string{"kernel", "programs"}},
 		{Name: "kubelet", Summary: "Write the kubelet's unit and drop-in, and enable it",
 			Flags: prepareFlags(), Run: p.runKubelet, Needs: []string{"swap", "container-runtime"}},

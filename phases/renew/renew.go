@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package renew renews certificates (certs renew), and restarts the components using them if asked, one at a time.
+// Package renew renews certificates (certs renew). If asked, it restarts the components using them: the API server together with
+// etcd, then the others, one control plane of the cluster at a time.
 package renew
 
 import (

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rollback puts back a node's state from before an upgrade, with etcd's data if asked.
+// Package rollback has the workflow of `upgrade rollback`: it puts back the files that phases/backup kept and, with
+// --restore-etcd, etcd's data from the snapshot. It needs no API.
 package rollback
 
 import (

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package step has the parts of every phase: the environment it works in, and the way to run a list of phases.
+// Package step has the parts of every phase: Env (the desired state, the host, the cluster, etcd, the UI, and how far earlier
+// runs got), Phase, and Run. All workflows import it, and it imports none of them.
 package step
 
 import (

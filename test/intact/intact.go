@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package intact checks a host's files after a run, without the product's help.
+// Package intact checks the files a run left on a host, using none of the product's code.
 package intact
 
 import (

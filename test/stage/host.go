@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stage has the host on which tests play.
+// Package stage has the tests' double of host.Host: files in a temporary directory, everything else in memory (Has), orders
+// recorded (Jobs), and each method replaceable (On).
 //
 // Like test/fixture, it imports neither certs nor phases, so their own tests can use it.
 package stage

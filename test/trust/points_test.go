@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package trust lists the promises that were once broken, each with the tests that failed then, and fails if one of those tests
+// is renamed or removed.
 package trust
 
 import (

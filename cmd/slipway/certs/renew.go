@@ -47,7 +47,7 @@ func renewCommand(g *cli.Globals, use, short string, renewal renew.Options) *cob
 		},
 	}
 	cmd.Flags().DurationVar(&renewal.Within, "within", 0, "renew only certificates that end within this time, such as 720h")
-	cmd.Flags().BoolVar(&renewal.Restart, "restart", false, "restart each component that uses a renewed file, one at a time, and renew an expired kubelet.conf")
+	cmd.Flags().BoolVar(&renewal.Restart, "restart", false, "restart the components that use a renewed file, and renew an expired kubelet.conf")
 	config.Bind(cmd.Flags(), "certs renew", &o.CertsFlags)
 	return cmd
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli has everything commands share without needing a node: global options, arguments, input, output, reports, and the
-// name by which users call the program.
+// Package cli has everything commands share: global options and Streams (Globals), arguments, confirmation, Report (-o, --diff,
+// --timeline), and Shown, through which every message passes. peer.go has the lines kubeadm's users' scripts look for.
 package cli
 
 import (

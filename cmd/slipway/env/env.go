@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package env gives commands the parts to work with. env.go alone chooses between real and planned parts. The other files make
-// the parts, load their configuration, and make the commands of workflows and of their phases.
+// Package env stands between a command and its phases. A Mode (Acting or Planning, chosen only in env.go) makes the Parts of a
+// command: an environment for phases with the real host, API and etcd, or with recorders in their place. LoadInit and ReadInput
+// load the configuration, and Workflow makes the commands of a list of phases.
 package env
 
 import (

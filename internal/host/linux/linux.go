@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package linux is the host this process runs on. Each package below it has a part: files, systemd, the container runtime, the
-// network.
+// Package linux is the host this process runs on: Host implements host.Host. It puts together the packages below it (files,
+// systemd, cri, network, program), and has the kernel, the machine's facts and the probes itself.
 package linux
 
 import (

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package systemd asks the real host's systemd over D-Bus, and reads its journal.
+// Package systemd controls the real host's units over D-Bus, and reads its journal. It implements host.UnitReader and
+// host.UnitWriter.
 package systemd
 
 import (
