@@ -350,7 +350,7 @@ func TestNodeFindings(t *testing.T) {
 			s.Put(t, "/var/lib/kubelet/config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+row.kubelet)
 			var found []fault.Finding
 			for _, q := range upgradeBreakages(t.Context(), s.Env) {
-				found = append(found, q.Run(t.Context(), s.Env.Host)...)
+				found = append(found, q.Run(t.Context(), s.Host)...)
 			}
 			phasetest.CheckFindings(t, found, row.want...)
 		})
@@ -556,7 +556,7 @@ func TestEtcdQuorum(t *testing.T) {
 			i := slices.IndexFunc(upgradeQuestions(s.Env), func(q preflight.Check) bool { return q.Name == node.QuorumCheck })
 			apply := upgradeQuestions(s.Env)[i]
 			for command, q := range map[string]preflight.Check{"plan": plan, "apply": apply} {
-				found := q.Run(t.Context(), s.Env.Host)
+				found := q.Run(t.Context(), s.Host)
 				for i := range found {
 					found[i].Name = q.Name
 				}
