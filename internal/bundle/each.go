@@ -161,7 +161,7 @@ func openContent(raw *verified, kind types.MediaType, digest v1.Hash, size int64
 		return nil, damagedBy(raw.what, err)
 	}
 	blame := func(err error) error {
-		if raw.err != nil && raw.err != io.EOF { // such as a canceled context
+		if raw.err != nil && !errors.Is(raw.err, io.EOF) { // such as a canceled context
 			return raw.err
 		}
 		return damagedBy(raw.what, err)

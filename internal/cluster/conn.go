@@ -33,7 +33,7 @@ type conn struct {
 	kubeconfig string            // path, for errors
 	clientCert *x509.Certificate // for errors; nil if there's none
 	answerTime time.Duration
-	dryRun     bool // have the server check writes and drop them
+	validating bool // have the server check writes and drop them
 }
 
 // dial prepares a connection, but sends nothing yet. endpoint, if set, replaces the kubeconfig's server.
@@ -105,7 +105,7 @@ func (c *conn) send(ctx context.Context, r *rest.Request, contentType string, bo
 	if err != nil {
 		return errors.Wrap(err, "encode")
 	}
-	if c.dryRun { // unknown fields are refused, as with `kubectl apply`
+	if c.validating { // unknown fields are refused, as with `kubectl apply`
 		r.Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict)
 	}
 	_, err = c.do(ctx, r.SetHeader("Content-Type", contentType).Body(data))

@@ -39,7 +39,7 @@ func (r *Real) Validate(ctx context.Context, objs ...Object) ([]Verdict, error) 
 	verdicts, defined := make([]Verdict, len(objs)), definedKinds(objs)
 	return verdicts, r.each(ctx, r.connect, objs, func(ctx context.Context, c *conn, i int, w wanted) error {
 		try := *c
-		try.dryRun = true
+		try.validating = true
 		err := usual().Do(ctx, func(ctx context.Context) (err error) {
 			verdicts[i], err = try.judge(ctx, w, defined)
 			return err

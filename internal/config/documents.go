@@ -184,7 +184,7 @@ func open(src *Source, kinds ...string) (*documents, error) {
 		return nil, d.err()
 	}
 	for _, kind := range found {
-		if component := kind == kindKubelet || kind == kindKubeProxy; !uses(kind) && !(component && uses(kindInit)) {
+		if component := kind == kindKubelet || kind == kindKubeProxy; !uses(kind) && (!component || !uses(kindInit)) {
 			o := d.origins[kind]
 			d.warn(Fault{File: o.file, Line: o.line, Message: kind + " is ignored by this command"})
 		}

@@ -45,7 +45,7 @@ func waitControlPlane() step.Phase {
 // forbids almost everybody everything until it has written its default roles. The objects that the components wait for are
 // created at once; otherwise the first node gets its certificate about eight seconds later.
 //
-// If the API server doesn't answer, runWaitHealth reports why.
+// If the API server doesn't answer, or the user interrupts the wait, runWaitHealth reports it, with its cause.
 func runHeadStart(ctx context.Context, env *step.Env) error {
 	probe, err := node.ComponentProbe(env, manifests.APIServerName)
 	if err != nil {
@@ -65,7 +65,7 @@ func runHeadStart(ctx context.Context, env *step.Env) error {
 		env.UI.Printf("kube-apiserver answers after %.1fs", env.Host.Now().Sub(started).Seconds())
 		precreate(ctx, env)
 	}
-	return context.Cause(ctx)
+	return nil
 }
 
 // precreate does nothing in a cluster that existed before.

@@ -122,7 +122,7 @@ func (r EtcdRestart) SparesEtcd(t *testing.T) {
 			if row.stopped {
 				delete(s.FakeHost.Has.Running, manifests.EtcdName)
 				s.FakeHost.On.Orders = map[host.UnitOrder]func(context.Context, string) error{
-					host.RestartUnit: func(context.Context, string) error {
+					host.RestartUnit: func(context.Context, string) error { //nolint:unparam // the signature of an order
 						s.FakeHost.Runs(time.Now().Add(2*time.Hour), manifests.EtcdName)
 						return nil
 					},

@@ -48,12 +48,12 @@ func (in *input) node(cmd *cobra.Command, g *cli.Globals) (*config.Node, error) 
 	if in.self.First && !thisnode.IsControlPlane(in.Host) {
 		return nil, fault.New("this host is not a control plane: it has no static Pod of an API server", "run this on a control plane; `slipway upgrade node` is for this host")
 	}
-	node, warnings, err := upgrading.Node(cmd.Context(), in.cluster(cmd), in.Host, cli.NewUI(g).Printf, in.self, in.Options)
+	node, warnings, err := upgrading.Node(cmd.Context(), in.cluster(), in.Host, cli.NewUI(g).Printf, in.self, in.Options)
 	in.warnings = append(in.warnings, warnings...)
 	return node, err
 }
 
-func (in *input) cluster(cmd *cobra.Command) *cluster.Real {
+func (in *input) cluster() *cluster.Real {
 	return env.ClusterOfNode(in.Host, in.Options.Kubeconfig, in.self.Timeouts.KubernetesAPICall.Duration)
 }
 
@@ -62,7 +62,7 @@ func (in *input) printStored(cmd *cobra.Command, g *cli.Globals) error {
 	if !in.self.PrintConfig {
 		return nil
 	}
-	stored, err := joining.StoredConfiguration(cmd.Context(), in.cluster(cmd))
+	stored, err := joining.StoredConfiguration(cmd.Context(), in.cluster())
 	if err != nil {
 		return err
 	}
