@@ -26,8 +26,8 @@ func (f *faults) checkIssuer(spec Spec, pair Pair, issuers []*x509.Certificate, 
 	for _, between := range chain[1 : len(chain)-1] {
 		var of faults
 		of.checkTime(between, now)
-		for _, fault := range of {
-			f.add(fault.Kind, "the intermediate CA %q in its file: %s", between.Subject, fault.Detail)
+		for _, wrong := range of {
+			f.add(wrong.Name, "the intermediate CA %q in its file: %s", between.Subject, wrong.Message)
 		}
 	}
 	f.checkConstraints(spec, chain)
@@ -104,7 +104,7 @@ func allows(spec Spec, n *config.Node, cert *x509.Certificate, ca Pair) error {
 	if len(found) == 0 {
 		return nil
 	}
-	found[0].Detail = fmt.Sprintf("it cannot sign the certificate %s: %s", spec.Name, found[0].Detail)
+	found[0].Message = fmt.Sprintf("it cannot sign the certificate %s: %s", spec.Name, found[0].Message)
 	row, _ := Find(n, spec.CA)
 	where := path.Join(n.Paths.PKI, row.CertFile())
 	return &Error{Faults: found, Where: where, Fix: fmt.Sprintf(

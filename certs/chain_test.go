@@ -56,19 +56,19 @@ func TestChains(t *testing.T) {
 		more    []*x509.Certificate
 		issuers []*x509.Certificate
 		now     time.Time
-		kinds   []Kind
+		kinds   []string
 	}{
 		"signed by the root":                {root, nil, root.Bundle(), now, nil},
 		"with its intermediate":             {upper, upper.Bundle(), root.Bundle(), now, nil},
 		"with two, the wrong way round":     {lower, []*x509.Certificate{upper.Cert, lower.Cert}, root.Bundle(), now, nil},
 		"with its root as well":             {upper, []*x509.Certificate{upper.Cert, root.Cert}, root.Bundle(), now, nil},
 		"the host trusts the intermediate":  {upper, nil, []*x509.Certificate{upper.Cert, root.Cert}, now, nil},
-		"without its intermediate":          {upper, nil, root.Bundle(), now, []Kind{WrongIssuer}},
-		"with one of two":                   {lower, lower.Bundle(), root.Bundle(), now, []Kind{WrongIssuer}},
-		"with a stranger":                   {upper, stranger.Bundle(), root.Bundle(), now, []Kind{WrongIssuer}},
-		"under another root":                {upper, upper.Bundle(), stranger.Bundle(), now, []Kind{WrongIssuer}},
-		"with an intermediate that expired": {past, past.Bundle(), root.Bundle(), now.Add(time.Hour), []Kind{Expired}},
-		"with one that permits other names": {narrow, narrow.Bundle(), root.Bundle(), now, []Kind{Restricted}},
+		"without its intermediate":          {upper, nil, root.Bundle(), now, []string{WrongIssuer}},
+		"with one of two":                   {lower, lower.Bundle(), root.Bundle(), now, []string{WrongIssuer}},
+		"with a stranger":                   {upper, stranger.Bundle(), root.Bundle(), now, []string{WrongIssuer}},
+		"under another root":                {upper, upper.Bundle(), stranger.Bundle(), now, []string{WrongIssuer}},
+		"with an intermediate that expired": {past, past.Bundle(), root.Bundle(), now.Add(time.Hour), []string{Expired}},
+		"with one that permits other names": {narrow, narrow.Bundle(), root.Bundle(), now, []string{Restricted}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := find(t, n, APIServer)
@@ -85,9 +85,9 @@ func TestChains(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var kinds []Kind
+			var kinds []string
 			for _, f := range Faults(spec, pair, tt.issuers, tt.now) {
-				kinds = append(kinds, f.Kind)
+				kinds = append(kinds, f.Name)
 			}
 			if len(kinds) != len(tt.kinds) || len(kinds) > 0 && kinds[0] != tt.kinds[0] {
 				t.Errorf("faults %v, want %v", kinds, tt.kinds)

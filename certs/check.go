@@ -19,6 +19,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // Check checks an existing certificate against its row. issuers are the certificates in its CA's file; none for a CA, which may
@@ -45,7 +46,7 @@ func Check(spec Spec, n *config.Node, pair Pair, issuers []*x509.Certificate, no
 }
 
 // Faults is Check without the remedy, for a certificate in any file.
-func Faults(spec Spec, pair Pair, issuers []*x509.Certificate, now time.Time) []Fault {
+func Faults(spec Spec, pair Pair, issuers []*x509.Certificate, now time.Time) []fault.Finding {
 	var f faults
 	f.checkKey(pair)
 	f.checkTime(pair.Cert, now)
@@ -60,21 +61,21 @@ func Faults(spec Spec, pair Pair, issuers []*x509.Certificate, now time.Time) []
 	return f
 }
 
-type faults []Fault
+type faults []fault.Finding
 
-func (f *faults) has(kind Kind) bool {
-	return slices.ContainsFunc(*f, func(fault Fault) bool { return fault.Kind == kind })
+func (f *faults) has(name string) bool {
+	return slices.ContainsFunc(*f, func(one fault.Finding) bool { return one.Name == name })
 }
 
-func (f *faults) add(kind Kind, format string, args ...any) {
-	*f = append(*f, Fault{kind, fmt.Sprintf(format, args...)})
+func (f *faults) add(name, format string, args ...any) {
+	*f = append(*f, fault.NewFinding(name, fault.Error, "", format, args...))
 }
 
 func (f *faults) checkKey(pair Pair) {
 	if weakness := weakKey(pair.Cert.PublicKey); weakness != "" {
 		f.add(WeakKey, "%s", weakness)
 	}
-	if pair.Key != nil && !samePublicKey(pair.Key.Public(), pair.Cert.PublicKey) {
+	if pair.Key != nil && !SameKey(pair.Key.Public(), pair.Cert.PublicKey) {
 		f.add(KeyMismatch, "the private key belongs to another certificate")
 	}
 }
@@ -171,7 +172,7 @@ func CheckServiceAccountPair(key, pub []byte) error {
 		return errors.Wrap(err, "the public key")
 	}
 	for _, public := range list {
-		if samePublicKey(signer.Public(), public) {
+		if SameKey(signer.Public(), public) {
 			return nil
 		}
 	}
@@ -197,7 +198,8 @@ func weakKey(public crypto.PublicKey) string {
 	return ""
 }
 
-func samePublicKey(a, b crypto.PublicKey) bool {
+// SameKey reports whether two public keys are the same.
+func SameKey(a, b crypto.PublicKey) bool {
 	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
 	return ok && key.Equal(b)
 }

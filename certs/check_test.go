@@ -68,7 +68,7 @@ func TestCheck(t *testing.T) {
 	tests := []struct {
 		name   string
 		setup  setup
-		kinds  []Kind
+		kinds  []string
 		detail string
 	}{
 		{"right", setup{}, nil, ""},
@@ -88,31 +88,31 @@ func TestCheck(t *testing.T) {
 			c.Subject.CommonName, c.Subject.Organization = "boss", []string{"system:masters"}
 		}}, nil, ""},
 
-		{"other key", setup{pair: func(p *Pair) { p.Key = otherRSAKey() }}, []Kind{KeyMismatch},
+		{"other key", setup{pair: func(p *Pair) { p.Key = otherRSAKey() }}, []string{KeyMismatch},
 			"private key"},
-		{"weak key", setup{key: weak, pair: func(p *Pair) { p.Key = weak }}, []Kind{WeakKey},
+		{"weak key", setup{key: weak, pair: func(p *Pair) { p.Key = weak }}, []string{WeakKey},
 			"ECDSA | P-224"},
-		{"future", setup{now: now.Add(-time.Hour)}, []Kind{NotYetValid},
+		{"future", setup{now: now.Add(-time.Hour)}, []string{NotYetValid},
 			"2026-03-14T15:04:26Z | 2026-03-14T14:09:26Z"},
-		{"expired", setup{now: now.Add(8761 * time.Hour)}, []Kind{Expired},
+		{"expired", setup{now: now.Add(8761 * time.Hour)}, []string{Expired},
 			"expired | 2027-03-14T15:09:26Z | 2027-03-14T16:09:26Z"},
-		{"other CA", setup{issuers: []*x509.Certificate{otherCA}}, []Kind{WrongIssuer},
+		{"other CA", setup{issuers: []*x509.Certificate{otherCA}}, []string{WrongIssuer},
 			`CA "ca" | x509: ECDSA`},
-		{"no CA", setup{issuers: []*x509.Certificate{}}, []Kind{WrongIssuer}, "no certificate"},
+		{"no CA", setup{issuers: []*x509.Certificate{}}, []string{WrongIssuer}, "no certificate"},
 		{"a client only", setup{edit: func(c *x509.Certificate) {
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-		}}, []Kind{WrongUsage}, "extended key | server authentication"},
+		}}, []string{WrongUsage}, "extended key | server authentication"},
 		{"etcd, a server only", setup{row: "etcd-server", edit: func(c *x509.Certificate) {
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-		}}, []Kind{WrongUsage}, "extended key | client authentication"},
+		}}, []string{WrongUsage}, "extended key | client authentication"},
 		{"no signatures", setup{edit: func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageKeyAgreement }},
-			[]Kind{WrongUsage}, "key usage | digital signature"},
+			[]string{WrongUsage}, "key usage | digital signature"},
 		{"missing names", setup{edit: func(c *x509.Certificate) {
 			c.DNSNames, c.IPAddresses = []string{"cp-1", "kubernetes"}, []net.IP{net.IPv4(10, 96, 0, 1)}
-		}}, []Kind{MissingSAN}, "kubernetes.default, kubernetes.default.svc, " +
+		}}, []string{MissingSAN}, "kubernetes.default, kubernetes.default.svc, " +
 			"kubernetes.default.svc.cluster.local, 192.168.99.11"},
 		{"somebody else", setup{row: "front-proxy-client", edit: func(c *x509.Certificate) { c.Subject.CommonName = "me" }},
-			[]Kind{WrongSubject}, `common name | "me" | "front-proxy-client"`},
+			[]string{WrongSubject}, `common name | "me" | "front-proxy-client"`},
 		{"all at once", setup{
 			now:     now.Add(8761 * time.Hour),
 			issuers: []*x509.Certificate{otherCA},
@@ -120,7 +120,7 @@ func TestCheck(t *testing.T) {
 			edit: func(c *x509.Certificate) {
 				c.DNSNames, c.ExtKeyUsage = nil, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 			},
-		}, []Kind{KeyMismatch, Expired, WrongUsage, MissingSAN, WrongIssuer}, ""},
+		}, []string{KeyMismatch, Expired, WrongUsage, MissingSAN, WrongIssuer}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func wantFaults(t *testing.T, err error, kinds []Kind, detail string) {
+func wantFaults(t *testing.T, err error, kinds []string, detail string) {
 	t.Helper()
 	var failure *Error
 	if errors.As(err, &failure) != (len(kinds) > 0) {
@@ -167,9 +167,9 @@ func wantFaults(t *testing.T, err error, kinds []Kind, detail string) {
 	if failure == nil {
 		return
 	}
-	var got []Kind
-	for _, fault := range failure.Faults {
-		got = append(got, fault.Kind)
+	var got []string
+	for _, f := range failure.Faults {
+		got = append(got, f.Name)
 	}
 	if !slices.Equal(got, kinds) {
 		t.Errorf("faults are %q, not %q", got, kinds)
@@ -185,21 +185,21 @@ func TestCheckCA(t *testing.T) {
 		name   string
 		edit   func(*x509.Certificate)
 		now    time.Time
-		kinds  []Kind
+		kinds  []string
 		detail string
 	}{
 		{"of the user's", func(c *x509.Certificate) {
 			c.Subject.CommonName, c.DNSNames, c.KeyUsage = "Example Corp", nil, x509.KeyUsageCertSign
 		}, now, nil, ""},
 		{"without key usage", func(c *x509.Certificate) { c.KeyUsage = 0 }, now, nil, ""},
-		{"a leaf", func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, 0 }, now, []Kind{NotCA},
+		{"a leaf", func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, 0 }, now, []string{NotCA},
 			"basic constraints | CA:TRUE"},
 		{"no constraints", func(c *x509.Certificate) { c.BasicConstraintsValid, c.IsCA = false, false; c.KeyUsage = 0 },
-			now, []Kind{NotCA}, "CA:TRUE"},
+			now, []string{NotCA}, "CA:TRUE"},
 		{"may not sign", func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature }, now,
-			[]Kind{NotCA}, "key usage"},
-		{"expired", nil, now.Add(87601 * time.Hour), []Kind{Expired}, "expired | 2036-03-11T15:09:26Z"},
-		{"future", nil, now.Add(-time.Hour), []Kind{NotYetValid}, "2026-03-14T15:04:26Z"},
+			[]string{NotCA}, "key usage"},
+		{"expired", nil, now.Add(87601 * time.Hour), []string{Expired}, "expired | 2036-03-11T15:09:26Z"},
+		{"future", nil, now.Add(-time.Hour), []string{NotYetValid}, "2026-03-14T15:04:26Z"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestCheckConstraints(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantFaults(t, Check(spec, n, Pair{Cert: cert, Key: key}, []*x509.Certificate{ca}, now), []Kind{Restricted}, tt.want)
+			wantFaults(t, Check(spec, n, Pair{Cert: cert, Key: key}, []*x509.Certificate{ca}, now), []string{Restricted}, tt.want)
 		})
 	}
 }

@@ -7,33 +7,27 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Kind is the kind of a fault, for code that chooses a reaction.
-type Kind string
-
+// Names of findings about a certificate, for code that chooses a reaction.
 const (
-	KeyMismatch  Kind = "key mismatch"  // the key file belongs to another certificate
-	WeakKey      Kind = "weak key"      // RSA below 2048 bits, or a curve that TLS doesn't support
-	NotYetValid  Kind = "not yet valid" // the validity begins in the future
-	Expired      Kind = "expired"       // the validity is over
-	NotCA        Kind = "not a CA"      // a CA that mustn't sign certificates
-	WrongIssuer  Kind = "wrong issuer"  // a leaf that its CA didn't sign
-	Restricted   Kind = "restricted"    // the CA's constraints forbid the leaf
-	WrongUsage   Kind = "wrong usage"   // a leaf that mustn't be a server or a client
-	MissingSAN   Kind = "missing SAN"   // lacks a name or address that others connect to
-	WrongSubject Kind = "wrong subject" // a client that the server would take for another
+	KeyMismatch  = "key mismatch"  // the key file belongs to another certificate
+	WeakKey      = "weak key"      // RSA below 2048 bits, or a curve that TLS doesn't support
+	NotYetValid  = "not yet valid" // the validity begins in the future
+	Expired      = "expired"       // the validity is over
+	NotCA        = "not a CA"      // a CA that mustn't sign certificates
+	WrongIssuer  = "wrong issuer"  // a leaf that its CA didn't sign
+	Restricted   = "restricted"    // the CA's constraints forbid the leaf
+	WrongUsage   = "wrong usage"   // a leaf that mustn't be a server or a client
+	MissingSAN   = "missing SAN"   // lacks a name or address that others connect to
+	WrongSubject = "wrong subject" // a client that the server would take for another
 )
-
-// Fault is one thing wrong with a certificate.
-type Fault struct {
-	Kind   Kind
-	Detail string
-}
 
 // Error has all faults of an existing certificate, and the remedy.
 type Error struct {
-	Faults []Fault
+	Faults []fault.Finding
 	Where  string
 	// Fix is the remedy, in the imperative.
 	Fix string
@@ -45,20 +39,20 @@ func (e *Error) Remedy() string { return e.Fix }
 // Error lists several faults on a line each.
 func (e *Error) Error() string {
 	if len(e.Faults) == 1 {
-		return fmt.Sprintf("%s: %s", e.Where, e.Faults[0].Detail)
+		return fmt.Sprintf("%s: %s", e.Where, e.Faults[0].Message)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d faults:", e.Where, len(e.Faults))
-	for _, fault := range e.Faults {
-		fmt.Fprintf(&b, "\n  - %s", fault.Detail)
+	for _, f := range e.Faults {
+		fmt.Fprintf(&b, "\n  - %s", f.Message)
 	}
 	return b.String()
 }
 
-// Only reports whether every fault is of one of the kinds. Callers treat some kinds as a warning.
-func (e *Error) Only(kinds ...Kind) bool {
-	for _, fault := range e.Faults {
-		if !slices.Contains(kinds, fault.Kind) {
+// Only reports whether every fault has one of the names. Callers treat some as a warning.
+func (e *Error) Only(names ...string) bool {
+	for _, f := range e.Faults {
+		if !slices.Contains(names, f.Name) {
 			return false
 		}
 	}

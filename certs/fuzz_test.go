@@ -65,7 +65,7 @@ func FuzzParsePair(f *testing.F) {
 		}
 		encoded := encodeKey(t, pair.Key)
 		same, err := ParseKey(encoded)
-		if err != nil || !samePublicKey(same.Public(), pair.Key.Public()) || !bytes.Equal(encoded, encodeKey(t, same)) {
+		if err != nil || !SameKey(same.Public(), pair.Key.Public()) || !bytes.Equal(encoded, encodeKey(t, same)) {
 			t.Errorf("the key comes back as another: %v", err)
 		}
 		public, err := EncodePublicKey(pair.Key)

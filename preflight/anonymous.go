@@ -6,15 +6,15 @@ package preflight
 import (
 	"context"
 	"io/fs"
-	"path"
 	"slices"
-	"strings"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -24,30 +24,28 @@ const clusterInfo = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 // anonymousAccess checks that an AuthenticationConfiguration allows clients without credentials: the kubelet's probes of the API
 // server, and nodes that find the cluster by a token. Patches may give the probes a token.
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-authenticator-configuration
-func anonymousAccess(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		pod := plannedServer(n, h)
-		file := manifests.FlagOf(pod, "authentication-config")
-		if file == "" {
-			return nil
-		}
-		unseen := func(format string, args ...any) []Finding {
-			return warn("it was not checked whether the API server's probes can work with authentication-config: "+format, args...).
-				remedy("see that the API server finds the file, and that the file allows anonymous requests to /livez, /readyz and %s", clusterInfo)
-		}
-		there, mounted := onHost(pod, file)
-		if !mounted {
-			return unseen("%s is in no volume that the API server has from this host", file)
-		}
-		data, err := h.ReadFile(there)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return unseen("%s, which the API server reads as %s, does not exist", there, file)
-		case err != nil:
-			return unseen("%v", err)
-		}
-		return anonymousFindings(there, data, n.PatchesDir != "")
+func anonymousAccess(_ context.Context, h View, n *config.Node) []fault.Finding {
+	pod := plannedServer(n, h)
+	file := manifests.FlagOf(pod, "authentication-config")
+	if file == "" {
+		return nil
 	}
+	unseen := func(format string, args ...any) []fault.Finding {
+		return warn("it was not checked whether the API server's probes can work with authentication-config: "+format, args...).
+			remedy("see that the API server finds the file, and that the file allows anonymous requests to /livez, /readyz and %s", clusterInfo)
+	}
+	there, mounted := thisnode.OnHost(pod, file)
+	if !mounted {
+		return unseen("%s is in no volume that the API server has from this host", file)
+	}
+	data, err := h.ReadFile(there)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return unseen("%s, which the API server reads as %s, does not exist", there, file)
+	case err != nil:
+		return unseen("%v", err)
+	}
+	return anonymousFindings(there, data, n.PatchesDir != "")
 }
 
 // plannedServer is the API server's static Pod, with the user's patches if they can be applied; another phase says why not.
@@ -75,26 +73,7 @@ func existing(h View, paths []string) []string {
 	})
 }
 
-// onHost returns the path on this host of a file in a Pod's first container, by the innermost mount.
-func onHost(pod *corev1.Pod, file string) (there string, mounted bool) {
-	longest := -1
-	for _, m := range pod.Spec.Containers[0].VolumeMounts {
-		at := strings.TrimSuffix(path.Clean(m.MountPath), "/")
-		rest, within := strings.CutPrefix(path.Clean(file), at)
-		if !within || rest != "" && rest[0] != '/' || len(at) <= longest {
-			continue
-		}
-		longest, mounted = len(at), false
-		for _, v := range pod.Spec.Volumes {
-			if v.Name == m.Name && v.HostPath != nil {
-				there, mounted = path.Join(v.HostPath.Path, m.SubPath, rest), true
-			}
-		}
-	}
-	return there, mounted
-}
-
-func anonymousFindings(file string, data []byte, patched bool) []Finding {
+func anonymousFindings(file string, data []byte, patched bool) []fault.Finding {
 	var c struct {
 		Anonymous *struct {
 			Enabled    bool                    `json:"enabled"`
@@ -110,7 +89,7 @@ func anonymousFindings(file string, data []byte, patched bool) []Finding {
 	allows := func(p string) bool {
 		return c.Anonymous.Enabled && slices.ContainsFunc(c.Anonymous.Conditions, func(one struct{ Path string }) bool { return one.Path == p })
 	}
-	var found []Finding
+	var found []fault.Finding
 	if !allows("/livez") || !allows("/readyz") {
 		report := fail
 		if patched {

@@ -12,6 +12,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -25,33 +26,31 @@ const (
 
 // clock compares this host's clock with the API server's. A join can't succeed if either side's new certificates aren't valid yet
 // on the other.
-func clock(n *config.Node) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
-		if n.Join == nil || n.Join.Server == "" {
-			return skip("there is no API server to compare clocks with")
-		}
-		now := h.Now()
-		if begins := begin(n.Join.CA); now.Before(begins) {
-			return fail("this host's clock shows %s, but the cluster's CA is only valid from %s", stamp(now), stamp(begins)).remedy(syncClocks)
-		}
-		theirs, err := h.Date(ctx, host.Probe{URL: n.Join.Server + "/version", CA: n.Join.CA})
-		var invalid x509.CertificateInvalidError
-		switch {
-		case errors.Is(err, host.ErrNotInPlan):
-			return unasked("the API server's clock")
-		case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-			return fail("the API server's certificate is not valid at this host's time, %s: %v", stamp(now), invalid).
-				remedy(syncClocks + ", or renew that certificate")
-		case err != nil:
-			return warn("cannot read the API server's clock: %v", err).remedy("check that this host can reach %s", n.Join.Server)
-		}
-		return compareClocks(n, h.Now(), theirs)
+func clock(ctx context.Context, h View, n *config.Node) []fault.Finding {
+	if n.Join == nil || n.Join.Server == "" {
+		return skip("there is no API server to compare clocks with")
 	}
+	now := h.Now()
+	if begins := begin(n.Join.CA); now.Before(begins) {
+		return fail("this host's clock shows %s, but the cluster's CA is only valid from %s", stamp(now), stamp(begins)).remedy(syncClocks)
+	}
+	theirs, err := h.Date(ctx, host.Probe{URL: n.Join.Server + "/version", CA: n.Join.CA})
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.Is(err, host.ErrNotInPlan):
+		return unasked("the API server's clock")
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return fail("the API server's certificate is not valid at this host's time, %s: %v", stamp(now), invalid).
+			remedy(syncClocks + ", or renew that certificate")
+	case err != nil:
+		return warn("cannot read the API server's clock: %v", err).remedy("check that this host can reach %s", n.Join.Server)
+	}
+	return compareClocks(n, h.Now(), theirs)
 }
 
 const syncClocks = "synchronize the clocks of both hosts with chrony or systemd-timesyncd"
 
-func compareClocks(n *config.Node, ours, theirs time.Time) []Finding {
+func compareClocks(n *config.Node, ours, theirs time.Time) []fault.Finding {
 	// The server truncates its time to the second, so it was up to a second later.
 	ahead, behind := ours.Sub(theirs)-time.Second, theirs.Sub(ours)
 	ahead, behind = ahead.Round(time.Second), behind.Round(time.Second)

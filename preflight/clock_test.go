@@ -58,7 +58,7 @@ func TestClockSkew(t *testing.T) {
 			if tt.err != nil {
 				h.Fail["Date"] = tt.err
 			}
-			check := Check{Name: "ClockSkew", Run: clock(n)}
+			check := Check{Name: "ClockSkew", Run: with(n, clock)}
 			expect(t, check.findings(t.Context(), h), tt.want...)
 		})
 	}

@@ -23,40 +23,36 @@ import (
 
 const startRuntime = "start it, or name its socket with --cri-socket"
 
-func runtimeReady(socket string) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
-		info, err := h.RuntimeInfo(ctx, socket)
-		if err != nil {
-			return fail("the container runtime does not answer: %v", err).remedy("%s", cmp.Or(fault.Remedy(err), startRuntime))
-		}
-		if !info.Ready {
-			return fail("the container runtime %s %s is not ready: %s", info.Name, info.Version, info.Reason).remedy("see its log")
-		}
-		return nil
+func runtimeReady(ctx context.Context, h View, socket string) []fault.Finding {
+	info, err := h.RuntimeInfo(ctx, socket)
+	if err != nil {
+		return fail("the container runtime does not answer: %v", err).remedy("%s", cmp.Or(fault.Remedy(err), startRuntime))
 	}
+	if !info.Ready {
+		return fail("the container runtime %s %s is not ready: %s", info.Name, info.Version, info.Reason).remedy("see its log")
+	}
+	return nil
 }
 
 // runtimeVersion is about the cgroup driver. The kubelet asks the runtime for it (KEP-4033); a runtime too old to answer has to
 // use the driver in the kubelet's configuration.
-func runtimeVersion(n *config.Node) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
-		info, err := h.RuntimeInfo(ctx, n.CRISocket)
-		if err != nil {
-			return fail("cannot read the container runtime's version: it does not answer at %s", n.CRISocket).remedy(startRuntime)
-		}
-		if reportsDriver(info) {
-			return nil
-		}
-		if info.Name == "" { // every running runtime has a name
-			return unasked("the version of a container runtime that does not run yet")
-		}
-		if want := effectiveKubelet(n, h).cgroupDriver.value; info.CgroupDriver != "" && want != info.CgroupDriver {
-			return fail("%s %s uses the cgroup driver %s, but the kubelet would use %s", info.Name, info.Version, info.CgroupDriver, want).
-				remedy("set the same driver in both, or " + updateRuntime)
-		}
-		return warn("%s %s cannot report its cgroup driver to the kubelet, and kubelets from 1.38 on require that", info.Name, info.Version).
-			remedy(updateRuntime)
+func runtimeVersion(ctx context.Context, h View, n *config.Node) []fault.Finding {
+	info, err := h.RuntimeInfo(ctx, n.CRISocket)
+	if err != nil {
+		return fail("cannot read the container runtime's version: it does not answer at %s", n.CRISocket).remedy(startRuntime)
 	}
+	if reportsDriver(info) {
+		return nil
+	}
+	if info.Name == "" { // every running runtime has a name
+		return unasked("the version of a container runtime that does not run yet")
+	}
+	if want := effectiveKubelet(n, h).cgroupDriver.value; info.CgroupDriver != "" && want != info.CgroupDriver {
+		return fail("%s %s uses the cgroup driver %s, but the kubelet would use %s", info.Name, info.Version, info.CgroupDriver, want).
+			remedy("set the same driver in both, or " + updateRuntime)
+	}
+	return warn("%s %s cannot report its cgroup driver to the kubelet, and kubelets from 1.38 on require that", info.Name, info.Version).
+		remedy(updateRuntime)
 }
 
 // updateRuntime names the first versions with a reported cgroup driver.
@@ -72,7 +68,7 @@ func reportsDriver(info host.RuntimeInfo) bool {
 	return info.Name != "containerd" || err != nil || v.AtLeast(version.MustParseGeneric("2.0"))
 }
 
-func noContainers(_ context.Context, h View) []Finding {
+func noContainers(_ context.Context, h View) []fault.Finding {
 	running, err := runningContainers(h)
 	switch {
 	case errors.Is(err, fs.ErrPermission):

@@ -12,6 +12,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -47,28 +48,26 @@ func writtenDirs(n *config.Node) []string {
 
 // writable creates a file in each directory a run will write to, or in the nearest existing directory above it: permissions don't
 // show read-only mounts, quotas or failing disks.
-func writable(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		if h.EffectiveUID() != 0 {
-			return skip("writing to these directories needs root; see IsPrivilegedUser")
-		}
-		var tried []string
-		var found []Finding
-		for _, dir := range writtenDirs(n) {
-			dir = existingDir(h, dir)
-			if slices.Contains(tried, dir) {
-				continue
-			}
-			tried = append(tried, dir)
-			err := h.ProbeWrite(dir)
-			switch {
-			case errors.Is(err, host.ErrNotInPlan):
-				return unasked("whether directories can be written to")
-			case err != nil:
-				found = append(found, fail("%v", err).
-					remedy("make sure that %s is a directory on a file system that is mounted writable and has free space", dir)...)
-			}
-		}
-		return found
+func writable(_ context.Context, h View, n *config.Node) []fault.Finding {
+	if h.EffectiveUID() != 0 {
+		return skip("writing to these directories needs root; see IsPrivilegedUser")
 	}
+	var tried []string
+	var found []fault.Finding
+	for _, dir := range writtenDirs(n) {
+		dir = existingDir(h, dir)
+		if slices.Contains(tried, dir) {
+			continue
+		}
+		tried = append(tried, dir)
+		err := h.ProbeWrite(dir)
+		switch {
+		case errors.Is(err, host.ErrNotInPlan):
+			return unasked("whether directories can be written to")
+		case err != nil:
+			found = append(found, fail("%v", err).
+				remedy("make sure that %s is a directory on a file system that is mounted writable and has free space", dir)...)
+		}
+	}
+	return found
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -24,39 +25,37 @@ const oldestEtcd = "3.5.24-0"
 
 func externalEtcd(e *config.ExternalEtcd) []Check {
 	return []Check{
-		{Name: "ExternalEtcdVersion", Run: etcdVersion(e), Asks: "each member of an external etcd answers and is new enough"},
-		{Name: "ExternalEtcdClientCertificates", Run: etcdFiles(e), Asks: "the files for an external etcd exist, and certificate and key match"},
+		{Name: "ExternalEtcdVersion", Run: with(e, etcdVersion), Asks: "each member of an external etcd answers and is new enough"},
+		{Name: "ExternalEtcdClientCertificates", Run: with(e, etcdFiles), Asks: "the files for an external etcd exist, and certificate and key match"},
 	}
 }
 
 const copyFromEtcd = "copy the file to this host from an etcd host"
 
 // etcdVersion asks each member. Where etcd serves HTTP and gRPC at different addresses, only the HTTP address has /version.
-func etcdVersion(e *config.ExternalEtcd) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
-		endpoints := e.Endpoints
-		if len(e.HTTPEndpoints) > 0 {
-			endpoints = e.HTTPEndpoints
-		}
-		var probe host.Probe
-		for _, f := range etcdTLS(e, &probe) {
-			data, err := h.ReadFile(f.path)
-			if err != nil {
-				return fail("cannot ask etcd for its version without %s: %v", f.field, err).remedy(copyFromEtcd)
-			}
-			*f.data = data
-		}
-		found := make([][]Finding, len(endpoints))
-		sideBySide(len(endpoints), together, func(i int) {
-			p := probe
-			p.URL = strings.TrimRight(endpoints[i], "/") + "/version"
-			found[i] = memberVersion(ctx, h, p)
-		})
-		return slices.Concat(found...)
+func etcdVersion(ctx context.Context, h View, e *config.ExternalEtcd) []fault.Finding {
+	endpoints := e.Endpoints
+	if len(e.HTTPEndpoints) > 0 {
+		endpoints = e.HTTPEndpoints
 	}
+	var probe host.Probe
+	for _, f := range etcdTLS(e, &probe) {
+		data, err := h.ReadFile(f.path)
+		if err != nil {
+			return fail("cannot ask etcd for its version without %s: %v", f.field, err).remedy(copyFromEtcd)
+		}
+		*f.data = data
+	}
+	found := make([][]fault.Finding, len(endpoints))
+	sideBySide(len(endpoints), together, func(i int) {
+		p := probe
+		p.URL = strings.TrimRight(endpoints[i], "/") + "/version"
+		found[i] = memberVersion(ctx, h, p)
+	})
+	return slices.Concat(found...)
 }
 
-func memberVersion(ctx context.Context, h View, p host.Probe) []Finding {
+func memberVersion(ctx context.Context, h View, p host.Probe) []fault.Finding {
 	const checkEndpoints = "check the addresses in etcd.external"
 	body, err := h.Fetch(ctx, p)
 	if errors.Is(err, host.ErrNotInPlan) {
@@ -98,28 +97,26 @@ func etcdTLS(e *config.ExternalEtcd, p *host.Probe) []tlsFile {
 	return slices.DeleteFunc(files, func(f tlsFile) bool { return f.path == "" })
 }
 
-func etcdFiles(e *config.ExternalEtcd) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		var probe host.Probe
-		var found []Finding
-		for _, f := range etcdTLS(e, &probe) {
-			data, err := h.ReadFile(f.path)
-			switch {
-			case err != nil:
-				found = append(found, fail("%s: %v", f.field, err).remedy(copyFromEtcd)...)
-			case len(data) == 0:
-				found = append(found, fail("%s: %s is empty", f.field, f.path).remedy(copyFromEtcd)...)
-			}
-			*f.data = data
+func etcdFiles(_ context.Context, h View, e *config.ExternalEtcd) []fault.Finding {
+	var probe host.Probe
+	var found []fault.Finding
+	for _, f := range etcdTLS(e, &probe) {
+		data, err := h.ReadFile(f.path)
+		switch {
+		case err != nil:
+			found = append(found, fail("%s: %v", f.field, err).remedy(copyFromEtcd)...)
+		case len(data) == 0:
+			found = append(found, fail("%s: %s is empty", f.field, f.path).remedy(copyFromEtcd)...)
 		}
-		if len(found) > 0 || len(probe.ClientCert) == 0 {
-			return found
-		}
-		if _, err := tls.X509KeyPair(probe.ClientCert, probe.ClientKey); err != nil {
-			return fail("%s does not match %s: %v", e.CertFile, e.KeyFile, err).remedy("copy a certificate and its own key from an etcd host")
-		}
-		return nil
+		*f.data = data
 	}
+	if len(found) > 0 || len(probe.ClientCert) == 0 {
+		return found
+	}
+	if _, err := tls.X509KeyPair(probe.ClientCert, probe.ClientKey); err != nil {
+		return fail("%s does not match %s: %v", e.CertFile, e.KeyFile, err).remedy("copy a certificate and its own key from an etcd host")
+	}
+	return nil
 }
 
 const (
@@ -132,28 +129,26 @@ const (
 
 // etcdDisk measures the sync before etcd acknowledges a write: a slow disk causes most leader elections and timeouts of small
 // clusters.
-func etcdDisk(dataDir string) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
-		dir := existingDir(h, dataDir)
-		ctx, cancel := context.WithTimeout(ctx, syncLimit)
-		defer cancel()
-		took, err := h.SyncTimes(ctx, dir)
-		switch {
-		case errors.Is(err, host.ErrNotInPlan):
-			return unasked("how fast the disk of %s is", dir)
-		case err != nil && h.EffectiveUID() != 0:
-			return skip("did not measure the disk of %s: this needs root", dir)
-		case err != nil:
-			return warn("cannot measure the disk of %s: %v", dir, err).remedy("check that the file system is writable and has free space")
-		}
-		p99 := percentile(took, 0.99)
-		if p99 <= syncGoal {
-			return nil
-		}
-		return warn("the disk of %s takes %s to sync a write (99th percentile of %d), but etcd needs at most %s to answer quickly and avoid leader elections under load",
-			dir, p99.Round(100*time.Microsecond), len(took), syncGoal).
-			remedy("give etcd a faster disk (etcd.local.dataDir), or stop other programs that write to this one")
+func etcdDisk(ctx context.Context, h View, dataDir string) []fault.Finding {
+	dir := existingDir(h, dataDir)
+	ctx, cancel := context.WithTimeout(ctx, syncLimit)
+	defer cancel()
+	took, err := h.SyncTimes(ctx, dir)
+	switch {
+	case errors.Is(err, host.ErrNotInPlan):
+		return unasked("how fast the disk of %s is", dir)
+	case err != nil && h.EffectiveUID() != 0:
+		return skip("did not measure the disk of %s: this needs root", dir)
+	case err != nil:
+		return warn("cannot measure the disk of %s: %v", dir, err).remedy("check that the file system is writable and has free space")
 	}
+	p99 := percentile(took, 0.99)
+	if p99 <= syncGoal {
+		return nil
+	}
+	return warn("the disk of %s takes %s to sync a write (99th percentile of %d), but etcd needs at most %s to answer quickly and avoid leader elections under load",
+		dir, p99.Round(100*time.Microsecond), len(took), syncGoal).
+		remedy("give etcd a faster disk (etcd.local.dataDir), or stop other programs that write to this one")
 }
 
 // percentile uses the nearest rank.

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
@@ -48,7 +49,7 @@ type Progress func(image, state string, took time.Duration)
 // and reports every image. As the only check that changes anything, it runs once the others have passed.
 func Images(n *config.Node, images []string, runtime Puller, progress Progress) Check {
 	p := puller{node: n, runtime: runtime, progress: progress}
-	return Check{Name: "ImagePull", Limit: pullLimit, Asks: "the images are present, or can be pulled", Run: func(ctx context.Context, h View) []Finding {
+	return Check{Name: "ImagePull", Limit: pullLimit, Asks: "the images are present, or can be pulled", Run: func(ctx context.Context, h View) []fault.Finding {
 		info, err := h.RuntimeInfo(ctx, n.CRISocket)
 		if err != nil {
 			return fail("cannot pull images: the container runtime does not answer: %v", err).remedy(startRuntime)
@@ -57,7 +58,7 @@ func Images(n *config.Node, images []string, runtime Puller, progress Progress) 
 		if n.ImagePullSerial {
 			limit = 1
 		}
-		found := make([][]Finding, len(images))
+		found := make([][]fault.Finding, len(images))
 		sideBySide(len(images), limit, func(i int) { found[i] = p.ensure(ctx, images[i]) })
 		return slices.Concat(append(found, sandbox(info.SandboxImage, images))...)
 	}}
@@ -76,7 +77,7 @@ func (p *puller) report(image, state string, took time.Duration) {
 	p.progress(image, state, took)
 }
 
-func (p *puller) ensure(ctx context.Context, image string) []Finding {
+func (p *puller) ensure(ctx context.Context, image string) []fault.Finding {
 	policy := p.node.ImagePullPolicy
 	if policy != corev1.PullAlways {
 		present, err := p.runtime.ImagePresent(ctx, p.node.CRISocket, image)
@@ -120,7 +121,7 @@ func hopeless(err error) bool {
 }
 
 // sandbox compares the runtime's own sandbox image with this Kubernetes version's: pulling one doesn't save pulling the other.
-func sandbox(own string, images []string) []Finding {
+func sandbox(own string, images []string) []fault.Finding {
 	i := slices.IndexFunc(images, func(image string) bool { return strings.HasPrefix(path.Base(image), "pause:") })
 	if i < 0 || own == "" || own == images[i] {
 		return nil

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // registry is a container runtime whose pulls take a second each.
@@ -142,7 +144,7 @@ func TestImagesNamesEveryFault(t *testing.T) {
 	for _, image := range sixImages() {
 		want = append(want, "[ERROR ImagePull] | "+image+" | went away")
 	}
-	expect(t, report.Errors, want...)
+	expect(t, report[fault.Error], want...)
 }
 
 func TestImagesEndsWithItsContext(t *testing.T) {

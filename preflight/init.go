@@ -35,10 +35,10 @@ func Init(n *config.Node, manifests map[string][]byte) []Check {
 	checks := slices.Concat(
 		[]Check{
 			{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},
-			{Name: "ExistingCluster", Run: existingCluster(n), Asks: "no API server answers at the control plane's endpoint yet, unless this host is one of its control planes, or was"},
+			{Name: "ExistingCluster", Run: with(n, existingCluster), Asks: "no API server answers at the control plane's endpoint yet, unless this host is one of its control planes, or was"},
 		},
 		controlPlane(n),
-		[]Check{{Name: "AnonymousAccess", Run: anonymousAccess(n), Asks: "an AuthenticationConfiguration, where there is one, allows anonymous requests to the API server's probes (error), and to cluster-info (warning)"}},
+		[]Check{{Name: "AnonymousAccess", Run: with(n, anonymousAccess), Asks: "an AuthenticationConfiguration, where there is one, allows anonymous requests to the API server's probes (error), and to cluster-info (warning)"}},
 		staticPods(n, manifests, apiServer, controllerManager, scheduler, etcd),
 		proxies(n),
 		node(n),
@@ -56,8 +56,8 @@ func controlPlane(n *config.Node) []Check {
 	return append([]Check{
 		{Name: "NumCPU", Run: numCPU, Asks: "at least 2 CPUs"},
 		{Name: "Mem", Run: memory, Asks: "at least 1700 MiB of memory"},
-		{Name: "KubernetesVersion", Run: kubernetesVersion(n.Cluster.KubernetesVersion), Asks: "not newer than this program supports"},
-		{Name: "Firewalld", Run: firewalld(n), Asks: "neither firewalld nor ufw is on; where one is, ports have to be opened in it (warning)"},
+		{Name: "KubernetesVersion", Run: with(n.Cluster.KubernetesVersion, kubernetesVersion), Asks: "not newer than this program supports"},
+		{Name: "Firewalld", Run: with(n, firewalld), Asks: "neither firewalld nor ufw is on; where one is, ports have to be opened in it (warning)"},
 	}, ports(n, portUse{bindAddress(n.Cluster.APIServer.ControlPlaneComponent, ""), int(n.BindPort), apiServer},
 		portUse{bindAddress(n.Cluster.Scheduler, loopback), 10259, scheduler},
 		portUse{bindAddress(n.Cluster.ControllerManager, loopback), 10257, controllerManager})...)
@@ -66,26 +66,26 @@ func controlPlane(n *config.Node) []Check {
 // node lists the checks of every node, whatever its role.
 func node(n *config.Node) []Check {
 	checks := []Check{
-		{Name: "CRI", Run: runtimeReady(n.CRISocket), Asks: "the container runtime answers and is ready"},
-		{Name: "ContainerRuntimeVersion", Run: runtimeVersion(n), Asks: "the runtime can report its cgroup driver to the kubelet, or both use the same one"},
-		{Name: "CgroupDriver", Run: cgroupDriver(n), Asks: "the runtime's cgroup driver works on this host and fits systemd (warning)"},
+		{Name: "CRI", Run: with(n.CRISocket, runtimeReady), Asks: "the container runtime answers and is ready"},
+		{Name: "ContainerRuntimeVersion", Run: with(n, runtimeVersion), Asks: "the runtime can report its cgroup driver to the kubelet, or both use the same one"},
+		{Name: "CgroupDriver", Run: with(n, cgroupDriver), Asks: "the runtime's cgroup driver works on this host and fits systemd (warning)"},
 		{Name: "FileExisting-losetup", Run: program("losetup", "mount (Debian) or util-linux"), Asks: "the program is in PATH"},
 		{Name: "FileExisting-mount", Run: program("mount", "mount (Debian) or util-linux"), Asks: "the program is in PATH"},
 		{Name: "FileExisting-cp", Run: program("cp", "coreutils"), Asks: "the program is in PATH"},
-		{Name: "SystemVerification", Run: system(n), Asks: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
-		{Name: "KernelModules", Run: kernelModules(n), Asks: "overlay, br_netfilter, nf_conntrack and the modules of kube-proxy's mode are loaded or built in (warning)"},
-		{Name: "Hostname", Run: nodeName(n.Name), Asks: "the node's name is valid (error), and resolves to this host (warning)"},
-		{Name: "DNSLoop", Run: dnsLoop(n), Asks: "the kubelet's resolv.conf names servers that Pods can reach, not this host's loopback, where CoreDNS would ask itself (warning)"},
-		{Name: "ResolvConf", Run: resolvConf(n), Asks: "the file exists whose name servers the kubelet gives to Pods"},
-		{Name: "ControlPlaneEndpoint", Run: controlPlaneEndpoint(n), Asks: "the name of the control plane's endpoint resolves"},
-		{Name: "KubeletVersion", Run: kubeletVersion(n.Cluster.KubernetesVersion), Asks: "the kubelet is not newer than the control plane, and at most three minor versions older"},
-		{Name: "Service-kubelet", Run: kubeletService(n), Asks: "systemd has the kubelet's unit, and it is not masked; it is enabled (warning)"},
-		{Name: "Swap", Run: swap(n), Asks: "no swap, unless the kubelet's settings allow it (then a warning)"},
-		{Name: "WritableFolders", Run: writable(n), Asks: "a file can be created, synced and renamed in each directory that will be written to"},
-		{Name: "DiskSpace-kubernetes", Run: space(n, n.Paths.Kubernetes, kubernetesNeed()), Asks: "10 MiB (error), 50 MiB (warning) and 5000 inodes free for /etc/kubernetes"},
-		{Name: "DiskSpace-kubelet", Run: space(n, n.Paths.Kubelet, kubeletNeed()), Asks: "100 MiB (error), 1 GiB (warning) and 5000 inodes free for /var/lib/kubelet, and more than the kubelet evicts at (warning)"},
-		{Name: "DiskSpace-runtime", Run: runtimeSpace(n), Asks: "500 MiB (error), 2 GiB (warning) and 5000 inodes free where the runtime keeps images, and more than the kubelet evicts at (warning)"},
-		{Name: "MTU", Run: mtu(n), Asks: "the MTU of the default route's interface fits IPv6 and the other interfaces (warning)"},
+		{Name: "SystemVerification", Run: with(n, system), Asks: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
+		{Name: "KernelModules", Run: with(n, kernelModules), Asks: "overlay, br_netfilter, nf_conntrack and the modules of kube-proxy's mode are loaded or built in (warning)"},
+		{Name: "Hostname", Run: with(n.Name, nodeName), Asks: "the node's name is valid (error), and resolves to this host (warning)"},
+		{Name: "DNSLoop", Run: with(n, dnsLoop), Asks: "the kubelet's resolv.conf names servers that Pods can reach, not this host's loopback, where CoreDNS would ask itself (warning)"},
+		{Name: "ResolvConf", Run: with(n, resolvConf), Asks: "the file exists whose name servers the kubelet gives to Pods"},
+		{Name: "ControlPlaneEndpoint", Run: with(n, controlPlaneEndpoint), Asks: "the name of the control plane's endpoint resolves"},
+		{Name: "KubeletVersion", Run: with(n.Cluster.KubernetesVersion, kubeletVersion), Asks: "the kubelet is not newer than the control plane, and at most three minor versions older"},
+		{Name: "Service-kubelet", Run: with(n, kubeletService), Asks: "systemd has the kubelet's unit, and it is not masked; it is enabled (warning)"},
+		{Name: "Swap", Run: with(n, swap), Asks: "no swap, unless the kubelet's settings allow it (then a warning)"},
+		{Name: "WritableFolders", Run: with(n, writable), Asks: "a file can be created, synced and renamed in each directory that will be written to"},
+		{Name: "DiskSpace-kubernetes", Run: space(n, n.Paths.Kubernetes, kubernetesNeed), Asks: "10 MiB (error), 50 MiB (warning) and 5000 inodes free for /etc/kubernetes"},
+		{Name: "DiskSpace-kubelet", Run: space(n, n.Paths.Kubelet, kubeletNeed), Asks: "100 MiB (error), 1 GiB (warning) and 5000 inodes free for /var/lib/kubelet, and more than the kubelet evicts at (warning)"},
+		{Name: "DiskSpace-runtime", Run: with(n, runtimeSpace), Asks: "500 MiB (error), 2 GiB (warning) and 5000 inodes free where the runtime keeps images, and more than the kubelet evicts at (warning)"},
+		{Name: "MTU", Run: with(n, mtu), Asks: "the MTU of the default route's interface fits IPv6 and the other interfaces (warning)"},
 	}
 	return slices.Concat(checks, forwarding(n), ports(n, portUse{n.Kubelet.Address, kubeletPort(n), kubelet}))
 }
@@ -95,8 +95,8 @@ func localEtcd(n *config.Node) []Check {
 	return append(
 		ports(n, portUse{n.AdvertiseAddress.String(), 2379, etcd}, portUse{n.AdvertiseAddress.String(), 2380, etcd}),
 		Check{Name: "DirAvailable-" + dashed(dir), Run: etcdData(n, dir), Asks: "etcd's directory is empty, or holds the data of this node's etcd"},
-		Check{Name: "EtcdDisk", Run: etcdDisk(dir), Asks: "fdatasync after a write of 2300 bytes takes at most 10 ms at the 99th percentile of a hundred, measured for half a second at most (warning)"},
-		Check{Name: "DiskSpace-etcd", Run: space(n, dir, etcdNeed()), Asks: "200 MiB (error), 2 GiB (warning) and 5000 inodes free for etcd's directory"})
+		Check{Name: "EtcdDisk", Run: with(dir, etcdDisk), Asks: "fdatasync after a write of 2300 bytes takes at most 10 ms at the 99th percentile of a hundred, measured for half a second at most (warning)"},
+		Check{Name: "DiskSpace-etcd", Run: space(n, dir, etcdNeed), Asks: "200 MiB (error), 2 GiB (warning) and 5000 inodes free for etcd's directory"})
 }
 
 func staticPods(n *config.Node, manifests map[string][]byte, components ...string) []Check {
@@ -160,17 +160,11 @@ func manifestPath(n *config.Node, component string) string {
 func dashed(path string) string { return strings.ReplaceAll(path, "/", "-") }
 
 // Configuration checks that an existing control plane was made with this run's configuration. differences lists the differences.
-func Configuration(differences func(context.Context) []fault.Fault) Check {
+func Configuration(differences func(context.Context) []fault.Finding) Check {
 	return Check{
 		Name: "Configuration",
 		Asks: "an existing control plane was made with the same configuration: the kubelet's files, certificates, kubeconfig files, ConfigMap kubeadm-config; later edits stay",
-		Run: func(ctx context.Context, _ View) []Finding {
-			var found []Finding
-			for _, d := range differences(ctx) {
-				found = append(found, Finding{Severity: Error, Fault: d})
-			}
-			return found
-		},
+		Run:  func(ctx context.Context, _ View) []fault.Finding { return differences(ctx) },
 	}
 }
 
@@ -181,23 +175,21 @@ const endpointLimit = 3 * time.Second
 // existingCluster keeps init from making a second cluster behind a living cluster's endpoint, for example when the tool that
 // created its first control plane rebuilds that host. With the same CA, kubelets would take the empty cluster's answers for their
 // own cluster's, and stop their Pods. A host with a static Pod of the API server, or with data of etcd, belongs to that cluster.
-func existingCluster(n *config.Node) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
-		if n.Cluster.ControlPlaneEndpoint == "" || n.Cluster.Etcd.Local == nil ||
-			exists(h, manifestPath(n, apiServer)) || exists(h, filepath.Join(n.Cluster.Etcd.Local.DataDir, "member")) {
-			return nil
-		}
-		ctx, cancel := context.WithTimeout(ctx, endpointLimit)
-		defer cancel()
-		_, err := h.Fetch(ctx, host.Probe{URL: "https://" + n.Endpoint() + "/version"})
-		var answer *host.ProbeError
-		switch {
-		case errors.Is(err, host.ErrNotInPlan):
-			return unasked("whether %s serves a cluster already", n.Endpoint())
-		case err == nil, errors.As(err, &answer) && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden):
-			return fail("an API server answers at %s already, and this host would make a second cluster behind the same endpoint", n.Endpoint()).
-				remedy("join that cluster as a control plane: `slipway token create --print-join-command --control-plane` on one of its control planes prints the command; if you no longer need that cluster, stop it first")
-		}
+func existingCluster(ctx context.Context, h View, n *config.Node) []fault.Finding {
+	if n.Cluster.ControlPlaneEndpoint == "" || n.Cluster.Etcd.Local == nil ||
+		exists(h, manifestPath(n, apiServer)) || exists(h, filepath.Join(n.Cluster.Etcd.Local.DataDir, "member")) {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, endpointLimit)
+	defer cancel()
+	_, err := h.Fetch(ctx, host.Probe{URL: "https://" + n.Endpoint() + "/version"})
+	var answer *host.ProbeError
+	switch {
+	case errors.Is(err, host.ErrNotInPlan):
+		return unasked("whether %s serves a cluster already", n.Endpoint())
+	case err == nil, errors.As(err, &answer) && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden):
+		return fail("an API server answers at %s already, and this host would make a second cluster behind the same endpoint", n.Endpoint()).
+			remedy("join that cluster as a control plane: `slipway token create --print-join-command --control-plane` on one of its control planes prints the command; if you no longer need that cluster, stop it first")
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // Leftover is a file that exists only on a host that has joined a cluster, or begun to.
@@ -25,14 +26,14 @@ type Leftover struct {
 func JoinWorker(n *config.Node, leftovers []Leftover) []Check {
 	checks := []Check{
 		{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},
-		{Name: "DirAvailable-" + dashed(n.Paths.Manifests), Run: noManifests(n), Asks: "there are no static Pods, unless this already is a node of the cluster"},
+		{Name: "DirAvailable-" + dashed(n.Paths.Manifests), Run: with(n, noManifests), Asks: "there are no static Pods, unless this already is a node of the cluster"},
 	}
 	return slices.Concat(checks, joining(n, leftovers))
 }
 
 // joining lists the checks of every node that joins, whatever its role.
 func joining(n *config.Node, leftovers []Leftover) []Check {
-	checks := []Check{{Name: "ClockSkew", Run: clock(n), Asks: "this host's clock differs from the API server's by at most 3 s (warning), and by at most the 5 minutes by which certificates are backdated (error)"}}
+	checks := []Check{{Name: "ClockSkew", Run: with(n, clock), Asks: "this host's clock differs from the API server's by at most 3 s (warning), and by at most the 5 minutes by which certificates are backdated (error)"}}
 	for _, l := range leftovers {
 		checks = append(checks, Check{Name: "FileAvailable-" + dashed(l.Path), Run: leftover(l), Asks: "the file does not exist, or is from an earlier join to this cluster"})
 	}
@@ -57,8 +58,8 @@ func JoinControlPlane(n *config.Node, leftovers []Leftover) []Check {
 
 // joinedPod checks that path doesn't exist, or is component's static Pod on a host that has begun to join this cluster. The phase
 // that writes it checks whether it matches the configuration.
-func joinedPod(path, component string, leftovers []Leftover) func(context.Context, View) []Finding {
-	return ifPresent(path, func(h View, have []byte) []Finding {
+func joinedPod(path, component string, leftovers []Leftover) func(context.Context, View) []fault.Finding {
+	return ifPresent(path, func(h View, have []byte) []fault.Finding {
 		if _, err := containerOf(component, have); err != nil {
 			return notStaticPod(path, component)
 		}
@@ -77,8 +78,8 @@ func (l Leftover) ours(h View) bool {
 	return err == nil && (l.Foreign == nil || l.Foreign(data) == nil)
 }
 
-func leftover(l Leftover) func(context.Context, View) []Finding {
-	return ifPresent(l.Path, func(_ View, data []byte) []Finding {
+func leftover(l Leftover) func(context.Context, View) []fault.Finding {
+	return ifPresent(l.Path, func(_ View, data []byte) []fault.Finding {
 		if l.Foreign == nil {
 			return skip("%s exists; only the cluster can say whether it is from an earlier join", l.Path)
 		}
@@ -91,22 +92,20 @@ func leftover(l Leftover) func(context.Context, View) []Finding {
 
 // noManifests checks that there are no static Pods left from a control plane: the kubelet would start them. A node that has
 // joined may have its own.
-func noManifests(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		dir := n.Paths.Manifests
-		entries, err := content(h, dir)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case exists(h, manifestPath(n, apiServer)):
-			return fail("this host already runs a control plane (%s)", manifestPath(n, apiServer)).
-				remedy("to make it a worker of a cluster, run `slipway reset` first")
-		case err != nil:
-			return notListed(dir, err)
-		case len(entries) > 0 && !joinBegun(n, h):
-			return fail("%s is not empty, and the kubelet would start the static Pods in it", dir).
-				remedy("if the files are left from a control plane, run `slipway reset`; otherwise move them away")
-		}
+func noManifests(_ context.Context, h View, n *config.Node) []fault.Finding {
+	dir := n.Paths.Manifests
+	entries, err := content(h, dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case exists(h, manifestPath(n, apiServer)):
+		return fail("this host already runs a control plane (%s)", manifestPath(n, apiServer)).
+			remedy("to make it a worker of a cluster, run `slipway reset` first")
+	case err != nil:
+		return notListed(dir, err)
+	case len(entries) > 0 && !joinBegun(n, h):
+		return fail("%s is not empty, and the kubelet would start the static Pods in it", dir).
+			remedy("if the files are left from a control plane, run `slipway reset`; otherwise move them away")
 	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fact"
 )
@@ -89,7 +90,7 @@ func TestJoinWorker(t *testing.T) {
 			}
 			leftovers := []Leftover{{Path: kubeletConf, Foreign: func([]byte) error { return tt.foreign }}}
 			report := Run(t.Context(), JoinWorker(workerNode(), leftovers), h, nil)
-			expect(t, slices.Concat(report.Notes, report.Warnings, report.Errors), tt.want...)
+			expect(t, slices.Concat(report[fault.Note], report[fault.Warning], report[fault.Error]), tt.want...)
 		})
 	}
 }
@@ -165,7 +166,7 @@ func TestJoinControlPlane(t *testing.T) {
 			}
 			leftovers := []Leftover{{Path: ca, Foreign: func([]byte) error { return tt.foreign }}}
 			report := Run(t.Context(), JoinControlPlane(joiningControlPlane(), leftovers), h, nil)
-			got := texts(slices.Concat(report.Notes, report.Warnings, report.Errors))
+			got := texts(slices.Concat(report[fault.Note], report[fault.Warning], report[fault.Error]))
 			slices.Sort(got)
 			slices.Sort(tt.want)
 			fact.List(t, got, tt.want...)

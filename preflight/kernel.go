@@ -13,14 +13,15 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // bootParameters finds files that set kernel parameters to other values at each boot, after the file own has set the wanted
 // values, by path below /proc/sys. systemd reads the files of all directories in the order of their names: sysctl.d(5).
-func bootParameters(own string, wanted map[string]string) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		var found []Finding
+func bootParameters(own string, wanted map[string]string) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
+		var found []fault.Finding
 		for _, file := range sysctlFiles(h) {
 			if filepath.Base(file) <= filepath.Base(own) {
 				continue
@@ -141,28 +142,26 @@ func neededModules(n *config.Node) []module {
 	return list
 }
 
-func kernelModules(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		k := readKernel(h)
-		var found []Finding
-		for _, m := range neededModules(n) {
-			switch state := k.state(m); {
-			case state == absent:
-				found = append(found, warn("the kernel module %s is neither loaded nor installed; %s", m.name, m.use).
-					remedy("install the kernel's extra modules (linux-modules-extra on Ubuntu), or use a kernel that has it")...)
-			case state == loadable && m.byHand:
-				found = append(found, warn("the kernel module %s is not loaded; %s", m.name, m.use).
-					remedy("run `modprobe %[1]s`, and add %[1]s to /etc/modules-load.d/k8s.conf", m.name)...)
-			case state == unknown:
-				found = append(found, note("cannot determine whether the kernel has %s", m.name)...)
-			}
+func kernelModules(_ context.Context, h View, n *config.Node) []fault.Finding {
+	k := readKernel(h)
+	var found []fault.Finding
+	for _, m := range neededModules(n) {
+		switch state := k.state(m); {
+		case state == absent:
+			found = append(found, warn("the kernel module %s is neither loaded nor installed; %s", m.name, m.use).
+				remedy("install the kernel's extra modules (linux-modules-extra on Ubuntu), or use a kernel that has it")...)
+		case state == loadable && m.byHand:
+			found = append(found, warn("the kernel module %s is not loaded; %s", m.name, m.use).
+				remedy("run `modprobe %[1]s`, and add %[1]s to /etc/modules-load.d/k8s.conf", m.name)...)
+		case state == unknown:
+			found = append(found, note("cannot determine whether the kernel has %s", m.name)...)
 		}
-		return append(found, bridged(h)...)
 	}
+	return append(found, bridged(h)...)
 }
 
 // bridged checks br_netfilter's setting, if the kernel has that module.
-func bridged(h View) []Finding {
+func bridged(h View) []fault.Finding {
 	const path, setting = "/proc/sys/net/bridge/bridge-nf-call-iptables", "net.bridge.bridge-nf-call-iptables"
 	text, err := h.ReadFile(path)
 	if err != nil || strings.TrimSpace(string(text)) == "1" {

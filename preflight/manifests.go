@@ -14,11 +14,13 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // staticPod checks that path doesn't exist or holds exactly this run's manifest. wanted is empty if this run wouldn't write it.
-func staticPod(path, component string, wanted []byte) func(context.Context, View) []Finding {
-	return ifPresent(path, func(_ View, have []byte) []Finding {
+func staticPod(path, component string, wanted []byte) func(context.Context, View) []fault.Finding {
+	return ifPresent(path, func(_ View, have []byte) []fault.Finding {
 		switch {
 		case len(wanted) == 0:
 			return fail("%s exists, but this configuration has no such static Pod", path).
@@ -38,13 +40,13 @@ func staticPod(path, component string, wanted []byte) func(context.Context, View
 const KeepOrReset = "if you edited it, run the command again once the API server answers: an edit stays if the cluster has this configuration " +
 	"(a plan needs --diff to ask). If it is from a run with another configuration, use that one. `slipway reset` starts over, and deletes this node's data"
 
-func notStaticPod(path, component string) []Finding {
+func notStaticPod(path, component string) []fault.Finding {
 	return fail("%s exists, but is not a static Pod of %s", path, component).remedy("move it away")
 }
 
 // ifPresent runs a check on a file unless it's missing.
-func ifPresent(path string, judge func(h View, have []byte) []Finding) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
+func ifPresent(path string, judge func(h View, have []byte) []fault.Finding) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
 		have, err := h.ReadFile(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

@@ -15,31 +15,30 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // lookupLimit is how long the host's resolver may take for one name. A slower resolver is as bad as none, and init waits for it.
 const lookupLimit = time.Second
 
-func nodeName(name string) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
-		if faults := validation.IsDNS1123Subdomain(name); len(faults) > 0 {
-			return fail("invalid node name %q: %s", name, strings.Join(faults, "; ")).
-				remedy("set another with --node-name or nodeRegistration.name")
-		}
-		addrs, err := lookup(ctx, h, name)
-		switch {
-		case errors.Is(err, host.ErrNotInPlan):
-			return unasked("whether %q resolves", name)
-		case err != nil:
-			return warn("the node name %q does not resolve on this host (%v), so programs that look it up will be slow or fail", name, err).
-				remedy("add it to /etc/hosts or to DNS")
-		case !slices.ContainsFunc(addrs, ownAddress(h)):
-			return warn("the node name %q resolves to %s, which is not an address of this host, so programs that look it up will reach another host", name, addrs[0]).
-				remedy("fix it in /etc/hosts or in DNS")
-		}
-		return nil
+func nodeName(ctx context.Context, h View, name string) []fault.Finding {
+	if faults := validation.IsDNS1123Subdomain(name); len(faults) > 0 {
+		return fail("invalid node name %q: %s", name, strings.Join(faults, "; ")).
+			remedy("set another with --node-name or nodeRegistration.name")
 	}
+	addrs, err := lookup(ctx, h, name)
+	switch {
+	case errors.Is(err, host.ErrNotInPlan):
+		return unasked("whether %q resolves", name)
+	case err != nil:
+		return warn("the node name %q does not resolve on this host (%v), so programs that look it up will be slow or fail", name, err).
+			remedy("add it to /etc/hosts or to DNS")
+	case !slices.ContainsFunc(addrs, ownAddress(h)):
+		return warn("the node name %q resolves to %s, which is not an address of this host, so programs that look it up will reach another host", name, addrs[0]).
+			remedy("fix it in /etc/hosts or in DNS")
+	}
+	return nil
 }
 
 // lookup also returns an error if the name has no address.
@@ -64,22 +63,20 @@ func ownAddress(h View) func(netip.Addr) bool {
 
 // controlPlaneEndpoint checks that the name in every kubeconfig resolves on this host: otherwise the kubelet doesn't find the
 // API.
-func controlPlaneEndpoint(n *config.Node) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
-		for _, endpoint := range apiEndpoints(n) {
-			name, _, err := net.SplitHostPort(endpoint)
-			if _, notIP := netip.ParseAddr(name); err != nil || notIP == nil {
-				continue
-			}
-			_, err = lookup(ctx, h, name)
-			switch {
-			case errors.Is(err, host.ErrNotInPlan):
-				return unasked("whether %q resolves", name)
-			case err != nil:
-				return fail("the control plane endpoint %q does not resolve on this host (%v), so the kubelet cannot find the API server", name, err).
-					remedy("add the name to DNS or to /etc/hosts, or choose another controlPlaneEndpoint")
-			}
+func controlPlaneEndpoint(ctx context.Context, h View, n *config.Node) []fault.Finding {
+	for _, endpoint := range apiEndpoints(n) {
+		name, _, err := net.SplitHostPort(endpoint)
+		if _, notIP := netip.ParseAddr(name); err != nil || notIP == nil {
+			continue
 		}
-		return nil
+		_, err = lookup(ctx, h, name)
+		switch {
+		case errors.Is(err, host.ErrNotInPlan):
+			return unasked("whether %q resolves", name)
+		case err != nil:
+			return fail("the control plane endpoint %q does not resolve on this host (%v), so the kubelet cannot find the API server", name, err).
+				remedy("add the name to DNS or to /etc/hosts, or choose another controlPlaneEndpoint")
+		}
 	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // networkAddOn lists the checks for the network add-on installed by init.
@@ -19,40 +20,38 @@ func networkAddOn(n *config.Node) []Check {
 	if n.NetworkAddOn.Name != config.Flannel {
 		return nil
 	}
-	return []Check{{Name: "Flannel", Run: flannel(n), Asks: "with `--network flannel`: its port is free, no other network's configuration comes before its own, br_netfilter is loaded unless kube-proxy uses nftables, and each IP family of the Pod network has a default route"}}
+	return []Check{{Name: "Flannel", Run: with(n, flannel), Asks: "with `--network flannel`: its port is free, no other network's configuration comes before its own, br_netfilter is loaded unless kube-proxy uses nftables, and each IP family of the Pod network has a default route"}}
 }
 
 // flannel follows https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/kubernetes.md and troubleshooting.md. A host
 // needs the routes for itself, too: it reaches Services only through an address with a route.
-func flannel(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		found := append(flannelPort(h), networksBefore(h, config.FlannelPluginsPath)...)
-		for _, family := range []struct {
-			ipv6   bool
-			name   string
-			bridge string
-		}{{false, "IPv4", "bridge-nf-call-iptables"}, {true, "IPv6", "bridge-nf-call-ip6tables"}} {
-			if !hasFamily(n, family.ipv6) {
-				continue
-			}
-			if address, err := h.DefaultAddress(family.ipv6); err != nil {
-				found = append(found, warn("cannot read this host's default route of %s: %v", family.name, err).remedy("check it with `ip route`")...)
-			} else if !address.IsValid() {
-				found = append(found, fail("this host has no default route of %s, which flannel needs because the Pod network has addresses of it", family.name).
-					remedy("add one, even to a gateway that is not there: `ip route add default via ADDRESS`; or leave %s out of the Pod network", family.name)...)
-			}
-			if n.KubeProxy.Mode != "nftables" && !exists(h, "/proc/sys/net/bridge/"+family.bridge) {
-				found = append(found, fail("the kernel module br_netfilter is not loaded, and flannel does not start without it").
-					remedy("run `modprobe br_netfilter`, and add br_netfilter to /etc/modules-load.d/k8s.conf; `slipway host prepare` does both")...)
-			}
+func flannel(_ context.Context, h View, n *config.Node) []fault.Finding {
+	found := append(flannelPort(h), networksBefore(h, config.FlannelPluginsPath)...)
+	for _, family := range []struct {
+		ipv6   bool
+		name   string
+		bridge string
+	}{{false, "IPv4", "bridge-nf-call-iptables"}, {true, "IPv6", "bridge-nf-call-ip6tables"}} {
+		if !hasFamily(n, family.ipv6) {
+			continue
 		}
-		return found
+		if address, err := h.DefaultAddress(family.ipv6); err != nil {
+			found = append(found, warn("cannot read this host's default route of %s: %v", family.name, err).remedy("check it with `ip route`")...)
+		} else if !address.IsValid() {
+			found = append(found, fail("this host has no default route of %s, which flannel needs because the Pod network has addresses of it", family.name).
+				remedy("add one, even to a gateway that is not there: `ip route add default via ADDRESS`; or leave %s out of the Pod network", family.name)...)
+		}
+		if n.KubeProxy.Mode != "nftables" && !exists(h, "/proc/sys/net/bridge/"+family.bridge) {
+			found = append(found, fail("the kernel module br_netfilter is not loaded, and flannel does not start without it").
+				remedy("run `modprobe br_netfilter`, and add br_netfilter to /etc/modules-load.d/k8s.conf; `slipway host prepare` does both")...)
+		}
 	}
+	return found
 }
 
 // networksBefore finds a configuration that a runtime takes instead of path, because it takes the first by name:
 // https://github.com/containernetworking/cni/blob/main/libcni/api.go
-func networksBefore(h View, path string) []Finding {
+func networksBefore(h View, path string) []fault.Finding {
 	entries, err := h.ReadDir(filepath.Dir(path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return warn("cannot see whether another network's configuration comes before flannel's: %v", err).remedy("look into %s", filepath.Dir(path))
@@ -82,7 +81,7 @@ func hasFamily(n *config.Node, ipv6 bool) bool {
 }
 
 // flannelPort accepts a port that flannel itself holds.
-func flannelPort(h View) []Finding {
+func flannelPort(h View) []fault.Finding {
 	const port = 8081
 	err := h.PortFree(loopback, port)
 	if err == nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
@@ -36,8 +37,8 @@ const (
 
 // portFree accepts ports held by the node's own control plane, started by an earlier run. The static Pod's check says whether its
 // configuration matches.
-func portFree(n *config.Node, u portUse) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) (findings []Finding) {
+func portFree(n *config.Node, u portUse) func(context.Context, View) []fault.Finding {
+	return func(ctx context.Context, h View) (findings []fault.Finding) {
 		_ = retry.Policy{First: portInterval, Tries: portLooks}.Do(ctx, func(ctx context.Context) error {
 			var foreign bool
 			if findings, foreign = lookAtPort(ctx, n, h, u); foreign {
@@ -50,7 +51,7 @@ func portFree(n *config.Node, u portUse) func(context.Context, View) []Finding {
 }
 
 // lookAtPort returns a port's findings at this instant, and whether a foreign process seems to hold it.
-func lookAtPort(ctx context.Context, n *config.Node, h View, u portUse) (findings []Finding, foreign bool) {
+func lookAtPort(ctx context.Context, n *config.Node, h View, u portUse) (findings []fault.Finding, foreign bool) {
 	address := u.address
 	if a, err := netip.ParseAddr(address); err != nil || a.IsUnspecified() {
 		address = "" // also for both families
@@ -113,7 +114,7 @@ func exists(h View, path string) bool {
 }
 
 // notListed reports that a directory couldn't be checked for files.
-func notListed(dir string, err error) []Finding {
+func notListed(dir string, err error) []fault.Finding {
 	if errors.Is(err, fs.ErrPermission) {
 		return fail("cannot check that %s is empty: permission denied", dir).remedy("run as root")
 	}
@@ -121,8 +122,8 @@ func notListed(dir string, err error) []Finding {
 }
 
 // etcdData checks that the directory is empty or holds the data of this node's own member.
-func etcdData(n *config.Node, dir string) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
+func etcdData(n *config.Node, dir string) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
 		entries, err := content(h, dir)
 		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
 			_, being := host.LeftoverOf(e.Name())

@@ -39,15 +39,15 @@ func Prepare(n *config.Node, p Preparation) []Check {
 		{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},
 		{Name: "Systemd", Run: runsSystemd, Asks: "systemd is this host's init"},
 		{Name: "DefaultRoute", Run: defaultRoute, Asks: "a default route shows which address is the node's"},
-		{Name: "SystemVerification", Run: system(n), Asks: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
+		{Name: "SystemVerification", Run: with(n, system), Asks: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
 		{Name: "CNI", Run: foreignNetworks, Asks: "which Pod networks are configured already (note)"},
-		{Name: "Firewalld", Run: firewalld(n), Asks: "neither firewalld nor ufw is on; where one is, ports have to be opened in it (warning)"},
+		{Name: "Firewalld", Run: with(n, firewalld), Asks: "neither firewalld nor ufw is on; where one is, ports have to be opened in it (warning)"},
 		{Name: "SELinux", Run: selinux, Asks: "contexts can be restored where SELinux is on"},
-		{Name: "Programs", Run: programsFit(p.Refused), Asks: "no program that others installed or changed is in the place of a program of the bundle, and none on a node is newer"},
+		{Name: "Programs", Run: with(p.Refused, programsFit), Asks: "no program that others installed or changed is in the place of a program of the bundle, and none on a node is newer"},
 		{Name: "Sysctl", Run: bootParameters(p.SysctlFile, p.Parameters), Asks: "no file of /etc/sysctl.d and the like sets the kernel parameters to something else at boot (warning)"},
 	}
 	if r := p.Runtime; r.Installed && r.Running {
-		checks = append(checks, Check{Name: "CRI", Run: runtimeFits(r.Socket), Asks: "an existing container runtime answers, and is good enough"})
+		checks = append(checks, Check{Name: "CRI", Run: with(r.Socket, runtimeFits), Asks: "an existing container runtime answers, and is good enough"})
 	}
 	for _, dir := range slices.Sorted(maps.Keys(p.Sizes)) {
 		checks = append(checks, Check{
@@ -58,17 +58,15 @@ func Prepare(n *config.Node, p Preparation) []Check {
 	return checks
 }
 
-func programsFit(refused []error) func(context.Context, View) []Finding {
-	return func(context.Context, View) []Finding {
-		var found []Finding
-		for _, err := range refused {
-			found = append(found, Finding{Severity: Error, Fault: fault.Of(err)})
-		}
-		return found
+func programsFit(_ context.Context, _ View, refused []error) []fault.Finding {
+	var found []fault.Finding
+	for _, err := range refused {
+		found = append(found, fault.Of(err))
 	}
+	return found
 }
 
-func runsSystemd(_ context.Context, h View) []Finding {
+func runsSystemd(_ context.Context, h View) []fault.Finding {
 	if exists(h, "/run/systemd/system") {
 		return nil
 	}
@@ -77,7 +75,7 @@ func runsSystemd(_ context.Context, h View) []Finding {
 }
 
 // defaultRoute is an error because without it, init, join and the kubelet have to be told the node's address.
-func defaultRoute(_ context.Context, h View) []Finding {
+func defaultRoute(_ context.Context, h View) []fault.Finding {
 	v4, err := h.DefaultAddress(false)
 	if err == nil && v4.IsValid() {
 		return nil
@@ -94,7 +92,7 @@ func defaultRoute(_ context.Context, h View) []Finding {
 }
 
 // foreignNetworks names existing configurations of Pod networks, which stay.
-func foreignNetworks(_ context.Context, h View) []Finding {
+func foreignNetworks(_ context.Context, h View) []fault.Finding {
 	const dir = "/etc/cni/net.d"
 	entries, err := h.ReadDir(dir)
 	if err != nil {
@@ -112,7 +110,7 @@ func foreignNetworks(_ context.Context, h View) []Finding {
 	return note("%s configures a Pod network already, and stays as it is: %s", dir, strings.Join(names, ", "))
 }
 
-func selinux(_ context.Context, h View) []Finding {
+func selinux(_ context.Context, h View) []fault.Finding {
 	if !h.SELinux() {
 		return nil
 	}
@@ -123,25 +121,23 @@ func selinux(_ context.Context, h View) []Finding {
 }
 
 // runtimeFits checks a container runtime that somebody else has installed.
-func runtimeFits(socket string) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
-		info, err := h.RuntimeInfo(ctx, socket)
-		switch {
-		case err != nil:
-			return fail("this host's container runtime does not answer: %v", err).remedy("%s", cmp.Or(fault.Remedy(err), startRuntime))
-		case info.APIVersion != "v1":
-			return fail("%s %s speaks version %s of CRI, and the kubelet speaks v1", info.Name, info.Version, info.APIVersion).remedy(updateRuntime)
-		case !reportsDriver(info):
-			return warn("%s %s cannot report its cgroup driver to the kubelet, and kubelets from 1.38 on require that", info.Name, info.Version).
-				remedy(updateRuntime)
-		case info.CgroupDriver == "systemd" && !exists(h, "/run/systemd/system"):
-			return fail("%s uses the cgroup driver systemd, but this host does not run systemd", info.Name).remedy(driverRemedy, false, "cgroupfs")
-		}
-		found := twoManagers(h, info.Name, info.CgroupDriver)
-		if dirs := info.CNIPluginDirs; len(dirs) > 0 && !slices.Contains(dirs, "/opt/cni/bin") {
-			found = append(found, warn("%s looks for network plugins in %s, and most network add-ons install theirs to /opt/cni/bin", info.Name, strings.Join(dirs, ", ")).
-				remedy("add /opt/cni/bin to bin_dirs in its configuration")...)
-		}
-		return found
+func runtimeFits(ctx context.Context, h View, socket string) []fault.Finding {
+	info, err := h.RuntimeInfo(ctx, socket)
+	switch {
+	case err != nil:
+		return fail("this host's container runtime does not answer: %v", err).remedy("%s", cmp.Or(fault.Remedy(err), startRuntime))
+	case info.APIVersion != "v1":
+		return fail("%s %s speaks version %s of CRI, and the kubelet speaks v1", info.Name, info.Version, info.APIVersion).remedy(updateRuntime)
+	case !reportsDriver(info):
+		return warn("%s %s cannot report its cgroup driver to the kubelet, and kubelets from 1.38 on require that", info.Name, info.Version).
+			remedy(updateRuntime)
+	case info.CgroupDriver == "systemd" && !exists(h, "/run/systemd/system"):
+		return fail("%s uses the cgroup driver systemd, but this host does not run systemd", info.Name).remedy(driverRemedy, false, "cgroupfs")
 	}
+	found := twoManagers(h, info.Name, info.CgroupDriver)
+	if dirs := info.CNIPluginDirs; len(dirs) > 0 && !slices.Contains(dirs, "/opt/cni/bin") {
+		found = append(found, warn("%s looks for network plugins in %s, and most network add-ons install theirs to /opt/cni/bin", info.Name, strings.Join(dirs, ", ")).
+			remedy("add /opt/cni/bin to bin_dirs in its configuration")...)
+	}
+	return found
 }

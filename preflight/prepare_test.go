@@ -152,7 +152,7 @@ func TestPrepare(t *testing.T) {
 func TestPrepareHealthy(t *testing.T) {
 	checks := Prepare(&config.Node{BindPort: config.DefaultBindPort}, Preparation{Runtime: foreign, Sizes: map[string]uint64{"/usr/local/bin": 1 << 20}})
 	report := Run(t.Context(), checks, bare(t), nil)
-	if found := slices.Concat(report.Notes, report.Warnings, report.Errors); len(found) > 0 {
+	if found := slices.Concat(report[fault.Note], report[fault.Warning], report[fault.Error]); len(found) > 0 {
 		t.Errorf("found %v", texts(found))
 	}
 }

@@ -13,32 +13,31 @@ import (
 	"strconv"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 func proxies(n *config.Node) []Check {
 	return []Check{
-		{Name: "HTTPProxy", Run: apiProxy(n), Asks: "requests to the API server go through no proxy (warning)"},
-		{Name: "HTTPProxyCIDR", Run: networkProxy(n), Asks: "requests to the networks of Services and Pods go through no proxy (warning)"},
+		{Name: "HTTPProxy", Run: with(n, apiProxy), Asks: "requests to the API server go through no proxy (warning)"},
+		{Name: "HTTPProxyCIDR", Run: with(n, networkProxy), Asks: "requests to the networks of Services and Pods go through no proxy (warning)"},
 	}
 }
 
 // apiProxy checks the proxy of this program and everything that inherits its environment.
-func apiProxy(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		var found []Finding
-		for _, endpoint := range apiEndpoints(n) {
-			proxy, err := h.ProxyFor("https://" + endpoint)
-			if err != nil {
-				return warn("%v", err).remedy(fixProxy)
-			}
-			if proxy != "" {
-				host, _, _ := net.SplitHostPort(endpoint) // made by JoinHostPort
-				found = append(found, warn("requests to the API server at %s would go through the proxy %s", endpoint, proxy).
-					remedy("to bypass the proxy, add %s to NO_PROXY", host)...)
-			}
+func apiProxy(_ context.Context, h View, n *config.Node) []fault.Finding {
+	var found []fault.Finding
+	for _, endpoint := range apiEndpoints(n) {
+		proxy, err := h.ProxyFor("https://" + endpoint)
+		if err != nil {
+			return warn("%v", err).remedy(fixProxy)
 		}
-		return found
+		if proxy != "" {
+			host, _, _ := net.SplitHostPort(endpoint) // made by JoinHostPort
+			found = append(found, warn("requests to the API server at %s would go through the proxy %s", endpoint, proxy).
+				remedy("to bypass the proxy, add %s to NO_PROXY", host)...)
+		}
 	}
+	return found
 }
 
 const fixProxy = "fix or remove HTTPS_PROXY and HTTP_PROXY"
@@ -55,24 +54,22 @@ func apiEndpoints(n *config.Node) []string {
 	return []string{net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))}
 }
 
-func networkProxy(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		var found []Finding
-		for _, network := range slices.Concat(n.ServiceSubnets(), n.PodSubnets()) {
-			for _, addr := range []netip.Addr{network.Addr().Next(), last(network)} {
-				proxy, err := h.ProxyFor("https://" + net.JoinHostPort(addr.String(), strconv.Itoa(443)))
-				if err != nil {
-					return warn("%v", err).remedy(fixProxy)
-				}
-				if proxy != "" {
-					found = append(found, warn("requests to %s, a network of the cluster, would go through the proxy %s, which cannot reach it", network, proxy).
-						remedy("add %s to NO_PROXY", network)...)
-					break
-				}
+func networkProxy(_ context.Context, h View, n *config.Node) []fault.Finding {
+	var found []fault.Finding
+	for _, network := range slices.Concat(n.ServiceSubnets(), n.PodSubnets()) {
+		for _, addr := range []netip.Addr{network.Addr().Next(), last(network)} {
+			proxy, err := h.ProxyFor("https://" + net.JoinHostPort(addr.String(), strconv.Itoa(443)))
+			if err != nil {
+				return warn("%v", err).remedy(fixProxy)
+			}
+			if proxy != "" {
+				found = append(found, warn("requests to %s, a network of the cluster, would go through the proxy %s, which cannot reach it", network, proxy).
+					remedy("add %s to NO_PROXY", network)...)
+				break
 			}
 		}
-		return found
 	}
+	return found
 }
 
 // last returns the highest address of p.

@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -23,9 +24,9 @@ func Reset(n *config.Node) []Check {
 }
 
 // onlyDirs checks, before anything is stopped, that everything to be emptied is a directory or a link.
-func onlyDirs(paths ...string) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		var found []Finding
+func onlyDirs(paths ...string) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
+		var found []fault.Finding
 		for _, path := range paths {
 			info, err := h.Lstat(filepath.Clean(path))
 			if err == nil && !info.IsDir() && info.Mode().Type() != fs.ModeSymlink {
@@ -40,21 +41,19 @@ func onlyDirs(paths ...string) func(context.Context, View) []Finding {
 func HostReset(sign func(host.Reader) (string, error)) []Check {
 	return []Check{
 		{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},
-		{Name: "NoNode", Run: noNode(sign), Asks: "this host is not a node, nor part of one"},
+		{Name: "NoNode", Run: with(sign, noNode), Asks: "this host is not a node, nor part of one"},
 		{Name: "NoContainers", Run: noContainers, Asks: "no running container in any containerd, in CRI-O or in Podman uses anything to be removed"},
 	}
 }
 
-func noNode(find func(host.Reader) (string, error)) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		switch sign, err := find(h); {
-		case errors.Is(err, fs.ErrPermission):
-			return skip("only root can see that")
-		case err != nil:
-			return fail("cannot tell whether this host is a node: %v", err)
-		case sign != "":
-			return fail("this host is a node, or part of one: %s exists", sign).remedy("run `slipway reset` first")
-		}
-		return nil
+func noNode(_ context.Context, h View, find func(host.Reader) (string, error)) []fault.Finding {
+	switch sign, err := find(h); {
+	case errors.Is(err, fs.ErrPermission):
+		return skip("only root can see that")
+	case err != nil:
+		return fail("cannot tell whether this host is a node: %v", err)
+	case sign != "":
+		return fail("this host is a node, or part of one: %s exists", sign).remedy("run `slipway reset` first")
 	}
+	return nil
 }

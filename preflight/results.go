@@ -12,43 +12,33 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Outcome is the result of a check in one word.
-type Outcome string
-
-const (
-	OK            Outcome = "ok"
-	WithWarning   Outcome = "warning"
-	WithError     Outcome = "error"
-	SkippedResult Outcome = "skipped"
-)
-
 // Result is a check with its findings.
 type Result struct {
 	Check    string
-	Findings []Finding
+	Findings []fault.Finding
 	Took     time.Duration
 }
 
-// Outcome is the worst severity found. A check counts as skipped only if it found nothing else.
-func (r Result) Outcome() Outcome {
-	worst := OK
+// Outcome is the worst severity found, or ok. A check counts as skipped only if it found nothing else.
+func (r Result) Outcome() string {
+	worst := "ok"
 	for i, f := range r.Findings {
 		switch {
-		case f.Severity == Error:
-			return WithError
-		case f.Severity == Warning:
-			worst = WithWarning
-		case (f.Severity == Skipped || f.Severity == Unasked) && i == 0:
-			worst = SkippedResult
-		case worst == SkippedResult:
-			worst = OK
+		case f.Severity == fault.Error:
+			return "error"
+		case f.Severity == fault.Warning:
+			worst = "warning"
+		case (f.Severity == fault.Skipped || f.Severity == fault.Unasked) && i == 0:
+			worst = "skipped"
+		case worst == "skipped":
+			worst = "ok"
 		}
 	}
 	return worst
 }
 
-// Fault sums up the findings: a line for each message, and a line for each different remedy.
-func (r Result) Fault() fault.Fault {
+// Text sums up the findings: a line for each message, and a line for each different remedy.
+func (r Result) Text() (message, remedy string) {
 	var messages, remedies []string
 	for _, f := range r.Findings {
 		messages = append(messages, f.Message)
@@ -56,52 +46,24 @@ func (r Result) Fault() fault.Fault {
 			remedies = append(remedies, f.Remedy)
 		}
 	}
-	return fault.Fault{Message: strings.Join(messages, "\n"), Remedy: strings.Join(remedies, "\n")}
+	return strings.Join(messages, "\n"), strings.Join(remedies, "\n")
 }
 
-// Ask runs all checks side by side and returns their results in order. ignore names checks whose errors become warnings, in upper
-// or lower case; "all" stands for every check that doesn't guard data or access.
+// Ask runs all checks side by side and returns their results in order. Errors of checks in ignore become warnings.
 func Ask(ctx context.Context, checks []Check, h View, ignore []string) []Result {
 	results := make([]Result, len(checks))
 	sideBySide(len(checks), together, func(i int) {
 		start := time.Now()
 		found := checks[i].findings(ctx, h)
 		results[i] = Result{Check: checks[i].Name, Findings: found, Took: time.Since(start)}
-		if !Ignored(checks[i].Name, ignore) {
+		if !fault.Ignored(checks[i].Name, ignore) {
 			return
 		}
 		for k := range found {
-			if found[k].Severity == Error && !found[k].Final {
-				found[k].Severity = Warning
+			if found[k].Severity == fault.Error && !found[k].Final {
+				found[k].Severity = fault.Warning
 			}
 		}
 	})
 	return results
-}
-
-// These checks guard data and access. They can be ignored only by name: scripts pass `all` for things like too little memory, and
-// that must not cost a cluster its quorum or its Secrets. An upgrade's StaticPodProtection can't be ignored at all.
-const (
-	EtcdQuorum          = "EtcdQuorum"
-	EtcdOtherMembers    = "EtcdOtherMembers"
-	StaticPodProtection = "StaticPodProtection"
-)
-
-func coveredByAll(name string) bool {
-	return !slices.Contains([]string{EtcdQuorum, EtcdOtherMembers, StaticPodProtection}, name)
-}
-
-// Ignored reports whether a check's errors count as warnings.
-func Ignored(name string, ignore []string) bool {
-	return slices.ContainsFunc(ignore, func(s string) bool {
-		return strings.EqualFold(s, name) || strings.EqualFold(s, "all") && coveredByAll(name)
-	})
-}
-
-func howToIgnore(names []string) string {
-	flag := "--ignore-preflight-errors=" + strings.Join(names, ",")
-	if guards := slices.DeleteFunc(slices.Clone(names), coveredByAll); len(guards) > 0 {
-		return "to continue regardless, use " + flag + "; `all` does not cover " + strings.Join(guards, " and ")
-	}
-	return "to continue regardless, add " + flag
 }

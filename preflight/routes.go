@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
@@ -30,18 +31,18 @@ func networks(n *config.Node) []Check {
 	}
 }
 
-func routes(n *config.Node, of string, subnets func() []netip.Prefix, setting string) func(context.Context, View) []Finding {
+func routes(n *config.Node, of string, subnets func() []netip.Prefix, setting string) func(context.Context, View) []fault.Finding {
 	other := "choose another network with " + setting
 	if n.Join != nil {
 		other = "change the network of this host, as the cluster already uses this one"
 	}
-	return func(_ context.Context, h View) []Finding {
+	return func(_ context.Context, h View) []fault.Finding {
 		all, err := h.Routes()
 		if err != nil {
 			return warn("cannot read this host's routes, so the %s network is not checked: %v", of, err).remedy("compare it with `ip route`")
 		}
 		inUse := exists(h, manifestPath(n, apiServer)) || n.Join != nil && joinBegun(n, h)
-		var found []Finding
+		var found []fault.Finding
 		for _, subnet := range subnets() {
 			network := fmt.Sprintf("the %s network %s", of, subnet)
 			if subnet.Contains(n.AdvertiseAddress) {
@@ -55,8 +56,8 @@ func routes(n *config.Node, of string, subnets func() []netip.Prefix, setting st
 
 // conflicts reports routes overlapping a network of the cluster. A joining host may have routes to other nodes' Pods. Where the
 // cluster already uses the network, its CNI plugin may have made routes of either kind.
-func conflicts(network string, r overlap, joins, inUse bool, other string) []Finding {
-	var found []Finding
+func conflicts(network string, r overlap, joins, inUse bool, other string) []fault.Finding {
+	var found []fault.Finding
 	var expected []host.Route
 	if inUse {
 		expected, r.attached = append(expected, r.attached...), nil
@@ -132,32 +133,30 @@ const leastMTU = 1280
 
 // mtu compares the MTUs of this host's interfaces. Network add-ons use the default route's: if traffic of the node or of Pods
 // takes another interface with a smaller MTU, only packets of full size get lost.
-func mtu(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		all, err := h.Interfaces()
-		if err != nil {
-			return warn("cannot read the MTU of the network interfaces: %v", err).remedy("compare them with `ip link`")
-		}
-		at := slices.IndexFunc(all, func(i host.Interface) bool { return i.Default })
-		if at < 0 {
-			return skip("this host has no default route")
-		}
-		out := all[at]
-		var found []Finding
-		if out.MTU < leastMTU {
-			found = warn("%s, the interface of the default route, has MTU %d; IPv6 needs at least %d, and a Pod network that encapsulates takes about 50 of it", out.Name, out.MTU, leastMTU).
-				remedy("raise it with `ip link set %s mtu 1500`, if that network allows it", out.Name)
-		}
-		for _, i := range all {
-			switch {
-			case clusterInterface(i.Name) && i.MTU > out.MTU:
-				found = append(found, warn("%s has MTU %d, but %s, the interface of the default route, has %d, so full-size packets of Pods to other hosts get lost", i.Name, i.MTU, out.Name, out.MTU).
-					remedy("set the network add-on's MTU to at most %d", out.MTU)...)
-			case slices.Contains(i.Addresses, n.AdvertiseAddress) && i.MTU < out.MTU:
-				found = append(found, warn("this node's address %s is on %s with MTU %d, but network add-ons use that of %s, the interface of the default route: %d", n.AdvertiseAddress, i.Name, i.MTU, out.Name, out.MTU).
-					remedy("set the add-on's MTU to fit %s, or give both interfaces the same MTU", i.Name)...)
-			}
-		}
-		return found
+func mtu(_ context.Context, h View, n *config.Node) []fault.Finding {
+	all, err := h.Interfaces()
+	if err != nil {
+		return warn("cannot read the MTU of the network interfaces: %v", err).remedy("compare them with `ip link`")
 	}
+	at := slices.IndexFunc(all, func(i host.Interface) bool { return i.Default })
+	if at < 0 {
+		return skip("this host has no default route")
+	}
+	out := all[at]
+	var found []fault.Finding
+	if out.MTU < leastMTU {
+		found = warn("%s, the interface of the default route, has MTU %d; IPv6 needs at least %d, and a Pod network that encapsulates takes about 50 of it", out.Name, out.MTU, leastMTU).
+			remedy("raise it with `ip link set %s mtu 1500`, if that network allows it", out.Name)
+	}
+	for _, i := range all {
+		switch {
+		case clusterInterface(i.Name) && i.MTU > out.MTU:
+			found = append(found, warn("%s has MTU %d, but %s, the interface of the default route, has %d, so full-size packets of Pods to other hosts get lost", i.Name, i.MTU, out.Name, out.MTU).
+				remedy("set the network add-on's MTU to at most %d", out.MTU)...)
+		case slices.Contains(i.Addresses, n.AdvertiseAddress) && i.MTU < out.MTU:
+			found = append(found, warn("this node's address %s is on %s with MTU %d, but network add-ons use that of %s, the interface of the default route: %d", n.AdvertiseAddress, i.Name, i.MTU, out.Name, out.MTU).
+				remedy("set the add-on's MTU to fit %s, or give both interfaces the same MTU", i.Name)...)
+		}
+	}
+	return found
 }

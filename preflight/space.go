@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // need is the free space that a directory's file system must and should have.
@@ -25,50 +26,39 @@ type need struct {
 // leastInodes is about how many a control plane's images and directories take.
 const leastInodes = 5000
 
-func etcdNeed() need {
+var (
 	// etcd starts by allocating two segments of its log, 64 MB each; the default quota of its data is 2 GiB:
 	// https://etcd.io/docs/v3.5/op-guide/maintenance/#space-quota
-	return need{least: 200 << 20, good: 2 << 30, what: "etcd's data"}
-}
-
-func kubeletNeed() need {
-	return need{least: 100 << 20, good: 1 << 30, signal: "nodefs", what: "volumes and logs of Pods"}
-}
-
-func runtimeNeed() need {
-	return need{least: 500 << 20, good: 2 << 30, signal: "imagefs", what: "images and containers"}
-}
-
-func kubernetesNeed() need {
-	return need{least: 10 << 20, good: 50 << 20, what: "certificates, kubeconfigs and static Pods"}
-}
+	etcdNeed       = need{least: 200 << 20, good: 2 << 30, what: "etcd's data"}
+	kubeletNeed    = need{least: 100 << 20, good: 1 << 30, signal: "nodefs", what: "volumes and logs of Pods"}
+	runtimeNeed    = need{least: 500 << 20, good: 2 << 30, signal: "imagefs", what: "images and containers"}
+	kubernetesNeed = need{least: 10 << 20, good: 50 << 20, what: "certificates, kubeconfigs and static Pods"}
+)
 
 // space checks the file system where dir is or will be.
-func space(n *config.Node, dir string, needs need) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding { return spaceOf(n, h, dir, needs) }
+func space(n *config.Node, dir string, needs need) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding { return spaceOf(n, h, dir, needs) }
 }
 
 // ImageSpace checks the space for images, like DiskSpace-runtime in other commands.
-func ImageSpace(ctx context.Context, n *config.Node, h View) []Finding {
-	found := runtimeSpace(n)(ctx, h)
+func ImageSpace(ctx context.Context, n *config.Node, h View) []fault.Finding {
+	found := runtimeSpace(ctx, h, n)
 	for i := range found {
-		found[i].Check = "DiskSpace-runtime"
+		found[i].Name = "DiskSpace-runtime"
 	}
 	return found
 }
 
 // runtimeSpace asks the runtime where it keeps images. The check CRI reports a runtime that doesn't answer.
-func runtimeSpace(n *config.Node) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
-		dir, err := h.ImageDir(ctx, n.CRISocket)
-		if err != nil || dir == "" {
-			return skip("the container runtime does not say where it keeps images; see CRI")
-		}
-		return spaceOf(n, h, dir, runtimeNeed())
+func runtimeSpace(ctx context.Context, h View, n *config.Node) []fault.Finding {
+	dir, err := h.ImageDir(ctx, n.CRISocket)
+	if err != nil || dir == "" {
+		return skip("the container runtime does not say where it keeps images; see CRI")
 	}
+	return spaceOf(n, h, dir, runtimeNeed)
 }
 
-func spaceOf(n *config.Node, h View, dir string, needs need) []Finding {
+func spaceOf(n *config.Node, h View, dir string, needs need) []fault.Finding {
 	at := existingDir(h, dir)
 	s, err := h.Space(at)
 	if err != nil {
@@ -140,8 +130,7 @@ func ImageNeed(ctx context.Context, n *config.Node, h View) []Need {
 	if err != nil || dir == "" {
 		return nil
 	}
-	needs := runtimeNeed()
-	return []Need{{Dir: dir, What: needs.what, Bytes: needs.least}}
+	return []Need{{Dir: dir, What: runtimeNeed.what, Bytes: runtimeNeed.least}}
 }
 
 // kept is how much of a file system stays free: a tenth. With less, the kubelet evicts Pods by default.
@@ -149,7 +138,7 @@ const kept = 10
 
 // Room checks the file system of the first need: it must have room for that and all others on it, and keep a tenth of its size
 // free.
-func Room(h View, first Need, others ...Need) []Finding {
+func Room(h View, first Need, others ...Need) []fault.Finding {
 	at := existingDir(h, first.Dir)
 	s, err := h.Space(at)
 	if err != nil {

@@ -14,17 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-func system(n *config.Node) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
-		return slices.Concat(kernelRelease(h), kernelConfig(h), cgroups(ctx, n, h))
-	}
+func system(ctx context.Context, h View, n *config.Node) []fault.Finding {
+	return slices.Concat(kernelRelease(h), kernelConfig(h), cgroups(ctx, n, h))
 }
 
 // kernelRelease knows the long-term kernels that Kubernetes supports:
 // https://kubernetes.io/docs/reference/node/kernel-version-requirements/
-func kernelRelease(h View) []Finding {
+func kernelRelease(h View) []fault.Finding {
 	release, err := h.KernelRelease()
 	if err != nil {
 		return warn("cannot read the kernel's release: %v", err).remedy(supportedKernels)
@@ -52,7 +51,7 @@ func requiredOptions() []string {
 	}
 }
 
-func kernelConfig(h View) []Finding {
+func kernelConfig(h View) []fault.Finding {
 	text, found := readKernelConfig(h)
 	if !found {
 		return note("did not find the kernel's configuration, so its options are not checked")
@@ -106,21 +105,21 @@ const (
 	minMemory = 1700 << 20 // bytes
 )
 
-func privilegedUser(_ context.Context, h View) []Finding {
+func privilegedUser(_ context.Context, h View) []fault.Finding {
 	if uid := h.EffectiveUID(); uid != 0 {
 		return fail("this needs root, but runs as user %d", uid).remedy("run it with sudo")
 	}
 	return nil
 }
 
-func numCPU(_ context.Context, h View) []Finding {
+func numCPU(_ context.Context, h View) []fault.Finding {
 	if n := h.NumCPU(); n < minCPUs {
 		return fail("this host has %d CPU; a control plane needs at least %d", n, minCPUs).remedy("give the machine more CPUs")
 	}
 	return nil
 }
 
-func memory(_ context.Context, h View) []Finding {
+func memory(_ context.Context, h View) []fault.Finding {
 	size, err := h.MemoryBytes()
 	if err != nil {
 		return warn("cannot read the size of the memory: %v", err).
@@ -133,8 +132,8 @@ func memory(_ context.Context, h View) []Finding {
 	return nil
 }
 
-func program(name, pkg string) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
+func program(name, pkg string) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
 		if _, err := h.LookPath(name); err != nil {
 			return fail("the kubelet needs the program %s, which is not in PATH", name).remedy("install the package %s", pkg)
 		}
@@ -146,8 +145,8 @@ func program(name, pkg string) func(context.Context, View) []Finding {
 const sysctlRemedy = "run `sysctl -w %[1]s=1`, and add %[1]s=1 to /etc/sysctl.d/k8s.conf"
 
 // switchedOn checks that a kernel setting is 1.
-func switchedOn(path, setting string) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
+func switchedOn(path, setting string) func(context.Context, View) []fault.Finding {
+	return func(_ context.Context, h View) []fault.Finding {
 		text, err := h.ReadFile(path)
 		if err != nil {
 			return fail("cannot read %s: %v", path, err).remedy("use a kernel that supports this protocol")
@@ -160,21 +159,19 @@ func switchedOn(path, setting string) func(context.Context, View) []Finding {
 }
 
 // swap is an error exactly if the kubelet, as it will be configured, refuses to start on a host with swap.
-func swap(n *config.Node) func(context.Context, View) []Finding {
-	return func(_ context.Context, h View) []Finding {
-		areas, err := h.Swap()
-		if err != nil {
-			return warn("cannot check whether swap is on: %v", err).remedy("check it with `swapon --show`")
-		}
-		if len(areas) == 0 {
-			return nil
-		}
-		where, refuses := strings.Join(areas, ", "), effectiveKubelet(n, h).failSwapOn
-		if !refuses.value {
-			return warn("swap is on (%s), and the kubelet is configured to run with it (%s)", where, refuses.from).
-				remedy("if Pods are meant to use swap, set memorySwap in a KubeletConfiguration (cgroup v2 only): https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/")
-		}
-		return fail("swap is on (%s), and the kubelet does not start with it (failSwapOn is true: %s)", where, refuses.from).
-			remedy("turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in a KubeletConfiguration")
+func swap(_ context.Context, h View, n *config.Node) []fault.Finding {
+	areas, err := h.Swap()
+	if err != nil {
+		return warn("cannot check whether swap is on: %v", err).remedy("check it with `swapon --show`")
 	}
+	if len(areas) == 0 {
+		return nil
+	}
+	where, refuses := strings.Join(areas, ", "), effectiveKubelet(n, h).failSwapOn
+	if !refuses.value {
+		return warn("swap is on (%s), and the kubelet is configured to run with it (%s)", where, refuses.from).
+			remedy("if Pods are meant to use swap, set memorySwap in a KubeletConfiguration (cgroup v2 only): https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/")
+	}
+	return fail("swap is on (%s), and the kubelet does not start with it (failSwapOn is true: %s)", where, refuses.from).
+		remedy("turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in a KubeletConfiguration")
 }

@@ -10,29 +10,16 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Question is a check of something outside this host, or of what this run would write.
-type Question struct {
-	Name, Asks string
-	Ask        func(context.Context) []Finding
-}
-
-func Questions(questions []Question) []Check {
-	var checks []Check
-	for _, q := range questions {
-		checks = append(checks, Check{Name: q.Name, Asks: q.Asks, Run: func(ctx context.Context, _ View) []Finding { return q.Ask(ctx) }})
-	}
-	return checks
-}
-
-// Upgrade lists the checks of a node before its upgrade.
-func Upgrade(n *config.Node, questions []Question) []Check {
+// Upgrade lists the checks of a node before its upgrade. more has those of the cluster, and of the files to write.
+func Upgrade(n *config.Node, more []Check) []Check {
 	checks := Rollback()
 	if n.ControlPlane {
-		checks = append(checks, Check{Name: "StaticPodManifest", Run: hasManifests(n), Asks: "the static Pods of this control plane exist"})
+		checks = append(checks, Check{Name: "StaticPodManifest", Run: with(n, hasManifests), Asks: "the static Pods of this control plane exist"})
 	}
-	return append(checks, Questions(questions)...)
+	return append(checks, more...)
 }
 
 // Rollback lists the checks of a node before its upgrade is rolled back.
@@ -40,24 +27,22 @@ func Rollback() []Check {
 	return []Check{{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"}}
 }
 
-func hasManifests(n *config.Node) func(context.Context, View) []Finding {
+func hasManifests(_ context.Context, h View, n *config.Node) []fault.Finding {
 	components := []string{apiServer, controllerManager, scheduler}
 	if n.Cluster.Etcd.External == nil {
 		components = append(components, etcd)
 	}
-	return func(_ context.Context, h View) []Finding {
-		var found []Finding
-		for _, c := range components {
-			path := manifestPath(n, c)
-			_, err := h.Lstat(path)
-			switch {
-			case errors.Is(err, fs.ErrNotExist):
-				found = append(found, fail("%s does not exist, so this control plane does not run %s", path, c).
-					remedy("put it back; `slipway upgrade` replaces a component, and does not add one")...)
-			case err != nil:
-				found = append(found, fail("%v", err).remedy("run this as root")...)
-			}
+	var found []fault.Finding
+	for _, c := range components {
+		path := manifestPath(n, c)
+		_, err := h.Lstat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			found = append(found, fail("%s does not exist, so this control plane does not run %s", path, c).
+				remedy("put it back; `slipway upgrade` replaces a component, and does not add one")...)
+		case err != nil:
+			found = append(found, fail("%v", err).remedy("run this as root")...)
 		}
-		return found
 	}
+	return found
 }

@@ -11,56 +11,49 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// kubeletSkew is how many minor versions a kubelet may be older than its control plane:
-// https://kubernetes.io/releases/version-skew-policy/
-const kubeletSkew = 3
-
 // newest is the Kubernetes version this program was made for.
 func newest() *version.Version { return version.MustParseSemantic(config.DefaultKubernetesVersion) }
 
-func kubernetesVersion(wanted string) func(context.Context, View) []Finding {
-	return func(context.Context, View) []Finding {
-		v, err := version.ParseSemantic(wanted)
-		if err != nil {
-			return fail("invalid Kubernetes version %q (expected something like %s)", wanted, config.DefaultKubernetesVersion).
-				remedy("set kubernetesVersion or --kubernetes-version")
-		}
-		if releases.Minor(newest()).LessThan(releases.Minor(v)) {
-			return warn("Kubernetes %s is newer than this program, which was made for %s", v, releases.Minor(newest())).
-				remedy("use a release of this program for Kubernetes %s", releases.Minor(v))
-		}
-		return nil
+func kubernetesVersion(_ context.Context, _ View, wanted string) []fault.Finding {
+	v, err := version.ParseSemantic(wanted)
+	if err != nil {
+		return fail("invalid Kubernetes version %q (expected something like %s)", wanted, config.DefaultKubernetesVersion).
+			remedy("set kubernetesVersion or --kubernetes-version")
 	}
+	if releases.Minor(newest()).LessThan(releases.Minor(v)) {
+		return warn("Kubernetes %s is newer than this program, which was made for %s", v, releases.Minor(newest())).
+			remedy("use a release of this program for Kubernetes %s", releases.Minor(v))
+	}
+	return nil
 }
 
-func kubeletVersion(controlPlane string) func(context.Context, View) []Finding {
-	return func(ctx context.Context, h View) []Finding {
-		have, err := InstalledKubelet(ctx, h)
-		if errors.Is(err, host.ErrNotInPlan) {
-			return unasked("the version of a kubelet that is not installed yet")
-		}
-		if err != nil {
-			return fail("cannot read the kubelet's version: %v", err).remedy("install kubelet %s", controlPlane)
-		}
-		want, err := version.ParseSemantic(controlPlane)
-		if err != nil {
-			return nil // the check KubernetesVersion reports it
-		}
-		return skew(have, want)
+func kubeletVersion(ctx context.Context, h View, controlPlane string) []fault.Finding {
+	have, err := InstalledKubelet(ctx, h)
+	if errors.Is(err, host.ErrNotInPlan) {
+		return unasked("the version of a kubelet that is not installed yet")
 	}
+	if err != nil {
+		return fail("cannot read the kubelet's version: %v", err).remedy("install kubelet %s", controlPlane)
+	}
+	want, err := version.ParseSemantic(controlPlane)
+	if err != nil {
+		return nil // the check KubernetesVersion reports it
+	}
+	return skew(have, want)
 }
 
 // skew compares the versions of a kubelet and its control plane.
-func skew(have, want *version.Version) []Finding {
+func skew(have, want *version.Version) []fault.Finding {
 	if releases.Minor(want).LessThan(releases.Minor(have)) {
 		return fail("the kubelet (v%s) is newer than the control plane (v%s), which is not supported", have, want).
 			remedy("install kubelet %s, or choose a newer control plane with --kubernetes-version", releases.Minor(want))
 	}
-	if oldest := want.OffsetMinor(-kubeletSkew); releases.Minor(have).LessThan(releases.Minor(oldest)) {
+	if oldest := want.OffsetMinor(-releases.KubeletSkew); releases.Minor(have).LessThan(releases.Minor(oldest)) {
 		return fail("the kubelet (v%s) is older than %s, the oldest for a control plane of %s", have, releases.Minor(oldest), releases.Minor(want)).
 			remedy("install kubelet %s", releases.Minor(want))
 	}
@@ -72,7 +65,7 @@ func skew(have, want *version.Version) []Finding {
 func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 	return Check{
 		Name: "KubeletVersion", Asks: "the bundle's kubelet is not newer than the control plane, at most three minor versions older, and no older minor version than the installed one",
-		Run: func(ctx context.Context, h View) []Finding {
+		Run: func(ctx context.Context, h View) []fault.Finding {
 			if unknown != nil {
 				return fail("this host is a node, and the version of its cluster is not known: %v", unknown).
 					remedy("make sure that the API server can be reached; the kubelet must not become newer than it")
@@ -98,7 +91,7 @@ func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 func SameKubelet(bundled string) Check {
 	return Check{
 		Name: "KubeletVersion", Asks: "on a node, the bundle of `up` has the version of the installed kubelet",
-		Run: func(ctx context.Context, h View) []Finding {
+		Run: func(ctx context.Context, h View) []fault.Finding {
 			if _, err := h.LookPath("kubelet"); err != nil { // then none is replaced
 				return nil
 			}

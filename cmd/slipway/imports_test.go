@@ -44,14 +44,14 @@ var mayImport = map[string][]string{
 	"internal/discovery":          {"internal/retry"},
 	"internal/etcd":               {"internal/retry"},
 	"internal/retry":              {},
-	"certs":                       {"internal/config"},
+	"certs":                       {"internal/config", "internal/fault"},
 	"manifests":                   {"internal/config", "certs"},
 	"kubeletconfig":               {"internal/config", "internal/lazyregexp"},
-	"internal/kubeconfig":         {"internal/config", "certs"},
-	"preflight":                   {"manifests", "internal/config", "internal/fault", "internal/host", "internal/releases", "internal/retry"},
+	"internal/kubeconfig":         {"internal/config", "internal/fault", "certs"},
+	"preflight":                   {"manifests", "internal/config", "internal/fault", "internal/host", "internal/releases", "internal/retry", "internal/thisnode"},
 	"internal/redact":             {"internal/lazyregexp"},
 	"internal/thisnode": {
-		"certs", "kubeletconfig", "manifests", "preflight", "internal/cluster", "internal/config", "internal/etcd", "internal/host",
+		"certs", "kubeletconfig", "manifests", "internal/cluster", "internal/config", "internal/etcd", "internal/host",
 		"internal/kubeconfig", "internal/ui",
 	},
 	"internal/ownership": {"internal/cluster", "internal/config", "internal/host", "internal/redact", "internal/ui", "manifests", "preflight"},
@@ -92,8 +92,8 @@ var mayImport = map[string][]string{
 		"internal/ownership", "internal/thisnode", "internal/upgrading",
 	},
 	"phases/backup": {
-		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/host",
-		"internal/joining", "internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault",
+		"internal/host", "internal/joining", "internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/bootstrap": {
 		"phases/addon", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster",
@@ -142,8 +142,8 @@ var mayImport = map[string][]string{
 	},
 	"cmd/slipway/config": {"cmd/slipway/cli", "cmd/slipway/env", "phases/node", "internal/config", "internal/host/linux"},
 	"cmd/slipway/diagnose": {
-		"cmd/slipway/cli", "cmd/slipway/env", "internal/config", "internal/diagnose", "internal/host/linux", "internal/support",
-		"internal/thisnode",
+		"cmd/slipway/cli", "cmd/slipway/env", "internal/config", "internal/diagnose", "internal/fault", "internal/host/linux",
+		"internal/support", "internal/thisnode",
 	},
 	"cmd/slipway/node": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases", "phases/bootstrap", "phases/machine", "phases/reset", "phases/step",

@@ -36,15 +36,15 @@ func (c *checker) apiUse() {
 			continue // an old trace: it was like this before the upgrade
 		}
 		kind, known := c.release.Kind(use.APIVersion, use.Kind)
-		f := Finding{Where: use.Where, Subject: use.APIVersion + " " + use.Kind}
+		f := fault.Finding{Subject: use.Where, Field: use.APIVersion + " " + use.Kind}
 		switch {
 		case use.Manager == "" && !known:
-			f.ID, f.Fatal = "api-stored", true
+			f.Name, f.Severity = "api-stored", fault.Error
 			f.Message = fmt.Sprintf("%s is stored in %s, which Kubernetes %s cannot read", use.Where, use.APIVersion, c.release.Minor)
 			f.Remedy = "delete the objects before the upgrade, and recreate them in a newer version"
 		case use.Manager != "" && !kind.Served:
-			f.ID = "api-managed-fields"
-			f.Subject += " " + use.Manager
+			f.Name = "api-managed-fields"
+			f.Field += " " + use.Manager
 			f.Message = fmt.Sprintf("%s: %s writes %s in %s, which Kubernetes %s does not serve", use.Where, use.Manager, use.Kind, use.APIVersion, c.release.Minor)
 			f.Remedy = "upgrade " + use.Manager + ", or change it to use " + orNewer(kind.Replacement)
 		default:
@@ -71,9 +71,9 @@ func (c *checker) requests() {
 		parser := expfmt.NewTextParser(model.LegacyValidation)
 		families, err := parser.TextToMetricFamilies(bytes.NewReader(m.Data))
 		if err != nil {
-			c.add(Finding{ID: NotChecked, Where: m.Where, Subject: "metrics", Fault: fault.Fault{
+			c.add(fault.Finding{Name: NotChecked, Subject: m.Where, Field: "metrics",
 				Message: fmt.Sprintf("%s: cannot read its metrics; requests for deprecated APIs were not checked: %v", m.Where, err),
-				Remedy:  "look at them yourself: kubectl get --raw /metrics"}})
+				Remedy:  "look at them yourself: kubectl get --raw /metrics"})
 			continue
 		}
 		family := families[requestedMetric]
@@ -94,7 +94,7 @@ func (c *checker) request(where string, metric *dto.Metric) {
 	}
 	resource := strings.Join(slices.DeleteFunc([]string{labels["group"], labels["version"], labels["resource"], labels["subresource"]},
 		func(s string) bool { return s == "" }), "/")
-	c.add(Finding{ID: "api-requested", Where: where, Subject: resource, Fault: fault.Fault{
+	c.add(fault.Finding{Name: "api-requested", Subject: where, Field: resource,
 		Message: fmt.Sprintf("%s: clients have requested %s, which Kubernetes %s does not serve", where, resource, removed),
-		Remedy:  "find them in the audit log (annotation k8s.io/removed-release), and upgrade or change them"}})
+		Remedy:  "find them in the audit log (annotation k8s.io/removed-release), and upgrade or change them"})
 }

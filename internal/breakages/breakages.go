@@ -3,7 +3,8 @@
 
 // Package breakages finds what an upgrade of Kubernetes breaks, before anything changes. It does no I/O: the caller collects
 // command lines, files and objects, and Check applies the tables of internal/releases and a few other rules:
-// docs/upgrade-breakages.md.
+// docs/upgrade-breakages.md has their names. An error means that a component won't start, or that objects can't be read any more;
+// everything else is a warning.
 package breakages
 
 import (
@@ -17,21 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// Finding is something the upgrade breaks.
-type Finding struct {
-	// ID is the rule's name in docs/upgrade-breakages.md; it doesn't change between versions of Slipway.
-	ID string `json:"id"`
-	// Fatal is set if a component won't start, or if objects can't be read any more. Everything else is a warning.
-	Fatal bool `json:"fatal"`
-	// Release is the first minor release that breaks it, such as 1.37. It must be put right before the step to this release.
-	Release string `json:"release"`
-	// Where it is, in the caller's words, and its subject there, such as the name of a flag or a field.
-	Where   string `json:"where"`
-	Subject string `json:"subject"`
-	fault.Fault
-}
-
-// NotChecked is the ID of a finding about something the check couldn't read.
+// NotChecked is the name of a finding about something the check couldn't read.
 const NotChecked = "not-checked"
 
 // Inputs holds everything to examine. Empty fields aren't checked.
@@ -77,7 +64,7 @@ type checker struct {
 	Inputs
 	before  releases.Release // the release before, as far as there is a table
 	release releases.Release
-	found   []Finding
+	found   []fault.Finding
 }
 
 // nodeSteps begin at each node's own release, as kubelets may be older than the control plane; controlPlaneSteps begin at the
@@ -85,22 +72,21 @@ type checker struct {
 var (
 	nodeSteps         = []func(*checker){(*checker).kubelets, (*checker).proxies, (*checker).staticPods, (*checker).pods}
 	controlPlaneSteps = []func(*checker){
-		(*checker).commands, (*checker).files, (*checker).etcd, (*checker).apiUse, (*checker).requests, (*checker).roles, (*checker).objects,
-	}
+		(*checker).commands, (*checker).files, (*checker).etcd, (*checker).apiUse, (*checker).requests, (*checker).roles, (*checker).objects}
 	// patchSteps also matter if the control plane stays on its minor release.
 	patchSteps = []func(*checker){(*checker).etcd, (*checker).objects}
 )
 
-// Check examines each release of the upgrade. It reports the first release that breaks something, and fatal findings first. A
+// Check examines each release of the upgrade. It reports the first release that breaks something, and errors first. A
 // version without a table is a finding, too.
-func Check(in Inputs) []Finding {
+func Check(in Inputs) []fault.Finding {
 	c := &checker{Inputs: in}
 	to, known := releases.Of(releases.MinorOf(in.To))
 	if !known {
 		c.release = releases.Release{Minor: releases.MinorOf(in.To)}
-		c.add(Finding{ID: "no-table", Where: "Kubernetes " + in.To, Fault: fault.Fault{
+		c.add(fault.Finding{Name: "no-table", Subject: "Kubernetes " + in.To,
 			Message: "no table of Kubernetes " + c.release.Minor + ": its removals were not checked",
-			Remedy:  "read its release notes, or use a newer version of Slipway"}})
+			Remedy:  "read its release notes, or use a newer version of Slipway"})
 		to = releases.Newest()
 	}
 	stays := true
@@ -118,7 +104,7 @@ func Check(in Inputs) []Finding {
 		c.release, _ = releases.Of(releases.MinorOf(in.To))
 		c.run(patchSteps)
 	}
-	slices.SortStableFunc(c.found, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(c.found, func(a, b fault.Finding) int { return cmp.Compare(rank(a), rank(b)) })
 	return c.found
 }
 
@@ -140,8 +126,8 @@ func releaseOf(version string) releases.Release {
 	return r
 }
 
-func rank(f Finding) int {
-	if f.Fatal {
+func rank(f fault.Finding) int {
+	if f.Severity == fault.Error {
 		return 0
 	}
 	return 1
@@ -163,10 +149,16 @@ func (in Inputs) oldest() string {
 }
 
 // add keeps a finding, unless an earlier release breaks the same thing.
-func (c *checker) add(f Finding) {
-	f.Release = c.release.Minor
-	same := func(other Finding) bool {
-		return other.Where == f.Where && other.Subject == f.Subject && (other.Subject != "" || other.ID == f.ID)
+func (c *checker) add(f fault.Finding) {
+	f.Evidence = []string{"Kubernetes " + c.release.Minor} // the step that breaks it
+	if f.Severity == "" {
+		f.Severity = fault.Warning
+	}
+	if f.Name == NotChecked {
+		f.Severity = fault.Unasked
+	}
+	same := func(other fault.Finding) bool {
+		return other.Subject == f.Subject && other.Field == f.Field && (other.Field != "" || other.Name == f.Name)
 	}
 	if !slices.ContainsFunc(c.found, same) {
 		c.found = append(c.found, f)

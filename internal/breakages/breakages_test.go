@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/releases"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/golden"
@@ -271,11 +272,11 @@ func TestRows(t *testing.T) {
 			var got []string
 			for _, f := range Check(tt.in) {
 				kind := "warning"
-				if f.Fatal {
+				if f.Severity == fault.Error {
 					kind = "fatal"
 				}
-				got = append(got, fmt.Sprintf("%s %s %s: %s", f.ID, f.Release, kind, f.Subject))
-				if f.Where == "" || f.Message == "" || f.Remedy == "" || !strings.Contains(f.Message, strings.Split(f.Where, " ")[0]) {
+				got = append(got, fmt.Sprintf("%s %s %s: %s", f.Name, minor(f), kind, f.Field))
+				if f.Subject == "" || f.Message == "" || f.Remedy == "" || !strings.Contains(f.Message, strings.Split(f.Subject, " ")[0]) {
 					t.Errorf("incomplete: %+v", f)
 				}
 			}
@@ -286,6 +287,10 @@ func TestRows(t *testing.T) {
 	}
 }
 
+func minor(f fault.Finding) string {
+	return strings.TrimPrefix(strings.Join(f.Evidence, " "), "Kubernetes ")
+}
+
 // TestGolden: the file has each rule's first finding.
 func TestGolden(t *testing.T) {
 	var text strings.Builder
@@ -293,9 +298,9 @@ func TestGolden(t *testing.T) {
 	for _, r := range rows() {
 		r.in.From, r.in.To = r.from, r.to
 		for _, f := range Check(r.in) {
-			if !shown[f.ID] {
-				shown[f.ID] = true
-				fmt.Fprintf(&text, "[%s] %s, fatal %t: %s\n", f.ID, f.Release, f.Fatal, f.Fault)
+			if !shown[f.Name] {
+				shown[f.Name] = true
+				fmt.Fprintf(&text, "[%s] %s, fatal %t: %s\n", f.Name, minor(f), f.Severity == fault.Error, f.Plain())
 			}
 		}
 	}

@@ -57,7 +57,7 @@ func (c *checker) command(command Command) {
 func (c *checker) weaken(command Command, from int) {
 	for i := range c.found[from:] {
 		if f := &c.found[from+i]; command.Running {
-			f.Fatal = false
+			f.Severity = fault.Warning
 			f.Remedy += "; the upgrade of that node drops it or reports it as an edit, unless a patch (--patches) there adds it"
 		}
 	}
@@ -78,9 +78,9 @@ func (c *checker) flags(where string, known flagSet, args []config.Arg) {
 		if known.has(arg.Name) {
 			continue
 		}
-		f := Finding{ID: "flag-removed", Fatal: true, Where: where, Subject: "--" + arg.Name, Fault: fault.Fault{
+		f := fault.Finding{Name: "flag-removed", Severity: fault.Error, Subject: where, Field: "--" + arg.Name,
 			Message: fmt.Sprintf("%s: %s %s has no flag --%s", where, known.program, known.release, arg.Name),
-			Remedy:  known.replacement(arg)}}
+			Remedy:  known.replacement(arg)}
 		if known.program == releases.Kubelet && arg.Name == "pod-infra-container-image" {
 			f.Remedy += "; the upgrade removes it from kubeadm-flags.env by itself"
 		}
@@ -119,11 +119,11 @@ func (c *checker) runtimeConfig(command Command) {
 				continue // api/all and the like, and v1
 			}
 			version := parts[0] + "/" + parts[1]
-			f := Finding{ID: "runtime-config", Where: command.Where, Subject: key}
+			f := fault.Finding{Name: "runtime-config", Subject: command.Where, Field: key}
 			f.Remedy = "move its users to another version, delete what is stored in it, and remove it from --runtime-config"
 			switch {
 			case !c.release.KnowsVersion(version):
-				f.Fatal = true
+				f.Severity = fault.Error
 				f.Message = fmt.Sprintf("%s: --runtime-config names %s, which Kubernetes %s does not have", command.Where, version, c.release.Minor)
 			case !c.release.ServesVersion(version) && value != "false":
 				f.Message = fmt.Sprintf("%s: --runtime-config names %s, in which Kubernetes %s serves nothing", command.Where, version, c.release.Minor)
@@ -146,9 +146,9 @@ func (c *checker) admissionPlugins(command Command) {
 			if name == "" || c.release.HasAdmissionPlugin(name) {
 				continue
 			}
-			c.add(Finding{ID: "admission-plugin-removed", Fatal: true, Where: command.Where, Subject: name, Fault: fault.Fault{
+			c.add(fault.Finding{Name: "admission-plugin-removed", Severity: fault.Error, Subject: command.Where, Field: name,
 				Message: fmt.Sprintf("%s: --%s names %s, which Kubernetes %s does not have", command.Where, arg.Name, name, c.release.Minor),
-				Remedy:  "remove the plugin from --" + arg.Name}})
+				Remedy:  "remove the plugin from --" + arg.Name})
 		}
 	}
 }
@@ -159,9 +159,9 @@ func (c *checker) flexVolumes(command Command) {
 	if !c.reaches("1.36") || !set || slices.Contains(command.Mounts, dir) {
 		return
 	}
-	c.add(Finding{ID: "flex-volume-mount", Where: command.Where, Subject: "--flex-volume-plugin-dir", Fault: fault.Fault{
+	c.add(fault.Finding{Name: "flex-volume-mount", Subject: command.Where, Field: "--flex-volume-plugin-dir",
 		Message: fmt.Sprintf("%s: the manifest for Kubernetes 1.36 does not mount %s, where its flex volume plugins are", command.Where, dir),
-		Remedy:  "add the directory to controllerManager.extraVolumes"}})
+		Remedy:  "add the directory to controllerManager.extraVolumes"})
 }
 
 // gatesOf returns the feature gates on a command line; the last of a name counts. Gates of aggregated API servers and the like

@@ -31,9 +31,9 @@ func (c *checker) etcd() {
 	for _, m := range c.Etcd {
 		running, err := version.ParseGeneric(m.Version)
 		if err != nil {
-			c.add(Finding{ID: NotChecked, Where: m.Where, Subject: "version", Fault: fault.Fault{
+			c.add(fault.Finding{Name: NotChecked, Subject: m.Where, Field: "version",
 				Message: fmt.Sprintf("%s: invalid version %q: its patch level was not checked", m.Where, m.Version),
-				Remedy:  "ask the member for its version: etcdctl endpoint status"}})
+				Remedy:  "ask the member for its version: etcdctl endpoint status"})
 			continue
 		}
 		c.etcdPatch(m, running, target)
@@ -58,9 +58,9 @@ func (c *checker) etcdTarget() *version.Version {
 	}
 	target, err := version.ParseGeneric(text)
 	if err != nil {
-		c.add(Finding{ID: NotChecked, Where: "etcd", Subject: "imageTag", Fault: fault.Fault{
+		c.add(fault.Finding{Name: NotChecked, Subject: "etcd", Field: "imageTag",
 			Message: fmt.Sprintf("etcd: its image has the tag %q, which is not a version: the upgrade of etcd was not checked", text),
-			Remedy:  "look at etcd's release notes, and set etcd.local.imageTag to a tag that begins with the version"}})
+			Remedy:  "look at etcd's release notes, and set etcd.local.imageTag to a tag that begins with the version"})
 		return nil
 	}
 	return target
@@ -72,18 +72,18 @@ func (c *checker) etcdPatch(m EtcdMember, running, target *version.Version) {
 	for _, step := range etcdSteps {
 		to := version.MustParseGeneric(step.to)
 		takes := target != nil && running.LessThan(to) && target.AtLeast(to)
-		f := Finding{ID: "etcd-patch"}
+		f := fault.Finding{Name: "etcd-patch"}
 		f.Remedy = "kubeadm takes this step, too; to be safe, first set etcd.local.imageTag: " + step.patch + "-0 in ConfigMap kube-system/kubeadm-config, " +
 			"run `slipway upgrade apply` with the version that the cluster has (on the other control planes `slipway upgrade node`), then remove the tag"
 		if m.External {
 			takes = running.Minor()+1 == to.Minor()
-			f.ID = "external-etcd-patch"
+			f.Name = "external-etcd-patch"
 			f.Remedy = "upgrade every member to " + step.patch + " or newer first, and look for v2 data: etcdutl check v2store"
 		}
 		if !takes || running.AtLeast(version.MustParseGeneric(step.patch)) {
 			continue
 		}
-		f.Where, f.Subject = m.Where, step.patch
+		f.Subject, f.Field = m.Where, step.patch
 		f.Message = fmt.Sprintf("%s: etcd %s should be %s or newer before the upgrade to %s", m.Where, m.Version, step.patch, releases.MinorOf(step.to))
 		c.add(f)
 	}
@@ -96,9 +96,9 @@ func (c *checker) etcdFlags(target *version.Version) {
 		switch {
 		case command.Program != releases.Etcd:
 		case !known:
-			c.add(Finding{ID: "no-table", Where: command.Where, Subject: "etcd " + release.Minor, Fault: fault.Fault{
+			c.add(fault.Finding{Name: "no-table", Subject: command.Where, Field: "etcd " + release.Minor,
 				Message: fmt.Sprintf("%s: no table of etcd %s: its flags were not checked", command.Where, release.Minor),
-				Remedy:  "read its release notes, or use a newer version of Slipway"}})
+				Remedy:  "read its release notes, or use a newer version of Slipway"})
 		default:
 			earlier := len(c.found)
 			c.flags(command.Where, flagSet{releases.Etcd, release.Minor, release.HasFlag}, command.Args)

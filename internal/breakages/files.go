@@ -36,13 +36,13 @@ func (c *checker) proxies() {
 		}
 		switch mode, _ := doc["mode"].(string); mode {
 		case "":
-			c.add(Finding{ID: "proxy-mode-empty", Where: f.Where, Subject: "mode", Fault: fault.Fault{
+			c.add(fault.Finding{Name: "proxy-mode-empty", Subject: f.Where, Field: "mode",
 				Message: f.Where + ": mode is empty, which means iptables; from Kubernetes 1.40 on it means nftables",
-				Remedy:  "set mode: iptables, or move to mode: nftables"}})
+				Remedy:  "set mode: iptables, or move to mode: nftables"})
 		case "ipvs":
-			c.add(Finding{ID: "proxy-mode-ipvs", Where: f.Where, Subject: "mode", Fault: fault.Fault{
+			c.add(fault.Finding{Name: "proxy-mode-ipvs", Subject: f.Where, Field: "mode",
 				Message: f.Where + ": mode ipvs is deprecated",
-				Remedy:  "move to mode: nftables"}})
+				Remedy:  "move to mode: nftables"})
 		}
 	}
 }
@@ -53,8 +53,8 @@ func (c *checker) files() {
 	for _, f := range c.Files {
 		docs, err := documentsIn(f.Data)
 		if err != nil {
-			c.add(Finding{ID: NotChecked, Where: f.Where, Subject: "YAML", Fault: fault.Fault{
-				Message: fmt.Sprintf("%s: cannot be read, and was not checked: %v", f.Where, err), Remedy: "correct the file"}})
+			c.add(fault.Finding{Name: NotChecked, Subject: f.Where, Field: "YAML",
+				Message: fmt.Sprintf("%s: cannot be read, and was not checked: %v", f.Where, err), Remedy: "correct the file"})
 			continue
 		}
 		for _, doc := range docs {
@@ -70,9 +70,9 @@ func (c *checker) fileVersion(f File, value any) {
 		apiVersion, _ := object["apiVersion"].(string)
 		kind, _ := object["kind"].(string)
 		if apiVersion != "" && releases.EverHadDocument(f.Program, apiVersion, kind) && !c.release.HasDocument(f.Program, apiVersion, kind) {
-			c.add(Finding{ID: "config-file-version", Fatal: true, Where: f.Where, Subject: apiVersion + " " + kind, Fault: fault.Fault{
+			c.add(fault.Finding{Name: "config-file-version", Severity: fault.Error, Subject: f.Where, Field: apiVersion + " " + kind,
 				Message: fmt.Sprintf("%s: %s does not read a %s in %s", f.Where, c.programName(f.Program), kind, apiVersion),
-				Remedy:  "write it as " + c.newerDocument(f.Program, kind)}})
+				Remedy:  "write it as " + c.newerDocument(f.Program, kind)})
 		}
 		for _, below := range object {
 			c.fileVersion(f, below)

@@ -22,13 +22,13 @@ func (c *checker) gates(where, program string, set map[string]bool) {
 	known, refused := c.release.Gates(program), false
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		gate, ok := known[name]
-		f := Finding{Fatal: true, Where: where, Subject: name, Fault: fault.Fault{Remedy: "remove the gate"}}
+		f := fault.Finding{Severity: fault.Error, Subject: where, Field: name, Remedy: "remove the gate"}
 		switch {
 		case !ok:
-			f.ID = "gate-removed"
+			f.Name = "gate-removed"
 			f.Message = fmt.Sprintf("%s: %s has no feature gate %s", where, c.programName(program), name)
 		case gate.Locked && gate.On != set[name]:
-			f.ID = "gate-locked"
+			f.Name = "gate-locked"
 			f.Message = fmt.Sprintf("%s: in %s, feature gate %s is locked to %t, and cannot be %t",
 				where, c.programName(program), name, gate.On, set[name])
 		default:
@@ -58,8 +58,8 @@ func (c *checker) neededGates(where, program string, known map[string]releases.G
 		if _, explicit := set[name]; !explicit && set[releases.AllAlpha] {
 			remedy = "list the gates that are wanted instead of " + releases.AllAlpha + "; or " + remedy
 		}
-		c.add(Finding{ID: "gate-dependency", Fatal: true, Where: where, Subject: name + " needs " + strings.Join(off, ", "), Fault: fault.Fault{
+		c.add(fault.Finding{Name: "gate-dependency", Severity: fault.Error, Subject: where, Field: name + " needs " + strings.Join(off, ", "),
 			Message: fmt.Sprintf("%s: in %s, feature gate %s is on and needs %s, which is off", where, c.programName(program), name, strings.Join(off, ", ")),
-			Remedy:  remedy}})
+			Remedy:  remedy})
 	}
 }

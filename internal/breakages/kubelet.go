@@ -62,10 +62,10 @@ func (c *checker) kubeletValues(k Kubelet, doc map[string]any, set map[string]bo
 	}
 	on := releases.Enabled(c.release.Gates(releases.Kubelet), set)["MemoryQoS"]
 	factor, hasFactor := doc["memoryThrottlingFactor"].(float64)
-	f := Finding{ID: "memory-throttling", Where: k.Where, Subject: "memoryThrottlingFactor"}
+	f := fault.Finding{Name: "memory-throttling", Subject: k.Where, Field: "memoryThrottlingFactor"}
 	switch {
 	case hasFactor && !on && factor != 0.9:
-		f.Fatal = true
+		f.Severity = fault.Error
 		f.Message = k.Where + ": the kubelet 1.37 refuses memoryThrottlingFactor without feature gate MemoryQoS"
 		f.Remedy = "remove memoryThrottlingFactor from the kubelet's configuration"
 		c.add(f)
@@ -76,23 +76,23 @@ func (c *checker) kubeletValues(k Kubelet, doc map[string]any, set map[string]bo
 		c.add(f)
 	}
 	if qps, ok := doc["eventRecordQPS"].(float64); ok && qps == 0 { // #117119
-		c.add(Finding{ID: "event-qps", Where: k.Where, Subject: "eventRecordQPS", Fault: fault.Fault{
+		c.add(fault.Finding{Name: "event-qps", Subject: k.Where, Field: "eventRecordQPS",
 			Message: k.Where + ": eventRecordQPS 0 no longer means 5 events a second, but no limit",
-			Remedy:  "set eventRecordQPS to the limit that is wanted; the default is 50"}})
+			Remedy:  "set eventRecordQPS to the limit that is wanted; the default is 50"})
 	}
 }
 
 // kubeletHost finds hosts that newer kubelets won't accept.
 func (c *checker) kubeletHost(k Kubelet, doc map[string]any) {
 	if fails, set := doc["failCgroupV1"].(bool); c.reaches("1.35") && k.CgroupV1 && (fails || !set) { // #134744
-		c.add(Finding{ID: "cgroup-v1", Fatal: true, Where: k.Where, Subject: "failCgroupV1", Fault: fault.Fault{
+		c.add(fault.Finding{Name: "cgroup-v1", Severity: fault.Error, Subject: k.Where, Field: "failCgroupV1",
 			Message: k.Where + ": the node has cgroup v1, with which the kubelet 1.35 does not start",
-			Remedy:  "move the node to cgroup v2, or set failCgroupV1: false in the kubelet's configuration"}})
+			Remedy:  "move the node to cgroup v2, or set failCgroupV1: false in the kubelet's configuration"})
 	}
 	if k.OldRuntime { // #139121
-		c.add(Finding{ID: "runtime-config-call", Where: k.Where, Subject: "RuntimeConfig", Fault: fault.Fault{
+		c.add(fault.Finding{Name: "runtime-config-call", Subject: k.Where, Field: "RuntimeConfig",
 			Message: k.Where + ": the container runtime does not report its cgroup driver (CRI RuntimeConfig), which Kubernetes 1.38 requires",
-			Remedy:  "upgrade the container runtime, for example to containerd 2"}})
+			Remedy:  "upgrade the container runtime, for example to containerd 2"})
 	}
 }
 
@@ -104,9 +104,9 @@ func (c *checker) fields(where, program, prefix string, doc map[string]any) {
 			continue
 		}
 		if !c.release.HasField(program, path) {
-			c.add(Finding{ID: "field-removed", Where: where, Subject: path, Fault: fault.Fault{
+			c.add(fault.Finding{Name: "field-removed", Subject: where, Field: path,
 				Message: fmt.Sprintf("%s: %s has no field %s and ignores it", where, c.programName(program), path),
-				Remedy:  "remove the field"}})
+				Remedy:  "remove the field"})
 			continue
 		}
 		if !c.release.HasFieldsBelow(program, path) {
@@ -149,8 +149,8 @@ func gatesIn(doc map[string]any) map[string]bool {
 func (c *checker) document(f File) (map[string]any, bool) {
 	doc := map[string]any{}
 	if err := yaml.Unmarshal(f.Data, &doc); err != nil {
-		c.add(Finding{ID: NotChecked, Where: f.Where, Subject: "YAML", Fault: fault.Fault{
-			Message: fmt.Sprintf("%s: cannot be read, and was not checked: %v", f.Where, err), Remedy: "correct the file"}})
+		c.add(fault.Finding{Name: NotChecked, Subject: f.Where, Field: "YAML",
+			Message: fmt.Sprintf("%s: cannot be read, and was not checked: %v", f.Where, err), Remedy: "correct the file"})
 		return nil, false
 	}
 	return doc, true

@@ -79,9 +79,9 @@ func (c *checker) gitRepo(pod corev1.Pod) {
 		return
 	}
 	where := "Pod " + pod.Namespace + "/" + pod.Name
-	c.add(Finding{ID: "gitrepo-volume", Where: where, Subject: "gitRepo", Fault: fault.Fault{
+	c.add(fault.Finding{Name: "gitrepo-volume", Subject: where, Field: "gitRepo",
 		Message: fmt.Sprintf("%s has a gitRepo volume, which the kubelet %s does not mount: the Pod will not start again", where, c.release.Minor),
-		Remedy:  "clone the repository in an init container, into an emptyDir volume"}})
+		Remedy:  "clone the repository in an init container, into an emptyDir volume"})
 }
 
 // interactive lists the subresources that a WebSocket request opens with GET. They need the verb create from 1.35 on (#134577).
@@ -100,9 +100,9 @@ func (c *checker) execVerbs(where string, rules []rbacv1.PolicyRule) {
 	if len(lacking) == 0 {
 		return
 	}
-	c.add(Finding{ID: "exec-needs-create", Where: where, Subject: strings.Join(lacking, " "), Fault: fault.Fault{
+	c.add(fault.Finding{Name: "exec-needs-create", Subject: where, Field: strings.Join(lacking, " "),
 		Message: fmt.Sprintf("%s allows only get on %s; from Kubernetes 1.35 on, this takes create", where, strings.Join(lacking, ", ")),
-		Remedy:  "add the verb create if its subjects should keep this access"}})
+		Remedy:  "add the verb create if its subjects should keep this access"})
 }
 
 func grants(rules []rbacv1.PolicyRule, resource, verb string) bool {
@@ -122,10 +122,10 @@ func (c *checker) budget(b policyv1.PodDisruptionBudget) {
 		return
 	}
 	where := "PodDisruptionBudget " + b.Namespace + "/" + b.Name
-	c.add(Finding{ID: "budget-allows-nothing", Where: where, Subject: "disruptionsAllowed", Fault: fault.Fault{
+	c.add(fault.Finding{Name: "budget-allows-nothing", Subject: where, Field: "disruptionsAllowed",
 		Message: fmt.Sprintf("%s allows no disruption now (%d of %d Pods are healthy, %d must be): a drain of their nodes would wait",
 			where, b.Status.CurrentHealthy, b.Status.ExpectedPods, b.Status.DesiredHealthy),
-		Remedy: "add a replica, or relax the budget during the upgrade; without --drain it does not matter"}})
+		Remedy: "add a replica, or relax the budget during the upgrade; without --drain it does not matter"})
 }
 
 // storedVersions finds custom resources that may be stored in a version missing from their definition.
@@ -135,9 +135,9 @@ func (c *checker) storedVersions(crd CustomResource) {
 			continue
 		}
 		where := "CustomResourceDefinition " + crd.Name
-		c.add(Finding{ID: "crd-stored-version", Where: where, Subject: version, Fault: fault.Fault{
+		c.add(fault.Finding{Name: "crd-stored-version", Subject: where, Field: version,
 			Message: fmt.Sprintf("%s may have objects stored in %s, which it does not define", where, version),
-			Remedy:  "define the version again, migrate the objects, then remove it from status.storedVersions"}})
+			Remedy:  "define the version again, migrate the objects, then remove it from status.storedVersions"})
 	}
 }
 
@@ -160,10 +160,10 @@ func (c *checker) sharedVolumes() {
 				labels[where] = label
 				continue
 			}
-			c.add(Finding{ID: "selinux-mount", Where: where, Subject: "seLinuxChangePolicy", Fault: fault.Fault{
+			c.add(fault.Finding{Name: "selinux-mount", Subject: where, Field: "seLinuxChangePolicy",
 				Message: fmt.Sprintf("%s is shared by Pods with different SELinux labels; with Kubernetes %s only one of them at a time can use it on a node",
 					where, c.release.Minor),
-				Remedy: "set securityContext.seLinuxChangePolicy: Recursive in these Pods"}})
+				Remedy: "set securityContext.seLinuxChangePolicy: Recursive in these Pods"})
 		}
 	}
 }

@@ -30,9 +30,13 @@ func (c *checker) staticPods() {
 		if object == "" || c.passed(p.Pod.Spec.NodeName) {
 			continue
 		}
-		c.add(Finding{ID: "static-pod-api-reference", Fatal: !p.Reported, Where: p.Where, Subject: object, Fault: fault.Fault{
+		f := fault.Finding{Name: "static-pod-api-reference", Severity: fault.Error, Subject: p.Where, Field: object,
 			Message: fmt.Sprintf("%s: the kubelet 1.37 does not start this static Pod, because it refers to a %s", p.Where, object),
-			Remedy:  "put the needed values into the manifest or into files of the node, or run it as a DaemonSet"}})
+			Remedy:  "put the needed values into the manifest or into files of the node, or run it as a DaemonSet"}
+		if p.Reported {
+			f.Severity = fault.Warning
+		}
+		c.add(f)
 	}
 }
 

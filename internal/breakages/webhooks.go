@@ -38,9 +38,9 @@ func (c *checker) webhook(w Webhook) {
 		if !slices.ContainsFunc(w.Rules, func(r admissionv1.RuleWithOperations) bool { return matches(r, n.group, n.resource) }) {
 			continue
 		}
-		c.add(Finding{ID: "webhook-blocks-system", Where: w.Where, Subject: "namespaceSelector", Fault: fault.Fault{
+		c.add(fault.Finding{Name: "webhook-blocks-system", Subject: w.Where, Field: "namespaceSelector",
 			Message: fmt.Sprintf("%s: if it does not answer, nothing can write %s in kube-system (failurePolicy Fail)", w.Where, n.resource),
-			Remedy:  "exclude kube-system with its namespaceSelector, or set failurePolicy: Ignore during the upgrade"}})
+			Remedy:  "exclude kube-system with its namespaceSelector, or set failurePolicy: Ignore during the upgrade"})
 		return
 	}
 }

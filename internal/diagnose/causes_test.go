@@ -445,8 +445,8 @@ func TestCauses(t *testing.T) {
 		t.Run(r.cause+" "+r.name, func(t *testing.T) {
 			h := healthy(t)
 			r.hurt(h)
-			found := Run(t.Context(), h, h.target(true))
-			at := slices.IndexFunc(found, func(f Finding) bool { return f.Cause == r.cause })
+			found := look(t.Context(), h, h.target(true), &journal{})
+			at := slices.IndexFunc(found, func(f symptom) bool { return f.Name == r.cause })
 			switch {
 			case r.want == "" && at >= 0:
 				t.Errorf("found %s", found[at])
@@ -481,7 +481,7 @@ func TestEachCauseCanBeFound(t *testing.T) {
 		h := healthy(t)
 		rows[i].hurt(h)
 		for _, f := range Run(t.Context(), h, h.target(true)) {
-			if f.Cause == c.Name {
+			if f.Name == c.Name {
 				fmt.Fprintln(&text, f)
 			}
 		}

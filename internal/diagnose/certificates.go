@@ -4,35 +4,26 @@
 package diagnose
 
 import (
-	"crypto"
 	"crypto/x509"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 )
 
-// faultKind maps a certificate problem to a cause.
-type faultKind int
-
+// The causes that a certificate's problem belongs to, by name.
 const (
-	wrongFile   faultKind = iota // missing, unreadable, expired, for another key or name
-	notYetValid                  // or this host's clock is behind
-	otherCA
+	wrongFile   = "certificate" // missing, unreadable, expired, for another key or name
+	notYetValid = "clock"       // or this host's clock is behind
+	otherCA     = "ca-mismatch"
 )
-
-type fileFault struct {
-	kind    faultKind
-	path    string
-	subject string // the component that uses the file
-	message string
-	soon    bool // not valid yet, but will be in a moment
-}
 
 // pairFlags lists the flags with static Pods' certificates and keys, and with the CA on their own side or the other one.
 var pairFlags = []struct{ pod, cert, key, caPod, ca string }{
@@ -46,8 +37,9 @@ var pairFlags = []struct{ pod, cert, key, caPod, ca string }{
 	{etcdPod, "peer-cert-file", "peer-key-file", etcdPod, "peer-trusted-ca-file"},
 }
 
-// certificateFaults checks the files named in static Pods and kubeconfigs, once per look.
-func (s *scene) certificateFaults() []fileFault {
+// certificateFaults checks the files named in static Pods and kubeconfigs, once per look. The evidence is the file, the subject the
+// component that uses it.
+func (s *scene) certificateFaults() []symptom {
 	if s.checked {
 		return s.faults
 	}
@@ -66,14 +58,13 @@ func (s *scene) certificateFaults() []fileFault {
 	return s.faults
 }
 
-func (s *scene) fault(kind faultKind, subject, path, format string, args ...any) {
-	f := fileFault{kind: kind, path: path, subject: subject, message: fmt.Sprintf(format, args...)}
-	for _, g := range s.faults {
-		if f == g {
-			return
-		}
+func (s *scene) fault(cause, subject, path, format string, args ...any) *symptom {
+	f := fault.Finding{Name: cause, Subject: subject, Message: fmt.Sprintf(format, args...), Evidence: []string{path}}
+	i := slices.IndexFunc(s.faults, func(g symptom) bool { return g.Name == cause && g.Subject == subject && g.Message == f.Message })
+	if i < 0 {
+		i, s.faults = len(s.faults), append(s.faults, symptom{Finding: f})
 	}
-	s.faults = append(s.faults, f)
+	return &s.faults[i]
 }
 
 func (s *scene) checkPair(subject, certPath, keyPath, caPath string) {
@@ -81,7 +72,7 @@ func (s *scene) checkPair(subject, certPath, keyPath, caPath string) {
 	if cert == nil || key == nil {
 		return
 	}
-	chain, err := chainOf(cert)
+	chain, err := certs.ParseChain(cert)
 	if err != nil {
 		s.fault(wrongFile, subject, certPath, "%s: %v", certPath, err)
 		return
@@ -92,7 +83,7 @@ func (s *scene) checkPair(subject, certPath, keyPath, caPath string) {
 		s.fault(wrongFile, subject, keyPath, "%s: %v", keyPath, err)
 		return
 	}
-	if !sameKey(leaf.PublicKey, signer.Public()) {
+	if !certs.SameKey(leaf.PublicKey, signer.Public()) {
 		s.fault(wrongFile, subject, certPath, "%s does not match the key %s", certPath, keyPath)
 	}
 	s.checkTime(subject, certPath, leaf)
@@ -114,20 +105,17 @@ func (s *scene) readCredential(subject, path string) []byte {
 	return data
 }
 
-func sameKey(a, b crypto.PublicKey) bool {
-	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
-	return ok && key.Equal(b)
-}
-
 func (s *scene) checkTime(subject, path string, leaf *x509.Certificate) {
 	now := s.h.Now()
 	if now.After(leaf.NotAfter) {
 		s.fault(wrongFile, subject, path, "%s expired at %s", path, leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if now.Before(leaf.NotBefore) {
-		s.fault(notYetValid, subject, path, "%s is only valid from %s, but this host's clock shows %s",
+		f := s.fault(notYetValid, subject, path, "%s is only valid from %s, but this host's clock shows %s",
 			path, leaf.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
-		s.faults[len(s.faults)-1].soon = leaf.NotBefore.Sub(now) < clockApart
+		if leaf.NotBefore.Sub(now) < clockApart {
+			f.lasts = never
+		}
 	}
 }
 
@@ -151,15 +139,6 @@ func (s *scene) checkIssuer(subject, path string, chain []*x509.Certificate, caP
 		s.fault(otherCA, subject, path, "%s (issued by %q) is not signed by a CA in %s (%q)",
 			path, chain[0].Issuer.String(), caPath, trusted[0].Subject.String())
 	}
-}
-
-// chainOf returns a file's certificates, or only the first if the file also holds a key, as the kubelet's does.
-func chainOf(data []byte) ([]*x509.Certificate, error) {
-	if chain, err := certs.ParseCerts(data); err == nil {
-		return chain, nil
-	}
-	leaf, err := certs.FirstCert(data)
-	return []*x509.Certificate{leaf}, err
 }
 
 // leadsTo reports whether a trusted CA signed a certificate, directly or through its chain.
@@ -220,7 +199,7 @@ func (s *scene) checkKubeconfig(path string) {
 			return
 		}
 	}
-	chain, err := chainOf(cert)
+	chain, err := certs.ParseChain(cert)
 	if err != nil {
 		s.fault(wrongFile, subject, where, "%s: %v", where, err)
 		return
@@ -247,7 +226,7 @@ func (s *scene) checkServed(subject, path string, trusted []*x509.Certificate, s
 	if err != nil {
 		return
 	}
-	if chain, err := chainOf(data); err == nil && !leadsTo(chain, trusted) {
+	if chain, err := certs.ParseChain(data); err == nil && !leadsTo(chain, trusted) {
 		s.fault(otherCA, subject, path, "%s does not trust the CA that signed %s", path, served)
 	}
 }

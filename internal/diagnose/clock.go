@@ -8,6 +8,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
@@ -18,34 +19,33 @@ const clockApart = 30 * time.Second
 var clockSaid = lazyregexp.New(`clock difference against peer|high clock drift|not yet valid`)
 
 // clock compares this host's clock with the API server's, and with the start of certificates' validity.
-func clock(s *scene) []Finding {
+func clock(s *scene) []symptom {
 	said := s.said(clockSaid)
 	if s.t.Waiting && len(said) == 0 {
 		return nil
 	}
-	f := Finding{Subject: "this host's clock", lasts: 2 * time.Second, Evidence: said}
+	f := symptom{lasts: 2 * time.Second, Finding: fault.Finding{Subject: "this host's clock", Evidence: said}}
 	f.Remedy = "set the clock, and keep it synchronized with chrony or systemd-timesyncd; `timedatectl` shows whether it is"
 	for _, file := range s.certificateFaults() {
-		if file.kind == notYetValid {
-			f.Message = file.message
-			f.Evidence = append(f.Evidence, file.path)
-			if file.soon {
+		if file.Name == notYetValid {
+			f.Message, f.Evidence = file.Message, append(f.Evidence, file.Evidence...)
+			if file.lasts == never { // it becomes valid in a moment
 				f.lasts = never
 			}
-			return []Finding{f}
+			return []symptom{f}
 		}
 	}
 	if at, server, err := s.serverTime(); err == nil {
 		apart := s.h.Now().Sub(at)
 		if apart.Abs() >= clockApart {
 			f.Message = "is " + apart.Abs().Round(time.Second).String() + direction(apart) + " that of the API server at " + server
-			return []Finding{f}
+			return []symptom{f}
 		}
 	}
 	if skew := s.said(skewSaid); len(skew) > 0 {
 		// etcd keeps working, and the answer may just have taken long.
 		f.Message, f.Evidence, f.lasts = "etcd reports a difference from another member's clock", skew, never
-		return []Finding{f}
+		return []symptom{f}
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ const certificateRemedy = "renew it with `slipway certs renew all --restart`, wh
 	"`slipway certs check-expiration` lists all certificates"
 
 // certificate reports bad files. During a wait, a log has to show that they matter.
-func certificate(s *scene) []Finding {
+func certificate(s *scene) []symptom {
 	said := s.said(tlsTrouble)
 	if s.t.Waiting && len(said) == 0 {
 		return nil
@@ -32,7 +32,7 @@ func certificate(s *scene) []Finding {
 }
 
 // caMismatch reports certificates from a CA the other side doesn't trust.
-func caMismatch(s *scene) []Finding {
+func caMismatch(s *scene) []symptom {
 	said := s.said(caTrouble)
 	if len(said) == 0 {
 		said = s.said(tlsTrouble)
@@ -49,38 +49,36 @@ func caMismatch(s *scene) []Finding {
 	return s.strangerServer()
 }
 
-func (s *scene) fileFindings(kind faultKind, said []string, remedy string) []Finding {
+func (s *scene) fileFindings(cause string, said []string, remedy string) []symptom {
 	var subjects, messages []string
 	for _, f := range s.certificateFaults() {
-		if f.kind != kind {
+		if f.Name != cause {
 			continue
 		}
-		messages = append(messages, f.message)
-		if !slices.Contains(subjects, f.subject) {
-			subjects = append(subjects, f.subject)
+		messages = append(messages, f.Message)
+		if !slices.Contains(subjects, f.Subject) {
+			subjects = append(subjects, f.Subject)
 		}
 	}
 	if len(messages) == 0 {
 		return nil
 	}
-	return []Finding{{
-		Subject: strings.Join(subjects, ", "), Fault: fault.Fault{Message: strings.Join(messages, "; "), Remedy: remedy},
-		Evidence: said, lasts: time.Second,
-	}}
+	return []symptom{{lasts: time.Second, Finding: fault.Finding{
+		Subject: strings.Join(subjects, ", "), Message: strings.Join(messages, "; "), Remedy: remedy,
+		Evidence: said,
+	}}}
 }
 
 // strangerServer covers a node whose API server runs on another host: the kubelet logs that it doesn't trust the server.
-func (s *scene) strangerServer() []Finding {
+func (s *scene) strangerServer() []symptom {
 	server := s.serverOf()
 	lines := mentioning(s.insists(s.sources[0], caTrouble), server) // not a registry
 	if len(lines) == 0 || server == "" {
 		return nil
 	}
-	return []Finding{{
-		Subject: kubeletName, Evidence: last(lines, 1), lasts: 2 * time.Second,
-		Fault: fault.Fault{
-			Message: "does not trust the certificate of the API server at " + server,
-			Remedy:  "join again with the cluster's current CA (`slipway token create --print-join-command` shows its hash); if something on the way intercepts TLS, bypass it",
-		},
-	}}
+	return []symptom{{lasts: 2 * time.Second, Finding: fault.Finding{
+		Subject: kubeletName, Evidence: last(lines, 1),
+		Message: "does not trust the certificate of the API server at " + server,
+		Remedy:  "join again with the cluster's current CA (`slipway token create --print-join-command` shows its hash); if something on the way intercepts TLS, bypass it",
+	}}}
 }

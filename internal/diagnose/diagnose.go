@@ -8,7 +8,6 @@ package diagnose
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,17 +40,9 @@ type Target struct {
 	began time.Time
 }
 
-// Finding is one cause, found.
-type Finding struct {
-	// Cause is its name in the table of causes.
-	Cause string `json:"cause"`
-	// Subject is the broken part: a static Pod, the kubelet, a file.
-	Subject string `json:"subject"`
-	// Fault is the problem and its remedy.
-	fault.Fault
-	// Evidence is a few lines that show the problem, without secrets.
-	Evidence []string `json:"evidence,omitempty"`
-
+// symptom is a finding: a cause with its subject and evidence.
+type symptom struct {
+	fault.Finding
 	// lasts is how long look after look must find the cause before it ends a wait; never if it may pass by itself.
 	lasts time.Duration
 }
@@ -59,30 +50,10 @@ type Finding struct {
 // never marks a cause that never ends a wait.
 const never time.Duration = -1
 
-// MarshalJSON adds remedy's former name, next, for readers of version 1.
-func (f Finding) MarshalJSON() ([]byte, error) {
-	type plain Finding
-	return json.Marshal(struct {
-		plain
-		Next string `json:"next"`
-	}{plain(f), f.Remedy})
-}
-
-// String formats the finding for people: lines for the message, the evidence and the remedy.
-func (f Finding) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "  [%s] %s: %s", f.Cause, f.Subject, f.Message)
-	for _, line := range f.Evidence {
-		fmt.Fprintf(&b, "\n    | %s", line)
-	}
-	fmt.Fprintf(&b, "\n    what to do: %s", f.Remedy)
-	return b.String()
-}
-
 // Error is an error with its causes.
 type Error struct {
 	Err      error
-	Findings []Finding
+	Findings []fault.Finding
 }
 
 func (e *Error) Error() string {
@@ -113,31 +84,39 @@ type Cause struct {
 	Summary string
 	// fallback causes are reported only if there's no other.
 	fallback bool
-	look     func(s *scene) []Finding
+	look     func(s *scene) []symptom
 }
 
 // Run looks once, and returns a finding for each cause and subject, in the table's order.
-func Run(ctx context.Context, h View, t Target) []Finding {
+func Run(ctx context.Context, h View, t Target) []fault.Finding {
 	var j journal
-	return look(ctx, h, t, &j)
+	return findings(look(ctx, h, t, &j))
+}
+
+func findings(list []symptom) []fault.Finding {
+	found := make([]fault.Finding, len(list))
+	for i, s := range list {
+		found[i] = s.Finding
+	}
+	return found
 }
 
 // look is Run with the journal read by earlier looks.
-func look(ctx context.Context, h View, t Target, j *journal) []Finding {
+func look(ctx context.Context, h View, t Target, j *journal) []symptom {
 	j.read(ctx, h, t.Since)
 	s := observe(ctx, h, t, j.entries)
-	found, users := []Finding{}, []Finding{}
+	var found, users []symptom
 	for _, c := range Causes() {
 		if c.fallback && len(found) > 0 {
 			continue
 		}
 		for _, f := range c.look(s) {
-			f.Cause = c.Name
+			f.Name, f.Severity = c.Name, fault.Broken
 			list := &found
 			if p := s.pod(f.Subject); p != nil && !p.needed() {
 				list, f.lasts = &users, never
 			}
-			if !slices.ContainsFunc(*list, func(g Finding) bool { return g.key() == f.key() }) {
+			if !slices.ContainsFunc(*list, func(g symptom) bool { return g.key() == f.key() }) {
 				*list = append(*list, f.shown())
 			}
 		}
@@ -148,7 +127,7 @@ func look(ctx context.Context, h View, t Target, j *journal) []Finding {
 	return append(found, users...)
 }
 
-func (f Finding) key() string { return f.Cause + " " + f.Subject }
+func (f symptom) key() string { return f.Name + " " + f.Subject }
 
 const (
 	// evidenceLines and evidenceWidth (bytes) keep evidence readable.
@@ -157,7 +136,7 @@ const (
 )
 
 // shown makes a finding presentable: short, and without secrets.
-func (f Finding) shown() Finding {
+func (f symptom) shown() symptom {
 	f.Message, f.Remedy = redact.Text(f.Message), redact.Text(f.Remedy)
 	var lines []string
 	for _, line := range f.Evidence[max(0, len(f.Evidence)-evidenceLines):] {

@@ -30,7 +30,7 @@ var (
 const fillsUp = 4 * time.Second
 
 // diskFull checks the file systems a node writes to. During a wait, a full one counts only if a log complains.
-func diskFull(s *scene) []Finding {
+func diskFull(s *scene) []symptom {
 	var complaints []source
 	for _, src := range s.sources {
 		lines := slices.DeleteFunc(matching(src.lines, noSpace), watching().MatchString)
@@ -41,20 +41,18 @@ func diskFull(s *scene) []Finding {
 	if s.t.Waiting && len(complaints) == 0 {
 		return nil
 	}
-	var found []Finding
+	var found []symptom
 	for _, dir := range s.directories() {
 		space, err := s.h.Space(dir)
 		if err != nil || !full(space, s.need(dir, space)) {
 			continue
 		}
-		f := Finding{
-			Subject: dir, lasts: fillsUp,
-			Fault: fault.Fault{
-				Message: fmt.Sprintf("its file system is full: %d MiB of %d MiB and %d of %d inodes are left",
-					space.Free>>20, space.Total>>20, space.FreeInodes, space.TotalInodes),
-				Remedy: "free some space there (`du -xh --max-depth=2 " + dir + "`), or move the directory to a larger file system; then run the same command again",
-			},
-		}
+		f := symptom{lasts: fillsUp, Finding: fault.Finding{
+			Subject: dir,
+			Message: fmt.Sprintf("its file system is full: %d MiB of %d MiB and %d of %d inodes are left",
+				space.Free>>20, space.Total>>20, space.FreeInodes, space.TotalInodes),
+			Remedy: "free some space there (`du -xh --max-depth=2 " + dir + "`), or move the directory to a larger file system; then run the same command again",
+		}}
 		for _, c := range complaints {
 			f.Evidence = append(f.Evidence, c.subject+": "+unpacked(c.lines[0]))
 		}

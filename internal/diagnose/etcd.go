@@ -23,7 +23,7 @@ var memberRefused = lazyregexp.New(`member .*has already been bootstrapped|perma
 	`not found in the cluster|the member has been removed|member unknown`)
 
 // etcdMember finds an etcd that its cluster doesn't know, or doesn't know any more.
-func etcdMember(s *scene) []Finding {
+func etcdMember(s *scene) []symptom {
 	p := s.pod(etcdPod)
 	if p == nil {
 		return nil
@@ -32,14 +32,12 @@ func etcdMember(s *scene) []Finding {
 	if len(lines) == 0 {
 		return nil
 	}
-	f := Finding{
+	f := symptom{Finding: fault.Finding{
 		Subject: etcdPod, Evidence: last(lines, 1),
-		Fault: fault.Fault{
-			Message: "is not a member of the cluster that it is configured to join, or no longer is one",
-			Remedy: "list the members with `etcdctl member list` on another control plane, remove any entry of this node, empty " +
-				p.args["data-dir"] + " on this host, and join this node again",
-		},
-	}
+		Message: "is not a member of the cluster that it is configured to join, or no longer is one",
+		Remedy: "list the members with `etcdctl member list` on another control plane, remove any entry of this node, empty " +
+			p.args["data-dir"] + " on this host, and join this node again",
+	}}
 	f.lasts = time.Second
 	if !p.dead {
 		if _, err := s.askEtcd("/readyz"); err == nil {
@@ -47,7 +45,7 @@ func etcdMember(s *scene) []Finding {
 		}
 		f.lasts = 10 * time.Second
 	}
-	return []Finding{f}
+	return []symptom{f}
 }
 
 var (
@@ -58,7 +56,7 @@ var (
 )
 
 // etcdData finds an etcd that ended because of its data directory's contents.
-func etcdData(s *scene) []Finding {
+func etcdData(s *scene) []symptom {
 	p := s.pod(etcdPod)
 	if p == nil || !p.dead || len(matching(p.lines, noSpace)) > 0 || len(matching(p.lines, inUse)) > 0 {
 		return nil
@@ -69,20 +67,18 @@ func etcdData(s *scene) []Finding {
 		return nil
 	}
 	dir := p.args["data-dir"]
-	return []Finding{{
-		Subject: etcdPod, Evidence: lines, lasts: time.Second,
-		Fault: fault.Fault{
-			Message: "cannot use the data in " + dir,
-			Remedy: fmt.Sprintf("check the owner, mode and disk of %s. If the data is damaged, restore a snapshot on the only control plane "+
-				"(`etcdutl snapshot restore`); on one of several, move the content of that directory away and join again, which replaces the member", dir),
-		},
-	}}
+	return []symptom{{lasts: time.Second, Finding: fault.Finding{
+		Subject: etcdPod, Evidence: lines,
+		Message: "cannot use the data in " + dir,
+		Remedy: fmt.Sprintf("check the owner, mode and disk of %s. If the data is damaged, restore a snapshot on the only control plane "+
+			"(`etcdutl snapshot restore`); on one of several, move the content of that directory away and join again, which replaces the member", dir),
+	}}}
 }
 
 var quotaReached = lazyregexp.New(`database space exceeded|ALARM NOSPACE|alarm:NOSPACE`)
 
 // etcdSpace asks etcd about its alarms, and looks for complaints in logs.
-func etcdSpace(s *scene) []Finding {
+func etcdSpace(s *scene) []symptom {
 	said := s.said(quotaReached)
 	answer, err := s.askEtcd("/health")
 	switch {
@@ -94,16 +90,14 @@ func etcdSpace(s *scene) []Finding {
 	if len(said) == 0 {
 		return nil
 	}
-	return []Finding{{
-		Subject: etcdPod, Evidence: said, lasts: 3 * time.Second,
-		Fault: fault.Fault{
-			Message: "its database has reached its quota, so it accepts no more writes",
-			Remedy:  "compact and defragment it, and disarm the alarm: https://etcd.io/docs/v3.6/op-guide/maintenance/#space-quota; then find out what writes so much",
-		},
-	}}
+	return []symptom{{lasts: 3 * time.Second, Finding: fault.Finding{
+		Subject: etcdPod, Evidence: said,
+		Message: "its database has reached its quota, so it accepts no more writes",
+		Remedy:  "compact and defragment it, and disarm the alarm: https://etcd.io/docs/v3.6/op-guide/maintenance/#space-quota; then find out what writes so much",
+	}}}
 }
 
-func etcdUnhealthy(s *scene) []Finding {
+func etcdUnhealthy(s *scene) []symptom {
 	p := s.pod(etcdPod)
 	if p == nil || !p.running() || s.ago(p.containers[0].Created) < settled {
 		return nil
@@ -116,14 +110,12 @@ func etcdUnhealthy(s *scene) []Finding {
 	if len(evidence) == 0 {
 		evidence = []string{err.Error()}
 	}
-	return []Finding{{
-		Subject: etcdPod, Evidence: evidence, lasts: never,
-		Fault: fault.Fault{
-			Message: "runs, but is not ready: it may have no leader",
-			Remedy: "check that most members run and reach each other on port 2380, and that the disk is fast enough; " +
-				"`crictl logs` of its container shows more",
-		},
-	}}
+	return []symptom{{lasts: never, Finding: fault.Finding{
+		Subject: etcdPod, Evidence: evidence,
+		Message: "runs, but is not ready: it may have no leader",
+		Remedy: "check that most members run and reach each other on port 2380, and that the disk is fast enough; " +
+			"`crictl logs` of its container shows more",
+	}}}
 }
 
 var etcdWarning = lazyregexp.New(`"level":"(?:warn|error)"`)
@@ -161,7 +153,7 @@ func failing(answer string) []string {
 	return lines
 }
 
-func apiServerUnhealthy(s *scene) []Finding {
+func apiServerUnhealthy(s *scene) []symptom {
 	p := s.pod(apiServerPod)
 	if p == nil || !p.running() || s.ago(p.containers[0].Created) < settled {
 		return nil
@@ -178,13 +170,11 @@ func apiServerUnhealthy(s *scene) []Finding {
 	if len(evidence) == 0 {
 		evidence = append(last(p.lines, 2), err.Error())
 	}
-	return []Finding{{
-		Subject: apiServerPod, Evidence: evidence, lasts: never,
-		Fault: fault.Fault{
-			Message: "runs, but is not healthy",
-			Remedy:  "see the failed checks above for what it waits for, mostly etcd; `crictl logs` of its container shows more",
-		},
-	}}
+	return []symptom{{lasts: never, Finding: fault.Finding{
+		Subject: apiServerPod, Evidence: evidence,
+		Message: "runs, but is not healthy",
+		Remedy:  "see the failed checks above for what it waits for, mostly etcd; `crictl logs` of its container shows more",
+	}}}
 }
 
 // ProbeBase returns the URL of a container's liveness probe without its path, or false if it has no HTTP probe.

@@ -23,7 +23,7 @@ import (
 var etcdMissed = lazyregexp.New(`createTransport failed to connect|error creating storage factory`)
 
 // etcdUnreachable connects to an etcd on other hosts with the API server's own certificate. One answering member is enough.
-func etcdUnreachable(s *scene) []Finding {
+func etcdUnreachable(s *scene) []symptom {
 	p := s.pod(apiServerPod)
 	if p == nil || s.pod(etcdPod) != nil || p.args["etcd-servers"] == "" {
 		return nil
@@ -53,14 +53,12 @@ func etcdUnreachable(s *scene) []Finding {
 		}
 		evidence = append(evidence, err.Error())
 	}
-	return []Finding{{
-		Subject: apiServerPod, Evidence: evidence, lasts: 15 * time.Second,
-		Fault: fault.Fault{
-			Message: "cannot connect to its etcd on other hosts: " + strings.Join(servers, ", "),
-			Remedy: "check that etcd runs there, that firewalls let this host connect, and that etcd trusts its certificate; " +
-				"the addresses and files are in " + p.path + " and in etcd.external of ConfigMap kube-system/kubeadm-config",
-		},
-	}}
+	return []symptom{{lasts: 15 * time.Second, Finding: fault.Finding{
+		Subject: apiServerPod, Evidence: evidence,
+		Message: "cannot connect to its etcd on other hosts: " + strings.Join(servers, ", "),
+		Remedy: "check that etcd runs there, that firewalls let this host connect, and that etcd trusts its certificate; " +
+			"the addresses and files are in " + p.path + " and in etcd.external of ConfigMap kube-system/kubeadm-config",
+	}}}
 }
 
 func onThisHost(server string) bool {

@@ -200,7 +200,7 @@ func names(t *testing.T, h *fakeHost, waiting bool) []string {
 	t.Helper()
 	var list []string
 	for _, f := range Run(t.Context(), h, h.target(waiting)) {
-		list = append(list, f.Cause)
+		list = append(list, f.Name)
 	}
 	return list
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // explainTime bounds the search for a failure's cause.
@@ -23,7 +25,7 @@ func Guard(ctx context.Context, h View, limit time.Duration, t Target, failure s
 	defer cancel()
 	began := h.Now()
 	ctx, giveUp := context.WithCancelCause(ctx)
-	var found []Finding
+	var found []fault.Finding
 	watching, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {

@@ -45,7 +45,7 @@ func TestGuard(t *testing.T) {
 					t.Errorf("error %q, want %q", got, tt.want)
 				}
 				var known *Error
-				if errors.As(err, &known) != tt.fails || tt.fails && (len(known.Findings) != 1 || known.Findings[0].Cause != "bad-flag") {
+				if errors.As(err, &known) != tt.fails || tt.fails && (len(known.Findings) != 1 || known.Findings[0].Name != "bad-flag") {
 					t.Errorf("error %v", err)
 				}
 			})

@@ -18,8 +18,8 @@ import (
 )
 
 // kubeletUnit finds a unit that can't run or was stopped.
-func kubeletUnit(s *scene) []Finding {
-	f := Finding{Subject: kubeletService}
+func kubeletUnit(s *scene) []symptom {
+	f := symptom{Finding: fault.Finding{Subject: kubeletService}}
 	switch u := s.unit; {
 	case errors.Is(s.unitErr, host.ErrNoSystemd):
 		if p, found := s.h.PortHolder(10250); found && p.Name == kubeletName {
@@ -45,7 +45,7 @@ func kubeletUnit(s *scene) []Finding {
 	default:
 		return nil
 	}
-	return []Finding{f}
+	return []symptom{f}
 }
 
 // systemdLines returns systemd's last lines about the kubelet's unit.
@@ -76,43 +76,39 @@ func (s *scene) kubeletRefused(p lazyregexp.Pattern) []string {
 
 var swapRefused = lazyregexp.New(`running with swap on is not supported`)
 
-func swap(s *scene) []Finding {
+func swap(s *scene) []symptom {
 	lines := s.kubeletRefused(swapRefused)
 	areas, err := s.h.Swap()
 	if len(lines) == 0 || err != nil || len(areas) == 0 {
 		return nil
 	}
-	return []Finding{{
+	return []symptom{{Finding: fault.Finding{
 		Subject: kubeletName, Evidence: last(lines, 1),
-		Fault: fault.Fault{
-			Message: "swap is on (" + strings.Join(areas, ", ") + "), and the kubelet refuses to run with it",
-			Remedy: "turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in the KubeletConfiguration: " +
-				"https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/",
-		},
-	}}
+		Message: "swap is on (" + strings.Join(areas, ", ") + "), and the kubelet refuses to run with it",
+		Remedy: "turn swap off with `swapoff -a` and remove it from /etc/fstab, or set failSwapOn: false in the KubeletConfiguration: " +
+			"https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/",
+	}}}
 }
 
 var cgroupVersionRefused = lazyregexp.New(`configured to not run on a host using cgroup v1|cgroup v1 support is (?:unsupported|deprecated).*failed`)
 
-func cgroupVersion(s *scene) []Finding {
+func cgroupVersion(s *scene) []symptom {
 	lines := s.kubeletRefused(cgroupVersionRefused)
 	if len(lines) == 0 {
 		return nil
 	}
-	return []Finding{{
+	return []symptom{{Finding: fault.Finding{
 		Subject: kubeletName, Evidence: last(lines, 1),
-		Fault: fault.Fault{
-			Message: "this host uses cgroup v1, and the kubelet refuses to run on it",
-			Remedy: "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1 on the kernel's command line), " +
-				"or set failCgroupV1: false in the KubeletConfiguration: https://kubernetes.io/docs/concepts/architecture/cgroups/",
-		},
-	}}
+		Message: "this host uses cgroup v1, and the kubelet refuses to run on it",
+		Remedy: "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1 on the kernel's command line), " +
+			"or set failCgroupV1: false in the KubeletConfiguration: https://kubernetes.io/docs/concepts/architecture/cgroups/",
+	}}}
 }
 
 var cgroupDriverRefused = lazyregexp.New(`cgroup driver: .* is different from|expected cgroupsPath to be of format|` +
 	`cgroup driver.*mismatch|systemd cgroup flag passed, but systemd support`)
 
-func cgroupDriver(s *scene) []Finding {
+func cgroupDriver(s *scene) []symptom {
 	lines := s.insists(s.sources[0], cgroupDriverRefused)
 	if len(lines) == 0 {
 		return nil
@@ -121,20 +117,18 @@ func cgroupDriver(s *scene) []Finding {
 	if info, err := s.h.RuntimeInfo(s.ctx, s.t.Socket); err == nil && info.CgroupDriver != "" {
 		message += ": the runtime's cgroup driver is " + info.CgroupDriver
 	}
-	return []Finding{{
-		Subject: kubeletName, Evidence: last(lines, 1), lasts: 3 * time.Second,
-		Fault: fault.Fault{
-			Message: message,
-			Remedy: "set the same driver in both, systemd if the host runs systemd: cgroupDriver in the KubeletConfiguration, SystemdCgroup in " +
-				"containerd's config.toml: https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/configure-cgroup-driver/",
-		},
-	}}
+	return []symptom{{lasts: 3 * time.Second, Finding: fault.Finding{
+		Subject: kubeletName, Evidence: last(lines, 1),
+		Message: message,
+		Remedy: "set the same driver in both, systemd if the host runs systemd: cgroupDriver in the KubeletConfiguration, SystemdCgroup in " +
+			"containerd's config.toml: https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/configure-cgroup-driver/",
+	}}}
 }
 
 var configRefused = lazyregexp.New(`failed to load kubelet config file|failed to validate kubelet configuration|` +
 	`failed to decode.*[Kk]ubelet|set feature gates from initial flags-based config|unrecognized feature gate`)
 
-func kubeletConfig(s *scene) []Finding {
+func kubeletConfig(s *scene) []symptom {
 	lines := slices.DeleteFunc(s.kubeletRefused(configRefused), func(line string) bool {
 		return swapRefused().MatchString(line) || cgroupVersionRefused().MatchString(line) // these are causes of their own
 	})
@@ -143,27 +137,23 @@ func kubeletConfig(s *scene) []Finding {
 	}
 	path := filepath.Join(s.t.Kubelet, "config.yaml")
 	if _, err := s.h.Lstat(path); err != nil {
-		return []Finding{{
-			Subject: kubeletName, Evidence: last(lines, 1), lasts: 2 * time.Second,
-			Fault: fault.Fault{
-				Message: "its configuration " + path + " does not exist: this host is not a node yet",
-				Remedy:  "run `slipway init` or `slipway join`",
-			},
-		}}
+		return []symptom{{lasts: 2 * time.Second, Finding: fault.Finding{
+			Subject: kubeletName, Evidence: last(lines, 1),
+			Message: "its configuration " + path + " does not exist: this host is not a node yet",
+			Remedy:  "run `slipway init` or `slipway join`",
+		}}}
 	}
-	return []Finding{{
+	return []symptom{{Finding: fault.Finding{
 		Subject: kubeletName, Evidence: last(lines, 1),
-		Fault: fault.Fault{
-			Message: "does not accept its configuration " + path,
-			Remedy:  "fix the KubeletConfiguration (or the patch for target kubeletconfiguration) and run the same command again",
-		},
-	}}
+		Message: "does not accept its configuration " + path,
+		Remedy:  "fix the KubeletConfiguration (or the patch for target kubeletconfiguration) and run the same command again",
+	}}}
 }
 
 var mainExited = lazyregexp.New(`Main process exited`)
 
 // kubeletCrash finds a kubelet that ended twice with the same message, if no other cause explains it.
-func kubeletCrash(s *scene) []Finding {
+func kubeletCrash(s *scene) []symptom {
 	var ends []string
 	var words entry             // its message about why it ended
 	var ended, before time.Time // when it ended, and the process before it
@@ -181,15 +171,13 @@ func kubeletCrash(s *scene) []Finding {
 	if !often && !failed || s.unit.SubState == "running" && s.ago(s.unit.ActiveSince) > 2*settled {
 		return nil
 	}
-	f := Finding{
+	f := symptom{Finding: fault.Finding{
 		Subject: kubeletName,
-		Fault: fault.Fault{
-			Message: fmt.Sprintf("keeps crashing: unit %s is %s (%s), systemd has restarted it %d times, the last result was %s",
-				kubeletService, s.unit.ActiveState, s.unit.SubState, s.unit.Restarts, s.unit.Result),
-			Remedy: "see its last messages above; `journalctl -u kubelet` shows all of them",
-		},
+		Message: fmt.Sprintf("keeps crashing: unit %s is %s (%s), systemd has restarted it %d times, the last result was %s",
+			kubeletService, s.unit.ActiveState, s.unit.SubState, s.unit.Restarts, s.unit.Result),
+		Remedy:   "see its last messages above; `journalctl -u kubelet` shows all of them",
 		Evidence: append(last(ends, 1), last(s.kubeletLines(), evidenceLines-1)...),
-	}
+	}}
 	if words.Message != "" {
 		f.Evidence = append(last(ends, 1), words.Message)
 	}
@@ -200,7 +188,7 @@ func kubeletCrash(s *scene) []Finding {
 	case killed, passing().MatchString(words.Message), words.first.After(before):
 		f.lasts = never
 	}
-	return []Finding{f}
+	return []symptom{f}
 }
 
 var killedBySignal = lazyregexp.New(`code=(?:killed|dumped)`)

@@ -20,14 +20,14 @@ var flagRefused = lazyregexp.New(`unknown (?:shorthand )?flag|flag provided but 
 	`unrecognized feature gate|cannot set feature gate|admission-plugins plugin ".*" is unknown|unknown api (?:groups|versions?)`)
 
 // badFlag looks only at components that have ended: a bad flag ends a program at once.
-func badFlag(s *scene) []Finding {
-	var found []Finding
+func badFlag(s *scene) []symptom {
+	var found []symptom
 	for _, src := range s.sources {
 		lines := matching(src.lines, flagRefused)
 		if len(lines) == 0 || !src.dead {
 			continue
 		}
-		f := Finding{Subject: src.subject, Evidence: last(lines, 1)}
+		f := symptom{Finding: fault.Finding{Subject: src.subject, Evidence: last(lines, 1)}}
 		f.Message = "does not accept one of its flags"
 		f.Remedy = "fix extraArgs in the ClusterConfiguration, or the patch that adds the flag, and run the same command again"
 		if src.subject == kubeletName {
@@ -50,8 +50,8 @@ var (
 const stopping = 35 * time.Second
 
 // portTaken finds the program on a port a component couldn't listen on: for a moment, perhaps its own previous process.
-func portTaken(s *scene) []Finding {
-	var found []Finding
+func portTaken(s *scene) []symptom {
+	var found []symptom
 	for _, src := range s.sources {
 		lines := matching(src.lines, inUse)
 		if src.subject == kubeletName {
@@ -67,7 +67,7 @@ func portTaken(s *scene) []Finding {
 		}
 		port, _ := strconv.Atoi(m[1]) // digits
 		holder, known := s.h.PortHolder(port)
-		f := Finding{Subject: src.subject, Evidence: []string{line}}
+		f := symptom{Finding: fault.Finding{Subject: src.subject, Evidence: []string{line}}}
 		switch {
 		case !known:
 			f.Message = fmt.Sprintf("port %d, which it needs, was held by another program", port)
@@ -100,8 +100,8 @@ func (s *scene) holdsItself(pid int, subject string) bool {
 var bound = lazyregexp.New(`listen (?:tcp|udp)[46]? (\S+):\d+: bind: cannot assign requested address`)
 
 // addressMissing compares the address a component couldn't listen on with this host's addresses.
-func addressMissing(s *scene) []Finding {
-	var found []Finding
+func addressMissing(s *scene) []symptom {
+	var found []symptom
 	for _, src := range s.sources {
 		lines := matching(src.lines, bound)
 		if len(lines) == 0 || !src.dead {
@@ -114,13 +114,11 @@ func addressMissing(s *scene) []Finding {
 		if err == nil && listErr == nil && slices.Contains(all, address) {
 			continue // it exists now
 		}
-		f := Finding{
-			Subject: src.subject, Evidence: []string{line}, lasts: time.Second,
-			Fault: fault.Fault{
-				Message: "is configured to listen on " + m[1] + ", which is not an address of this host",
-				Remedy:  "advertise an address of this host (localAPIEndpoint.advertiseAddress, --apiserver-advertise-address); `ip address` lists them",
-			},
-		}
+		f := symptom{lasts: time.Second, Finding: fault.Finding{
+			Subject: src.subject, Evidence: []string{line},
+			Message: "is configured to listen on " + m[1] + ", which is not an address of this host",
+			Remedy:  "advertise an address of this host (localAPIEndpoint.advertiseAddress, --apiserver-advertise-address); `ip address` lists them",
+		}}
 		if listErr == nil {
 			f.Evidence = append(f.Evidence, "this host has "+join(all))
 		}

@@ -25,7 +25,7 @@ const lookupTime = 3 * time.Second
 var lookupFailed = lazyregexp.New(`lookup ([A-Za-z0-9][\w.-]*)(?: on \S+)?: `)
 
 // nameUnknown looks up again the names a component couldn't resolve and, outside a wait, the names in kubeconfigs.
-func nameUnknown(s *scene) []Finding {
+func nameUnknown(s *scene) []symptom {
 	suspects := s.unresolvedNames()
 	if !s.t.Waiting {
 		for file, server := range s.servers() {
@@ -34,14 +34,14 @@ func nameUnknown(s *scene) []Finding {
 			}
 		}
 	}
-	var found []Finding
+	var found []symptom
 	needed := s.neededNames()
 	for _, name := range slices.Sorted(maps.Keys(suspects)) {
 		err := s.resolve(name)
 		if err == nil {
 			continue
 		}
-		f := Finding{Subject: name, Evidence: suspects[name], lasts: never}
+		f := symptom{lasts: never, Finding: fault.Finding{Subject: name, Evidence: suspects[name]}}
 		f.Message = "this host cannot resolve the name: " + err.Error()
 		f.Remedy = "add the name to /etc/hosts or to DNS, or fix /etc/resolv.conf; `getent hosts " + name + "` shows when it works"
 		if strings.Contains(needed, "//"+name+":") {
@@ -129,8 +129,8 @@ func (s *scene) servers() map[string]string {
 
 var proxied = lazyregexp.New(`proxyconnect tcp|Proxy Authentication Required|socks connect`)
 
-func proxy(s *scene) []Finding {
-	var found []Finding
+func proxy(s *scene) []symptom {
+	var found []symptom
 	for _, src := range s.sources {
 		// A failed pull went through the runtime's proxy.
 		lines := slices.DeleteFunc(s.insists(src, proxied), pullFailed().MatchString)
@@ -141,14 +141,12 @@ func proxy(s *scene) []Finding {
 		if src.subject == kubeletName {
 			where = "the environment of its unit (`systemctl show -p Environment kubelet`)"
 		}
-		found = append(found, Finding{
+		found = append(found, symptom{Finding: fault.Finding{
 			Subject: src.subject, Evidence: last(lines, 1),
-			Fault: fault.Fault{
-				Message: "sends requests to the cluster through a proxy (HTTPS_PROXY), which does not forward them",
-				Remedy:  "add the addresses of the nodes and the networks of Pods and Services to NO_PROXY, or remove the proxy from " + where,
-			},
+			Message: "sends requests to the cluster through a proxy (HTTPS_PROXY), which does not forward them",
+			Remedy:  "add the addresses of the nodes and the networks of Pods and Services to NO_PROXY, or remove the proxy from " + where,
 			// This ends a wait at once: the log has repeated it, and health endpoints don't show it.
-		})
+		}})
 	}
 	return found
 }
@@ -162,8 +160,8 @@ var (
 
 var webhookFailed = lazyregexp.New(`failed calling webhook \\*"([^"\\]+)|admission webhook \\*"([^"\\]+)\\*" denied`)
 
-func webhook(s *scene) []Finding {
-	var found []Finding
+func webhook(s *scene) []symptom {
+	var found []symptom
 	for _, src := range s.sources {
 		lines := slices.DeleteFunc(s.insists(src, webhookFailed), failingOpen().MatchString)
 		if len(lines) == 0 {
@@ -171,15 +169,12 @@ func webhook(s *scene) []Finding {
 		}
 		m := webhookFailed().FindStringSubmatch(lines[len(lines)-1])
 		name := m[1] + m[2]
-		f := Finding{
+		f := symptom{lasts: never, Finding: fault.Finding{
 			Subject: src.subject, Evidence: last(lines, 1),
-			Fault: fault.Fault{
-				Message: "the admission webhook " + name + " fails or rejects its requests to the API server",
-				Remedy: "check that the webhook's Pods run; or find it with `kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations` " +
-					"and exclude this kind of object, set failurePolicy: Ignore, or delete it",
-			},
-			lasts: never,
-		}
+			Message: "the admission webhook " + name + " fails or rejects its requests to the API server",
+			Remedy: "check that the webhook's Pods run; or find it with `kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations` " +
+				"and exclude this kind of object, set failurePolicy: Ignore, or delete it",
+		}}
 		if src.subject == kubeletName && needsAPI().MatchString(lines[len(lines)-1]) {
 			f.lasts = 3 * time.Second
 		}

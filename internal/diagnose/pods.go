@@ -26,14 +26,14 @@ var podRefused = lazyregexp.New(`Could not process manifest file|couldn't parse 
 var resolverMissing = lazyregexp.New(`open \S*resolv\S*: no such file or directory`)
 
 // staticPodUnusable finds manifests from which the kubelet can't create a container.
-func staticPodUnusable(s *scene) []Finding {
+func staticPodUnusable(s *scene) []symptom {
 	if s.t.Manifests == "" {
 		return nil
 	}
 	lines := slices.DeleteFunc(s.insists(s.sources[0], podRefused), func(line string) bool {
 		return passing().MatchString(line) || resolverMissing().MatchString(line)
 	})
-	var found []Finding
+	var found []symptom
 	for _, p := range s.pods {
 		about := p.mentioned(lines)
 		if p.running() || len(p.containers) > 0 || len(about) == 0 {
@@ -54,8 +54,8 @@ func (p *staticPod) mentioned(lines []string) []string {
 }
 
 // noPods finds control plane manifests that aren't Pods, if the kubelet complains about them. Other files there do no harm.
-func (s *scene) noPods() []Finding {
-	var found []Finding
+func (s *scene) noPods() []symptom {
+	var found []symptom
 	lines := s.lately(s.sources[0], podRefused)
 	for _, name := range components() {
 		path := filepath.Join(s.t.Manifests, name+".yaml")
@@ -70,57 +70,51 @@ func (s *scene) noPods() []Finding {
 	return found
 }
 
-func unusable(subject, path string, about []string) Finding {
-	return Finding{
-		Subject: subject, Evidence: last(about, 1), lasts: 5 * time.Second,
-		Fault: fault.Fault{
-			Message: "the kubelet cannot create a container from " + path,
-			Remedy:  "fix extraVolumes, extraArgs or the patch in the configuration, and run the same command again",
-		},
-	}
+func unusable(subject, path string, about []string) symptom {
+	return symptom{lasts: 5 * time.Second, Finding: fault.Finding{
+		Subject: subject, Evidence: last(about, 1),
+		Message: "the kubelet cannot create a container from " + path,
+		Remedy:  "fix extraVolumes, extraArgs or the patch in the configuration, and run the same command again",
+	}}
 }
 
 // manifestMissing finds a control plane without a component, except etcd. It ends no wait, as a phase may yet write the manifest.
-func manifestMissing(s *scene) []Finding {
+func manifestMissing(s *scene) []symptom {
 	needed := []string{apiServerPod, controllerManagerPod, schedulerPod}
 	if !slices.ContainsFunc(needed, func(name string) bool { return s.pod(name) != nil }) {
 		return nil
 	}
-	var found []Finding
+	var found []symptom
 	for _, name := range needed {
 		path := filepath.Join(s.t.Manifests, name+".yaml")
 		if _, err := s.h.Lstat(path); s.pod(name) != nil || !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		found = append(found, Finding{
-			Subject: name, lasts: never,
-			Fault: fault.Fault{
-				Message: path + " does not exist, so the kubelet does not run this component of the control plane",
-				Remedy: "move the file back, or write it again with `slipway init phase control-plane " + strings.TrimPrefix(name, "kube-") +
-					"` and the configuration of this node",
-			},
-		})
+		found = append(found, symptom{lasts: never, Finding: fault.Finding{
+			Subject: name,
+			Message: path + " does not exist, so the kubelet does not run this component of the control plane",
+			Remedy: "move the file back, or write it again with `slipway init phase control-plane " + strings.TrimPrefix(name, "kube-") +
+				"` and the configuration of this node",
+		}})
 	}
 	return found
 }
 
 // containerCrash finds a container that ended twice with the same message, if no other cause explains it, unless the message is
 // about something that isn't ready yet.
-func containerCrash(s *scene) []Finding {
-	var found []Finding
+func containerCrash(s *scene) []symptom {
+	var found []symptom
 	for _, p := range s.pods {
 		if !p.dead || p.exits() < 2 && s.t.Waiting {
 			continue
 		}
 		words := lastWords(p.lines)
 		c := p.ended()
-		f := Finding{
-			Subject: p.name, Evidence: words, lasts: 2 * time.Second,
-			Fault: fault.Fault{
-				Message: fmt.Sprintf("its container has ended %d times, the last time with exit code %d (%s)", p.exits(), c.ExitCode, c.Reason),
-				Remedy:  "see its last message above; " + c.LogPath + " has the rest. Its flags are in " + p.path,
-			},
-		}
+		f := symptom{lasts: 2 * time.Second, Finding: fault.Finding{
+			Subject: p.name, Evidence: words,
+			Message: fmt.Sprintf("its container has ended %d times, the last time with exit code %d (%s)", p.exits(), c.ExitCode, c.Reason),
+			Remedy:  "see its last message above; " + c.LogPath + " has the rest. Its flags are in " + p.path,
+		}}
 		killed := c.ExitCode == 0 || c.ExitCode > 128 // mostly by the kubelet, because a probe failed
 		if c.Reason == "OOMKilled" {
 			f.Message += ": it ran out of memory"
@@ -158,19 +152,17 @@ func lastWords(lines []string) []string {
 	return last(lines, 1)
 }
 
-func notRunning(s *scene) []Finding {
-	var found []Finding
+func notRunning(s *scene) []symptom {
+	var found []symptom
 	for _, p := range s.pods {
 		if len(p.containers) > 0 || s.ago(p.changed) < 2*settled {
 			continue
 		}
-		found = append(found, Finding{
-			Subject: p.name, Evidence: last(mentioning(s.kubeletLines(), p.name), 2), lasts: never,
-			Fault: fault.Fault{
-				Message: "the kubelet has not created a container from " + p.path,
-				Remedy:  "see `journalctl -u kubelet` for the kubelet's work, and `crictl pods` for the runtime's Pods",
-			},
-		})
+		found = append(found, symptom{lasts: never, Finding: fault.Finding{
+			Subject: p.name, Evidence: last(mentioning(s.kubeletLines(), p.name), 2),
+			Message: "the kubelet has not created a container from " + p.path,
+			Remedy:  "see `journalctl -u kubelet` for the kubelet's work, and `crictl pods` for the runtime's Pods",
+		}})
 	}
 	return found
 }

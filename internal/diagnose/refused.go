@@ -27,7 +27,7 @@ const (
 )
 
 // unauthorized finds an API server that rejects requests without credentials, or the kubelet's.
-func unauthorized(s *scene) []Finding {
+func unauthorized(s *scene) []symptom {
 	return append(s.probesRefused(), s.kubeletUnknown()...)
 }
 
@@ -40,7 +40,7 @@ func (p *staticPod) hasDefaultRoles() bool {
 }
 
 // probesRefused sends the API server the same request as the kubelet's probe.
-func (s *scene) probesRefused() []Finding {
+func (s *scene) probesRefused() []symptom {
 	p := s.pod(apiServerPod)
 	if p == nil || !p.running() {
 		return nil
@@ -54,7 +54,7 @@ func (s *scene) probesRefused() []Finding {
 	if answer == nil {
 		return nil
 	}
-	f := Finding{Subject: apiServerPod, Evidence: []string{err.Error()}}
+	f := symptom{Finding: fault.Finding{Subject: apiServerPod, Evidence: []string{err.Error()}}}
 	flags := []string{"anonymous-auth", "authentication-config"}
 	switch answer.Status {
 	case http.StatusUnauthorized:
@@ -76,26 +76,24 @@ func (s *scene) probesRefused() []Finding {
 	}
 	f.Remedy = "allow anonymous requests to /livez and /readyz, and to cluster-info: remove anonymous-auth from apiServer.extraArgs, or list these paths in the " +
 		"AuthenticationConfiguration: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-requests; then run the same command again"
-	return []Finding{f}
+	return []symptom{f}
 }
 
 var credentialsRefused = lazyregexp.New(`(?:[Rr]egister node|certificate signing request).*Unauthorized`)
 
 // kubeletUnknown skips an API server that isn't up: it may not have read its tokens and CAs yet.
-func (s *scene) kubeletUnknown() []Finding {
+func (s *scene) kubeletUnknown() []symptom {
 	lines := s.insists(s.sources[0], credentialsRefused)
 	server := s.serverOf()
 	if len(lines) == 0 || server == "" || !s.isUp(server) {
 		return nil
 	}
-	return []Finding{{
-		Subject: kubeletName, Evidence: last(lines, 1), lasts: refusing,
-		Fault: fault.Fault{
-			Message: "the API server at " + server + " does not accept its credentials",
-			Remedy: "join again with a new token (`slipway token create --print-join-command` on a control plane); " +
-				"if the CA for clients was replaced, put it into client-ca-file of every API server",
-		},
-	}}
+	return []symptom{{lasts: refusing, Finding: fault.Finding{
+		Subject: kubeletName, Evidence: last(lines, 1),
+		Message: "the API server at " + server + " does not accept its credentials",
+		Remedy: "join again with a new token (`slipway token create --print-join-command` on a control plane); " +
+			"if the CA for clients was replaced, put it into client-ca-file of every API server",
+	}}}
 }
 
 // isUp reports whether an API server says it's ready, or rejects requests without credentials.
@@ -124,14 +122,14 @@ var (
 )
 
 // forbidden finds an API server that gives nodes no rights.
-func forbidden(s *scene) []Finding {
+func forbidden(s *scene) []symptom {
 	lines := slices.DeleteFunc(s.insists(s.sources[0], nodeForbidden), func(line string) bool {
 		return otherNode().MatchString(line) || strings.Contains(line, "not yet ready")
 	})
 	if len(lines) == 0 {
 		return nil
 	}
-	f := Finding{Subject: kubeletName, Evidence: last(lines, 1), lasts: refusing}
+	f := symptom{lasts: refusing, Finding: fault.Finding{Subject: kubeletName, Evidence: last(lines, 1)}}
 	f.Message = "the API server denies the rights that a kubelet needs to register its node"
 	f.Remedy = "each API server needs Node and RBAC in --authorization-mode (Node,RBAC is the default), or in its AuthorizationConfiguration: fix apiServer.extraArgs; " +
 		"https://kubernetes.io/docs/reference/access-authn-authz/node/"
@@ -140,36 +138,34 @@ func forbidden(s *scene) []Finding {
 			f.Evidence = append(f.Evidence, p.path+": --authorization-mode="+mode)
 		}
 	}
-	return []Finding{f}
+	return []symptom{f}
 }
 
 // nodeName finds a kubelet whose host was renamed after it got its certificate.
-func nodeName(s *scene) []Finding {
+func nodeName(s *scene) []symptom {
 	lines := s.insists(s.sources[0], otherNode)
 	if len(lines) == 0 {
 		return nil
 	}
 	m := otherNode().FindStringSubmatch(lines[len(lines)-1])
 	certified, now := m[1], m[2]
-	return []Finding{{
-		Subject: kubeletName, Evidence: last(lines, 1), lasts: 5 * time.Second,
-		Fault: fault.Fault{
-			Message: fmt.Sprintf("takes this host for node %s, but its certificate is of node %s, so the API server refuses it", now, certified),
-			Remedy: fmt.Sprintf("give the host its name back (`hostnamectl set-hostname %s`) or the kubelet the flag --hostname-override=%s, and restart the kubelet; "+
-				"to rename the node, delete Node %s, run `slipway reset` here, and join again", certified, certified, certified),
-		},
-	}}
+	return []symptom{{lasts: 5 * time.Second, Finding: fault.Finding{
+		Subject: kubeletName, Evidence: last(lines, 1),
+		Message: fmt.Sprintf("takes this host for node %s, but its certificate is of node %s, so the API server refuses it", now, certified),
+		Remedy: fmt.Sprintf("give the host its name back (`hostnamectl set-hostname %s`) or the kubelet the flag --hostname-override=%s, and restart the kubelet; "+
+			"to rename the node, delete Node %s, run `slipway reset` here, and join again", certified, certified, certified),
+	}}}
 }
 
 // manifestTwice finds copies of manifests in the kubelet's directory. The kubelet reads every file there, whatever its name, and
 // runs only one of two Pods with the same name: now this one, now the other.
-func manifestTwice(s *scene) []Finding {
-	var found []Finding
+func manifestTwice(s *scene) []symptom {
+	var found []symptom
 	paths := map[string][]string{}
 	for _, p := range s.pods {
 		paths[p.pod] = append(paths[p.pod], p.path)
 		if same := paths[p.pod]; len(same) == 2 {
-			found = append(found, Finding{Subject: p.name, lasts: never})
+			found = append(found, symptom{lasts: never, Finding: fault.Finding{Subject: p.name}})
 		}
 	}
 	for i := range found {

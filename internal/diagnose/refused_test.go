@@ -109,7 +109,7 @@ func TestReasonOnItsOwnLine(t *testing.T) {
 	h.died(head + `"command failed" err=<`)
 	h.said("\tfailed to parse kubelet flag: unknown flag: --nonsense", " >")
 	found := Run(t.Context(), h, h.target(true))
-	if len(found) != 1 || found[0].Cause != "bad-flag" {
+	if len(found) != 1 || found[0].Name != "bad-flag" {
 		t.Fatalf("found %v", found)
 	}
 	fact.In(t, found[0].Evidence[0], "command failed", "--nonsense")

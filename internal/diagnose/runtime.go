@@ -18,7 +18,7 @@ import (
 )
 
 // runtimeDown asks the runtime whether it's ready, unless it has already failed to list its containers.
-func runtimeDown(s *scene) []Finding {
+func runtimeDown(s *scene) []symptom {
 	info, err := host.RuntimeInfo{}, s.runtimeErr
 	if err == nil {
 		if info, err = s.h.RuntimeInfo(s.ctx, s.t.Socket); err == nil && info.Ready {
@@ -29,7 +29,7 @@ func runtimeDown(s *scene) []Finding {
 		return nil
 	}
 	failure := err
-	f := Finding{Subject: s.t.Socket, lasts: 8 * time.Second}
+	f := symptom{lasts: 8 * time.Second, Finding: fault.Finding{Subject: s.t.Socket}}
 	f.Message = "the container runtime is not ready: " + info.Reason
 	if err != nil {
 		f.Message = "the container runtime does not answer"
@@ -39,7 +39,7 @@ func runtimeDown(s *scene) []Finding {
 	f.Remedy = fmt.Sprintf("see `systemctl status %[1]s` and `journalctl -u %[1]s`, and start it with `systemctl start %[1]s`", service)
 	unit, err := s.h.Unit(s.ctx, service)
 	if err != nil {
-		return []Finding{f}
+		return []symptom{f}
 	}
 	f.Evidence = append(f.Evidence, fmt.Sprintf("unit %s: %s, %s (%s), result %s", service, unit.LoadState, unit.ActiveState, unit.SubState, unit.Result))
 	switch {
@@ -53,7 +53,7 @@ func runtimeDown(s *scene) []Finding {
 	if entries, err := s.h.Journal(s.ctx, service, s.h.Now().Add(-time.Hour), 1); err == nil && len(entries) > 0 {
 		f.Evidence = append(f.Evidence, entries[len(entries)-1].Message)
 	}
-	return []Finding{f}
+	return []symptom{f}
 }
 
 // runtimeService returns the unit that usually serves a socket.
@@ -81,9 +81,9 @@ const pullRemedy = "check that this host reaches the registry, or set another on
 	"you can also load the image with `slipway config images pull` or `ctr -n k8s.io images import`"
 
 // image looks for missing images that the kubelet failed to pull: static Pods' and the Pod sandboxes'.
-func image(s *scene) []Finding {
+func image(s *scene) []symptom {
 	lines := matching(s.kubeletLines(), pullFailed)
-	var found []Finding
+	var found []symptom
 	for _, p := range s.pods {
 		about := mentioning(lines, p.spec.Image)
 		if p.running() || len(about) == 0 || s.present(p.spec.Image) {
@@ -110,11 +110,11 @@ const pullAgain = 8 * time.Second
 var pullAttempt = lazyregexp.New(`PullImage from image service failed|Failed to pull image|RunPodSandbox from runtime service failed`)
 
 // pullFinding counts a registry's refusal at once, and its unresolvable name soon. Otherwise, the kubelet has to fail twice.
-func (s *scene) pullFinding(subject, image string, about []string) Finding {
-	f := Finding{
-		Subject: subject, Evidence: last(about, 1), lasts: never,
-		Fault: fault.Fault{Message: fmt.Sprintf("image %s is not on this host and cannot be pulled", image), Remedy: pullRemedy},
-	}
+func (s *scene) pullFinding(subject, image string, about []string) symptom {
+	f := symptom{lasts: never, Finding: fault.Finding{
+		Subject: subject, Evidence: last(about, 1),
+		Message: fmt.Sprintf("image %s is not on this host and cannot be pulled", image), Remedy: pullRemedy,
+	}}
 	registry, _, _ := strings.Cut(image, "/")
 	registry, _, _ = strings.Cut(registry, ":")
 	var unknown error

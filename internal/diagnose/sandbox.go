@@ -22,11 +22,11 @@ var (
 )
 
 // podSandbox finds problems that keep every Pod from starting. The sandbox's image and the cgroup driver are causes of their own.
-func podSandbox(s *scene) []Finding {
+func podSandbox(s *scene) []symptom {
 	unknown := func(line string) bool {
 		return sandboxFailed().MatchString(line) || cgroupDriverRefused().MatchString(line) || ofPodNetwork().MatchString(line)
 	}
-	f := Finding{Subject: "every Pod's sandbox"}
+	f := symptom{Finding: fault.Finding{Subject: "every Pod's sandbox"}}
 	for _, line := range slices.Backward(s.lately(s.sources[0], sandboxRefused)) {
 		m := missingFile().FindStringSubmatch(line)
 		if m == nil {
@@ -36,20 +36,16 @@ func podSandbox(s *scene) []Finding {
 			continue
 		}
 		f.Evidence, f.lasts = []string{line}, time.Second
-		f.Fault = fault.Fault{
-			Message: "the kubelet gives Pods the name servers in " + m[1] + ", which does not exist on this host, so no Pod can start",
-			Remedy:  "set resolvConf in the KubeletConfiguration (ConfigMap kube-system/kubelet-config, or a patch for this node) to a file that exists, or create this one",
-		}
-		return []Finding{f}
+		f.Message = "the kubelet gives Pods the name servers in " + m[1] + ", which does not exist on this host, so no Pod can start"
+		f.Remedy = "set resolvConf in the KubeletConfiguration (ConfigMap kube-system/kubelet-config, or a patch for this node) to a file that exists, or create this one"
+		return []symptom{f}
 	}
 	lines := slices.DeleteFunc(s.insists(s.sources[0], sandboxRefused), func(line string) bool { return passing().MatchString(line) || unknown(line) })
 	if len(lines) == 0 {
 		return nil
 	}
 	f.Evidence, f.lasts = last(lines, 1), 2*time.Second
-	f.Fault = fault.Fault{
-		Message: "the container runtime cannot create the sandboxes that Pods' containers run in",
-		Remedy:  "see the runtime's message, and its journal (`journalctl -u " + runtimeService(s.t.Socket) + "`)",
-	}
-	return []Finding{f}
+	f.Message = "the container runtime cannot create the sandboxes that Pods' containers run in"
+	f.Remedy = "see the runtime's message, and its journal (`journalctl -u " + runtimeService(s.t.Socket) + "`)"
+	return []symptom{f}
 }

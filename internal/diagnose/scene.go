@@ -37,7 +37,7 @@ type scene struct {
 	pods       []staticPod
 	sources    []source
 	// faults holds the certificates' problems once checked is set.
-	faults  []fileFault
+	faults  []symptom
 	checked bool
 	// resolved maps the names that were looked up to their errors.
 	resolved map[string]error

@@ -6,6 +6,8 @@ package diagnose
 import (
 	"context"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 const (
@@ -16,7 +18,7 @@ const (
 
 // Watch looks at the host every second during a wait, but not at once, as most waits are short. It returns as soon as it knows a
 // cause that won't pass by itself, and nothing if ctx ends first. Without Target.Since, it uses Beginning.
-func Watch(ctx context.Context, h View, t Target) []Finding {
+func Watch(ctx context.Context, h View, t Target) []fault.Finding {
 	t.Waiting = true
 	began := h.Now()
 	t.began = began
@@ -44,7 +46,7 @@ func Watch(ctx context.Context, h View, t Target) []Finding {
 			continue
 		}
 		if lasting := judge(seen, found, h.Now()); len(lasting) > 0 {
-			return lasting
+			return findings(lasting)
 		}
 	}
 }
@@ -62,9 +64,9 @@ func Beginning(ctx context.Context, h View, began time.Time) time.Time {
 }
 
 // judge returns the findings that have lasted as long as they must. seen holds the time each was first found.
-func judge(seen map[string]time.Time, found []Finding, now time.Time) []Finding {
+func judge(seen map[string]time.Time, found []symptom, now time.Time) []symptom {
 	there := map[string]bool{}
-	var lasting []Finding
+	var lasting []symptom
 	for _, f := range found {
 		there[f.key()] = true
 		first, known := seen[f.key()]

@@ -5,7 +5,6 @@ package diagnose
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,23 +19,24 @@ import (
 
 func TestJudge(t *testing.T) {
 	seen := map[string]time.Time{}
-	look := func(second int, found ...Finding) int {
+	look := func(second int, found ...symptom) int {
 		return len(judge(seen, found, at.Add(time.Duration(second)*time.Second)))
 	}
-	once, slow, open := Finding{Cause: "a"}, Finding{Cause: "b", lasts: 3 * time.Second}, Finding{Cause: "c", lasts: never}
+	once, slow, open := symptom{}, symptom{lasts: 3 * time.Second}, symptom{lasts: never}
+	once.Name, slow.Name, open.Name = "a", "b", "c"
 	for i, step := range []struct {
 		second int
-		found  []Finding
+		found  []symptom
 		want   int
 	}{
-		{0, []Finding{slow, open}, 0},
-		{1, []Finding{slow, open}, 0},
-		{2, []Finding{open}, 0}, // it passed
-		{3, []Finding{slow, open}, 0},
-		{5, []Finding{slow, open}, 0},
-		{6, []Finding{slow, open}, 1},
-		{99, []Finding{open}, 0},
-		{100, []Finding{once, open}, 1},
+		{0, []symptom{slow, open}, 0},
+		{1, []symptom{slow, open}, 0},
+		{2, []symptom{open}, 0}, // it passed
+		{3, []symptom{slow, open}, 0},
+		{5, []symptom{slow, open}, 0},
+		{6, []symptom{slow, open}, 1},
+		{99, []symptom{open}, 0},
+		{100, []symptom{once, open}, 1},
 	} {
 		if got := look(step.second, step.found...); got != step.want {
 			t.Errorf("look %d: %d last, want %d", i, got, step.want)
@@ -131,22 +131,9 @@ func TestInformative(t *testing.T) {
 	}
 }
 
-// TestFindingAsJSON: version 1 of the output has the remedy as next.
-func TestFindingAsJSON(t *testing.T) {
-	f := Finding{Cause: "swap", Subject: "kubelet", Fault: fault.Fault{Message: "swap is on", Remedy: "turn it off"}, Evidence: []string{"E1121"}}
-	got, err := json.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = `{"cause":"swap","subject":"kubelet","message":"swap is on","remedy":"turn it off","evidence":["E1121"],"next":"turn it off"}`
-	if string(got) != want {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
-}
-
 // TestRemedyOfAnError: an error with causes keeps its own remedy.
 func TestRemedyOfAnError(t *testing.T) {
-	found := []Finding{{Cause: "swap"}}
+	found := []fault.Finding{{Name: "swap"}}
 	if got := fault.Remedy(errors.Wrap(&Error{Err: errors.New("no answer"), Findings: found}, "phase x")); !strings.Contains(got, "same command") {
 		t.Errorf("got %q", got)
 	}

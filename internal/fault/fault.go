@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fault splits a problem in two: a message with the problem and its place, and a remedy. They're shown on separate lines,
-// and are separate fields in output for programs.
+// and are separate fields in output for programs. A problem is an error with a remedy, or a Finding of a check or a diagnosis.
 package fault
 
 import (
@@ -11,21 +11,6 @@ import (
 
 	"github.com/pkg/errors"
 )
-
-// Fault is a problem to report. Neither part holds a secret.
-type Fault struct {
-	Message string `json:"message"`
-	// Remedy is in the imperative; empty if there's nothing to do.
-	Remedy string `json:"remedy,omitempty"`
-}
-
-// String is the message and, on an indented line of its own, the remedy.
-func (f Fault) String() string {
-	if f.Remedy == "" {
-		return f.Message
-	}
-	return f.Message + "\n  " + f.Remedy
-}
 
 type remedied struct {
 	error
@@ -65,6 +50,3 @@ func Remedy(err error) string {
 	}
 	return ""
 }
-
-// Of returns err's text and remedy as a Fault.
-func Of(err error) Fault { return Fault{err.Error(), Remedy(err)} }

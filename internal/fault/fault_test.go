@@ -4,6 +4,7 @@
 package fault
 
 import (
+	"encoding/json"
 	stderrors "errors"
 	"testing"
 
@@ -24,8 +25,8 @@ func TestRemedyIsFoundThroughWrapping(t *testing.T) {
 		"outermost": {WithRemedy(errors.Wrap(err, "kubelet"), "read its log"), "kubelet: swap is on", "read its log"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, want := Of(tt.err), (Fault{tt.text, tt.remedy}); got != want {
-				t.Errorf("got %q, want %q", got, want)
+			if got := Of(tt.err); got.Message != tt.text || got.Remedy != tt.remedy {
+				t.Errorf("got %q", got)
 			}
 		})
 	}
@@ -38,11 +39,35 @@ func TestRemedyIsFoundThroughWrapping(t *testing.T) {
 	}
 }
 
-func TestMessageAndRemedyHaveLinesOfTheirOwn(t *testing.T) {
-	if got := (Fault{"swap is on", "turn it off"}).String(); got != "swap is on\n  turn it off" {
-		t.Errorf("got %q", got)
+func TestText(t *testing.T) {
+	for _, tt := range []struct {
+		f    Finding
+		want string
+	}{
+		{Finding{Message: "swap is on", Remedy: "turn it off"}, "swap is on\n  turn it off"},
+		{Finding{Message: "swap is on"}, "swap is on"},
+		{NewFinding("Swap", Note, "", "swap is %s", "off"), "swap is off"},
+		{NewFinding("Swap", Error, "turn it off", "swap is on"), "[ERROR Swap]: swap is on\n  turn it off"},
+		{NewFinding("Swap", Warning, "", "swap is on"), "[WARNING Swap]: swap is on"},
+		{Finding{Name: "swap", Severity: Broken, Subject: "kubelet", Message: "swap is on", Remedy: "turn it off", Evidence: []string{"E1121", "E1122"}},
+			"  [swap] kubelet: swap is on\n    | E1121\n    | E1122\n    what to do: turn it off"},
+	} {
+		if got := tt.f.String(); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
 	}
-	if got := (Fault{Message: "swap is on"}).String(); got != "swap is on" {
-		t.Errorf("got %q", got)
+}
+
+// TestJSON: version 1 of a cause has the remedy as next.
+func TestJSON(t *testing.T) {
+	cause := Finding{Name: "swap", Severity: Broken, Subject: "kubelet", Message: "swap is on", Remedy: "turn it off", Evidence: []string{"E1121"}}
+	check := Finding{Name: "Swap", Severity: Unasked, Subject: "kubelet", Field: "failSwapOn", Message: "swap", Final: true, Evidence: []string{"E1121"}}
+	for want, f := range map[string]Finding{
+		`{"cause":"swap","subject":"kubelet","message":"swap is on","remedy":"turn it off","evidence":["E1121"],"next":"turn it off"}`: cause,
+		`{"check":"Swap","level":"unchecked","message":"swap"}`:                                                                        check,
+	} {
+		if got, err := json.Marshal(f); err != nil || string(got) != want {
+			t.Errorf("got %s (%v)\nwant %s", got, err, want)
+		}
 	}
 }

@@ -46,7 +46,7 @@ type Here struct {
 
 // Check returns what an upgrade to Node's version breaks in this host's kubelet, static Pods and, with Wanted static Pods,
 // control plane. n is the cluster's view of this host; etcd is as for Inventory.Check.
-func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions, etcd func(minor string) string) []breakages.Finding {
+func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions, etcd func(minor string) string) []fault.Finding {
 	c := &collector{Sources: Sources{Here: h}}
 	c.inputs.Kubelets = []breakages.Kubelet{c.kubeletHere(ctx, n, nil)}
 	c.wantedPods()
@@ -57,7 +57,7 @@ func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions, etcd func(mi
 // Inventory is everything collected.
 type Inventory struct {
 	inputs breakages.Inputs
-	gaps   []breakages.Finding
+	gaps   []fault.Finding
 	// Members are etcd's members with their health; empty if they couldn't be asked.
 	Members []etcd.Health
 }
@@ -90,25 +90,25 @@ func Collect(ctx context.Context, s Sources) (*Inventory, error) {
 		group.Go(func() { look(ctx) })
 	}
 	group.Wait()
-	slices.SortStableFunc(c.gaps, func(a, b breakages.Finding) int { return cmp.Compare(a.Where, b.Where) })
+	slices.SortStableFunc(c.gaps, func(a, b fault.Finding) int { return cmp.Compare(a.Subject, b.Subject) })
 	slices.SortStableFunc(c.inputs.APIUse, func(a, b breakages.APIUse) int { return cmp.Compare(a.Where, b.Where) })
 	return &c.Inventory, nil
 }
 
 // Check returns what an upgrade breaks, and what wasn't checked. etcd returns the members' version in a minor release such as
 // 1.37; nil if they stay.
-func (i *Inventory) Check(from, to string, etcd func(minor string) string) []breakages.Finding {
+func (i *Inventory) Check(from, to string, etcd func(minor string) string) []fault.Finding {
 	in := i.inputs
 	in.From, in.To, in.EtcdVersion = from, to, etcd
 	return append(breakages.Check(in), i.gaps...)
 }
 
 // gap adds a finding about something the collector couldn't read.
-func (c *collector) gap(where, subject, remedy, format string, args ...any) {
+func (c *collector) gap(subject, field, remedy, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.gaps = append(c.gaps, breakages.Finding{ID: breakages.NotChecked, Where: where, Subject: subject,
-		Fault: fault.Fault{Message: fmt.Sprintf(format, args...), Remedy: remedy}})
+	c.gaps = append(c.gaps, fault.Finding{Name: breakages.NotChecked, Severity: fault.Unasked, Subject: subject, Field: field,
+		Message: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
 // crosses reports whether an upgrade from release oldest may make the step to minor. If not, there's no need to collect things

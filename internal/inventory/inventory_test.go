@@ -17,10 +17,10 @@ import (
 	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/slipway-k8s/slipway/internal/breakages"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -197,39 +197,39 @@ func (s *scene) found() []string {
 	var list []string
 	for _, f := range s.findings() {
 		list = append(list, named(f))
-		if f.Remedy == "" || f.Where == "" {
+		if f.Remedy == "" || f.Subject == "" {
 			s.t.Errorf("incomplete: %+v", f)
 		}
 	}
 	return list
 }
 
-// named returns a finding without its words: ID, release if it has one, where, and the subject there.
-func named(f breakages.Finding) string {
-	return strings.Join(strings.Fields(f.ID+" "+f.Release+" "+f.Where+": "+f.Subject), " ")
+// named returns a finding without its words: its name, the release that breaks it, its subject, and the field there.
+func named(f fault.Finding) string {
+	return strings.Join(strings.Fields(f.Name+" "+strings.TrimPrefix(strings.Join(f.Evidence, " "), "Kubernetes ")+" "+f.Subject+": "+f.Field), " ")
 }
 
 // checkFound compares one finding with its name and, each after "; ", facts of its message.
-func checkFound(t *testing.T, found []breakages.Finding, want string) {
+func checkFound(t *testing.T, found []fault.Finding, want string) {
 	t.Helper()
 	for _, f := range found {
-		if f.Remedy == "" || f.Where == "" {
+		if f.Remedy == "" || f.Subject == "" {
 			t.Errorf("incomplete: %+v", f)
 		}
 	}
 	name, facts, _ := strings.Cut(want, "; ")
-	i := slices.IndexFunc(found, func(f breakages.Finding) bool { return named(f) == name })
+	i := slices.IndexFunc(found, func(f fault.Finding) bool { return named(f) == name })
 	switch {
 	case i < 0:
 		t.Errorf("%q was not found: %+v", name, found)
-	case slices.ContainsFunc(found[i+1:], func(f breakages.Finding) bool { return named(f) == name }):
+	case slices.ContainsFunc(found[i+1:], func(f fault.Finding) bool { return named(f) == name }):
 		t.Errorf("%q was found twice: %+v", name, found)
 	case facts != "":
 		fact.In(t, found[i].Message, strings.Split(facts, "; ")...)
 	}
 }
 
-func (s *scene) findings() []breakages.Finding {
+func (s *scene) findings() []fault.Finding {
 	s.t.Helper()
 	api := clientOf(s.api)
 	state, err := upgrading.Look(s.t.Context(), api)
@@ -513,11 +513,11 @@ func TestFlagsThatTheUpgradeDrops(t *testing.T) {
 			row.make(s)
 			var got []string
 			for _, f := range s.findings() {
-				level := map[bool]string{true: "fatal", false: "warning"}[f.Fatal]
+				level := map[bool]string{true: "fatal", false: "warning"}[f.Severity == fault.Error]
 				if named(f) != always {
 					got = append(got, level+" "+named(f))
 				}
-				if f.Fatal == strings.Contains(f.Remedy, "drops it") && f.ID == "flag-removed" {
+				if (f.Severity == fault.Error) == strings.Contains(f.Remedy, "drops it") && f.Name == "flag-removed" {
 					t.Errorf("remedy %q", f.Remedy)
 				}
 			}

@@ -28,7 +28,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/preflight"
 )
 
 const kubeletConfigMap = "ConfigMap kube-system/" + manifests.KubeletConfigMap
@@ -117,7 +116,9 @@ func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, s
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		c.gap(k.Where, "flags", "run this as root", "%s: its flags were not checked: %v", k.Where, err)
 	}
-	k.Args = append(k.Args, preflight.AdministratorsFlags(h)...)
+	for _, f := range thisnode.AdministratorsFlags(h) {
+		k.Args = append(k.Args, f.Arg)
+	}
 	own := map[string]any{}
 	path, data := filepath.Join(c.Here.Node.Paths.Kubelet, "config.yaml"), c.Here.Kubelet
 	err = nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
@@ -61,8 +62,8 @@ func TestPodsOfWorkers(t *testing.T) {
 	s.put("/api/v1/namespaces/default/pods/dns-w-1", "v1", "Pod", object{"metadata": object{"annotations": object{"kubernetes.io/config.mirror": "x"}},
 		"spec": object{"nodeName": "w-1", "volumes": []any{object{"name": "v", "csi": object{"driver": "d"}}}}})
 	for _, f := range s.findings() {
-		if f.Fatal || !slices.Contains([]string{always, "static-pod-api-reference 1.37 static Pod default/dns-w-1 on w-1: CSIDriver"}, named(f)) {
-			t.Errorf("found %q, fatal: %t", named(f), f.Fatal)
+		if f.Severity == fault.Error || !slices.Contains([]string{always, "static-pod-api-reference 1.37 static Pod default/dns-w-1 on w-1: CSIDriver"}, named(f)) {
+			t.Errorf("found %q, fatal: %t", named(f), f.Severity == fault.Error)
 		}
 	}
 }

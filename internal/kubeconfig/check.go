@@ -14,14 +14,15 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // The kinds of faults in a kubeconfig file, besides its client certificate's.
 const (
-	Malformed     certs.Kind = "malformed"
-	WrongServer   certs.Kind = "wrong server" // kubeadm warns of this and keeps the file
-	UntrustedCA   certs.Kind = "untrusted CA" // the client wouldn't trust the API server
-	NoCredentials certs.Kind = "no credentials"
+	Malformed     = "malformed"
+	WrongServer   = "wrong server" // kubeadm warns of this and keeps the file
+	UntrustedCA   = "untrusted CA" // the client wouldn't trust the API server
+	NoCredentials = "no credentials"
 )
 
 // Check checks an existing kubeconfig file; ca is the content of the cluster's CA file. It doesn't check other files the
@@ -41,47 +42,50 @@ func Check(data []byte, spec Spec, n *config.Node, ca []*x509.Certificate, now t
 	return failure
 }
 
-func check(data []byte, spec Spec, ca []*x509.Certificate, now time.Time) []certs.Fault {
+func check(data []byte, spec Spec, ca []*x509.Certificate, now time.Time) []fault.Finding {
 	file, err := parse(data)
 	if err != nil {
-		return []certs.Fault{{Kind: Malformed, Detail: err.Error()}}
+		return []fault.Finding{failed(Malformed, "%v", err)}
 	}
 	faults := checkCluster(file.Clusters[file.cluster].Cluster, spec, ca)
 	return append(faults, checkUser(file.AuthInfos[file.user].AuthInfo, spec, ca, now)...)
 }
 
-func checkCluster(cluster api.Cluster, spec Spec, ca []*x509.Certificate) []certs.Fault {
-	var faults []certs.Fault
+func failed(name, format string, args ...any) fault.Finding {
+	return fault.NewFinding(name, fault.Error, "", format, args...)
+}
+
+func checkCluster(cluster api.Cluster, spec Spec, ca []*x509.Certificate) []fault.Finding {
+	var faults []fault.Finding
 	if cluster.Server != spec.Server {
-		faults = append(faults, certs.Fault{Kind: WrongServer, Detail: fmt.Sprintf(
-			"the server is %q, not %q", cluster.Server, spec.Server)})
+		faults = append(faults, failed(WrongServer, "the server is %q, not %q", cluster.Server, spec.Server))
 	}
 	data := cluster.CertificateAuthorityData
 	if len(data) == 0 && cluster.CertificateAuthority != "" {
 		return faults
 	}
 	if len(data) == 0 {
-		return append(faults, certs.Fault{Kind: UntrustedCA, Detail: "no CA to trust (certificate-authority-data)"})
+		return append(faults, failed(UntrustedCA, "no CA to trust (certificate-authority-data)"))
 	}
 	trusted, err := certs.ParseCerts(data)
 	if err != nil {
-		return append(faults, certs.Fault{Kind: UntrustedCA, Detail: "certificate-authority-data: " + err.Error()})
+		return append(faults, failed(UntrustedCA, "certificate-authority-data: %v", err))
 	}
 	if !slices.ContainsFunc(ca, func(c *x509.Certificate) bool { return slices.ContainsFunc(trusted, c.Equal) }) {
-		faults = append(faults, certs.Fault{Kind: UntrustedCA, Detail: "trusts another CA than the cluster's"})
+		faults = append(faults, failed(UntrustedCA, "trusts another CA than the cluster's"))
 	}
 	return faults
 }
 
-func checkUser(user api.AuthInfo, spec Spec, ca []*x509.Certificate, now time.Time) []certs.Fault {
+func checkUser(user api.AuthInfo, spec Spec, ca []*x509.Certificate, now time.Time) []fault.Finding {
 	cert, key := user.ClientCertificateData, user.ClientKeyData
 	switch {
 	case len(cert)+len(key) == 0 && !hasCredentials(user):
-		return []certs.Fault{{Kind: NoCredentials, Detail: "the user has no credentials"}}
+		return []fault.Finding{failed(NoCredentials, "the user has no credentials")}
 	case len(cert) == 0 && len(key) > 0 && user.ClientCertificate == "":
-		return []certs.Fault{{Kind: NoCredentials, Detail: "the user has a client key, but no client certificate"}}
+		return []fault.Finding{failed(NoCredentials, "the user has a client key, but no client certificate")}
 	case len(key) == 0 && len(cert) > 0 && user.ClientKey == "":
-		return []certs.Fault{{Kind: NoCredentials, Detail: "the user has a client certificate, but no client key"}}
+		return []fault.Finding{failed(NoCredentials, "the user has a client certificate, but no client key")}
 	case len(cert) == 0:
 		return nil
 	case len(key) == 0:
@@ -89,11 +93,11 @@ func checkUser(user api.AuthInfo, spec Spec, ca []*x509.Certificate, now time.Ti
 	}
 	pair, err := certs.ParsePair(cert, key)
 	if err != nil {
-		return []certs.Fault{{Kind: Malformed, Detail: "client credentials: " + err.Error()}}
+		return []fault.Finding{failed(Malformed, "client credentials: %v", err)}
 	}
 	faults := certs.Faults(spec.Certificate, pair, ca, now)
 	for i := range faults {
-		faults[i].Detail = "client certificate: " + faults[i].Detail
+		faults[i].Message = "client certificate: " + faults[i].Message
 	}
 	return faults
 }

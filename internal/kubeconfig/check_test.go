@@ -48,7 +48,7 @@ func TestCheck(t *testing.T) {
 	tests := []struct {
 		name   string
 		edit   func(cluster *api.Cluster, user *api.AuthInfo)
-		kinds  []certs.Kind
+		kinds  []string
 		detail string
 	}{
 		{"right", func(*api.Cluster, *api.AuthInfo) {}, nil, ""},
@@ -65,30 +65,30 @@ func TestCheck(t *testing.T) {
 		{"a plugin", func(_ *api.Cluster, u *api.AuthInfo) { *u = api.AuthInfo{Exec: &api.ExecConfig{Command: "login"}} }, nil, ""},
 
 		{"other server", func(c *api.Cluster, _ *api.AuthInfo) { c.Server = "https://old:6443" },
-			[]certs.Kind{WrongServer}, `server | "https://old:6443" | "https://192.168.99.11:6443"`},
+			[]string{WrongServer}, `server | "https://old:6443" | "https://192.168.99.11:6443"`},
 		{"no CA", func(c *api.Cluster, _ *api.AuthInfo) { c.CertificateAuthorityData = nil },
-			[]certs.Kind{UntrustedCA}, "no CA"},
+			[]string{UntrustedCA}, "no CA"},
 		{"other CA", func(c *api.Cluster, _ *api.AuthInfo) {
 			c.CertificateAuthorityData = certs.EncodeCerts(otherCA.Cert)
-		}, []certs.Kind{UntrustedCA}, "another CA"},
+		}, []string{UntrustedCA}, "another CA"},
 		{"damaged CA", func(c *api.Cluster, _ *api.AuthInfo) { c.CertificateAuthorityData = []byte("hunter2") },
-			[]certs.Kind{UntrustedCA}, "certificate-authority-data: | PEM"},
+			[]string{UntrustedCA}, "certificate-authority-data: | PEM"},
 		{"no credentials", func(_ *api.Cluster, u *api.AuthInfo) { *u = api.AuthInfo{} },
-			[]certs.Kind{NoCredentials}, "no credentials"},
+			[]string{NoCredentials}, "no credentials"},
 		{"no key", func(_ *api.Cluster, u *api.AuthInfo) { u.ClientKeyData = nil },
-			[]certs.Kind{NoCredentials}, "client certificate | no client | key"},
+			[]string{NoCredentials}, "client certificate | no client | key"},
 		{"no certificate", func(_ *api.Cluster, u *api.AuthInfo) { u.ClientCertificateData = nil },
-			[]certs.Kind{NoCredentials}, "client key | no client | certificate"},
+			[]string{NoCredentials}, "client key | no client | certificate"},
 		{"damaged key", func(_ *api.Cluster, u *api.AuthInfo) { u.ClientKeyData = []byte("hunter2") },
-			[]certs.Kind{Malformed}, "client credentials: | private key: | PEM"},
+			[]string{Malformed}, "client credentials: | private key: | PEM"},
 		{"key of another", func(_ *api.Cluster, u *api.AuthInfo) { u.ClientKeyData = strangerKey },
-			[]certs.Kind{certs.KeyMismatch}, "client certificate: | private key"},
+			[]string{certs.KeyMismatch}, "client certificate: | private key"},
 		{"somebody else", func(_ *api.Cluster, u *api.AuthInfo) {
 			u.ClientCertificateData, u.ClientKeyData = certs.EncodeCerts(stranger.Cert), strangerKey
-		}, []certs.Kind{certs.WrongSubject, certs.WrongSubject}, `organization | "kubeadm:cluster-admins"`},
+		}, []string{certs.WrongSubject, certs.WrongSubject}, `organization | "kubeadm:cluster-admins"`},
 		{"two at once", func(c *api.Cluster, u *api.AuthInfo) {
 			c.Server, u.ClientKeyData = "https://old:6443", strangerKey
-		}, []certs.Kind{WrongServer, certs.KeyMismatch}, "/etc/kubernetes/admin.conf: | 2 faults"},
+		}, []string{WrongServer, certs.KeyMismatch}, "/etc/kubernetes/admin.conf: | 2 faults"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func wantFaults(t *testing.T, err error, kinds []certs.Kind, detail string) {
+func wantFaults(t *testing.T, err error, kinds []string, detail string) {
 	t.Helper()
 	var failure *certs.Error
 	if errors.As(err, &failure) != (len(kinds) > 0) {
@@ -118,9 +118,9 @@ func wantFaults(t *testing.T, err error, kinds []certs.Kind, detail string) {
 	if failure == nil {
 		return
 	}
-	var got []certs.Kind
-	for _, fault := range failure.Faults {
-		got = append(got, fault.Kind)
+	var got []string
+	for _, f := range failure.Faults {
+		got = append(got, f.Name)
 	}
 	if diff := cmp.Diff(kinds, got); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
@@ -141,7 +141,7 @@ func TestCheckExpired(t *testing.T) {
 	} {
 		spec := find(t, n, name)
 		err := Check(build(t, spec, n, ca), spec, n, ca.Bundle(), late)
-		wantFaults(t, err, []certs.Kind{certs.Expired}, "client certificate: | expired")
+		wantFaults(t, err, []string{certs.Expired}, "client certificate: | expired")
 		fact.In(t, fault.Remedy(err), fact.Of(remedy)...)
 	}
 }
@@ -152,7 +152,7 @@ func TestCheckOtherNode(t *testing.T) {
 	ca := newCA(t, n)
 	spec := find(t, n, "kubelet.conf")
 	err := Check(build(t, find(t, other, "kubelet.conf"), other, ca), spec, n, ca.Bundle(), now)
-	wantFaults(t, err, []certs.Kind{certs.WrongSubject}, `common name | "system:node:cp-2" | "system:node:cp-1"`)
+	wantFaults(t, err, []string{certs.WrongSubject}, `common name | "system:node:cp-2" | "system:node:cp-1"`)
 }
 
 func TestMalformed(t *testing.T) {
@@ -172,7 +172,7 @@ func TestMalformed(t *testing.T) {
 	n := newNode("cp-1")
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			wantFaults(t, Check([]byte(tt.data), find(t, n, "admin.conf"), n, nil, now), []certs.Kind{Malformed}, tt.want)
+			wantFaults(t, Check([]byte(tt.data), find(t, n, "admin.conf"), n, nil, now), []string{Malformed}, tt.want)
 			_, _, err := RotatableKubelet([]byte(tt.data), pemPath)
 			fact.Error(t, err, fact.Of(tt.want)...)
 		})

@@ -91,7 +91,7 @@ func TestFaults(t *testing.T) {
 	d.put(t, "/etc/kubernetes/scheduler.conf", d.get(t, "/etc/kubernetes/admin.conf"))
 	var faults string
 	for _, err := range d.Faults() {
-		faults += fault.Of(err).String() + "\n"
+		faults += fault.Of(err).Plain() + "\n"
 	}
 	for _, want := range []string{pkiDir + "apiserver.crt: ", "private key", pkiDir + "apiserver.key",
 		"/etc/kubernetes/scheduler.conf: ", "`slipway init phase kubeconfig scheduler`"} {

@@ -73,7 +73,7 @@ type trust struct {
 	pods   map[string]*corev1.Pod
 
 	faults   []string
-	warnings []fault.Fault
+	warnings []fault.Finding
 }
 
 // renews notes which CA will sign a row.
@@ -166,8 +166,8 @@ func (t *trust) locksOut(p pair) bool {
 }
 
 func (t *trust) warn(message, remedy string) {
-	w := fault.Fault{Message: message, Remedy: remedy}
-	if !slices.Contains(t.warnings, w) {
+	w := fault.NewFinding("", fault.Warning, remedy, "%s", message)
+	if !slices.ContainsFunc(t.warnings, func(other fault.Finding) bool { return other.Message == message }) {
 		t.warnings = append(t.warnings, w)
 	}
 }

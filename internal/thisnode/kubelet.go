@@ -5,6 +5,7 @@ package thisnode
 
 import (
 	"cmp"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
-	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // KubeletSettings returns this host's kubelet settings, as far as phases need them: config.yaml with the user's patches (or the
@@ -37,14 +37,14 @@ func KubeletSettings(h host.Host, n *config.Node) (*kubelet.KubeletConfiguration
 			return nil, errors.Wrapf(err, "%s: not a KubeletConfiguration", path)
 		}
 	}
-	flags := slices.DeleteFunc(effectiveFlags(h, n), func(a config.Arg) bool { return needsSystemd(a.Value) })
-	for _, flag := range flags {
-		if flag.Name == "config-dir" {
-			mergeDropIns(h, atRoot(flag.Value), settings)
+	flags := slices.DeleteFunc(effectiveFlags(h, n), func(f KubeletFlag) bool { return needsSystemd(f.Value) })
+	EachDropIn(h, flags, func(_ string, doc []byte) {
+		if merged := settings.DeepCopy(); yaml.Unmarshal(doc, merged) == nil {
+			*settings = *merged
 		}
-	}
+	})
 	for _, flag := range flags {
-		override(settings, flag)
+		override(settings, flag.Arg)
 	}
 	return settings, nil
 }
@@ -52,12 +52,6 @@ func KubeletSettings(h host.Host, n *config.Node) (*kubelet.KubeletConfiguration
 // KubeletFlags returns this host's kubelet flags, then the configuration's, which may not be known: a name's last flag counts.
 func KubeletFlags(h host.Host, n *config.Node) []config.Arg {
 	return append(flagsOnHost(h, n.Paths.Kubelet), n.KubeletExtraArgs...)
-}
-
-// effectiveFlags adds the flags in administrators' own files, such as KUBELET_EXTRA_ARGS in /etc/default/kubelet, which the
-// packages' unit puts last.
-func effectiveFlags(h host.Host, n *config.Node) []config.Arg {
-	return append(KubeletFlags(h, n), preflight.AdministratorsFlags(h)...)
 }
 
 func needsSystemd(value string) bool { return strings.ContainsAny(value, "$%") }
@@ -114,7 +108,7 @@ func socketIn(h host.Host, file string) string {
 }
 
 // flagsOnHost returns the flags in the kubelet directory's kubeadm-flags.env; none if it's missing.
-func flagsOnHost(h host.Host, dir string) []config.Arg {
+func flagsOnHost(h host.Reader, dir string) []config.Arg {
 	data, err := h.ReadFile(filepath.Join(dir, "kubeadm-flags.env"))
 	if err != nil {
 		return nil
@@ -164,25 +158,97 @@ func atRoot(value string) string {
 	return filepath.Join("/", value)
 }
 
-// mergeDropIns reads the *.conf files below a directory, sorted by path, as the kubelet does:
+// KubeletFlag is a flag of the kubelet, and the file or field that sets it.
+type KubeletFlag struct {
+	config.Arg
+	From string
+}
+
+// effectiveFlags adds the flags in kubeadm-flags.env, which come first.
+func effectiveFlags(h host.Reader, n *config.Node) []KubeletFlag {
+	return append(flagsFrom(flagsOnHost(h, n.Paths.Kubelet), "kubeadm-flags.env"), ConfiguredFlags(h, n)...)
+}
+
+// ConfiguredFlags returns the configuration's flags, then the administrators', which the packages' unit puts last.
+func ConfiguredFlags(h host.Reader, n *config.Node) []KubeletFlag {
+	return append(flagsFrom(n.KubeletExtraArgs, "nodeRegistration.kubeletExtraArgs"), AdministratorsFlags(h)...)
+}
+
+func flagsFrom(args []config.Arg, from string) []KubeletFlag {
+	var flags []KubeletFlag
+	for _, a := range args {
+		flags = append(flags, KubeletFlag{a, from})
+	}
+	return flags
+}
+
+// AdministratorsFlags returns the flags in administrators' own files, such as KUBELET_EXTRA_ARGS in /etc/default/kubelet, in the
+// order in which the packages' unit reads them: its drop-ins, then two environment files.
+func AdministratorsFlags(h host.Reader) []KubeletFlag {
+	var paths []string
+	for _, dir := range []string{"/usr/lib/systemd/system/kubelet.service.d", "/etc/systemd/system/kubelet.service.d"} {
+		entries, _ := h.ReadDir(dir)
+		for _, e := range slices.DeleteFunc(entries, fs.DirEntry.IsDir) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	var flags []KubeletFlag
+	for _, path := range append(paths, "/etc/default/kubelet", "/etc/sysconfig/kubelet") {
+		if text, err := h.ReadFile(path); err == nil {
+			flags = append(flags, flagsFrom(flagsIn(string(text)), path)...)
+		}
+	}
+	return flags
+}
+
+// flagsIn finds the flags in a unit's drop-in or an environment file, quoted or not. It needn't be exact: a unit may combine them
+// in any way.
+func flagsIn(text string) []config.Arg {
+	var flags []config.Arg
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+			continue
+		}
+		words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\"'", r) })
+		for i, w := range words {
+			at := strings.Index(w, "--")
+			if at < 0 || at > 0 && w[at-1] != '=' {
+				continue
+			}
+			name, value, given := strings.Cut(w[at+2:], "=")
+			if !given && i+1 < len(words) && !strings.HasPrefix(words[i+1], "--") {
+				value = words[i+1]
+			}
+			flags = append(flags, config.Arg{Name: name, Value: value})
+		}
+	}
+	return flags
+}
+
+// EachDropIn visits the *.conf files below the directories of --config-dir, in the order in which the kubelet merges them:
 // https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-drop-in-files
-func mergeDropIns(h host.Host, dir string, settings *kubelet.KubeletConfiguration) {
+func EachDropIn(h host.Reader, flags []KubeletFlag, visit func(path string, doc []byte)) {
+	for _, f := range flags {
+		if f.Name == "config-dir" {
+			eachConf(h, atRoot(f.Value), visit)
+		}
+	}
+}
+
+func eachConf(h host.Reader, dir string, visit func(path string, doc []byte)) {
 	entries, _ := h.ReadDir(dir) // a missing directory has no settings
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		if e.IsDir() {
-			mergeDropIns(h, path, settings)
-			continue
-		}
-		merged := settings.DeepCopy()
-		data, err := h.ReadFile(path)
-		if err == nil && filepath.Ext(path) == ".conf" && yaml.Unmarshal(data, merged) == nil {
-			*settings = *merged
+			eachConf(h, path, visit)
+		} else if doc, err := h.ReadFile(path); err == nil && filepath.Ext(path) == ".conf" {
+			visit(path, doc)
 		}
 	}
 }
 
 // ExpandedFlags are the kubelet's flags with the given names whose values only systemd knows, because it expands them.
-func ExpandedFlags(h host.Host, n *config.Node, names ...string) []config.Arg {
-	return slices.DeleteFunc(effectiveFlags(h, n), func(a config.Arg) bool { return !needsSystemd(a.Value) || !slices.Contains(names, a.Name) })
+func ExpandedFlags(h host.Host, n *config.Node, names ...string) []KubeletFlag {
+	return slices.DeleteFunc(effectiveFlags(h, n), func(f KubeletFlag) bool { return !needsSystemd(f.Value) || !slices.Contains(names, f.Name) })
 }

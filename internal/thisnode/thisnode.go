@@ -113,18 +113,20 @@ func advertised(h host.Host) config.APIEndpoint {
 	return config.APIEndpoint{AdvertiseAddress: endpoint.Addr().String(), BindPort: int32(endpoint.Port())}
 }
 
-// OnHost maps a path in a Pod's first container to the host. found is false if it's elsewhere: in the image, for example.
+// OnHost maps a path in a Pod's first container to the host, by the innermost mount. found is false if it's elsewhere: in the image,
+// for example.
 func OnHost(pod *corev1.Pod, inContainer string) (onHost string, found bool) {
 	if len(pod.Spec.Containers) == 0 {
 		return "", false
 	}
-	longest := 0
+	longest := -1
 	for _, m := range pod.Spec.Containers[0].VolumeMounts {
-		rest, within := strings.CutPrefix(inContainer, m.MountPath)
-		if !within || rest != "" && rest[0] != '/' && !strings.HasSuffix(m.MountPath, "/") || len(m.MountPath) <= longest {
+		at := strings.TrimSuffix(path.Clean(m.MountPath), "/")
+		rest, within := strings.CutPrefix(path.Clean(inContainer), at)
+		if !within || rest != "" && rest[0] != '/' || len(at) <= longest {
 			continue
 		}
-		longest, onHost, found = len(m.MountPath), "", false
+		longest, onHost, found = len(at), "", false
 		for _, v := range pod.Spec.Volumes {
 			if v.Name == m.Name && v.HostPath != nil {
 				onHost, found = path.Join(v.HostPath.Path, m.SubPath, rest), true

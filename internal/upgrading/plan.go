@@ -25,28 +25,19 @@ type Plan struct {
 	Upgrades []Upgrade       `json:"availableUpgrades"`
 	Configs  []ConfigVersion `json:"configVersions"`
 	// ClusterVersion is the version in the cluster's configuration.
-	ClusterVersion string     `json:"clusterVersion"`
-	Nodes          []PlanNode `json:"nodes"`
+	ClusterVersion string         `json:"clusterVersion"`
+	Nodes          []NodeVersions `json:"nodes"`
 }
 
 // DeepCopyObject makes the plan an object for the printers.
 func (p *Plan) DeepCopyObject() runtime.Object { return new(*p) }
-
-// PlanNode is a node with its versions.
-type PlanNode struct {
-	Name         string `json:"name"`
-	ControlPlane bool   `json:"controlPlane"`
-	APIServer    string `json:"apiServerVersion,omitempty"`
-	Kubelet      string `json:"kubeletVersion"`
-	Runtime      string `json:"containerRuntimeVersion"`
-}
 
 // Upgrade is a version to which the cluster can be upgraded.
 type Upgrade struct {
 	Description string             `json:"description"`
 	Components  []ComponentUpgrade `json:"components"`
 	Version     string             `json:"version"`
-	Findings    []Finding          `json:"findings"`
+	Findings    []fault.Finding    `json:"findings"`
 	Steps       []Step             `json:"steps"`
 	// Patches keep edits in the static Pods of this host: files for the directory named by --patches.
 	Patches []PatchFile `json:"patches,omitempty"`
@@ -70,13 +61,6 @@ type ConfigVersion struct {
 	Current   string `json:"currentVersion"`
 	Preferred string `json:"preferredVersion"`
 	Manual    bool   `json:"manualUpgradeRequired"`
-}
-
-// Finding is a check's result for an upgrade. Level is error, warning, or unchecked if the check couldn't look.
-type Finding struct {
-	Check       string `json:"check"`
-	Level       string `json:"level"`
-	fault.Fault `json:",inline"`
 }
 
 // PatchFile is a file in a directory of patches.
@@ -103,10 +87,7 @@ const (
 func (s *State) NewPlan(apiVersion string) *Plan {
 	p := &Plan{
 		TypeMeta:       metav1.TypeMeta{APIVersion: apiVersion, Kind: "UpgradePlan"},
-		ClusterVersion: s.Configured, Upgrades: []Upgrade{}, Nodes: []PlanNode{}, Configs: []ConfigVersion{},
-	}
-	for _, n := range s.Nodes {
-		p.Nodes = append(p.Nodes, PlanNode(n))
+		ClusterVersion: s.Configured, Upgrades: []Upgrade{}, Nodes: append([]NodeVersions{}, s.Nodes...), Configs: []ConfigVersion{},
 	}
 	for _, c := range []ConfigVersion{
 		{Group: "kubeproxy.config.k8s.io", Current: s.KubeProxyConfig, Preferred: "v1alpha1"},
@@ -127,11 +108,11 @@ func (s *State) Upgrade(o Offer, r Route) (*Upgrade, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &Upgrade{Description: o.Description, Version: o.Version, Findings: []Finding{}, Steps: []Step{}}
+	u := &Upgrade{Description: o.Description, Version: o.Version, Findings: []fault.Finding{}, Steps: []Step{}}
 	u.Components = s.rows(desired, r.Etcd)
 	steps, err := s.Steps(r)
 	if err != nil {
-		u.AddFindings(preflight.Finding{Check: SkewCheck, Severity: preflight.Error, Fault: fault.Of(err)})
+		u.Findings = append(u.Findings, fault.NewFinding(SkewCheck, fault.Error, fault.Remedy(err), "%v", err))
 		return u, nil
 	}
 	u.Steps = append(u.Steps, steps...)
@@ -169,32 +150,23 @@ func (s *State) rows(desired *config.Node, etcd bool) []ComponentUpgrade {
 // SkewCheck is the name of the check of Refusals.
 const SkewCheck = "KubernetesVersion"
 
-// AddReport adds the findings of checks.
+// AddReport adds errors, warnings, and checks that couldn't look.
 func (u *Upgrade) AddReport(r preflight.Report) {
-	u.AddFindings(slices.Concat(r.Errors, r.Warnings, r.Unasked)...)
-}
-
-// AddFindings adds errors, warnings, and checks that couldn't look.
-func (u *Upgrade) AddFindings(found ...preflight.Finding) {
-	levels := map[preflight.Severity]string{preflight.Error: "error", preflight.Warning: "warning", preflight.Unasked: "unchecked"}
-	for _, f := range found {
-		u.Findings = append(u.Findings, Finding{Check: f.Check, Level: levels[f.Severity], Fault: f.Fault})
-	}
+	u.Findings = append(u.Findings, slices.Concat(r[fault.Error], r[fault.Warning], r[fault.Unasked])...)
 }
 
 // SkewQuestion wraps Refusals as a preflight check, which users can ignore. A plan leaves out problems that its steps solve.
-func SkewQuestion(u *config.Upgrade, nodes []NodeVersions, plan bool) preflight.Question {
-	return preflight.Question{Name: SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(context.Context) []preflight.Finding {
-		var found []preflight.Finding
+func SkewQuestion(u *config.Upgrade, nodes []NodeVersions, plan bool) preflight.Check {
+	return preflight.Check{Name: SkewCheck, Asks: "the cluster may be upgraded to this version", Run: func(context.Context, preflight.View) []fault.Finding {
+		var found []fault.Finding
 		for _, r := range Refusals(u, nodes) {
 			if plan && r.Stepwise {
 				continue
 			}
-			severity := preflight.Error
 			if r.Forceable && u.Force {
-				severity = preflight.Warning
+				r.Severity = fault.Warning
 			}
-			found = append(found, preflight.Finding{Severity: severity, Fault: r.Fault})
+			found = append(found, r.Finding)
 		}
 		return found
 	}}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/redact"
 	"github.com/slipway-k8s/slipway/internal/ui"
 )
@@ -90,20 +91,23 @@ func printPatches(b *strings.Builder, heading string, files []PatchFile) {
 const mostOfACheck = 10
 
 // printFindings writes each level's findings under a heading, errors first.
-func printFindings(b *strings.Builder, found []Finding) {
-	for _, part := range []struct{ level, heading string }{
-		{"error", "Fix these problems first"}, {"warning", "Warnings"}, {"unchecked", "Not checked"},
+func printFindings(b *strings.Builder, found []fault.Finding) {
+	for _, part := range []struct {
+		level   fault.Severity
+		heading string
+	}{
+		{fault.Error, "Fix these problems first"}, {fault.Warning, "Warnings"}, {fault.Unasked, "Not checked"},
 	} {
 		shown := map[string]int{}
 		for _, f := range found {
-			if f.Level != part.level {
+			if f.Severity != part.level {
 				continue
 			}
 			if len(shown) == 0 {
 				b.WriteString("\n" + part.heading + ":\n\n")
 			}
-			if shown[f.Check]++; shown[f.Check] <= mostOfACheck {
-				fmt.Fprintf(b, "  %s: %s\n", f.Check, strings.ReplaceAll(f.Message, "\n", "\n    "))
+			if shown[f.Name]++; shown[f.Name] <= mostOfACheck {
+				fmt.Fprintf(b, "  %s: %s\n", f.Name, strings.ReplaceAll(f.Message, "\n", "\n    "))
 				if f.Remedy != "" {
 					b.WriteString(indented("    ", f.Remedy))
 				}

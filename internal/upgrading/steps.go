@@ -238,7 +238,7 @@ func Quoted(word string) string {
 
 // tooOldFor reports whether a kubelet has to be upgraded before the control planes get a version.
 func tooOldFor(next *version.Version) func(*version.Version) bool {
-	oldest := releases.Minor(next.OffsetMinor(-kubeletSkew))
+	oldest := releases.Minor(next.OffsetMinor(-releases.KubeletSkew))
 	return func(v *version.Version) bool { return releases.Minor(v).LessThan(oldest) }
 }
 

@@ -15,27 +15,24 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// kubeletSkew is how many minor versions a kubelet may be older than its API server, controlPlaneSkew how many the API servers of
-// a cluster may be apart, and how many an upgrade moves: https://kubernetes.io/releases/version-skew-policy/
-const (
-	kubeletSkew      = 3
-	controlPlaneSkew = 1
-)
+// controlPlaneSkew is how many minor versions the API servers of a cluster may be apart, and how many an upgrade moves:
+// https://kubernetes.io/releases/version-skew-policy/
+const controlPlaneSkew = 1
 
 // NodeVersions holds a node's versions, with a leading v; empty if unknown.
 type NodeVersions struct {
-	Name string
+	Name string `json:"name"`
 	// ControlPlane reports whether the node has an API server. APIServer is the version of its image.
-	ControlPlane bool
-	APIServer    string
-	Kubelet      string
+	ControlPlane bool   `json:"controlPlane"`
+	APIServer    string `json:"apiServerVersion,omitempty"`
+	Kubelet      string `json:"kubeletVersion"`
 	// Runtime comes from the kubelet, such as containerd://2.2.0.
-	Runtime string
+	Runtime string `json:"containerRuntimeVersion"`
 }
 
 // Refusal is a reason not to upgrade a cluster to a version.
 type Refusal struct {
-	fault.Fault
+	fault.Finding
 	// Forceable reports whether `upgrade apply --force` goes on in spite of it.
 	Forceable bool
 	// Stepwise reports whether several steps solve it, as State.Steps lists them.
@@ -128,7 +125,7 @@ func kubeletRefusals(u *config.Upgrade, target *version.Version, nodes []NodeVer
 	var found []Refusal
 	for _, group := range byVersion(nodes, func(n NodeVersions) (string, bool) { return n.Kubelet, true }) {
 		have, err := version.ParseSemantic(group.version)
-		switch oldest := releases.Minor(target.OffsetMinor(-kubeletSkew)); {
+		switch oldest := releases.Minor(target.OffsetMinor(-releases.KubeletSkew)); {
 		case err != nil:
 			found = append(found, refuse("cannot tell which version the kubelet of %s has", group.nodes).
 				remedy("look at `kubectl get nodes -o wide`; delete the Node object of a host that is gone").force())
@@ -167,7 +164,7 @@ func byVersion(nodes []NodeVersions, pick func(NodeVersions) (string, bool)) []v
 func (n NodeVersions) apiServer() (v string, wanted bool) { return n.APIServer, n.ControlPlane }
 
 func refuse(format string, args ...any) Refusal {
-	return Refusal{Fault: fault.Fault{Message: fmt.Sprintf(format, args...)}}
+	return Refusal{Finding: fault.NewFinding("", fault.Error, "", format, args...)}
 }
 
 func (r Refusal) remedy(format string, args ...any) Refusal {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -23,14 +24,14 @@ const (
 const LogsRoom = 128 << 20
 
 // SnapshotSpace finds too little space for the snapshot of etcd, the images pulled before it, and a reserve.
-func SnapshotSpace(env *step.Env, members []etcd.Health, images ...preflight.Need) []preflight.Finding {
+func SnapshotSpace(env *step.Env, members []etcd.Health, images ...preflight.Need) []fault.Finding {
 	local, found := thisnode.EtcdMember(env.Host, env.Config)
 	i := slices.IndexFunc(members, func(m etcd.Health) bool { return m.PeerURL == local.PeerURL })
 	switch {
 	case !found || i < 0:
 		return nil
 	case !members[i].Answers:
-		return []preflight.Finding{node.NewFinding(SnapshotCheck, preflight.Unasked, "start etcd",
+		return []fault.Finding{fault.NewFinding(SnapshotCheck, fault.Unasked, "start etcd",
 			"the space for a snapshot of etcd was not checked: etcd does not say how large its database is")}
 	}
 	need := preflight.Need{Dir: node.BackupRoot(env), What: "the snapshot of etcd", Bytes: uint64(members[i].Status.Size)}
@@ -38,9 +39,9 @@ func SnapshotSpace(env *step.Env, members []etcd.Health, images ...preflight.Nee
 }
 
 // InCheck sets the findings' check, and adds advice to their remedies.
-func InCheck(name string, found []preflight.Finding, advice string) []preflight.Finding {
+func InCheck(name string, found []fault.Finding, advice string) []fault.Finding {
 	for i := range found {
-		found[i].Check = name
+		found[i].Name = name
 		found[i].Remedy += "; " + advice
 	}
 	return found
@@ -73,11 +74,11 @@ func ensureSnapshotSpace(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	return EnsureSpace(ctx, env, preflight.Question{Name: SnapshotCheck, Ask: func(context.Context) []preflight.Finding {
+	return EnsureSpace(ctx, env, preflight.Check{Name: SnapshotCheck, Run: func(context.Context, preflight.View) []fault.Finding {
 		return SnapshotSpace(env, members)
 	}})
 }
 
-func EnsureSpace(ctx context.Context, env *step.Env, question preflight.Question) error {
-	return node.ReportFindings(env, preflight.Run(ctx, preflight.Questions([]preflight.Question{question}), env.Host, env.Config.IgnorePreflightErrors))
+func EnsureSpace(ctx context.Context, env *step.Env, question preflight.Check) error {
+	return node.ReportFindings(env, preflight.Run(ctx, []preflight.Check{question}, env.Host, env.Config.IgnorePreflightErrors))
 }

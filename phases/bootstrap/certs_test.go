@@ -174,7 +174,7 @@ func says(t *testing.T, who string, err error, want []string) {
 	case err == nil || want == nil:
 		t.Errorf("%s says %v\n  %s\nwant %q", who, err, fault.Remedy(err), want)
 	default:
-		fact.In(t, fault.Of(err).String(), want...)
+		fact.In(t, fault.Of(err).Plain(), want...)
 	}
 }
 

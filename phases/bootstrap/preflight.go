@@ -113,7 +113,7 @@ func initChecks(ctx context.Context, env *step.Env) ([]preflight.Check, error) {
 	case env.Unfinished:
 		acceptReplaced(ctx, env, wanted)
 	}
-	same := preflight.Configuration(func(context.Context) []fault.Fault { return differences(env, stored) })
+	same := preflight.Configuration(func(context.Context) []fault.Finding { return differences(env, stored) })
 	return append(preflight.Init(n, wanted), same), nil
 }
 

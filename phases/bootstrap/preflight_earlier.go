@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"path"
 	"path/filepath"
@@ -33,8 +32,8 @@ import (
 // differences compares an earlier init's files with this run's before anything is written: a control plane is never half changed.
 // Static Pods have checks of their own. Without an API server's static Pod, the kubelet may still get any settings. If the
 // cluster has exactly this configuration, the differences are edits, and stay. Files from an unfinished run are replaced.
-func differences(env *step.Env, stored stored) []fault.Fault {
-	var found []fault.Fault
+func differences(env *step.Env, stored stored) []fault.Finding {
+	var found []fault.Finding
 	for _, err := range env.PKI().Faults() {
 		found = append(found, fault.Of(err))
 	}
@@ -58,12 +57,12 @@ func acceptEdited(env *step.Env, wanted map[string][]byte) {
 	}
 }
 
-func kubeletDiffers(env *step.Env) []fault.Fault {
+func kubeletDiffers(env *step.Env) []fault.Finding {
 	files, err := kubelet.Files(env)
 	if err != nil {
-		return []fault.Fault{fault.Of(err)}
+		return []fault.Finding{fault.Of(err)}
 	}
-	var faults []fault.Fault
+	var faults []fault.Finding
 	for _, f := range files {
 		have, err := host.ReadIfExists(env.Host, f.Path)
 		switch {
@@ -71,10 +70,8 @@ func kubeletDiffers(env *step.Env) []fault.Fault {
 			faults = append(faults, fault.Of(err))
 		case have == nil || string(have) == string(f.Data) || env.Unfinished && env.Host.Unchanged(f.Path):
 		default:
-			faults = append(faults, fault.Fault{
-				Message: fmt.Sprintf("%s differs from what this configuration makes: %s", f.Path, ownership.LineDifference(have, f.Data)),
-				Remedy:  preflight.KeepOrReset,
-			})
+			faults = append(faults, fault.NewFinding("", fault.Error, preflight.KeepOrReset,
+				"%s differs from what this configuration makes: %s", f.Path, ownership.LineDifference(have, f.Data)))
 		}
 	}
 	return faults
@@ -87,7 +84,7 @@ const askTime = 3 * time.Second
 // can't be asked.
 type stored struct {
 	same       bool
-	difference fault.Fault
+	difference fault.Finding
 }
 
 func storedCompares(ctx context.Context, env *step.Env) stored {
@@ -108,10 +105,8 @@ func storedCompares(ctx context.Context, env *step.Env) stored {
 	if string(have) == string(wanted) {
 		return stored{same: true}
 	}
-	return stored{difference: fault.Fault{
-		Message: fmt.Sprintf("the cluster has a different configuration in %s: %s", config.ClusterSource, ownership.LineDifference(have, wanted)),
-		Remedy:  preflight.KeepOrReset,
-	}}
+	return stored{difference: fault.NewFinding("", fault.Error, preflight.KeepOrReset,
+		"the cluster has a different configuration in %s: %s", config.ClusterSource, ownership.LineDifference(have, wanted))}
 }
 
 // storedConfiguration asks the cluster for its ClusterConfiguration, which is nil if there's no ConfigMap for it. known is false

@@ -126,7 +126,7 @@ func TestLineDifference(t *testing.T) {
 	}
 }
 
-func faultText(faults []fault.Fault) string {
+func faultText(faults []fault.Finding) string {
 	var texts []string
 	for _, f := range faults {
 		texts = append(texts, f.String())

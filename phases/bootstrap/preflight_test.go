@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
-	"github.com/slipway-k8s/slipway/preflight"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
@@ -28,7 +27,7 @@ func TestCheckInitGoesByThePatchedKubelet(t *testing.T) {
 	s.FakeHost.Has.UID, s.FakeHost.Has.Swap = 0, []string{"/swapfile"}
 	s.Put(t, "/patches/kubeletconfiguration0.yaml", "failSwapOn: false\n")
 	before := phasetest.Stamps(t, s.Root)
-	for dir, want := range map[string]preflight.Outcome{"": preflight.WithError, "/patches": preflight.WithWarning} {
+	for dir, want := range map[string]string{"": "error", "/patches": "warning"} {
 		s.Config.PatchesDir = dir
 		found, err := CheckInit(t.Context(), s.Env)
 		if err != nil {
@@ -36,7 +35,7 @@ func TestCheckInitGoesByThePatchedKubelet(t *testing.T) {
 		}
 		for _, r := range found {
 			if r.Check == "Swap" && r.Outcome() != want {
-				t.Errorf("patches %q: swap is %s, want %s: %s", dir, r.Outcome(), want, r.Fault())
+				t.Errorf("patches %q: swap is %s, want %s: %s", dir, r.Outcome(), want, r.Findings)
 			}
 		}
 	}
@@ -54,12 +53,12 @@ func TestCheckJoinWithoutACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcomes := map[string]preflight.Outcome{}
+	outcomes := map[string]string{}
 	for _, r := range found {
 		outcomes[r.Check] = r.Outcome()
 	}
 	for _, name := range []string{"FileAvailable--etc-kubernetes-kubelet.conf", "ClockSkew"} {
-		if outcomes[name] != preflight.SkippedResult {
+		if outcomes[name] != "skipped" {
 			t.Errorf("%s is %q", name, outcomes[name])
 		}
 	}

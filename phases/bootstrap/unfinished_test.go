@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -84,8 +85,8 @@ func refused(t *testing.T, s *phasetest.Stage) map[string]string {
 		return c.Name != "Configuration" && !strings.HasPrefix(c.Name, "FileAvailable-")
 	})
 	found := map[string]string{}
-	for _, f := range preflight.Run(t.Context(), checks, s.FakeHost, nil).Errors {
-		found[f.Check] += f.Message + "\n"
+	for _, f := range preflight.Run(t.Context(), checks, s.FakeHost, nil)[fault.Error] {
+		found[f.Name] += f.Message + "\n"
 	}
 	return found
 }

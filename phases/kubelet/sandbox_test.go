@@ -58,7 +58,7 @@ func TestJoinNamesSandboxFailure(t *testing.T) {
 	s.Cluster = &endlessNode{phasetest.OneNode{Plan: s.API, Node: phasetest.ReadyNode(corev1.ConditionTrue, ""), Running: []corev1.Pod{phasetest.APod("kube-proxy", "critical host")}}}
 	err := awaitSandbox(t.Context(), s.Env)
 	var failure *diagnose.Error
-	if !errors.As(err, &failure) || failure.Findings[0].Cause != "pod-sandbox" {
+	if !errors.As(err, &failure) || failure.Findings[0].Name != "pod-sandbox" {
 		t.Fatalf("error %v", err)
 	}
 	fact.Error(t, err, "node cp-1", "/run/systemd/resolve/resolv.conf")

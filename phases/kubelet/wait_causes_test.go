@@ -32,7 +32,7 @@ func causes(err error) []string {
 	var e *diagnose.Error
 	if errors.As(err, &e) {
 		for _, f := range e.Findings {
-			names = append(names, f.Cause)
+			names = append(names, f.Name)
 		}
 	}
 	return names

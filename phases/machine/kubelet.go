@@ -146,7 +146,7 @@ func (p *Prepare) here(env *step.Env) *step.Env {
 
 // awaitReplaceable waits until the other control planes can do without this one. Only the API knows whether they're Ready.
 func awaitReplaceable(ctx context.Context, env *step.Env, mine node.Turn, ignore []string) error {
-	questions := []preflight.Question{node.QuorumQuestion(env)}
+	questions := []preflight.Check{node.QuorumQuestion(env)}
 	if mine.Held {
 		questions = append(questions, node.NodesReadyQuestion(env))
 	}
@@ -154,7 +154,7 @@ func awaitReplaceable(ctx context.Context, env *step.Env, mine node.Turn, ignore
 	defer cancel()
 	var report preflight.Report
 	err := retry.Every(node.TurnInterval).Do(limited, func(ctx context.Context) error {
-		report = preflight.Run(ctx, preflight.Questions(questions), env.Host, ignore)
+		report = preflight.Run(ctx, questions, env.Host, ignore)
 		return report.Err()
 	})
 	if err != nil {

@@ -39,29 +39,25 @@ func PullImages(ctx context.Context, env *step.Env) error {
 	}
 	var lines []string
 	for _, f := range failed.Findings {
-		lines = append(lines, f.Fault.String())
+		lines = append(lines, f.Plain())
 	}
 	return errors.New(strings.Join(lines, "\n"))
 }
 
 // ReportFindings prints the findings and returns the errors.
 func ReportFindings(env *step.Env, report preflight.Report) error {
-	for _, f := range report.Notes {
+	for _, f := range report[fault.Note] {
 		env.UI.Printf("%s", f)
 	}
-	if len(report.Unasked) > 0 {
+	if len(report[fault.Unasked]) > 0 {
 		var checks []string
-		for _, f := range report.Unasked {
-			checks = append(checks, fmt.Sprintf("%s (%s)", f.Check, f.Message))
+		for _, f := range report[fault.Unasked] {
+			checks = append(checks, fmt.Sprintf("%s (%s)", f.Name, f.Message))
 		}
 		env.UI.Warnf("not checked in a dry run: %s", strings.Join(checks, ", "))
 	}
-	for _, f := range report.Warnings {
-		env.UI.Warn(f.Check+": "+f.Message, f.Remedy)
+	for _, f := range report[fault.Warning] {
+		env.UI.Warn(f.Name+": "+f.Message, f.Remedy)
 	}
 	return report.Err()
-}
-
-func NewFinding(check string, severity preflight.Severity, remedy, format string, args ...any) preflight.Finding {
-	return preflight.Finding{Check: check, Severity: severity, Fault: fault.Fault{Message: fmt.Sprintf(format, args...), Remedy: remedy}}
 }

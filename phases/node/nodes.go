@@ -5,7 +5,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -47,33 +46,32 @@ func NodeReady(node *corev1.Node) error {
 const (
 	NodesReadyCheck = "ControlPlaneNodesReady"
 	EditsCheck      = "StaticPodEdits"
-	QuorumCheck     = preflight.EtcdQuorum
+	QuorumCheck     = fault.EtcdQuorum
 )
 
-func NodesReadyQuestion(env *step.Env) preflight.Question {
-	return preflight.Question{Name: NodesReadyCheck, Asks: "all control plane nodes are Ready", Ask: func(ctx context.Context) []preflight.Finding { return ControlPlanesReady(ctx, env) }}
+func NodesReadyQuestion(env *step.Env) preflight.Check {
+	return preflight.Check{Name: NodesReadyCheck, Asks: "all control plane nodes are Ready", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return ControlPlanesReady(ctx, env) }}
 }
 
 // ControlPlanesReady finds other control planes that aren't Ready: they serve while this one restarts, Ready or not.
-func ControlPlanesReady(ctx context.Context, env *step.Env) []preflight.Finding {
+func ControlPlanesReady(ctx context.Context, env *step.Env) []fault.Finding {
 	nodes, err := env.Cluster.Nodes(ctx)
 	if err != nil {
-		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
+		return []fault.Finding{fault.Of(err)}
 	}
 	return NodesNotReady(nodes, env.Config.Name)
 }
 
-func NodesNotReady(nodes []corev1.Node, except string) []preflight.Finding {
-	var found []preflight.Finding
+func NodesNotReady(nodes []corev1.Node, except string) []fault.Finding {
+	var found []fault.Finding
 	planes := cluster.ControlPlanesOf(nodes)
 	for _, name := range slices.Sorted(maps.Keys(planes)) {
 		if name == except || NodeReady(planes[name]) == nil {
 			continue
 		}
-		found = append(found, preflight.Finding{Severity: preflight.Error, Fault: fault.Fault{
-			Message: fmt.Sprintf("control plane node %s is not Ready", name),
-			Remedy:  "`slipway diagnose` there says what is wrong; remove a node that will not come back (`kubectl delete node`)",
-		}})
+		found = append(found, fault.NewFinding("", fault.Error,
+			"`slipway diagnose` there says what is wrong; remove a node that will not come back (`kubectl delete node`)",
+			"control plane node %s is not Ready", name))
 	}
 	return found
 }

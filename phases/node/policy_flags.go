@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/inventory"
 	"github.com/slipway-k8s/slipway/phases/step"
-	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // ProtectiveFlags are prefixes of flags that guard data or access: encryption, audit, admission, authentication and
@@ -40,7 +40,7 @@ var policyFlags = []string{
 	"authentication-token-webhook-config-file", "authorization-config", "authorization-webhook-config-file", EncryptionFlag,
 }
 
-const ProtectionCheck = preflight.StaticPodProtection
+const ProtectionCheck = fault.StaticPodProtection
 
 func (f Flag) NamesPolicy() bool { return slices.Contains(policyFlags, f.Name) }
 

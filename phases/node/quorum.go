@@ -39,7 +39,7 @@ func SpareEtcd(ctx context.Context, env *step.Env, components []ComponentUpgrade
 		return nil
 	}
 	err := AwaitPeers(ctx, env)
-	if err == nil || ctx.Err() != nil || !preflight.Ignored(QuorumCheck, env.Config.IgnorePreflightErrors) {
+	if err == nil || ctx.Err() != nil || !fault.Ignored(QuorumCheck, env.Config.IgnorePreflightErrors) {
 		return errors.WithMessage(err, "etcd cannot be restarted now")
 	}
 	ui.WarnError(env.UI, errors.WithMessage(err, "restarting etcd all the same"))
@@ -47,21 +47,19 @@ func SpareEtcd(ctx context.Context, env *step.Env, components []ComponentUpgrade
 }
 
 // QuorumQuestion is the check EtcdQuorum for workflows that stop this node's member.
-func QuorumQuestion(env *step.Env) preflight.Question {
+func QuorumQuestion(env *step.Env) preflight.Check {
 	return QuorumIf(func(context.Context) bool { return slices.Contains(StaticPods(env), manifests.EtcdName) },
 		func(ctx context.Context) error { return AwaitPeers(ctx, env) })
 }
 
 // QuorumIf is QuorumQuestion for workflows that may not stop the member. ask reports why the others need it.
-func QuorumIf(stops func(context.Context) bool, ask func(context.Context) error) preflight.Question {
-	return preflight.Question{Name: QuorumCheck, Asks: "the other members of etcd can do without this one", Ask: func(ctx context.Context) []preflight.Finding {
+func QuorumIf(stops func(context.Context) bool, ask func(context.Context) error) preflight.Check {
+	return preflight.Check{Name: QuorumCheck, Asks: "the other members of etcd can do without this one", Run: func(ctx context.Context, _ preflight.View) []fault.Finding {
 		if !stops(ctx) {
 			return nil
 		}
 		if err := ask(ctx); err != nil {
-			return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Fault{
-				Message: "this node's etcd cannot be restarted: " + err.Error(), Remedy: QuorumRemedy,
-			}}}
+			return []fault.Finding{fault.NewFinding("", fault.Error, QuorumRemedy, "this node's etcd cannot be restarted: %v", err)}
 		}
 		return nil
 	}}

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
@@ -65,19 +66,19 @@ func (r *Rollback) swap(ctx context.Context, env *step.Env, mine node.Turn, comp
 }
 
 // quorumCheck checks that etcd can do without this member, if it goes back. After a restore, there are no other members.
-func (r *Rollback) quorumCheck(env *step.Env) []preflight.Check {
+func (r *Rollback) quorumCheck(env *step.Env) preflight.Check {
 	q := node.QuorumQuestion(env)
-	ask := q.Ask
-	q.Ask = func(ctx context.Context) []preflight.Finding {
+	ask := q.Run
+	q.Run = func(ctx context.Context, h preflight.View) []fault.Finding {
 		if r.restore != nil || r.before[manifests.EtcdName] == nil || r.keepsEtcd(env, manifests.EtcdName) {
 			return nil
 		}
 		if _, right, err := r.component(ctx, env, manifests.EtcdName); right && err == nil {
 			return nil
 		}
-		return ask(ctx)
+		return ask(ctx, h)
 	}
-	return preflight.Questions([]preflight.Question{q})
+	return q
 }
 
 // components returns the components that don't run with their previous manifests, etcd first.

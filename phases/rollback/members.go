@@ -21,10 +21,9 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
-	"github.com/slipway-k8s/slipway/preflight"
 )
 
-const othersCheck = preflight.EtcdOtherMembers
+const othersCheck = fault.EtcdOtherMembers
 
 // otherMember may be a member of etcd beside this node's. Its name is empty if unknown.
 type otherMember struct {
@@ -200,22 +199,22 @@ func (o *restore) askOthers(ctx context.Context, env *step.Env) {
 }
 
 // checkOthers finds members that may still run: they don't answer, or are unknown.
-func (o *restore) checkOthers() []preflight.Finding {
+func (o *restore) checkOthers() []fault.Finding {
 	const remedy = "make sure that etcd runs on none of the other control planes (`slipway reset --force` there)"
 	switch {
 	case o.begun:
 		return nil
 	case o.planned:
-		return []preflight.Finding{node.NewFinding(othersCheck, preflight.Unasked, "", "whether other members of etcd run")}
+		return []fault.Finding{fault.NewFinding(othersCheck, fault.Unasked, "", "whether other members of etcd run")}
 	case len(o.others) > 0:
 		var why []string
 		for _, m := range o.members {
 			why = append(why, m.label()+" ("+cmp.Or(strings.Join(m.why, "; "), "its address is not known")+")")
 		}
-		return []preflight.Finding{node.NewFinding(othersCheck, preflight.Error, "start them and run `slipway reset` there, or "+remedy,
+		return []fault.Finding{fault.NewFinding(othersCheck, fault.Error, "start them and run `slipway reset` there, or "+remedy,
 			"other members of etcd do not answer, so it is not known whether they run: %s. They would carry on with their own data", strings.Join(why, ", "))}
 	case !o.known:
-		return []preflight.Finding{node.NewFinding(othersCheck, preflight.Error, "start this node's etcd, or "+remedy,
+		return []fault.Finding{fault.NewFinding(othersCheck, fault.Error, "start this node's etcd, or "+remedy,
 			"it is not known which members etcd has now: neither this node's etcd nor the API answers, and its data does not say (%s). Others may have joined since the snapshot, and would carry on with their own data", o.unread)}
 	}
 	return nil

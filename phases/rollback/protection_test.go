@@ -40,7 +40,7 @@ func TestProtectionInRollback(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			phasetest.CheckFindings(t, r.protectionQuestion(&step.Env{Config: n, Host: h}).Ask(t.Context()), row.want...)
+			phasetest.CheckFindings(t, r.protectionQuestion(&step.Env{Config: n, Host: h}).Run(t.Context(), h), row.want...)
 		})
 	}
 }

@@ -194,15 +194,14 @@ func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
 	}
 	checks := preflight.Rollback()
 	if r.restore != nil {
-		checks = append(checks, preflight.Questions([]preflight.Question{
-			{Name: othersCheck, Asks: "no other member of etcd runs", Ask: func(context.Context) []preflight.Finding { return r.restore.checkOthers() }},
-			r.restore.spaceQuestion(env, backup.MissingImagesNeed(ctx, env, r.images(env))...),
-		})...)
+		checks = append(checks, preflight.Check{
+			Name: othersCheck, Asks: "no other member of etcd runs",
+			Run: func(context.Context, preflight.View) []fault.Finding { return r.restore.checkOthers() },
+		}, r.restore.spaceQuestion(env, backup.MissingImagesNeed(ctx, env, r.images(env))...))
 	}
 	if env.Config.ControlPlane {
-		checks = append(checks, r.quorumCheck(env)...)
-		checks = append(checks, preflight.Images(env.Config, r.images(env), env.Host, node.ReportImage(env)))
-		checks = append(checks, preflight.Questions([]preflight.Question{r.protectionQuestion(env)})...)
+		checks = append(checks, r.quorumCheck(env), preflight.Images(env.Config, r.images(env), env.Host, node.ReportImage(env)),
+			r.protectionQuestion(env))
 	}
 	return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
 }

@@ -54,9 +54,9 @@ func (o *restore) taken() time.Time {
 }
 
 // spaceQuestion checks the space for the restored data beside the present. Once etcd may be stopped, the restore has to go on.
-func (o *restore) spaceQuestion(env *step.Env, images ...preflight.Need) preflight.Question {
+func (o *restore) spaceQuestion(env *step.Env, images ...preflight.Need) preflight.Check {
 	need := preflight.Need{Dir: filepath.Dir(o.fresh), What: "etcd's data", Bytes: uint64(o.info.Size) + backup.LogsRoom}
-	return preflight.Question{Name: backup.RestoreSpaceCheck, Asks: "space for etcd's data beside the present one, and a tenth of the disk free", Ask: func(context.Context) []preflight.Finding {
+	return preflight.Check{Name: backup.RestoreSpaceCheck, Asks: "space for etcd's data beside the present one, and a tenth of the disk free", Run: func(context.Context, preflight.View) []fault.Finding {
 		if o.begun {
 			return nil
 		}

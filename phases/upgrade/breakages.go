@@ -29,26 +29,26 @@ import (
 const inventoryTime = preflight.DefaultLimit
 
 // upgradeBreakages returns the checks for breakages by the upgrade and for faults of this host, one for each kind of finding.
-func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Question {
+func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Check {
 	ctx, cancel := context.WithTimeout(ctx, inventoryTime)
 	defer cancel()
 	find := nodeBreakages
 	if env.Config.Upgrade.First {
 		find = clusterBreakages
 	}
-	found := slices.DeleteFunc(find(ctx, env), func(f preflight.Finding) bool {
-		return f.Check == imagesCheck && f.Severity != preflight.Error // the upgrade pulls them next
+	found := slices.DeleteFunc(find(ctx, env), func(f fault.Finding) bool {
+		return f.Name == imagesCheck && f.Severity != fault.Error // the upgrade pulls them next
 	})
 	for i := range found {
-		if found[i].Severity == preflight.Unasked {
-			found[i].Severity = preflight.Warning
+		if found[i].Severity == fault.Unasked {
+			found[i].Severity = fault.Warning
 		}
 	}
 	return asQuestions(found)
 }
 
 // clusterBreakages finds what `upgrade apply` breaks, and faults of this control plane.
-func clusterBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
+func clusterBreakages(ctx context.Context, env *step.Env) []fault.Finding {
 	state, err := lookFromHere(ctx, env)
 	if err != nil {
 		return notChecked(err)
@@ -65,7 +65,7 @@ func clusterBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
 }
 
 // nodeBreakages finds faults of this host only: `upgrade apply` has checked the cluster, but can't see a host's flags and files.
-func nodeBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
+func nodeBreakages(ctx context.Context, env *step.Env) []fault.Finding {
 	found := ownBreakages(ctx, env)
 	if !env.Config.ControlPlane {
 		return append(found, kubeletEditFindings(ctx, env)...)
@@ -80,12 +80,12 @@ func nodeBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
 	return append(found, HostFindings(ctx, env, members)...)
 }
 
-func notChecked(err error) []preflight.Finding {
-	return []preflight.Finding{{Check: breakages.NotChecked, Severity: preflight.Unasked, Fault: fault.Of(err)}}
+func notChecked(err error) []fault.Finding {
+	return []fault.Finding{fault.NewFinding(breakages.NotChecked, fault.Unasked, fault.Remedy(err), "%v", err)}
 }
 
 // ownBreakages finds breakages by the upgrade in this host's kubelet and control plane.
-func ownBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
+func ownBreakages(ctx context.Context, env *step.Env) []fault.Finding {
 	node := cluster.NewNode(env.Config.Name)
 	found, err := env.Cluster.Get(ctx, node)
 	if err != nil {
@@ -103,7 +103,7 @@ func ownBreakages(ctx context.Context, env *step.Env) []preflight.Finding {
 	if env.Config.ControlPlane {
 		versions.APIServer = runningVersion(env)
 	}
-	return append(unmarkedHere(env, []corev1.Node{*node}), asFindings(here.Check(ctx, versions, etcdVersions(env.Config)))...)
+	return append(unmarkedHere(env, []corev1.Node{*node}), here.Check(ctx, versions, etcdVersions(env.Config))...)
 }
 
 // inventoryHere returns this host's part of the inventory, with the files that the upgrade writes on it.
@@ -145,25 +145,25 @@ func nextKubeletConfig(env *step.Env) ([]byte, error) {
 }
 
 // PlanQuestions returns the checks of `upgrade plan`: breakages by the upgrade and, on a control plane, local obstacles.
-func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, there *inventory.Inventory, here bool) []preflight.Question {
+func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, there *inventory.Inventory, here bool) []preflight.Check {
 	n, except := env.Config, ""
 	if here {
 		except = n.Name // an interrupted upgrade may have left it not ready
 	}
-	list := []preflight.Question{
+	list := []preflight.Check{
 		upgrading.SkewQuestion(n.Upgrade, state.Nodes, true),
-		{Name: node.NodesReadyCheck, Ask: func(context.Context) []preflight.Finding { return node.NodesNotReady(state.Hosts, except) }},
+		{Name: node.NodesReadyCheck, Run: func(context.Context, preflight.View) []fault.Finding { return node.NodesNotReady(state.Hosts, except) }},
 	}
 	found := append(strayPods(state), Breakages(n, state, there)...)
 	if here {
 		found = append(found, unmarkedHere(env, state.Hosts)...)
 	}
 	if unseen := otherControlPlanes(n, state, here); len(unseen) > 0 {
-		found = append(found, node.NewFinding(breakages.NotChecked, preflight.Unasked, "run `slipway upgrade plan` there as root",
+		found = append(found, fault.NewFinding(breakages.NotChecked, fault.Unasked, "run `slipway upgrade plan` there as root",
 			"files, edits of the static Pods, certificates, images and disk space were not checked on %s", strings.Join(unseen, ", ")))
 	}
 	if here {
-		list = append(list, preflight.Question{Name: node.EditsCheck, Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }},
+		list = append(list, preflight.Check{Name: node.EditsCheck, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return staticPodEdits(ctx, env) }},
 			etcdQuorum(env, func(context.Context) error { return knownPeers(env, there.Members) }))
 		found = append(found, HostFindings(ctx, env, there.Members)...)
 	}
@@ -200,47 +200,32 @@ func Inventory(ctx context.Context, env *step.Env, state *upgrading.State, s inv
 }
 
 // Breakages finds what the upgrade of a cluster to n's version breaks, and what couldn't be checked.
-func Breakages(n *config.Node, state *upgrading.State, there *inventory.Inventory) []preflight.Finding {
-	return append(asFindings(there.Check(state.Oldest(), n.Cluster.KubernetesVersion, etcdVersions(n))), corefileFindings(n, state)...)
-}
-
-func asFindings(broken []breakages.Finding) []preflight.Finding {
-	var found []preflight.Finding
-	for _, b := range broken {
-		f := preflight.Finding{Check: b.ID, Severity: preflight.Warning, Fault: b.Fault}
-		switch {
-		case b.Fatal:
-			f.Severity = preflight.Error
-		case b.ID == breakages.NotChecked:
-			f.Severity = preflight.Unasked
-		}
-		found = append(found, f)
-	}
-	return found
+func Breakages(n *config.Node, state *upgrading.State, there *inventory.Inventory) []fault.Finding {
+	return append(there.Check(state.Oldest(), n.Cluster.KubernetesVersion, etcdVersions(n)), corefileFindings(n, state)...)
 }
 
 // corefileFindings warns that the upgrade leaves CoreDNS alone if Slipway can't migrate its Corefile to the new version.
-func corefileFindings(n *config.Node, state *upgrading.State) []preflight.Finding {
+func corefileFindings(n *config.Node, state *upgrading.State) []fault.Finding {
 	from, to := corefile.Version("coredns:"+state.CoreDNS), corefile.Version(n.Image("coredns"))
 	if state.CoreDNS == "" || state.Corefile == "" || from == to {
 		return nil
 	}
 	if _, err := corefile.Migrate(state.Corefile, from, to); err != nil {
-		return []preflight.Finding{node.NewFinding("CoreDNSUnsupportedPlugins", preflight.Warning, "see what CoreDNS "+to+" needs (https://coredns.io), and change the Corefile in ConfigMap kube-system/coredns",
+		return []fault.Finding{fault.NewFinding("CoreDNSUnsupportedPlugins", fault.Warning, "see what CoreDNS "+to+" needs (https://coredns.io), and change the Corefile in ConfigMap kube-system/coredns",
 			"the upgrade keeps CoreDNS %s and its Corefile: %v", state.CoreDNS, err)}
 	}
 	return nil
 }
 
 // asQuestions makes a check of each kind of finding, so users can ignore it by name.
-func asQuestions(found []preflight.Finding) []preflight.Question {
-	var list []preflight.Question
+func asQuestions(found []fault.Finding) []preflight.Check {
+	var list []preflight.Check
 	for _, f := range found {
-		if slices.ContainsFunc(list, func(q preflight.Question) bool { return q.Name == f.Check }) {
+		if slices.ContainsFunc(list, func(q preflight.Check) bool { return q.Name == f.Name }) {
 			continue
 		}
-		same := slices.DeleteFunc(slices.Clone(found), func(other preflight.Finding) bool { return other.Check != f.Check })
-		list = append(list, preflight.Question{Name: f.Check, Asks: "see docs/upgrade-breakages.md", Ask: func(context.Context) []preflight.Finding { return same }})
+		same := slices.DeleteFunc(slices.Clone(found), func(other fault.Finding) bool { return other.Name != f.Name })
+		list = append(list, preflight.Check{Name: f.Name, Asks: "see docs/upgrade-breakages.md", Run: func(context.Context, preflight.View) []fault.Finding { return same }})
 	}
 	return list
 }

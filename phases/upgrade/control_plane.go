@@ -89,7 +89,7 @@ func awaitOthers(ctx context.Context, env *step.Env) error {
 	defer cancel()
 	var report preflight.Report
 	err := retry.Every(node.TurnInterval).Do(limited, func(ctx context.Context) error {
-		report = preflight.Run(ctx, preflight.Questions(othersQuestions(env)), env.Host, env.Config.IgnorePreflightErrors)
+		report = preflight.Run(ctx, othersQuestions(env), env.Host, env.Config.IgnorePreflightErrors)
 		return report.Err()
 	})
 	if err != nil {

@@ -20,15 +20,14 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
-	"github.com/slipway-k8s/slipway/preflight"
 )
 
 const kubeletConfigFile = "config.yaml"
@@ -157,10 +156,10 @@ func readKubeletFile(env *step.Env, name string) ([]byte, error) {
 }
 
 // kubeletEditFindings finds fields of this host's kubelet configuration that the upgrade would overwrite.
-func kubeletEditFindings(ctx context.Context, env *step.Env) []preflight.Finding {
+func kubeletEditFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	e, err := editsOfKubelet(ctx, env)
 	if err != nil {
-		return []preflight.Finding{node.NewFinding(kubeletEditsCheck, preflight.Unasked, "correct the file", "edits of the kubelet's configuration were not checked: %v", err)}
+		return []fault.Finding{fault.NewFinding(kubeletEditsCheck, fault.Unasked, "correct the file", "edits of the kubelet's configuration were not checked: %v", err)}
 	}
 	if e == nil {
 		return nil
@@ -168,7 +167,7 @@ func kubeletEditFindings(ctx context.Context, env *step.Env) []preflight.Finding
 	path, names := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile), strings.Join(e.fields, ", ")
 	changed, keep := e.changed.UTC().Format(time.DateTime+" MST"), "to keep them on this node, "+e.shownPatch()
 	if e.doubtful() && !e.sure {
-		return []preflight.Finding{node.NewFinding(kubeletEditsCheck, preflight.Warning,
+		return []fault.Finding{fault.NewFinding(kubeletEditsCheck, fault.Warning,
 			"nothing to do if these fields come from before that change; if they are edits, keep them in a patch: "+e.shownPatch(),
 			"the upgrade writes %s as ConfigMap kube-system/%s says, which was changed on %s, after the file was written: %s",
 			path, manifests.KubeletConfigMap, changed, names)}
@@ -176,7 +175,7 @@ func kubeletEditFindings(ctx context.Context, env *step.Env) []preflight.Finding
 	if e.sure {
 		keep = "leave fields that come from before the change of that ConfigMap on " + changed + " to the upgrade; " + keep
 	}
-	return []preflight.Finding{node.NewFinding(kubeletEditsCheck, preflight.Error,
+	return []fault.Finding{fault.NewFinding(kubeletEditsCheck, fault.Error,
 		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use --ignore-preflight-errors="+kubeletEditsCheck+"; "+keep,
 		"the upgrade would lose edits of %s: %s", path, names)}
 }

@@ -17,11 +17,11 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
 )
@@ -43,33 +43,33 @@ const (
 const soon = 30 * 24 * time.Hour
 
 // HostFindings finds faults of this control plane and of etcd's members that stand in the way of any upgrade.
-func HostFindings(ctx context.Context, env *step.Env, members []etcd.Health) []preflight.Finding {
+func HostFindings(ctx context.Context, env *step.Env, members []etcd.Health) []fault.Finding {
 	return slices.Concat(kubeletEditFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(members),
 		backup.SnapshotSpace(env, members, backup.MissingImagesNeed(ctx, env, env.Config.Images())...))
 }
 
 // certificateFindings finds CAs and certificates that end soon without being renewed, and CAs whose missing keys prevent renewal.
-func certificateFindings(env *step.Env) []preflight.Finding {
+func certificateFindings(env *step.Env) []fault.Finding {
 	leaves, authorities, err := pki.Expirations(env.PKI())
 	if err != nil {
-		return []preflight.Finding{node.NewFinding(certificatesCheck, preflight.Unasked, "run `slipway certs check-expiration`", "the certificates were not checked: %v", err)}
+		return []fault.Finding{fault.NewFinding(certificatesCheck, fault.Unasked, "run `slipway certs check-expiration`", "the certificates were not checked: %v", err)}
 	}
-	var found []preflight.Finding
+	var found []fault.Finding
 	until := func(e pki.Expiration) string { return e.NotAfter.UTC().Format(time.DateOnly) }
 	ends := func(e pki.Expiration) bool { return !e.Missing && e.NotAfter.Before(env.Host.Now().Add(soon)) }
 	for _, ca := range authorities {
 		if ends(ca) {
-			found = append(found, node.NewFinding(certificatesCheck, preflight.Warning, "replace the CA before it expires: https://kubernetes.io/docs/tasks/tls/manual-rotation-of-ca-certificates/",
+			found = append(found, fault.NewFinding(certificatesCheck, fault.Warning, "replace the CA before it expires: https://kubernetes.io/docs/tasks/tls/manual-rotation-of-ca-certificates/",
 				"the CA %s expires on %s", ca.Name, until(ca)))
 		}
 		if names := issuedBy(leaves, ca.Name); ca.External && len(names) > 0 {
-			found = append(found, node.NewFinding(caKeyCheck, preflight.Warning, "have them signed where the key is: `slipway certs generate-csr`",
+			found = append(found, fault.NewFinding(caKeyCheck, fault.Warning, "have them signed where the key is: `slipway certs generate-csr`",
 				"the key of the CA %s is not on this host, so the upgrade cannot renew %s", ca.Name, strings.Join(names, ", ")))
 		}
 	}
 	for _, e := range leaves {
 		if ends(e) && (e.External || !env.Config.Upgrade.CertificateRenewal) {
-			found = append(found, node.NewFinding(certificatesCheck, preflight.Warning, "renew it: `slipway certs renew "+e.Name+"`, or `slipway certs generate-csr` for a CA whose key is elsewhere",
+			found = append(found, fault.NewFinding(certificatesCheck, fault.Warning, "renew it: `slipway certs renew "+e.Name+"`, or `slipway certs generate-csr` for a CA whose key is elsewhere",
 				"the certificate %s expires on %s, and the upgrade does not renew it", e.Name, until(e)))
 		}
 	}
@@ -87,14 +87,14 @@ func issuedBy(leaves []pki.Expiration, ca string) []string {
 }
 
 // strayManifests finds other files that the kubelet takes for static Pods, such as a component's copy: it may run that instead.
-func strayManifests(env *step.Env) []preflight.Finding {
+func strayManifests(env *step.Env) []fault.Finding {
 	const remedy = "move it out of the directory: the kubelet reads every file whose name does not begin with a dot"
 	dir := env.Config.Paths.Manifests
 	entries, err := env.Host.ReadDir(dir)
 	if err != nil {
-		return []preflight.Finding{node.NewFinding(strayCheck, preflight.Unasked, "run this as root", "%s was not checked: %v", dir, err)}
+		return []fault.Finding{fault.NewFinding(strayCheck, fault.Unasked, "run this as root", "%s was not checked: %v", dir, err)}
 	}
-	var found []preflight.Finding
+	var found []fault.Finding
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		name, component := strings.CutSuffix(e.Name(), ".yaml")
@@ -103,37 +103,37 @@ func strayManifests(env *step.Env) []preflight.Finding {
 		}
 		data, err := env.Host.ReadFile(path)
 		if err != nil {
-			found = append(found, node.NewFinding(strayCheck, preflight.Unasked, "run this as root", "%s was not checked: %v", path, err))
+			found = append(found, fault.NewFinding(strayCheck, fault.Unasked, "run this as root", "%s was not checked: %v", path, err))
 			continue
 		}
 		var pod corev1.Pod
 		switch err := yaml.Unmarshal(data, &pod); {
 		case err != nil || pod.Kind != "Pod":
-			found = append(found, node.NewFinding(strayCheck, preflight.Warning, remedy, "%s is not a Pod, and the kubelet keeps reporting it as an error", path))
+			found = append(found, fault.NewFinding(strayCheck, fault.Warning, remedy, "%s is not a Pod, and the kubelet keeps reporting it as an error", path))
 		case slices.Contains(manifests.Components(env.Config), pod.Name):
-			found = append(found, node.NewFinding(strayCheck, preflight.Error, remedy, "%s is another manifest of %s: the kubelet may run it instead of the upgraded one", path, pod.Name))
+			found = append(found, fault.NewFinding(strayCheck, fault.Error, remedy, "%s is another manifest of %s: the kubelet may run it instead of the upgraded one", path, pod.Name))
 		}
 	}
 	return found
 }
 
 // imageFindings finds missing images, and too little space for them.
-func imageFindings(ctx context.Context, env *step.Env) []preflight.Finding {
+func imageFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	n := env.Config
 	missing, err := backup.MissingImages(ctx, env, n.Images())
 	switch {
 	case err != nil:
-		return []preflight.Finding{node.NewFinding(imagesCheck, preflight.Unasked, "start the container runtime", "the images were not checked: %v", err)}
+		return []fault.Finding{fault.NewFinding(imagesCheck, fault.Unasked, "start the container runtime", "the images were not checked: %v", err)}
 	case len(missing) == 0:
 		return nil
 	}
-	return append(preflight.ImageSpace(ctx, n, env.Host), node.NewFinding(imagesCheck, preflight.Warning,
+	return append(preflight.ImageSpace(ctx, n, env.Host), fault.NewFinding(imagesCheck, fault.Warning,
 		"`slipway upgrade apply` pulls them; `slipway config images pull --kubernetes-version "+n.Cluster.KubernetesVersion+"` does so earlier",
 		"not on this node yet: %s", strings.Join(missing, ", ")))
 }
 
-func etcdFindings(members []etcd.Health) []preflight.Finding {
-	var found []preflight.Finding
+func etcdFindings(members []etcd.Health) []fault.Finding {
+	var found []fault.Finding
 	names := map[uint64]string{}
 	for _, m := range members {
 		names[m.ID] = cmp.Or(m.Name, m.PeerURL)
@@ -142,13 +142,13 @@ func etcdFindings(members []etcd.Health) []preflight.Finding {
 		name := names[m.ID]
 		switch {
 		case m.Err != nil:
-			found = append(found, node.NewFinding(etcdHealthCheck, preflight.Warning, "make it healthy (`slipway diagnose` on its node), or remove a member that is lost (`etcdctl member remove`)",
+			found = append(found, fault.NewFinding(etcdHealthCheck, fault.Warning, "make it healthy (`slipway diagnose` on its node), or remove a member that is lost (`etcdctl member remove`)",
 				"etcd member %s does not work: %v", name, m.Err))
 		case m.Learner:
-			found = append(found, node.NewFinding(etcdLearnerCheck, preflight.Warning, "wait until the join finishes; remove a learner that will not come back (`etcdctl member remove`)",
+			found = append(found, fault.NewFinding(etcdLearnerCheck, fault.Warning, "wait until the join finishes; remove a learner that will not come back (`etcdctl member remove`)",
 				"etcd member %s is a learner: a control plane is being added", name))
 		case m.Status.Quota > 0 && m.Status.Size > m.Status.Quota/10*9:
-			found = append(found, node.NewFinding(etcdSpaceCheck, preflight.Warning, "compact and defragment it, or raise --quota-backend-bytes",
+			found = append(found, fault.NewFinding(etcdSpaceCheck, fault.Warning, "compact and defragment it, or raise --quota-backend-bytes",
 				"etcd member %s uses %d of the %d MiB that its database may have", name, m.Status.Size>>20, m.Status.Quota>>20))
 		}
 	}
@@ -156,8 +156,8 @@ func etcdFindings(members []etcd.Health) []preflight.Finding {
 }
 
 // alarms reports each alarm once: all members return the same list.
-func alarms(members []etcd.Health, names map[uint64]string) []preflight.Finding {
-	var found []preflight.Finding
+func alarms(members []etcd.Health, names map[uint64]string) []fault.Finding {
+	var found []fault.Finding
 	var seen []etcd.Alarm
 	for _, m := range members {
 		for _, a := range m.Status.Alarms {
@@ -165,7 +165,7 @@ func alarms(members []etcd.Health, names map[uint64]string) []preflight.Finding 
 				continue
 			}
 			seen = append(seen, a)
-			found = append(found, node.NewFinding(etcdAlarmCheck, preflight.Error, "NOSPACE: compact, defragment and disarm (`etcdctl alarm disarm`); CORRUPT: replace the member",
+			found = append(found, fault.NewFinding(etcdAlarmCheck, fault.Error, "NOSPACE: compact, defragment and disarm (`etcdctl alarm disarm`); CORRUPT: replace the member",
 				"etcd member %s has raised the alarm %s: etcd refuses writes", names[a.Member], a.Kind))
 		}
 	}
@@ -173,14 +173,14 @@ func alarms(members []etcd.Health, names map[uint64]string) []preflight.Finding 
 }
 
 // strayPods finds control plane Pods on Nodes without the label: somebody has removed it, or a worker pretends. They don't count.
-func strayPods(state *upgrading.State) []preflight.Finding {
+func strayPods(state *upgrading.State) []fault.Finding {
 	pods := map[string][]string{}
 	for _, pod := range state.Strays {
 		pods[pod.Spec.NodeName] = append(pods[pod.Spec.NodeName], pod.Name)
 	}
-	var found []preflight.Finding
+	var found []fault.Finding
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
-		found = append(found, node.NewFinding(labelCheck, preflight.Warning,
+		found = append(found, fault.NewFinding(labelCheck, fault.Warning,
 			"if it is a control plane, label it: `kubectl label node "+name+" "+cluster.LabelControlPlane+"=`; if it is a worker, find out who runs these Pods there, and do not trust it",
 			"node %s has Pods of a control plane (%s), but not the label %s: they are neither asked nor counted", name, strings.Join(pods[name], ", "), cluster.LabelControlPlane))
 	}
@@ -197,12 +197,12 @@ func lookFromHere(ctx context.Context, env *step.Env) (*upgrading.State, error) 
 }
 
 // unmarkedHere warns if this control plane's Node lacks the label, so the others neither wait for it nor count it.
-func unmarkedHere(env *step.Env, nodes []corev1.Node) []preflight.Finding {
+func unmarkedHere(env *step.Env, nodes []corev1.Node) []fault.Finding {
 	here := func(n corev1.Node) bool { return n.Name == env.Config.Name }
 	if !env.Config.ControlPlane || !slices.ContainsFunc(nodes, here) || cluster.ControlPlanesOf(nodes)[env.Config.Name] != nil {
 		return nil
 	}
-	return []preflight.Finding{node.NewFinding(labelCheck, preflight.Warning,
+	return []fault.Finding{fault.NewFinding(labelCheck, fault.Warning,
 		"label it: `kubectl label node "+env.Config.Name+" "+cluster.LabelControlPlane+"=`",
 		"node %s, which this host is, lacks the label %s: other control planes neither wait for it nor ask its etcd", env.Config.Name, cluster.LabelControlPlane)}
 }

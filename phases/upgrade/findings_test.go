@@ -20,6 +20,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
@@ -266,8 +267,8 @@ func TestCertificateFindings(t *testing.T) {
 		t.Errorf("although they are renewed: %q", phasetest.InWords(found))
 	}
 	s.Config.Upgrade.CertificateRenewal = false
-	if found := certificateFindings(s.Env); !slices.ContainsFunc(found, func(f preflight.Finding) bool {
-		return phasetest.SeverityOf(f)+" "+f.Check == "warning CertificateExpiration" && slices.Contains(strings.Fields(f.Message), "apiserver")
+	if found := certificateFindings(s.Env); !slices.ContainsFunc(found, func(f fault.Finding) bool {
+		return string(f.Severity)+" "+f.Name == "warning CertificateExpiration" && slices.Contains(strings.Fields(f.Message), "apiserver")
 	}) {
 		t.Errorf("without renewal: %q", phasetest.InWords(found))
 	}
@@ -284,7 +285,7 @@ func TestKubeletBreakages(t *testing.T) {
 	s := planeToExamine(t)
 	s.Config.Upgrade.First = false
 	equipped{s.FakeHost, "none", 50 << 30}.set()
-	ask := func() []preflight.Finding { return ownBreakages(t.Context(), s.Env) }
+	ask := func() []fault.Finding { return ownBreakages(t.Context(), s.Env) }
 	phasetest.CheckFindings(t, ask(), phasetest.FoundAs{Name: "unchecked not-checked", Facts: []string{"no Node cp-1"}})
 	s.HasKubelet(t, "v1.34.9")
 	s.Put(t, "/sys/fs/cgroup/cgroup.controllers", "cpu\n")
@@ -313,7 +314,7 @@ func TestOwnControlPlane(t *testing.T) {
 	want := []phasetest.FoundAs{{Name: "error flag-removed", Facts: []string{"etcd on cp-1", "etcd 3.7", "--experimental-initial-corrupt-check"}},
 		{Name: "error flag-removed", Facts: []string{"kube-controller-manager on cp-1", "kube-controller-manager 1.37", "--concurrent-service-syncs"}}}
 	got := ownBreakages(t.Context(), s.Env)
-	slices.SortFunc(got, func(a, b preflight.Finding) int { return strings.Compare(a.Message, b.Message) })
+	slices.SortFunc(got, func(a, b fault.Finding) int { return strings.Compare(a.Message, b.Message) })
 	phasetest.CheckFindings(t, got, want...)
 	s.Config.Upgrade.Etcd = false
 	phasetest.CheckFindings(t, ownBreakages(t.Context(), s.Env), want[1:]...)
@@ -347,9 +348,9 @@ func TestNodeFindings(t *testing.T) {
 			s.HasKubelet(t, "v1.37.2")
 			s.Put(t, stray, s.Get(t, "/etc/kubernetes/manifests/kube-scheduler.yaml"))
 			s.Put(t, "/var/lib/kubelet/config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+row.kubelet)
-			var found []preflight.Finding
+			var found []fault.Finding
 			for _, q := range upgradeBreakages(t.Context(), s.Env) {
-				found = append(found, q.Ask(t.Context())...)
+				found = append(found, q.Run(t.Context(), s.Host)...)
 			}
 			phasetest.CheckFindings(t, found, row.want...)
 		})
@@ -552,12 +553,12 @@ func TestEtcdQuorum(t *testing.T) {
 				t.Fatal(err)
 			}
 			plan := etcdQuorum(s.Env, func(context.Context) error { return knownPeers(s.Env, known) })
-			i := slices.IndexFunc(upgradeQuestions(s.Env), func(q preflight.Question) bool { return q.Name == node.QuorumCheck })
+			i := slices.IndexFunc(upgradeQuestions(s.Env), func(q preflight.Check) bool { return q.Name == node.QuorumCheck })
 			apply := upgradeQuestions(s.Env)[i]
-			for command, q := range map[string]preflight.Question{"plan": plan, "apply": apply} {
-				found := q.Ask(t.Context())
+			for command, q := range map[string]preflight.Check{"plan": plan, "apply": apply} {
+				found := q.Run(t.Context(), s.Host)
 				for i := range found {
-					found[i].Check = q.Name
+					found[i].Name = q.Name
 				}
 				t.Run(command, func(t *testing.T) { phasetest.CheckFindings(t, found, row.want...) })
 			}

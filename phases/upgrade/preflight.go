@@ -74,34 +74,34 @@ func awaitServerPods(ctx context.Context, env *step.Env) error {
 	return context.Cause(ctx)
 }
 
-func upgradeQuestions(env *step.Env) []preflight.Question {
+func upgradeQuestions(env *step.Env) []preflight.Check {
 	if !env.Config.ControlPlane {
 		return nil
 	}
-	list := []preflight.Question{
-		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Ask: func(ctx context.Context) []preflight.Finding { return versionRefusals(ctx, env) }},
-		{Name: node.EditsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, env) }},
+	list := []preflight.Check{
+		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return versionRefusals(ctx, env) }},
+		{Name: node.EditsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return staticPodEdits(ctx, env) }},
 	}
 	return append(list, othersQuestions(env)...)
 }
 
-func othersQuestions(env *step.Env) []preflight.Question {
+func othersQuestions(env *step.Env) []preflight.Check {
 	peers := func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }
-	return []preflight.Question{node.NodesReadyQuestion(env), etcdQuorum(env, peers)}
+	return []preflight.Check{node.NodesReadyQuestion(env), etcdQuorum(env, peers)}
 }
 
 // versionRefusals finds reasons not to upgrade the cluster to this version. --force turns some of the errors into warnings.
-func versionRefusals(ctx context.Context, env *step.Env) []preflight.Finding {
+func versionRefusals(ctx context.Context, env *step.Env) []fault.Finding {
 	state, err := lookFromHere(ctx, env)
 	if err != nil {
-		return []preflight.Finding{{Severity: preflight.Error, Fault: fault.Of(err)}}
+		return []fault.Finding{fault.Of(err)}
 	}
-	return upgrading.SkewQuestion(env.Config.Upgrade, state.Nodes, false).Ask(ctx)
+	return upgrading.SkewQuestion(env.Config.Upgrade, state.Nodes, false).Run(ctx, env.Host)
 }
 
 // etcdQuorum checks that etcd can do without this node's member, if the upgrade restarts it. ask reports why it can't. If in doubt,
 // the upgrade restarts it.
-func etcdQuorum(env *step.Env, ask func(context.Context) error) preflight.Question {
+func etcdQuorum(env *step.Env, ask func(context.Context) error) preflight.Check {
 	return node.QuorumIf(func(ctx context.Context) bool {
 		if node.UnlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
 			return false

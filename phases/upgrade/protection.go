@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
@@ -153,7 +154,7 @@ func (p protection) takenFrom(pod *corev1.Pod, was []string) {
 }
 
 // findings are errors that no flag ignores.
-func (p protection) findings(component string) []preflight.Finding {
+func (p protection) findings(component string) []fault.Finding {
 	var lost []string
 	for _, f := range p.flags {
 		lost = append(lost, strings.Join(f.Words, " "))
@@ -164,16 +165,16 @@ func (p protection) findings(component string) []preflight.Finding {
 	if len(lost) == 0 {
 		return nil
 	}
-	f := node.NewFinding(node.ProtectionCheck, preflight.Error,
+	f := fault.NewFinding(node.ProtectionCheck, fault.Error,
 		"keep it in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs and extraVolumes of the ClusterConfiguration; "+
 			"to give it up, take it out of the static Pod first, or put the new value there, and see that the component works and reads its data",
 		"the upgrade would drop protection of data or access from the static Pod of %s: %s", component, strings.Join(lost, ", "))
 	f.Final = true
-	return []preflight.Finding{f}
+	return []fault.Finding{f}
 }
 
 // refuseLoss fails if the upgrade would drop protection, for runs of the phase without the checks.
 func refuseLoss(ctx context.Context, env *step.Env) error {
-	found := slices.DeleteFunc(staticPodEdits(ctx, env), func(f preflight.Finding) bool { return !f.Final })
-	return preflight.Report{Errors: found}.Err()
+	found := slices.DeleteFunc(staticPodEdits(ctx, env), func(f fault.Finding) bool { return !f.Final })
+	return preflight.Report{fault.Error: found}.Err()
 }

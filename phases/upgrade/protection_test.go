@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -183,7 +184,7 @@ func TestProtection(t *testing.T) {
 			if diff := cmp.Diff(row.kept, kept); diff != "" {
 				t.Errorf("patches:\n%s", diff)
 			}
-			final := func(f preflight.Finding) bool { return f.Final }
+			final := func(f fault.Finding) bool { return f.Final }
 			s.Config.PatchesDir = "/patches"
 			if found := staticPodEdits(t.Context(), s.Env); kept != nil && slices.ContainsFunc(found, final) {
 				t.Errorf("with the patches: %q", phasetest.InWords(found))
@@ -250,10 +251,10 @@ func TestProtectionIsNotIgnored(t *testing.T) {
 	s := planeToExamine(t)
 	flagIn(manifests.APIServerName, "--audit-policy-file=/etc/kubernetes/pki/audit.yaml")(t, s)
 	for _, ignore := range []string{"all", "StaticPodEdits", node.ProtectionCheck} {
-		ask := preflight.Questions([]preflight.Question{{Name: ignore, Ask: func(ctx context.Context) []preflight.Finding { return staticPodEdits(ctx, s.Env) }}})
+		ask := []preflight.Check{{Name: ignore, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return staticPodEdits(ctx, s.Env) }}}
 		report := preflight.Run(t.Context(), ask, s.Host, []string{ignore})
-		if len(report.Errors) != 1 || report.Errors[0].Check != node.ProtectionCheck || !report.Errors[0].Final {
-			t.Errorf("ignoring %s: %v", ignore, phasetest.InWords(report.Errors))
+		if len(report[fault.Error]) != 1 || report[fault.Error][0].Name != node.ProtectionCheck || !report[fault.Error][0].Final {
+			t.Errorf("ignoring %s: %v", ignore, phasetest.InWords(report[fault.Error]))
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/phases/step"
-	"github.com/slipway-k8s/slipway/preflight"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/golden"
@@ -73,14 +73,14 @@ type FoundAs struct {
 }
 
 // CheckFindings checks for exactly these findings, in this order.
-func CheckFindings(t *testing.T, found []preflight.Finding, want ...FoundAs) {
+func CheckFindings(t *testing.T, found []fault.Finding, want ...FoundAs) {
 	t.Helper()
 	if len(found) != len(want) {
 		t.Errorf("found %q, want %q", InWords(found), want)
 		return
 	}
 	for i, f := range found {
-		if name := SeverityOf(f) + " " + f.Check; name != want[i].Name {
+		if name := string(f.Severity) + " " + f.Name; name != want[i].Name {
 			t.Errorf("finding %d is %q, want %q", i, InWords(found)[i], want[i].Name)
 		}
 		fact.In(t, f.Message, want[i].Facts...)
@@ -88,10 +88,6 @@ func CheckFindings(t *testing.T, found []preflight.Finding, want ...FoundAs) {
 			t.Errorf("finding %d is %q, whose list should be %q", i, f.Message, list)
 		}
 	}
-}
-
-func SeverityOf(f preflight.Finding) string {
-	return map[preflight.Severity]string{preflight.Error: "error", preflight.Warning: "warning", preflight.Unasked: "unchecked"}[f.Severity]
 }
 
 // After returns the phase's next line after the only line that has a text, for example a warning's remedy.
@@ -118,10 +114,10 @@ func (s *Stage) ShowsRun(t *testing.T, name string, workflow ...step.Phase) {
 	Shows(t, name, s.Said.String())
 }
 
-func InWords(found []preflight.Finding) []string {
+func InWords(found []fault.Finding) []string {
 	var list []string
 	for _, f := range found {
-		list = append(list, SeverityOf(f)+" "+f.Check+": "+f.Message)
+		list = append(list, string(f.Severity)+" "+f.Name+": "+f.Message)
 	}
 	return list
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/breakages"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
 	"github.com/slipway-k8s/slipway/test/lab/parts"
 )
@@ -149,7 +150,7 @@ func foundFatal(try trial, release string) bool {
 	default:
 		in.Commands = []breakages.Command{{Where: "here", Program: try.program, Args: args}}
 	}
-	return slices.ContainsFunc(breakages.Check(in), func(f breakages.Finding) bool { return f.Fatal })
+	return slices.ContainsFunc(breakages.Check(in), func(f fault.Finding) bool { return f.Severity == fault.Error })
 }
 
 // refusals are the programs' messages about flags, gates, plugins and API versions that they don't accept. They don't include

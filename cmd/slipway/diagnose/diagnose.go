@@ -17,13 +17,14 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
 // diagnosis is the output of `diagnose`; docs/diagnose.md describes it.
 type diagnosis struct {
 	metav1.TypeMeta `json:",inline"`
 
-	Findings []diagnose.Finding `json:"findings"`
+	Findings []fault.Finding `json:"findings"`
 }
 
 // DeepCopyObject makes it an object for the printers.
@@ -74,8 +75,8 @@ func causeList() string {
 func (d *diagnosis) names() string {
 	var names []string
 	for _, f := range d.Findings {
-		if !slices.Contains(names, f.Cause) {
-			names = append(names, f.Cause)
+		if !slices.Contains(names, f.Name) {
+			names = append(names, f.Name)
 		}
 	}
 	return strings.Join(names, ", ")

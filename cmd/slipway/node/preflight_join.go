@@ -73,7 +73,7 @@ func (o *joinOptions) joiningHost(ctx context.Context, g *cli.Globals, in *env.I
 	if named {
 		env.Config, more = discovered(ctx, env.UI, self, in, check)
 	} else {
-		check.add("Discovery", "skipped", fault.Fault{Message: "no cluster is named"}, 0)
+		check.add("Discovery", "skipped", "no cluster is named", "", 0)
 	}
 	cli.Warn(env.UI, slices.Concat(warnings, more))
 	if env.Config == nil {
@@ -93,9 +93,9 @@ func discovered(ctx context.Context, said ui.UI, self *config.JoinConfiguration,
 	self.Timeouts.Discovery.Duration = min(self.Timeouts.Discovery.Duration, discoveryLimit)
 	node, warnings, err := env.NewDiscovery(in.Host, said, discoveryLimit, in.Options).Node(ctx, self)
 	if err != nil {
-		check.add("Discovery", "error", fault.Of(err), time.Since(start))
+		check.add("Discovery", "error", err.Error(), fault.Remedy(err), time.Since(start))
 		return nil, warnings
 	}
-	check.add("Discovery", "ok", fault.Fault{}, time.Since(start))
+	check.add("Discovery", "ok", "", "", time.Since(start))
 	return node, warnings
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
-	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -51,8 +50,8 @@ func newCheckup(before string) *checkup {
 	}
 }
 
-func (c *checkup) add(name, result string, found fault.Fault, took time.Duration) {
-	c.Checks = append(c.Checks, checkEntry{name, result, found.Message, found.Remedy, milli(took)})
+func (c *checkup) add(name, result, message, remedy string, took time.Duration) {
+	c.Checks = append(c.Checks, checkEntry{name, result, message, remedy, milli(took)})
 	if result == "error" || result == "warning" && c.Result == "ok" {
 		c.Result = result
 	}
@@ -60,7 +59,8 @@ func (c *checkup) add(name, result string, found fault.Fault, took time.Duration
 
 func (c *checkup) addAll(results []preflight.Result) {
 	for _, r := range results {
-		c.add(r.Check, string(r.Outcome()), r.Fault(), r.Took)
+		message, remedy := r.Text()
+		c.add(r.Check, r.Outcome(), message, remedy, r.Took)
 	}
 }
 

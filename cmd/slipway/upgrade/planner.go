@@ -115,7 +115,7 @@ func (p *planner) upgrade(ctx context.Context, offer upgrading.Offer) (*upgradin
 		return nil, err
 	}
 	u.Patches, u.DoubtfulPatches = shownPatches(patches.Kept), shownPatches(patches.Doubtful)
-	checks := preflight.Questions(upgrade.PlanQuestions(ctx, parts.Env, p.state, p.there, p.here))
+	checks := upgrade.PlanQuestions(ctx, parts.Env, p.state, p.there, p.here)
 	u.AddReport(preflight.Run(ctx, checks, p.in.Host, p.in.self.IgnorePreflightErrors))
 	if p.diff {
 		u.Changes, err = p.changes(ctx, parts, record)

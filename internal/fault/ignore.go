@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"slices"
+	"strings"
+)
+
+// These checks guard data and access. They can be ignored only by name: scripts pass `all` for things like too little memory, and
+// that must not cost a cluster its quorum or its Secrets. An upgrade's StaticPodProtection can't be ignored at all.
+const (
+	EtcdQuorum          = "EtcdQuorum"
+	EtcdOtherMembers    = "EtcdOtherMembers"
+	StaticPodProtection = "StaticPodProtection"
+)
+
+func coveredByAll(name string) bool {
+	return !slices.Contains([]string{EtcdQuorum, EtcdOtherMembers, StaticPodProtection}, name)
+}
+
+// Ignored reports whether a check's errors count as warnings. ignore has names in upper or lower case; "all" stands for every
+// check that doesn't guard data or access.
+func Ignored(name string, ignore []string) bool {
+	return slices.ContainsFunc(ignore, func(s string) bool {
+		return strings.EqualFold(s, name) || strings.EqualFold(s, "all") && coveredByAll(name)
+	})
+}
+
+// HowToIgnore is the advice to ignore these findings by name; empty if one is final.
+func HowToIgnore(found []Finding) string {
+	var names, guards []string
+	for _, f := range found {
+		switch {
+		case f.Final:
+			return ""
+		case slices.Contains(names, f.Name):
+			continue
+		case !coveredByAll(f.Name):
+			guards = append(guards, f.Name)
+		}
+		names = append(names, f.Name)
+	}
+	flag := "--ignore-preflight-errors=" + strings.Join(names, ",")
+	if len(guards) > 0 {
+		return "to continue regardless, use " + flag + "; `all` does not cover " + strings.Join(guards, " and ")
+	}
+	return "to continue regardless, add " + flag
+}
