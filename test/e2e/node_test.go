@@ -124,7 +124,8 @@ func (m machine) passesPreflight(config string) {
 		if c.Result != "ok" {
 			m.Logf("preflight: %s %s: %s", c.Result, c.Name, c.Message)
 		}
-		if c.Result != "ok" && !slices.Contains([]string{"SystemVerification", "PodSubnetRoutes", "EtcdDisk", "DiskSpace-runtime"}, c.Name) {
+		shared := []string{"SystemVerification", "PodSubnetRoutes", "EtcdDisk", "DiskSpace-runtime", "DiskSpace-kubelet"}
+		if c.Result != "ok" && !slices.Contains(shared, c.Name) {
 			m.Errorf("preflight of a suitable node: %s %s: %s", c.Result, c.Name, c.Message)
 		}
 	}
