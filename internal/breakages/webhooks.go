@@ -7,19 +7,27 @@ import (
 	"fmt"
 	"slices"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Webhook holds the common parts of mutating and validating admission webhooks.
+// Webhook holds the checked fields of mutating and validating admission webhooks of admissionregistration.k8s.io/v1. The types of
+// k8s.io/api would make the program 1 % larger.
 type Webhook struct {
-	Where             string // for people: webhook pods.example.com of ValidatingWebhookConfiguration example
-	FailurePolicy     *admissionv1.FailurePolicyType
-	NamespaceSelector *metav1.LabelSelector
-	Rules             []admissionv1.RuleWithOperations
+	Where             string                `json:"-"` // for people: webhook pods.example.com of ValidatingWebhookConfiguration example
+	Name              string                `json:"name"`
+	FailurePolicy     string                `json:"failurePolicy"`
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector"`
+	Rules             []WebhookRule         `json:"rules"`
+}
+
+type WebhookRule struct {
+	Operations []string `json:"operations"`
+	APIGroups  []string `json:"apiGroups"`
+	Resources  []string `json:"resources"`
+	Scope      string   `json:"scope"`
 }
 
 // needed lists the resources an upgrade writes in kube-system: mirror Pods, leaders' Leases, CoreDNS's and kube-proxy's objects.
@@ -31,11 +39,11 @@ var needed = []struct{ group, resource string }{
 // webhook finds webhooks that must answer before something in kube-system can be written. If the webhook's Pod needs the
 // restarting component, neither comes up.
 func (c *checker) webhook(w Webhook) {
-	if w.FailurePolicy != nil && *w.FailurePolicy == admissionv1.Ignore || !w.selects(c.systemLabels()) {
+	if w.FailurePolicy == "Ignore" || !w.selects(c.systemLabels()) {
 		return
 	}
 	for _, n := range needed {
-		if !slices.ContainsFunc(w.Rules, func(r admissionv1.RuleWithOperations) bool { return matches(r, n.group, n.resource) }) {
+		if !slices.ContainsFunc(w.Rules, func(r WebhookRule) bool { return r.matches(n.group, n.resource) }) {
 			continue
 		}
 		c.add(fault.Finding{Name: "webhook-blocks-system", Subject: w.Where, Field: "namespaceSelector",
@@ -54,10 +62,7 @@ func (w Webhook) selects(namespace map[string]string) bool {
 	return err != nil || selector.Matches(labels.Set(namespace))
 }
 
-func matches(r admissionv1.RuleWithOperations, group, resource string) bool {
-	writes := slices.ContainsFunc(r.Operations, func(o admissionv1.OperationType) bool {
-		return o == admissionv1.OperationAll || o == admissionv1.Create || o == admissionv1.Update
-	})
-	clusterOnly := r.Scope != nil && *r.Scope == admissionv1.ClusterScope
-	return writes && !clusterOnly && containsAny(r.APIGroups, group, "*") && containsAny(r.Resources, resource, "*", "*/*")
+func (r WebhookRule) matches(group, resource string) bool {
+	return containsAny(r.Operations, "CREATE", "UPDATE", "*") && r.Scope != "Cluster" &&
+		containsAny(r.APIGroups, group, "*") && containsAny(r.Resources, resource, "*", "*/*")
 }
