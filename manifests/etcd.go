@@ -174,7 +174,7 @@ func (m LocalMember) Endpoints() []string {
 	return append(urls, m.ClientURLs...)
 }
 
-// PeerURL returns the peer URL of the etcd at an address.
+// PeerURL returns the URL at which other members reach an etcd with this address.
 func PeerURL(address string) string { return etcdURL(address, etcdPeerPort) }
 
 // EtcdLocalURL returns the client URL of n's etcd on this host.

@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/errors"
 )
 
+// Query is a GET request.
 type Query struct {
 	// Path is an API path, such as /metrics or /api/v1/pods; Params are its parameters.
 	Path   string

@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
+// Options say how to reach the API, and as whom.
 type Options struct {
 	// Kubeconfig is the path of admin.conf, or of the user's replacement.
 	Kubeconfig string

@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
+// Assume marks the plan as one for an assumed cluster, if node comes from one. Its values from the cluster become placeholders.
 func (p *Plan) Assume(node *config.Node) {
 	if node.Join != nil && node.Join.Assumed {
 		p.assumed = node

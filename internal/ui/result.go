@@ -45,6 +45,7 @@ type Summary struct {
 	Files []File
 }
 
+// File is a file that a run changed. Change is created, changed or removed.
 type File struct {
 	Path   string `json:"path"`
 	Change string `json:"change"`
