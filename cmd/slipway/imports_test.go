@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 		"internal/fault", "internal/host", "internal/redact",
 		"internal/host/linux/cri", "internal/host/linux/files", "internal/host/linux/network", "internal/host/linux/program", "internal/host/linux/systemd",
 	},
-	"internal/host/linux/cri":     {"internal/fault", "internal/host", "internal/host/linux/program", "internal/retry"},
+	"internal/host/linux/cri":     {"internal/fault", "internal/host", "internal/host/linux/files", "internal/host/linux/program", "internal/retry"},
 	"internal/host/linux/files":   {"internal/host"},
 	"internal/host/linux/network": {"internal/fault", "internal/host", "internal/host/linux/program", "internal/lazyregexp"},
 	"internal/host/linux/program": {},

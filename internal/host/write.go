@@ -50,6 +50,9 @@ type FileWriter interface {
 	// other programs work there meanwhile: a mount stays, with its content. A directory that Stays is only emptied. A missing
 	// directory isn't an error; anything else is a *KindError. After a failure it still removes the rest.
 	RemoveTree(path string) (Removal, error)
+	// SyncFiles makes durable what other programs have written to the file system of an existing path: daemons such as the kubelet
+	// leave that to the kernel. Do it before a change that needs their files.
+	SyncFiles(path string) error
 	// Unmount removes a mount, with flags named as in umount2(2), such as MNT_FORCE; without flags at once, even if it's in use
 	// (MNT_DETACH). A path that isn't mounted isn't an error.
 	Unmount(path string, flags []string) error
@@ -77,15 +80,22 @@ type OwnerWriter interface {
 type UnitWriter interface {
 	// ReloadUnits makes systemd read all unit files again.
 	ReloadUnits(ctx context.Context) error
+	// OrderUnit's changes of a unit's state at boot are durable.
 	OrderUnit(ctx context.Context, order UnitOrder, name string) error
 }
 
+// FetchNotes is the directory with a note for each unfinished PullImage and ImportImages.
+const FetchNotes = "/var/lib/slipway/fetches"
+
 // RuntimeWriter gives orders to the container runtime, at a socket as in RuntimeReader.
 type RuntimeWriter interface {
-	// PullImage makes the runtime pull an image. Only ctx bounds it.
+	// SettleImages makes up for fetches of images that ended early. After a power cut, the runtime has images whose files are lost,
+	// so it removes all that were being fetched. Call it before asking for images in order to fetch any.
+	SettleImages(ctx context.Context, socket string) error
+	// PullImage makes the runtime pull an image, durably. Only ctx bounds it.
 	PullImage(ctx context.Context, socket, image string) error
-	// ImportImages gives containerd images from an archive (a tar of an OCI layout) that archive writes, and pins them. names are
-	// for the plan, which doesn't call archive.
+	// ImportImages gives containerd images from an archive (a tar of an OCI layout) that archive writes, and pins them, durably.
+	// names are the archive's images. A plan doesn't call archive.
 	ImportImages(ctx context.Context, socket string, names []string, archive func(w io.Writer) error) error
 	// PinImage pins or unpins an image of containerd by its name.
 	PinImage(ctx context.Context, socket, image string, pinned bool) error

@@ -6,6 +6,7 @@ package thisnode
 import (
 	"cmp"
 	"crypto/x509"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,9 +28,9 @@ type KubeletFile struct {
 	Trusted []*x509.Certificate // the CAs it trusts
 }
 
-// ReadKubeletFile reads the kubeconfig file at path. Its error is fs.ErrNotExist if the file is missing.
+// ReadKubeletFile reads the kubeconfig file at path. Its error is fs.ErrNotExist if the file is missing or empty.
 func ReadKubeletFile(h host.Host, path string) (*KubeletFile, error) {
-	data, err := h.ReadFile(path)
+	data, err := readFilled(h, path)
 	if err != nil {
 		return nil, err
 	}
@@ -39,6 +40,21 @@ func ReadKubeletFile(h host.Host, path string) (*KubeletFile, error) {
 	}
 	return &KubeletFile{Path: path, Data: data, Server: server, Trusted: trusted}, nil
 }
+
+// readFilled takes an empty file for a missing one: the kubelet doesn't sync its files, so that's what a power cut leaves.
+func readFilled(h host.Host, path string) ([]byte, error) {
+	data, err := h.ReadFile(path)
+	if err == nil && len(data) == 0 {
+		err = &emptyError{path}
+	}
+	return data, err
+}
+
+type emptyError struct{ path string }
+
+func (e *emptyError) Error() string { return e.path + " is empty" }
+
+func (e *emptyError) Is(target error) bool { return target == fs.ErrNotExist }
 
 // CheckMember returns nil if this host's kubelet is a member of n's cluster under n's name, with a certificate that's valid now,
 // and otherwise the reason. If the certificate has expired, that's an *ExpiredError.
@@ -66,7 +82,7 @@ func (k *KubeletFile) CheckFor(h host.Host, name string) error {
 func (k *KubeletFile) Certificate(h host.Host) (*x509.Certificate, error) {
 	cert, file, err := kubeconfig.ClientCertificate(k.Data)
 	if err == nil && file != "" {
-		cert, err = h.ReadFile(file)
+		cert, err = readFilled(h, file)
 	}
 	if err != nil {
 		return nil, errors.Wrap(err, k.Path)

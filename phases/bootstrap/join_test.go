@@ -117,6 +117,11 @@ func TestLeftovers(t *testing.T) {
 		{"ours, expired", func(t *testing.T, s *phasetest.JoinStage, _ fixture.Pair) {
 			s.Bootstrapped(t, s.CA, "worker-1", earlier)
 		}, map[string]string{}},
+		{"ours, lost in a power cut", func(t *testing.T, s *phasetest.JoinStage, _ fixture.Pair) { s.Put(t, phasetest.KubeletConf, "") }, map[string]string{}},
+		{"ours, its certificate lost in a power cut", func(t *testing.T, s *phasetest.JoinStage, _ fixture.Pair) {
+			s.Put(t, phasetest.KubeletConf, fixture.Kubeconfig(s.CA, "client-certificate: "+phasetest.KubeletPEM))
+			s.Put(t, phasetest.KubeletPEM, "")
+		}, map[string]string{}},
 		{"another name", func(t *testing.T, s *phasetest.JoinStage, _ fixture.Pair) { s.Bootstrapped(t, s.CA, "worker-9", later) },
 			map[string]string{"kubelet.conf": `node "worker-9", not "worker-1"`}},
 		{"another cluster", func(t *testing.T, s *phasetest.JoinStage, other fixture.Pair) {

@@ -4,6 +4,7 @@
 package bootstrap
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"strings"
@@ -32,7 +33,7 @@ func TestKubeletFinalize(t *testing.T) {
 		err  []string
 	}{
 		{name: "the certificate is there", make: func(t *testing.T, s *phasetest.Stage) { s.Rotated(t, phasetest.KubeletPEM, "cp-1", later) },
-			jobs: []string{"write kubelet.conf", "restart kubelet.service"}},
+			jobs: []string{"sync " + phasetest.KubeletPEM, "write kubelet.conf", "restart kubelet.service"}},
 		{name: "the certificate does not come", err: failure("not exist", "deadline exceeded")},
 		{name: "one that has expired", make: func(t *testing.T, s *phasetest.Stage) {
 			s.Rotated(t, phasetest.KubeletPEM, "cp-1", time.Now().Add(-time.Minute))
@@ -51,6 +52,12 @@ func TestKubeletFinalize(t *testing.T) {
 				tt.make(t, s)
 			}
 			s.FakeHost.Jobs = nil
+			s.FakeHost.Before = func(_ context.Context, order string) error {
+				if strings.HasPrefix(order, "sync ") {
+					s.FakeHost.Jobs = append(s.FakeHost.Jobs, order)
+				}
+				return nil
+			}
 			err := kubelet.EnableClientCertRotation(t.Context(), s.Env)
 			fact.Error(t, err, tt.err...)
 			if diff := cmp.Diff(tt.jobs, s.FakeHost.Jobs); diff != "" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -110,6 +111,16 @@ func TestPreflightIgnoresAndPulls(t *testing.T) {
 		if !strings.Contains(s.Said.String(), want) {
 			t.Errorf("did not say %q:\n%s", want, s.Said.String())
 		}
+	}
+}
+
+// TestPreflightAfterPowerCut: the runtime may have lost the files of images that were being pulled then.
+func TestPreflightAfterPowerCut(t *testing.T) {
+	s := preflightStage(t, "all")
+	s.FakeHost.Has.Images, s.FakeHost.Has.Unsettled = []host.Image{{Names: []string{etcdImage}}}, []string{etcdImage}
+	phasetest.Fatal(t, node.PullMissingImages(t.Context(), s.Env))
+	if diff := cmp.Diff([]string{etcdImage}, s.FakeHost.Did("pull")); diff != "" {
+		t.Errorf("pulled (-want +got):\n%s", diff)
 	}
 }
 

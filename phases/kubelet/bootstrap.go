@@ -53,6 +53,12 @@ func runKubeletWaitBootstrap(ctx context.Context, env *step.Env) error {
 	if err := awaitReport(ctx, env, began); err != nil {
 		return err
 	}
+	// Without these, the node would need the credentials for joining again.
+	for _, path := range []string{thisnode.KubeletConf(n), thisnode.KubeletClientPEM(env.Host, n)} {
+		if err := host.IgnoreMissing(env.Host.SyncFiles(path)); err != nil {
+			return err
+		}
+	}
 	if err := env.Host.Remove(thisnode.BootstrapConf(n)); err != nil {
 		return err
 	}

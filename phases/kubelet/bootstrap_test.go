@@ -215,6 +215,18 @@ func TestBootstrapCredentialsStayUntilTheKubeletReports(t *testing.T) {
 	if api.Name != "worker-1" || api.Since.Sub(s.Config.Join.Began).Abs() > time.Second || api.Since.IsZero() {
 		t.Errorf("waited for %q since %s", api.Name, api.Since)
 	}
+	s.Bootstrapped(t, s.CA, "worker-1", time.Now().Add(time.Hour))
+	unsynced := errors.New("a power cut may take the certificate")
+	s.FakeHost.Before = func(_ context.Context, order string) error {
+		if order == "sync "+phasetest.KubeletPEM {
+			return unsynced
+		}
+		return nil
+	}
+	api.Err = nil
+	if err := runKubeletWaitBootstrap(t.Context(), s.Env); !errors.Is(err, unsynced) || s.Get(t, "/etc/kubernetes/bootstrap-kubelet.conf") != "x" {
+		t.Errorf("with a certificate that isn't on disk: error %v", err)
+	}
 }
 
 // TestKubeletThatDoesNotRegister: an administrator creates its Node, maybe later, so join doesn't wait for its report.

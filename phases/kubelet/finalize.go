@@ -66,6 +66,9 @@ func EnableClientCertRotation(ctx context.Context, env *step.Env) error {
 	if err := awaitClientCertificate(ctx, env, pem, thisnode.NameIn(shown)); err != nil {
 		return err
 	}
+	if err := env.Host.SyncFiles(pem); err != nil {
+		return err
+	}
 	env.UI.Printf("Pointing %s at the client certificate that the kubelet rotates", path)
 	if _, err := env.Host.WriteSecret(path, rotatable); err != nil {
 		return err

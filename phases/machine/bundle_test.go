@@ -5,6 +5,7 @@ package machine
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,10 +61,18 @@ func TestPrepareDamagedBundle(t *testing.T) {
 func TestPrepareRelabels(t *testing.T) {
 	h, _ := newBareHost(t)
 	h.Has.SELinux = true
+	synced := map[string]bool{}
+	h.Before = func(ctx context.Context, order string) error {
+		synced[order] = true
+		return h.before(ctx, order)
+	}
 	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
 	for _, path := range []string{"/usr/local/bin/kubelet", "/opt/cni/bin/bridge", "/etc/containerd/config.toml", sysctlPath, "/usr/local/lib/systemd/system/containerd.service"} {
 		if !slices.Contains(h.Did("relabel"), path) {
 			t.Errorf("%s keeps the context that it was made with: %v", path, h.Did("relabel"))
+		}
+		if !synced["sync "+path] {
+			t.Errorf("%s may lose its context in a power cut", path)
 		}
 	}
 }

@@ -28,6 +28,9 @@ func (p *Prepare) runImages(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
+	if err := env.Host.SettleImages(ctx, found.socket); err != nil {
+		return err
+	}
 	present, err := presentImages(ctx, env, found)
 	if err != nil {
 		return err

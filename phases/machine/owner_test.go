@@ -287,17 +287,22 @@ func TestPrepareKeepsImages(t *testing.T) {
 		id      string
 		record  prepared
 		imports bool
+		cut     bool // the power failed during its import
 	}{
 		"somebody else's":        {id: "sha256:theirs"},
 		"an earlier bundle's":    {id: "sha256:old", imports: true, record: prepared{Imported: []string{name}, ImageIDs: map[string][]string{name: {"sha256:old"}}}},
 		"an earlier release's":   {id: "sha256:old", imports: true, record: prepared{Imported: []string{name}}},
 		"given to another one":   {id: "sha256:theirs", record: prepared{Imported: []string{name}, ImageIDs: map[string][]string{name: {"sha256:old"}}}},
 		"the bundle's, as it is": {id: (&Prepare{Bundle: b}).bundled()[name]},
+		"lost in a power cut":    {id: (&Prepare{Bundle: b}).bundled()[name], imports: true, cut: true},
 	} {
 		t.Run(label, func(t *testing.T) {
 			h, root := newBareHost(t)
 			h.installsContainerd(t, root, "/usr/lib/systemd/system/containerd.service")
 			h.Has.Images = []host.Image{{Names: []string{name}, ID: tt.id, Pinned: true}}
+			if tt.cut {
+				h.Has.Unsettled = []string{name}
+			}
 			p := &Prepare{Bundle: b}
 			phasetest.Fatal(t, p.note(h.env(&bytes.Buffer{}), func(r *prepared) {
 				r.Imported, r.Images, r.ImageIDs = tt.record.Imported, tt.record.Imported, tt.record.ImageIDs

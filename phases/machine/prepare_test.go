@@ -86,6 +86,7 @@ func TestHostResetRestores(t *testing.T) {
 	h, root := newBareHost(t)
 	before := hostTree(t, root)
 	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
+	fixture.Put(t, root, host.FetchNotes+"/interrupted.json", "{}")
 	if got := fixture.Get(t, root, "/proc/sys/net/ipv4/ip_forward"); got != "1\n" {
 		t.Errorf("ip_forward is %q", got)
 	}

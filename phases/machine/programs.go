@@ -83,7 +83,13 @@ func relabel(ctx context.Context, env *step.Env, paths ...string) error {
 	if !env.Host.SELinux() {
 		return nil
 	}
-	return env.Host.RestoreContexts(ctx, paths)
+	err := env.Host.RestoreContexts(ctx, paths)
+	for _, path := range paths {
+		if err == nil {
+			err = env.Host.SyncFiles(path)
+		}
+	}
+	return err
 }
 
 type pendingFiles struct {

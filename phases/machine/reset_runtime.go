@@ -104,6 +104,9 @@ func (r *fileReset) removeContainerd(directories []string) {
 	if r.containerd == slipways {
 		for _, dir := range directories {
 			r.removeData(dir)
+			if dir == containerd.DataDir {
+				r.removeData(host.FetchNotes)
+			}
 		}
 		return
 	}

@@ -70,8 +70,8 @@ type change struct {
 	fd, path int
 }
 
-// changes are the calls by which Go programs change files. fsync changes nothing, but its place among the others shows which
-// changes are durable.
+// changes are the calls by which Go programs change files. fsync and syncfs change nothing, but their place among the others
+// shows which changes are durable.
 var changes = map[uint64]change{
 	unix.SYS_OPENAT:    {"openat", 0, 1},
 	unix.SYS_MKDIRAT:   {"mkdirat", 0, 1},
@@ -88,6 +88,7 @@ var changes = map[uint64]change{
 	unix.SYS_WRITE:     {"write", 0, -1},
 	unix.SYS_PWRITE64:  {"pwrite64", 0, -1},
 	unix.SYS_FSYNC:     {"fsync", 0, -1},
+	unix.SYS_SYNCFS:    {"syncfs", 0, -1},
 }
 
 // describe returns a call's change, if it makes any.

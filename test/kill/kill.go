@@ -23,15 +23,15 @@ type Run struct {
 	Below []string
 	// Count, if set, reports whether a change counts.
 	Count func(Step) bool
-	// Fail, if set, is the error of change number At, instead of the SIGKILL. Then fsync counts too.
+	// Fail, if set, is the error of change number At, instead of the SIGKILL. Then fsync and syncfs count too.
 	Fail syscall.Errno
 	// At is the number, from 1, of the change right before which the program is killed with SIGKILL; 0 lets it run to its end.
 	At int
 
-	// Steps are the changes begun, up to the one before which the program was killed, and the calls of fsync among them. Calls of
-	// several threads may mix differently each time.
+	// Steps are the changes begun, up to the one before which the program was killed, and the calls of fsync and syncfs among
+	// them. Calls of several threads may mix differently each time.
 	Steps []Step
-	// Changes is the number of steps that count as changes. fsync doesn't: it makes no difference to a later process.
+	// Changes is the number of steps that count as changes. fsync and syncfs don't: they make no difference to a later process.
 	Changes int
 	// Status is the program's exit status.
 	Status syscall.WaitStatus
@@ -156,7 +156,7 @@ func (r *Run) call(tid int) {
 		return
 	}
 	r.Steps = append(r.Steps, step)
-	if r.Fail == 0 && step.Call == "fsync" || r.Count != nil && !r.Count(step) {
+	if r.Fail == 0 && (step.Call == "fsync" || step.Call == "syncfs") || r.Count != nil && !r.Count(step) {
 		return
 	}
 	r.Changes++

@@ -125,6 +125,14 @@ func (h *Host) RemoveTree(path string) (host.Removal, error) {
 	return h.Real.RemoveTree(path)
 }
 
+// SyncFiles is no job: nothing changes.
+func (h *Host) SyncFiles(path string) error {
+	if err := h.before(context.Background(), "sync "+path); err != nil {
+		return err
+	}
+	return h.Real.SyncFiles(path)
+}
+
 func (h *Host) Unmount(path string, flags []string) error {
 	if err := h.ordered(context.Background(), "unmount "+path); err != nil {
 		return err

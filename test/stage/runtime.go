@@ -122,6 +122,20 @@ func (h *Host) AwaitSettled(ctx context.Context, socket string, since time.Time)
 	return h.fails("AwaitSettled")
 }
 
+// SettleImages is no job: runs do it in any case.
+func (h *Host) SettleImages(ctx context.Context, _ string) error {
+	if err := h.before(ctx, "settle images"); err != nil {
+		return err
+	}
+	h.with(func(has *State) {
+		for _, name := range has.Unsettled {
+			has.Images = slices.DeleteFunc(has.Images, named(name))
+		}
+		has.Unsettled = nil
+	})
+	return nil
+}
+
 func (h *Host) PullImage(ctx context.Context, socket, image string) error {
 	if err := h.ordered(ctx, "pull "+image); err != nil {
 		return err

@@ -19,7 +19,8 @@ type State struct {
 
 	Runtime    *host.RuntimeInfo // nil: it doesn't answer
 	Images     []host.Image
-	AllImages  bool // the runtime has every image
+	AllImages  bool     // the runtime has every image
+	Unsettled  []string // images being fetched when the power failed
 	ImageDir   string
 	Running    map[string][]host.Container
 	Containers []host.ContainerState

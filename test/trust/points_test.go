@@ -84,6 +84,10 @@ var points = []struct {
 		"phases/bootstrap.TestCorrectedInit", "phases/bootstrap.TestCorrectedInitKeepsEdits", "phases/bootstrap.TestUnfinishedInit", "phases/bootstrap.TestCorrectedJoin",
 		"phases/bootstrap.TestCorrectedJoinOfBrokenComponent", "phases/bootstrap.TestCompleteInitKeepsPatches", "phases/bootstrap.TestAloneAsksNobody", "test/e2e.TestHA/first-attempt",
 	}},
+	{"after a power cut, no image counts whose files are lost, and a join finishes", []string{
+		"internal/host/linux/cri.TestFetchIsNoted", "internal/host/linux/cri.TestSettleImages", "phases/machine.TestPrepareKeepsImages/lost in a power cut",
+		"phases/bootstrap.TestPreflightAfterPowerCut", "phases/bootstrap.TestLeftovers/lost in a power cut", "phases/kubelet.TestBootstrapCredentialsStayUntilTheKubeletReports",
+	}},
 	{"several container runtimes hinder only commands that need one", []string{"cmd/slipway.TestScripts/runtimes"}},
 	{"scripts that call kubeadm find its lines", []string{
 		"cmd/slipway/cli.TestPlaybooks", "cmd/slipway/env.TestLastLines", "cmd/slipway.TestScripts/flags", "test/e2e.TestNode/playbooks",

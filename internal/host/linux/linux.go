@@ -34,7 +34,8 @@ func New() *Host { return NewAt("") }
 // NewAt returns a host whose files are below root: its /etc/x is root/etc/x, and so are the lock and the list of swap areas.
 // Units, the runtime and all other facts are this host's. --rootfs uses it, and so do tests that must not touch the real /etc.
 func NewAt(root string) *Host {
-	return &Host{Root: files.At(root), root: root, sessions: tls.NewLRUClientSessionCache(0)}
+	below := files.At(root)
+	return &Host{Root: below, Bus: systemd.Bus{Sync: files.Sync}, Runtimes: cri.Runtimes{Notes: below}, root: root, sessions: tls.NewLRUClientSessionCache(0)}
 }
 
 // Close ends the connections to systemd and to container runtimes.

@@ -194,6 +194,9 @@ func (r *recorder) GiveTree(path string, owner host.Owner) ([]string, error) {
 	return kept, err
 }
 
+// SyncFiles isn't recorded: it changes no file.
+func (r *recorder) SyncFiles(path string) error { return r.writer.SyncFiles(path) }
+
 // LockAccounts isn't recorded: the lock itself is no change.
 func (r *recorder) LockAccounts() (release func(), err error) { return r.writer.LockAccounts() }
 

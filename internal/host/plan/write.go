@@ -240,6 +240,9 @@ func (o *overlay) GiveTree(path string, owner host.Owner) ([]string, error) {
 	return nil, nil
 }
 
+// SyncFiles does nothing: a plan is in memory.
+func (o *overlay) SyncFiles(string) error { return nil }
+
 // LockAccounts does nothing: a plan changes no accounts.
 func (o *overlay) LockAccounts() (func(), error) { return func() {}, nil }
 

@@ -237,6 +237,8 @@ var writes = map[string]write{
 	"OrderUnit kill": passing(func(ctx context.Context, h host.Host) error {
 		return h.OrderUnit(ctx, host.KillUnit, "running.service")
 	}),
+	"SyncFiles":    passing(func(_ context.Context, h host.Host) error { return h.SyncFiles("/etc") }),
+	"SettleImages": passing(func(ctx context.Context, h host.Host) error { return h.SettleImages(ctx, socket) }),
 	"PullImage": {
 		do:      func(ctx context.Context, h host.Host, _ func()) error { return h.PullImage(ctx, socket, "new:1") },
 		actions: []host.Action{{Verb: host.Pull, Image: "new:1"}}, again: true,

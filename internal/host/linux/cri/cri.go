@@ -21,6 +21,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux/files"
 )
 
 const (
@@ -36,8 +37,12 @@ const (
 // Runtimes holds a connection for each container runtime's socket, and implements host.RuntimeReader and RuntimeWriter with the
 // generated stubs of cri-api. docs/design/written-by-hand.md says why not cri-client.
 type Runtimes struct {
-	mu    sync.Mutex
-	conns map[string]*grpc.ClientConn
+	// Notes are the files below which host.FetchNotes is.
+	Notes *files.Root
+
+	noting sync.Mutex // held while a note is added or removed, with its directory
+	mu     sync.Mutex
+	conns  map[string]*grpc.ClientConn
 }
 
 func (r *Runtimes) get(socket string) (*grpc.ClientConn, error) {

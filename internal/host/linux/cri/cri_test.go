@@ -25,6 +25,9 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
+// memory is a directory that takes no time to sync.
+const memory = "/dev/shm"
+
 // fakeCRI speaks the real protocol on a real socket.
 type fakeCRI struct {
 	cri.UnimplementedRuntimeServiceServer
@@ -34,6 +37,7 @@ type fakeCRI struct {
 	answer  error                      // of Version and the image service
 	removed []string                   // containers
 	hanging bool
+	dir     string // of images; empty: the runtime doesn't support the call
 
 	mu    sync.Mutex
 	conns int
@@ -70,6 +74,14 @@ func (f *fakeCRI) ImageStatus(ctx context.Context, r *cri.ImageStatusRequest) (*
 		return &cri.ImageStatusResponse{Image: &cri.Image{Id: "sha256:1"}}, f.wait(ctx)
 	}
 	return &cri.ImageStatusResponse{}, f.wait(ctx)
+}
+
+func (f *fakeCRI) ImageFsInfo(ctx context.Context, r *cri.ImageFsInfoRequest) (*cri.ImageFsInfoResponse, error) {
+	if f.dir == "" {
+		return f.UnimplementedImageServiceServer.ImageFsInfo(ctx, r)
+	}
+	id := &cri.FilesystemIdentifier{Mountpoint: f.dir}
+	return &cri.ImageFsInfoResponse{ImageFilesystems: []*cri.FilesystemUsage{{FsId: id}}}, nil
 }
 
 func (f *fakeCRI) PullImage(ctx context.Context, r *cri.PullImageRequest) (*cri.PullImageResponse, error) {
@@ -248,7 +260,7 @@ func TestRuntimeAnswersWrong(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := &fakeCRI{answer: test.answer}
+			f := &fakeCRI{answer: test.answer, dir: memory}
 			socket := f.serve(t)
 			r := newRuntimes(t)
 			_, infoErr := r.RuntimeInfo(t.Context(), socket)
@@ -268,7 +280,7 @@ func TestRuntimeAnswersWrong(t *testing.T) {
 }
 
 func TestRuntimeHangs(t *testing.T) {
-	f := &fakeCRI{hanging: true}
+	f := &fakeCRI{hanging: true, dir: memory}
 	socket := f.serve(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -323,7 +335,7 @@ func TestRuntimeUnreachable(t *testing.T) {
 
 // Slipway finds a runtime that starts while it runs.
 func TestRuntimeComesLater(t *testing.T) {
-	f := &fakeCRI{}
+	f := &fakeCRI{dir: memory}
 	path := f.serve(t)
 	later := filepath.Join(t.TempDir(), "later")
 	r := newRuntimes(t)

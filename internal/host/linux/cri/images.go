@@ -43,7 +43,11 @@ func (r *Runtimes) RemoveImage(ctx context.Context, socket, image string) error 
 const pinnedLabel = "io.cri-containerd.pinned"
 
 // ImportImages uses containerd's own client, because CRI has no such call.
-func (r *Runtimes) ImportImages(ctx context.Context, socket string, _ []string, archive func(io.Writer) error) error {
+func (r *Runtimes) ImportImages(ctx context.Context, socket string, names []string, archive func(io.Writer) error) error {
+	return r.durably(ctx, socket, names, func() error { return importImages(ctx, socket, archive) })
+}
+
+func importImages(ctx context.Context, socket string, archive func(io.Writer) error) error {
 	cmd, explain, err := ctr(ctx, socket, "images", "import", "--label="+pinnedLabel+"=pinned", "-")
 	if err != nil {
 		return err
@@ -112,8 +116,10 @@ func (r *Runtimes) ImageDir(ctx context.Context, socket string) (dir string, err
 }
 
 func (r *Runtimes) PullImage(ctx context.Context, socket, image string) error {
-	return r.order(socket, "pull image "+image, func(c client) error {
-		_, err := c.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: image}})
-		return err
+	return r.durably(ctx, socket, []string{image}, func() error {
+		return r.order(socket, "pull image "+image, func(c client) error {
+			_, err := c.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: image}})
+			return err
+		})
 	})
 }

@@ -94,14 +94,15 @@ func text(s string) func(io.Writer) error {
 func TestImportImages(t *testing.T) {
 	note := fixture.FakeProgram(t, "ctr", `echo "$*" >>"$notes"; /bin/cat >>"$notes"; echo talk; echo warning >&2`)
 	list, record := fixture.Records()
-	r := plan.NewRecorder(onlyRuntimes(), record)
-	if err := r.ImportImages(t.Context(), "unix:///run/x.sock", []string{"a", "b"}, text("archive")); err != nil {
+	socket := (&fakeCRI{dir: memory}).serve(t)
+	r := plan.NewRecorder(newRuntimes(t), record)
+	if err := r.ImportImages(t.Context(), "unix://"+socket, []string{"a", "b"}, text("archive")); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(r.PinImage(t.Context(), "/run/x.sock", "a", false), r.PinImage(t.Context(), "/run/x.sock", "c", true)); err != nil {
+	if err := errors.Join(r.PinImage(t.Context(), socket, "a", false), r.PinImage(t.Context(), socket, "c", true)); err != nil {
 		t.Fatal(err)
 	}
-	const to = "--address /run/x.sock --namespace k8s.io images "
+	to := "--address " + socket + " --namespace k8s.io images "
 	want := to + "import --label=io.cri-containerd.pinned=pinned -\narchive" +
 		to + "label a io.cri-containerd.pinned=\n" + to + "label c io.cri-containerd.pinned=pinned\n"
 	if diff := cmp.Diff(want, note()); diff != "" {
@@ -126,7 +127,7 @@ func TestImportImagesFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fixture.FakeProgram(t, "ctr", test.script)
-			r := plan.NewRecorder(onlyRuntimes(), func(a host.Action) { t.Errorf("recorded %v", a) })
+			r := plan.NewRecorder(newRuntimes(t), func(a host.Action) { t.Errorf("recorded %v", a) })
 			err := r.ImportImages(t.Context(), "/run/x.sock", []string{"a"}, text(test.archive))
 			fact.Error(t, err, test.want...)
 			if err != nil {
@@ -149,7 +150,7 @@ func TestImportImagesOfHalfAnArchive(t *testing.T) {
 		}
 		return damaged
 	}
-	err := onlyRuntimes().ImportImages(t.Context(), "/run/x.sock", []string{"a"}, archive)
+	err := newRuntimes(t).ImportImages(t.Context(), "/run/x.sock", []string{"a"}, archive)
 	if !errors.Is(err, damaged) || !strings.HasSuffix(err.Error(), "ctr: "+damaged.Error()) {
 		t.Errorf("error %v", err)
 	}
@@ -169,7 +170,7 @@ func TestNoCtr(t *testing.T) {
 	fixture.NoPrograms(t)
 	never := func(io.Writer) error { t.Error("the archive was read"); return nil }
 	for _, err := range []error{
-		onlyRuntimes().ImportImages(t.Context(), "/run/x.sock", nil, never), onlyRuntimes().PinImage(t.Context(), "/run/x.sock", "a", true),
+		newRuntimes(t).ImportImages(t.Context(), "/run/x.sock", nil, never), onlyRuntimes().PinImage(t.Context(), "/run/x.sock", "a", true),
 	} {
 		if err == nil {
 			t.Fatal("no error without ctr")

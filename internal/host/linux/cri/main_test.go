@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/linux/files"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,7 +25,7 @@ type rest struct{ host.Host }
 func onlyRuntimes() only { return only{Runtimes: &Runtimes{}} }
 
 func newRuntimes(t *testing.T) only {
-	r := onlyRuntimes()
+	r := only{Runtimes: &Runtimes{Notes: files.At(t.TempDir())}}
 	t.Cleanup(r.Close)
 	return r
 }

@@ -24,14 +24,16 @@ import (
 	"github.com/slipway-k8s/slipway/test/apart"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/kill"
 )
 
 // childEnv names this binary's job if a test starts it as a separate process.
 const childEnv = "SLIPWAY_HOST_TEST_CHILD"
 
 func TestMain(m *testing.M) {
+	kill.Play()
 	children := map[string]func(dir string) error{
-		"write": childWrite, "limit": childLimit, "disk": childDisk, "lock": childLock, "accounts": childAccounts,
+		"write": childWrite, "limit": childLimit, "disk": childDisk, "lock": childLock, "accounts": childAccounts, "sync": childSync,
 	}
 	if child := children[os.Getenv(childEnv)]; child != nil {
 		if err := child(os.Args[len(os.Args)-1]); err != nil {

@@ -107,7 +107,10 @@ func (g *treeGift) give(path string) error {
 	if err := g.entries(top, 0); err != nil {
 		return err
 	}
-	// Last, so that the next run continues an interrupted one.
+	// Last, and with the others on disk, so that the next run continues an interrupted one, even after a power cut.
+	if err := unix.Syncfs(int(top.Fd())); err != nil {
+		return err
+	}
 	return stderrors.Join(top.Chown(g.owner.UID, g.owner.GID), top.Sync())
 }
 

@@ -87,7 +87,8 @@ func (b before) giveBack(dir *os.File) error {
 		unix.Fsetxattr(fd, usersAs, nil, 0), // first: the run may be interrupted
 		unix.Fchown(fd, b.uid, b.gid),
 		unix.Fchmod(fd, b.mode&0o777),
-		unix.Fremovexattr(fd, rememberedAs))
+		unix.Fremovexattr(fd, rememberedAs),
+		dir.Sync())
 }
 
 // Stays is also true for a file or device, which RemoveTree refuses.

@@ -80,6 +80,8 @@ func (t *treeRemoval) remove(path string) error {
 		t.failed = append(t.failed, before.giveBack(t.top))
 	case complete && !stays:
 		t.failed = append(t.failed, t.delete(path))
+	case t.changed:
+		t.failed = append(t.failed, t.top.Sync())
 	}
 	return stderrors.Join(t.failed[:min(len(t.failed), mostFailures)]...)
 }

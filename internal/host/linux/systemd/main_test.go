@@ -21,7 +21,7 @@ type only struct {
 
 type rest struct{ host.Host }
 
-func onlyUnits() only { return only{Bus: &Bus{}} }
+func onlyUnits() only { return only{Bus: &Bus{Sync: func(string) error { return nil }}} }
 
 func newBus(t *testing.T) only {
 	b := onlyUnits()

@@ -125,5 +125,8 @@ func (b *Bus) changeFiles(ctx context.Context, conn *dbus.Conn, order host.UnitO
 	if changes == 0 {
 		return nil
 	}
+	if err := b.Sync("/etc"); err != nil {
+		return errors.Wrap(err, "sync systemd's links in /etc")
+	}
 	return b.ReloadUnits(ctx)
 }

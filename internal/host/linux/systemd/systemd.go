@@ -28,6 +28,9 @@ const (
 
 // Bus is the connection to systemd, opened when it's first needed. It implements host.UnitReader and UnitWriter.
 type Bus struct {
+	// Sync writes the file system of a directory to the disk, after systemd has changed links there.
+	Sync func(dir string) error
+
 	mu     sync.Mutex
 	conn   *dbus.Conn
 	cancel context.CancelFunc // ends the connection's goroutines

@@ -54,9 +54,9 @@ var fileChanges = []struct {
 	after  string
 	calls  []string
 }{
-	{host.EnableUnit, "disabled", "enabled", []string{"enable [kubelet.service] false false", "reload"}},
-	{host.DisableUnit, "enabled", "disabled", []string{"disable [kubelet.service] false", "reload"}},
-	{host.MaskUnit, "enabled", "masked", []string{"mask [kubelet.service] false false", "reload"}},
+	{host.EnableUnit, "disabled", "enabled", []string{"enable [kubelet.service] false false", "sync /etc", "reload"}},
+	{host.DisableUnit, "enabled", "disabled", []string{"disable [kubelet.service] false", "sync /etc", "reload"}},
+	{host.MaskUnit, "enabled", "masked", []string{"mask [kubelet.service] false false", "sync /etc", "reload"}},
 	{host.UnmaskUnit, "masked", "static", []string{"unmask [kubelet.service] false"}},
 }
 
@@ -67,6 +67,12 @@ func TestUnitFiles(t *testing.T) {
 			f := &fakeSystemd{state: c.before}
 			f.serve(t)
 			r := newBus(t)
+			r.Sync = func(dir string) error {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				f.calls = append(f.calls, "sync "+dir)
+				return nil
+			}
 			planned, add := fixture.Records()
 			did, record := fixture.Records()
 			for label, h := range map[string]host.Host{"plan": plan.NewOverlay(r, add), "run": plan.NewRecorder(r, record)} {
