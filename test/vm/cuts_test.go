@@ -41,6 +41,13 @@ func TestPowerCutsOfInit(t *testing.T) {
 	})
 }
 
+func TestPowerCutsOfUpgrade(t *testing.T) {
+	m := bootOlder(t)
+	m.takes("slipway", "host", "prepare", "phase", "images", "--bundle", bundlePath)
+	m.must("sync")
+	m.cutEverywhere(upgradeArgs(t), func(again machine) { again.runsPod() })
+}
+
 // cutEverywhere runs a command, and afterwards again on a machine for each instant of a power cut.
 func (m machine) cutEverywhere(command []string, then func(again machine)) {
 	m.Helper()

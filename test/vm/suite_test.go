@@ -10,6 +10,7 @@ package vm
 import (
 	"bytes"
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,9 +41,8 @@ type machine struct {
 	*qemu.Machine
 }
 
-// Context and Name are in both.
-func (m machine) Context() context.Context { return m.T.Context() }
-func (m machine) Name() string             { return m.Machine.Name }
+// Name is the machine's, not the test's.
+func (m machine) Name() string { return m.Machine.Name }
 
 func openLab(t *testing.T) *nodes.Lab {
 	t.Helper()
@@ -64,19 +64,23 @@ func only(t *testing.T, pattern, made string) string {
 }
 
 // share makes the machines' second disk.
-func share(t *testing.T, lab *nodes.Lab) string {
+func share(t *testing.T, lab *nodes.Lab) string { t.Helper(); return shareWith(t, lab, nil) }
+
+// shareWith also puts further files there.
+func shareWith(t *testing.T, lab *nodes.Lab, more map[string]string) string {
 	t.Helper()
 	dir, err := lab.BundleParts(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	disk := filepath.Join(t.TempDir(), "share")
-	err = qemu.MakeShare(t.Context(), disk, map[string]string{
+	files := map[string]string{
 		filepath.Base(bundlePath): only(t, "../../dist/slipway-bundle-*.tar", "make bundle"),
 		filepath.Base(debPath):    only(t, "../../bin/packages/*.deb", "make test-packages"),
 		filepath.Base(probePath):  filepath.Join(dir, nodes.ProbeArchive),
-	})
-	if err != nil {
+	}
+	maps.Copy(files, more)
+	disk := filepath.Join(t.TempDir(), "share")
+	if err := qemu.MakeShare(t.Context(), disk, files); err != nil {
 		t.Fatal(err)
 	}
 	return disk

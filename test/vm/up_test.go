@@ -46,6 +46,7 @@ func TestUp(t *testing.T) {
 	m.runsPod()
 	m.reboots()
 	m.comesBack()
+	m.worksBehindFirewall()
 	m.takes("slipway", "down", "--host", "--force")
 	m.reboots()
 	m.isAsBefore(before, m.state())
