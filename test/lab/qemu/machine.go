@@ -153,7 +153,7 @@ func (m *Machine) start(port int) error {
 
 // arguments returns QEMU's. No packet leaves the machine but the answers of its SSH server.
 func (m *Machine) arguments(port int) []string {
-	kernel := "root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off tsc=nowatchdog systemd.default_timeout_start_sec=900 systemd.hostname=" + m.Name
+	kernel := "root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off tsc=nowatchdog systemd.default_timeout_start_sec=900 systemd.default_device_timeout_sec=900 systemd.hostname=" + m.Name
 	for _, word := range m.Options.Boot {
 		kernel += " " + word
 	}
