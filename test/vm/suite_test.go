@@ -184,16 +184,39 @@ func (m machine) must(args ...string) string {
 	return out.String()
 }
 
-// takes runs a command like must, shows all of its output, and logs how long it took.
+// takes runs a command that must succeed, shows its output as it comes, and logs how long it took.
 func (m machine) takes(args ...string) string {
 	m.Helper()
-	started := time.Now()
-	out, err := m.try(args...)
-	m.Logf("%s took %s: %v\n%s", strings.Join(args, " "), since(started), err, out)
+	said := &transcript{m: m, started: time.Now()}
+	m.Logf("$ %s", strings.Join(args, " "))
+	ctx, cancel := context.WithTimeout(m.Context(), commandLimit)
+	defer cancel()
+	err := m.Exec(ctx, qemu.Cmd{Args: args, Stdout: said, Stderr: said})
+	m.Logf("%s took %s: %v", args[0], since(said.started), err)
 	if err != nil {
 		m.FailNow()
 	}
-	return out
+	return said.String()
+}
+
+// transcript logs each line with its time, as a command may take half an hour.
+type transcript struct {
+	bytes.Buffer
+	m       machine
+	started time.Time
+	logged  int
+}
+
+func (t *transcript) Write(p []byte) (int, error) {
+	t.Buffer.Write(p)
+	for {
+		line, _, found := strings.Cut(t.String()[t.logged:], "\n")
+		if !found {
+			return len(p), nil
+		}
+		t.logged += len(line) + 1
+		t.m.Logf("%5.0fs %s", time.Since(t.started).Seconds(), line)
+	}
 }
 
 func (m machine) write(path, content string) {
