@@ -1,7 +1,7 @@
 # What each target does is said by `make help`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build bundle test test-full unit fuzz lint verify cluster cluster-down tables test-packages e2e examples bench packages release clean
+.PHONY: help build bundle test test-full unit fuzz lint verify cluster cluster-down tables test-packages e2e examples vm bench packages release clean
 
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null | sed 's/^\([^v]\)/v0.0.0-\1/')
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
@@ -20,6 +20,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath -tags=$(TAGS)
 
 PROGRAM  ?= bin/slipway
 FUZZTIME ?= 15s
+VM       ?= .
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +96,9 @@ e2e: build ## run the core tier's tests on real clusters (root; builds the lab a
 examples: build bundle ## run examples/cloud-init and examples/ansible on real machines (root; installs ansible-core)
 	@command -v ansible-playbook >/dev/null && command -v ssh >/dev/null || { apt-get -q update && apt-get -q install --yes --no-install-recommends ansible-core openssh-client; }
 	go test -tags=e2e,$(TAGS) -count=1 -timeout=60m -v -run '^Test(Ansible|CloudInit)$$' ./test/e2e
+
+vm: build bundle test-packages ## run test/vm in virtual machines, emulated if KVM doesn't work: hours (root; installs QEMU). VM='TestUp' runs one
+	go test -tags=vm,$(TAGS) -count=1 -timeout=24h -v -run '$(VM)' ./test/vm
 
 bench: build bundle ## compare with kubeadm: Slipway, kubeadm, ratio
 	go run ./test/bench

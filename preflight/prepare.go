@@ -41,7 +41,7 @@ func Prepare(n *config.Node, p Preparation) []Check {
 		{Name: "DefaultRoute", Run: defaultRoute, Asks: "a default route shows which address is the node's"},
 		{Name: "SystemVerification", Run: with(n, system), Asks: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
 		{Name: "CNI", Run: foreignNetworks, Asks: "which Pod networks are configured already (note)"},
-		{Name: "Firewalld", Run: with(n, firewalld), Asks: "neither firewalld nor ufw is on; where one is, ports have to be opened in it (warning)"},
+		{Name: "Firewalld", Run: with(n, firewalld), Asks: "neither firewalld nor ufw is on, nor rules in /etc/nftables.conf that drop packets; otherwise, ports have to be opened (warning)"},
 		{Name: "SELinux", Run: selinux, Asks: "contexts can be restored where SELinux is on"},
 		{Name: "Programs", Run: with(p.Refused, programsFit), Asks: "no program that others installed or changed is in the place of a program of the bundle, and none on a node is newer"},
 		{Name: "Sysctl", Run: bootParameters(p.SysctlFile, p.Parameters), Asks: "no file of /etc/sysctl.d and the like sets the kernel parameters to something else at boot (warning)"},

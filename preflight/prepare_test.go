@@ -85,6 +85,9 @@ func prepareRows() []prepareRow {
 		{"Firewalld", "ufw", func(h *fakeHost) { h.put("/etc/ufw/ufw.conf", "# ufw\nENABLED=yes\n") },
 			[]string{"[WARNING Firewalld] | ufw | `ufw allow 6443/tcp && ufw allow 10250/tcp`"}},
 		{"Firewalld", "ufw is off", func(h *fakeHost) { h.put("/etc/ufw/ufw.conf", "ENABLED=no\n") }, nil},
+		{"Firewalld", "nftables", func(h *fakeHost) { h.nftables("policy drop;") },
+			[]string{"[WARNING Firewalld] | nftables | 6443 | 10250 | /etc/nftables.conf | `systemctl reload nftables`"}},
+		{"Firewalld", "nftables without rules", func(h *fakeHost) { h.nftables("policy accept;") }, nil},
 		{"Sysctl", "a later file", func(h *fakeHost) {
 			h.put("/etc/sysctl.d/99-hardening.conf", "net.ipv4.ip_forward = 0\nnet.ipv4.tcp_syncookies = 1\n")
 			h.put("/usr/lib/sysctl.d/99-hardening.conf", "net.ipv4.ip_forward = 3\n")

@@ -58,8 +58,21 @@ func firewalld(ctx context.Context, h View, n *config.Node) []fault.Finding {
 			remedy("open them with `firewall-cmd --permanent --add-port=%d/tcp --add-port=%d/tcp && firewall-cmd --reload`", api, node)
 	case usesUFW(h):
 		return warn(active, "ufw", api, node).remedy("open them with `ufw allow %d/tcp && ufw allow %d/tcp`", api, node)
+	case usesNftables(ctx, h):
+		return warn(active, "nftables", api, node).
+			remedy("accept them with `tcp dport { %d, %d } accept` in /etc/nftables.conf, and run `systemctl reload nftables`", api, node)
 	}
 	return nil
+}
+
+// usesNftables reports whether nftables' own service has rules that drop packets.
+func usesNftables(ctx context.Context, h View) bool {
+	unit, err := h.Unit(ctx, "nftables.service")
+	if err != nil || unit.ActiveState != "active" {
+		return false
+	}
+	text, err := h.ReadFile("/etc/nftables.conf")
+	return err == nil && (strings.Contains(string(text), "drop") || strings.Contains(string(text), "reject"))
 }
 
 // usesUFW reads what Ubuntu's firewall does at boot: its unit is active even where it's off.

@@ -162,9 +162,14 @@ func setUpBuild(flags *flag.FlagSet) runner {
 	var spec nodes.NodeSpec
 	flags.BoolVar(&spec.Bare, "bare", false, "a node with an init system and nothing that Kubernetes needs")
 	withVar(flags, &spec.With)
+	virtual := flags.Bool("vm", false, "the disk of virtual machines, instead of a node")
 	return func(ctx context.Context, lab *nodes.Lab, args []string) error {
 		if len(args) > 0 {
 			return errUsage
+		}
+		if *virtual {
+			_, err := lab.Disk(ctx)
+			return err
 		}
 		return lab.Build(ctx, spec)
 	}

@@ -148,6 +148,11 @@ func (l *Lab) BundleParts(ctx context.Context, minor string) (string, error) {
 	return l.parts.Bundle(ctx, cmp.Or(minor, l.options.Kubernetes))
 }
 
+// Disk makes the disk of virtual machines, with Debian and further packages.
+func (l *Lab) Disk(ctx context.Context, packages ...string) (*parts.Disk, error) {
+	return l.parts.Disk(ctx, packages...)
+}
+
 // InstallHere installs a program from a Debian package on this machine, if it's missing.
 func (l *Lab) InstallHere(ctx context.Context, program, debianPackage string) error {
 	return l.parts.InstallHere(ctx, [2]string{program, debianPackage})

@@ -17,8 +17,11 @@ import (
 	"github.com/slipway-k8s/slipway/test/lab/internal/thread"
 )
 
-// suite is the Debian release of the nodes.
-const suite = "bookworm"
+// The Debian releases of the nodes and of virtual machines.
+const (
+	suite   = "bookworm"
+	vmSuite = "trixie"
+)
 
 // machinePackages are on every machine of the lab, on top of Debian's minimal base: an init system with D-Bus, and network tools.
 var machinePackages = []string{
@@ -99,7 +102,7 @@ func (r *run) debian(ctx context.Context, set packageSet) (tree, error) {
 	include := strings.Join(machinePackages, ",")
 	name := stamp("debian", suite, include)
 	base, err := r.part(ctx, name, "installing Debian", func(dir string) error {
-		return debootstrap(ctx, dir, include)
+		return debootstrap(ctx, suite, dir, include)
 	})
 	if err != nil {
 		return nil, err
@@ -116,7 +119,7 @@ const (
 	dpkgOptions = "etc/dpkg/dpkg.cfg.d/lab"
 )
 
-func debootstrap(ctx context.Context, dir, include string) error {
+func debootstrap(ctx context.Context, suite, dir, include string) error {
 	// Mounts that an interrupted run leaves behind go away with this mount namespace.
 	err := thread.Do(func() error {
 		if err := thread.PrivateMounts(); err != nil {

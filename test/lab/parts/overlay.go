@@ -78,7 +78,14 @@ func useResolver(root string) error {
 		return nil
 	}
 	target := filepath.Join(root, path)
-	if _, err := os.Lstat(target); os.IsNotExist(err) {
+	info, err := os.Lstat(target)
+	if err == nil && info.Mode().Type() == os.ModeSymlink { // systemd-resolved's, which leads nowhere before a boot
+		err = os.ErrNotExist
+		if err := os.Remove(target); err != nil {
+			return errors.Wrap(err, "cannot give the installation names")
+		}
+	}
+	if os.IsNotExist(err) {
 		if err := os.WriteFile(target, nil, 0o644); err != nil {
 			return errors.Wrap(err, "cannot give the installation names")
 		}

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm
+
+package vm
+
+import (
+	"archive/tar"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pkg/errors"
+)
+
+// containerd's directories with layers as they were imported, and as containers see them.
+const (
+	blobDir     = "var/lib/containerd/io.containerd.content.v1.content/blobs/sha256"
+	snapshotDir = "var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots"
+)
+
+// hasWholeImages looks at the disk of a machine that's off: each blob of containerd has its digest, and each file of each layer
+// has been unpacked whole. containerd itself doesn't look: it trusts its database.
+func (m machine) hasWholeImages() {
+	m.Helper()
+	var faults []string
+	layers, files := 0, 0
+	err := m.Inspect(m.Context(), func(root string) error {
+		unpacked, err := hashes(filepath.Join(root, snapshotDir))
+		if err != nil {
+			return err
+		}
+		blobs, err := os.ReadDir(filepath.Join(root, blobDir))
+		if err != nil {
+			return errors.Wrap(err, "cannot list containerd's blobs")
+		}
+		for _, blob := range blobs {
+			torn, err := tornFiles(filepath.Join(root, blobDir, blob.Name()), unpacked, &files)
+			if err != nil {
+				return err
+			}
+			layers++
+			faults = append(faults, torn...)
+		}
+		return nil
+	})
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.Logf("%d blobs with %d files", layers, files)
+	if files == 0 || len(faults) > 0 {
+		m.Errorf("%d of %d files on the disk are damaged or missing:\n%s", len(faults), files, strings.Join(faults[:min(len(faults), 20)], "\n"))
+	}
+}
+
+// hashes returns the regular files of all snapshots, each as its path in the snapshot and its content's hash.
+func hashes(dir string) (map[string]bool, error) {
+	found := map[string]bool{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		sum, err := hashOf(path)
+		if err != nil {
+			return err
+		}
+		_, name, _ := strings.Cut(strings.TrimPrefix(path, dir), "/fs/")
+		found[name+" "+sum] = true
+		return nil
+	})
+	return found, errors.Wrap(err, "cannot read the unpacked images")
+}
+
+func hashOf(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// tornFiles returns a blob's faults: a wrong digest and, if it's a layer, its files that aren't unpacked.
+func tornFiles(blob string, unpacked map[string]bool, files *int) (faults []string, err error) {
+	sum, err := hashOf(blob)
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot read a blob")
+	}
+	if sum != filepath.Base(blob) {
+		return []string{"blob " + filepath.Base(blob)}, nil
+	}
+	f, err := os.Open(blob)
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot read a blob")
+	}
+	defer f.Close()
+	for layer := tar.NewReader(f); ; {
+		header, err := layer.Next()
+		if err != nil { // its end, or not a layer but a manifest
+			return faults, nil
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue
+		}
+		*files++
+		h := sha256.New()
+		if _, err := io.Copy(h, layer); err != nil {
+			return nil, errors.Wrap(err, "cannot read a layer")
+		}
+		if name := strings.TrimPrefix(header.Name, "./"); !unpacked[name+" "+hex.EncodeToString(h.Sum(nil))] {
+			faults = append(faults, fmt.Sprintf("%s of layer %.12s", name, sum))
+		}
+	}
+}

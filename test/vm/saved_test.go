@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm
+
+package vm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/test/lab/qemu"
+)
+
+// savedDir keeps a prepared machine's disks, so that other tests needn't prepare one, in this run or a later one.
+const savedDir = "../../bin/vm"
+
+// saved describes the disks in savedDir.
+type saved struct {
+	Key   string   // the hash of everything they were made from
+	State []string // the machine's, before it was prepared
+}
+
+// savedKey changes with the Debian, the package and the bundle.
+func savedKey(m machine) string {
+	h := sha256.New()
+	for _, path := range []string{m.Disk.Image, only(m.T, "../../dist/slipway-bundle-*.tar", "make bundle"), only(m.T, "../../bin/packages/*.deb", "make test-packages")} {
+		info, err := os.Stat(path)
+		if err != nil {
+			m.Fatal(err)
+		}
+		fmt.Fprintln(h, path, info.Size(), info.ModTime())
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// savesPrepared keeps the disks of a prepared machine that's off.
+func (m machine) savesPrepared(before []string) {
+	m.Helper()
+	if err := os.RemoveAll(savedDir); err != nil {
+		m.Fatal(err)
+	}
+	if err := os.MkdirAll(savedDir, 0o755); err != nil {
+		m.Fatal(err)
+	}
+	if err := m.Save(m.Context(), savedDir); err != nil {
+		m.Fatal(err)
+	}
+	data, err := json.Marshal(saved{savedKey(m), before})
+	if err != nil {
+		m.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(savedDir, "saved.json"), data, 0o644); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// prepared makes a machine that's prepared, with swap that was on before, and off. It also returns the state before.
+func prepared(t *testing.T, change func(*qemu.Options)) (m machine, before []string) {
+	t.Helper()
+	m = newMachine(t, func(o *qemu.Options) {
+		o.Swap = true
+		if change != nil {
+			change(o)
+		}
+	})
+	var s saved
+	data, err := os.ReadFile(filepath.Join(savedDir, "saved.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	if err == nil && s.Key == savedKey(m) {
+		o := m.Options
+		o.From = savedDir
+		return offMachine(t, o), s.State
+	}
+	m.boots()
+	m.getsSwap()
+	m.installs()
+	before = m.state()
+	m.takes(prepareArgs...)
+	m.shutsDown()
+	m.savesPrepared(before)
+	return m, before
+}

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm
+
+package vm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// slowTimeouts suit an emulated machine.
+const slowTimeouts = `timeouts:
+  controlPlaneComponentHealthCheck: 40m
+  kubeletHealthCheck: 40m
+  tlsBootstrap: 40m
+  discovery: 40m
+  upgradeManifests: 40m
+  kubernetesAPICall: 10m
+  etcdAPICall: 10m
+`
+
+// podLimit is how long Pods may take to run on an emulated machine.
+const podLimit = 30 * time.Minute
+
+const upConfig = `apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+` + slowTimeouts
+
+var upArgs = []string{"slipway", "up", "--config", "/root/up.yaml", "--bundle", bundlePath, "--network", "flannel", "--schedulable"}
+
+// TestUp makes a cluster of one prepared machine, with flannel, and runs a Pod. It reboots the machine in order, which comes back
+// by itself. Then it takes everything away.
+func TestUp(t *testing.T) {
+	m, before := prepared(t, nil)
+	m.boots()
+	m.write("/root/up.yaml", upConfig)
+	m.takes(upArgs...)
+	m.isNode()
+	m.runsPod()
+	m.reboots()
+	m.comesBack()
+	m.worksBehindFirewall()
+	m.takes("slipway", "down", "--host", "--force")
+	m.reboots()
+	m.isAsBefore(before, m.state())
+}
+
+func (m machine) kubectl(args ...string) string {
+	m.Helper()
+	return m.must(kubectl(args...)...)
+}
+
+func kubectl(args ...string) []string {
+	return slices.Concat([]string{"kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--request-timeout=5m"}, args)
+}
+
+// isNode checks what a node with a kernel of its own has, and one in a container hasn't.
+func (m machine) isNode() {
+	m.Helper()
+	config := m.must("cat", "/var/lib/kubelet/config.yaml")
+	for _, line := range []string{"cgroupDriver: systemd", "resolvConf: /run/systemd/resolve/resolv.conf"} {
+		if !strings.Contains(config, line) {
+			m.Errorf("the kubelet's configuration has no %q:\n%s", line, config)
+		}
+	}
+	m.must("test", "-d", "/sys/fs/cgroup/kubepods.slice")
+	if !m.hasModule("vxlan") {
+		m.Error("flannel has loaded no vxlan")
+	}
+	if units := m.must("systemctl", "list-units", "--plain", "--no-legend", "--type=scope", "cri-containerd-*"); units == "" {
+		m.Error("containers aren't in scopes of systemd")
+	}
+	if profiles := m.must("cat", "/sys/kernel/security/apparmor/profiles"); !strings.Contains(profiles, "cri-containerd.apparmor.d (enforce)") {
+		m.Errorf("containerd's profile isn't enforced:\n%s", profiles)
+	}
+	pid := strings.TrimSpace(m.must("pgrep", "--oldest", "coredns"))
+	if profile := m.must("cat", "/proc/"+pid+"/attr/current"); !strings.Contains(profile, "cri-containerd.apparmor.d (enforce)") {
+		m.Errorf("CoreDNS's profile is %s", profile)
+	}
+}
+
+const podManifest = `apiVersion: v1
+kind: Pod
+metadata: {name: NAME, labels: {app: NAME}}
+spec:
+  restartPolicy: OnFailure
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: probe, image: ` + nodes.ProbeImage + `, imagePullPolicy: Never, args: [ARGS]}
+---
+`
+
+func pod(name string, args ...string) string {
+	return strings.NewReplacer("NAME", name, "ARGS", `"`+strings.Join(args, `", "`)+`"`).Replace(podManifest)
+}
+
+const serviceManifest = `apiVersion: v1
+kind: Service
+metadata: {name: server}
+spec: {selector: {app: server}, ports: [{port: 80, targetPort: 8080}]}
+---
+`
+
+// runsPod runs a server, and a client that finds it by the name of its Service.
+func (m machine) runsPod() {
+	m.Helper()
+	m.must("ctr", "--namespace=k8s.io", "images", "import", probePath)
+	m.asks("client")
+}
+
+// asks runs a client of the server in a Pod with this name.
+func (m machine) asks(client string) {
+	m.Helper()
+	started := time.Now()
+	m.write("/root/pods.yaml", pod("server", "serve", ":8080")+serviceManifest+pod(client, "get", "http://server.default.svc.cluster.local/"))
+	m.kubectl("apply", "-f", "/root/pods.yaml")
+	m.eventually("a Pod to reach a Service by its name", podLimit, func() error {
+		out, err := m.try(kubectl("get", "pod", client, "-o", "jsonpath={.status.phase}")...)
+		if err != nil || out != "Succeeded" {
+			return fmt.Errorf("the client is %q: %w", out, err)
+		}
+		return nil
+	})
+	m.Logf("a Pod reached a Service by its name in %s", since(started))
+}
+
+// comesBack waits until a node that has booted is Ready, and its Pods run and answer.
+func (m machine) comesBack() {
+	m.Helper()
+	started := time.Now()
+	m.eventually("the node to be Ready after a boot", podLimit, func() error {
+		out, err := m.try(kubectl("wait", "--for=condition=Ready", "--timeout=10s", "nodes", "--all")...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", out, err)
+		}
+		return nil
+	})
+	m.Logf("Ready %s after the boot", since(started))
+	m.kubectl("delete", "pod", "client", "--ignore-not-found")
+	m.asks("client-after-boot")
+	m.hasSwap(false)
+}
