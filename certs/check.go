@@ -198,7 +198,6 @@ func weakKey(public crypto.PublicKey) string {
 	return ""
 }
 
-// SameKey reports whether two public keys are the same.
 func SameKey(a, b crypto.PublicKey) bool {
 	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
 	return ok && key.Equal(b)

@@ -29,11 +29,9 @@ const (
 type Error struct {
 	Faults []fault.Finding
 	Where  string
-	// Fix is the remedy, in the imperative.
-	Fix string
+	Fix    string // the remedy, in the imperative
 }
 
-// Remedy returns Fix, for package fault.
 func (e *Error) Remedy() string { return e.Fix }
 
 // Error lists several faults on a line each.

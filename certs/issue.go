@@ -28,8 +28,7 @@ const backdate = 5 * time.Minute
 // Pair is a certificate and its private key.
 type Pair struct {
 	Cert *x509.Certificate
-	// Key is nil if it's kept elsewhere, such as an external CA's.
-	Key crypto.Signer
+	Key  crypto.Signer // nil if it's kept elsewhere, such as an external CA's
 	// More are the certificates after Cert in its file. While a cluster moves from one CA to another, the CA's file has several:
 	// Cert signs, and all are trusted.
 	More []*x509.Certificate

@@ -25,8 +25,7 @@ type Spec struct {
 	File string
 	// Kubeconfig is the name of the kubeconfig file with the certificate and its key; empty if File is set.
 	Kubeconfig string
-	// CA is the Name of the issuing row; empty for a CA, which signs itself.
-	CA string
+	CA         string // the Name of the issuing row; empty for a CA, which signs itself
 	// UsedBy is the component that reads the private key, if any: it restarts after a renewal, and in a rootless control plane, its
 	// user owns the key.
 	UsedBy string
@@ -58,10 +57,8 @@ func (s Spec) Phase() string {
 	return "certs " + s.Name
 }
 
-// CertFile is the certificate's path below the PKI directory.
 func (s Spec) CertFile() string { return s.File + ".crt" }
 
-// KeyFile is the private key's path below the PKI directory.
 func (s Spec) KeyFile() string { return s.File + ".key" }
 
 // Table returns every row, each CA before its certificates. Names that depend on a node are missing.

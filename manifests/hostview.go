@@ -18,8 +18,7 @@ type HostView struct {
 	ExternalCA bool
 	// SeveralCAs reports that the cluster's CA file holds others, too, so that the controller manager signs with SignerFile.
 	SeveralCAs bool
-	// ProxyEnv is the result of ProxyEnv() for the host's environment.
-	ProxyEnv []corev1.EnvVar
+	ProxyEnv   []corev1.EnvVar // the result of ProxyEnv() for the host's environment
 	// Users are the accounts of a rootless control plane; nil if it runs as root. See Rootless.
 	Users *Users
 }

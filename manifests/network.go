@@ -17,7 +17,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Network returns the configured network add-on, if any.
 func Network(n *config.Node, patches config.PatchSet) ([]Object, error) {
 	switch {
 	case n.NetworkAddOn.FromFile():

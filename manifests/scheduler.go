@@ -13,7 +13,6 @@ import (
 
 const schedulerPort = 10259
 
-// Scheduler returns the scheduler's static Pod.
 func Scheduler(n *config.Node, v HostView) *corev1.Pod {
 	extra := n.Cluster.Scheduler
 	conf := path.Join(n.Paths.Kubernetes, "scheduler.conf")

@@ -67,7 +67,6 @@ func externalEtcdMounts(n *config.Node, mounts []mount) []mount {
 	return out
 }
 
-// within reports whether dir is parent or below it.
 func within(dir, parent string) bool {
 	return dir == parent || strings.HasPrefix(dir, strings.TrimSuffix(parent, "/")+"/")
 }

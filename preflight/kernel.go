@@ -115,9 +115,8 @@ type module struct {
 	// contains it.
 	shown, text string
 	option      string // CONFIG_…=y: built in
-	// byHand is set if nothing loads the module automatically.
-	byHand bool
-	use    string
+	byHand      bool   // set if nothing loads the module automatically
+	use         string
 }
 
 // neededModules come from

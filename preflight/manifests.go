@@ -110,7 +110,6 @@ func containerOf(component string, manifest []byte) (corev1.Container, error) {
 	return pod.Spec.Containers[0], nil
 }
 
-// without returns the elements of list that aren't in other.
 func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }

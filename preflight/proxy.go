@@ -72,7 +72,6 @@ func networkProxy(_ context.Context, h View, n *config.Node) []fault.Finding {
 	return found
 }
 
-// last returns the highest address of p.
 func last(p netip.Prefix) netip.Addr {
 	bytes := p.Addr().AsSlice()
 	for bit := p.Bits(); bit < 8*len(bytes); bit++ {

@@ -61,7 +61,6 @@ func dnsLoop(_ context.Context, h View, n *config.Node) []fault.Finding {
 	return nil
 }
 
-// nameServers lists a resolv.conf's name servers.
 func nameServers(text string) []string {
 	var servers []string
 	for line := range strings.Lines(text) {

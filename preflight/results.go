@@ -12,7 +12,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Result is a check with its findings.
 type Result struct {
 	Check    string
 	Findings []fault.Finding

@@ -35,7 +35,6 @@ var (
 	kubernetesNeed = need{least: 10 << 20, good: 50 << 20, what: "certificates, kubeconfigs and static Pods"}
 )
 
-// space checks the file system where dir is or will be.
 func space(n *config.Node, dir string, needs need) func(context.Context, View) []fault.Finding {
 	return func(_ context.Context, h View) []fault.Finding { return spaceOf(n, h, dir, needs) }
 }

@@ -144,7 +144,6 @@ func program(name, pkg string) func(context.Context, View) []fault.Finding {
 // sysctlRemedy switches a kernel setting on, now and after a reboot.
 const sysctlRemedy = "run `sysctl -w %[1]s=1`, and add %[1]s=1 to /etc/sysctl.d/k8s.conf"
 
-// switchedOn checks that a kernel setting is 1.
 func switchedOn(path, setting string) func(context.Context, View) []fault.Finding {
 	return func(_ context.Context, h View) []fault.Finding {
 		text, err := h.ReadFile(path)

@@ -90,7 +90,6 @@ func (c *checker) flags(where string, known flagSet, args []config.Arg) {
 
 func (c *checker) programName(program string) string { return program + " " + c.release.Minor }
 
-// replacement returns the remedy for an unknown flag.
 func (known flagSet) replacement(arg config.Arg) string {
 	name, experimental := strings.CutPrefix(arg.Name, "experimental-")
 	switch {

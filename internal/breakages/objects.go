@@ -19,16 +19,14 @@ import (
 
 // Objects are objects in the cluster that an upgrade can break.
 type Objects struct {
-	Pods         []corev1.Pod
-	Roles        []rbacv1.Role
-	ClusterRoles []rbacv1.ClusterRole
-	Budgets      []policyv1.PodDisruptionBudget
-	Webhooks     []Webhook
-	// SystemLabels are the labels of namespace kube-system.
+	Pods            []corev1.Pod
+	Roles           []rbacv1.Role
+	ClusterRoles    []rbacv1.ClusterRole
+	Budgets         []policyv1.PodDisruptionBudget
+	Webhooks        []Webhook
 	SystemLabels    map[string]string
 	CustomResources []CustomResource
-	// SELinux is set if a node enforces SELinux.
-	SELinux bool
+	SELinux         bool // set if a node enforces SELinux
 }
 
 // CustomResource has the relevant parts of a CustomResourceDefinition.

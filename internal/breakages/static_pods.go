@@ -11,7 +11,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// StaticPod is a manifest of a node.
 type StaticPod struct {
 	Where string     // for people: /etc/kubernetes/manifests/dns.yaml on cp-1
 	Pod   corev1.Pod // with the name of its node

@@ -70,7 +70,6 @@ type Judge interface {
 	Validate(ctx context.Context, objs ...Object) ([]Verdict, error)
 }
 
-// Waiter waits for nodes.
 type Waiter interface {
 	// AwaitReport waits until the Node is registered and its kubelet has reported after since, by renewing its Lease or the
 	// heartbeat of its Ready condition. Both times come from the node's own clock. After the deadline, the error describes the

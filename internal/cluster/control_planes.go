@@ -38,7 +38,6 @@ func (c ControlPlanes) Count(nodes []corev1.Node, own string) {
 	}
 }
 
-// Pods separates the Pods on control planes from all others.
 func (c ControlPlanes) Pods(pods []corev1.Pod) (own, others []corev1.Pod) {
 	for _, pod := range pods {
 		if c[pod.Spec.NodeName] != nil {

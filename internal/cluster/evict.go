@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Evictor empties nodes.
 type Evictor interface {
 	// PodsOn lists the Pods bound to a node, in all namespaces.
 	PodsOn(ctx context.Context, node string) ([]corev1.Pod, error)

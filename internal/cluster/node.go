@@ -33,7 +33,6 @@ func (r *Real) MarkNode(ctx context.Context, name string, mark Mark) error {
 	})
 }
 
-// NewNode returns a Node to ask the API for.
 func NewNode(name string) *corev1.Node {
 	n := &corev1.Node{}
 	n.APIVersion, n.Kind, n.Name = "v1", "Node", name

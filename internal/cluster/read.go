@@ -15,8 +15,7 @@ type Query struct {
 	// Path is an API path, such as /metrics or /api/v1/pods; Params are its parameters.
 	Path   string
 	Params url.Values
-	// Accept is the answer's media type; empty means JSON.
-	Accept string
+	Accept string // the answer's media type; empty means JSON
 }
 
 // MetadataList is the media type of a list with nothing but the objects' metadata.

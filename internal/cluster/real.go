@@ -21,8 +21,7 @@ import (
 )
 
 type Options struct {
-	// Kubeconfig is the path of admin.conf, or of the user's replacement.
-	Kubeconfig string
+	Kubeconfig string // the path of admin.conf, or of the user's replacement
 	// SuperAdmin is the path of super-admin.conf. The file may be missing.
 	SuperAdmin string
 	// ReadFile reads both on first use: earlier phases write them. A missing file is fs.ErrNotExist.
@@ -59,7 +58,6 @@ const sideBySide = 8
 // earlier API server still holds the port.
 const settleTime = 10 * time.Second
 
-// connect returns the administrator's connection.
 func (r *Real) connect() (*conn, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

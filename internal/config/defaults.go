@@ -61,7 +61,6 @@ func KnownSockets() []string {
 	}
 }
 
-// controlPlaneTaint keeps ordinary Pods away from control planes.
 func controlPlaneTaint() corev1.Taint {
 	return corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}
 }

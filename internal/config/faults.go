@@ -20,8 +20,7 @@ type Fault struct {
 	File string
 	Line int
 	// Field is a path (networking.podSubnet) or flag (--pod-network-cidr), or empty if the whole document is at fault.
-	Field string
-	// Message says what is wrong and what would be right.
+	Field   string
 	Message string
 }
 
@@ -45,7 +44,6 @@ func (f Fault) Error() string {
 // Faults is every fault of a load: the command line's first, then by line. All loaders return this type for invalid input.
 type Faults []Fault
 
-// Error lists the faults, one per line.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i, fault := range f {

@@ -21,8 +21,7 @@ import (
 type Source struct {
 	// Name precedes the line number in errors: the path as given by the user.
 	Name string
-	// Data is at most MaxSize bytes; more is a fault.
-	Data []byte
+	Data []byte // at most MaxSize bytes; more is a fault
 }
 
 // Options are loading's inputs besides the user's.
@@ -118,16 +117,14 @@ func (f *JoinFlags) chooseDiscovery(d *documents) {
 	}
 }
 
-// Reset holds the options of reset.
 type Reset struct {
 	// Force skips the confirmation.
 	Force bool
 	// CleanupTmpDir also removes upgrades' leftovers in /etc/kubernetes/tmp.
 	CleanupTmpDir bool
 	// Backups also removes the backups of etcd's data that upgrades and rollbacks have left.
-	Backups bool
-	// UnmountFlags are names of umount2(2) flags.
-	UnmountFlags []string
+	Backups      bool
+	UnmountFlags []string // names of umount2(2) flags
 	// Network also removes the leftovers of kube-proxy and the Pod network's bridge in the kernel.
 	Network bool
 }

@@ -115,14 +115,12 @@ func (d *documents) schedule(flags *InitFlags) {
 
 // Machine is the desired state of a host to prepare or reset, which may not be a node yet.
 type Machine struct {
-	// CRISocket is the runtime's endpoint, with a scheme; empty unless the user names one.
-	CRISocket string
+	CRISocket string // the runtime's endpoint, with a scheme; empty unless the user names one
 	// SkipPhases, IgnorePreflightErrors and DryRun are as in Node.
 	SkipPhases, IgnorePreflightErrors []string
 	DryRun                            bool
 
-	// node is the node that the machine becomes; nil if that's unknown.
-	node *Node
+	node *Node // the node that the machine becomes; nil if that's unknown
 }
 
 // LoadHost returns a machine from the command line.

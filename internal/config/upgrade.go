@@ -16,13 +16,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Upgrade holds the options of upgrade.
 type Upgrade struct {
 	// Version is the target, with a leading v. It's empty if the user names none: `upgrade node` takes the version that `upgrade
 	// apply` wrote to the cluster.
 	Version string
-	// From is the version in the cluster's configuration when the run began.
-	From string
+	From    string // the version in the cluster's configuration when the run began
 	// First reports whether this is `upgrade apply`, which also upgrades the parts all nodes share.
 	First bool
 	// CertificateRenewal renews the upgraded components' certificates, Etcd upgrades etcd.
@@ -30,16 +28,12 @@ type Upgrade struct {
 	// Experimental and Prereleases allow alpha and beta versions, and release candidates.
 	Experimental, Prereleases bool
 	// Force continues even if a version is refused. Yes, and Force, skip the confirmation.
-	Force, Yes bool
-	// Drain is nil unless the node is drained before its upgrade.
-	Drain *Drain
-	// PrintConfig prints the upgrade's configuration.
-	PrintConfig bool
-	// ContextLines is the number of lines `upgrade diff` shows around each difference.
-	ContextLines int
+	Force, Yes   bool
+	Drain        *Drain // nil unless the node is drained before its upgrade
+	PrintConfig  bool
+	ContextLines int // the number of lines `upgrade diff` shows around each difference
 }
 
-// Drain holds the options of draining a node.
 type Drain struct {
 	// Timeout limits the wait until all Pods are gone.
 	Timeout time.Duration
@@ -189,7 +183,6 @@ func StoredVersion(clusterConfiguration []byte) (string, error) {
 	return d.cluster.KubernetesVersion, d.err()
 }
 
-// UpgradeConfiguration configures upgrade.
 type UpgradeConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -200,7 +193,6 @@ type UpgradeConfiguration struct {
 	Timeouts *Timeouts                 `json:"timeouts,omitempty"`
 }
 
-// UpgradeApplyConfiguration holds the options of `upgrade apply`.
 type UpgradeApplyConfiguration struct {
 	KubernetesVersion         string            `json:"kubernetesVersion,omitempty"`
 	AllowExperimentalUpgrades *bool             `json:"allowExperimentalUpgrades,omitempty"`
@@ -217,13 +209,11 @@ type UpgradeApplyConfiguration struct {
 	ImagePullSerial           *bool             `json:"imagePullSerial,omitempty"`
 }
 
-// UpgradeDiffConfiguration holds the options of `upgrade diff`.
 type UpgradeDiffConfiguration struct {
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 	DiffContextLines  int    `json:"contextLines,omitempty"`
 }
 
-// UpgradeNodeConfiguration holds the options of `upgrade node`.
 type UpgradeNodeConfiguration struct {
 	CertificateRenewal    *bool             `json:"certificateRenewal,omitempty"`
 	DryRun                *bool             `json:"dryRun,omitempty"`
@@ -235,7 +225,6 @@ type UpgradeNodeConfiguration struct {
 	ImagePullSerial       *bool             `json:"imagePullSerial,omitempty"`
 }
 
-// UpgradePlanConfiguration holds the options of `upgrade plan`.
 type UpgradePlanConfiguration struct {
 	KubernetesVersion         string   `json:"kubernetesVersion,omitempty"`
 	AllowExperimentalUpgrades *bool    `json:"allowExperimentalUpgrades,omitempty"`

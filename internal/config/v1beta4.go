@@ -80,7 +80,6 @@ type Arg struct {
 	Value string `json:"value"`
 }
 
-// EnvVar is a container's environment variable.
 type EnvVar struct {
 	corev1.EnvVar `json:",inline"`
 }

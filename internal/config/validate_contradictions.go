@@ -256,7 +256,6 @@ func (d *documents) checkAmbiguousEndpoint(existing bool) {
 		whole, whole[:i], port, port, whole, bind)
 }
 
-// serves reports whether an address is one of the API server's.
 func (d *documents) serves(addr netip.Addr) bool {
 	own, err := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
 	return err == nil && own == addr || d.certified(addr)

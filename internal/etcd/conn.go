@@ -162,7 +162,6 @@ func first[T any](ctx context.Context, all clients, ask func(context.Context, *c
 	return answer, nil, err
 }
 
-// named adds the member's address to its error.
 func named(c *clientv3.Client, err error) error {
 	return errors.WithMessage(err, strings.TrimPrefix(c.Endpoints()[0], scheme))
 }

@@ -34,7 +34,6 @@ func refused(err error) bool {
 	return RefusesRemoval(err) || is(err, rpctypes.ErrGRPCTooManyLearners) || is(err, rpctypes.ErrGRPCLearnerNotReady)
 }
 
-// passes reports whether the same call may succeed later.
 func passes(err error) bool {
 	var later passingError
 	if errors.As(err, &later) {
@@ -65,7 +64,6 @@ func code(err error) codes.Code {
 	return status.FromContextError(err).Code()
 }
 
-// passingError marks an error that may pass.
 type passingError struct{ error }
 
 func passing(err error) error { return passingError{err} }

@@ -124,7 +124,6 @@ func visit(b *bbolt.Bucket, each func(key, value []byte) error) error {
 	})
 }
 
-// membersIn returns a database's members, sorted by peer URL.
 func membersIn(tx *bbolt.Tx) (members []Member, err error) {
 	err = visit(tx.Bucket(membersBucket), func(_, value []byte) error {
 		var m storedMember

@@ -127,7 +127,6 @@ func argsOf(pod *corev1.Pod, component string) []config.Arg {
 	return args
 }
 
-// fileFlags lists the flags that name configuration files.
 var fileFlags = map[string][]string{
 	manifests.APIServerName: {"admission-control-config-file", "authentication-config", "authorization-config", "egress-selector-config-file",
 		"encryption-provider-config", "tracing-config-file"},

@@ -22,26 +22,20 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// Sources are the places to look.
 type Sources struct {
-	API cluster.Cluster
-	// Own is this host's API server; nil if it can't be asked apart from the others.
-	Own   cluster.Cluster
+	API   cluster.Cluster
+	Own   cluster.Cluster // this host's API server; nil if it can't be asked apart from the others
 	State *upgrading.State
-	// Here is this control plane; nil on another host, and without root's rights.
-	Here *Here
-	// Etcd is nil if this host can't ask its members.
-	Etcd etcd.Etcd
+	Here  *Here     // this control plane; nil on another host, and without root's rights
+	Etcd  etcd.Etcd // nil if this host can't ask its members
 }
 
-// Here is the control plane this runs on.
 type Here struct {
 	Host preflight.View
 	Node *config.Node
 	// Wanted maps components to the static Pods that the upgrade writes, without those it leaves alone.
-	Wanted map[string][]byte
-	// Kubelet is its configuration as the upgrade writes it; nil for the current one.
-	Kubelet []byte
+	Wanted  map[string][]byte
+	Kubelet []byte // its configuration as the upgrade writes it; nil for the current one
 }
 
 // Check returns what an upgrade to Node's version breaks in this host's kubelet, static Pods and, with Wanted static Pods,
@@ -54,12 +48,10 @@ func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions, etcd func(mi
 	return c.Check(cmp.Or(n.APIServer, n.Kubelet), h.Node.Cluster.KubernetesVersion, etcd)
 }
 
-// Inventory is everything collected.
 type Inventory struct {
-	inputs breakages.Inputs
-	gaps   []fault.Finding
-	// Members are etcd's members with their health; empty if they couldn't be asked.
-	Members []etcd.Health
+	inputs  breakages.Inputs
+	gaps    []fault.Finding
+	Members []etcd.Health // etcd's members with their health; empty if they couldn't be asked
 }
 
 // collector fills an Inventory. Its methods with a context run side by side: each sets its own fields of inputs, or holds mu.

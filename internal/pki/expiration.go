@@ -11,12 +11,9 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 )
 
-// Expiration is a certificate's expiration.
 type Expiration struct {
-	// Name is the row's: "apiserver", "admin.conf", "ca".
-	Name string
-	// CA is the issuing row's name; empty for a CA.
-	CA       string
+	Name     string // the row's: "apiserver", "admin.conf", "ca"
+	CA       string // the issuing row's name; empty for a CA
 	NotAfter time.Time
 	Missing  bool
 	// External reports that the CA's key isn't on this host.

@@ -34,8 +34,7 @@ func sorted(rows []certs.Spec, want func(certs.Spec) bool) []certs.Spec {
 // Renewal gives certificates new keys, and has the same CAs sign them.
 type Renewal struct {
 	Store Store
-	// Name is one of RenewableRows' names; empty to renew every certificate that exists.
-	Name string
+	Name  string // one of RenewableRows' names; empty to renew every certificate that exists
 	// Within limits the renewal to certificates that end within this time; 0 renews all.
 	Within time.Duration
 	// AsItWas takes everything from the old certificates, because the node's configuration is unknown.
@@ -85,7 +84,6 @@ func (r Renewal) Renew(name string) error {
 	return r.replace(row, old, ca)
 }
 
-// nothing explains why there's nothing to renew.
 func (r Renewal) nothing(row certs.Spec) error {
 	path := r.Store.Files(row)[0]
 	switch _, err := r.Store.Host.Lstat(path); {

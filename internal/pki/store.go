@@ -203,7 +203,6 @@ func (s Store) issuePair(row certs.Spec, keyPEM []byte, spare crypto.Signer) err
 	return s.writePair(row, certs.Pair{Cert: cert, Key: key})
 }
 
-// NewKey generates a private key with the configured algorithm.
 func (s Store) NewKey() (crypto.Signer, error) {
 	return certs.NewKey(s.Config.Cluster.EncryptionAlgorithm, rand.Reader)
 }

@@ -105,8 +105,7 @@ type end struct {
 	path      string
 	now, then []*x509.Certificate
 	renewed   bool
-	// unread is the reason why it's unknown.
-	unread string
+	unread    string // the reason why it's unknown
 }
 
 // pair is one side's certificate with the other side's CAs. reader is the component that reads these CAs at its start.

@@ -20,9 +20,8 @@ type User struct {
 	Name   string
 	Groups []string
 	// Token replaces the client certificate if it's set.
-	Token config.Secret
-	// Validity is how long the certificate is valid, but no longer than its CA.
-	Validity time.Duration
+	Token    config.Secret
+	Validity time.Duration // how long the certificate is valid, but no longer than its CA
 }
 
 // UserKubeconfig returns a kubeconfig file for a user, with a token or with a new certificate signed by the CA on this host.

@@ -113,7 +113,6 @@ func (s *screen) Close() {
 	s.draw("")
 }
 
-// Failure shows why a run failed and, if known, the remedy.
 func (s *screen) Failure(message, remedy string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,7 +27,6 @@ type Events struct {
 	phase string // empty outside any phase
 }
 
-// events is shared by a run's phases.
 type events struct {
 	program, version, command string
 

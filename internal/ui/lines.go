@@ -17,7 +17,6 @@ type Lines struct {
 	phase string // empty outside any phase
 }
 
-// lines is shared by a run's phases.
 type lines struct {
 	mu       sync.Mutex
 	progress io.Writer

@@ -25,7 +25,6 @@ type Outcome struct {
 	JoinCommand, ControlPlaneJoinCommand Secret
 }
 
-// add takes the fields set in o.
 func (all *Outcome) add(o Outcome) {
 	if o.CACertHashes != nil {
 		all.CACertHashes = o.CACertHashes
@@ -41,8 +40,7 @@ type Summary struct {
 	// known.
 	Node, Endpoint string
 	ControlPlane   bool
-	// Files are the files changed by the run, in order.
-	Files []File
+	Files          []File // the files changed by the run, in order
 }
 
 type File struct {

@@ -22,7 +22,6 @@ type Terminal struct {
 	path string // the phase using this UI; empty outside any
 }
 
-// screen is shared by a run's phases.
 type screen struct {
 	results io.Writer
 	size    func() (width, height int)

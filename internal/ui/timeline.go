@@ -20,7 +20,6 @@ type Timeline struct {
 	*spans
 }
 
-// spans is shared by a run's phases.
 type spans struct {
 	mu    sync.Mutex
 	began time.Time

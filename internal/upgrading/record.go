@@ -46,7 +46,6 @@ func (r *Record) complete(later Record) {
 	r.Completed = later.Completed
 }
 
-// HashOf hashes a file for a record.
 func HashOf(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
 // another reports whether two records are of different clusters, which may share a CA. A missing value matches any. restored

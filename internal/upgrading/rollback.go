@@ -30,11 +30,10 @@ type Progress struct {
 	Ended time.Time `json:"ended,omitzero"`
 	// Snapshot is the file to restore etcd's data from, empty for a rollback that leaves etcd alone. Aside is where a restore moves
 	// etcd's current data, and Revision its last revision, 0 if unknown. Restored means the new data is in place.
-	Snapshot string `json:"snapshot,omitempty"`
-	Revision int64  `json:"revision,omitempty"`
-	Aside    string `json:"aside,omitempty"`
-	Restored bool   `json:"restored,omitempty"`
-	// Finished is when the rollback was complete.
+	Snapshot string    `json:"snapshot,omitempty"`
+	Revision int64     `json:"revision,omitempty"`
+	Aside    string    `json:"aside,omitempty"`
+	Restored bool      `json:"restored,omitempty"`
 	Finished time.Time `json:"finished,omitzero"`
 }
 

@@ -36,10 +36,8 @@ const (
 // Route holds the settings of an upgrade that its steps depend on.
 type Route struct {
 	config.Upgrade
-	// Here is the name of the node that makes the plan; empty elsewhere.
-	Here string
-	// Leader is the name of the node whose member leads etcd; empty if unknown.
-	Leader string
+	Here   string // the name of the node that makes the plan; empty elsewhere
+	Leader string // the name of the node whose member leads etcd; empty if unknown
 	Given  Given
 	// Patched reports whether the plan has printed patches for the node Here, which its steps need.
 	Patched bool
@@ -48,9 +46,8 @@ type Route struct {
 // Given holds the flags of the plan's command line that its steps' commands need, too.
 type Given struct {
 	// Config and Patches are paths; empty if not given. A configuration file replaces the flags that it has fields for.
-	Config, Patches string
-	// Kubeconfig is the path of an administrator's kubeconfig file on the control planes.
-	Kubeconfig            string
+	Config, Patches       string
+	Kubeconfig            string // the path of an administrator's kubeconfig file on the control planes
 	IgnorePreflightErrors []string
 }
 
@@ -226,7 +223,6 @@ func (p *planner) commands(n *NodeVersions, command string) []string {
 	return []string{command}
 }
 
-// Quoted quotes a word for a shell.
 func Quoted(word string) string {
 	if strings.ContainsFunc(word, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-,:@+=", r)

@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/bundle"
 )
 
-// New makes the command `bundle`.
 func New(g *cli.Globals) *cobra.Command {
 	return cli.Group("bundle", "Work with bundles: single files with everything a node needs",
 		newCreate(g), newSign(g), newInspect(g), newVerify(g), newPush(g))

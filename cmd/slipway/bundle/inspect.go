@@ -40,7 +40,6 @@ func newInspect(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// object is a bundle's index, with its signer.
 type object struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -51,7 +50,6 @@ type object struct {
 	Parts             []bundle.Part `json:"parts"`
 }
 
-// DeepCopyObject makes it an object for the printers.
 func (o *object) DeepCopyObject() runtime.Object { return new(*o) }
 
 func newObject(b *bundle.Bundle) *object {

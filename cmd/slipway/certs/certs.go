@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
-// New makes the command `certs`.
 func New(g *cli.Globals) *cobra.Command {
 	return cli.Group("certs", "Check and renew this control plane's certificates",
 		newCheckExpiration(g), newRenew(g), newGenerateCSR(g), newCertificateKeyCommand(g))

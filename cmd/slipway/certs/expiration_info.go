@@ -31,13 +31,12 @@ type certificateInfo struct {
 	Name       string       `json:"name"`
 	Expiration *metav1.Time `json:"expirationDate"`
 	// ResidualTime is in seconds.
-	ResidualTime int64  `json:"residualTime"`
+	ResidualTime int64  `json:"residualTime"` // in seconds
 	External     bool   `json:"externallyManaged"`
 	CAName       string `json:"caName,omitempty"`
 	Missing      bool   `json:"missing"`
 }
 
-// DeepCopyObject makes it an object for the printers.
 func (i *expirationInfo) DeepCopyObject() runtime.Object { return new(*i) }
 
 func certificateInfos(list []pki.Expiration, now time.Time) []certificateInfo {

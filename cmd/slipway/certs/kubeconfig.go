@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/pki"
 )
 
-// NewKubeconfig makes the command `kubeconfig`.
 func NewKubeconfig(g *cli.Globals) *cobra.Command {
 	cmd := cli.Group("kubeconfig", "Create kubeconfig files for users", newKubeconfigUser(g))
 	cmd.RunE = cli.OfferSubcommands

@@ -21,7 +21,6 @@ import (
 // maxLogLevel is the highest verbosity passed on to the API client: above it, the client logs request bodies, with every Secret.
 const maxLogLevel = 7
 
-// Globals are the options of every command.
 type Globals struct {
 	Program string
 	Version func() string // this program's
@@ -31,8 +30,7 @@ type Globals struct {
 	verbosity level
 	vmodule   patterns
 
-	// Report is set while a command that runs phases is running.
-	Report *Report
+	Report *Report // set while a command that runs phases is running
 }
 
 type (
@@ -62,14 +60,12 @@ func (p *patterns) Set(text string) error {
 	return nil
 }
 
-// Bind adds the flags of every command.
 func (g *Globals) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&g.Rootfs, "rootfs", "", "`directory` to use as the root file system instead of /")
 	fs.VarP(&g.verbosity, "v", "v", "log `level`, 0 to 10: from 1 on, a terminal shows all details; higher levels add the log of the API client")
 	fs.Var(&g.vmodule, "vmodule", "log levels by source file, as `pattern=N,...`")
 }
 
-// Apply puts the options into effect before a command runs.
 func (g *Globals) Apply() error {
 	if err := g.chroot(); err != nil {
 		return err
@@ -111,7 +107,6 @@ func capLevels(patterns string) string {
 	return strings.Join(parts, ",")
 }
 
-// Streams are a command's input and outputs.
 type Streams struct {
 	In  io.Reader
 	Out io.Writer

@@ -80,7 +80,6 @@ func ReadInput(ctx context.Context, g *Globals, path string, limit int64) ([]byt
 	})
 }
 
-// InputName is the name of the file at path in messages.
 func InputName(path string) string {
 	if path == "-" {
 		return StandardInput

@@ -65,7 +65,6 @@ func (u peerUI) Result(text string) {
 	u.UI.Result(text)
 }
 
-// JoinedLines are for the end of `join`.
 func JoinedLines(n *config.Node) []string {
 	if n.ControlPlane {
 		return []string{"\n" + planeJoined + ":", "* The kubelet has reported to the cluster.", "* This node's API server is healthy."}
@@ -73,7 +72,6 @@ func JoinedLines(n *config.Node) []string {
 	return []string{"\n" + nodeJoined + ":", "* The kubelet has reported to the cluster."}
 }
 
-// UpgradedLines are for the end of `upgrade apply` and `upgrade node`.
 func UpgradedLines(n *config.Node) []string {
 	var lines []string
 	if n.ControlPlane && !slices.Contains(n.SkipPhases, "control-plane") {
@@ -88,7 +86,6 @@ func UpgradedLines(n *config.Node) []string {
 	return lines
 }
 
-// PulledLines are for the end of `config images pull`.
 func PulledLines(n *config.Node) []string {
 	var lines []string
 	for _, image := range n.Images() {

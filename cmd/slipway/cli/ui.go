@@ -21,7 +21,6 @@ func (g *Globals) ShownUI() ui.UI {
 	return namedUI{PlainUI(g, ""), g.Program}
 }
 
-// Warn shows a configuration's warnings.
 func Warn(u ui.UI, warnings []string) {
 	for _, w := range warnings {
 		u.Warnf("%s", w)

@@ -12,7 +12,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 )
 
-// New makes the command `config`.
 func New(g *cli.Globals) *cobra.Command {
 	cmd := cli.Group("config", "Work with configuration files and images", newPrint(g), newValidate(g), newMigrate(g), newImages(g))
 	config.Bind(cmd.PersistentFlags(), "config", nil) // kubeadm has the flag; nothing here asks a cluster

@@ -27,13 +27,11 @@ type diagnosis struct {
 	Findings []fault.Finding `json:"findings"`
 }
 
-// DeepCopyObject makes it an object for the printers.
 func (d *diagnosis) DeepCopyObject() runtime.Object { return new(*d) }
 
 // causeFound is the exit code if the node has a problem, not the command.
 const causeFound = 2
 
-// New makes the command `diagnose`.
 func New(g *cli.Globals) *cobra.Command {
 	o, out := &nodeOptions{}, &cli.OutputOptions{}
 	cmd := &cobra.Command{

@@ -22,7 +22,6 @@ type supportOptions struct {
 	allNamespaces bool
 }
 
-// NewSupportBundle makes the command `support-bundle`.
 func NewSupportBundle(g *cli.Globals) *cobra.Command {
 	o := &supportOptions{}
 	cmd := &cobra.Command{

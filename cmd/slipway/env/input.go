@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Input has a node's sources.
 type Input struct {
 	File    *config.Source // of --config; nil without
 	Host    *linux.Host

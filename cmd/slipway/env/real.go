@@ -26,7 +26,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Acting does the command's work.
 type Acting struct{ G *cli.Globals }
 
 func (Acting) Options(facts config.HostFacts) config.Options {
@@ -100,7 +99,6 @@ func makeToken() (id, secret string, err error) {
 	return id, secret, nil
 }
 
-// NewCertificateKey returns a random key, in hexadecimal.
 func NewCertificateKey() (string, error) {
 	var key [32]byte
 	if _, err := rand.Read(key[:]); err != nil {

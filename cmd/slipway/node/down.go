@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases"
 )
 
-// downOptions are the flags of `reset` and `host reset`.
 type downOptions struct{ config.DownFlags }
 
 const undoesHost = undoesNode + " It also undoes what prepare did: the kubelet's and containerd's\n" +
@@ -23,7 +22,6 @@ const undoesHost = undoesNode + " It also undoes what prepare did: the kubelet's
 	"installed it; the network interfaces and rules of the Pods, kube-proxy and flannel; and the backups of\n" +
 	"etcd that upgrades have made."
 
-// NewDown makes the command `down`.
 func NewDown(g *cli.Globals) *cobra.Command {
 	o := &downOptions{}
 	cmd := &cobra.Command{

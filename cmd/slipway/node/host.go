@@ -12,7 +12,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/machine"
 )
 
-// NewHost makes the command `host`.
 func NewHost(g *cli.Globals) *cobra.Command {
 	return cli.Group("host", "Prepare this host for init or join, or undo that",
 		newHostPrepare(g), newHostReset(g))

@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// NewInit makes the command `init`.
 func NewInit(g *cli.Globals) *cobra.Command {
 	o := &env.InitOptions{}
 	cmd := &cobra.Command{

@@ -22,7 +22,6 @@ type joinOptions struct {
 	anyRuntime bool // see InitOptions
 }
 
-// NewJoin makes the command `join`.
 func NewJoin(g *cli.Globals) *cobra.Command {
 	o := &joinOptions{}
 	cmd := &cobra.Command{

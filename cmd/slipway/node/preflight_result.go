@@ -40,7 +40,6 @@ type checkEntry struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// DeepCopyObject makes it an object for the printers.
 func (c *checkup) DeepCopyObject() runtime.Object { return new(*c) }
 
 func newCheckup(before string) *checkup {

@@ -16,10 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/machine"
 )
 
-// upOptions are the flags of `host prepare`, `init` and `join`.
 type upOptions struct{ config.UpFlags }
 
-// NewUp makes the command `up`.
 func NewUp(g *cli.Globals) *cobra.Command {
 	o := &upOptions{}
 	host := &config.Machine{}

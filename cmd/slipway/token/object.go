@@ -33,7 +33,6 @@ type object struct {
 	CertificateKey string       `json:"certificateKey,omitempty"`
 }
 
-// DeepCopyObject makes it an object for the printers.
 func (t *object) DeepCopyObject() runtime.Object { return new(*t) }
 
 // newObject is for an existing token, or one with a TTL that starts now.

@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/tokens"
 )
 
-// New makes the command `token`.
 func New(g *cli.Globals) *cobra.Command {
 	cmd := cli.Group("token", "Create, list and delete the tokens that nodes join with",
 		newCreate(g), newList(g), newDelete(g), newGenerate(g))

@@ -13,7 +13,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/upgrade"
 )
 
-// New makes the command `upgrade`.
 func New(g *cli.Globals) *cobra.Command {
 	return cli.Group("upgrade", "Upgrade a cluster to another version of Kubernetes",
 		newApply(g), newNode(g), newPlan(g), newDiff(g), newRollback(g))

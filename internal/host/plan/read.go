@@ -26,8 +26,7 @@ type node struct {
 	removed bool
 	mode    fs.FileMode // with fs.ModeDir for a directory
 	data    []byte
-	// from is the real path of content that existed before the plan moved it.
-	from string
+	from    string // the real path of content that existed before the plan moved it
 	// unknown reports whether the plan doesn't know the content.
 	unknown bool
 	// set describes a file of WriteSet.

@@ -15,7 +15,6 @@ import (
 // unitPlan is a unit's UnitFileState and ActiveState after the planned orders; empty if they stay.
 type unitPlan struct{ fileState, activeState string }
 
-// Unit implements UnitReader.
 func (o *overlay) Unit(ctx context.Context, name string) (host.UnitState, error) {
 	state, err := o.base.Unit(ctx, name)
 	o.mu.Lock()

@@ -74,7 +74,6 @@ func (o *overlay) put(path string, n *node) {
 	o.nodes[path], o.owners[path] = n, host.Owner{}
 }
 
-// drop plans a removal.
 func (o *overlay) drop(path string) { o.nodes[path] = &node{name: filepath.Base(path), removed: true} }
 
 // checkDir refuses the same paths as the real host.

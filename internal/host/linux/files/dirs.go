@@ -39,7 +39,6 @@ func ensureDir(path string, mode fs.FileMode) error {
 	return nil
 }
 
-// ensureParent makes path and its missing parents.
 func ensureParent(path string) error {
 	_, err := os.Stat(path)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -81,7 +81,6 @@ func (r *Root) openLock() (*os.File, error) {
 	return nil, errors.Wrap(first, "take the node's lock")
 }
 
-// sign writes this process's PID into the lock file.
 func sign(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err

@@ -23,7 +23,6 @@ func (r *Root) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(r
 
 func (r *Root) Open(path string) (*os.File, error) { return os.Open(r.path(path)) }
 
-// awaitInterval is how often AwaitFile looks.
 const awaitInterval = 50 * time.Millisecond
 
 func (r *Root) AwaitFile(ctx context.Context, path string, accept func(data []byte) error) error {

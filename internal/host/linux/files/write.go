@@ -72,7 +72,6 @@ func (r *Root) in(what, path string, do func(dir *os.File, name string) error) e
 	return host.Explain(what, path, err)
 }
 
-// newFile is a file to write.
 type newFile struct {
 	mode  fs.FileMode
 	owner *host.Owner             // nil: this process's user
