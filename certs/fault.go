@@ -49,10 +49,5 @@ func (e *Error) Error() string {
 
 // Only reports whether every fault has one of the names. Callers treat some as a warning.
 func (e *Error) Only(names ...string) bool {
-	for _, f := range e.Faults {
-		if !slices.Contains(names, f.Name) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(e.Faults, func(f fault.Finding) bool { return !slices.Contains(names, f.Name) })
 }

@@ -103,7 +103,7 @@ func nameAPIServer(spec *Spec, n *config.Node) {
 		"kubernetes.default.svc."+n.Cluster.Networking.DNSDomain)
 	s.addIP(n.APIServiceIP())
 	s.addIP(n.AdvertiseAddress)
-	if host, _ := n.EndpointHost(); host != "" {
+	if host := n.EndpointHost(); host != "" {
 		s.add(host)
 	}
 	s.add(n.Cluster.APIServer.CertSANs...)

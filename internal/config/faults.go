@@ -193,12 +193,7 @@ func printable(text string) string {
 
 // hasControl reports whether s has control characters or other nonprinting runes.
 func hasControl(s string) bool {
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			return true
-		}
-	}
-	return false
+	return strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
 	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
 	kubelet "k8s.io/kubelet/config/v1beta1"
 )
@@ -26,7 +27,9 @@ func LoadInit(ctx context.Context, src *Source, flags InitFlags, opts Options) (
 	d.ensureInit()
 	d.apply(flags.Given, &flags, "init", src != nil, kindInit, kindCluster)
 	d.defaultPodSubnet(&flags)
-	d.schedule(&flags)
+	if flags.Given.Has("schedulable") && flags.Schedulable { // ordinary Pods may use the node
+		d.init.NodeRegistration.Taints = []corev1.Taint{}
+	}
 	d.completeInit(ctx, opts)
 	objects := d.checkManifest(&flags)
 	if err := d.err(); err != nil {

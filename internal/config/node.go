@@ -8,6 +8,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -172,28 +173,13 @@ func (n *Node) ClusterDNSIPs() []netip.Addr {
 
 // Endpoint is the host:port of the cluster's API: the control plane endpoint, or this node's if there's none.
 func (n *Node) Endpoint() string {
-	host, port := n.EndpointHost()
-	if host == "" {
-		return n.LocalEndpoint()
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+	return cmp.Or(withPort(n.Cluster.ControlPlaneEndpoint, n.BindPort), n.LocalEndpoint())
 }
 
-// EndpointHost splits the control plane endpoint; the port defaults to this node's. Without an endpoint, the host is empty.
-func (n *Node) EndpointHost() (host string, port int32) {
-	endpoint := n.Cluster.ControlPlaneEndpoint
-	if endpoint == "" {
-		return "", 0
-	}
-	host, text, err := net.SplitHostPort(endpoint)
-	if err != nil {
-		return strings.Trim(endpoint, "[]"), n.BindPort
-	}
-	p, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return host, n.BindPort
-	}
-	return host, int32(p)
+// EndpointHost is the control plane endpoint's host; empty without an endpoint.
+func (n *Node) EndpointHost() string {
+	host, _, _ := splitHostPort(n.Cluster.ControlPlaneEndpoint)
+	return host
 }
 
 // LocalEndpoint is the host:port of this node's own API server.

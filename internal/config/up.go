@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Commands made of others, as the flag table names them.
@@ -104,13 +103,6 @@ func copyFlags(whole, part any, given Given, commands ...string) Given {
 		taken := slices.ContainsFunc(commands, func(c string) bool { return flagOf(c, name) != nil })
 		return !taken || name == "skip-phases"
 	})
-}
-
-// schedule removes the taints of a control plane that ordinary Pods may use.
-func (d *documents) schedule(flags *InitFlags) {
-	if flags.Given.Has("schedulable") && flags.Schedulable {
-		d.init.NodeRegistration.Taints = []corev1.Taint{}
-	}
 }
 
 // Machine is the desired state of a host to prepare or reset, which may not be a node yet.

@@ -73,11 +73,7 @@ func orNone(list []string) string { return cmp.Or(strings.Join(list, ","), "<non
 // printCreated prints each token's join command, or else the token, for scripts.
 func printCreated(w io.Writer, made []*object) error {
 	for _, m := range made {
-		text := m.Token
-		if m.JoinCommand != "" {
-			text = m.JoinCommand
-		}
-		if _, err := fmt.Fprintln(w, text); err != nil {
+		if _, err := fmt.Fprintln(w, cmp.Or(m.JoinCommand, m.Token)); err != nil {
 			return err
 		}
 	}

@@ -50,10 +50,8 @@ func runDiff(cmd *cobra.Command, g *cli.Globals, o *options, args []string) erro
 	var b strings.Builder
 	for _, m := range list {
 		path := thisnode.StaticPodPath(node, m.Name)
-		b.WriteString(plan.Unified(path, "new manifest", shownManifest(m.Before), shownManifest(m.Wanted), in.self.ContextLines))
+		before, after := redact.Document(string(m.Before)), redact.Document(string(m.Wanted))
+		b.WriteString(plan.Unified(path, "new manifest", before, after, in.self.ContextLines))
 	}
 	return g.Result(b.String())
 }
-
-// shownManifest is a static Pod without the values of its environment variables.
-func shownManifest(data []byte) string { return redact.Document(string(data)) }
