@@ -5,6 +5,11 @@
 package certs
 
 import (
+	"context"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
@@ -12,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 func New(g *cli.Globals) *cobra.Command {
@@ -51,4 +57,76 @@ func newGenerateCSR(g *cli.Globals) *cobra.Command {
 	}
 	config.Bind(cmd.Flags(), "certs generate-csr", &o.CertsFlags)
 	return cmd
+}
+
+// options are the flags certificate commands share: where the configuration and the files are.
+type options struct {
+	config.CertsFlags
+	// offline is for commands that also work on hosts without a cluster, so it needs no warning if there's none.
+	offline bool
+}
+
+// load makes the Node from the user's file, the cluster, or the defaults and this host's files, in this order. assumed reports
+// whether these are the defaults. It warns if the cluster can't be asked.
+func (o *options) load(cmd *cobra.Command, g *cli.Globals) (node *config.Node, assumed bool, err error) {
+	node, assumed, warnings, err := o.loadPlain(cmd, g)
+	if err != nil {
+		return nil, false, err
+	}
+	cli.Warn(cli.NewUI(g), warnings)
+	node, err = o.place(cmd, node)
+	return node, assumed, err
+}
+
+// place makes the command line's directories absolute. An empty name means the default, not the current directory.
+func (o *options) place(cmd *cobra.Command, node *config.Node) (*config.Node, error) {
+	paths := node.Paths
+	var err error
+	if cmd.Flags().Changed("cert-dir") && o.CertDir != "" {
+		if paths.PKI, err = filepath.Abs(o.CertDir); err != nil {
+			return nil, err
+		}
+	}
+	if o.KubeconfigDir != "" {
+		paths.Kubeconfigs, err = filepath.Abs(o.KubeconfigDir)
+	}
+	return node.With(func(n *config.Node) { n.Paths = paths }), err
+}
+
+func (o *options) loadPlain(cmd *cobra.Command, g *cli.Globals) (node *config.Node, assumed bool, warnings []string, err error) {
+	if o.ConfigFile != "" {
+		node, warnings, err = o.loadFile(cmd.Context(), g)
+		return node, false, warnings, err
+	}
+	real := linux.New()
+	defer real.Close()
+	node, warnings, failed := o.askCluster(cmd, g)
+	if failed == nil || cmd.Context().Err() != nil {
+		return node, false, warnings, failed
+	}
+	node, _, err = env.NodeFrom(config.DefaultCluster(), thisnode.Current(real))
+	if o.offline && errors.Is(failed, fs.ErrNotExist) {
+		return node, true, nil, err
+	}
+	return node, true, []string{"cannot read the cluster's configuration; using the defaults and this host's files instead " +
+		"(--config names a file to use): " + failed.Error()}, err
+}
+
+func (o *options) askCluster(cmd *cobra.Command, g *cli.Globals) (*config.Node, []string, error) {
+	kubeconfig := env.KubeconfigOfNode(cmd)
+	p := env.NewAPIParts(g, env.AskingNode(kubeconfig), kubeconfig)
+	defer p.Close()
+	return env.NodeOfCluster(cmd.Context(), p.Env, config.Secret{})
+}
+
+// loadFile reads a configuration for `init`.
+func (o *options) loadFile(ctx context.Context, g *cli.Globals) (*config.Node, []string, error) {
+	in, err := env.ReadInput(ctx, g, env.Planning{G: g}, o.ConfigFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	in.AnyRuntime()
+	in.Host.Close()
+	in.Options.Placeholders, in.Options.Existing = true, true
+	return config.LoadInit(ctx, in.File, config.InitFlags{}, in.Options)
 }

@@ -5,12 +5,18 @@ package node
 
 import (
 	"cmp"
+	"runtime"
 
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/bundle"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/containerd"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases"
 	"github.com/slipway-k8s/slipway/phases/machine"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -86,4 +92,109 @@ func (o *hostOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, *con
 		prepare.ControlPlane = parts.Env.Config
 	}
 	return parts, machine, prepare, nil
+}
+
+func controlPlaneHere(cmd *cobra.Command, m env.Mode, real *linux.Host) (*config.Node, []string, error) {
+	if !thisnode.IsControlPlane(real) {
+		return nil, nil, nil
+	}
+	stored, warnings, err := m.Stored(cmd.Context(), real)
+	if err != nil {
+		return nil, nil, err
+	}
+	self := thisnode.Current(real)
+	env.KeepMode(cmd, self)
+	node, more, err := env.NodeFrom(stored, self)
+	return node, append(warnings, more...), errors.WithMessage(err, "this host is a control plane, and its configuration")
+}
+
+// newPreparation opens the bundle, which must be for this machine.
+func newPreparation(flags config.HostFlags) (_ *machine.Prepare, err error) {
+	prepare := &machine.Prepare{
+		BundleFile: flags.Bundle, BundleDigest: flags.Digest, KeepSwap: flags.Swap == "keep", AllowDowngrade: flags.AllowDowngrade,
+	}
+	for _, text := range flags.RegistryMirrors {
+		mirror, err := containerd.ParseMirror(text)
+		if err != nil {
+			return nil, err
+		}
+		prepare.Mirrors = append(prepare.Mirrors, mirror)
+	}
+	if flags.Bundle != "" {
+		if prepare.Bundle, err = openBundle(flags); err != nil {
+			return nil, err
+		}
+	}
+	return prepare, nil
+}
+
+func openBundle(flags config.HostFlags) (*bundle.Bundle, error) {
+	keys, err := bundle.TrustedKeys(flags.PublicKeys)
+	if err != nil {
+		return nil, err
+	}
+	b, err := bundle.OpenPinned(flags.Bundle, keys, flags.Digest)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Fits(runtime.GOOS, runtime.GOARCH); err != nil {
+		_ = b.Close() // only read from
+		return nil, err
+	}
+	return b, nil
+}
+
+func closeBundle(p *machine.Prepare) {
+	if p.Bundle != nil {
+		_ = p.Bundle.Close() // only read from
+	}
+}
+
+func NewHost(g *cli.Globals) *cobra.Command {
+	return cli.Group("host", "Prepare this host for init or join, or undo that",
+		newHostPrepare(g), newHostReset(g))
+}
+
+func newHostReset(g *cli.Globals) *cobra.Command {
+	o := &hostOptions{}
+	cmd := &cobra.Command{
+		Use:   "reset",
+		Short: "Undo what `host prepare` did to this host",
+		Long: "Undo what `host prepare` did to this host, and nothing else: programs, units, settings and images are removed, kernel\n" +
+			"parameters and swap are restored. Edited files stay. Kernel modules stay loaded until the next boot.\n\n" +
+			"A node has to be reset first, with `slipway reset`.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := o.loadReset(cmd, g)
+			if err != nil {
+				return err
+			}
+			return p.Run(cmd.Context(), machine.Reset(), p.Env.Config.SkipPhases)
+		},
+	}
+	env.Workflow{Name: "host reset", Phases: machine.Reset(), Single: hostResetPhase}.AddTo(cmd, g, &o.HostFlags)
+	return cmd
+}
+
+func hostResetPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
+	o := &hostOptions{}
+	return p.Command(g, &o.HostFlags, func(cmd *cobra.Command, _ []string) error {
+		parts, err := o.loadReset(cmd, g)
+		if err != nil {
+			return err
+		}
+		return parts.Run(cmd.Context(), p.Alone(), nil)
+	})
+}
+
+func (o *hostOptions) loadReset(cmd *cobra.Command, g *cli.Globals) (*env.Parts, error) {
+	o.Given = cli.Given(cmd.Flags())
+	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), "")
+	if err != nil {
+		return nil, err
+	}
+	machine, err := config.LoadHost(o.HostFlags)
+	if err != nil {
+		return nil, err
+	}
+	return env.NewParts(g, machine.Node(), in.Host), nil
 }
