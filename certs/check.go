@@ -154,8 +154,7 @@ func (f *faults) checkSubject(spec Spec, cert *x509.Certificate) {
 	}
 }
 
-// CheckServiceAccountPair checks that the public key file matches the private key. It can hold several keys, as tokens of earlier
-// keys may still be in use.
+// CheckServiceAccountPair checks that the public key file matches the private key. For earlier keys' tokens, it may hold several.
 func CheckServiceAccountPair(key, pub []byte) error {
 	signer, err := ParseKey(key)
 	if err != nil {

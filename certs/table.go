@@ -26,8 +26,7 @@ type Spec struct {
 	// Kubeconfig is the name of the kubeconfig file with the certificate and its key; empty if File is set.
 	Kubeconfig string
 	CA         string // the Name of the issuing row; empty for a CA, which signs itself
-	// UsedBy is the component that reads the private key, if any: it restarts after a renewal, and in a rootless control plane, its
-	// user owns the key.
+	// UsedBy is the component that reads the private key, if any: it restarts after a renewal. If it's rootless, its user owns the key.
 	UsedBy string
 	// FirstOnly marks certificates that only a cluster's first control plane has.
 	FirstOnly bool

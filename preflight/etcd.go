@@ -127,8 +127,7 @@ const (
 	syncLimit = 500 * time.Millisecond
 )
 
-// etcdDisk measures the sync before etcd acknowledges a write: a slow disk causes most leader elections and timeouts of small
-// clusters.
+// etcdDisk measures the sync before a write's acknowledgment: a slow disk causes most elections and timeouts of small clusters.
 func etcdDisk(ctx context.Context, h View, dataDir string) []fault.Finding {
 	dir := existingDir(h, dataDir)
 	ctx, cancel := context.WithTimeout(ctx, syncLimit)

@@ -53,8 +53,7 @@ func lookup(ctx context.Context, h View, name string) ([]netip.Addr, error) {
 	return addrs, err
 }
 
-// ownAddress accepts loopback addresses, because Debian gives a host's name 127.0.1.1. If the interfaces can't be listed, it
-// accepts any address.
+// ownAddress accepts loopback (Debian gives a host's name 127.0.1.1), and any address if the interfaces can't be listed.
 func ownAddress(h View) func(netip.Addr) bool {
 	interfaces, err := h.Interfaces()
 	return func(a netip.Addr) bool {
@@ -62,8 +61,7 @@ func ownAddress(h View) func(netip.Addr) bool {
 	}
 }
 
-// controlPlaneEndpoint checks that the name in every kubeconfig resolves on this host: otherwise the kubelet doesn't find the
-// API.
+// controlPlaneEndpoint checks that this host can resolve the name in every kubeconfig, or its kubelet doesn't find the API.
 func controlPlaneEndpoint(ctx context.Context, h View, n *config.Node) []fault.Finding {
 	for _, endpoint := range apiEndpoints(n) {
 		name, _, err := net.SplitHostPort(endpoint)

@@ -35,8 +35,7 @@ const (
 	portInterval = 50 * time.Millisecond
 )
 
-// portFree accepts ports held by the node's own control plane, started by an earlier run. The static Pod's check says whether its
-// configuration matches.
+// portFree accepts ports of the node's own control plane from an earlier run; the static Pod's check compares configurations.
 func portFree(n *config.Node, u portUse) func(context.Context, View) []fault.Finding {
 	return func(ctx context.Context, h View) (findings []fault.Finding) {
 		_ = retry.Policy{First: portInterval, Tries: portLooks}.Do(ctx, func(ctx context.Context) error {
@@ -101,8 +100,7 @@ func initBegun(n *config.Node, h View) bool {
 		exists(h, filepath.Join(n.Paths.Kubeconfigs, "admin.conf"))
 }
 
-// joinBegun reports whether this host is a node or was about to become one. The checks of these files say whether it's this
-// cluster's.
+// joinBegun reports whether this host is a node or was about to be. These files' checks say whether it's this cluster's.
 func joinBegun(n *config.Node, h View) bool {
 	return exists(h, filepath.Join(n.Paths.Kubeconfigs, "kubelet.conf")) ||
 		exists(h, filepath.Join(n.Paths.Kubeconfigs, "bootstrap-kubelet.conf"))

@@ -140,8 +140,7 @@ func ImageNeed(ctx context.Context, n *config.Node, h View) []Need {
 // kept is how much of a file system stays free: a tenth. With less, the kubelet evicts Pods by default.
 const kept = 10
 
-// Room checks the file system of the first need: it must have room for that and all others on it, and keep a tenth of its size
-// free.
+// Room checks the first need's file system: it must have room for all needs on it, and keep a tenth of its size free.
 func Room(h View, first Need, others ...Need) []fault.Finding {
 	at := existingDir(h, first.Dir)
 	s, err := h.Space(at)
@@ -182,8 +181,7 @@ func content(h View, dir string) ([]fs.DirEntry, error) {
 	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == host.LostAndFound }), err
 }
 
-// writtenDirs lists the directories a run writes to, but not the directory of static Pods, where a running kubelet would take the
-// probe for a Pod.
+// writtenDirs lists the directories a run writes to, but static Pods': a running kubelet would take the probe for a Pod.
 func writtenDirs(n *config.Node) []string {
 	dirs := []string{n.Paths.Kubernetes, n.Paths.Kubeconfigs, n.Paths.PKI, n.Paths.Kubelet}
 	if n.Join != nil {

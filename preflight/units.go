@@ -20,8 +20,7 @@ const (
 	firewalldUnit = "firewalld.service"
 )
 
-// kubeletService checks that the unit can be started and starts again after a reboot. A host without systemd may run the kubelet
-// in another way.
+// kubeletService checks that the unit can start, now and after a reboot. Without systemd, the kubelet may run in another way.
 func kubeletService(ctx context.Context, h View, n *config.Node) []fault.Finding {
 	unit, err := h.Unit(ctx, kubeletUnit)
 	if errors.Is(err, host.ErrNoSystemd) {

@@ -64,8 +64,7 @@ type checker struct {
 	found   []fault.Finding
 }
 
-// nodeSteps begin at each node's own release, as kubelets may be older than the control plane; controlPlaneSteps begin at the
-// control plane's.
+// nodeSteps begin at each node's release, as kubelets may be older; controlPlaneSteps begin at the control plane's.
 var (
 	nodeSteps         = []func(*checker){(*checker).kubelets, (*checker).proxies, (*checker).staticPods, (*checker).pods}
 	controlPlaneSteps = []func(*checker){

@@ -105,8 +105,7 @@ func (known flagSet) replacement(arg config.Arg) string {
 	return "remove the flag"
 }
 
-// runtimeConfig finds unknown API versions in --runtime-config, which keep the API server from starting, and versions in which it
-// serves nothing any more.
+// runtimeConfig finds versions in --runtime-config that the API server doesn't know, so it doesn't start, or no longer serves.
 func (c *checker) runtimeConfig(command Command) {
 	for _, arg := range command.Args {
 		if arg.Name != "runtime-config" {

@@ -73,9 +73,8 @@ type Judge interface {
 }
 
 type Waiter interface {
-	// AwaitReport waits until the Node is registered and its kubelet has reported after since, by renewing its Lease or the
-	// heartbeat of its Ready condition. Both times come from the node's own clock. After the deadline, the error describes the
-	// last state seen.
+	// AwaitReport waits until the Node is registered and its kubelet has reported after since, by its Lease or the heartbeat of its
+	// Ready condition. All times come from the node's own clock. After the deadline, the error describes the last state seen.
 	AwaitReport(ctx context.Context, node string, since time.Time) error
 	// AwaitNode waits until the Node is registered and check, which also gets the Pods bound to it, returns nil. After the
 	// deadline, it returns check's last error.

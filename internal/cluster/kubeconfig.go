@@ -69,8 +69,7 @@ func LoadKubeconfig(paths ...string) ([]byte, error) {
 	return clientcmd.Write(*merged)
 }
 
-// unreadable says which of the files is malformed or can't be opened. It doesn't repeat the decoder's message, which may quote a
-// credential.
+// unreadable says which file is malformed or can't be opened, without the decoder's message, which may quote a credential.
 func unreadable(paths []string, err error) error {
 	if unread := (*fs.PathError)(nil); errors.As(err, &unread) {
 		return err
@@ -115,8 +114,7 @@ func isProxy(text string) bool {
 	return err == nil && slices.Contains([]string{"http", "https", "socks5"}, u.Scheme)
 }
 
-// adminsGroup is the group of admin.conf's user. It gets its rights from a binding and can lose them, unlike system:masters, the
-// group of super-admin.conf.
+// adminsGroup is the group of admin.conf's user. Its rights come from a binding, unlike those of system:masters in super-admin.conf.
 const adminsGroup = "kubeadm:cluster-admins"
 
 func adminBinding() *rbacv1.ClusterRoleBinding {
@@ -167,8 +165,7 @@ func (r *Real) bindAdmins(ctx context.Context, admin *conn) error {
 	case !errors.Is(noSuper, fs.ErrNotExist):
 		return noSuper
 	}
-	// The authorizer hasn't seen the new binding yet; or, without super-admin.conf, an old binding: the server may still be
-	// starting.
+	// The authorizer hasn't seen the new binding yet; or, without super-admin.conf, an old one: the server may be starting.
 	err = admin.ensure(ctx, orForbidden(policy(pollDelay), settleTime), binding)
 	if apierrors.IsForbidden(err) && noSuper != nil {
 		err = errors.Wrapf(err, "%s, which could give %s its rights, is missing", r.options.SuperAdmin, r.options.Kubeconfig)

@@ -50,8 +50,7 @@ var _ Cluster = (*Real)(nil)
 // New reads and sends nothing yet.
 func New(o Options) *Real { return &Real{options: o} }
 
-// sideBySide is how many objects are written at the same time. The API server's flow control gives one client about as many
-// seats.
+// sideBySide is how many objects are written at a time. The API server's flow control gives a client about as many seats.
 const sideBySide = 8
 
 // settleTime is how long a seemingly final error may last while a cluster starts: its authorizer loads its first rules, and an
@@ -157,8 +156,7 @@ func (r *Real) Get(ctx context.Context, obj Object) (found bool, err error) {
 	return found, err
 }
 
-// Update writes with the resource version it read, so a write by another client in between is a conflict, and the object is read
-// again.
+// Update writes with the resource version it read: if another client writes in between, that's a conflict, and it reads again.
 func (r *Real) Update(ctx context.Context, obj Object, change func() (changed bool, err error)) (found bool, err error) {
 	what, err := refOf(obj)
 	if err != nil {

@@ -22,8 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// Waits between two tries. The first is short because the most frequent errors, such as a conflict or a namespace being created,
-// pass in milliseconds.
+// Waits between two tries. The first is short: the most frequent errors, a conflict or a missing namespace, pass in milliseconds.
 const (
 	firstDelay   = 20 * time.Millisecond
 	slowestDelay = time.Second
@@ -88,8 +87,7 @@ func namespaceMissing(status metav1.Status) bool {
 	return status.Code == 404 && status.Details != nil && status.Details.Kind == "namespaces"
 }
 
-// wrongServer recognizes connections that fail before a request is sent and will fail again: the name is unknown, or the
-// certificate is wrong.
+// wrongServer recognizes connections that fail before a request, and will again: an unknown name, or a wrong certificate.
 func wrongServer(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	var name *net.DNSError

@@ -36,8 +36,7 @@ type Options struct {
 	// Now is the clock, used to refuse expired tokens. It's nil for commands that may read an old file: repeated runs of init and
 	// certs renew read the file long after the tokens expired.
 	Now func() time.Time
-	// Placeholders continues on a host without an address to advertise, with an address reserved for documentation (RFC 5737, RFC
-	// 3849). A dry run implies it.
+	// Placeholders continues without an address to advertise, with one for documentation (RFC 5737, RFC 3849), as a dry run does.
 	Placeholders bool
 	// KubernetesVersion replaces a new cluster's default version, with the version of the host's bundle.
 	KubernetesVersion string
@@ -63,8 +62,7 @@ func (o Options) resolve(ctx context.Context, label string) (string, error) {
 	return o.Resolve(ctx, label)
 }
 
-// LoadJoin reads, defaults and validates join's configuration from a file (nil for none) and the command line. Invalid input is
-// returned as Faults.
+// LoadJoin reads, defaults and checks join's configuration, a file (nil for none) and the command line. Its errors are Faults.
 func LoadJoin(src *Source, flags JoinFlags, opts Options) (*JoinConfiguration, []string, error) {
 	d, err := open(src, kindJoin)
 	if err != nil {

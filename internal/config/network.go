@@ -65,8 +65,7 @@ const (
 	FlannelPluginImage = "flannel-cni-plugin"
 )
 
-// flannelImage returns the repository and tag of one of flannel's images. A user's own registry has them below flannel-io, where
-// `bundle push` puts them.
+// flannelImage returns an image's repository and tag. A user's own registry has it below flannel-io, where `bundle push` puts it.
 func (c *ClusterConfiguration) flannelImage(component string) (repository, tag string) {
 	tags := map[string]string{FlannelImage: flannelTag, FlannelPluginImage: flannelPluginTag}
 	repository = flannelRegistry

@@ -38,8 +38,7 @@ type Node struct {
 	Schedulable      bool
 	KubeletExtraArgs []Arg             // flags for the kubelet's command line, in order
 	ImagePullPolicy  corev1.PullPolicy // IfNotPresent unless the user says otherwise
-	// ImagePullSerial pulls one image at a time. It's set only if the user's file has imagePullSerial: true; the same default of
-	// v1beta4 doesn't count.
+	// ImagePullSerial pulls one image at a time. Only imagePullSerial: true in the user's file sets it, not v1beta4's same default.
 	ImagePullSerial bool
 
 	// AdvertiseAddress and BindPort are where clients reach this node's API server.
@@ -101,13 +100,11 @@ type Join struct {
 	Server string // the API's URL
 	CA     []byte // the PEM bundle of the certificates discovery trusts
 	CAPath string // the CA's file on the node: /etc/kubernetes/pki/ca.crt by default
-	// Kubeconfig is the file with which the kubelet requests its certificate: the API's URL, the CA, and a bootstrap token or
-	// other credentials.
+	// Kubeconfig is the kubelet's file for requesting its certificate: the API's URL, the CA, and a token or other credentials.
 	Kubeconfig Secret
 	// Shared are the files control planes share, each encrypted with the certificate key; nil if the cluster shares none.
 	Shared map[string][]byte
-	// NodeGone reports whether this host joined before and its Node has been deleted since. A kubelet registers a Node only when
-	// it starts.
+	// NodeGone reports whether this joined host's Node was deleted. A kubelet registers a Node only when it starts.
 	NodeGone bool
 	// Marked reports whether the cluster has a Node of this name, marked as a control plane.
 	Marked bool

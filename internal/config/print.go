@@ -148,8 +148,7 @@ func printInitDefaults(components []string) ([]byte, error) {
 	return marshal(out...)
 }
 
-// Migrate converts a file to the latest API version with all defaults filled in, like `config migrate`. It leaves component
-// configurations alone.
+// Migrate converts a file to the latest API version, with all defaults, for `config migrate`. Component configurations stay.
 func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, error) {
 	d := readAll(&src, opts.Experimental)
 	opts.Existing = true

@@ -29,8 +29,7 @@ func partsOf(command string) []string {
 	return []string{command}
 }
 
-// Joins reports whether `up` makes this host a node of an existing cluster instead of the first of a new one. src is the file of
-// --config, or nil.
+// Joins reports whether `up` joins this host to an existing cluster, rather than begin a new one. src is --config's file, or nil.
 func (f *UpFlags) Joins(src *Source) bool {
 	if f.Join.Endpoint != "" || f.Given.Has("discovery-file") {
 		return true

@@ -17,8 +17,7 @@ import (
 )
 
 type Upgrade struct {
-	// Version is the target, with a leading v. It's empty if the user names none: `upgrade node` takes the version that `upgrade
-	// apply` wrote to the cluster.
+	// Version is the target, with a leading v. If the user names none, it's empty: `upgrade node` takes the cluster's.
 	Version string
 	From    string // the version in the cluster's configuration when the run began
 	// First reports whether this is `upgrade apply`, which also upgrades the parts all nodes share.

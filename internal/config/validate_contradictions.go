@@ -234,8 +234,7 @@ func (d *documents) checkEtcdDirectory(fails reporter) {
 	}
 }
 
-// checkAmbiguousEndpoint reports an IPv6 address without brackets whose last group looks like a port, unless the user names the
-// address elsewhere, too.
+// checkAmbiguousEndpoint reports an IPv6 address whose last group looks like a port, without brackets, unless it's named elsewhere.
 func (d *documents) checkAmbiguousEndpoint(existing bool) {
 	whole := d.cluster.ControlPlaneEndpoint
 	addr, err := netip.ParseAddr(whole)

@@ -29,8 +29,7 @@ const (
 	answerTime = 3 * time.Second
 )
 
-// clients has a client for each endpoint, so that members can be asked in parallel: a single client for all endpoints asks them
-// one at a time.
+// clients has a client for each endpoint, to ask members in parallel: a single client for all asks them one at a time.
 type clients []*clientv3.Client
 
 func (r *Real) dial(ctx context.Context) (clients, error) {
@@ -174,8 +173,7 @@ func RefusesRemoval(err error) bool {
 	return is(err, rpctypes.ErrGRPCUnhealthy) || is(err, rpctypes.ErrGRPCMemberNotEnoughStarted)
 }
 
-// nextMayKnow reports whether another member may give a better answer: this one can't be reached, has no leader, or is itself a
-// learner.
+// nextMayKnow reports whether another member may answer better: this one can't be reached, has no leader, or is a learner.
 func nextMayKnow(err error) bool {
 	switch code(err) {
 	case codes.DeadlineExceeded:

@@ -67,8 +67,7 @@ type Status struct {
 	// before 3.6 and for some seconds after the cluster was created.
 	Version, Storage string
 	Leader           uint64 // the ID of the member it follows, its own if it leads, 0 for none
-	// Committed is the last entry of raft's log it knows to be committed, Applied the last it has applied. Revision is its keys'
-	// revision.
+	// Committed is the last entry of raft's log known to be committed, Applied the last one applied, Revision the keys' revision.
 	Committed, Applied uint64
 	Revision           int64
 	// Size is the size of its database file in bytes. Quota is the limit of Size; 0 if it doesn't say (before 3.6).
@@ -82,8 +81,7 @@ type Alarm struct {
 	Kind   string // NOSPACE, CORRUPT
 }
 
-// QuorumWithout reports whether the healthy voters, apart from the member at peerURL, would be a quorum of the cluster without
-// it.
+// QuorumWithout reports whether the healthy voters but the member at peerURL would be a quorum of the cluster without it.
 func QuorumWithout(all []Health, peerURL string) bool {
 	voters, working := 0, 0
 	for _, m := range all {

@@ -68,8 +68,7 @@ type connection struct {
 	status *pb.StatusResponse
 }
 
-// reach connects to a member at its client URLs, and makes sure it's the right member. The caller must close the connection, even
-// after an error.
+// reach connects to a member at its client URLs, and makes sure it's the right one. Callers close it, even after an error.
 func (r *Real) reach(ctx context.Context, m Member) (on connection, err error) {
 	if len(m.ClientURLs) == 0 {
 		return on, errors.New("it has not started yet")
@@ -95,8 +94,7 @@ func statusOf(s *pb.StatusResponse) Status {
 	}
 }
 
-// alarmsIn finds the alarms among a status's errors: each is an AlarmMember in protobuf's text format. (A request for alarms
-// would need a quorum.)
+// alarmsIn finds the alarms in a status's errors, AlarmMembers as protobuf text. (A request for alarms would need a quorum.)
 func alarmsIn(texts []string) []Alarm {
 	var alarms []Alarm
 	for _, text := range texts {

@@ -32,11 +32,9 @@ type SnapshotInfo struct {
 	// Hash is the SHA-256 of the database in hexadecimal. Size is the size of the file, which ends with the hash, in bytes.
 	Hash string
 	Size int64
-	// Version is the oldest etcd that can use its data, such as 3.6.0; an older minor doesn't start with it. It's empty before
-	// 3.6.
+	// Version is the oldest etcd for its data, such as 3.6.0: an older minor doesn't start with it. It's empty before 3.6.
 	Version string
-	// Revision is the newest revision of its keys, Keys their number, and Members the cluster's members at the time. Only
-	// VerifySnapshot finds these.
+	// Only VerifySnapshot finds these: the newest revision of its keys, their number, and the cluster's members at the time.
 	Revision int64
 	Keys     int
 	Members  []Member
@@ -245,8 +243,7 @@ func membersIn(tx *bbolt.Tx) (members []Member, err error) {
 	return members, err
 }
 
-// readKeys counts the keys, and finds the newest revision. Records are ordered by revision, so a key counts unless its last
-// record is a deletion.
+// readKeys counts the keys, and finds the newest revision. In order of revision, a key counts unless its last record deletes it.
 func (info *SnapshotInfo) readKeys(tx *bbolt.Tx) (err error) {
 	seed, alive := maphash.MakeSeed(), map[uint64]struct{}{}
 	var record mvccpb.KeyValue
@@ -273,8 +270,7 @@ func (info *SnapshotInfo) readKeys(tx *bbolt.Tx) (err error) {
 	return err
 }
 
-// A record's key is its main revision in eight bytes, an underscore, and the position among the changes of the same revision; a t
-// follows if it's a deletion.
+// A record's key is its main revision in eight bytes, an underscore, the change's position in that revision, and t for a deletion.
 const revisionSize, revisionSeparator, deletedMark = 17, '_', 't'
 
 func parseRevision(key []byte) (main int64, deleted bool, err error) {

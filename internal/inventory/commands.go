@@ -166,8 +166,7 @@ func namedBy(pod *corev1.Pod, component string) []string {
 	return paths
 }
 
-// hostFile reads a file by its path in the container, and the files it names, as an AdmissionConfiguration does. where names the
-// component for people.
+// hostFile reads a file by its path in the container, and files it names (AdmissionConfiguration does). where is for people.
 func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer string) {
 	path := OnHost(pod, inContainer)
 	if slices.ContainsFunc(c.inputs.Files, func(f breakages.File) bool { return f.Where == path && f.Program == component }) {

@@ -97,8 +97,7 @@ func Collect(ctx context.Context, s Sources) (*Inventory, error) {
 	return &c.Inventory, nil
 }
 
-// Check returns what an upgrade breaks, and what wasn't checked. etcd returns the members' version in a minor release such as
-// 1.37; nil if they stay.
+// Check returns what an upgrade breaks or couldn't be checked. etcd is its version in a minor such as 1.37; nil if it stays.
 func (i *Inventory) Check(from, to string, etcd func(minor string) string) []fault.Finding {
 	in := i.inputs
 	in.From, in.To, in.EtcdVersion = from, to, etcd
@@ -113,8 +112,7 @@ func (c *collector) gap(subject, field, remedy, format string, args ...any) {
 		Message: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
-// crosses reports whether an upgrade from release oldest may make the step to minor. If not, there's no need to collect things
-// that only this step breaks.
+// crosses reports whether an upgrade from oldest may make the step to minor. Otherwise things only that step breaks don't matter.
 func crosses(oldest, minor string) bool {
 	from, known := releases.Of(oldest)
 	to, _ := releases.Of(minor)

@@ -99,8 +99,7 @@ func (t *trust) check(undone string) error {
 			"Or put the former CA and its key back. Then run the same command again")
 }
 
-// end is one end of a connection: the certificate it shows, or the CAs it accepts, before and after the run. Without a path, it
-// isn't configured.
+// end is an end of a connection: a shown certificate or accepted CAs, before and after the run. Without a path, it isn't configured.
 type end struct {
 	path      string
 	now, then []*x509.Certificate

@@ -16,8 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// eventsVersion is the version of docs/events.schema.json. It changes when a field is removed or changes meaning, but not when a
-// field is added.
+// eventsVersion is docs/events.schema.json's. It changes when a field goes or changes meaning, but not when one is added.
 const eventsVersion = "slipway.events/v1"
 
 // Events reports a run to a program: one JSON object per line, as described in docs/machine-output.md and
@@ -58,8 +57,7 @@ type event struct {
 
 type diagnosed interface{ Causes() any }
 
-// NewEvents writes the events of a run of command to out. The run begins now, but nothing is written until there's something to
-// report.
+// NewEvents writes the events of a run of command to out. The run begins now, but the first event comes with its first report.
 func NewEvents(program, version, command string, out io.Writer) *Events {
 	return &Events{events: &events{program: program, version: version, command: command, out: out, began: time.Now()}}
 }
@@ -165,8 +163,7 @@ func (all *Outcome) add(o Outcome) {
 
 // Summary is the command's knowledge of a run, beyond its phases' messages.
 type Summary struct {
-	// Node is the node's name, Endpoint the host:port of the cluster's API. They're empty if the run ended before they were
-	// known.
+	// Node is the node's name, Endpoint the host:port of the cluster's API; empty if the run ended before they were known.
 	Node, Endpoint string
 	ControlPlane   bool
 	Files          []File // the files changed by the run, in order

@@ -55,8 +55,7 @@ func ReadConfigFile(ctx context.Context, g *Globals, path string) (*config.Sourc
 	return &config.Source{Name: InputName(path), Data: data}, errors.Wrap(err, "--config")
 }
 
-// ReadSecret reads the first line of a file, or of standard input for -. Unlike a flag, a file doesn't show up in the list of
-// processes.
+// ReadSecret reads the first line of a file, or of standard input for -. Unlike a flag, a file isn't in the list of processes.
 func ReadSecret(ctx context.Context, g *Globals, path string) (string, error) {
 	const longest = 4096
 	data, err := ReadInput(ctx, g, path, longest)

@@ -44,8 +44,7 @@ func ReadInput(ctx context.Context, g *cli.Globals, m Mode, file string) (*Input
 	return &Input{src, real, m.Options(facts)}, nil
 }
 
-// AnyRuntime is for a command that neither chooses nor asks the node's container runtime. If several are installed, it gets the
-// kubelet's, or the first.
+// AnyRuntime is for a command that doesn't use the node's container runtime: of several, it gets the kubelet's, or the first.
 func (in *Input) AnyRuntime() {
 	facts := &in.Options.Facts
 	if len(facts.Sockets) > 1 {
@@ -86,8 +85,7 @@ func Existing(real *linux.Host, paths []string) []string {
 	return found
 }
 
-// AskTime limits the wait for the cluster's configuration if a command can do without: people look at certificates when the
-// cluster is down.
+// AskTime limits the wait for a configuration a command can do without: people look at certificates when the cluster is down.
 const AskTime = 5 * time.Second
 
 // AskingNode is for questions to the cluster that a command can do without.

@@ -151,8 +151,7 @@ func (o *overlay) Unit(ctx context.Context, name string) (host.UnitState, error)
 	return state, nil
 }
 
-// fragment returns the path of the unit's file that the plan writes, if any. The directories are systemd.unit(5)'s, in order of
-// precedence.
+// fragment returns the path of the unit's file in the plan, if any. The directories are systemd.unit(5)'s, first one first.
 func (o *overlay) fragment(name string) string {
 	for _, dir := range []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"} {
 		path := filepath.Join(dir, name)

@@ -91,8 +91,7 @@ func syncDir(path string) error {
 	return stderrors.Join(dir.Sync(), dir.Close())
 }
 
-// openDir opens a directory to work in. From then on only the descriptor is used, so it doesn't matter if a link on the way
-// changes.
+// openDir opens a directory to work in, by its descriptor alone: it doesn't matter if a link on the way changes later.
 func openDir(path string) (*os.File, error) {
 	path = filepath.Clean(path)
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -129,8 +128,7 @@ func list(dir *os.File) ([]string, error) {
 	return dir.Readdirnames(-1)
 }
 
-// sweep removes the leftovers of earlier writes of name: temporary files, and directories of WriteTree. Without a name, it
-// removes all temporary files.
+// sweep removes leftovers of earlier writes of name, or without one of all: temporary files, and directories of WriteTree.
 func sweep(dir *os.File, name string) error {
 	names, err := list(dir)
 	if err != nil {

@@ -18,8 +18,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Root is a host's files. It implements host.FileReader, PathReader, FileWriter, OwnerWriter and DiskTester, and it's safe for
-// concurrent use.
+// Root is a host's files: a host.FileReader, PathReader, FileWriter, OwnerWriter and DiskTester, safe for concurrent use.
 type Root struct {
 	root    string
 	writing [32]sync.Mutex // by path: see guard
@@ -39,8 +38,7 @@ func (r *Root) path(p string) string {
 // hostPath is the inverse of path.
 func (r *Root) hostPath(p string) string { return strings.TrimPrefix(p, r.root) }
 
-// guard returns the lock that this process's writers of path share, so they don't remove each other's temporary files as
-// leftovers.
+// guard returns the lock of this process's writers of path: they mustn't remove each other's temporary files as leftovers.
 func (r *Root) guard(path string) *sync.Mutex {
 	return &r.writing[maphash.String(guardSeed, filepath.Clean(path))%uint64(len(r.writing))]
 }
