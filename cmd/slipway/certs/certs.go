@@ -8,6 +8,7 @@ import (
 	"context"
 	"io/fs"
 	"path/filepath"
+	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases/renew"
 )
 
 func New(g *cli.Globals) *cobra.Command {
@@ -129,4 +131,82 @@ func (o *options) loadFile(ctx context.Context, g *cli.Globals) (*config.Node, [
 	in.Host.Close()
 	in.Options.Placeholders, in.Options.Existing = true, true
 	return config.LoadInit(ctx, in.File, config.InitFlags{}, in.Options)
+}
+
+func NewKubeconfig(g *cli.Globals) *cobra.Command {
+	cmd := cli.Group("kubeconfig", "Create kubeconfig files for users", newKubeconfigUser(g))
+	cmd.RunE = cli.OfferSubcommands
+	return cmd
+}
+
+func newKubeconfigUser(g *cli.Globals) *cobra.Command {
+	var user pki.User
+	var token string
+	o := &options{offline: true}
+	cmd := &cobra.Command{
+		Use:   "user",
+		Short: "Print a kubeconfig for a user, with a new client certificate or a token",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if user.Name == "" {
+				return errors.New("--client-name is required: the name of the user")
+			}
+			node, _, err := o.load(cmd, g)
+			if err != nil {
+				return err
+			}
+			real := linux.New()
+			defer real.Close()
+			user.Token = config.NewSecret(token)
+			data, err := pki.Store{Config: node, Host: real, UI: cli.NewUI(g)}.UserKubeconfig(user)
+			if err != nil {
+				return err
+			}
+			_, err = g.Streams.Out.Write(data)
+			return err
+		},
+	}
+	fs := cmd.Flags()
+	config.Bind(fs, "kubeconfig user", &o.CertsFlags)
+	fs.StringVar(&user.Name, "client-name", "", "user `name`, the common name (CN) of the certificate")
+	fs.StringSliceVar(&user.Groups, "org", nil, "user `groups`, the organizations (O) of the certificate")
+	fs.StringVar(&token, "token", "", "`token` that authenticates the user instead of a certificate")
+	fs.DurationVar(&user.Validity, "validity-period", 365*24*time.Hour, "validity of the certificate")
+	return cmd
+}
+
+func newRenew(g *cli.Globals) *cobra.Command {
+	cmd := cli.Group("renew", "Renew this control plane's certificates, with new keys",
+		renewCommand(g, "all", "Renew all existing certificates except the CAs", renew.Options{}))
+	cmd.Long = cmd.Short + ", signed by the same CA.\n\n" +
+		"A renewed certificate keeps the subject and names of the old one. Names that the configuration\n" +
+		"(--config, or else the cluster's) has gained since are added."
+	for _, r := range pki.RenewableRows() {
+		cmd.AddCommand(renewCommand(g, r.Name, "Renew the "+r.Summary, renew.Options{Name: r.Name}))
+	}
+	return cmd
+}
+
+func renewCommand(g *cli.Globals, use, short string, renewal renew.Options) *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if renewal.Within < 0 {
+				return errors.Errorf("--within=%s: must not be negative", renewal.Within)
+			}
+			node, assumed, err := o.load(cmd, g)
+			if err != nil {
+				return err
+			}
+			renewal.AsItWas = assumed
+			real := linux.New()
+			defer real.Close()
+			return env.Acting{G: g}.Parts(node, real).Run(cmd.Context(), renew.Certificates(renewal), nil)
+		},
+	}
+	cmd.Flags().DurationVar(&renewal.Within, "within", 0, "renew only certificates that end within this time, such as 720h")
+	cmd.Flags().BoolVar(&renewal.Restart, "restart", false, "restart the components that use a renewed file, and renew an expired kubelet.conf")
+	config.Bind(cmd.Flags(), "certs renew", &o.CertsFlags)
+	return cmd
 }
