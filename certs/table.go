@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certs holds the certificate table (table.go), and issues, encodes and checks its certificates. It does no I/O: clock
-// and randomness are arguments. internal/pki reads and writes the results, and internal/kubeconfig puts them into kubeconfig
-// files.
+// Package certs holds the certificate table (table.go), and issues, encodes and checks its certificates. It does no I/O:
+// the clock is an argument. internal/pki reads and writes the results, internal/kubeconfig puts them into kubeconfig files.
 package certs
 
 import (

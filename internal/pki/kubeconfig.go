@@ -5,7 +5,6 @@ package pki
 
 import (
 	"crypto"
-	"crypto/rand"
 	"crypto/x509"
 	"fmt"
 	"time"
@@ -56,7 +55,7 @@ func (s Store) writeKubeconfig(spec kubeconfig.Spec, path string, ca certs.Pair,
 	if err != nil {
 		return err
 	}
-	cert, err := certs.Issue(spec.Certificate, s.Config, ca, key, s.Host.Now(), rand.Reader)
+	cert, err := certs.Issue(spec.Certificate, s.Config, ca, key, s.Host.Now())
 	if err != nil {
 		return err
 	}
@@ -102,7 +101,7 @@ func (s Store) UserKubeconfig(user User) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	cert, err := certs.Issue(row, &n, ca, key, s.Host.Now(), rand.Reader)
+	cert, err := certs.Issue(row, &n, ca, key, s.Host.Now())
 	if err != nil {
 		return nil, err
 	}

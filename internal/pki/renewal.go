@@ -6,7 +6,6 @@ package pki
 import (
 	"cmp"
 	"crypto"
-	"crypto/rand"
 	"crypto/x509"
 	"fmt"
 	"slices"
@@ -123,7 +122,7 @@ func (r Renewal) replace(row certs.Spec, old *x509.Certificate, ca certs.Pair) e
 	if err != nil {
 		return err
 	}
-	cert, err := certs.Issue(certs.Renewal(row, old), n, ca, key, r.Store.Host.Now(), rand.Reader)
+	cert, err := certs.Issue(certs.Renewal(row, old), n, ca, key, r.Store.Host.Now())
 	if err != nil {
 		return err
 	}
@@ -148,7 +147,7 @@ func (r Renewal) keyFor(row certs.Spec, algorithm config.EncryptionAlgorithm) (c
 			return key, nil
 		}
 	}
-	return certs.NewKey(algorithm, rand.Reader)
+	return certs.NewKey(algorithm)
 }
 
 // Advise names the components to restart so that they use the renewed certificates.

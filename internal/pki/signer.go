@@ -5,7 +5,6 @@ package pki
 
 import (
 	"bytes"
-	"crypto/rand"
 	"io/fs"
 	"path/filepath"
 
@@ -132,7 +131,7 @@ func (s Store) writeRequest(r request) error {
 	if err != nil {
 		return err
 	}
-	csr, err := certs.Request(r.row, key, rand.Reader)
+	csr, err := certs.Request(r.row, key)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ package pki
 
 import (
 	"crypto"
-	"crypto/rand"
 	"crypto/x509"
 	"fmt"
 	"path/filepath"
@@ -110,7 +109,7 @@ func (s Store) keepPair(row certs.Spec, cert, key []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := certs.CheckIssues(row, s.Config, pair, s.Host.Now(), rand.Reader); err != nil {
+		if err := certs.CheckIssues(row, s.Config, pair, s.Host.Now()); err != nil {
 			return err
 		}
 	}
@@ -188,13 +187,13 @@ func (s Store) issuePair(row certs.Spec, keyPEM []byte, spare crypto.Signer) err
 	}
 	var cert *x509.Certificate
 	if row.IsCA() {
-		cert, err = certs.NewCA(row, s.Config, key, s.Host.Now(), rand.Reader)
+		cert, err = certs.NewCA(row, s.Config, key, s.Host.Now())
 	} else {
 		var ca certs.Pair
 		if ca, err = s.CA(row.CA); err != nil {
 			return err
 		}
-		cert, err = certs.Issue(row, s.Config, ca, key, s.Host.Now(), rand.Reader)
+		cert, err = certs.Issue(row, s.Config, ca, key, s.Host.Now())
 	}
 	if err != nil {
 		return err
@@ -204,7 +203,7 @@ func (s Store) issuePair(row certs.Spec, keyPEM []byte, spare crypto.Signer) err
 }
 
 func (s Store) NewKey() (crypto.Signer, error) {
-	return certs.NewKey(s.Config.Cluster.EncryptionAlgorithm, rand.Reader)
+	return certs.NewKey(s.Config.Cluster.EncryptionAlgorithm)
 }
 
 func (s Store) orNewKey(spare crypto.Signer) (crypto.Signer, error) {
