@@ -28,9 +28,9 @@ type Source struct {
 type Options struct {
 	Facts HostFacts
 	// NewToken generates a bootstrap token if the user doesn't set one.
-	NewToken func() (id, secret string, err error)
+	NewToken func() (id, secret string)
 	// NewCertificateKey generates 32 random bytes in hexadecimal, for an upload of certificates without a key from the user.
-	NewCertificateKey func() (string, error)
+	NewCertificateKey func() string
 	// Resolve returns the version of a label such as stable-1. It's called for labels only, not for a dry run. See ResolveLabel.
 	Resolve func(ctx context.Context, label string) (string, error)
 	// Now is the clock, used to refuse expired tokens. It's nil for commands that may read an old file: repeated runs of init and
@@ -182,11 +182,15 @@ func LoadTokens(src *Source, flags TokenFlags, opts Options) ([]Token, []string,
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
 	}
-	list, err := d.completeTokens(opts)
-	return list, d.warningTexts(), err
+	d.completeTokens(opts)
+	if err := d.err(); err != nil {
+		return nil, d.warningTexts(), err
+	}
+	d.nameTokens(opts)
+	return tokens(d.init.BootstrapTokens, opts), d.warningTexts(), nil
 }
 
-func (d *documents) completeTokens(opts Options) ([]Token, error) {
+func (d *documents) completeTokens(opts Options) {
 	seen := make(map[string]bool)
 	for i := range d.init.BootstrapTokens {
 		t := &d.init.BootstrapTokens[i]
@@ -197,13 +201,6 @@ func (d *documents) completeTokens(opts Options) ([]Token, error) {
 		}
 		d.checkToken(fmt.Sprintf("bootstrapTokens[%d]", i), t, seen, opts.Now)
 	}
-	if err := d.err(); err != nil {
-		return nil, err
-	}
-	if err := d.nameTokens(opts); err != nil {
-		return nil, err
-	}
-	return tokens(d.init.BootstrapTokens, opts)
 }
 
 var tokenIDPattern = lazyregexp.New(`^[a-z0-9]{6}$`)

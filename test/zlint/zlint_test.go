@@ -104,7 +104,7 @@ func load(t *testing.T, document string, algorithm config.EncryptionAlgorithm) *
 		"encryptionAlgorithm: " + string(algorithm) + "\n" + document
 	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: []byte(text)}, config.InitFlags{}, config.Options{
 		Facts:    config.HostFacts{Hostname: "cp-1"},
-		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
+		NewToken: func() (string, string) { return "abcdef", "0123456789abcdef" },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -32,11 +32,7 @@ func newCertificateKeyCommand(g *cli.Globals) *cobra.Command {
 		Use:   "certificate-key",
 		Short: "Print a new random key for sharing control plane certificates",
 		RunE: func(*cobra.Command, []string) error {
-			key, err := env.NewCertificateKey()
-			if err != nil {
-				return err
-			}
-			cli.NewUI(g).Result(key)
+			cli.NewUI(g).Result(env.NewCertificateKey())
 			return nil
 		},
 	}

@@ -107,11 +107,7 @@ func (o *createOptions) create(ctx context.Context, p *env.Parts, key config.Sec
 // share uploads this control plane's certificates, and returns the key to decrypt them: the user's or a new one.
 func (o *createOptions) share(ctx context.Context, p *env.Parts, key config.Secret) (config.Secret, error) {
 	if key.IsZero() {
-		text, err := env.NewCertificateKey()
-		if err != nil {
-			return key, err
-		}
-		key = config.NewSecret(text)
+		key = config.NewSecret(env.NewCertificateKey())
 	}
 	node, warnings, err := env.NodeOfCluster(ctx, p.Env, key)
 	if err != nil {
