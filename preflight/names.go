@@ -110,7 +110,10 @@ func dnsLoop(_ context.Context, h View, n *config.Node) []fault.Finding {
 		return skip("cannot read %s: %v", file.value, err)
 	}
 	servers := nameServers(string(data))
-	loops := slices.DeleteFunc(slices.Clone(servers), func(s string) bool { return !loopsBack(s) })
+	loops := slices.DeleteFunc(slices.Clone(servers), func(server string) bool {
+		address, err := netip.ParseAddr(server)
+		return err != nil || !address.Unmap().IsLoopback() && !address.IsUnspecified()
+	})
 	const remedy = "name a server that Pods can reach in %s, or give the kubelet a file that does (resolvConf in the KubeletConfiguration)"
 	switch {
 	case len(servers) == 0:
@@ -133,9 +136,4 @@ func nameServers(text string) []string {
 		}
 	}
 	return servers
-}
-
-func loopsBack(server string) bool {
-	address, err := netip.ParseAddr(server)
-	return err == nil && (address.Unmap().IsLoopback() || address.IsUnspecified())
 }

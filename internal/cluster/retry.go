@@ -90,15 +90,12 @@ func namespaceMissing(status metav1.Status) bool {
 // wrongServer recognizes connections that fail before a request, and will again: an unknown name, or a wrong certificate.
 func wrongServer(err error) bool {
 	var certificate *tls.CertificateVerificationError
-	var name *net.DNSError
-	return errors.As(err, &certificate) || isX509(err) || errors.As(err, &name) && name.IsNotFound
-}
-
-func isX509(err error) bool {
 	var authority x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
 	var hostname x509.HostnameError
-	return errors.As(err, &authority) || errors.As(err, &invalid) || errors.As(err, &hostname)
+	var name *net.DNSError
+	return errors.As(err, &certificate) || errors.As(err, &authority) || errors.As(err, &invalid) || errors.As(err, &hostname) ||
+		errors.As(err, &name) && name.IsNotFound
 }
 
 // orForbidden also retries a 403, until d from now. The server's authorizer sees new bindings a moment after they're written.

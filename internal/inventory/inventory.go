@@ -194,11 +194,7 @@ func decodeInto(to any) func(io.Reader) error {
 
 // oldestOf returns the minor release of the oldest API server, kubelet or kube-proxy, such as 1.36.
 func oldestOf(s *upgrading.State) string {
-	texts := []string{s.Oldest(), s.KubeProxy}
-	for _, n := range s.Nodes {
-		texts = append(texts, n.Kubelet)
-	}
-	return releases.MinorOf(oldestText(texts))
+	return releases.MinorOf(oldestText([]string{s.Oldest(), s.KubeProxy, oldestKubelet(s)}))
 }
 
 // oldestText returns the oldest version; empty if none is known.

@@ -61,7 +61,8 @@ func (s *State) Steps(r Route) ([]Step, error) {
 	p := planner{route: r, nodes: slices.Clone(s.Nodes), configured: s.Configured}
 	now, _ := s.span()
 	for _, hop := range hops {
-		p.kubelets(now, tooOldFor(hop))
+		oldest := releases.Minor(hop.OffsetMinor(-releases.KubeletSkew))
+		p.kubelets(now, func(v *version.Version) bool { return releases.Minor(v).LessThan(oldest) })
 		p.controlPlanes(hop)
 		now = hop
 	}
@@ -230,12 +231,6 @@ func Quoted(word string) string {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
 	return word
-}
-
-// tooOldFor reports whether a kubelet has to be upgraded before the control planes get a version.
-func tooOldFor(next *version.Version) func(*version.Version) bool {
-	oldest := releases.Minor(next.OffsetMinor(-releases.KubeletSkew))
-	return func(v *version.Version) bool { return releases.Minor(v).LessThan(oldest) }
 }
 
 // older reports whether text is a version older than v. An unknown version counts as older.

@@ -90,7 +90,11 @@ func newInspect(g *cli.Globals) *cobra.Command {
 				return err
 			}
 			defer b.Close()
-			obj := newObject(b)
+			x := b.Index()
+			obj := &object{
+				TypeMeta:          metav1.TypeMeta{APIVersion: x.APIVersion, Kind: x.Kind},
+				KubernetesVersion: x.KubernetesVersion, OS: x.OS, Architecture: x.Architecture, SignedBy: b.SignedBy(), Parts: x.Parts,
+			}
 			return output.Print(g, obj, obj.table)
 		},
 	}
@@ -110,14 +114,6 @@ type object struct {
 }
 
 func (o *object) DeepCopyObject() runtime.Object { return new(*o) }
-
-func newObject(b *bundle.Bundle) *object {
-	x := b.Index()
-	return &object{
-		TypeMeta:          metav1.TypeMeta{APIVersion: x.APIVersion, Kind: x.Kind},
-		KubernetesVersion: x.KubernetesVersion, OS: x.OS, Architecture: x.Architecture, SignedBy: b.SignedBy(), Parts: x.Parts,
-	}
-}
 
 func (o *object) table(w io.Writer) error {
 	signed := o.SignedBy

@@ -23,7 +23,10 @@ const longestAnswer = 64
 // AskBefore shows text and asks whether to proceed. skip is the flag that skips the question.
 func AskBefore(ctx context.Context, g *Globals, text, skip string) error {
 	fmt.Fprintf(g.Streams.Err, "%s\nAre you sure you want to proceed? [y/N]: ", text)
-	answer, err := readAnswer(ctx, g.Streams.In)
+	answer, err := Interruptible(ctx, StandardInput, func() (string, error) {
+		text, _ := bufio.NewReader(io.LimitReader(g.Streams.In, longestAnswer)).ReadString('\n')
+		return text, nil
+	})
 	if err != nil {
 		return err
 	}
@@ -34,13 +37,6 @@ func AskBefore(ctx context.Context, g *Globals, text, skip string) error {
 		return errors.Errorf("nothing was done because the answer was not y; %s skips the question", skip)
 	}
 	return nil
-}
-
-func readAnswer(ctx context.Context, in io.Reader) (string, error) {
-	return Interruptible(ctx, StandardInput, func() (string, error) {
-		text, _ := bufio.NewReader(io.LimitReader(in, longestAnswer)).ReadString('\n')
-		return text, nil
-	})
 }
 
 // StandardInput is the name of standard input in messages.

@@ -39,11 +39,13 @@ func newPrintDefaults(g *cli.Globals, name string) *cobra.Command {
 		Use:   name + "-defaults",
 		Short: "Print the default configuration for " + name + ", with placeholders for values without a default",
 		RunE: func(*cobra.Command, []string) error {
-			facts, err := printFacts()
+			real := linux.New()
+			defer real.Close()
+			hostname, err := real.Hostname()
 			if err != nil {
 				return err
 			}
-			data, err := config.PrintDefaults(name, components, facts)
+			data, err := config.PrintDefaults(name, components, config.HostFacts{Hostname: hostname})
 			if err != nil {
 				return err
 			}
@@ -57,13 +59,6 @@ func newPrintDefaults(g *cli.Globals, name string) *cobra.Command {
 		cli.Offer(cmd.Flags(), "component-configs", "KubeletConfiguration", "KubeProxyConfiguration")
 	}
 	return cmd
-}
-
-func printFacts() (config.HostFacts, error) {
-	real := linux.New()
-	defer real.Close()
-	name, err := real.Hostname()
-	return config.HostFacts{Hostname: name}, err
 }
 
 func newValidate(g *cli.Globals) *cobra.Command {

@@ -98,8 +98,6 @@ func NewParts(g *cli.Globals, node *config.Node, real *linux.Host, warnings ...s
 	return p
 }
 
-func askForPlan(fs *pflag.FlagSet) error { return fs.Set("dry-run", "true") }
-
 // KeepMode copies --dry-run to a configuration that wasn't loaded from the flags.
 func KeepMode(cmd *cobra.Command, self *config.JoinConfiguration) {
 	self.DryRun, _ = cmd.Flags().GetBool("dry-run") // fails only for a command without the flag
@@ -109,6 +107,8 @@ func KeepMode(cmd *cobra.Command, self *config.JoinConfiguration) {
 func KeepModeOfUpgrade(self *config.UpgradeSelf, node *config.Node) *config.Node {
 	return node.With(func(n *config.Node) { n.DryRun = self.DryRun })
 }
+
+func askForPlan(fs *pflag.FlagSet) error { return fs.Set("dry-run", "true") }
 
 // ignoreFilesMode makes a command without --dry-run act even if its configuration file asks `init` for a plan.
 func (o *InitOptions) ignoreFilesMode(fs *pflag.FlagSet) {
