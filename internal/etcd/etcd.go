@@ -63,10 +63,8 @@ type Health struct {
 }
 
 type Status struct {
-	// Version is the program's version, such as 3.6.8. Storage is the oldest version that can use its data, such as 3.6.0; empty
-	// before 3.6 and for some seconds after the cluster was created.
-	Version, Storage string
-	Leader           uint64 // the ID of the member it follows, its own if it leads, 0 for none
+	Version string // the program's, such as 3.6.8
+	Leader  uint64 // the ID of the member it follows, its own if it leads, 0 for none
 	// Committed is the last entry of raft's log known to be committed, Applied the last one applied, Revision the keys' revision.
 	Committed, Applied uint64
 	Revision           int64

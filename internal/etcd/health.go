@@ -88,7 +88,7 @@ func (r *Real) reach(ctx context.Context, m Member) (on connection, err error) {
 
 func statusOf(s *pb.StatusResponse) Status {
 	return Status{
-		Version: s.GetVersion(), Storage: s.GetStorageVersion(), Leader: s.GetLeader(),
+		Version: s.GetVersion(), Leader: s.GetLeader(),
 		Committed: s.GetRaftIndex(), Applied: s.GetRaftAppliedIndex(), Revision: s.GetHeader().GetRevision(),
 		Size: s.GetDbSize(), Quota: s.GetDbSizeQuota(), Alarms: alarmsIn(s.GetErrors()),
 	}
