@@ -219,10 +219,7 @@ func (s Store) keyFor(path string, keyPEM []byte, spare crypto.Signer) (crypto.S
 		return s.orNewKey(spare)
 	}
 	key, err := certs.ParseKey(keyPEM)
-	if err != nil {
-		return nil, fault.WithRemedy(errors.Wrap(err, path), "put the right key there, or delete it and run the phase again")
-	}
-	return key, nil
+	return key, fault.WithRemedy(errors.Wrap(err, path), "put the right key there, or delete it and run the phase again")
 }
 
 // writePair writes the key first: if the run is interrupted in between, the next one issues a certificate for that key.
