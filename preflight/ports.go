@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -140,4 +141,28 @@ func etcdData(n *config.Node, dir string) func(context.Context, View) []fault.Fi
 		return fail("%s is not empty, and its content is not from this node's etcd", dir).
 			remedy("if it is left from an old cluster, run `slipway reset` or move it away; otherwise give etcd another directory (etcd.local.dataDir)")
 	}
+}
+
+func firewalld(ctx context.Context, h View, n *config.Node) []fault.Finding {
+	api, node := n.BindPort, kubeletPort(n)
+	unit, err := h.Unit(ctx, "firewalld.service")
+	if err != nil {
+		return warn("cannot check whether a firewall blocks TCP ports %d and %d: %v", api, node, err).
+			remedy("make sure that other nodes can reach these ports of this host")
+	}
+	const active = "%s is active, and other nodes must be able to reach TCP ports %d and %d of this host"
+	switch {
+	case unit.ActiveState == "active":
+		return warn(active, "firewalld", api, node).
+			remedy("open them with `firewall-cmd --permanent --add-port=%d/tcp --add-port=%d/tcp && firewall-cmd --reload`", api, node)
+	case usesUFW(h):
+		return warn(active, "ufw", api, node).remedy("open them with `ufw allow %d/tcp && ufw allow %d/tcp`", api, node)
+	}
+	return nil
+}
+
+// usesUFW reads what Ubuntu's firewall does at boot: its unit is active even where it's off.
+func usesUFW(h View) bool {
+	text, err := h.ReadFile("/etc/ufw/ufw.conf")
+	return err == nil && slices.Contains(strings.Split(string(text), "\n"), "ENABLED=yes")
 }
