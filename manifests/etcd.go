@@ -21,9 +21,11 @@ const (
 	etcdMetricsPort = 2381
 )
 
+// Member is a member of an etcd cluster.
 type Member struct {
-	Name    string
-	PeerURL string // the URL for other members: https://192.0.2.1:2380
+	Name string
+	// PeerURL is the URL for other members: https://192.0.2.1:2380.
+	PeerURL string
 }
 
 // Etcd returns a local etcd's static Pod. With members, itself included, it joins their cluster; otherwise, it starts a new one.
@@ -128,8 +130,10 @@ type LocalMember struct {
 	PeerURL    string
 	ClientURLs []string
 	DataDir    string
-	WALDir     string   // the directory of its write-ahead log, if that isn't below DataDir
-	Initial    []Member // the members it was started with, itself included
+	// WALDir is the directory of its write-ahead log, if that isn't below DataDir.
+	WALDir string
+	// Initial are the members it was started with, itself included.
+	Initial []Member
 	// Joined reports whether it was started as a member of an existing cluster.
 	Joined bool
 }
@@ -170,6 +174,8 @@ func (m LocalMember) Endpoints() []string {
 	return append(urls, m.ClientURLs...)
 }
 
+// PeerURL returns the URL at which other members reach an etcd with this address.
 func PeerURL(address string) string { return etcdURL(address, etcdPeerPort) }
 
+// EtcdLocalURL returns the client URL of n's etcd on this host.
 func EtcdLocalURL(n *config.Node) string { return etcdURL(loopback(n), etcdClientPort) }

@@ -78,9 +78,9 @@ var mayImport = map[string][]string{
 		"internal/host", "internal/ownership", "internal/pki", "internal/tokens", "internal/ui", "internal/workflow",
 	},
 	"phases/node": {
-		"phases/step", "certs", "kubeletconfig", "manifests", "preflight", "internal/cluster", "internal/config",
-		"internal/diagnose", "internal/etcd", "internal/fault", "internal/host", "internal/inventory", "internal/kubeconfig",
-		"internal/ownership", "internal/releases", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/config", "internal/diagnose",
+		"internal/etcd", "internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/releases",
+		"internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/kubelet": {
 		"phases/node", "phases/step", "certs", "kubeletconfig", "manifests", "preflight", "internal/cluster", "internal/config",
@@ -101,10 +101,10 @@ var mayImport = map[string][]string{
 		"internal/ownership", "internal/retry", "internal/thisnode", "internal/tokens", "internal/ui",
 	},
 	"phases/upgrade": {
-		"phases/addon", "phases/backup", "phases/node", "phases/step", "certs", "kubeletconfig", "manifests", "preflight",
-		"internal/breakages", "internal/cluster", "internal/config", "internal/corefile", "internal/etcd", "internal/fault",
-		"internal/host", "internal/inventory", "internal/ownership", "internal/pki", "internal/retry", "internal/thisnode",
-		"internal/upgrading",
+		"phases/addon", "phases/backup", "phases/kubelet", "phases/node", "phases/step", "certs", "kubeletconfig", "manifests",
+		"preflight", "internal/breakages", "internal/cluster", "internal/config", "internal/corefile", "internal/etcd",
+		"internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/pki", "internal/retry",
+		"internal/thisnode", "internal/upgrading",
 	},
 	"phases/rollback": {
 		"phases/addon", "phases/backup", "phases/node", "phases/step", "certs", "kubeletconfig", "manifests", "preflight",
@@ -114,15 +114,15 @@ var mayImport = map[string][]string{
 	"phases/machine": {
 		"phases/node", "phases/reset", "phases/step", "kubeletconfig", "manifests", "preflight", "internal/bundle",
 		"internal/cluster", "internal/config", "internal/containerd", "internal/diagnose", "internal/fault", "internal/host",
-		"internal/joining", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"internal/joining", "internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/reset": {
 		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/config", "internal/etcd", "internal/fault",
 		"internal/host", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/renew": {
-		"phases/node", "phases/step", "certs", "manifests", "internal/fault", "internal/host", "internal/pki", "internal/thisnode",
-		"internal/ui",
+		"phases/kubelet", "phases/node", "phases/step", "certs", "manifests", "internal/fault", "internal/host", "internal/pki",
+		"internal/thisnode", "internal/ui",
 	},
 	"phases": {
 		"phases/bootstrap", "phases/kubelet", "phases/machine", "phases/reset", "phases/step", "internal/cluster",

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -73,10 +72,8 @@ func role(verbs ...string) []rbacv1.Role {
 	return []rbacv1.Role{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "r"},
 		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods/exec", "pods/attach"}, Verbs: verbs}}}}
 }
-func webhook(policy admissionv1.FailurePolicyType, exempt ...string) []Webhook {
-	w := Webhook{Where: "webhook w", FailurePolicy: &policy, Rules: []admissionv1.RuleWithOperations{{
-		Operations: []admissionv1.OperationType{admissionv1.Create},
-		Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}}}
+func webhook(policy string, exempt ...string) []Webhook {
+	w := Webhook{Where: "webhook w", FailurePolicy: policy, Rules: []WebhookRule{{Operations: []string{"CREATE"}, APIGroups: []string{""}, Resources: []string{"pods"}}}}
 	if len(exempt) > 0 {
 		w.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: exempt}}}
@@ -217,7 +214,7 @@ func rows() []row {
 			APIUse: []APIUse{{"Workload default/w", "scheduling.k8s.io/v1alpha1", "Workload", ""}}},
 			[]string{"gate-removed 1.37 fatal: MemoryManager", "config-file-version 1.37 fatal: apiserver.config.k8s.io/v1alpha1 WebhookAdmission"}},
 		{"an old kubelet, within a minor", "v1.36.3", "v1.36.4", Inputs{Kubelets: []Kubelet{{Where: "here", From: "v1.34.9", CgroupV1: true}},
-			Commands: command(releases.Scheduler, "feature-gates=MemoryManager=true"), Cluster: Objects{Roles: role("get"), Webhooks: webhook(admissionv1.Fail)}},
+			Commands: command(releases.Scheduler, "feature-gates=MemoryManager=true"), Cluster: Objects{Roles: role("get"), Webhooks: webhook("Fail")}},
 			[]string{"cgroup-v1 1.35 fatal: failCgroupV1", "webhook-blocks-system 1.36 warning: namespaceSelector"}},
 		{"Pods on old and new kubelets", "v1.37.1", "v1.37.2", Inputs{
 			Kubelets:   []Kubelet{{Where: "kubelet on old", Node: "old", From: "v1.36.4"}, {Where: "kubelet on new", Node: "new", From: "v1.37.1"}},
@@ -250,9 +247,9 @@ func rows() []row {
 			[]string{"gitrepo-volume 1.36 warning: gitRepo"}},
 		{"get on exec", "1.34", "1.35", Inputs{Cluster: Objects{Roles: role("get")}}, []string{"exec-needs-create 1.35 warning: pods/exec pods/attach"}},
 		{"get and create on exec", "1.34", "1.35", Inputs{Cluster: Objects{Roles: role("get", "create")}}, nil},
-		{"a webhook for all namespaces", "1.36", "1.37", Inputs{Cluster: Objects{Webhooks: webhook(admissionv1.Fail)}}, []string{"webhook-blocks-system 1.37 warning: namespaceSelector"}},
-		{"a webhook that may fail", "1.36", "1.37", Inputs{Cluster: Objects{Webhooks: webhook(admissionv1.Ignore)}}, nil},
-		{"a webhook without kube-system", "1.36", "1.37", Inputs{Cluster: Objects{Webhooks: webhook(admissionv1.Fail, "kube-system")}}, nil},
+		{"a webhook for all namespaces", "1.36", "1.37", Inputs{Cluster: Objects{Webhooks: webhook("Fail")}}, []string{"webhook-blocks-system 1.37 warning: namespaceSelector"}},
+		{"a webhook that may fail", "1.36", "1.37", Inputs{Cluster: Objects{Webhooks: webhook("Ignore")}}, nil},
+		{"a webhook without kube-system", "1.36", "1.37", Inputs{Cluster: Objects{Webhooks: webhook("Fail", "kube-system")}}, nil},
 		{"a budget that allows nothing", "1.36", "1.37", Inputs{Cluster: Objects{Budgets: []policyv1.PodDisruptionBudget{{Status: policyv1.PodDisruptionBudgetStatus{ExpectedPods: 2, CurrentHealthy: 2, DesiredHealthy: 2}}}}},
 			[]string{"budget-allows-nothing 1.37 warning: disruptionsAllowed"}},
 		{"a budget of no Pods", "1.36", "1.37", Inputs{Cluster: Objects{Budgets: []policyv1.PodDisruptionBudget{{}}}}, nil},

@@ -8,12 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/releases"
@@ -21,14 +19,16 @@ import (
 
 // Objects are objects in the cluster that an upgrade can break.
 type Objects struct {
-	Pods            []corev1.Pod
-	Roles           []rbacv1.Role
-	ClusterRoles    []rbacv1.ClusterRole
-	Budgets         []policyv1.PodDisruptionBudget
-	Webhooks        []Webhook
+	Pods         []corev1.Pod
+	Roles        []rbacv1.Role
+	ClusterRoles []rbacv1.ClusterRole
+	Budgets      []policyv1.PodDisruptionBudget
+	Webhooks     []Webhook
+	// SystemLabels are the labels of namespace kube-system.
 	SystemLabels    map[string]string
 	CustomResources []CustomResource
-	SELinux         bool // set if a node enforces SELinux
+	// SELinux is set if a node enforces SELinux.
+	SELinux bool
 }
 
 // CustomResource has the relevant parts of a CustomResourceDefinition.
@@ -191,52 +191,4 @@ func (c *checker) systemLabels() map[string]string {
 		return c.Cluster.SystemLabels
 	}
 	return map[string]string{corev1.LabelMetadataName: metav1.NamespaceSystem}
-}
-
-// Webhook holds the common parts of mutating and validating admission webhooks.
-type Webhook struct {
-	Where             string // for people: webhook pods.example.com of ValidatingWebhookConfiguration example
-	FailurePolicy     *admissionv1.FailurePolicyType
-	NamespaceSelector *metav1.LabelSelector
-	Rules             []admissionv1.RuleWithOperations
-}
-
-// needed lists the resources an upgrade writes in kube-system: mirror Pods, leaders' Leases, CoreDNS's and kube-proxy's objects.
-var needed = []struct{ group, resource string }{
-	{"", "pods"}, {"coordination.k8s.io", "leases"}, {"", "configmaps"}, {"", "secrets"}, {"apps", "daemonsets"}, {"apps", "deployments"},
-	{"", "services"}, {"", "serviceaccounts"},
-}
-
-// webhook finds webhooks that must answer before something in kube-system can be written. If the webhook's Pod needs the
-// restarting component, neither comes up.
-func (c *checker) webhook(w Webhook) {
-	if w.FailurePolicy != nil && *w.FailurePolicy == admissionv1.Ignore || !w.selects(c.systemLabels()) {
-		return
-	}
-	for _, n := range needed {
-		if !slices.ContainsFunc(w.Rules, func(r admissionv1.RuleWithOperations) bool { return matches(r, n.group, n.resource) }) {
-			continue
-		}
-		c.add(fault.Finding{Name: "webhook-blocks-system", Subject: w.Where, Field: "namespaceSelector",
-			Message: fmt.Sprintf("%s: if it does not answer, nothing can write %s in kube-system (failurePolicy Fail)", w.Where, n.resource),
-			Remedy:  "exclude kube-system with its namespaceSelector, or set failurePolicy: Ignore during the upgrade"})
-		return
-	}
-}
-
-// selects reports whether the webhook is asked about a namespace with these labels. An unreadable selector counts as a match.
-func (w Webhook) selects(namespace map[string]string) bool {
-	if w.NamespaceSelector == nil {
-		return true
-	}
-	selector, err := metav1.LabelSelectorAsSelector(w.NamespaceSelector)
-	return err != nil || selector.Matches(labels.Set(namespace))
-}
-
-func matches(r admissionv1.RuleWithOperations, group, resource string) bool {
-	writes := slices.ContainsFunc(r.Operations, func(o admissionv1.OperationType) bool {
-		return o == admissionv1.OperationAll || o == admissionv1.Create || o == admissionv1.Update
-	})
-	clusterOnly := r.Scope != nil && *r.Scope == admissionv1.ClusterScope
-	return writes && !clusterOnly && containsAny(r.APIGroups, group, "*") && containsAny(r.Resources, resource, "*", "*/*")
 }

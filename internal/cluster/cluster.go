@@ -105,6 +105,7 @@ const LabelControlPlane = "node-role.kubernetes.io/control-plane"
 // kubelet can create a mirror Pod of itself in any namespace, with the labels, annotations and image of an API server or an etcd.
 type ControlPlanes map[string]*corev1.Node
 
+// ControlPlanesOf picks the Nodes with LabelControlPlane.
 func ControlPlanesOf(nodes []corev1.Node) ControlPlanes {
 	planes := ControlPlanes{}
 	for i := range nodes {

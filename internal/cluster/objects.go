@@ -180,6 +180,7 @@ func (c *conn) located(ctx context.Context, w wanted) (_ wanted, found bool, err
 	return w, false, nil
 }
 
+// Query is a GET request.
 type Query struct {
 	// Path is an API path, such as /metrics or /api/v1/pods; Params are its parameters.
 	Path   string

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// Verb is the kind of an Action.
 type Verb string
 
 // The verbs, as a plan shows them.

@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
+// Options say how to reach the API, and as whom.
 type Options struct {
 	Kubeconfig string // the path of admin.conf, or of the user's replacement
 	// SuperAdmin is the path of super-admin.conf. The file may be missing.

@@ -14,7 +14,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// Fault is one problem in the configuration. Its text never contains a token or a key.
+// Fault is one problem in the configuration. Its text never contains a token or a key. It isn't a fault.Finding, because it has a
+// line, and neither a name to ignore it by nor a severity.
 type Fault struct {
 	// File and Line locate the document; they're zero for the command line and for values that don't come from a file.
 	File string

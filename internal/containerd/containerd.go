@@ -15,6 +15,7 @@ import (
 	"github.com/pkg/errors"
 )
 
+// The unit, the socket and the files of a containerd that Slipway installs.
 const (
 	Unit       = "containerd.service"
 	Socket     = "unix:///run/containerd/containerd.sock"

@@ -78,6 +78,7 @@ func (e *Error) Remedy() string {
 // Causes returns the findings for events.
 func (e *Error) Causes() any { return e.Findings }
 
+// Cause is a problem that a diagnosis recognizes: a row of causes.go.
 type Cause struct {
 	Name string
 	// Summary describes the problem in a few words.

@@ -24,9 +24,10 @@ type Cluster struct {
 type Kind string
 
 const (
-	Unreachable  Kind = "unreachable"   // no connection, no answer in time, server errors
-	Forbidden    Kind = "forbidden"     // anonymous users may not read cluster-info
-	NotKube      Kind = "no API server" // a different kind of server answers
+	Unreachable Kind = "unreachable"   // no connection, no answer in time, server errors
+	Forbidden   Kind = "forbidden"     // anonymous users may not read cluster-info
+	NotKube     Kind = "no API server" // a different kind of server answers
+	// NoInfo says that the cluster has no ConfigMap cluster-info.
 	NoInfo       Kind = "no cluster-info"
 	Malformed    Kind = "malformed"     // cluster-info or file can't be used
 	ManyClusters Kind = "many clusters" // or none: unclear which to trust

@@ -53,6 +53,7 @@ type Etcd interface {
 	Snapshot(ctx context.Context, peerURL string, w io.Writer) (SnapshotInfo, error)
 }
 
+// Health is a member's state.
 type Health struct {
 	Member
 	// Answers reports whether any etcd answered at its address.
@@ -97,6 +98,7 @@ func QuorumWithout(all []Health, peerURL string) bool {
 // Label is the member's name, or its peer URL if it has no name yet.
 func (m Member) Label() string { return cmp.Or(m.Name, m.PeerURL) }
 
+// Member is a member of an etcd cluster.
 type Member struct {
 	ID         uint64
 	Cluster    uint64 // the ID of its cluster
@@ -107,6 +109,7 @@ type Member struct {
 	Learner bool
 }
 
+// Leads reports whether the member says that it's the leader.
 func (h Health) Leads() bool { return h.Answers && h.Status.Leader == h.ID }
 
 func byPeer(members []Member, peerURL string) *Member {

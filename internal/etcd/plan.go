@@ -11,8 +11,10 @@ import (
 	"github.com/pkg/errors"
 )
 
+// Verb is the kind of an Action.
 type Verb string
 
+// The verbs, as a plan shows them.
 const (
 	Add     Verb = "add etcd learner"
 	Promote Verb = "promote etcd member"

@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
+// Options say how to reach etcd, and as whom.
 type Options struct {
 	// Endpoints lists client URLs of members, such as https://192.0.2.1:2379. Not all of them need to answer.
 	Endpoints func(ctx context.Context) ([]string, error)

@@ -20,6 +20,7 @@ type remedied struct {
 func (e *remedied) Remedy() string { return e.remedy }
 func (e *remedied) Unwrap() error  { return e.error }
 
+// New returns an error with a message and a remedy.
 func New(message, remedy string) error { return WithRemedy(errors.New(message), remedy) }
 
 // WithRemedy adds a remedy to err. The error's text doesn't change: code that prints errors gets the remedy from Remedy. nil

@@ -44,6 +44,7 @@ type Finding struct {
 	Evidence []string `json:"-"`
 }
 
+// NewFinding returns a finding with a formatted message. name may be empty in a check: the engine adds it.
 func NewFinding(name string, severity Severity, remedy, format string, args ...any) Finding {
 	return Finding{Name: name, Severity: severity, Message: fmt.Sprintf(format, args...), Remedy: remedy}
 }

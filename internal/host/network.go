@@ -41,7 +41,8 @@ const (
 	Chains LeftoverKind = "chains of Kubernetes in nftables table"
 	// ProxyTable is the table of kube-proxy or flannel in nftables mode.
 	ProxyTable LeftoverKind = "nftables table"
-	Link       LeftoverKind = "network interface"
+	// Link is a network interface, such as a bridge or a dummy.
+	Link LeftoverKind = "network interface"
 )
 
 func (l Leftover) String() string { return fmt.Sprintf("%s %s", l.Kind, l.Name) }

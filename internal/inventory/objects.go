@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -72,21 +71,15 @@ func (c *collector) budgets(ctx context.Context) {
 func (c *collector) webhooks(ctx context.Context) {
 	type configuration struct {
 		metav1.ObjectMeta `json:"metadata"`
-		Webhooks          []struct {
-			Name              string                           `json:"name"`
-			FailurePolicy     *admissionv1.FailurePolicyType   `json:"failurePolicy"`
-			NamespaceSelector *metav1.LabelSelector            `json:"namespaceSelector"`
-			Rules             []admissionv1.RuleWithOperations `json:"rules"`
-		} `json:"webhooks"`
+		Webhooks          []breakages.Webhook `json:"webhooks"`
 	}
 	for _, kind := range []struct{ name, resource string }{
 		{"ValidatingWebhookConfiguration", "validatingwebhookconfigurations"}, {"MutatingWebhookConfiguration", "mutatingwebhookconfigurations"},
 	} {
 		for _, item := range listed[configuration](ctx, c, "/apis/admissionregistration.k8s.io/v1/"+kind.resource, kind.name+"s") {
 			for _, w := range item.Webhooks {
-				c.inputs.Cluster.Webhooks = append(c.inputs.Cluster.Webhooks, breakages.Webhook{
-					Where:         "webhook " + w.Name + " of " + kind.name + " " + item.Name,
-					FailurePolicy: w.FailurePolicy, NamespaceSelector: w.NamespaceSelector, Rules: w.Rules})
+				w.Where = "webhook " + w.Name + " of " + kind.name + " " + item.Name
+				c.inputs.Cluster.Webhooks = append(c.inputs.Cluster.Webhooks, w)
 			}
 		}
 	}

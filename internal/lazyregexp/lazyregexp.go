@@ -9,6 +9,7 @@ import (
 	"sync"
 )
 
+// Pattern returns the compiled expression.
 type Pattern func() *regexp.Regexp
 
 // New returns a Pattern. Its first call compiles the expression, and panics if it isn't valid.

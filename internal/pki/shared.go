@@ -25,6 +25,7 @@ type Shared struct {
 	Elsewhere []string
 }
 
+// IsShared reports whether the file at path is one that all control planes share.
 func IsShared(n *config.Node, path string) bool {
 	return slices.Contains(slices.Collect(maps.Values(manifests.SharedFiles(n))), path)
 }

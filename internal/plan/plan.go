@@ -110,6 +110,7 @@ func (s step) isPull() bool { return s.Image != "" }
 
 func word[verb ~string](v verb) string { return strings.ReplaceAll(string(v), " ", "-") }
 
+// AddHost adds a change to the host, as a step.
 func (p *Plan) AddHost(a host.Action) {
 	s := step{Action: word(a.Verb), Path: a.Path, NewPath: a.NewPath, Unit: a.Unit, Image: a.Image, Name: a.Name, Entries: a.Entries,
 		Secret: a.Secret, title: a.String(), opaque: a.Opaque}
@@ -137,6 +138,7 @@ func (p *Plan) AddHost(a host.Action) {
 	p.add(s)
 }
 
+// AddCluster adds a change to the cluster's objects, as a step.
 func (p *Plan) AddCluster(a cluster.Action) {
 	s := step{Action: word(a.Verb)}
 	if a.Kind == "" { // it waits
@@ -169,6 +171,7 @@ func (p *Plan) AddCluster(a cluster.Action) {
 	p.add(s)
 }
 
+// AddEtcd adds a change to etcd's members, as a step.
 func (p *Plan) AddEtcd(a etcd.Action) {
 	p.add(step{
 		Action: word(a.Verb), Member: &memberRef{a.Name, a.PeerURL},

@@ -31,6 +31,7 @@ func CheckForm(form string) error {
 	return errors.Errorf("unknown --output %q: expected text, json or yaml", form)
 }
 
+// Write prints the plan to w in its Form: text, json or yaml.
 func (p *Plan) Write(w io.Writer) error {
 	if p.Form == "text" {
 		return p.print(w)

@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
+// Stages that flags such as AllAlpha switch as a group.
 const (
-	Alpha = "alpha"
-	Beta  = "beta"
+	alpha = "alpha"
+	beta  = "beta"
 )
 
 // Gate is a program's feature gate in one release, unless --emulated-version says otherwise.
@@ -62,10 +63,10 @@ func Enabled(gates map[string]Gate, set map[string]bool) map[string]bool {
 	on := map[string]bool{}
 	for name, g := range gates {
 		on[name] = g.On
-		if all, ok := set[AllAlpha]; ok && g.Stage == Alpha {
+		if all, ok := set[AllAlpha]; ok && g.Stage == alpha {
 			on[name] = all
 		}
-		if all, ok := set[AllBeta]; ok && g.Stage == Beta {
+		if all, ok := set[AllBeta]; ok && g.Stage == beta {
 			on[name] = all
 		}
 	}

@@ -120,6 +120,7 @@ func SharesCA(list []*x509.Certificate, n *config.Node) bool {
 	return err == nil && len(SharedCAs(list, ours)) > 0
 }
 
+// SharedCAs returns the certificates of a that are in b, too.
 func SharedCAs(a, b []*x509.Certificate) []*x509.Certificate {
 	return slices.DeleteFunc(slices.Clone(a), func(c *x509.Certificate) bool { return !slices.ContainsFunc(b, c.Equal) })
 }

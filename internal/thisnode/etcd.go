@@ -59,6 +59,7 @@ func (e *NoEtcdPodError) Error() string {
 	return "the cluster has no etcd Pod on its control planes; is its etcd external?" + refused.String()
 }
 
+// Remedy says how to find the Pods, or which nodes to label.
 func (e *NoEtcdPodError) Remedy() string {
 	if len(e.Unmarked) > 0 {
 		return "if " + strings.Join(e.Unmarked, ", ") + " is a control plane, label it: `kubectl label node NAME " + cluster.LabelControlPlane + "=`; " +

@@ -51,6 +51,7 @@ func HasBegun(h host.Host, n *config.Node) bool {
 	return IsControlPlane(h) || n.Join != nil && (WasMember(h, n) || h.Made(BootstrapConf(n)))
 }
 
+// KubeletConf is the path of the kubelet's kubeconfig file.
 func KubeletConf(n *config.Node) string { return filepath.Join(n.Paths.Kubeconfigs, "kubelet.conf") }
 
 // BootstrapConf is the path of the kubeconfig file a kubelet uses to request its first certificate.
@@ -78,6 +79,7 @@ func Sign(h host.Reader, n *config.Node) (string, error) {
 	return "", nil
 }
 
+// StaticPodPath is the path of a component's static Pod.
 func StaticPodPath(n *config.Node, component string) string {
 	return filepath.Join(n.Paths.Manifests, component+".yaml")
 }

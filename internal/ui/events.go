@@ -169,6 +169,7 @@ type Summary struct {
 	Files          []File // the files changed by the run, in order
 }
 
+// File is a file that a run changed. Change is created, changed or removed.
 type File struct {
 	Path   string `json:"path"`
 	Change string `json:"change"`

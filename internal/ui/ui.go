@@ -34,6 +34,7 @@ type UI interface {
 	Outcome(o Outcome)
 }
 
+// WarnError warns of err, with its remedy.
 func WarnError(u UI, err error) { u.Warn(err.Error(), fault.Remedy(err)) }
 
 // Kept is a file or object that differs from Slipway's version, and is left unchanged. It contains no secret.
@@ -48,6 +49,7 @@ type Kept struct {
 	Now, Ours string
 }
 
+// Title names the file or object.
 func (k Kept) Title() string {
 	if k.Path != "" {
 		return k.Path
@@ -55,6 +57,7 @@ func (k Kept) Title() string {
 	return k.Kind + " " + path.Join(k.Namespace, k.Name)
 }
 
+// Warn says that the file or object stays, and why.
 func (k Kept) Warn(u UI) {
 	u.Warn(fmt.Sprintf("keeping %s, which differs from what this configuration makes: %s", k.Title(), k.Summary), k.Remedy)
 }

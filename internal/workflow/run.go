@@ -12,6 +12,7 @@ import (
 	"github.com/pkg/errors"
 )
 
+// Options say how to run a workflow.
 type Options[E any] struct {
 	// Skip names the phases to leave out: NAME or PARENT/CHILD.
 	Skip []string

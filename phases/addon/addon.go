@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// Install is the phase addon of init: CoreDNS, kube-proxy, and the Pod network of --network.
 func Install() step.Phase {
 	return step.Phase{
 		Name:    "addon",
@@ -129,6 +130,7 @@ func dnsDisabled(env *step.Env) string {
 	return ""
 }
 
+// ProxyDisabled is the Skip of kube-proxy's phases: it returns why the cluster has none.
 func ProxyDisabled(env *step.Env) string {
 	if env.Config.Cluster.Proxy.Disabled {
 		return "proxy.disabled is set in the ClusterConfiguration"

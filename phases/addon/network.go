@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// Network is the phase that installs the Pod network of --network.
 func Network() step.Phase {
 	return step.Phase{
 		Name:    "network",
@@ -98,6 +99,7 @@ func networkName(env *step.Env) string {
 	return env.Config.NetworkAddOn.Name
 }
 
+// NetworkObjects returns the Pod network's objects; none without --network.
 func NetworkObjects(env *step.Env) ([]manifests.Object, error) {
 	return manifests.Network(env.Config, config.PatchSet{})
 }

@@ -20,11 +20,13 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// PhaseName is the name of the phases that Install and Upgrade return.
 const PhaseName = "addon"
 
 // addonCondition makes an add-on's upgrade depend on a condition.
 type addonCondition = func(name string, upgrade func(context.Context, *step.Env) error) func(context.Context, *step.Env) error
 
+// Upgrade is the phase addon of an upgrade. when wraps the upgrade of each add-on in the condition for it.
 func Upgrade(when addonCondition) step.Phase {
 	flags := []string{"config", "dry-run", "kubeconfig", "patches"}
 	return step.Phase{

@@ -35,7 +35,7 @@ const snapshotsToKeep = 3
 // ControlPlane backs up this control plane's manifests before any is replaced, then a snapshot of etcd: a newer API server may
 // write data that the old can't read. Each run does, so continuing an interrupted run takes another snapshot. The manifests show
 // what was running then, and so whether a rollback may restore the snapshot: see upgrading.Backup.
-func ControlPlane(ctx context.Context, env *step.Env, components []node.ComponentUpgrade) error {
+func ControlPlane(ctx context.Context, env *step.Env, components []node.Replacement) error {
 	stamp := env.Host.Now().UTC().Format(upgrading.BackupTime)
 	dir := filepath.Join(node.BackupRoot(env), upgrading.ManifestBackup+stamp)
 	env.UI.Printf("Keeping the previous manifests in %s", dir)
@@ -93,8 +93,8 @@ func nodeRecord(env *step.Env) upgrading.Record {
 	return upgrading.Record{Node: env.Config.Name, To: env.Config.Cluster.KubernetesVersion, CA: ClusterPins(authorities)}
 }
 
-// backUpAll backs up the files at paths, and records the new content of those that will be written. The record comes first,
-// because a backup without one counts as kubeadm's.
+// backUpAll backs up the files at paths. written has the files that the run is about to write, by name: the record gets their
+// hashes, from which a rollback sees later edits. It's written first, because a backup without a record counts as kubeadm's.
 func backUpAll(env *step.Env, dir string, record upgrading.Record, written map[string][]byte, paths []string) error {
 	record.Written = map[string]string{}
 	for name, data := range written {

@@ -62,6 +62,7 @@ func fits(info etcd.SnapshotInfo, member, minor string) error {
 	return nil
 }
 
+// LabelsOf returns the members' names, for messages. A member that hasn't started yet has its peer URL instead.
 func LabelsOf(members []etcd.Member) []string {
 	var labels []string
 	for _, m := range members {

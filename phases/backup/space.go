@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
+// Names of the checks for disk space: for the snapshot that an upgrade takes, and for the data that a rollback restores.
 const (
 	SnapshotCheck     = "EtcdSnapshotSpace"
 	RestoreSpaceCheck = "EtcdRestoreSpace"
@@ -47,6 +48,8 @@ func InCheck(name string, found []fault.Finding, advice string) []fault.Finding 
 	return found
 }
 
+// MissingImagesNeed returns the disk space for pulling images, if any is missing. A runtime that can't say counts as having all:
+// another check reports it.
 func MissingImagesNeed(ctx context.Context, env *step.Env, images []string) []preflight.Need {
 	missing, err := MissingImages(ctx, env, images)
 	if err != nil || len(missing) == 0 {
@@ -55,6 +58,7 @@ func MissingImagesNeed(ctx context.Context, env *step.Env, images []string) []pr
 	return preflight.ImageNeed(ctx, env.Config, env.Host)
 }
 
+// MissingImages returns the images that the container runtime lacks.
 func MissingImages(ctx context.Context, env *step.Env, images []string) (missing []string, err error) {
 	for _, image := range images {
 		present, err := env.Host.ImagePresent(ctx, env.Config.CRISocket, image)
@@ -79,6 +83,7 @@ func ensureSnapshotSpace(ctx context.Context, env *step.Env) error {
 	}})
 }
 
+// EnsureSpace makes a check of disk space again in the middle of a run. Its error can be ignored by name, as in preflight.
 func EnsureSpace(ctx context.Context, env *step.Env, question preflight.Check) error {
 	return node.ReportFindings(env, preflight.Run(ctx, []preflight.Check{question}, env.Host, env.Config.IgnorePreflightErrors))
 }

@@ -21,15 +21,16 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// KubeletFlagsFile is the name of the file with the kubelet's flags, in its directory.
 const KubeletFlagsFile = "kubeadm-flags.env"
 
 // Owner says whether a file is as Slipway made it.
 type Owner int
 
 const (
-	UnknownWhose Owner = iota
-	AsMade             // nobody has edited it
-	AsEdited           // somebody has edited or replaced it
+	UnknownWhose Owner = iota // nothing says whether somebody has edited it
+	AsMade                    // nobody has edited it
+	AsEdited                  // somebody has edited or replaced it
 )
 
 // Whose decides by the host's notes of Slipway's files, and by the records of upgrades, which also overwrite others' files. Files
@@ -97,6 +98,7 @@ func Here(env *step.Env) (backup *upgrading.Backup, rolledBack bool, err error) 
 // EtcdID formats an ID as etcd and its tools do.
 func EtcdID(id uint64) string { return strconv.FormatUint(id, 16) }
 
+// MemberIn reads from etcd's manifest which member of etcd it runs.
 func MemberIn(manifest []byte) (manifests.LocalMember, error) {
 	pod, err := node.DecodePod(manifest)
 	if err != nil {

@@ -158,5 +158,5 @@ func spareLocalEtcd(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	return node.SpareEtcd(ctx, env, []node.ComponentUpgrade{{Name: manifests.EtcdName, Before: before}})
+	return node.SpareEtcd(ctx, env, []node.Replacement{{Name: manifests.EtcdName, Before: before}})
 }

@@ -55,7 +55,7 @@ func podKeeper(env *step.Env, component string) ownership.Keeper {
 }
 
 // replaceUnfinished writes the static Pod of a component that an earlier run may have started, and makes the component run with
-// it and with reissued files. The kubelet by itself would take 15 to 25 seconds (RunWith).
+// it and with reissued files. The kubelet by itself would take 15 to 25 seconds (node.Swap).
 func replaceUnfinished(ctx context.Context, env *step.Env, component string, pending []ownership.File) error {
 	_, missing := env.Host.Lstat(thisnode.StaticPodPath(env.Config, component))
 	differing, err := ownership.Differing(env.Host, pending)

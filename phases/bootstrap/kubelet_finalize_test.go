@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/kubelet"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
@@ -52,7 +51,7 @@ func TestKubeletFinalize(t *testing.T) {
 				tt.make(t, s)
 			}
 			s.FakeHost.Jobs = nil
-			err := node.EnableClientCertRotation(t.Context(), s.Env)
+			err := kubelet.EnableClientCertRotation(t.Context(), s.Env)
 			fact.Error(t, err, tt.err...)
 			if diff := cmp.Diff(tt.jobs, s.FakeHost.Jobs); diff != "" {
 				t.Errorf("jobs (-want +got):\n%s", diff)
@@ -71,7 +70,7 @@ func TestKubeletFinalize(t *testing.T) {
 				t.Errorf("a second run did %v", s.FakeHost.Jobs)
 			}
 			s.FakeHost.Has.Time = later.Add(time.Hour)
-			err = node.EnableClientCertRotation(t.Context(), s.Env)
+			err = kubelet.EnableClientCertRotation(t.Context(), s.Env)
 			fact.Error(t, err, phasetest.KubeletPEM+":", "expired")
 			fact.In(t, fault.Remedy(err), "`slipway certs renew all --restart`")
 		})
@@ -80,13 +79,13 @@ func TestKubeletFinalize(t *testing.T) {
 
 func TestKubeletFinalizeFaults(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	err := node.EnableClientCertRotation(t.Context(), s.Env)
+	err := kubelet.EnableClientCertRotation(t.Context(), s.Env)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %q", phasetest.Message(err))
 	}
 	fact.Error(t, err, phasetest.KubeletConf)
 	s.Put(t, phasetest.KubeletConf, "client-key-data: hush")
-	err = node.EnableClientCertRotation(t.Context(), s.Env)
+	err = kubelet.EnableClientCertRotation(t.Context(), s.Env)
 	fact.Error(t, err, phasetest.KubeletConf+":", "kubeconfig")
 	fact.NotIn(t, phasetest.Message(err), "hush")
 }

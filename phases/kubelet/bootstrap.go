@@ -25,6 +25,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// WaitBootstrap is the phase kubelet-wait-bootstrap of join.
 func WaitBootstrap() step.Phase {
 	return step.Phase{
 		Name:    "kubelet-wait-bootstrap",

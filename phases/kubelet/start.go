@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kubelet has the phases of init, join and up that configure and start the kubelet, and wait until it has registered its
-// Node and runs Pods. phases/node restarts a kubelet that runs already.
+// Node and runs Pods. Upgrades share its settings (ConfigWith), and renewals the rotation of its certificate. phases/node restarts
+// a kubelet that runs already.
 package kubelet
 
 import (
@@ -11,7 +12,7 @@ import (
 
 	"github.com/pkg/errors"
 
-	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -20,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// Start is the phase kubelet-start of init.
 func Start() step.Phase {
 	return step.Phase{
 		Name:    "kubelet-start",
@@ -86,16 +88,16 @@ func restartWith(ctx context.Context, env *step.Env, pending []ownership.File) e
 	}
 	env.UI.Printf("Stopping the kubelet")
 	if err := env.Host.OrderUnit(ctx, host.StopUnit, node.KubeletUnit); err != nil {
-		return node.ExplainedJob(ctx, env, err)
+		return explainedJob(ctx, env, err)
 	}
 	if err := prepareKubelet(ctx, env, pending); err != nil {
 		if running {
-			return node.StartAgain(ctx, env, err)
+			return startAgain(ctx, env, err)
 		}
 		return err
 	}
 	env.UI.Printf("Starting the kubelet")
-	return node.ExplainedJob(ctx, env, env.Host.OrderUnit(ctx, host.StartUnit, node.KubeletUnit))
+	return explainedJob(ctx, env, env.Host.OrderUnit(ctx, host.StartUnit, node.KubeletUnit))
 }
 
 func prepareKubelet(ctx context.Context, env *step.Env, pending []ownership.File) error {
@@ -105,7 +107,39 @@ func prepareKubelet(ctx context.Context, env *step.Env, pending []ownership.File
 	if err := ensureServingPair(env); err != nil {
 		return err
 	}
-	return node.EnsureUnitIsCurrent(ctx, env)
+	return ensureUnitIsCurrent(ctx, env)
+}
+
+// startAgain starts the kubelet of a working node whose new files couldn't be written, for example on a full disk: each file is
+// either old or new, and without a kubelet the node would lose its Pods. It returns cause.
+func startAgain(ctx context.Context, env *step.Env, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), env.Config.Timeouts.KubeletHealthCheck)
+	defer cancel()
+	if err := env.Host.OrderUnit(ctx, host.StartUnit, node.KubeletUnit); err != nil {
+		return errors.WithMessagef(cause, "the kubelet is stopped and could not be started again (%v): fix the problem, then run `systemctl start kubelet`", err)
+	}
+	env.UI.Warnf("not all of the kubelet's files could be written; the kubelet is running again")
+	return cause
+}
+
+// explainedJob explains why systemd can't do a job, if the kubelet's unit is at fault. Other errors explain themselves.
+func explainedJob(ctx context.Context, env *step.Env, err error) error {
+	if err == nil {
+		return nil
+	}
+	unit, unknown := env.Host.Unit(ctx, node.KubeletUnit)
+	if unknown != nil || unit.LoadState == "loaded" && unit.UnitFileState != "masked" {
+		return err
+	}
+	return diagnose.Explain(ctx, env.Host, env.Host.Now(), env.KubeletTarget(), err)
+}
+
+// ensureUnitIsCurrent makes systemd reload the kubelet's unit if it has changed on disk: reloading takes a tenth of a second.
+func ensureUnitIsCurrent(ctx context.Context, env *step.Env) error {
+	if unit, err := env.Host.Unit(ctx, node.KubeletUnit); err == nil && unit.Current {
+		return nil
+	}
+	return env.Host.ReloadUnits(ctx)
 }
 
 func writeKubeletFiles(env *step.Env, pending []ownership.File) error {
@@ -119,12 +153,6 @@ func writeKubeletFiles(env *step.Env, pending []ownership.File) error {
 		}
 	}
 	return env.Keeper().Replace(pending)
-}
-
-// ConfigYAML returns the kubelet's config.yaml: the cluster's settings, overridden by this host's, and then by the user's
-// patches.
-func ConfigYAML(env *step.Env) ([]byte, []kubeletconfig.Correction, error) {
-	return node.KubeletConfigWith(env, config.PatchSet{})
 }
 
 // Files returns the files the kubelet reads when it starts. Only root may read them: CIS Kubernetes Benchmark 4.1.9.

@@ -25,6 +25,7 @@ func DiscoveryFlags(more ...string) []string {
 		"discovery-token-unsafe-skip-ca-verification", "dry-run", "tls-bootstrap-token", "token", "token-file")
 }
 
+// StartJoin is the phase kubelet-start of join.
 func StartJoin() step.Phase {
 	return step.Phase{
 		Name:    "kubelet-start",
@@ -49,7 +50,7 @@ func runKubeletStartJoin(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	_, corrections, err := ConfigYAML(env)
-	node.SayCorrected(env, corrections)
+	WarnCorrections(env, corrections)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
+// WaitNode is the phase wait-node of up.
 func WaitNode() step.Phase {
 	return step.Phase{
 		Name:    "wait-node",

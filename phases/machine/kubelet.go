@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -116,10 +115,14 @@ func (p *Prepare) restartInTurn(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if err := awaitReplaceable(ctx, here, mine, env.Config.IgnorePreflightErrors); err != nil {
-		return mine.Unused(ctx, err)
+	others := []preflight.Check{node.QuorumQuestion(here)}
+	if mine.Held { // only the API knows whether they're Ready
+		others = append(others, node.NodesReadyQuestion(here))
 	}
-	mine.Stops()
+	if err := node.AwaitChecks(ctx, here, others, env.Config.IgnorePreflightErrors); err != nil {
+		return mine.Cancel(ctx, err)
+	}
+	mine.KeepOnFailure()
 	if err := restartNow(ctx, env); err != nil || !mine.Held {
 		return err
 	}
@@ -134,7 +137,7 @@ func (p *Prepare) finishTurn(ctx context.Context, env *step.Env) error {
 	if p.ControlPlane == nil {
 		return nil
 	}
-	return node.FinishEarlier(ctx, p.here(env), node.ForPreparation)
+	return node.FinishEarlierTurn(ctx, p.here(env), node.ForPreparation)
 }
 
 // here is the environment of this control plane's own workflows.
@@ -142,25 +145,6 @@ func (p *Prepare) here(env *step.Env) *step.Env {
 	here := *env
 	here.Config = p.ControlPlane
 	return &here
-}
-
-// awaitReplaceable waits until the other control planes can do without this one. Only the API knows whether they're Ready.
-func awaitReplaceable(ctx context.Context, env *step.Env, mine node.Turn, ignore []string) error {
-	questions := []preflight.Check{node.QuorumQuestion(env)}
-	if mine.Held {
-		questions = append(questions, node.NodesReadyQuestion(env))
-	}
-	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
-	defer cancel()
-	var report preflight.Report
-	err := retry.Every(node.TurnInterval).Do(limited, func(ctx context.Context) error {
-		report = preflight.Run(ctx, questions, env.Host, ignore)
-		return report.Err()
-	})
-	if err != nil {
-		return err
-	}
-	return node.ReportFindings(env, report)
 }
 
 // awaitAdopted waits until the newly started kubelet runs this control plane's static Pods. It makes their UIDs from their

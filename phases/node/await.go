@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// IsHealthy probes a component once.
 func IsHealthy(ctx context.Context, env *step.Env, component string) bool {
 	probe, err := ComponentProbe(env, component)
 	return err == nil && env.Host.Probe(ctx, probe) == nil
@@ -91,6 +92,7 @@ func awaitedProbe(ctx context.Context, env *step.Env, component string) (host.Pr
 	return probe, err
 }
 
+// ComponentProbe returns the liveness probe in a component's static Pod. It fails if the Pod is missing, broken or without one.
 func ComponentProbe(env *step.Env, component string) (host.Probe, error) {
 	path := thisnode.StaticPodPath(env.Config, component)
 	data, err := env.Host.ReadFile(path)

@@ -12,10 +12,12 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
+// PullMissingImages pulls this node's images that the runtime lacks: the check ImagePull, whose errors can be ignored.
 func PullMissingImages(ctx context.Context, env *step.Env) error {
 	n := env.Config
 	env.UI.Printf("Pulling missing images")
@@ -44,7 +46,25 @@ func PullImages(ctx context.Context, env *step.Env) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// ReportFindings prints the findings and returns the errors.
+// AwaitChecks repeats checks for up to the time a kubelet may take to become healthy, until none finds an error that ignore doesn't
+// name. Upgrades and preparations use it right before they restart something: other control planes may have changed since
+// preflight, and may be about to recover. It prints the last findings.
+func AwaitChecks(ctx context.Context, env *step.Env, checks []preflight.Check, ignore []string) error {
+	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
+	defer cancel()
+	var report preflight.Report
+	err := retry.Every(turnInterval).Do(limited, func(ctx context.Context) error {
+		report = preflight.Run(ctx, checks, env.Host, ignore)
+		return report.Err()
+	})
+	if err != nil {
+		return err
+	}
+	return ReportFindings(env, report)
+}
+
+// ReportFindings prints the notes, the warnings and the names of checks a dry run couldn't make, and returns the errors as a
+// *preflight.FailedError.
 func ReportFindings(env *step.Env, report preflight.Report) error {
 	for _, f := range report[fault.Note] {
 		env.UI.Printf("%s", f)

@@ -1,7 +1,23 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node has the parts of a control plane's node that several workflows change: its static Pods (replace, stop, restart,
-// await, put back), the kubelet's unit, the local etcd member's files, and the turn (Lease) that a control plane takes before it
-// stops any of them. Nothing here stops an etcd member that the others need: see SpareEtcd.
+// Package node changes the parts of a control plane's node that several workflows share. An upgrade calls, in this order,
+// TakeTurn, Swap, PutBack if the new components don't come up, and Turn.Finish. A renewal calls RestartStale instead of Swap.
+//
+// Each concept has a file:
+//
+//   - lease.go: the Lease, which one control plane at a time holds, and its holder's Purpose
+//   - turn.go: Turn, the right to restart this control plane's components; it takes the Lease, renews it and gives it back
+//   - static_pods.go, replacement.go: static Pods as Slipway writes them, and Replacement, a static Pod with its next manifest
+//   - stop_pods.go: stops components while the node stays in service, by rules that keep etcd's quorum
+//   - restart.go: restarts components whose certificates have changed
+//   - swap.go: makes components run with other manifests
+//   - put_back.go: makes them run with their previous manifests again
+//   - await.go: waits for the kubelet and for components
+//   - etcd_quorum.go, etcd_data.go: whether this node's member of etcd may stop, and whose data is on this host
+//   - endpoint.go: takes this node's API server out of the Service kubernetes
+//   - kubelet_unit.go: restarts the kubelet, or keeps it down
+//   - nodes.go, checks.go: Ready nodes, and checks that run in the middle of a workflow
+//   - flags.go: command-line flags of components, and those that protect data and access
+//   - upload_config.go: the phase upload-config
 package node

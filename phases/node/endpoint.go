@@ -16,8 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/ui"
-	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -88,27 +86,4 @@ func removeEndpoint(ctx context.Context, env *step.Env, address string) error {
 		return changed, nil
 	})
 	return err
-}
-
-// prepareTime bounds prepareStop: the API server writes its key within ten seconds, then kube-proxy needs its time.
-const prepareTime = proxyDelay + 20*time.Second
-
-// prepareStop prepares a component's clients for its stop, so they don't notice it, unless the component is already down.
-func prepareStop(ctx context.Context, env *step.Env, component string) {
-	prepare, missed := withdrawEndpoint, "some clients may have to connect again"
-	switch component {
-	case manifests.APIServerName:
-	case manifests.EtcdName:
-		prepare, missed = giveUpLead, "etcd will elect another leader while this member restarts"
-	default:
-		return
-	}
-	if !IsHealthy(ctx, env, component) {
-		return
-	}
-	limited, cancel := context.WithTimeoutCause(ctx, prepareTime, errors.Errorf("not within %s", prepareTime))
-	defer cancel()
-	if err := prepare(limited, env); err != nil && ctx.Err() == nil {
-		ui.WarnError(env.UI, errors.WithMessage(err, missed))
-	}
 }

@@ -73,7 +73,7 @@ func TestWithdrawEndpoint(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				started := time.Now()
-				prepareStop(t.Context(), s.Env, manifests.APIServerName)
+				prepareClients(t.Context(), s.Env, manifests.APIServerName)
 				if warned := strings.Contains(s.Said.String(), "[WARNING]"); warned != test.fails {
 					t.Errorf("said %q", s.Said.String())
 				}

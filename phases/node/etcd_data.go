@@ -20,18 +20,18 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// EtcdMember is etcd's data directory. A restore makes the new data in a directory with the suffix NotYet, and moves the old data
-// to a directory with the suffix BeforeRollback and the time.
+// EtcdMemberDir is the directory in etcd's data directory that has all of its data. A restore makes the new data beside it, in a
+// directory with NewSuffix, and moves the old data to one with AsideSuffix and the time.
 const (
-	EtcdMember     = "member"
-	NotYet         = ".new"
-	BeforeRollback = ".before-rollback-"
+	EtcdMemberDir = "member"
+	NewSuffix     = ".new"
+	AsideSuffix   = ".before-rollback-"
 )
 
 // etcdVolume is the data volume of etcd's static Pod.
 const etcdVolume = "etcd-data"
 
-// EtcdDataDir returns the directory on this host where a static Pod of etcd keeps its data.
+// EtcdDataDir returns the directory on this host where a static Pod of etcd keeps its data; empty if the manifest is broken.
 func EtcdDataDir(manifest []byte) string {
 	var pod corev1.Pod
 	if yaml.Unmarshal(manifest, &pod) != nil {
@@ -53,12 +53,13 @@ type EtcdData struct {
 	etcd.Data
 }
 
+// Foreign is the error for a host whose data belongs to no member of its cluster.
 func (d EtcdData) Foreign() error {
 	return errors.Errorf("%s holds the data of member %x of etcd cluster %x, which is not this host's member: reset this host, or move the directory away",
 		d.Log, d.Member, d.Cluster)
 }
 
-// ReadEtcdData looks for an etcd's log in all possible places.
+// ReadEtcdData looks for an etcd's log in all possible places. Without a log, it returns the zero EtcdData.
 func ReadEtcdData(env *step.Env) (EtcdData, error) {
 	_, logs, err := EtcdPlaces(env)
 	if err != nil {
@@ -124,7 +125,7 @@ func EtcdPlaces(env *step.Env) (trees, logs []string, err error) {
 	}
 	for _, pod := range pods {
 		if dir := EtcdDataDir(pod); filepath.IsAbs(dir) {
-			trees, logs = append(trees, filepath.Join(dir, "member")), append(logs, filepath.Join(dir, "member", "wal"))
+			trees, logs = append(trees, filepath.Join(dir, EtcdMemberDir)), append(logs, filepath.Join(dir, EtcdMemberDir, "wal"))
 		}
 	}
 	return trees, logs, nil

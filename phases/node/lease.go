@@ -28,6 +28,7 @@ const purposeAnnotation = "slipway/purpose"
 // Purpose is why a control plane restarts its components.
 type Purpose string
 
+// The Purpose of each workflow that restarts components: upgrade, upgrade rollback, certs renew --restart, and host prepare.
 const (
 	ForUpgrade     Purpose = "upgrade"
 	ForRollback    Purpose = "rollback"
@@ -53,30 +54,30 @@ const (
 	// leaseAbandoned is how old the last renewal must be before others go on without a holder that doesn't change its version,
 	// such as a node that lost its disk while it restarted with new certificates.
 	leaseAbandoned = time.Hour
-	// TurnInterval is how often a waiting run looks at the Lease.
-	TurnInterval = time.Second
 )
 
+// HeldError says that another control plane holds the Lease. A silent one hasn't renewed it for leaseSilence.
 type HeldError struct {
-	holder string
-	what   Purpose
-	last   time.Time
-	silent bool
+	holder  string
+	purpose Purpose
+	last    time.Time
+	silent  bool
 }
 
 func (e *HeldError) Error() string {
-	state := purposes[e.what].doing
+	state := purposes[e.purpose].doing
 	if e.silent {
-		state = purposes[e.what].begun
+		state = purposes[e.purpose].begun
 	}
 	return fmt.Sprintf("control plane %s %s (Lease %s/%s, last renewed at %s); only one at a time may restart its components",
 		e.holder, state, metav1.NamespaceSystem, upgradeLease, e.last.UTC().Format(time.RFC3339))
 }
 
-func (e *HeldError) remedy() string {
+// Remedy says how to get the Lease.
+func (e *HeldError) Remedy() string {
 	text := fmt.Sprintf("wait for it; if no %s runs there any more, run the same command again there; "+
-		"if that node will not come back, delete it (`kubectl delete node %s`)", purposes[e.what].runs, e.holder)
-	if e.what.changesVersion() {
+		"if that node will not come back, delete it (`kubectl delete node %s`)", purposes[e.purpose].runs, e.holder)
+	if e.purpose.changesVersion() {
 		return text
 	}
 	return text + "; an hour after it has last renewed the Lease, others continue without it"
@@ -89,14 +90,14 @@ func newUpgradeLease() *coordinationv1.Lease {
 	}
 }
 
-// watch is a waiting run's view of the Lease's holder, and since when the holder hasn't renewed it.
-type watch struct {
+// leaseWatch is a waiting run's view of the Lease's holder, and since when the holder hasn't renewed it.
+type leaseWatch struct {
 	last  HeldError
 	since time.Time
 }
 
 // changes notes the holder, and reports whether there's news about it.
-func (w *watch) changes(now *HeldError) bool {
+func (w *leaseWatch) changes(now *HeldError) bool {
 	news := w.last.holder != now.holder || w.last.silent != now.silent
 	if news || !w.last.last.Equal(now.last) {
 		w.since = time.Now()
@@ -107,20 +108,20 @@ func (w *watch) changes(now *HeldError) bool {
 
 // abandoned returns the holder if others may go on without it, or else nil. As the nodes' clocks may differ, it must also have
 // been silent for some time while this run watched.
-func (w *watch) abandoned(env *step.Env) *HeldError {
-	if w.since.IsZero() || w.last.what.changesVersion() ||
+func (w *leaseWatch) abandoned(env *step.Env) *HeldError {
+	if w.since.IsZero() || w.last.purpose.changesVersion() ||
 		env.Host.Now().Sub(w.last.last) < leaseAbandoned || time.Since(w.since) < leaseSilence {
 		return nil
 	}
 	return &w.last
 }
 
-// hold makes this node the holder, or returns a *HeldError. before is this node's earlier purpose, if it already was the holder.
-// hold replaces others only if their Node is gone, or if they're `abandoned` and haven't renewed the Lease since.
-func hold(ctx context.Context, env *step.Env, what Purpose, abandoned *HeldError) (before Purpose, err error) {
+// takeLease makes this node the holder, or returns a *HeldError. before is this node's earlier purpose, if it already was the
+// holder. Another holder loses the Lease only if its Node is gone, or if it's `abandoned` and hasn't renewed the Lease since.
+func takeLease(ctx context.Context, env *step.Env, purpose Purpose, abandoned *HeldError) (before Purpose, err error) {
 	lease := newUpgradeLease()
 	take := func() (bool, error) {
-		if err := mayHold(ctx, env, lease, abandoned); err != nil {
+		if err := mayTakeLease(ctx, env, lease, abandoned); err != nil {
 			return false, err
 		}
 		now := metav1.NewMicroTime(env.Host.Now())
@@ -129,8 +130,8 @@ func hold(ctx context.Context, env *step.Env, what Purpose, abandoned *HeldError
 		} else {
 			lease.Spec.AcquireTime = &now
 		}
-		if !before.changesVersion() || what.changesVersion() {
-			metav1.SetMetaDataAnnotation(&lease.ObjectMeta, purposeAnnotation, string(what))
+		if !before.changesVersion() || purpose.changesVersion() {
+			metav1.SetMetaDataAnnotation(&lease.ObjectMeta, purposeAnnotation, string(purpose))
 		}
 		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &env.Config.Name, &now
 		return true, nil
@@ -150,7 +151,7 @@ func hold(ctx context.Context, env *step.Env, what Purpose, abandoned *HeldError
 	return before, err
 }
 
-func mayHold(ctx context.Context, env *step.Env, lease *coordinationv1.Lease, abandoned *HeldError) error {
+func mayTakeLease(ctx context.Context, env *step.Env, lease *coordinationv1.Lease, abandoned *HeldError) error {
 	holder := holderOf(lease)
 	if holder == "" || holder == env.Config.Name {
 		return nil
@@ -159,12 +160,12 @@ func mayHold(ctx context.Context, env *step.Env, lease *coordinationv1.Lease, ab
 	if err != nil || !found {
 		return err
 	}
-	held := &HeldError{holder: holder, what: purposeOf(lease)}
+	held := &HeldError{holder: holder, purpose: purposeOf(lease)}
 	if lease.Spec.RenewTime != nil {
 		held.last = lease.Spec.RenewTime.Time
 	}
 	held.silent = env.Host.Now().Sub(held.last) > leaseSilence
-	if abandoned != nil && abandoned.holder == held.holder && abandoned.what == held.what && abandoned.last.Equal(held.last) {
+	if abandoned != nil && abandoned.holder == held.holder && abandoned.purpose == held.purpose && abandoned.last.Equal(held.last) {
 		return nil
 	}
 	return held
@@ -174,18 +175,19 @@ func holderOf(lease *coordinationv1.Lease) string { return ptr.Deref(lease.Spec.
 
 // purposeOf returns the holder's purpose. Earlier releases only held the Lease for upgrades and rollbacks.
 func purposeOf(lease *coordinationv1.Lease) Purpose {
-	what := Purpose(lease.Annotations[purposeAnnotation])
-	if _, known := purposes[what]; !known {
+	purpose := Purpose(lease.Annotations[purposeAnnotation])
+	if _, known := purposes[purpose]; !known {
 		return ForUpgrade
 	}
-	return what
+	return purpose
 }
 
-// release returns the Lease, unless this node holds it for an unfinished change of its version, and what isn't such a change.
-func release(ctx context.Context, env *step.Env, what Purpose) error {
+// returnLease leaves the Lease without a holder, unless this node holds it for an unfinished change of its version, and purpose
+// isn't such a change.
+func returnLease(ctx context.Context, env *step.Env, purpose Purpose) error {
 	lease := newUpgradeLease()
 	_, err := env.Cluster.Update(ctx, lease, func() (bool, error) {
-		if holderOf(lease) != env.Config.Name || purposeOf(lease).changesVersion() && !what.changesVersion() {
+		if holderOf(lease) != env.Config.Name || purposeOf(lease).changesVersion() && !purpose.changesVersion() {
 			return false, nil
 		}
 		lease.Spec = coordinationv1.LeaseSpec{}

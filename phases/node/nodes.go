@@ -25,7 +25,7 @@ const ReadyInterval = 100 * time.Millisecond
 // NoPlugin is part of the kubelet's message about its node as long as the runtime has no network configuration.
 const NoPlugin = "cni plugin not initialized"
 
-// NodeReady returns the reason why a Node isn't Ready.
+// NodeReady returns nil for a Ready Node, and otherwise the reason why it isn't.
 func NodeReady(node *corev1.Node) error {
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 	if i < 0 {
@@ -42,26 +42,21 @@ func NodeReady(node *corev1.Node) error {
 	}
 }
 
-// Names of checks that `upgrade plan` also makes.
-const (
-	NodesReadyCheck = "ControlPlaneNodesReady"
-	EditsCheck      = "StaticPodEdits"
-	QuorumCheck     = fault.EtcdQuorum
-)
+// NodesReadyCheck is the name of the check that other control planes are Ready.
+const NodesReadyCheck = "ControlPlaneNodesReady"
 
+// NodesReadyQuestion is the check ControlPlaneNodesReady: while this control plane restarts, only the others serve.
 func NodesReadyQuestion(env *step.Env) preflight.Check {
-	return preflight.Check{Name: NodesReadyCheck, Asks: "all control plane nodes are Ready", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return ControlPlanesReady(ctx, env) }}
+	return preflight.Check{Name: NodesReadyCheck, Asks: "all control plane nodes are Ready", Run: func(ctx context.Context, _ preflight.View) []fault.Finding {
+		nodes, err := env.Cluster.Nodes(ctx)
+		if err != nil {
+			return []fault.Finding{fault.Of(err)}
+		}
+		return NodesNotReady(nodes, env.Config.Name)
+	}}
 }
 
-// ControlPlanesReady finds other control planes that aren't Ready: they serve while this one restarts, Ready or not.
-func ControlPlanesReady(ctx context.Context, env *step.Env) []fault.Finding {
-	nodes, err := env.Cluster.Nodes(ctx)
-	if err != nil {
-		return []fault.Finding{fault.Of(err)}
-	}
-	return NodesNotReady(nodes, env.Config.Name)
-}
-
+// NodesNotReady finds the control planes among nodes that aren't Ready, except the node with this name.
 func NodesNotReady(nodes []corev1.Node, except string) []fault.Finding {
 	var found []fault.Finding
 	planes := cluster.ControlPlanesOf(nodes)

@@ -24,42 +24,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// WithSigner returns the controller manager with a manifest that signs with a file of its own if ca.crt holds several CAs.
-// Writing it makes the kubelet restart the component. If somebody has chosen another file, the manifest stays.
-func WithSigner(env *step.Env) (ComponentUpgrade, error) {
-	c := ComponentUpgrade{Name: manifests.ControllerManagerName}
-	have, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, c.Name))
-	if err != nil {
-		return c, err
-	}
-	c.Before = have
-	c.Wanted, err = env.PKI().WithSigner(have)
-	return c, err
-}
-
-// RestartAll restarts all stale components, except etcd if it has to stay, and waits for them.
-func (t Turn) RestartAll(ctx context.Context, env *step.Env, etcdStays bool) error {
-	names := slices.DeleteFunc(StaticPods(env), func(name string) bool { return name == manifests.EtcdName && etcdStays })
-	api := 0
-	for api < len(names) && (names[api] == manifests.EtcdName || names[api] == manifests.APIServerName) {
-		api++
-	}
-	if err := t.RestartStale(ctx, env, names[:api]...); err != nil {
-		return err
-	}
-	return t.RestartStale(ctx, env, names[api:]...)
-}
-
-// StaticPods names this host's components, etcd first. Without a known cluster configuration, etcd may be external.
-func StaticPods(env *step.Env) []string {
-	return slices.DeleteFunc(manifests.Components(env.Config), func(name string) bool {
-		_, err := env.Host.Lstat(thisnode.StaticPodPath(env.Config, name))
-		return errors.Is(err, fs.ErrNotExist)
-	})
-}
-
-// RestartStale restarts the stale ones among components, and waits for all of them.
-func (t Turn) RestartStale(ctx context.Context, env *step.Env, components ...string) error {
+// RestartStale restarts the stale ones among components, and waits until all are healthy. The running kubelet starts them.
+func RestartStale(ctx context.Context, env *step.Env, turn Turn, components ...string) error {
 	since := map[string]time.Time{} // the earliest creation time of a component's container
 	for _, name := range components {
 		var err error
@@ -75,7 +41,7 @@ func (t Turn) RestartStale(ctx context.Context, env *step.Env, components ...str
 	for _, c := range stale {
 		env.UI.Printf("Restarting %s", c.Name)
 	}
-	if stale, err = t.stop(ctx, env, stale, thisKubelet); err != nil {
+	if stale, err = stopStaticPods(ctx, env, turn, stale, thisKubelet); err != nil {
 		return err
 	}
 	for _, c := range stale {
@@ -110,11 +76,11 @@ func awaitAllRestarted(ctx context.Context, env *step.Env, since map[string]time
 	})
 }
 
-// StaleComponents returns the components whose containers are older than their files. Their manifests stay, except a controller
-// manager's that couldn't start with several CAs.
-func StaleComponents(ctx context.Context, env *step.Env, names ...string) (list []ComponentUpgrade, err error) {
+// StaleComponents returns the components whose containers are older than their certificates and keys. Their manifests stay, except
+// a controller manager's that couldn't start with several CAs.
+func StaleComponents(ctx context.Context, env *step.Env, names ...string) (list []Replacement, err error) {
 	for _, name := range names {
-		c := ComponentUpgrade{Name: name}
+		c := Replacement{Name: name}
 		if name == manifests.ControllerManagerName {
 			c, err = WithSigner(env)
 		} else {
@@ -134,7 +100,20 @@ func StaleComponents(ctx context.Context, env *step.Env, names ...string) (list 
 	return list, nil
 }
 
-// StaleContainers returns a component's containers that are older than its files.
+// WithSigner returns the controller manager with a manifest that signs with a file of its own if ca.crt holds several CAs.
+// Writing it makes the kubelet restart the component. If somebody has chosen another file, the manifest stays.
+func WithSigner(env *step.Env) (Replacement, error) {
+	c := Replacement{Name: manifests.ControllerManagerName}
+	have, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, c.Name))
+	if err != nil {
+		return c, err
+	}
+	c.Before = have
+	c.Wanted, err = env.PKI().WithSigner(have)
+	return c, err
+}
+
+// StaleContainers returns a component's containers that are older than its certificates and keys.
 func StaleContainers(ctx context.Context, env *step.Env, component string) ([]host.Container, error) {
 	changed, err := CredentialsChanged(env, component)
 	if err != nil {
@@ -144,13 +123,14 @@ func StaleContainers(ctx context.Context, env *step.Env, component string) ([]ho
 	return slices.DeleteFunc(running, func(c host.Container) bool { return !c.Created.Before(changed) }), err
 }
 
+// awaitRestarted waits until the component has a container created at changed or later.
 func awaitRestarted(ctx context.Context, env *step.Env, component string, changed time.Time) error {
 	err := env.Host.AwaitContainer(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component,
 		func(c host.Container) bool { return !c.Created.Before(changed) })
 	return errors.Wrapf(err, "the kubelet has not restarted %s; see `journalctl -u kubelet` and /var/log/pods", component)
 }
 
-// CredentialsChanged returns the newest write time of the component's files.
+// CredentialsChanged returns when the newest of a component's certificates was written; the zero time if it has none.
 func CredentialsChanged(env *step.Env, component string) (time.Time, error) {
 	var newest time.Time
 	for _, row := range certs.Specs(env.Config) {

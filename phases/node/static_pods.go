@@ -4,6 +4,9 @@
 package node
 
 import (
+	"io/fs"
+	"slices"
+
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -11,11 +14,21 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/releases"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// UnlessControlPlane is the Skip of phases for control planes: it returns why a worker has nothing to do.
+func UnlessControlPlane(env *step.Env) string {
+	if !env.Config.ControlPlane {
+		return "this node is a worker"
+	}
+	return ""
+}
+
+// UnlessLocalEtcd is the Skip of phases for a local etcd: it returns why there's none.
 func UnlessLocalEtcd(env *step.Env) string {
 	if env.Config.Cluster.Etcd.External != nil {
 		return "etcd is external"
@@ -23,7 +36,15 @@ func UnlessLocalEtcd(env *step.Env) string {
 	return ""
 }
 
-// StaticPodYAML returns the manifest with the user's patches applied.
+// StaticPods names the components that have a static Pod on this host, etcd first.
+func StaticPods(env *step.Env) []string {
+	return slices.DeleteFunc(manifests.Components(env.Config), func(name string) bool {
+		_, err := env.Host.Lstat(thisnode.StaticPodPath(env.Config, name))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+}
+
+// StaticPodYAML returns a component's manifest with the user's patches applied. members are those an etcd joins: see manifests.Etcd.
 func StaticPodYAML(env *step.Env, component string, view manifests.HostView, members []manifests.Member) ([]byte, error) {
 	data, err := manifests.Encode(NewStaticPod(env.Config, component, view, members))
 	if err != nil {
@@ -36,6 +57,7 @@ func StaticPodYAML(env *step.Env, component string, view manifests.HostView, mem
 	return patches.Apply(component, data, &corev1.Pod{})
 }
 
+// NewStaticPod returns a component's static Pod without the user's patches.
 func NewStaticPod(n *config.Node, component string, view manifests.HostView, members []manifests.Member) *corev1.Pod {
 	switch component {
 	case manifests.EtcdName:
@@ -68,13 +90,6 @@ func HostView(env *step.Env) (manifests.HostView, error) {
 	view.ExternalCA = cert != nil && key == nil
 	view.SeveralCAs, err = env.PKI().SeveralCAs()
 	return view, err
-}
-
-func UnlessControlPlane(env *step.Env) string {
-	if !env.Config.ControlPlane {
-		return "this node is a worker"
-	}
-	return ""
 }
 
 // DecodePod decodes a static Pod, and fails if it has no container.

@@ -9,58 +9,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pkg/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
-
-// stopGrace is how long a component may take to stop: its static Pod's default (terminationGracePeriodSeconds).
-const stopGrace = 30 * time.Second
-
-// apiServerGrace is how long an API server may take. It stops listening and cleans up within half a second, then finishes its
-// requests; 99 % take less than a second (Kubernetes' service level objective). Then only watches remain, which never end by
-// themselves, and clients open them again. Without this limit, the API would be away for all of stopGrace.
-const apiServerGrace = 2 * time.Second
-
-// stop writes components' manifests and stops their containers, the last component first; the kubelet starts them again.
-// Upgrades, rollbacks and renewals stop components only here, so stop has the rules:
-//
-//   - This control plane has the turn.
-//   - If etcd stops, this node's API server stops first, and both start together, whatever has changed. Without etcd, the API
-//     server's requests hang, and so do its clients, such as a kubelet that starts meanwhile.
-//   - etcd stops only if the other members can do without it. Otherwise nothing stops, and the error is a *QuorumError.
-//
-// by says who starts the components. stopped has them, and everything that had to stop with them, etcd first.
-func (t Turn) stop(ctx context.Context, env *step.Env, components []ComponentUpgrade, by starter) (stopped []ComponentUpgrade, err error) {
-	if components, err = withAPIServer(env, components); err != nil {
-		return components, err
-	}
-	release := func() {}
-	defer func() { release() }()
-	for i, c := range slices.Backward(components) { // the API server before etcd
-		if by == nextKubelet {
-			prepareStop(ctx, env, c.Name)
-		}
-		if i == len(components)-1 { // the first to stop
-			if err := SpareEtcd(ctx, env, components); err != nil {
-				return components, err
-			}
-			if ctx.Err() != nil {
-				return components, context.Cause(ctx)
-			}
-			if by == nextKubelet {
-				release = withoutKubelet(ctx, env)
-			}
-		}
-		if err := t.replace(ctx, env, c); err != nil {
-			return components, err
-		}
-	}
-	return components, nil
-}
 
 // starter says who starts the stopped components.
 type starter int
@@ -73,8 +31,45 @@ const (
 	nextKubelet
 )
 
+// stopStaticPods writes components' manifests and stops their containers, the last component first; a kubelet starts them again.
+// Swap, PutBack and RestartStale stop a node in service only here, so these rules hold for all of them:
+//
+//   - This control plane has the turn.
+//   - If etcd stops, this node's API server stops first, and both start together, whatever has changed. Without etcd, the API
+//     server's requests hang, and so do its clients, such as a kubelet that starts meanwhile.
+//   - etcd stops only if the other members can do without it. Otherwise nothing stops, and the error is a *QuorumError.
+//
+// stopped has the components, and everything that had to stop with them, etcd first.
+func stopStaticPods(ctx context.Context, env *step.Env, turn Turn, components []Replacement, by starter) (stopped []Replacement, err error) {
+	if components, err = withAPIServer(env, components); err != nil {
+		return components, err
+	}
+	release := func() {}
+	defer func() { release() }()
+	for i, c := range slices.Backward(components) { // the API server before etcd
+		if by == nextKubelet {
+			prepareClients(ctx, env, c.Name)
+		}
+		if i == len(components)-1 { // the first to stop
+			if err := SpareEtcd(ctx, env, components); err != nil {
+				return components, err
+			}
+			if ctx.Err() != nil {
+				return components, context.Cause(ctx)
+			}
+			if by == nextKubelet {
+				release = keepKubeletDown(ctx, env)
+			}
+		}
+		if err := replaceStaticPod(ctx, env, turn, c); err != nil {
+			return components, err
+		}
+	}
+	return components, nil
+}
+
 // withAPIServer adds this node's API server to components that include etcd.
-func withAPIServer(env *step.Env, components []ComponentUpgrade) ([]ComponentUpgrade, error) {
+func withAPIServer(env *step.Env, components []Replacement) ([]Replacement, error) {
 	if !Contains(components, manifests.EtcdName) || Contains(components, manifests.APIServerName) {
 		return components, nil
 	}
@@ -84,7 +79,31 @@ func withAPIServer(env *step.Env, components []ComponentUpgrade) ([]ComponentUpg
 	}
 	env.UI.Printf("Restarting %s with %s, which it needs", manifests.APIServerName, manifests.EtcdName)
 	at := slices.IndexFunc(components, named(manifests.EtcdName)) + 1
-	return slices.Insert(slices.Clone(components), at, ComponentUpgrade{Name: manifests.APIServerName, Before: manifest, Wanted: manifest}), nil
+	return slices.Insert(slices.Clone(components), at, Replacement{Name: manifests.APIServerName, Before: manifest, Wanted: manifest}), nil
+}
+
+// prepareTime bounds prepareClients: the API server writes its key within ten seconds, then kube-proxy needs its time.
+const prepareTime = proxyDelay + 20*time.Second
+
+// prepareClients moves a component's clients elsewhere before it stops, so they don't notice, unless it's already down. A failure
+// only causes a warning.
+func prepareClients(ctx context.Context, env *step.Env, component string) {
+	prepare, missed := withdrawEndpoint, "some clients may have to connect again"
+	switch component {
+	case manifests.APIServerName:
+	case manifests.EtcdName:
+		prepare, missed = giveUpLead, "etcd will elect another leader while this member restarts"
+	default:
+		return
+	}
+	if !IsHealthy(ctx, env, component) {
+		return
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, prepareTime, errors.Errorf("not within %s", prepareTime))
+	defer cancel()
+	if err := prepare(limited, env); err != nil && ctx.Err() == nil {
+		ui.WarnError(env.UI, errors.WithMessage(err, missed))
+	}
 }
 
 // giveUpLead makes another member of etcd the leader before this one stops, to avoid an election. This node's API server has
@@ -101,6 +120,24 @@ func giveUpLead(ctx context.Context, env *step.Env) error {
 	return err
 }
 
+// replaceStaticPod writes a component's manifest, upon which the kubelet may replace its Pod, and stops the containers made from
+// the previous one. The components that need it have been stopped already.
+func replaceStaticPod(ctx context.Context, env *step.Env, turn Turn, c Replacement) error {
+	if ctx.Err() != nil { // before the kubelet sees the new manifest
+		return context.Cause(ctx)
+	}
+	grace := GraceOf(env, c.Name) // from the running manifest
+	file := ownership.File{Path: thisnode.StaticPodPath(env.Config, c.Name), Data: c.Wanted, Mode: 0o600}
+	if _, err := file.Write(env.Host); err != nil {
+		return err
+	}
+	turn.KeepOnFailure()
+	return StopContainers(ctx, env, c.Name, grace)
+}
+
+// StopContainers stops a component's containers through the container runtime, and kills them after grace. It asks nobody, neither
+// the Lease's holder nor etcd's other members: nodes in service go through stopStaticPods. Its direct callers have a node that's
+// out of service, an unfinished one or one whose etcd is restored.
 func StopContainers(ctx context.Context, env *step.Env, component string, grace time.Duration) error {
 	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
 	if err != nil {
@@ -115,6 +152,14 @@ func StopContainers(ctx context.Context, env *step.Env, component string, grace 
 	_ = env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
 	return nil
 }
+
+// stopGrace is how long a component may take to stop: its static Pod's default (terminationGracePeriodSeconds).
+const stopGrace = 30 * time.Second
+
+// apiServerGrace is how long an API server may take. It stops listening and cleans up within half a second, then finishes its
+// requests; 99 % take less than a second (Kubernetes' service level objective). Then only watches remain, which never end by
+// themselves, and clients open them again. Without this limit, the API would be away for all of stopGrace.
+const apiServerGrace = 2 * time.Second
 
 // GraceOf is how long a component may take to stop. An API server with flags for its shutdown (--shutdown-delay-duration and
 // others), such as to serve until load balancers stop using it, gets the time for it:

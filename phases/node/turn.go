@@ -13,9 +13,6 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
-	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -23,69 +20,49 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// replace writes a component's manifest, upon which the kubelet may replace it, and stops the containers of the previous one. Its
-// dependents have been stopped already.
-func (t Turn) replace(ctx context.Context, env *step.Env, c ComponentUpgrade) error {
-	if ctx.Err() != nil { // before the kubelet sees the new manifest
-		return context.Cause(ctx)
-	}
-	grace := GraceOf(env, c.Name) // from the running manifest
-	file := ownership.File{Path: thisnode.StaticPodPath(env.Config, c.Name), Data: c.Wanted, Mode: 0o600}
-	if _, err := file.Write(env.Host); err != nil {
-		return err
-	}
-	t.Stops()
-	return StopContainers(ctx, env, c.Name, grace)
-}
-
-// Turn is this control plane's right to restart its components while it holds the Lease. Only Turn's methods stop them.
+// Turn is this control plane's right to restart its components while it holds the Lease. Swap, PutBack and RestartStale take one.
+// It ends with Cancel or Finish. The zero Turn is for runs that stop nothing, such as plans.
 type Turn struct {
-	what Purpose
+	purpose Purpose
 	// Held is false if the API doesn't answer, so nobody can hold the Lease, or if this host has no credentials for it.
 	Held bool
 	// continued is set if this node already holds the Lease, or may, from an interrupted or failed run.
 	continued bool
-	// stopped is set once this run has stopped something; nil if there's no turn to return.
-	stopped *bool
-	// release gives the Lease back. Only a node in good order does: any other keeps it.
-	release func(context.Context) error
+	// keeps is set if a failed run keeps the Lease, because it may have stopped something; nil in the zero Turn.
+	keeps *bool
+	// giveBack returns the Lease. Only a node in good order does: any other keeps it.
+	giveBack func(context.Context) error
 }
 
-func (t Turn) Stops() {
-	if t.stopped != nil {
-		*t.stopped = true
-	}
-}
+// turnInterval is how often a waiting run looks at the Lease, or repeats its checks.
+const turnInterval = time.Second
 
 // TakeTurn waits until no other control plane restarts its components, and makes this node the holder of the Lease. It renews the
 // Lease until the end of the run. An earlier run's unfinished change of this node's version keeps the Lease.
-func TakeTurn(ctx context.Context, env *step.Env, what Purpose) (Turn, error) {
+func TakeTurn(ctx context.Context, env *step.Env, purpose Purpose) (Turn, error) {
 	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.UpgradeManifests)
 	defer cancel()
-	held, seen, before := (*HeldError)(nil), watch{}, Purpose("")
-	err := retry.Policy{First: TurnInterval, Passes: func(err error) bool { return errors.As(err, &held) }}.Do(limited, func(ctx context.Context) (err error) {
+	held, seen, before := (*HeldError)(nil), leaseWatch{}, Purpose("")
+	err := retry.Policy{First: turnInterval, Passes: func(err error) bool { return errors.As(err, &held) }}.Do(limited, func(ctx context.Context) (err error) {
 		over := seen.abandoned(env)
-		before, err = hold(ctx, env, what, over)
+		before, err = takeLease(ctx, env, purpose, over)
 		switch {
 		case errors.As(err, &held):
 			if seen.changes(held) {
-				env.UI.Warn(fmt.Sprintf("waiting, up to %s: %v", env.Config.Timeouts.UpgradeManifests, held), held.remedy())
+				ui.WarnError(env.UI, errors.WithMessagef(held, "waiting, up to %s", env.Config.Timeouts.UpgradeManifests))
 			}
 		case err == nil && over != nil:
-			env.UI.Warn(fmt.Sprintf("continuing without it: %v", over), "once that node is back, run "+purposes[over.what].runs+" there")
+			env.UI.Warn(fmt.Sprintf("continuing without it: %v", over), "once that node is back, run "+purposes[over.purpose].runs+" there")
 		}
 		return err
 	})
-	switch {
-	case errors.As(err, &held):
-		return Turn{}, fault.WithRemedy(err, held.remedy())
-	case err != nil:
+	if err != nil {
 		return Turn{}, err
 	}
-	stop := repeat(ctx, leaseRenewal, func(ctx context.Context) { _, _ = hold(ctx, env, what, nil) }) // the API may be away meanwhile
-	return Turn{what: what, Held: true, continued: before != "", stopped: new(bool), release: func(ctx context.Context) error {
+	stop := repeat(ctx, leaseRenewal, func(ctx context.Context) { _, _ = takeLease(ctx, env, purpose, nil) }) // the API may be away meanwhile
+	return Turn{purpose: purpose, Held: true, continued: before != "", keeps: new(bool), giveBack: func(ctx context.Context) error {
 		stop()
-		return release(ctx, env, what)
+		return returnLease(ctx, env, purpose)
 	}}, nil
 }
 
@@ -93,13 +70,13 @@ func TakeTurn(ctx context.Context, env *step.Env, what Purpose) (Turn, error) {
 const ReachTime = 5 * time.Second
 
 // TakeTurnIfAnswered is TakeTurn if the API answers. Otherwise nobody can see who else restarts components, and only the health
-// of etcd's other members decides whether this one may stop (Turn.stop).
-func TakeTurnIfAnswered(ctx context.Context, env *step.Env, what Purpose) (Turn, error) {
+// of etcd's other members decides whether this one may stop (stopStaticPods).
+func TakeTurnIfAnswered(ctx context.Context, env *step.Env, purpose Purpose) (Turn, error) {
 	limited, cancel := context.WithTimeout(ctx, ReachTime)
 	defer cancel()
 	err := env.Cluster.Ready(limited)
 	if err == nil {
-		return TakeTurn(ctx, env, what)
+		return TakeTurn(ctx, env, purpose)
 	}
 	if ctx.Err() != nil {
 		return Turn{}, err
@@ -109,70 +86,69 @@ func TakeTurnIfAnswered(ctx context.Context, env *step.Env, what Purpose) (Turn,
 		env.UI.Warn("the API does not answer, so it is unknown whether another control plane restarts its components, too",
 			"make sure that no other control plane is being upgraded, rolled back or restarted")
 	}
-	return Turn{what: what, continued: true, stopped: new(bool), release: func(ctx context.Context) error { // an earlier run may hold the Lease
+	return Turn{purpose: purpose, continued: true, keeps: new(bool), giveBack: func(ctx context.Context) error { // an earlier run may hold the Lease
 		limited, cancel := context.WithTimeout(ctx, ReachTime)
 		defer cancel()
-		if err := release(limited, env, what); what.changesVersion() {
+		if err := returnLease(limited, env, purpose); purpose.changesVersion() {
 			return err
 		}
 		return ctx.Err() // the next run tries again
 	}}, nil
 }
 
-// MayHavePeers reports whether another member of etcd works, or may: etcd may be external, or not answer.
-func MayHavePeers(ctx context.Context, env *step.Env) bool {
-	member, found := thisnode.EtcdMember(env.Host, env.Config)
-	if !found {
-		return true
-	}
-	all, err := etcd.AskHealth(ctx, env.Etcd)
-	return err != nil || slices.ContainsFunc(all, func(m etcd.Health) bool { return m.PeerURL != member.PeerURL && m.Err == nil })
-}
-
-// FinishEarlier ends the turn of an earlier run that was interrupted after its last restart: nothing else would.
-func FinishEarlier(ctx context.Context, env *step.Env, what Purpose) error {
+// FinishEarlierTurn ends the turn of an earlier run that was interrupted after its last restart: nothing else would.
+func FinishEarlierTurn(ctx context.Context, env *step.Env, purpose Purpose) error {
 	limited, cancel := context.WithTimeout(ctx, ReachTime)
 	defer cancel()
 	lease := newUpgradeLease()
 	found, err := env.Cluster.Get(limited, lease)
-	if err != nil || !found || holderOf(lease) != env.Config.Name || purposeOf(lease) != what {
+	if err != nil || !found || holderOf(lease) != env.Config.Name || purposeOf(lease) != purpose {
 		return ctx.Err() // without the API, the next run looks again
 	}
-	mine, err := TakeTurn(ctx, env, what)
+	mine, err := TakeTurn(ctx, env, purpose)
 	if err != nil {
 		return err
 	}
 	return mine.Finish(ctx, env, nil)
 }
 
-// Unused ends a turn after an error before any stop. If an earlier run may have stopped something, the node keeps the Lease.
-func (t Turn) Unused(ctx context.Context, err error) error {
+// KeepOnFailure makes a failed run keep the Lease: from now on, something on this node may be down.
+func (t Turn) KeepOnFailure() {
+	if t.keeps != nil {
+		*t.keeps = true
+	}
+}
+
+// Cancel ends a turn in which nothing was stopped, and returns err. If an earlier run may have stopped something, the node keeps
+// the Lease.
+func (t Turn) Cancel(ctx context.Context, err error) error {
 	if t.continued {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReachTime)
 	defer cancel()
-	if released := t.release(ctx); err == nil {
+	if released := t.giveBack(ctx); err == nil {
 		err = released
 	}
 	return err
 }
 
-// Finish ends a turn. Other control planes may go on after a success, or a failure that has left this node as it was.
+// Finish ends a turn. failed is the workflow's error, or nil; Finish returns it, or else its own. Other control planes may go on
+// after a success, or a failure that has left this node as it was.
 func (t Turn) Finish(ctx context.Context, env *step.Env, failed error) error {
-	var restored *RestoredError
-	if failed != nil && !errors.As(failed, &restored) {
-		if *t.stopped {
+	var putBack *PutBackError
+	if failed != nil && !errors.As(failed, &putBack) {
+		if *t.keeps {
 			return failed
 		}
-		return t.Unused(ctx, failed)
+		return t.Cancel(ctx, failed)
 	}
-	err := settle(ctx, env, t.Held || t.what.changesVersion())
+	err := settle(ctx, env, t.Held || t.purpose.changesVersion())
 	switch {
 	case err == nil:
-		err = t.release(ctx)
-	case !*t.stopped:
-		return t.Unused(ctx, err)
+		err = t.giveBack(ctx)
+	case !*t.keeps:
+		return t.Cancel(ctx, err)
 	}
 	if failed != nil && err != nil {
 		return errors.WithMessagef(failed, "this control plane keeps the Lease %s, because it is not ready again (%v)", upgradeLease, err)
@@ -204,6 +180,7 @@ func settle(ctx context.Context, env *step.Env, withAPI bool) error {
 	})
 }
 
+// caughtUp waits until this node's member of etcd has a vote and the leader's commits.
 func caughtUp(ctx context.Context, env *step.Env) error {
 	member, found := thisnode.EtcdMember(env.Host, env.Config)
 	if !found {

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// UploadConfig is the phase upload-config of init: it stores the configuration as it is.
 func UploadConfig() step.Phase {
 	asIs := func(context.Context, *step.Env, *corev1.ConfigMap, string) error { return nil }
 	flags := []string{"config", "cri-socket", "dry-run", "kubeconfig"}

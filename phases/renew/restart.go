@@ -5,6 +5,7 @@ package renew
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -48,10 +49,10 @@ func restartChanged(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if len(stale) == 0 {
-		if err := (node.Turn{}).RestartAll(ctx, env, false); err != nil {
+		if err := restartAll(ctx, env, node.Turn{}, false); err != nil {
 			return err
 		}
-		return node.FinishEarlier(ctx, env, node.ForRenewal)
+		return node.FinishEarlierTurn(ctx, env, node.ForRenewal)
 	}
 	mine, err := takeTurnToRenew(ctx, env)
 	if err != nil {
@@ -64,10 +65,23 @@ func restartChanged(ctx context.Context, env *step.Env) error {
 			ui.WarnError(env.UI, err)
 			etcdStays = true
 		} else if err != nil {
-			return mine.Unused(ctx, err)
+			return mine.Cancel(ctx, err)
 		}
 	}
-	return mine.Finish(ctx, env, mine.RestartAll(ctx, env, etcdStays))
+	return mine.Finish(ctx, env, restartAll(ctx, env, mine, etcdStays))
+}
+
+// restartAll restarts all stale components, except etcd if it has to stay, and waits for them.
+func restartAll(ctx context.Context, env *step.Env, turn node.Turn, etcdStays bool) error {
+	names := slices.DeleteFunc(node.StaticPods(env), func(name string) bool { return name == manifests.EtcdName && etcdStays })
+	api := 0
+	for api < len(names) && (names[api] == manifests.EtcdName || names[api] == manifests.APIServerName) {
+		api++
+	}
+	if err := node.RestartStale(ctx, env, turn, names[:api]...); err != nil {
+		return err
+	}
+	return node.RestartStale(ctx, env, turn, names[api:]...)
 }
 
 // takeTurnToRenew is TakeTurnIfAnswered, but an unhealthy API server that keeps this run from the Lease is restarted first: it's
@@ -78,7 +92,7 @@ func takeTurnToRenew(ctx context.Context, env *step.Env) (node.Turn, error) {
 	if err != nil || mine.Held || !node.MayHavePeers(ctx, env) || node.IsHealthy(ctx, env, manifests.APIServerName) {
 		return mine, err
 	}
-	if err := mine.RestartStale(ctx, env, manifests.APIServerName); err != nil {
+	if err := node.RestartStale(ctx, env, mine, manifests.APIServerName); err != nil {
 		return node.Turn{}, err
 	}
 	return node.TakeTurnIfAnswered(ctx, env, node.ForRenewal)
@@ -137,5 +151,5 @@ func restartEtcdLate(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	return mine.Finish(ctx, env, mine.RestartStale(ctx, env, manifests.EtcdName))
+	return mine.Finish(ctx, env, node.RestartStale(ctx, env, mine, manifests.EtcdName))
 }

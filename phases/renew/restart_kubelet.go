@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -87,5 +88,5 @@ func finishKubelet(ctx context.Context, env *step.Env) error {
 		}
 		return err
 	}
-	return node.EnableClientCertRotation(ctx, env)
+	return kubelet.EnableClientCertRotation(ctx, env)
 }

@@ -53,9 +53,9 @@ func isAside(name string) bool {
 	if of, found := host.LeftoverOf(name); found {
 		name = of
 	}
-	stamp, moved := strings.CutPrefix(name, node.EtcdMember+node.BeforeRollback)
+	stamp, moved := strings.CutPrefix(name, node.EtcdMemberDir+node.AsideSuffix)
 	_, err := time.Parse(upgrading.BackupTime, stamp)
-	return moved && err == nil || name == node.EtcdMember+node.NotYet
+	return moved && err == nil || name == node.EtcdMemberDir+node.NewSuffix
 }
 
 // entries are the names in a directory; none if it's missing.

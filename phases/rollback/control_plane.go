@@ -44,7 +44,7 @@ func (r *Rollback) putBackInTurn(ctx context.Context, env *step.Env, mine node.T
 		return nil
 	}
 	if err := r.startKubelet(ctx, env); err != nil {
-		mine.Stops() // it may have stopped the kubelet
+		mine.KeepOnFailure() // it may have stopped the kubelet
 		return err
 	}
 	return nil
@@ -52,17 +52,17 @@ func (r *Rollback) putBackInTurn(ctx context.Context, env *step.Env, mine node.T
 
 // swap makes components run with their previous manifests. If they don't come up, it returns to the newer ones, but only if those
 // worked: otherwise the user wants to leave them. Once etcd's data is restored, it can't go back.
-func (r *Rollback) swap(ctx context.Context, env *step.Env, mine node.Turn, components []node.ComponentUpgrade) error {
+func (r *Rollback) swap(ctx context.Context, env *step.Env, mine node.Turn, components []node.Replacement) error {
 	if len(components) == 0 {
 		return nil
 	}
 	env.UI.Printf("Putting back %s: %s", node.NamesOf(components), node.ImagesOf(components))
-	worked := r.restore == nil && !slices.ContainsFunc(components, func(c node.ComponentUpgrade) bool { return !node.IsHealthy(ctx, env, c.Name) })
-	restarted, err := mine.RunWith(ctx, env, components)
+	worked := r.restore == nil && !slices.ContainsFunc(components, func(c node.Replacement) bool { return !node.IsHealthy(ctx, env, c.Name) })
+	swapped, err := node.Swap(ctx, env, mine, components)
 	if err == nil || ctx.Err() != nil || !worked {
 		return err
 	}
-	return mine.PutBack(ctx, env, restarted, err)
+	return node.PutBack(ctx, env, mine, swapped, err)
 }
 
 // quorumCheck checks that etcd can do without this member, if it goes back. After a restore, there are no other members.
@@ -82,8 +82,8 @@ func (r *Rollback) quorumCheck(env *step.Env) preflight.Check {
 }
 
 // components returns the components that don't run with their previous manifests, etcd first.
-func (r *Rollback) components(ctx context.Context, env *step.Env) ([]node.ComponentUpgrade, error) {
-	var list []node.ComponentUpgrade
+func (r *Rollback) components(ctx context.Context, env *step.Env) ([]node.Replacement, error) {
+	var list []node.Replacement
 	for _, name := range manifests.Components(env.Config) {
 		if r.before[name] == nil {
 			continue
@@ -105,7 +105,7 @@ func (r *Rollback) components(ctx context.Context, env *step.Env) ([]node.Compon
 
 // component reports whether a component runs with its previous manifest. If it doesn't run, it may have crashed in an interrupted
 // run; a swap makes the kubelet start it without delay.
-func (r *Rollback) component(ctx context.Context, env *step.Env, name string) (c node.ComponentUpgrade, right bool, err error) {
+func (r *Rollback) component(ctx context.Context, env *step.Env, name string) (c node.Replacement, right bool, err error) {
 	c.Name, c.Wanted = name, r.before[name]
 	path := thisnode.StaticPodPath(env.Config, name)
 	if c.Before, err = host.ReadIfExists(env.Host, path); err != nil || c.Before == nil {

@@ -92,7 +92,7 @@ func (r *Rollback) keepEdited(env *step.Env) error {
 // protectionQuestion finds flags protecting data or access that came after the backup, so the rollback would drop them: data
 // encrypted since can't be read without them. It can be ignored, because such a flag may be why the new version doesn't run.
 func (r *Rollback) protectionQuestion(env *step.Env) preflight.Check {
-	return preflight.Check{Name: node.ProtectionCheck, Asks: "the rollback keeps the protection of data and access", Run: func(context.Context, preflight.View) []fault.Finding {
+	return preflight.Check{Name: fault.StaticPodProtection, Asks: "the rollback keeps the protection of data and access", Run: func(context.Context, preflight.View) []fault.Finding {
 		var found []fault.Finding
 		for _, component := range slices.Sorted(maps.Keys(r.before)) {
 			lost, err := r.lostFlags(env, component)
@@ -100,8 +100,8 @@ func (r *Rollback) protectionQuestion(env *step.Env) preflight.Check {
 			case err != nil:
 				found = append(found, fault.Of(err))
 			case len(lost) > 0:
-				found = append(found, fault.NewFinding(node.ProtectionCheck, fault.Error,
-					"add it to "+r.Backup.Manifests[component]+", which the rollback puts back; to go back without it, use --ignore-preflight-errors="+node.ProtectionCheck,
+				found = append(found, fault.NewFinding(fault.StaticPodProtection, fault.Error,
+					"add it to "+r.Backup.Manifests[component]+", which the rollback puts back; to go back without it, use --ignore-preflight-errors="+fault.StaticPodProtection,
 					"the rollback would drop protection of data or access from the static Pod of %s: %s", component, strings.Join(lost, ", ")))
 			}
 		}

@@ -108,7 +108,7 @@ func newRestore(manifest []byte) (*restore, error) {
 	case member.WALDir != "":
 		return nil, errors.Errorf("etcd keeps its log in a directory of its own (--wal-dir=%s), which cannot be restored; see https://etcd.io/docs/v3.6/op-guide/recovery/", member.WALDir)
 	}
-	return &restore{member: member, data: filepath.Join(dir, node.EtcdMember), fresh: filepath.Join(dir, node.EtcdMember+node.NotYet)}, nil
+	return &restore{member: member, data: filepath.Join(dir, node.EtcdMemberDir), fresh: filepath.Join(dir, node.EtcdMemberDir+node.NewSuffix)}, nil
 }
 
 func (o *restore) loses() string {
@@ -130,7 +130,7 @@ func (o *restore) loses() string {
 // swaps the directories. An interrupted run never leaves etcd's static Pod without data.
 func (r *Rollback) restoreData(ctx context.Context, env *step.Env, mine node.Turn) error {
 	if r.restore != nil && r.restore.begun { // an earlier run has stopped etcd, with or without the Lease
-		mine.Stops()
+		mine.KeepOnFailure()
 	}
 	if r.restore == nil || r.Progress.Restored {
 		return nil
@@ -138,7 +138,7 @@ func (r *Rollback) restoreData(ctx context.Context, env *step.Env, mine node.Tur
 	if err := r.makeData(ctx, env); err != nil {
 		return err
 	}
-	mine.Stops()
+	mine.KeepOnFailure()
 	if err := r.stopControlPlane(ctx, env); err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (r *Rollback) makeData(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if r.Progress.Aside == "" {
-		r.Progress.Aside = o.data + node.BeforeRollback + env.Host.Now().UTC().Format(upgrading.BackupTime)
+		r.Progress.Aside = o.data + node.AsideSuffix + env.Host.Now().UTC().Format(upgrading.BackupTime)
 	}
 	r.Progress.Snapshot, r.Progress.Revision = o.snapshot, o.revision
 	r.Progress.Finished = time.Time{} // of an earlier rollback without etcd

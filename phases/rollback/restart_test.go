@@ -78,9 +78,9 @@ func TestRollbackPutsBack(t *testing.T) {
 				}
 				return nil
 			}
-			c := node.ComponentUpgrade{Name: manifests.APIServerName, Before: []byte(s.Get(t, path)), Wanted: previous}
-			err := (&Rollback{}).swap(t.Context(), s.Env, node.Turn{}, []node.ComponentUpgrade{c})
-			restored := (*node.RestoredError)(nil)
+			c := node.Replacement{Name: manifests.APIServerName, Before: []byte(s.Get(t, path)), Wanted: previous}
+			err := (&Rollback{}).swap(t.Context(), s.Env, node.Turn{}, []node.Replacement{c})
+			restored := (*node.PutBackError)(nil)
 			fact.Error(t, err, manifests.APIServerName)
 			if got := s.Image(manifests.APIServerName); got != row.runs || errors.As(err, &restored) != row.back {
 				t.Errorf("%s runs: %v", got, err)

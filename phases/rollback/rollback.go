@@ -168,6 +168,7 @@ func (r *Rollback) from() string {
 // shownTime is the format of times in messages (UTC).
 const shownTime = "2006-01-02 15:04:05 UTC"
 
+// Phases returns the workflow.
 func (r *Rollback) Phases() []step.Phase {
 	return []step.Phase{
 		{Name: "preflight", Summary: "Show what will be put back, and pull the images for it", Run: r.preflight},

@@ -163,7 +163,7 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 			"files, edits of the static Pods, certificates, images and disk space were not checked on %s", strings.Join(unseen, ", ")))
 	}
 	if here {
-		list = append(list, preflight.Check{Name: node.EditsCheck, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return staticPodEdits(ctx, env) }},
+		list = append(list, preflight.Check{Name: editsCheck, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return staticPodEdits(ctx, env) }},
 			etcdQuorum(env, func(context.Context) error { return knownPeers(env, there.Members) }))
 		found = append(found, HostFindings(ctx, env, there.Members)...)
 	}

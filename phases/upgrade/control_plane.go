@@ -15,13 +15,11 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/pki"
-	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
-	"github.com/slipway-k8s/slipway/preflight"
 )
 
 const controlPlanePhase = "control-plane"
@@ -50,9 +48,9 @@ func runUpgradeControlPlane(ctx context.Context, env *step.Env) error {
 		err = prepareUpgrade(ctx, env, components)
 	}
 	if err != nil {
-		return mine.Unused(ctx, err)
+		return mine.Cancel(ctx, err)
 	}
-	return mine.Finish(ctx, env, replaceComponents(ctx, mine, env, components))
+	return mine.Finish(ctx, env, replaceComponents(ctx, env, mine, components))
 }
 
 // planControlPlane shows the changes to the components, whether or not they may be upgraded now.
@@ -62,12 +60,12 @@ func planControlPlane(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	var none node.Turn // a plan takes no turn
-	return replaceComponents(ctx, none, env, components)
+	return replaceComponents(ctx, env, none, components)
 }
 
-func prepareUpgrade(ctx context.Context, env *step.Env, components []node.ComponentUpgrade) error {
+func prepareUpgrade(ctx context.Context, env *step.Env, components []node.Replacement) error {
 	if len(components) > 0 {
-		if err := awaitOthers(ctx, env); err != nil {
+		if err := node.AwaitChecks(ctx, env, othersQuestions(env), env.Config.IgnorePreflightErrors); err != nil {
 			return err
 		}
 	}
@@ -83,29 +81,14 @@ func prepareUpgrade(ctx context.Context, env *step.Env, components []node.Compon
 	return nil
 }
 
-// awaitOthers waits until the other control planes can do without this one: they may have changed since the preflight checks.
-func awaitOthers(ctx context.Context, env *step.Env) error {
-	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
-	defer cancel()
-	var report preflight.Report
-	err := retry.Every(node.TurnInterval).Do(limited, func(ctx context.Context) error {
-		report = preflight.Run(ctx, othersQuestions(env), env.Host, env.Config.IgnorePreflightErrors)
-		return report.Err()
-	})
-	if err != nil {
-		return err
-	}
-	return node.ReportFindings(env, report)
-}
-
 // replaceComponents upgrades etcd and the API server together, so the API is away only once: each needs the other to stop
 // quickly, and the API server can't work without etcd. The components that depend on the API follow.
-func replaceComponents(ctx context.Context, t node.Turn, env *step.Env, components []node.ComponentUpgrade) error {
+func replaceComponents(ctx context.Context, env *step.Env, turn node.Turn, components []node.Replacement) error {
 	if len(components) == 0 {
 		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
 	}
 	for _, group := range node.Split(components) {
-		if err := t.Swap(ctx, env, group); err != nil {
+		if err := swap(ctx, env, turn, group); err != nil {
 			return err
 		}
 	}
@@ -113,8 +96,21 @@ func replaceComponents(ctx context.Context, t node.Turn, env *step.Env, componen
 	return nil
 }
 
+// swap makes components run with their new manifests. If they don't come up, it puts the previous ones back.
+func swap(ctx context.Context, env *step.Env, turn node.Turn, components []node.Replacement) error {
+	if len(components) == 0 {
+		return nil
+	}
+	env.UI.Printf("Upgrading %s", node.NamesOf(components))
+	swapped, err := node.Swap(ctx, env, turn, components)
+	if err == nil || ctx.Err() != nil { // the same command continues after an interruption
+		return err
+	}
+	return node.PutBack(ctx, env, turn, swapped, err)
+}
+
 // adviseRestart names the components that weren't replaced and read their certificates only at their start.
-func adviseRestart(env *step.Env, replaced []node.ComponentUpgrade) {
+func adviseRestart(env *step.Env, replaced []node.Replacement) {
 	kept := []string{manifests.ControllerManagerName, manifests.SchedulerName}
 	kept = slices.DeleteFunc(kept, func(name string) bool { return node.Contains(replaced, name) })
 	if len(kept) > 0 && env.Config.Upgrade.CertificateRenewal {
@@ -137,7 +133,7 @@ func OneWay(env *step.Env) string {
 }
 
 // componentUpgrades returns the components whose manifest or containers have to change, etcd first.
-func componentUpgrades(ctx context.Context, env *step.Env) ([]node.ComponentUpgrade, error) {
+func componentUpgrades(ctx context.Context, env *step.Env) ([]node.Replacement, error) {
 	list, err := Manifests(env)
 	if err != nil {
 		return nil, err
@@ -147,20 +143,20 @@ func componentUpgrades(ctx context.Context, env *step.Env) ([]node.ComponentUpgr
 			return nil, err
 		}
 	}
-	return slices.DeleteFunc(list, func(c node.ComponentUpgrade) bool {
+	return slices.DeleteFunc(list, func(c node.Replacement) bool {
 		return manifests.SameStaticPod(c.Before, c.Wanted) && len(c.Stale) == 0
 	}), nil
 }
 
 // Manifests returns this control plane's static Pods, now and as an upgrade would write them, etcd's first.
-func Manifests(env *step.Env) ([]node.ComponentUpgrade, error) {
+func Manifests(env *step.Env) ([]node.Replacement, error) {
 	view, err := node.HostView(env)
 	if err != nil {
 		return nil, err
 	}
-	var list []node.ComponentUpgrade
+	var list []node.Replacement
 	for _, name := range upgradableComponents(env) {
-		c := node.ComponentUpgrade{Name: name}
+		c := node.Replacement{Name: name}
 		if c.Before, err = host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, name)); err != nil {
 			return nil, err
 		}

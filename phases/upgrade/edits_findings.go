@@ -14,7 +14,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -22,7 +21,7 @@ import (
 func staticPodEdits(ctx context.Context, env *step.Env) []fault.Finding {
 	failed := func(err error) fault.Finding { // the failed comparison may hide protection
 		f := fault.Of(err)
-		f.Name, f.Final = node.EditsCheck, true
+		f.Name, f.Final = editsCheck, true
 		return f
 	}
 	list, err := editsHere(ctx, env)
@@ -45,23 +44,23 @@ func staticPodEdits(ctx context.Context, env *step.Env) []fault.Finding {
 func (e podEdits) findings() []fault.Finding {
 	var found []fault.Finding
 	if e.edited != nil {
-		found = append(found, fault.NewFinding(node.EditsCheck, fault.Error,
-			"keep them in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs of the ClusterConfiguration; to drop them, use --ignore-preflight-errors="+node.EditsCheck,
+		found = append(found, fault.NewFinding(editsCheck, fault.Error,
+			"keep them in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs of the ClusterConfiguration; to drop them, use --ignore-preflight-errors="+editsCheck,
 			"the upgrade would lose edits of the static Pod of %s: %s", e.component, e.edited))
 	}
 	if e.doubtful != nil {
-		found = append(found, fault.NewFinding(node.EditsCheck, fault.Warning,
+		found = append(found, fault.NewFinding(editsCheck, fault.Warning,
 			"nothing to do if this comes from that change; if it is an edit, keep it in a patch (--patches), which `slipway upgrade plan` prints",
 			"the upgrade writes the static Pod of %s as the ClusterConfiguration says, which was changed on %s, after the static Pod was written: %s",
 			e.component, e.changed.UTC().Format(time.DateTime+" MST"), e.doubtful))
 	}
 	if len(e.proxies) > 0 {
-		found = append(found, fault.NewFinding(node.EditsCheck, fault.Warning,
+		found = append(found, fault.NewFinding(editsCheck, fault.Warning,
 			"run the upgrade with the same variables in its environment, or set them in extraEnvs of the ClusterConfiguration",
 			"the upgrade takes proxy settings from its own environment, as init does, and would drop or change %s in the static Pod of %s", strings.Join(e.proxies, ", "), e.component))
 	}
 	if len(e.plugins) > 0 {
-		found = append(found, fault.NewFinding(node.EditsCheck, fault.Warning,
+		found = append(found, fault.NewFinding(editsCheck, fault.Warning,
 			"if the controller manager needs them, add their directory to controllerManager.extraVolumes of the ClusterConfiguration",
 			"the upgrade no longer mounts flex volume plugins in the static Pod of %s: %s", e.component, strings.Join(e.plugins, ", ")))
 	}

@@ -28,6 +28,7 @@ import (
 
 const (
 	kubeletEditsCheck = "KubeletConfigEdits"
+	editsCheck        = "StaticPodEdits"
 	certificatesCheck = "CertificateExpiration"
 	caKeyCheck        = "CertificateAuthorityKey"
 	strayCheck        = "StrayManifest"

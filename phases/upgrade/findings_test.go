@@ -553,7 +553,7 @@ func TestEtcdQuorum(t *testing.T) {
 				t.Fatal(err)
 			}
 			plan := etcdQuorum(s.Env, func(context.Context) error { return knownPeers(s.Env, known) })
-			i := slices.IndexFunc(upgradeQuestions(s.Env), func(q preflight.Check) bool { return q.Name == node.QuorumCheck })
+			i := slices.IndexFunc(upgradeQuestions(s.Env), func(q preflight.Check) bool { return q.Name == fault.EtcdQuorum })
 			apply := upgradeQuestions(s.Env)[i]
 			for command, q := range map[string]preflight.Check{"plan": plan, "apply": apply} {
 				found := q.Run(t.Context(), s.Host)

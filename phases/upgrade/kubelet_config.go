@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/phases/backup"
-	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -59,7 +59,7 @@ func upgradedKubeletFiles(env *step.Env) ([]ownership.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	node.SayCorrected(env, corrections)
+	kubelet.WarnCorrections(env, corrections)
 	files := []ownership.File{instance, file("config.yaml", data)}
 	if flags.Data, err = host.ReadIfExists(env.Host, flags.Path); err != nil || flags.Data == nil {
 		return files, err
@@ -77,5 +77,5 @@ func upgradedKubeletConfig(env *step.Env, instance []byte) ([]byte, []kubeletcon
 	if err != nil {
 		return nil, nil, err
 	}
-	return node.KubeletConfigWith(env, own)
+	return kubelet.ConfigWith(env, own)
 }

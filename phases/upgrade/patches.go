@@ -26,6 +26,7 @@ import (
 // kubelet-config.
 type EditPatches struct{ Kept, Doubtful []config.PatchFile }
 
+// PatchesOfEdits makes patches of the edits on this host.
 func PatchesOfEdits(ctx context.Context, env *step.Env) (p EditPatches, err error) {
 	list, err := editsHere(ctx, env)
 	if err != nil {

@@ -80,7 +80,7 @@ func upgradeQuestions(env *step.Env) []preflight.Check {
 	}
 	list := []preflight.Check{
 		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return versionRefusals(ctx, env) }},
-		{Name: node.EditsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return staticPodEdits(ctx, env) }},
+		{Name: editsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return staticPodEdits(ctx, env) }},
 	}
 	return append(list, othersQuestions(env)...)
 }

@@ -46,7 +46,7 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *
 		return slices.ContainsFunc(extra, func(a config.Arg) bool { return a.Name == name })
 	}
 	patched := func(name string) bool {
-		return node.FlagsReplaced(node.FlagsNamed(plain, name), node.FlagsNamed(next, name))
+		return flagsReplaced(node.FlagsNamed(plain, name), node.FlagsNamed(next, name))
 	}
 	settled := func(name string) bool { return configured(name) || patched(name) } // a change, not a loss
 	there := slices.DeleteFunc(node.PodFlags(mine), func(f node.Flag) bool { return f.Begins(slices.Values(node.ProtectiveFlags)) == "" })
@@ -55,8 +55,8 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *
 		successor := successors[f.Begins(maps.Keys(successors))]
 		switch {
 		case f.StaysIn(env, mine, wanted), f.Name != node.EncryptionFlag && (f.IsIn(wanted) || slices.ContainsFunc(made, f.Same)):
-		case f.IsIn(wanted) && slices.ContainsFunc(lost.mounts, func(m corev1.VolumeMount) bool { return node.Within(m.MountPath)(f.Value) }):
-		case f.Name == node.EncryptionFlag, !settled(f.Name) && !settled(successor), f.Shortened(node.FlagsNamed(next, f.Name)):
+		case f.IsIn(wanted) && slices.ContainsFunc(lost.mounts, func(m corev1.VolumeMount) bool { return within(m.MountPath)(f.Value) }):
+		case f.Name == node.EncryptionFlag, !settled(f.Name) && !settled(successor), shortened(f, node.FlagsNamed(next, f.Name)):
 			lost.flags = append(lost.flags, f)
 		case f.NamesPolicy() && configured(f.Name) && !patched(f.Name) && of != backup.AsMade:
 			lost.contested = append(lost.contested, f)
@@ -69,16 +69,16 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *
 // configuration has may change, unless encryption needs it: its file must keep its contents, and the files it names must stay.
 func lostMounts(env *step.Env, component string, before, wanted, mine *corev1.Pod, flags []node.Flag) (lost []corev1.VolumeMount) {
 	needed := func(flags []node.Flag) []string {
-		return slices.DeleteFunc(node.FilesOf(env, mine, flags), func(file string) bool {
+		return slices.DeleteFunc(filesOf(env, mine, flags), func(file string) bool {
 			return slices.ContainsFunc(flags, func(f node.Flag) bool { return f.Value == file && !f.IsIn(wanted) && f.StaysIn(env, mine, wanted) })
 		})
 	}
 	encryption := node.FlagsNamed(flags, node.EncryptionFlag)
 	files, encrypted := needed(flags), needed(encryption)
 	for _, m := range mine.Spec.Containers[0].VolumeMounts {
-		in := node.Within(m.MountPath)
-		stays := node.HasMount(wanted, mine, m)
-		if !stays && (node.HasMount(before, mine, m) || mounted(env.Config, component, m.MountPath)) {
+		in := within(m.MountPath)
+		stays := hasMount(wanted, mine, m)
+		if !stays && (hasMount(before, mine, m) || mounted(env.Config, component, m.MountPath)) {
 			stays = !slices.ContainsFunc(encryption, func(f node.Flag) bool { return in(f.Value) && !f.StaysIn(env, mine, wanted) }) &&
 				!slices.ContainsFunc(encrypted, func(file string) bool {
 					_, found := thisnode.OnHost(wanted, file)
@@ -165,7 +165,7 @@ func (p protection) findings(component string) []fault.Finding {
 	if len(lost) == 0 {
 		return nil
 	}
-	f := fault.NewFinding(node.ProtectionCheck, fault.Error,
+	f := fault.NewFinding(fault.StaticPodProtection, fault.Error,
 		"keep it in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs and extraVolumes of the ClusterConfiguration; "+
 			"to give it up, take it out of the static Pod first, or put the new value there, and see that the component works and reads its data",
 		"the upgrade would drop protection of data or access from the static Pod of %s: %s", component, strings.Join(lost, ", "))

@@ -250,10 +250,10 @@ func TestProtectionFromPatches(t *testing.T) {
 func TestProtectionIsNotIgnored(t *testing.T) {
 	s := planeToExamine(t)
 	flagIn(manifests.APIServerName, "--audit-policy-file=/etc/kubernetes/pki/audit.yaml")(t, s)
-	for _, ignore := range []string{"all", "StaticPodEdits", node.ProtectionCheck} {
+	for _, ignore := range []string{"all", "StaticPodEdits", fault.StaticPodProtection} {
 		ask := []preflight.Check{{Name: ignore, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return staticPodEdits(ctx, s.Env) }}}
 		report := preflight.Run(t.Context(), ask, s.Host, []string{ignore})
-		if len(report[fault.Error]) != 1 || report[fault.Error][0].Name != node.ProtectionCheck || !report[fault.Error][0].Final {
+		if len(report[fault.Error]) != 1 || report[fault.Error][0].Name != fault.StaticPodProtection || !report[fault.Error][0].Final {
 			t.Errorf("ignoring %s: %v", ignore, phasetest.InWords(report[fault.Error]))
 		}
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-func patchedEtcd(t *testing.T, s *phasetest.Stage) node.ComponentUpgrade {
+func patchedEtcd(t *testing.T, s *phasetest.Stage) node.Replacement {
 	t.Helper()
 	before, wanted := s.Patched(t)
-	return node.ComponentUpgrade{Name: manifests.EtcdName, Before: before, Wanted: wanted}
+	return node.Replacement{Name: manifests.EtcdName, Before: before, Wanted: wanted}
 }
 
 func refusesQuorum(err error) bool { return errors.As(err, new(*node.QuorumError)) }
@@ -27,13 +27,13 @@ var upgradesEtcd = []phasetest.EtcdRestart{
 	{Name: "upgrade", Init: bootstrap.Init, Refuses: refusesQuorum, Run: func(t *testing.T, s *phasetest.Stage) error {
 		mine, err := node.TakeTurn(t.Context(), s.Env, node.ForUpgrade)
 		phasetest.Fatal(t, err)
-		return mine.Finish(t.Context(), s.Env, replaceComponents(t.Context(), mine, s.Env, []node.ComponentUpgrade{patchedEtcd(t, s)}))
+		return mine.Finish(t.Context(), s.Env, replaceComponents(t.Context(), s.Env, mine, []node.Replacement{patchedEtcd(t, s)}))
 	}},
 	{Name: "put back", Init: bootstrap.Init, Refuses: func(err error) bool { return err != nil }, Run: func(t *testing.T, s *phasetest.Stage) error {
 		c := patchedEtcd(t, s)
 		s.Put(t, thisnode.StaticPodPath(s.Config, manifests.EtcdName), string(c.Wanted))
-		err := node.Turn{}.PutBack(t.Context(), s.Env, []node.ComponentUpgrade{c}, errors.New("it failed"))
-		if errors.As(err, new(*node.RestoredError)) {
+		err := node.PutBack(t.Context(), s.Env, node.Turn{}, []node.Replacement{c}, errors.New("it failed"))
+		if errors.As(err, new(*node.PutBackError)) {
 			return nil
 		}
 		return err

@@ -51,16 +51,16 @@ func TestPutBack(t *testing.T) {
 			s.FakeHost.Fail["stop container "+test.refuses] = errors.New("the runtime does not answer")
 			s.Etcd = phasetest.LoneMember{}
 			s.Config.Timeouts.UpgradeManifests = 5 * time.Second // a component that doesn't start takes all of it
-			var components []node.ComponentUpgrade
+			var components []node.Replacement
 			for _, c := range []struct{ name, before, wanted string }{{manifests.EtcdName, oldEtcd, test.etcd}, {manifests.APIServerName, oldAPI, newAPI}} {
 				path := thisnode.StaticPodPath(s.Config, c.name)
 				made := s.Get(t, path)
 				with := func(image string) string { return strings.Replace(made, node.ImageOf([]byte(made)), image, 1) }
 				s.Put(t, path, with(c.before))
-				components = append(components, node.ComponentUpgrade{Name: c.name, Before: []byte(with(c.before)), Wanted: []byte(with(c.wanted))})
+				components = append(components, node.Replacement{Name: c.name, Before: []byte(with(c.before)), Wanted: []byte(with(c.wanted))})
 			}
-			err := node.Turn{}.Swap(t.Context(), s.Env, components)
-			restored := (*node.RestoredError)(nil)
+			err := swap(t.Context(), s.Env, node.Turn{}, components)
+			restored := (*node.PutBackError)(nil)
 			fact.Error(t, err, test.said...)
 			fact.NotIn(t, phasetest.Message(err), test.without...)
 			if failed := slices.Contains(test.said, failedToo); errors.As(err, &restored) == failed {
@@ -81,7 +81,7 @@ func TestPutBackNothing(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	manifest := []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: kube-apiserver, image: 'a:v2'}]}\n")
 	failed := errors.New("it does not come up")
-	err := node.Turn{}.PutBack(t.Context(), s.Env, []node.ComponentUpgrade{{Name: manifests.APIServerName, Before: manifest, Wanted: manifest}}, failed)
+	err := node.PutBack(t.Context(), s.Env, node.Turn{}, []node.Replacement{{Name: manifests.APIServerName, Before: manifest, Wanted: manifest}}, failed)
 	if !errors.Is(err, failed) || err.Error() != failed.Error() || len(s.FakeHost.Jobs) > 0 || s.Said.Len() > 0 {
 		t.Errorf("error %v, did %q, said %q", err, s.FakeHost.Jobs, s.Said.String())
 	}

@@ -27,19 +27,21 @@ func (e *QuorumError) Error() string { return e.err.Error() }
 
 func (e *QuorumError) Unwrap() error { return e.err }
 
+// Remedy returns QuorumRemedy.
 func (*QuorumError) Remedy() string { return QuorumRemedy }
 
+// QuorumRemedy is the remedy of each QuorumError.
 const QuorumRemedy = "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove lost members (`etcdctl member remove ID`)"
 
 // SpareEtcd returns a *QuorumError if etcd is to stop, and the other members need it. If the user ignores the check EtcdQuorum,
 // it only warns. Without its static Pod, etcd isn't running anyway.
-func SpareEtcd(ctx context.Context, env *step.Env, components []ComponentUpgrade) error {
+func SpareEtcd(ctx context.Context, env *step.Env, components []Replacement) error {
 	i := slices.IndexFunc(components, named(manifests.EtcdName))
 	if i < 0 || components[i].Before == nil {
 		return nil
 	}
 	err := AwaitPeers(ctx, env)
-	if err == nil || ctx.Err() != nil || !fault.Ignored(QuorumCheck, env.Config.IgnorePreflightErrors) {
+	if err == nil || ctx.Err() != nil || !fault.Ignored(fault.EtcdQuorum, env.Config.IgnorePreflightErrors) {
 		return errors.WithMessage(err, "etcd cannot be restarted now")
 	}
 	ui.WarnError(env.UI, errors.WithMessage(err, "restarting etcd all the same"))
@@ -54,7 +56,7 @@ func QuorumQuestion(env *step.Env) preflight.Check {
 
 // QuorumIf is QuorumQuestion for workflows that may not stop the member. ask reports why the others need it.
 func QuorumIf(stops func(context.Context) bool, ask func(context.Context) error) preflight.Check {
-	return preflight.Check{Name: QuorumCheck, Asks: "the other members of etcd can do without this one", Run: func(ctx context.Context, _ preflight.View) []fault.Finding {
+	return preflight.Check{Name: fault.EtcdQuorum, Asks: "the other members of etcd can do without this one", Run: func(ctx context.Context, _ preflight.View) []fault.Finding {
 		if !stops(ctx) {
 			return nil
 		}
@@ -91,6 +93,16 @@ func AwaitPeers(ctx context.Context, env *step.Env) error {
 		return nil
 	}
 	return &QuorumError{err}
+}
+
+// MayHavePeers reports whether another member of etcd works, or may: etcd may be external, or not answer.
+func MayHavePeers(ctx context.Context, env *step.Env) bool {
+	member, found := thisnode.EtcdMember(env.Host, env.Config)
+	if !found {
+		return true
+	}
+	all, err := etcd.AskHealth(ctx, env.Etcd)
+	return err != nil || slices.ContainsFunc(all, func(m etcd.Health) bool { return m.PeerURL != member.PeerURL && m.Err == nil })
 }
 
 // followsNobody reports whether the member at own says it knows no leader, so its vote is of no use.

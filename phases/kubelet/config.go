@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package kubelet
 
 import (
 	"fmt"
@@ -15,8 +15,14 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// KubeletConfigWith returns the cluster's settings, overridden by own, fitted to this host, then overridden by users' patches.
-func KubeletConfigWith(env *step.Env, own config.PatchSet) ([]byte, []kubeletconfig.Correction, error) {
+// ConfigYAML returns the kubelet's config.yaml: the cluster's settings, overridden by this host's, and then by the user's
+// patches.
+func ConfigYAML(env *step.Env) ([]byte, []kubeletconfig.Correction, error) {
+	return ConfigWith(env, config.PatchSet{})
+}
+
+// ConfigWith returns the cluster's settings, overridden by own, fitted to this host, then overridden by users' patches.
+func ConfigWith(env *step.Env, own config.PatchSet) ([]byte, []kubeletconfig.Correction, error) {
 	data, err := kubeletconfig.ConfigYAML(env.Config)
 	if err != nil {
 		return nil, nil, err
@@ -53,7 +59,8 @@ func ownFacts(env *step.Env) kubeletconfig.Own {
 	return own
 }
 
-func SayCorrected(env *step.Env, corrections []kubeletconfig.Correction) {
+// WarnCorrections warns of each of the cluster's settings that doesn't fit this host.
+func WarnCorrections(env *step.Env, corrections []kubeletconfig.Correction) {
 	for _, c := range corrections {
 		used := "does without"
 		if c.Used != "" {
