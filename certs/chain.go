@@ -6,7 +6,6 @@ package certs
 import (
 	"crypto/x509"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"time"
@@ -81,8 +80,8 @@ func (f *faults) checkConstraints(spec Spec, chain []*x509.Certificate) {
 
 // CheckIssues checks that restrictions of a CA, such as name constraints, don't forbid its certificates for node n. It signs and
 // throws away a certificate for each of the CA's rows.
-func CheckIssues(ca Spec, n *config.Node, pair Pair, now time.Time, random io.Reader) error {
-	key, err := NewKey(config.ECDSAP256, random)
+func CheckIssues(ca Spec, n *config.Node, pair Pair, now time.Time) error {
+	key, err := NewKey(config.ECDSAP256)
 	if err != nil {
 		return err
 	}
@@ -90,7 +89,7 @@ func CheckIssues(ca Spec, n *config.Node, pair Pair, now time.Time, random io.Re
 		if spec.CA != ca.Name {
 			continue
 		}
-		if _, err := Issue(spec, n, pair, key, now, random); err != nil {
+		if _, err := Issue(spec, n, pair, key, now); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,6 @@
 package certs
 
 import (
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
@@ -20,10 +19,7 @@ import (
 func authority(t *testing.T, name string, parent *Pair, edit func(*x509.Certificate)) Pair {
 	t.Helper()
 	key := mustKey(config.ECDSAP256)
-	template, err := newTemplate(Spec{Name: name, CommonName: name}, key.Public(), now, 24*365*time.Hour, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	template := newTemplate(Spec{Name: name, CommonName: name}, key.Public(), now, 24*365*time.Hour)
 	template.IsCA = true
 	template.KeyUsage |= x509.KeyUsageCertSign
 	if edit != nil {
@@ -33,7 +29,7 @@ func authority(t *testing.T, name string, parent *Pair, edit func(*x509.Certific
 	if parent != nil {
 		signer, by = parent.Cert, parent.Key
 	}
-	cert, err := sign(Spec{Name: name}, template, signer, key.Public(), by, rand.Reader)
+	cert, err := sign(Spec{Name: name}, template, signer, key.Public(), by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,11 +69,8 @@ func TestChains(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := find(t, n, APIServer)
 			key := mustKey(config.ECDSAP256)
-			template, err := newTemplate(spec, key.Public(), now, time.Hour, rand.Reader)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cert, err := sign(spec, template, tt.signer.Cert, key.Public(), tt.signer.Key, rand.Reader)
+			template := newTemplate(spec, key.Public(), now, time.Hour)
+			cert, err := sign(spec, template, tt.signer.Cert, key.Public(), tt.signer.Key)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +106,7 @@ func TestRestrictedCA(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ca := authority(t, "kubernetes", nil, tt.edit)
-			err := CheckIssues(row, n, ca, now, rand.Reader)
+			err := CheckIssues(row, n, ca, now)
 			if tt.want == "" {
 				if err != nil {
 					t.Error(err)

@@ -49,7 +49,7 @@ func TestCheck(t *testing.T) {
 	n := fixture.DefaultNode("cp-1", "192.168.99.11")
 	key := mustKey(config.ECDSAP256)
 	pairs := issueAll(t, n, key)
-	otherCA, err := NewCA(Specs(n)[0], n, mustKey(config.ECDSAP256), now, rand.Reader)
+	otherCA, err := NewCA(Specs(n)[0], n, mustKey(config.ECDSAP256), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,14 +138,11 @@ func TestCheck(t *testing.T) {
 			if s.key == nil {
 				s.key = key.(*ecdsa.PrivateKey)
 			}
-			template, err := newTemplate(spec, s.key.Public(), now, 8760*time.Hour, rand.Reader)
-			if err != nil {
-				t.Fatal(err)
-			}
+			template := newTemplate(spec, s.key.Public(), now, 8760*time.Hour)
 			if s.edit != nil {
 				s.edit(template)
 			}
-			cert, err := sign(spec, template, pairs[spec.CA].Cert, s.key.Public(), key, rand.Reader)
+			cert, err := sign(spec, template, pairs[spec.CA].Cert, s.key.Public(), key)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,16 +200,13 @@ func TestCheckCA(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			template, err := newTemplate(spec, key.Public(), now, 87600*time.Hour, rand.Reader)
-			if err != nil {
-				t.Fatal(err)
-			}
+			template := newTemplate(spec, key.Public(), now, 87600*time.Hour)
 			template.IsCA = true
 			template.KeyUsage |= x509.KeyUsageCertSign
 			if tt.edit != nil {
 				tt.edit(template)
 			}
-			cert, err := sign(spec, template, template, key.Public(), key, rand.Reader)
+			cert, err := sign(spec, template, template, key.Public(), key)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -237,25 +231,20 @@ func TestCheckConstraints(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			template, err := newTemplate(find(t, n, CA), key.Public(), now, 87600*time.Hour, rand.Reader)
-			if err != nil {
-				t.Fatal(err)
-			}
+			template := newTemplate(find(t, n, CA), key.Public(), now, 87600*time.Hour)
 			template.IsCA = true
 			template.KeyUsage |= x509.KeyUsageCertSign
 			tt.edit(template)
-			ca, err := sign(find(t, n, CA), template, template, key.Public(), key, rand.Reader)
+			ca, err := sign(find(t, n, CA), template, template, key.Public(), key)
 			if err != nil {
 				t.Fatal(err)
 			}
 			spec := find(t, n, "apiserver")
-			if _, err := Issue(spec, n, Pair{Cert: ca, Key: key}, key, now, rand.Reader); err == nil {
+			if _, err := Issue(spec, n, Pair{Cert: ca, Key: key}, key, now); err == nil {
 				t.Error("it was issued")
 			}
-			if template, err = newTemplate(spec, key.Public(), now, time.Hour, rand.Reader); err != nil {
-				t.Fatal(err)
-			}
-			cert, err := sign(spec, template, ca, key.Public(), key, rand.Reader)
+			template = newTemplate(spec, key.Public(), now, time.Hour)
+			cert, err := sign(spec, template, ca, key.Public(), key)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,7 +24,7 @@ func FuzzParsePair(f *testing.F) {
 	pairs := map[string]Pair{}
 	for _, algorithm := range []config.EncryptionAlgorithm{config.ECDSAP256, config.ECDSAP384, config.RSA2048} {
 		key := mustKey(algorithm)
-		ca, err := NewCA(Specs(n)[0], n, key, now, rand.Reader)
+		ca, err := NewCA(Specs(n)[0], n, key, now)
 		if err != nil {
 			f.Fatal(err)
 		}

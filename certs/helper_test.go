@@ -5,7 +5,6 @@ package certs
 
 import (
 	"crypto"
-	"crypto/rand"
 	"crypto/x509"
 	"sync"
 	"testing"
@@ -26,7 +25,7 @@ var (
 )
 
 func mustKey(algorithm config.EncryptionAlgorithm) crypto.Signer {
-	key, err := NewKey(algorithm, rand.Reader)
+	key, err := NewKey(algorithm)
 	if err != nil {
 		panic(err)
 	}
@@ -52,9 +51,9 @@ func issueAll(t *testing.T, n *config.Node, key crypto.Signer) map[string]Pair {
 		var cert *x509.Certificate
 		var err error
 		if spec.IsCA() {
-			cert, err = NewCA(spec, n, key, now, rand.Reader)
+			cert, err = NewCA(spec, n, key, now)
 		} else {
-			cert, err = Issue(spec, n, pairs[spec.CA], key, now, rand.Reader)
+			cert, err = Issue(spec, n, pairs[spec.CA], key, now)
 		}
 		if err != nil {
 			t.Fatal(err)

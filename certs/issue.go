@@ -7,14 +7,16 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
-	"io"
-	"math/big"
+	"encoding/pem"
 	"net"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/pkg/errors"
@@ -28,8 +30,7 @@ const backdate = 5 * time.Minute
 // Pair is a certificate and its private key.
 type Pair struct {
 	Cert *x509.Certificate
-	// Key is nil if it's kept elsewhere, such as an external CA's.
-	Key crypto.Signer
+	Key  crypto.Signer // nil if it's kept elsewhere, such as an external CA's
 	// More are the certificates after Cert in its file. While a cluster moves from one CA to another, the CA's file has several:
 	// Cert signs, and all are trusted.
 	More []*x509.Certificate
@@ -43,37 +44,34 @@ func (p Pair) Bundle() []*x509.Certificate {
 	return append([]*x509.Certificate{p.Cert}, p.More...)
 }
 
-// NewKey generates a private key from the system's secure source: Go uses random only with GODEBUG=cryptocustomrand=1.
-func NewKey(algorithm config.EncryptionAlgorithm, random io.Reader) (crypto.Signer, error) {
+// NewKey generates a private key. Go takes the random numbers for keys and signatures from the system's secure source alone.
+func NewKey(algorithm config.EncryptionAlgorithm) (crypto.Signer, error) {
 	switch algorithm {
 	case config.RSA2048:
-		return rsa.GenerateKey(random, 2048)
+		return rsa.GenerateKey(rand.Reader, 2048)
 	case config.RSA3072:
-		return rsa.GenerateKey(random, 3072)
+		return rsa.GenerateKey(rand.Reader, 3072)
 	case config.RSA4096:
-		return rsa.GenerateKey(random, 4096)
+		return rsa.GenerateKey(rand.Reader, 4096)
 	case config.ECDSAP256:
-		return ecdsa.GenerateKey(elliptic.P256(), random)
+		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	case config.ECDSAP384:
-		return ecdsa.GenerateKey(elliptic.P384(), random)
+		return ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	}
 	return nil, errors.Errorf("unknown encryptionAlgorithm %q", algorithm)
 }
 
 // NewCA returns a self-signed CA certificate, valid for the configured caCertificateValidityPeriod.
-func NewCA(spec Spec, n *config.Node, key crypto.Signer, now time.Time, random io.Reader) (*x509.Certificate, error) {
-	template, err := newTemplate(spec, key.Public(), now, n.Cluster.CACertificateValidityPeriod.Duration, random)
-	if err != nil {
-		return nil, err
-	}
+func NewCA(spec Spec, n *config.Node, key crypto.Signer, now time.Time) (*x509.Certificate, error) {
+	template := newTemplate(spec, key.Public(), now, n.Cluster.CACertificateValidityPeriod.Duration)
 	template.IsCA = true
 	template.KeyUsage |= x509.KeyUsageCertSign
-	return sign(spec, template, template, key.Public(), key, random)
+	return sign(spec, template, template, key.Public(), key)
 }
 
 // Issue returns a leaf certificate signed by ca, valid for the configured certificateValidityPeriod, but no longer than its CA.
 // It's an error if the CA has no key or isn't valid now.
-func Issue(spec Spec, n *config.Node, ca Pair, key crypto.Signer, now time.Time, random io.Reader) (*x509.Certificate, error) {
+func Issue(spec Spec, n *config.Node, ca Pair, key crypto.Signer, now time.Time) (*x509.Certificate, error) {
 	if ca.Key == nil {
 		return nil, errors.Errorf("certificate %s: the private key of its CA %q is not on this host; "+
 			"have the owner of the CA sign it", spec.Name, spec.CA)
@@ -82,14 +80,11 @@ func Issue(spec Spec, n *config.Node, ca Pair, key crypto.Signer, now time.Time,
 		return nil, errors.Errorf("certificate %s: its CA %q is valid from %s to %s, but it is %s now",
 			spec.Name, spec.CA, stamp(ca.Cert.NotBefore), stamp(ca.Cert.NotAfter), stamp(now))
 	}
-	template, err := newTemplate(spec, key.Public(), now, n.Cluster.CertificateValidityPeriod.Duration, random)
-	if err != nil {
-		return nil, err
-	}
+	template := newTemplate(spec, key.Public(), now, n.Cluster.CertificateValidityPeriod.Duration)
 	if template.NotAfter.After(ca.Cert.NotAfter) {
 		template.NotAfter = ca.Cert.NotAfter
 	}
-	cert, err := sign(spec, template, ca.Cert, key.Public(), ca.Key, random)
+	cert, err := sign(spec, template, ca.Cert, key.Public(), ca.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -105,13 +100,8 @@ func PublicKeyPin(cert *x509.Certificate) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-func newTemplate(
-	spec Spec, public crypto.PublicKey, now time.Time, lifetime time.Duration, random io.Reader,
-) (*x509.Certificate, error) {
-	serial, err := newSerial(random)
-	if err != nil {
-		return nil, errors.Wrapf(err, "certificate %s: no serial number", spec.Name)
-	}
+// newTemplate has no serial number: signing adds one with 159 random bits (RFC 5280 allows 20 octets, CAs need 64 random bits).
+func newTemplate(spec Spec, public crypto.PublicKey, now time.Time, lifetime time.Duration) *x509.Certificate {
 	usage := x509.KeyUsageDigitalSignature
 	if _, ok := public.(*rsa.PublicKey); ok {
 		// Only RSA keys can encipher keys (RFC 8813, section 3).
@@ -122,7 +112,6 @@ func newTemplate(
 		ips = append(ips, ip.AsSlice())
 	}
 	return &x509.Certificate{
-		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: spec.CommonName, Organization: spec.Organization},
 		DNSNames:              spec.DNSNames,
 		IPAddresses:           ips,
@@ -131,13 +120,11 @@ func newTemplate(
 		KeyUsage:              usage,
 		ExtKeyUsage:           spec.Usages,
 		BasicConstraintsValid: true,
-	}, nil
+	}
 }
 
-func sign(
-	spec Spec, template, parent *x509.Certificate, public crypto.PublicKey, signer crypto.Signer, random io.Reader,
-) (*x509.Certificate, error) {
-	der, err := x509.CreateCertificate(random, template, parent, public, signer)
+func sign(spec Spec, template, parent *x509.Certificate, public crypto.PublicKey, signer crypto.Signer) (*x509.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, signer)
 	if err != nil {
 		return nil, errors.Wrapf(err, "signing certificate %s", spec.Name)
 	}
@@ -145,14 +132,88 @@ func sign(
 	return cert, errors.Wrapf(err, "certificate %s", spec.Name)
 }
 
-// newSerial returns a positive number of 16 octets, 126 bits of it random: RFC 5280 allows 20 octets, CAs need 64 random bits.
-func newSerial(random io.Reader) (*big.Int, error) {
-	var octets [16]byte
-	if _, err := io.ReadFull(random, octets[:]); err != nil {
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// KubeletServingAlgorithm is the algorithm of a kubelet's own keys, independent of the cluster's other keys.
+const KubeletServingAlgorithm = config.ECDSAP256
+
+const kubeletServingLifetime = 365 * 24 * time.Hour
+
+// KubeletServing returns a self-signed serving certificate for a node's name, like the one its kubelet would generate, see
+// https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/
+func KubeletServing(node string, key crypto.Signer, now time.Time) (*x509.Certificate, error) {
+	spec := Spec{Name: "kubelet-serving", CommonName: node, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	if ip, err := netip.ParseAddr(node); err == nil {
+		spec.IPs = []netip.Addr{ip}
+	} else {
+		spec.DNSNames = []string{node}
+	}
+	template := newTemplate(spec, key.Public(), now, kubeletServingLifetime)
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
 		return nil, err
 	}
-	octets[0] = octets[0]&0x7f | 0x40
-	return new(big.Int).SetBytes(octets[:]), nil
+	id := sha256.Sum256(public) // RFC 7093, section 2, method 4
+	template.SubjectKeyId, template.AuthorityKeyId = id[:20], id[:20]
+	return sign(spec, template, template, key.Public(), key)
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+// Renewal returns the row for renewing a certificate: its content, plus its row's additions. So a name added by hand stays, and a
+// new name in the configuration is added.
+func Renewal(spec Spec, old *x509.Certificate) Spec {
+	spec.CommonName, spec.Organization = old.Subject.CommonName, old.Subject.Organization
+	s := sans{names: slices.Clone(spec.DNSNames), ips: slices.Clone(spec.IPs)}
+	s.add(old.DNSNames...)
+	for _, ip := range old.IPAddresses {
+		if addr, ok := netip.AddrFromSlice(ip); ok {
+			s.addIP(addr)
+		}
+	}
+	slices.Sort(s.names)
+	spec.DNSNames, spec.IPs = s.names, s.ips
+	spec.Usages = slices.Clone(spec.Usages)
+	for _, usage := range old.ExtKeyUsage {
+		if !slices.Contains(spec.Usages, usage) {
+			spec.Usages = append(spec.Usages, usage)
+		}
+	}
+	return spec
+}
+
+// AlgorithmOf returns the algorithm with which NewKey generates a key like this one; empty if it can't.
+func AlgorithmOf(public crypto.PublicKey) config.EncryptionAlgorithm {
+	switch key := public.(type) {
+	case *rsa.PublicKey:
+		switch key.N.BitLen() {
+		case 3072:
+			return config.RSA3072
+		case 4096:
+			return config.RSA4096
+		}
+		return config.RSA2048
+	case *ecdsa.PublicKey:
+		if key.Curve == elliptic.P384() {
+			return config.ECDSAP384
+		}
+		return config.ECDSAP256
+	}
+	return ""
+}
+
+// Request returns a certificate signing request (RFC 2986) for the owner of an external CA, as PEM. It doesn't contain the
+// usages: the owner adds them, see https://kubernetes.io/docs/setup/best-practices/certificates/
+func Request(spec Spec, key crypto.Signer) ([]byte, error) {
+	ips := make([]net.IP, 0, len(spec.IPs))
+	for _, ip := range spec.IPs {
+		ips = append(ips, ip.AsSlice())
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject:     pkix.Name{CommonName: spec.CommonName, Organization: spec.Organization},
+		DNSNames:    spec.DNSNames,
+		IPAddresses: ips,
+	}, key)
+	if err != nil {
+		return nil, errors.Wrapf(err, "signing request of %s", spec.Name)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
+}

@@ -6,13 +6,10 @@ package certs
 import (
 	"bytes"
 	"crypto/ecdsa"
-	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
-	"errors"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +38,7 @@ func TestAlgorithms(t *testing.T) {
 		t.Run(string(tt.algorithm), func(t *testing.T) {
 			t.Parallel()
 			n := fixture.DefaultNode("cp-1", "192.168.99.11")
-			key, err := NewKey(tt.algorithm, rand.Reader)
+			key, err := NewKey(tt.algorithm)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +72,7 @@ func bits(cert *x509.Certificate) int {
 }
 
 func TestNewKeyUnknown(t *testing.T) {
-	_, err := NewKey("DSA-1024", rand.Reader)
+	_, err := NewKey("DSA-1024")
 	if err == nil || !strings.Contains(err.Error(), `"DSA-1024"`) {
 		t.Errorf("got %v", err)
 	}
@@ -157,13 +154,9 @@ func TestIssueRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Issue(spec, n, tt.ca, rsaKey(), tt.now, rand.Reader)
+			_, err := Issue(spec, n, tt.ca, rsaKey(), tt.now)
 			fact.Error(t, err, fact.Of(tt.want)...)
 		})
-	}
-	noEntropy := iotest.ErrReader(errors.New("no entropy"))
-	if _, err := Issue(spec, n, ca, rsaKey(), now, noEntropy); err == nil || !strings.Contains(err.Error(), "no entropy") {
-		t.Errorf("without randomness: %v", err)
 	}
 }
 

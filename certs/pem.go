@@ -26,7 +26,6 @@ const (
 	blockRSAPublicKey = "RSA PUBLIC KEY"
 )
 
-// EncodeCerts returns the certificates as PEM, in order.
 func EncodeCerts(list ...*x509.Certificate) []byte {
 	var out []byte
 	for _, cert := range list {
@@ -55,7 +54,6 @@ func EncodeKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(block), nil
 }
 
-// EncodePublicKey returns the public half of key as PEM.
 func EncodePublicKey(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {

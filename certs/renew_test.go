@@ -4,7 +4,6 @@
 package certs
 
 import (
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -46,7 +45,7 @@ func TestRenewal(t *testing.T) {
 
 func TestAlgorithmOf(t *testing.T) {
 	for _, a := range []config.EncryptionAlgorithm{config.RSA2048, config.ECDSAP256, config.ECDSAP384} {
-		key, err := NewKey(a, rand.Reader)
+		key, err := NewKey(a)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,14 +56,14 @@ func TestAlgorithmOf(t *testing.T) {
 }
 
 func TestRequest(t *testing.T) {
-	key, err := NewKey(config.ECDSAP256, rand.Reader)
+	key, err := NewKey(config.ECDSAP256)
 	if err != nil {
 		t.Fatal(err)
 	}
 	data, err := Request(Spec{
 		Name: "x", CommonName: "cn", Organization: []string{"o"}, DNSNames: []string{"a.example"},
 		IPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
-	}, key, rand.Reader)
+	}, key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func withNetwork(t *testing.T, change func(*config.InitFlags)) *config.Node {
 		Facts: config.HostFacts{
 			Hostname: "cp-1", IPv4: netip.MustParseAddr("192.0.2.11"), IPv6: netip.MustParseAddr("2001:db8::11"), Sockets: config.KnownSockets()[:1],
 		},
-		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
+		NewToken: func() (string, string) { return "abcdef", "0123456789abcdef" },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -45,10 +45,8 @@ type Account struct{ UID, GID int64 }
 
 // Users are the accounts above on one host.
 type Users struct {
-	// Accounts are those of RootlessUsers, by name.
-	Accounts map[string]Account
-	// ServiceAccountKeyGID is the number of ServiceAccountKeyGroup.
-	ServiceAccountKeyGID int64
+	Accounts             map[string]Account // those of RootlessUsers, by name
+	ServiceAccountKeyGID int64              // the number of ServiceAccountKeyGroup
 }
 
 // Rootless reports whether the control plane's components run as users other than root (feature gate RootlessControlPlane). The

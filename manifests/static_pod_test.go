@@ -39,7 +39,7 @@ func load(t *testing.T, input []byte) *config.Node {
 			IPv6:     netip.MustParseAddr("fd00:99::11"),
 			Sockets:  config.KnownSockets()[:1],
 		},
-		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
+		NewToken: func() (string, string) { return "abcdef", "0123456789abcdef" },
 		Now:      time.Now,
 		Existing: true, // some settings contradict each other
 	})

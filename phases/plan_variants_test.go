@@ -139,8 +139,8 @@ func (v variant) node(t *testing.T) *config.Node {
 	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: v.documents},
 		config.InitFlags{Given: []string{"upload-certs"}, UploadCerts: true}, config.Options{
 			Facts:             config.HostFacts{Hostname: "cp-1"},
-			NewToken:          func() (string, string, error) { return "fedcba", "0123456789abcdef", nil },
-			NewCertificateKey: func() (string, error) { return "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", nil },
+			NewToken:          func() (string, string) { return "fedcba", "0123456789abcdef" },
+			NewCertificateKey: func() string { return "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff" },
 		})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, v.documents)

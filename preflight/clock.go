@@ -24,8 +24,7 @@ const (
 	clockBackdate = 5 * time.Minute
 )
 
-// clock compares this host's clock with the API server's. A join can't succeed if either side's new certificates aren't valid yet
-// on the other.
+// clock compares this host's clock with the API server's: for a join, each side's new certificates must be valid on the other.
 func clock(ctx context.Context, h View, n *config.Node) []fault.Finding {
 	if n.Join == nil || n.Join.Server == "" {
 		return skip("there is no API server to compare clocks with")

@@ -58,8 +58,7 @@ func runtimeVersion(ctx context.Context, h View, n *config.Node) []fault.Finding
 // updateRuntime names the first versions with a reported cgroup driver.
 const updateRuntime = "update the container runtime to containerd 2.0, CRI-O 1.28 or later"
 
-// reportsDriver reports whether the runtime knows CRI's RuntimeConfig. containerd has it since 2.0; earlier versions show their
-// driver in another way.
+// reportsDriver reports whether the runtime knows CRI's RuntimeConfig, as containerd does since 2.0; before, its driver is elsewhere.
 func reportsDriver(info host.RuntimeInfo) bool {
 	if info.CgroupDriver == "" {
 		return false

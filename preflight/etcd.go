@@ -127,8 +127,7 @@ const (
 	syncLimit = 500 * time.Millisecond
 )
 
-// etcdDisk measures the sync before etcd acknowledges a write: a slow disk causes most leader elections and timeouts of small
-// clusters.
+// etcdDisk measures the sync before a write's acknowledgment: a slow disk causes most elections and timeouts of small clusters.
 func etcdDisk(ctx context.Context, h View, dataDir string) []fault.Finding {
 	dir := existingDir(h, dataDir)
 	ctx, cancel := context.WithTimeout(ctx, syncLimit)
@@ -142,17 +141,12 @@ func etcdDisk(ctx context.Context, h View, dataDir string) []fault.Finding {
 	case err != nil:
 		return warn("cannot measure the disk of %s: %v", dir, err).remedy("check that the file system is writable and has free space")
 	}
-	p99 := percentile(took, 0.99)
+	slices.Sort(took)
+	p99 := took[int(math.Ceil(0.99*float64(len(took))))-1] // the nearest rank
 	if p99 <= syncGoal {
 		return nil
 	}
 	return warn("the disk of %s takes %s to sync a write (99th percentile of %d), but etcd needs at most %s to answer quickly and avoid leader elections under load",
 		dir, p99.Round(100*time.Microsecond), len(took), syncGoal).
 		remedy("give etcd a faster disk (etcd.local.dataDir), or stop other programs that write to this one")
-}
-
-// percentile uses the nearest rank.
-func percentile(values []time.Duration, p float64) time.Duration {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[int(math.Ceil(p*float64(len(sorted))))-1]
 }

@@ -112,8 +112,7 @@ func (p *puller) pull(ctx context.Context, image string) error {
 	})
 }
 
-// hopeless reports whether another try would fail the same way. For most of these errors, CRI has no code, only the runtime's
-// text.
+// hopeless reports whether another try would fail alike. For most of these errors, CRI has no code, only the runtime's text.
 func hopeless(err error) bool {
 	text := strings.ToLower(err.Error())
 	return slices.ContainsFunc([]string{"not found", "unauthorized", "forbidden", "denied", "invalid reference", "no space left"},

@@ -168,8 +168,7 @@ func Configuration(differences func(context.Context) []fault.Finding) Check {
 	}
 }
 
-// endpointLimit is how long an API server behind the control plane's endpoint may take to answer. An address nobody has yet may
-// give no answer at all.
+// endpointLimit is an API server's time to answer at the control plane's endpoint. An unused address may give no answer.
 const endpointLimit = 3 * time.Second
 
 // existingCluster keeps init from making a second cluster behind a living cluster's endpoint, for example when the tool that

@@ -17,8 +17,7 @@ import (
 // Leftover is a file that exists only on a host that has joined a cluster, or begun to.
 type Leftover struct {
 	Path string
-	// Foreign returns why the file isn't from an earlier join to this cluster, or nil if it is. The function is nil if the
-	// cluster isn't known.
+	// Foreign says why the file isn't from an earlier join to this cluster; nil if it is. The function is nil without a known cluster.
 	Foreign func(data []byte) error
 }
 
@@ -40,8 +39,7 @@ func joining(n *config.Node, leftovers []Leftover) []Check {
 	return slices.Concat(checks, proxies(n), node(n), networks(n))
 }
 
-// JoinControlPlane lists the checks of a host that joins a cluster as a control plane. It doesn't check the files of an external
-// etcd: the join fetches them.
+// JoinControlPlane lists the checks of a joining control plane. An external etcd's files aren't checked: the join fetches them.
 func JoinControlPlane(n *config.Node, leftovers []Leftover) []Check {
 	components := []string{apiServer, controllerManager, scheduler}
 	checks := append([]Check{{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"}}, controlPlane(n)...)
@@ -90,8 +88,7 @@ func leftover(l Leftover) func(context.Context, View) []fault.Finding {
 	})
 }
 
-// noManifests checks that there are no static Pods left from a control plane: the kubelet would start them. A node that has
-// joined may have its own.
+// noManifests finds static Pods left from a control plane, which the kubelet would start. A joined node may have its own.
 func noManifests(_ context.Context, h View, n *config.Node) []fault.Finding {
 	dir := n.Paths.Manifests
 	entries, err := content(h, dir)

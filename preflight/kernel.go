@@ -70,8 +70,7 @@ func BootParameter(h host.FileReader, except, name string) (file, value string, 
 // sysctlConf isn't read by systemd, but by `sysctl --system`, after all others.
 const sysctlConf = "/etc/sysctl.conf"
 
-// sysctlFiles lists the files that set parameters at boot, in the order in which systemd reads them. A file in /etc hides others
-// of its name.
+// sysctlFiles lists the files that set parameters at boot, in systemd's order. A file in /etc hides others of its name.
 func sysctlFiles(h host.FileReader) []string {
 	files := map[string]string{}
 	for _, dir := range []string{"/usr/lib/sysctl.d", "/usr/local/lib/sysctl.d", "/run/sysctl.d", "/etc/sysctl.d"} {
@@ -111,13 +110,11 @@ func sysctlSetting(line string) (name, value string) {
 // module is a part of the kernel used by a node.
 type module struct {
 	name string
-	// shown is a file that exists when the module works, however it got into the kernel; if text is set, the file then also
-	// contains it.
+	// shown is a file that exists, and contains text if set, when the module works, however it got into the kernel.
 	shown, text string
 	option      string // CONFIG_…=y: built in
-	// byHand is set if nothing loads the module automatically.
-	byHand bool
-	use    string
+	byHand      bool   // set if nothing loads the module automatically
+	use         string
 }
 
 // neededModules come from
@@ -200,8 +197,7 @@ func readKernel(h View) kernel {
 	return k
 }
 
-// moduleNames reads a file of modprobe. Its lines begin with a path such as kernel/net/bridge/br_netfilter.ko.zst, which a colon
-// may follow.
+// moduleNames reads a file of modprobe: paths such as kernel/net/bridge/br_netfilter.ko.zst, perhaps with a colon behind.
 func moduleNames(h View, path string) []string {
 	text, err := h.ReadFile(path)
 	if err != nil {

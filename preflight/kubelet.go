@@ -5,14 +5,43 @@ package preflight
 
 import (
 	"cmp"
+	"context"
 	"strconv"
 
+	"github.com/pkg/errors"
 	kubeletapi "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
+
+const kubeletUnit = "kubelet.service"
+
+// kubeletService checks that the unit can start, now and after a reboot. Without systemd, the kubelet may run in another way.
+func kubeletService(ctx context.Context, h View, n *config.Node) []fault.Finding {
+	unit, err := h.Unit(ctx, kubeletUnit)
+	if errors.Is(err, host.ErrNoSystemd) {
+		return warn("%v", err).remedy("start the kubelet in another way")
+	}
+	if err != nil {
+		return warn("cannot ask systemd about %s: %v", kubeletUnit, err).remedy("check it with `systemctl status %s`", kubeletUnit)
+	}
+	switch {
+	case unit.LoadState == "not-found":
+		return fail("systemd has no unit %s", kubeletUnit).remedy("install the kubelet's package, or its unit and drop-in")
+	case unit.LoadState == "masked":
+		return fail("%s is masked, so it cannot be started", kubeletUnit).remedy("run `systemctl unmask %s`", kubeletUnit)
+	case unit.LoadState != "loaded":
+		return fail("systemd cannot load %s (%s)", kubeletUnit, unit.LoadState).remedy("see `systemctl status %s`", kubeletUnit)
+	case unit.UnitFileState == "disabled" && !n.EnableKubelet:
+		return warn("%s is not enabled, so the kubelet will not start after a reboot", kubeletUnit).
+			remedy("run `systemctl enable %s`", kubeletUnit)
+	}
+	return nil
+}
 
 // kubeletSettings decide whether a kubelet starts and creates containers, as it will read them: the Node's KubeletConfiguration,
 // overridden by the files of --config-dir, overridden by its flags. Each says where it comes from.

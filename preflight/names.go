@@ -5,6 +5,7 @@ package preflight
 
 import (
 	"context"
+	"io/fs"
 	"net"
 	"net/netip"
 	"slices"
@@ -52,8 +53,7 @@ func lookup(ctx context.Context, h View, name string) ([]netip.Addr, error) {
 	return addrs, err
 }
 
-// ownAddress accepts loopback addresses, because Debian gives a host's name 127.0.1.1. If the interfaces can't be listed, it
-// accepts any address.
+// ownAddress accepts loopback (Debian gives a host's name 127.0.1.1), and any address if the interfaces can't be listed.
 func ownAddress(h View) func(netip.Addr) bool {
 	interfaces, err := h.Interfaces()
 	return func(a netip.Addr) bool {
@@ -61,8 +61,7 @@ func ownAddress(h View) func(netip.Addr) bool {
 	}
 }
 
-// controlPlaneEndpoint checks that the name in every kubeconfig resolves on this host: otherwise the kubelet doesn't find the
-// API.
+// controlPlaneEndpoint checks that this host can resolve the name in every kubeconfig, or its kubelet doesn't find the API.
 func controlPlaneEndpoint(ctx context.Context, h View, n *config.Node) []fault.Finding {
 	for _, endpoint := range apiEndpoints(n) {
 		name, _, err := net.SplitHostPort(endpoint)
@@ -79,4 +78,62 @@ func controlPlaneEndpoint(ctx context.Context, h View, n *config.Node) []fault.F
 		}
 	}
 	return nil
+}
+
+// resolvConf checks the file whose name servers the kubelet gives to Pods: without it, the kubelet creates no container at all.
+// https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/
+func resolvConf(_ context.Context, h View, n *config.Node) []fault.Finding {
+	s := effectiveKubelet(n, h).resolvConf
+	if s.value == "" { // Pods get no name servers of the host
+		return nil
+	}
+	switch _, err := h.Stat(s.value); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fail("%s does not exist (%s), and without it the kubelet creates no container", s.value, s.from).
+			remedy("create it with the name servers of this host (where systemd-resolved runs, as a link to %s), or set resolvConf in the KubeletConfiguration", config.ResolvedConf)
+	case err != nil:
+		return warn("cannot look at %s (%s): %v", s.value, s.from, err).remedy("see that it exists: without it the kubelet creates no container")
+	}
+	return nil
+}
+
+// dnsLoop looks at the name servers CoreDNS forwards to: they come from the file that the kubelet gives to Pods with the host's
+// DNS. A loopback address is the Pod's own, so CoreDNS would ask itself, and end when it notices:
+// https://coredns.io/plugins/loop/#troubleshooting-loops-in-kubernetes-clusters
+func dnsLoop(_ context.Context, h View, n *config.Node) []fault.Finding {
+	file := effectiveKubelet(n, h).resolvConf
+	if n.Cluster.DNS.Disabled || file.value == "" {
+		return nil
+	}
+	data, err := h.ReadFile(file.value)
+	if err != nil {
+		return skip("cannot read %s: %v", file.value, err)
+	}
+	servers := nameServers(string(data))
+	loops := slices.DeleteFunc(slices.Clone(servers), func(server string) bool {
+		address, err := netip.ParseAddr(server)
+		return err != nil || !address.Unmap().IsLoopback() && !address.IsUnspecified()
+	})
+	const remedy = "name a server that Pods can reach in %s, or give the kubelet a file that does (resolvConf in the KubeletConfiguration)"
+	switch {
+	case len(servers) == 0:
+		return warn("%s (%s) names no server, so CoreDNS can resolve only names of the cluster", file.value, file.from).remedy(remedy, file.value)
+	case len(loops) == len(servers):
+		return warn("%s (%s) names only %s, which in a Pod is the Pod itself, so CoreDNS would forward to itself and end", file.value, file.from, strings.Join(loops, ", ")).
+			remedy(remedy, file.value)
+	case len(loops) > 0:
+		return warn("%s (%s) names %s, which in a Pod is the Pod itself, so CoreDNS may forward to itself and end", file.value, file.from, strings.Join(loops, ", ")).
+			remedy(remedy, file.value)
+	}
+	return nil
+}
+
+func nameServers(text string) []string {
+	var servers []string
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); len(words) > 1 && words[0] == "nameserver" {
+			servers = append(servers, words[1])
+		}
+	}
+	return servers
 }

@@ -6,6 +6,7 @@ package preflight
 import (
 	"context"
 	"io/fs"
+	"net/netip"
 	"path/filepath"
 	"slices"
 
@@ -72,12 +73,7 @@ func IsNetwork(name string) bool {
 }
 
 func hasFamily(n *config.Node, ipv6 bool) bool {
-	for _, s := range n.PodSubnets() {
-		if s.Addr().Is6() == ipv6 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.PodSubnets(), func(p netip.Prefix) bool { return p.Addr().Is6() == ipv6 })
 }
 
 // flannelPort accepts a port that flannel itself holds.

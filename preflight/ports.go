@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -35,8 +36,7 @@ const (
 	portInterval = 50 * time.Millisecond
 )
 
-// portFree accepts ports held by the node's own control plane, started by an earlier run. The static Pod's check says whether its
-// configuration matches.
+// portFree accepts ports of the node's own control plane from an earlier run; the static Pod's check compares configurations.
 func portFree(n *config.Node, u portUse) func(context.Context, View) []fault.Finding {
 	return func(ctx context.Context, h View) (findings []fault.Finding) {
 		_ = retry.Policy{First: portInterval, Tries: portLooks}.Do(ctx, func(ctx context.Context) error {
@@ -101,8 +101,7 @@ func initBegun(n *config.Node, h View) bool {
 		exists(h, filepath.Join(n.Paths.Kubeconfigs, "admin.conf"))
 }
 
-// joinBegun reports whether this host is a node or was about to become one. The checks of these files say whether it's this
-// cluster's.
+// joinBegun reports whether this host is a node or was about to be. These files' checks say whether it's this cluster's.
 func joinBegun(n *config.Node, h View) bool {
 	return exists(h, filepath.Join(n.Paths.Kubeconfigs, "kubelet.conf")) ||
 		exists(h, filepath.Join(n.Paths.Kubeconfigs, "bootstrap-kubelet.conf"))
@@ -142,4 +141,41 @@ func etcdData(n *config.Node, dir string) func(context.Context, View) []fault.Fi
 		return fail("%s is not empty, and its content is not from this node's etcd", dir).
 			remedy("if it is left from an old cluster, run `slipway reset` or move it away; otherwise give etcd another directory (etcd.local.dataDir)")
 	}
+}
+
+func firewalld(ctx context.Context, h View, n *config.Node) []fault.Finding {
+	api, node := n.BindPort, kubeletPort(n)
+	unit, err := h.Unit(ctx, "firewalld.service")
+	if err != nil {
+		return warn("cannot check whether a firewall blocks TCP ports %d and %d: %v", api, node, err).
+			remedy("make sure that other nodes can reach these ports of this host")
+	}
+	const active = "%s is active, and other nodes must be able to reach TCP ports %d and %d of this host"
+	switch {
+	case unit.ActiveState == "active":
+		return warn(active, "firewalld", api, node).
+			remedy("open them with `firewall-cmd --permanent --add-port=%d/tcp --add-port=%d/tcp && firewall-cmd --reload`", api, node)
+	case usesUFW(h):
+		return warn(active, "ufw", api, node).remedy("open them with `ufw allow %d/tcp && ufw allow %d/tcp`", api, node)
+	case usesNftables(ctx, h):
+		return warn(active, "nftables", api, node).
+			remedy("accept them with `tcp dport { %d, %d } accept` in /etc/nftables.conf, and run `systemctl reload nftables`", api, node)
+	}
+	return nil
+}
+
+// usesNftables reports whether nftables' own service has rules that drop packets.
+func usesNftables(ctx context.Context, h View) bool {
+	unit, err := h.Unit(ctx, "nftables.service")
+	if err != nil || unit.ActiveState != "active" {
+		return false
+	}
+	text, err := h.ReadFile("/etc/nftables.conf")
+	return err == nil && (strings.Contains(string(text), "drop") || strings.Contains(string(text), "reject"))
+}
+
+// usesUFW reads what Ubuntu's firewall does at boot: its unit is active even where it's off.
+func usesUFW(h View) bool {
+	text, err := h.ReadFile("/etc/ufw/ufw.conf")
+	return err == nil && slices.Contains(strings.Split(string(text), "\n"), "ENABLED=yes")
 }

@@ -14,18 +14,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// HostRuntime is the container runtime of a host being prepared.
 type HostRuntime struct {
 	Socket string
 	// Installed reports whether the operator installed it, Running whether it should answer already.
 	Installed, Running bool
 }
 
-// Preparation is what a host will get.
 type Preparation struct {
 	Runtime HostRuntime
-	// Sizes are the bytes to write, by directory.
-	Sizes map[string]uint64
+	Sizes   map[string]uint64 // the bytes to write, by directory
 	// Parameters are kernel parameters, by path below /proc/sys, and SysctlFile sets them at boot.
 	Parameters map[string]string
 	SysctlFile string

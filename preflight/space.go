@@ -6,13 +6,18 @@ package preflight
 import (
 	"context"
 	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 // need is the free space that a directory's file system must and should have.
@@ -35,7 +40,6 @@ var (
 	kubernetesNeed = need{least: 10 << 20, good: 50 << 20, what: "certificates, kubeconfigs and static Pods"}
 )
 
-// space checks the file system where dir is or will be.
 func space(n *config.Node, dir string, needs need) func(context.Context, View) []fault.Finding {
 	return func(_ context.Context, h View) []fault.Finding { return spaceOf(n, h, dir, needs) }
 }
@@ -136,8 +140,7 @@ func ImageNeed(ctx context.Context, n *config.Node, h View) []Need {
 // kept is how much of a file system stays free: a tenth. With less, the kubelet evicts Pods by default.
 const kept = 10
 
-// Room checks the file system of the first need: it must have room for that and all others on it, and keep a tenth of its size
-// free.
+// Room checks the first need's file system: it must have room for all needs on it, and keep a tenth of its size free.
 func Room(h View, first Need, others ...Need) []fault.Finding {
 	at := existingDir(h, first.Dir)
 	s, err := h.Space(at)
@@ -160,3 +163,58 @@ func Room(h View, first Need, others ...Need) []fault.Finding {
 }
 
 func (n Need) part() string { return fmt.Sprintf("%s for %s", size(n.Bytes), n.What) }
+
+// existingDir returns path, or the nearest existing directory above it: where path will be created.
+func existingDir(h View, path string) string {
+	for {
+		info, err := h.Stat(path)
+		if above := filepath.Dir(path); err == nil && info.IsDir() || above == path {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// content lists a directory without lost+found.
+func content(h View, dir string) ([]fs.DirEntry, error) {
+	entries, err := h.ReadDir(dir)
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == host.LostAndFound }), err
+}
+
+// writtenDirs lists the directories a run writes to, but static Pods': a running kubelet would take the probe for a Pod.
+func writtenDirs(n *config.Node) []string {
+	dirs := []string{n.Paths.Kubernetes, n.Paths.Kubeconfigs, n.Paths.PKI, n.Paths.Kubelet}
+	if n.Join != nil {
+		dirs = append(dirs, filepath.Dir(n.Join.CAPath))
+	}
+	if n.ControlPlane && n.Cluster.Etcd.Local != nil {
+		dirs = append(dirs, n.Cluster.Etcd.Local.DataDir)
+	}
+	return slices.DeleteFunc(dirs, func(dir string) bool { return !filepath.IsAbs(dir) })
+}
+
+// writable creates a file in each directory a run will write to, or in the nearest existing directory above it: permissions don't
+// show read-only mounts, quotas or failing disks.
+func writable(_ context.Context, h View, n *config.Node) []fault.Finding {
+	if h.EffectiveUID() != 0 {
+		return skip("writing to these directories needs root; see IsPrivilegedUser")
+	}
+	var tried []string
+	var found []fault.Finding
+	for _, dir := range writtenDirs(n) {
+		dir = existingDir(h, dir)
+		if slices.Contains(tried, dir) {
+			continue
+		}
+		tried = append(tried, dir)
+		err := h.ProbeWrite(dir)
+		switch {
+		case errors.Is(err, host.ErrNotInPlan):
+			return unasked("whether directories can be written to")
+		case err != nil:
+			found = append(found, fail("%v", err).
+				remedy("make sure that %s is a directory on a file system that is mounted writable and has free space", dir)...)
+		}
+	}
+	return found
+}

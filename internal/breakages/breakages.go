@@ -24,9 +24,8 @@ const NotChecked = "not-checked"
 // Inputs holds everything to examine. Empty fields aren't checked.
 type Inputs struct {
 	// From and To are the control plane's versions, such as v1.36.4 or 1.37. Check examines all minors between them.
-	From, To string
-	// ProxyFrom is kube-proxy's version, if it isn't the control plane's.
-	ProxyFrom string
+	From, To  string
+	ProxyFrom string // kube-proxy's version, if it isn't the control plane's
 	// EtcdVersion returns etcd's version for a minor release of Kubernetes such as 1.37; nil if the upgrade doesn't replace members.
 	EtcdVersion func(minor string) string
 
@@ -41,13 +40,11 @@ type Inputs struct {
 	Cluster    Objects
 }
 
-// Command is the command line of a program.
 type Command struct {
 	Where   string // for people: kube-apiserver on cp-1
 	Program string // one of internal/releases
 	Args    []config.Arg
-	// Mounts are the paths in the container where the user's configuration mounts something.
-	Mounts []string
+	Mounts  []string // the paths in the container where the user's configuration mounts something
 	// Running is set for another node's flags missing from the cluster's configuration: only that node's patches can keep them.
 	Running bool
 }
@@ -67,8 +64,7 @@ type checker struct {
 	found   []fault.Finding
 }
 
-// nodeSteps begin at each node's own release, as kubelets may be older than the control plane; controlPlaneSteps begin at the
-// control plane's.
+// nodeSteps begin at each node's release, as kubelets may be older; controlPlaneSteps begin at the control plane's.
 var (
 	nodeSteps         = []func(*checker){(*checker).kubelets, (*checker).proxies, (*checker).staticPods, (*checker).pods}
 	controlPlaneSteps = []func(*checker){

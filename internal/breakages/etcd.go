@@ -13,12 +13,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// EtcdMember is a member of etcd with its version.
 type EtcdMember struct {
-	Where   string
-	Version string // as the member reports it: 3.6.8
-	// External is set for an etcd upgraded by other means.
-	External bool
+	Where    string
+	Version  string // as the member reports it: 3.6.8
+	External bool   // set for an etcd upgraded by other means
 }
 
 // etcdSteps lists the patch releases from which etcd's upgrade notes ask to start on the way to a minor release. Earlier ones

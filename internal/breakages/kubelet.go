@@ -18,14 +18,13 @@ import (
 
 // Kubelet is a node's kubelet, as it will start after the upgrade.
 type Kubelet struct {
-	Where    string // for people: kubelet on worker-1
-	Node     string // empty for settings that all nodes share
-	From     string // its version, if it isn't the control plane's
-	Args     []config.Arg
-	Config   []byte // KubeletConfiguration, with the node's drop-ins merged in
-	CgroupV1 bool
-	// OldRuntime is set if the container runtime lacks the CRI call RuntimeConfig, as containerd 1.7 does.
-	OldRuntime bool
+	Where      string // for people: kubelet on worker-1
+	Node       string // empty for settings that all nodes share
+	From       string // its version, if it isn't the control plane's
+	Args       []config.Arg
+	Config     []byte // KubeletConfiguration, with the node's drop-ins merged in
+	CgroupV1   bool
+	OldRuntime bool // set if the container runtime lacks the CRI call RuntimeConfig, as containerd 1.7 does
 }
 
 // kubelets checks each kubelet from the step after its own release on.
@@ -133,7 +132,6 @@ func objectsIn(value any) []map[string]any {
 	return nil
 }
 
-// gatesIn returns the feature gates set in a configuration file.
 func gatesIn(doc map[string]any) map[string]bool {
 	set := map[string]bool{}
 	gates, _ := doc["featureGates"].(map[string]any)

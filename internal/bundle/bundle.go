@@ -79,7 +79,6 @@ const (
 
 var partTypes = []Type{Program, CNIPlugin, Unit, Setting, Image}
 
-// String names the part in messages.
 func (p Part) String() string { return string(p.Type) + " " + p.Name }
 
 var (
@@ -150,7 +149,6 @@ func compareParts(a, b Part) int {
 	return cmp.Or(slices.Index(partTypes, a.Type)-slices.Index(partTypes, b.Type), strings.Compare(a.Name, b.Name))
 }
 
-// platform is the bundle's platform, such as linux/amd64.
 func (x *Index) platform() string { return x.OS + "/" + x.Architecture }
 
 func (x *Index) files() []Part {

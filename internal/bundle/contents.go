@@ -28,7 +28,6 @@ type contents struct {
 	images      []*image
 }
 
-// image is an image's manifest and configuration.
 type image struct {
 	part        Part
 	descriptor  v1.Descriptor
@@ -151,7 +150,6 @@ func (c *contents) checkManifest() error {
 // layerTypes are the layers Slipway can verify.
 var layerTypes = []types.MediaType{types.OCILayer, types.OCILayerZStd, types.OCIUncompressedLayer, types.DockerLayer, types.DockerUncompressedLayer}
 
-// check compares an image with the index.
 func (i *image) check(x *Index) error {
 	if i.manifest.Config.Digest != *i.part.ConfigDigest {
 		return errors.Errorf("%s has another configuration than the bundle's index says", i.part)

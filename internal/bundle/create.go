@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Create has the options for making a bundle.
 type Create struct {
 	List   *List
 	Output string // the file; an existing one is replaced once all has succeeded
@@ -106,7 +105,6 @@ func (s *stage) parts(ctx context.Context) ([]staged, error) {
 	return parts, nil
 }
 
-// contents are the documents of a bundle of these parts.
 func (l *List) contents(parts []staged) (*contents, error) {
 	c := &contents{
 		index:    Index{APIVersion, IndexKind, l.KubernetesVersion, l.OS, l.Architecture, nil},

@@ -31,7 +31,6 @@ type foundImage struct {
 	close        func()
 }
 
-// findImage finds an image for the bundle's platform.
 func (s *stage) findImage(ctx context.Context, p *ListedPart) (*foundImage, error) {
 	if p.Image != "" {
 		return s.pull(ctx, p)

@@ -66,7 +66,6 @@ func (l *List) Provide(p ListedPart, content []byte) {
 	l.Parts = append(l.Parts, p)
 }
 
-// Has reports whether the list has a part.
 func (l *List) Has(kind Type, name string) bool {
 	return slices.ContainsFunc(l.Parts, func(p ListedPart) bool { return p.Type == kind && p.Name == name })
 }

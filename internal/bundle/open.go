@@ -87,7 +87,6 @@ func (b *Bundle) Index() Index { return b.index }
 // SignedBy names the trusted key that signed the bundle; it's empty if no key is trusted.
 func (b *Bundle) SignedBy() string { return b.signedBy }
 
-// Close releases the file.
 func (b *Bundle) Close() error { return b.close() }
 
 // Fits returns an error unless the bundle is for this platform, in Go's words.

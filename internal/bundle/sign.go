@@ -17,7 +17,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// SecretKey signs bundles.
 type SecretKey struct{ key minisign.PrivateKey }
 
 // SecretKeyFromFile reads a secret key in minisign's format. It asks for the password only if the key has one.
@@ -121,7 +120,6 @@ func TrustedKeys(files []string) (Keys, error) {
 	return ConfiguredKeys(KeysDir)
 }
 
-// KeysFromFiles reads public keys in minisign's format.
 func KeysFromFiles(paths ...string) (Keys, error) {
 	var k Keys
 	for _, path := range paths {

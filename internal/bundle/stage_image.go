@@ -180,7 +180,6 @@ func (s *stage) checkLayer(ctx context.Context, d v1.Descriptor, diffID v1.Hash)
 	return size, errors.Wrap(err, untrue)
 }
 
-// matches reports whether annotations name the image.
 func matches(annotations map[string]string, part string) bool {
 	for _, key := range []string{annotationImage, annotationRef} {
 		if value := annotations[key]; value != "" && (value == part || strings.HasSuffix(part, ":"+value)) {

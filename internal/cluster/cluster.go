@@ -8,6 +8,8 @@ package cluster
 import (
 	"context"
 	"io"
+	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,11 +72,9 @@ type Judge interface {
 	Validate(ctx context.Context, objs ...Object) ([]Verdict, error)
 }
 
-// Waiter waits for nodes.
 type Waiter interface {
-	// AwaitReport waits until the Node is registered and its kubelet has reported after since, by renewing its Lease or the
-	// heartbeat of its Ready condition. Both times come from the node's own clock. After the deadline, the error describes the
-	// last state seen.
+	// AwaitReport waits until the Node is registered and its kubelet has reported after since, by its Lease or the heartbeat of its
+	// Ready condition. All times come from the node's own clock. After the deadline, the error describes the last state seen.
 	AwaitReport(ctx context.Context, node string, since time.Time) error
 	// AwaitNode waits until the Node is registered and check, which also gets the Pods bound to it, returns nil. After the
 	// deadline, it returns check's last error.
@@ -95,4 +95,60 @@ func ConfigMapText(ctx context.Context, c Cluster, namespace, name, key string) 
 		return "", err
 	}
 	return cm.Data[key], nil
+}
+
+// LabelControlPlane marks control planes' Nodes. Only clients that may change any Node can set it: the admission plugin
+// NodeRestriction refuses it to kubelets.
+const LabelControlPlane = "node-role.kubernetes.io/control-plane"
+
+// ControlPlanes maps names to control planes' Nodes. Claims about control planes count only from their own kubelets: a worker's
+// kubelet can create a mirror Pod of itself in any namespace, with the labels, annotations and image of an API server or an etcd.
+type ControlPlanes map[string]*corev1.Node
+
+// ControlPlanesOf picks the Nodes with LabelControlPlane.
+func ControlPlanesOf(nodes []corev1.Node) ControlPlanes {
+	planes := ControlPlanes{}
+	for i := range nodes {
+		if _, marked := nodes[i].Labels[LabelControlPlane]; marked {
+			planes[nodes[i].Name] = &nodes[i]
+		}
+	}
+	return planes
+}
+
+// Count adds this host's Node even if somebody has removed its label: the host's files say that it's a control plane. No other
+// Node can be known that way.
+func (c ControlPlanes) Count(nodes []corev1.Node, own string) {
+	for i := range nodes {
+		if nodes[i].Name == own {
+			c[own] = &nodes[i]
+		}
+	}
+}
+
+func (c ControlPlanes) Pods(pods []corev1.Pod) (own, others []corev1.Pod) {
+	for _, pod := range pods {
+		if c[pod.Spec.NodeName] != nil {
+			own = append(own, pod)
+		} else {
+			others = append(others, pod)
+		}
+	}
+	return own, others
+}
+
+// Has reports whether host is one of the addresses or names in a control plane's Node.
+func (c ControlPlanes) Has(node, host string) bool {
+	n := c[node]
+	return n != nil && slices.ContainsFunc(n.Status.Addresses, func(a corev1.NodeAddress) bool { return SameHost(a.Address, host) })
+}
+
+// SameHost reports whether two texts are the same address, in any form, or the same name.
+func SameHost(a, b string) bool {
+	left, err := netip.ParseAddr(a)
+	right, other := netip.ParseAddr(b)
+	if err != nil || other != nil {
+		return a == b && a != ""
+	}
+	return left.Unmap() == right.Unmap()
 }

@@ -160,8 +160,7 @@ func ownFields(fields map[string]any) map[string]any {
 	return fields
 }
 
-// Fields names the fields an update changes, sorted, such as spec.template.spec.containers[coredns].image. For a Secret, it's
-// empty.
+// Fields names the fields an update changes, sorted, such as spec.template.spec.containers[coredns].image; none for a Secret.
 func (d Difference) Fields() []string {
 	found := unlike(d.Before, d.After, "", "")
 	if len(found) == 0 { // the live object has more than it should, such as an extra rule in a role

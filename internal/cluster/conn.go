@@ -79,8 +79,7 @@ func within(client *http.Client) *http.Client {
 	return &c
 }
 
-// moveUser takes the user out of the server's URL, which appears in errors and logs. The URL's user takes precedence over the
-// kubeconfig's token.
+// moveUser takes the user out of the server's URL, which errors and logs show. This user takes precedence over the kubeconfig's token.
 func moveUser(server *url.URL, cfg *rest.Config) {
 	if server.User == nil {
 		return

@@ -16,8 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// kind says where the API keeps objects of one kind. The table has every kind Slipway itself writes, so only users' manifests
-// need discovery.
+// kind says where the API keeps a kind of object. Slipway's own are all in the table, so only users' manifests need discovery.
 type kind struct {
 	apiVersion, name, plural string
 	namespaced               bool
@@ -58,8 +57,7 @@ type ref struct {
 
 func (r ref) String() string { return r.kind.name + " " + path.Join(r.namespace, r.name) }
 
-// refOf returns an object's place in the API. If apiVersion and kind aren't set, as in most Go literals, the Go type's name is
-// the kind.
+// refOf returns an object's place in the API. Without apiVersion and kind, as in most Go literals, the Go type's name is the kind.
 func refOf(obj Object) (ref, error) {
 	apiVersion, name := obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
 	if name == "" {

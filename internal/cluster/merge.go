@@ -15,8 +15,7 @@ import (
 
 // Versions are Slipway's versions of one object, the basis of a merge.
 type Versions struct {
-	// Old is an earlier run's object.
-	Old Object
+	Old Object // an earlier run's object
 	// New is the object wanted now, with the user's patches; Plain is the same without them.
 	New, Plain Object
 }

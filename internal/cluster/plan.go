@@ -39,9 +39,8 @@ type Action struct {
 	Kind            string // empty for VerbWait
 	Namespace, Name string
 	// Object is the object to write, without secrets; nil for VerbWait and VerbDelete. The receiver may change it.
-	Object Object
-	// Difference is the intent's change; nil if the plan doesn't compare.
-	Difference *Difference
+	Object     Object
+	Difference *Difference // the intent's change; nil if the plan doesn't compare
 }
 
 // Plan is a Cluster that writes nothing: it records intents.

@@ -22,8 +22,7 @@ import (
 
 // Options say how to reach the API, and as whom.
 type Options struct {
-	// Kubeconfig is the path of admin.conf, or of the user's replacement.
-	Kubeconfig string
+	Kubeconfig string // the path of admin.conf, or of the user's replacement
 	// SuperAdmin is the path of super-admin.conf. The file may be missing.
 	SuperAdmin string
 	// ReadFile reads both on first use: earlier phases write them. A missing file is fs.ErrNotExist.
@@ -52,15 +51,13 @@ var _ Cluster = (*Real)(nil)
 // New reads and sends nothing yet.
 func New(o Options) *Real { return &Real{options: o} }
 
-// sideBySide is how many objects are written at the same time. The API server's flow control gives one client about as many
-// seats.
+// sideBySide is how many objects are written at a time. The API server's flow control gives a client about as many seats.
 const sideBySide = 8
 
 // settleTime is how long a seemingly final error may last while a cluster starts: its authorizer loads its first rules, and an
 // earlier API server still holds the port.
 const settleTime = 10 * time.Second
 
-// connect returns the administrator's connection.
 func (r *Real) connect() (*conn, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,8 +157,7 @@ func (r *Real) Get(ctx context.Context, obj Object) (found bool, err error) {
 	return found, err
 }
 
-// Update writes with the resource version it read, so a write by another client in between is a conflict, and the object is read
-// again.
+// Update writes with the resource version it read: if another client writes in between, that's a conflict, and it reads again.
 func (r *Real) Update(ctx context.Context, obj Object, change func() (changed bool, err error)) (found bool, err error) {
 	what, err := refOf(obj)
 	if err != nil {

@@ -7,17 +7,22 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net"
+	"os"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// Waits between two tries. The first is short because the most frequent errors, such as a conflict or a namespace being created,
-// pass in milliseconds.
+// Waits between two tries. The first is short: the most frequent errors, a conflict or a missing namespace, pass in milliseconds.
 const (
 	firstDelay   = 20 * time.Millisecond
 	slowestDelay = time.Second
@@ -82,19 +87,15 @@ func namespaceMissing(status metav1.Status) bool {
 	return status.Code == 404 && status.Details != nil && status.Details.Kind == "namespaces"
 }
 
-// wrongServer recognizes connections that fail before a request is sent and will fail again: the name is unknown, or the
-// certificate is wrong.
+// wrongServer recognizes connections that fail before a request, and will again: an unknown name, or a wrong certificate.
 func wrongServer(err error) bool {
 	var certificate *tls.CertificateVerificationError
-	var name *net.DNSError
-	return errors.As(err, &certificate) || isX509(err) || errors.As(err, &name) && name.IsNotFound
-}
-
-func isX509(err error) bool {
 	var authority x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
 	var hostname x509.HostnameError
-	return errors.As(err, &authority) || errors.As(err, &invalid) || errors.As(err, &hostname)
+	var name *net.DNSError
+	return errors.As(err, &certificate) || errors.As(err, &authority) || errors.As(err, &invalid) || errors.As(err, &hostname) ||
+		errors.As(err, &name) && name.IsNotFound
 }
 
 // orForbidden also retries a 403, until d from now. The server's authorizer sees new bindings a moment after they're written.
@@ -122,4 +123,84 @@ func untilSettled(p retry.Policy, d time.Duration) retry.Policy {
 		return time.Since(since) < d
 	}
 	return p
+}
+
+// advise adds a reason and a remedy to an error that another try can't fix.
+func (c *conn) advise(err error) error {
+	reason, remedy := c.adviceFor(err)
+	if reason != "" {
+		err = errors.WithMessage(err, reason)
+	}
+	if remedy != "" {
+		err = fault.WithRemedy(err, remedy)
+	}
+	return err
+}
+
+// adviceFor explains an error and says how to fix it; either result can be empty.
+func (c *conn) adviceFor(err error) (reason, remedy string) {
+	var authority x509.UnknownAuthorityError
+	var invalid x509.CertificateInvalidError
+	var hostname x509.HostnameError
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return c.adviseUnauthorized(time.Now())
+	case apierrors.IsForbidden(err) && strings.HasPrefix(c.userName(), nodeUser):
+		return c.adviseNode(err)
+	case apierrors.IsForbidden(err):
+		return "the user of " + c.kubeconfig + " lacks this right", "use the kubeconfig of a user who has it"
+	case errors.As(err, &authority):
+		return "", "compare the CA in " + c.kubeconfig + " with that of the server at " + c.host + ": if the cluster's CA was replaced, " +
+			"or the file is from another cluster, make it again with `slipway init phase kubeconfig`"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "", "check the clocks of this host and of " + c.host + ", and the certificates with `slipway certs check-expiration`"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "", "run `slipway diagnose` on the control plane: it shows what keeps the API server from running"
+	case errors.As(err, &hostname):
+		return "", "add the name or address to apiServer.certSANs, and renew the API server's certificate"
+	}
+	return "", ""
+}
+
+// nodeUser is the prefix of kubelets' user names: https://kubernetes.io/docs/reference/access-authn-authz/node/
+const nodeUser = "system:node:"
+
+// clientCert returns the client certificate of a configuration; nil without one. A kubelet's is in a separate file.
+func clientCert(cfg *rest.Config) *x509.Certificate {
+	data := cfg.CertData
+	if len(data) == 0 && cfg.CertFile != "" {
+		data, _ = os.ReadFile(cfg.CertFile) // the first request reports an error
+	}
+	if list, err := cert.ParseCertsPEM(data); err == nil {
+		return list[0]
+	}
+	return nil
+}
+
+// userName returns the user in the client certificate; empty without one.
+func (c *conn) userName() string {
+	if c.clientCert == nil {
+		return ""
+	}
+	return c.clientCert.Subject.CommonName
+}
+
+// adviseNode is for a kubelet's credentials: they have a node's rights, and only for that node.
+func (c *conn) adviseNode(err error) (reason, remedy string) {
+	node := strings.TrimPrefix(c.userName(), nodeUser)
+	if strings.Contains(err.Error(), "only its own") || strings.Contains(err.Error(), "is not allowed to modify node") {
+		return "the certificate in " + c.kubeconfig + " is of node " + node,
+			"give this host or its kubelet that name again, or run `slipway reset` and join with the new one"
+	}
+	return "the API server does not give " + nodeUser + node + " the rights of a node",
+		"each API server needs Node and RBAC in --authorization-mode (Node,RBAC is the default), or in its AuthorizationConfiguration"
+}
+
+func (c *conn) adviseUnauthorized(now time.Time) (reason, remedy string) {
+	if cert := c.clientCert; cert != nil && now.After(cert.NotAfter) {
+		return "the client certificate in " + c.kubeconfig + " expired on " + cert.NotAfter.UTC().Format(time.RFC3339),
+			"renew it with `slipway certs renew all`; `slipway certs check-expiration` shows what else has expired"
+	}
+	return "the server does not accept the credentials in " + c.kubeconfig,
+		"check that they are from this cluster, and run `slipway certs check-expiration` to see whether they have expired"
 }

@@ -16,16 +16,12 @@ import (
 
 // Verdict is the API's opinion of an object in advance.
 type Verdict struct {
-	// Refusals are the object's faults; none if the API accepts it, or can't tell.
-	Refusals []Refusal
-	// Untold is why the API can't tell: for example, another object defines the kind.
-	Untold string
+	Refusals []Refusal // the object's faults; none if the API accepts it, or can't tell
+	Untold   string    // why the API can't tell: for example, another object defines the kind
 }
 
-// Refusal is one fault of an object.
 type Refusal struct {
-	// Field is the fault's path, as far as the API names it.
-	Field   string
+	Field   string // the fault's path, as far as the API names it
 	Message string
 }
 

@@ -74,8 +74,6 @@ const apiV1 = apiGroup + "/v1"
 // mergeField is an argument's merge method: replace the default, or append or prepend to its value.
 const mergeField = "mergeMethod"
 
-func mergeMethods() []string { return []string{"append", "prepend", "replace"} }
-
 // takeMergeMethods checks and removes merge methods, because v1beta4 has none. It warns about removals that change the result.
 func (d *documents) takeMergeMethods(dec *decoder, node *yaml.Node, path string) {
 	switch node.Kind {
@@ -107,7 +105,7 @@ func (d *documents) takeMergeMethodsOf(dec *decoder, args *yaml.Node, path strin
 		field, method := fmt.Sprintf("%s[%d].%s", path, i, mergeField), arg.Content[at+1]
 		arg.Content = slices.Delete(slices.Clone(arg.Content), at, at+2)
 		place := Fault{File: dec.file, Line: dec.line(method), Field: field}
-		switch known := mergeMethods(); {
+		switch known := []string{"append", "prepend", "replace"}; {
 		case method.Kind != yaml.ScalarNode || !slices.Contains(known, method.Value):
 			dec.faultf(method, field, "must be one of append, prepend and replace%s", didYouMean(method.Value, known))
 		case method.Value != "replace":

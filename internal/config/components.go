@@ -85,7 +85,11 @@ func (d *documents) checkKubeletArgs(kind, name string, args []Arg, opts Options
 	d.checkHostnameOverride(kind, name, args, opts)
 	fails := d.judgeKubelet(kind, opts)
 	labels, labelsField, _ := argAt(kubeletArgs, args, "node-labels")
-	keys := labelKeys(labels)
+	var keys []string
+	for label := range strings.SplitSeq(labels, ",") {
+		key, _, _ := strings.Cut(strings.TrimSpace(label), "=")
+		keys = append(keys, key)
+	}
 	// Given a hostname label, the kubelet doesn't make one from the name.
 	if len(name) > validation.LabelValueMaxLength && subdomainFault(name) == "" && !slices.Contains(keys, corev1.LabelHostname) {
 		fails(kind, "nodeRegistration.name", "%q is longer than %d characters, the most that the label kubernetes.io/hostname of a node can have; "+
@@ -131,15 +135,6 @@ func (d *documents) skipped(kind string) []string {
 		return d.join.SkipPhases
 	}
 	return d.init.SkipPhases
-}
-
-func labelKeys(list string) []string {
-	var keys []string
-	for label := range strings.SplitSeq(list, ",") {
-		key, _, _ := strings.Cut(strings.TrimSpace(label), "=")
-		keys = append(keys, key)
-	}
-	return keys
 }
 
 // ofKubernetes reports whether a domain's labels belong to Kubernetes:

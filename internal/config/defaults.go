@@ -61,11 +61,6 @@ func KnownSockets() []string {
 	}
 }
 
-// controlPlaneTaint keeps ordinary Pods away from control planes.
-func controlPlaneTaint() corev1.Taint {
-	return corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}
-}
-
 // defaultInit fills in an InitConfiguration, except for the tokens' secrets.
 func defaultInit(c *InitConfiguration, facts HostFacts, primary netip.Prefix) {
 	c.TypeMeta = metav1.TypeMeta{APIVersion: apiV1beta4, Kind: kindInit}
@@ -106,7 +101,7 @@ func defaultRegistration(r *NodeRegistrationOptions, facts HostFacts, controlPla
 		r.CRISocket = "unix://" + r.CRISocket
 	}
 	if r.Taints == nil && controlPlane {
-		r.Taints = []corev1.Taint{controlPlaneTaint()}
+		r.Taints = []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}}
 	}
 	r.ImagePullPolicy = cmp.Or(r.ImagePullPolicy, corev1.PullIfNotPresent)
 	r.ImagePullSerial = cmp.Or(r.ImagePullSerial, new(true))
@@ -161,10 +156,7 @@ func withPort(endpoint string, port int32) string {
 	if endpoint == "" {
 		return ""
 	}
-	host, text, err := net.SplitHostPort(endpoint)
-	if err != nil {
-		host = strings.Trim(endpoint, "[]")
-	}
+	host, text, _ := splitHostPort(endpoint)
 	return net.JoinHostPort(host, cmp.Or(text, strconv.Itoa(int(port))))
 }
 
@@ -245,13 +237,11 @@ func defaultReset(c *ResetConfiguration, facts HostFacts) {
 
 func defaultUpgrade(c *UpgradeConfiguration) {
 	c.TypeMeta = metav1.TypeMeta{APIVersion: apiV1beta4, Kind: kindUpgrade}
-	for _, on := range []**bool{
-		&c.Apply.CertificateRenewal, &c.Apply.EtcdUpgrade, &c.Apply.ImagePullSerial,
-		&c.Node.CertificateRenewal, &c.Node.EtcdUpgrade, &c.Node.ImagePullSerial, &c.Plan.EtcdUpgrade,
-	} {
-		*on = cmp.Or(*on, new(true))
+	for _, n := range []*UpgradeNodeConfiguration{&c.Apply.UpgradeNodeConfiguration, &c.Node} {
+		n.CertificateRenewal, n.EtcdUpgrade = cmp.Or(n.CertificateRenewal, new(true)), cmp.Or(n.EtcdUpgrade, new(true))
+		n.ImagePullSerial = cmp.Or(n.ImagePullSerial, new(true))
+		n.ImagePullPolicy = cmp.Or(n.ImagePullPolicy, corev1.PullIfNotPresent)
 	}
-	c.Apply.ImagePullPolicy = cmp.Or(c.Apply.ImagePullPolicy, corev1.PullIfNotPresent)
-	c.Node.ImagePullPolicy = cmp.Or(c.Node.ImagePullPolicy, corev1.PullIfNotPresent)
+	c.Plan.EtcdUpgrade = cmp.Or(c.Plan.EtcdUpgrade, new(true))
 	c.Timeouts = defaultTimeouts(c.Timeouts)
 }

@@ -51,11 +51,9 @@ type documents struct {
 	serial      bool
 	placeholder bool
 	// unnamed reports whether the node is named after this host, which the file may not be for.
-	unnamed bool
-	// networks are the cluster's valid ones, as checkNetworking finds them.
-	networks []network
-	// healthCheck is the control plane's health check timeout, which v1beta3 keeps in the ClusterConfiguration and v1beta4 in the
-	// InitConfiguration.
+	unnamed  bool
+	networks []network // the cluster's valid ones, as checkNetworking finds them
+	// healthCheck is the control plane's health check timeout: v1beta3 has it in ClusterConfiguration, v1beta4 in InitConfiguration.
 	healthCheck *metav1.Duration
 
 	origins map[string]*origin // by kind

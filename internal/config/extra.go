@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -55,7 +54,7 @@ func retireGates(kind string, known any) []string {
 	}
 	var out []string
 	for _, name := range keysOf(gates) {
-		if !slices.Contains(featureGateNames(), name) {
+		if name != gateRootless {
 			delete(gates, name)
 			out = append(out, printable(name))
 		}

@@ -21,8 +21,7 @@ type Fault struct {
 	File string
 	Line int
 	// Field is a path (networking.podSubnet) or flag (--pod-network-cidr), or empty if the whole document is at fault.
-	Field string
-	// Message says what is wrong and what would be right.
+	Field   string
 	Message string
 }
 
@@ -46,7 +45,6 @@ func (f Fault) Error() string {
 // Faults is every fault of a load: the command line's first, then by line. All loaders return this type for invalid input.
 type Faults []Fault
 
-// Error lists the faults, one per line.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i, fault := range f {
@@ -196,12 +194,7 @@ func printable(text string) string {
 
 // hasControl reports whether s has control characters or other nonprinting runes.
 func hasControl(s string) bool {
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			return true
-		}
-	}
-	return false
+	return strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

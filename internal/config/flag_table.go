@@ -121,9 +121,9 @@ func clusterFlags() []flagRow {
 		text("control-plane-endpoint", "", "`host[:port]` at which clients reach the control plane, such as a load balancer; required to add control planes later").
 			sets(kindCluster, "controlPlaneEndpoint", func(d *documents, v string) { d.cluster.ControlPlaneEndpoint = v }).
 			on("init", "preflight init"),
-		text("feature-gates", "", "feature `gates`, as NAME=true,NAME=false: "+FeatureGateNames()).
+		text("feature-gates", "", "feature `gates`, as NAME=true,NAME=false: "+gateRootless+" (false by default, alpha)").
 			sets(kindCluster, "featureGates", func(d *documents, v string) { d.cluster.FeatureGates = d.parseGates(v) }).
-			offers(gateValues()...).
+			offers(gateRootless+"=true").
 			on("init", "preflight init", "config images list", "config images pull"),
 		text("image-repository", DefaultImageRepository, "`registry` to pull control plane images from").
 			sets(kindCluster, "imageRepository", func(d *documents, v string) { d.cluster.ImageRepository = v }).

@@ -17,7 +17,6 @@ import (
 // Given lists the flags on the command line, without dashes: "pod-network-cidr".
 type Given []string
 
-// Has reports whether a flag is on the command line.
 func (g Given) Has(flag string) bool { return slices.Contains(g, flag) }
 
 // InitFlags are the flags of `init`, its phases, and commands that read its configuration.
@@ -56,7 +55,6 @@ type InitFlags struct {
 	UploadCerts               bool          `flag:"upload-certs"`
 }
 
-// JoinFlags are the flags of `join` and its phases.
 type JoinFlags struct {
 	Given                     Given
 	Endpoint                  string   // the argument: host:port of an API server to discover
@@ -80,7 +78,6 @@ type JoinFlags struct {
 	TokenFile                 string   `flag:"token-file"`
 }
 
-// ResetFlags are the flags of `reset` and its phases.
 type ResetFlags struct {
 	Given                 Given
 	CertDir               string   `flag:"cert-dir"`
@@ -96,7 +93,6 @@ type ResetFlags struct {
 	SkipPhases            []string `flag:"skip-phases"`
 }
 
-// UpgradeFlags are the flags of `upgrade apply`, `node`, `plan` and `diff`.
 type UpgradeFlags struct {
 	Given                     Given
 	AllowExperimentalUpgrades bool          `flag:"allow-experimental-upgrades"`
@@ -117,14 +113,12 @@ type UpgradeFlags struct {
 	Yes                       bool          `flag:"yes"`
 }
 
-// RollbackFlags are the flags of `upgrade rollback`.
 type RollbackFlags struct {
 	IgnorePreflightErrors []string `flag:"ignore-preflight-errors"`
 	RestoreEtcd           bool     `flag:"restore-etcd"`
 	Yes                   bool     `flag:"yes"`
 }
 
-// TokenFlags are the flags of `token create`.
 type TokenFlags struct {
 	Given            Given
 	CertificateKey   string        `flag:"certificate-key"`
@@ -145,7 +139,6 @@ type CertsFlags struct {
 	KubeconfigDir string `flag:"kubeconfig-dir"`
 }
 
-// HostFlags are the flags of `host prepare` and `host reset`.
 type HostFlags struct {
 	Given                 Given
 	AllowDowngrade        bool     `flag:"allow-downgrade"`
@@ -160,7 +153,6 @@ type HostFlags struct {
 	Swap                  string   `flag:"swap"` // off or keep
 }
 
-// DiagnoseFlags are the flags of `diagnose` and `support-bundle`.
 type DiagnoseFlags struct {
 	CRISocket string `flag:"cri-socket"`
 }

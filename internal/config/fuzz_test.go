@@ -96,9 +96,9 @@ func FuzzLoad(f *testing.F) {
 // countedTokens generates distinct tokens, as a file requires.
 func countedTokens() Options {
 	opts, n := testOptions(), 0
-	opts.NewToken = func() (string, string, error) {
+	opts.NewToken = func() (string, string) {
 		n++
-		return fmt.Sprintf("%06d", n), "0123456789abcdef", nil
+		return fmt.Sprintf("%06d", n), "0123456789abcdef"
 	}
 	return opts
 }

@@ -33,8 +33,8 @@ func testOptions() Options {
 			IPv4:     netip.MustParseAddr("192.168.99.11"),
 			Sockets:  []string{"/var/run/containerd/containerd.sock"},
 		},
-		NewToken:          func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
-		NewCertificateKey: func() (string, error) { return strings.Repeat("0", 64), nil },
+		NewToken:          func() (string, string) { return "abcdef", "0123456789abcdef" },
+		NewCertificateKey: func() string { return strings.Repeat("0", 64) },
 		Now:               func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) },
 	}
 }

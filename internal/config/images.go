@@ -29,8 +29,7 @@ func releases() []release {
 	}
 }
 
-// NewestPatch returns the newest patch of Kubernetes 1.minor when this program was built, such as v1.37.2, or "" for an
-// unsupported minor.
+// NewestPatch returns the newest patch of Kubernetes 1.minor at this program's build, such as v1.37.2; "" if it's unsupported.
 func NewestPatch(minor int) string {
 	for _, r := range releases() {
 		if r.minor == minor {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
 	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
 	kubelet "k8s.io/kubelet/config/v1beta1"
 )
@@ -26,7 +27,9 @@ func LoadInit(ctx context.Context, src *Source, flags InitFlags, opts Options) (
 	d.ensureInit()
 	d.apply(flags.Given, &flags, "init", src != nil, kindInit, kindCluster)
 	d.defaultPodSubnet(&flags)
-	d.schedule(&flags)
+	if flags.Given.Has("schedulable") && flags.Schedulable { // ordinary Pods may use the node
+		d.init.NodeRegistration.Taints = []corev1.Taint{}
+	}
 	d.completeInit(ctx, opts)
 	objects := d.checkManifest(&flags)
 	if err := d.err(); err != nil {
@@ -138,24 +141,15 @@ func (d *documents) node(flags *InitFlags, opts Options) (*Node, error) {
 	if d.init.Patches != nil {
 		n.PatchesDir = d.init.Patches.Directory
 	}
-	if err := d.addSecrets(n, opts); err != nil {
-		return nil, err
-	}
+	d.addSecrets(n, opts)
 	return n, nil
 }
 
-func (d *documents) addSecrets(n *Node, opts Options) error {
-	var err error
-	if n.BootstrapTokens, err = tokens(d.init.BootstrapTokens, opts); err != nil {
-		return err
+func (d *documents) addSecrets(n *Node, opts Options) {
+	n.BootstrapTokens, n.CertificateKey = tokens(d.init.BootstrapTokens, opts), NewSecret(d.init.CertificateKey)
+	if n.UploadCerts && n.CertificateKey.IsZero() && opts.NewCertificateKey != nil {
+		n.CertificateKey = NewSecret(opts.NewCertificateKey())
 	}
-	n.CertificateKey = NewSecret(d.init.CertificateKey)
-	if !n.UploadCerts || !n.CertificateKey.IsZero() || opts.NewCertificateKey == nil {
-		return nil
-	}
-	key, err := opts.NewCertificateKey()
-	n.CertificateKey = NewSecret(key)
-	return errors.Wrap(err, "generating a certificate key")
 }
 
 func paths(c *ClusterConfiguration, flags *InitFlags) Paths {
@@ -177,7 +171,7 @@ func paths(c *ClusterConfiguration, flags *InitFlags) Paths {
 }
 
 // tokens converts the configured tokens to a Node's, and generates missing values.
-func tokens(list []BootstrapToken, opts Options) ([]Token, error) {
+func tokens(list []BootstrapToken, opts Options) []Token {
 	out := make([]Token, 0, len(list))
 	for _, t := range list {
 		token := Token{Description: t.Description, Usages: t.Usages, Groups: t.Groups}
@@ -190,16 +184,13 @@ func tokens(list []BootstrapToken, opts Options) ([]Token, error) {
 		id, secret, _ := strings.Cut(t.Token, ".")
 		if t.Token == "" {
 			token.Description = cmp.Or(token.Description, defaultTokenDescription)
-			var err error
-			if id, secret, err = opts.NewToken(); err != nil {
-				return nil, errors.Wrap(err, "generating a bootstrap token")
-			}
+			id, secret = opts.NewToken()
 			token.Generated = true
 		}
 		token.ID, token.Secret = id, NewSecret(secret)
 		out = append(out, token)
 	}
-	return out, nil
+	return out
 }
 
 func lowered(list []string) []string {

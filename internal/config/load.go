@@ -21,24 +21,22 @@ import (
 type Source struct {
 	// Name precedes the line number in errors: the path as given by the user.
 	Name string
-	// Data is at most MaxSize bytes; more is a fault.
-	Data []byte
+	Data []byte // at most MaxSize bytes; more is a fault
 }
 
 // Options are loading's inputs besides the user's.
 type Options struct {
 	Facts HostFacts
 	// NewToken generates a bootstrap token if the user doesn't set one.
-	NewToken func() (id, secret string, err error)
+	NewToken func() (id, secret string)
 	// NewCertificateKey generates 32 random bytes in hexadecimal, for an upload of certificates without a key from the user.
-	NewCertificateKey func() (string, error)
+	NewCertificateKey func() string
 	// Resolve returns the version of a label such as stable-1. It's called for labels only, not for a dry run. See ResolveLabel.
 	Resolve func(ctx context.Context, label string) (string, error)
 	// Now is the clock, used to refuse expired tokens. It's nil for commands that may read an old file: repeated runs of init and
 	// certs renew read the file long after the tokens expired.
 	Now func() time.Time
-	// Placeholders continues on a host without an address to advertise, with an address reserved for documentation (RFC 5737, RFC
-	// 3849). A dry run implies it.
+	// Placeholders continues without an address to advertise, with one for documentation (RFC 5737, RFC 3849), as a dry run does.
 	Placeholders bool
 	// KubernetesVersion replaces a new cluster's default version, with the version of the host's bundle.
 	KubernetesVersion string
@@ -64,8 +62,7 @@ func (o Options) resolve(ctx context.Context, label string) (string, error) {
 	return o.Resolve(ctx, label)
 }
 
-// LoadJoin reads, defaults and validates join's configuration from a file (nil for none) and the command line. Invalid input is
-// returned as Faults.
+// LoadJoin reads, defaults and checks join's configuration, a file (nil for none) and the command line. Its errors are Faults.
 func LoadJoin(src *Source, flags JoinFlags, opts Options) (*JoinConfiguration, []string, error) {
 	d, err := open(src, kindJoin)
 	if err != nil {
@@ -118,16 +115,14 @@ func (f *JoinFlags) chooseDiscovery(d *documents) {
 	}
 }
 
-// Reset holds the options of reset.
 type Reset struct {
 	// Force skips the confirmation.
 	Force bool
 	// CleanupTmpDir also removes upgrades' leftovers in /etc/kubernetes/tmp.
 	CleanupTmpDir bool
 	// Backups also removes the backups of etcd's data that upgrades and rollbacks have left.
-	Backups bool
-	// UnmountFlags are names of umount2(2) flags.
-	UnmountFlags []string
+	Backups      bool
+	UnmountFlags []string // names of umount2(2) flags
 	// Network also removes the leftovers of kube-proxy and the Pod network's bridge in the kernel.
 	Network bool
 }
@@ -187,11 +182,15 @@ func LoadTokens(src *Source, flags TokenFlags, opts Options) ([]Token, []string,
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
 	}
-	list, err := d.completeTokens(opts)
-	return list, d.warningTexts(), err
+	d.completeTokens(opts)
+	if err := d.err(); err != nil {
+		return nil, d.warningTexts(), err
+	}
+	d.nameTokens(opts)
+	return tokens(d.init.BootstrapTokens, opts), d.warningTexts(), nil
 }
 
-func (d *documents) completeTokens(opts Options) ([]Token, error) {
+func (d *documents) completeTokens(opts Options) {
 	seen := make(map[string]bool)
 	for i := range d.init.BootstrapTokens {
 		t := &d.init.BootstrapTokens[i]
@@ -202,13 +201,6 @@ func (d *documents) completeTokens(opts Options) ([]Token, error) {
 		}
 		d.checkToken(fmt.Sprintf("bootstrapTokens[%d]", i), t, seen, opts.Now)
 	}
-	if err := d.err(); err != nil {
-		return nil, err
-	}
-	if err := d.nameTokens(opts); err != nil {
-		return nil, err
-	}
-	return tokens(d.init.BootstrapTokens, opts)
 }
 
 var tokenIDPattern = lazyregexp.New(`^[a-z0-9]{6}$`)

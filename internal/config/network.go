@@ -30,10 +30,8 @@ const (
 
 // NetworkAddOn is the Pod network that init installs.
 type NetworkAddOn struct {
-	// Name is Flannel, a manifest's path, "-" for standard input, or empty for none.
-	Name string
-	// Manifest is the content of that file.
-	Manifest []byte
+	Name     string // Flannel, a manifest's path, "-" for standard input, or empty for none
+	Manifest []byte // the content of that file
 	// Objects locates each object in the manifest, in order.
 	Objects []ManifestObject
 }
@@ -49,7 +47,6 @@ func (a NetworkAddOn) File() string {
 	return a.Name
 }
 
-// FromFile reports whether the add-on is a user's manifest.
 func (a NetworkAddOn) FromFile() bool { return a.Name != "" && a.Name != Flannel }
 
 // Flannel's images: https://github.com/flannel-io/flannel/releases. The second has the CNI plugin, which is released separately.
@@ -68,8 +65,7 @@ const (
 	FlannelPluginImage = "flannel-cni-plugin"
 )
 
-// flannelImage returns the repository and tag of one of flannel's images. A user's own registry has them below flannel-io, where
-// `bundle push` puts them.
+// flannelImage returns an image's repository and tag. A user's own registry has it below flannel-io, where `bundle push` puts it.
 func (c *ClusterConfiguration) flannelImage(component string) (repository, tag string) {
 	tags := map[string]string{FlannelImage: flannelTag, FlannelPluginImage: flannelPluginTag}
 	repository = flannelRegistry

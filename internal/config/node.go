@@ -8,6 +8,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -28,22 +29,16 @@ type Node struct {
 	// ControlPlane reports whether the node runs the control plane.
 	ControlPlane bool
 
-	// Name is the node's name in the API, a lower-case DNS subdomain.
-	Name string
+	Name string // the node's name in the API, a lower-case DNS subdomain
 	// Hostname is the host's name in lower case. If it isn't Name, the kubelet needs Name as a flag.
-	Hostname string
-	// CRISocket is the runtime's endpoint, always with a scheme: unix:///run/containerd/containerd.sock.
-	CRISocket string
-	// Taints are the node's taints, defaults applied; empty means none.
-	Taints []corev1.Taint
+	Hostname  string
+	CRISocket string         // the runtime's endpoint, always with a scheme: unix:///run/containerd/containerd.sock
+	Taints    []corev1.Taint // the node's taints, defaults applied; empty means none
 	// Schedulable removes the control plane's taint that an earlier run gave the node.
-	Schedulable bool
-	// KubeletExtraArgs are flags for the kubelet's command line, in order.
-	KubeletExtraArgs []Arg
-	// ImagePullPolicy is IfNotPresent unless the user says otherwise.
-	ImagePullPolicy corev1.PullPolicy
-	// ImagePullSerial pulls one image at a time. It's set only if the user's file has imagePullSerial: true; the same default of
-	// v1beta4 doesn't count.
+	Schedulable      bool
+	KubeletExtraArgs []Arg             // flags for the kubelet's command line, in order
+	ImagePullPolicy  corev1.PullPolicy // IfNotPresent unless the user says otherwise
+	// ImagePullSerial pulls one image at a time. Only imagePullSerial: true in the user's file sets it, not v1beta4's same default.
 	ImagePullSerial bool
 
 	// AdvertiseAddress and BindPort are where clients reach this node's API server.
@@ -51,19 +46,15 @@ type Node struct {
 	BindPort         int32
 
 	// Cluster is the configuration all nodes share, with defaults; KubernetesVersion is an exact version with a leading v.
-	Cluster ClusterConfiguration
-	// Kubelet is the cluster-wide KubeletConfiguration, with defaults.
-	Kubelet kubelet.KubeletConfiguration
-	// KubeProxy is the cluster-wide KubeProxyConfiguration, with defaults.
-	KubeProxy kubeproxy.KubeProxyConfiguration
-	// NetworkAddOn is the Pod network to install.
-	NetworkAddOn NetworkAddOn
+	Cluster      ClusterConfiguration
+	Kubelet      kubelet.KubeletConfiguration     // the cluster-wide KubeletConfiguration, with defaults
+	KubeProxy    kubeproxy.KubeProxyConfiguration // the cluster-wide KubeProxyConfiguration, with defaults
+	NetworkAddOn NetworkAddOn                     // the Pod network to install
 	// KubeletGiven and KubeProxyGiven report whether the user wrote that component's document. Otherwise it's marked in the
 	// cluster as generated, so that an upgrade may regenerate it.
 	KubeletGiven, KubeProxyGiven bool
 
-	// BootstrapTokens are created by init: at least one; the join command uses the first.
-	BootstrapTokens []Token
+	BootstrapTokens []Token // created by init: at least one; the join command uses the first
 	// CertificateKey encrypts the uploaded certificates: 32 bytes in hexadecimal. It's generated if UploadCerts is set, and
 	// otherwise empty unless the user set it.
 	CertificateKey Secret
@@ -75,10 +66,8 @@ type Node struct {
 	// SkipPhases and IgnorePreflightErrors are the user's; the latter in lower case, or "all".
 	SkipPhases            []string
 	IgnorePreflightErrors []string
-	// DryRun is for the command that chooses between acting and recording parts; nothing else reads it.
-	DryRun bool
-	// PatchesDir is the directory of patches, empty for none.
-	PatchesDir string
+	DryRun                bool   // for the command that chooses between acting and recording parts; nothing else reads it
+	PatchesDir            string // the directory of patches, empty for none
 	// SkipTokenPrint and SkipCertificateKeyPrint keep secrets out of init's output.
 	SkipTokenPrint          bool
 	SkipCertificateKeyPrint bool
@@ -107,20 +96,15 @@ func (n *Node) With(change func(*Node)) *Node {
 // Join holds the facts with which a node joins an existing cluster.
 type Join struct {
 	// Began is when the run began. A kubelet that has joined reports to the cluster after that.
-	Began time.Time
-	// Server is the API's URL.
-	Server string
-	// CA is the PEM bundle of the certificates discovery trusts.
-	CA []byte
-	// CAPath is the CA's file on the node: /etc/kubernetes/pki/ca.crt by default.
-	CAPath string
-	// Kubeconfig is the file with which the kubelet requests its certificate: the API's URL, the CA, and a bootstrap token or
-	// other credentials.
+	Began  time.Time
+	Server string // the API's URL
+	CA     []byte // the PEM bundle of the certificates discovery trusts
+	CAPath string // the CA's file on the node: /etc/kubernetes/pki/ca.crt by default
+	// Kubeconfig is the kubelet's file for requesting its certificate: the API's URL, the CA, and a token or other credentials.
 	Kubeconfig Secret
 	// Shared are the files control planes share, each encrypted with the certificate key; nil if the cluster shares none.
 	Shared map[string][]byte
-	// NodeGone reports whether this host joined before and its Node has been deleted since. A kubelet registers a Node only when
-	// it starts.
+	// NodeGone reports whether this joined host's Node was deleted. A kubelet registers a Node only when it starts.
 	NodeGone bool
 	// Marked reports whether the cluster has a Node of this name, marked as a control plane.
 	Marked bool
@@ -130,18 +114,15 @@ type Join struct {
 
 // Token is a bootstrap token for init to create.
 type Token struct {
-	// ID is public: six characters of [a-z0-9].
-	ID string
-	// Secret is sixteen characters of [a-z0-9].
-	Secret Secret
+	ID     string // public: six characters of [a-z0-9]
+	Secret Secret // sixteen characters of [a-z0-9]
 	// Generated reports whether the token was generated: a valid token from an earlier run can then take its place.
 	Generated   bool
 	Description string
-	// TTL is zero for a token that never expires, unless Expires is set.
-	TTL     time.Duration
-	Expires time.Time
-	Usages  []string
-	Groups  []string
+	TTL         time.Duration // zero for a token that never expires, unless Expires is set
+	Expires     time.Time
+	Usages      []string
+	Groups      []string
 }
 
 // Limits are the configured Timeouts, all set.
@@ -157,16 +138,12 @@ type Limits struct {
 
 // Paths are Slipway's directories and files on a host.
 type Paths struct {
-	// Kubernetes is /etc/kubernetes.
-	Kubernetes string
-	// Manifests is /etc/kubernetes/manifests.
-	Manifests string
-	// PKI is the certificates directory: /etc/kubernetes/pki by default.
-	PKI string
+	Kubernetes string // /etc/kubernetes
+	Manifests  string // /etc/kubernetes/manifests
+	PKI        string // the certificates directory: /etc/kubernetes/pki by default
 	// Kubeconfigs is the directory for kubeconfig files: /etc/kubernetes unless --kubeconfig-dir is given.
 	Kubeconfigs string
-	// Kubelet is /var/lib/kubelet.
-	Kubelet string
+	Kubelet     string // /var/lib/kubelet
 	// AdminKubeconfig is the administrator's kubeconfig for API calls: /etc/kubernetes/admin.conf unless --kubeconfig is given.
 	AdminKubeconfig string
 }
@@ -193,28 +170,13 @@ func (n *Node) ClusterDNSIPs() []netip.Addr {
 
 // Endpoint is the host:port of the cluster's API: the control plane endpoint, or this node's if there's none.
 func (n *Node) Endpoint() string {
-	host, port := n.EndpointHost()
-	if host == "" {
-		return n.LocalEndpoint()
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+	return cmp.Or(withPort(n.Cluster.ControlPlaneEndpoint, n.BindPort), n.LocalEndpoint())
 }
 
-// EndpointHost splits the control plane endpoint; the port defaults to this node's. Without an endpoint, the host is empty.
-func (n *Node) EndpointHost() (host string, port int32) {
-	endpoint := n.Cluster.ControlPlaneEndpoint
-	if endpoint == "" {
-		return "", 0
-	}
-	host, text, err := net.SplitHostPort(endpoint)
-	if err != nil {
-		return strings.Trim(endpoint, "[]"), n.BindPort
-	}
-	p, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return host, n.BindPort
-	}
-	return host, int32(p)
+// EndpointHost is the control plane endpoint's host; empty without an endpoint.
+func (n *Node) EndpointHost() string {
+	host, _, _ := splitHostPort(n.Cluster.ControlPlaneEndpoint)
+	return host
 }
 
 // LocalEndpoint is the host:port of this node's own API server.
@@ -262,17 +224,13 @@ var (
 	_ json.Marshaler = Secret{}
 )
 
-// NewSecret wraps value.
 func NewSecret(value string) Secret { return Secret{value} }
 
-// Reveal returns the value.
 func (s Secret) Reveal() string { return s.value }
 
-// IsZero reports whether there is no value.
 func (s Secret) IsZero() bool { return s.value == "" }
 
 // Format prints a placeholder for every verb, including %#v and %+v.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
 
-// MarshalJSON encodes a placeholder.
 func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }

@@ -37,7 +37,6 @@ func patchTargets() []string {
 
 func patchKinds() []string { return []string{patchStrategic, patchMerge, patchJSON} }
 
-// PatchFile is a file in the patches directory.
 type PatchFile struct {
 	Name string // without its directory
 	Data []byte

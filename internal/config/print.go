@@ -148,8 +148,7 @@ func printInitDefaults(components []string) ([]byte, error) {
 	return marshal(out...)
 }
 
-// Migrate converts a file to the latest API version with all defaults filled in, like `config migrate`. It leaves component
-// configurations alone.
+// Migrate converts a file to the latest API version, with all defaults, for `config migrate`. Component configurations stay.
 func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, error) {
 	d := readAll(&src, opts.Experimental)
 	opts.Existing = true
@@ -167,9 +166,7 @@ func Migrate(ctx context.Context, src Source, opts Options) ([]byte, []string, e
 		}
 	}
 	if ofInit {
-		if err := d.nameTokens(opts); err != nil {
-			return nil, d.warningTexts(), err
-		}
+		d.nameTokens(opts)
 		if d.placeholder { // the host that uses the file determines its address
 			d.init.LocalAPIEndpoint.AdvertiseAddress = ""
 		}
@@ -192,17 +189,12 @@ func copyOf[T any](p *T) *T {
 }
 
 // nameTokens generates missing tokens, because a migrated file names them.
-func (d *documents) nameTokens(opts Options) error {
+func (d *documents) nameTokens(opts Options) {
 	for i := range d.init.BootstrapTokens {
 		t := &d.init.BootstrapTokens[i]
-		if t.Token != "" {
-			continue
+		if t.Token == "" {
+			id, secret := opts.NewToken()
+			t.Token = id + "." + secret
 		}
-		id, secret, err := opts.NewToken()
-		if err != nil {
-			return errors.Wrap(err, "generating a bootstrap token")
-		}
-		t.Token = id + "." + secret
 	}
-	return nil
 }

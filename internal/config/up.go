@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Commands made of others, as the flag table names them.
@@ -30,8 +29,7 @@ func partsOf(command string) []string {
 	return []string{command}
 }
 
-// Joins reports whether `up` makes this host a node of an existing cluster instead of the first of a new one. src is the file of
-// --config, or nil.
+// Joins reports whether `up` joins this host to an existing cluster, rather than begin a new one. src is --config's file, or nil.
 func (f *UpFlags) Joins(src *Source) bool {
 	if f.Join.Endpoint != "" || f.Given.Has("discovery-file") {
 		return true
@@ -106,23 +104,14 @@ func copyFlags(whole, part any, given Given, commands ...string) Given {
 	})
 }
 
-// schedule removes the taints of a control plane that ordinary Pods may use.
-func (d *documents) schedule(flags *InitFlags) {
-	if flags.Given.Has("schedulable") && flags.Schedulable {
-		d.init.NodeRegistration.Taints = []corev1.Taint{}
-	}
-}
-
 // Machine is the desired state of a host to prepare or reset, which may not be a node yet.
 type Machine struct {
-	// CRISocket is the runtime's endpoint, with a scheme; empty unless the user names one.
-	CRISocket string
+	CRISocket string // the runtime's endpoint, with a scheme; empty unless the user names one
 	// SkipPhases, IgnorePreflightErrors and DryRun are as in Node.
 	SkipPhases, IgnorePreflightErrors []string
 	DryRun                            bool
 
-	// node is the node that the machine becomes; nil if that's unknown.
-	node *Node
+	node *Node // the node that the machine becomes; nil if that's unknown
 }
 
 // LoadHost returns a machine from the command line.

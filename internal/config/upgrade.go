@@ -16,13 +16,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// Upgrade holds the options of upgrade.
 type Upgrade struct {
-	// Version is the target, with a leading v. It's empty if the user names none: `upgrade node` takes the version that `upgrade
-	// apply` wrote to the cluster.
+	// Version is the target, with a leading v. If the user names none, it's empty: `upgrade node` takes the cluster's.
 	Version string
-	// From is the version in the cluster's configuration when the run began.
-	From string
+	From    string // the version in the cluster's configuration when the run began
 	// First reports whether this is `upgrade apply`, which also upgrades the parts all nodes share.
 	First bool
 	// CertificateRenewal renews the upgraded components' certificates, Etcd upgrades etcd.
@@ -30,16 +27,12 @@ type Upgrade struct {
 	// Experimental and Prereleases allow alpha and beta versions, and release candidates.
 	Experimental, Prereleases bool
 	// Force continues even if a version is refused. Yes, and Force, skip the confirmation.
-	Force, Yes bool
-	// Drain is nil unless the node is drained before its upgrade.
-	Drain *Drain
-	// PrintConfig prints the upgrade's configuration.
-	PrintConfig bool
-	// ContextLines is the number of lines `upgrade diff` shows around each difference.
-	ContextLines int
+	Force, Yes   bool
+	Drain        *Drain // nil unless the node is drained before its upgrade
+	PrintConfig  bool
+	ContextLines int // the number of lines `upgrade diff` shows around each difference
 }
 
-// Drain holds the options of draining a node.
 type Drain struct {
 	// Timeout limits the wait until all Pods are gone.
 	Timeout time.Duration
@@ -129,17 +122,16 @@ func (c *UpgradeConfiguration) self(command string, flags UpgradeFlags) *Upgrade
 	case upgradeApply:
 		a := &c.Apply
 		s.Upgrade = Upgrade{
-			Version: a.KubernetesVersion, First: true, CertificateRenewal: *a.CertificateRenewal, Etcd: *a.EtcdUpgrade,
+			Version: a.KubernetesVersion, First: true,
 			Experimental: isTrue(a.AllowExperimentalUpgrades), Prereleases: isTrue(a.AllowRCUpgrades),
 			Force: isTrue(a.ForceUpgrade), Yes: flags.Yes, PrintConfig: isTrue(a.PrintConfig),
 		}
-		s.DryRun, s.SkipPhases, s.IgnorePreflightErrors, s.Patches = isTrue(a.DryRun), a.SkipPhases, lowered(a.IgnorePreflightErrors), a.Patches
-		s.ImagePullPolicy, s.ImagePullSerial = a.ImagePullPolicy, a.ImagePullSerial
+		s.take(&a.UpgradeNodeConfiguration)
 	case upgradeNode:
-		n := &c.Node
-		s.Upgrade = Upgrade{CertificateRenewal: *n.CertificateRenewal, Etcd: *n.EtcdUpgrade, Drain: flags.drain()}
-		s.DryRun, s.SkipPhases, s.IgnorePreflightErrors, s.Patches = isTrue(n.DryRun), n.SkipPhases, lowered(n.IgnorePreflightErrors), n.Patches
-		s.ImagePullPolicy, s.ImagePullSerial = n.ImagePullPolicy, n.ImagePullSerial
+		if flags.Drain {
+			s.Drain = &Drain{Timeout: flags.DrainTimeout, Force: flags.DrainForce}
+		}
+		s.take(&c.Node)
 	case upgradePlan:
 		p := &c.Plan
 		s.Upgrade = Upgrade{
@@ -157,12 +149,11 @@ func (c *UpgradeConfiguration) self(command string, flags UpgradeFlags) *Upgrade
 	return s
 }
 
-// drain is nil unless asked for.
-func (f *UpgradeFlags) drain() *Drain {
-	if !f.Drain {
-		return nil
-	}
-	return &Drain{Timeout: f.DrainTimeout, Force: f.DrainForce}
+// take copies the settings that `upgrade apply` and `upgrade node` share.
+func (s *UpgradeSelf) take(n *UpgradeNodeConfiguration) {
+	s.CertificateRenewal, s.Etcd = *n.CertificateRenewal, *n.EtcdUpgrade
+	s.DryRun, s.SkipPhases, s.IgnorePreflightErrors, s.Patches = isTrue(n.DryRun), n.SkipPhases, lowered(n.IgnorePreflightErrors), n.Patches
+	s.ImagePullPolicy, s.ImagePullSerial = n.ImagePullPolicy, n.ImagePullSerial
 }
 
 func (f *UpgradeFlags) checkDrain(d *documents) {
@@ -189,7 +180,6 @@ func StoredVersion(clusterConfiguration []byte) (string, error) {
 	return d.cluster.KubernetesVersion, d.err()
 }
 
-// UpgradeConfiguration configures upgrade.
 type UpgradeConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -200,30 +190,21 @@ type UpgradeConfiguration struct {
 	Timeouts *Timeouts                 `json:"timeouts,omitempty"`
 }
 
-// UpgradeApplyConfiguration holds the options of `upgrade apply`.
 type UpgradeApplyConfiguration struct {
-	KubernetesVersion         string            `json:"kubernetesVersion,omitempty"`
-	AllowExperimentalUpgrades *bool             `json:"allowExperimentalUpgrades,omitempty"`
-	AllowRCUpgrades           *bool             `json:"allowRCUpgrades,omitempty"`
-	CertificateRenewal        *bool             `json:"certificateRenewal,omitempty"`
-	DryRun                    *bool             `json:"dryRun,omitempty"`
-	EtcdUpgrade               *bool             `json:"etcdUpgrade,omitempty"`
-	ForceUpgrade              *bool             `json:"forceUpgrade,omitempty"`
-	IgnorePreflightErrors     []string          `json:"ignorePreflightErrors,omitempty"`
-	Patches                   *Patches          `json:"patches,omitempty"`
-	PrintConfig               *bool             `json:"printConfig,omitempty"`
-	SkipPhases                []string          `json:"skipPhases,omitempty"`
-	ImagePullPolicy           corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
-	ImagePullSerial           *bool             `json:"imagePullSerial,omitempty"`
+	UpgradeNodeConfiguration `json:",inline"`
+
+	KubernetesVersion         string `json:"kubernetesVersion,omitempty"`
+	AllowExperimentalUpgrades *bool  `json:"allowExperimentalUpgrades,omitempty"`
+	AllowRCUpgrades           *bool  `json:"allowRCUpgrades,omitempty"`
+	ForceUpgrade              *bool  `json:"forceUpgrade,omitempty"`
+	PrintConfig               *bool  `json:"printConfig,omitempty"`
 }
 
-// UpgradeDiffConfiguration holds the options of `upgrade diff`.
 type UpgradeDiffConfiguration struct {
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 	DiffContextLines  int    `json:"contextLines,omitempty"`
 }
 
-// UpgradeNodeConfiguration holds the options of `upgrade node`.
 type UpgradeNodeConfiguration struct {
 	CertificateRenewal    *bool             `json:"certificateRenewal,omitempty"`
 	DryRun                *bool             `json:"dryRun,omitempty"`
@@ -235,7 +216,6 @@ type UpgradeNodeConfiguration struct {
 	ImagePullSerial       *bool             `json:"imagePullSerial,omitempty"`
 }
 
-// UpgradePlanConfiguration holds the options of `upgrade plan`.
 type UpgradePlanConfiguration struct {
 	KubernetesVersion         string   `json:"kubernetesVersion,omitempty"`
 	AllowExperimentalUpgrades *bool    `json:"allowExperimentalUpgrades,omitempty"`
@@ -260,23 +240,20 @@ func (d *documents) checkUpgrade() {
 			d.faultf(kindUpgrade, v.path, "%q %s", printable(v.version), fault)
 		}
 	}
-	d.checkPullPolicy(kindUpgrade, "apply.imagePullPolicy", c.Apply.ImagePullPolicy)
-	d.checkPullPolicy(kindUpgrade, "node.imagePullPolicy", c.Node.ImagePullPolicy)
-	d.checkIgnored(kindUpgrade, "apply.ignorePreflightErrors", c.Apply.IgnorePreflightErrors)
-	d.checkIgnored(kindUpgrade, "node.ignorePreflightErrors", c.Node.IgnorePreflightErrors)
+	d.checkUpgradeOf("apply", &c.Apply.UpgradeNodeConfiguration)
+	d.checkUpgradeOf("node", &c.Node)
 	d.checkIgnored(kindUpgrade, "plan.ignorePreflightErrors", c.Plan.IgnorePreflightErrors)
-	d.checkSkipPhases(kindUpgrade, "apply.skipPhases", c.Apply.SkipPhases)
-	d.checkSkipPhases(kindUpgrade, "node.skipPhases", c.Node.SkipPhases)
-	d.checkPatchesDir("apply.patches.directory", c.Apply.Patches)
-	d.checkPatchesDir("node.patches.directory", c.Node.Patches)
 	if c.Diff.DiffContextLines < 0 {
 		d.faultf(kindUpgrade, "diff.contextLines", "%d is negative", c.Diff.DiffContextLines)
 	}
 	d.checkTimeouts(kindUpgrade, c.Timeouts)
 }
 
-func (d *documents) checkPatchesDir(field string, p *Patches) {
-	if p != nil && p.Directory != "" {
-		d.checkAbsolute(kindUpgrade, field, p.Directory)
+func (d *documents) checkUpgradeOf(at string, n *UpgradeNodeConfiguration) {
+	d.checkPullPolicy(kindUpgrade, at+".imagePullPolicy", n.ImagePullPolicy)
+	d.checkIgnored(kindUpgrade, at+".ignorePreflightErrors", n.IgnorePreflightErrors)
+	d.checkSkipPhases(kindUpgrade, at+".skipPhases", n.SkipPhases)
+	if n.Patches != nil && n.Patches.Directory != "" {
+		d.checkAbsolute(kindUpgrade, at+".patches.directory", n.Patches.Directory)
 	}
 }

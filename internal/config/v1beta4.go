@@ -80,7 +80,6 @@ type Arg struct {
 	Value string `json:"value"`
 }
 
-// EnvVar is a container's environment variable.
 type EnvVar struct {
 	corev1.EnvVar `json:",inline"`
 }
@@ -151,8 +150,7 @@ type APIEndpoint struct {
 	BindPort         int32  `json:"bindPort,omitempty"`
 }
 
-// NodeRegistrationOptions configures how this node registers itself. Nil taints become the default of the node's role; an empty
-// list means no taints.
+// NodeRegistrationOptions says how this node registers. Nil taints become the role's default; an empty list means no taints.
 type NodeRegistrationOptions struct {
 	Name                  string            `json:"name,omitempty"`
 	CRISocket             string            `json:"criSocket,omitempty"`

@@ -60,13 +60,12 @@ func (d *documents) checkFeatureGates() {
 	if d.stored {
 		return
 	}
-	names := featureGateNames()
 	for _, name := range keysOf(d.cluster.FeatureGates) {
 		if slices.Contains(retiredGates(), name) {
 			d.faultf(kindCluster, joinPath("featureGates", name), "is a retired feature gate; remove it")
 			continue
 		}
-		checkOneOf(d, kindCluster, joinPath("featureGates", printable(name)), "unknown feature gate %q", name, names...)
+		checkOneOf(d, kindCluster, joinPath("featureGates", printable(name)), "unknown feature gate %q", name, gateRootless)
 	}
 }
 
@@ -77,7 +76,7 @@ func (d *documents) checkSANs(at string, names []string) {
 			continue
 		}
 		bare, wildcard := strings.CutPrefix(san, "*.")
-		if addressLike(san) {
+		if fourNumbers().MatchString(san) { // although it would pass as a name: 010.1.2.3 or 1.2.3.400
 			d.faultf(kindCluster, p, "%q is not an IP address", printable(san))
 		} else if msg := subdomainFault(strings.ToLower(bare)); msg != "" {
 			what := "is neither an IP address nor a DNS name"
@@ -90,9 +89,6 @@ func (d *documents) checkSANs(at string, names []string) {
 }
 
 var fourNumbers = lazyregexp.New(`^[0-9]+(\.[0-9]+){3}$`)
-
-// addressLike reports whether s, although it would pass as a name, is meant as an IPv4 address, such as 010.1.2.3 or 1.2.3.400.
-func addressLike(s string) bool { return fourNumbers().MatchString(s) }
 
 func (d *documents) checkComponent(at string, c *ControlPlaneComponent) {
 	d.checkArgs(kindCluster, at+".extraArgs", c.ExtraArgs)
@@ -113,14 +109,10 @@ func (d *documents) checkComponent(at string, c *ControlPlaneComponent) {
 		if !path.IsAbs(v.MountPath) || hasControl(v.MountPath) || strings.Contains(v.MountPath, ":") {
 			d.faultf(kindCluster, p+".mountPath", "%q must be an absolute path without a colon", printable(v.MountPath))
 		}
-		d.checkPathType(p+".pathType", v.PathType)
-	}
-}
-
-func (d *documents) checkPathType(field string, t corev1.HostPathType) {
-	if t != "" {
-		checkOneOf(d, kindCluster, field, "%q is unknown", t, corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate, corev1.HostPathFile,
-			corev1.HostPathFileOrCreate, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)
+		if v.PathType != "" {
+			checkOneOf(d, kindCluster, p+".pathType", "%q is unknown", v.PathType, corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate,
+				corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)
+		}
 	}
 }
 

@@ -234,12 +234,12 @@ func (d *documents) checkEtcdDirectory(fails reporter) {
 	}
 }
 
-// checkAmbiguousEndpoint reports an IPv6 address without brackets whose last group looks like a port, unless the user names the
-// address elsewhere, too.
+// checkAmbiguousEndpoint reports an IPv6 address whose last group looks like a port, without brackets, unless it's named elsewhere.
 func (d *documents) checkAmbiguousEndpoint(existing bool) {
 	whole := d.cluster.ControlPlaneEndpoint
 	addr, err := netip.ParseAddr(whole)
-	if err != nil || !addr.Is6() || d.serves(addr) {
+	own, ownErr := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
+	if err != nil || !addr.Is6() || ownErr == nil && own == addr || d.certified(addr) {
 		return
 	}
 	i := strings.LastIndexByte(whole, ':')
@@ -254,10 +254,4 @@ func (d *documents) checkAmbiguousEndpoint(existing bool) {
 	}
 	report(kindCluster, "controlPlaneEndpoint", "%s is an IPv6 address without a port; write [%s]:%d if %d is the port, or [%s]:%d if it is part of the address",
 		whole, whole[:i], port, port, whole, bind)
-}
-
-// serves reports whether an address is one of the API server's.
-func (d *documents) serves(addr netip.Addr) bool {
-	own, err := netip.ParseAddr(d.init.LocalAPIEndpoint.AdvertiseAddress)
-	return err == nil && own == addr || d.certified(addr)
 }

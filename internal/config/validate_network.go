@@ -57,14 +57,9 @@ func (d *documents) checkNetworking() {
 }
 
 func sharesFamily(a, b []network) bool {
-	for _, x := range a {
-		for _, y := range b {
-			if x.prefix.Addr().Is4() == y.prefix.Addr().Is4() {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(a, func(x network) bool {
+		return slices.ContainsFunc(b, func(y network) bool { return x.prefix.Addr().Is4() == y.prefix.Addr().Is4() })
+	})
 }
 
 // checkSubnets parses a list of at most one network per IP family.

@@ -143,48 +143,12 @@ func minorOf(version string) int {
 // gateECDSA is a retired gate of stored configurations: the cluster's keys are ECDSA P-256. encryptionAlgorithm has replaced it.
 const gateECDSA = "PublicKeysECDSA"
 
-type featureGate struct {
-	name    string
-	preset  bool
-	remarks string
-}
-
-// featureGates are kubeadm 1.37's. RootlessControlPlane runs the control plane's containers as non-root users.
-func featureGates() []featureGate {
-	return []featureGate{
-		{"RootlessControlPlane", false, ", alpha"},
-	}
-}
+// gateRootless runs the control plane's containers as non-root users. It's kubeadm 1.37's only gate, and off by default.
+const gateRootless = "RootlessControlPlane"
 
 // retiredGates are no longer in kubeadm 1.37, but older clusters still name them.
 func retiredGates() []string {
 	return []string{"ControlPlaneKubeletLocalMode", "EtcdLearnerMode", "NodeLocalCRISocket", gateECDSA, "WaitForAllControlPlaneComponents"}
-}
-
-func featureGateNames() []string {
-	var names []string
-	for _, g := range featureGates() {
-		names = append(names, g.name)
-	}
-	return names
-}
-
-// FeatureGateNames lists the feature gates and their defaults, for help texts.
-func FeatureGateNames() string {
-	var list []string
-	for _, g := range featureGates() {
-		list = append(list, fmt.Sprintf("%s (%t by default%s)", g.name, g.preset, g.remarks))
-	}
-	return strings.Join(list, ", ")
-}
-
-// gateValues are the values of --feature-gates that flip each gate.
-func gateValues() []string {
-	var list []string
-	for _, g := range featureGates() {
-		list = append(list, fmt.Sprintf("%s=%t", g.name, !g.preset))
-	}
-	return list
 }
 
 func (d *documents) parseGates(text string) map[string]bool {

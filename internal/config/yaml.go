@@ -38,8 +38,7 @@ type document struct {
 
 var yamlErrorLine = lazyregexp.New(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// parse splits src into its documents, at most limit, without empty ones. A syntax error is a fault and ends parsing; earlier
-// documents stay.
+// parse splits src into its non-empty documents, at most limit. A syntax error is a fault and ends it; earlier documents stay.
 func parse(src *Source, limit int, f *findings) []document {
 	if len(src.Data) > MaxSize {
 		f.fault(Fault{File: src.Name, Message: "is larger than the limit of 1 MiB"})

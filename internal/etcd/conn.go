@@ -12,10 +12,13 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -26,8 +29,7 @@ const (
 	answerTime = 3 * time.Second
 )
 
-// clients has a client for each endpoint, so that members can be asked in parallel: a single client for all endpoints asks them
-// one at a time.
+// clients has a client for each endpoint, to ask members in parallel: a single client for all asks them one at a time.
 type clients []*clientv3.Client
 
 func (r *Real) dial(ctx context.Context) (clients, error) {
@@ -162,7 +164,63 @@ func first[T any](ctx context.Context, all clients, ask func(context.Context, *c
 	return answer, nil, err
 }
 
-// named adds the member's address to its error.
 func named(c *clientv3.Client, err error) error {
 	return errors.WithMessage(err, strings.TrimPrefix(c.Endpoints()[0], scheme))
 }
+
+// RefusesRemoval reports whether Leave failed because etcd would lose its quorum.
+func RefusesRemoval(err error) bool {
+	return is(err, rpctypes.ErrGRPCUnhealthy) || is(err, rpctypes.ErrGRPCMemberNotEnoughStarted)
+}
+
+// nextMayKnow reports whether another member may answer better: this one can't be reached, has no leader, or is a learner.
+func nextMayKnow(err error) bool {
+	switch code(err) {
+	case codes.DeadlineExceeded:
+		return true
+	case codes.Unavailable:
+		return !refused(err)
+	}
+	return is(err, rpctypes.ErrGRPCNotSupportedForLearner) || is(err, rpctypes.ErrGRPCNotLeader)
+}
+
+// refused recognizes the cluster's own answers, which any member gives.
+func refused(err error) bool {
+	return RefusesRemoval(err) || is(err, rpctypes.ErrGRPCTooManyLearners) || is(err, rpctypes.ErrGRPCLearnerNotReady)
+}
+
+func passes(err error) bool {
+	var later passingError
+	if errors.As(err, &later) {
+		return true
+	}
+	outdated := is(err, rpctypes.ErrGRPCMemberExist) || is(err, rpctypes.ErrGRPCPeerURLExist) ||
+		is(err, rpctypes.ErrGRPCMemberNotFound) || is(err, rpctypes.ErrGRPCMemberNotLearner)
+	return outdated || refused(err) || nextMayKnow(err) && !wrongCertificate(err) || code(err) == codes.Canceled
+}
+
+// wrongCertificate recognizes a connection that one side refuses, and will refuse again. gRPC keeps only the text of the cause.
+func wrongCertificate(err error) bool {
+	return code(err) == codes.Unavailable &&
+		(strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "remote error: tls: "))
+}
+
+func is(err, known error) bool { return errors.Is(err, rpctypes.Error(known)) }
+
+// code returns the code of an error from etcd's client: etcd's own error, gRPC's, or the context's.
+func code(err error) codes.Code {
+	var known rpctypes.EtcdError
+	if errors.As(err, &known) {
+		return known.Code()
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Code()
+	}
+	return status.FromContextError(err).Code()
+}
+
+type passingError struct{ error }
+
+func passing(err error) error { return passingError{err} }
+
+func (e passingError) Unwrap() error { return e.error }

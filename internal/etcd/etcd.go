@@ -59,26 +59,19 @@ type Health struct {
 	// Answers reports whether any etcd answered at its address.
 	Answers bool
 	// Err is why it doesn't work: it can't be reached, or has no leader. It's nil for a leader or a follower.
-	Err error
-	// Status is empty unless the member answers.
-	Status Status
+	Err    error
+	Status Status // empty unless the member answers
 }
 
-// Status is a member's report on itself.
 type Status struct {
-	// Version is the program's version, such as 3.6.8. Storage is the oldest version that can use its data, such as 3.6.0; empty
-	// before 3.6 and for some seconds after the cluster was created.
-	Version, Storage string
-	// Leader is the ID of the member it follows, its own if it leads, 0 for none.
-	Leader uint64
-	// Committed is the last entry of raft's log it knows to be committed, Applied the last it has applied. Revision is its keys'
-	// revision.
+	Version string // the program's, such as 3.6.8
+	Leader  uint64 // the ID of the member it follows, its own if it leads, 0 for none
+	// Committed is the last entry of raft's log known to be committed, Applied the last one applied, Revision the keys' revision.
 	Committed, Applied uint64
 	Revision           int64
 	// Size is the size of its database file in bytes. Quota is the limit of Size; 0 if it doesn't say (before 3.6).
 	Size, Quota int64
-	// Alarms are the whole cluster's alarms, as far as this member knows.
-	Alarms []Alarm
+	Alarms      []Alarm // the whole cluster's alarms, as far as this member knows
 }
 
 // Alarm is raised by a member. While there's one, all members refuse writes (NOSPACE) or everything (CORRUPT).
@@ -87,8 +80,7 @@ type Alarm struct {
 	Kind   string // NOSPACE, CORRUPT
 }
 
-// QuorumWithout reports whether the healthy voters, apart from the member at peerURL, would be a quorum of the cluster without
-// it.
+// QuorumWithout reports whether the healthy voters but the member at peerURL would be a quorum of the cluster without it.
 func QuorumWithout(all []Health, peerURL string) bool {
 	voters, working := 0, 0
 	for _, m := range all {
@@ -108,11 +100,9 @@ func (m Member) Label() string { return cmp.Or(m.Name, m.PeerURL) }
 
 // Member is a member of an etcd cluster.
 type Member struct {
-	ID uint64
-	// Cluster is the ID of its cluster.
-	Cluster uint64
-	// Name is empty for a member that hasn't started yet.
-	Name       string
+	ID         uint64
+	Cluster    uint64 // the ID of its cluster
+	Name       string // empty for a member that hasn't started yet
 	PeerURL    string
 	ClientURLs []string
 	// Learner has no vote.

@@ -125,7 +125,7 @@ func TestStatus(t *testing.T) {
 		// A message's text has one space or two, at random.
 		Errors: []string{"memberID:2  alarm:NOSPACE", "memberID:1 alarm:CORRUPT ", "etcdserver: no leader", ""},
 	}
-	want := Status{Version: "3.6.8", Storage: "3.6.0", Leader: 1, Committed: 11, Applied: 10, Revision: 42, Size: 30, Quota: 40,
+	want := Status{Version: "3.6.8", Leader: 1, Committed: 11, Applied: 10, Revision: 42, Size: 30, Quota: 40,
 		Alarms: []Alarm{{2, "NOSPACE"}, {1, "CORRUPT"}}}
 	all, err := r.Health(t.Context())
 	if err != nil || len(all) != 2 || !all[0].Leads() || all[1].Leads() {

@@ -21,8 +21,7 @@ import (
 // Peer is the result of asking a peer URL.
 type Peer struct {
 	URL string
-	// Members are all the members the etcd there knows, including itself. They're valid unless Err is set: then no etcd has
-	// answered.
+	// Members are all the members known to the etcd there, with itself. If Err is set, no etcd has answered.
 	Members []Member
 	Err     error
 }

@@ -137,8 +137,7 @@ func (r *Real) try(ctx context.Context, op operation) error {
 	return err
 }
 
-// once looks at the membership, and calls op with the first member to answer. It has heard from the leader, so its list is
-// current.
+// once looks at the membership, and calls op with the first member to answer, whose list is current, from the leader.
 func (all clients) once(ctx context.Context, op operation) error {
 	now, c, err := first(ctx, all, func(ctx context.Context, c *clientv3.Client) ([]Member, error) { return list(ctx, c) })
 	if err != nil {

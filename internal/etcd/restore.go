@@ -61,22 +61,16 @@ const firstIndex, firstTerm = 1, 1
 // above atLeast if that's higher: the last revision known from elsewhere, or 0. All revisions up to the new one are compacted.
 // The etcd version that wrote the snapshot can start with the data, and so can the next minor.
 func Restore(snapshot *os.File, dir, name, peerURL string, atLeast int64) (Data, error) {
-	ids, err := newIDs()
+	var random [16]byte
+	_, _ = rand.Read(random[:])                     // never fails
+	random[0], random[8] = random[0]|1, random[8]|1 // 0 means none
+	ids := Data{Member: binary.BigEndian.Uint64(random[:]), Cluster: binary.BigEndian.Uint64(random[8:])}
 	m := storedMember{ID: ids.Member, PeerURLs: []string{peerURL}, Name: name}
-	if err == nil {
-		err = restoreDatabase(snapshot, filepath.Join(dir, "snap"), m, atLeast)
-	}
+	err := restoreDatabase(snapshot, filepath.Join(dir, "snap"), m, atLeast)
 	if err == nil {
 		err = restoreLog(dir, ids, m)
 	}
 	return ids, errors.WithMessagef(err, "restore the snapshot %s", snapshot.Name())
-}
-
-func newIDs() (Data, error) {
-	var random [16]byte
-	_, err := rand.Read(random[:])
-	random[0], random[8] = random[0]|1, random[8]|1 // 0 means none
-	return Data{Member: binary.BigEndian.Uint64(random[:]), Cluster: binary.BigEndian.Uint64(random[8:])}, err
 }
 
 // restoreDatabase copies a snapshot's database for the new member.

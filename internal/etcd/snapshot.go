@@ -7,13 +7,24 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"hash"
+	"hash/maphash"
 	"io"
+	"math"
+	"os"
+	"runtime/debug"
 	"time"
+	"unsafe"
 
 	"github.com/pkg/errors"
+	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
 )
 
 // SnapshotInfo describes a snapshot, from its own contents.
@@ -21,11 +32,9 @@ type SnapshotInfo struct {
 	// Hash is the SHA-256 of the database in hexadecimal. Size is the size of the file, which ends with the hash, in bytes.
 	Hash string
 	Size int64
-	// Version is the oldest etcd that can use its data, such as 3.6.0; an older minor doesn't start with it. It's empty before
-	// 3.6.
+	// Version is the oldest etcd for its data, such as 3.6.0: an older minor doesn't start with it. It's empty before 3.6.
 	Version string
-	// Revision is the newest revision of its keys, Keys their number, and Members the cluster's members at the time. Only
-	// VerifySnapshot finds these.
+	// Only VerifySnapshot finds these: the newest revision of its keys, their number, and the cluster's members at the time.
 	Revision int64
 	Keys     int
 	Members  []Member
@@ -113,4 +122,166 @@ func (c *checksum) info() (SnapshotInfo, error) {
 		return SnapshotInfo{}, errors.New("it is damaged: its checksum is wrong")
 	}
 	return SnapshotInfo{Hash: hex.EncodeToString(c.end), Size: c.size}, nil
+}
+
+// The names of etcd's buckets, and of the keys in bucket meta. etcd's own constants are in packages that slow down each start of
+// the program: docs/design/etcd-restore.md.
+var (
+	keyBucket     = []byte("key")
+	metaBucket    = []byte("meta")
+	membersBucket = []byte("members")
+	removedBucket = []byte("members_removed")
+	clusterBucket = []byte("cluster")
+
+	storageVersionKey   = []byte("storageVersion")
+	consistentIndexKey  = []byte("consistent_index")
+	termKey             = []byte("term")
+	confStateKey        = []byte("confState")
+	scheduledCompactKey = []byte("scheduledCompactRev")
+	finishedCompactKey  = []byte("finishedCompactRev")
+)
+
+// VerifySnapshot reads a whole snapshot, without an etcd: its checksum, its buckets, and each record. It fails if anything is
+// wrong. It needs memory for a hash of each key, but not for values. No checksum can show damage already in the running etcd's
+// database. Much of it is found anyway, but without bbolt.Tx.Check: it runs in its own goroutine, where a damaged page can end
+// the program, and takes most of the time.
+func VerifySnapshot(f *os.File) (SnapshotInfo, error) {
+	info, err := verifySnapshot(f)
+	return info, errors.WithMessagef(err, "verify the snapshot %s", f.Name())
+}
+
+func verifySnapshot(f *os.File) (SnapshotInfo, error) {
+	sum := newChecksum()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, math.MaxInt64)); err != nil {
+		return SnapshotInfo{}, err
+	}
+	info, err := sum.info()
+	if err != nil {
+		return info, err
+	}
+	db, err := openDatabase(f, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		return info, err
+	}
+	defer db.Close()
+	return info, db.View(info.read)
+}
+
+// openDatabase opens the database in f, and leaves f open. Damage can make bbolt panic.
+func openDatabase(f *os.File, options *bbolt.Options) (db *bbolt.DB, err error) {
+	defer recoverDamage(&err)()
+	options.Timeout = time.Second // for the lock of a running etcd
+	options.OpenFile = func(string, int, os.FileMode) (*os.File, error) {
+		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		return os.NewFile(uintptr(fd), f.Name()), err
+	}
+	return bbolt.Open(f.Name(), 0o600, options)
+}
+
+// recoverDamage turns a panic, or access to a page that isn't in the file, into an error.
+func recoverDamage(err *error) func() {
+	before := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(before)
+		if r := recover(); r != nil {
+			*err = errors.Errorf("its database is damaged: %v", r)
+		}
+	}
+}
+
+func (info *SnapshotInfo) read(tx *bbolt.Tx) (err error) {
+	defer recoverDamage(&err)()
+	if tx.Size() > info.Size {
+		return errors.Errorf("it is incomplete: its database has %d bytes", tx.Size())
+	}
+	for _, name := range [][]byte{keyBucket, metaBucket, membersBucket, clusterBucket} {
+		if tx.Bucket(name) == nil {
+			return errors.Errorf("it is not of etcd 3.5 or newer: it has no bucket %q", name)
+		}
+	}
+	info.Version = string(tx.Bucket(metaBucket).Get(storageVersionKey))
+	if info.Members, err = membersIn(tx); err != nil {
+		return err
+	}
+	if err := info.readKeys(tx); err != nil {
+		return err
+	}
+	return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+		return visit(b, func([]byte, []byte) error { return nil })
+	})
+}
+
+// visit goes through a bucket, and makes sure bbolt doesn't return data from outside the file: a record holds the position and
+// length of its key and value, and bbolt trusts them. A small bucket may be a copy in memory.
+func visit(b *bbolt.Bucket, each func(key, value []byte) error) error {
+	from := b.Tx().DB().Info().Data
+	to := from + uintptr(b.Tx().Size())
+	return b.ForEach(func(key, value []byte) error {
+		for _, part := range [][]byte{key, value} {
+			at := uintptr(unsafe.Pointer(unsafe.SliceData(part)))
+			if b.RootPage() != 0 && len(part) > 0 && (at < from || at > to || uintptr(len(part)) > to-at) {
+				return errors.New("its database is damaged: a record is not in the file")
+			}
+		}
+		return each(key, value)
+	})
+}
+
+func membersIn(tx *bbolt.Tx) (members []Member, err error) {
+	err = visit(tx.Bucket(membersBucket), func(_, value []byte) error {
+		var m storedMember
+		if err := json.Unmarshal(value, &m); err != nil {
+			return errors.Wrap(err, "its members")
+		}
+		members = append(members, m.member())
+		return nil
+	})
+	if err == nil && len(members) == 0 {
+		err = errors.New("it has no members")
+	}
+	sortByPeer(members)
+	return members, err
+}
+
+// readKeys counts the keys, and finds the newest revision. In order of revision, a key counts unless its last record deletes it.
+func (info *SnapshotInfo) readKeys(tx *bbolt.Tx) (err error) {
+	seed, alive := maphash.MakeSeed(), map[uint64]struct{}{}
+	var record mvccpb.KeyValue
+	err = visit(tx.Bucket(keyBucket), func(key, value []byte) error {
+		r, deleted, err := parseRevision(key)
+		if err != nil {
+			return err
+		}
+		if r < info.Revision {
+			return errors.Errorf("its database is damaged: revision %d comes after %d", r, info.Revision)
+		}
+		if err := proto.Unmarshal(value, &record); err != nil {
+			return errors.Wrapf(err, "its record of revision %d", r)
+		}
+		info.Revision = r
+		if hash := maphash.Bytes(seed, record.GetKey()); deleted {
+			delete(alive, hash)
+		} else {
+			alive[hash] = struct{}{}
+		}
+		return nil
+	})
+	info.Keys = len(alive)
+	return err
+}
+
+// A record's key is its main revision in eight bytes, an underscore, the change's position in that revision, and t for a deletion.
+const revisionSize, revisionSeparator, deletedMark = 17, '_', 't'
+
+func parseRevision(key []byte) (main int64, deleted bool, err error) {
+	deleted = len(key) == revisionSize+1 && key[revisionSize] == deletedMark
+	if len(key) != revisionSize && !deleted || key[8] != revisionSeparator || key[0] > 127 {
+		return 0, false, errors.Errorf("it has a record with the key %x, which is not a revision", key)
+	}
+	return int64(binary.BigEndian.Uint64(key)), deleted, nil
+}
+
+func revisionKey(main int64) []byte {
+	key := binary.BigEndian.AppendUint64(nil, uint64(main))
+	return append(append(key, revisionSeparator), make([]byte, revisionSize-len(key)-1)...)
 }

@@ -127,7 +127,6 @@ func argsOf(pod *corev1.Pod, component string) []config.Arg {
 	return args
 }
 
-// fileFlags lists the flags that name configuration files.
 var fileFlags = map[string][]string{
 	manifests.APIServerName: {"admission-control-config-file", "authentication-config", "authorization-config", "egress-selector-config-file",
 		"encryption-provider-config", "tracing-config-file"},
@@ -167,8 +166,7 @@ func namedBy(pod *corev1.Pod, component string) []string {
 	return paths
 }
 
-// hostFile reads a file by its path in the container, and the files it names, as an AdmissionConfiguration does. where names the
-// component for people.
+// hostFile reads a file by its path in the container, and files it names (AdmissionConfiguration does). where is for people.
 func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer string) {
 	path := OnHost(pod, inContainer)
 	if slices.ContainsFunc(c.inputs.Files, func(f breakages.File) bool { return f.Where == path && f.Program == component }) {

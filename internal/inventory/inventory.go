@@ -2,15 +2,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package inventory collects what an upgrade can break, for internal/breakages: from the API, etcd's members and, on a control
-// plane, this host's files. It only reads, within the limits in bounds.go. Anything it can't read becomes a finding, not-checked.
+// plane, this host's files. It only reads, within the constants' limits. Anything it can't read becomes a finding, not-checked.
 package inventory
 
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"time"
+
+	"github.com/pkg/errors"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/breakages"
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -19,29 +30,24 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/releases"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// Sources are the places to look.
 type Sources struct {
-	API cluster.Cluster
-	// Own is this host's API server; nil if it can't be asked apart from the others.
-	Own   cluster.Cluster
+	API   cluster.Cluster
+	Own   cluster.Cluster // this host's API server; nil if it can't be asked apart from the others
 	State *upgrading.State
-	// Here is this control plane; nil on another host, and without root's rights.
-	Here *Here
-	// Etcd is nil if this host can't ask its members.
-	Etcd etcd.Etcd
+	Here  *Here     // this control plane; nil on another host, and without root's rights
+	Etcd  etcd.Etcd // nil if this host can't ask its members
 }
 
-// Here is the control plane this runs on.
 type Here struct {
 	Host preflight.View
 	Node *config.Node
 	// Wanted maps components to the static Pods that the upgrade writes, without those it leaves alone.
-	Wanted map[string][]byte
-	// Kubelet is its configuration as the upgrade writes it; nil for the current one.
-	Kubelet []byte
+	Wanted  map[string][]byte
+	Kubelet []byte // its configuration as the upgrade writes it; nil for the current one
 }
 
 // Check returns what an upgrade to Node's version breaks in this host's kubelet, static Pods and, with Wanted static Pods,
@@ -54,12 +60,10 @@ func (h *Here) Check(ctx context.Context, n upgrading.NodeVersions, etcd func(mi
 	return c.Check(cmp.Or(n.APIServer, n.Kubelet), h.Node.Cluster.KubernetesVersion, etcd)
 }
 
-// Inventory is everything collected.
 type Inventory struct {
-	inputs breakages.Inputs
-	gaps   []fault.Finding
-	// Members are etcd's members with their health; empty if they couldn't be asked.
-	Members []etcd.Health
+	inputs  breakages.Inputs
+	gaps    []fault.Finding
+	Members []etcd.Health // etcd's members with their health; empty if they couldn't be asked
 }
 
 // collector fills an Inventory. Its methods with a context run side by side: each sets its own fields of inputs, or holds mu.
@@ -95,8 +99,7 @@ func Collect(ctx context.Context, s Sources) (*Inventory, error) {
 	return &c.Inventory, nil
 }
 
-// Check returns what an upgrade breaks, and what wasn't checked. etcd returns the members' version in a minor release such as
-// 1.37; nil if they stay.
+// Check returns what an upgrade breaks or couldn't be checked. etcd is its version in a minor such as 1.37; nil if it stays.
 func (i *Inventory) Check(from, to string, etcd func(minor string) string) []fault.Finding {
 	in := i.inputs
 	in.From, in.To, in.EtcdVersion = from, to, etcd
@@ -111,10 +114,131 @@ func (c *collector) gap(subject, field, remedy, format string, args ...any) {
 		Message: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
-// crosses reports whether an upgrade from release oldest may make the step to minor. If not, there's no need to collect things
-// that only this step breaks.
+// crosses reports whether an upgrade from oldest may make the step to minor. Otherwise things only that step breaks don't matter.
 func crosses(oldest, minor string) bool {
 	from, known := releases.Of(oldest)
 	to, _ := releases.Of(minor)
 	return !known || to.After(from)
+}
+
+// Limits for a plan, which must be fast and not burden a large cluster. If they cut a list short, a finding says so.
+const (
+	pageSize    = 500  // objects in an answer
+	mostObjects = 2000 // of one kind
+	mostNodes   = 50   // nodes whose kubelets are asked, control planes' first
+	asksAtOnce  = 8    // requests to kubelets, side by side
+	// answerTime bounds requests through the API server to kubelets and other API servers, which may be down.
+	answerTime = 3 * time.Second
+	// largestAnswer is the limit for a kubelet's answer, in bytes.
+	largestAnswer = 8 << 20
+	// LargestFile is the limit for a configuration file named in a flag, in bytes.
+	LargestFile = 1 << 20
+)
+
+type page[T any] struct {
+	Metadata metav1.ListMeta `json:"metadata"`
+	Items    []T             `json:"items"`
+}
+
+// list reads objects in pages; left is how many there are beyond mostObjects. A path unknown to the API gives an empty list.
+func list[T any](ctx context.Context, api cluster.Cluster, path, accept string) (items []T, left int64, err error) {
+	params := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	for {
+		var p page[T]
+		err := api.Read(ctx, cluster.Query{Path: path, Params: params, Accept: accept}, decodeInto(&p))
+		if apierrors.IsNotFound(err) {
+			return items, 0, nil
+		}
+		if err != nil {
+			return items, 0, err
+		}
+		items = append(items, p.Items...)
+		if p.Metadata.Continue == "" {
+			return items, 0, nil
+		}
+		if len(items) >= mostObjects {
+			if n := p.Metadata.RemainingItemCount; n != nil {
+				return items, *n, nil
+			}
+			return items, 1, nil
+		}
+		params.Set("continue", p.Metadata.Continue)
+	}
+}
+
+// listed is list, with findings for missing objects. what names the objects in messages: "Pods".
+func listed[T any](ctx context.Context, c *collector, path, what string) []T {
+	items, left, err := list[T](ctx, c.API, path, "")
+	c.incomplete(what, path, left, err)
+	return items
+}
+
+// incomplete reports a list that wasn't read to its end.
+func (c *collector) incomplete(what, path string, left int64, err error) {
+	switch {
+	case err != nil:
+		c.gap(what, path, "check the API server and your rights (kubectl auth can-i list), and plan again", "%s were not checked: %v", what, err)
+	case left > 0:
+		c.gap(what, path, "look at the others yourself", "%s: only the first %d were checked, at least %d were not", what, mostObjects, left)
+	}
+}
+
+// within limits how much a node can make this program read.
+func within(take func(io.Reader) error) func(io.Reader) error {
+	return func(r io.Reader) error { return take(io.LimitReader(r, largestAnswer)) }
+}
+
+func decodeInto(to any) func(io.Reader) error {
+	return func(r io.Reader) error { return errors.Wrap(json.NewDecoder(r).Decode(to), "decode the answer") }
+}
+
+// oldestOf returns the minor release of the oldest API server, kubelet or kube-proxy, such as 1.36.
+func oldestOf(s *upgrading.State) string {
+	return releases.MinorOf(oldestText([]string{s.Oldest(), s.KubeProxy, oldestKubelet(s)}))
+}
+
+// oldestText returns the oldest version; empty if none is known.
+func oldestText(texts []string) string {
+	var oldest *version.Version
+	text := ""
+	for _, t := range texts {
+		if v, err := version.ParseSemantic(t); err == nil && (oldest == nil || v.LessThan(oldest)) {
+			oldest, text = v, t
+		}
+	}
+	return text
+}
+
+// members asks etcd for its members' versions, or takes them from its Pods' images, but without health.
+func (c *collector) members(ctx context.Context) {
+	external := c.desired.Cluster.Etcd.External != nil
+	if c.Etcd == nil {
+		c.gap("etcd", "health", "run `slipway upgrade plan` as root on a control plane, whose certificates etcd accepts",
+			"the health of etcd was not checked, because this host has no certificate for it")
+	} else {
+		c.askMembers(ctx, external)
+	}
+	if len(c.inputs.Etcd) > 0 || external {
+		return
+	}
+	for _, component := range c.State.Components {
+		if component.Name == manifests.EtcdName {
+			v, _, _ := strings.Cut(component.Version, "-") // etcd's version, then the image's
+			c.inputs.Etcd = append(c.inputs.Etcd, breakages.EtcdMember{Where: "etcd on " + component.Node, Version: v})
+		}
+	}
+}
+
+// askMembers asks each member. The health check reports members that don't answer.
+func (c *collector) askMembers(ctx context.Context, external bool) {
+	var err error
+	if c.Members, err = c.Etcd.Health(ctx); err != nil {
+		c.gap("etcd", "health", "check etcd: `slipway diagnose` on its nodes says what is wrong", "etcd was not checked: %v", err)
+	}
+	for _, m := range c.Members {
+		if m.Answers {
+			where := "etcd member " + cmp.Or(m.Name, m.PeerURL)
+			c.inputs.Etcd = append(c.inputs.Etcd, breakages.EtcdMember{Where: where, Version: m.Status.Version, External: external})
+		}
+	}
 }

@@ -42,7 +42,7 @@ func (c *collector) kubelets(ctx context.Context) {
 	if err != nil {
 		c.gap(kubeletConfigMap, "kubelet", "correct it", "%s was not checked: %v", kubeletConfigMap, err)
 	}
-	all := []breakages.Kubelet{{Where: kubeletConfigMap, From: c.oldestKubelet(), Config: []byte(text)}}
+	all := []breakages.Kubelet{{Where: kubeletConfigMap, From: oldestKubelet(c.State), Config: []byte(text)}}
 	if err != nil {
 		all = nil
 	}
@@ -50,9 +50,9 @@ func (c *collector) kubelets(ctx context.Context) {
 }
 
 // oldestKubelet returns the version of the oldest kubelet; empty if none is known.
-func (c *collector) oldestKubelet() string {
+func oldestKubelet(s *upgrading.State) string {
 	var texts []string
-	for _, n := range c.State.Nodes {
+	for _, n := range s.Nodes {
 		texts = append(texts, n.Kubelet)
 	}
 	return oldestText(texts)

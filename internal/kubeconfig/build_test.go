@@ -4,7 +4,6 @@
 package kubeconfig
 
 import (
-	"crypto/rand"
 	"crypto/x509"
 	"fmt"
 	"net/netip"
@@ -39,15 +38,15 @@ func newNode(name string) *config.Node {
 // newPair issues a certificate with a new key. Without an issuer, it's the cluster's CA.
 func newPair(t *testing.T, spec certs.Spec, n *config.Node, ca certs.Pair) certs.Pair {
 	t.Helper()
-	key, err := certs.NewKey(n.Cluster.EncryptionAlgorithm, rand.Reader)
+	key, err := certs.NewKey(n.Cluster.EncryptionAlgorithm)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var cert *x509.Certificate
 	if ca.Cert == nil {
-		cert, err = certs.NewCA(spec, n, key, now, rand.Reader)
+		cert, err = certs.NewCA(spec, n, key, now)
 	} else {
-		cert, err = certs.Issue(spec, n, ca, key, now, rand.Reader)
+		cert, err = certs.Issue(spec, n, ca, key, now)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@
 package kubeconfig
 
 import (
-	"crypto/rand"
 	"crypto/x509"
 	"slices"
 	"testing"
@@ -17,11 +16,11 @@ import (
 func TestTrusting(t *testing.T) {
 	n := newNode("cp-1")
 	old, current, next := newCA(t, n).Cert, newCA(t, n).Cert, newCA(t, n).Cert
-	key, err := certs.NewKey(n.Cluster.EncryptionAlgorithm, rand.Reader)
+	key, err := certs.NewKey(n.Cluster.EncryptionAlgorithm)
 	if err != nil {
 		t.Fatal(err)
 	}
-	balancer, err := certs.NewCA(certs.Spec{Name: "lb", CommonName: "balancer"}, n, key, now, rand.Reader)
+	balancer, err := certs.NewCA(certs.Spec{Name: "lb", CommonName: "balancer"}, n, key, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ package pki
 import (
 	"cmp"
 	"crypto"
-	"crypto/rand"
 	"crypto/x509"
 	"fmt"
 	"slices"
@@ -34,8 +33,7 @@ func sorted(rows []certs.Spec, want func(certs.Spec) bool) []certs.Spec {
 // Renewal gives certificates new keys, and has the same CAs sign them.
 type Renewal struct {
 	Store Store
-	// Name is one of RenewableRows' names; empty to renew every certificate that exists.
-	Name string
+	Name  string // one of RenewableRows' names; empty to renew every certificate that exists
 	// Within limits the renewal to certificates that end within this time; 0 renews all.
 	Within time.Duration
 	// AsItWas takes everything from the old certificates, because the node's configuration is unknown.
@@ -85,7 +83,6 @@ func (r Renewal) Renew(name string) error {
 	return r.replace(row, old, ca)
 }
 
-// nothing explains why there's nothing to renew.
 func (r Renewal) nothing(row certs.Spec) error {
 	path := r.Store.Files(row)[0]
 	switch _, err := r.Store.Host.Lstat(path); {
@@ -125,7 +122,7 @@ func (r Renewal) replace(row certs.Spec, old *x509.Certificate, ca certs.Pair) e
 	if err != nil {
 		return err
 	}
-	cert, err := certs.Issue(certs.Renewal(row, old), n, ca, key, r.Store.Host.Now(), rand.Reader)
+	cert, err := certs.Issue(certs.Renewal(row, old), n, ca, key, r.Store.Host.Now())
 	if err != nil {
 		return err
 	}
@@ -150,7 +147,7 @@ func (r Renewal) keyFor(row certs.Spec, algorithm config.EncryptionAlgorithm) (c
 			return key, nil
 		}
 	}
-	return certs.NewKey(algorithm, rand.Reader)
+	return certs.NewKey(algorithm)
 }
 
 // Advise names the components to restart so that they use the renewed certificates.
@@ -179,4 +176,51 @@ func (r Renewal) canRenew(row certs.Spec) bool {
 	}
 	ca, err := r.Store.CA(row.CA)
 	return err == nil && ca.Key != nil
+}
+
+type Expiration struct {
+	Name     string // the row's: "apiserver", "admin.conf", "ca"
+	CA       string // the issuing row's name; empty for a CA
+	NotAfter time.Time
+	Missing  bool
+	// External reports that the CA's key isn't on this host.
+	External bool
+}
+
+// Expirations returns this node's CAs and renewable certificates, each sorted by name. It's an error if one can't be read.
+func Expirations(s Store) (leaves, authorities []Expiration, err error) {
+	external := map[string]bool{}
+	rows := certs.Specs(s.Config)
+	for _, row := range sorted(rows, certs.Spec.IsCA) {
+		e, err := expirationOfCA(s, row)
+		if err != nil {
+			return nil, nil, err
+		}
+		external[row.Name] = e.External
+		authorities = append(authorities, e)
+	}
+	for _, row := range sorted(rows, certs.Spec.Renewable) {
+		cert, err := s.Current(row)
+		if err != nil {
+			return nil, nil, err
+		}
+		e := Expiration{Name: row.Name, CA: row.CA, Missing: cert == nil, External: external[row.CA]}
+		if cert != nil {
+			e.NotAfter = cert.NotAfter
+		}
+		leaves = append(leaves, e)
+	}
+	return leaves, authorities, nil
+}
+
+func expirationOfCA(s Store, row certs.Spec) (Expiration, error) {
+	data, key, err := s.Read(row)
+	if err != nil || data == nil {
+		return Expiration{Name: row.Name, Missing: true}, err
+	}
+	list, err := certs.ParseCerts(data)
+	if err != nil {
+		return Expiration{}, errors.Wrap(err, s.Files(row)[0])
+	}
+	return Expiration{Name: row.Name, NotAfter: list[0].NotAfter, External: key == nil}, nil
 }

@@ -30,7 +30,6 @@ func IsShared(n *config.Node, path string) bool {
 	return slices.Contains(slices.Collect(maps.Values(manifests.SharedFiles(n))), path)
 }
 
-// MissingShared looks for the shared files.
 func (s Store) MissingShared() (Shared, error) {
 	shared := Shared{Missing: map[string]string{}}
 	for key, path := range manifests.SharedFiles(s.Config) {

@@ -7,7 +7,6 @@ package pki
 
 import (
 	"crypto"
-	"crypto/rand"
 	"crypto/x509"
 	"fmt"
 	"path/filepath"
@@ -110,7 +109,7 @@ func (s Store) keepPair(row certs.Spec, cert, key []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := certs.CheckIssues(row, s.Config, pair, s.Host.Now(), rand.Reader); err != nil {
+		if err := certs.CheckIssues(row, s.Config, pair, s.Host.Now()); err != nil {
 			return err
 		}
 	}
@@ -188,13 +187,13 @@ func (s Store) issuePair(row certs.Spec, keyPEM []byte, spare crypto.Signer) err
 	}
 	var cert *x509.Certificate
 	if row.IsCA() {
-		cert, err = certs.NewCA(row, s.Config, key, s.Host.Now(), rand.Reader)
+		cert, err = certs.NewCA(row, s.Config, key, s.Host.Now())
 	} else {
 		var ca certs.Pair
 		if ca, err = s.CA(row.CA); err != nil {
 			return err
 		}
-		cert, err = certs.Issue(row, s.Config, ca, key, s.Host.Now(), rand.Reader)
+		cert, err = certs.Issue(row, s.Config, ca, key, s.Host.Now())
 	}
 	if err != nil {
 		return err
@@ -203,9 +202,8 @@ func (s Store) issuePair(row certs.Spec, keyPEM []byte, spare crypto.Signer) err
 	return s.writePair(row, certs.Pair{Cert: cert, Key: key})
 }
 
-// NewKey generates a private key with the configured algorithm.
 func (s Store) NewKey() (crypto.Signer, error) {
-	return certs.NewKey(s.Config.Cluster.EncryptionAlgorithm, rand.Reader)
+	return certs.NewKey(s.Config.Cluster.EncryptionAlgorithm)
 }
 
 func (s Store) orNewKey(spare crypto.Signer) (crypto.Signer, error) {
@@ -221,10 +219,7 @@ func (s Store) keyFor(path string, keyPEM []byte, spare crypto.Signer) (crypto.S
 		return s.orNewKey(spare)
 	}
 	key, err := certs.ParseKey(keyPEM)
-	if err != nil {
-		return nil, fault.WithRemedy(errors.Wrap(err, path), "put the right key there, or delete it and run the phase again")
-	}
-	return key, nil
+	return key, fault.WithRemedy(errors.Wrap(err, path), "put the right key there, or delete it and run the phase again")
 }
 
 // writePair writes the key first: if the run is interrupted in between, the next one issues a certificate for that key.

@@ -99,14 +99,12 @@ func (t *trust) check(undone string) error {
 			"Or put the former CA and its key back. Then run the same command again")
 }
 
-// end is one end of a connection: the certificate it shows, or the CAs it accepts, before and after the run. Without a path, it
-// isn't configured.
+// end is an end of a connection: a shown certificate or accepted CAs, before and after the run. Without a path, it isn't configured.
 type end struct {
 	path      string
 	now, then []*x509.Certificate
 	renewed   bool
-	// unread is the reason why it's unknown.
-	unread string
+	unread    string // the reason why it's unknown
 }
 
 // pair is one side's certificate with the other side's CAs. reader is the component that reads these CAs at its start.

@@ -60,7 +60,7 @@ func (c *controlPlane) replace(t *testing.T, name string, also func(old, next ce
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := certs.NewCA(row, c.Config, key, time.Now(), rand.Reader)
+	cert, err := certs.NewCA(row, c.Config, key, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

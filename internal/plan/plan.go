@@ -21,14 +21,12 @@ import (
 
 // Plan holds the steps of a dry run, in order.
 type Plan struct {
-	Form          string // output form: text, json or yaml
-	Command, Node string // as they appear in the plan
-	// now is the state before the plan; nil without --diff.
-	now *present
+	Form          string   // output form: text, json or yaml
+	Command, Node string   // as they appear in the plan
+	now           *present // the state before the plan; nil without --diff
 	// warn reports why the plan can't be compared with a cluster.
-	warn func(format string, args ...any)
-	// assumed is the node of a plan for a cluster that wasn't asked; otherwise nil.
-	assumed *config.Node
+	warn    func(format string, args ...any)
+	assumed *config.Node // the node of a plan for a cluster that wasn't asked; otherwise nil
 
 	mu    sync.Mutex
 	phase string // being planned

@@ -16,8 +16,7 @@ import (
 // mark replaces a secret.
 const mark = "[redacted]"
 
-// Text hides secrets it recognizes by form, or by the name before them. Certificates stay. known lists container IDs, which look
-// like certificate keys.
+// Text hides secrets it recognizes by form or by the name before them, not certificates. known is container IDs, which look like keys.
 func Text(text string, known ...string) string {
 	return betweenCertificates(text, func(text string) string {
 		text = URLs(text)
@@ -33,8 +32,7 @@ func Text(text string, known ...string) string {
 
 // rule finds secrets by the text before them.
 type rule struct {
-	// near lists lower-case words, at least one of which is in a line with such a secret or in the line before. Finding these is
-	// much faster than pattern.
+	// near lists lower-case words, one of which is in such a secret's line or the one before: much faster to find than pattern.
 	near []string
 	// pattern has two groups: the text before the secret, or its name, and the secret.
 	pattern lazyregexp.Pattern

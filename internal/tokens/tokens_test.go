@@ -92,7 +92,7 @@ func TestJoinCommandFollowsClusterInfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := &config.Node{Cluster: config.ClusterConfiguration{CACertificateValidityPeriod: &metav1.Duration{Duration: time.Hour}}}
-	ca, err := certs.NewCA(certs.Spec{CommonName: "kubernetes"}, n, key, time.Now(), rand.Reader)
+	ca, err := certs.NewCA(certs.Spec{CommonName: "kubernetes"}, n, key, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

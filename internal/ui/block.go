@@ -12,7 +12,6 @@ import (
 	"github.com/clipperhouse/displaywidth"
 )
 
-// tick is how often the block is drawn.
 const tick = 100 * time.Millisecond
 
 // row is a line of the block: a top-level phase of the workflow, including the phases below it.

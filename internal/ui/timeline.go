@@ -20,7 +20,6 @@ type Timeline struct {
 	*spans
 }
 
-// spans is shared by a run's phases.
 type spans struct {
 	mu    sync.Mutex
 	began time.Time
@@ -65,8 +64,7 @@ func (s *spans) close(closed *span, err error) {
 	}
 }
 
-// phases returns the phases without children, in the order in which they began, each in the first free lane. A phase that hasn't
-// ended lasts until now.
+// phases returns the phases without children as they began, each in the first free lane. An unfinished one lasts until now.
 func (s *spans) phases() []span {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +92,7 @@ func (s *spans) phases() []span {
 	return list
 }
 
-// traceEvent is an entry of the Trace Event Format, readable by chrome://tracing and https://ui.perfetto.dev. Times are in
-// microseconds.
+// traceEvent is an entry of the Trace Event Format, for chrome://tracing and https://ui.perfetto.dev, in microseconds.
 type traceEvent struct {
 	Name      string            `json:"name"`
 	Category  string            `json:"cat,omitempty"`

@@ -21,8 +21,7 @@ type UI interface {
 	Skip(phase, reason string)
 	// Printf writes one line of progress: the current activity.
 	Printf(format string, args ...any)
-	// Nextf writes one line for the end of the run: its result, or the user's possible next step. A terminal shows it after the
-	// last phase.
+	// Nextf writes a line for the run's end: its result, or a next step. A terminal shows it after the last phase.
 	Nextf(format string, args ...any)
 	// Warnf writes one line the user should read.
 	Warnf(format string, args ...any)

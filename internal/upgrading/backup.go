@@ -35,8 +35,7 @@ type Backup struct {
 	Record
 	// Began is when the first of these runs made its backup. Ended is when the last one kept the static Pods; zero on workers.
 	Began, Ended time.Time
-	// From is the API server's version before; empty on workers, and if its image's name has no version.
-	From string
+	From         string // the API server's version before; empty on workers, and if its image's name has no version
 	// Manifests maps components to their static Pods' files, Kubelet the names of the kubelet's files to their paths.
 	Manifests, Kubelet map[string]string
 	// Snapshots lists the etcd snapshots that a rollback may restore, Later the others; the newest last.
@@ -243,7 +242,6 @@ func VersionOf(manifest []byte) (string, error) {
 	return exact(TagOf(image)), nil
 }
 
-// ImageOf returns the image of a static Pod's first container.
 func ImageOf(manifest []byte) (string, error) {
 	var pod corev1.Pod
 	if err := yaml.Unmarshal(manifest, &pod); err != nil {

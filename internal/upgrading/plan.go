@@ -29,7 +29,6 @@ type Plan struct {
 	Nodes          []NodeVersions `json:"nodes"`
 }
 
-// DeepCopyObject makes the plan an object for the printers.
 func (p *Plan) DeepCopyObject() runtime.Object { return new(*p) }
 
 // Upgrade is a version to which the cluster can be upgraded.
@@ -63,7 +62,6 @@ type ConfigVersion struct {
 	Manual    bool   `json:"manualUpgradeRequired"`
 }
 
-// PatchFile is a file in a directory of patches.
 type PatchFile struct {
 	Name    string `json:"fileName"`
 	Content string `json:"content"`

@@ -22,7 +22,6 @@ func PrintStored(w io.Writer, stored []byte) error {
 	return err
 }
 
-// Print writes a plan for people.
 func (p *Plan) Print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Cluster version: %s\n\n", p.ClusterVersion)

@@ -31,8 +31,7 @@ type State struct {
 	Nodes              []NodeVersions
 	Components         []Component
 	KubeProxy, CoreDNS string
-	// Corefile is CoreDNS's configuration, empty if its ConfigMap has none.
-	Corefile string
+	Corefile           string // CoreDNS's configuration, empty if its ConfigMap has none
 	// Pods are the static Pods of the control planes, Hosts the Nodes. Strays are Pods on other Nodes that look like static Pods.
 	Pods, Strays []corev1.Pod
 	Hosts        []corev1.Node
@@ -74,7 +73,6 @@ func Look(ctx context.Context, api cluster.Cluster) (*State, error) {
 	return s, err
 }
 
-// addOns asks for kubeadm's add-ons.
 func (s *State) addOns(ctx context.Context, api cluster.Cluster, ask func(func() error)) {
 	ask(func() (err error) {
 		s.Corefile, err = cluster.ConfigMapText(ctx, api, metav1.NamespaceSystem, manifests.CorefileMap, manifests.CorefileKey)

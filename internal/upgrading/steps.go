@@ -36,10 +36,8 @@ const (
 // Route holds the settings of an upgrade that its steps depend on.
 type Route struct {
 	config.Upgrade
-	// Here is the name of the node that makes the plan; empty elsewhere.
-	Here string
-	// Leader is the name of the node whose member leads etcd; empty if unknown.
-	Leader string
+	Here   string // the name of the node that makes the plan; empty elsewhere
+	Leader string // the name of the node whose member leads etcd; empty if unknown
 	Given  Given
 	// Patched reports whether the plan has printed patches for the node Here, which its steps need.
 	Patched bool
@@ -48,9 +46,8 @@ type Route struct {
 // Given holds the flags of the plan's command line that its steps' commands need, too.
 type Given struct {
 	// Config and Patches are paths; empty if not given. A configuration file replaces the flags that it has fields for.
-	Config, Patches string
-	// Kubeconfig is the path of an administrator's kubeconfig file on the control planes.
-	Kubeconfig            string
+	Config, Patches       string
+	Kubeconfig            string // the path of an administrator's kubeconfig file on the control planes
 	IgnorePreflightErrors []string
 }
 
@@ -64,7 +61,8 @@ func (s *State) Steps(r Route) ([]Step, error) {
 	p := planner{route: r, nodes: slices.Clone(s.Nodes), configured: s.Configured}
 	now, _ := s.span()
 	for _, hop := range hops {
-		p.kubelets(now, tooOldFor(hop))
+		oldest := releases.Minor(hop.OffsetMinor(-releases.KubeletSkew))
+		p.kubelets(now, func(v *version.Version) bool { return releases.Minor(v).LessThan(oldest) })
 		p.controlPlanes(hop)
 		now = hop
 	}
@@ -226,7 +224,6 @@ func (p *planner) commands(n *NodeVersions, command string) []string {
 	return []string{command}
 }
 
-// Quoted quotes a word for a shell.
 func Quoted(word string) string {
 	if strings.ContainsFunc(word, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-,:@+=", r)
@@ -234,12 +231,6 @@ func Quoted(word string) string {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
 	return word
-}
-
-// tooOldFor reports whether a kubelet has to be upgraded before the control planes get a version.
-func tooOldFor(next *version.Version) func(*version.Version) bool {
-	oldest := releases.Minor(next.OffsetMinor(-releases.KubeletSkew))
-	return func(v *version.Version) bool { return releases.Minor(v).LessThan(oldest) }
 }
 
 // older reports whether text is a version older than v. An unknown version counts as older.

@@ -58,7 +58,7 @@ func withPodNetwork(t *testing.T, s *phasetest.Stage) {
 	t.Helper()
 	flags := config.InitFlags{Given: []string{"network"}, NetworkAddOn: "net.yaml", NetworkManifest: []byte(netManifest)}
 	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "a.yaml", Data: []byte(fixture.InitDocument)}, flags, config.Options{
-		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
+		NewToken: func() (string, string) { return "abcdef", "0123456789abcdef" },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ package kubelet
 
 import (
 	"crypto"
-	"crypto/rand"
 	"path/filepath"
 	"slices"
 
@@ -44,7 +43,7 @@ func ensureServingPair(env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	made, err := certs.KubeletServing(env.Config.Name, key, env.Host.Now(), rand.Reader)
+	made, err := certs.KubeletServing(env.Config.Name, key, env.Host.Now())
 	if err != nil {
 		return err
 	}
@@ -65,7 +64,7 @@ func ensureServingPair(env *step.Env) error {
 // servingKey returns the key an interrupted run left without a certificate, or a new key.
 func servingKey(path string, keyPEM []byte) (crypto.Signer, error) {
 	if keyPEM == nil {
-		return certs.NewKey(certs.KubeletServingAlgorithm, rand.Reader)
+		return certs.NewKey(certs.KubeletServingAlgorithm)
 	}
 	key, err := certs.ParseKey(keyPEM)
 	return key, errors.WithMessagef(err, "%s has no certificate: put the right key there, or delete it", path)

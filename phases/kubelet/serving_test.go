@@ -4,7 +4,6 @@
 package kubelet
 
 import (
-	"crypto/rand"
 	"crypto/x509"
 	"os"
 	"path/filepath"
@@ -76,7 +75,7 @@ func TestServingPairIsTheKubeletsOwnMatter(t *testing.T) {
 }
 
 func TestServingPairThatIsThere(t *testing.T) {
-	key, err := certs.NewKey(certs.KubeletServingAlgorithm, rand.Reader)
+	key, err := certs.NewKey(certs.KubeletServingAlgorithm)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ package renew
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/x509"
 	"io/fs"
 
@@ -66,7 +65,7 @@ func replaceKubeletCertificate(env *step.Env, row certs.Spec, old *x509.Certific
 	if err != nil {
 		return err
 	}
-	cert, err := certs.Issue(certs.Renewal(row, old), env.Config, ca, key, env.Host.Now(), rand.Reader)
+	cert, err := certs.Issue(certs.Renewal(row, old), env.Config, ca, key, env.Host.Now())
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func initWith(ctx context.Context, h *LastingHost, endpoint string, say io.Write
 	flags := config.InitFlags{Given: []string{"upload-certs"}, UploadCerts: true}
 	n, _, err := config.LoadInit(ctx, &config.Source{Name: "init.yaml", Data: []byte(documents)}, flags, config.Options{
 		Facts:    config.HostFacts{Hostname: "cp-1"},
-		NewToken: func() (string, string, error) { return random(6), random(16), nil },
+		NewToken: func() (string, string) { return random(6), random(16) },
 	})
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ package zlint
 
 import (
 	"crypto"
-	"crypto/rand"
 	"crypto/x509"
 	"fmt"
 	"testing"
@@ -59,7 +58,7 @@ func TestZlint(t *testing.T) {
 	for _, algorithm := range []config.EncryptionAlgorithm{
 		config.RSA2048, config.RSA3072, config.RSA4096, config.ECDSAP256, config.ECDSAP384,
 	} {
-		key, err := certs.NewKey(algorithm, rand.Reader)
+		key, err := certs.NewKey(algorithm)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +104,7 @@ func load(t *testing.T, document string, algorithm config.EncryptionAlgorithm) *
 		"encryptionAlgorithm: " + string(algorithm) + "\n" + document
 	n, _, err := config.LoadInit(t.Context(), &config.Source{Name: "init.yaml", Data: []byte(text)}, config.InitFlags{}, config.Options{
 		Facts:    config.HostFacts{Hostname: "cp-1"},
-		NewToken: func() (string, string, error) { return "abcdef", "0123456789abcdef", nil },
+		NewToken: func() (string, string) { return "abcdef", "0123456789abcdef" },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -127,17 +126,17 @@ func issue(t *testing.T, n *config.Node, key crypto.Signer) map[string]*x509.Cer
 	}
 	for _, spec := range certs.Specs(n) {
 		if spec.IsCA() {
-			cert, err := certs.NewCA(spec, n, key, now, rand.Reader)
+			cert, err := certs.NewCA(spec, n, key, now)
 			keep(spec.Name, cert, err)
 			authorities[spec.Name] = certs.Pair{Cert: cert, Key: key}
 			continue
 		}
-		cert, err := certs.Issue(spec, n, authorities[spec.CA], key, now, rand.Reader)
+		cert, err := certs.Issue(spec, n, authorities[spec.CA], key, now)
 		keep(spec.Name, cert, err)
-		renewed, err := certs.Issue(certs.Renewal(spec, cert), n, authorities[spec.CA], key, now, rand.Reader)
+		renewed, err := certs.Issue(certs.Renewal(spec, cert), n, authorities[spec.CA], key, now)
 		keep(spec.Name+" renewed", renewed, err)
 	}
-	serving, err := certs.KubeletServing(n.Name, key, now, rand.Reader)
+	serving, err := certs.KubeletServing(n.Name, key, now)
 	keep("kubelet serving", serving, err)
 	return issued
 }

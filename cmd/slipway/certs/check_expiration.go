@@ -4,11 +4,18 @@
 package certs
 
 import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -61,4 +68,91 @@ func expirations(g *cli.Globals, node *config.Node) (*expirationInfo, error) {
 		TypeMeta:     metav1.TypeMeta{APIVersion: cli.OutputAPI, Kind: "CertificateExpirationInfo"},
 		Certificates: certificateInfos(leaves, now), Authorities: certificateInfos(authorities, now),
 	}, nil
+}
+
+// expirationInfo has kubeadm's fields, for scripts that parse them.
+type expirationInfo struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Certificates []certificateInfo `json:"certificates"`
+	Authorities  []certificateInfo `json:"certificateAuthorities"`
+}
+
+type certificateInfo struct {
+	Name       string       `json:"name"`
+	Expiration *metav1.Time `json:"expirationDate"`
+	// ResidualTime is in seconds.
+	ResidualTime int64  `json:"residualTime"` // in seconds
+	External     bool   `json:"externallyManaged"`
+	CAName       string `json:"caName,omitempty"`
+	Missing      bool   `json:"missing"`
+}
+
+func (i *expirationInfo) DeepCopyObject() runtime.Object { return new(*i) }
+
+func certificateInfos(list []pki.Expiration, now time.Time) []certificateInfo {
+	out := make([]certificateInfo, len(list))
+	for i, e := range list {
+		out[i] = certificateInfo{Name: e.Name, External: e.External, CAName: e.CA, Missing: e.Missing}
+		if e.Missing {
+			out[i].CAName = ""
+			continue
+		}
+		out[i].Expiration = new(metav1.NewTime(e.NotAfter.UTC()))
+		out[i].ResidualTime = int64(e.NotAfter.Sub(now).Seconds())
+	}
+	return out
+}
+
+// expiring returns an error with exit code 2 if a certificate expires within d, or if there's none.
+func (i *expirationInfo) expiring(d time.Duration) error {
+	var names []string
+	all := append(i.Certificates, i.Authorities...)
+	if !slices.ContainsFunc(all, func(c certificateInfo) bool { return !c.Missing }) {
+		return cli.ExitError{Code: 2, Message: "no certificates found: run this on a control plane, or name their directory with --cert-dir"}
+	}
+	for _, c := range all {
+		if !c.Missing && time.Duration(c.ResidualTime)*time.Second <= d {
+			names = append(names, c.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return cli.ExitError{Code: 2, Message: fmt.Sprintf("expired, or expiring within %s: %s; `slipway certs renew` renews everything except CAs", d, strings.Join(names, ", "))}
+}
+
+func (i *expirationInfo) table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(t, "CERTIFICATE\tEXPIRES\tRESIDUAL TIME\tCERTIFICATE AUTHORITY\tEXTERNALLY MANAGED")
+	for _, c := range i.Certificates {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", c.begin(), c.CAName, c.external())
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(t, "\nCERTIFICATE AUTHORITY\tEXPIRES\tRESIDUAL TIME\tEXTERNALLY MANAGED")
+	for _, c := range i.Authorities {
+		fmt.Fprintf(t, "%s\t%s\n", c.begin(), c.external())
+	}
+	return t.Flush()
+}
+
+// begin returns the first columns of both tables.
+func (c *certificateInfo) begin() string {
+	if c.Missing {
+		return "!MISSING! " + c.Name + "\t\t"
+	}
+	residual := duration.ShortHumanDuration(time.Duration(c.ResidualTime) * time.Second)
+	return c.Name + "\t" + c.Expiration.UTC().Format("Jan 02, 2006 15:04 MST") + "\t" + residual
+}
+
+func (c *certificateInfo) external() string {
+	switch {
+	case c.Missing:
+		return ""
+	case c.External:
+		return "yes"
+	}
+	return "no"
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Given lists the flags on the command line.
 func Given(fs *pflag.FlagSet) []string {
 	var names []string
 	fs.Visit(func(f *pflag.Flag) { names = append(names, f.Name) })
@@ -27,7 +26,6 @@ func numbered(arguments int) string {
 	return strconv.Itoa(arguments) + " arguments"
 }
 
-// AnyNumber is for commands with any number of arguments.
 const AnyNumber = math.MaxInt
 
 // TakeNothing makes commands reject arguments, unless they have a limit of their own.
@@ -56,7 +54,6 @@ func Takes(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// Group makes a command that only groups others.
 func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: requireSubcommand}
 	cmd.AddCommand(commands...)

@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli has everything commands share: global options and Streams (Globals), arguments, confirmation, Report (-o, --diff,
-// --timeline), and Shown, through which every message passes. peer.go has the lines kubeadm's users' scripts look for.
+// --timeline), Shown, through which every message passes, and the lines kubeadm's users' scripts look for (JoinedLines).
 package cli
 
 import (
 	"flag"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,12 +17,14 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
 // maxLogLevel is the highest verbosity passed on to the API client: above it, the client logs request bodies, with every Secret.
 const maxLogLevel = 7
 
-// Globals are the options of every command.
 type Globals struct {
 	Program string
 	Version func() string // this program's
@@ -31,8 +34,7 @@ type Globals struct {
 	verbosity level
 	vmodule   patterns
 
-	// Report is set while a command that runs phases is running.
-	Report *Report
+	Report *Report // set while a command that runs phases is running
 }
 
 type (
@@ -62,14 +64,12 @@ func (p *patterns) Set(text string) error {
 	return nil
 }
 
-// Bind adds the flags of every command.
 func (g *Globals) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&g.Rootfs, "rootfs", "", "`directory` to use as the root file system instead of /")
 	fs.VarP(&g.verbosity, "v", "v", "log `level`, 0 to 10: from 1 on, a terminal shows all details; higher levels add the log of the API client")
 	fs.Var(&g.vmodule, "vmodule", "log levels by source file, as `pattern=N,...`")
 }
 
-// Apply puts the options into effect before a command runs.
 func (g *Globals) Apply() error {
 	if err := g.chroot(); err != nil {
 		return err
@@ -111,9 +111,91 @@ func capLevels(patterns string) string {
 	return strings.Join(parts, ",")
 }
 
-// Streams are a command's input and outputs.
 type Streams struct {
 	In  io.Reader
 	Out io.Writer
 	Err io.Writer
+}
+
+// PeerName is what kubeadm users' scripts call this program. They parse its output, so it then matches kubeadm's to the letter.
+const PeerName = "kubeadm"
+
+// AsPeer reports whether the output is for kubeadm users' scripts.
+func (g *Globals) AsPeer() bool {
+	return g.Program == PeerName && (g.Report == nil || g.Report.Form == "text")
+}
+
+// Lines public playbooks look for on standard output, which only kubeadm's users need; see docs/differences-from-kubeadm.md.
+const (
+	storingCerts   = `[upload-certs] Storing the certificates in Secret "kubeadm-certs" in the "kube-system" Namespace`
+	usingKey       = "[upload-certs] Using certificate key:"
+	initialized    = "Your Kubernetes control-plane has initialized successfully!"
+	planesJoinWith = "You can now join any number of control-plane nodes running the following command on each as root:"
+	nodesJoinWith  = "Then you can join any number of worker nodes by running the following on each as root:"
+	nodeJoined     = "This node has joined the cluster"
+	planeJoined    = nodeJoined + " and a new control plane instance was created"
+	pulled         = "[config/images] Pulled "
+	planeUpgraded  = "[upgrade/control-plane] The control plane instance for this node was successfully upgraded!"
+	kubeletChanged = "[upgrade/kubelet-config] The kubelet configuration for this node was successfully upgraded!"
+	upgraded       = `[upgrade] SUCCESS! A control plane node of your cluster was upgraded to "%s".`
+)
+
+// peerUI adds these lines to the results of `init`.
+type peerUI struct {
+	ui.UI
+	phase string
+}
+
+func (u peerUI) Start(phase string) (ui.UI, func(error)) {
+	in, end := u.UI.Start(phase)
+	return peerUI{in, phase}, end
+}
+
+func (u peerUI) Outcome(o ui.Outcome) {
+	if u.phase == "show-join-command" {
+		u.UI.Result("\n" + initialized + "\n")
+	}
+	u.UI.Outcome(o)
+}
+
+func (u peerUI) Result(text string) {
+	switch {
+	case u.phase == "upload-certs":
+		text = strings.Join([]string{storingCerts, usingKey, text}, "\n")
+	case u.phase != "show-join-command":
+	case strings.Contains(text, "--certificate-key "):
+		text = planesJoinWith + "\n\n  " + text + "\n"
+	default:
+		text = nodesJoinWith + "\n\n" + text
+	}
+	u.UI.Result(text)
+}
+
+func JoinedLines(n *config.Node) []string {
+	if n.ControlPlane {
+		return []string{"\n" + planeJoined + ":", "* The kubelet has reported to the cluster.", "* This node's API server is healthy."}
+	}
+	return []string{"\n" + nodeJoined + ":", "* The kubelet has reported to the cluster."}
+}
+
+func UpgradedLines(n *config.Node) []string {
+	var lines []string
+	if n.ControlPlane && !slices.Contains(n.SkipPhases, "control-plane") {
+		lines = append(lines, planeUpgraded)
+	}
+	if !slices.Contains(n.SkipPhases, "kubelet-config") {
+		lines = append(lines, kubeletChanged)
+	}
+	if n.Upgrade.First {
+		lines = append(lines, "\n"+strings.ReplaceAll(upgraded, "%s", n.Cluster.KubernetesVersion))
+	}
+	return lines
+}
+
+func PulledLines(n *config.Node) []string {
+	var lines []string
+	for _, image := range n.Images() {
+		lines = append(lines, pulled+image)
+	}
+	return lines
 }

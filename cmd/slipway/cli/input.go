@@ -23,7 +23,10 @@ const longestAnswer = 64
 // AskBefore shows text and asks whether to proceed. skip is the flag that skips the question.
 func AskBefore(ctx context.Context, g *Globals, text, skip string) error {
 	fmt.Fprintf(g.Streams.Err, "%s\nAre you sure you want to proceed? [y/N]: ", text)
-	answer, err := readAnswer(ctx, g.Streams.In)
+	answer, err := Interruptible(ctx, StandardInput, func() (string, error) {
+		text, _ := bufio.NewReader(io.LimitReader(g.Streams.In, longestAnswer)).ReadString('\n')
+		return text, nil
+	})
 	if err != nil {
 		return err
 	}
@@ -34,13 +37,6 @@ func AskBefore(ctx context.Context, g *Globals, text, skip string) error {
 		return errors.Errorf("nothing was done because the answer was not y; %s skips the question", skip)
 	}
 	return nil
-}
-
-func readAnswer(ctx context.Context, in io.Reader) (string, error) {
-	return Interruptible(ctx, StandardInput, func() (string, error) {
-		text, _ := bufio.NewReader(io.LimitReader(in, longestAnswer)).ReadString('\n')
-		return text, nil
-	})
 }
 
 // StandardInput is the name of standard input in messages.
@@ -55,8 +51,7 @@ func ReadConfigFile(ctx context.Context, g *Globals, path string) (*config.Sourc
 	return &config.Source{Name: InputName(path), Data: data}, errors.Wrap(err, "--config")
 }
 
-// ReadSecret reads the first line of a file, or of standard input for -. Unlike a flag, a file doesn't show up in the list of
-// processes.
+// ReadSecret reads the first line of a file, or of standard input for -. Unlike a flag, a file isn't in the list of processes.
 func ReadSecret(ctx context.Context, g *Globals, path string) (string, error) {
 	const longest = 4096
 	data, err := ReadInput(ctx, g, path, longest)
@@ -80,7 +75,6 @@ func ReadInput(ctx context.Context, g *Globals, path string, limit int64) ([]byt
 	})
 }
 
-// InputName is the name of the file at path in messages.
 func InputName(path string) string {
 	if path == "-" {
 		return StandardInput

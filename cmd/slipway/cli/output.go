@@ -66,7 +66,6 @@ func (o *OutputOptions) listOfForms() string {
 	return strings.ReplaceAll(strings.Join(o.forms(), ", "), "=", "=…")
 }
 
-// OutputOptions are the flags of commands that print an object.
 type OutputOptions struct {
 	People        string // the form for people; by default text
 	Form          string
@@ -74,7 +73,6 @@ type OutputOptions struct {
 	managedFields bool
 }
 
-// Bind adds the flags.
 func (o *OutputOptions) Bind(fs *pflag.FlagSet) {
 	fs.StringVarP(&o.Form, "output", "o", o.forPeople(), "output `format`: "+o.listOfForms())
 	Offer(fs, "output", o.forms()...)
@@ -169,7 +167,6 @@ func PrintList[T runtime.Object](o *OutputOptions, g *Globals, objs []T, text fu
 	return g.Result(b.String())
 }
 
-// Result writes to standard output.
 func (g *Globals) Result(text string) error {
 	_, err := io.WriteString(g.Streams.Out, Shown(g.Program, text))
 	return err

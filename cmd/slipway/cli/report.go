@@ -30,14 +30,12 @@ type Report struct {
 	files []ui.File
 }
 
-// Sinks are where a report sends progress.
 type Sinks struct {
 	UI       ui.UI
 	Events   *ui.Events   // nil without -o json
 	Timeline *ui.Timeline // nil without --timeline
 }
 
-// Bind adds the flags.
 func (r *Report) Bind(fs *pflag.FlagSet) {
 	fs.StringVarP(&r.Form, "output", "o", "text", "output `format`: text, json (a plan with --dry-run, events otherwise) or yaml (plans only)")
 	Offer(fs, "output", "text", "json", "yaml")
@@ -45,7 +43,6 @@ func (r *Report) Bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&r.Diff, "diff", false, "show how files and objects would change; implies --dry-run")
 }
 
-// Did records a change to this host.
 func (r *Report) Did(a host.Action) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +60,6 @@ func (r *Report) Did(a host.Action) {
 	r.files = append(r.files, ui.File{Path: a.Path, Change: change})
 }
 
-// Close ends the report of a run that ended with err.
 func (r *Report) Close(g *Globals, err error) {
 	if r.Timeline != nil {
 		if failed := r.writeTimeline(g); failed != nil {

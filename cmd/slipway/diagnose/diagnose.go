@@ -5,19 +5,28 @@
 package diagnose
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host/linux"
+	"github.com/slipway-k8s/slipway/internal/support"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // diagnosis is the output of `diagnose`; docs/diagnose.md describes it.
@@ -27,13 +36,11 @@ type diagnosis struct {
 	Findings []fault.Finding `json:"findings"`
 }
 
-// DeepCopyObject makes it an object for the printers.
 func (d *diagnosis) DeepCopyObject() runtime.Object { return new(*d) }
 
 // causeFound is the exit code if the node has a problem, not the command.
 const causeFound = 2
 
-// New makes the command `diagnose`.
 func New(g *cli.Globals) *cobra.Command {
 	o, out := &nodeOptions{}, &cli.OutputOptions{}
 	cmd := &cobra.Command{
@@ -93,4 +100,105 @@ func (d *diagnosis) text(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// nodeOptions are the flags of commands that inspect this node as it is.
+type nodeOptions struct{ config.DiagnoseFlags }
+
+// rootHost is this host for commands that need to see all of it.
+func rootHost() (*linux.Host, error) {
+	real := linux.New()
+	if real.EffectiveUID() != 0 {
+		return nil, errors.New("run this as root: other users cannot read the journal or ask the container runtime")
+	}
+	return real, nil
+}
+
+func (o *nodeOptions) target(ctx context.Context, real *linux.Host) diagnose.Target {
+	socket := cmp.Or(o.CRISocket, thisnode.Current(real).NodeRegistration.CRISocket)
+	if found := env.Existing(real, config.KnownSockets()); socket == "" && len(found) > 0 {
+		socket = "unix://" + found[0]
+	}
+	return diagnose.Target{
+		Socket: cmp.Or(socket, "unix://"+config.KnownSockets()[0]), Kubelet: config.DefaultKubeletDir,
+		Kubeconfigs: config.DefaultKubernetesDir, Manifests: filepath.Join(config.DefaultKubernetesDir, "manifests"),
+		Since: journalSince(ctx, real),
+	}
+}
+
+// recent limits how far back the journal of a running kubelet is read.
+const recent = 15 * time.Minute
+
+// journalSince is where the relevant journal begins: at the kubelet's last start, or recently if it has been running longer.
+func journalSince(ctx context.Context, real *linux.Host) time.Time {
+	lately := real.Now().Add(-recent)
+	unit, err := real.Unit(ctx, "kubelet.service")
+	if err != nil || unit.ActiveState == "active" && unit.ActiveSince.Before(lately) || unit.ActiveSince.IsZero() {
+		return lately
+	}
+	return unit.ActiveSince
+}
+
+type supportOptions struct {
+	nodeOptions
+	file          string
+	allNamespaces bool
+}
+
+func NewSupportBundle(g *cli.Globals) *cobra.Command {
+	o := &supportOptions{}
+	cmd := &cobra.Command{
+		Use:   "support-bundle",
+		Short: "Collect diagnostics into an archive, without secrets",
+		Long: "Collect diagnostics of this node into an archive, without secrets.\n\n" +
+			"The tar.gz holds the static Pod manifests, the kubelet's configuration, the states and journals of units, the logs\n" +
+			"of containers in kube-system, certificates without their keys, kubeconfigs without credentials, facts about this\n" +
+			"host, and the output of `diagnose`. Keys, tokens, passwords, and the values of environment variables that are not\n" +
+			"known to be harmless are removed. Review the archive before you share it.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			real, err := rootHost()
+			if err != nil {
+				return err
+			}
+			defer real.Close()
+			path, err := o.write(cmd.Context(), g, real)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(g.Streams.Out, path)
+			return err
+		},
+	}
+	config.Bind(cmd.Flags(), "support-bundle", &o.DiagnoseFlags)
+	cmd.Flags().StringVar(&o.file, "file", "", "output `file`; by default one in the current directory, named after the host and the time")
+	cmd.Flags().BoolVar(&o.allNamespaces, "all-namespaces", false, "include container logs of all namespaces, not only of kube-system")
+	return cmd
+}
+
+// write returns the path of the archive, which only its owner can read.
+func (o *supportOptions) write(ctx context.Context, g *cli.Globals, real *linux.Host) (string, error) {
+	path, err := o.path(real)
+	if err != nil {
+		return "", err
+	}
+	data, err := support.Collect(ctx, real, support.Node{
+		Target: o.target(ctx, real), PKI: config.DefaultCertificatesDir, Kubernetes: config.DefaultKubernetesDir,
+		Version: g.Version(), AllNamespaces: o.allNamespaces,
+	})
+	if err != nil {
+		return "", err
+	}
+	_, err = real.WriteSecret(path, data)
+	return path, err
+}
+
+func (o *supportOptions) path(real *linux.Host) (string, error) {
+	if o.file != "" {
+		return filepath.Abs(o.file)
+	}
+	name, err := real.Hostname()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(fmt.Sprintf("slipway-support-%s-%s.tar.gz", name, real.Now().UTC().Format("20060102T150405Z")))
 }

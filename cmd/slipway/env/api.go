@@ -33,7 +33,6 @@ func NewAPIParts(g *cli.Globals, node *config.Node, kubeconfig UserKubeconfig) *
 	}
 }
 
-// UserCluster is the cluster of the user's kubeconfig.
 func UserCluster(node *config.Node, kubeconfig UserKubeconfig) *cluster.Real {
 	return cluster.New(cluster.Options{
 		Kubeconfig: node.Paths.AdminKubeconfig,

@@ -32,8 +32,7 @@ type Parts struct {
 	Close func()
 	// serial runs phases one after another.
 	serial bool
-	// Last are the lines kubeadm users' scripts expect at the end of a run.
-	Last []string
+	Last   []string // the lines kubeadm users' scripts expect at the end of a run
 }
 
 // Run runs a workflow whose phases print all of its result.
@@ -50,7 +49,6 @@ func (p *Parts) Run(ctx context.Context, workflow []step.Phase, skip []string) e
 	return p.Show(p.TellLast)
 }
 
-// TellLast prints the last lines.
 func (p *Parts) TellLast() error {
 	for _, line := range p.Last {
 		p.Env.UI.Result(line)
@@ -61,7 +59,6 @@ func (p *Parts) TellLast() error {
 // Mode is how a command works: Acting does it, Planning only shows it. This file alone chooses between the two, and a command
 // asks its mode for any difference. TestOnlyEnvAsksForDryRun checks that.
 type Mode interface {
-	// Options are for loading a configuration.
 	Options(config.HostFacts) config.Options
 	// checkReport rejects a report's flags that make no sense in this mode.
 	checkReport(*cli.Report) error
@@ -73,7 +70,6 @@ type Mode interface {
 	Joined(ctx context.Context, real *linux.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error)
 	// Stored is the configuration of this host's cluster, or the default one with a warning.
 	Stored(ctx context.Context, real *linux.Host) ([]byte, []string, error)
-	// Parts are for a workflow on this host.
 	Parts(*config.Node, *linux.Host) *Parts
 	// APIParts are for a command that only talks to the API; form and command are for its plan.
 	APIParts(node *config.Node, kubeconfig UserKubeconfig, form, command string) (*Parts, error)
@@ -102,8 +98,6 @@ func NewParts(g *cli.Globals, node *config.Node, real *linux.Host, warnings ...s
 	return p
 }
 
-func askForPlan(fs *pflag.FlagSet) error { return fs.Set("dry-run", "true") }
-
 // KeepMode copies --dry-run to a configuration that wasn't loaded from the flags.
 func KeepMode(cmd *cobra.Command, self *config.JoinConfiguration) {
 	self.DryRun, _ = cmd.Flags().GetBool("dry-run") // fails only for a command without the flag
@@ -113,6 +107,8 @@ func KeepMode(cmd *cobra.Command, self *config.JoinConfiguration) {
 func KeepModeOfUpgrade(self *config.UpgradeSelf, node *config.Node) *config.Node {
 	return node.With(func(n *config.Node) { n.DryRun = self.DryRun })
 }
+
+func askForPlan(fs *pflag.FlagSet) error { return fs.Set("dry-run", "true") }
 
 // ignoreFilesMode makes a command without --dry-run act even if its configuration file asks `init` for a plan.
 func (o *InitOptions) ignoreFilesMode(fs *pflag.FlagSet) {

@@ -19,7 +19,6 @@ import (
 type Workflow struct {
 	Name   string // the command's, such as "host prepare"
 	Phases []step.Phase
-	// Single makes the command of a single phase.
 	Single func(*cli.Globals, SinglePhase) *cobra.Command
 }
 

@@ -37,20 +37,20 @@ func (Planning) Options(facts config.HostFacts) config.Options {
 	return config.Options{
 		Facts:             facts,
 		NewToken:          placeholderTokens(),
-		NewCertificateKey: func() (string, error) { return strings.Repeat("0", 64), nil },
+		NewCertificateKey: func() string { return strings.Repeat("0", 64) },
 		Resolve:           config.ResolveLabel,
 	}
 }
 
 // placeholderTokens generates tokens with distinct IDs, as a configuration requires.
-func placeholderTokens() func() (id, secret string, err error) {
+func placeholderTokens() func() (id, secret string) {
 	ids := 0
-	return func() (id, secret string, err error) {
+	return func() (id, secret string) {
 		if id = "abcdef"; ids > 0 {
 			id = fmt.Sprintf("abc%03d", ids)
 		}
 		ids++
-		return id, "0123456789abcdef", nil
+		return id, "0123456789abcdef"
 	}
 }
 

@@ -26,13 +26,12 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Acting does the command's work.
 type Acting struct{ G *cli.Globals }
 
 func (Acting) Options(facts config.HostFacts) config.Options {
 	return config.Options{
 		Facts:             facts,
-		NewToken:          makeToken,
+		NewToken:          config.NewToken,
 		NewCertificateKey: NewCertificateKey,
 		Resolve:           config.ResolveLabel,
 	}
@@ -95,18 +94,10 @@ func (a Acting) APIParts(node *config.Node, kubeconfig UserKubeconfig, _, _ stri
 	return NewAPIParts(a.G, node, kubeconfig), nil
 }
 
-func makeToken() (id, secret string, err error) {
-	id, secret = config.NewToken()
-	return id, secret, nil
-}
-
-// NewCertificateKey returns a random key, in hexadecimal.
-func NewCertificateKey() (string, error) {
+func NewCertificateKey() string {
 	var key [32]byte
-	if _, err := rand.Read(key[:]); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(key[:]), nil
+	_, _ = rand.Read(key[:]) // never fails
+	return hex.EncodeToString(key[:])
 }
 
 func call(f func() error) error { return f() }

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node has the commands that make this host a node and undo that: init, join, reset, up, down, host prepare, host reset
-// and preflight.
+// Package node makes this host a node, and undoes it: init, join, reset, up, down, host prepare, host reset and preflight.
 package node
 
 import (
@@ -16,7 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// NewInit makes the command `init`.
 func NewInit(g *cli.Globals) *cobra.Command {
 	o := &env.InitOptions{}
 	cmd := &cobra.Command{

@@ -40,7 +40,6 @@ type resetOptions struct {
 	anyRuntime bool // see InitOptions
 }
 
-// NewReset makes the command `reset`.
 func NewReset(g *cli.Globals) *cobra.Command {
 	o := &resetOptions{}
 	cmd := &cobra.Command{

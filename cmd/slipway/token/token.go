@@ -5,18 +5,27 @@
 package token
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/tokens"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
 )
 
-// New makes the command `token`.
 func New(g *cli.Globals) *cobra.Command {
 	cmd := cli.Group("token", "Create, list and delete the tokens that nodes join with",
 		newCreate(g), newList(g), newDelete(g), newGenerate(g))
@@ -97,4 +106,167 @@ func newList(g *cli.Globals) *cobra.Command {
 	}
 	out.Bind(cmd.Flags())
 	return cmd
+}
+
+// object is a bootstrap token in the output. Only `token create --print-join-command` sets the last three fields, Slipway's own.
+type object struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Token          string       `json:"token"`
+	Description    string       `json:"description,omitempty"`
+	Expires        *metav1.Time `json:"expires,omitempty"`
+	Usages         []string     `json:"usages,omitempty"`
+	Groups         []string     `json:"groups,omitempty"`
+	JoinCommand    string       `json:"joinCommand,omitempty"`
+	CACertHashes   []string     `json:"caCertHashes,omitempty"`
+	CertificateKey string       `json:"certificateKey,omitempty"`
+}
+
+func (t *object) DeepCopyObject() runtime.Object { return new(*t) }
+
+// newObject is for an existing token, or one with a TTL that starts now.
+func newObject(t config.Token, now time.Time) *object {
+	o := &object{
+		TypeMeta: metav1.TypeMeta{APIVersion: cli.OutputAPI, Kind: "BootstrapToken"},
+		Token:    t.ID + "." + t.Secret.Reveal(), Description: t.Description, Usages: t.Usages, Groups: t.Groups,
+	}
+	expires := t.Expires
+	if expires.IsZero() && t.TTL > 0 {
+		expires = now.Add(t.TTL)
+	}
+	if !expires.IsZero() {
+		o.Expires = new(metav1.NewTime(expires.UTC().Truncate(time.Second)))
+	}
+	return o
+}
+
+// table prints nothing, not even headings, if there are no tokens.
+func table(w io.Writer, list []*object, now time.Time) error {
+	if len(list) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(t, "TOKEN\tTTL\tEXPIRES\tUSAGES\tDESCRIPTION\tEXTRA GROUPS")
+	for _, o := range list {
+		ttl, expires := "<forever>", "<never>"
+		if o.Expires != nil {
+			ttl, expires = duration.ShortHumanDuration(o.Expires.Sub(now)), o.Expires.Format(time.RFC3339)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", o.Token, ttl, expires, orNone(o.Usages), cmp.Or(o.Description, "<none>"), orNone(o.Groups))
+	}
+	return t.Flush()
+}
+
+func orNone(list []string) string { return cmp.Or(strings.Join(list, ","), "<none>") }
+
+// printCreated prints each token's join command, or else the token, for scripts.
+func printCreated(w io.Writer, made []*object) error {
+	for _, m := range made {
+		if _, err := fmt.Fprintln(w, cmp.Or(m.JoinCommand, m.Token)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type createOptions struct {
+	config.TokenFlags
+
+	output cli.OutputOptions
+}
+
+func newCreate(g *cli.Globals) *cobra.Command {
+	o := &createOptions{}
+	cmd := &cobra.Command{
+		Use:   "create [TOKEN]",
+		Short: "Create a token in the cluster, random unless it is given, and print it",
+		Args:  cli.Takes(0, 1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return o.run(cmd, g, args) },
+	}
+	config.Bind(cmd.Flags(), "token create", &o.TokenFlags)
+	o.output.Bind(cmd.Flags())
+	return cmd
+}
+
+func (o *createOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error {
+	o.Given = cli.Given(cmd.Flags())
+	if len(args) > 0 {
+		o.Token = args[0]
+	}
+	if (o.CertificateKey != "" || o.ControlPlane) && !o.PrintJoinCommand {
+		return errors.New("--certificate-key and --control-plane need --print-join-command: they change the command that it prints")
+	}
+	key, err := config.CertificateKey(o.CertificateKey)
+	if err != nil {
+		return errors.Wrap(err, "--certificate-key")
+	}
+	// A token that was created but can't be printed is of no use.
+	if _, err := o.output.Printer(); err != nil {
+		return err
+	}
+	src, err := cli.ReadConfigFile(cmd.Context(), g, o.ConfigFile)
+	if err != nil {
+		return err
+	}
+	opts := env.Acting{G: g}.Options(config.HostFacts{})
+	opts.Now = time.Now
+	tokens, warnings, err := config.LoadTokens(src, o.TokenFlags, opts)
+	if err != nil {
+		return err
+	}
+	p, err := newParts(cmd, g, tokens, o.output.Form)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	cli.Warn(p.Env.UI, warnings)
+	made, err := o.create(cmd.Context(), p, key, env.KubeconfigOfUser(cmd))
+	if err != nil {
+		return err
+	}
+	return p.Show(func() error {
+		return cli.PrintList(&o.output, g, made, func(w io.Writer) error { return printCreated(w, made) })
+	})
+}
+
+// create shares the certificates first: the token would be of no use without them.
+func (o *createOptions) create(ctx context.Context, p *env.Parts, key config.Secret, kubeconfig env.UserKubeconfig) ([]*object, error) {
+	if o.ControlPlane {
+		var err error
+		if key, err = o.share(ctx, p, key); err != nil {
+			return nil, err
+		}
+	}
+	if err := store(p).Create(ctx, p.Env.Config.BootstrapTokens); err != nil {
+		return nil, err
+	}
+	var made []*object
+	for _, t := range p.Env.Config.BootstrapTokens {
+		m := newObject(t, p.Env.Host.Now())
+		if o.PrintJoinCommand {
+			command, err := store(p).JoinCommand(ctx, t, key, tokens.Kubeconfig{Path: kubeconfig.String(), Read: kubeconfig.Read})
+			if err != nil {
+				return nil, err
+			}
+			m.JoinCommand, m.CACertHashes, m.CertificateKey = command.Text(" "), command.Pins, command.CertificateKey
+		}
+		made = append(made, m)
+	}
+	return made, nil
+}
+
+// share uploads this control plane's certificates, and returns the key to decrypt them: the user's or a new one.
+func (o *createOptions) share(ctx context.Context, p *env.Parts, key config.Secret) (config.Secret, error) {
+	if key.IsZero() {
+		key = config.NewSecret(env.NewCertificateKey())
+	}
+	node, warnings, err := env.NodeOfCluster(ctx, p.Env, key)
+	if err != nil {
+		return key, err
+	}
+	cli.Warn(p.Env.UI, warnings)
+	env.WarnOfMissingEndpoint(p.Env.UI, node)
+	env := *p.Env
+	env.Config = node.With(func(n *config.Node) { n.SkipCertificateKeyPrint = true }) // the join command has it
+	return key, bootstrap.UploadCerts(ctx, &env)
 }

@@ -182,7 +182,6 @@ func (p *planner) patches(ctx context.Context, env *step.Env) (upgrade.EditPatch
 	return upgrade.PatchesOfEdits(ctx, env)
 }
 
-// shownPatches hides the values of environment variables.
 func shownPatches(files []config.PatchFile) []upgrading.PatchFile {
 	var shown []upgrading.PatchFile
 	for _, f := range files {

@@ -4,7 +4,6 @@
 package upgrade
 
 import (
-	"context"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -34,7 +33,10 @@ func newRollback(g *cli.Globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := confirmRollback(cmd.Context(), g, o, p, rollback); err != nil {
+			if !o.Yes {
+				err = p.Confirm(func() error { return cli.AskBefore(cmd.Context(), g, rollback.Summary(), "--yes") })
+			}
+			if err != nil {
 				return err
 			}
 			return p.Run(cmd.Context(), rollback.Phases(), nil)
@@ -74,11 +76,4 @@ func loadRollback(cmd *cobra.Command, g *cli.Globals, o *config.RollbackFlags) (
 	p := env.NewParts(g, node, in.Host, warnings...)
 	rollback, err := rollback.New(cmd.Context(), p.Env, rollback.Options{Backup: backup, Progress: progress, RestoreEtcd: o.RestoreEtcd})
 	return p, rollback, err
-}
-
-func confirmRollback(ctx context.Context, g *cli.Globals, o *config.RollbackFlags, p *env.Parts, rollback *rollback.Rollback) error {
-	if o.Yes {
-		return nil
-	}
-	return p.Confirm(func() error { return cli.AskBefore(ctx, g, rollback.Summary(), "--yes") })
 }

@@ -5,15 +5,24 @@
 package upgrade
 
 import (
+	"context"
+	"fmt"
+
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/joining"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/upgrade"
 )
 
-// New makes the command `upgrade`.
 func New(g *cli.Globals) *cobra.Command {
 	return cli.Group("upgrade", "Upgrade a cluster to another version of Kubernetes",
 		newApply(g), newNode(g), newPlan(g), newDiff(g), newRollback(g))
@@ -91,4 +100,78 @@ func (u command) load(cmd *cobra.Command, g *cli.Globals, o *options, args []str
 		return nil, err
 	}
 	return env.NewParts(g, env.KeepModeOfUpgrade(in.self, node), in.Host, in.warnings...), nil
+}
+
+type options struct{ config.UpgradeFlags }
+
+type input struct {
+	*env.Input
+	self     *config.UpgradeSelf
+	warnings []string
+}
+
+func (o *options) read(cmd *cobra.Command, g *cli.Globals, command string, args []string) (*input, error) {
+	o.Given = cli.Given(cmd.Flags())
+	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), o.ConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	in.Options.Kubeconfig = env.KubeconfigFlag(cmd)
+	self, warnings, err := config.LoadUpgrade(cmd.Context(), in.File, o.UpgradeFlags, command, firstOf(args), in.Options)
+	return &input{in, self, warnings}, err
+}
+
+// node is this node's desired state after the upgrade. It adds warnings about the stored configuration.
+func (in *input) node(cmd *cobra.Command, g *cli.Globals) (*config.Node, error) {
+	if in.self.First && in.self.Version == "" {
+		return nil, errors.Errorf("%s needs the version to upgrade to, such as %s", cmd.CommandPath(), config.DefaultKubernetesVersion)
+	}
+	if in.self.First && !thisnode.IsControlPlane(in.Host) {
+		return nil, fault.New("this host is not a control plane: it has no static Pod of an API server", "run this on a control plane; `slipway upgrade node` is for this host")
+	}
+	node, warnings, err := upgrading.Node(cmd.Context(), in.cluster(), in.Host, cli.NewUI(g).Printf, in.self, in.Options)
+	in.warnings = append(in.warnings, warnings...)
+	return node, err
+}
+
+func (in *input) cluster() *cluster.Real {
+	return env.ClusterOfNode(in.Host, in.Options.Kubeconfig, in.self.Timeouts.KubernetesAPICall.Duration)
+}
+
+// printStored prints the configuration the upgrade starts from, if asked to: on standard error if programs read standard output.
+func (in *input) printStored(cmd *cobra.Command, g *cli.Globals) error {
+	if !in.self.PrintConfig {
+		return nil
+	}
+	stored, err := joining.StoredConfiguration(cmd.Context(), in.cluster())
+	if err != nil {
+		return err
+	}
+	out := g.Streams.Out
+	if g.Report != nil && g.Report.Form != "text" {
+		out = g.Streams.Err
+	}
+	return upgrading.PrintStored(out, stored)
+}
+
+func firstOf(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// confirmUpgrade asks whether to proceed, unless --yes or --force is given.
+func confirmUpgrade(ctx context.Context, g *cli.Globals, p *env.Parts) error {
+	u := p.Env.Config.Upgrade
+	if !u.First || u.Yes || u.Force {
+		return nil
+	}
+	return p.Confirm(func() error {
+		text := fmt.Sprintf("This upgrades the cluster from %s to %s, beginning with this control plane.", u.From, u.Version)
+		if oneWay := upgrade.OneWay(p.Env); oneWay != "" {
+			text += "\n" + oneWay
+		}
+		return cli.AskBefore(ctx, g, text, "--yes")
+	})
 }

@@ -200,7 +200,6 @@ func (r *recorder) SyncFiles(path string) error { return r.writer.SyncFiles(path
 // LockAccounts isn't recorded: the lock itself is no change.
 func (r *recorder) LockAccounts() (release func(), err error) { return r.writer.LockAccounts() }
 
-// ownerBy returns path's owner, if it can be read.
 func ownerBy(stat func(string) (fs.FileInfo, error), path string) (whose host.Owner, known bool) {
 	info, err := stat(path)
 	if err != nil {

@@ -64,8 +64,7 @@ func (o *overlay) ImagePresent(ctx context.Context, socket, image string) (bool,
 	return present, err
 }
 
-// starts reports whether the plan starts a runtime. Any unit but the kubelet counts: systemd doesn't say which unit listens
-// where.
+// starts reports whether the plan starts a runtime: any unit but the kubelet, as systemd doesn't say which unit listens where.
 func (o *overlay) starts() bool {
 	for name, plan := range o.units { // in any order
 		if plan.activeState == "active" && name != "kubelet.service" {

@@ -74,7 +74,6 @@ func (o *overlay) put(path string, n *node) {
 	o.nodes[path], o.owners[path] = n, host.Owner{}
 }
 
-// drop plans a removal.
 func (o *overlay) drop(path string) { o.nodes[path] = &node{name: filepath.Base(path), removed: true} }
 
 // checkDir refuses the same paths as the real host.
@@ -86,8 +85,7 @@ func (o *overlay) checkDir(path string) error {
 	return host.IgnoreForbidden(err)
 }
 
-// replaceable describes the regular file at path; nil if there's none, or this user may not see it. It refuses the same paths as
-// the real host.
+// replaceable describes the regular file at path, if this user sees one, or nil. It refuses the same paths as the real host.
 func (o *overlay) replaceable(path string) (fs.FileInfo, error) {
 	if err := o.checkDir(filepath.Dir(path)); err != nil {
 		return nil, err

@@ -81,7 +81,6 @@ func (r *Root) openLock() (*os.File, error) {
 	return nil, errors.Wrap(first, "take the node's lock")
 }
 
-// sign writes this process's PID into the lock file.
 func sign(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
@@ -106,8 +105,7 @@ func holder(f *os.File) (pid int, command string) {
 	return pid, command
 }
 
-// commandOf is a process's program and its subcommands, or "" if the process is exiting: its arguments go before its files, and
-// with them the lock.
+// commandOf is a process's program and subcommands; "" if it's exiting: its arguments go before its files and its lock.
 func commandOf(pid int) string {
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil || len(args) == 0 {
@@ -158,8 +156,7 @@ func (r *Root) LockAccounts() (release func(), err error) {
 	return lockAccounts(r.path(accountsLock), accountsWait)
 }
 
-// lockAccounts takes an open file description lock. It excludes other processes' locks on this file, and other locks of this
-// process.
+// lockAccounts takes an open file description lock, which excludes this file's other locks, of this and other processes.
 func lockAccounts(path string, wait time.Duration) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {

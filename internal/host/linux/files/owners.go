@@ -38,8 +38,7 @@ func give(path string, owner host.Owner, mode fs.FileMode) error {
 	if err := host.OtherNames(path, info); have != owner && err != nil {
 		return err
 	}
-	// Narrow first: the new group may not have had the old mode, nor the old
-	// group the new one.
+	// Narrow first: neither the new group nor the old one may have had the other's mode.
 	if err := stderrors.Join(f.Chmod(info.Mode().Perm()&mode), f.Chown(owner.UID, owner.GID), f.Chmod(mode)); err != nil {
 		return err
 	}
@@ -80,8 +79,7 @@ func (r *Root) GiveTree(path string, owner host.Owner) ([]string, error) {
 	return g.kept, host.Explain("change the owner of", path, err)
 }
 
-// treeGift is a directory being given to another user. Like a removal, it works on descriptors and stays in the mount it began
-// in.
+// treeGift is a directory being given to another user. Like a removal, it works on descriptors and stays in its first mount.
 type treeGift struct {
 	owner host.Owner
 	mount string // of the top

@@ -16,16 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rememberedAs is the extended attribute of a directory that existed before Slipway used it, with its original mode and owner.
-// Only root can see it.
+// rememberedAs is an extended attribute, for root alone, of a directory older than Slipway's use: its original mode and owner.
 const rememberedAs = "trusted.slipway.before"
 
 // madeAs is the extended attribute of a file or directory that Slipway created where nothing was. For a file it holds the
 // content's hash. A user's copy in its place doesn't have it.
 const madeAs = "trusted.slipway.made"
 
-// claim notes that Slipway created an open file or directory. If the file system can't keep the note, the file counts as the
-// user's.
+// claim notes that Slipway created an open file or directory. Where the file system can't keep that, it counts as the user's.
 func claim(file *os.File, note []byte) { _ = unix.Fsetxattr(int(file.Fd()), madeAs, note, 0) }
 
 func (r *Root) Made(path string) bool { return made(r.path(path)) }

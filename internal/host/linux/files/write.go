@@ -54,8 +54,7 @@ func (r *Root) WriteStream(path string, fill func(io.Writer) error) error {
 	})
 }
 
-// in calls do with the directory of path, free of the leftovers of earlier writes of path. Meanwhile, no other writer of this
-// process works on path.
+// in calls do with path's directory, free of leftovers of earlier writes of path; no other writer here works on path meanwhile.
 func (r *Root) in(what, path string, do func(dir *os.File, name string) error) error {
 	path = filepath.Clean(r.path(path))
 	guard := r.guard(path)
@@ -72,7 +71,6 @@ func (r *Root) in(what, path string, do func(dir *os.File, name string) error) e
 	return host.Explain(what, path, err)
 }
 
-// newFile is a file to write.
 type newFile struct {
 	mode  fs.FileMode
 	owner *host.Owner             // nil: this process's user
@@ -134,8 +132,7 @@ func (f newFile) write(out *os.File, ours bool) error {
 	return out.Sync()
 }
 
-// holds reports whether name is a regular file with these bytes, f's mode and, unless it's nil, f's owner. Anything but a
-// regular file is an error.
+// holds reports whether name is a regular file with these bytes, f's mode, and f's owner unless nil. Other kinds of files are errors.
 func holds(dir *os.File, name string, data []byte, f newFile) (bool, error) {
 	info, err := replaceable(filepath.Join(dir.Name(), name))
 	if info == nil || err != nil {
