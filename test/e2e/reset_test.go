@@ -251,3 +251,10 @@ func (m machine) hasForeignNetworkOnly() {
 		m.must(strings.Fields(command)...)
 	}
 }
+
+// forgets resets a node and deletes it from the cluster: like kubeadm's, a join with the name of a Ready node is refused.
+func (m machine) forgets(n machine, reset string) {
+	m.Helper()
+	n.bash(reset)
+	m.kubectl("delete", "node", n.node.Name())
+}

@@ -45,6 +45,7 @@ var needs = map[string]need{
 	"TestJoinMany":                      {3, 3},
 	"TestJoinPeer":                      {2, 2},
 	"TestNode":                          {1, 6},
+	"TestPlaybooks":                     {3, 6},
 	"TestUp":                            {3, 5},
 	"TestUpDualStack":                   {2, 3},
 	"TestUpKilled":                      {1, 5},

@@ -133,7 +133,7 @@ func TestUpgrade(t *testing.T) {
 	cp.apply() // it waits for no Pod of the worker's
 	w.isHonest()
 	cp.row("rollback", machine.rollsBack)
-	cp.apply()
+	cp.appliesLikeKubespray()
 	cp.installs(newestKubernetes)
 	cp.drains(w)
 	w.installs(newestKubernetes)
@@ -147,7 +147,8 @@ func TestUpgrade(t *testing.T) {
 
 	before := cp.containers()
 	cp.apply()
-	w.runs("slipway", "upgrade", []string{"node"})
+	w.must("ln", "--symbolic", "/usr/local/bin/slipway", "/root/kubeadm")
+	w.bash("/root/kubeadm upgrade node --certificate-renewal=false --skip-phases preflight") // as Sealos does
 	if after := cp.containers(); after != before {
 		t.Errorf("a second upgrade restarted something, before:\n%s\nafter:\n%s", before, after)
 	}
@@ -155,6 +156,15 @@ func TestUpgrade(t *testing.T) {
 	w.row("kubelet-edit", machine.keepsKubeletEdit)
 	cp.row("encryption", machine.keepsEncryption)
 	cp.row("etcd-only", machine.patchesEtcd)
+}
+
+// appliesLikeKubespray plans and applies through a link named kubeadm, with the flags of Kubespray's role.
+func (m machine) appliesLikeKubespray() {
+	m.Helper()
+	m.must("ln", "--symbolic", "/usr/local/bin/slipway", "/root/kubeadm")
+	m.bash("/root/kubeadm upgrade plan | grep 'kubeadm upgrade apply " + m.upgradesTo() + "'")
+	m.bash("timeout -k 280s 280s /root/kubeadm upgrade apply -y " + m.upgradesTo() + " --certificate-renewal=True --ignore-preflight-errors=all " +
+		"--allow-experimental-upgrades --etcd-upgrade=true --force | grep SUCCESS")
 }
 
 // rollsBack takes back a finished upgrade, except for etcd.

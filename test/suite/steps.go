@@ -33,7 +33,7 @@ type tests struct {
 
 // longTests run the program in thousands of processes or for minutes, or measure its memory: the race detector would make them
 // many times longer, double their memory, and see no other code there.
-var longTests = []string{"Canary", "Contention", "PlansSendNothing", "Crash", "ResetFaults", "APIFaults", "HostFaults", "Memory", "Minisign"}
+var longTests = []string{"Canary", "Contention", "PlansSendNothing", "Crash", "ResetFaults", "APIFaults", "HostFaults", "Memory", "Minisign", "PlaybookSteps"}
 
 // wideTests have tables or samples of many configurations, or read the whole project. They start no other goroutines than the
 // tests that the race detector checks in both tiers, but under it they cost up to ten times more, so it checks them in the full
