@@ -93,8 +93,8 @@ func (p *progress) changes(s *scene) bool {
 		if p.known[text] = true; p.state != nil {
 			p.saw("the answers change")
 		}
-		now["error"] = text
 	}
+	now["errors"] = fmt.Sprint(len(p.known))
 	changed := !maps.Equal(now, p.state)
 	p.state = now
 	return changed

@@ -251,8 +251,11 @@ func awaitRuntime(ctx context.Context, env *step.Env, r hostRuntime) error {
 	limited, cancel := context.WithTimeout(ctx, runtimeStart)
 	defer cancel()
 	runs := func(error) bool {
+		if r.unit == "" {
+			return true
+		}
 		state, err := unitState(ctx, env, r.unit)
-		return err != nil || r.unit == "" || state.ActiveState == "active" || state.SubState == "start"
+		return err != nil || state.ActiveState == "active" || state.SubState == "start"
 	}
 	err := retry.Policy{First: node.PollInterval, Passes: runs}.Do(limited, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, runtimeCheck)
