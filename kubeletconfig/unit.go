@@ -31,10 +31,14 @@ WantedBy=multi-user.target
 `, program)
 }
 
-// DropIn makes the kubelet at a path use the settings of init and join:
+// DropIn makes the kubelet at a path use the settings of init and join. At boot, the kubelet starts after the container runtime,
+// whichever this host has: without one, it would end, and start again ten seconds later.
 // https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/kubelet-integration/
 func DropIn(program string) []byte {
-	return fmt.Appendf(nil, `[Service]
+	return fmt.Appendf(nil, `[Unit]
+After=containerd.service crio.service cri-docker.service
+
+[Service]
 Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
 Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
 EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env

@@ -43,6 +43,7 @@ func serviceRows() []row {
 			[]string{"[WARNING Firewalld] | firewalld | `firewall-cmd --permanent --add-port=6443/tcp --add-port=10250/tcp && firewall-cmd --reload`"}},
 		{"CRI", "no answer", func(s scene) { s.Fail["RuntimeInfo"] = errors.New("no socket unix:///run/containerd/containerd.sock") },
 			[]string{"[ERROR CRI] | no socket | unix:///run/containerd/containerd.sock | --cri-socket"}},
+		{"CRI", "no runtime", func(s scene) { s.Fail["RuntimeInfo"] = errors.New("no socket") }, []string{"[ERROR CRI] | `slipway host prepare --bundle FILE`"}},
 		{"CRI", "not ready", func(s scene) { s.Has.Runtime.Ready, s.Has.Runtime.Reason = false, "Starting: not yet" },
 			[]string{"[ERROR CRI] | containerd v2.2.0 | Starting: not yet"}},
 		{"ContainerRuntimeVersion", "no answer", func(s scene) { s.Fail["RuntimeInfo"] = errors.New("no socket unix:///run/containerd/containerd.sock") },

@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fact"
 )
@@ -162,6 +163,8 @@ func versionRows() []row {
 			[]string{"[ERROR KubeletVersion] | kubelet (v1.33.9) | older | 1.34 | kubelet 1.37"}},
 		{"KubeletVersion", "missing", func(s scene) { delete(s.Has.Programs, "kubelet") },
 			[]string{"[ERROR KubeletVersion] | not found | kubelet v1.37.2"}},
+		{"KubeletVersion", "slow", func(s scene) { s.Fail["ProgramVersion"] = fault.New("did not finish within 2m0s", "see `top`") },
+			[]string{"[ERROR KubeletVersion] | 2m0s | `top`"}},
 		{"KubeletVersion", "broken", func(s scene) { s.Fail["ProgramVersion"] = errors.New("killed") },
 			[]string{"[ERROR KubeletVersion] | killed | kubelet v1.37.2"}},
 		{"KubeletVersion", "garbage", func(s scene) { s.Has.Programs["kubelet"] = "Kubernetes vgarbage" },

@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-const startRuntime = "start it, or name its socket with --cri-socket"
+const startRuntime = "start it, or name its socket with --cri-socket; `slipway host prepare --bundle FILE` installs one"
 
 func runtimeReady(ctx context.Context, h View, socket string) []fault.Finding {
 	info, err := h.RuntimeInfo(ctx, socket)

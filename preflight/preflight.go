@@ -31,7 +31,7 @@ type Check struct {
 	Name string
 	// Run changes nothing on the host. No findings means all is well. It needn't set the check's name in its findings.
 	Run func(ctx context.Context, h View) []fault.Finding
-	// Limit bounds the check; 0 is 10 seconds.
+	// Limit bounds the check; 0 is DefaultLimit.
 	Limit time.Duration
 	// Asks says briefly what's checked, for docs/preflight.md.
 	Asks string
@@ -43,8 +43,8 @@ func with[T any](v T, ask func(context.Context, View, T) []fault.Finding) func(c
 }
 
 const (
-	// DefaultLimit bounds a check without a limit of its own.
-	DefaultLimit = 10 * time.Second
+	// DefaultLimit bounds a check without a limit of its own. The parts of a host have limits of their own, which suit slow hosts.
+	DefaultLimit = 3 * time.Minute
 	// together is how many checks run at the same time. Most of them wait for the kernel, a program or the network.
 	together = 16
 )

@@ -4,6 +4,7 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -38,7 +39,7 @@ func kubeletVersion(ctx context.Context, h View, controlPlane string) []fault.Fi
 		return unasked("the version of a kubelet that is not installed yet")
 	}
 	if err != nil {
-		return fail("cannot read the kubelet's version: %v", err).remedy("install kubelet %s", controlPlane)
+		return fail("cannot read the kubelet's version: %v", err).remedy("%s", cmp.Or(fault.Remedy(err), "install kubelet "+controlPlane))
 	}
 	want, err := version.ParseSemantic(controlPlane)
 	if err != nil {
@@ -97,7 +98,8 @@ func SameKubelet(bundled string) Check {
 			}
 			now, err := InstalledKubelet(ctx, h)
 			if err != nil {
-				return fail("this host is a node, and the version of its kubelet cannot be read: %v", err).remedy("use the bundle that this node was made with")
+				return fail("this host is a node, and the version of its kubelet cannot be read: %v", err).
+					remedy("%s", cmp.Or(fault.Remedy(err), "use the bundle that this node was made with"))
 			}
 			if have, err := version.ParseSemantic(bundled); err == nil && have.EqualTo(now) {
 				return nil

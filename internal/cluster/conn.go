@@ -23,7 +23,7 @@ import (
 )
 
 // answerTime bounds one request, so that a hanging request can be tried again.
-const answerTime = 10 * time.Second
+const answerTime = 20 * time.Second
 
 // conn talks to the API as one kubeconfig's user. It makes each request once: the caller chooses the retry policy, because it
 // knows which checks to repeat first.

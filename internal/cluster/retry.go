@@ -29,7 +29,7 @@ const (
 	// pollDelay suits waits for something on this host or one hop away.
 	pollDelay = 50 * time.Millisecond
 	// startTime is how long a starting server may forbid everything, on a busy machine.
-	startTime = 20 * time.Second
+	startTime = time.Minute
 )
 
 // policy retries errors that can pass, and respects Retry-After. slowest bounds the wait between two tries.

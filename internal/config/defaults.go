@@ -194,6 +194,16 @@ func timeoutFields(t *Timeouts, l *Limits) []timeoutField {
 	}
 }
 
+// Field is the name of the timeout that sets one of l's fields; empty for any other duration.
+func (l *Limits) Field(limit *time.Duration) string {
+	for _, f := range timeoutFields(&Timeouts{}, l) {
+		if f.limit == limit {
+			return f.name
+		}
+	}
+	return ""
+}
+
 // defaultTimeouts fills in unset timeouts. Zero counts as unset: `kubeadm config migrate` writes 0s if the user set none.
 func defaultTimeouts(t *Timeouts) *Timeouts {
 	t = cmp.Or(t, &Timeouts{})

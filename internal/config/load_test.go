@@ -583,3 +583,15 @@ func TestNewToken(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitsKnowTheirFields: a wait that took too long names the field to change.
+func TestLimitsKnowTheirFields(t *testing.T) {
+	l, other := defaultLimits(), time.Minute
+	for want, limit := range map[string]*time.Duration{
+		"controlPlaneComponentHealthCheck": &l.ControlPlaneComponentHealthCheck, "kubeletHealthCheck": &l.KubeletHealthCheck, "": &other,
+	} {
+		if got := l.Field(limit); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

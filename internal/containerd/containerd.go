@@ -75,7 +75,7 @@ SystemdCgroup = %[5]t
 }
 
 // ServiceUnit is the unit that starts program, a path to containerd. Restarting it stops no containers (KillMode), and systemd
-// leaves their cgroups to containerd (Delegate).
+// leaves their cgroups to containerd (Delegate). After many images were unpacked, a slow host needs minutes to start it.
 func ServiceUnit(program string) []byte {
 	return fmt.Appendf(nil, `[Unit]
 Description=containerd container runtime
@@ -85,6 +85,7 @@ After=network.target dbus.service
 [Service]
 Type=notify
 ExecStart=%s
+TimeoutStartSec=5min
 Delegate=yes
 KillMode=process
 Restart=always

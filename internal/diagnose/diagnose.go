@@ -105,7 +105,11 @@ func findings(list []symptom) []fault.Finding {
 // look is Run with the journal read by earlier looks.
 func look(ctx context.Context, h View, t Target, j *journal) []symptom {
 	j.read(ctx, h, t.Since)
-	s := observe(ctx, h, t, j.entries)
+	return observe(ctx, h, t, j.entries).causes()
+}
+
+func (s *scene) causes() []symptom {
+	s.read()
 	var found, users []symptom
 	for _, c := range Causes() {
 		if c.fallback && len(found) > 0 {
@@ -122,7 +126,7 @@ func look(ctx context.Context, h View, t Target, j *journal) []symptom {
 			}
 		}
 	}
-	if t.Waiting && len(found) > 0 {
+	if s.t.Waiting && len(found) > 0 {
 		return found
 	}
 	return append(found, users...)
@@ -141,14 +145,17 @@ func (f symptom) shown() symptom {
 	f.Message, f.Remedy = redact.Text(f.Message), redact.Text(f.Remedy)
 	var lines []string
 	for _, line := range f.Evidence[max(0, len(f.Evidence)-evidenceLines):] {
-		line = strings.TrimSpace(redact.Text(unpacked(line)))
-		if len(line) > evidenceWidth {
-			line = strings.ToValidUTF8(line[:evidenceWidth], "") + " …"
-		}
-		if line != "" {
+		if line = short(strings.TrimSpace(redact.Text(unpacked(line)))); line != "" {
 			lines = append(lines, line)
 		}
 	}
 	f.Evidence = lines
 	return f
+}
+
+func short(line string) string {
+	if len(line) > evidenceWidth {
+		line = strings.ToValidUTF8(line[:evidenceWidth], "") + " …"
+	}
+	return line
 }

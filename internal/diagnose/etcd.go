@@ -4,6 +4,7 @@
 package diagnose
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
+	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
 var memberRefused = lazyregexp.New(`member .*has already been bootstrapped|permanently removed from the cluster|member count is unequal|` +
@@ -102,7 +104,7 @@ func etcdUnhealthy(s *scene) []symptom {
 	if p == nil || !p.running() || s.ago(p.containers[0].Created) < settled {
 		return nil
 	}
-	answer, err := s.askEtcd("/readyz?verbose")
+	answer, err := s.unhealthy(func() (string, error) { return s.askEtcd("/readyz?verbose") })
 	if err == nil {
 		return nil
 	}
@@ -134,12 +136,28 @@ func (s *scene) askEtcd(path string) (string, error) {
 }
 
 func (s *scene) ask(url string) (string, error) {
-	data, err := s.h.Fetch(s.ctx, host.Probe{URL: url})
+	ctx, cancel := context.WithTimeout(s.ctx, answerTime)
+	defer cancel()
+	data, err := s.h.Fetch(ctx, host.Probe{URL: url})
 	var answer *host.ProbeError
 	if errors.As(err, &answer) {
 		return answer.Body, err
 	}
 	return string(data), err
+}
+
+// unhealthy repeats a question about a component's health, as a single check may fail on a busy host. In a wait, which has asked
+// often already, once is enough.
+func (s *scene) unhealthy(ask func() (string, error)) (answer string, err error) {
+	p := retry.Policy{First: time.Second, Tries: 3}
+	if s.t.Waiting {
+		p.Tries = 1
+	}
+	err = p.Do(s.ctx, func(context.Context) (err error) {
+		answer, err = ask()
+		return err
+	})
+	return answer, err
 }
 
 // failing returns the failed checks in a verbose answer.
@@ -162,7 +180,7 @@ func apiServerUnhealthy(s *scene) []symptom {
 	if !ok {
 		return nil
 	}
-	answer, err := s.ask(base + "/livez?verbose")
+	answer, err := s.unhealthy(func() (string, error) { return s.ask(base + "/livez?verbose") })
 	if err == nil {
 		return nil
 	}

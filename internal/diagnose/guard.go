@@ -5,32 +5,45 @@ package diagnose
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
 // explainTime bounds the search for a failure's cause.
-const explainTime = 15 * time.Second
+const explainTime = time.Minute
 
 // errCauseKnown ends a wait that can't succeed.
 var errCauseKnown = errors.New("stopped waiting because the cause is known:")
 
-// Guard runs wait for at most limit, and watches h meanwhile: once it knows a cause that won't pass, it ends the wait. It then
-// returns an *Error with the findings, as it does when time runs out. failure says what the failed wait means.
-func Guard(ctx context.Context, h View, limit time.Duration, t Target, failure string, wait func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// Wait says how long a wait may last, and how to speak of it.
+type Wait struct {
+	Limit time.Duration
+	// Field is the timeout of the configuration that sets Limit; empty if none does.
+	Field string
+	// Failure says what it means that the wait failed.
+	Failure string
+	// Say shows a line of progress.
+	Say func(format string, args ...any)
+}
+
+// Guard runs wait for at most w.Limit, and watches h meanwhile: once it knows a cause that won't pass, it ends the wait. It then
+// returns an *Error with the findings, as it does when time runs out. A long wait says what it sees.
+func Guard(ctx context.Context, h View, w Wait, t Target, wait func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, w.Limit)
 	defer cancel()
-	began := h.Now()
-	ctx, giveUp := context.WithCancelCause(ctx)
+	began, p := h.Now(), newProgress(h, w)
+	ctx, giveUp := context.WithCancelCause(retry.Reporting(ctx, p.tried))
 	var found []fault.Finding
 	watching, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if found = Watch(watching, h, t); len(found) > 0 {
+		if found = watch(watching, h, t, began, p); len(found) > 0 {
 			giveUp(errCauseKnown)
 		}
 	}()
@@ -43,9 +56,13 @@ func Guard(ctx context.Context, h View, limit time.Duration, t Target, failure s
 	case err == nil:
 		return nil
 	case len(found) > 0:
-		return &Error{Err: errors.Errorf("%s; %v", failure, errCauseKnown), Findings: found}
+		return &Error{Err: errors.Errorf("%s; %v", w.Failure, errCauseKnown), Findings: found}
 	case late:
-		return Explain(ctx, h, began, t, err)
+		causes := causesOf(ctx, h, began, t)
+		if !slices.ContainsFunc(causes, func(s symptom) bool { return s.lasts != never }) {
+			err = p.slow(err)
+		}
+		return withCauses(err, causes)
 	}
 	return err
 }
@@ -55,12 +72,22 @@ func Explain(ctx context.Context, h View, began time.Time, t Target, err error) 
 	if err == nil || errors.Is(ctx.Err(), context.Canceled) { // the user has stopped the run
 		return err
 	}
+	return withCauses(err, causesOf(ctx, h, began, t))
+}
+
+func withCauses(err error, causes []symptom) error {
+	if len(causes) == 0 {
+		return err
+	}
+	return &Error{Err: err, Findings: findings(causes)}
+}
+
+// causesOf looks once more after a failure, even if ctx has ended.
+func causesOf(ctx context.Context, h View, began time.Time, t Target) []symptom {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTime)
 	defer cancel()
 	t.Waiting = true
 	t.Since = Beginning(ctx, h, began)
-	if found := Run(ctx, h, t); len(found) > 0 {
-		return &Error{Err: err, Findings: found}
-	}
-	return err
+	var j journal
+	return look(ctx, h, t, &j)
 }

@@ -5,12 +5,21 @@ package diagnose
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
 // TestGuard: a wait ends with the cause as soon as it's known, or with its own error when its time is up. It doesn't affect a
@@ -36,7 +45,7 @@ func TestGuard(t *testing.T) {
 				if tt.fails {
 					h.crashed("kube-apiserver", "Error: unknown flag: --nonsense")
 				}
-				err := Guard(t.Context(), h, time.Minute, h.target(false), "it did not start", tt.wait)
+				err := Guard(t.Context(), h, Wait{Limit: time.Minute, Failure: "it did not start"}, h.target(false), tt.wait)
 				got := ""
 				if err != nil {
 					got = err.Error()
@@ -48,6 +57,67 @@ func TestGuard(t *testing.T) {
 				if errors.As(err, &known) != tt.fails || tt.fails && (len(known.Findings) != 1 || known.Findings[0].Name != "bad-flag") {
 					t.Errorf("error %v", err)
 				}
+			})
+		})
+	}
+}
+
+// TestSlowOrStuck: a wait says every 15 seconds what it sees. If something made progress until its time was up, its error says which
+// timeout to raise; if nothing moved, or the cause is known, it doesn't.
+func TestSlowOrStuck(t *testing.T) {
+	answer := func(checks string) error {
+		return errors.Wrap(&host.ProbeError{URL: "https://127.0.0.1:6443/livez", Status: 500, Body: "[+]ping ok\n" + checks}, "kube-apiserver")
+	}
+	for name, tt := range map[string]struct {
+		moves func(h *fakeHost, second int) error // the state of the host, and the error of a try
+		slow  string                              // in the error, if it was slow
+		said  string
+	}{
+		"stuck": {func(*fakeHost, int) error { return answer("[-]etcd failed\n") }, "", "https://127.0.0.1:6443/livez; 500; [-]etcd failed; nothing moves"},
+		"a log grows": {func(h *fakeHost, second int) error {
+			h.put(h.Has.Containers[0].LogPath, strings.Repeat("x", second))
+			return answer("")
+		}, "kube-scheduler logs", "kube-scheduler logs"},
+		"a container starts again and again": {func(h *fakeHost, second int) error {
+			h.Has.Containers[0].ID = fmt.Sprint(second / 20)
+			return answer("")
+		}, "kube-scheduler started", "kube-scheduler started"},
+		"checks turn green": {func(_ *fakeHost, second int) error {
+			return answer("[-]etcd failed\n" + "[-]check" + strings.Repeat("x", second/20) + " failed\n")
+		}, "answers change", "[-]etcd failed; answers change"},
+		"the same errors come and go": {func(_ *fakeHost, second int) error {
+			return []error{answer(""), errors.New("connection refused")}[second/2%2]
+		}, "", "45s; 3m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, began := healthy(t), time.Now()
+				var said []string
+				w := Wait{Limit: 3 * time.Minute, Field: "kubeletHealthCheck", Failure: "it did not start", Say: func(format string, args ...any) {
+					said = append(said, fmt.Sprintf(format, args...))
+				}}
+				var mu sync.Mutex
+				h.On.ContainerStates = func(context.Context, string, string) ([]host.ContainerState, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					return slices.Clone(h.Has.Containers), nil
+				}
+				err := Guard(t.Context(), h, w, h.target(false), func(ctx context.Context) error {
+					return retry.Every(time.Second).Do(ctx, func(context.Context) error {
+						mu.Lock()
+						defer mu.Unlock()
+						return tt.moves(h, int(time.Since(began).Seconds()))
+					})
+				})
+				if tt.slow != "" {
+					fact.In(t, fixture.Told(err), tt.slow, "3m0s", "timeouts.kubeletHealthCheck", "6m0s")
+				} else if strings.Contains(fault.Remedy(err), "timeouts") {
+					t.Errorf("error %v, remedy %s", err, fault.Remedy(err))
+				}
+				if len(said) < 11 || len(said) > 12 {
+					t.Fatalf("it said %q", said)
+				}
+				fact.In(t, said[2], strings.Split(tt.said, "; ")...)
 			})
 		})
 	}

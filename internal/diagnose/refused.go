@@ -102,8 +102,8 @@ func (s *scene) isUp(server string) bool {
 	return err == nil || answer != nil && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden)
 }
 
-// answerTime is how long an API server may take to answer: shorter than lookTime.
-const answerTime = 2 * time.Second
+// answerTime is how long a component may take to answer: much shorter than lookTime, as a look asks several times.
+const answerTime = 5 * time.Second
 
 // answerOf asks a server without credentials. answer is nil if all is well, or if there is no answer.
 func (s *scene) answerOf(url string) (answer *host.ProbeError, err error) {

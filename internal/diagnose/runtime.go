@@ -47,8 +47,10 @@ func runtimeDown(s *scene) []symptom {
 		f.Remedy, f.lasts = "install a container runtime, or set the right socket (criSocket, --cri-socket)", 2*time.Second
 	case unit.ActiveState == "inactive" || unit.ActiveState == "failed":
 		f.lasts = 5 * time.Second // it stays down, unless it is being upgraded
+	case unit.ActiveState == "activating" && unit.SubState == "start":
+		f.lasts = never // on a slow host it takes minutes, and systemd ends it if it takes too long
 	case unit.ActiveState == "activating" || unit.ActiveState == "reloading" || errors.Is(failure, context.DeadlineExceeded):
-		f.lasts = 30 * time.Second // the machine may be busy
+		f.lasts = 45 * time.Second // the machine may be busy
 	}
 	if entries, err := s.h.Journal(s.ctx, service, s.h.Now().Add(-time.Hour), 1); err == nil && len(entries) > 0 {
 		f.Evidence = append(f.Evidence, entries[len(entries)-1].Message)
@@ -148,8 +150,11 @@ func (s *scene) failedFor(image string) time.Duration {
 }
 
 func (s *scene) present(image string) bool {
+	if s.runtimeErr != nil {
+		return true // another cause
+	}
 	there, err := s.h.ImagePresent(s.ctx, s.t.Socket, image)
-	return err != nil || there // a runtime that doesn't answer is another cause
+	return err != nil || there
 }
 
 func mentioning(lines []string, word string) []string {

@@ -20,7 +20,7 @@ const (
 	// kubeletName stands for the kubelet in place of a static Pod's name.
 	kubeletName = "kubelet"
 	// runtimeTime is how long a runtime may take to list its containers: less than lookTime, so that a look notices if it hangs.
-	runtimeTime = 3 * time.Second
+	runtimeTime = 10 * time.Second
 )
 
 // scene holds the facts of one look that several causes need, read once.
@@ -33,9 +33,12 @@ type scene struct {
 	unitErr error
 	// journal is the kubelet's since Target.Since, with systemd's lines about the unit.
 	journal    []entry
+	containers []host.ContainerState // of kube-system
 	runtimeErr error
-	pods       []staticPod
-	sources    []source
+
+	// The rest is for the causes; read sets pods and sources.
+	pods    []staticPod
+	sources []source
 	// faults holds the certificates' problems once checked is set.
 	faults  []symptom
 	checked bool
@@ -58,17 +61,19 @@ type source struct {
 	dead bool
 }
 
-// observe reads the facts for a look, without those it can't read.
+// observe reads the facts that cost little, without those it can't read.
 func observe(ctx context.Context, h View, t Target, journal []entry) *scene {
 	s := &scene{ctx: ctx, h: h, t: t, journal: joined(journal), resolved: map[string]error{}}
 	s.unit, s.unitErr = h.Unit(ctx, kubeletService)
 	asking, cancel := context.WithTimeout(ctx, runtimeTime)
 	defer cancel()
-	containers, err := h.ContainerStates(asking, t.Socket, metav1.NamespaceSystem)
-	s.runtimeErr = err
-	if t.Manifests != "" {
-		s.pods = staticPods(h, t, containers)
-	}
+	s.containers, s.runtimeErr = h.ContainerStates(asking, t.Socket, metav1.NamespaceSystem)
+	return s
+}
+
+// read reads the static Pods and all logs.
+func (s *scene) read() {
+	s.pods = staticPods(s.h, s.t, s.containers)
 	kubelet := source{subject: kubeletName, dead: s.unitErr == nil && s.unit.ActiveState != "active"}
 	for _, e := range s.journal {
 		if e.Program != "systemd" && !informative(e.Message) {
@@ -82,7 +87,6 @@ func observe(ctx context.Context, h View, t Target, journal []entry) *scene {
 	for i := range s.sources {
 		s.sources[i].lines = texts(s.sources[i].said)
 	}
-	return s
 }
 
 // informative reports whether a line of a log has level info. Most lines do, and they name no cause.
@@ -154,7 +158,7 @@ func matching(lines []string, pattern lazyregexp.Pattern) []string {
 // foreign matches complaints about connecting clients, which say nothing about the complaining component.
 var foreign = lazyregexp.New(`TLS handshake error from|rejected connection`)
 
-func last(lines []string, n int) []string { return lines[max(0, len(lines)-n):] }
+func last[T any](list []T, n int) []T { return list[max(0, len(list)-n):] }
 
 // klogHead matches the beginning of each line of a Kubernetes component: E1121 09:00:00.000000    1234 server.go:210]
 var klogHead = lazyregexp.New(`^[IWEF]\d{4} [\d:.]+ +\d+ [\w.-]+:\d+\] `)

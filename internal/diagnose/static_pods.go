@@ -54,18 +54,24 @@ type staticPod struct {
 	dead  bool
 }
 
-// staticPods reads the manifests. It skips files that aren't Pods: the kubelet's journal reports them.
-func staticPods(h View, t Target, containers []host.ContainerState) []staticPod {
-	entries, err := h.ReadDir(t.Manifests)
-	if err != nil {
+// files lists the files in a directory that the kubelet reads; none for an empty name.
+func files(h View, dir string) (paths []string) {
+	if dir == "" {
 		return nil
 	}
-	var pods []staticPod
+	entries, _ := h.ReadDir(dir) // it needn't exist
 	for _, e := range entries {
-		if e.IsDir() || strings.HasPrefix(e.Name(), ".") {
-			continue
+		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			paths = append(paths, filepath.Join(dir, e.Name()))
 		}
-		path := filepath.Join(t.Manifests, e.Name())
+	}
+	return paths
+}
+
+// staticPods reads the manifests. It skips files that aren't Pods: the kubelet's journal reports them.
+func staticPods(h View, t Target, containers []host.ContainerState) []staticPod {
+	var pods []staticPod
+	for _, path := range files(h, t.Manifests) {
 		data, err := h.ReadFile(path)
 		if err != nil {
 			continue

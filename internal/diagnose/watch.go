@@ -11,34 +11,56 @@ import (
 )
 
 const (
-	// lookInterval is how often a watch looks, lookTime how long a look may take if something hangs.
+	// lookInterval is the least time between two looks, restInterval the most.
 	lookInterval = time.Second
-	lookTime     = 8 * time.Second
+	restInterval = 15 * time.Second
+	// lookTime is how long a look may take if something hangs.
+	lookTime = 40 * time.Second
+	// sayInterval is how often a long wait says what it sees.
+	sayInterval = 15 * time.Second
 )
 
-// Watch looks at the host every second during a wait, but not at once, as most waits are short. It returns as soon as it knows a
-// cause that won't pass by itself, and nothing if ctx ends first. Without Target.Since, it uses Beginning.
-func Watch(ctx context.Context, h View, t Target) []fault.Finding {
+// rest is the time between two looks: 20 times as long as the last one took, so that looking costs little on a slow machine.
+func rest(took time.Duration) time.Duration {
+	const times = 20
+	return min(max(times*took, lookInterval), restInterval)
+}
+
+// watch looks at the host during a wait, every second on a fast machine, but not at once, as most waits are short. It goes through
+// the causes if something has changed since the last look, or if it has found one that must still last. It returns as soon as it
+// knows a cause that won't pass by itself, and nothing if ctx ends first. Without Target.Since, it uses Beginning.
+func watch(ctx context.Context, h View, t Target, began time.Time, p *progress) []fault.Finding {
 	t.Waiting = true
-	began := h.Now()
 	t.began = began
-	ticker := time.NewTicker(lookInterval)
-	defer ticker.Stop()
+	say := time.NewTicker(sayInterval)
+	defer say.Stop()
+	next := time.After(lookInterval)
 	seen := map[string]time.Time{}
 	var said journal
+	var searched time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-say.C:
+			p.say()
+			continue
+		case <-next:
 		}
+		start := time.Now()
 		limited, cancel := context.WithTimeout(ctx, lookTime)
 		if t.Since.IsZero() {
 			t.Since = Beginning(limited, h, began)
 		}
-		found := look(limited, h, t, &said)
+		said.read(limited, h, t.Since)
+		s := observe(limited, h, t, said.entries)
+		var found []symptom
+		if p.changes(s) || len(seen) > 0 || start.Sub(searched) >= restInterval {
+			found, searched = s.causes(), start
+		}
 		late := limited.Err() != nil
 		cancel()
+		next = time.After(rest(time.Since(start)))
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -63,18 +85,22 @@ func Beginning(ctx context.Context, h View, began time.Time) time.Time {
 	return since
 }
 
-// judge returns the findings that have lasted as long as they must. seen holds the time each was first found.
+// judge returns the findings that have lasted as long as they must. seen holds the time each was first found, except those that
+// never end a wait.
 func judge(seen map[string]time.Time, found []symptom, now time.Time) []symptom {
 	there := map[string]bool{}
 	var lasting []symptom
 	for _, f := range found {
+		if f.lasts == never {
+			continue
+		}
 		there[f.key()] = true
 		first, known := seen[f.key()]
 		if !known {
 			first = now
 			seen[f.key()] = now
 		}
-		if f.lasts != never && now.Sub(first) >= f.lasts {
+		if now.Sub(first) >= f.lasts {
 			lasting = append(lasting, f)
 		}
 	}

@@ -47,7 +47,8 @@ func TestJudge(t *testing.T) {
 func TestWatchEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
 	defer cancel()
-	if found := Watch(ctx, healthy(t), healthy(t).target(false)); found != nil {
+	h := healthy(t)
+	if found := watch(ctx, h, h.target(false), at, newProgress(h, Wait{})); found != nil {
 		t.Errorf("found %v", found)
 	}
 }
@@ -77,10 +78,70 @@ func TestLateLookCountsForNothing(t *testing.T) {
 			return host.RuntimeInfo{}, ctx.Err()
 		}
 		h.crashed("kube-apiserver", "Error: unknown flag: --nonsense")
-		if found := Watch(ctx, h, h.target(false)); found != nil {
+		if found := watch(ctx, h, h.target(false), at, newProgress(h, Wait{})); found != nil {
 			t.Errorf("found %v", found)
 		}
 	})
+}
+
+// TestLooksFollowTheirCost: a quick look comes every second, a slow one rarely. It goes through the causes only if something has
+// changed, or once in a while.
+func TestLooksFollowTheirCost(t *testing.T) {
+	for name, tt := range map[string]struct {
+		takes, changes  time.Duration // a look, and the time between two changes
+		looks, searches [2]int
+	}{
+		"quick, nothing changes": {0, time.Hour, [2]int{58, 60}, [2]int{4, 5}},
+		"quick, always changes":  {0, time.Second, [2]int{58, 60}, [2]int{58, 60}},
+		"slow":                   {500 * time.Millisecond, time.Second, [2]int{5, 7}, [2]int{5, 7}},
+		"very slow":              {5 * time.Second, time.Second, [2]int{3, 4}, [2]int{3, 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				h, began, looks, searches := healthy(t), time.Now(), 0, 0
+				h.On.ContainerStates = func(context.Context, string, string) ([]host.ContainerState, error) {
+					looks++
+					time.Sleep(tt.takes)
+					return []host.ContainerState{{ID: time.Since(began).Truncate(tt.changes).String(), State: "running"}}, nil
+				}
+				h.On.RuntimeInfo = func(context.Context, string) (host.RuntimeInfo, error) {
+					searches++
+					return host.RuntimeInfo{Ready: true}, nil
+				}
+				watch(ctx, h, h.target(false), at, newProgress(h, Wait{}))
+				if looks < tt.looks[0] || looks > tt.looks[1] || searches < tt.searches[0] || searches > tt.searches[1] {
+					t.Errorf("%d looks, %d searches for causes; want %v and %v", looks, searches, tt.looks, tt.searches)
+				}
+			})
+		})
+	}
+}
+
+// TestOneFailedCheckIsNoCause: a busy server may fail a check once. During a wait, which asks all the time, a look doesn't stop for it.
+func TestOneFailedCheckIsNoCause(t *testing.T) {
+	for times, want := range map[int]int{1: 0, 2: 0, 3: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			h, asked := healthy(t), 0
+			h.On.Fetch = func(_ context.Context, p host.Probe) ([]byte, error) {
+				if strings.HasSuffix(p.URL, "/livez?verbose") {
+					if asked++; asked <= times {
+						return nil, &host.ProbeError{Status: 500, Body: "[-]etcd failed\n"}
+					}
+				}
+				return nil, nil
+			}
+			if found := Run(t.Context(), h, h.target(false)); len(found) != want {
+				t.Errorf("after %d failures: %v", times, found)
+			}
+			began := time.Now()
+			asked = 0
+			if found := Run(t.Context(), h, h.target(true)); len(found) != 1 || time.Since(began) != 0 {
+				t.Errorf("in a wait: %v after %s", found, time.Since(began))
+			}
+		})
+	}
 }
 
 func TestJournalIsReadOnce(t *testing.T) {

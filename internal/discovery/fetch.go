@@ -18,7 +18,7 @@ import (
 
 const (
 	// answerTime bounds one request, so that a hanging request is repeated.
-	answerTime = 10 * time.Second
+	answerTime = 20 * time.Second
 	maxBody    = 1 << 20
 )
 

@@ -26,7 +26,7 @@ const (
 	firstDelay   = 50 * time.Millisecond
 	slowestDelay = 500 * time.Millisecond
 	// answerTime bounds one question to one member, so that a hanging member doesn't hold up the others.
-	answerTime = 3 * time.Second
+	answerTime = 5 * time.Second
 )
 
 // clients has a client for each endpoint, to ask members in parallel: a single client for all asks them one at a time.

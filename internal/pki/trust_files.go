@@ -167,8 +167,8 @@ func (t *trust) trustedBy(row certs.Spec, path string, data []byte) end {
 	return e
 }
 
-// answerTime is more than the container runtime needs to list a few containers.
-const answerTime = 10 * time.Second
+// answerTime is more than the container runtime needs to list a few containers, even on a slow host.
+const answerTime = time.Minute
 
 // unreadBy reports whether a file has changed since its reader, a component, started.
 func (t *trust) unreadBy(component, path string) bool {

@@ -30,8 +30,15 @@ type Policy struct {
 	After func(error) time.Duration
 }
 
-// Every tries at a fixed interval, no matter the error.
+// Every tries at an interval, no matter the error.
 func Every(interval time.Duration) Policy { return Policy{First: interval} }
+
+type reportKey struct{}
+
+// Reporting returns a context in which Do reports each error after which it tries again.
+func Reporting(ctx context.Context, report func(error)) context.Context {
+	return context.WithValue(ctx, reportKey{}, report)
+}
 
 // Error is the error of Do if its context ended the tries.
 type Error struct {
@@ -52,10 +59,12 @@ func (e *Error) Unwrap() []error { return []error{e.Last, e.Cause} }
 // Tries, is returned unchanged. If ctx ends, or would end before the time After asks for, the error is an *Error.
 func (p Policy) Do(ctx context.Context, try func(context.Context) error) error {
 	start, backoff := time.Now(), p.backoff()
+	report, _ := ctx.Value(reportKey{}).(func(error))
 	var last error
 	for tries := 1; ; tries++ {
+		began := time.Now()
 		err := try(ctx)
-		live := ctx.Err() == nil
+		took, live := time.Since(began), ctx.Err() == nil
 		switch {
 		case err == nil:
 			return nil
@@ -63,11 +72,22 @@ func (p Policy) Do(ctx context.Context, try func(context.Context) error) error {
 			return err
 		case live && !late(ctx) || last == nil:
 			last = err
+			if report != nil {
+				report(err)
+			}
 		}
-		if stop := sleep(ctx, backoff.Step(), p.after(err)); stop != nil {
+		if stop := sleep(ctx, max(backoff.Step(), pause(took, time.Since(start))), p.after(err)); stop != nil {
 			return &Error{Last: last, Cause: stop, Elapsed: time.Since(start), Tries: tries}
 		}
 	}
+}
+
+// pause is the least time between two tries, given how long the last one took, and all of them together. On a busy machine, others
+// need the processor to make progress, so it's several times the last try, but adds at most a tenth to the time waited so far. The
+// longer a wait has lasted, the less a moment more matters, so it's at least a two-hundredth of that time.
+func pause(took, waited time.Duration) time.Duration {
+	const times, most, least = 20, 10, 200
+	return min(max(min(times*took, waited/most), waited/least), time.Second)
 }
 
 // late reports whether ctx's deadline has passed. A server, or a library that checks the clock itself, may notice before ctx

@@ -58,6 +58,52 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
+// TestPausesSpareTheProcessor: tries that take long are rarer, and so are all tries of a long wait. The first seconds, which matter
+// on a fast machine, stay as they are.
+func TestPausesSpareTheProcessor(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		name   string
+		takes  time.Duration
+		within time.Duration
+		most   int
+		least  int
+	}{
+		{"quick tries of a short wait", 0, 10 * time.Second, 201, 201},
+		{"quick tries of a long wait", 0, 4 * time.Minute, 900, 600},
+		{"slow tries", 20 * ms, 10 * time.Second, 60, 24},
+		{"tries that hang", 5 * time.Second, time.Minute, 12, 10},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), tt.within)
+				defer cancel()
+				tries := 0
+				_ = Every(50*ms).Do(ctx, func(context.Context) error {
+					tries++
+					time.Sleep(tt.takes)
+					return errBusy
+				})
+				if tries > tt.most || tries < tt.least {
+					t.Errorf("%d tries in %s, want %d to %d", tries, tt.within, tt.least, tt.most)
+				}
+			})
+		})
+	}
+}
+
+// TestReporting reports each error after which there's another try.
+func TestReporting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said []error
+		var calls []time.Duration
+		ctx := Reporting(t.Context(), func(err error) { said = append(said, err) })
+		if err := Every(time.Second).Do(ctx, failing(2, errBusy, &calls)); err != nil || len(said) != 2 || !errors.Is(said[1], errBusy) {
+			t.Errorf("%v, reported %v", err, said)
+		}
+	})
+}
+
 func TestJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := Policy{First: 100 * time.Millisecond, Slowest: 200 * time.Millisecond, Jitter: true}

@@ -110,11 +110,20 @@ func (c *collection) units() {
 		t.fact(name, fmt.Sprintf("%+v", state), err)
 		c.add("units/"+name+".txt", t.Bytes(), plain)
 		c.journal(name)
-		for _, dir := range []string{"/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd/system", "/run/systemd/system"} {
+		for _, dir := range c.unitDirs() {
 			c.file("units"+dir+"/"+name, filepath.Join(dir, name), unit)
 			c.directory("units"+dir+"/"+name+".d", filepath.Join(dir, name+".d"), unit)
 		}
 	}
+}
+
+// unitDirs are systemd's. On most hosts, /lib is a link to /usr/lib.
+func (c *collection) unitDirs() []string {
+	dirs := []string{"/usr/lib/systemd/system", "/usr/local/lib/systemd/system", "/etc/systemd/system", "/run/systemd/system"}
+	if lib, err := c.h.Lstat("/lib"); err == nil && lib.IsDir() {
+		dirs = append(dirs, "/lib/systemd/system")
+	}
+	return dirs
 }
 
 func (c *collection) journal(unit string) {

@@ -232,6 +232,33 @@ func (c canaries) absent(t *testing.T, files map[string]string) {
 	t.Logf("%d secrets were looked for in %d files", len(c), len(files))
 }
 
+// TestUnitsAreInTheBundleOnce, whether /lib is a directory or a link to /usr/lib.
+func TestUnitsAreInTheBundleOnce(t *testing.T) {
+	for _, merged := range []bool{true, false} {
+		s := newStage(t)
+		s.put(t, "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", "[Service]\n")
+		s.put(t, "/usr/local/lib/systemd/system/kubelet.service", "[Service]\n")
+		want := 2
+		if merged {
+			if err := os.Symlink("usr/lib", filepath.Join(s.Root, "lib")); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			s.put(t, "/lib/systemd/system/kubelet.service.d/20-own.conf", "[Service]\n")
+			want = 3
+		}
+		var found []string
+		for name := range collect(t, s) {
+			if strings.Contains(name, "lib/systemd/system/kubelet.service") {
+				found = append(found, name)
+			}
+		}
+		if len(found) != want {
+			t.Errorf("merged %t: %v", merged, found)
+		}
+	}
+}
+
 func TestBundleHoldsWhatMatters(t *testing.T) {
 	s, _ := strew(t)
 	files := collect(t, s)

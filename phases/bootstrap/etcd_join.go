@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
-	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/retry"
@@ -71,9 +70,9 @@ func startMember(ctx context.Context, env *step.Env, peer string, members []etcd
 	if err := writeStaticPod(ctx, &writer, manifests.EtcdName, initial); err != nil {
 		return err
 	}
-	limit := env.Config.Timeouts.EtcdAPICall
-	env.UI.Printf("Waiting for this node's etcd to catch up, up to %s", limit)
-	err := diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), "this node's etcd did not become a voting member", func(ctx context.Context) error {
+	limit := &env.Config.Timeouts.EtcdAPICall
+	env.UI.Printf("Waiting for this node's etcd to catch up, up to %s", *limit)
+	err := env.Guard(ctx, limit, env.NodeTarget(), "this node's etcd did not become a voting member", func(ctx context.Context) error {
 		if added {
 			wakeLearner(ctx, env, peer)
 		}
@@ -87,7 +86,7 @@ func startMember(ctx context.Context, env *step.Env, peer string, members []etcd
 }
 
 // undoTime bounds the cleanup after a failure, which also runs after an interruption.
-const undoTime = 20 * time.Second
+const undoTime = 30 * time.Second
 
 // withdraw removes the member this run added and cleans up here. It returns cause, the original error, with the result.
 func withdraw(ctx context.Context, env *step.Env, peer string, cause error) error {

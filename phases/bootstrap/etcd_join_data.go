@@ -120,7 +120,7 @@ func isNoPod(err error) bool {
 
 // fillTime is how long a learner running on this host gets to receive its first entry. On a busy host it takes seconds; without
 // its data it never does.
-const fillTime = 10 * time.Second
+const fillTime = 30 * time.Second
 
 // fills waits for the first entry in the log of a learner running on this host. The others may know its name earlier: the leader
 // stores that without the learner's vote.

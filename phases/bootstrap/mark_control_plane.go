@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/kubelet"
@@ -43,7 +42,7 @@ func runMarkControlPlane(ctx context.Context, env *step.Env) error {
 	n := env.Config
 	env.UI.Printf("Marking node %s as a control plane, with %d taints", n.Name, len(n.Taints))
 	failure := "node " + n.Name + " cannot be marked"
-	err := diagnose.Guard(ctx, env.Host, n.Timeouts.KubeletHealthCheck, env.NodeTarget(), failure, func(ctx context.Context) error {
+	err := env.Guard(ctx, &n.Timeouts.KubeletHealthCheck, env.NodeTarget(), failure, func(ctx context.Context) error {
 		if err := env.Cluster.EnsureAdmin(ctx); err != nil {
 			return err
 		}

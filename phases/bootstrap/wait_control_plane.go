@@ -10,7 +10,6 @@ import (
 	"github.com/pkg/errors"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -20,8 +19,8 @@ import (
 )
 
 // headStart limits how long the components that can do nothing without the API server wait for it, to leave it the processors. It
-// needs three seconds on a machine with two slow processors.
-const headStart = 10 * time.Second
+// needs three seconds on a machine with two slow processors, and fifteen times as long on an emulated one.
+const headStart = time.Minute
 
 // waitControlPlane watches over the whole control plane. Its first child says when the components that depend on the API server
 // may start.
@@ -84,11 +83,15 @@ func runWaitHealth(ctx context.Context, env *step.Env) error {
 	if err := node.WaitKubelet(ctx, env); err != nil {
 		return err
 	}
-	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
-	env.UI.Printf("Waiting for the control plane, up to %s", limit)
-	err := diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), "the control plane did not become healthy", func(ctx context.Context) error {
+	limit := &env.Config.Timeouts.ControlPlaneComponentHealthCheck
+	env.UI.Printf("Waiting for the control plane, up to %s", *limit)
+	err := env.Guard(ctx, limit, env.NodeTarget(), "the control plane did not become healthy", func(ctx context.Context) error {
+		// The others need the API server, so until it's healthy, there's no need to ask them.
+		if err := node.WaitComponent(ctx, env, manifests.APIServerName); err != nil {
+			return err
+		}
 		group, ctx := errgroup.WithContext(ctx)
-		for _, component := range []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName} {
+		for _, component := range []string{manifests.ControllerManagerName, manifests.SchedulerName} {
 			group.Go(func() error { return node.WaitComponent(ctx, env, component) })
 		}
 		return group.Wait()

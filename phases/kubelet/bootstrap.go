@@ -14,7 +14,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/pki"
@@ -72,12 +71,12 @@ func runKubeletWaitBootstrap(ctx context.Context, env *step.Env) error {
 // awaitKubeletConf waits for kubelet.conf and for the certificate it names. The kubelet writes the first at once, and the second
 // when the cluster has signed it; on a host that had joined before, it replaces an expired certificate.
 func awaitKubeletConf(ctx context.Context, env *step.Env) error {
-	path, limit := thisnode.KubeletConf(env.Config), env.Config.Timeouts.TLSBootstrap
-	env.UI.Printf("Waiting for the kubelet's certificate, up to %s", limit)
+	path, limit := thisnode.KubeletConf(env.Config), &env.Config.Timeouts.TLSBootstrap
+	env.UI.Printf("Waiting for the kubelet's certificate, up to %s", *limit)
 	const failure = "the kubelet has no certificate; `journalctl -u kubelet` shows why, and `kubectl get csr` on a control plane whether it asked for one"
 	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
 	_, missing := env.Host.Lstat(pem)
-	return diagnose.Guard(ctx, env.Host, limit, env.KubeletTarget(), failure, func(ctx context.Context) error {
+	return env.Guard(ctx, limit, env.KubeletTarget(), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		if env.Config.ControlPlane && missing != nil {
 			group.Go(func() error { restartWhenReady(ctx, env); return nil })
@@ -163,7 +162,7 @@ func awaitReport(ctx context.Context, env *step.Env, began time.Time) error {
 	}
 	failure := "node " + name + " has not reported to the cluster"
 	env.UI.Printf("Waiting for node %s to report to the cluster, up to %s", name, n.Timeouts.TLSBootstrap)
-	return diagnose.Guard(ctx, env.Host, n.Timeouts.TLSBootstrap, env.KubeletTarget(), failure, func(ctx context.Context) error {
+	return env.Guard(ctx, &n.Timeouts.TLSBootstrap, env.KubeletTarget(), failure, func(ctx context.Context) error {
 		if n.Join != nil && n.Join.NodeGone {
 			if err := RestartUnregistered(ctx, env, "because its Node was deleted, and it registers one only when it starts"); err != nil {
 				return err

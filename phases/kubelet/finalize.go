@@ -8,7 +8,6 @@ import (
 
 	"github.com/pkg/errors"
 
-	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -78,10 +77,10 @@ func EnableClientCertRotation(ctx context.Context, env *step.Env) error {
 
 // awaitClientCertificate waits for the file that the kubelet writes soon after its start. An older file may have expired.
 func awaitClientCertificate(ctx context.Context, env *step.Env, pem, name string) error {
-	limit := env.Config.Timeouts.TLSBootstrap
-	env.UI.Printf("Waiting for the kubelet's client certificate, up to %s", limit)
+	limit := &env.Config.Timeouts.TLSBootstrap
+	env.UI.Printf("Waiting for the kubelet's client certificate, up to %s", *limit)
 	const failure = "the kubelet has no valid client certificate; `journalctl -u kubelet` shows why"
-	return diagnose.Guard(ctx, env.Host, limit, env.KubeletTarget(), failure, func(ctx context.Context) error {
+	return env.Guard(ctx, limit, env.KubeletTarget(), failure, func(ctx context.Context) error {
 		return errors.WithMessage(env.Host.AwaitFile(ctx, pem, thisnode.ClientCertificateCheck(env.Host, pem, name)), failure)
 	})
 }

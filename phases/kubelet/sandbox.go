@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// sandboxTime is how long a node's first Pod may take to get its sandbox.
-	sandboxTime = 30 * time.Second
+	// sandboxTime is how long a node's first Pod may take to get its sandbox, on a slow host.
+	sandboxTime = 2 * time.Minute
 	// givenTime is how long the cluster may take to give a newly registered node its first Pod. It gives the Pods of all
 	// DaemonSets at once.
 	givenTime = 3 * time.Second
@@ -40,7 +40,7 @@ func awaitSandbox(ctx context.Context, env *step.Env) error {
 	}
 	began := env.Host.Now()
 	failure := "node " + name + " has joined, but it cannot start Pods"
-	err = diagnose.Guard(ctx, env.Host, sandboxTime, env.KubeletTarget(), failure, func(ctx context.Context) error {
+	err = env.Guard(ctx, new(sandboxTime), env.KubeletTarget(), failure, func(ctx context.Context) error {
 		return env.Cluster.AwaitNode(ctx, name, func(_ *corev1.Node, pods []corev1.Pod) error {
 			given := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return ofNode(&p) || !p.Spec.HostNetwork })
 			switch {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -42,11 +41,11 @@ func runWaitNode(ctx context.Context, env *step.Env) error {
 		sayNoNetwork(env, name)
 		return nil
 	}
-	limit := env.Config.Timeouts.KubeletHealthCheck
-	env.UI.Printf("Waiting until node %s is Ready and runs a Pod, up to %s", name, limit)
+	limit := &env.Config.Timeouts.KubeletHealthCheck
+	env.UI.Printf("Waiting until node %s is Ready and runs a Pod, up to %s", name, *limit)
 	failure := "node " + name + " does not run Pods yet"
 	noNetwork, lacking := false, time.Time{}
-	err := diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
+	err := env.Guard(ctx, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
 		due, err := podsDue(ctx, env, name)
 		if err != nil {
 			return err

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -151,8 +150,8 @@ func (p *Prepare) here(env *step.Env) *step.Env {
 // contents, and replaces Pods with other UIDs some seconds after it has become healthy.
 func awaitAdopted(ctx context.Context, env *step.Env) error {
 	const failure = "the kubelet does not run the static Pods of this control plane yet"
-	limit := env.Config.Timeouts.UpgradeManifests
-	return diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
+	limit := &env.Config.Timeouts.UpgradeManifests
+	return env.Guard(ctx, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
 		return env.Cluster.AwaitNode(ctx, env.Config.Name, func(reported *corev1.Node, _ []corev1.Pod) error {
 			if err := node.NodeReady(reported); err != nil {
 				return err

@@ -4,6 +4,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -19,11 +20,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// runtimeStart bounds the start of a container runtime, which takes a second.
-const runtimeStart = time.Minute
+const (
+	// runtimeStart bounds the start of a container runtime, which takes a second, or minutes on a slow host with many unpacked
+	// images.
+	runtimeStart = 5 * time.Minute
+	// runtimeCheck is how often the wait for it asks whether its unit still runs.
+	runtimeCheck = 5 * time.Second
+)
 
 func (p *Prepare) runContainerRuntime(ctx context.Context, env *step.Env) error {
 	found, err := p.findRuntime(ctx, env)
@@ -46,7 +54,7 @@ func (p *Prepare) runContainerRuntime(ctx context.Context, env *step.Env) error 
 	if _, err := ensureFiles(ctx, env, ownership.File{Path: containerd.CrictlPath, Data: containerd.CrictlConfig(found.socket), Mode: 0o644}); err != nil {
 		return err
 	}
-	return awaitRuntime(ctx, env, found.socket)
+	return awaitRuntime(ctx, env, found)
 }
 
 // containerdIsBehind reports whether containerd's settings have changed since it started, as after an interrupted run.
@@ -238,9 +246,22 @@ func (p *Prepare) runUnit(ctx context.Context, env *step.Env, r hostRuntime, cha
 	return nil
 }
 
-func awaitRuntime(ctx context.Context, env *step.Env, socket string) error {
-	ctx, cancel := context.WithTimeout(ctx, runtimeStart)
+// awaitRuntime also ends if the runtime's unit has ended.
+func awaitRuntime(ctx context.Context, env *step.Env, r hostRuntime) error {
+	limited, cancel := context.WithTimeout(ctx, runtimeStart)
 	defer cancel()
-	err := env.Host.AwaitRuntime(ctx, socket)
-	return fault.WithRemedy(errors.Wrapf(err, "the container runtime at %s does not work", socket), fmt.Sprintf("see `journalctl -u %s`", containerd.Unit))
+	runs := func(error) bool {
+		if r.unit == "" {
+			return true
+		}
+		state, err := unitState(ctx, env, r.unit)
+		return err != nil || state.ActiveState == "active" || state.SubState == "start"
+	}
+	err := retry.Policy{First: node.PollInterval, Passes: runs}.Do(limited, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, runtimeCheck)
+		defer cancel()
+		return env.Host.AwaitRuntime(ctx, r.socket)
+	})
+	return fault.WithRemedy(errors.Wrapf(err, "the container runtime at %s does not work", r.socket),
+		fmt.Sprintf("see `journalctl -u %s`", cmp.Or(r.unit, containerd.Unit)))
 }

@@ -29,11 +29,11 @@ func IsHealthy(ctx context.Context, env *step.Env, component string) bool {
 	return err == nil && env.Host.Probe(ctx, probe) == nil
 }
 
-// PollInterval suits a probe of this host, which takes about a millisecond.
+// PollInterval suits a probe of this host, which takes about a millisecond. Package retry lengthens it if a probe takes longer.
 const PollInterval = 50 * time.Millisecond
 
 // manifestTime is how long a wait allows for a static Pod to be written: the head start, and a disk that stalls.
-const manifestTime = 30 * time.Second
+const manifestTime = 2 * time.Minute
 
 // WaitKubelet waits for the kubelet's health endpoint, at the address in its settings and flags.
 func WaitKubelet(ctx context.Context, env *step.Env) error {
@@ -51,10 +51,10 @@ func WaitKubelet(ctx context.Context, env *step.Env) error {
 	}
 	address := cmp.Or(settings.HealthzBindAddress, "127.0.0.1")
 	probe := host.Probe{URL: "http://" + net.JoinHostPort(address, strconv.Itoa(int(port))) + "/healthz"}
-	limit := env.Config.Timeouts.KubeletHealthCheck
-	env.UI.Printf("Waiting for the kubelet at %s, up to %s", probe.URL, limit)
+	limit := &env.Config.Timeouts.KubeletHealthCheck
+	env.UI.Printf("Waiting for the kubelet at %s, up to %s", probe.URL, *limit)
 	const failure = "the kubelet is not healthy; `journalctl -u kubelet` says why"
-	return diagnose.Guard(ctx, env.Host, limit, env.KubeletTarget(), failure, func(ctx context.Context) error {
+	return env.Guard(ctx, limit, env.KubeletTarget(), failure, func(ctx context.Context) error {
 		err := Poll(ctx, func(ctx context.Context) error { return env.Host.Probe(ctx, probe) })
 		return errors.WithMessage(err, failure)
 	})

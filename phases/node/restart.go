@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
-	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -59,10 +58,10 @@ func RestartStale(ctx context.Context, env *step.Env, turn Turn, components ...s
 
 // awaitAllRestarted waits until each component is healthy, in a container created after its time in since.
 func awaitAllRestarted(ctx context.Context, env *step.Env, since map[string]time.Time) error {
-	limit := env.Config.Timeouts.ControlPlaneComponentHealthCheck
+	limit := &env.Config.Timeouts.ControlPlaneComponentHealthCheck
 	names := slices.Sorted(maps.Keys(since))
 	failure := strings.Join(names, " and ") + " did not become healthy after the restart"
-	return diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
+	return env.Guard(ctx, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, name := range names {
 			group.Go(func() error {

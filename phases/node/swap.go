@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -32,9 +31,9 @@ func Swap(ctx context.Context, env *step.Env, turn Turn, components []Replacemen
 	if err := RestartKubelet(ctx, env); err != nil {
 		return swapped, err
 	}
-	limit := env.Config.Timeouts.UpgradeManifests
+	limit := &env.Config.Timeouts.UpgradeManifests
 	failure := NamesOf(swapped) + " did not become healthy after the restart"
-	return swapped, diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
+	return swapped, env.Guard(ctx, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for i, c := range swapped {
 			group.Go(func() error {

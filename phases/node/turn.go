@@ -12,7 +12,6 @@ import (
 
 	"github.com/pkg/errors"
 
-	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -67,7 +66,7 @@ func TakeTurn(ctx context.Context, env *step.Env, purpose Purpose) (Turn, error)
 }
 
 // ReachTime limits how long a run waits for an API it can do without: people roll back or renew certificates because it's down.
-const ReachTime = 5 * time.Second
+const ReachTime = 10 * time.Second
 
 // TakeTurnIfAnswered is TakeTurn if the API answers. Otherwise nobody can see who else restarts components, and only the health
 // of etcd's other members decides whether this one may stop (stopStaticPods).
@@ -159,9 +158,9 @@ func (t Turn) Finish(ctx context.Context, env *step.Env, failed error) error {
 // settle waits until the other control planes may go on: this one's API server is ready, its member of etcd has a vote and the
 // leader's commits, and each component is healthy. withAPI is false if the API couldn't be asked before, as without admin.conf.
 func settle(ctx context.Context, env *step.Env, withAPI bool) error {
-	limit := env.Config.Timeouts.UpgradeManifests
+	limit := &env.Config.Timeouts.UpgradeManifests
 	const failure = "this control plane is not ready again"
-	return diagnose.Guard(ctx, env.Host, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
+	return env.Guard(ctx, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
 		components := StaticPods(env)
 		for _, component := range components {
 			if err := awaitHealthy(ctx, env, component); err != nil {

@@ -18,8 +18,9 @@ import (
 
 const (
 	// askLimit bounds questions to something that may be gone, stopLimit the kubelet's stop, which takes a second unless it hangs.
-	askLimit  = 5 * time.Second
-	stopLimit = 30 * time.Second
+	// Where something is gone, the error comes at once.
+	askLimit  = 30 * time.Second
+	stopLimit = 2 * time.Minute
 )
 
 // runCleanupNode first stops the kubelet and its Pods, then removes the files they run on, so that nothing comes back. Records of

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	networkLimit = time.Minute
+	networkLimit = 3 * time.Minute
 	// pluginConfig is where the runtime looks for network plugins; it takes the first file by name.
 	pluginConfig = "/etc/cni/net.d"
 	// pluginState is where plugins record the addresses they've assigned.

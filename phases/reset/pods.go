@@ -21,7 +21,7 @@ import (
 const (
 	// podsLimit bounds the wait for the runtime's unfinished work for a kubelet that has ended. Containerd can't remove a container
 	// it's starting, and gives up such a start after five seconds.
-	podsLimit = 20 * time.Second
+	podsLimit = time.Minute
 	// suspendedLimit bounds the same wait while the kubelet is suspended: a network plugin may hang.
 	suspendedLimit  = 5 * time.Second
 	refusedInterval = 200 * time.Millisecond

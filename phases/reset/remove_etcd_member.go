@@ -27,7 +27,7 @@ import (
 )
 
 // leaveLimit bounds a member's removal once another member can be asked. Etcd refuses a change for 5 s after any other change.
-const leaveLimit = 15 * time.Second
+const leaveLimit = 30 * time.Second
 
 // runRemoveEtcdMember keeps the static Pod of a member that has left, or that no other member can be asked to remove, under a
 // name the kubelet ignores. It tells cleanup-node where the data is, in this run or a later one.

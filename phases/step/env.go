@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto"
 	"runtime"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/accounts"
 	"github.com/slipway-k8s/slipway/internal/background"
@@ -93,6 +94,12 @@ func (e *Env) NodeTarget() diagnose.Target {
 		t.Manifests = e.Config.Paths.Manifests
 	}
 	return t
+}
+
+// Guard waits with diagnose.Guard. limit is a field of Config.Timeouts, or a fixed time.
+func (e *Env) Guard(ctx context.Context, limit *time.Duration, t diagnose.Target, failure string, wait func(context.Context) error) error {
+	w := diagnose.Wait{Limit: *limit, Field: e.Config.Timeouts.Field(limit), Failure: failure, Say: e.UI.Printf}
+	return diagnose.Guard(ctx, e.Host, w, t, wait)
 }
 
 // Phase is a step in a workflow.

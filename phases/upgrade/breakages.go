@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,7 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-const inventoryTime = preflight.DefaultLimit
+const inventoryTime = 30 * time.Second
 
 // upgradeBreakages returns the checks for breakages by the upgrade and for faults of this host, one for each kind of finding.
 func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Check {

@@ -346,9 +346,9 @@ func (e *etcdProcess) version() string {
 // waitForStorageVersion waits until the data has the etcd's version, some seconds after the start.
 func (e *etcdProcess) waitForStorageVersion() {
 	e.Helper()
-	e.do(func(ctx context.Context, _ *clientv3.Client) error {
-		all, err := e.api().Health(ctx)
-		if err == nil && all[0].Status.Storage == "" {
+	e.do(func(ctx context.Context, c *clientv3.Client) error {
+		status, err := c.Status(ctx, e.clientURL)
+		if err == nil && status.StorageVersion == "" {
 			err = errors.New("it has no storage version yet")
 		}
 		return err

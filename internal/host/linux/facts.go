@@ -22,8 +22,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
-// programTimeout bounds a run of `program --version`.
-const programTimeout = 10 * time.Second
+// programTimeout bounds a run of `program --version`, which reads a hundred megabytes first: on a slow disk or an emulated
+// processor, this takes many seconds.
+const programTimeout = 2 * time.Minute
 
 // Hostname returns the host's name, trimmed and in lower case.
 func (h *Host) Hostname() (string, error) {
@@ -85,6 +86,9 @@ func (h *Host) ProgramVersion(ctx context.Context, path string) (string, error) 
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	out, err := program.Run(ctx, "", path, "--version")
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fault.WithRemedy(err, "see what keeps this host so busy (`top`), and run the same command again")
+	}
 	return strings.TrimSpace(out), err
 }
 

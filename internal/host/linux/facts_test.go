@@ -99,7 +99,7 @@ func TestProgramVersion(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
-	fact.Error(t, err, dir+"/slow")
+	fact.In(t, fixture.Told(err), dir+"/slow", "`top`")
 }
 
 func TestProxyFor(t *testing.T) {

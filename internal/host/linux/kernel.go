@@ -21,8 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host/linux/program"
 )
 
-// moduleTimeout bounds loading a module, which takes milliseconds.
-const moduleTimeout = 30 * time.Second
+// moduleTimeout bounds loading a module, which takes milliseconds, or seconds on a slow host.
+const moduleTimeout = 2 * time.Minute
 
 func (h *Host) SetParameter(name, value string) (bool, error) {
 	path := filepath.Join(h.root, host.ProcSys, name)

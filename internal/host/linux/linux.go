@@ -6,7 +6,7 @@
 package linux
 
 import (
-	"crypto/tls"
+	"net/http"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/linux/cri"
@@ -22,8 +22,8 @@ type Host struct {
 	cri.Runtimes
 	network.Stack
 
-	root     string
-	sessions tls.ClientSessionCache // of probes that accept any certificate
+	root   string
+	health *http.Transport // of probes that accept any certificate
 }
 
 var _ host.Host = (*Host)(nil)
@@ -35,11 +35,12 @@ func New() *Host { return NewAt("") }
 // Units, the runtime and all other facts are this host's. --rootfs uses it, and so do tests that must not touch the real /etc.
 func NewAt(root string) *Host {
 	below := files.At(root)
-	return &Host{Root: below, Bus: systemd.Bus{Sync: files.Sync}, Runtimes: cri.Runtimes{Notes: below}, root: root, sessions: tls.NewLRUClientSessionCache(0)}
+	return &Host{Root: below, Bus: systemd.Bus{Sync: files.Sync}, Runtimes: cri.Runtimes{Notes: below}, root: root, health: healthTransport()}
 }
 
-// Close ends the connections to systemd and to container runtimes.
+// Close ends the connections to systemd, to container runtimes and to probed servers.
 func (h *Host) Close() {
+	h.health.CloseIdleConnections()
 	h.Bus.Close()
 	h.Runtimes.Close()
 }

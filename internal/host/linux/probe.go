@@ -20,8 +20,10 @@ import (
 )
 
 const (
-	// probeTimeout is short, so that a wait can look at other evidence in between.
-	probeTimeout = 5 * time.Second
+	// probeTimeout is how long the kubelet gives the components, too (timeoutSeconds of their probes).
+	probeTimeout = 15 * time.Second
+	// idleTime is longer than a wait's pauses between two probes.
+	idleTime = 5 * time.Second
 	// fetchBody is more than any of these endpoints returns, probeBody as much of it as is worth showing.
 	fetchBody = 64 << 10
 	probeBody = 4 << 10
@@ -66,14 +68,18 @@ func (h *Host) LookupHost(ctx context.Context, name string) ([]netip.Addr, error
 
 // get sends one request. Its errors name the method and the URL.
 func (h *Host) get(ctx context.Context, p host.Probe) (*http.Response, error) {
-	tlsConfig, err := h.tls(p)
-	if err != nil {
-		return nil, err
+	transport := h.health
+	if len(p.CA) > 0 || len(p.ClientCert) > 0 {
+		verified, err := verifying(p)
+		if err != nil {
+			return nil, err
+		}
+		// One connection per request: a reused connection doesn't show the server's present certificate.
+		transport = &http.Transport{TLSClientConfig: verified, DisableKeepAlives: true}
 	}
 	client := &http.Client{
-		Timeout: probeTimeout,
-		// One connection per request: a reused connection doesn't show whether the server still listens.
-		Transport:     &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true},
+		Timeout:       probeTimeout,
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL, nil)
@@ -83,13 +89,19 @@ func (h *Host) get(ctx context.Context, p host.Probe) (*http.Response, error) {
 	return client.Do(req)
 }
 
-// tls is a probe's TLS configuration. Probes that accept any certificate and have none resume their session: a new session costs
-// the server a signature, which is time a starting component doesn't have.
-func (h *Host) tls(p host.Probe) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: len(p.CA) == 0}
-	if len(p.CA) == 0 && len(p.ClientCert) == 0 {
-		c.ClientSessionCache = h.sessions
+// healthTransport is for probes that accept any certificate and have none. It keeps its connections: a new TLS session costs the
+// server a signature, which is time a starting component doesn't have. A connection ends with its server's process, so the next
+// probe shows whether another one listens.
+func healthTransport() *http.Transport {
+	return &http.Transport{
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
+		IdleConnTimeout: idleTime,
 	}
+}
+
+// verifying is the TLS configuration of a probe with a CA or a certificate.
+func verifying(p host.Probe) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: len(p.CA) == 0}
 	if len(p.CA) > 0 {
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(p.CA) {

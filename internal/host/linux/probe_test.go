@@ -15,10 +15,12 @@ import (
 	"fmt"
 	"log"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,22 +78,64 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestProbeResumes saves the server its signatures when nothing is verified.
-func TestProbeResumes(t *testing.T) {
-	var resumed []bool
-	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		resumed = append(resumed, r.TLS.DidResume)
+// TestProbeReusesConnections saves the server its signatures when nothing is verified. A verified server must show its present
+// certificate each time.
+func TestProbeReusesConnections(t *testing.T) {
+	var connections atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "[-]etcd failed", http.StatusInternalServerError)
 	}))
-	defer server.Close()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	r := New()
-	for _, p := range []host.Probe{{URL: server.URL}, {URL: server.URL}, {URL: server.URL, CA: ca}, {URL: server.URL, CA: ca}} {
-		if err := r.Probe(t.Context(), p); err != nil {
-			t.Fatal(err)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
 		}
 	}
-	if want := []bool{false, true, false, false}; !slices.Equal(resumed, want) {
-		t.Errorf("resumed %v, want %v", resumed, want)
+	server.StartTLS()
+	defer server.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	h := New()
+	defer h.Close()
+	for i, p := range []host.Probe{{URL: server.URL}, {URL: server.URL}, {URL: server.URL + "/healthz"}, {URL: server.URL, CA: ca}, {URL: server.URL, CA: ca}} {
+		var answer *host.ProbeError
+		if err := h.Probe(t.Context(), p); !errors.As(err, &answer) || answer.Status != http.StatusInternalServerError {
+			t.Errorf("probe %d: %v", i, err)
+		}
+	}
+	if got := connections.Load(); got != 3 {
+		t.Errorf("%d connections, want one for all probes that verify nothing, and one for each of the two others", got)
+	}
+}
+
+// TestProbeNoticesRestarts: a kept connection hides neither that a server has ended nor that another one has started.
+func TestProbeNoticesRestarts(t *testing.T) {
+	h := New()
+	defer h.Close()
+	listen := func(address string, status int) *httptest.Server {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Listener.Close()
+		server.Listener = listener
+		server.StartTLS()
+		return server
+	}
+	first := listen("127.0.0.1:0", http.StatusOK)
+	address := first.Listener.Addr().String()
+	probe := host.Probe{URL: "https://" + address + "/livez"}
+	if err := h.Probe(t.Context(), probe); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	if err := h.Probe(t.Context(), probe); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("after the server has ended: %v", err)
+	}
+	second := listen(address, http.StatusTeapot)
+	defer second.Close()
+	var answer *host.ProbeError
+	if err := h.Probe(t.Context(), probe); !errors.As(err, &answer) || answer.Status != http.StatusTeapot {
+		t.Errorf("from the next server: %v", err)
 	}
 }
 

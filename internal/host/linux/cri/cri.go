@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// criConnect bounds connecting, criAnswer each call that needs no network. A runtime answers in milliseconds unless it's just
-	// starting.
-	criConnect = 3 * time.Second
-	criAnswer  = 10 * time.Second
+	// criConnect bounds connecting, criAnswer each call that needs no network. A runtime answers in milliseconds, unless it's just
+	// starting or unpacks images on a slow host. Without one, there's an error at once.
+	criConnect = 20 * time.Second
+	criAnswer  = time.Minute
 	// criMessage is the largest response in bytes, as for the kubelet. gRPC's own limit of 4 MiB is too small to list a busy
 	// node's containers.
 	criMessage = 16 << 20
@@ -106,8 +106,9 @@ func (r *Runtimes) order(socket, op string, do func(client) error) error {
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	if err := do(client{conn, cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)}); err != nil {
-		return criFailure(socket, op, err)
+		return criFailure(socket, op, time.Since(began), err)
 	}
 	return nil
 }

@@ -317,7 +317,7 @@ func TestRuntimeUnreachable(t *testing.T) {
 	fixture.PutMode(t, file, "", 0o600)
 
 	for socket, want := range map[string][]string{
-		"/none/s":             {"/none/s", "not exist", "install", "criSocket", "--cri-socket"},
+		"/none/s":             {"/none/s", "not exist", "`slipway host prepare --bundle FILE`", "criSocket", "--cri-socket"},
 		refusedPath:           {refusedPath, "nothing listens", "`systemctl start containerd`"},
 		httpPath:              {httpPath, "CRI", "criSocket", "--cri-socket"},
 		file:                  {file, "nothing listens", "`systemctl start containerd`"},

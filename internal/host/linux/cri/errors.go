@@ -6,6 +6,7 @@ package cri
 import (
 	"context"
 	stderrors "errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"syscall"
@@ -18,15 +19,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-func criFailure(socket, op string, err error) error {
+// criFailure explains the error of a call that took so long.
+func criFailure(socket, op string, took time.Duration, err error) error {
 	if status.Code(err) == codes.DeadlineExceeded {
 		err = stderrors.Join(context.DeadlineExceeded, err) // gRPC has its own error
 	}
-	reason, fix := criReason(socket, err)
+	reason, fix := criReason(socket, took, err)
 	return &host.RuntimeError{Socket: socket, Op: op, Reason: reason, Fix: fix, Err: err}
 }
 
-func criReason(socket string, err error) (reason, fix string) {
+func criReason(socket string, took time.Duration, err error) (reason, fix string) {
 	answer := status.Convert(err)
 	switch answer.Code() {
 	case codes.Unimplemented:
@@ -36,7 +38,8 @@ func criReason(socket string, err error) (reason, fix string) {
 	case codes.Unavailable:
 		return socketTrouble(socketPath(socket), answer.Message())
 	case codes.DeadlineExceeded:
-		return "it did not answer in time", "check that it is healthy, for example with `systemctl status containerd`"
+		return fmt.Sprintf("it did not answer within %s", took.Round(time.Millisecond)),
+			"check that it is healthy, for example with `systemctl status containerd`, and what keeps this host so busy (`top`)"
 	case codes.Canceled:
 		return "interrupted", ""
 	default:
@@ -52,7 +55,8 @@ func socketTrouble(path, message string) (reason, fix string) {
 		conn.Close()
 		return "a program accepts connections there but does not speak CRI (" + message + ")", "name the right socket (criSocket, --cri-socket)"
 	case errors.Is(err, fs.ErrNotExist):
-		return "the socket does not exist", "install and start a runtime, or name the right socket (criSocket, --cri-socket)"
+		return "the socket does not exist", "install and start a runtime (`slipway host prepare --bundle FILE` installs the bundle's containerd), " +
+			"or name the right socket (criSocket, --cri-socket)"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the socket exists but nothing listens on it", "start the runtime, for example with `systemctl start containerd`"
 	case errors.Is(err, fs.ErrPermission):

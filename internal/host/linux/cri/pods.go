@@ -18,7 +18,7 @@ import (
 )
 
 // podRemoval bounds the removal of one Pod. Its processes are killed at once, but the network plugin takes time.
-const podRemoval = 30 * time.Second
+const podRemoval = 2 * time.Minute
 
 func (r *Runtimes) Pods(ctx context.Context, socket string) (pods []host.Pod, err error) {
 	err = r.ask(ctx, socket, "list the Pods and containers", func(ctx context.Context, c client) error {
@@ -70,7 +70,7 @@ func (r *Runtimes) RemovePods(ctx context.Context, socket string, pods []host.Po
 	more, failedToo, _ := removePods(ctx, client, shared)
 	last, _, errs := removePods(ctx, client, append(failed, failedToo...))
 	for i, err := range errs {
-		errs[i] = criFailure(socket, "remove Pods", err)
+		errs[i] = criFailure(socket, "remove Pods", podRemoval, err)
 	}
 	return slices.Concat(removed, more, last), stderrors.Join(errs...)
 }

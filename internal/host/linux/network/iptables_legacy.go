@@ -20,7 +20,7 @@ import (
 )
 
 // iptablesTime bounds a run of an iptables program. They wait for each other's lock.
-const iptablesTime = 20 * time.Second
+const iptablesTime = time.Minute
 
 // legacyFamilies are the two IP families of legacy iptables: the file in which the kernel lists the tables in use, and the
 // programs for them. Without the file there are no tables, and running the program would create them.

@@ -37,9 +37,10 @@ func Run(ctx context.Context, input, name string, args ...string) (string, error
 	cmd.Stdin = strings.NewReader(input)
 	var out bytes.Buffer
 	cmd.Stdout = &out
+	began := time.Now()
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		err = errors.Wrap(context.Cause(ctx), "it did not finish in time")
+		err = errors.Wrapf(context.Cause(ctx), "it did not finish within %s", time.Since(began).Round(time.Millisecond))
 	}
 	return out.String(), errors.Wrapf(explain(err), "run %s", name)
 }

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// journalTimeout bounds one run of journalctl. A big journal on a slow disk takes a second or two.
-	journalTimeout = 10 * time.Second
+	// journalTimeout bounds one run of journalctl. A big journal on a slow disk takes a second or two, on a slow host many.
+	journalTimeout = time.Minute
 	// journalLine is the longest entry that's read. systemd limits a line of a program's output to 48 KiB.
 	journalLine = 256 << 10
 )

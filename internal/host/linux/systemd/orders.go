@@ -19,8 +19,8 @@ const (
 	busCheck = time.Second
 	// jobDone is the only result of a systemd job that means success.
 	jobDone = "done"
-	// reapTime is more than systemd needs to notice a killed process, reapCheck is how often it's asked.
-	reapTime  = 2 * time.Second
+	// reapTime is more than systemd needs to notice a killed process, even on a busy host; reapCheck is how often it's asked.
+	reapTime  = 20 * time.Second
 	reapCheck = 10 * time.Millisecond
 )
 
@@ -51,6 +51,7 @@ type queueFunc func(ctx context.Context, name, mode string, result chan<- string
 
 // runJob queues a job and waits until it ends or ctx does.
 func (b *Bus) runJob(ctx context.Context, conn *dbus.Conn, job, name string, queue queueFunc) error {
+	began := time.Now()
 	ended := make(chan string, 1) // buffered: runJob may have returned
 	if _, err := queue(ctx, name, "replace", ended); err != nil {
 		return unitFailure(name, job, err)
@@ -70,7 +71,7 @@ func (b *Bus) runJob(ctx context.Context, conn *dbus.Conn, job, name string, que
 				return busError(errors.Errorf("the connection was lost while waiting for systemd to %s %s", job, name))
 			}
 		case <-ctx.Done():
-			return unfinished(name, job, context.Cause(ctx))
+			return unfinished(name, job, errors.WithMessagef(context.Cause(ctx), "it had %s", time.Since(began).Round(time.Millisecond)))
 		}
 	}
 }
@@ -90,7 +91,7 @@ func (b *Bus) kill(ctx context.Context, conn *dbus.Conn, name string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return unfinished(name, job, context.Cause(ctx))
+			return unfinished(name, job, errors.WithMessagef(context.Cause(ctx), "it had %s", reapTime))
 		case <-time.After(reapCheck):
 		}
 	}

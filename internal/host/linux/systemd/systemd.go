@@ -19,11 +19,12 @@ import (
 )
 
 const (
-	// busTimeout bounds connecting to systemd and one question to it.
-	busTimeout = 10 * time.Second
+	// busTimeout bounds connecting to systemd and one question to it. A slow host takes seconds; without systemd, there's an error
+	// at once.
+	busTimeout = time.Minute
 	// jobTimeout bounds a job if the caller sets no deadline. systemd itself gives a unit 90 seconds to start or stop, unless the
-	// unit says otherwise.
-	jobTimeout = 5 * time.Minute
+	// unit says otherwise, as containerd's does (containerd.ServiceUnit).
+	jobTimeout = 10 * time.Minute
 )
 
 // Bus is the connection to systemd, opened when it's first needed. It implements host.UnitReader and UnitWriter.

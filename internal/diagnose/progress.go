@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/redact"
+)
+
+// lively is how recently something must have moved for a wait to be slow rather than stuck.
+const lively = time.Minute
+
+// progress is what a wait sees: the errors of its tries and, between two looks, containers and logs. Only tried is for other
+// goroutines.
+type progress struct {
+	h     View
+	w     Wait
+	began time.Time // on this process's clock
+
+	mu   sync.Mutex
+	last error // of the last try
+
+	state map[string]string // of everything in which a cause may show, at the last look
+	known map[string]bool   // errors at earlier looks, without their numbers
+	moved time.Time         // when something last made progress; zero if nothing has
+	seen  []string          // what has made progress since the last line
+	told  []string          // what an earlier line said about that
+}
+
+func newProgress(h View, w Wait) *progress {
+	return &progress{h: h, w: w, began: time.Now(), known: map[string]bool{}}
+}
+
+// tried notes the error of a try.
+func (p *progress) tried(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = err
+}
+
+// error is the last try's, in a line.
+func (p *progress) error() string {
+	p.mu.Lock()
+	err := p.last
+	p.mu.Unlock()
+	if err == nil {
+		return ""
+	}
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	if answer := (*host.ProbeError)(nil); errors.As(err, &answer) {
+		text = strings.Join(append([]string{fmt.Sprintf("%s answers with status %d", answer.URL, answer.Status)}, failing(answer.Body)...), ", ")
+	}
+	return short(redact.Text(text))
+}
+
+// changes compares a scene with the one before, and notes progress: containers that start, logs that grow, and errors that are new,
+// such as a shorter list of failed checks. It reports whether anything has changed in which a cause may show.
+func (p *progress) changes(s *scene) bool {
+	now := map[string]string{"unit": fmt.Sprint(s.unit.MainPID, s.unit.ActiveState, s.unit.Result), "runtime": fmt.Sprint(s.runtimeErr)}
+	for _, e := range last(s.journal, 1) {
+		now["journal"] = e.Time.String()
+	}
+	for _, file := range files(s.h, s.t.Manifests) {
+		if info, err := s.h.Lstat(file); err == nil {
+			now[file] = info.ModTime().String()
+		}
+	}
+	for _, c := range s.containers {
+		now[c.ID] = c.State
+		if info, err := s.h.Stat(c.LogPath); err == nil {
+			now[c.LogPath] = fmt.Sprint(info.Size())
+		}
+		switch {
+		case p.state == nil:
+		case c.State == "running" && p.state[c.ID] != c.State:
+			p.saw(c.Name + " started")
+		case c.LogPath != "" && p.state[c.LogPath] != now[c.LogPath]:
+			p.saw(c.Name + " logs")
+		}
+	}
+	if text := normalize(p.error()); !p.known[text] {
+		if p.known[text] = true; p.state != nil {
+			p.saw("the answers change")
+		}
+	}
+	now["errors"] = fmt.Sprint(len(p.known))
+	changed := !maps.Equal(now, p.state)
+	p.state = now
+	return changed
+}
+
+func (p *progress) saw(what string) {
+	p.moved = time.Now()
+	if !slices.Contains(p.seen, what) {
+		p.seen = append(p.seen, what)
+	}
+}
+
+// say shows what the wait waits for, and what moves.
+func (p *progress) say() {
+	now := time.Now()
+	seen := strings.Join(p.seen, ", ")
+	switch {
+	case p.moved.IsZero():
+		seen = "nothing moves"
+	case len(p.seen) == 0:
+		seen = "nothing has moved for " + now.Sub(p.moved).Round(time.Second).String()
+	}
+	if p.w.Say != nil {
+		p.w.Say("Still waiting after %s of %s: %s", now.Sub(p.began).Round(time.Second), p.w.Limit, strings.TrimPrefix(p.error()+"; "+seen, "; "))
+	}
+	if len(p.seen) > 0 {
+		p.told, p.seen = p.seen, nil
+	}
+}
+
+// slow adds to the error of a wait whose time is up that something still made progress, and which timeout to raise.
+func (p *progress) slow(err error) error {
+	if p.moved.IsZero() || time.Since(p.moved) > min(lively, p.w.Limit/2) {
+		return err
+	}
+	seen := slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.told, p.seen))))
+	remedy := "give it more time: run the same command again"
+	if p.w.Field != "" {
+		remedy = fmt.Sprintf("give it more time: set timeouts.%s in the configuration to more than %s, for example %s, and run the same command again",
+			p.w.Field, p.w.Limit, 2*p.w.Limit)
+	}
+	if own := fault.Remedy(err); own != "" {
+		remedy += "; if that doesn't help, " + own
+	}
+	return fault.WithRemedy(errors.WithMessagef(err, "not done after %s, but slow rather than broken, as there was progress until the end (%s)",
+		p.w.Limit, strings.Join(seen, ", ")), remedy)
+}
