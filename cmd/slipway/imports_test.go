@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 		"internal/fault", "internal/host", "internal/releases", "internal/thisnode", "internal/upgrading",
 	},
 	"internal/tokens":   {"certs", "manifests", "internal/cluster", "internal/config", "internal/fault", "internal/kubeconfig", "internal/ui"},
-	"internal/diagnose": {"certs", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact"},
+	"internal/diagnose": {"certs", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact", "internal/retry"},
 	"internal/support":  {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	// phases/node and the three above it are shared by the workflows, which never import each other.
 	"phases/step": {
@@ -114,7 +114,7 @@ var mayImport = map[string][]string{
 	"phases/machine": {
 		"phases/node", "phases/reset", "phases/step", "kubeletconfig", "manifests", "preflight", "internal/bundle",
 		"internal/cluster", "internal/config", "internal/containerd", "internal/diagnose", "internal/fault", "internal/host",
-		"internal/joining", "internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"internal/joining", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/reset": {
 		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/config", "internal/etcd", "internal/fault",
