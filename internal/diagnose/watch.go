@@ -85,8 +85,8 @@ func Beginning(ctx context.Context, h View, began time.Time) time.Time {
 	return since
 }
 
-// judge returns the findings that have lasted as long as they must. seen holds the time each was first found, except those that
-// never end a wait.
+// judge returns the findings that have lasted long enough. seen holds the time each was first found, except for findings that never
+// end a wait.
 func judge(seen map[string]time.Time, found []symptom, now time.Time) []symptom {
 	there := map[string]bool{}
 	var lasting []symptom

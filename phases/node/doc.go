@@ -18,6 +18,6 @@
 //   - endpoint.go: takes this node's API server out of the Service kubernetes
 //   - kubelet_unit.go: restarts the kubelet, or keeps it down
 //   - nodes.go, checks.go: Ready nodes, and checks that run in the middle of a workflow
-//   - flags.go: command-line flags of components, and those that protect data and access
+//   - flags.go: command-line flags of components, and the flags that protect data and access
 //   - upload_config.go: the phase upload-config
 package node
