@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
@@ -126,7 +127,7 @@ func (r *Runtimes) settle(ctx context.Context, socket, note, boot string) error 
 }
 
 // discard removes images and, in containerd, all unpacked layers that no other image has: an interrupted fetch's lease would
-// keep them for a day. The kubelet repeats a pull that loses its lease.
+// keep them for a day.
 func (r *Runtimes) discard(ctx context.Context, socket string, images []string) error {
 	for _, image := range images {
 		if err := r.RemoveImage(ctx, socket, image); err != nil {
@@ -141,17 +142,39 @@ func (r *Runtimes) discard(ctx context.Context, socket string, images []string) 
 	if err != nil {
 		return err
 	}
-	remove := []string{"leases", "delete", "--sync"}
-	words := len(remove)
-	for line := range strings.Lines(list) {
-		if strings.Contains(line, "containerd.io/gc.expire=") { // Pods' leases don't expire
-			remove = append(remove, strings.Fields(line)[0])
-		}
+	booted, err := bootTime()
+	if err != nil {
+		return err
 	}
-	if len(remove) > words {
-		_, err = runCtr(ctx, socket, remove...)
+	if interrupted := interruptedLeases(list, booted, time.Now()); len(interrupted) > 0 {
+		_, err = runCtr(ctx, socket, append([]string{"leases", "delete", "--sync"}, interrupted...)...)
 	}
 	return err
+}
+
+// interruptedLeases returns the IDs of leases of fetches that a reboot interrupted, from the table of `ctr leases list`: ID, time,
+// labels. Pods' leases don't expire. A time in the future, or none, is from before the clock was set.
+func interruptedLeases(list string, booted, now time.Time) (ids []string) {
+	for line := range strings.Lines(list) {
+		columns := strings.Fields(line)
+		if len(columns) < 3 || !strings.Contains(line, "containerd.io/gc.expire=") {
+			continue
+		}
+		made, err := time.Parse(time.RFC3339, columns[1])
+		if err != nil || made.Before(booted) || made.After(now) {
+			ids = append(ids, columns[0])
+		}
+	}
+	return ids
+}
+
+// bootTime is the time of this boot, by today's clock.
+func bootTime() (time.Time, error) {
+	var up unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
+		return time.Time{}, errors.Wrap(err, "read the time since this boot")
+	}
+	return time.Now().Add(-time.Duration(up.Nano())), nil
 }
 
 func runCtr(ctx context.Context, socket string, args ...string) (string, error) {

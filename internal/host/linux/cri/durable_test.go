@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -98,9 +99,9 @@ func TestSettleImages(t *testing.T) {
 	socket := f.serve(t)
 	ran := fixture.FakeProgram(t, "ctr", `echo "$5 $6 $7 $8 $9" >>"$notes"; if [ "$6" = list ]; then /bin/cat <<END
 ID              CREATED AT                LABELS
-1234-abcd       2026-11-26T16:00:00+01:00 containerd.io/gc.expire=2026-11-27T15:00:00Z
-5678-abcd       2026-11-26T16:00:01+01:00 containerd.io/gc.expire=2026-11-27T15:00:01Z,other=x
-sandbox         2026-11-26T16:00:00+01:00 -
+1234-abcd       2001-11-26T16:00:00+01:00 containerd.io/gc.expire=2001-11-27T15:00:00Z
+5678-abcd       2001-11-26T16:00:01+01:00 containerd.io/gc.expire=2001-11-27T15:00:01Z,other=x
+sandbox         2001-11-26T16:00:00+01:00 -
 END
 fi`)
 	boot, err := bootID()
@@ -136,6 +137,20 @@ fi`)
 	fixture.Get(t, notes, "other.json")
 	fixture.Put(t, notes, "damaged.json", "")
 	fact.Error(t, r.SettleImages(t.Context(), socket), "damaged.json")
+}
+
+// TestInterruptedLeases: only fetches of an earlier boot lose their layers.
+func TestInterruptedLeases(t *testing.T) {
+	booted := time.Date(2026, 11, 26, 15, 0, 0, 0, time.UTC)
+	got := interruptedLeases(`ID      CREATED AT                LABELS
+earlier 2026-11-26T15:59:59+01:00 containerd.io/gc.expire=2026-11-27T14:59:59Z
+running 2026-11-26T16:00:01+01:00 containerd.io/gc.expire=2026-11-27T15:00:01Z
+future  2027-01-01T00:00:00Z      containerd.io/gc.expire=2027-01-02T00:00:00Z,other=x
+sandbox 2026-11-26T15:59:59+01:00 -
+`, booted, booted.Add(time.Minute))
+	if diff := cmp.Diff([]string{"earlier", "future"}, got); diff != "" {
+		t.Errorf("leases (-want +got):\n%s", diff)
+	}
 }
 
 // TestSettleImagesFails: the note stays until its images are gone.
