@@ -75,9 +75,13 @@ func TestSlowOrStuck(t *testing.T) {
 	}{
 		"stuck": {func(*fakeHost, int) error { return answer("[-]etcd failed\n") }, "", "https://127.0.0.1:6443/livez; 500; [-]etcd failed; nothing moves"},
 		"a log grows": {func(h *fakeHost, second int) error {
-			h.put(h.Has.Containers[0].LogPath, strings.Repeat("x", second))
+			h.put(h.Has.Containers[0].LogPath, strings.Repeat("x", second)+"\n")
 			return answer("")
 		}, "kube-scheduler logs", "kube-scheduler logs"},
+		"a log repeats itself": {func(h *fakeHost, second int) error {
+			h.put(h.Has.Containers[0].LogPath, strings.Repeat("2026-11-21T09:00:00.1Z stderr F failed after 7 s\n", second+1))
+			return answer("")
+		}, "", "45s; 43s"},
 		"a container starts again and again": {func(h *fakeHost, second int) error {
 			h.Has.Containers[0].ID = fmt.Sprint(second / 20)
 			return answer("")

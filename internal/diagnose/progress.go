@@ -32,7 +32,7 @@ type progress struct {
 	last error // of the last try
 
 	state map[string]string // of everything in which a cause may show, at the last look
-	known map[string]bool   // errors at earlier looks, without their numbers
+	known map[string]bool   // errors and ends of logs at earlier looks, without their numbers
 	moved time.Time         // when something last made progress; zero if nothing has
 	seen  []string          // what has made progress since the last line
 	told  []string          // what an earlier line said about that
@@ -64,8 +64,8 @@ func (p *progress) error() string {
 	return short(redact.Text(text))
 }
 
-// changes compares a scene with the one before, and notes progress: containers that start, logs that grow, and errors that are new,
-// such as a shorter list of failed checks. It reports whether anything has changed in which a cause may show.
+// changes compares a scene with the one before, and notes progress: containers that start, logs that don't repeat themselves, and
+// errors that are new, such as a shorter list of failed checks. It reports whether anything has changed in which a cause may show.
 func (p *progress) changes(s *scene) bool {
 	now := map[string]string{"unit": fmt.Sprint(s.unit.MainPID, s.unit.ActiveState, s.unit.Result), "runtime": fmt.Sprint(s.runtimeErr)}
 	for _, e := range last(s.journal, 1) {
@@ -86,18 +86,26 @@ func (p *progress) changes(s *scene) bool {
 		case c.State == "running" && p.state[c.ID] != c.State:
 			p.saw(c.Name + " started")
 		case c.LogPath != "" && p.state[c.LogPath] != now[c.LogPath]:
-			p.saw(c.Name + " logs")
+			if line := lastLine(p.h, c.LogPath); line != "" && p.isNew(line) {
+				p.saw(c.Name + " logs")
+			}
 		}
 	}
-	if text := normalize(p.error()); !p.known[text] {
-		if p.known[text] = true; p.state != nil {
-			p.saw("the answers change")
-		}
+	if text := p.error(); p.isNew(text) && p.state != nil {
+		p.saw("the answers change")
 	}
 	now["errors"] = fmt.Sprint(len(p.known))
 	changed := !maps.Equal(now, p.state)
 	p.state = now
 	return changed
+}
+
+// isNew reports whether a line hasn't been seen before, whatever its numbers.
+func (p *progress) isNew(line string) bool {
+	line = normalize(line)
+	old := p.known[line]
+	p.known[line] = true
+	return !old
 }
 
 func (p *progress) saw(what string) {

@@ -188,6 +188,21 @@ func tail(h View, path string, from time.Time) []said {
 	return lines
 }
 
+// lastLine returns the text of a container's last complete log line, as tail understands it; empty if there's none.
+func lastLine(h View, path string) string {
+	const longest = 4 << 10
+	data, err := host.ReadTail(h, path, longest)
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(string(data), "\n")
+	if len(lines) < 2 {
+		return ""
+	}
+	fields := strings.SplitN(lines[len(lines)-2], " ", 4)
+	return fields[len(fields)-1]
+}
+
 func (s *scene) pod(name string) *staticPod {
 	for i := range s.pods {
 		if s.pods[i].name == name {
