@@ -125,7 +125,7 @@ func (c *cleanup) removeDirectories(context.Context) {
 	}
 	c.removeLeftovers(p.Kubernetes, names)
 	if c.Config.Reset.CleanupTmpDir {
-		c.removeTree(filepath.Join(p.Kubernetes, "tmp"))
+		c.removeTree(node.BackupRoot(c.Env))
 	}
 	for _, dir := range slices.Concat([]string{p.Kubernetes}, pluginDirectories) {
 		c.removeEmpty(dir)

@@ -5,7 +5,6 @@ package upgrade
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/upgrade"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -198,7 +198,7 @@ func (p *planner) changes(ctx context.Context, parts *env.Parts, record *plan.Pl
 	}
 	parts.Env.UI = plan.UI{UI: quiet{p.said}, Plan: record}
 	err := step.Run(ctx, parts.Env, upgrade.Whole(), step.Options{Skip: []string{"preflight"}, Serial: true})
-	return changesOf(record, filepath.Join(parts.Env.Config.Paths.Kubernetes, "tmp")), err
+	return changesOf(record, node.BackupRoot(parts.Env)), err
 }
 
 // changesOf lists a plan's lasting changes: no backups in tmp.
