@@ -196,21 +196,21 @@ func (m machine) takes(args ...string) string {
 	if err != nil {
 		m.FailNow()
 	}
-	return said.String()
+	return string(said.said)
 }
 
 // transcript logs each line with its time, as a command may take half an hour.
 type transcript struct {
-	bytes.Buffer
+	said    []byte
 	m       machine
 	started time.Time
 	logged  int
 }
 
 func (t *transcript) Write(p []byte) (int, error) {
-	t.Buffer.Write(p)
+	t.said = append(t.said, p...)
 	for {
-		line, _, found := strings.Cut(t.String()[t.logged:], "\n")
+		line, _, found := strings.Cut(string(t.said[t.logged:]), "\n")
 		if !found {
 			return len(p), nil
 		}
