@@ -7,6 +7,8 @@ package vm
 
 import (
 	"archive/tar"
+	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -16,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/pkg/errors"
 )
 
@@ -30,33 +33,38 @@ const (
 func (m machine) hasWholeImages() {
 	m.Helper()
 	var faults []string
-	layers, files := 0, 0
-	err := m.Inspect(m.Context(), func(root string) error {
-		unpacked, err := hashes(filepath.Join(root, snapshotDir))
-		if err != nil {
-			return err
-		}
-		blobs, err := os.ReadDir(filepath.Join(root, blobDir))
-		if err != nil {
-			return errors.Wrap(err, "cannot list containerd's blobs")
-		}
-		for _, blob := range blobs {
-			torn, err := tornFiles(filepath.Join(root, blobDir, blob.Name()), unpacked, &files)
-			if err != nil {
-				return err
-			}
-			layers++
-			faults = append(faults, torn...)
-		}
-		return nil
+	files := 0
+	err := m.Inspect(m.Context(), func(root string) (err error) {
+		faults, files, err = tornImages(root)
+		return err
 	})
 	if err != nil {
 		m.Fatal(err)
 	}
-	m.Logf("%d blobs with %d files", layers, files)
+	m.Logf("the layers have %d files", files)
 	if files == 0 || len(faults) > 0 {
 		m.Errorf("%d of %d files on the disk are damaged or missing:\n%s", len(faults), files, strings.Join(faults[:min(len(faults), 20)], "\n"))
 	}
+}
+
+// tornImages returns the faults of all images below root, and the number of their layers' files.
+func tornImages(root string) (faults []string, files int, err error) {
+	unpacked, err := hashes(filepath.Join(root, snapshotDir))
+	if err != nil {
+		return nil, 0, err
+	}
+	blobs, err := os.ReadDir(filepath.Join(root, blobDir))
+	if err != nil {
+		return nil, 0, errors.Wrap(err, "cannot list containerd's blobs")
+	}
+	for _, blob := range blobs {
+		torn, err := tornFiles(filepath.Join(root, blobDir, blob.Name()), unpacked, &files)
+		if err != nil {
+			return nil, 0, err
+		}
+		faults = append(faults, torn...)
+	}
+	return faults, files, nil
 }
 
 // hashes returns the regular files of all snapshots, each as its path in the snapshot and its content's hash.
@@ -102,7 +110,12 @@ func tornFiles(blob string, unpacked map[string]bool, files *int) (faults []stri
 		return nil, errors.Wrap(err, "cannot read a blob")
 	}
 	defer f.Close()
-	for layer := tar.NewReader(f); ; {
+	content, err := uncompressed(f)
+	if err != nil {
+		return nil, errors.Wrap(err, "cannot read a blob")
+	}
+	defer content.Close()
+	for layer := tar.NewReader(content); ; {
 		header, err := layer.Next()
 		if err != nil { // its end, or not a layer but a manifest
 			return faults, nil
@@ -119,4 +132,17 @@ func tornFiles(blob string, unpacked map[string]bool, files *int) (faults []stri
 			faults = append(faults, fmt.Sprintf("%s of layer %.12s", name, sum))
 		}
 	}
+}
+
+// uncompressed returns the content of a blob, which may be compressed with zstd, as a bundle's layers are.
+func uncompressed(f *os.File) (io.ReadCloser, error) {
+	r := bufio.NewReader(f)
+	if head, _ := r.Peek(4); !bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) { // a shorter blob isn't
+		return io.NopCloser(r), nil
+	}
+	z, err := zstd.NewReader(r)
+	if err != nil {
+		return nil, err
+	}
+	return z.IOReadCloser(), nil
 }
