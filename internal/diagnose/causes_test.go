@@ -293,6 +293,14 @@ func podRows() []row {
 			h.crashed("kube-scheduler", crash)
 			h.container("kube-scheduler", "exited", at.Add(-2*time.Second), head+`"command failed" err="something else"`)
 		}, "2 times; something else", true},
+		{"container-crash", "again and again, of which the kubelet keeps the last", func(h *fakeHost) {
+			h.crashed("kube-scheduler", crash)
+			h.Has.Containers[0].Restarts = 2
+		}, "3 times; of cheese", false},
+		{"container-crash", "twice, of which the kubelet keeps the last", func(h *fakeHost) {
+			h.crashed("kube-scheduler", crash)
+			h.Has.Containers[0].Restarts = 1
+		}, "2 times; of cheese", true},
 		{"container-crash", "killed by the kubelet", func(h *fakeHost) {
 			h.crashed("kube-scheduler", crash)
 			h.container("kube-scheduler", "exited", at.Add(-2*time.Second), crash)

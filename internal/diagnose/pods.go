@@ -120,28 +120,29 @@ func containerCrash(s *scene) []symptom {
 			f.Message += ": it ran out of memory"
 			f.Remedy, killed = "give this host more memory", false
 		}
-		if killed || passing().MatchString(strings.Join(words, "\n")) || !s.repeats(&p) {
+		same, known := s.repeats(&p)
+		switch {
+		case killed || passing().MatchString(strings.Join(words, "\n")) || known && !same || !known && p.exits() < 3:
 			f.lasts = never
+		case !known: // the kubelet keeps one ended container, so nobody knows how the ones before ended
+			f.lasts = 10 * time.Second
 		}
 		found = append(found, f)
 	}
 	return found
 }
 
-// repeats reports whether the container before the last one ended in the same way.
-func (s *scene) repeats(p *staticPod) bool {
-	if len(p.containers) < 2 {
-		return false
-	}
+// repeats reports whether the container before the last one ended in the same way, if that's known.
+func (s *scene) repeats(p *staticPod) (same, known bool) {
 	c := p.ended()
 	for _, before := range p.containers {
 		if before.ID == c.ID || before.State != "exited" {
 			continue
 		}
 		a, b := lastWords(p.lines), lastWords(texts(tail(s.h, before.LogPath, time.Time{})))
-		return before.ExitCode == c.ExitCode && normalize(strings.Join(a, "\n")) == normalize(strings.Join(b, "\n"))
+		return before.ExitCode == c.ExitCode && normalize(strings.Join(a, "\n")) == normalize(strings.Join(b, "\n")), true
 	}
-	return false
+	return false, false
 }
 
 // lastWords returns the line in which a component says why it ends, or else its last line.
