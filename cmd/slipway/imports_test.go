@@ -152,9 +152,9 @@ var mayImport = map[string][]string{
 	},
 	"cmd/slipway/token": {"cmd/slipway/cli", "cmd/slipway/env", "phases/bootstrap", "internal/config", "internal/tokens"},
 	"cmd/slipway/upgrade": {
-		"cmd/slipway/cli", "cmd/slipway/env", "phases/rollback", "phases/step", "phases/upgrade", "preflight", "internal/cluster",
-		"internal/config", "internal/fault", "internal/inventory", "internal/joining", "internal/plan", "internal/redact",
-		"internal/thisnode", "internal/ui", "internal/upgrading",
+		"cmd/slipway/cli", "cmd/slipway/env", "phases/node", "phases/rollback", "phases/step", "phases/upgrade", "preflight",
+		"internal/cluster", "internal/config", "internal/fault", "internal/inventory", "internal/joining", "internal/plan",
+		"internal/redact", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"cmd/slipway": {
 		"cmd/slipway/bundle", "cmd/slipway/certs", "cmd/slipway/cli", "cmd/slipway/config", "cmd/slipway/diagnose",
