@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"internal/cluster":            {"internal/fault", "internal/retry"},
 	"internal/corefile":           {},
 	"internal/discovery":          {"internal/retry"},
-	"internal/etcd":               {"internal/retry"},
+	"internal/etcd":               {"internal/fault", "internal/retry"},
 	"internal/retry":              {},
 	"certs":                       {"internal/config", "internal/fault"},
 	"manifests":                   {"internal/config", "certs"},
@@ -69,9 +69,11 @@ var mayImport = map[string][]string{
 		"kubeletconfig", "manifests", "preflight", "internal/breakages", "internal/cluster", "internal/config", "internal/etcd",
 		"internal/fault", "internal/host", "internal/releases", "internal/thisnode", "internal/upgrading",
 	},
-	"internal/tokens":   {"certs", "manifests", "internal/cluster", "internal/config", "internal/fault", "internal/kubeconfig", "internal/ui"},
-	"internal/diagnose": {"certs", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact", "internal/retry"},
-	"internal/support":  {"certs", "internal/diagnose", "internal/host", "internal/redact"},
+	"internal/tokens": {"certs", "manifests", "internal/cluster", "internal/config", "internal/fault", "internal/kubeconfig", "internal/ui"},
+	"internal/diagnose": {
+		"certs", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact", "internal/retry",
+	},
+	"internal/support": {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	// phases/node and the three above it are shared by the workflows, which never import each other.
 	"phases/step": {
 		"internal/accounts", "internal/background", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd",
@@ -117,12 +119,16 @@ var mayImport = map[string][]string{
 		"internal/joining", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/reset": {
-		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/config", "internal/etcd", "internal/fault",
-		"internal/host", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/config", "internal/etcd",
+		"internal/fault", "internal/host", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui",
+		"internal/upgrading",
 	},
 	"phases/renew": {
 		"phases/kubelet", "phases/node", "phases/step", "certs", "manifests", "internal/fault", "internal/host", "internal/pki",
 		"internal/thisnode", "internal/ui",
+	},
+	"phases/maintenance": {
+		"phases/node", "phases/step", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault", "internal/thisnode",
 	},
 	"phases": {
 		"phases/bootstrap", "phases/kubelet", "phases/machine", "phases/reset", "phases/step", "internal/cluster",
@@ -142,8 +148,11 @@ var mayImport = map[string][]string{
 	},
 	"cmd/slipway/config": {"cmd/slipway/cli", "cmd/slipway/env", "phases/node", "internal/config", "internal/host/linux"},
 	"cmd/slipway/diagnose": {
-		"cmd/slipway/cli", "cmd/slipway/env", "internal/config", "internal/diagnose", "internal/fault", "internal/host/linux",
-		"internal/support", "internal/thisnode",
+		"cmd/slipway/cli", "cmd/slipway/env", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd",
+		"internal/fault", "internal/host/linux", "internal/support", "internal/thisnode",
+	},
+	"cmd/slipway/etcd": {
+		"cmd/slipway/cli", "cmd/slipway/env", "phases/maintenance", "internal/config", "internal/etcd", "internal/fault", "internal/thisnode",
 	},
 	"cmd/slipway/node": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases", "phases/bootstrap", "phases/machine", "phases/reset", "phases/step",
@@ -158,7 +167,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/slipway": {
 		"cmd/slipway/bundle", "cmd/slipway/certs", "cmd/slipway/cli", "cmd/slipway/config", "cmd/slipway/diagnose",
-		"cmd/slipway/node", "cmd/slipway/token", "cmd/slipway/upgrade", "phases/bootstrap", "phases/reset", "phases/step",
+		"cmd/slipway/etcd", "cmd/slipway/node", "cmd/slipway/token", "cmd/slipway/upgrade", "phases/bootstrap", "phases/reset", "phases/step",
 		"internal/config", "internal/fault", "internal/ui",
 	},
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/config"
 	"github.com/slipway-k8s/slipway/cmd/slipway/diagnose"
+	"github.com/slipway-k8s/slipway/cmd/slipway/etcd"
 	"github.com/slipway-k8s/slipway/cmd/slipway/node"
 	"github.com/slipway-k8s/slipway/cmd/slipway/token"
 	"github.com/slipway-k8s/slipway/cmd/slipway/upgrade"
@@ -72,6 +73,7 @@ func wanted(args []string) []maker {
 		{"token", token.New},
 		{"certs", certs.New},
 		{"kubeconfig", certs.NewKubeconfig},
+		{"etcd", etcd.New},
 		{"preflight", node.NewPreflight},
 		{"diagnose", diagnose.New},
 		{"support-bundle", diagnose.NewSupportBundle},

@@ -21,7 +21,7 @@ import (
 // A usage text puts the value's name in backquotes, and shell completion goes by it: file, directory, phases, checks.
 var flagTable = sync.OnceValue(func() []flagRow {
 	return slices.Concat(commandFlags(), nodeFlags(), apiServerFlags(), clusterFlags(), networkFlags(),
-		certificateFlags(), initTokenFlags(), joinFlags(), resetFlags(), tokenFlags(), upgradeFlags(), hostFlags(), upFlags())
+		certificateFlags(), initTokenFlags(), joinFlags(), resetFlags(), tokenFlags(), upgradeFlags(), maintenanceFlags(), hostFlags(), upFlags())
 })
 
 func commandFlags() []flagRow {
@@ -36,7 +36,7 @@ func commandFlags() []flagRow {
 			sets(kindReset, "dryRun", func(d *documents, v bool) { d.reset.DryRun = v }).
 			sets(kindUpgrade, "apply.dryRun", func(d *documents, v bool) { d.upgrade.Apply.DryRun = &v }).
 			sets(kindUpgrade, "node.dryRun", func(d *documents, v bool) { d.upgrade.Node.DryRun = &v }).
-			on("init", "reset", "token", upgradeApply, upgradeNode, upgradeRollback, hostPrepare, hostReset),
+			on("init", "reset", "token", upgradeApply, upgradeNode, upgradeRollback, resetNode, etcdMemberRemove, etcdDefrag, hostPrepare, hostReset),
 		toggle("dry-run", "print what would be done, in order, without doing it or contacting the cluster (--diff contacts it)").overConfig().
 			sets(kindJoin, "dryRun", func(d *documents, v bool) { d.join.DryRun = v }).
 			on("join"),

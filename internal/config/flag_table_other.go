@@ -10,6 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// resetNode is the command for a lost host, as the flag table names it.
+const resetNode = "reset node"
+
 func resetFlags() []flagRow {
 	return []flagRow{
 		toggle("cleanup-tmp-dir", "also remove /etc/kubernetes/tmp, where upgrades keep the files they replace").
@@ -96,7 +99,19 @@ func upgradeFlags() []flagRow {
 			on(upgradeApply, upgradePlan),
 		toggle("restore-etcd", "also restore the snapshot of etcd that was taken before the upgrade; everything written since then is lost").
 			on(upgradeRollback),
-		toggle("yes", "do not ask for confirmation").shorthand("y").on(upgradeApply, upgradeRollback),
+		toggle("yes", "do not ask for confirmation").shorthand("y").on(upgradeApply, upgradeRollback, resetNode, etcdMemberRemove),
+	}
+}
+
+// The commands of etcd that change something, as the flag table names them.
+const (
+	etcdMemberRemove = "etcd member remove"
+	etcdDefrag       = "etcd defrag"
+)
+
+func maintenanceFlags() []flagRow {
+	return []flagRow{
+		toggle("all", "also defragment members where it hardly pays").on(etcdDefrag),
 	}
 }
 

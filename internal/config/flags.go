@@ -119,6 +119,16 @@ type RollbackFlags struct {
 	Yes                   bool     `flag:"yes"`
 }
 
+type ResetNodeFlags struct {
+	Yes bool `flag:"yes"`
+}
+
+// EtcdFlags are the flags of `etcd member remove` and `etcd defrag`.
+type EtcdFlags struct {
+	All bool `flag:"all"`
+	Yes bool `flag:"yes"`
+}
+
 type TokenFlags struct {
 	Given            Given
 	CertificateKey   string        `flag:"certificate-key"`
@@ -195,7 +205,7 @@ func fieldOf(flags any, name string) any {
 var flagFields = sync.OnceValue(func() map[reflect.Type]map[string][]int {
 	all := make(map[reflect.Type]map[string][]int)
 	for _, flags := range []any{
-		InitFlags{}, JoinFlags{}, ResetFlags{}, UpgradeFlags{}, RollbackFlags{}, TokenFlags{}, CertsFlags{}, HostFlags{}, DiagnoseFlags{},
+		InitFlags{}, JoinFlags{}, ResetFlags{}, UpgradeFlags{}, RollbackFlags{}, ResetNodeFlags{}, EtcdFlags{}, TokenFlags{}, CertsFlags{}, HostFlags{}, DiagnoseFlags{},
 		UpFlags{}, DownFlags{},
 	} {
 		all[reflect.TypeOf(flags)] = taggedFields(reflect.TypeOf(flags))

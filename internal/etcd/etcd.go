@@ -51,6 +51,31 @@ type Etcd interface {
 	// requires; only a member that sends nothing for the other methods' timeout ends it. After an error, the data in w isn't a
 	// snapshot: a broken stream isn't tried again.
 	Snapshot(ctx context.Context, peerURL string, w io.Writer) (SnapshotInfo, error)
+	Maintenance
+}
+
+// Maintenance keeps the members' databases small and equal.
+type Maintenance interface {
+	// HashKV asks each member, all in parallel, for the hash of all its keys up to a revision, sorted by peer URL. It takes as long
+	// as reading the whole database.
+	HashKV(ctx context.Context, revision int64) ([]KeysHash, error)
+	// Compact discards the history of all keys up to a revision. Each member's space is free once this returns, but its file keeps
+	// its size. Clients that read an older revision, or watch from one, have to start over.
+	Compact(ctx context.Context, revision int64) error
+	// Defragment rewrites the database of the member at peerURL, without its free space. The member serves nothing meanwhile. It
+	// takes as long as the database's size requires, on a slow disk.
+	Defragment(ctx context.Context, peerURL string) error
+	// Disarm ends all alarms of the kind NOSPACE. A database that is still at its quota raises it again.
+	Disarm(ctx context.Context) error
+}
+
+// KeysHash is a member's answer to HashKV.
+type KeysHash struct {
+	Member
+	Err  error
+	Hash uint32
+	// Compacted is the revision of the member's last compaction: a hash covers nothing older.
+	Compacted int64
 }
 
 // Health is a member's state.
@@ -69,9 +94,10 @@ type Status struct {
 	// Committed is the last entry of raft's log known to be committed, Applied the last one applied, Revision the keys' revision.
 	Committed, Applied uint64
 	Revision           int64
-	// Size is the size of its database file in bytes. Quota is the limit of Size; 0 if it doesn't say (before 3.6).
-	Size, Quota int64
-	Alarms      []Alarm // the whole cluster's alarms, as far as this member knows
+	// Size is the size of its database file in bytes, and InUse the part of it that holds data. Quota is the limit of Size; 0 if it
+	// doesn't say (before 3.6).
+	Size, InUse, Quota int64
+	Alarms             []Alarm // the whole cluster's alarms, as far as this member knows
 }
 
 // Alarm is raised by a member. While there's one, all members refuse writes (NOSPACE) or everything (CORRUPT).
@@ -82,9 +108,13 @@ type Alarm struct {
 
 // QuorumWithout reports whether the healthy voters but the member at peerURL would be a quorum of the cluster without it.
 func QuorumWithout(all []Health, peerURL string) bool {
-	voters, working := 0, 0
+	voters, working := countVoters(slices.DeleteFunc(slices.Clone(all), func(m Health) bool { return m.PeerURL == peerURL }))
+	return working > voters/2
+}
+
+func countVoters(all []Health) (voters, working int) {
 	for _, m := range all {
-		if m.Learner || m.PeerURL == peerURL {
+		if m.Learner {
 			continue
 		}
 		voters++
@@ -92,7 +122,7 @@ func QuorumWithout(all []Health, peerURL string) bool {
 			working++
 		}
 	}
-	return working > voters/2
+	return voters, working
 }
 
 // Label is the member's name, or its peer URL if it has no name yet.

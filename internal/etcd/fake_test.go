@@ -51,6 +51,12 @@ type fakeCluster struct {
 	tls     *tls.Config // of its servers
 	// status is each member's report on itself, by ID, if the member has its own server.
 	status map[uint64]*pb.StatusResponse
+	// hashes are the answers to HashKV by ID, all since compaction 30; hashedTo is the last revision asked for.
+	hashes   map[uint64]uint32
+	hashedTo int64
+	// alarms are the cluster's, defragmented the members that were.
+	alarms       []*pb.AlarmMember
+	defragmented []uint64
 	// snapshot is sent in parts. After cut bytes, the stream ends with an error; after stuck bytes, it hangs.
 	snapshot   []byte
 	cut, stuck int
@@ -231,6 +237,29 @@ func (f fakeMember) Status(context.Context, *pb.StatusRequest) (*pb.StatusRespon
 		return nil, err
 	}
 	return proto.Clone(f.status[f.id]).(*pb.StatusResponse), nil
+}
+
+func (f *fakeCluster) Alarm(_ context.Context, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
+	leave, err := f.enter("alarm")
+	defer leave()
+	if r.Action == pb.AlarmRequest_DEACTIVATE {
+		f.alarms = slices.DeleteFunc(f.alarms, func(a *pb.AlarmMember) bool { return a.MemberID == r.MemberID && a.Alarm == r.Alarm })
+	}
+	return &pb.AlarmResponse{Alarms: slices.Clone(f.alarms)}, err
+}
+
+func (f fakeMember) Defragment(context.Context, *pb.DefragmentRequest) (*pb.DefragmentResponse, error) {
+	leave, err := f.enter("defragment")
+	defer leave()
+	f.defragmented = append(f.defragmented, f.id)
+	return &pb.DefragmentResponse{}, err
+}
+
+func (f fakeMember) HashKV(_ context.Context, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
+	leave, err := f.enter("hash")
+	defer leave()
+	f.hashedTo = r.Revision
+	return &pb.HashKVResponse{Hash: f.hashes[f.id], CompactRevision: 30}, err
 }
 
 func (f fakeMember) MoveLeader(_ context.Context, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {

@@ -90,7 +90,7 @@ func statusOf(s *pb.StatusResponse) Status {
 	return Status{
 		Version: s.GetVersion(), Leader: s.GetLeader(),
 		Committed: s.GetRaftIndex(), Applied: s.GetRaftAppliedIndex(), Revision: s.GetHeader().GetRevision(),
-		Size: s.GetDbSize(), Quota: s.GetDbSizeQuota(), Alarms: alarmsIn(s.GetErrors()),
+		Size: s.GetDbSize(), InUse: s.GetDbSizeInUse(), Quota: s.GetDbSizeQuota(), Alarms: alarmsIn(s.GetErrors()),
 	}
 }
 

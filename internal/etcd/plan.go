@@ -19,27 +19,44 @@ const (
 	Add     Verb = "add etcd learner"
 	Promote Verb = "promote etcd member"
 	Remove  Verb = "remove etcd member"
+	Compact Verb = "compact etcd"
+	Rewrite Verb = "defragment etcd member"
+	Disarm  Verb = "disarm etcd alarms"
 )
 
 // Action is a change left out by a dry run.
 type Action struct {
 	Verb    Verb
 	Name    string // of a member to add
-	PeerURL string
+	PeerURL string // empty for all members
 }
 
-// Plan records changes instead of making them. It knows only the members given to NewPlan.
+// Plan records changes instead of making them. It knows only the members given to NewPlan, unless it can ask a live etcd.
 type Plan struct {
 	record  func(Action)
 	members []Member
+	live    Etcd
+	// left and rewritten are the peer URLs of members that this plan removes or defragments.
+	left, rewritten []string
 }
 
 var _ Etcd = (*Plan)(nil)
 
 // NewPlan returns an Etcd with these voters, if any are known. It passes each change to record.
-func NewPlan(record func(Action), members ...Member) *Plan { return &Plan{record, members} }
+func NewPlan(record func(Action), members ...Member) *Plan {
+	return &Plan{record: record, members: members}
+}
 
-func (p *Plan) Members(context.Context) ([]Member, error) { return p.members, nil }
+// NewLivePlan returns an Etcd that reads from live, and passes each change to record.
+func NewLivePlan(record func(Action), live Etcd) *Plan { return &Plan{record: record, live: live} }
+
+func (p *Plan) Members(ctx context.Context) ([]Member, error) {
+	if p.live == nil {
+		return p.members, nil
+	}
+	members, err := p.live.Members(ctx)
+	return slices.DeleteFunc(members, func(m Member) bool { return slices.Contains(p.left, m.PeerURL) }), err
+}
 
 func (p *Plan) knows(peerURL string) bool {
 	return slices.ContainsFunc(p.members, func(m Member) bool { return m.PeerURL == peerURL })
@@ -66,13 +83,22 @@ func (p *Plan) Promote(_ context.Context, peerURL string) error {
 
 func (p *Plan) Leave(_ context.Context, peerURL string) (bool, error) {
 	p.record(Action{Verb: Remove, PeerURL: peerURL})
+	p.left = append(p.left, peerURL)
 	p.members = slices.DeleteFunc(slices.Clone(p.members), func(m Member) bool { return m.PeerURL == peerURL })
 	return true, nil
 }
 
-// Health asks nobody, and assumes they're all healthy.
-func (p *Plan) Health(context.Context) ([]Health, error) {
-	var all []Health
+// Health asks nobody but a live etcd, and otherwise assumes that all members are healthy.
+func (p *Plan) Health(ctx context.Context) (all []Health, err error) {
+	if p.live != nil {
+		all, err = p.live.Health(ctx)
+		for i := range all {
+			if slices.Contains(p.rewritten, all[i].PeerURL) {
+				all[i].Status.Size, all[i].Status.InUse = 0, 0 // not known in advance
+			}
+		}
+		return slices.DeleteFunc(all, func(m Health) bool { return slices.Contains(p.left, m.PeerURL) }), err
+	}
 	for _, m := range p.members {
 		all = append(all, Health{Member: m})
 	}
@@ -105,4 +131,23 @@ func (p *Plan) Has(context.Context, string) (bool, error) {
 // Snapshot records nothing: the host writes the snapshot's file, and records that.
 func (p *Plan) Snapshot(context.Context, string, io.Writer) (SnapshotInfo, error) {
 	return SnapshotInfo{}, nil
+}
+
+// HashKV asks nobody: it would keep the members busy.
+func (p *Plan) HashKV(context.Context, int64) ([]KeysHash, error) { return nil, ErrNotAsked }
+
+func (p *Plan) Compact(context.Context, int64) error {
+	p.record(Action{Verb: Compact})
+	return nil
+}
+
+func (p *Plan) Defragment(_ context.Context, peerURL string) error {
+	p.record(Action{Verb: Rewrite, PeerURL: peerURL})
+	p.rewritten = append(p.rewritten, peerURL)
+	return nil
+}
+
+func (p *Plan) Disarm(context.Context) error {
+	p.record(Action{Verb: Disarm})
+	return nil
 }

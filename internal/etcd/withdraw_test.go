@@ -10,6 +10,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -25,12 +26,25 @@ type fakeKeys struct {
 	watched  int64 // the first revision watched
 	deleted  string
 	refusals int // of deletes
+	// compacted is the revision of the last compaction.
+	compacted int64
 }
 
 const keyRevision = 7
 
 func (k *fakeKeys) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
 	return &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: keyRevision}, Count: k.count}, nil
+}
+
+func (k *fakeKeys) Compact(_ context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
+	if r.Revision <= k.compacted {
+		return nil, rpctypes.ErrGRPCCompacted
+	}
+	if !r.Physical {
+		return nil, status.Error(codes.InvalidArgument, "the space is not free yet")
+	}
+	k.compacted = r.Revision
+	return &pb.CompactionResponse{Header: &pb.ResponseHeader{}}, nil
 }
 
 func (k *fakeKeys) DeleteRange(_ context.Context, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {

@@ -171,12 +171,13 @@ func (p *Plan) AddCluster(a cluster.Action) {
 	p.add(s)
 }
 
-// AddEtcd adds a change to etcd's members, as a step.
+// AddEtcd adds a change to etcd, as a step.
 func (p *Plan) AddEtcd(a etcd.Action) {
-	p.add(step{
-		Action: word(a.Verb), Member: &memberRef{a.Name, a.PeerURL},
-		title: strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", a.Verb, a.Name, a.PeerURL)), " "),
-	})
+	s := step{Action: word(a.Verb), title: strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", a.Verb, a.Name, a.PeerURL)), " ")}
+	if a.PeerURL != "" {
+		s.Member = &memberRef{a.Name, a.PeerURL}
+	}
+	p.add(s)
 }
 
 // document is a plan for programs. Its schema changes when a field is removed or changes meaning, but not when a field is added.

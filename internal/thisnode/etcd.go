@@ -6,6 +6,8 @@ package thisnode
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -123,4 +125,28 @@ func EtcdMember(h host.Host, n *config.Node) (manifests.LocalMember, bool) {
 		return manifests.LocalMember{}, false
 	}
 	return manifests.ReadEtcd(pod)
+}
+
+// ExternalEtcd returns the etcd on other hosts that this host's API server uses, by its static Pod; nil if there's none.
+func ExternalEtcd(h host.Host, n *config.Node) *config.ExternalEtcd {
+	pod, found := StaticPod(h, StaticPodPath(n, manifests.APIServerName))
+	if _, local := EtcdMember(h, n); local || !found {
+		return nil
+	}
+	external := &config.ExternalEtcd{
+		CAFile: manifests.FlagOf(pod, "etcd-cafile"), CertFile: manifests.FlagOf(pod, "etcd-certfile"), KeyFile: manifests.FlagOf(pod, "etcd-keyfile"),
+	}
+	for text := range strings.SplitSeq(manifests.FlagOf(pod, "etcd-servers"), ",") {
+		u, err := url.Parse(text)
+		if err != nil || u.Hostname() == "" {
+			continue
+		}
+		if ip, err := netip.ParseAddr(u.Hostname()); err != nil || !ip.IsLoopback() {
+			external.Endpoints = append(external.Endpoints, text)
+		}
+	}
+	if len(external.Endpoints) == 0 {
+		return nil
+	}
+	return external
 }

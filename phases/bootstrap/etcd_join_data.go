@@ -165,5 +165,5 @@ func replaceMember(ctx context.Context, env *step.Env, lost etcd.Member, why str
 		return err
 	}
 	_, err = env.Etcd.Leave(ctx, lost.PeerURL)
-	return errors.WithMessagef(err, "etcd member %q must be removed before it can join again; `etcdctl member remove %x` on another control plane removes it, too", name, lost.ID)
+	return errors.WithMessagef(err, "etcd member %q must be removed before it can join again; `slipway etcd member remove %x` on another control plane removes it, too", name, lost.ID)
 }

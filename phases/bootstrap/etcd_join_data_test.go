@@ -87,7 +87,7 @@ func TestEtcdJoinHoldsAgainstData(t *testing.T) {
 			before: func(s *planeStage) { s.etcd.Fail = map[string]error{"join": errors.New("it is called old")} }},
 		{name: "one that answers", member: &ran, err: []string{`member "cp-2"`, "answers", "https://192.0.2.12:2379"},
 			before: func(s *planeStage) { delete(s.etcd.Down, "cp-2") }},
-		{name: "it cannot leave", member: &ran, did: []string{leave}, err: []string{"`etcdctl member remove 9`", "unhealthy cluster"},
+		{name: "it cannot leave", member: &ran, did: []string{leave}, err: []string{"`slipway etcd member remove 9`", "unhealthy cluster"},
 			before: func(s *planeStage) { s.etcd.Fail = map[string]error{"leave": errors.New("unhealthy cluster")} }},
 		{name: "the others have no quorum", member: &ran, err: []string{"no quorum", ": cp-1 works; cp-3 does not (connection refused)"},
 			before: func(s *planeStage) { third(s); s.etcd.Down["cp-3"] = down }},

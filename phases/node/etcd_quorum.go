@@ -31,7 +31,15 @@ func (e *QuorumError) Unwrap() error { return e.err }
 func (*QuorumError) Remedy() string { return QuorumRemedy }
 
 // QuorumRemedy is the remedy of each QuorumError.
-const QuorumRemedy = "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove lost members (`etcdctl member remove ID`)"
+const QuorumRemedy = "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove lost members (`slipway etcd member remove ID`)"
+
+// MayLeave returns a *QuorumError if etcd would have no quorum without the member.
+func MayLeave(all []etcd.Health, m etcd.Member) error {
+	if etcd.QuorumWithout(all, m.PeerURL) {
+		return nil
+	}
+	return &QuorumError{errors.Errorf("etcd would have no quorum without member %s: of the others, %s", m.Label(), etcd.Standing(all, m.PeerURL))}
+}
 
 // SpareEtcd returns a *QuorumError if etcd is to stop, and the other members need it. If the user ignores the check EtcdQuorum,
 // it only warns. Without its static Pod, etcd isn't running anyway.

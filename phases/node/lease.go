@@ -28,12 +28,14 @@ const purposeAnnotation = "slipway/purpose"
 // Purpose is why a control plane restarts its components.
 type Purpose string
 
-// The Purpose of each workflow that restarts components: upgrade, upgrade rollback, certs renew --restart, and host prepare.
+// The Purpose of each workflow that restarts components: upgrade, upgrade rollback, certs renew --restart, and host prepare. While
+// etcd defrag rewrites a database, its member is as good as down.
 const (
-	ForUpgrade     Purpose = "upgrade"
-	ForRollback    Purpose = "rollback"
-	ForRenewal     Purpose = "renewal"
-	ForPreparation Purpose = "preparation"
+	ForUpgrade         Purpose = "upgrade"
+	ForRollback        Purpose = "rollback"
+	ForRenewal         Purpose = "renewal"
+	ForPreparation     Purpose = "preparation"
+	ForDefragmentation Purpose = "defragmentation"
 )
 
 // purposes has each purpose's words for a running holder, an unfinished run, and the command.
@@ -42,6 +44,8 @@ var purposes = map[Purpose]struct{ doing, begun, runs string }{
 	ForRollback:    {"is being rolled back", "has started a rollback that has not finished", "rollback"},
 	ForRenewal:     {"is restarting with renewed certificates", "has not finished restarting with renewed certificates", "`slipway certs renew --restart`"},
 	ForPreparation: {"is restarting with another kubelet", "has not finished restarting with another kubelet", "`slipway host prepare`"},
+
+	ForDefragmentation: {"is defragmenting etcd", "has not finished defragmenting etcd", "`slipway etcd defrag`"},
 }
 
 // changesVersion reports whether an interrupted run may leave mixed versions, so only the same command may return the Lease.

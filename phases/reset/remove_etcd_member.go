@@ -46,7 +46,7 @@ func runRemoveEtcdMember(ctx context.Context, env *step.Env) error {
 	var pod corev1.Pod
 	broken := yaml.Unmarshal(data, &pod) != nil
 	if member, found := manifests.ReadEtcd(&pod); broken || !found {
-		env.UI.Warnf("the static Pod of etcd does not say which member it is, so no member is removed; if other members remain, look for it with `etcdctl member list`")
+		env.UI.Warnf("the static Pod of etcd does not say which member it is, so no member is removed; if other members remain, look for it with `slipway etcd member list`")
 	} else if err := leaveEtcd(ctx, env, member.Name, member.PeerURL); err != nil {
 		return err
 	}
@@ -127,12 +127,12 @@ func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string
 	}
 	if err != nil || !needed(all, peerURL, cause) {
 		env.UI.Warnf("cannot remove member %q from etcd: %v. If other members remain, remove it there: "+
-			"`etcdctl member list`, then `etcdctl member remove ID`", name, cause)
+			"`slipway etcd member list`, then `slipway etcd member remove ID`", name, cause)
 		return nil //nolint:nilerr // the warning says it
 	}
 	why := fmt.Sprintf("etcd has no quorum without this host's member %q: of the others, %s (%v)", name, etcd.Standing(all, peerURL), cause)
 	if !env.Config.Reset.Force {
-		return errors.Errorf("%s. Nothing was deleted. Start the members that are down, or remove lost members (`etcdctl member remove ID`), and run the same command again. "+
+		return errors.Errorf("%s. Nothing was deleted. Start the members that are down, or remove lost members (`slipway etcd member remove ID`), and run the same command again. "+
 			"--force deletes this member's data anyway; then the cluster may have to be restored from an etcd snapshot", why)
 	}
 	env.UI.Warnf("%s. CONTINUING BECAUSE OF --FORCE: this member's data is deleted, and the cluster may have to be restored from an etcd snapshot", why)
@@ -179,7 +179,7 @@ func leaveAddedMember(ctx context.Context, env *step.Env, peerURL string) error 
 		return context.Cause(ctx)
 	case err != nil:
 		env.UI.Warn(errors.WithMessagef(err, "cannot tell whether etcd has a member for this host, at %s", peerURL).Error(),
-			"if other members remain, look there with `etcdctl member list`, and remove it with `etcdctl member remove ID`")
+			"if other members remain, look there with `slipway etcd member list`, and remove it with `slipway etcd member remove ID`")
 		return nil
 	}
 	for _, m := range members {

@@ -143,10 +143,10 @@ func etcdFindings(members []etcd.Health) []fault.Finding {
 		name := names[m.ID]
 		switch {
 		case m.Err != nil:
-			found = append(found, fault.NewFinding(etcdHealthCheck, fault.Warning, "make it healthy (`slipway diagnose` on its node), or remove a member that is lost (`etcdctl member remove`)",
+			found = append(found, fault.NewFinding(etcdHealthCheck, fault.Warning, "make it healthy (`slipway diagnose` on its node), or remove a member that is lost (`slipway etcd member remove`)",
 				"etcd member %s does not work: %v", name, m.Err))
 		case m.Learner:
-			found = append(found, fault.NewFinding(etcdLearnerCheck, fault.Warning, "wait until the join finishes; remove a learner that will not come back (`etcdctl member remove`)",
+			found = append(found, fault.NewFinding(etcdLearnerCheck, fault.Warning, "wait until the join finishes; remove a learner that will not come back (`slipway etcd member remove`)",
 				"etcd member %s is a learner: a control plane is being added", name))
 		case m.Status.Quota > 0 && m.Status.Size > m.Status.Quota/10*9:
 			found = append(found, fault.NewFinding(etcdSpaceCheck, fault.Warning, "compact and defragment it, or raise --quota-backend-bytes",
@@ -166,7 +166,7 @@ func alarms(members []etcd.Health, names map[uint64]string) []fault.Finding {
 				continue
 			}
 			seen = append(seen, a)
-			found = append(found, fault.NewFinding(etcdAlarmCheck, fault.Error, "NOSPACE: compact, defragment and disarm (`etcdctl alarm disarm`); CORRUPT: replace the member",
+			found = append(found, fault.NewFinding(etcdAlarmCheck, fault.Error, "NOSPACE: make room (`slipway etcd defrag`); CORRUPT: replace the member",
 				"etcd member %s has raised the alarm %s: etcd refuses writes", names[a.Member], a.Kind))
 		}
 	}

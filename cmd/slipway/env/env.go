@@ -71,6 +71,8 @@ type Mode interface {
 	// Stored is the configuration of this host's cluster, or the default one with a warning.
 	Stored(ctx context.Context, real *linux.Host) ([]byte, []string, error)
 	Parts(*config.Node, *linux.Host) *Parts
+	// LivingParts are for a command that looks after a running cluster: its plan asks the API and etcd.
+	LivingParts(*config.Node, *linux.Host) *Parts
 	// APIParts are for a command that only talks to the API; form and command are for its plan.
 	APIParts(node *config.Node, kubeconfig UserKubeconfig, form, command string) (*Parts, error)
 }

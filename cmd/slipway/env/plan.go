@@ -99,6 +99,16 @@ func (p Planning) Parts(node *config.Node, real *linux.Host) *Parts {
 
 // Recorded returns parts, and the plan they record.
 func (p Planning) Recorded(node *config.Node, real *linux.Host) (*Parts, *plan.Plan) {
+	return p.recorded(node, real, node.Upgrade != nil) // an upgrade depends on the present objects
+}
+
+func (p Planning) LivingParts(node *config.Node, real *linux.Host) *Parts {
+	parts, record := p.recorded(node, real, true)
+	parts.Env.Etcd = etcd.NewLivePlan(record.AddEtcd, NewEtcd(node, real, cluster.New(ClusterOptions(node, real)), parts.Env.UI))
+	return parts
+}
+
+func (p Planning) recorded(node *config.Node, real *linux.Host, asks bool) (*Parts, *plan.Plan) {
 	record := &plan.Plan{Form: "text", Node: node.Name}
 	if r := p.G.Report; r != nil {
 		record.Form, record.Command = r.Form, r.Command
@@ -107,7 +117,7 @@ func (p Planning) Recorded(node *config.Node, real *linux.Host) (*Parts, *plan.P
 	said := newPlanUI(p.G)
 	node = node.With(func(n *config.Node) { n.Timeouts.UpgradeManifests = min(n.Timeouts.UpgradeManifests, planPatience) })
 	var live cluster.Cluster
-	if node.Upgrade != nil { // an upgrade depends on the present objects
+	if asks {
 		live = answering(cluster.New(ClusterOptions(node, real)))
 	}
 	api := cluster.NewPlan(record.AddCluster, live)

@@ -90,6 +90,8 @@ func (a Acting) Parts(node *config.Node, real *linux.Host) *Parts {
 	return &Parts{Env: env, begin: real.Lock, Confirm: call, Show: call, Close: real.Close}
 }
 
+func (a Acting) LivingParts(node *config.Node, real *linux.Host) *Parts { return a.Parts(node, real) }
+
 func (a Acting) APIParts(node *config.Node, kubeconfig UserKubeconfig, _, _ string) (*Parts, error) {
 	return NewAPIParts(a.G, node, kubeconfig), nil
 }

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+)
+
+// LivingControlPlane makes the parts of a command that looks after a running cluster from this control plane. It's known by this
+// host's own files, so the API may be down.
+func LivingControlPlane(cmd *cobra.Command, g *cli.Globals) (*Parts, error) {
+	mode := ModeOfFlags(g, cmd)
+	in, err := ReadInput(cmd.Context(), g, mode, "")
+	if err != nil {
+		return nil, err
+	}
+	if !thisnode.IsControlPlane(in.Host) {
+		in.Host.Close()
+		return nil, fault.New("this host is not a control plane: it has no "+thisnode.APIServerManifest, "run this on a control plane, as root")
+	}
+	self := thisnode.Current(in.Host)
+	KeepMode(cmd, self)
+	node, _, err := NodeFrom(config.DefaultCluster(), self)
+	if err != nil {
+		in.Host.Close()
+		return nil, err
+	}
+	node = node.With(func(n *config.Node) { n.Cluster.Etcd.External = thisnode.ExternalEtcd(in.Host, n) })
+	return mode.LivingParts(node, in.Host), nil
+}

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases/maintenance"
+)
+
+func newMember(g *cli.Globals) *cobra.Command {
+	return cli.Group("member", "List the members of etcd, and remove one whose host is gone", newMemberList(g), newMemberRemove(g))
+}
+
+// memberList is the output of `etcd member list`.
+type memberList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	ClusterID string       `json:"clusterID"`
+	Members   []listMember `json:"members"`
+}
+
+func (l *memberList) DeepCopyObject() runtime.Object { return new(*l) }
+
+// listMember is what etcd stores about a member.
+type listMember struct {
+	Name       string   `json:"name"`
+	ID         string   `json:"id"`
+	PeerURL    string   `json:"peerURL"`
+	ClientURLs []string `json:"clientURLs"`
+	Learner    bool     `json:"learner"`
+}
+
+func newMemberList(g *cli.Globals) *cobra.Command {
+	out := &cli.OutputOptions{}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the members of etcd",
+		Long:  "List the members of etcd, as all members know them, which needs a quorum. `etcd status` needs none.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := out.Printer(); err != nil { // before anything is asked
+				return err
+			}
+			p, err := env.LivingControlPlane(cmd, g)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			members, err := p.Env.Etcd.Members(cmd.Context())
+			if err != nil {
+				return fault.WithRemedy(etcd.WithStanding(cmd.Context(), p.Env.Etcd, err), "`slipway etcd status` says what each member needs")
+			}
+			l := newMembers(members)
+			return out.Print(g, l, l.table)
+		},
+	}
+	out.Bind(cmd.Flags())
+	return cmd
+}
+
+func newMembers(members []etcd.Member) *memberList {
+	l := &memberList{TypeMeta: metav1.TypeMeta{APIVersion: outputAPI, Kind: "MemberList"}, Members: []listMember{}}
+	for _, m := range members {
+		l.ClusterID = fmt.Sprintf("%x", m.Cluster)
+		l.Members = append(l.Members, listMember{m.Name, m.IDText(), m.PeerURL, append([]string{}, m.ClientURLs...), m.Learner})
+	}
+	return l
+}
+
+func (l *memberList) table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(t, "NAME\tID\tROLE\tPEER URL\tCLIENT URLS")
+	for _, m := range l.Members {
+		role, name, urls := "voter", m.Name, strings.Join(m.ClientURLs, ",")
+		if m.Learner {
+			role = "learner"
+		}
+		if name == "" && urls == "" {
+			name, urls = unknown, "not started"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, m.ID, role, m.PeerURL, urls)
+	}
+	return t.Flush()
+}
+
+func newMemberRemove(g *cli.Globals) *cobra.Command {
+	o := &config.EtcdFlags{}
+	cmd := &cobra.Command{
+		Use:   "remove NAME|ID",
+		Short: "Remove a member from etcd whose host is gone",
+		Long: "Remove a member from etcd whose host is gone, by its name, ID or peer URL. A member that etcd needs for its quorum stays.\n\n" +
+			"A host that still runs leaves with `slipway reset`, which also removes everything that needs the member.",
+		Args: cli.Takes(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := env.LivingControlPlane(cmd, g)
+			if err != nil {
+				return err
+			}
+			removal, err := maintenance.NewRemoval(cmd.Context(), p.Env, args[0])
+			if err == nil && !o.Yes {
+				err = p.Confirm(func() error { return cli.AskBefore(cmd.Context(), g, removal.Summary(), "--yes") })
+			}
+			if err != nil {
+				p.Close()
+				return err
+			}
+			return p.Run(cmd.Context(), removal.Phases(), nil)
+		},
+	}
+	config.Bind(cmd.Flags(), "etcd member remove", o)
+	env.Reporting(g, cmd)
+	return cmd
+}
+
+func newDefrag(g *cli.Globals) *cobra.Command {
+	o := &config.EtcdFlags{}
+	cmd := &cobra.Command{
+		Use:   "defrag",
+		Short: "Give the free space in the members' databases back to their disks",
+		Long: "Give the free space in the members' databases back to their disks: one member at a time, while all work, and the leader\n" +
+			"last, after it has handed over. A member serves nothing meanwhile.\n\n" +
+			"Only databases with more than 40 % and 100 MiB of free space are rewritten, or all (--all). If a database has reached its\n" +
+			"quota, the history of all keys is discarded first, and the alarm NOSPACE disarmed at the end.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := env.LivingControlPlane(cmd, g)
+			if err != nil {
+				return err
+			}
+			return p.Run(cmd.Context(), (&maintenance.Defragmentation{All: o.All}).Phases(), nil)
+		},
+	}
+	config.Bind(cmd.Flags(), "etcd defrag", o)
+	env.Reporting(g, cmd)
+	return cmd
+}

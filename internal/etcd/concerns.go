@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+)
+
+// The names of concerns, as `etcd status` shows them. `diagnose` knows most of them as causes.
+const (
+	Corrupt    = "etcd-corrupt"
+	NoSpace    = "etcd-space"
+	NoQuorum   = "etcd-quorum-lost"
+	Down       = "etcd-down"
+	NotStarted = "etcd-not-started"
+	Learner    = "etcd-learner"
+	Lagging    = "etcd-lag"
+	NearQuota  = "etcd-quota"
+)
+
+const (
+	// nearQuota is the percentage of the quota from which an operator has to act: at the quota, all writes end.
+	nearQuota = 80
+	// farBehind is how many entries a member may be behind. Etcd itself refuses requests from there on.
+	farBehind = 5000
+)
+
+// Concerns returns everything about the members that needs an operator, the most urgent first, with the member's label as its
+// subject. An empty list means that all is well.
+func Concerns(all []Health) []fault.Finding {
+	found := quorum(all)
+	for _, look := range []func([]Health, Health) *fault.Finding{corrupt, full, down, waits, learns, lags, fillsUp} {
+		for _, m := range all {
+			if f := look(all, m); f != nil {
+				f.Severity, f.Subject = fault.Broken, m.Label()
+				found = append(found, *f)
+			}
+		}
+	}
+	return found
+}
+
+// quorum finds that too few voters work: then etcd can't change anything, its members included.
+func quorum(all []Health) []fault.Finding {
+	voters, working := countVoters(all)
+	if len(all) == 0 || working > voters/2 {
+		return nil
+	}
+	return []fault.Finding{{Name: NoQuorum, Severity: fault.Broken, Subject: "etcd",
+		Message: fmt.Sprintf("it has lost its quorum: %d of %d voters work, and %d must; the API accepts no writes", working, voters, voters/2+1),
+		Remedy: "start the members that are down: `slipway diagnose` on their hosts says what is wrong; if too many hosts are lost for good, " +
+			"restore a snapshot: https://etcd.io/docs/v3.6/op-guide/recovery/"}}
+}
+
+func corrupt(all []Health, m Health) *fault.Finding {
+	if !raised(all, m, "CORRUPT") {
+		return nil
+	}
+	return CorruptFinding("it has the alarm CORRUPT: its keys differ from the other members', so all refuse requests")
+}
+
+// CorruptFinding is the concern that members don't have the same keys.
+func CorruptFinding(message string) *fault.Finding {
+	return &fault.Finding{Name: Corrupt, Message: message,
+		Remedy: "find out which member is damaged (`slipway etcd status --hashkv` shows the hash of each); reset that host and join it again, " +
+			"then disarm the alarm (`etcdctl alarm disarm`): https://etcd.io/docs/v3.6/op-guide/data_corruption/"}
+}
+
+func full(all []Health, m Health) *fault.Finding {
+	if !raised(all, m, "NOSPACE") {
+		return nil
+	}
+	return &fault.Finding{Name: NoSpace, Message: "its database has reached its quota, so etcd accepts no more writes (alarm NOSPACE)", Remedy: FullRemedy}
+}
+
+// FullRemedy is the remedy of NoSpace.
+const FullRemedy = "run `slipway etcd defrag` on a control plane: it discards the history of all keys, gives the space back and disarms the alarm; " +
+	"then find out what writes so much"
+
+// raised reports whether any member knows of m's alarm: a damaged member may not answer for itself.
+func raised(all []Health, m Health, kind string) bool {
+	return slices.ContainsFunc(all, func(h Health) bool { return slices.Contains(h.Status.Alarms, Alarm{m.ID, kind}) })
+}
+
+// AlarmsOf returns the kinds of a member's alarms, as far as any member knows.
+func AlarmsOf(all []Health, m Health) (kinds []string) {
+	for _, kind := range []string{"CORRUPT", "NOSPACE"} {
+		if raised(all, m, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+func started(m Health) bool { return m.Name != "" || len(m.ClientURLs) > 0 }
+
+func down(all []Health, m Health) *fault.Finding {
+	if m.Err == nil || !started(m) || m.Answers && len(quorum(all)) > 0 {
+		return nil
+	}
+	return &fault.Finding{Name: Down, Message: fmt.Sprintf("it does not work: %v", m.Err),
+		Remedy: "`slipway diagnose` on its host says what is wrong; if the host will not come back, remove the member (`slipway etcd member remove " +
+			m.IDText() + "`) while the others have a quorum"}
+}
+
+func waits(_ []Health, m Health) *fault.Finding {
+	if started(m) {
+		return nil
+	}
+	message := "it was added, but has never started"
+	if !m.Learner {
+		message += "; it has a vote, so etcd counts it as lost"
+	}
+	return &fault.Finding{Name: NotStarted, Message: message,
+		Remedy: "finish the join on its host (the same command), or remove the member: `slipway etcd member remove " + m.IDText() + "`"}
+}
+
+func learns(_ []Health, m Health) *fault.Finding {
+	if !m.Learner || m.Err != nil {
+		return nil
+	}
+	return &fault.Finding{Name: Learner, Message: "it is a learner: it has no vote, serves no clients, and no other member can join meanwhile",
+		Remedy: "unless a join is running on its host, run the same join there again, which gives it its vote"}
+}
+
+func lags(all []Health, m Health) *fault.Finding {
+	if lag := Lag(all, m); m.Err == nil && !m.Learner && lag > farBehind {
+		return &fault.Finding{Name: Lagging, Message: fmt.Sprintf("it is %d entries behind: it has applied %d of %d", lag, m.Status.Applied, m.Status.Applied+lag),
+			Remedy: "see if its disk and its network are fast enough (`slipway diagnose` on its host), and look again in a minute: a member that has just started catches up"}
+	}
+	return nil
+}
+
+// Lag is how many committed entries a member has yet to apply, as far as any member knows.
+func Lag(all []Health, m Health) uint64 {
+	committed := m.Status.Committed
+	for _, h := range all {
+		if h.Leads() {
+			committed = max(committed, h.Status.Committed)
+		}
+	}
+	if committed < m.Status.Applied || m.Status.Applied == 0 {
+		return 0
+	}
+	return committed - m.Status.Applied
+}
+
+func fillsUp(all []Health, m Health) *fault.Finding {
+	s := m.Status
+	if s.Quota == 0 || s.Size*100 < s.Quota*nearQuota || raised(all, m, "NOSPACE") {
+		return nil
+	}
+	return &fault.Finding{Name: NearQuota,
+		Message: fmt.Sprintf("its database has %d of at most %d MiB, of which %d MiB are in use; at its quota, etcd accepts no more writes", s.Size>>20, s.Quota>>20, s.InUse>>20),
+		Remedy: "defragment it if much less is in use (`slipway etcd defrag`); otherwise find out what writes so much, " +
+			"or set a larger --quota-backend-bytes (etcd.local.extraArgs)"}
+}
+
+// IDText is the member's ID as etcd's tools write it.
+func (m Member) IDText() string { return fmt.Sprintf("%x", m.ID) }

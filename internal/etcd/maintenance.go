@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/pkg/errors"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func (r *Real) HashKV(ctx context.Context, revision int64) ([]KeysHash, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	members, err := r.anyView(ctx)
+	if err != nil {
+		return nil, errors.WithMessage(err, "list the members of etcd")
+	}
+	all := make([]KeysHash, len(members))
+	var group sync.WaitGroup
+	for i, m := range members {
+		group.Go(func() { all[i] = r.hashOf(ctx, m, revision) })
+	}
+	group.Wait()
+	return all, nil
+}
+
+func (r *Real) hashOf(ctx context.Context, m Member, revision int64) KeysHash {
+	h := KeysHash{Member: m}
+	on, err := r.reach(ctx, m)
+	defer on.close()
+	if err != nil {
+		h.Err = err
+		return h
+	}
+	answer, err := on.client.HashKV(ctx, on.client.Endpoints()[0], revision)
+	if err != nil {
+		h.Err = err
+		return h
+	}
+	h.Hash, h.Compacted = answer.Hash, answer.CompactRevision
+	return h
+}
+
+// Differ reports whether two members have different keys. Hashes are only comparable since the same compaction: members compact
+// on their own, one after the other.
+func Differ(all []KeysHash) (differ bool) {
+	first := map[int64]uint32{}
+	for _, h := range all {
+		if h.Err != nil {
+			continue
+		}
+		if before, known := first[h.Compacted]; known && before != h.Hash {
+			return true
+		}
+		first[h.Compacted] = h.Hash
+	}
+	return false
+}
+
+// CommonRevision returns the newest revision that all answering members have; 0 if none answers.
+func CommonRevision(all []Health) (revision int64) {
+	for _, m := range all {
+		if m.Status.Revision > 0 && (revision == 0 || m.Status.Revision < revision) {
+			revision = m.Status.Revision
+		}
+	}
+	return revision
+}
+
+func (r *Real) Compact(ctx context.Context, revision int64) error {
+	err := r.compact(ctx, revision)
+	if is(err, rpctypes.ErrGRPCCompacted) {
+		err = nil
+	}
+	return errors.WithMessagef(err, "compact etcd up to revision %d", revision)
+}
+
+// compact allows for more time than a try: etcd answers once the space is free.
+func (r *Real) compact(ctx context.Context, revision int64) error {
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	all, err := r.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer all.close()
+	_, c, err := first(ctx, all, func(ctx context.Context, c *clientv3.Client) ([]Member, error) { return list(ctx, c) })
+	if err != nil {
+		return err
+	}
+	_, err = c.Compact(ctx, revision, clientv3.WithCompactPhysical())
+	return named(c, err)
+}
+
+// slowDisk is how many bytes of a database are rewritten each second, at least.
+const slowDisk = 4 << 20
+
+func (r *Real) Defragment(ctx context.Context, peerURL string) error {
+	reaching, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	on, err := r.memberAt(reaching, peerURL)
+	defer on.close()
+	if err == nil {
+		limit := r.options.Timeout + time.Duration(on.status.GetDbSize()/slowDisk)*time.Second
+		limited, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		_, err = on.client.Defragment(limited, on.client.Endpoints()[0])
+	}
+	return errors.WithMessagef(err, "defragment etcd's member at %s", peerURL)
+}
+
+func (r *Real) Disarm(ctx context.Context) error {
+	err := r.try(ctx, func(ctx context.Context, c *clientv3.Client, _ []Member) error {
+		raised, err := c.AlarmList(ctx)
+		if err != nil {
+			return err
+		}
+		for _, alarm := range raised.Alarms {
+			if alarm.GetAlarm() != pb.AlarmType_NOSPACE {
+				continue
+			}
+			if _, err := c.AlarmDisarm(ctx, (*clientv3.AlarmMember)(alarm)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return errors.WithMessage(err, "disarm etcd's alarms NOSPACE")
+}

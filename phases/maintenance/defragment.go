@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package maintenance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// Defragmentation gives the free space in the databases of etcd's members back to their file systems.
+type Defragmentation struct {
+	// All takes in members for which it hardly pays.
+	All bool
+}
+
+// Phases is the workflow.
+func (d *Defragmentation) Phases() []step.Phase {
+	return []step.Phase{{Name: "defragment", Summary: "Rewrite the members' databases, one at a time, without their free space", Run: d.run}}
+}
+
+const (
+	// worthwhile (bytes) and worthwhilePart (percent) are the least free space in a database for which a member stops serving.
+	worthwhile     = 100 << 20
+	worthwhilePart = 40
+)
+
+func pays(s etcd.Status) bool {
+	free := s.Size - s.InUse
+	return free >= worthwhile && free*100 > s.Size*worthwhilePart
+}
+
+func (d *Defragmentation) run(ctx context.Context, env *step.Env) error {
+	if err := refuseExternal(env); err != nil {
+		return err
+	}
+	all, err := awaitFullHealth(ctx, env)
+	if err != nil {
+		return err
+	}
+	if isFull(all) {
+		return rescue(ctx, env, all)
+	}
+	due := slices.DeleteFunc(all, func(m etcd.Health) bool { return !d.All && !pays(m.Status) })
+	if len(due) == 0 {
+		env.UI.Nextf("No member of etcd has so much free space that defragmenting pays (%d %%, and %d MiB)", worthwhilePart, worthwhile>>20)
+		return nil
+	}
+	mine, err := node.TakeTurnIfAnswered(ctx, env, node.ForDefragmentation)
+	if err != nil {
+		return err
+	}
+	return mine.Finish(ctx, env, defragment(ctx, env, due))
+}
+
+func isFull(all []etcd.Health) bool {
+	return slices.ContainsFunc(all, func(m etcd.Health) bool { return slices.Contains(etcd.AlarmsOf(all, m), "NOSPACE") })
+}
+
+// rescue makes room in databases at their quota. Nobody can take the Lease meanwhile, this run included, because etcd refuses
+// writes; if another control plane restarts its member, the next look at the members' health ends the run.
+func rescue(ctx context.Context, env *step.Env, all []etcd.Health) error {
+	revision := etcd.CommonRevision(all)
+	env.UI.Printf("Discarding the history of all keys up to revision %d", revision)
+	if err := env.Etcd.Compact(ctx, revision); err != nil {
+		return err
+	}
+	if err := defragment(ctx, env, all); err != nil {
+		return err
+	}
+	all, err := awaitFullHealth(ctx, env)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if s := m.Status; s.Quota > 0 && s.Size >= s.Quota/100*fullAgain {
+			return fault.New(fmt.Sprintf("the database of member %s still has %s of its quota of %s, without any history or free space: the alarm NOSPACE stays",
+				m.Label(), size(s.Size), size(s.Quota)),
+				"delete objects that nobody needs (etcd accepts that, unless they have finalizers or a grace period), and run this again; or set a larger --quota-backend-bytes "+
+					"(etcd.local.extraArgs, or in etcd's static Pods) on each control plane")
+		}
+	}
+	if err := env.Etcd.Disarm(ctx); err != nil {
+		return err
+	}
+	env.UI.Nextf("etcd accepts writes again; find out what wrote so much")
+	return nil
+}
+
+// fullAgain is the percentage of its quota from which a database would soon be full again.
+const fullAgain = 95
+
+// defragment rewrites the databases of due members one after another, the leader's last.
+func defragment(ctx context.Context, env *step.Env, due []etcd.Health) error {
+	slices.SortStableFunc(due, func(a, b etcd.Health) int { return rank(a) - rank(b) })
+	var left []string
+	for _, m := range due {
+		now, err := awaitFullHealth(ctx, env)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(now, func(h etcd.Health) bool { return h.ID == m.ID })
+		if i < 0 {
+			continue // it has left etcd
+		}
+		var unknown unknownSpaceError
+		err = hasRoom(ctx, env, now[i])
+		if errors.As(err, &unknown) {
+			env.UI.Warn(fmt.Sprintf("member %s is left out, because the space on its host is not known: %v", m.Label(), err), "run `slipway etcd defrag` there")
+			left = append(left, m.Label())
+			continue
+		}
+		if err == nil {
+			err = defragmentOne(ctx, env, now[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return fault.New("these members were not defragmented: "+strings.Join(left, ", "), "run `slipway etcd defrag` on their hosts")
+}
+
+func rank(m etcd.Health) int {
+	if m.Leads() {
+		return 1
+	}
+	return 0
+}
+
+// defragmentOne rewrites a member's database, and waits until it's as good as the others again.
+func defragmentOne(ctx context.Context, env *step.Env, m etcd.Health) error {
+	env.UI.Printf("Defragmenting %s: %s, of which %s are in use", m.Label(), size(m.Status.Size), size(m.Status.InUse))
+	if _, err := env.Etcd.MoveLeader(ctx, m.PeerURL); err != nil {
+		return err
+	}
+	if err := env.Etcd.Defragment(ctx, m.PeerURL); err != nil {
+		return etcd.WithStanding(ctx, env.Etcd, err)
+	}
+	if m.Learner { // it has no vote, so nobody waits for it
+		return nil
+	}
+	return env.Etcd.CaughtUp(ctx, m.PeerURL)
+}
+
+func size(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }

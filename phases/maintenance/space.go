@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package maintenance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// unknownSpaceError says why nobody knows how much space there is.
+type unknownSpaceError struct{ error }
+
+// hasRoom makes sure that a member's new database fits beside the old one: etcd ends if it can't write its log. If that isn't
+// known, the error is an unknownSpaceError.
+func hasRoom(ctx context.Context, env *step.Env, m etcd.Health) error {
+	own, found := thisnode.EtcdMember(env.Host, env.Config)
+	if !found || own.PeerURL != m.PeerURL {
+		return hasRoomThere(ctx, env, m)
+	}
+	pod, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	if err != nil {
+		return unknownSpaceError{err}
+	}
+	need := preflight.Need{Dir: node.EtcdDataDir(pod), What: "the new database", Bytes: uint64(m.Status.InUse)}
+	for _, f := range preflight.Room(env.Host, need) {
+		failure := fault.New(f.Message, f.Remedy)
+		if f.Severity != fault.Error {
+			return unknownSpaceError{failure}
+		}
+		return failure
+	}
+	return nil
+}
+
+const (
+	// spaceTime bounds a question to another host's kubelet.
+	spaceTime = 10 * time.Second
+	// mostSummary (bytes) is more than a kubelet with thousands of Pods answers.
+	mostSummary = 32 << 20
+	// kept is the part of a file system that has to stay free: one in so many, as on this host.
+	kept = 10
+)
+
+// hasRoomThere asks the kubelet of another member's host about the file system that it keeps Pods on. A member has the name of
+// its Node.
+func hasRoomThere(ctx context.Context, env *step.Env, m etcd.Health) error {
+	ctx, cancel := context.WithTimeout(ctx, spaceTime)
+	defer cancel()
+	var summary struct {
+		Node struct {
+			FS struct {
+				AvailableBytes, CapacityBytes uint64
+			}
+		}
+	}
+	path := "/api/v1/nodes/" + url.PathEscape(m.Name) + "/proxy/stats/summary"
+	err := env.Cluster.Read(ctx, cluster.Query{Path: path}, func(r io.Reader) error {
+		return errors.WithStack(json.NewDecoder(io.LimitReader(r, mostSummary)).Decode(&summary))
+	})
+	fs := summary.Node.FS
+	switch {
+	case err != nil:
+		return unknownSpaceError{err}
+	case fs.CapacityBytes == 0:
+		return unknownSpaceError{errors.Errorf("the kubelet on %s does not say", m.Name)}
+	case fs.AvailableBytes < uint64(m.Status.InUse)+fs.CapacityBytes/kept:
+		return fault.New(fmt.Sprintf("the file system of node %s has %s free; needed are %s for etcd's new database, and %s have to stay free",
+			m.Name, size(int64(fs.AvailableBytes)), size(m.Status.InUse), size(int64(fs.CapacityBytes/kept))), "free some space there")
+	}
+	return nil
+}
