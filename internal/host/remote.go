@@ -37,6 +37,9 @@ type Remote interface {
 	Date(ctx context.Context, p Probe) (time.Time, error)
 	// LookupHost resolves a name with the host's resolver.
 	LookupHost(ctx context.Context, name string) ([]netip.Addr, error)
+	// Answers reports whether a machine has this address: it accepts a TCP connection to the port, or refuses it. false means that
+	// it was silent until ctx ended, or that its network has nobody at the address. If no packet could be sent, there's an error.
+	Answers(ctx context.Context, at netip.AddrPort) (bool, error)
 }
 
 // Probe is one request to a health endpoint.

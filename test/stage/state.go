@@ -111,4 +111,5 @@ type Overrides struct {
 	Fetch      func(ctx context.Context, p host.Probe) ([]byte, error)
 	Date       func(ctx context.Context, p host.Probe) (time.Time, error)
 	LookupHost func(ctx context.Context, name string) ([]netip.Addr, error)
+	Answers    func(ctx context.Context, at netip.AddrPort) (bool, error)
 }

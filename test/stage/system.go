@@ -222,3 +222,11 @@ func (h *Host) LookupHost(ctx context.Context, name string) ([]netip.Addr, error
 	}
 	return []netip.Addr{netip.MustParseAddr(address)}, nil
 }
+
+// Answers says no, unless the test has somebody there.
+func (h *Host) Answers(ctx context.Context, at netip.AddrPort) (bool, error) {
+	if h.On.Answers != nil {
+		return h.On.Answers(ctx, at)
+	}
+	return false, h.fails("Answers")
+}

@@ -62,6 +62,7 @@ func NewReset(g *cli.Globals) *cobra.Command {
 		},
 	}
 	env.Workflow{Name: "reset", Phases: reset.Node(), Single: resetPhase}.AddTo(cmd, g, &o.ResetFlags)
+	cmd.AddCommand(newResetNode(g))
 	return cmd
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 )
@@ -64,6 +65,21 @@ func (h *Host) LookupHost(ctx context.Context, name string) ([]netip.Addr, error
 		addrs[i] = a.Unmap() // the resolver gives IPv4 in IPv6's form
 	}
 	return addrs, err
+}
+
+// Answers counts an unreachable host as silent: that's the kernel's word if nobody answers for the address in its network.
+func (h *Host) Answers(ctx context.Context, at netip.AddrPort) (bool, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", at.String())
+	var timeout net.Error
+	switch {
+	case err == nil:
+		return true, conn.Close()
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ECONNRESET):
+		return true, nil
+	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EHOSTDOWN):
+		return false, nil
+	}
+	return false, errors.WithStack(err)
 }
 
 // get sends one request. Its errors name the method and the URL.

@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -224,5 +225,32 @@ func TestDate(t *testing.T) {
 	}
 	if got, err := New().Date(t.Context(), host.Probe{URL: server.URL + "/none"}); err == nil {
 		t.Errorf("without a date: %s", got)
+	}
+}
+
+// TestAnswers: who refuses a connection is there, too.
+func TestAnswers(t *testing.T) {
+	h := NewAt(t.TempDir())
+	defer h.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := netip.MustParseAddrPort(listener.Addr().String())
+	for _, state := range []string{"listens", "refuses"} {
+		if there, err := h.Answers(t.Context(), at); err != nil || !there {
+			t.Errorf("it %s: answers %t, %v", state, there, err)
+		}
+		_ = listener.Close()
+	}
+	ended, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	if there, err := h.Answers(ended, at); err != nil || there {
+		t.Errorf("silent until the deadline: answers %t, %v", there, err)
+	}
+	ended, cancel = context.WithCancel(t.Context())
+	cancel()
+	if _, err := h.Answers(ended, at); err == nil {
+		t.Error("no error although nothing was sent")
 	}
 }

@@ -124,6 +124,10 @@ func (r *recorder) LookupHost(ctx context.Context, name string) ([]netip.Addr, e
 	return r.remote.LookupHost(ctx, name)
 }
 
+func (r *recorder) Answers(ctx context.Context, at netip.AddrPort) (bool, error) {
+	return r.remote.Answers(ctx, at)
+}
+
 // ProbeWrite isn't recorded: it leaves nothing behind.
 func (r *recorder) ProbeWrite(dir string) error { return r.writer.ProbeWrite(dir) }
 

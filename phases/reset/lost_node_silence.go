@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reset
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/pkg/errors"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+const (
+	// silence is how long the node's Lease is watched. A kubelet renews it every ten seconds.
+	silence = 25 * time.Second
+	// answerTime is how long one port may take to answer.
+	answerTime = 5 * time.Second
+	sshPort    = 22
+	// defaultKubeletPort is the kubelet's if its Node doesn't name another.
+	defaultKubeletPort = 10250
+	// apiPort is an API server's, unless it has another: then the other ports have to do.
+	apiPort = 6443
+)
+
+// checkSilence fails unless nobody has seen the host lately: the cluster doesn't count it as Ready, its kubelet renews no Lease
+// with any API server, its etcd is silent to its peers, and none of its addresses accepts or refuses a connection from here. A
+// host that's merely cut off from all of these looks the same, so operators have to turn it off.
+func (l *LostNode) checkSilence(ctx context.Context, env *step.Env) error {
+	if l.node != nil && node.NodeReady(l.node) == nil {
+		return fault.New(fmt.Sprintf("node %s is Ready, so its host is not lost", l.name),
+			resetThere+"; if it has just been turned off, run this again once the cluster has noticed, after a minute")
+	}
+	before, err := l.renewal(ctx, env)
+	if err != nil {
+		return err
+	}
+	env.UI.Printf("Watching for a sign of life of %s, for %s", l.name, silence)
+	over := time.After(silence)
+	if err := l.knock(ctx, env); err != nil {
+		return err
+	}
+	if l.member != nil {
+		if peer := env.Etcd.Peers(ctx, []string{l.member.PeerURL}); len(peer) == 1 && peer[0].Err == nil {
+			return fault.New(fmt.Sprintf("the etcd of %s answers its peers at %s, so its host is not lost", l.name, l.member.PeerURL), resetThere)
+		}
+	}
+	select {
+	case <-over:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	after, err := l.renewal(ctx, env)
+	if err == nil && !after.Equal(before) {
+		err = fault.New(fmt.Sprintf("the kubelet of node %s has renewed its Lease at %s, so its host is not lost", l.name, after.UTC().Format(time.RFC3339)), resetThere)
+	}
+	return err
+}
+
+// renewal returns when the node's kubelet last renewed its Lease, by its own clock; zero without a Lease.
+func (l *LostNode) renewal(ctx context.Context, env *step.Env) (time.Time, error) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.name, Namespace: corev1.NamespaceNodeLease}}
+	found, err := env.Cluster.Get(ctx, lease)
+	if err != nil || !found || lease.Spec.RenewTime == nil {
+		return time.Time{}, err
+	}
+	return lease.Spec.RenewTime.Time, nil
+}
+
+// knock tries to connect to the host. Addresses that this host can't send to don't count, but one of them all must.
+func (l *LostNode) knock(ctx context.Context, env *step.Env) error {
+	doors, unknown := l.doors(ctx, env)
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	answers, failures := make([]bool, len(doors)), make([]error, len(doors))
+	var group sync.WaitGroup
+	for i, at := range doors {
+		group.Go(func() { answers[i], failures[i] = env.Host.Answers(ctx, at) })
+	}
+	group.Wait()
+	looked := false
+	for i, at := range doors {
+		switch {
+		case answers[i]:
+			return fault.New(fmt.Sprintf("a host answers at %s, an address of %s, so that host is not lost", at, l.name), resetThere)
+		case failures[i] != nil:
+			unknown = errors.WithMessagef(failures[i], "connect to %s", at)
+		default:
+			looked = true
+		}
+	}
+	if unknown == nil {
+		unknown = errors.New("no address of it is known")
+	}
+	if !looked {
+		return fault.WithRemedy(errors.WithMessagef(unknown, "it is not known whether the host of %s still runs", l.name),
+			"run this on a control plane that reaches the network of that host")
+	}
+	return nil
+}
+
+// doors are the ports at which a host answers if it runs: even a refused connection is an answer. unknown says why an address
+// couldn't be found out.
+func (l *LostNode) doors(ctx context.Context, env *step.Env) (doors []netip.AddrPort, unknown error) {
+	add := func(ip netip.Addr, port uint16) {
+		if at := netip.AddrPortFrom(ip.Unmap(), port); !slices.Contains(doors, at) {
+			doors = append(doors, at)
+		}
+	}
+	for _, text := range l.nodeAddresses() {
+		if ip, err := netip.ParseAddr(text); err == nil {
+			for _, port := range []uint16{l.kubeletPort(), sshPort, apiPort} {
+				add(ip, port)
+			}
+		}
+	}
+	if l.member == nil {
+		return doors, nil
+	}
+	for _, text := range append([]string{l.member.PeerURL}, l.member.ClientURLs...) {
+		u, err := url.Parse(text)
+		if err != nil {
+			unknown = err
+			continue
+		}
+		port, _ := strconv.ParseUint(u.Port(), 10, 16) // 0 finds out as much: somebody refuses, or nobody answers
+		ip, err := netip.ParseAddr(u.Hostname())
+		addrs := []netip.Addr{ip}
+		if err != nil {
+			addrs, err = env.Host.LookupHost(ctx, u.Hostname())
+		}
+		if err != nil {
+			unknown = err
+		}
+		for _, ip := range addrs {
+			if ip.IsValid() {
+				add(ip, uint16(port))
+			}
+		}
+	}
+	return doors, unknown
+}
+
+func (l *LostNode) kubeletPort() uint16 {
+	if l.node == nil {
+		return defaultKubeletPort
+	}
+	return uint16(cmp.Or(l.node.Status.DaemonEndpoints.KubeletEndpoint.Port, defaultKubeletPort))
+}
+
+// nodeAddresses are the addresses at which the cluster reaches the node.
+func (l *LostNode) nodeAddresses() (all []string) {
+	if l.node == nil {
+		return nil
+	}
+	for _, a := range l.node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			all = append(all, a.Address)
+		}
+	}
+	return all
+}
+
+// hostOf returns a URL's host.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
