@@ -3,9 +3,15 @@
 
 package diagnose
 
+import (
+	"slices"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+)
+
 // Causes returns the table of known causes, most specific first. docs/diagnose.md explains them.
 func Causes() []Cause {
-	return []Cause{
+	return slices.Concat([]Cause{
 		{Name: "kubelet-unit", Summary: "the kubelet's unit is missing, masked or stopped, or there is no systemd to start it", look: kubeletUnit},
 		{Name: "swap", Summary: "swap is on, and the kubelet refuses to run with it", look: swap},
 		{Name: "cgroup-version", Summary: "the kubelet refuses to run on this host's cgroup version", look: cgroupVersion},
@@ -19,10 +25,7 @@ func Causes() []Cause {
 		{Name: "clock", Summary: "this host's clock is wrong", look: clock},
 		{Name: "certificate", Summary: "a certificate has expired, is missing, or does not fit its key or its use", look: certificate},
 		{Name: "ca-mismatch", Summary: "two sides trust different CAs", look: caMismatch},
-		{Name: "etcd-member", Summary: "etcd is not a member of its cluster", look: etcdMember},
-		{Name: "etcd-data", Summary: "etcd cannot use its data directory", look: etcdData},
-		{Name: "etcd-space", Summary: "etcd's database has reached its quota", look: etcdSpace},
-		{Name: "etcd-unreachable", Summary: "an etcd on other hosts does not answer", look: etcdUnreachable},
+	}, etcdCauses(), []Cause{
 		{Name: "image", Summary: "an image is missing and cannot be pulled", look: image},
 		{Name: "pod-sandbox", Summary: "no Pod can start, because its sandbox cannot be created", look: podSandbox},
 		{Name: "name-unknown", Summary: "a name does not resolve", look: nameUnknown},
@@ -39,5 +42,21 @@ func Causes() []Cause {
 		{Name: "etcd-unhealthy", Summary: "etcd runs, but is not healthy", fallback: true, look: etcdUnhealthy},
 		{Name: "apiserver-unhealthy", Summary: "the API server runs, but is not healthy", fallback: true, look: apiServerUnhealthy},
 		{Name: "not-running", Summary: "a static Pod has no container", fallback: true, look: notRunning},
+	})
+}
+
+func etcdCauses() []Cause {
+	return []Cause{
+		{Name: "etcd-member", Summary: "etcd is not a member of its cluster", look: etcdMember},
+		{Name: "etcd-data", Summary: "etcd cannot use its data directory", look: etcdData},
+		{Name: etcd.Corrupt, Summary: "the members of etcd do not have the same data", look: concern(etcd.Corrupt)},
+		{Name: etcd.NoSpace, Summary: "etcd's database has reached its quota", look: etcdSpace},
+		{Name: etcd.NearQuota, Summary: "etcd's database is near its quota", look: concern(etcd.NearQuota)},
+		{Name: etcd.NotStarted, Summary: "a member was added to etcd, but has never started", look: concern(etcd.NotStarted)},
+		{Name: etcd.Learner, Summary: "a member of etcd is still a learner, which has no vote", look: concern(etcd.Learner)},
+		{Name: etcd.Lagging, Summary: "a member of etcd is far behind the others", look: concern(etcd.Lagging)},
+		{Name: "etcd-unknown-peer", Summary: "etcd waits for a member that never existed", look: etcdUnknownPeer},
+		{Name: "etcd-slow-disk", Summary: "etcd's disk is too slow", look: etcdSlowDisk},
+		{Name: "etcd-unreachable", Summary: "an etcd on other hosts does not answer", look: etcdUnreachable},
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -337,7 +338,7 @@ func etcdRows() []row {
 	return []row{
 		{"etcd-member", "removed", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"fatal","msg":"the member has been permanently removed from the cluster"}`)
-		}, "etcd; `etcdctl member list`; /var/lib/etcd", false},
+		}, "etcd; `slipway etcd member list`; /var/lib/etcd", false},
 		{"etcd-member", "of another cluster", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"fatal","msg":"discovery failed","error":"error validating peerURLs: member count is unequal"}`)
 		}, "etcd; member count", false},
@@ -347,7 +348,7 @@ func etcdRows() []row {
 		{"etcd-member", "of one that keeps running", func(h *fakeHost) {
 			h.container("etcd", "running", at.Add(-8*time.Second), `{"level":"warn","msg":"request sent was ignored; cluster ID mismatch"}`)
 			h.answers["/readyz"] = &host.ProbeError{Status: 503}
-		}, "etcd; `etcdctl member list`; /var/lib/etcd", false},
+		}, "etcd; `slipway etcd member list`; /var/lib/etcd", false},
 		{"etcd-data", "damaged", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"panic","msg":"failed to open database","error":"invalid database"}`)
 		}, "panic: failed; database: invalid database; `etcdutl snapshot restore`", false},
@@ -361,6 +362,30 @@ func etcdRows() []row {
 		{"etcd-space", "disarmed", func(h *fakeHost) {
 			h.bodies["/health"] = `{"health":"true","reason":""}`
 			h.container("kube-apiserver", "running", at.Add(-8*time.Second), `E1121 "x" err="etcdserver: mvcc: database space exceeded"`)
+		}, "", false},
+		{"etcd-corrupt", "an alarm", members(func(m *etcd.Health) { m.Status.Alarms = []etcd.Alarm{{Member: 2, Kind: "CORRUPT"}} }), "etcd member cp-2; CORRUPT; `slipway etcd status --hashkv`", true},
+		{"etcd-quota", "at 90 %", members(func(m *etcd.Health) { m.Status.Size = 90 << 20 }), "etcd member cp-2; 90; 100 MiB; `slipway etcd defrag`", true},
+		{"etcd-quota", "at 70 %", members(func(m *etcd.Health) { m.Status.Size = 70 << 20 }), "", false},
+		{"etcd-not-started", "a learner", members(func(m *etcd.Health) {
+			*m = etcd.Health{Member: etcd.Member{ID: 0xb2, PeerURL: "https://192.0.2.12:2380", Learner: true}, Err: errors.New("not started")}
+		}), "https://192.0.2.12:2380; `slipway etcd member remove b2`", true},
+		{"etcd-not-started", "it is only down", members(func(m *etcd.Health) { m.Err = errors.New("connection refused") }), "", false},
+		{"etcd-learner", "that works", members(func(m *etcd.Health) { m.Learner = true }), "etcd member cp-2", true},
+		{"etcd-lag", "far behind", members(func(m *etcd.Health) { m.Status.Applied = 3 }), "etcd member cp-2; 5998; 3; 6001; `slipway diagnose`", true},
+		{"etcd-lag", "a little behind", members(func(m *etcd.Health) { m.Status.Applied = 5900 }), "", false},
+		{"etcd-unknown-peer", "of an old request", func(h *fakeHost) {
+			members(func(*etcd.Health) {})(h)
+			h.insistingEtcd(silentPeerLine("dead"))
+		}, "etcd; dead; `slipway etcd status`", true},
+		{"etcd-unknown-peer", "it is a member", func(h *fakeHost) {
+			members(func(*etcd.Health) {})(h)
+			h.insistingEtcd(silentPeerLine("2"))
+		}, "", false},
+		{"etcd-unknown-peer", "nobody can be asked", func(h *fakeHost) { h.insistingEtcd(silentPeerLine("dead")) }, "", false},
+		{"etcd-slow-disk", "three writes", func(h *fakeHost) { h.insistingEtcd(slowLine) }, "etcd; /var/lib/etcd", true},
+		{"etcd-slow-disk", "one write", func(h *fakeHost) { h.container("etcd", "running", at.Add(-8*time.Second), slowLine) }, "", false},
+		{"etcd-slow-disk", "long ago", func(h *fakeHost) {
+			h.container("etcd", "running", at.Add(-2*time.Minute), slowLine, slowLine, slowLine)
 		}, "", false},
 		{"etcd-unreachable", "refused", externalEtcd(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), "kube-apiserver; https://192.0.2.21:2379; connection refused; kubeadm-config", false},
 		{"etcd-unreachable", "silent", externalEtcd(context.DeadlineExceeded), "deadline exceeded", false},
@@ -384,6 +409,35 @@ func etcdRows() []row {
 		{"apiserver-unhealthy", "without etcd", func(h *fakeHost) {
 			h.answers["/livez?verbose"] = &host.ProbeError{Status: 500, Body: "[+]ping ok\n[-]etcd failed: reason withheld\n"}
 		}, "[-]etcd failed", true},
+	}
+}
+
+const slowLine = `{"level":"warn","msg":"slow fdatasync","took":"1.2s","expected-duration":"1s"}`
+
+func silentPeerLine(id string) string {
+	return `{"level":"warn","msg":"prober detected unhealthy status","round-tripper-name":"ROUND_TRIPPER_SNAPSHOT","remote-peer-id":"` + id + `","rtt":"0s"}`
+}
+
+// insistingEtcd logs a line three times, two seconds apart.
+func (h *fakeHost) insistingEtcd(line string) {
+	h.container("etcd", "running", at.Add(-10*time.Second))
+	var b strings.Builder
+	for _, ago := range []time.Duration{6, 4, 2} {
+		fmt.Fprintf(&b, "%s stderr F %s\n", at.Add(-ago*time.Second).Format(time.RFC3339Nano), line)
+	}
+	h.put(h.Has.Containers[0].LogPath, b.String())
+}
+
+// members is a host whose etcd has the members cp-1, which leads, and cp-2 with a change.
+func members(change func(m *etcd.Health)) func(h *fakeHost) {
+	return func(h *fakeHost) {
+		for i := range uint64(2) {
+			h.members = append(h.members, etcd.Health{
+				Member:  etcd.Member{ID: i + 1, Name: fmt.Sprintf("cp-%d", i+1), PeerURL: fmt.Sprintf("https://192.0.2.1%d:2380", i+1)},
+				Answers: true, Status: etcd.Status{Leader: 1, Committed: 6001, Applied: 6001, Size: 30 << 20, InUse: 20 << 20, Quota: 100 << 20},
+			})
+		}
+		change(&h.members[1])
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/redact"
@@ -34,6 +35,8 @@ type Target struct {
 	Manifests string
 	// Since excludes older lines of the kubelet's journal, and containers that ended earlier.
 	Since time.Time
+	// Etcd asks the members of this control plane's etcd for their health; nil if nobody is to be asked, as while a phase waits.
+	Etcd func(context.Context) ([]etcd.Health, error)
 	// Waiting is set while a phase waits for something. Then a problem counts only if it shows in a log or a state.
 	Waiting bool
 	// began is the start of a watch. Problems logged repeatedly before it may have been fixed.

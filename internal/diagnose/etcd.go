@@ -14,6 +14,7 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
@@ -37,7 +38,7 @@ func etcdMember(s *scene) []symptom {
 	f := symptom{Finding: fault.Finding{
 		Subject: etcdPod, Evidence: last(lines, 1),
 		Message: "is not a member of the cluster that it is configured to join, or no longer is one",
-		Remedy: "list the members with `etcdctl member list` on another control plane, remove any entry of this node, empty " +
+		Remedy: "list the members with `slipway etcd member list` on another control plane, remove any entry of this node, empty " +
 			p.args["data-dir"] + " on this host, and join this node again",
 	}}
 	f.lasts = time.Second
@@ -95,7 +96,7 @@ func etcdSpace(s *scene) []symptom {
 	return []symptom{{lasts: 3 * time.Second, Finding: fault.Finding{
 		Subject: etcdPod, Evidence: said,
 		Message: "its database has reached its quota, so it accepts no more writes",
-		Remedy:  "compact and defragment it, and disarm the alarm: https://etcd.io/docs/v3.6/op-guide/maintenance/#space-quota; then find out what writes so much",
+		Remedy:  etcd.FullRemedy,
 	}}}
 }
 

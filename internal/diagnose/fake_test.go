@@ -17,6 +17,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/stage"
@@ -36,6 +37,7 @@ type fakeHost struct {
 	bodies  map[string]string
 	apart   time.Duration // of the API server's clock
 	probe   string        // the liveness probes of Pods added from then on
+	members []etcd.Health
 }
 
 const (
@@ -192,6 +194,7 @@ func (h *fakeHost) target(waiting bool) Target {
 	return Target{
 		Socket: socket, Kubelet: "/var/lib/kubelet", Kubeconfigs: "/etc/kubernetes", Manifests: manifests,
 		Since: at.Add(-10 * time.Second), Waiting: waiting,
+		Etcd: func(context.Context) ([]etcd.Health, error) { return h.members, nil },
 	}
 }
 

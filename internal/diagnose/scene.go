@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
@@ -42,6 +43,9 @@ type scene struct {
 	// faults holds the certificates' problems once checked is set.
 	faults  []symptom
 	checked bool
+	// health is etcd's members once asked is set.
+	health []etcd.Health
+	asked  bool
 	// resolved maps the names that were looked up to their errors.
 	resolved map[string]error
 }

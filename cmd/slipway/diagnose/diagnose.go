@@ -21,8 +21,10 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/support"
@@ -47,8 +49,8 @@ func New(g *cli.Globals) *cobra.Command {
 		Use:   "diagnose",
 		Short: "Find out what is wrong with this node and how to fix it",
 		Long: "Find out what is wrong with this node and how to fix it.\n\n" +
-			"It looks at the kubelet, the container runtime, the static Pods, certificates, ports, names and disks. It changes\n" +
-			"nothing and works without a cluster. The exit code is 0 if it finds nothing wrong, and 2 if it does. It knows\n" +
+			"It looks at the kubelet, the container runtime, the static Pods, certificates, ports, names, disks and etcd's members.\n" +
+			"It changes nothing and works without a cluster. The exit code is 0 if it finds nothing wrong, and 2 if it does. It knows\n" +
 			"these causes:\n" + causeList(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			real, err := rootHost()
@@ -58,7 +60,7 @@ func New(g *cli.Globals) *cobra.Command {
 			defer real.Close()
 			d := &diagnosis{
 				TypeMeta: metav1.TypeMeta{APIVersion: "slipway.diagnose/v1", Kind: "Diagnosis"},
-				Findings: diagnose.Run(cmd.Context(), real, o.target(cmd.Context(), real)),
+				Findings: diagnose.Run(cmd.Context(), real, o.target(cmd.Context(), g, real)),
 			}
 			if err := out.Print(g, d, d.text); err != nil || len(d.Findings) == 0 {
 				return err
@@ -114,7 +116,7 @@ func rootHost() (*linux.Host, error) {
 	return real, nil
 }
 
-func (o *nodeOptions) target(ctx context.Context, real *linux.Host) diagnose.Target {
+func (o *nodeOptions) target(ctx context.Context, g *cli.Globals, real *linux.Host) diagnose.Target {
 	socket := cmp.Or(o.CRISocket, thisnode.Current(real).NodeRegistration.CRISocket)
 	if found := env.Existing(real, config.KnownSockets()); socket == "" && len(found) > 0 {
 		socket = "unix://" + found[0]
@@ -122,8 +124,21 @@ func (o *nodeOptions) target(ctx context.Context, real *linux.Host) diagnose.Tar
 	return diagnose.Target{
 		Socket: cmp.Or(socket, "unix://"+config.KnownSockets()[0]), Kubelet: config.DefaultKubeletDir,
 		Kubeconfigs: config.DefaultKubernetesDir, Manifests: filepath.Join(config.DefaultKubernetesDir, "manifests"),
-		Since: journalSince(ctx, real),
+		Since: journalSince(ctx, real), Etcd: askEtcd(g, real),
 	}
+}
+
+// askEtcd returns a function that asks the members of a control plane's etcd for their health; nil on other hosts.
+func askEtcd(g *cli.Globals, real *linux.Host) func(context.Context) ([]etcd.Health, error) {
+	if !thisnode.IsControlPlane(real) {
+		return nil
+	}
+	node, _, err := env.NodeFrom(config.DefaultCluster(), thisnode.Current(real))
+	if err != nil || thisnode.ExternalEtcd(real, node) != nil {
+		return nil
+	}
+	members := env.NewEtcd(node, real, cluster.New(env.ClusterOptions(node, real)), cli.NewUI(g))
+	return func(ctx context.Context) ([]etcd.Health, error) { return etcd.AskHealth(ctx, members) }
 }
 
 // recent limits how far back the journal of a running kubelet is read.
@@ -182,7 +197,7 @@ func (o *supportOptions) write(ctx context.Context, g *cli.Globals, real *linux.
 		return "", err
 	}
 	data, err := support.Collect(ctx, real, support.Node{
-		Target: o.target(ctx, real), PKI: config.DefaultCertificatesDir, Kubernetes: config.DefaultKubernetesDir,
+		Target: o.target(ctx, g, real), PKI: config.DefaultCertificatesDir, Kubernetes: config.DefaultKubernetesDir,
 		Version: g.Version(), AllNamespaces: o.allNamespaces,
 	})
 	if err != nil {

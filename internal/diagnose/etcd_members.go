@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
+)
+
+// members returns etcd's members with their health; none if this host has no etcd, or nobody may or can answer. Other causes say
+// why etcd doesn't.
+func (s *scene) members() []etcd.Health {
+	p := s.pod(etcdPod)
+	if s.asked || s.t.Etcd == nil || p == nil || !p.running() {
+		return s.health
+	}
+	s.asked = true
+	if all, err := s.t.Etcd(s.ctx); err == nil {
+		s.health = all
+	}
+	return s.health
+}
+
+// concern finds members with a concern of this name. None ends a wait: they don't keep a node from working yet.
+func concern(name string) func(*scene) []symptom {
+	return func(s *scene) (found []symptom) {
+		for _, f := range etcd.Concerns(s.members()) {
+			if f.Name == name {
+				f.Subject = "etcd member " + f.Subject
+				found = append(found, symptom{Finding: f, lasts: never})
+			}
+		}
+		return found
+	}
+}
+
+const (
+	// slowWrites is how many writes of etcd must each have taken a second, within slowTime, for a disk to count as slow.
+	slowWrites = 3
+	slowTime   = time.Minute
+)
+
+var slowSync = lazyregexp.New(`"msg":"slow fdatasync"`)
+
+// etcdSlowDisk finds an etcd that keeps complaining about its disk. A single slow write is no problem.
+func etcdSlowDisk(s *scene) []symptom {
+	p := s.pod(etcdPod)
+	if p == nil || !p.running() {
+		return nil
+	}
+	var lines []string
+	for _, l := range p.said {
+		if slowSync().MatchString(l.text) && s.ago(l.last) <= slowTime {
+			lines = append(lines, l.text)
+		}
+	}
+	if len(lines) < slowWrites {
+		return nil
+	}
+	dir := p.args["data-dir"]
+	return []symptom{{lasts: never, Finding: fault.Finding{
+		Subject: etcdPod, Evidence: last(lines, 2),
+		Message: fmt.Sprintf("its disk is too slow: %d writes took more than a second each in the last minute, and each of them holds up the whole cluster", len(lines)),
+		Remedy: "find out what else writes to the disk of " + dir + " (`iotop`, `iostat -x`), or give etcd a faster disk of its own; " +
+			"a write should take less than 10 ms: https://etcd.io/docs/v3.6/op-guide/hardware/#disks",
+	}}}
+}
+
+var silentPeer = lazyregexp.New(`"msg":"prober detected unhealthy status".*"remote-peer-id":"([0-9a-f]+)"`)
+
+// etcdUnknownPeer finds a member that keeps trying to reach a peer which etcd doesn't have. A refused request to add a member stays
+// in the log of all others; a member that restarts reads it again, and waits for a member that never existed.
+func etcdUnknownPeer(s *scene) []symptom {
+	p, members := s.pod(etcdPod), s.members()
+	if p == nil || len(members) == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(s.sources, func(src source) bool { return src.subject == etcdPod })
+	lines := map[string][]string{}
+	var ids []string
+	for _, line := range s.insists(s.sources[i], silentPeer) {
+		id := silentPeer().FindStringSubmatch(line)[1]
+		if slices.ContainsFunc(members, func(m etcd.Health) bool { return m.IDText() == id }) {
+			continue
+		}
+		if lines[id] == nil {
+			ids = append(ids, id)
+		}
+		lines[id] = append(lines[id], line)
+	}
+	var found []symptom
+	for _, id := range ids {
+		found = append(found, symptom{lasts: never, Finding: fault.Finding{
+			Subject: etcdPod, Evidence: last(lines[id], 1),
+			Message: "it keeps looking for member " + id + ", which never existed, or is gone: it has read an old request again when it started",
+			Remedy: "restart this etcd once it has written a newer snapshot of its log, after 10,000 more changes: `slipway etcd status` shows them " +
+				"(move its manifest out of the directory of static Pods, and back). Until then it only fills its log",
+		}})
+	}
+	return found
+}
