@@ -43,6 +43,27 @@ func Check(root string) error {
 	return errors.Join(faults...)
 }
 
+// Empty returns the empty files in /etc/kubernetes below root. A file that a killed run was about to move into its place doesn't
+// count: the next run removes it.
+func Empty(root string) ([]string, error) {
+	var empty []string
+	dir := filepath.Join(root, "etc/kubernetes")
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if path == dir && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || !entry.Type().IsRegular() || strings.Contains(entry.Name(), ".slipway-") {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil && info.Size() == 0 {
+			empty = append(empty, path)
+		}
+		return err
+	})
+	return empty, err
+}
+
 func pairIntact(dir, name, issuer string) error {
 	cert, certErr := os.ReadFile(filepath.Join(dir, name+".crt"))
 	key, keyErr := os.ReadFile(filepath.Join(dir, name+".key"))

@@ -6,9 +6,11 @@
 package vm
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/slipway-k8s/slipway/test/intact"
 	"github.com/slipway-k8s/slipway/test/lab/qemu"
 )
 
@@ -42,6 +44,24 @@ func TestHostPrepare(t *testing.T) {
 	m.takes("slipway", "host", "reset")
 	m.reboots() // kernel modules stay until then, with the parameters they brought
 	m.isAsBefore(before, m.state())
+}
+
+// hasWholeImages looks at the disk of a machine that's off.
+func (m machine) hasWholeImages() {
+	m.Helper()
+	var faults []string
+	files := 0
+	err := m.Inspect(m.Context(), func(root string) (err error) {
+		faults, files, err = intact.Images(filepath.Join(root, "var/lib/containerd"))
+		return err
+	})
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.Logf("the layers have %d files", files)
+	if files == 0 || len(faults) > 0 {
+		m.Errorf("%d of %d files on the disk are damaged or missing:\n%s", len(faults), files, strings.Join(faults[:min(len(faults), 20)], "\n"))
+	}
 }
 
 // getsSwap turns swap on, as an installer of Debian does.

@@ -173,6 +173,9 @@ func (l *Lab) layersInUse() ([]string, error) {
 	return layers, nil
 }
 
+// NodesDir is the directory of the lab's nodes. Before the lab has any, a disk may be mounted there; Down unmounts it.
+func (l *Lab) NodesDir() string { return filepath.Join(l.dir, "nodes") }
+
 // Name is the lab's name.
 func (l *Lab) Name() string { return l.options.Name }
 
@@ -188,7 +191,7 @@ func (l *Lab) VersionOf(minor string) string {
 
 // Nodes returns all nodes of the lab, running or not, sorted by name.
 func (l *Lab) Nodes() ([]*Node, error) {
-	names, err := dirNames(filepath.Join(l.dir, "nodes"))
+	names, err := dirNames(l.NodesDir())
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ const stateFile = "node.json"
 
 var nodeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,30}$`)
 
-func (l *Lab) nodeDir(name string) string { return filepath.Join(l.dir, "nodes", name) }
+func (l *Lab) nodeDir(name string) string { return filepath.Join(l.NodesDir(), name) }
 
 // LabName is the name of the node's lab.
 func (n *Node) LabName() string { return n.lab.Name() }

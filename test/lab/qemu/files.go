@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/test/lab/internal/thread"
+	"github.com/slipway-k8s/slipway/test/lab/journal"
 	"github.com/slipway-k8s/slipway/test/lab/parts"
 )
 
@@ -42,12 +43,12 @@ func MakeShare(ctx context.Context, disk string, files map[string]string) error 
 }
 
 // swapSectors is the size of the disk for swap.
-const swapSectors = 256 << 20 / sectorSize
+const swapSectors = 256 << 20 / journal.SectorSize
 
 // makeSwap makes a disk with one partition for swap, which the machine still has to format.
 func makeSwap(path string) error {
 	const first = 2048
-	table := make([]byte, sectorSize)
+	table := make([]byte, journal.SectorSize)
 	row := table[446:]
 	row[4] = 0x82 // Linux swap
 	binary.LittleEndian.PutUint32(row[8:], first)
@@ -56,7 +57,7 @@ func makeSwap(path string) error {
 	if err := os.WriteFile(path, table, 0o600); err != nil {
 		return err
 	}
-	return os.Truncate(path, swapSectors*sectorSize)
+	return os.Truncate(path, swapSectors*journal.SectorSize)
 }
 
 // command runs a program of this machine.

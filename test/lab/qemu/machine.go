@@ -17,6 +17,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/test/lab/journal"
 	"github.com/slipway-k8s/slipway/test/lab/parts"
 )
 
@@ -193,19 +194,8 @@ func (m *Machine) alive() error {
 // returns how many writes and flushes the disk kept since the boot.
 func (m *Machine) PowerCut() (kept uint64, err error) {
 	m.kill()
-	kept, _, err = replayFile(m.journal(), m.disk(), 0)
+	kept, _, err = journal.Replay(m.journal(), m.disk(), 0)
 	return kept, err
-}
-
-// Cut makes another machine, which is off, of one that was killed: with the disk that a power cut would have left after so many
-// writes and flushes since the boot. It also returns how many of these the disk lost.
-func (m *Machine) Cut(ctx context.Context, o Options, entries uint64) (cut *Machine, lost uint64, err error) {
-	o.From = m.Dir
-	if cut, err = New(ctx, o); err != nil {
-		return nil, 0, err
-	}
-	_, lost, err = replayFile(m.journal(), cut.disk(), entries)
-	return cut, lost, err
 }
 
 // Shutdown switches the machine off in order.
@@ -235,16 +225,6 @@ func (m *Machine) kill() {
 	_ = m.qemu.Process.Kill() // it may have ended
 	<-m.ended
 	m.qemu = nil
-}
-
-// Instant returns how many writes and flushes the disk is sure to have kept since the boot.
-func (m *Machine) Instant() (uint64, error) {
-	f, err := os.Open(m.journal())
-	if err != nil {
-		return 0, errors.Wrap(err, "cannot open the journal of writes")
-	}
-	defer f.Close()
-	return flushed(f)
 }
 
 const pollPeriod = 2 * time.Second

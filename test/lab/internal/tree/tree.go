@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 
@@ -15,9 +16,19 @@ import (
 )
 
 // Link copies a containerd root: it copies databases and hard-links everything else, as containerd never changes a blob or a
-// snapshot that others build on.
+// snapshot that others build on. To another file system, it copies everything.
 func Link(from, to string) error {
-	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+	err := link(from, to)
+	if errors.Is(err, syscall.EXDEV) {
+		var said []byte
+		said, err = exec.Command("cp", "--archive", from+"/.", to).CombinedOutput()
+		err = errors.Wrapf(err, "%s", said)
+	}
+	return errors.Wrap(err, "cannot copy the images")
+}
+
+func link(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -34,7 +45,6 @@ func Link(from, to string) error {
 		}
 		return os.Link(path, target)
 	})
-	return errors.Wrap(err, "cannot copy the images")
 }
 
 // copyDir makes a directory with the mode and owner of another.

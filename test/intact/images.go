@@ -1,9 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build vm
-
-package vm
+package intact
 
 import (
 	"archive/tar"
@@ -22,33 +20,15 @@ import (
 	"github.com/pkg/errors"
 )
 
-// containerd's directories with layers as they were imported, and as containers see them.
+// containerd's directories, in its root, with layers as they were imported, and as containers see them.
 const (
-	blobDir     = "var/lib/containerd/io.containerd.content.v1.content/blobs/sha256"
-	snapshotDir = "var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots"
+	blobDir     = "io.containerd.content.v1.content/blobs/sha256"
+	snapshotDir = "io.containerd.snapshotter.v1.overlayfs/snapshots"
 )
 
-// hasWholeImages looks at the disk of a machine that's off: each blob of containerd has its digest, and each file of each layer
-// has been unpacked whole. containerd itself doesn't look: it trusts its database.
-func (m machine) hasWholeImages() {
-	m.Helper()
-	var faults []string
-	files := 0
-	err := m.Inspect(m.Context(), func(root string) (err error) {
-		faults, files, err = tornImages(root)
-		return err
-	})
-	if err != nil {
-		m.Fatal(err)
-	}
-	m.Logf("the layers have %d files", files)
-	if files == 0 || len(faults) > 0 {
-		m.Errorf("%d of %d files on the disk are damaged or missing:\n%s", len(faults), files, strings.Join(faults[:min(len(faults), 20)], "\n"))
-	}
-}
-
-// tornImages returns the faults of all images below root, and the number of their layers' files.
-func tornImages(root string) (faults []string, files int, err error) {
+// Images returns the faults of all images in containerd's root, and the number of their layers' files: each blob has its digest,
+// and each file of each layer has been unpacked whole. containerd itself doesn't look: it trusts its database.
+func Images(root string) (faults []string, files int, err error) {
 	unpacked, err := hashes(filepath.Join(root, snapshotDir))
 	if err != nil {
 		return nil, 0, err

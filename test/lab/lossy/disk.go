@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lossy makes disks for nodes that lose every unflushed write in a power cut, at any instant of a run: this machine's
+// kernel writes to a file of FUSE through a loop device, and the server behind that file keeps a journal.
+package lossy
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/test/lab/journal"
+)
+
+// size of the disks. They're sparse.
+const size = "16G"
+
+// Disk is an ext4 file system on a disk with a journal of all writes since it was made.
+type Disk struct {
+	dir    string
+	at     string // the mount point
+	files  []*os.File
+	server *fuse.Server
+}
+
+// The files of a disk: its first and its present content, the journal, and the directory served by FUSE.
+func (d *Disk) first() string   { return filepath.Join(d.dir, "first") }
+func (d *Disk) now() string     { return filepath.Join(d.dir, "now") }
+func (d *Disk) journal() string { return filepath.Join(d.dir, "journal") }
+func (d *Disk) served() string  { return filepath.Join(d.dir, "served") }
+
+// New makes a disk with its files in dir, and mounts it.
+func New(ctx context.Context, dir, mountPoint string) (*Disk, error) {
+	d := &Disk{dir: dir, at: mountPoint}
+	if err := makeFileSystem(ctx, d.first()); err != nil {
+		return nil, err
+	}
+	if err := command(ctx, "cp", "--sparse=always", d.first(), d.now()); err != nil {
+		return nil, err
+	}
+	if err := d.mount(ctx); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// makeFileSystem makes a sparse ext4 file system. It initializes everything at once, since the kernel would do that later with
+// requests for zeros.
+func makeFileSystem(ctx context.Context, path string) error {
+	if err := command(ctx, "truncate", "--size="+size, path); err != nil {
+		return err
+	}
+	return command(ctx, "mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", path)
+}
+
+func (d *Disk) mount(ctx context.Context) error {
+	if err := os.Mkdir(d.served(), 0o700); err != nil {
+		return errors.Wrap(err, "cannot make a directory for a disk")
+	}
+	for _, path := range []string{d.now(), d.journal()} {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return errors.Wrap(err, "cannot open a disk's file")
+		}
+		d.files = append(d.files, f)
+	}
+	writes, err := journal.NewWriter(d.files[1])
+	if err != nil {
+		return err
+	}
+	if d.server, err = serve(d.served(), d.files[0], writes); err != nil {
+		return err
+	}
+	return Mount(ctx, filepath.Join(d.served(), fileName), d.at)
+}
+
+// Instant returns how many writes and flushes the disk is sure to have kept so far.
+func (d *Disk) Instant() (uint64, error) { return journal.Flushed(d.journal()) }
+
+// Cut makes another disk: what a power cut after so many writes and flushes would have left. It also returns how many of these
+// were lost. The disk is a file, for Mount.
+func (d *Disk) Cut(ctx context.Context, path string, entries uint64) (lost uint64, err error) {
+	if err := command(ctx, "cp", "--sparse=always", d.first(), path); err != nil {
+		return 0, err
+	}
+	_, lost, err = journal.Replay(d.journal(), path, entries)
+	return lost, err
+}
+
+// Mount mounts a disk from a file. It stays mounted until it's unmounted.
+func Mount(ctx context.Context, path, mountPoint string) error {
+	if err := os.MkdirAll(mountPoint, 0o755); err != nil {
+		return errors.Wrap(err, "cannot make a mount point")
+	}
+	return command(ctx, "mount", "-o", "loop", path, mountPoint)
+}
+
+// Close unmounts the disk, if that hasn't been done. Its journal stays.
+func (d *Disk) Close() error {
+	err := unix.Unmount(d.at, unix.UMOUNT_NOFOLLOW)
+	if err == unix.EINVAL || err == unix.ENOENT { // not mounted
+		err = nil
+	}
+	if err == nil && d.server != nil {
+		err = d.server.Unmount()
+	}
+	for _, f := range d.files {
+		_ = f.Close() // a test's disk needn't survive this machine
+	}
+	return errors.Wrap(err, "cannot unmount a disk")
+}
+
+// command runs a program of this machine.
+func command(ctx context.Context, argv ...string) error {
+	said, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
+	return errors.Wrapf(err, "%s: %s", strings.Join(argv, " "), said)
+}
