@@ -5,6 +5,7 @@
 package intact
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -16,6 +17,7 @@ import (
 	"strings"
 
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 )
 
 // issuers maps the certificates below the PKI directory to their CAs:
@@ -43,10 +45,10 @@ func Check(root string) error {
 	return errors.Join(faults...)
 }
 
-// Empty returns the empty files in /etc/kubernetes below root. A file that a killed run was about to move into its place doesn't
-// count: the next run removes it.
-func Empty(root string) ([]string, error) {
-	var empty []string
+// Torn returns the files in /etc/kubernetes below root that are empty or incomplete. Missing files aren't torn, and neither is a
+// file that a killed run was about to move into its place: the next run removes it.
+func Torn(root string) ([]string, error) {
+	var torn []string
 	dir := filepath.Join(root, "etc/kubernetes")
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if path == dir && errors.Is(err, fs.ErrNotExist) {
@@ -55,13 +57,26 @@ func Empty(root string) ([]string, error) {
 		if err != nil || !entry.Type().IsRegular() || strings.Contains(entry.Name(), ".slipway-") {
 			return err
 		}
-		info, err := entry.Info()
-		if err == nil && info.Size() == 0 {
-			empty = append(empty, path)
+		data, err := os.ReadFile(path)
+		if err == nil && !complete(path, data) {
+			torn = append(torn, fmt.Sprintf("%s (%d bytes)", path, len(data)))
 		}
 		return err
 	})
-	return empty, err
+	return torn, err
+}
+
+// complete reports whether a file has the end of what it began with. A YAML file that was cut between two lines may pass.
+func complete(path string, data []byte) bool {
+	switch filepath.Ext(path) {
+	case ".crt", ".key", ".pub":
+		block, rest := pem.Decode(data)
+		return block != nil && len(rest) == 0
+	case ".conf", ".yaml":
+		var object map[string]any
+		return yaml.Unmarshal(data, &object) == nil && object["kind"] != nil && bytes.HasSuffix(data, []byte("\n"))
+	}
+	return len(data) > 0
 }
 
 func pairIntact(dir, name, issuer string) error {
