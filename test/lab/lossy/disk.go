@@ -106,7 +106,7 @@ func Mount(ctx context.Context, path, mountPoint string) error {
 // Close unmounts the disk, if that hasn't been done. Its journal stays.
 func (d *Disk) Close() error {
 	err := unix.Unmount(d.at, unix.UMOUNT_NOFOLLOW)
-	if err == unix.EINVAL || err == unix.ENOENT { // not mounted
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // not mounted
 		err = nil
 	}
 	if err == nil && d.server != nil {
