@@ -65,7 +65,7 @@ type Ownership struct {
 }
 
 // Ownerships lists the files for a rootless control plane's components: their private keys according to the certificate table,
-// the keys of service accounts, and etcd's data.
+// the keys of service accounts, profiles' files and logs, and etcd's data.
 func Ownerships(n *config.Node) []Ownership {
 	var out []Ownership
 	own := func(component, path string) {
@@ -82,6 +82,13 @@ func Ownerships(n *config.Node) []Ownership {
 		}
 	}
 	own(APIServerName, pki(certs.ServiceAccountPublicKey))
+	for _, file := range n.ProfileFiles() {
+		own(APIServerName, file.Path)
+	}
+	if dir := n.AuditLogDir(); dir != "" {
+		out = append(out, Ownership{Path: dir, User: APIServerUser, Group: APIServerUser, Mode: 0o700,
+			Components: []string{APIServerName}, Tree: true})
+	}
 	out = append(out, Ownership{Path: pki(certs.ServiceAccountKey), User: "root", Group: ServiceAccountKeyGroup, Mode: 0o640,
 		Components: keyReaders})
 	if local := n.Cluster.Etcd.Local; local != nil {

@@ -4,6 +4,8 @@
 package preflight
 
 import (
+	"cmp"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +38,14 @@ func (s scene) earlier(component string, edits ...string) {
 
 func (s scene) external() {
 	s.node.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{Endpoints: []string{"http://192.0.2.20:2379/"}}}
+}
+
+// protects makes the kubelet insist on the kernel's parameters, and sets them, some to other values.
+func (s scene) protects(others map[string]string) {
+	s.node.Kubelet.ProtectKernelDefaults = true
+	for name, value := range KubeletParameters() {
+		s.put("/proc/sys/"+name, cmp.Or(others[name], value)+"\n")
+	}
 }
 
 func newScene(t *testing.T) scene {
@@ -120,6 +130,21 @@ func machineRows() []row {
 		}, swapWarning("--fail-swap-on | /etc/default/kubelet")},
 		{"Swap", "not to be told", func(s scene) { s.Fail["Swap"] = errors.New("no /proc") },
 			[]string{"[WARNING Swap] | no /proc | `swapon --show`"}},
+		{"KernelDefaults", "as the kubelet wants them", func(s scene) { s.protects(nil) }, nil},
+		{"KernelDefaults", "others", func(s scene) { s.protects(map[string]string{"vm/panic_on_oom": "1", "kernel/panic": "0"}) },
+			[]string{"[ERROR KernelDefaults] | protectKernelDefaults in the KubeletConfiguration | kernel.panic=10 | 0 | vm.panic_on_oom=0 | 1 | `slipway host prepare phase kernel` | sysctl | /etc/sysctl.d"}},
+		{"KernelDefaults", "others, which the kubelet changes", func(s scene) { s.put("/proc/sys/kernel/panic", "0\n") }, nil},
+		{"KernelDefaults", "by a flag", func(s scene) {
+			s.protects(map[string]string{"kernel/panic": "0"})
+			s.node.Kubelet.ProtectKernelDefaults = false
+			s.node.KubeletExtraArgs = []config.Arg{{Name: "protect-kernel-defaults", Value: "true"}}
+		}, []string{"[ERROR KernelDefaults] | --protect-kernel-defaults in nodeRegistration.kubeletExtraArgs | kernel.panic=10"}},
+		{"KernelDefaults", "not to be read", func(s scene) {
+			s.protects(nil)
+			if err := os.Remove(s.Root + "/proc/sys/kernel/panic"); err != nil {
+				s.t.Fatal(err)
+			}
+		}, []string{"[WARNING KernelDefaults] | kernel.panic | protectKernelDefaults | 10"}},
 		{"Hostname", "not a name", func(s scene) { s.node.Name = "node_1" },
 			[]string{"[ERROR Hostname] | \"node_1\" | RFC 1123 | --node-name | nodeRegistration.name"}},
 		{"Hostname", "unknown to the resolver", func(s scene) { s.Has.Names, s.Fail["LookupHost"] = nil, errors.New("lookup node-1: no such host") },

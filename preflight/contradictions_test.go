@@ -33,6 +33,11 @@ func contradictionRows() []row {
 		{"AnonymousAccess", "off, with patches", patched(authentication(off)), []string{"[WARNING AnonymousAccess] | " + file + " | /livez | /readyz", joinless}},
 		{"AnonymousAccess", "of probes only", authentication("anonymous: {enabled: true, conditions: [{path: /livez}, {path: /readyz}]}\n"), []string{joinless}},
 		{"AnonymousAccess", "of all that needs it", authentication("anonymous: {enabled: true, conditions: [{path: /livez}, {path: /readyz}, {path: " + clusterInfo + "}]}\n"), nil},
+		{"AnonymousAccess", "in a profile's file, which does not exist yet", func(s scene) {
+			dir := "/etc/kubernetes/hardening"
+			s.node.Cluster.APIServer.ExtraArgs = []config.Arg{{Name: "authentication-config", Value: dir + "/authentication.yaml"}}
+			s.node.Cluster.APIServer.ExtraVolumes = []config.HostPathMount{{Name: "hardening", HostPath: dir, MountPath: dir, ReadOnly: true, PathType: "DirectoryOrCreate"}}
+		}, nil},
 		{"AnonymousAccess", "of everything", authentication("anonymous: {enabled: true}\n"), nil},
 		{"AnonymousAccess", "unsaid", authentication("jwt: []\n"), nil},
 		{"AnonymousAccess", "in a file that is missing", authentication(""), []string{"[WARNING AnonymousAccess] | authentication-config | " + file + " | /conf/config.yaml | /livez | " + clusterInfo}},

@@ -5,7 +5,9 @@ package preflight
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -253,3 +255,41 @@ func (m HostModule) Name() string { return m.name }
 
 // Works reports whether the kernel has the module, loaded or built in.
 func (m HostModule) Works(h View) bool { return readKernel(h).state(m.module) == inKernel }
+
+// KubeletParameters are the kernel parameters that a kubelet sets when it starts, by path below /proc/sys. With
+// protectKernelDefaults, it doesn't start on a host where they have other values:
+// https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/
+func KubeletParameters() map[string]string {
+	return map[string]string{
+		"kernel/keys/root_maxbytes": "25000000", "kernel/keys/root_maxkeys": "1000000", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0",
+	}
+}
+
+// kernelDefaults finds parameters with which a kubelet with protectKernelDefaults doesn't start.
+func kernelDefaults(_ context.Context, h View, n *config.Node) []fault.Finding {
+	protect := effectiveKubelet(n, h).protectKernelDefaults
+	if !protect.value {
+		return nil
+	}
+	var found []fault.Finding
+	var differ []string
+	wanted := KubeletParameters()
+	for _, path := range slices.Sorted(maps.Keys(wanted)) {
+		name := strings.ReplaceAll(path, "/", ".")
+		text, err := h.ReadFile(host.ProcSys + path)
+		if err != nil {
+			found = append(found, warn("cannot read %s, so it is not known whether the kubelet starts with %s: %v", name, protect.from, err).
+				remedy("see that %s is %s", name, wanted[path])...)
+			continue
+		}
+		if value := strings.TrimSpace(string(text)); value != wanted[path] {
+			differ = append(differ, fmt.Sprintf("%s=%s (is %s)", name, wanted[path], value))
+		}
+	}
+	if len(differ) == 0 {
+		return found
+	}
+	return append(found, fail("the kubelet does not start with %s, unless the kernel has %s", protect.from, strings.Join(differ, ", ")).
+		remedy("run `slipway host prepare phase kernel`, which sets them now and at boot; or set them with sysctl, and in a file in /etc/sysctl.d")...)
+}

@@ -46,8 +46,8 @@ func kubeletService(ctx context.Context, h View, n *config.Node) []fault.Finding
 // kubeletSettings decide whether a kubelet starts and creates containers, as it will read them: the Node's KubeletConfiguration,
 // overridden by the files of --config-dir, overridden by its flags. Each says where it comes from.
 type kubeletSettings struct {
-	failSwapOn, failCgroupV1 setting[bool]
-	cgroupDriver, resolvConf setting[string]
+	failSwapOn, failCgroupV1, protectKernelDefaults setting[bool]
+	cgroupDriver, resolvConf                        setting[string]
 }
 
 type setting[T any] struct {
@@ -87,6 +87,9 @@ func (s *kubeletSettings) merge(c kubeletapi.KubeletConfiguration, from string) 
 	if c.FailCgroupV1 != nil {
 		s.failCgroupV1 = setting[bool]{*c.FailCgroupV1, "failCgroupV1 in " + from}
 	}
+	if c.ProtectKernelDefaults {
+		s.protectKernelDefaults = setting[bool]{true, "protectKernelDefaults in " + from}
+	}
 	if c.CgroupDriver != "" {
 		s.cgroupDriver = setting[string]{c.CgroupDriver, "cgroupDriver in " + from}
 	}
@@ -108,5 +111,7 @@ func (s *kubeletSettings) flag(f thisnode.KubeletFlag) {
 		s.failSwapOn = setting[bool]{on, from}
 	case f.Name == "fail-cgroupv1":
 		s.failCgroupV1 = setting[bool]{on, from}
+	case f.Name == "protect-kernel-defaults":
+		s.protectKernelDefaults = setting[bool]{on, from}
 	}
 }

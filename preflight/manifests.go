@@ -138,6 +138,9 @@ func anonymousAccess(_ context.Context, h View, n *config.Node) []fault.Finding 
 		return unseen("%s is in no volume that the API server has from this host", file)
 	}
 	data, err := h.ReadFile(there)
+	if planned := plannedFile(n, there); errors.Is(err, fs.ErrNotExist) && planned != nil {
+		data, err = planned, nil
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return unseen("%s, which the API server reads as %s, does not exist", there, file)
@@ -145,6 +148,16 @@ func anonymousAccess(_ context.Context, h View, n *config.Node) []fault.Finding 
 		return unseen("%v", err)
 	}
 	return anonymousFindings(there, data, n.PatchesDir != "")
+}
+
+// plannedFile is the content of a profile's file, which this run writes unless it exists; nil for any other path.
+func plannedFile(n *config.Node, path string) []byte {
+	for _, f := range n.ProfileFiles() {
+		if f.Path == path {
+			return f.Data
+		}
+	}
+	return nil
 }
 
 // plannedServer is the API server's static Pod, with the user's patches if they can be applied; another phase says why not.

@@ -26,7 +26,8 @@ var mayImport = map[string][]string{
 	"internal/bundle":     {"internal/fault", "internal/lazyregexp", "internal/retry"},
 	"internal/containerd": {},
 	"internal/breakages":  {"internal/config", "internal/fault", "internal/releases"},
-	"internal/config":     {"internal/fault", "internal/lazyregexp"},
+	"internal/config":     {"internal/fault", "internal/lazyregexp", "internal/profile"},
+	"internal/profile":    {},
 	"internal/ui":         {"internal/fault"},
 	"internal/host":       {},
 	"internal/host/linux": {
@@ -120,7 +121,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/reset": {
 		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/config", "internal/etcd",
-		"internal/fault", "internal/host", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui",
+		"internal/fault", "internal/host", "internal/ownership", "internal/profile", "internal/retry", "internal/thisnode", "internal/ui",
 		"internal/upgrading",
 	},
 	"phases/renew": {
@@ -146,7 +147,7 @@ var mayImport = map[string][]string{
 		"cmd/slipway/cli", "cmd/slipway/env", "phases/renew", "internal/config", "internal/host/linux", "internal/pki",
 		"internal/thisnode",
 	},
-	"cmd/slipway/config": {"cmd/slipway/cli", "cmd/slipway/env", "phases/node", "internal/config", "internal/host/linux"},
+	"cmd/slipway/config": {"cmd/slipway/cli", "cmd/slipway/env", "phases/node", "internal/config", "internal/host/linux", "internal/profile"},
 	"cmd/slipway/diagnose": {
 		"cmd/slipway/cli", "cmd/slipway/env", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd",
 		"internal/fault", "internal/host/linux", "internal/support", "internal/thisnode",

@@ -53,6 +53,8 @@ type documents struct {
 	// unnamed reports whether the node is named after this host, which the file may not be for.
 	unnamed  bool
 	networks []network // the cluster's valid ones, as checkNetworking finds them
+	// hardened reports whether a profile has set fields of the KubeletConfiguration.
+	hardened bool
 	// healthCheck is the control plane's health check timeout: v1beta3 has it in ClusterConfiguration, v1beta4 in InitConfiguration.
 	healthCheck *metav1.Duration
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/profile"
 )
 
 // flagTable is every flag that ends up in the configuration or is shared by several commands. Binding, help, completion, the rule
@@ -125,6 +127,9 @@ func clusterFlags() []flagRow {
 			sets(kindCluster, "featureGates", func(d *documents, v string) { d.cluster.FeatureGates = d.parseGates(v) }).
 			offers(gateRootless+"=true").
 			on("init", "preflight init", "config images list", "config images pull"),
+		text("profile", "", "`profile` that hardens the cluster: audit, or cis, which includes audit").
+			offers(profile.Names()...).
+			on("init", "preflight init"),
 		text("image-repository", DefaultImageRepository, "`registry` to pull control plane images from").
 			sets(kindCluster, "imageRepository", func(d *documents, v string) { d.cluster.ImageRepository = v }).
 			on("init", "config images list", "config images pull"),

@@ -44,6 +44,7 @@ type InitFlags struct {
 	Patches                   string        `flag:"patches"`
 	PodNetworkCIDR            string        `flag:"pod-network-cidr"`
 	PrintManifest             bool          `flag:"print-manifest"`
+	Profile                   string        `flag:"profile"`
 	Schedulable               bool          `flag:"schedulable"` // of `up`
 	ServiceCIDR               string        `flag:"service-cidr"`
 	ServiceDNSDomain          string        `flag:"service-dns-domain"`

@@ -27,6 +27,9 @@ func LoadInit(ctx context.Context, src *Source, flags InitFlags, opts Options) (
 	d.ensureInit()
 	d.apply(flags.Given, &flags, "init", src != nil, kindInit, kindCluster)
 	d.defaultPodSubnet(&flags)
+	if flags.Given.Has("profile") {
+		d.applyProfile(flags.Profile)
+	}
 	if flags.Given.Has("schedulable") && flags.Schedulable { // ordinary Pods may use the node
 		d.init.NodeRegistration.Taints = []corev1.Taint{}
 	}
@@ -126,7 +129,7 @@ func (d *documents) node(flags *InitFlags, opts Options) (*Node, error) {
 		KubeProxy:               *d.kubeProxy,
 		NetworkAddOn:            flags.networkAddOn(),
 		Schedulable:             flags.Given.Has("schedulable") && flags.Schedulable,
-		KubeletGiven:            d.origins[kindKubelet] != nil,
+		KubeletGiven:            d.origins[kindKubelet] != nil || d.hardened,
 		KubeProxyGiven:          d.origins[kindKubeProxy] != nil,
 		EnableKubelet:           flags.Given.Has("enable-kubelet") && flags.EnableKubelet,
 		UploadCerts:             flags.Given.Has("upload-certs") && flags.UploadCerts,

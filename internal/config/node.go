@@ -50,8 +50,8 @@ type Node struct {
 	Kubelet      kubelet.KubeletConfiguration     // the cluster-wide KubeletConfiguration, with defaults
 	KubeProxy    kubeproxy.KubeProxyConfiguration // the cluster-wide KubeProxyConfiguration, with defaults
 	NetworkAddOn NetworkAddOn                     // the Pod network to install
-	// KubeletGiven and KubeProxyGiven report whether the user wrote that component's document. Otherwise it's marked in the
-	// cluster as generated, so that an upgrade may regenerate it.
+	// KubeletGiven and KubeProxyGiven report whether the user wrote that component's document, or a profile sets fields of it.
+	// Otherwise it's marked in the cluster as generated, so that an upgrade may regenerate it.
 	KubeletGiven, KubeProxyGiven bool
 
 	BootstrapTokens []Token // created by init: at least one; the join command uses the first

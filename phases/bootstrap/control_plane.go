@@ -19,7 +19,7 @@ import (
 )
 
 func controlPlane() step.Phase {
-	common := []string{"cert-dir", "config", "dry-run", "image-repository", "kubernetes-version", "patches"}
+	common := []string{"cert-dir", "config", "dry-run", "image-repository", "kubernetes-version", "patches", "profile"}
 	with := func(more ...string) []string { return append(more, common...) }
 	return step.Phase{
 		Name:    "control-plane",
@@ -79,6 +79,9 @@ func writeStaticPod(ctx context.Context, env *step.Env, component string, member
 		return err
 	}
 	if err := env.PKI().EnsureSigner(); err != nil {
+		return err
+	}
+	if err := ensureProfileFiles(env, component); err != nil {
 		return err
 	}
 	if err := env.Accounts().Give(component); err != nil {

@@ -30,7 +30,7 @@ func preflightInit() step.Phase {
 	return step.Phase{
 		Name:    "preflight",
 		Summary: "Check that this host can become a control plane, and pull its images",
-		Flags:   []string{"config", "cri-socket", "dry-run", "ignore-preflight-errors", "image-repository"},
+		Flags:   []string{"config", "cri-socket", "dry-run", "ignore-preflight-errors", "image-repository", "profile"},
 		Run:     runPreflightInit,
 	}
 }

@@ -26,7 +26,7 @@ func Start() step.Phase {
 	return step.Phase{
 		Name:    "kubelet-start",
 		Summary: "Write the kubelet's settings and start it",
-		Flags:   []string{"config", "cri-socket", "dry-run", "enable-kubelet", "image-repository", "node-name", "patches"},
+		Flags:   []string{"config", "cri-socket", "dry-run", "enable-kubelet", "image-repository", "node-name", "patches", "profile"},
 		Run:     runKubeletStart,
 	}
 }

@@ -43,6 +43,7 @@ func newBareHost(t *testing.T) (*bareHost, string) {
 		"/proc/sys/net/ipv6/conf/all/forwarding":     "0\n",
 		"/proc/sys/net/ipv6/conf/eth0/accept_ra":     "1\n",
 		"/proc/sys/net/ipv4/conf/all/route_localnet": "0\n",
+		"/proc/sys/vm/overcommit_memory":             "0\n",
 		"/proc/self/mountinfo":                       "",
 		"/proc/1/cmdline":                            "/sbin/init\x00",
 		"/proc/filesystems":                          "nodev\toverlay\n",

@@ -53,13 +53,18 @@ func runKernel(ctx context.Context, env *step.Env) error {
 	return setParameters(env, parameters)
 }
 
-// wantedParameters are the kernel parameters Pods need, by path below /proc/sys:
+// wantedParameters are the kernel parameters Pods and the kubelet need, by path below /proc/sys:
 // https://kubernetes.io/docs/setup/production-environment/container-runtimes/
 func wantedParameters(h host.Host) (map[string]string, error) {
 	wanted := map[string]string{
 		"net/ipv4/ip_forward":                 "1",
 		"net/bridge/bridge-nf-call-iptables":  "1",
 		"net/bridge/bridge-nf-call-ip6tables": "1",
+	}
+	for name, value := range preflight.KubeletParameters() {
+		if _, err := h.Stat(host.ProcSys + name); err == nil { // a kernel may lack some
+			wanted[name] = value
+		}
 	}
 	if _, err := h.Stat(host.ProcSys + forwardsIPv6); errors.Is(err, fs.ErrNotExist) {
 		return wanted, nil // a kernel without IPv6
@@ -85,7 +90,7 @@ func wantedParameters(h host.Host) (map[string]string, error) {
 // sysctlFile sets parameters at boot. An interface that's gone by then isn't an error.
 func sysctlFile(parameters map[string]string) []byte {
 	var b strings.Builder
-	b.WriteString("# Made when this host was prepared: Pods reach each other, and Services, only with these.\n")
+	b.WriteString("# Made when this host was prepared: Pods reach each other, and Services, only with net.*; the kubelet insists on the others.\n")
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
 		optional := ""
 		if acceptsRoutes(name) {

@@ -87,8 +87,10 @@ func TestHostResetRestores(t *testing.T) {
 	before := hostTree(t, root)
 	h.mustPrepare(t, &Prepare{Bundle: testBundle(t, "v1.37.2")})
 	fixture.Put(t, root, host.FetchNotes+"/interrupted.json", "{}")
-	if got := fixture.Get(t, root, "/proc/sys/net/ipv4/ip_forward"); got != "1\n" {
-		t.Errorf("ip_forward is %q", got)
+	for _, name := range []string{"net/ipv4/ip_forward", "vm/overcommit_memory"} {
+		if got := fixture.Get(t, root, "/proc/sys/"+name); got != "1\n" {
+			t.Errorf("%s is %q", name, got)
+		}
 	}
 	if len(h.Has.Swap) > 0 {
 		t.Errorf("swap is still on: %v", h.Has.Swap)

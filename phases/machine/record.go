@@ -76,13 +76,11 @@ func (p *Prepare) runRecord(_ context.Context, env *step.Env) error {
 	})
 }
 
-// nodeParameters are kernel parameters that the kubelet, kube-proxy and network plugins set, with their values; "" if a value
-// depends on the machine or on kube-proxy's settings.
+// nodeParameters are kernel parameters that kube-proxy and network plugins set, with their values; "" if a value depends on the
+// machine or on kube-proxy's settings.
 var nodeParameters = map[string]string{
-	"kernel/keys/root_maxbytes": "25000000", "kernel/keys/root_maxkeys": "1000000", "kernel/panic": "10", "kernel/panic_on_oops": "1",
 	"net/ipv4/conf/all/route_localnet": "1", "net/ipv4/vs/conntrack": "1", "net/netfilter/nf_conntrack_max": "",
 	"net/netfilter/nf_conntrack_tcp_timeout_close_wait": "", "net/netfilter/nf_conntrack_tcp_timeout_established": "",
-	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0",
 }
 
 // missingDirectories are missing here, and a preparation makes them for its files.

@@ -80,8 +80,10 @@ func parameterStays(env *step.Env, name, now, before, forwarding string) string 
 
 // valueOnNode is the value a preparation or a node's programs give to a parameter; "" if it differs between nodes.
 func valueOnNode(name string) string {
-	if value, of := nodeParameters[name]; of {
-		return value
+	for _, parameters := range []map[string]string{nodeParameters, preflight.KubeletParameters()} {
+		if value, of := parameters[name]; of {
+			return value
+		}
 	}
 	if acceptsRoutes(name) {
 		return "2"

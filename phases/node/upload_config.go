@@ -17,7 +17,7 @@ import (
 // UploadConfig is the phase upload-config of init: it stores the configuration as it is.
 func UploadConfig() step.Phase {
 	asIs := func(context.Context, *step.Env, *corev1.ConfigMap, string) error { return nil }
-	flags := []string{"config", "cri-socket", "dry-run", "kubeconfig"}
+	flags := []string{"config", "cri-socket", "dry-run", "kubeconfig", "profile"}
 	return UploadConfigWith("Store the configuration in the cluster, for the nodes that join", flags, asIs)
 }
 

@@ -4,7 +4,9 @@
 package reset
 
 import (
+	"bytes"
 	"context"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/profile"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -124,6 +127,7 @@ func (c *cleanup) removeDirectories(context.Context) {
 		c.removeFile(filepath.Join(p.Kubernetes, name))
 	}
 	c.removeLeftovers(p.Kubernetes, names)
+	c.removeProfileFiles()
 	if c.Config.Reset.CleanupTmpDir {
 		c.removeTree(node.BackupRoot(c.Env))
 	}
@@ -174,5 +178,32 @@ func (c *cleanup) removeLeftovers(dir string, names []string) {
 		if name, found := host.LeftoverOf(entry); found && slices.Contains(names, name) {
 			c.removeFile(filepath.Join(dir, entry))
 		}
+	}
+}
+
+// removeProfileFiles removes the files of profiles that nobody has edited. Audit logs are the operator's.
+func (c *cleanup) removeProfileFiles() {
+	names := map[string][]string{}
+	for _, f := range profile.Files() {
+		names[f.Mount.Dir] = append(names[f.Mount.Dir], filepath.Base(f.Path))
+		have, err := host.ReadIfExists(c.Host, f.Path)
+		switch {
+		case err != nil:
+			c.did(false, host.IgnoreForbidden(err))
+		case have == nil:
+		case bytes.Equal(have, f.Data) || c.Host.Unchanged(f.Path):
+			c.removeFile(f.Path)
+		default:
+			c.warnf("%s stays: it isn't as a profile made it", f.Path)
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(names)) {
+		c.removeLeftovers(dir, names[dir])
+		c.removeEmpty(dir)
+	}
+	logs := profile.LogMount().Dir
+	c.removeEmpty(logs)
+	if len(c.entries(logs)) > 0 {
+		c.UI.Printf("%s stays: it has the audit logs of this node's API server", logs)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
+	"github.com/slipway-k8s/slipway/internal/profile"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -245,6 +246,30 @@ func TestResetLeavesNothing(t *testing.T) {
 	again := s.reset(t)
 	phasetest.Once(t, again, phasetest.Line{"Nothing"})
 	phasetest.Shows(t, "reset", said+"\nA second time:\n"+again)
+}
+
+// TestResetRemovesProfileFiles: files that are as a profile made them go. Edited ones stay, and so do audit logs.
+func TestResetRemovesProfileFiles(t *testing.T) {
+	asMade := map[string]string{}
+	for _, f := range profile.Files() {
+		asMade[f.Path] = string(f.Data)
+	}
+	for name, more := range map[string]map[string]string{
+		"as made": nil,
+		"edited":  {"/etc/kubernetes/hardening/admission.yaml": "mine", "/var/log/kubernetes/audit/audit.log": "{}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newResetScene(t, asMade, map[string]string{"/etc/kubernetes/audit/.audit.yaml.slipway-ABCDEFGH": ""}, more)
+			said := s.reset(t)
+			if len(more) == 0 {
+				s.isAsBefore(t)
+				return
+			}
+			phasetest.Once(t, said, phasetest.Line{"WARNING", "/etc/kubernetes/hardening/admission.yaml"}, phasetest.Line{"/var/log/kubernetes/audit"})
+			s.isAsBefore(t, "/etc/kubernetes/", "/etc/kubernetes/hardening/", "/etc/kubernetes/hardening/admission.yaml",
+				"/var/log/", "/var/log/kubernetes/", "/var/log/kubernetes/audit/", "/var/log/kubernetes/audit/audit.log")
+		})
+	}
 }
 
 // TestResetTakesWhatOpensAnExternalEtcd: a join's files are removed, wherever they are. Files the user put there stay, and so do

@@ -20,7 +20,7 @@ import (
 )
 
 func New(g *cli.Globals) *cobra.Command {
-	cmd := cli.Group("config", "Work with configuration files and images", newPrint(g), newValidate(g), newMigrate(g), newImages(g))
+	cmd := cli.Group("config", "Work with configuration files and images", newPrint(g), newValidate(g), newMigrate(g), newProfile(g), newImages(g))
 	config.Bind(cmd.PersistentFlags(), "config", nil) // kubeadm has the flag; nothing here asks a cluster
 	return cmd
 }
