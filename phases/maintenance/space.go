@@ -38,14 +38,15 @@ func hasRoom(ctx context.Context, env *step.Env, m etcd.Health) error {
 		return unknownSpaceError{err}
 	}
 	need := preflight.Need{Dir: node.EtcdDataDir(pod), What: "the new database", Bytes: uint64(m.Status.InUse)}
-	for _, f := range preflight.Room(env.Host, need) {
-		failure := fault.New(f.Message, f.Remedy)
-		if f.Severity != fault.Error {
-			return unknownSpaceError{failure}
-		}
-		return failure
+	findings := preflight.Room(env.Host, need)
+	if len(findings) == 0 {
+		return nil
 	}
-	return nil
+	failure := fault.New(findings[0].Message, findings[0].Remedy)
+	if findings[0].Severity != fault.Error {
+		return unknownSpaceError{failure}
+	}
+	return failure
 }
 
 const (
