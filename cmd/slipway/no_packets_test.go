@@ -29,9 +29,14 @@ const (
 )
 
 // asksByDesign reports whether a command's dry run reads the cluster it doesn't change: plans for tokens depend on the existing
-// tokens, plans for an upgrade on what the cluster runs.
+// tokens, plans for an upgrade on the cluster's versions, and plans for etcd's members, or a lost node's, on their state.
 func asksByDesign(command string) bool {
-	return strings.HasPrefix(command, "slipway upgrade") || strings.HasPrefix(command, "slipway token") && command != "slipway token generate"
+	for _, group := range []string{"slipway upgrade", "slipway token", "slipway etcd", "slipway reset node"} {
+		if strings.HasPrefix(command, group) {
+			return command != "slipway token generate"
+		}
+	}
+	return false
 }
 
 // TestPlansSendNothing runs every command with --dry-run, as a process in a network namespace with a way out and a resolver, and
