@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"internal/host/plan":          {"internal/host"},
 	"internal/cluster":            {"internal/fault", "internal/retry"},
 	"internal/corefile":           {},
+	"internal/snapshots":          {"internal/host"},
 	"internal/discovery":          {"internal/retry"},
 	"internal/etcd":               {"internal/fault", "internal/retry"},
 	"internal/retry":              {},
@@ -98,6 +99,10 @@ var mayImport = map[string][]string{
 		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault",
 		"internal/host", "internal/joining", "internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
+	"phases/snapshot": {
+		"phases/backup", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/etcd", "internal/fault",
+		"internal/host", "internal/snapshots", "internal/thisnode", "internal/upgrading",
+	},
 	"phases/bootstrap": {
 		"phases/addon", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster",
 		"internal/config", "internal/diagnose", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig",
@@ -153,7 +158,8 @@ var mayImport = map[string][]string{
 		"internal/fault", "internal/host/linux", "internal/support", "internal/thisnode",
 	},
 	"cmd/slipway/etcd": {
-		"cmd/slipway/cli", "cmd/slipway/env", "phases/maintenance", "internal/config", "internal/etcd", "internal/fault", "internal/thisnode",
+		"cmd/slipway/cli", "cmd/slipway/env", "phases/maintenance", "phases/snapshot", "phases/step", "internal/config",
+		"internal/etcd", "internal/fault", "internal/snapshots", "internal/thisnode",
 	},
 	"cmd/slipway/node": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases", "phases/bootstrap", "phases/machine", "phases/reset", "phases/step",

@@ -8,7 +8,6 @@ package backup
 
 import (
 	"context"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -146,24 +145,8 @@ func snapshotEtcd(ctx context.Context, env *step.Env, dir string) error {
 	if err := env.Host.EnsureDir(dir, 0o700); err != nil {
 		return err
 	}
-	path := filepath.Join(dir, upgrading.SnapshotFile)
-	env.UI.Printf("Writing a snapshot of etcd to %s", path)
-	err := env.Host.WriteStream(path, func(w io.Writer) error {
-		_, err := env.Etcd.Snapshot(ctx, member.PeerURL, w)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	info, err := verifiedSnapshot(env, path)
-	if errors.Is(err, host.ErrNotInPlan) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	env.UI.Printf("The snapshot is whole: %d keys, revision %d, %d bytes", info.Keys, info.Revision, info.Size)
-	return nil
+	_, err := Snapshot(ctx, env, member.PeerURL, filepath.Join(dir, upgrading.SnapshotFile))
+	return err
 }
 
 // PruneSnapshots removes upgrades' older snapshots, and interrupted runs' partial snapshots. It keeps the newest, and the

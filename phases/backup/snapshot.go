@@ -4,7 +4,9 @@
 package backup
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -16,11 +18,31 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// Snapshot writes a snapshot of etcd's member at peerURL to a file at path, and reads it back to verify it.
+func Snapshot(ctx context.Context, env *step.Env, peerURL, path string) (etcd.SnapshotInfo, error) {
+	env.UI.Printf("Writing a snapshot of etcd to %s", path)
+	err := env.Host.WriteStream(path, func(w io.Writer) error {
+		_, err := env.Etcd.Snapshot(ctx, peerURL, w)
+		return err
+	})
+	if err != nil {
+		return etcd.SnapshotInfo{}, err
+	}
+	info, err := VerifiedSnapshot(env, path)
+	if errors.Is(err, host.ErrNotInPlan) {
+		return info, nil
+	}
+	if err == nil {
+		env.UI.Printf("The snapshot is whole: %d keys, revision %d, %d bytes", info.Keys, info.Revision, info.Size)
+	}
+	return info, err
+}
+
 // NewestFitting returns the newest snapshot that this minor version of etcd can restore for a member. list has the newest last.
 func NewestFitting(env *step.Env, list []string, member, minor string) (string, etcd.SnapshotInfo, error) {
 	var refused []string
 	for _, path := range slices.Backward(list) {
-		info, err := verifiedSnapshot(env, path)
+		info, err := VerifiedSnapshot(env, path)
 		if errors.Is(err, host.ErrNotInPlan) { // this run would take the snapshot
 			return path, info, nil
 		}
@@ -35,7 +57,8 @@ func NewestFitting(env *step.Env, list []string, member, minor string) (string, 
 	return "", etcd.SnapshotInfo{}, errors.New("no snapshot of etcd fits: " + strings.Join(refused, "; "))
 }
 
-func verifiedSnapshot(env *step.Env, path string) (etcd.SnapshotInfo, error) {
+// VerifiedSnapshot reads and verifies the snapshot at path.
+func VerifiedSnapshot(env *step.Env, path string) (etcd.SnapshotInfo, error) {
 	f, err := env.Host.Open(path)
 	if err != nil {
 		return etcd.SnapshotInfo{}, err

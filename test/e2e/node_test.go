@@ -44,6 +44,7 @@ func TestNode(t *testing.T) {
 		m.must("slipway", "certs", "renew", "all", "--restart")
 		m.healthy(everything)
 	})
+	m.row("etcd-snapshot", func(m machine) { m.savesEtcd() })
 	m.row("replaced-ca", func(m machine) { m.replacesCA() })
 	if tier.Full() {
 		m.row("two-cas", func(m machine) { m.usesTwoCAs() })

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/snapshots"
+	"github.com/slipway-k8s/slipway/phases/snapshot"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+func newSnapshot(g *cli.Globals) *cobra.Command {
+	return cli.Group("snapshot", "Save etcd to files, and look after them", newSave(g), newList(g), newVerify(g), newPrune(g))
+}
+
+// bindDir adds the flag --dir.
+func bindDir(fs *pflag.FlagSet, dir *string) {
+	fs.StringVar(dir, "dir", snapshots.Dir, "`directory` of the snapshots")
+}
+
+// run calls do with the parts of a command, and with the directory as an absolute path.
+func run(cmd *cobra.Command, g *cli.Globals, dir string, do func(p *env.Parts, dir string) error) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	p, err := env.LivingControlPlane(cmd, g)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	return do(p, dir)
+}
+
+func newSave(g *cli.Globals) *cobra.Command {
+	o := snapshot.Options{}
+	cmd := &cobra.Command{
+		Use:   "save",
+		Short: "Save etcd to a file, with a record beside it, and print its path",
+		Long: "Save etcd to a file, with a record beside it, and print its path.\n\n" +
+			"The snapshot comes from a healthy member, if possible not the leader, and is read back from the disk and verified. The\n" +
+			"record says which cluster and which versions it's of, and which CAs and encryption keys its objects need. Without a\n" +
+			"quorum, and without the API, any member that answers is saved. The snapshot holds every Secret of the cluster.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd, g, o.Dir, func(p *env.Parts, dir string) error {
+				o.Dir, o.Slipway = dir, g.Version()
+				path, err := snapshot.Save(cmd.Context(), p.Env, o)
+				if err != nil {
+					return err
+				}
+				return g.Result(path + "\n")
+			})
+		},
+	}
+	bindDir(cmd.Flags(), &o.Dir)
+	cmd.Flags().BoolVar(&o.InTurn, "in-turn", false, "for timers: wait for this host's turn, so that control planes do not save etcd at the same time, and fail if no member is healthy")
+	return cmd
+}
+
+func newVerify(g *cli.Globals) *cobra.Command {
+	dir := ""
+	cmd := &cobra.Command{
+		Use:   "verify [FILE...]",
+		Short: "Read snapshots, by default all of this host's, and compare them with their records",
+		Long: "Read snapshots, by default all of this host's, and compare them with their records.\n\n" +
+			"It needs no etcd. Snapshots without a record, such as those of `etcdctl snapshot save`, are verified, too.",
+		Args: cli.Takes(0, cli.AnyNumber),
+		RunE: func(cmd *cobra.Command, files []string) error {
+			return runAnywhere(g, dir, func(e *step.Env, dir string) error { return verifyAll(g, e, dir, files) })
+		},
+	}
+	bindDir(cmd.Flags(), &dir)
+	return cmd
+}
+
+func newPrune(g *cli.Globals) *cobra.Command {
+	dir, policy := "", snapshots.Policy{}
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove this host's old snapshots",
+		Long: "Remove this host's old snapshots.\n\n" +
+			"The newest ones stay, and one a day. Before anything is removed, the newest snapshot is verified. Files without a record,\n" +
+			"and other hosts' snapshots, stay.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if policy.Newest < 1 || policy.Days < 0 {
+				return fmt.Errorf("--keep=%d --keep-days=%d: at least one snapshot has to stay", policy.Newest, policy.Days)
+			}
+			return run(cmd, g, dir, func(p *env.Parts, dir string) error { return snapshot.Prune(p.Env, dir, policy) })
+		},
+	}
+	bindDir(cmd.Flags(), &dir)
+	cmd.Flags().IntVar(&policy.Newest, "keep", 5, "how many of the newest snapshots stay")
+	cmd.Flags().IntVar(&policy.Days, "keep-days", 7, "for how many days, in UTC and with today, the day's newest snapshot stays")
+	return cmd
+}

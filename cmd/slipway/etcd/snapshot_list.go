@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/snapshots"
+	"github.com/slipway-k8s/slipway/phases/snapshot"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// runAnywhere is run for commands that only read files, on any host.
+func runAnywhere(g *cli.Globals, dir string, do func(e *step.Env, dir string) error) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	p := env.NewAPIParts(g, env.AskingNode(nil), nil)
+	defer p.Close()
+	return do(p.Env, dir)
+}
+
+func newList(g *cli.Globals) *cobra.Command {
+	dir, out := "", &cli.OutputOptions{}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the snapshots in a directory, the oldest first",
+		RunE: func(*cobra.Command, []string) error {
+			return runAnywhere(g, dir, func(e *step.Env, dir string) error {
+				list, unrecorded, err := snapshots.List(e.Host, dir)
+				if err != nil {
+					return err
+				}
+				for _, path := range unrecorded {
+					e.UI.Warnf("%s has no record", path)
+				}
+				l := &snapshotList{TypeMeta: metav1.TypeMeta{APIVersion: snapshots.APIVersion, Kind: snapshots.Kind + "List"}, Items: append([]snapshots.Snapshot{}, list...)}
+				return out.Print(g, l, l.table)
+			})
+		},
+	}
+	bindDir(cmd.Flags(), &dir)
+	out.Bind(cmd.Flags())
+	return cmd
+}
+
+// snapshotList is the output of `etcd snapshot list`; docs/etcd.md describes it.
+type snapshotList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Items []snapshots.Snapshot `json:"items"`
+}
+
+func (l *snapshotList) DeepCopyObject() runtime.Object { return new(*l) }
+
+func (l *snapshotList) table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(t, "TAKEN\tREVISION\tKEYS\tSIZE\tKUBERNETES\tETCD\tFILE")
+	for _, s := range l.Items {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%.1f MiB\t%s\t%s\t%s\n", s.Taken.UTC().Format(time.DateTime+"Z"), s.Revision, s.Keys, float64(s.Size)/(1<<20),
+			cmp.Or(s.Kubernetes, "-"), s.Etcd, s.Path)
+	}
+	return t.Flush()
+}
+
+// verifyAll verifies files, or else all snapshots in a directory, and prints a line for each that's whole.
+func verifyAll(g *cli.Globals, e *step.Env, dir string, files []string) error {
+	paths, err := named(e, dir, files)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, path := range paths {
+		info, recorded, err := snapshot.Verify(e, path)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		note := ""
+		if !recorded {
+			note = ", without a record"
+		}
+		if err := g.Result(fmt.Sprintf("%s: whole, revision %d, %d keys%s\n", path, info.Revision, info.Keys, note)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// named makes the files' paths absolute; without files, it returns those of all snapshots in the directory.
+func named(e *step.Env, dir string, files []string) (paths []string, err error) {
+	for _, file := range files {
+		path, err := filepath.Abs(file)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	if len(files) > 0 {
+		return paths, nil
+	}
+	list, unrecorded, err := snapshots.List(e.Host, dir)
+	for _, s := range list {
+		paths = append(paths, s.Path)
+	}
+	if err == nil && len(paths)+len(unrecorded) == 0 {
+		err = fault.New("there are no snapshots in "+dir, "`slipway etcd snapshot save` takes one; --dir names another directory")
+	}
+	return append(paths, unrecorded...), err
+}

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshots
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/host/linux"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
+
+var noon = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+
+// every returns a Node's snapshots, one each interval, the last of them now.
+func every(interval time.Duration, count int) (list []Snapshot) {
+	for i := range count {
+		taken := noon.Add(-interval * time.Duration(count-1-i))
+		list = append(list, Snapshot{Path: Name("cp-1", taken), Record: Record{Node: "cp-1", Taken: taken}})
+	}
+	return list
+}
+
+// TestSurplus: after three weeks of a snapshot every six hours, the newest five stay, and one for each day before them.
+func TestSurplus(t *testing.T) {
+	policy := Policy{Newest: 5, Days: 7}
+	list := every(6*time.Hour, 84)
+	list = append([]Snapshot{{Path: "theirs.db", Record: Record{Node: "cp-2", Taken: noon.AddDate(-1, 0, 0)}}}, list...)
+	gone := map[string]bool{}
+	for _, s := range policy.Surplus(list, "cp-1", noon) {
+		gone[s.Path] = true
+	}
+	var stay []string
+	for _, s := range list {
+		if !gone[s.Path] {
+			stay = append(stay, s.Path)
+		}
+	}
+	want := []string{"theirs.db"}
+	for _, taken := range []string{"21T18", "22T18", "23T18", "24T18", "25T18", "26T12", "26T18", "27T00", "27T06", "27T12"} {
+		want = append(want, "etcd-cp-1-202611"+taken+"0000Z.db")
+	}
+	if diff := cmp.Diff(want, stay); diff != "" {
+		t.Errorf("(-want +stay):\n%s", diff)
+	}
+}
+
+// TestSurplusLater: snapshots stay, however old, if there are no newer ones.
+func TestSurplusLater(t *testing.T) {
+	list := every(6*time.Hour, 8)
+	for _, later := range []time.Duration{0, 24 * time.Hour, 365 * 24 * time.Hour} {
+		surplus := Policy{Newest: 5, Days: 7}.Surplus(list, "cp-1", noon.Add(later))
+		if left := len(list) - len(surplus); left < 5 {
+			t.Errorf("%s later, %d snapshots stay", later, left)
+		}
+	}
+	if surplus := (Policy{Newest: 8, Days: 1}).Surplus(list, "cp-1", noon); len(surplus) > 0 {
+		t.Errorf("surplus: %v", surplus)
+	}
+}
+
+// TestTurns: at any time, exactly one member has its turn, and the others wait until theirs begins.
+func TestTurns(t *testing.T) {
+	for members := 1; members <= 7; members++ {
+		for at := noon; at.Before(noon.Add(3 * time.Hour)); at = at.Add(37 * time.Second) {
+			having := 0
+			for position := range members {
+				wait := UntilTurn(at, position, members)
+				if wait == 0 {
+					having++
+				}
+				if wait < 0 || wait > turn*time.Duration(members-1) || UntilTurn(at.Add(wait), position, members) != 0 {
+					t.Fatalf("%d of %d waits %s at %s", position, members, wait, at)
+				}
+			}
+			if having != 1 {
+				t.Fatalf("%d of %d members have their turn at %s", having, members, at)
+			}
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	root := t.TempDir()
+	h := linux.NewAt(root)
+	if list, unrecorded, err := List(h, Dir); len(list)+len(unrecorded) > 0 || err != nil {
+		t.Errorf("a missing directory: %v, %v, %v", list, unrecorded, err)
+	}
+	put := func(name, text string) { fixture.Put(t, root, filepath.Join(Dir, name), text) }
+	want := []Snapshot{}
+	for i, name := range []string{"z.db", "a.db"} { // by time, not by name
+		r := Record{Node: "cp-1", Taken: noon.Add(time.Duration(i) * time.Hour), Revision: 7, Authorities: map[string][]string{"ca": {"sha256:1"}}}
+		data, err := r.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(name, "database")
+		put(name+".json", string(data))
+		r.APIVersion, r.Kind = APIVersion, Kind
+		want = append(want, Snapshot{filepath.Join(Dir, name), r})
+	}
+	put("others.db", "database")
+	put(".b.db.slipway-12345678", "half")
+	put("alone.db.json", "{}") // whose snapshot is elsewhere
+	put("README", "")
+	list, unrecorded, err := List(h, Dir)
+	if diff := cmp.Diff(want, list); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	fact.List(t, unrecorded, filepath.Join(Dir, "others.db"))
+
+	for _, bad := range []string{"{", "{}", `{"apiVersion": "v1", "kind": "Snapshot"}`, fmt.Sprintf(`{"apiVersion": %q}`, APIVersion)} {
+		put("z.db.json", bad)
+		_, _, err := List(h, Dir)
+		fact.Error(t, err, "z.db.json")
+		if errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a record %q counts as missing", bad)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/snapshots"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// Prune removes this Node's surplus snapshots from a directory. It first verifies the newest one, which always stays: if that's
+// damaged, an older one may be the last that's whole, so none is removed.
+func Prune(env *step.Env, dir string, policy snapshots.Policy) error {
+	if policy.Newest < 1 {
+		return errors.Errorf("at least one snapshot has to stay, not %d", policy.Newest)
+	}
+	list, unrecorded, err := snapshots.List(env.Host, dir)
+	if err != nil {
+		return err
+	}
+	if len(unrecorded) > 0 {
+		env.UI.Warn("these snapshots stay, because they have no record: "+strings.Join(unrecorded, ", "),
+			"they are somebody else's, or of a run that was killed; remove them yourself once you do not need them")
+	}
+	surplus := policy.Surplus(list, env.Config.Name, env.Host.Now())
+	if len(surplus) == 0 {
+		env.UI.Printf("Nothing to remove: %s has %d snapshots", dir, len(list))
+		return nil
+	}
+	if err := newestIsWhole(env, list); err != nil {
+		return err
+	}
+	for _, s := range surplus {
+		env.UI.Printf("Removing %s", s.Path)
+		if err := remove(env, s.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newestIsWhole(env *step.Env, list []snapshots.Snapshot) error {
+	newest := ""
+	for _, s := range list {
+		if s.Node == env.Config.Name {
+			newest = s.Path
+		}
+	}
+	if _, _, err := Verify(env, newest); err != nil {
+		return fault.New(fmt.Sprintf("no snapshot was removed, because the newest is not whole: %v", err),
+			fmt.Sprintf("remove %s and %s, and take another with `slipway etcd snapshot save`", newest, snapshots.RecordPath(newest)))
+	}
+	return nil
+}
+
+// remove removes the record last: a snapshot without one would stay for ever.
+func remove(env *step.Env, path string) error {
+	if err := env.Host.Remove(path); err != nil {
+		return err
+	}
+	return env.Host.Remove(snapshots.RecordPath(path))
+}

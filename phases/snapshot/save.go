@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package snapshot saves etcd to a file with a record (Save), checks such files (Verify) and removes old ones (Prune).
+// internal/snapshots has the files and records; phases/backup takes the snapshot.
+package snapshot
+
+import (
+	"context"
+	stderrors "errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/snapshots"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// Options say how to save etcd.
+type Options struct {
+	Dir string
+	// InTurn is for a timer: it waits for this host's turn among etcd's members, and takes only a healthy member's snapshot.
+	InTurn  bool
+	Slipway string // this program's version
+}
+
+// Save writes a snapshot and its record, and returns its path.
+func Save(ctx context.Context, env *step.Env, o Options) (path string, err error) {
+	if err := onlyLocal(env); err != nil {
+		return "", err
+	}
+	if o.InTurn {
+		if err := awaitTurn(ctx, env); err != nil {
+			return "", err
+		}
+	}
+	source, err := chooseSource(ctx, env, o.InTurn)
+	if err != nil {
+		return "", err
+	}
+	if err := ensureDir(env, o.Dir); err != nil {
+		return "", err
+	}
+	if err := ensureSpace(env, o.Dir, uint64(source.Status.Size)); err != nil {
+		return "", err
+	}
+	record := newRecord(env, o, source)
+	path = filepath.Join(o.Dir, snapshots.Name(record.Node, record.Taken))
+	info, err := backup.Snapshot(ctx, env, source.PeerURL, path)
+	if err == nil {
+		err = complete(env, record, path, info)
+	}
+	if err != nil {
+		return "", stderrors.Join(err, env.Host.Remove(path)) // nothing would count it
+	}
+	return path, nil
+}
+
+// complete adds the snapshot's own facts to its record, and writes it.
+func complete(env *step.Env, r snapshots.Record, path string, info etcd.SnapshotInfo) (err error) {
+	r.Revision, r.Keys, r.Storage = info.Revision, info.Keys, info.Version
+	for _, m := range info.Members {
+		r.Members = append(r.Members, memberOf(m))
+	}
+	if r.Size, r.SHA256, err = sumOf(env.Host, path); err != nil {
+		return err
+	}
+	data, err := r.Encode()
+	if err != nil {
+		return err
+	}
+	_, err = env.Host.WriteSecret(snapshots.RecordPath(path), data)
+	return err
+}
+
+func onlyLocal(env *step.Env) error {
+	external := env.Config.Cluster.Etcd.External
+	if external == nil {
+		return nil
+	}
+	return fault.New(fmt.Sprintf("this cluster's etcd is external, at %v: Slipway neither saves nor restores it", external.Endpoints),
+		"take its snapshots on its own hosts, with `etcdctl snapshot save`")
+}
+
+// ensureDir makes a missing directory, for root alone. An operator's own keeps its mode.
+func ensureDir(env *step.Env, dir string) error {
+	if _, err := env.Host.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return env.Host.EnsureDir(dir, 0o700)
+}
+
+// ensureSpace fails if the snapshot would leave less than a tenth of the disk free.
+func ensureSpace(env *step.Env, dir string, size uint64) error {
+	for _, f := range preflight.Room(env.Host, preflight.Need{Dir: dir, What: "the snapshot of etcd", Bytes: size}) {
+		if f.Severity == fault.Error {
+			return fault.New(f.Message, f.Remedy+"; `slipway etcd snapshot prune` removes old snapshots in "+dir)
+		}
+		env.UI.Warn(f.Message, f.Remedy)
+	}
+	return nil
+}
+
+// awaitTurn waits for this host's turn. Only etcd's list of members decides it.
+func awaitTurn(ctx context.Context, env *step.Env) error {
+	own, _ := thisnode.EtcdMember(env.Host, env.Config)
+	for {
+		all, err := etcd.AskHealth(ctx, env.Etcd)
+		if err != nil {
+			return err
+		}
+		position := slices.IndexFunc(all, func(h etcd.Health) bool { return h.PeerURL == own.PeerURL })
+		if position < 0 {
+			return fault.New(fmt.Sprintf("etcd has no member at %q, the address in this host's static Pod", own.PeerURL),
+				"`slipway diagnose` says what is wrong with this node")
+		}
+		now := env.Host.Now()
+		wait := snapshots.UntilTurn(now, position, len(all))
+		if wait == 0 {
+			return nil
+		}
+		env.UI.Printf("Waiting until %s, so that only one of the %d members is saved at a time", now.Add(wait).UTC().Format(time.TimeOnly+" MST"), len(all))
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// chooseSource picks the member to save: a healthy follower if possible, since the leader has more to do, and among those this
+// host's. With mustWork, it's an error if no member is healthy.
+func chooseSource(ctx context.Context, env *step.Env, mustWork bool) (etcd.Health, error) {
+	all, err := etcd.AskHealth(ctx, env.Etcd)
+	if err != nil {
+		return etcd.Health{}, err
+	}
+	own, _ := thisnode.EtcdMember(env.Host, env.Config)
+	best := slices.MinFunc(all, func(a, b etcd.Health) int { return drawbacks(a, own) - drawbacks(b, own) })
+	const remedy = "`slipway diagnose` on the control planes says what is wrong"
+	switch {
+	case !best.Answers || best.Learner:
+		return best, fault.New("no voting member of etcd answers: "+etcd.Standing(all, ""), remedy)
+	case best.Err != nil && mustWork:
+		return best, fault.New("no member of etcd is healthy, so there is nothing new to save: "+etcd.Standing(all, ""), remedy)
+	case best.Err != nil:
+		env.UI.Warn(fmt.Sprintf("member %s is not healthy (%v): its snapshot may lack what other members have", best.Label(), best.Err), remedy)
+	case corrupt(best):
+		env.UI.Warn("etcd has raised the alarm CORRUPT: its members' data differ, and this snapshot has the data of "+best.Label(), remedy)
+	}
+	return best, nil
+}
+
+// drawbacks orders members as sources of a snapshot; 0 is the best.
+func drawbacks(h etcd.Health, own manifests.LocalMember) (count int) {
+	for i, bad := range []bool{h.PeerURL != own.PeerURL, h.Leads(), corrupt(h), h.Err != nil, !h.Answers, h.Learner} {
+		if bad {
+			count += 1 << i
+		}
+	}
+	return count
+}
+
+// corrupt reports whether the member itself has raised the alarm.
+func corrupt(h etcd.Health) bool {
+	return slices.ContainsFunc(h.Status.Alarms, func(a etcd.Alarm) bool { return a.Kind == "CORRUPT" && a.Member == h.ID })
+}
+
+func memberOf(m etcd.Member) snapshots.Member {
+	return snapshots.Member{ID: backup.EtcdID(m.ID), Name: m.Name, PeerURL: m.PeerURL}
+}
