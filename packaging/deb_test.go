@@ -122,7 +122,7 @@ func (p *packages) testDebRelations(t *testing.T) {
 func (p *packages) testDebUpgrade(t *testing.T) {
 	r, ours, older := p.debHost(t)
 	r.run("dpkg", "--install", older)
-	r.run("systemctl", "enable", renewalTimer)
+	r.run("systemctl", "enable", renewalTimer, snapshotTimer)
 	r.asked()
 	before := r.untouched()
 	for range 2 { // the second time with the same version
@@ -150,13 +150,13 @@ func (p *packages) testDebRemove(t *testing.T) {
 	}
 	clean, before := everything(), r.untouched()
 	r.run("dpkg", "--install", ours)
-	r.run("systemctl", "enable", renewalTimer)
+	r.run("systemctl", "enable", renewalTimer, snapshotTimer)
 	r.asked()
 	said := r.run("dpkg", "--remove", "slipway")
 	if !strings.Contains(said, stillNode) || r.has(ourDropIn) {
 		t.Errorf("drop-in still there: %t; said:\n%s", r.has(ourDropIn), said)
 	}
-	r.wantAsked("--no-reload disable "+renewalTimer, "stop "+renewalTimer, "--system daemon-reload")
+	r.wantAsked("--no-reload disable "+bothTimers, "stop "+bothTimers, "--system daemon-reload")
 	wantUntouched(t, before, r.untouched())
 	r.run("dpkg", "--purge", "slipway")
 	after := everything()
@@ -185,7 +185,7 @@ func (p *packages) testDebRemoveQuietly(t *testing.T) {
 			}
 			r.run("dpkg", "--install", ours)
 			r.wantAsked()
-			r.run("systemctl", "enable", renewalTimer)
+			r.run("systemctl", "enable", renewalTimer, snapshotTimer)
 			if said := r.run("dpkg", "--remove", "slipway"); strings.Contains(said, stillNode) {
 				t.Errorf("said:\n%s", said)
 			}

@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	renewalTimer = "slipway-certs-renew.timer"
-	// linked is the link that enables the timer.
-	linked = "/etc/systemd/system/timers.target.wants/" + renewalTimer
+	renewalTimer, snapshotTimer = "slipway-certs-renew.timer", "slipway-etcd-snapshot.timer"
+	bothTimers                  = renewalTimer + " " + snapshotTimer
+	// A timer is enabled by a link in this directory; linked is the renewal's.
+	enabledTimers = "/etc/systemd/system/timers.target.wants/"
+	linked        = enabledTimers + renewalTimer
 	// stillNode is in the message when Slipway is removed from a node.
 	stillNode = "`slipway reset`"
 	// askedFile records the calls of systemctl.
@@ -84,7 +86,7 @@ func (r *root) wantInPlace(p *packages) {
 	}
 }
 
-// wantTimer checks whether the timer is enabled. Neither an installation nor the preset enables it.
+// wantTimer checks whether the timer of the renewal is enabled. Neither an installation nor the preset enables a timer.
 func (r *root) wantTimer(enabled bool) {
 	r.t.Helper()
 	if r.has(linked) != enabled {
@@ -94,14 +96,16 @@ func (r *root) wantTimer(enabled bool) {
 		return
 	}
 	r.run("systemctl", "preset-all")
-	if r.has(linked) {
-		r.t.Error("the preset enables the timer")
+	for _, timer := range []string{renewalTimer, snapshotTimer} {
+		if r.has(enabledTimers + timer) {
+			r.t.Errorf("%s: enabled by an installation, or the preset", timer)
+		}
+		r.run("systemctl", "enable", timer)
+		if !r.has(enabledTimers + timer) {
+			r.t.Errorf("%s cannot be enabled", timer)
+		}
+		r.run("systemctl", "disable", timer)
 	}
-	r.run("systemctl", "enable", renewalTimer)
-	if !r.has(linked) {
-		r.t.Error("the timer cannot be enabled")
-	}
-	r.run("systemctl", "disable", renewalTimer)
 }
 
 // wantContents checks for the parts of a package that differ between formats, or that people look for.
@@ -129,7 +133,8 @@ var documented = regexp.MustCompile(`(?m)^Documentation=man:(\S+)\((\d)\)$`)
 // wantUnits verifies the units with systemd, and checks that the man pages they name exist.
 func (r *root) wantUnits() {
 	r.t.Helper()
-	if said := r.run("systemd-analyze", "verify", "--man=no", "kubelet.service", "slipway-certs-renew.service", renewalTimer); said != "" {
+	if said := r.run("systemd-analyze", "verify", "--man=no", "kubelet.service", "slipway-certs-renew.service", renewalTimer,
+		"slipway-etcd-snapshot.service", snapshotTimer); said != "" {
 		r.t.Errorf("systemd-analyze verify:\n%s", said)
 	}
 	units, err := filepath.Glob(r.path("/usr/lib/systemd/system/slipway-*"))
@@ -140,7 +145,7 @@ func (r *root) wantUnits() {
 			r.t.Errorf("%s: no man page %q", unit, page)
 		}
 	}
-	if len(units) != 2 {
+	if len(units) != 4 {
 		r.t.Errorf("units: %q", units)
 	}
 }

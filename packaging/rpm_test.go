@@ -71,7 +71,7 @@ func (p *packages) testRpmInstall(t *testing.T) {
 	h := p.rpmHost(t)
 	h.rpm("--install", h.ours)
 	h.wantInPlace(p)
-	h.wantAsked("daemon-reload", "--no-reload preset "+renewalTimer)
+	h.wantAsked("daemon-reload", "--no-reload preset "+bothTimers)
 	h.wantTimer(false)
 	h.wantContents("/usr/share/zsh/site-functions", "/usr/share/licenses/slipway/LICENSE")
 	h.wantUnits()
@@ -130,7 +130,7 @@ func (p *packages) testRpmSwap(t *testing.T) {
 func (p *packages) testRpmUpgrade(t *testing.T) {
 	h := p.rpmHost(t)
 	h.rpm("--install", h.older)
-	h.run("systemctl", "enable", renewalTimer)
+	h.run("systemctl", "enable", renewalTimer, snapshotTimer)
 	h.asked()
 	before := h.untouched()
 	said := h.rpm("--upgrade", h.ours)
@@ -147,12 +147,12 @@ func (p *packages) testRpmErase(t *testing.T) {
 	h := p.rpmHost(t)
 	before := h.untouched()
 	h.rpm("--install", h.ours)
-	h.run("systemctl", "enable", renewalTimer)
+	h.run("systemctl", "enable", renewalTimer, snapshotTimer)
 	h.asked()
 	said := h.rpm("--erase", "slipway")
 	if !strings.Contains(said, stillNode) || h.has(ourDropIn) || h.has(linked) {
 		t.Errorf("drop-in still there: %t, timer: %t; said:\n%s", h.has(ourDropIn), h.has(linked), said)
 	}
-	h.wantAsked("--no-reload disable "+renewalTimer, "stop "+renewalTimer, "--system daemon-reload")
+	h.wantAsked("--no-reload disable "+bothTimers, "stop "+bothTimers, "--system daemon-reload")
 	wantUntouched(t, before, h.untouched())
 }

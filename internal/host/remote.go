@@ -40,6 +40,9 @@ type Remote interface {
 	// Answers reports whether a machine has this address: it accepts a TCP connection to the port, or refuses it. false means that
 	// it was silent until ctx ended, or that its network has nobody at the address. If no packet could be sent, there's an error.
 	Answers(ctx context.Context, at netip.AddrPort) (bool, error)
+	// RunProgram runs a program of the operator's that takes a file elsewhere. The first of the words names it; no shell reads
+	// them. It gets this process's environment, and only ctx bounds it. The error has the last line of its output.
+	RunProgram(ctx context.Context, words []string) error
 }
 
 // Probe is one request to a health endpoint.

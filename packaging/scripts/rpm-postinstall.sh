@@ -7,7 +7,7 @@ if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload >/dev/null || true
 fi
 
-# The preset decides whether the timer is enabled: ours leaves it off, an administrator's takes precedence.
+# The preset decides whether the timers are enabled: ours leaves them off, an administrator's takes precedence.
 if [ "$1" -eq 1 ] && command -v systemctl >/dev/null; then
-	systemctl --no-reload preset slipway-certs-renew.timer >/dev/null 2>&1 || true
+	systemctl --no-reload preset slipway-certs-renew.timer slipway-etcd-snapshot.timer >/dev/null 2>&1 || true
 fi

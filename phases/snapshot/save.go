@@ -30,7 +30,9 @@ import (
 type Options struct {
 	Dir string
 	// InTurn is for a timer: it waits for this host's turn among etcd's members, and takes only a healthy member's snapshot.
-	InTurn  bool
+	InTurn bool
+	// Upload is the operator's command that takes the files elsewhere; empty for none.
+	Upload  string
 	Slipway string // this program's version
 }
 
@@ -63,7 +65,10 @@ func Save(ctx context.Context, env *step.Env, o Options) (path string, err error
 	if err != nil {
 		return "", stderrors.Join(err, env.Host.Remove(path)) // nothing would count it
 	}
-	return path, nil
+	if o.Upload != "" {
+		err = upload(ctx, env, o.Upload, path)
+	}
+	return path, err
 }
 
 // complete adds the snapshot's own facts to its record, and writes it.

@@ -112,4 +112,5 @@ type Overrides struct {
 	Date       func(ctx context.Context, p host.Probe) (time.Time, error)
 	LookupHost func(ctx context.Context, name string) ([]netip.Addr, error)
 	Answers    func(ctx context.Context, at netip.AddrPort) (bool, error)
+	RunProgram func(ctx context.Context, words []string) error
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -229,4 +230,11 @@ func (h *Host) Answers(ctx context.Context, at netip.AddrPort) (bool, error) {
 		return h.On.Answers(ctx, at)
 	}
 	return false, h.fails("Answers")
+}
+
+func (h *Host) RunProgram(ctx context.Context, words []string) error {
+	if h.On.RunProgram != nil {
+		return h.On.RunProgram(ctx, words)
+	}
+	return h.ordered(ctx, "run "+strings.Join(words, " "))
 }

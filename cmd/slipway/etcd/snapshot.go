@@ -6,7 +6,9 @@ package etcd
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -50,6 +52,9 @@ func newSave(g *cli.Globals) *cobra.Command {
 			"record says which cluster and which versions it's of, and which CAs and encryption keys its objects need. Without a\n" +
 			"quorum, and without the API, any member that answers is saved. The snapshot holds every Secret of the cluster.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("upload") && strings.TrimSpace(o.Upload) == "" {
+				return errors.New("--upload needs the command of a program, such as 'rclone copy {} remote:cluster-1'")
+			}
 			return run(cmd, g, o.Dir, func(p *env.Parts, dir string) error {
 				o.Dir, o.Slipway = dir, g.Version()
 				path, err := snapshot.Save(cmd.Context(), p.Env, o)
@@ -61,6 +66,7 @@ func newSave(g *cli.Globals) *cobra.Command {
 		},
 	}
 	bindDir(cmd.Flags(), &o.Dir)
+	cmd.Flags().StringVar(&o.Upload, "upload", "", "`command` that takes the snapshot elsewhere, and then its record: split at spaces, without a shell; {} is the file's path")
 	cmd.Flags().BoolVar(&o.InTurn, "in-turn", false, "for timers: wait for this host's turn, so that control planes do not save etcd at the same time, and fail if no member is healthy")
 	return cmd
 }

@@ -30,7 +30,8 @@ func TestPlanAsksNoDiskAndNoNetwork(t *testing.T) {
 	_, names := o.LookupHost(t.Context(), "localhost")
 	_, date := o.Date(t.Context(), host.Probe{URL: "https://127.0.0.1:1"})
 	_, body := o.Fetch(t.Context(), host.Probe{URL: "https://127.0.0.1:1"})
-	for _, err := range []error{o.ProbeWrite("/"), times, names, date, body} {
+	program := o.RunProgram(t.Context(), []string{"false"})
+	for _, err := range []error{o.ProbeWrite("/"), times, names, date, body, program} {
 		if !errors.Is(err, host.ErrNotInPlan) {
 			t.Errorf("the plan asked: %v", err)
 		}

@@ -128,6 +128,10 @@ func (r *recorder) Answers(ctx context.Context, at netip.AddrPort) (bool, error)
 	return r.remote.Answers(ctx, at)
 }
 
+func (r *recorder) RunProgram(ctx context.Context, words []string) error {
+	return r.remote.RunProgram(ctx, words)
+}
+
 // ProbeWrite isn't recorded: it leaves nothing behind.
 func (r *recorder) ProbeWrite(dir string) error { return r.writer.ProbeWrite(dir) }
 

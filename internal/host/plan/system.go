@@ -120,6 +120,8 @@ func (o *overlay) LookupHost(context.Context, string) ([]netip.Addr, error) {
 // Answers says no: a plan assumes that a run's look at a lost host finds nobody.
 func (o *overlay) Answers(context.Context, netip.AddrPort) (bool, error) { return false, nil }
 
+func (o *overlay) RunProgram(context.Context, []string) error { return host.ErrNotInPlan }
+
 func (o *overlay) ProbeWrite(string) error { return host.ErrNotInPlan }
 
 func (o *overlay) SyncTimes(context.Context, string) ([]time.Duration, error) {
