@@ -36,7 +36,7 @@ type Plan struct {
 	record  func(Action)
 	members []Member
 	live    Etcd
-	// left and rewritten are the peer URLs of members that this plan removes or defragments.
+	// left and rewritten have the peer URLs of removed and of defragmented members.
 	left, rewritten []string
 }
 

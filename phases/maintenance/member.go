@@ -75,10 +75,10 @@ func (r *Removal) run(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// find returns the only member that which names.
-func find(all []etcd.Health, which string) (etcd.Health, error) {
+// find returns the member with a name, peer URL or ID, if there is exactly one.
+func find(all []etcd.Health, wanted string) (etcd.Health, error) {
 	named := func(m etcd.Health) bool {
-		return which != "" && (m.Name == which || m.PeerURL == which || m.IDText() == strings.TrimPrefix(strings.ToLower(which), "0x"))
+		return wanted != "" && (m.Name == wanted || m.PeerURL == wanted || m.IDText() == strings.TrimPrefix(strings.ToLower(wanted), "0x"))
 	}
 	var found, labels []string
 	for _, m := range all {
@@ -91,7 +91,7 @@ func find(all []etcd.Health, which string) (etcd.Health, error) {
 	case 1:
 		return all[slices.IndexFunc(all, named)], nil
 	case 0:
-		return etcd.Health{}, fault.New(fmt.Sprintf("etcd has no member %q", which), "its members are "+strings.Join(labels, ", "))
+		return etcd.Health{}, fault.New(fmt.Sprintf("etcd has no member %q", wanted), "its members are "+strings.Join(labels, ", "))
 	}
-	return etcd.Health{}, fault.New(fmt.Sprintf("etcd has several members %q: %s", which, strings.Join(found, ", ")), "name the member by its ID")
+	return etcd.Health{}, fault.New(fmt.Sprintf("etcd has several members %q: %s", wanted, strings.Join(found, ", ")), "name the member by its ID")
 }

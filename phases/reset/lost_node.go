@@ -44,8 +44,8 @@ func NewLostNode(ctx context.Context, env *step.Env, name string) (*LostNode, er
 		return nil, err
 	}
 	if l.node == nil && l.member == nil {
-		return nil, fault.New(fmt.Sprintf("the cluster has no Node %q, and its etcd no such member", name),
-			"`kubectl get nodes` and `slipway etcd member list` show those that it has")
+		return nil, fault.New(fmt.Sprintf("the cluster has no Node %q, and etcd has no member of that name", name),
+			"`kubectl get nodes` and `slipway etcd member list` list the names")
 	}
 	return l, nil
 }
