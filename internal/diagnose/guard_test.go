@@ -107,6 +107,7 @@ func TestSlowOrStuck(t *testing.T) {
 					return slices.Clone(h.Has.Containers), nil
 				}
 				err := Guard(t.Context(), h, w, h.target(false), func(ctx context.Context) error {
+					time.Sleep(time.Second / 2) // the host never changes at the instant at which the guard looks
 					return retry.Every(time.Second).Do(ctx, func(context.Context) error {
 						mu.Lock()
 						defer mu.Unlock()
