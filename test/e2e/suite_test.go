@@ -12,13 +12,17 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/preflight"
 	"github.com/slipway-k8s/slipway/test/joiners"
 	"github.com/slipway-k8s/slipway/test/kill"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
@@ -39,7 +43,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	ctx := context.Background()
-	if err := prepare(ctx); err != nil {
+	if err := errors.Join(prepare(ctx), settleKernel()); err != nil {
 		fmt.Fprintf(os.Stderr, "the real-cluster suite cannot run: %v\n", err)
 		return 1
 	}
@@ -61,6 +65,17 @@ func prepare(ctx context.Context) error {
 			return err
 		}
 		if err := left.Down(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleKernel sets the kernel parameters that every kubelet sets. They aren't a namespace's: all nodes share them, and on a machine
+// that has just booted, each node's preparation and reset would change them below the others.
+func settleKernel() error {
+	for name, value := range preflight.KubeletParameters() {
+		if err := os.WriteFile(host.ProcSys+name, []byte(value), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
