@@ -76,7 +76,7 @@ var mayImport = map[string][]string{
 		"certs", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact", "internal/retry",
 	},
 	"internal/support": {"certs", "internal/diagnose", "internal/host", "internal/redact"},
-	// phases/node and the three above it are shared by the workflows, which never import each other.
+	// phases/node and the packages above it are shared by the workflows, which never import each other.
 	"phases/step": {
 		"internal/accounts", "internal/background", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd",
 		"internal/host", "internal/ownership", "internal/pki", "internal/tokens", "internal/ui", "internal/workflow",
@@ -108,8 +108,12 @@ var mayImport = map[string][]string{
 		"internal/config", "internal/diagnose", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig",
 		"internal/ownership", "internal/retry", "internal/thisnode", "internal/tokens", "internal/ui",
 	},
+	"phases/edits": {
+		"phases/backup", "phases/kubelet", "phases/node", "phases/step", "kubeletconfig", "manifests", "preflight", "internal/cluster",
+		"internal/config", "internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/thisnode", "internal/upgrading",
+	},
 	"phases/upgrade": {
-		"phases/addon", "phases/backup", "phases/kubelet", "phases/node", "phases/step", "certs", "kubeletconfig", "manifests",
+		"phases/addon", "phases/backup", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests",
 		"preflight", "internal/breakages", "internal/cluster", "internal/config", "internal/corefile", "internal/etcd",
 		"internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/pki", "internal/retry",
 		"internal/thisnode", "internal/upgrading",
@@ -168,7 +172,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/slipway/token": {"cmd/slipway/cli", "cmd/slipway/env", "phases/bootstrap", "internal/config", "internal/tokens"},
 	"cmd/slipway/upgrade": {
-		"cmd/slipway/cli", "cmd/slipway/env", "phases/node", "phases/rollback", "phases/step", "phases/upgrade", "preflight",
+		"cmd/slipway/cli", "cmd/slipway/env", "phases/edits", "phases/node", "phases/rollback", "phases/step", "phases/upgrade", "preflight",
 		"internal/cluster", "internal/config", "internal/fault", "internal/inventory", "internal/joining", "internal/plan",
 		"internal/redact", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},

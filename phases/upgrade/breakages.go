@@ -21,7 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/inventory"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
-	"github.com/slipway-k8s/slipway/kubeletconfig"
+	"github.com/slipway-k8s/slipway/phases/edits"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -69,7 +70,7 @@ func clusterBreakages(ctx context.Context, env *step.Env) []fault.Finding {
 func nodeBreakages(ctx context.Context, env *step.Env) []fault.Finding {
 	found := ownBreakages(ctx, env)
 	if !env.Config.ControlPlane {
-		return append(found, kubeletEditFindings(ctx, env)...)
+		return append(found, edits.KubeletFindings(ctx, env)...)
 	}
 	var members []etcd.Health
 	if node.UnlessLocalEtcd(env) == "" {
@@ -87,8 +88,8 @@ func notChecked(err error) []fault.Finding {
 
 // ownBreakages finds breakages by the upgrade in this host's kubelet and control plane.
 func ownBreakages(ctx context.Context, env *step.Env) []fault.Finding {
-	node := cluster.NewNode(env.Config.Name)
-	found, err := env.Cluster.Get(ctx, node)
+	own := cluster.NewNode(env.Config.Name)
+	found, err := env.Cluster.Get(ctx, own)
 	if err != nil {
 		return notChecked(err)
 	}
@@ -99,25 +100,25 @@ func ownBreakages(ctx context.Context, env *step.Env) []fault.Finding {
 	if err != nil {
 		return notChecked(err)
 	}
-	info := node.Status.NodeInfo
-	versions := upgrading.NodeVersions{Name: node.Name, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion}
+	info := own.Status.NodeInfo
+	versions := upgrading.NodeVersions{Name: own.Name, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion}
 	if env.Config.ControlPlane {
-		versions.APIServer = runningVersion(env)
+		versions.APIServer = node.RunningVersion(env)
 	}
-	return append(unmarkedHere(env, []corev1.Node{*node}), here.Check(ctx, versions, etcdVersions(env.Config))...)
+	return append(unmarkedHere(env, []corev1.Node{*own}), here.Check(ctx, versions, etcdVersions(env.Config))...)
 }
 
 // inventoryHere returns this host's part of the inventory, with the files that the upgrade writes on it.
 func inventoryHere(env *step.Env) (*inventory.Here, error) {
-	kubelet, err := nextKubeletConfig(env)
+	settings, err := kubelet.NextConfig(env)
 	if err != nil {
 		return nil, err
 	}
-	here := &inventory.Here{Host: env.Host, Node: env.Config, Wanted: map[string][]byte{}, Kubelet: kubelet}
+	here := &inventory.Here{Host: env.Host, Node: env.Config, Wanted: map[string][]byte{}, Kubelet: settings}
 	if !env.Config.ControlPlane {
 		return here, nil
 	}
-	list, err := Manifests(env)
+	list, err := node.Replacements(env)
 	for _, m := range list {
 		here.Wanted[m.Name] = m.Wanted
 	}
@@ -130,19 +131,6 @@ func etcdVersions(n *config.Node) func(minor string) string {
 		return nil
 	}
 	return n.Cluster.EtcdVersion
-}
-
-// nextKubeletConfig returns this host's config.yaml as the upgrade writes it.
-func nextKubeletConfig(env *step.Env) ([]byte, error) {
-	instance, err := readKubeletFile(env, "instance-config.yaml")
-	if err != nil {
-		return nil, err
-	}
-	if instance == nil {
-		instance = kubeletconfig.InstanceConfigYAML(env.Config)
-	}
-	data, _, err := upgradedKubeletConfig(env, instance)
-	return data, err
 }
 
 // PlanQuestions returns the checks of `upgrade plan`: breakages by the upgrade and, on a control plane, local obstacles.
@@ -164,7 +152,7 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 			"files, edits of the static Pods, certificates, images and disk space were not checked on %s", strings.Join(unseen, ", ")))
 	}
 	if here {
-		list = append(list, preflight.Check{Name: editsCheck, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return staticPodEdits(ctx, env) }},
+		list = append(list, preflight.Check{Name: edits.StaticPodCheck, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return edits.StaticPodFindings(ctx, env) }},
 			etcdQuorum(env, func(context.Context) error { return knownPeers(env, there.Members) }))
 		found = append(found, HostFindings(ctx, env, there.Members)...)
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -18,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -36,14 +36,14 @@ func upgradeControlPlane() step.Phase {
 
 // runUpgradeControlPlane upgrades the components while no other control plane restarts its own.
 func runUpgradeControlPlane(ctx context.Context, env *step.Env) error {
-	if err := refuseLoss(ctx, env); err != nil {
+	if err := edits.RefuseLoss(ctx, env); err != nil {
 		return err
 	}
 	mine, err := node.TakeTurn(ctx, env, node.ForUpgrade)
 	if err != nil {
 		return err
 	}
-	components, err := componentUpgrades(ctx, env)
+	components, err := node.Outdated(ctx, env)
 	if err == nil {
 		err = prepareUpgrade(ctx, env, components)
 	}
@@ -55,7 +55,7 @@ func runUpgradeControlPlane(ctx context.Context, env *step.Env) error {
 
 // planControlPlane shows the changes to the components, whether or not they may be upgraded now.
 func planControlPlane(ctx context.Context, env *step.Env) error {
-	components, err := componentUpgrades(ctx, env)
+	components, err := node.Outdated(ctx, env)
 	if err != nil {
 		return err
 	}
@@ -130,71 +130,6 @@ func OneWay(env *step.Env) string {
 	}
 	return fmt.Sprintf("etcd %s becomes %s. Once all members run it, etcd %s cannot read their data any more, "+
 		"so etcd only goes back with the snapshot that the upgrade takes first.", from, to, from)
-}
-
-// componentUpgrades returns the components whose manifest or containers have to change, etcd first.
-func componentUpgrades(ctx context.Context, env *step.Env) ([]node.Replacement, error) {
-	list, err := Manifests(env)
-	if err != nil {
-		return nil, err
-	}
-	for i := range list {
-		if list[i].Stale, err = madeBefore(ctx, env, list[i].Name); err != nil {
-			return nil, err
-		}
-	}
-	return slices.DeleteFunc(list, func(c node.Replacement) bool {
-		return manifests.SameStaticPod(c.Before, c.Wanted) && len(c.Stale) == 0
-	}), nil
-}
-
-// Manifests returns this control plane's static Pods, now and as an upgrade would write them, etcd's first.
-func Manifests(env *step.Env) ([]node.Replacement, error) {
-	view, err := node.HostView(env)
-	if err != nil {
-		return nil, err
-	}
-	var list []node.Replacement
-	for _, name := range upgradableComponents(env) {
-		c := node.Replacement{Name: name}
-		if c.Before, err = host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, name)); err != nil {
-			return nil, err
-		}
-		if c.Wanted, err = node.StaticPodYAML(env, name, view, membersOf(env, name)); err != nil {
-			return nil, err
-		}
-		list = append(list, c)
-	}
-	return list, nil
-}
-
-func upgradableComponents(env *step.Env) []string {
-	return slices.DeleteFunc(manifests.Components(env.Config), func(name string) bool {
-		return name == manifests.EtcdName && !env.Config.Upgrade.Etcd
-	})
-}
-
-// membersOf returns the members in the flags that this node's etcd started with. They stay, though they mean nothing by now.
-func membersOf(env *step.Env, component string) []manifests.Member {
-	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, component))
-	if !found || component != manifests.EtcdName {
-		return nil
-	}
-	member, _ := manifests.ReadEtcd(pod)
-	if !member.Joined {
-		return nil
-	}
-	return member.Initial
-}
-
-// madeBefore returns the component's containers that are older than its manifest.
-func madeBefore(ctx context.Context, env *step.Env, component string) ([]host.Container, error) {
-	info, err := env.Host.Lstat(thisnode.StaticPodPath(env.Config, component))
-	if err != nil {
-		return nil, err
-	}
-	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
-	return slices.DeleteFunc(running, func(c host.Container) bool { return !c.Created.Before(info.ModTime()) }), err
 }
 
 // renewForUpgrade renews the certificates of the upgraded components, whether or not their manifests change.

@@ -22,13 +22,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
 const (
-	kubeletEditsCheck = "KubeletConfigEdits"
-	editsCheck        = "StaticPodEdits"
 	certificatesCheck = "CertificateExpiration"
 	caKeyCheck        = "CertificateAuthorityKey"
 	strayCheck        = "StrayManifest"
@@ -45,7 +44,7 @@ const soon = 30 * 24 * time.Hour
 
 // HostFindings finds faults of this control plane and of etcd's members that stand in the way of any upgrade.
 func HostFindings(ctx context.Context, env *step.Env, members []etcd.Health) []fault.Finding {
-	return slices.Concat(kubeletEditFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(members),
+	return slices.Concat(edits.KubeletFindings(ctx, env), certificateFindings(env), strayManifests(env), imageFindings(ctx, env), etcdFindings(members),
 		backup.SnapshotSpace(env, members, backup.MissingImagesNeed(ctx, env, env.Config.Images())...))
 }
 

@@ -14,134 +14,17 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
-	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/preflight"
-	"github.com/slipway-k8s/slipway/test/fact"
-	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
-
-// planeToExamine is a control plane of v1.36.4, as Slipway made it, to be upgraded to v1.37.2.
-func planeToExamine(t *testing.T) *phasetest.Stage { return planeFrom(t, "v1.36.4") }
-
-// planeFrom is a control plane of another version. extra are flags of its controller manager.
-func planeFrom(t *testing.T, from string, extra ...config.Arg) *phasetest.Stage {
-	t.Helper()
-	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	s.Config.Cluster.ControllerManager.ExtraArgs = append(s.Config.Cluster.ControllerManager.ExtraArgs, extra...)
-	s.Config.Upgrade = &config.Upgrade{From: from, Version: "v1.37.2", First: true, Etcd: true, CertificateRenewal: true}
-	s.FakeHost.Has.Time = time.Now()
-	view, err := node.HostView(s.Env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Config.Cluster.KubernetesVersion = from
-	for _, name := range manifests.Components(s.Config) {
-		data, err := node.StaticPodYAML(s.Env, name, view, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Put(t, "/etc/kubernetes/manifests/"+name+".yaml", string(data))
-	}
-	s.Config.Cluster.KubernetesVersion = "v1.37.2"
-	return s
-}
-
-// TestEditPatches: with the patches printed by the plan, the upgrade keeps each edit, and the check for edits passes.
-func TestEditPatches(t *testing.T) {
-	const apiServer = manifests.APIServerName
-	for name, row := range map[string]struct {
-		edit func(*testing.T, *phasetest.Stage)
-		want []string                  // names of the patches
-		kept func(pod corev1.Pod) bool // by the upgrade
-	}{
-		"nothing": {func(*testing.T, *phasetest.Stage) {}, nil, func(corev1.Pod) bool { return true }},
-		"a new flag": {func(t *testing.T, s *phasetest.Stage) {
-			s.EditPod(t, apiServer, "    - --allow-privileged=true\n", "    - --allow-privileged=true\n    - --profiling=false\n")
-		}, []string{"kube-apiserver0+json.yaml"}, func(p corev1.Pod) bool { return slices.Contains(p.Spec.Containers[0].Command, "--profiling=false") }},
-		"a changed flag": {func(t *testing.T, s *phasetest.Stage) {
-			s.EditPod(t, apiServer, "--enable-admission-plugins=NodeRestriction", "--enable-admission-plugins=NodeRestriction,AlwaysPullImages")
-		}, []string{"kube-apiserver0+json.yaml"}, func(p corev1.Pod) bool {
-			c := p.Spec.Containers[0].Command
-			return slices.Contains(c, "--enable-admission-plugins=NodeRestriction,AlwaysPullImages") && !slices.Contains(c, "--enable-admission-plugins=NodeRestriction")
-		}},
-		"flags that went": {func(t *testing.T, s *phasetest.Stage) {
-			s.EditPod(t, apiServer, "    - --allow-privileged=true\n", "")
-			s.EditPod(t, apiServer, "    - --secure-port=6443\n", "")
-		}, []string{"kube-apiserver0+json.yaml"}, func(p corev1.Pod) bool {
-			c := p.Spec.Containers[0].Command
-			return !slices.Contains(c, "--allow-privileged=true") && !slices.Contains(c, "--secure-port=6443") && slices.Contains(c, "--enable-bootstrap-token-auth=true")
-		}},
-		"resources and a label": {func(t *testing.T, s *phasetest.Stage) {
-			s.EditPod(t, "kube-scheduler", "cpu: 100m", "cpu: 300m")
-			s.EditPod(t, "kube-scheduler", "    tier: control-plane\n", "    tier: control-plane\n    team: mine\n")
-		}, []string{"kube-scheduler0+strategic.yaml"}, func(p corev1.Pod) bool {
-			return p.Spec.Containers[0].Resources.Requests.Cpu().String() == "300m" && p.Labels["team"] == "mine"
-		}},
-		"a volume": {func(t *testing.T, s *phasetest.Stage) {
-			s.EditPod(t, apiServer, "    volumeMounts:\n", "    volumeMounts:\n    - {mountPath: /audit, name: audit}\n")
-			s.EditPod(t, apiServer, "  volumes:\n", "  volumes:\n  - {name: audit, hostPath: {path: /var/log/audit}}\n")
-		}, []string{"kube-apiserver0+strategic.yaml"}, func(p corev1.Pod) bool {
-			return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "audit" }) && len(p.Spec.Volumes) > 1
-		}},
-		"another registry": {func(t *testing.T, s *phasetest.Stage) {
-			s.EditPod(t, apiServer, "image: registry.k8s.io/kube-apiserver:", "image: example.com/kube-apiserver:")
-		}, []string{"kube-apiserver0+strategic.yaml"}, func(p corev1.Pod) bool { return p.Spec.Containers[0].Image == "example.com/kube-apiserver:v1.37.2" }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := planeToExamine(t)
-			row.edit(t, s)
-			patches, err := PatchesOfEdits(t.Context(), s.Env)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var names []string
-			for _, f := range patches.Kept {
-				names = append(names, f.Name)
-				s.Put(t, "/patches/"+f.Name, string(f.Data))
-			}
-			if !slices.Equal(names, row.want) {
-				t.Fatalf("patches %q, want %q", names, row.want)
-			}
-			if names == nil {
-				return
-			}
-			if found := staticPodEdits(t.Context(), s.Env); len(found) != 1 {
-				t.Errorf("without the patches: %v", found)
-			}
-			s.Config.PatchesDir = "/patches"
-			if found := staticPodEdits(t.Context(), s.Env); len(found) != 0 {
-				t.Errorf("with the patches: %v", found)
-			}
-			list, err := Manifests(s.Env)
-			if err != nil {
-				t.Fatal(err)
-			}
-			component, _, _ := strings.Cut(names[0], "0+")
-			for _, m := range list {
-				var pod corev1.Pod
-				if err := yaml.Unmarshal(m.Wanted, &pod); err != nil {
-					t.Fatal(err)
-				}
-				if pod.Name == component && (!row.kept(pod) || !strings.HasSuffix(pod.Spec.Containers[0].Image, ":v1.37.2")) {
-					t.Errorf("lost in:\n%s", m.Wanted)
-				}
-			}
-		})
-	}
-}
 
 // equipped is an image that the runtime lacks, and the free space on all disks.
 type equipped struct {
@@ -158,7 +41,7 @@ func (e equipped) set() {
 }
 
 func TestHostFindings(t *testing.T) {
-	s := planeToExamine(t)
+	s := phasetest.PlaneToUpgrade(t)
 	equipped{s.FakeHost, "none", 50 << 30}.set()
 	healthy := func() []etcd.Health {
 		var all []etcd.Health
@@ -216,7 +99,7 @@ func TestHostFindings(t *testing.T) {
 
 // TestUpgradeFindingsShown shows all kinds of findings about a host in one list.
 func TestUpgradeFindingsShown(t *testing.T) {
-	s := planeToExamine(t)
+	s := phasetest.PlaneToUpgrade(t)
 	equipped{s.FakeHost, "coredns", 1 << 30}.set()
 	s.EditPod(t, "kube-scheduler", "cpu: 100m", "cpu: 300m")
 	s.Put(t, "/etc/kubernetes/manifests/notes.txt", "remember")
@@ -233,7 +116,7 @@ func TestUpgradeFindingsShown(t *testing.T) {
 		of(4, "cp-4", func(m *etcd.Health) { m.Learner = true }),
 	}
 	var all strings.Builder
-	for _, f := range slices.Concat(staticPodEdits(t.Context(), s.Env), strayManifests(s.Env), imageFindings(t.Context(), s.Env), etcdFindings(members),
+	for _, f := range slices.Concat(edits.StaticPodFindings(t.Context(), s.Env), strayManifests(s.Env), imageFindings(t.Context(), s.Env), etcdFindings(members),
 		backup.SnapshotSpace(s.Env, members, backup.MissingImagesNeed(t.Context(), s.Env, s.Config.Images())...)) {
 		all.WriteString(f.String() + "\n")
 	}
@@ -242,7 +125,7 @@ func TestUpgradeFindingsShown(t *testing.T) {
 
 // TestStrayManifests: the operator's own static Pods aren't reported.
 func TestStrayManifests(t *testing.T) {
-	s := planeToExamine(t)
+	s := phasetest.PlaneToUpgrade(t)
 	dir := "/etc/kubernetes/manifests/"
 	s.Put(t, dir+"dns.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: dns}\n")
 	s.Put(t, dir+".hidden", "x")
@@ -257,7 +140,7 @@ func TestStrayManifests(t *testing.T) {
 
 // TestCertificateFindings: certificates renewed by the upgrade aren't reported.
 func TestCertificateFindings(t *testing.T) {
-	s := planeToExamine(t)
+	s := phasetest.PlaneToUpgrade(t)
 	s.Play(t, phasetest.Pick(bootstrap.Init(), "certs")...)
 	if found := certificateFindings(s.Env); len(found) > 0 {
 		t.Errorf("found %q", phasetest.InWords(found))
@@ -282,7 +165,7 @@ func TestCertificateFindings(t *testing.T) {
 
 // TestKubeletBreakages: `upgrade node` checks the flags and the configuration of the kubelet's next start.
 func TestKubeletBreakages(t *testing.T) {
-	s := planeToExamine(t)
+	s := phasetest.PlaneToUpgrade(t)
 	s.Config.Upgrade.First = false
 	equipped{s.FakeHost, "none", 50 << 30}.set()
 	ask := func() []fault.Finding { return ownBreakages(t.Context(), s.Env) }
@@ -299,7 +182,7 @@ func TestKubeletBreakages(t *testing.T) {
 
 // TestOwnControlPlane: `upgrade node` checks the static Pods it will write, with the patches, which only this host has.
 func TestOwnControlPlane(t *testing.T) {
-	s := planeToExamine(t)
+	s := phasetest.PlaneToUpgrade(t)
 	s.Config.Upgrade.First = false
 	equipped{s.FakeHost, "none", 50 << 30}.set()
 	s.HasKubelet(t, "v1.37.2")
@@ -340,7 +223,7 @@ func TestNodeFindings(t *testing.T) {
 			[]phasetest.FoundAs{{Name: "error KubeletConfigEdits", Facts: []string{"/var/lib/kubelet/config.yaml"}, List: "maxPods, systemReserved"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := planeToExamine(t)
+			s := phasetest.PlaneToUpgrade(t)
 			s.Play(t, phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig")...)
 			s.Config.Upgrade.First, s.Config.ControlPlane = false, !row.worker
 			equipped{s.FakeHost, row.missing, 50 << 30}.set()
@@ -353,162 +236,6 @@ func TestNodeFindings(t *testing.T) {
 				found = append(found, q.Run(t.Context(), s.Host)...)
 			}
 			phasetest.CheckFindings(t, found, row.want...)
-		})
-	}
-}
-
-// TestKubeletEdits: settings of the cluster or the node aren't edits, and the patch keeps the edits.
-func TestKubeletEdits(t *testing.T) {
-	s := planeToExamine(t)
-	s.Config.Upgrade.First = false
-	cm := fixture.ConfigMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\nmaxPods: 99\nregistryBurst: 3\n")
-	if err := s.API.Ensure(t.Context(), cm); err != nil {
-		t.Fatal(err)
-	}
-	s.Put(t, "/var/lib/kubelet/instance-config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix:///mine\n")
-	const shared = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\ncontainerRuntimeEndpoint: unix:///mine\nmaxPods: 99\n"
-	s.Put(t, "/var/lib/kubelet/config.yaml", shared)
-	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
-		t.Errorf("found %q", phasetest.InWords(found))
-	}
-	s.Put(t, "/var/lib/kubelet/config.yaml", shared+"eventBurst: 7\nregistryBurst: 4\n")
-	phasetest.CheckFindings(t, kubeletEditFindings(t.Context(), s.Env),
-		phasetest.FoundAs{Name: "error KubeletConfigEdits", Facts: []string{"/var/lib/kubelet/config.yaml"}, List: "eventBurst, registryBurst"})
-	patches, err := PatchesOfEdits(t.Context(), s.Env)
-	files := patches.Kept
-	if err != nil || len(files) != 1 || files[0].Name != "kubeletconfiguration0+merge.yaml" {
-		t.Fatalf("%v, %v", files, err)
-	}
-	s.Put(t, "/patches/"+files[0].Name, string(files[0].Data))
-	s.Config.PatchesDir = "/patches"
-	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
-		t.Errorf("with the patch: %q", phasetest.InWords(found))
-	}
-}
-
-// TestKubeletEditsInForm: zero values and other notations aren't edits. The patch also keeps removals inside a field, and the
-// finding has the whole patch, without secrets.
-func TestKubeletEditsInForm(t *testing.T) {
-	const document = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n"
-	s := planeToExamine(t)
-	s.Config.Upgrade.First = false
-	s.Config.Kubelet.EvictionHard = map[string]string{"memory.available": "100Mi", "nodefs.available": "10%"}
-	s.Put(t, "/var/lib/kubelet/config.yaml", document+"syncFrequency: 0s\ncrashLoopBackOff: {}\nmaxPods: 0\nmemorySwap: {}\nevictionHard: {\"nodefs.available\": '10%', \"memory.available\": 100Mi}\n")
-	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
-		t.Errorf("found %q", phasetest.InWords(found))
-	}
-	s.Put(t, "/var/lib/kubelet/config.yaml", document+"evictionHard: {memory.available: 200Mi}\nstaticPodURLHeader: {Authorization: [Bearer hidden-value]}\n")
-	found := kubeletEditFindings(t.Context(), s.Env)
-	phasetest.CheckFindings(t, found, phasetest.FoundAs{Name: "error KubeletConfigEdits", List: "evictionHard, staticPodURLHeader"})
-	fact.In(t, found[0].Remedy, "kubeletconfiguration0+merge.yaml", "memory.available: 200Mi", "nodefs.available: null", "--ignore-preflight-errors=KubeletConfigEdits")
-	fact.NotIn(t, found[0].Remedy, "hidden-value")
-	patches, err := PatchesOfEdits(t.Context(), s.Env)
-	if err != nil || len(patches.Kept) != 1 {
-		t.Fatalf("%v, %v", patches, err)
-	}
-	s.Put(t, "/patches/"+patches.Kept[0].Name, string(patches.Kept[0].Data))
-	s.Config.PatchesDir = "/patches"
-	if found := kubeletEditFindings(t.Context(), s.Env); len(found) > 0 {
-		t.Errorf("with the patch: %q", phasetest.InWords(found))
-	}
-}
-
-// TestChangedKubeletConfiguration: changes of ConfigMap kubelet-config reach each node with an upgrade, so a field from before
-// the change is no error. A newer edit is.
-func TestChangedKubeletConfiguration(t *testing.T) {
-	const path, fields = "/var/lib/kubelet/config.yaml", `{"f:data":{"f:kubelet":{}}}`
-	for name, row := range map[string]struct {
-		stored   metav1.ObjectMeta
-		want     string
-		doubtful bool
-	}{
-		"changed since":  {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubectl-edit", fields, time.Hour)}}, "warning", true},
-		"changed before": {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubectl-edit", fields, -time.Hour)}}, "error", false},
-		"by Slipway":     {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("slipway", fields, time.Hour)}}, "error", false},
-		"before the first control plane was upgraded": {metav1.ObjectMeta{Annotations: map[string]string{changedByOperator: "2026-11-01T13:00:00Z"},
-			ManagedFields: []metav1.ManagedFieldsEntry{manager("slipway", fields, 2*time.Hour)}}, "warning", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := planeToExamine(t)
-			s.Config.Upgrade.First = false
-			cm := fixture.ConfigMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\nmaxPods: 99\n")
-			cm.Annotations, cm.ManagedFields = row.stored.Annotations, row.stored.ManagedFields
-			if err := s.API.Ensure(t.Context(), cm); err != nil {
-				t.Fatal(err)
-			}
-			s.Put(t, path, "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nmaxPods: 50\n")
-			if err := os.Chtimes(filepath.Join(s.Root, path), time.Time{}, manifestsWritten); err != nil {
-				t.Fatal(err)
-			}
-			phasetest.CheckFindings(t, kubeletEditFindings(t.Context(), s.Env), phasetest.FoundAs{Name: row.want + " KubeletConfigEdits", Facts: []string{path}, List: "maxPods"})
-			kept, doubtful := editNames(t, s)
-			if len(kept) == len(doubtful) || row.doubtful != slices.Contains(doubtful, "kubeletconfiguration0-doubtful+merge.yaml") {
-				t.Errorf("patches %q, %q", kept, doubtful)
-			}
-		})
-	}
-}
-
-// TestEditedKubeletConfiguration: if the file is known to be edited, a later change of ConfigMap kubelet-config doesn't turn the
-// error into a warning, but makes the patch doubtful. Removing a field is an edit, but a field added to the ConfigMap since is
-// none.
-func TestEditedKubeletConfiguration(t *testing.T) {
-	const path, fields = "/var/lib/kubelet/config.yaml", `{"f:data":{"f:kubelet":{}}}`
-	const head = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n"
-	written := func(t *testing.T, s *phasetest.Stage) { writtenByUpgrade(t, s, path) }
-	for name, row := range map[string]struct {
-		made    string // the file's contents
-		then    func(*testing.T, *phasetest.Stage)
-		edited  string // its contents now; empty if nobody has edited it
-		changed bool   // ConfigMap changed since
-		want    []phasetest.FoundAs
-	}{
-		"edited, and the ConfigMap changed":    {"maxPods: 99\neventBurst: 5\n", written, "maxPods: 50\neventBurst: 5\n", true, []phasetest.FoundAs{{Name: "error KubeletConfigEdits", List: "maxPods"}}},
-		"the ConfigMap changed":                {"maxPods: 98\neventBurst: 5\n", written, "", true, []phasetest.FoundAs{{Name: "warning KubeletConfigEdits", List: "maxPods"}}},
-		"who knows, and the ConfigMap changed": {"maxPods: 98\neventBurst: 5\n", nil, "", true, []phasetest.FoundAs{{Name: "warning KubeletConfigEdits", List: "maxPods"}}},
-		"removed":                              {"maxPods: 99\neventBurst: 5\n", written, "eventBurst: 5\n", false, []phasetest.FoundAs{{Name: "error KubeletConfigEdits", List: "maxPods"}}},
-		"removed, and the ConfigMap changed":   {"maxPods: 99\neventBurst: 5\n", written, "eventBurst: 5\n", true, []phasetest.FoundAs{{Name: "error KubeletConfigEdits", List: "maxPods"}}},
-		"removed, as far as anybody knows":     {"eventBurst: 5\n", nil, "", false, []phasetest.FoundAs{{Name: "error KubeletConfigEdits", List: "maxPods"}}},
-		"the ConfigMap has got one":            {"eventBurst: 5\n", written, "", true, nil},
-		"the ConfigMap may have got one":       {"eventBurst: 5\n", nil, "", true, []phasetest.FoundAs{{Name: "warning KubeletConfigEdits", List: "maxPods"}}},
-		"the cluster's upgrade has added one":  {"eventBurst: 5\n", written, "", false, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := planeToExamine(t)
-			s.Config.Upgrade.First = false
-			s.Config.Kubelet.MaxPods, s.Config.Kubelet.EventBurst = 99, 5
-			cm := fixture.ConfigMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\nmaxPods: 99\neventBurst: 5\n")
-			if row.changed {
-				cm.ManagedFields = []metav1.ManagedFieldsEntry{manager("kubectl-edit", fields, time.Hour)}
-			}
-			if err := s.API.Ensure(t.Context(), cm); err != nil {
-				t.Fatal(err)
-			}
-			s.Put(t, path, head+row.made)
-			if row.then != nil {
-				row.then(t, s)
-			}
-			if row.edited != "" {
-				s.Put(t, path, head+row.edited)
-			}
-			if err := os.Chtimes(filepath.Join(s.Root, path), time.Time{}, manifestsWritten); err != nil {
-				t.Fatal(err)
-			}
-			phasetest.CheckFindings(t, kubeletEditFindings(t.Context(), s.Env), row.want...)
-			if len(row.want) == 0 || row.want[0].Name != "error KubeletConfigEdits" {
-				return
-			}
-			patches, err := PatchesOfEdits(t.Context(), s.Env)
-			list, others := patches.Kept, patches.Doubtful
-			if row.changed {
-				list, others = others, list
-			}
-			if err != nil || len(list) != 1 || len(others) > 0 {
-				t.Fatalf("%v, %v", patches, err)
-			}
-			s.Put(t, "/patches/"+list[0].Name, string(list[0].Data))
-			s.Config.PatchesDir = "/patches"
-			phasetest.CheckFindings(t, kubeletEditFindings(t.Context(), s.Env))
 		})
 	}
 }
@@ -532,7 +259,7 @@ func TestEtcdQuorum(t *testing.T) {
 		"etcd is what it will be": {2, 1, func(s *phasetest.Stage) { s.Config.Cluster.Etcd.Local.ImageTag = "3.6.8-0" }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := planeToExamine(t)
+			s := phasetest.PlaneToUpgrade(t)
 			s.EditPod(t, "etcd", "etcd:3.7.0-0", "etcd:3.6.8-0")
 			if row.change != nil {
 				row.change(s)

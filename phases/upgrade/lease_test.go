@@ -28,7 +28,7 @@ func (l listed) Nodes(context.Context) ([]corev1.Node, error) { return l.nodes, 
 func TestTurnAfterRefusal(t *testing.T) {
 	for name, earlier := range map[string]string{"at first": "", "continued": "cp-1"} {
 		t.Run(name, func(t *testing.T) {
-			s := planeToExamine(t)
+			s := phasetest.PlaneToUpgrade(t)
 			s.FakeHost.Jobs = nil
 			s.RunsPods(nil, nil)
 			s.Etcd = &phasetest.FakeMembers{List: []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: phasetest.OwnPeer}}}

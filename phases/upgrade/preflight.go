@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -80,7 +81,7 @@ func upgradeQuestions(env *step.Env) []preflight.Check {
 	}
 	list := []preflight.Check{
 		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return versionRefusals(ctx, env) }},
-		{Name: editsCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return staticPodEdits(ctx, env) }},
+		{Name: edits.StaticPodCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return edits.StaticPodFindings(ctx, env) }},
 	}
 	return append(list, othersQuestions(env)...)
 }
@@ -106,7 +107,7 @@ func etcdQuorum(env *step.Env, ask func(context.Context) error) preflight.Check 
 		if node.UnlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
 			return false
 		}
-		list, err := componentUpgrades(ctx, env)
+		list, err := node.Outdated(ctx, env)
 		return err != nil || node.Contains(list, manifests.EtcdName)
 	}, ask)
 }

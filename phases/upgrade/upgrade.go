@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -61,7 +62,7 @@ func Node() []step.Phase {
 }
 
 func upgradeUploadConfig() step.Phase {
-	return node.UploadConfigWith("Store the configuration with the new version in the cluster", common, noteLastChange)
+	return node.UploadConfigWith("Store the configuration with the new version in the cluster", common, edits.NoteLastChange)
 }
 
 func runUpgradeBootstrapToken(ctx context.Context, env *step.Env) error {

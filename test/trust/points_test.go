@@ -42,10 +42,10 @@ var points = []struct {
 	}},
 	{"a snapshot and images fit together", []string{"phases/upgrade.TestHostFindings", "phases/rollback.TestSnapshotSpaceAgain"}},
 	{"an upgrade keeps the flags that protect data and access", []string{
-		"phases/upgrade.TestProtection", "phases/upgrade.TestProtectionFromPatches", "phases/upgrade.TestProtectionWithoutChecks", "test/e2e.TestUpgrade/encryption",
+		"phases/edits.TestProtection", "phases/edits.TestProtectionFromPatches", "phases/upgrade.TestProtectionWithoutChecks", "test/e2e.TestUpgrade/encryption",
 	}},
 	{"an upgrade of a worker keeps edits of the kubelet's configuration", []string{
-		"phases/upgrade.TestKubeletEdits", "phases/upgrade.TestEditedKubeletConfiguration", "phases/upgrade.TestNodeFindings", "test/e2e.TestUpgrade/kubelet-edit",
+		"phases/edits.TestKubeletEdits", "phases/edits.TestEditedKubeletConfiguration", "phases/upgrade.TestNodeFindings", "test/e2e.TestUpgrade/kubelet-edit",
 	}},
 	{"host prepare and host reset leave programs, parameters and modes that others have set", []string{
 		"phases/machine.TestPrepareKeepsHotfixes", "phases/machine.TestPrepareNamesCollisionsFirst", "phases/machine.TestPrepareLeavesDirectoryModes",

@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/redact"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
-	"github.com/slipway-k8s/slipway/phases/upgrade"
+	"github.com/slipway-k8s/slipway/phases/node"
 )
 
 type planOptions struct {
@@ -101,19 +101,19 @@ func runDiff(cmd *cobra.Command, g *cli.Globals, o *options, args []string) erro
 		return err
 	}
 	defer in.Host.Close()
-	node, err := in.node(cmd, g)
+	next, err := in.node(cmd, g)
 	if err != nil {
 		return err
 	}
-	p := env.Planning{G: g}.Parts(node, in.Host)
+	p := env.Planning{G: g}.Parts(next, in.Host)
 	cli.Warn(p.Env.UI, in.warnings)
-	list, err := upgrade.Manifests(p.Env)
+	list, err := node.Replacements(p.Env)
 	if err != nil {
 		return err
 	}
 	var b strings.Builder
 	for _, m := range list {
-		path := thisnode.StaticPodPath(node, m.Name)
+		path := thisnode.StaticPodPath(next, m.Name)
 		before, after := redact.Document(string(m.Before)), redact.Document(string(m.Wanted))
 		b.WriteString(plan.Unified(path, "new manifest", before, after, in.self.ContextLines))
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/upgrade"
@@ -175,11 +176,11 @@ func (p *planner) inventory(ctx context.Context, e *step.Env) (*inventory.Invent
 }
 
 // patches keep the operator's edits on this host.
-func (p *planner) patches(ctx context.Context, env *step.Env) (upgrade.EditPatches, error) {
+func (p *planner) patches(ctx context.Context, env *step.Env) (edits.Patches, error) {
 	if !p.here {
-		return upgrade.EditPatches{}, nil
+		return edits.Patches{}, nil
 	}
-	return upgrade.PatchesOfEdits(ctx, env)
+	return edits.PatchesOf(ctx, env)
 }
 
 func shownPatches(files []config.PatchFile) []upgrading.PatchFile {

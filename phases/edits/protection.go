@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package upgrade
+package edits
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *
 	if err != nil {
 		return lost, err
 	}
-	unpatched := node.NewStaticPod(env.Config, e.component, view, membersOf(env, e.component))
+	unpatched := node.NewStaticPod(env.Config, e.component, view, node.InitialMembers(env, e.component))
 	made, next, plain := node.PodFlags(before), node.PodFlags(wanted), node.PodFlags(unpatched)
 	extra, _ := extras(env.Config, e.component)
 	configured := func(name string) bool {
@@ -173,8 +173,8 @@ func (p protection) findings(component string) []fault.Finding {
 	return []fault.Finding{f}
 }
 
-// refuseLoss fails if the upgrade would drop protection, for runs of the phase without the checks.
-func refuseLoss(ctx context.Context, env *step.Env) error {
-	found := slices.DeleteFunc(staticPodEdits(ctx, env), func(f fault.Finding) bool { return !f.Final })
+// RefuseLoss fails if the upgrade would drop protection, for runs of the phase without the checks.
+func RefuseLoss(ctx context.Context, env *step.Env) error {
+	found := slices.DeleteFunc(StaticPodFindings(ctx, env), func(f fault.Finding) bool { return !f.Final })
 	return preflight.Report{fault.Error: found}.Err()
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package upgrade
+package edits
 
 import (
 	"cmp"
@@ -21,13 +21,13 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// EditPatches are patches for the directory of --patches. Kept has operators' edits of this control plane's static Pods and
+// Patches are patches for the directory of --patches. Kept has operators' edits of this control plane's static Pods and
 // kubelet configuration. Doubtful has differences that may also come from an earlier ClusterConfiguration or ConfigMap
 // kubelet-config.
-type EditPatches struct{ Kept, Doubtful []config.PatchFile }
+type Patches struct{ Kept, Doubtful []config.PatchFile }
 
-// PatchesOfEdits makes patches of the edits on this host.
-func PatchesOfEdits(ctx context.Context, env *step.Env) (p EditPatches, err error) {
+// PatchesOf makes patches of the edits on this host.
+func PatchesOf(ctx context.Context, env *step.Env) (p Patches, err error) {
 	list, err := editsHere(ctx, env)
 	if err != nil {
 		return p, err

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package upgrade
+// Package edits finds an operator's edits of this node's static Pods and kubelet configuration that a workflow would overwrite, and
+// makes the patches that keep them. docs/design/edits.md has the rules.
+package edits
 
 import (
 	"bytes"
@@ -14,6 +16,7 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -78,7 +81,7 @@ func editsHere(ctx context.Context, env *step.Env) ([]podEdits, error) {
 		return nil, err
 	}
 	var list []podEdits
-	for _, name := range upgradableComponents(env) {
+	for _, name := range node.Replaceable(env) {
 		p := podEdits{component: name, changed: changed}
 		p.err = errors.WithMessage(p.find(env, view), thisnode.StaticPodPath(env.Config, name))
 		list = append(list, p)
@@ -92,7 +95,7 @@ func (p *podEdits) find(env *step.Env, view manifests.HostView) error {
 	if err != nil || have == nil {
 		return err // the check StaticPodManifest reports it
 	}
-	wanted, err := node.StaticPodYAML(env, p.component, view, membersOf(env, p.component))
+	wanted, err := node.StaticPodYAML(env, p.component, view, node.InitialMembers(env, p.component))
 	if err != nil || manifests.SameStaticPod(have, wanted) {
 		return err
 	}
@@ -151,7 +154,7 @@ func comparedWithMade(env *step.Env, component string, view manifests.HostView, 
 	if err != nil {
 		return nil, err
 	}
-	made := node.NewStaticPod(asBefore(env).Config, component, view.AsIn(pod), membersOf(env, component))
+	made := node.NewStaticPod(asBefore(env).Config, component, view.AsIn(pod), node.InitialMembers(env, component))
 	plain := encoded(withTagOf(pod, manifests.AsOlder(made, pod)))
 	patched, err := patches.Apply(component, plain, &corev1.Pod{})
 	if err != nil {
@@ -240,21 +243,9 @@ func (p *podEdits) split() {
 
 // asBefore returns the environment with the version that this control plane runs.
 func asBefore(env *step.Env) *step.Env {
-	before, node := *env, *env.Config
-	node.Cluster.KubernetesVersion = runningVersion(env)
-	before.Config = &node
+	before := *env
+	before.Config = env.Config.With(func(n *config.Node) { n.Cluster.KubernetesVersion = node.RunningVersion(env) })
 	return &before
-}
-
-// runningVersion is the version of this node's API server, from its static Pod, or else from the cluster's configuration.
-func runningVersion(env *step.Env) string {
-	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
-	if found && len(pod.Spec.Containers) > 0 {
-		if tag := upgrading.TagOf(pod.Spec.Containers[0].Image); strings.HasPrefix(tag, "v") {
-			return strings.ReplaceAll(tag, "_", "+")
-		}
-	}
-	return env.Config.Upgrade.From
 }
 
 // withTagOf gives made the image of have, if both come from the same repository: kubeadm's releases chose different versions of

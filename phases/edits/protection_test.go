@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package upgrade
+package edits
 
 import (
 	"context"
@@ -19,9 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
-	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
-	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
@@ -162,7 +160,7 @@ func TestProtection(t *testing.T) {
 		}, want: []phasetest.FoundAs{change("- --authorization-config=/etc/kubernetes/pki/authz.yaml")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := planeToExamine(t)
+			s := phasetest.PlaneToUpgrade(t)
 			for _, edit := range row.edits {
 				edit(t, s)
 			}
@@ -171,8 +169,8 @@ func TestProtection(t *testing.T) {
 			}
 			manifestsWrittenAt(t, s, manifestsWritten)
 			configured(t, s, metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubectl-edit", configurationFields, time.Hour)}})
-			phasetest.CheckFindings(t, staticPodEdits(t.Context(), s.Env), row.want...)
-			patches, err := PatchesOfEdits(t.Context(), s.Env)
+			phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env), row.want...)
+			patches, err := PatchesOf(t.Context(), s.Env)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,7 +184,7 @@ func TestProtection(t *testing.T) {
 			}
 			final := func(f fault.Finding) bool { return f.Final }
 			s.Config.PatchesDir = "/patches"
-			if found := staticPodEdits(t.Context(), s.Env); kept != nil && slices.ContainsFunc(found, final) {
+			if found := StaticPodFindings(t.Context(), s.Env); kept != nil && slices.ContainsFunc(found, final) {
 				t.Errorf("with the patches: %q", phasetest.InWords(found))
 			}
 		})
@@ -218,7 +216,7 @@ func TestProtectionFromPatches(t *testing.T) {
 			"/srv/enc/v1.yaml", lost("--encryption-provider-config=" + pki + "/v/v1.yaml"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := planeToExamine(t)
+			s := phasetest.PlaneToUpgrade(t)
 			server := &s.Config.Cluster.APIServer
 			server.ExtraArgs = append(server.ExtraArgs, config.Arg{Name: row.flag, Value: row.file})
 			server.ExtraVolumes = append(server.ExtraVolumes, config.HostPathMount{Name: "enc", HostPath: enc, MountPath: enc})
@@ -231,42 +229,30 @@ func TestProtectionFromPatches(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Put(t, "/etc/kubernetes/manifests/kube-apiserver.yaml", string(made))
-			phasetest.CheckFindings(t, staticPodEdits(t.Context(), s.Env))
+			phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env))
 			s.Put(t, "/patches/kube-apiserver0+"+row.kind+".yaml", row.patch+"\n")
 			s.Config.PatchesDir = "/patches"
 			s.Put(t, row.file, "one")
 			s.Put(t, row.another, "two")
-			phasetest.CheckFindings(t, staticPodEdits(t.Context(), s.Env), row.want...)
+			phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env), row.want...)
 			s.Put(t, row.another, "one")
 			if !row.always {
 				row.want = nil
 			}
-			phasetest.CheckFindings(t, staticPodEdits(t.Context(), s.Env), row.want...)
+			phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env), row.want...)
 		})
 	}
 }
 
 // TestProtectionIsNotIgnored: whichever check asks, the error stays and keeps its name.
 func TestProtectionIsNotIgnored(t *testing.T) {
-	s := planeToExamine(t)
+	s := phasetest.PlaneToUpgrade(t)
 	flagIn(manifests.APIServerName, "--audit-policy-file=/etc/kubernetes/pki/audit.yaml")(t, s)
 	for _, ignore := range []string{"all", "StaticPodEdits", fault.StaticPodProtection} {
-		ask := []preflight.Check{{Name: ignore, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return staticPodEdits(ctx, s.Env) }}}
+		ask := []preflight.Check{{Name: ignore, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return StaticPodFindings(ctx, s.Env) }}}
 		report := preflight.Run(t.Context(), ask, s.Host, []string{ignore})
 		if len(report[fault.Error]) != 1 || report[fault.Error][0].Name != fault.StaticPodProtection || !report[fault.Error][0].Final {
 			t.Errorf("ignoring %s: %v", ignore, phasetest.InWords(report[fault.Error]))
 		}
-	}
-}
-
-// TestProtectionWithoutChecks: without the checks before it, the phase drops nothing either, and changes nothing.
-func TestProtectionWithoutChecks(t *testing.T) {
-	s := planeToExamine(t)
-	flagIn(manifests.APIServerName, "--audit-policy-file=/etc/kubernetes/pki/audit.yaml")(t, s)
-	before := s.Get(t, "/etc/kubernetes/manifests/kube-apiserver.yaml")
-	err := step.Run(t.Context(), s.Env, []step.Phase{upgradeControlPlane()}, step.Options{})
-	fact.Error(t, err, "StaticPodProtection", "--audit-policy-file=/etc/kubernetes/pki/audit.yaml", "kube-apiserver")
-	if s.Get(t, "/etc/kubernetes/manifests/kube-apiserver.yaml") != before || len(s.Done) > 0 {
-		t.Errorf("changed: %q", s.Done)
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package upgrade
+package edits
 
 import (
 	"context"
@@ -50,8 +50,8 @@ func owns(entry metav1.ManagedFieldsEntry, key string) bool {
 	return found
 }
 
-// noteLastChange annotates a ConfigMap about to be stored with the time of an operator's last change, which other nodes need.
-func noteLastChange(ctx context.Context, env *step.Env, cm *corev1.ConfigMap, key string) error {
+// NoteLastChange annotates a ConfigMap about to be stored with the time of an operator's last change, which other nodes need.
+func NoteLastChange(ctx context.Context, env *step.Env, cm *corev1.ConfigMap, key string) error {
 	changed, err := configurationChanged(ctx, env, cm.Name, key)
 	if err == nil && !changed.IsZero() {
 		metav1.SetMetaDataAnnotation(&cm.ObjectMeta, changedByOperator, changed.UTC().Format(time.RFC3339))

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package upgrade
+package edits
 
 import (
 	"os"
@@ -16,9 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
-	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
@@ -56,7 +54,7 @@ func configured(t *testing.T, s *phasetest.Stage, meta metav1.ObjectMeta) {
 // editNames returns the names of the patches that keep edits.
 func editNames(t *testing.T, s *phasetest.Stage) (kept, doubtful []string) {
 	t.Helper()
-	patches, err := PatchesOfEdits(t.Context(), s.Env)
+	patches, err := PatchesOf(t.Context(), s.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,40 +124,14 @@ func TestChangedConfiguration(t *testing.T) {
 			[]string{"kube-controller-manager0+strategic.yaml"}, []string{"kube-controller-manager0-doubtful+json.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := planeToExamine(t)
+			s := phasetest.PlaneToUpgrade(t)
 			row.edit(t, s)
 			manifestsWrittenAt(t, s, manifestsWritten)
 			configured(t, s, row.stored)
-			phasetest.CheckFindings(t, staticPodEdits(t.Context(), s.Env), row.want...)
+			phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env), row.want...)
 			kept, doubtful := editNames(t, s)
 			if diff := cmp.Diff([][]string{row.kept, row.maybe}, [][]string{kept, doubtful}); diff != "" {
 				t.Errorf("patches:\n%s", diff)
-			}
-		})
-	}
-}
-
-// TestUploadKeepsTheChange: the other control planes learn when the configuration was changed, even after the first's upgrade.
-func TestUploadKeepsTheChange(t *testing.T) {
-	for name, row := range map[string]struct {
-		stored metav1.ObjectMeta
-		want   string
-	}{
-		"by kubectl":          {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubectl-edit", configurationFields, 0)}}, "2026-11-01T12:00:00Z"},
-		"an earlier upgrade":  {metav1.ObjectMeta{Annotations: map[string]string{changedByOperator: "2026-11-01T12:00:00Z"}}, "2026-11-01T12:00:00Z"},
-		"by kubeadm":          {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubeadm", configurationFields, 0)}}, ""},
-		"without any manager": {metav1.ObjectMeta{}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := planeToExamine(t)
-			configured(t, s, row.stored)
-			s.Play(t, upgradeUploadConfig().Children[0])
-			cm := fixture.ConfigMap("kubeadm-config", "", "")
-			if _, err := s.API.Get(t.Context(), cm); err != nil || cm.Annotations[changedByOperator] != row.want {
-				t.Errorf("annotations %v, %v", cm.Annotations, err)
-			}
-			if !strings.Contains(cm.Data["ClusterConfiguration"], "kubernetesVersion: v1.37.2") {
-				t.Errorf("stored %q", cm.Data)
 			}
 		})
 	}
@@ -170,11 +142,11 @@ func TestChangedPatches(t *testing.T) {
 	lost := func(list string) phasetest.FoundAs {
 		return phasetest.FoundAs{Name: "error StaticPodEdits", Facts: []string{"kube-apiserver"}, List: list}
 	}
-	s := planeToExamine(t)
+	s := phasetest.PlaneToUpgrade(t)
 	s.Config.PatchesDir = "/patches"
 	find := func(why string, want ...phasetest.FoundAs) {
 		t.Helper()
-		t.Run(why, func(t *testing.T) { phasetest.CheckFindings(t, staticPodEdits(t.Context(), s.Env), want...) })
+		t.Run(why, func(t *testing.T) { phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env), want...) })
 	}
 	patch := func(value string) string {
 		return "{op: add, path: /spec/containers/0/command/-, value: " + value + "}"
@@ -228,24 +200,24 @@ func TestEditsOfOlderReleases(t *testing.T) {
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := planeFrom(t, row.from)
+			s := phasetest.PlaneFrom(t, row.from)
 			row.change(t, s)
-			if found := staticPodEdits(t.Context(), s.Env); len(found) != row.edits {
+			if found := StaticPodFindings(t.Context(), s.Env); len(found) != row.edits {
 				t.Errorf("found %q", phasetest.InWords(found))
 			}
 		})
 	}
 	t.Run("flex volume plugins", func(t *testing.T) {
-		s := planeFrom(t, "v1.35.8")
+		s := phasetest.PlaneFrom(t, "v1.35.8")
 		flexVolumes(kubeadmDir)(t, s)
 		s.Put(t, kubeadmDir+"/example~nfs/nfs", "")
-		phasetest.CheckFindings(t, staticPodEdits(t.Context(), s.Env),
+		phasetest.CheckFindings(t, StaticPodFindings(t.Context(), s.Env),
 			phasetest.FoundAs{Name: "warning StaticPodEdits", Facts: []string{"kube-controller-manager"}, List: kubeadmDir + "/example~nfs"})
 	})
 	t.Run("flex volumes where a flag says", func(t *testing.T) {
-		s := planeFrom(t, "v1.35.8", config.Arg{Name: "flex-volume-plugin-dir", Value: "/opt/flex"})
+		s := phasetest.PlaneFrom(t, "v1.35.8", config.Arg{Name: "flex-volume-plugin-dir", Value: "/opt/flex"})
 		flexVolumes("/opt/flex")(t, s)
-		if found := staticPodEdits(t.Context(), s.Env); len(found) > 0 {
+		if found := StaticPodFindings(t.Context(), s.Env); len(found) > 0 {
 			t.Errorf("found %q", phasetest.InWords(found))
 		}
 	})
@@ -280,29 +252,15 @@ func TestEnvironmentIsNoEdit(t *testing.T) {
 		"a proxy is another": {withProxy, []string{"HTTPS_PROXY=http://192.0.2.2"}, lost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := planeToExamine(t)
+			s := phasetest.PlaneToUpgrade(t)
 			s.FakeHost.Has.Environ = row.environ
 			row.change(t, s)
-			found := staticPodEdits(t.Context(), s.Env)
+			found := StaticPodFindings(t.Context(), s.Env)
 			phasetest.CheckFindings(t, found, row.want...)
 			fact.NotIn(t, strings.Join(phasetest.InWords(found), "\n"), "secret")
 			if kept, doubtful := editNames(t, s); kept != nil || doubtful != nil {
 				t.Errorf("patches %q, %q", kept, doubtful)
 			}
 		})
-	}
-}
-
-// TestWholeUpgrade: a plan shows the last control plane's changes to the add-ons, even if others are behind.
-func TestWholeUpgrade(t *testing.T) {
-	for want, workflow := range map[string][]step.Phase{"Leaving CoreDNS": Apply(), "Upgrading CoreDNS to " + phasetest.NewDNS: Whole()} {
-		s := phasetest.NewAddonStage(t, "")
-		s.Planes.Server("cp-2", "registry.k8s.io/kube-apiserver:v1.36.4")
-		for _, p := range workflow {
-			if p.Name == addon.PhaseName {
-				s.Play(t, p)
-			}
-		}
-		fact.In(t, s.Said.String(), want)
 	}
 }

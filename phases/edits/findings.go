@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package upgrade
+package edits
 
 import (
 	"context"
@@ -17,11 +17,17 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// staticPodEdits finds edits of this control plane's static Pods that the upgrade would lose.
-func staticPodEdits(ctx context.Context, env *step.Env) []fault.Finding {
+// The names of the checks for edits, by which users ignore them.
+const (
+	StaticPodCheck = "StaticPodEdits"
+	KubeletCheck   = "KubeletConfigEdits"
+)
+
+// StaticPodFindings finds edits of this control plane's static Pods that the upgrade would lose.
+func StaticPodFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	failed := func(err error) fault.Finding { // the failed comparison may hide protection
 		f := fault.Of(err)
-		f.Name, f.Final = editsCheck, true
+		f.Name, f.Final = StaticPodCheck, true
 		return f
 	}
 	list, err := editsHere(ctx, env)
@@ -44,23 +50,23 @@ func staticPodEdits(ctx context.Context, env *step.Env) []fault.Finding {
 func (e podEdits) findings() []fault.Finding {
 	var found []fault.Finding
 	if e.edited != nil {
-		found = append(found, fault.NewFinding(editsCheck, fault.Error,
-			"keep them in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs of the ClusterConfiguration; to drop them, use --ignore-preflight-errors="+editsCheck,
+		found = append(found, fault.NewFinding(StaticPodCheck, fault.Error,
+			"keep them in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs of the ClusterConfiguration; to drop them, use --ignore-preflight-errors="+StaticPodCheck,
 			"the upgrade would lose edits of the static Pod of %s: %s", e.component, e.edited))
 	}
 	if e.doubtful != nil {
-		found = append(found, fault.NewFinding(editsCheck, fault.Warning,
+		found = append(found, fault.NewFinding(StaticPodCheck, fault.Warning,
 			"nothing to do if this comes from that change; if it is an edit, keep it in a patch (--patches), which `slipway upgrade plan` prints",
 			"the upgrade writes the static Pod of %s as the ClusterConfiguration says, which was changed on %s, after the static Pod was written: %s",
 			e.component, e.changed.UTC().Format(time.DateTime+" MST"), e.doubtful))
 	}
 	if len(e.proxies) > 0 {
-		found = append(found, fault.NewFinding(editsCheck, fault.Warning,
+		found = append(found, fault.NewFinding(StaticPodCheck, fault.Warning,
 			"run the upgrade with the same variables in its environment, or set them in extraEnvs of the ClusterConfiguration",
 			"the upgrade takes proxy settings from its own environment, as init does, and would drop or change %s in the static Pod of %s", strings.Join(e.proxies, ", "), e.component))
 	}
 	if len(e.plugins) > 0 {
-		found = append(found, fault.NewFinding(editsCheck, fault.Warning,
+		found = append(found, fault.NewFinding(StaticPodCheck, fault.Warning,
 			"if the controller manager needs them, add their directory to controllerManager.extraVolumes of the ClusterConfiguration",
 			"the upgrade no longer mounts flex volume plugins in the static Pod of %s: %s", e.component, strings.Join(e.plugins, ", ")))
 	}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package upgrade
+package edits
 
 import (
 	"context"
@@ -27,6 +27,7 @@ import (
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -80,7 +81,7 @@ func lostKubeletFields(ctx context.Context, env *step.Env, of backup.Owner) (hav
 	docs := make([]map[string]any, 4)
 	for i, read := range []func() ([]byte, error){
 		func() ([]byte, error) { return readKubeletFile(env, kubeletConfigFile) },
-		func() ([]byte, error) { return nextKubeletConfig(env) },
+		func() ([]byte, error) { return kubelet.NextConfig(env) },
 		func() ([]byte, error) { return readKubeletFile(env, "instance-config.yaml") },
 		func() ([]byte, error) {
 			text, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, manifests.KubeletConfigMap, "kubelet")
@@ -155,11 +156,11 @@ func readKubeletFile(env *step.Env, name string) ([]byte, error) {
 	return host.ReadIfExists(env.Host, filepath.Join(env.Config.Paths.Kubelet, name))
 }
 
-// kubeletEditFindings finds fields of this host's kubelet configuration that the upgrade would overwrite.
-func kubeletEditFindings(ctx context.Context, env *step.Env) []fault.Finding {
+// KubeletFindings finds fields of this host's kubelet configuration that the upgrade would overwrite.
+func KubeletFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	e, err := editsOfKubelet(ctx, env)
 	if err != nil {
-		return []fault.Finding{fault.NewFinding(kubeletEditsCheck, fault.Unasked, "correct the file", "edits of the kubelet's configuration were not checked: %v", err)}
+		return []fault.Finding{fault.NewFinding(KubeletCheck, fault.Unasked, "correct the file", "edits of the kubelet's configuration were not checked: %v", err)}
 	}
 	if e == nil {
 		return nil
@@ -167,7 +168,7 @@ func kubeletEditFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	path, names := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile), strings.Join(e.fields, ", ")
 	changed, keep := e.changed.UTC().Format(time.DateTime+" MST"), "to keep them on this node, "+e.shownPatch()
 	if e.doubtful() && !e.sure {
-		return []fault.Finding{fault.NewFinding(kubeletEditsCheck, fault.Warning,
+		return []fault.Finding{fault.NewFinding(KubeletCheck, fault.Warning,
 			"nothing to do if these fields come from before that change; if they are edits, keep them in a patch: "+e.shownPatch(),
 			"the upgrade writes %s as ConfigMap kube-system/%s says, which was changed on %s, after the file was written: %s",
 			path, manifests.KubeletConfigMap, changed, names)}
@@ -175,8 +176,8 @@ func kubeletEditFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	if e.sure {
 		keep = "leave fields that come from before the change of that ConfigMap on " + changed + " to the upgrade; " + keep
 	}
-	return []fault.Finding{fault.NewFinding(kubeletEditsCheck, fault.Error,
-		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use --ignore-preflight-errors="+kubeletEditsCheck+"; "+keep,
+	return []fault.Finding{fault.NewFinding(KubeletCheck, fault.Error,
+		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use --ignore-preflight-errors="+KubeletCheck+"; "+keep,
 		"the upgrade would lose edits of %s: %s", path, names)}
 }
 

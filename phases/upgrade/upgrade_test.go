@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// TestWholeUpgrade: a plan shows the last control plane's changes to the add-ons, even if others are behind.
+func TestWholeUpgrade(t *testing.T) {
+	for want, workflow := range map[string][]step.Phase{"Leaving CoreDNS": Apply(), "Upgrading CoreDNS to " + phasetest.NewDNS: Whole()} {
+		s := phasetest.NewAddonStage(t, "")
+		s.Planes.Server("cp-2", "registry.k8s.io/kube-apiserver:v1.36.4")
+		for _, p := range workflow {
+			if p.Name == addon.PhaseName {
+				s.Play(t, p)
+			}
+		}
+		fact.In(t, s.Said.String(), want)
+	}
+}
+
+// TestProtectionWithoutChecks: without the checks before it, the phase drops nothing either, and changes nothing.
+func TestProtectionWithoutChecks(t *testing.T) {
+	s := phasetest.PlaneToUpgrade(t)
+	const first = "    - kube-apiserver\n"
+	s.EditPod(t, manifests.APIServerName, first, first+"    - --audit-policy-file=/etc/kubernetes/pki/audit.yaml\n")
+	before := s.Get(t, "/etc/kubernetes/manifests/kube-apiserver.yaml")
+	err := step.Run(t.Context(), s.Env, []step.Phase{upgradeControlPlane()}, step.Options{})
+	fact.Error(t, err, "StaticPodProtection", "--audit-policy-file=/etc/kubernetes/pki/audit.yaml", "kube-apiserver")
+	if s.Get(t, "/etc/kubernetes/manifests/kube-apiserver.yaml") != before || len(s.Done) > 0 {
+		t.Errorf("changed: %q", s.Done)
+	}
+}
+
+// TestUploadKeepsTheChange: the other control planes learn when the configuration was changed, even after the first's upgrade.
+func TestUploadKeepsTheChange(t *testing.T) {
+	const annotation = "slipway/changed-by-operator"
+	by := func(manager string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+			Time:     &metav1.Time{Time: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)},
+			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{".":{},"f:ClusterConfiguration":{}}}`)},
+		}}}
+	}
+	for name, row := range map[string]struct {
+		stored metav1.ObjectMeta
+		want   string
+	}{
+		"by kubectl":          {by("kubectl-edit"), "2026-11-01T12:00:00Z"},
+		"an earlier upgrade":  {metav1.ObjectMeta{Annotations: map[string]string{annotation: "2026-11-01T12:00:00Z"}}, "2026-11-01T12:00:00Z"},
+		"by kubeadm":          {by("kubeadm"), ""},
+		"without any manager": {metav1.ObjectMeta{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.PlaneToUpgrade(t)
+			stored := fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", "kind: ClusterConfiguration\n")
+			stored.Annotations, stored.ManagedFields = row.stored.Annotations, row.stored.ManagedFields
+			phasetest.Fatal(t, s.API.Ensure(t.Context(), stored))
+			s.Play(t, upgradeUploadConfig().Children[0])
+			cm := fixture.ConfigMap("kubeadm-config", "", "")
+			if _, err := s.API.Get(t.Context(), cm); err != nil || cm.Annotations[annotation] != row.want {
+				t.Errorf("annotations %v, %v", cm.Annotations, err)
+			}
+			if !strings.Contains(cm.Data["ClusterConfiguration"], "kubernetesVersion: v1.37.2") {
+				t.Errorf("stored %q", cm.Data)
+			}
+		})
+	}
+}
