@@ -15,6 +15,7 @@
 //   - put_back.go: makes them run with their previous manifests again
 //   - await.go: waits for the kubelet and for components
 //   - etcd_quorum.go, etcd_data.go: whether this node's member of etcd may stop, and whose data is on this host
+//   - etcd_exchange.go, etcd_others.go: other data for this host's etcd, and the members that must not run meanwhile
 //   - endpoint.go: takes this node's API server out of the Service kubernetes
 //   - kubelet_unit.go: restarts the kubelet, or keeps it down
 //   - nodes.go, checks.go: Ready nodes, and checks that run in the middle of a workflow

@@ -20,13 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// EtcdMemberDir is the directory in etcd's data directory that has all of its data. A restore makes the new data beside it, in a
-// directory with NewSuffix, and moves the old data to one with AsideSuffix and the time.
-const (
-	EtcdMemberDir = "member"
-	NewSuffix     = ".new"
-	AsideSuffix   = ".before-rollback-"
-)
+// EtcdMemberDir is the directory in etcd's data directory that has all of its data.
+const EtcdMemberDir = "member"
 
 // etcdVolume is the data volume of etcd's static Pod.
 const etcdVolume = "etcd-data"

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -27,7 +26,7 @@ func (c *cleanup) etcdBackups() (paths []string) {
 	}
 	for _, dir := range c.etcdDirs {
 		for _, name := range c.entries(dir) {
-			if isAside(name) {
+			if _, aside := node.EtcdAside(name); aside {
 				paths = append(paths, filepath.Join(dir, name))
 			}
 		}
@@ -46,16 +45,6 @@ func (c *cleanup) findEtcdDirs(context.Context) {
 	}
 	slices.Sort(c.etcdDirs)
 	c.etcdDirs = slices.DeleteFunc(slices.Compact(c.etcdDirs), func(dir string) bool { return !filepath.IsAbs(dir) })
-}
-
-// isAside reports whether a restore gave this name to something beside etcd's data.
-func isAside(name string) bool {
-	if of, found := host.LeftoverOf(name); found {
-		name = of
-	}
-	stamp, moved := strings.CutPrefix(name, node.EtcdMemberDir+node.AsideSuffix)
-	_, err := time.Parse(upgrading.BackupTime, stamp)
-	return moved && err == nil || name == node.EtcdMemberDir+node.NewSuffix
 }
 
 // entries are the names in a directory; none if it's missing.

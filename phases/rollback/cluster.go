@@ -189,10 +189,10 @@ func (r *Rollback) finish(_ context.Context, env *step.Env) error {
 
 func (r *Rollback) sayAfterRestore(env *step.Env) {
 	env.UI.Nextf("etcd's data from before the restore is in %s; remove it when nobody needs it any more", r.Progress.Aside)
-	names := append(backup.LabelsOf(r.restore.info.Members), r.restore.others...)
+	names := append(backup.LabelsOf(r.restore.info.Members), r.restore.Silent...)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if name != r.restore.member.Name {
+		if name != r.restore.Own.Name {
 			env.UI.Nextf("Node %s is not a member of etcd any more: run `slipway reset --force` there, `kubectl delete node --ignore-not-found %s` here, and join it again (`slipway token create --print-join-command --certificate-key KEY`)", name, name)
 		}
 	}

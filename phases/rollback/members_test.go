@@ -18,8 +18,10 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -46,8 +48,8 @@ type namesOfOthers struct {
 
 func (n namesOfOthers) on(t *testing.T, s *phasetest.Stage) (*restore, otherMembers) {
 	t.Helper()
-	o := &restore{data: "/var/lib/etcd/member", member: manifests.LocalMember{Name: "cp-1", PeerURL: phasetest.OwnPeer}}
-	o.info.Members = membersOfNames(strings.Fields(n.snapshot))
+	o := &restore{EtcdOthers: node.EtcdOthers{Data: "/var/lib/etcd/member", Own: manifests.LocalMember{Name: "cp-1", PeerURL: phasetest.OwnPeer}}}
+	o.Earlier = membersOfNames(strings.Fields(n.snapshot))
 	if n.database != "" {
 		hasDatabase(t, s.Root, membersOfNames(strings.Fields(n.database)))
 	}
@@ -125,7 +127,7 @@ func hasDatabase(t *testing.T, root string, members []etcd.Member) {
 func TestRestoreAsksOthers(t *testing.T) {
 	down := func(m *otherMembers) { m.err = errors.New("connection refused") }
 	silent := func(facts ...string) []phasetest.FoundAs {
-		return []phasetest.FoundAs{{Name: "error " + othersCheck, Facts: append(facts, "connection refused")}}
+		return []phasetest.FoundAs{{Name: "error " + fault.EtcdOtherMembers, Facts: append(facts, "connection refused")}}
 	}
 	for name, tt := range map[string]struct {
 		others  namesOfOthers
@@ -143,10 +145,10 @@ func TestRestoreAsksOthers(t *testing.T) {
 		"only in the static Pod":                {namesOfOthers{snapshot: "cp-1", database: "cp-1", static: "cp-1 cp-2"}, down, nil, silent("cp-2")},
 		"only a Node":                           {namesOfOthers{snapshot: "cp-1", nodes: "cp-1 cp-2"}, down, nil, silent("cp-2")},
 		"only a Node, and it runs":              {namesOfOthers{snapshot: "cp-1", nodes: "cp-1 cp-2", runs: "cp-2"}, down, []string{"run: cp-2."}, nil},
-		"a Node without an address":             {namesOfOthers{snapshot: "cp-1", nodes: "cp-1 cp-none"}, down, nil, []phasetest.FoundAs{{Name: "error " + othersCheck, Facts: []string{"cp-none"}}}},
+		"a Node without an address":             {namesOfOthers{snapshot: "cp-1", nodes: "cp-1 cp-none"}, down, nil, []phasetest.FoundAs{{Name: "error " + fault.EtcdOtherMembers, Facts: []string{"cp-none"}}}},
 		"a worker":                              {namesOfOthers{snapshot: "cp-1", nodes: "cp-1 worker-1"}, down, nil, nil},
 		"alone, by the database":                {namesOfOthers{snapshot: "cp-1", database: "cp-1"}, down, nil, nil},
-		"nobody knows":                          {namesOfOthers{snapshot: "cp-1", static: "cp-1"}, down, nil, []phasetest.FoundAs{{Name: "error " + othersCheck, Facts: []string{"/var/lib/etcd/member/snap/db"}}}},
+		"nobody knows":                          {namesOfOthers{snapshot: "cp-1", static: "cp-1"}, down, nil, []phasetest.FoundAs{{Name: "error " + fault.EtcdOtherMembers, Facts: []string{"/var/lib/etcd/member/snap/db"}}}},
 		"this one waits for a quorum": {namesOfOthers{snapshot: "cp-1"}, func(m *otherMembers) {
 			down(m)
 			m.peers[phasetest.OwnPeer] = membersOfNames([]string{"cp-1", "cp-2"})
@@ -169,9 +171,9 @@ func TestRestoreAsksOthers(t *testing.T) {
 			o, answer := tt.others.on(t, s)
 			tt.answers(&answer)
 			s.Etcd = answer
-			err := o.askMembers(t.Context(), s.Env)
+			err := o.Ask(t.Context(), s.Env, "run this again")
 			if fact.Error(t, err, tt.runs...); err == nil {
-				phasetest.CheckFindings(t, o.checkOthers(), tt.want...)
+				phasetest.CheckFindings(t, o.findings(), tt.want...)
 			}
 		})
 	}
@@ -182,15 +184,15 @@ func TestRestorePlanAsksNobody(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	o, _ := namesOfOthers{snapshot: "cp-1 cp-2", database: "cp-1 cp-2"}.on(t, s)
 	s.Etcd = etcd.NewPlan(nil, membersOfNames([]string{"cp-1", "cp-2"})...)
-	if err := o.askMembers(t.Context(), s.Env); err != nil {
+	if err := o.Ask(t.Context(), s.Env, "run this again"); err != nil {
 		t.Fatal(err)
 	}
-	phasetest.CheckFindings(t, o.checkOthers(), phasetest.FoundAs{Name: "unchecked " + othersCheck})
+	phasetest.CheckFindings(t, o.findings(), phasetest.FoundAs{Name: "unchecked " + fault.EtcdOtherMembers})
 }
 
 // TestRestoreRefusesWithoutOthers: a restore doesn't begin while newer members don't answer, unless the operator insists.
 func TestRestoreRefusesWithoutOthers(t *testing.T) {
-	for name, ignored := range map[string]bool{"CRI": false, "all": false, othersCheck: true} {
+	for name, ignored := range map[string]bool{"CRI": false, "all": false, fault.EtcdOtherMembers: true} {
 		s := phasetest.NewScene(t, rollbackScenario)
 		defer s.Close()
 		h := phasetest.NewLastingHost(s.Root)
@@ -206,7 +208,7 @@ func TestRestoreRefusesWithoutOthers(t *testing.T) {
 		case ignored && err != nil:
 			t.Error(err)
 		case !ignored:
-			fact.Error(t, err, othersCheck, "cp-2")
+			fact.Error(t, err, fault.EtcdOtherMembers, "cp-2")
 		}
 		fact.In(t, r.Summary(), "reset --force` on cp-2")
 	}

@@ -196,8 +196,8 @@ func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
 	checks := preflight.Rollback()
 	if r.restore != nil {
 		checks = append(checks, preflight.Check{
-			Name: othersCheck, Asks: "no other member of etcd runs",
-			Run: func(context.Context, preflight.View) []fault.Finding { return r.restore.checkOthers() },
+			Name: fault.EtcdOtherMembers, Asks: "no other member of etcd runs",
+			Run: func(context.Context, preflight.View) []fault.Finding { return r.restore.findings() },
 		}, r.restore.spaceQuestion(env, backup.MissingImagesNeed(ctx, env, r.images(env))...))
 	}
 	if env.Config.ControlPlane {

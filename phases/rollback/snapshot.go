@@ -30,7 +30,7 @@ func (r *Rollback) chooseSnapshot(env *step.Env, o *restore, minor string) (err 
 		}
 		return fault.New(message, "without --restore-etcd, the static Pods go back and etcd's data stays")
 	}
-	o.snapshot, o.info, err = backup.NewestFitting(env, list, o.member.Name, minor)
+	o.snapshot, o.info, err = backup.NewestFitting(env, list, o.Own.Name, minor)
 	return err
 }
 
@@ -55,7 +55,7 @@ func (o *restore) taken() time.Time {
 
 // spaceQuestion checks the space for the restored data beside the present. Once etcd may be stopped, the restore has to go on.
 func (o *restore) spaceQuestion(env *step.Env, images ...preflight.Need) preflight.Check {
-	need := preflight.Need{Dir: filepath.Dir(o.fresh), What: "etcd's data", Bytes: uint64(o.info.Size) + backup.LogsRoom}
+	need := preflight.Need{Dir: filepath.Dir(o.exchange.Fresh), What: "etcd's data", Bytes: uint64(o.info.Size) + backup.LogsRoom}
 	return preflight.Check{Name: backup.RestoreSpaceCheck, Asks: "space for etcd's data beside the present one, and a tenth of the disk free", Run: func(context.Context, preflight.View) []fault.Finding {
 		if o.begun {
 			return nil

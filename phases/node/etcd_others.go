@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package rollback
+package node
 
 import (
 	"cmp"
@@ -19,11 +19,27 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-const othersCheck = fault.EtcdOtherMembers
+// EtcdOthers finds out which other members etcd has, and whether they run: data that's restored begins a cluster of one member,
+// and the others would carry on as a separate cluster. Neither the snapshot nor an etcd that is down knows who has joined since, so
+// every readable trace of a member counts.
+type EtcdOthers struct {
+	// Own is this node's member, Data its directory `member`. Earlier are members known from elsewhere, such as the snapshot.
+	Own     manifests.LocalMember
+	Data    string
+	Earlier []etcd.Member
+	// Revision is the keys' present revision; 0 if etcd doesn't answer. Silent names the others: none of them answers.
+	Revision int64
+	Silent   []string
+
+	members []*otherMember
+	// known is set if etcd, its data or the API lists the present members; unread says why the data doesn't. planned marks a
+	// plan.
+	known, planned bool
+	unread         string
+}
 
 // otherMember may be a member of etcd beside this node's. Its name is empty if unknown.
 type otherMember struct {
@@ -35,9 +51,8 @@ type otherMember struct {
 
 func (m *otherMember) label() string { return cmp.Or(m.name, strings.Join(m.urls, ", ")) }
 
-// askMembers finds out what will be lost, and fails if other members still run: they'd carry on as a separate cluster. Neither
-// the snapshot nor an etcd that is down knows who has joined since, so every readable trace of a member counts.
-func (o *restore) askMembers(ctx context.Context, env *step.Env) error {
+// Ask fails if other members still run. again is the operator's next step once they don't.
+func (o *EtcdOthers) Ask(ctx context.Context, env *step.Env, again string) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -45,9 +60,9 @@ func (o *restore) askMembers(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		all = nil
 	}
-	own := slices.IndexFunc(all, func(m etcd.Health) bool { return m.PeerURL == o.member.PeerURL && m.Answers })
+	own := slices.IndexFunc(all, func(m etcd.Health) bool { return m.PeerURL == o.Own.PeerURL && m.Answers })
 	if own >= 0 {
-		o.revision = all[own].Status.Revision
+		o.Revision = all[own].Status.Revision
 	}
 	o.gather(ctx, env, all, own >= 0)
 	o.askOthers(ctx, env)
@@ -59,14 +74,14 @@ func (o *restore) askMembers(ctx context.Context, env *step.Env) error {
 		if m.runs {
 			running = append(running, m.label())
 		} else {
-			o.others = append(o.others, m.label())
+			o.Silent = append(o.Silent, m.label())
 		}
 	}
 	if len(running) == 0 {
 		return nil
 	}
 	return fault.New("etcd has other members that run: "+strings.Join(running, ", ")+". A restored etcd starts as a cluster of one member, and the others would carry on with their own data",
-		"run `slipway reset` on "+strings.Join(running, ", then on ")+"; then run this command again, and join these nodes again (`slipway join ... --control-plane`)")
+		"run `slipway reset` on "+strings.Join(running, ", then on ")+"; then "+again+", and join these nodes again (`slipway join ... --control-plane`)")
 }
 
 func isAmong(all []etcd.Health, m *otherMember) bool {
@@ -77,17 +92,17 @@ func isAmong(all []etcd.Health, m *otherMember) bool {
 
 // gather notes all possible members: from etcd itself, the data on this host, the snapshot, the static Pods, and the Nodes of
 // control planes. answered says whether this node's etcd has answered clients.
-func (o *restore) gather(ctx context.Context, env *step.Env, all []etcd.Health, answered bool) {
+func (o *EtcdOthers) gather(ctx context.Context, env *step.Env, all []etcd.Health, answered bool) {
 	for _, m := range all {
 		o.note(m.Name, m.PeerURL).answers(m.Answers)
 	}
-	for _, m := range o.info.Members {
+	for _, m := range o.Earlier {
 		o.note(m.Name, m.PeerURL)
 	}
 	for _, m := range thisnode.KnownEtcdMembers(env.Host, env.Config) {
 		o.note(m.Name, m.PeerURL)
 	}
-	for _, m := range o.member.Initial {
+	for _, m := range o.Own.Initial {
 		o.note(m.Name, m.PeerURL)
 	}
 	o.known = answered
@@ -99,12 +114,12 @@ func (o *restore) gather(ctx context.Context, env *step.Env, all []etcd.Health, 
 
 // gatherPresent notes the members known to this node's etcd, even if it doesn't answer clients: while it waits for a quorum, it
 // tells its peers, and while it's down, its database can be read. If it keeps crashing, it has the database open at times.
-func (o *restore) gatherPresent(ctx context.Context, env *step.Env) {
+func (o *EtcdOthers) gatherPresent(ctx context.Context, env *step.Env) {
 	limited, cancel := context.WithTimeout(ctx, etcd.HealthTime)
 	defer cancel()
-	policy := retry.Policy{First: node.ReadyInterval, Passes: func(err error) bool { return errors.Is(err, etcd.ErrOpen) }}
+	policy := retry.Policy{First: ReadyInterval, Passes: func(err error) bool { return errors.Is(err, etcd.ErrOpen) }}
 	err := policy.Do(limited, func(ctx context.Context) error {
-		own := env.Etcd.Peers(ctx, []string{o.member.PeerURL})[0]
+		own := env.Etcd.Peers(ctx, []string{o.Own.PeerURL})[0]
 		members, err := own.Members, own.Err
 		if err != nil && !errors.Is(err, etcd.ErrNotAsked) {
 			members, err = o.stored(env)
@@ -120,8 +135,8 @@ func (o *restore) gatherPresent(ctx context.Context, env *step.Env) {
 	}
 }
 
-func (o *restore) stored(env *step.Env) ([]etcd.Member, error) {
-	f, err := env.Host.Open(filepath.Join(o.data, "snap", "db"))
+func (o *EtcdOthers) stored(env *step.Env) ([]etcd.Member, error) {
+	f, err := env.Host.Open(filepath.Join(o.Data, "snap", "db"))
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +145,8 @@ func (o *restore) stored(env *step.Env) ([]etcd.Member, error) {
 }
 
 // gatherNodes notes the control planes, if the API answers. Only an administrator can make a Node a control plane.
-func (o *restore) gatherNodes(ctx context.Context, env *step.Env) {
-	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
+func (o *EtcdOthers) gatherNodes(ctx context.Context, env *step.Env) {
+	limited, cancel := context.WithTimeout(ctx, ReachTime)
 	defer cancel()
 	nodes, err := env.Cluster.Nodes(limited)
 	if err != nil {
@@ -152,8 +167,8 @@ func (o *restore) gatherNodes(ctx context.Context, env *step.Env) {
 }
 
 // note returns the other member with this name or peer URL, adding it if it's new; nil for this node's member.
-func (o *restore) note(name, peerURL string) *otherMember {
-	if peerURL == o.member.PeerURL || name != "" && name == o.member.Name {
+func (o *EtcdOthers) note(name, peerURL string) *otherMember {
+	if peerURL == o.Own.PeerURL || name != "" && name == o.Own.Name {
 		return nil
 	}
 	i := slices.IndexFunc(o.members, func(m *otherMember) bool {
@@ -178,7 +193,7 @@ func (m *otherMember) answers(answers bool) {
 }
 
 // askOthers asks the others that haven't answered yet.
-func (o *restore) askOthers(ctx context.Context, env *step.Env) {
+func (o *EtcdOthers) askOthers(ctx context.Context, env *step.Env) {
 	var urls []string
 	for _, m := range o.members {
 		if !m.runs {
@@ -198,23 +213,21 @@ func (o *restore) askOthers(ctx context.Context, env *step.Env) {
 	}
 }
 
-// checkOthers finds members that may still run: they don't answer, or are unknown.
-func (o *restore) checkOthers() []fault.Finding {
+// Findings are the members that may still run: they don't answer, or are unknown.
+func (o *EtcdOthers) Findings() []fault.Finding {
 	const remedy = "make sure that etcd runs on none of the other control planes (`slipway reset --force` there)"
 	switch {
-	case o.begun:
-		return nil
 	case o.planned:
-		return []fault.Finding{fault.NewFinding(othersCheck, fault.Unasked, "", "whether other members of etcd run")}
-	case len(o.others) > 0:
+		return []fault.Finding{fault.NewFinding(fault.EtcdOtherMembers, fault.Unasked, "", "whether other members of etcd run")}
+	case len(o.Silent) > 0:
 		var why []string
 		for _, m := range o.members {
 			why = append(why, m.label()+" ("+cmp.Or(strings.Join(m.why, "; "), "its address is not known")+")")
 		}
-		return []fault.Finding{fault.NewFinding(othersCheck, fault.Error, "start them and run `slipway reset` there, or "+remedy,
+		return []fault.Finding{fault.NewFinding(fault.EtcdOtherMembers, fault.Error, "start them and run `slipway reset` there, or "+remedy,
 			"other members of etcd do not answer, so it is not known whether they run: %s. They would carry on with their own data", strings.Join(why, ", "))}
 	case !o.known:
-		return []fault.Finding{fault.NewFinding(othersCheck, fault.Error, "start this node's etcd, or "+remedy,
+		return []fault.Finding{fault.NewFinding(fault.EtcdOtherMembers, fault.Error, "start this node's etcd, or "+remedy,
 			"it is not known which members etcd has now: neither this node's etcd nor the API answers, and its data does not say (%s). Others may have joined since the snapshot, and would carry on with their own data", o.unread)}
 	}
 	return nil
