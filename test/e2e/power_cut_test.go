@@ -57,8 +57,7 @@ func TestCutUpgrade(t *testing.T) {
 	if err := m.node.InstallSlipway(); err != nil {
 		t.Fatal(err)
 	}
-	m.write("/root/slipway.yaml", document("", podSubnet))
-	m.must("slipway", "init", "--config", "/root/slipway.yaml", "--kubernetes-version", m.node.VersionOf(olderKubernetes))
+	m.init(document("", "kubernetesVersion: "+m.node.VersionOf(olderKubernetes)+"\n"+podSubnet))
 	m.ready("cp-1")
 	m.must("sync")
 	m.cutEverywhere(d, []string{"slipway", "upgrade", "apply", m.upgradesTo(), "--yes", littleRoom}, func(again machine) {
