@@ -11,11 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/test/lab/journal"
 )
 
@@ -103,19 +105,33 @@ func Mount(ctx context.Context, path, mountPoint string) error {
 	return command(ctx, "mount", "-o", "loop", path, mountPoint)
 }
 
+// releaseTime bounds the wait for the kernel to release a disk.
+const releaseTime = time.Minute
+
 // Close unmounts the disk, if that hasn't been done. Its journal stays.
 func (d *Disk) Close() error {
-	err := unix.Unmount(d.at, unix.UMOUNT_NOFOLLOW)
+	err := whenReleased(func() error { return unix.Unmount(d.at, unix.UMOUNT_NOFOLLOW) })
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // not mounted
 		err = nil
 	}
 	if err == nil && d.server != nil {
-		err = d.server.Unmount()
+		err = whenReleased(d.server.Unmount)
 	}
 	for _, f := range d.files {
 		_ = f.Close() // a test's disk needn't survive this machine
 	}
 	return errors.Wrap(err, "cannot unmount a disk")
+}
+
+// whenReleased unmounts once nothing keeps a disk busy: the kernel takes down the mounts of a killed node after its last process,
+// and those that a booting node has inherited with its namespace.
+func whenReleased(unmount func() error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
+	defer cancel()
+	return retry.Policy{
+		First: 50 * time.Millisecond, Slowest: time.Second,
+		Passes: func(err error) bool { return errors.Is(err, unix.EBUSY) },
+	}.Do(ctx, func(context.Context) error { return unmount() })
 }
 
 // command runs a program of this machine.
