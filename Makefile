@@ -64,6 +64,8 @@ verify: ## check format, go.mod, vet, lint, dead code and goldens
 	cd test/etcdutl && go mod tidy -diff
 	cd test/drain && go mod tidy -diff
 	cd test/gitleaks && go mod tidy -diff
+	cd test/capi && go mod tidy -diff
+	cd test/capi/controllers && go mod tidy -diff
 	cd test/tools && go mod tidy -diff
 	cd packaging && go mod tidy -diff
 	go mod verify

@@ -76,6 +76,8 @@ var steps = []step{
 	{name: "etcdutl", onlyFull: true, tests: ofModule("test/etcdutl")},
 	{name: "drain", onlyFull: true, tests: ofModule("test/drain")},
 	{name: "gitleaks", onlyFull: true, tests: ofModule("test/gitleaks")},
+	{name: "capi", onlyFull: true, tests: ofModule("test/capi")},
+	{name: "capi-controllers", onlyFull: true, tests: ofModule("test/capi/controllers")},
 	{name: "fuzz", onlyFull: true, commands: [][]string{{"make", "fuzz"}}},
 	{name: "parts", parts: true, commands: [][]string{
 		{"go", "run", "./test/lab", "build", "--with", "kubeadm"}, {"make", "bundle"}, {"go", "run", "./test/lab", "build", "--bare"},

@@ -103,6 +103,17 @@ func (n *Node) routePods(ctx context.Context) error {
 	return nil
 }
 
+// InNetwork runs fn in the lab's network, which exists once a node has been started: sockets that fn opens stay there. fn must
+// stay on its goroutine: others run outside.
+func (l *Lab) InNetwork(fn func() error) error {
+	return thread.Do(func() error {
+		if err := thread.EnterNet(l.netnsPath()); err != nil {
+			return err
+		}
+		return fn()
+	})
+}
+
 func (l *Lab) removeNetwork(ctx context.Context) error {
 	if _, err := os.Lstat(l.netnsPath()); os.IsNotExist(err) {
 		return nil

@@ -1,0 +1,263 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package capi
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+// TestClusterAPI: the controllers make a cluster of Kubernetes 1.36, add two workers, scale the control plane to three, replace
+// a worker and a control plane that died, scale back to one, upgrade everything to 1.37, and take it away.
+func TestClusterAPI(t *testing.T) {
+	s := newSuite(t)
+	s.managed()
+	version := s.lab.VersionOf(older)
+	s.creates(version)
+	s.is("one control plane", 1, 0, version)
+	s.scalesWorkers(2)
+	s.is("two workers", 1, 2, version)
+	s.scalesControlPlane(3)
+	s.is("three control planes", 3, 2, version)
+	s.loses(clusterv1.MachineDeploymentNameLabel)
+	s.is("another worker for the one that died", 3, 2, version)
+	s.loses(clusterv1.MachineControlPlaneLabel)
+	s.is("another control plane for the one that died", 3, 2, version)
+	s.scalesControlPlane(1)
+	s.is("one control plane again", 1, 2, version)
+	version = s.lab.KubernetesVersion()
+	s.upgrades(version)
+	s.is("all of them upgraded", 1, 2, version)
+	s.deletes()
+}
+
+// creates applies the manifest.
+func (s *suite) creates(version string) {
+	s.Helper()
+	data, err := os.ReadFile(manifest)
+	s.try(err)
+	path := filepath.Join(s.TempDir(), "cluster.yaml")
+	s.try(os.WriteFile(path, []byte(strings.ReplaceAll(string(data), "${VERSION}", version)), 0o600))
+	s.try(s.management.CopyIn(path, "/root/cluster.yaml"))
+	s.must("kubectl", "--kubeconfig="+adminPath, "apply", "-f", "/root/cluster.yaml")
+}
+
+const (
+	controlPlaneName = "cp"
+	workersName      = "worker"
+)
+
+func (s *suite) get(object client.Object, name string) error {
+	return s.client.Get(s.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
+}
+
+// changes an object of Cluster API. On a busy machine, a webhook may take too long to answer once.
+func changes[T client.Object](s *suite, object T, name string, change func(T)) {
+	s.Helper()
+	s.eventually(name+" is changed", machineLimit, func() error {
+		if err := s.get(object, name); err != nil {
+			return err
+		}
+		before := object.DeepCopyObject().(T)
+		change(object)
+		return s.client.Patch(s.Context(), object, client.MergeFrom(before))
+	})
+}
+
+func (s *suite) scalesControlPlane(replicas int32) {
+	s.Helper()
+	changes(s, &controlplanev1.KubeadmControlPlane{}, controlPlaneName, func(p *controlplanev1.KubeadmControlPlane) { p.Spec.Replicas = &replicas })
+}
+
+func (s *suite) scalesWorkers(replicas int32) {
+	s.Helper()
+	changes(s, &clusterv1.MachineDeployment{}, workersName, func(d *clusterv1.MachineDeployment) { d.Spec.Replicas = &replicas })
+}
+
+// upgrades changes the versions in the order that Cluster API requires: the control plane first.
+func (s *suite) upgrades(version string) {
+	s.Helper()
+	changes(s, &controlplanev1.KubeadmControlPlane{}, controlPlaneName, func(p *controlplanev1.KubeadmControlPlane) { p.Spec.Version = version })
+	s.eventually("the control plane has "+version, 2*machineLimit, func() error { return s.hasControlPlane(1, version) })
+	changes(s, &clusterv1.MachineDeployment{}, workersName, func(d *clusterv1.MachineDeployment) {
+		d.Spec.Template.Spec.Version = version
+	})
+}
+
+// loses cuts the power of a machine with a label.
+func (s *suite) loses(label string) {
+	s.Helper()
+	machines, err := s.machines(client.HasLabels{label})
+	s.try(err)
+	lost := machines[len(machines)-1]
+	s.Logf("%s dies", lost.Name)
+	s.try(s.nodeOf(lost).Kill(s.Context()))
+	s.goes(&lost, 2*machineLimit)
+}
+
+// goes waits until an object is gone.
+func (s *suite) goes(object client.Object, limit time.Duration) {
+	s.Helper()
+	s.eventually(object.GetName()+" is gone", limit, func() error {
+		err := s.client.Get(s.Context(), client.ObjectKeyFromObject(object), object)
+		if err == nil {
+			return errors.New("it's still there")
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+func (s *suite) machines(options ...client.ListOption) ([]clusterv1.Machine, error) {
+	list := &clusterv1.MachineList{}
+	err := s.client.List(s.Context(), list, append(options, client.InNamespace(namespace))...)
+	return list.Items, err
+}
+
+// nodeOf returns a Machine's machine.
+func (s *suite) nodeOf(machine clusterv1.Machine) *nodes.Node {
+	s.Helper()
+	node, err := s.lab.Node(machine.Spec.InfrastructureRef.Name)
+	s.try(err)
+	return node
+}
+
+// is waits until the cluster has its control planes and workers, and nothing else, all with a version, and checks it.
+func (s *suite) is(what string, planes, workers int, version string) {
+	s.Helper()
+	limit := machineLimit * 3 // up to three machines follow each other
+	s.eventually(what+": the control plane", limit, func() error { return s.hasControlPlane(planes, version) })
+	s.eventually(what+": the workers", limit, func() error { return s.hasWorkers(workers, version) })
+	s.eventually(what+": the nodes", limit, func() error { return s.hasNodes(planes, workers, version) })
+	machines, err := s.machines()
+	s.try(err)
+	for _, machine := range machines {
+		s.bootstrapped(s.nodeOf(machine))
+	}
+}
+
+// hasControlPlane asks Cluster API, which looks at the components and at etcd's members.
+func (s *suite) hasControlPlane(replicas int, version string) error {
+	p := &controlplanev1.KubeadmControlPlane{}
+	if err := s.get(p, controlPlaneName); err != nil {
+		return err
+	}
+	conditions := []string{
+		controlplanev1.KubeadmControlPlaneAvailableCondition, controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition,
+		controlplanev1.KubeadmControlPlaneControlPlaneComponentsHealthyCondition, controlplanev1.KubeadmControlPlaneMachinesReadyCondition,
+		controlplanev1.KubeadmControlPlaneMachinesUpToDateCondition,
+	}
+	for _, kind := range conditions {
+		if !meta.IsStatusConditionTrue(p.Status.Conditions, kind) {
+			return fmt.Errorf("%s: %+v", kind, meta.FindStatusCondition(p.Status.Conditions, kind))
+		}
+	}
+	if p.Status.ObservedGeneration != p.Generation || !counts(replicas, p.Status.Replicas, p.Status.ReadyReplicas, p.Status.UpToDateReplicas) {
+		return fmt.Errorf("its status is %+v", p.Status)
+	}
+	if have := p.Status.Versions; len(have) != 1 || have[0].Version != version {
+		return fmt.Errorf("it has %v", have)
+	}
+	return nil
+}
+
+func (s *suite) hasWorkers(replicas int, version string) error {
+	d := &clusterv1.MachineDeployment{}
+	if err := s.get(d, workersName); err != nil {
+		return err
+	}
+	if d.Spec.Template.Spec.Version != version {
+		return fmt.Errorf("they're to have %s", d.Spec.Template.Spec.Version)
+	}
+	if d.Status.ObservedGeneration != d.Generation || !counts(replicas, d.Status.Replicas, d.Status.ReadyReplicas, d.Status.UpToDateReplicas) {
+		return fmt.Errorf("their status is %+v", d.Status)
+	}
+	return nil
+}
+
+func counts(want int, all ...*int32) bool {
+	return !slices.ContainsFunc(all, func(n *int32) bool { return n == nil || int(*n) != want })
+}
+
+// hasNodes asks the cluster itself: its Nodes are those of the Machines, they're Ready, and run the version.
+func (s *suite) hasNodes(planes, workers int, version string) error {
+	kubeconfig := &corev1.Secret{}
+	if err := s.get(kubeconfig, clusterName+"-kubeconfig"); err != nil {
+		return err
+	}
+	_, c := s.connect(kubeconfig.Data["value"])
+	machines, err := s.machines()
+	if err != nil {
+		return err
+	}
+	list := &corev1.NodeList{}
+	if err := c.List(s.Context(), list); err != nil {
+		return err
+	}
+	var names, want []string
+	found := 0
+	for _, node := range list.Items {
+		names = append(names, node.Name)
+		if _, isPlane := node.Labels["node-role.kubernetes.io/control-plane"]; isPlane {
+			found++
+		}
+		ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+		if !ready || node.Status.NodeInfo.KubeletVersion != version {
+			return fmt.Errorf("%s is Ready: %v, with %s", node.Name, ready, node.Status.NodeInfo.KubeletVersion)
+		}
+	}
+	for _, machine := range machines {
+		want = append(want, machine.Status.NodeRef.Name)
+	}
+	slices.Sort(names)
+	slices.Sort(want)
+	if !slices.Equal(names, want) || found != planes || len(names) != planes+workers {
+		return fmt.Errorf("the Nodes are %q, %d of them control planes; the Machines' are %q", names, found, want)
+	}
+	return nil
+}
+
+// bootstrapped checks that a machine's only boot ran Slipway by kubeadm's name, and did all that Cluster API asked for.
+func (s *suite) bootstrapped(node *nodes.Node) {
+	s.Helper()
+	for _, args := range [][]string{
+		{"cmp", "/usr/local/bin/kubeadm", "/usr/local/bin/slipway"}, {"test", "-s", "/run/cluster-api/bootstrap-success.complete"},
+		{"test", "-e", "/var/lib/kubelet/config.yaml"},
+	} {
+		if out, err := node.Combined(s.Context(), args...); err != nil {
+			s.Errorf("%s: %q: %v\n%s", node.Name(), args, err, out)
+		}
+	}
+}
+
+// deletes takes the cluster away, and all its machines with it.
+func (s *suite) deletes() {
+	s.Helper()
+	cluster := &clusterv1.Cluster{}
+	s.try(s.get(cluster, clusterName))
+	s.try(s.client.Delete(s.Context(), cluster))
+	s.goes(cluster, 2*machineLimit)
+	all, err := s.lab.Nodes()
+	s.try(err)
+	if left := slices.DeleteFunc(all, func(n *nodes.Node) bool { return n.Name() == managementName }); len(left) > 0 {
+		s.Errorf("%d machines are left, %s among them", len(left), left[0].Name())
+	}
+}
