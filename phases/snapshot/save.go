@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -56,6 +57,9 @@ func Save(ctx context.Context, env *step.Env, o Options) (path string, err error
 	if err := ensureSpace(env, o.Dir, uint64(source.Status.Size)); err != nil {
 		return "", err
 	}
+	if err := awaitName(ctx, env, o.Dir); err != nil {
+		return "", err
+	}
 	record := newRecord(env, o, source)
 	path = filepath.Join(o.Dir, snapshots.Name(record.Node, record.Taken))
 	info, err := backup.Snapshot(ctx, env, source.PeerURL, path)
@@ -69,6 +73,21 @@ func Save(ctx context.Context, env *step.Env, o Options) (path string, err error
 		err = upload(ctx, env, o.Upload, path)
 	}
 	return path, err
+}
+
+// awaitName waits for the next second if this one has a snapshot already: their names have no fractions.
+func awaitName(ctx context.Context, env *step.Env, dir string) error {
+	now := env.Host.Now()
+	taken, err := host.Exists(env.Host, filepath.Join(dir, snapshots.Name(env.Config.Name, now)))
+	if err != nil || !taken {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(now.Truncate(time.Second).Add(time.Second).Sub(now)):
+		return nil
+	}
 }
 
 // complete adds the snapshot's own facts to its record, and writes it.

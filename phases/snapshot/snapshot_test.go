@@ -135,6 +135,22 @@ func TestSave(t *testing.T) {
 	}
 }
 
+// TestSaveTwice: another snapshot in the same second gets a name of its own.
+func TestSaveTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := plane(t, "")
+		s.FakeHost.On.Now = time.Now
+		for range 2 {
+			_, err := Save(t.Context(), s.Env, Options{Dir: dir})
+			phasetest.Fatal(t, err)
+		}
+		list, unrecorded, err := snapshots.List(s.Host, dir)
+		if err != nil || len(list) != 2 || len(unrecorded) > 0 || list[1].Taken.Sub(list[0].Taken) != time.Second {
+			t.Errorf("%+v, %q, %v", list, unrecorded, err)
+		}
+	})
+}
+
 // TestUnknown: a snapshot is also taken if the host's files don't say everything, and the record says so.
 func TestUnknown(t *testing.T) {
 	s, _ := plane(t, encrypts)
