@@ -103,6 +103,14 @@ func Name(node string, taken time.Time) string {
 	return "etcd-" + node + "-" + taken.UTC().Format(nameTime) + Extension
 }
 
+// TakenIn returns when a Node's snapshot was taken, by its name, or by that of its record; own is false for any other name.
+func TakenIn(name, node string) (taken time.Time, own bool) {
+	name, own = strings.CutPrefix(strings.TrimSuffix(name, recordExtension), "etcd-"+node+"-")
+	name = strings.TrimSuffix(strings.TrimSuffix(name, Extension), SealedExtension)
+	taken, err := time.Parse(nameTime, name)
+	return taken, own && err == nil
+}
+
 // RecordPath returns the path of the record of the snapshot at path.
 func RecordPath(path string) string { return path + recordExtension }
 

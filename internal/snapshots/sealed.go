@@ -54,7 +54,8 @@ type Sealed struct {
 	OpensWith []string `json:"opensWith"`
 }
 
-// Seal encrypts a snapshot to w, with its record and files. name is the snapshot's own.
+// Seal encrypts a snapshot to w, with its record and files. name is the snapshot's own. It fails unless it's the one that the record
+// describes.
 func Seal(w io.Writer, to Recipients, name string, r Record, files []File, snapshot io.Reader) error {
 	record, err := r.Encode()
 	if err != nil {
@@ -78,7 +79,7 @@ func Seal(w io.Writer, to Recipients, name string, r Record, files []File, snaps
 	for _, f := range files {
 		put(f.header(), bytes.NewReader(f.Data))
 	}
-	put(tar.Header{Name: name, Mode: 0o600, Size: r.Size}, snapshot)
+	put(tar.Header{Name: name, Mode: 0o600, Size: r.Size}, proving(snapshot, r))
 	if err == nil {
 		err = t.Close()
 	}
@@ -140,7 +141,7 @@ func (o *Opened) read(with Identities) error {
 			break
 		}
 		if h.Name == name && h.Size == o.Record.Size {
-			o.Snapshot = &proved{from: t, record: o.Record, hash: sha256.New()}
+			o.Snapshot = proving(t, o.Record)
 			return nil
 		}
 		var f File
@@ -192,12 +193,14 @@ type proved struct {
 	hash   hash.Hash
 }
 
+func proving(from io.Reader, r Record) io.Reader { return &proved{from: from, record: r, hash: sha256.New()} }
+
 func (p *proved) Read(b []byte) (int, error) {
 	n, err := p.from.Read(b)
 	p.hash.Write(b[:n])
 	if errors.Is(err, io.EOF) {
 		if sum := hex.EncodeToString(p.hash.Sum(nil)); sum != p.record.SHA256 {
-			return n, fmt.Errorf("the snapshot inside has the SHA-256 %s, and its record says %s", sum, p.record.SHA256)
+			return n, fmt.Errorf("the snapshot has the SHA-256 %s, and its record says %s", sum, p.record.SHA256)
 		}
 	}
 	return n, err
