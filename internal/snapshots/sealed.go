@@ -193,7 +193,9 @@ type proved struct {
 	hash   hash.Hash
 }
 
-func proving(from io.Reader, r Record) io.Reader { return &proved{from: from, record: r, hash: sha256.New()} }
+func proving(from io.Reader, r Record) io.Reader {
+	return &proved{from: from, record: r, hash: sha256.New()}
+}
 
 func (p *proved) Read(b []byte) (int, error) {
 	n, err := p.from.Read(b)
