@@ -163,7 +163,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/slipway/etcd": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases/maintenance", "phases/snapshot", "phases/step", "internal/config",
-		"internal/etcd", "internal/fault", "internal/snapshots", "internal/thisnode",
+		"internal/etcd", "internal/fault", "internal/host", "internal/snapshots", "internal/thisnode",
 	},
 	"cmd/slipway/node": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases", "phases/bootstrap", "phases/machine", "phases/reset", "phases/step",
@@ -193,6 +193,7 @@ var onlyIn = []struct {
 	{"github.com/coreos/go-systemd/", "only the host's seam talks to systemd, or a dry run would too", []string{"internal/host/linux/systemd"}},
 	{"os/exec", "only the host's seam runs programs", []string{"internal/host/linux/"}},
 	{"go.etcd.io/etcd/", "only the membership's seam talks to etcd, or a dry run would too", []string{"internal/etcd"}},
+	{"filippo.io/age", "only the package that knows sealed snapshots encrypts", []string{"internal/snapshots"}},
 	{"go.etcd.io/bbolt", "only the package that knows etcd's buckets opens its database", []string{"internal/etcd"}},
 	{"go.etcd.io/etcd/server/v3/storage/mvcc", "etcd's storage engine makes every start too slow: docs/design/etcd-restore.md", nil},
 	{"k8s.io/client-go/dynamic", "only the cluster's seam talks to the API, or a dry run would too", []string{"internal/cluster"}},

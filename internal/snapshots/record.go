@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package snapshots knows the files of etcd's snapshots on a host: their names, and the records beside them, from which a restore
-// decides whether a snapshot fits (Read, List). It also decides which snapshots stay (Surplus), and when it's a member's turn to be
-// saved (UntilTurn).
+// decides whether a snapshot fits (Read, List). A sealed snapshot also has files of its control plane, and is encrypted (Seal, Open).
+// The package also decides which snapshots stay (Surplus), and when it's a member's turn to be saved (UntilTurn).
 package snapshots
 
 import (
@@ -28,8 +28,9 @@ const (
 	// APIVersion and Kind mark a record.
 	APIVersion, Kind = "slipway.etcd/v1", "Snapshot"
 
-	// Extension is the end of a snapshot's name. The record's name has recordExtension after it.
+	// Extension is the end of a snapshot's name, SealedExtension of a sealed one's. The record's name has recordExtension after it.
 	Extension       = ".db"
+	SealedExtension = ".tar.age"
 	recordExtension = ".json"
 
 	nameTime = "20060102T150405Z"
@@ -70,8 +71,11 @@ type Record struct {
 	// Encryption lists, in the order of the API server's EncryptionConfiguration, the keys for stored objects. It's empty without such
 	// a file.
 	Encryption []Encryption `json:"encryption,omitempty"`
-	// Unknown says what couldn't be found out for this record, and why.
+	// Unknown says what couldn't be found out for this record, or isn't in a sealed snapshot, and why.
 	Unknown []string `json:"unknown,omitempty"`
+
+	// Sealed is nil for a snapshot that isn't encrypted.
+	Sealed *Sealed `json:"sealed,omitempty"`
 }
 
 // Member is a member of etcd.
@@ -99,6 +103,14 @@ func Name(node string, taken time.Time) string {
 	return "etcd-" + node + "-" + taken.UTC().Format(nameTime) + Extension
 }
 
+// TakenIn returns when a Node's snapshot was taken, by its name, or by that of its record; own is false for any other name.
+func TakenIn(name, node string) (taken time.Time, own bool) {
+	name, own = strings.CutPrefix(strings.TrimSuffix(name, recordExtension), "etcd-"+node+"-")
+	name = strings.TrimSuffix(strings.TrimSuffix(name, Extension), SealedExtension)
+	taken, err := time.Parse(nameTime, name)
+	return taken, own && err == nil
+}
+
 // RecordPath returns the path of the record of the snapshot at path.
 func RecordPath(path string) string { return path + recordExtension }
 
@@ -115,12 +127,16 @@ func Read(h host.FileReader, path string) (r Record, err error) {
 	if err != nil {
 		return r, err
 	}
+	return decode(RecordPath(path), data)
+}
+
+func decode(name string, data []byte) (r Record, err error) {
 	if err := json.Unmarshal(data, &r); err != nil {
-		return r, errors.Wrap(err, RecordPath(path))
+		return r, errors.Wrap(err, name)
 	}
 	if r.APIVersion != APIVersion || r.Kind != Kind {
 		return r, errors.Errorf("%s is not a record of a snapshot: it has apiVersion %q and kind %q instead of %q and %q",
-			RecordPath(path), r.APIVersion, r.Kind, APIVersion, Kind)
+			name, r.APIVersion, r.Kind, APIVersion, Kind)
 	}
 	return r, nil
 }
@@ -156,5 +172,8 @@ func List(h host.FileReader, dir string) (list []Snapshot, unrecorded []string, 
 
 // isSnapshot leaves out hidden files: they're still being written.
 func isSnapshot(e fs.DirEntry) bool {
-	return e.Type().IsRegular() && !strings.HasPrefix(e.Name(), ".") && strings.HasSuffix(e.Name(), Extension)
+	return e.Type().IsRegular() && !strings.HasPrefix(e.Name(), ".") && (strings.HasSuffix(e.Name(), Extension) || IsSealed(e.Name()))
 }
+
+// IsSealed reports whether a snapshot is sealed, by its name.
+func IsSealed(path string) bool { return strings.HasSuffix(path, SealedExtension) }

@@ -20,13 +20,16 @@ func Prune(env *step.Env, dir string, policy snapshots.Policy) error {
 	if policy.Newest < 1 {
 		return errors.Errorf("at least one snapshot has to stay, not %d", policy.Newest)
 	}
+	if err := sweep(env, dir); err != nil {
+		return err
+	}
 	list, unrecorded, err := snapshots.List(env.Host, dir)
 	if err != nil {
 		return err
 	}
 	if len(unrecorded) > 0 {
 		env.UI.Warn("these snapshots stay, because they have no record: "+strings.Join(unrecorded, ", "),
-			"they are somebody else's, or of a run that was killed; remove them yourself once you do not need them")
+			"remove them yourself once you do not need them")
 	}
 	surplus := policy.Surplus(list, env.Config.Name, env.Host.Now())
 	if len(surplus) == 0 {
@@ -52,7 +55,7 @@ func newestIsWhole(env *step.Env, list []snapshots.Snapshot) error {
 			newest = s.Path
 		}
 	}
-	if _, _, err := Verify(env, newest); err != nil {
+	if _, err := Verify(env, newest, nil); err != nil {
 		return fault.New(fmt.Sprintf("no snapshot was removed, because the newest is not whole: %v", err),
 			fmt.Sprintf("remove %s and %s, and take another with `slipway etcd snapshot save`", newest, snapshots.RecordPath(newest)))
 	}

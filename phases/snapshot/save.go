@@ -33,8 +33,10 @@ type Options struct {
 	// InTurn is for a timer: it waits for this host's turn among etcd's members, and takes only a healthy member's snapshot.
 	InTurn bool
 	// Upload is the operator's command that takes the files elsewhere; empty for none.
-	Upload  string
-	Slipway string // this program's version
+	Upload string
+	// Recipients are whom to seal the snapshot for, together with this control plane's files; none for a plain snapshot.
+	Recipients snapshots.Recipients
+	Slipway    string // this program's version
 }
 
 // Save writes a snapshot and its record, and returns its path.
@@ -54,25 +56,41 @@ func Save(ctx context.Context, env *step.Env, o Options) (path string, err error
 	if err := ensureDir(env, o.Dir); err != nil {
 		return "", err
 	}
-	if err := ensureSpace(env, o.Dir, uint64(source.Status.Size)); err != nil {
+	if err := sweep(env, o.Dir); err != nil {
 		return "", err
 	}
+	if err := ensureSpace(env, o, uint64(source.Status.Size)); err != nil {
+		return "", err
+	}
+	path, err = write(ctx, env, o, source)
+	if err == nil && o.Upload != "" {
+		err = upload(ctx, env, o.Upload, path)
+	}
+	return path, err
+}
+
+// write writes the snapshot under a hidden name at first, so that each file with a snapshot's name is whole and has a record.
+func write(ctx context.Context, env *step.Env, o Options, source etcd.Health) (path string, err error) {
 	if err := awaitName(ctx, env, o.Dir); err != nil {
 		return "", err
 	}
 	record := newRecord(env, o, source)
 	path = filepath.Join(o.Dir, snapshots.Name(record.Node, record.Taken))
-	info, err := backup.Snapshot(ctx, env, source.PeerURL, path)
+	draft := draftOf(path)
+	info, err := backup.Snapshot(ctx, env, source.PeerURL, draft)
 	if err == nil {
-		err = complete(env, record, path, info)
+		record, err = complete(env, record, draft, info)
+	}
+	if err == nil && len(o.Recipients) > 0 {
+		return sealed(env, o, record, path, draft)
+	}
+	if err == nil {
+		err = publish(env, record, draft, path)
 	}
 	if err != nil {
-		return "", stderrors.Join(err, env.Host.Remove(path)) // nothing would count it
+		return "", stderrors.Join(err, env.Host.Remove(draft)) // nothing would count it
 	}
-	if o.Upload != "" {
-		err = upload(ctx, env, o.Upload, path)
-	}
-	return path, err
+	return path, nil
 }
 
 // awaitName waits for the next second if this one has a snapshot already: their names have no fractions.
@@ -90,21 +108,34 @@ func awaitName(ctx context.Context, env *step.Env, dir string) error {
 	}
 }
 
-// complete adds the snapshot's own facts to its record, and writes it.
-func complete(env *step.Env, r snapshots.Record, path string, info etcd.SnapshotInfo) (err error) {
+// complete adds the snapshot's own facts to its record.
+func complete(env *step.Env, r snapshots.Record, path string, info etcd.SnapshotInfo) (_ snapshots.Record, err error) {
 	r.Revision, r.Keys, r.Storage = info.Revision, info.Keys, info.Version
 	for _, m := range info.Members {
 		r.Members = append(r.Members, memberOf(m))
 	}
-	if r.Size, r.SHA256, err = sumOf(env.Host, path); err != nil {
+	r.Size, r.SHA256, err = sumOf(env.Host, path)
+	return r, err
+}
+
+// publish writes the record, and then gives a draft its name.
+func publish(env *step.Env, r snapshots.Record, draft, path string) error {
+	if exists, err := host.Exists(env.Host, path); err != nil {
 		return err
+	} else if exists {
+		return errors.Errorf("%s exists: another save began in the same second; run the same command again", path)
 	}
 	data, err := r.Encode()
 	if err != nil {
 		return err
 	}
-	_, err = env.Host.WriteSecret(snapshots.RecordPath(path), data)
-	return err
+	if _, err := env.Host.WriteSecret(snapshots.RecordPath(path), data); err != nil {
+		return err
+	}
+	if _, err := env.Host.Rename(draft, path); err != nil {
+		return stderrors.Join(err, env.Host.Remove(snapshots.RecordPath(path)))
+	}
+	return nil
 }
 
 func onlyLocal(env *step.Env) error {
@@ -124,11 +155,14 @@ func ensureDir(env *step.Env, dir string) error {
 	return env.Host.EnsureDir(dir, 0o700)
 }
 
-// ensureSpace fails if the snapshot would leave less than a tenth of the disk free.
-func ensureSpace(env *step.Env, dir string, size uint64) error {
-	for _, f := range preflight.Room(env.Host, preflight.Need{Dir: dir, What: "the snapshot of etcd", Bytes: size}) {
+// ensureSpace fails if the snapshot would leave less than a tenth of the disk free. While a snapshot is sealed, it's there twice.
+func ensureSpace(env *step.Env, o Options, size uint64) error {
+	if len(o.Recipients) > 0 {
+		size = 2*size + snapshots.MaxFiles
+	}
+	for _, f := range preflight.Room(env.Host, preflight.Need{Dir: o.Dir, What: "the snapshot of etcd", Bytes: size}) {
 		if f.Severity == fault.Error {
-			return fault.New(f.Message, f.Remedy+"; `slipway etcd snapshot prune` removes old snapshots in "+dir)
+			return fault.New(f.Message, f.Remedy+"; `slipway etcd snapshot prune` removes old snapshots in "+o.Dir)
 		}
 		env.UI.Warn(f.Message, f.Remedy)
 	}

@@ -130,8 +130,8 @@ func TestSave(t *testing.T) {
 		t.Errorf("members: %+v", got.Members)
 	}
 	fact.NotIn(t, s.Get(t, snapshots.RecordPath(path))+s.Said.String(), secret)
-	if _, recorded, err := Verify(s.Env, path); !recorded || err != nil {
-		t.Errorf("verify: %v, %v", recorded, err)
+	if v, err := Verify(s.Env, path, nil); !v.Recorded || err != nil {
+		t.Errorf("verify: %+v, %v", v, err)
 	}
 }
 
@@ -165,6 +165,12 @@ func TestUnknown(t *testing.T) {
 	fact.NotIn(t, strings.Join(got.Unknown, " ")+s.Said.String(), secret)
 
 	s.Remove(t, "/etc/kubernetes/manifests/kube-apiserver.yaml")
+	_, err = Save(t.Context(), s.Env, Options{Dir: dir}) // in the same second
+	fact.Error(t, err, path)
+	if v, err := Verify(s.Env, path, nil); !v.Recorded || err != nil {
+		t.Errorf("verify: %+v, %v", v, err)
+	}
+	s.FakeHost.On.Now = func() time.Time { return noon.Add(time.Second) }
 	path, err = Save(t.Context(), s.Env, Options{Dir: dir})
 	phasetest.Fatal(t, err)
 	got, err = snapshots.Read(s.Host, path)
@@ -221,7 +227,7 @@ func TestSaveRefuses(t *testing.T) {
 		"a full disk": {func(s *phasetest.Stage, _ *members) {
 			s.FakeHost.Has.Space["/"] = host.Space{Free: 10<<30 + 19<<20, Total: 100 << 30, FreeInodes: 1, TotalInodes: 1}
 		}, []string{"10 %", "`slipway etcd snapshot prune`", dir}},
-		"no snapshot": {func(_ *phasetest.Stage, m *members) { m.file = "go.mod" }, []string{dir + "/etcd-cp-1-20261127T120000Z.db"}},
+		"no snapshot": {func(_ *phasetest.Stage, m *members) { m.file = "go.mod" }, []string{dir, "etcd-cp-1-20261127T120000Z.db"}},
 		"external": {func(s *phasetest.Stage, _ *members) {
 			s.Config = s.Config.With(func(n *config.Node) {
 				n.Cluster.Etcd.External = &config.ExternalEtcd{Endpoints: []string{"https://192.0.2.99:2379"}}
@@ -340,8 +346,8 @@ func TestPruneDamaged(t *testing.T) {
 			if entries := fixture.Entries(t, s.Root+dir); len(entries) != 2*len(paths) {
 				t.Errorf("left: %v", entries)
 			}
-			if _, recorded, err := Verify(s.Env, newest); !recorded || err == nil {
-				t.Errorf("verify: %v, %v", recorded, err)
+			if v, err := Verify(s.Env, newest, nil); !v.Recorded || err == nil {
+				t.Errorf("verify: %+v, %v", v, err)
 			}
 		})
 	}
@@ -351,14 +357,14 @@ func TestPruneDamaged(t *testing.T) {
 func TestVerifyUnrecorded(t *testing.T) {
 	s, _ := plane(t, "")
 	s.Put(t, "/srv/a.db", fixture.Get(t, fixture.Path("internal/etcd"), "testdata/snapshot-3.7.db"))
-	info, recorded, err := Verify(s.Env, "/srv/a.db")
-	if err != nil || recorded || info.Revision == 0 {
-		t.Errorf("%+v, %v, %v", info, recorded, err)
+	v, err := Verify(s.Env, "/srv/a.db", nil)
+	if err != nil || v.Recorded || v.Revision == 0 {
+		t.Errorf("%+v, %v", v, err)
 	}
 	s.Put(t, "/srv/b.db", "no database")
-	_, _, err = Verify(s.Env, "/srv/b.db")
+	_, err = Verify(s.Env, "/srv/b.db", nil)
 	fact.Error(t, err, "/srv/b.db")
 	s.Put(t, "/srv/a.db.json", "{")
-	_, _, err = Verify(s.Env, "/srv/a.db")
+	_, err = Verify(s.Env, "/srv/a.db", nil)
 	fact.Error(t, err, "/srv/a.db.json")
 }

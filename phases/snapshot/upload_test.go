@@ -45,7 +45,7 @@ func TestUploadFails(t *testing.T) {
 	}
 	fact.In(t, fixture.Told(err), path, snapshots.RecordPath(path), "bucket-7")
 	fact.NotIn(t, s.Said.String()+fixture.Told(err), "hunter2")
-	if _, recorded, err := Verify(s.Env, path); !recorded || err != nil {
-		t.Errorf("%v, %v", recorded, err)
+	if v, err := Verify(s.Env, path, nil); !v.Recorded || err != nil {
+		t.Errorf("%+v, %v", v, err)
 	}
 }

@@ -43,20 +43,28 @@ func run(cmd *cobra.Command, g *cli.Globals, dir string, do func(p *env.Parts, d
 }
 
 func newSave(g *cli.Globals) *cobra.Command {
-	o := snapshot.Options{}
+	o, seal := snapshot.Options{}, sealing{}
 	cmd := &cobra.Command{
 		Use:   "save",
 		Short: "Save etcd to a file, with a record beside it, and print its path",
 		Long: "Save etcd to a file, with a record beside it, and print its path.\n\n" +
 			"The snapshot comes from a healthy member, if possible not the leader, and is read back from the disk and verified. The\n" +
 			"record says which cluster and which versions it's of, and which CAs and encryption keys its objects need. Without a\n" +
-			"quorum, and without the API, any member that answers is saved. The snapshot holds every Secret of the cluster.",
+			"quorum, and without the API, any member that answers is saved. The snapshot holds every Secret of the cluster.\n\n" +
+			"With --with-pki, the file also has this control plane's certificates, keys and configuration, enough for a bare host to\n" +
+			"take its place. It's encrypted with age, to public keys or a passphrase; `age --decrypt` and tar can open it, too.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("upload") && strings.TrimSpace(o.Upload) == "" {
 				return errors.New("--upload needs the command of a program, such as 'rclone copy {} remote:cluster-1'")
 			}
-			return run(cmd, g, o.Dir, func(p *env.Parts, dir string) error {
+			if err := seal.check(); err != nil {
+				return err
+			}
+			return run(cmd, g, o.Dir, func(p *env.Parts, dir string) (err error) {
 				o.Dir, o.Slipway = dir, g.Version()
+				if o.Recipients, err = seal.recipients(p.Env.Host); err != nil {
+					return err
+				}
 				path, err := snapshot.Save(cmd.Context(), p.Env, o)
 				if err != nil {
 					return err
@@ -66,24 +74,33 @@ func newSave(g *cli.Globals) *cobra.Command {
 		},
 	}
 	bindDir(cmd.Flags(), &o.Dir)
+	seal.bind(cmd.Flags())
 	cmd.Flags().StringVar(&o.Upload, "upload", "", "`command` that takes the snapshot elsewhere, and then its record: split at spaces, without a shell; {} is the file's path")
 	cmd.Flags().BoolVar(&o.InTurn, "in-turn", false, "for timers: wait for this host's turn, so that control planes do not save etcd at the same time, and fail if no member is healthy")
 	return cmd
 }
 
 func newVerify(g *cli.Globals) *cobra.Command {
-	dir := ""
+	dir, keys := "", opening{}
 	cmd := &cobra.Command{
 		Use:   "verify [FILE...]",
 		Short: "Read snapshots, by default all of this host's, and compare them with their records",
 		Long: "Read snapshots, by default all of this host's, and compare them with their records.\n\n" +
-			"It needs no etcd. Snapshots without a record, such as those of `etcdctl snapshot save`, are verified, too.",
+			"It needs no etcd. Snapshots without a record, such as those of `etcdctl snapshot save`, are verified, too. Encrypted ones\n" +
+			"are also read inside if there's a private key or a passphrase.",
 		Args: cli.Takes(0, cli.AnyNumber),
 		RunE: func(cmd *cobra.Command, files []string) error {
-			return runAnywhere(g, dir, func(e *step.Env, dir string) error { return verifyAll(g, e, dir, files) })
+			return runAnywhere(g, dir, func(e *step.Env, dir string) error {
+				with, err := keys.identities(e.Host)
+				if err != nil {
+					return err
+				}
+				return verifyAll(g, e, dir, files, with)
+			})
 		},
 	}
 	bindDir(cmd.Flags(), &dir)
+	keys.bind(cmd.Flags())
 	return cmd
 }
 

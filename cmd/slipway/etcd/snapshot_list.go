@@ -72,34 +72,47 @@ func (l *snapshotList) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(t, "TAKEN\tREVISION\tKEYS\tSIZE\tKUBERNETES\tETCD\tFILE")
 	for _, s := range l.Items {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%.1f MiB\t%s\t%s\t%s\n", s.Taken.UTC().Format(time.DateTime+"Z"), s.Revision, s.Keys, float64(s.Size)/(1<<20),
+		fmt.Fprintf(t, "%s\t%d\t%d\t%.1f MiB\t%s\t%s\t%s\n", taken(s), s.Revision, s.Keys, float64(s.Size)/(1<<20),
 			cmp.Or(s.Kubernetes, "-"), s.Etcd, s.Path)
 	}
 	return t.Flush()
 }
 
+// taken is when a snapshot was taken, for people.
+func taken(s snapshots.Snapshot) string { return s.Taken.UTC().Format(time.DateTime + "Z") }
+
 // verifyAll verifies files, or else all snapshots in a directory, and prints a line for each that's whole.
-func verifyAll(g *cli.Globals, e *step.Env, dir string, files []string) error {
+func verifyAll(g *cli.Globals, e *step.Env, dir string, files []string, with snapshots.Identities) error {
 	paths, err := named(e, dir, files)
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, path := range paths {
-		info, recorded, err := snapshot.Verify(e, path)
+		v, err := snapshot.Verify(e, path, with)
 		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
-		note := ""
-		if !recorded {
-			note = ", without a record"
-		}
-		if err := g.Result(fmt.Sprintf("%s: whole, revision %d, %d keys%s\n", path, info.Revision, info.Keys, note)); err != nil {
+		if err := g.Result(fmt.Sprintf("%s: whole, revision %d, %d keys%s\n", path, v.Revision, v.Keys, notes(v))); err != nil {
 			return err
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// notes says what is special about a verified snapshot.
+func notes(v snapshot.Verified) (text string) {
+	switch {
+	case v.Opened:
+		text = fmt.Sprintf(", encrypted, with %d files of its control plane", v.Files)
+	case v.Sealed:
+		text = ", encrypted, not opened"
+	}
+	if !v.Recorded {
+		text += ", without a record"
+	}
+	return text
 }
 
 // named makes the files' paths absolute; without files, it returns those of all snapshots in the directory.

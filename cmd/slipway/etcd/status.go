@@ -17,7 +17,9 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/snapshots"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // outputAPI is the version of this package's output objects.
@@ -29,32 +31,33 @@ const operatorNeeded = 2
 func newStatus(g *cli.Globals) *cobra.Command {
 	out := &cli.OutputOptions{}
 	var hash bool
+	dir := ""
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show every member of etcd, and what needs an operator",
 		Long: "Show every member of etcd, and what needs an operator.\n\n" +
 			"It asks this host's member and, as that one and the cluster's Nodes know them, all others. It changes nothing, and needs\n" +
-			"neither the API nor a quorum. The exit code is 0 if all is well, 2 if an operator is needed, and 1 if no member answers.",
+			"neither the API nor a quorum. The exit code is 0 if all is well, 2 if an operator is needed, and 1 if no member answers.\n\n" +
+			"It also shows this host's last snapshot of etcd.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := out.Printer(); err != nil { // before anything is asked
 				return err
 			}
-			p, err := env.LivingControlPlane(cmd, g)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
-			s, err := look(cmd.Context(), p, hash)
-			if err != nil {
-				return err
-			}
-			if err := out.Print(g, s, s.table); err != nil {
-				return err
-			}
-			return s.verdict()
+			return run(cmd, g, dir, func(p *env.Parts, dir string) error {
+				s, err := look(cmd.Context(), p, hash)
+				if err != nil {
+					return err
+				}
+				s.addLast(p.Env, dir)
+				if err := out.Print(g, s, s.table); err != nil {
+					return err
+				}
+				return s.verdict()
+			})
 		},
 	}
 	out.Bind(cmd.Flags())
+	bindDir(cmd.Flags(), &dir)
 	cmd.Flags().BoolVar(&hash, "hashkv", false, "also compare the members' keys by their hash, which reads each whole database")
 	return cmd
 }
@@ -66,6 +69,8 @@ type status struct {
 	ClusterID string          `json:"clusterID"`
 	Members   []member        `json:"members"`
 	Findings  []fault.Finding `json:"findings"`
+	// LastSnapshot is this host's newest in the directory of snapshots; null if there's none.
+	LastSnapshot *snapshots.Snapshot `json:"lastSnapshot"`
 
 	hashed bool
 }
@@ -129,6 +134,20 @@ func memberOf(all []etcd.Health, h etcd.Health, own string) member {
 		m.Error = h.Err.Error()
 	}
 	return m
+}
+
+// addLast adds this host's last snapshot. A directory that can't be read says nothing about etcd.
+func (s *status) addLast(e *step.Env, dir string) {
+	list, _, err := snapshots.List(e.Host, dir)
+	if err != nil {
+		e.UI.Warnf("cannot see the last snapshot: %v", err)
+	}
+	for _, last := range slices.Backward(list) {
+		if last.Node == e.Config.Name {
+			s.LastSnapshot = &last
+			return
+		}
+	}
 }
 
 // hash adds the hashes of all members' keys.

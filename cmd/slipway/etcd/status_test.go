@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/pkg/errors"
 	"sigs.k8s.io/yaml"
@@ -16,6 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
+	"github.com/slipway-k8s/slipway/internal/snapshots"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -99,10 +103,15 @@ func TestStatus(t *testing.T) {
 			test.change(&e)
 			var out bytes.Buffer
 			g := &cli.Globals{Program: "slipway", Streams: cli.Streams{Out: &out, Err: &out}}
-			s, err := look(t.Context(), partsOf(t, e), test.hash)
+			p := partsOf(t, e)
+			if name != "healthy" {
+				record(t, p)
+			}
+			s, err := look(t.Context(), p, test.hash)
 			if err != nil {
 				t.Fatal(err)
 			}
+			s.addLast(p.Env, snapshots.Dir)
 			if err := (&cli.OutputOptions{Form: test.form}).Print(g, s, s.table); err != nil {
 				t.Fatal(err)
 			}
@@ -113,6 +122,47 @@ func TestStatus(t *testing.T) {
 				fact.Error(t, err, test.verdict...)
 			}
 		})
+	}
+}
+
+// record puts three snapshots into the parts' host: two of its own, then another host's.
+func record(t *testing.T, p *env.Parts) {
+	t.Helper()
+	if err := p.Env.Host.EnsureDir(snapshots.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i, node := range []string{p.Env.Config.Name, p.Env.Config.Name, "cp-9"} {
+		r := snapshots.Record{Node: node, Taken: time.Date(2026, 11, 27, i, 0, 0, 0, time.UTC), Revision: 30 + int64(i), Etcd: "3.7.0"}
+		path := filepath.Join(snapshots.Dir, snapshots.Name(r.Node, r.Taken))
+		data, err := r.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, data := range map[string][]byte{path: nil, snapshots.RecordPath(path): data} {
+			if _, err := p.Env.Host.WriteSecret(path, data); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestLastUnreadable: a broken record is a warning, and the status is still shown.
+func TestLastUnreadable(t *testing.T) {
+	p := partsOf(t, members{all: three()})
+	record(t, p)
+	var said bytes.Buffer
+	p.Env.UI = ui.NewLines(&said, &said)
+	if _, err := p.Env.Host.WriteSecret(snapshots.Dir+"/etcd-cp-9-20261127T020000Z.db.json", []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	s, err := look(t.Context(), p, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.addLast(p.Env, snapshots.Dir)
+	fact.In(t, said.String(), "etcd-cp-9-20261127T020000Z.db.json")
+	if s.LastSnapshot != nil {
+		t.Errorf("%+v", s.LastSnapshot)
 	}
 }
 

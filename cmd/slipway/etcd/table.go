@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 )
 
-// table prints a line for each member, then everything that needs an operator.
+// table prints a line for each member, then this host's last snapshot and everything that needs an operator.
 func (s *status) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	headings := "NAME\tID\tROLE\tVERSION\tREVISION\tBEHIND\tSIZE\tIN USE\tQUOTA\tALARMS"
@@ -24,6 +24,13 @@ func (s *status) table(w io.Writer) error {
 		fmt.Fprintln(t, strings.Join(m.cells(s.hashed), "\t"))
 	}
 	if err := t.Flush(); err != nil {
+		return err
+	}
+	last := "none"
+	if l := s.LastSnapshot; l != nil {
+		last = fmt.Sprintf("%s, revision %d, %s", taken(*l), l.Revision, l.Path)
+	}
+	if _, err := fmt.Fprintf(w, "\nLast snapshot on this host: %s\n", last); err != nil {
 		return err
 	}
 	for _, f := range s.Findings {
