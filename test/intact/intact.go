@@ -74,7 +74,7 @@ func complete(path string, data []byte) bool {
 		return block != nil && len(rest) == 0
 	case ".conf", ".yaml":
 		var object map[string]any
-		return yaml.Unmarshal(data, &object) == nil && object["kind"] != nil && bytes.HasSuffix(data, []byte("\n"))
+		return yaml.Unmarshal(data, &object) == nil && len(object) > 0 && bytes.HasSuffix(data, []byte("\n"))
 	}
 	return len(data) > 0
 }
