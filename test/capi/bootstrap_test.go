@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/capi/provider"
 )
 
 // userData is the part of a cloud-config that Slipway reads, and the commands.
@@ -36,10 +37,16 @@ func bootstrapData(t *testing.T, name string) userData {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return parse(t, data, "machine-1")
+}
+
+// parse reads user-data as cloud-init does on a machine.
+func parse(t *testing.T, data []byte, machine string) userData {
+	t.Helper()
 	if !strings.HasPrefix(string(data), "## template: jinja\n#cloud-config\n") {
-		t.Fatalf("%s begins with %.40q", name, data)
+		t.Fatalf("it begins with %.40q", data)
 	}
-	text := strings.ReplaceAll(string(data), "{{ ds.meta_data.instance_id }}", "machine-1")
+	text := strings.ReplaceAll(string(data), "{{ ds.meta_data.instance_id }}", machine)
 	var u userData
 	if err := yaml.Unmarshal([]byte(text), &u); err != nil {
 		t.Fatal(err)
@@ -58,33 +65,39 @@ func (u userData) file(t *testing.T, path string) []byte {
 	return nil
 }
 
-func options() config.Options {
+func options(machine string) config.Options {
 	return config.Options{
 		Facts: config.HostFacts{
-			Hostname: "machine-1", IPv4: netip.MustParseAddr("192.168.99.50"), Sockets: []string{"/var/run/containerd/containerd.sock"},
+			Hostname: machine, IPv4: netip.MustParseAddr("192.168.99.50"), Sockets: []string{"/var/run/containerd/containerd.sock"},
 		},
 		NewToken:          func() (string, string) { return "abcdef", "0123456789abcdef" },
 		NewCertificateKey: func() string { return strings.Repeat("0", 64) },
 	}
 }
 
-var providerID = config.Arg{Name: "provider-id", Value: "lab://machine-1"}
+func providerID(machine string) config.Arg {
+	return config.Arg{Name: "provider-id", Value: provider.ProviderID(machine)}
+}
 
 // TestReadsInit: Slipway reads the first control plane's data without a warning, and does all that it says.
 func TestReadsInit(t *testing.T) {
-	u := bootstrapData(t, "first-control-plane")
+	bootstrapData(t, "first-control-plane").makesFirst(t, "machine-1", "v1.37.2")
+}
+
+func (u userData) makesFirst(t *testing.T, machine, version string) {
+	t.Helper()
 	// The second of preKubeadmCommands appends the file.
 	data := slices.Concat(u.file(t, "/run/kubeadm/kubeadm.yaml"), u.file(t, "/etc/slipway/kube-proxy.yaml"))
-	n, warnings, err := config.LoadInit(t.Context(), &config.Source{Name: "kubeadm.yaml", Data: data}, config.InitFlags{}, options())
+	n, warnings, err := config.LoadInit(t.Context(), &config.Source{Name: "kubeadm.yaml", Data: data}, config.InitFlags{}, options(machine))
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("%v, with warnings %q", err, warnings)
 	}
 	c := n.Cluster
-	if c.ClusterName != "lab" || c.ControlPlaneEndpoint != "192.168.99.1:6443" || c.KubernetesVersion != "v1.37.2" ||
+	if c.ClusterName != "lab" || c.ControlPlaneEndpoint != "192.168.99.1:6443" || c.KubernetesVersion != version ||
 		c.Networking.PodSubnet != "10.244.0.0/16" || c.Networking.ServiceSubnet != "10.96.0.0/16" {
 		t.Errorf("the cluster is %+v", c)
 	}
-	if n.Name != "machine-1" || !slices.Contains(n.KubeletExtraArgs, providerID) || len(n.Taints) != 1 {
+	if n.Name != machine || !slices.Contains(n.KubeletExtraArgs, providerID(machine)) || len(n.Taints) != 1 {
 		t.Errorf("the node is %s, with %+v and the taints %v", n.Name, n.KubeletExtraArgs, n.Taints)
 	}
 	if perCore := n.KubeProxy.Conntrack.MaxPerCore; perCore == nil || *perCore != 0 {
@@ -103,7 +116,7 @@ func TestReadsJoin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const file = "/run/kubeadm/kubeadm-join-config.yaml"
 			u := bootstrapData(t, name)
-			j, warnings, err := config.LoadJoin(&config.Source{Name: file, Data: u.file(t, file)}, config.JoinFlags{}, options())
+			j, warnings, err := config.LoadJoin(&config.Source{Name: file, Data: u.file(t, file)}, config.JoinFlags{}, options("machine-1"))
 			if err != nil || len(warnings) > 0 {
 				t.Fatalf("%v, with warnings %q", err, warnings)
 			}
@@ -111,7 +124,7 @@ func TestReadsJoin(t *testing.T) {
 			if d == nil || d.APIServerEndpoint != "192.168.99.1:6443" || !config.IsToken(d.Token) || len(d.CACertHashes) != 1 || d.UnsafeSkipCAVerification {
 				t.Errorf("it finds the cluster by %+v", d)
 			}
-			if (j.ControlPlane != nil) != isControl || !slices.Contains(j.NodeRegistration.KubeletExtraArgs, providerID) {
+			if (j.ControlPlane != nil) != isControl || !slices.Contains(j.NodeRegistration.KubeletExtraArgs, providerID("machine-1")) {
 				t.Errorf("it's %+v with %+v", j.ControlPlane, j.NodeRegistration)
 			}
 			u.patched(t, j.Patches.Directory)

@@ -7,14 +7,9 @@ package capi
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -27,10 +22,9 @@ import (
 // TestClusterAPI: the controllers make a cluster of Kubernetes 1.36, add two workers, scale the control plane to three, replace
 // a worker and a control plane that died, scale back to one, upgrade everything to 1.37, and take it away.
 func TestClusterAPI(t *testing.T) {
-	s := newSuite(t)
-	s.managed()
+	s := newScenario(t)
 	version := s.lab.VersionOf(older)
-	s.creates(version)
+	s.makesCluster(version)
 	s.is("one control plane", 1, 0, version)
 	s.scalesWorkers(2)
 	s.is("two workers", 1, 2, version)
@@ -48,28 +42,13 @@ func TestClusterAPI(t *testing.T) {
 	s.deletes()
 }
 
-// creates applies the manifest.
-func (s *suite) creates(version string) {
-	s.Helper()
-	data, err := os.ReadFile(manifest)
-	s.try(err)
-	path := filepath.Join(s.TempDir(), "cluster.yaml")
-	s.try(os.WriteFile(path, []byte(strings.ReplaceAll(string(data), "${VERSION}", version)), 0o600))
-	s.try(s.management.CopyIn(path, "/root/cluster.yaml"))
-	s.must("kubectl", "--kubeconfig="+adminPath, "apply", "-f", "/root/cluster.yaml")
-}
-
 const (
 	controlPlaneName = "cp"
 	workersName      = "worker"
 )
 
-func (s *suite) get(object client.Object, name string) error {
-	return s.client.Get(s.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
-}
-
 // changes an object of Cluster API. On a busy machine, a webhook may take too long to answer once.
-func changes[T client.Object](s *suite, object T, name string, change func(T)) {
+func changes[T client.Object](s *scenario, object T, name string, change func(T)) {
 	s.Helper()
 	s.eventually(name+" is changed", machineLimit, func() error {
 		if err := s.get(object, name); err != nil {
@@ -81,18 +60,18 @@ func changes[T client.Object](s *suite, object T, name string, change func(T)) {
 	})
 }
 
-func (s *suite) scalesControlPlane(replicas int32) {
+func (s *scenario) scalesControlPlane(replicas int32) {
 	s.Helper()
 	changes(s, &controlplanev1.KubeadmControlPlane{}, controlPlaneName, func(p *controlplanev1.KubeadmControlPlane) { p.Spec.Replicas = &replicas })
 }
 
-func (s *suite) scalesWorkers(replicas int32) {
+func (s *scenario) scalesWorkers(replicas int32) {
 	s.Helper()
 	changes(s, &clusterv1.MachineDeployment{}, workersName, func(d *clusterv1.MachineDeployment) { d.Spec.Replicas = &replicas })
 }
 
 // upgrades changes the versions in the order that Cluster API requires: the control plane first.
-func (s *suite) upgrades(version string) {
+func (s *scenario) upgrades(version string) {
 	s.Helper()
 	changes(s, &controlplanev1.KubeadmControlPlane{}, controlPlaneName, func(p *controlplanev1.KubeadmControlPlane) { p.Spec.Version = version })
 	s.eventually("the control plane has "+version, 2*machineLimit, func() error { return s.hasControlPlane(1, version) })
@@ -102,7 +81,7 @@ func (s *suite) upgrades(version string) {
 }
 
 // loses cuts the power of a machine with a label.
-func (s *suite) loses(label string) {
+func (s *scenario) loses(label string) {
 	s.Helper()
 	machines, err := s.machines(client.HasLabels{label})
 	s.try(err)
@@ -112,26 +91,14 @@ func (s *suite) loses(label string) {
 	s.goes(&lost, 2*machineLimit)
 }
 
-// goes waits until an object is gone.
-func (s *suite) goes(object client.Object, limit time.Duration) {
-	s.Helper()
-	s.eventually(object.GetName()+" is gone", limit, func() error {
-		err := s.client.Get(s.Context(), client.ObjectKeyFromObject(object), object)
-		if err == nil {
-			return errors.New("it's still there")
-		}
-		return client.IgnoreNotFound(err)
-	})
-}
-
-func (s *suite) machines(options ...client.ListOption) ([]clusterv1.Machine, error) {
+func (s *scenario) machines(options ...client.ListOption) ([]clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
 	err := s.client.List(s.Context(), list, append(options, client.InNamespace(namespace))...)
 	return list.Items, err
 }
 
 // nodeOf returns a Machine's machine.
-func (s *suite) nodeOf(machine clusterv1.Machine) *nodes.Node {
+func (s *scenario) nodeOf(machine clusterv1.Machine) *nodes.Node {
 	s.Helper()
 	node, err := s.lab.Node(machine.Spec.InfrastructureRef.Name)
 	s.try(err)
@@ -139,7 +106,7 @@ func (s *suite) nodeOf(machine clusterv1.Machine) *nodes.Node {
 }
 
 // is waits until the cluster has its control planes and workers, and nothing else, all with a version, and checks it.
-func (s *suite) is(what string, planes, workers int, version string) {
+func (s *scenario) is(what string, planes, workers int, version string) {
 	s.Helper()
 	limit := machineLimit * 3 // up to three machines follow each other
 	s.eventually(what+": the control plane", limit, func() error { return s.hasControlPlane(planes, version) })
@@ -153,7 +120,7 @@ func (s *suite) is(what string, planes, workers int, version string) {
 }
 
 // hasControlPlane asks Cluster API, which looks at the components and at etcd's members.
-func (s *suite) hasControlPlane(replicas int, version string) error {
+func (s *scenario) hasControlPlane(replicas int, version string) error {
 	p := &controlplanev1.KubeadmControlPlane{}
 	if err := s.get(p, controlPlaneName); err != nil {
 		return err
@@ -177,7 +144,7 @@ func (s *suite) hasControlPlane(replicas int, version string) error {
 	return nil
 }
 
-func (s *suite) hasWorkers(replicas int, version string) error {
+func (s *scenario) hasWorkers(replicas int, version string) error {
 	d := &clusterv1.MachineDeployment{}
 	if err := s.get(d, workersName); err != nil {
 		return err
@@ -196,7 +163,7 @@ func counts(want int, all ...*int32) bool {
 }
 
 // hasNodes asks the cluster itself: its Nodes are those of the Machines, they're Ready, and run the version.
-func (s *suite) hasNodes(planes, workers int, version string) error {
+func (s *scenario) hasNodes(planes, workers int, version string) error {
 	kubeconfig := &corev1.Secret{}
 	if err := s.get(kubeconfig, clusterName+"-kubeconfig"); err != nil {
 		return err
@@ -236,7 +203,7 @@ func (s *suite) hasNodes(planes, workers int, version string) error {
 }
 
 // bootstrapped checks that a machine's only boot ran Slipway by kubeadm's name, and did all that Cluster API asked for.
-func (s *suite) bootstrapped(node *nodes.Node) {
+func (s *scenario) bootstrapped(node *nodes.Node) {
 	s.Helper()
 	for _, args := range [][]string{
 		{"cmp", "/usr/local/bin/kubeadm", "/usr/local/bin/slipway"}, {"test", "-s", "/run/cluster-api/bootstrap-success.complete"},
@@ -249,7 +216,7 @@ func (s *suite) bootstrapped(node *nodes.Node) {
 }
 
 // deletes takes the cluster away, and all its machines with it.
-func (s *suite) deletes() {
+func (s *scenario) deletes() {
 	s.Helper()
 	cluster := &clusterv1.Cluster{}
 	s.try(s.get(cluster, clusterName))

@@ -8,65 +8,41 @@ package capi
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
+	"time"
 
+	"github.com/pkg/errors"
 	"k8s.io/client-go/util/cert"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/slipway-k8s/slipway/test/capi/management"
 	"github.com/slipway-k8s/slipway/test/capi/provider"
-	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
 const (
-	managementName = "management"
-	controllerDir  = "/opt/capi"
-	adminPath      = "/etc/kubernetes/admin.conf"
-	apiPort        = 6443
+	pinned      = "controllers" // the module with Cluster API
+	apiPort     = 6443
+	answerLimit = 10 * time.Second
 )
 
-// managed makes the management cluster: `slipway up` on a bare machine, and Cluster API's controllers beside it.
-func (s *suite) managed() {
-	s.Helper()
-	node, err := s.lab.StartNode(s.Context(), nodes.NodeSpec{Name: managementName, Bare: true})
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.management = node
-	s.Cleanup(func() {
-		if s.Failed() {
-			s.explain()
-		}
-	})
-	version := s.lab.KubernetesVersion()
-	s.try(node.InstallSlipway())
-	s.try(node.ConfigurePods())
-	s.try(node.CopyIn(s.lab.Bundles[version], "/opt/slipway/bundle.tar"))
-	s.try(node.WriteFile("/root/up.yaml", []byte(node.InitConfig(version, "")), 0o600))
-	s.must("slipway", "up", "--config", "/root/up.yaml", "--bundle", "/opt/slipway/bundle.tar", "--schedulable")
-	kubeconfig, err := node.ReadFile(adminPath)
-	s.try(err)
-	s.config, s.client = s.connect(kubeconfig)
-	s.runsControllers()
-	s.provides()
+// host is where a management cluster's API server runs, and so its controllers.
+type host interface {
+	// install puts the files of a directory there, and returns their directory.
+	install(dir string) string
+	// start runs a program with a kubeconfig until the test ends.
+	start(name, kubeconfig, program string, args ...string)
+	// address is where the program's ports are.
+	address() string
 }
 
-func (s *suite) try(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
-// runsControllers starts the released controllers on the management cluster's machine, each as a unit.
-func (s *suite) runsControllers() {
+// runsControllers starts the released controllers beside the API server.
+func (s *suite) runsControllers(h host, kubeconfig []byte) {
 	s.Helper()
 	source, err := management.Source(s.Context(), pinned)
 	s.try(err)
@@ -74,30 +50,29 @@ func (s *suite) runsControllers() {
 	s.try(err)
 	crds, err := management.CRDs(source, certificate)
 	s.try(err)
-	s.applies(crds...)
-	s.try(s.management.WriteFile(controllerDir+"/certs/tls.crt", certificate, 0o644))
-	s.try(s.management.WriteFile(controllerDir+"/certs/tls.key", key, 0o600))
-	built := s.TempDir()
-	s.try(management.Build(s.Context(), pinned, built))
+	s.creates(crds...)
+
+	dir := s.TempDir()
+	s.try(management.Build(s.Context(), pinned, dir))
+	for name, data := range map[string][]byte{"tls.crt": certificate, "tls.key": key, "kubeconfig": kubeconfig} {
+		s.try(os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	dir = h.install(dir)
 	for _, c := range management.Controllers {
-		path := filepath.Join(controllerDir, c.Name)
-		s.try(s.management.CopyIn(filepath.Join(built, c.Name), path))
-		s.must(slices.Concat([]string{
-			"systemd-run", "--unit=capi-" + c.Name, "--property=Restart=always", "--setenv=KUBECONFIG=" + adminPath, path,
-		}, c.Args(controllerDir+"/certs"))...)
+		h.start("capi-"+c.Name, filepath.Join(dir, "kubeconfig"), filepath.Join(dir, c.Name), c.Args(dir)...)
 	}
 	for _, c := range management.Controllers {
-		s.eventually("the controller "+c.Name+" is ready", machineLimit, func() error { return s.answers(c.HealthPort()) })
+		s.eventually("the controller "+c.Name+" is ready", machineLimit, func() error { return s.isReady(h, c) })
 	}
 	webhooks, err := management.Webhooks(source, certificate)
 	s.try(err)
-	s.applies(webhooks...)
+	s.creates(webhooks...)
 }
 
-// answers asks a controller whether it's ready.
-func (s *suite) answers(port int) error {
-	c := http.Client{Timeout: pollEvery, Transport: &http.Transport{DialContext: s.lab.Dial, DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, fmt.Sprintf("http://%s:%d/readyz", s.management.IP(), port), nil)
+func (s *suite) isReady(h host, controller management.Controller) error {
+	c := http.Client{Timeout: answerLimit, Transport: &http.Transport{DialContext: s.dial, DisableKeepAlives: true}}
+	url := "http://" + net.JoinHostPort(h.address(), strconv.Itoa(controller.HealthPort())) + "/readyz"
+	req, err := http.NewRequestWithContext(s.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
@@ -107,47 +82,43 @@ func (s *suite) answers(port int) error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("/readyz: %s", res.Status)
+		return fmt.Errorf("%s: %s", url, res.Status)
 	}
 	return nil
 }
 
-// applies creates objects, or leaves those that exist.
-func (s *suite) applies(objects ...client.Object) {
-	s.Helper()
-	for _, object := range objects {
-		s.try(client.IgnoreAlreadyExists(s.client.Create(s.Context(), object)))
-	}
-}
-
 // provides runs the infrastructure provider in this process until the test ends.
-func (s *suite) provides() {
+func (s *suite) provides(machines provider.Machines, balancer provider.Balancer) {
 	s.Helper()
-	path := filepath.Join(s.TempDir(), "provider.yaml")
-	s.try(os.WriteFile(path, provider.CRDs, 0o600))
-	s.try(s.management.CopyIn(path, "/root/provider.yaml"))
-	s.must("kubectl", "--kubeconfig="+adminPath, "apply", "-f", "/root/provider.yaml")
-	s.must("kubectl", "--kubeconfig="+adminPath, "wait", "--for=condition=Established", "--timeout=5m", "-f", "/root/provider.yaml")
-
+	s.creates(s.documents(provider.CRDs)...)
 	manager, err := ctrl.NewManager(s.config, ctrl.Options{Scheme: s.client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	s.try(err)
-	balancer := provider.NewBalancer(strconv.Itoa(apiPort), s.lab.Dial)
 	endpoint := clusterv1.APIEndpoint{Host: provider.Gateway, Port: apiPort}
 	s.try((&provider.ClusterReconciler{Client: manager.GetClient(), Balancer: balancer, Endpoint: endpoint}).SetupWithManager(manager))
-	s.try((&provider.MachineReconciler{Client: manager.GetClient(), Machines: s.lab}).SetupWithManager(manager))
-	listener, err := s.lab.Listen(strconv.Itoa(apiPort))
-	s.try(err)
+	s.try((&provider.MachineReconciler{Client: manager.GetClient(), Machines: machines}).SetupWithManager(manager))
+	s.beside("the provider", manager.Start)
+}
 
+// balances spreads the connections to the cluster's endpoint until the test ends.
+func (s *suite) balances(lab *provider.Lab) provider.Balancer {
+	s.Helper()
+	port := strconv.Itoa(apiPort)
+	listener, err := lab.Listen(port)
+	s.try(err)
+	balancer := provider.NewBalancer(port, lab.Dial)
+	s.beside("the balancer", func(ctx context.Context) error { return balancer.Serve(ctx, listener) })
+	return balancer
+}
+
+// beside runs a part of the test until its end.
+func (s *suite) beside(what string, part func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 2)
-	go func() { ended <- balancer.Serve(ctx, listener) }()
-	go func() { ended <- manager.Start(ctx) }()
+	ended := make(chan error, 1)
+	go func() { ended <- part(ctx) }()
 	s.Cleanup(func() {
 		cancel()
-		for range cap(ended) {
-			if err := <-ended; err != nil {
-				s.Errorf("the provider: %v", err)
-			}
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			s.Errorf("%s: %v", what, err)
 		}
 	})
 }

@@ -76,7 +76,6 @@ var steps = []step{
 	{name: "etcdutl", onlyFull: true, tests: ofModule("test/etcdutl")},
 	{name: "drain", onlyFull: true, tests: ofModule("test/drain")},
 	{name: "gitleaks", onlyFull: true, tests: ofModule("test/gitleaks")},
-	{name: "capi", onlyFull: true, tests: ofModule("test/capi")},
 	{name: "capi-controllers", onlyFull: true, tests: ofModule("test/capi/controllers")},
 	{name: "fuzz", onlyFull: true, commands: [][]string{{"make", "fuzz"}}},
 	{name: "parts", parts: true, commands: [][]string{
@@ -86,6 +85,9 @@ var steps = []step{
 	{name: "packages", commands: [][]string{{"make", "test-packages"}}},
 	{name: "packaging", onlyFull: true, tests: &tests{dir: "packaging", args: []string{"-count=1", "-timeout=20m"}, packages: everywhere}},
 	{name: "tables", onlyFull: true, commands: [][]string{{"make", "tables"}}},
+	{name: "capi", onlyFull: true, tests: &tests{
+		dir: "test/capi", args: []string{"-tags=e2e,grpcnotrace", "-count=1", "-timeout=40m", "-skip=^TestClusterAPI$"}, packages: everywhere,
+	}},
 	{name: "e2e", tests: &tests{
 		args:     []string{"-tags=e2e,grpcnotrace", "-count=1", "-timeout=150m", "-parallel=64", "-skip=^Test(Ansible|CloudInit)$"},
 		packages: []string{"./test/e2e/..."}, each: true,

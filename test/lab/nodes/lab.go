@@ -218,13 +218,13 @@ func dirNames(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Program returns the path, on this machine, of a program for nodes of the default release. It builds the program if it's
-// missing.
+// Program returns the path, on this machine, of a program of the default release, for nodes or for their images. It builds the
+// program if it's missing.
 func (l *Lab) Program(ctx context.Context, name string) (string, error) {
 	if name == "slipway" {
 		return l.options.Slipway, nil
 	}
-	here, _, err := l.program(ctx, "", name)
+	here, _, err := l.parts.Program(ctx, l.options.Kubernetes, name)
 	return here, err
 }
 

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package capi
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/test/capi/provider"
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
+)
+
+const (
+	program        = "../../bin/slipway"
+	older          = "1.36"
+	managementName = "management"
+	adminPath      = "/etc/kubernetes/admin.conf"
+	controllerDir  = "/opt/capi"
+	bundlePath     = "/opt/slipway/bundle.tar"
+)
+
+// scenario is a management cluster in the lab, and the cluster that it manages.
+type scenario struct {
+	*suite
+	lab        *provider.Lab
+	management *nodes.Node
+}
+
+// newScenario makes the management cluster: `slipway up` on a bare machine, and Cluster API's controllers beside it. It goes at
+// the test's end.
+func newScenario(t *testing.T) *scenario {
+	t.Helper()
+	ctrl.SetLogger(klog.Background())
+	lab := &provider.Lab{Lab: openLab(t), Bundles: map[string]string{}}
+	s := &scenario{suite: &suite{T: t, dial: lab.Dial}, lab: lab}
+	s.try(lab.Down(t.Context())) // left by an interrupted run
+	t.Cleanup(s.down)
+	for _, minor := range []string{"", older} {
+		lab.Bundles[lab.VersionOf(minor)] = s.bundle(minor)
+	}
+	kubeconfig := s.goesUp()
+	s.config, s.client = s.connect(kubeconfig)
+	s.runsControllers(machine{s}, kubeconfig)
+	s.provides(lab, s.balances(lab))
+	return s
+}
+
+func (s *scenario) down() {
+	if s.Failed() {
+		s.explain()
+	}
+	if used, err := s.lab.ProcessorTime(); err == nil {
+		s.Logf("the machines used %.0fs of processor time", used.Seconds())
+	}
+	if err := s.lab.Down(context.Background()); err != nil {
+		s.Error(err)
+	}
+}
+
+// goesUp makes the management cluster's only node, and returns its administrator's kubeconfig.
+func (s *scenario) goesUp() []byte {
+	s.Helper()
+	node, err := s.lab.StartNode(s.Context(), nodes.NodeSpec{Name: managementName, Bare: true})
+	s.try(err)
+	s.management = node
+	version := s.lab.KubernetesVersion()
+	s.try(node.InstallSlipway())
+	s.try(node.ConfigurePods())
+	s.try(node.CopyIn(s.lab.Bundles[version], bundlePath))
+	s.try(node.WriteFile("/root/up.yaml", []byte(node.InitConfig(version, "")), 0o600))
+	_, err = node.Output(s.Context(), "slipway", "up", "--config", "/root/up.yaml", "--bundle", bundlePath, "--schedulable")
+	s.try(err)
+	kubeconfig, err := node.ReadFile(adminPath)
+	s.try(err)
+	return kubeconfig
+}
+
+// machine is the management cluster's, for controllers beside its API server.
+type machine struct{ *scenario }
+
+func (m machine) install(dir string) string {
+	m.Helper()
+	m.try(m.management.CopyIn(dir, controllerDir))
+	return controllerDir
+}
+
+func (m machine) address() string { return m.management.IP() }
+
+func (m machine) start(name, kubeconfig, program string, args ...string) {
+	m.Helper()
+	_, err := m.management.Output(m.Context(), slices.Concat([]string{
+		"systemd-run", "--unit=" + name, "--property=Restart=always", "--setenv=KUBECONFIG=" + kubeconfig, program,
+	}, args)...)
+	m.try(err)
+}
+
+// explain prints what's needed to understand a failure.
+func (s *scenario) explain() {
+	show := func(node *nodes.Node, args ...string) {
+		out, _ := node.Combined(context.Background(), args...)
+		s.Logf("%s$ %s\n%s", node.Name(), strings.Join(args, " "), out)
+	}
+	all, _ := s.lab.Nodes()
+	for _, node := range all {
+		if node.Name() == managementName {
+			show(node, "kubectl", "--kubeconfig="+adminPath, "get", "cluster-api", "-A", "-o", "wide")
+			show(node, "journalctl", "--no-pager", "-o", "cat", "-u", "capi-*", "-n", "60")
+			continue
+		}
+		show(node, "cloud-init", "status", "--long")
+		show(node, "tail", "--lines=40", "/var/log/cloud-init-output.log")
+	}
+}
+
+// bundle makes a bundle of a minor version of Kubernetes. Its etcd and CoreDNS are the newest's, as Slipway chooses those by its
+// own version. It also has kube-proxy of the other versions: Cluster API changes kube-proxy's version on all machines at once,
+// after it has replaced the control plane.
+func (s *scenario) bundle(minor string) string {
+	s.Helper()
+	list := s.bundleList(minor)
+	list.Parts = slices.DeleteFunc(list.Parts, func(p bundle.ListedPart) bool { return isImage(p, "etcd") || isImage(p, "coredns") })
+	for _, other := range []string{"", older} {
+		for _, p := range s.bundleList(other).Parts {
+			if other == "" && (isImage(p, "etcd") || isImage(p, "coredns")) || isImage(p, "kube-proxy") && !list.Has(p.Type, p.Name) {
+				list.Parts = append(list.Parts, p)
+			}
+		}
+	}
+	data, err := yaml.Marshal(list)
+	s.try(err)
+	from, into := filepath.Join(s.TempDir(), bundle.ListName), filepath.Join(s.TempDir(), "bundle.tar")
+	s.try(os.WriteFile(from, data, 0o600))
+	if out, err := exec.CommandContext(s.Context(), program, "bundle", "create", "--from", from, "-o", into).CombinedOutput(); err != nil {
+		s.Fatalf("%v\n%s", err, out)
+	}
+	return into
+}
+
+func isImage(p bundle.ListedPart, name string) bool {
+	image, _, _ := strings.Cut(p.Name, ":")
+	return strings.HasSuffix(image, "/"+name)
+}
+
+// bundleList reads the lab's list of a bundle's parts.
+func (s *scenario) bundleList(minor string) *bundle.List {
+	s.Helper()
+	dir, err := s.lab.BundleParts(s.Context(), minor)
+	s.try(err)
+	list, err := bundle.ReadList(dir)
+	s.try(err)
+	for i, part := range list.Parts {
+		if !filepath.IsAbs(part.File) {
+			list.Parts[i].File = filepath.Join(dir, part.File)
+		}
+	}
+	return list
+}
