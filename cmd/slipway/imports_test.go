@@ -67,6 +67,7 @@ var mayImport = map[string][]string{
 		"manifests", "preflight", "internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/joining",
 		"internal/ownership", "internal/redact", "internal/releases", "internal/thisnode", "internal/ui",
 	},
+	"internal/reconfiguring": {"manifests", "internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/thisnode"},
 	"internal/inventory": {
 		"kubeletconfig", "manifests", "preflight", "internal/breakages", "internal/cluster", "internal/config", "internal/etcd",
 		"internal/fault", "internal/host", "internal/releases", "internal/thisnode", "internal/upgrading",
@@ -112,6 +113,12 @@ var mayImport = map[string][]string{
 		"phases/backup", "phases/kubelet", "phases/node", "phases/step", "kubeletconfig", "manifests", "preflight", "internal/cluster",
 		"internal/config", "internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/thisnode", "internal/upgrading",
 	},
+	"phases/trial": {"phases/node", "phases/step", "manifests", "internal/host", "internal/ownership", "internal/thisnode"},
+	"phases/reconfigure": {
+		"phases/addon", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight",
+		"internal/cluster", "internal/config", "internal/fault", "internal/ownership", "internal/pki", "internal/reconfiguring",
+		"internal/thisnode", "internal/ui",
+	},
 	"phases/upgrade": {
 		"phases/addon", "phases/backup", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests",
 		"preflight", "internal/breakages", "internal/cluster", "internal/config", "internal/corefile", "internal/etcd",
@@ -129,7 +136,7 @@ var mayImport = map[string][]string{
 		"internal/joining", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/reset": {
-		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/config", "internal/etcd",
+		"phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/cluster", "internal/config", "internal/etcd",
 		"internal/fault", "internal/host", "internal/ownership", "internal/profile", "internal/retry", "internal/thisnode", "internal/ui",
 		"internal/upgrading",
 	},
@@ -170,6 +177,10 @@ var mayImport = map[string][]string{
 		"preflight", "internal/bundle", "internal/config", "internal/containerd", "internal/fault", "internal/host",
 		"internal/host/linux", "internal/joining", "internal/thisnode", "internal/ui",
 	},
+	"cmd/slipway/reconfigure": {
+		"cmd/slipway/cli", "cmd/slipway/env", "phases/reconfigure", "phases/trial", "internal/config", "internal/fault", "internal/host",
+		"internal/reconfiguring", "internal/retry",
+	},
 	"cmd/slipway/token": {"cmd/slipway/cli", "cmd/slipway/env", "phases/bootstrap", "internal/config", "internal/tokens"},
 	"cmd/slipway/upgrade": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases/edits", "phases/node", "phases/rollback", "phases/step", "phases/upgrade", "preflight",
@@ -178,7 +189,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/slipway": {
 		"cmd/slipway/bundle", "cmd/slipway/certs", "cmd/slipway/cli", "cmd/slipway/config", "cmd/slipway/diagnose",
-		"cmd/slipway/etcd", "cmd/slipway/node", "cmd/slipway/token", "cmd/slipway/upgrade", "phases/bootstrap", "phases/reset", "phases/step",
+		"cmd/slipway/etcd", "cmd/slipway/node", "cmd/slipway/reconfigure", "cmd/slipway/token", "cmd/slipway/upgrade", "phases/bootstrap", "phases/reset", "phases/step",
 		"internal/config", "internal/fault", "internal/ui",
 	},
 }

@@ -29,9 +29,10 @@ const (
 )
 
 // asksByDesign reports whether a command's dry run reads the cluster it doesn't change: plans for tokens depend on the existing
-// tokens, plans for an upgrade on the cluster's versions, and plans for etcd's members, or a lost node's, on their state.
+// tokens, plans for an upgrade on the cluster's versions, plans for another configuration on the stored one, and plans for etcd's
+// members, or a lost node's, on their state.
 func asksByDesign(command string) bool {
-	for _, group := range []string{"slipway upgrade", "slipway token", "slipway etcd", "slipway reset node"} {
+	for _, group := range []string{"slipway upgrade", "slipway token", "slipway etcd", "slipway reset node", "slipway reconfigure"} {
 		if strings.HasPrefix(command, group) {
 			return command != "slipway token generate"
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/diagnose"
 	"github.com/slipway-k8s/slipway/cmd/slipway/etcd"
 	"github.com/slipway-k8s/slipway/cmd/slipway/node"
+	"github.com/slipway-k8s/slipway/cmd/slipway/reconfigure"
 	"github.com/slipway-k8s/slipway/cmd/slipway/token"
 	"github.com/slipway-k8s/slipway/cmd/slipway/upgrade"
 )
@@ -68,6 +69,7 @@ func wanted(args []string) []maker {
 		{"reset", node.NewReset},
 		{"down", node.NewDown},
 		{"upgrade", upgrade.New},
+		{"reconfigure", reconfigure.New},
 		{"config", config.New},
 		{"completion", newCompletion},
 		{"token", token.New},

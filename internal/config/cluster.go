@@ -19,6 +19,10 @@ const (
 	KubeProxySource = "ConfigMap kube-system/kube-proxy"
 )
 
+func storedKinds() map[string]string {
+	return map[string]string{ClusterSource: kindCluster, KubeletSource: kindKubelet, KubeProxySource: kindKubeProxy}
+}
+
 // LoadCluster returns the desired state of a node of an existing cluster, from the cluster's stored configuration and the node's
 // own settings.
 //
@@ -70,7 +74,7 @@ func newStored() *documents {
 // Keep returns wanted, the source's next ConfigMap value, together with the stored fields unknown to this version. An unreadable
 // stored value is replaced as a whole. The warnings report both.
 func Keep(source string, stored, wanted []byte) (data []byte, warnings []string, err error) {
-	kind := map[string]string{ClusterSource: kindCluster, KubeletSource: kindKubelet, KubeProxySource: kindKubeProxy}[source]
+	kind := storedKinds()[source]
 	d := newStored()
 	d.addStored(source, kind, stored)
 	if len(d.faults) > 0 {

@@ -131,6 +131,7 @@ func (d *documents) add(file string, doc document) {
 	dec := &decoder{file: file, out: &d.findings, lines: make(map[string]int), bad: make(map[string]bool), lenient: d.stored}
 	d.origins[kind] = &origin{file: file, line: doc.line, lines: dec.lines, bad: dec.bad}
 	d.decode(dec, doc, apiVersion, kind)
+	d.origins[kind].tree = dec.known
 	if d.stored {
 		d.noteExtra(kind, dec, doc.root)
 	}

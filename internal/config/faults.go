@@ -106,6 +106,7 @@ type origin struct {
 	lines map[string]int
 	bad   map[string]bool
 	flags map[string]string // path of a field: the flag that set it
+	tree  any               // the known part of the document, as JSON
 }
 
 // faultf adds a field's fault, located by flag or by file and line, unless the field couldn't be read, which has been reported.
@@ -130,11 +131,21 @@ func (d *documents) place(kind, path, message string) Fault {
 		if flag, ok := o.flags[p]; ok {
 			return Fault{Field: "--" + flag, Message: message}
 		}
-		if line, ok := o.lines[p]; ok {
-			return Fault{File: o.file, Line: line, Field: path, Message: message}
+		if o.lines[p] > 0 {
+			break
 		}
 	}
-	return Fault{File: o.file, Line: o.line, Field: path, Message: message}
+	return Fault{File: o.file, Line: cmp.Or(o.lineOf(path), o.line), Field: path, Message: message}
+}
+
+// lineOf returns the line of a field, or of its nearest parent in the document; 0 if there's none.
+func (o *origin) lineOf(path string) int {
+	for p := path; p != ""; p = parentPath(p) {
+		if line := o.lines[p]; line > 0 {
+			return line
+		}
+	}
+	return 0
 }
 
 // unread reports whether path, a parent or a child of it couldn't be read.

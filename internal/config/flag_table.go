@@ -31,14 +31,15 @@ func commandFlags() []flagRow {
 		text("config", "", "configuration `file`; - reads standard input").
 			on("init", "join", "reset", "preflight init", "preflight join", "config images list", "config images pull", "config validate",
 				"certs check-expiration", "certs renew", "certs generate-csr", "kubeconfig user",
-				upgradeApply, upgradeNode, upgradePlan, upgradeDiff),
+				upgradeApply, upgradeNode, upgradePlan, upgradeDiff, reconfigureCommand),
 		text("config", "", "configuration `file` with the bootstrapTokens to create; - reads standard input").on("token create"),
 		toggle("dry-run", "print what would be done, in order, without doing it").overConfig().
 			sets(kindInit, "dryRun", func(d *documents, v bool) { d.init.DryRun = v }).
 			sets(kindReset, "dryRun", func(d *documents, v bool) { d.reset.DryRun = v }).
 			sets(kindUpgrade, "apply.dryRun", func(d *documents, v bool) { d.upgrade.Apply.DryRun = &v }).
 			sets(kindUpgrade, "node.dryRun", func(d *documents, v bool) { d.upgrade.Node.DryRun = &v }).
-			on("init", "reset", "token", upgradeApply, upgradeNode, upgradeRollback, resetNode, etcdMemberRemove, etcdDefrag, hostPrepare, hostReset),
+			on("init", "reset", "token", upgradeApply, upgradeNode, upgradeRollback, resetNode, etcdMemberRemove, etcdDefrag, hostPrepare, hostReset,
+				reconfigureCommand),
 		toggle("dry-run", "print what would be done, in order, without doing it or contacting the cluster (--diff contacts it)").overConfig().
 			sets(kindJoin, "dryRun", func(d *documents, v bool) { d.join.DryRun = v }).
 			on("join"),
@@ -80,7 +81,8 @@ func nodeFlags() []flagRow {
 				u.Node.IgnorePreflightErrors = slices.Concat(u.Node.IgnorePreflightErrors, v)
 				u.Plan.IgnorePreflightErrors = slices.Concat(u.Plan.IgnorePreflightErrors, v)
 			}).
-			on("init", "join", "reset", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeRollback, hostPrepare, hostReset),
+			on("init", "join", "reset", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeRollback, hostPrepare, hostReset,
+				reconfigureCommand),
 		text("node-name", "", "`name` of this node; defaults to the hostname").overConfig().
 			sets(kindInit, "nodeRegistration.name", func(d *documents, v string) { d.init.NodeRegistration.Name = v }).
 			sets(kindJoin, "nodeRegistration.name", func(d *documents, v string) { d.join.NodeRegistration.Name = v }).
@@ -90,7 +92,7 @@ func nodeFlags() []flagRow {
 			sets(kindJoin, "patches.directory", func(d *documents, v string) { d.join.Patches = &Patches{Directory: v} }).
 			sets(kindUpgrade, "apply.patches.directory", func(d *documents, v string) { d.upgrade.Apply.Patches = &Patches{Directory: v} }).
 			sets(kindUpgrade, "node.patches.directory", func(d *documents, v string) { d.upgrade.Node.Patches = &Patches{Directory: v} }).
-			on("init", "join", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeDiff),
+			on("init", "join", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeDiff, reconfigureCommand),
 	}
 }
 

@@ -56,6 +56,9 @@ const (
 	upgradeRollback = "upgrade rollback"
 )
 
+// reconfigureCommand changes a live cluster, as the flag table names it.
+const reconfigureCommand = "reconfigure"
+
 // defaultDrainTimeout leaves Pods time to end in order, and budgets time to wait for replacements.
 const defaultDrainTimeout = 5 * time.Minute
 

@@ -120,6 +120,12 @@ type RollbackFlags struct {
 	Yes                   bool     `flag:"yes"`
 }
 
+type ReconfigureFlags struct {
+	ConfigFile            string   `flag:"config"`
+	IgnorePreflightErrors []string `flag:"ignore-preflight-errors"`
+	Patches               string   `flag:"patches"`
+}
+
 type ResetNodeFlags struct {
 	Yes bool `flag:"yes"`
 }

@@ -239,3 +239,38 @@ func NewToken() (id, secret string) {
 
 // IsToken reports whether text has the form of a bootstrap token, id.secret.
 func IsToken(text string) bool { return tokenPattern().MatchString(text) }
+
+// Part is a user's document about a stored configuration, with only the fields to change.
+type Part struct {
+	// Fields is the document as JSON, without apiVersion and kind. A field that is null goes back to its default.
+	Fields map[string]any
+	origin *origin
+}
+
+// LoadParts reads the documents that change a cluster's configuration, strictly. Their keys name the ConfigMaps that store them,
+// such as ClusterSource. Invalid input is returned as Faults.
+func LoadParts(src *Source) (map[string]Part, []string, error) {
+	d, err := open(src, kindCluster, kindKubelet, kindKubeProxy)
+	if err != nil {
+		return nil, nil, err
+	}
+	parts := map[string]Part{}
+	for source, kind := range storedKinds() {
+		if o := d.origins[kind]; o != nil {
+			fields, _ := o.tree.(map[string]any) // a faulty document has none
+			delete(fields, "apiVersion")
+			delete(fields, "kind")
+			parts[source] = Part{fields, o}
+		}
+	}
+	return parts, d.warningTexts(), d.err()
+}
+
+// Locate moves a fault to the line of its field in this part. found is false if the part doesn't have the field.
+func (p Part) Locate(f Fault) (located Fault, found bool) {
+	if p.origin == nil || p.origin.lineOf(f.Field) == 0 {
+		return f, false
+	}
+	f.File, f.Line = p.origin.file, p.origin.lineOf(f.Field)
+	return f, true
+}

@@ -16,8 +16,6 @@ import (
 	"github.com/pkg/errors"
 	"go.yaml.in/yaml/v3"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	sigsjson "sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
@@ -278,48 +276,4 @@ func (p patch) change(doc []byte, typed any) ([]byte, error) {
 		return jsonpatch.MergePatch(doc, p.body)
 	}
 	return strategicpatch.StrategicMergePatch(doc, p.body, typed)
-}
-
-func sameObject(before, after []byte) error {
-	type identity struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Metadata   struct {
-			Name      string `json:"name"`
-			Namespace string `json:"namespace"`
-		} `json:"metadata"`
-	}
-	var was, is identity
-	if err := json.Unmarshal(before, &was); err != nil {
-		return err
-	}
-	if err := json.Unmarshal(after, &is); err != nil {
-		return err
-	}
-	if was != is {
-		return errors.New("a patch must not change apiVersion, kind, metadata.name or metadata.namespace")
-	}
-	return nil
-}
-
-// runnable checks that a patched workload still has containers to run.
-func runnable(obj any) error {
-	var spec corev1.PodSpec
-	switch o := obj.(type) {
-	case *corev1.Pod:
-		spec = o.Spec
-	case *appsv1.Deployment:
-		spec = o.Spec.Template.Spec
-	default:
-		return nil
-	}
-	if len(spec.Containers) == 0 {
-		return errors.New("the result has no container")
-	}
-	for i, c := range spec.Containers {
-		if c.Name == "" || c.Image == "" {
-			return errors.Errorf("container %d of the result has no name or no image", i+1)
-		}
-	}
-	return nil
 }

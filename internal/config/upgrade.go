@@ -27,10 +27,20 @@ type Upgrade struct {
 	// Experimental and Prereleases allow alpha and beta versions, and release candidates.
 	Experimental, Prereleases bool
 	// Force continues even if a version is refused. Yes, and Force, skip the confirmation.
-	Force, Yes   bool
-	Drain        *Drain // nil unless the node is drained before its upgrade
-	PrintConfig  bool
+	Force, Yes  bool
+	Drain       *Drain // nil unless the node is drained before its upgrade
+	PrintConfig bool
+	// Before is this node before a change of its configuration, which keeps the version; nil for an upgrade.
+	Before       *Node
 	ContextLines int // the number of lines `upgrade diff` shows around each difference
+}
+
+// Run names the run in messages.
+func (u *Upgrade) Run() string {
+	if u.Before != nil {
+		return "the change"
+	}
+	return "the upgrade"
 }
 
 type Drain struct {

@@ -4,11 +4,16 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/pkg/errors"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 func (d *documents) checkJoin() {
@@ -182,4 +187,49 @@ func splitHostPort(text string) (host, port string, hasPort bool) {
 		host = host[1 : len(host)-1]
 	}
 	return host, port, port != ""
+}
+
+// sameObject checks that a patch has left a document its identity.
+func sameObject(before, after []byte) error {
+	type identity struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Metadata   struct {
+			Name      string `json:"name"`
+			Namespace string `json:"namespace"`
+		} `json:"metadata"`
+	}
+	var was, is identity
+	if err := json.Unmarshal(before, &was); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(after, &is); err != nil {
+		return err
+	}
+	if was != is {
+		return errors.New("a patch must not change apiVersion, kind, metadata.name or metadata.namespace")
+	}
+	return nil
+}
+
+// runnable checks that a patched workload still has containers to run.
+func runnable(obj any) error {
+	var spec corev1.PodSpec
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		spec = o.Spec
+	case *appsv1.Deployment:
+		spec = o.Spec.Template.Spec
+	default:
+		return nil
+	}
+	if len(spec.Containers) == 0 {
+		return errors.New("the result has no container")
+	}
+	for i, c := range spec.Containers {
+		if c.Name == "" || c.Image == "" {
+			return errors.Errorf("container %d of the result has no name or no image", i+1)
+		}
+	}
+	return nil
 }

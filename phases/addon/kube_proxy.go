@@ -59,13 +59,17 @@ func upgradeKubeProxy(ctx context.Context, env *step.Env) error {
 func kubeProxyImage(d cluster.Object) string { return imageIn(podTemplate(d), "kube-proxy") }
 
 // keepKubeProxySettings leaves out the ConfigMap if its settings are a user's: given to init, or edited since. It names the
-// defaults of a new cluster that they lack.
+// defaults of a new cluster that they lack. A change of the configuration was made from these settings.
 func keepKubeProxySettings(ctx context.Context, env *step.Env, list []cluster.Versions) ([]cluster.Versions, error) {
 	settings := FindVersions[*corev1.ConfigMap](list)
 	live := settings.New.DeepCopyObject().(*corev1.ConfigMap)
 	found, err := env.Cluster.Get(ctx, live)
 	if err != nil || !found {
 		return list, err
+	}
+	if env.Config.Upgrade.Before != nil {
+		changeFrom(live, settings)
+		return list, nil
 	}
 	if manifests.Generated(live) {
 		old := settings.Old.(*corev1.ConfigMap)
@@ -87,6 +91,17 @@ func keepKubeProxySettings(ctx context.Context, env *step.Env, list []cluster.Ve
 		env.UI.Printf("Keeping ConfigMap kube-system/%s, whose settings are yours", live.Name)
 	}
 	return slices.DeleteFunc(list, func(v cluster.Versions) bool { return v.New == settings.New }), nil
+}
+
+// changeFrom makes a change of the settings one of the live ones, from which it was made, whatever their form. Without a change, the
+// live ones stay.
+func changeFrom(live *corev1.ConfigMap, settings *cluster.Versions) {
+	before, after := settings.Old.(*corev1.ConfigMap).Data, settings.New.(*corev1.ConfigMap).Data
+	if before[kubeProxyKey] == after[kubeProxyKey] {
+		after[kubeProxyKey] = live.Data[kubeProxyKey]
+		settings.Plain.(*corev1.ConfigMap).Data[kubeProxyKey] = live.Data[kubeProxyKey]
+	}
+	before[kubeProxyKey] = live.Data[kubeProxyKey]
 }
 
 // restartForSettings makes kube-proxy restart if its settings change and its DaemonSet doesn't: it reads them only when it

@@ -87,17 +87,21 @@ func Regardless(_ string, upgrade func(context.Context, *step.Env) error) func(c
 type addonObjects = func(*config.Node, config.PatchSet) ([]manifests.Object, error)
 
 // Versions returns an add-on's objects in the old version, and in the new version with and without the user's patches. They
-// depend only on the configuration, so they're the same on each control plane.
+// depend only on the configuration, so they're the same on each control plane. A change of the configuration takes both as they
+// are, and an upgrade takes generated settings.
 func Versions(env *step.Env, objects addonObjects) ([]cluster.Versions, error) {
 	patches, err := env.Patches()
 	if err != nil {
 		return nil, err
 	}
-	older, err := objects(env.Config.GeneratedFor(env.Config.Upgrade.From), config.PatchSet{})
+	before, newer := env.Config.Upgrade.Before, env.Config
+	if before == nil {
+		before, newer = newer.GeneratedFor(newer.Upgrade.From), newer.GeneratedFor(newer.Cluster.KubernetesVersion)
+	}
+	older, err := objects(before, config.PatchSet{})
 	if err != nil {
 		return nil, err
 	}
-	newer := env.Config.GeneratedFor(env.Config.Cluster.KubernetesVersion)
 	plain, err := objects(newer, config.PatchSet{})
 	if err != nil {
 		return nil, err

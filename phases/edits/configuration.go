@@ -17,9 +17,10 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// changedByOperator annotates ConfigMaps kubeadm-config and kubelet-config with the time (RFC 3339) of an operator's last change
-// to their configuration. An upgrade sets it when it stores the new version's, because managedFields then name Slipway.
-const changedByOperator = "slipway/changed-by-operator"
+// ChangedByOperator annotates ConfigMaps kubeadm-config and kubelet-config with the time (RFC 3339) of an operator's last change
+// to their configuration. Whatever of Slipway stores
+// them sets it, because managedFields then name Slipway.
+const ChangedByOperator = "slipway/changed-by-operator"
 
 // configurationChanged returns when anybody but kubeadm and Slipway last changed a key of a ConfigMap in kube-system, as far as
 // the ConfigMap records it; the zero time if nobody has. Older files may come from another configuration.
@@ -28,7 +29,7 @@ func configurationChanged(ctx context.Context, env *step.Env, name, key string) 
 	if _, err := env.Cluster.Get(ctx, cm); err != nil {
 		return time.Time{}, err
 	}
-	last, _ := time.Parse(time.RFC3339, cm.Annotations[changedByOperator]) // an invalid time counts as none
+	last, _ := time.Parse(time.RFC3339, cm.Annotations[ChangedByOperator]) // an invalid time counts as none
 	for _, entry := range cm.ManagedFields {
 		if entry.Time != nil && entry.Time.After(last) && owns(entry, key) && !slices.Contains([]string{"kubeadm", "slipway"}, entry.Manager) {
 			last = entry.Time.Time
@@ -54,7 +55,7 @@ func owns(entry metav1.ManagedFieldsEntry, key string) bool {
 func NoteLastChange(ctx context.Context, env *step.Env, cm *corev1.ConfigMap, key string) error {
 	changed, err := configurationChanged(ctx, env, cm.Name, key)
 	if err == nil && !changed.IsZero() {
-		metav1.SetMetaDataAnnotation(&cm.ObjectMeta, changedByOperator, changed.UTC().Format(time.RFC3339))
+		metav1.SetMetaDataAnnotation(&cm.ObjectMeta, ChangedByOperator, changed.UTC().Format(time.RFC3339))
 	}
 	return errors.WithMessagef(err, "the last change of ConfigMap %s", cm.Name)
 }

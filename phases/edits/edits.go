@@ -27,9 +27,12 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// podEdits are the differences between a static Pod and its original by Slipway or kubeadm that the upgrade would lose.
+// podEdits are the differences between a static Pod and its original by Slipway or kubeadm that the upgrade, or a change of the
+// configuration, would lose.
 type podEdits struct {
 	component string
+	run       string // names what would lose them
+	suffix    string // of patches; empty if `slipway upgrade plan` prints them
 	// err says why the differences aren't known.
 	err error
 	// edited has the certain edits; nil if there are none.
@@ -82,7 +85,10 @@ func editsHere(ctx context.Context, env *step.Env) ([]podEdits, error) {
 	}
 	var list []podEdits
 	for _, name := range node.Replaceable(env) {
-		p := podEdits{component: name, changed: changed}
+		p := podEdits{component: name, run: env.Config.Upgrade.Run(), changed: changed}
+		if env.Config.Upgrade.Before != nil {
+			p.suffix = patchSuffix(env)
+		}
 		p.err = errors.WithMessage(p.find(env, view), thisnode.StaticPodPath(env.Config, name))
 		list = append(list, p)
 	}
@@ -241,10 +247,14 @@ func (p *podEdits) split() {
 	}
 }
 
-// asBefore returns the environment with the version that this control plane runs.
+// asBefore returns the environment with the version that this control plane runs, and the configuration it was made from.
 func asBefore(env *step.Env) *step.Env {
 	before := *env
-	before.Config = env.Config.With(func(n *config.Node) { n.Cluster.KubernetesVersion = node.RunningVersion(env) })
+	from := env.Config
+	if earlier := from.Upgrade.Before; earlier != nil {
+		from = earlier
+	}
+	before.Config = from.With(func(n *config.Node) { n.Cluster.KubernetesVersion = node.RunningVersion(env) })
 	return &before
 }
 

@@ -98,7 +98,7 @@ func TestChangedConfiguration(t *testing.T) {
 		"upgraded by Slipway": {hour("slipway", configurationFields), withFlag, []phasetest.FoundAs{isEdit(flag)}, []string{"kube-controller-manager0+json.yaml"}, nil},
 		"another field": {hour("kubectl-label", `{"f:metadata":{"f:labels":{"f:team":{}}}}`), withFlag,
 			[]phasetest.FoundAs{isEdit(flag)}, []string{"kube-controller-manager0+json.yaml"}, nil},
-		"changed before another control plane was upgraded": {metav1.ObjectMeta{Annotations: map[string]string{changedByOperator: "2026-11-01T13:00:00Z"},
+		"changed before another control plane was upgraded": {metav1.ObjectMeta{Annotations: map[string]string{ChangedByOperator: "2026-11-01T13:00:00Z"},
 			ManagedFields: []metav1.ManagedFieldsEntry{manager("slipway", configurationFields, 2*time.Hour)}},
 			withFlag, []phasetest.FoundAs{isChange(flag)}, nil, []string{"kube-controller-manager0-doubtful+json.yaml"}},
 		"put back after the upgrade has failed": {hour("kubectl-edit", configurationFields), func(t *testing.T, s *phasetest.Stage) {

@@ -40,7 +40,7 @@ func StaticPodFindings(ctx context.Context, env *step.Env) []fault.Finding {
 			found = append(found, failed(edits.err))
 			continue
 		}
-		found = append(found, edits.protection.findings(edits.component)...)
+		found = append(found, edits.protection.findings(edits.run, edits.component)...)
 		edits.edited = edits.protection.without(edits.edited)
 		found = append(found, edits.findings()...)
 	}
@@ -51,26 +51,40 @@ func (e podEdits) findings() []fault.Finding {
 	var found []fault.Finding
 	if e.edited != nil {
 		found = append(found, fault.NewFinding(StaticPodCheck, fault.Error,
-			"keep them in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs of the ClusterConfiguration; to drop them, use --ignore-preflight-errors="+StaticPodCheck,
-			"the upgrade would lose edits of the static Pod of %s: %s", e.component, e.edited))
+			e.remedy(e.edited, "keep them in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs of the ClusterConfiguration; to drop them, use --ignore-preflight-errors="+StaticPodCheck,
+				"keep them in extraArgs of the ClusterConfiguration, or in a patch; to drop them, use --ignore-preflight-errors="+StaticPodCheck),
+			"%s would lose edits of the static Pod of %s: %s", e.run, e.component, e.edited))
 	}
 	if e.doubtful != nil {
 		found = append(found, fault.NewFinding(StaticPodCheck, fault.Warning,
-			"nothing to do if this comes from that change; if it is an edit, keep it in a patch (--patches), which `slipway upgrade plan` prints",
-			"the upgrade writes the static Pod of %s as the ClusterConfiguration says, which was changed on %s, after the static Pod was written: %s",
-			e.component, e.changed.UTC().Format(time.DateTime+" MST"), e.doubtful))
+			e.remedy(e.doubtful, "nothing to do if this comes from that change; if it is an edit, keep it in a patch (--patches), which `slipway upgrade plan` prints",
+				"nothing to do if this comes from that change; if it is an edit, keep it in a patch"),
+			"%s writes the static Pod of %s as the ClusterConfiguration says, which was changed on %s, after the static Pod was written: %s",
+			e.run, e.component, e.changed.UTC().Format(time.DateTime+" MST"), e.doubtful))
 	}
 	if len(e.proxies) > 0 {
 		found = append(found, fault.NewFinding(StaticPodCheck, fault.Warning,
-			"run the upgrade with the same variables in its environment, or set them in extraEnvs of the ClusterConfiguration",
-			"the upgrade takes proxy settings from its own environment, as init does, and would drop or change %s in the static Pod of %s", strings.Join(e.proxies, ", "), e.component))
+			"run it with the same variables in its environment, or set them in extraEnvs of the ClusterConfiguration",
+			"%s takes proxy settings from its own environment, as init does, and would drop or change %s in the static Pod of %s", e.run, strings.Join(e.proxies, ", "), e.component))
 	}
 	if len(e.plugins) > 0 {
 		found = append(found, fault.NewFinding(StaticPodCheck, fault.Warning,
 			"if the controller manager needs them, add their directory to controllerManager.extraVolumes of the ClusterConfiguration",
-			"the upgrade no longer mounts flex volume plugins in the static Pod of %s: %s", e.component, strings.Join(e.plugins, ", ")))
+			"%s no longer mounts flex volume plugins in the static Pod of %s: %s", e.run, e.component, strings.Join(e.plugins, ", ")))
 	}
 	return found
+}
+
+// remedy is a remedy with the patches that keep an edit: `slipway upgrade plan` prints an upgrade's.
+func (e podEdits) remedy(edited *editedPod, ofUpgrade, ofChange string) string {
+	if e.suffix == "" {
+		return ofUpgrade
+	}
+	files, err := edited.patches(e.suffix)
+	if err != nil {
+		return ofChange
+	}
+	return ofChange + "; " + shownPatches(files...)
 }
 
 // lostProxies names the proxy variables of have that are missing from wanted, or have another value there.

@@ -165,24 +165,29 @@ func KubeletFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	if e == nil {
 		return nil
 	}
+	run := env.Config.Upgrade.Run()
 	path, names := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile), strings.Join(e.fields, ", ")
-	changed, keep := e.changed.UTC().Format(time.DateTime+" MST"), "to keep them on this node, "+e.shownPatch()
+	changed, keep := e.changed.UTC().Format(time.DateTime+" MST"), "to keep them on this node, "+shownPatches(e.patch)
 	if e.doubtful() && !e.sure {
 		return []fault.Finding{fault.NewFinding(KubeletCheck, fault.Warning,
-			"nothing to do if these fields come from before that change; if they are edits, keep them in a patch: "+e.shownPatch(),
-			"the upgrade writes %s as ConfigMap kube-system/%s says, which was changed on %s, after the file was written: %s",
-			path, manifests.KubeletConfigMap, changed, names)}
+			"nothing to do if these fields come from before that change; if they are edits, keep them in a patch: "+shownPatches(e.patch),
+			"%s writes %s as ConfigMap kube-system/%s says, which was changed on %s, after the file was written: %s",
+			run, path, manifests.KubeletConfigMap, changed, names)}
 	}
 	if e.sure {
 		keep = "leave fields that come from before the change of that ConfigMap on " + changed + " to the upgrade; " + keep
 	}
 	return []fault.Finding{fault.NewFinding(KubeletCheck, fault.Error,
 		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use --ignore-preflight-errors="+KubeletCheck+"; "+keep,
-		"the upgrade would lose edits of %s: %s", path, names)}
+		"%s would lose edits of %s: %s", run, path, names)}
 }
 
-// shownPatch explains how to use the patch. On a worker, nothing else prints it.
-func (e *kubeletEdits) shownPatch() string {
-	text := strings.TrimRight(ownership.Shown(e.patch.Data), "\n")
-	return "use --patches with a directory that has this file, " + e.patch.Name + ":\n    " + strings.ReplaceAll(text, "\n", "\n    ")
+// shownPatches explains how to use patches. On a worker, nothing else prints them.
+func shownPatches(files ...config.PatchFile) string {
+	text := "use --patches with a directory that has"
+	for _, f := range files {
+		shown := strings.TrimRight(ownership.Shown(f.Data), "\n")
+		text += " this file, " + f.Name + ":\n    " + strings.ReplaceAll(shown, "\n", "\n    ") + "\n"
+	}
+	return strings.TrimRight(text, "\n")
 }

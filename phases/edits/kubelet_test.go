@@ -85,7 +85,7 @@ func TestChangedKubeletConfiguration(t *testing.T) {
 		"changed since":  {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubectl-edit", fields, time.Hour)}}, "warning", true},
 		"changed before": {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("kubectl-edit", fields, -time.Hour)}}, "error", false},
 		"by Slipway":     {metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{manager("slipway", fields, time.Hour)}}, "error", false},
-		"before the first control plane was upgraded": {metav1.ObjectMeta{Annotations: map[string]string{changedByOperator: "2026-11-01T13:00:00Z"},
+		"before the first control plane was upgraded": {metav1.ObjectMeta{Annotations: map[string]string{ChangedByOperator: "2026-11-01T13:00:00Z"},
 			ManagedFields: []metav1.ManagedFieldsEntry{manager("slipway", fields, 2*time.Hour)}}, "warning", true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -154,7 +154,7 @@ func (p protection) takenFrom(pod *corev1.Pod, was []string) {
 }
 
 // findings are errors that no flag ignores.
-func (p protection) findings(component string) []fault.Finding {
+func (p protection) findings(run, component string) []fault.Finding {
 	var lost []string
 	for _, f := range p.flags {
 		lost = append(lost, strings.Join(f.Words, " "))
@@ -168,7 +168,7 @@ func (p protection) findings(component string) []fault.Finding {
 	f := fault.NewFinding(fault.StaticPodProtection, fault.Error,
 		"keep it in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs and extraVolumes of the ClusterConfiguration; "+
 			"to give it up, take it out of the static Pod first, or put the new value there, and see that the component works and reads its data",
-		"the upgrade would drop protection of data or access from the static Pod of %s: %s", component, strings.Join(lost, ", "))
+		"%s would drop protection of data or access from the static Pod of %s: %s", run, component, strings.Join(lost, ", "))
 	f.Final = true
 	return []fault.Finding{f}
 }

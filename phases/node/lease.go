@@ -28,14 +28,15 @@ const purposeAnnotation = "slipway/purpose"
 // Purpose is why a control plane restarts its components.
 type Purpose string
 
-// The Purpose of each workflow that restarts components: upgrade, upgrade rollback, certs renew --restart, and host prepare. While
-// etcd defrag rewrites a database, its member is as good as down.
+// The Purpose of each workflow that restarts components: upgrade, upgrade rollback, certs renew --restart, host prepare, and
+// reconfigure. While etcd defrag rewrites a database, its member is as good as down.
 const (
 	ForUpgrade         Purpose = "upgrade"
 	ForRollback        Purpose = "rollback"
 	ForRenewal         Purpose = "renewal"
 	ForPreparation     Purpose = "preparation"
 	ForDefragmentation Purpose = "defragmentation"
+	ForConfiguration   Purpose = "configuration"
 )
 
 // purposes has each purpose's words for a running holder, an unfinished run, and the command.
@@ -44,6 +45,8 @@ var purposes = map[Purpose]struct{ doing, begun, runs string }{
 	ForRollback:    {"is being rolled back", "has started a rollback that has not finished", "rollback"},
 	ForRenewal:     {"is restarting with renewed certificates", "has not finished restarting with renewed certificates", "`slipway certs renew --restart`"},
 	ForPreparation: {"is restarting with another kubelet", "has not finished restarting with another kubelet", "`slipway host prepare`"},
+
+	ForConfiguration: {"is being reconfigured", "has not finished being reconfigured", "`slipway reconfigure`"},
 
 	ForDefragmentation: {"is defragmenting etcd", "has not finished defragmenting etcd", "`slipway etcd defrag`"},
 }

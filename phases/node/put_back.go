@@ -25,6 +25,11 @@ type PutBackError struct{ error }
 // Unwrap returns the error with both messages.
 func (e *PutBackError) Unwrap() error { return e.error }
 
+// RunsAsBefore is a failure after which everything on this node runs as before it.
+func RunsAsBefore(failed error) error {
+	return &PutBackError{errors.WithMessage(failed, "this node runs as before")}
+}
+
 // PutBack swaps the previous manifests in again after Swap has failed. A component that an interrupted run had replaced isn't put
 // back: that run's backup has its original. It returns failed with a report, a *PutBackError if the previous manifests work.
 func PutBack(ctx context.Context, env *step.Env, turn Turn, components []Replacement, failed error) error {

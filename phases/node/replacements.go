@@ -93,3 +93,23 @@ func RunningVersion(env *step.Env) string {
 	}
 	return env.Config.Upgrade.From
 }
+
+// RunsWith reports whether a component runs with a manifest. If it doesn't run, it may have crashed in an interrupted run; a swap
+// makes the kubelet start it without delay.
+func RunsWith(ctx context.Context, env *step.Env, name string, wanted []byte) (c Replacement, right bool, err error) {
+	c.Name, c.Wanted = name, wanted
+	path := thisnode.StaticPodPath(env.Config, name)
+	if c.Before, err = host.ReadIfExists(env.Host, path); err != nil || c.Before == nil {
+		return c, false, err
+	}
+	info, err := env.Host.Lstat(path)
+	if err != nil {
+		return c, false, err
+	}
+	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, name)
+	if err != nil {
+		return c, false, err
+	}
+	fresh := slices.ContainsFunc(running, func(c host.Container) bool { return !c.Created.Before(info.ModTime()) })
+	return c, fresh && manifests.SameStaticPod(c.Before, c.Wanted), nil
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
 const (
@@ -32,6 +33,7 @@ func runCleanupNode(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	for _, step := range []func(context.Context){
+		c.endTrial,
 		c.endPods,
 		c.unmount,
 		c.findEtcdDirs,
@@ -96,6 +98,19 @@ func (c *cleanup) conclude() {
 	default:
 		c.UI.Nextf("This host has been reset")
 	}
+}
+
+// endTrial gives up the way back of a change that was interrupted on trial: nothing of this node is to come back.
+func (c *cleanup) endTrial(ctx context.Context) {
+	record, err := trial.Last(c.Env)
+	if err == nil && record != nil && record.State == trial.OnTrial {
+		err = trial.Unguard(ctx, c.Env, false)
+		if err == nil {
+			err = record.Set(c.Env, trial.Reverted)
+		}
+		c.did(err == nil, nil)
+	}
+	c.did(false, host.IgnoreForbidden(err))
 }
 
 // unmount unmounts the kubelet's volumes, all below these two directories. Other mounts belong to someone else, and the

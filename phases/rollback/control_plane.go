@@ -7,8 +7,6 @@ import (
 	"context"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -73,7 +71,7 @@ func (r *Rollback) quorumCheck(env *step.Env) preflight.Check {
 		if r.restore != nil || r.before[manifests.EtcdName] == nil || r.keepsEtcd(env, manifests.EtcdName) {
 			return nil
 		}
-		if _, right, err := r.component(ctx, env, manifests.EtcdName); right && err == nil {
+		if _, right, err := node.RunsWith(ctx, env, manifests.EtcdName, r.before[manifests.EtcdName]); right && err == nil {
 			return nil
 		}
 		return ask(ctx, h)
@@ -92,7 +90,7 @@ func (r *Rollback) components(ctx context.Context, env *step.Env) ([]node.Replac
 			env.UI.Printf("%s", r.whyEtcdStays(env))
 			continue
 		}
-		c, right, err := r.component(ctx, env, name)
+		c, right, err := node.RunsWith(ctx, env, name, r.before[name])
 		if err != nil {
 			return nil, err
 		}
@@ -101,26 +99,6 @@ func (r *Rollback) components(ctx context.Context, env *step.Env) ([]node.Replac
 		}
 	}
 	return list, nil
-}
-
-// component reports whether a component runs with its previous manifest. If it doesn't run, it may have crashed in an interrupted
-// run; a swap makes the kubelet start it without delay.
-func (r *Rollback) component(ctx context.Context, env *step.Env, name string) (c node.Replacement, right bool, err error) {
-	c.Name, c.Wanted = name, r.before[name]
-	path := thisnode.StaticPodPath(env.Config, name)
-	if c.Before, err = host.ReadIfExists(env.Host, path); err != nil || c.Before == nil {
-		return c, false, err
-	}
-	info, err := env.Host.Lstat(path)
-	if err != nil {
-		return c, false, err
-	}
-	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, name)
-	if err != nil {
-		return c, false, err
-	}
-	fresh := slices.ContainsFunc(running, func(c host.Container) bool { return !c.Created.Before(info.ModTime()) })
-	return c, fresh && manifests.SameStaticPod(c.Before, c.Wanted), nil
 }
 
 // keepsEtcd reports whether a component is an etcd that must stay at its newer minor version: once all members have run it, the

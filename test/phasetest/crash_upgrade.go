@@ -242,7 +242,7 @@ func (s *Scene) isBehind() error {
 }
 
 // ofAnyRun matches the lines of a record that differ from scene to scene.
-var ofAnyRun = regexp.MustCompile(`(?m)^(ca|completed): .*\n|^written:\n(  .*\n)+`)
+var ofAnyRun = regexp.MustCompile(`(?m)^(ca|completed|began|state): .*\n|^written:\n(  .*\n)+`)
 
 // keptBefore returns, for each name, the oldest file kept by upgrades: the node's file before the first upgrade.
 func keptBefore(root string) (map[string]string, error) {

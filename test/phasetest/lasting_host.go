@@ -106,12 +106,23 @@ func (h *LastingHost) unit(_ context.Context, name string) (host.UnitState, erro
 	return state, nil
 }
 
-func (h *LastingHost) enable(context.Context, string) error { return h.Note(kubeletEnabled) }
+// Orders about other units do nothing.
+func (h *LastingHost) enable(_ context.Context, name string) error {
+	if name != theKubelet {
+		return nil
+	}
+	return h.Note(kubeletEnabled)
+}
 
-func (h *LastingHost) start(context.Context, string) error { return h.Note(KubeletActive) }
+func (h *LastingHost) start(_ context.Context, name string) error {
+	if name != theKubelet {
+		return nil
+	}
+	return h.Note(KubeletActive)
+}
 
-func (h *LastingHost) stop(context.Context, string) error {
-	if !h.has(KubeletActive) {
+func (h *LastingHost) stop(_ context.Context, name string) error {
+	if name != theKubelet || !h.has(KubeletActive) {
 		return nil
 	}
 	return os.Rename(filepath.Join(h.Root, KubeletActive), filepath.Join(h.Root, fmt.Sprintf("%s-%d", KubeletActive, time.Now().UnixNano())))

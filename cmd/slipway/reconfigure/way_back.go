@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"context"
+	"time"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/phases/reconfigure"
+	"github.com/slipway-k8s/slipway/phases/trial"
+)
+
+// lockInterval is how often the watch tries to take the node's lock, which a live run has.
+const lockInterval = time.Second
+
+// newWayBack makes the command of the units that put a node back (package trial).
+func newWayBack(g *cli.Globals) *cobra.Command {
+	files := false
+	cmd := &cobra.Command{
+		Use:    "way-back",
+		Short:  "Put back a change that was interrupted on trial, for the units that a change leaves on its node",
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if files {
+				return withInterrupted(cmd, g, func(p *env.Parts, r *trial.Record) error {
+					if r == nil {
+						return nil
+					}
+					return p.Run(cmd.Context(), reconfigure.PutFilesBack(r), nil)
+				})
+			}
+			locked := (*host.LockedError)(nil)
+			watch := retry.Policy{First: lockInterval, Passes: func(err error) bool { return errors.As(err, &locked) }}
+			return watch.Do(cmd.Context(), func(ctx context.Context) error {
+				return withInterrupted(cmd, g, func(p *env.Parts, r *trial.Record) error {
+					if r == nil { // the run has ended, but not removed the units
+						return trial.Unguard(ctx, p.Env, true)
+					}
+					return p.Run(ctx, reconfigure.PutBack(r, true), nil)
+				})
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&files, "files", false, "only put back the files, before the kubelet starts")
+	return cmd
+}
+
+// withInterrupted calls do with the change that was interrupted on trial; nil if there's none. Its configuration may have broken
+// the API, so the parts need only this host.
+func withInterrupted(cmd *cobra.Command, g *cli.Globals, do func(*env.Parts, *trial.Record) error) error {
+	p, err := env.LivingControlPlane(cmd, g)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	interrupted, err := reconfigure.Interrupted(p.Env)
+	if err != nil {
+		return err
+	}
+	return do(p, interrupted)
+}

@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reconfiguring knows what a change of a live cluster's configuration is: a user's documents merged over the stored ones
+// (Load), the fields that differ, and those that can't change (fixed.go). docs/design/reconfigure.md has the reasons.
+package reconfiguring
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/pkg/errors"
+	"gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// Change is a change of a cluster's configuration, as a control plane sees it.
+type Change struct {
+	// Node is the control plane afterwards. Its Upgrade has the one before.
+	Node *config.Node
+	// Fields are the fields that change.
+	Fields []Field
+	// Versions are the resourceVersions of the ConfigMaps that the change was made from, by name.
+	Versions map[string]string
+}
+
+// Field is a changed field of a stored configuration. Lists change as a whole.
+type Field struct {
+	// Source is the configuration's ConfigMap, such as config.ClusterSource.
+	Source, Path  string
+	Before, After any // nil for none
+}
+
+// Changes reports whether a field of a stored configuration changes.
+func (c *Change) Changes(source string) bool {
+	return slices.ContainsFunc(c.Fields, func(f Field) bool { return f.Source == source })
+}
+
+// row is a stored configuration.
+type row struct {
+	source, configMap, key string
+	document               func(*config.Node) ([]byte, error)
+}
+
+func rows() []row {
+	return []row{
+		{config.ClusterSource, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey, (*config.Node).KubeadmConfigYAML},
+		{config.KubeletSource, manifests.KubeletConfigMap, "kubelet", (*config.Node).KubeletYAML},
+		{config.KubeProxySource, manifests.KubeProxyConfigMap, "config.conf", (*config.Node).KubeProxyYAML},
+	}
+}
+
+// Load merges the documents in src over the cluster's stored configuration. self is this control plane. Invalid input, and a field
+// that can't change, are returned as config.Faults at the lines that cause them.
+func Load(ctx context.Context, api cluster.Cluster, src *config.Source, self *config.JoinConfiguration, opts config.Options) (*Change, []string, error) {
+	parts, warnings, err := config.LoadParts(src)
+	if err != nil {
+		return nil, warnings, err
+	}
+	c := &Change{Versions: map[string]string{}}
+	stored, err := c.read(ctx, api, parts)
+	if err != nil {
+		return nil, warnings, err
+	}
+	opts.Placeholders = true
+	present, _, err := load(stored, self, opts)
+	if err != nil {
+		return nil, warnings, err
+	}
+	merged, err := merge(present, stored, parts)
+	if err != nil {
+		return nil, warnings, err
+	}
+	next, more, err := load(merged, self, opts)
+	if err != nil {
+		return nil, warnings, located(err, parts)
+	}
+	if c.Fields, err = differences(present, next, parts); err != nil {
+		return nil, warnings, err
+	}
+	c.Node = next.With(func(n *config.Node) {
+		version := n.Cluster.KubernetesVersion
+		n.Upgrade = &config.Upgrade{Version: version, From: version, First: true, Etcd: true, Before: present}
+	})
+	return c, append(warnings, more...), refused(present, next, c.Fields, parts)
+}
+
+// Self is this control plane as it is. The startup probes of its static Pods follow a timeout that the cluster doesn't store.
+func Self(h host.Host) *config.JoinConfiguration {
+	self := thisnode.Current(h)
+	if patience := thisnode.StartupTime(h); patience != 0 {
+		self.Timeouts = &config.Timeouts{ControlPlaneComponentHealthCheck: &metav1.Duration{Duration: patience}}
+	}
+	return self
+}
+
+// documents are the stored configurations' texts, by source. A missing one is generated.
+type documents map[string][]byte
+
+func load(d documents, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+	return config.LoadCluster(d[config.ClusterSource], d[config.KubeletSource], d[config.KubeProxySource], self, opts)
+}
+
+// read reads the ConfigMaps. One that the user's documents are about must exist.
+func (c *Change) read(ctx context.Context, api cluster.Cluster, parts map[string]config.Part) (documents, error) {
+	stored := documents{}
+	for _, r := range rows() {
+		cm := &corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Name: r.configMap, Namespace: metav1.NamespaceSystem},
+		}
+		found, err := api.Get(ctx, cm)
+		if err != nil {
+			return nil, err
+		}
+		_, wanted := parts[r.source]
+		text := cm.Data[r.key]
+		if text == "" && (wanted || r.source == config.ClusterSource) {
+			return nil, fault.New(r.source+" does not exist or has no key "+r.key+", so there is nothing to change", "`slipway init phase` creates it; see its help")
+		}
+		if found && text != "" {
+			stored[r.source], c.Versions[r.configMap] = []byte(text), cm.ResourceVersion
+		}
+	}
+	return stored, nil
+}
+
+// merge returns the stored configurations with the user's changes, by RFC 7396: a field that isn't mentioned stays, null takes a
+// field back to its default, and a list replaces the list.
+func merge(present *config.Node, stored documents, parts map[string]config.Part) (documents, error) {
+	merged := maps.Clone(stored)
+	for _, r := range rows() {
+		part, given := parts[r.source]
+		if !given {
+			continue
+		}
+		base, err := r.document(present)
+		if err != nil {
+			return nil, err
+		}
+		if base, err = yaml.YAMLToJSON(base); err != nil {
+			return nil, errors.WithStack(err)
+		}
+		patch, err := json.Marshal(part.Fields)
+		if err != nil {
+			return nil, errors.WithStack(err)
+		}
+		if merged[r.source], err = jsonpatch.MergePatch(base, patch); err != nil {
+			return nil, errors.Wrap(err, r.source)
+		}
+	}
+	return merged, nil
+}
+
+// located moves faults of the merged configuration to the user's lines that cause them.
+func located(err error, parts map[string]config.Part) error {
+	var faults config.Faults
+	if !errors.As(err, &faults) {
+		return err
+	}
+	faults = slices.Clone(faults)
+	for i, f := range faults {
+		faults[i], _ = parts[f.File].Locate(f)
+	}
+	return faults
+}
+
+// differences compares the stored configurations, with defaults applied, that the user's documents are about: in the others,
+// fields only follow.
+func differences(present, next *config.Node, parts map[string]config.Part) (fields []Field, err error) {
+	for _, r := range rows() {
+		if _, given := parts[r.source]; !given {
+			continue
+		}
+		var trees [2]map[string]any
+		for i, n := range []*config.Node{present, next} {
+			data, err := r.document(n)
+			if err != nil {
+				return nil, err
+			}
+			if err := yaml.Unmarshal(data, &trees[i]); err != nil {
+				return nil, errors.WithStack(err)
+			}
+		}
+		fields = append(fields, compared(r.source, "", trees[0], trees[1])...)
+	}
+	return fields, nil
+}
+
+func compared(source, path string, before, after any) (fields []Field) {
+	a, isMap := before.(map[string]any)
+	b, areMaps := after.(map[string]any)
+	if !isMap || !areMaps {
+		if reflect.DeepEqual(before, after) {
+			return nil
+		}
+		return []Field{{source, path, before, after}}
+	}
+	names := maps.Clone(a)
+	maps.Copy(names, b)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		below := name
+		if path != "" {
+			below = path + "." + name
+		}
+		fields = append(fields, compared(source, below, a[name], b[name])...)
+	}
+	return fields
+}

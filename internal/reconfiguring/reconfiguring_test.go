@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfiguring
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
+
+const (
+	ofCluster = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
+	ofKubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	ofProxy   = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+)
+
+// loaded merges documents over those of a cluster of v1.37.2 with an API server's flag and a field of a newer version.
+func loaded(t *testing.T, documents string) (*Change, []string, error) {
+	t.Helper()
+	api := cluster.NewPlan(func(cluster.Action) {}, nil)
+	err := api.Ensure(t.Context(),
+		fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", fixture.ClusterConfiguration+"aNewerField: {kept: true}\nnetworking: {podSubnet: 10.244.0.0/16}\n"+
+			"apiServer: {extraArgs: [{name: v, value: \"2\"}], certSANs: [api.example.org]}\n"),
+		fixture.ConfigMap("kubelet-config", "kubelet", ofKubelet+"maxPods: 17\nclusterDomain: cluster.local\n"),
+		fixture.ConfigMap("kube-proxy", "config.conf", ofProxy+"mode: iptables\nclusterCIDR: 10.244.0.0/16\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{LocalAPIEndpoint: config.APIEndpoint{AdvertiseAddress: "192.0.2.11"}}}
+	self.NodeRegistration.Name = "cp-1"
+	return Load(t.Context(), api, &config.Source{Name: "change.yaml", Data: []byte(documents)}, self, config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+}
+
+// TestMerge: a field that isn't mentioned stays, null takes a field back to its default, and a list replaces the list.
+func TestMerge(t *testing.T) {
+	for name, test := range map[string]struct {
+		documents string
+		changed   []string
+		holds     func(n *config.Node) bool
+	}{
+		"nothing": {ofCluster, nil, func(n *config.Node) bool { return len(n.Cluster.APIServer.ExtraArgs) == 1 }},
+		"what it is already": {ofCluster + "networking: {podSubnet: 10.244.0.0/16, dnsDomain: cluster.local}\nkubernetesVersion: v1.37.2\n", nil,
+			func(n *config.Node) bool { return n.Cluster.KubernetesVersion == "v1.37.2" }},
+		"a list": {ofCluster + "apiServer: {extraArgs: [{name: profiling, value: \"false\"}]}\n", []string{"apiServer.extraArgs"}, func(n *config.Node) bool {
+			s := n.Cluster.APIServer
+			return len(s.ExtraArgs) == 1 && s.ExtraArgs[0].Name == "profiling" && slices.Equal(s.CertSANs, []string{"api.example.org"})
+		}},
+		"null": {ofCluster + "apiServer: {extraArgs: null}\n", []string{"apiServer.extraArgs"}, func(n *config.Node) bool {
+			return len(n.Cluster.APIServer.ExtraArgs) == 0 && len(n.Cluster.APIServer.CertSANs) == 1
+		}},
+		"v1beta3": {strings.Replace(ofCluster, "v1beta4", "v1beta3", 1) + "scheduler: {extraArgs: {v: \"4\"}}\n", []string{"scheduler.extraArgs"},
+			func(n *config.Node) bool { return n.Cluster.Scheduler.ExtraArgs[0].Value == "4" }},
+		"the kubelet's": {ofKubelet + "maxPods: 250\n", []string{"maxPods"}, func(n *config.Node) bool {
+			return n.Kubelet.MaxPods == 250 && n.Kubelet.ClusterDomain == "cluster.local"
+		}},
+		"kube-proxy's": {ofProxy + "mode: nftables\n", []string{"mode"}, func(n *config.Node) bool {
+			return n.KubeProxy.Mode == "nftables" && n.KubeProxy.ClusterCIDR == "10.244.0.0/16"
+		}},
+		"all of them": {ofCluster + "imageRepository: example.org\n---\n" + ofKubelet + "maxPods: 250\n---\n" + ofProxy + "mode: nftables\n",
+			[]string{"imageRepository", "maxPods", "mode"}, func(n *config.Node) bool { return n.Cluster.ImageRepository == "example.org" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, err := loaded(t, test.documents)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var changed []string
+			for _, f := range c.Fields {
+				changed = append(changed, f.Path)
+			}
+			if !slices.Equal(changed, test.changed) || !test.holds(c.Node) {
+				t.Errorf("changed %q, want %q: %+v", changed, test.changed, c.Node.Cluster)
+			}
+			stored, err := c.Node.KubeadmConfigYAML()
+			if err != nil || !strings.Contains(string(stored), "aNewerField") {
+				t.Errorf("lost a field of a newer version: %v\n%s", err, stored)
+			}
+			before := c.Node.Upgrade.Before
+			if before.Kubelet.MaxPods != 17 || before.Cluster.APIServer.ExtraArgs[0].Value != "2" || c.Node.Upgrade.Version != c.Node.Upgrade.From {
+				t.Errorf("before: %+v", before.Cluster)
+			}
+		})
+	}
+}
+
+// TestFaults: a fault has the line of the user's document that causes it.
+func TestFaults(t *testing.T) {
+	for name, test := range map[string]struct {
+		documents string
+		want      []string
+	}{
+		"a misspelled field":      {ofCluster + "apiServer:\n  extraArg: []\n", []string{"change.yaml:4:", "apiServer.extraArg", "extraArgs"}},
+		"an invalid value":        {ofCluster + "networking:\n  serviceSubnet: 10.96.0.0\n", []string{"change.yaml:4:", "networking.serviceSubnet"}},
+		"an invalid kube-proxy":   {ofProxy + "bindAddress: here\n", []string{"change.yaml:3:", "bindAddress"}},
+		"only other documents":    {"apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n", []string{"change.yaml:", "InitConfiguration", "KubeletConfiguration"}},
+		"podSubnet":               {ofCluster + "networking:\n  podSubnet: 10.10.0.0/16\n", []string{"change.yaml:4:", "networking.podSubnet"}},
+		"serviceSubnet":           {ofCluster + "networking: {serviceSubnet: 10.97.0.0/16}\n", []string{"change.yaml:3:", "networking.serviceSubnet"}},
+		"dnsDomain":               {ofCluster + "networking: {dnsDomain: example.org}\n", []string{"change.yaml:3:", "networking.dnsDomain"}},
+		"kubernetesVersion":       {ofCluster + "kubernetesVersion: v1.37.1\n", []string{"change.yaml:3:", "kubernetesVersion", "`slipway upgrade apply`"}},
+		"controlPlaneEndpoint":    {ofCluster + "controlPlaneEndpoint: lb.example.org\n", []string{"change.yaml:3:", "controlPlaneEndpoint"}},
+		"clusterName":             {ofCluster + "clusterName: other\n", []string{"change.yaml:3:", "clusterName"}},
+		"encryptionAlgorithm":     {ofCluster + "encryptionAlgorithm: ECDSA-P256\n", []string{"change.yaml:3:", "encryptionAlgorithm"}},
+		"certificatesDir":         {ofCluster + "certificatesDir: /srv/pki\n", []string{"change.yaml:3:", "certificatesDir"}},
+		"a feature gate":          {ofCluster + "featureGates: {RootlessControlPlane: true}\n", []string{"change.yaml:3:", "featureGates"}},
+		"etcd's data":             {ofCluster + "etcd:\n  local:\n    dataDir: /srv/etcd\n", []string{"change.yaml:5:", "etcd.local.dataDir"}},
+		"another etcd":            {ofCluster + "etcd:\n  local: null\n  external: {endpoints: [\"https://192.0.2.1:2379\"], caFile: /ca, certFile: /crt, keyFile: /key}\n", []string{"change.yaml:4:", "etcd.local", "etcd.external"}},
+		"etcd's version":          {ofCluster + "etcd: {local: {imageTag: 3.7.1-0}}\n", []string{"etcd.local.imageTag", "`slipway upgrade apply`"}},
+		"etcd's feature gates":    {ofCluster + "etcd: {local: {extraArgs: [{name: feature-gates, value: X=true}]}}\n", []string{"etcd.local.extraArgs", "--feature-gates"}},
+		"encryption":              {ofCluster + "apiServer: {extraArgs: [{name: encryption-provider-config, value: /x}]}\n", []string{"change.yaml:3:", "--encryption-provider-config"}},
+		"without CoreDNS":         {ofCluster + "dns: {disabled: true}\n", []string{"dns.disabled", "addon"}},
+		"the kubelet's domain":    {ofKubelet + "clusterDomain: example.org\n", []string{"change.yaml:3:", "clusterDomain"}},
+		"static Pods":             {ofKubelet + "staticPodPath: /srv\n", []string{"change.yaml:3:", "staticPodPath"}},
+		"the kubelet's cgroups":   {ofKubelet + "cgroupDriver: cgroupfs\n", []string{"change.yaml:3:", "cgroupDriver"}},
+		"kube-proxy's network":    {ofProxy + "clusterCIDR: 10.10.0.0/16\n", []string{"change.yaml:3:", "clusterCIDR"}},
+		"several, in their order": {ofCluster + "clusterName: other\nnetworking: {podSubnet: 10.10.0.0/16}\n", []string{"change.yaml:3:", "change.yaml:4:"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := loaded(t, test.documents)
+			fact.Error(t, err, test.want...)
+		})
+	}
+}

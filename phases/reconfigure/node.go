@@ -1,0 +1,229 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/edits"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+func (r *Run) preflight(ctx context.Context, env *step.Env) error {
+	for _, f := range r.Fields {
+		env.UI.Printf("Changing %s in %s", f.Path, f.Source)
+	}
+	if len(r.Fields) == 0 {
+		env.UI.Printf("The cluster has this configuration already")
+	}
+	if r.earlier != nil {
+		env.UI.Warn("the change of "+r.earlier.Began.Format(time.DateTime)+" UTC was interrupted while it was stored, after it had proven itself on this node",
+			"give its documents again if the checks take its parts for edits")
+	}
+	question := func(name, asks string, find func(context.Context, *step.Env) []fault.Finding) preflight.Check {
+		return preflight.Check{Name: name, Asks: asks, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return find(ctx, env) }}
+	}
+	checks := preflight.Upgrade(env.Config, append(others(env), question(upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade),
+		question(edits.StaticPodCheck, "nobody has edited the static Pods, or the patches keep the edits", edits.StaticPodFindings),
+		question(edits.KubeletCheck, "nobody has edited the kubelet's configuration, or the patches keep the edits", edits.KubeletFindings)))
+	if err := node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil {
+		return err
+	}
+	return node.PullMissingImages(ctx, env)
+}
+
+const upgradeCheck = "UnfinishedUpgrade"
+
+// unfinishedUpgrade finds another version than the configuration's on this control plane: the change would end up there.
+func unfinishedUpgrade(_ context.Context, env *step.Env) []fault.Finding {
+	runs, wanted := node.RunningVersion(env), env.Config.Cluster.KubernetesVersion
+	if runs == wanted {
+		return nil
+	}
+	return []fault.Finding{fault.NewFinding(upgradeCheck, fault.Error, "finish the upgrade: `slipway upgrade apply` or, if another control plane was upgraded first, `slipway upgrade node`",
+		"this control plane's API server is %s, and the cluster's configuration says %s", runs, wanted)}
+}
+
+// others are the checks of the rest of the cluster.
+func others(env *step.Env) []preflight.Check {
+	stops := func(ctx context.Context) bool {
+		list, err := node.Outdated(ctx, env)
+		return err != nil || node.Contains(list, manifests.EtcdName)
+	}
+	return []preflight.Check{
+		node.NodesReadyQuestion(env),
+		node.QuorumIf(stops, func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }),
+	}
+}
+
+// prepare finds the changes on this node and, if there are any, takes the turn and keeps the files.
+func (r *Run) prepare(ctx context.Context, env *step.Env) error {
+	if err := r.find(ctx, env); err != nil {
+		return err
+	}
+	if len(r.certificates)+len(r.components)+len(r.kubelet) == 0 {
+		env.UI.Printf("This node already runs with this configuration")
+		return nil
+	}
+	if _, err := env.Host.Unit(ctx, node.KubeletUnit); err != nil {
+		return fault.WithRemedy(err, "a change restarts the kubelet, and puts it back if it doesn't work, through systemd")
+	}
+	if err := r.takeTurn(ctx, env); err != nil {
+		return err
+	}
+	if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap, manifests.KubeProxyConfigMap); err != nil {
+		return err
+	}
+	if len(r.components) > 0 {
+		if err := sayOutage(ctx, env, r.components); err != nil {
+			return err
+		}
+		if err := node.AwaitChecks(ctx, env, others(env), env.Config.IgnorePreflightErrors); err != nil {
+			return err
+		}
+	}
+	return r.begin(ctx, env)
+}
+
+// sayOutage says how long the API of a single control plane is away. docs/design/upgrade-swap.md has the measurements.
+func sayOutage(ctx context.Context, env *step.Env, components []node.Replacement) error {
+	nodes, err := env.Cluster.Nodes(ctx)
+	if err == nil && len(node.Split(components)[0]) > 0 && len(cluster.ControlPlanesOf(nodes)) < 2 {
+		env.UI.Printf("The API will be away for about ten seconds")
+	}
+	return err
+}
+
+// begin makes sure that this node goes back whatever happens to this run.
+func (r *Run) begin(ctx context.Context, env *step.Env) (err error) {
+	var paths []string
+	for _, row := range r.certificates {
+		paths = append(paths, env.PKI().Files(row)[0])
+	}
+	for _, c := range r.components {
+		paths = append(paths, thisnode.StaticPodPath(env.Config, c.Name))
+	}
+	for _, f := range r.kubelet {
+		paths = append(paths, f.Path)
+	}
+	if r.record, err = trial.Begin(env, paths); err != nil {
+		return err
+	}
+	env.UI.Printf("Keeping the previous files in %s", r.record.Dir())
+	return trial.Guard(ctx, env, r.Program)
+}
+
+func (r *Run) find(ctx context.Context, env *step.Env) (err error) {
+	if r.certificates, err = lackingNames(env); err != nil {
+		return err
+	}
+	if r.components, err = node.Outdated(ctx, env); err != nil {
+		return err
+	}
+	files, err := kubelet.NextFiles(env)
+	if err == nil {
+		r.kubelet, err = ownership.Differing(env.Host, files)
+	}
+	return err
+}
+
+// lackingNames returns the certificates that lack a name or an address of the configuration.
+func lackingNames(env *step.Env) (rows []certs.Spec, err error) {
+	store := env.PKI()
+	for _, row := range certs.Specs(env.Config) {
+		if !row.Renewable() || row.Kubeconfig != "" {
+			continue
+		}
+		cert, err := store.Current(row)
+		if err != nil {
+			return nil, err
+		}
+		lacks := func(f fault.Finding) bool { return f.Name == certs.MissingSAN }
+		if cert != nil && slices.ContainsFunc(certs.Faults(row, certs.Pair{Cert: cert}, nil, env.Host.Now()), lacks) {
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// issueCertificates keeps the keys. The API server and etcd read their certificates again by themselves.
+func (r *Run) issueCertificates(ctx context.Context, env *step.Env) error {
+	if len(r.certificates) == 0 {
+		return nil
+	}
+	for _, row := range r.certificates {
+		cert, err := env.PKI().Current(row)
+		if err != nil {
+			return err
+		}
+		store := env.PKI()
+		store.Config = store.Config.With(func(n *config.Node) { n.Cluster.EncryptionAlgorithm = certs.AlgorithmOf(cert.PublicKey) })
+		if err := (pki.Renewal{Store: store, Name: row.Name, KeepKey: true}).Renew(row.Name); err != nil {
+			return err
+		}
+	}
+	return r.turn.Prove(ctx, env)
+}
+
+// restartComponents swaps etcd and the API server first, then the components that need the API.
+func (r *Run) restartComponents(ctx context.Context, env *step.Env) error {
+	if len(r.components) == 0 {
+		return nil
+	}
+	if err := edits.RefuseLoss(ctx, env); err != nil {
+		return err
+	}
+	for _, group := range node.Split(r.components) {
+		if len(group) == 0 {
+			continue
+		}
+		if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
+			return err
+		}
+		env.UI.Printf("Restarting %s", node.NamesOf(group))
+		if _, err := node.Swap(ctx, env, r.turn, group); err != nil {
+			return err
+		}
+		if err := r.turn.Prove(ctx, env); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Run) restartKubelet(ctx context.Context, env *step.Env) error {
+	if len(r.kubelet) == 0 {
+		return nil
+	}
+	if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
+		return err
+	}
+	r.turn.KeepOnFailure()
+	if err := env.Keeper().Replace(r.kubelet); err != nil {
+		return err
+	}
+	env.UI.Printf("Restarting the kubelet, so that it reads %s", filepath.Dir(r.kubelet[0].Path))
+	if err := node.RestartKubelet(ctx, env); err != nil {
+		return err
+	}
+	if err := node.WaitKubelet(ctx, env); err != nil {
+		return err
+	}
+	return r.turn.Prove(ctx, env)
+}

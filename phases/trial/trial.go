@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package trial keeps a node's files before a change that has yet to prove itself, and puts them back if it doesn't. The record is
+// on disk before the change, so another run can put them back as well.
+package trial
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// State is how far a change got.
+type State string
+
+// The states of a change, in order. A change on trial is put back; one that is being stored has proven itself.
+const (
+	OnTrial  State = "on trial"
+	Storing  State = "being stored"
+	Counts   State = "counts"
+	Reverted State = "reverted"
+)
+
+// Record is a change of this node, and the files from before it.
+type Record struct {
+	Began time.Time `json:"began"`
+	State State     `json:"state"`
+	Files []File    `json:"files"`
+
+	dir string
+}
+
+// File is a file that the change writes.
+type File struct {
+	Path string      `json:"path"`
+	Mode fs.FileMode `json:"mode"`
+	// Kept is the copy's name in the record's directory; empty if the file didn't exist.
+	Kept string `json:"kept,omitempty"`
+}
+
+const (
+	dirPrefix  = "slipway-reconfigure-"
+	timeFormat = "2006-01-02-15-04-05"
+	recordFile = "change.yaml"
+)
+
+// Begin keeps the files at paths. The record comes last: without it, nothing has changed yet.
+func Begin(env *step.Env, paths []string) (*Record, error) {
+	r := &Record{Began: env.Host.Now().UTC(), State: OnTrial}
+	for r.dir = r.path(env); exists(env, r.dir); r.dir = r.path(env) {
+		r.Began = r.Began.Add(time.Second)
+	}
+	if err := env.Host.EnsureDir(r.dir, 0o700); err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		if err := r.keep(env, path); err != nil {
+			return nil, err
+		}
+	}
+	return r, r.Set(env, OnTrial)
+}
+
+func (r *Record) path(env *step.Env) string {
+	return filepath.Join(node.BackupRoot(env), dirPrefix+r.Began.Format(timeFormat))
+}
+
+func exists(env *step.Env, path string) bool {
+	_, err := env.Host.Lstat(path)
+	return err == nil
+}
+
+func (r *Record) keep(env *step.Env, path string) error {
+	f := File{Path: path}
+	data, err := host.ReadIfExists(env.Host, path)
+	if err != nil {
+		return err
+	}
+	if data != nil {
+		info, err := env.Host.Stat(path)
+		if err != nil {
+			return err
+		}
+		f.Mode, f.Kept = info.Mode().Perm(), strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "-")
+		if _, err := (ownership.File{Path: filepath.Join(r.dir, f.Kept), Data: data, Mode: 0o600}).Write(env.Host); err != nil {
+			return err
+		}
+	}
+	r.Files = append(r.Files, f)
+	return nil
+}
+
+// Dir is where the files are kept.
+func (r *Record) Dir() string { return r.dir }
+
+// Set notes how far the change got.
+func (r *Record) Set(env *step.Env, state State) error {
+	r.State = state
+	data, err := yaml.Marshal(r)
+	if err != nil {
+		return errors.WithStack(err)
+	}
+	_, err = ownership.File{Path: filepath.Join(r.dir, recordFile), Data: data, Mode: 0o600}.Write(env.Host)
+	return err
+}
+
+// Last returns this node's last change; nil if there was none.
+func Last(env *step.Env) (*Record, error) {
+	root := node.BackupRoot(env)
+	entries, err := env.Host.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(b.Name(), a.Name()) })
+	for _, e := range entries {
+		r := &Record{dir: filepath.Join(root, e.Name())}
+		if !strings.HasPrefix(e.Name(), dirPrefix) {
+			continue
+		}
+		path := filepath.Join(r.dir, recordFile)
+		data, err := host.ReadIfExists(env.Host, path)
+		if err != nil {
+			return nil, err
+		}
+		if data != nil { // otherwise a run was interrupted before it changed anything
+			return r, errors.Wrap(yaml.UnmarshalStrict(data, r), path)
+		}
+	}
+	return nil, nil
+}
+
+// PutBack makes this node run with its files from before the change again.
+func (r *Record) PutBack(ctx context.Context, env *step.Env, turn node.Turn) error {
+	turn.KeepOnFailure()
+	var components []node.Replacement
+	for _, f := range r.Files {
+		data, err := r.kept(env, f)
+		if err != nil {
+			return err
+		}
+		component := componentAt(env, f.Path)
+		if component == "" || data == nil {
+			if err := f.restore(env, data); err != nil {
+				return err
+			}
+			continue
+		}
+		c, right, err := node.RunsWith(ctx, env, component, data)
+		if err != nil {
+			return err
+		}
+		if !right {
+			components = append(components, c)
+		}
+	}
+	if err := restart(ctx, env, turn, components); err != nil {
+		return err
+	}
+	return r.Set(env, Reverted)
+}
+
+// restart swaps the previous static Pods in, all at once, and restarts the kubelet in any case: it may have read new settings.
+func restart(ctx context.Context, env *step.Env, turn node.Turn, components []node.Replacement) error {
+	if len(components) > 0 {
+		env.UI.Printf("Putting back %s", node.NamesOf(components))
+		_, err := node.Swap(ctx, env, turn, components)
+		return err
+	}
+	if err := node.RestartKubelet(ctx, env); err != nil {
+		return err
+	}
+	return node.WaitKubelet(ctx, env)
+}
+
+func (r *Record) kept(env *step.Env, f File) ([]byte, error) {
+	if f.Kept == "" {
+		return nil, nil
+	}
+	return env.Host.ReadFile(filepath.Join(r.dir, f.Kept))
+}
+
+// restore writes the file again, or removes it if it didn't exist.
+func (f File) restore(env *step.Env, data []byte) error {
+	if f.Kept == "" {
+		return env.Host.Remove(f.Path)
+	}
+	if now, err := host.ReadIfExists(env.Host, f.Path); err != nil || bytes.Equal(now, data) {
+		return err
+	}
+	env.UI.Printf("Putting back %s", f.Path)
+	_, err := ownership.File{Path: f.Path, Data: data, Mode: f.Mode}.Write(env.Host)
+	return err
+}
+
+// componentAt returns the component whose static Pod is at path; empty for another file.
+func componentAt(env *step.Env, path string) string {
+	for _, name := range manifests.Components(env.Config) {
+		if thisnode.StaticPodPath(env.Config, name) == path {
+			return name
+		}
+	}
+	return ""
+}
