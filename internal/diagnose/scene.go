@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	kubeletService = "kubelet.service"
+	kubeletService = host.KubeletUnit
 	// kubeletName stands for the kubelet in place of a static Pod's name.
 	kubeletName = "kubelet"
 	// runtimeTime is how long a runtime may take to list its containers: less than lookTime, so that a look notices if it hangs.

@@ -10,6 +10,9 @@ import (
 	"github.com/pkg/errors"
 )
 
+// KubeletUnit is the kubelet's unit in the distributions' packages.
+const KubeletUnit = "kubelet.service"
+
 // UnitState is a unit's state, in systemd's own words.
 type UnitState struct {
 	LoadState     string // loaded, not-found, masked, ...

@@ -60,22 +60,30 @@ func Node(ctx context.Context, api cluster.Cluster, h host.Host, say func(format
 const sayAfter = 2 * time.Second
 
 // awaitServer waits for the API server: at its start, it refuses even administrators for a moment. An interrupted upgrade may
-// have just restarted it, so it gets as long as it would have had then.
+// have just restarted it, or this host has just booted, so it gets as long as it would have had then.
 func awaitServer(ctx context.Context, api cluster.Cluster, h host.Host, say func(format string, args ...any), limits *config.Timeouts) error {
-	limit := limits.KubernetesAPICall.Duration
-	if told, err := h.Stat(thisnode.APIServerManifest); err == nil {
-		whole := limits.UpgradeManifests.Duration
-		left := min(whole, whole-h.Now().Sub(told.ModTime())) // the file may be dated ahead of the clock
-		if left > limit {
-			limit = left
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, limit)
-			defer cancel()
-		}
+	limit, whole := limits.KubernetesAPICall.Duration, limits.UpgradeManifests.Duration
+	left := min(whole, whole-h.Now().Sub(serverTold(ctx, h))) // the file may be dated ahead of the clock
+	if left > limit {
+		limit = left
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
 	}
 	late := time.AfterFunc(sayAfter, func() { say("Waiting for the API server, up to %s", limit.Round(time.Second)) })
 	defer late.Stop()
 	return api.Ready(ctx)
+}
+
+// serverTold is when the kubelet was last told to run the API server: its static Pod was written, or the kubelet started.
+func serverTold(ctx context.Context, h host.Host) (at time.Time) {
+	if manifest, err := h.Stat(thisnode.APIServerManifest); err == nil {
+		at = manifest.ModTime()
+	}
+	if unit, err := h.Unit(ctx, host.KubeletUnit); err == nil && unit.ActiveSince.After(at) {
+		at = unit.ActiveSince
+	}
+	return at
 }
 
 // adviseRollback adds the remedy for an API server that doesn't serve.

@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
@@ -60,11 +61,12 @@ func TestKeepPatience(t *testing.T) {
 // TestAwaitServer: an API server with a new static Pod gets as long as an upgrade gives it.
 func TestAwaitServer(t *testing.T) {
 	limits := &config.Timeouts{KubernetesAPICall: &metav1.Duration{Duration: time.Minute}, UpgradeManifests: &metav1.Duration{Duration: 5 * time.Minute}}
-	for name, test := range map[string]struct{ age, want time.Duration }{
-		"just replaced": {0, 5 * time.Minute},
-		"a moment ago":  {2 * time.Minute, 3 * time.Minute},
-		"long ago":      {time.Hour, 0}, // as for any call
-		"in the future": {-time.Hour, 5 * time.Minute},
+	for name, test := range map[string]struct{ age, kubelet, want time.Duration }{
+		"just replaced": {0, time.Hour, 5 * time.Minute},
+		"a moment ago":  {2 * time.Minute, time.Hour, 3 * time.Minute},
+		"long ago":      {time.Hour, time.Hour, 0}, // as for any call
+		"in the future": {-time.Hour, time.Hour, 5 * time.Minute},
+		"just booted":   {time.Hour, time.Minute, 4 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -80,7 +82,7 @@ func TestAwaitServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			api := &readiness{Plan: cluster.NewPlan(func(cluster.Action) {}, nil)}
-			if err := awaitServer(t.Context(), api, linux.NewAt(root), func(string, ...any) {}, limits); err != nil {
+			if err := awaitServer(t.Context(), api, kubeletHost{linux.NewAt(root), time.Now().Add(-test.kubelet)}, func(string, ...any) {}, limits); err != nil {
 				t.Fatal(err)
 			}
 			if off := api.limit - test.want; off < -time.Minute/2 || off > time.Second {
@@ -98,13 +100,23 @@ func TestAwaitServerSays(t *testing.T) {
 			said := ""
 			say := func(format string, args ...any) { said += fmt.Sprintf(format, args...) }
 			api := &readiness{Plan: cluster.NewPlan(func(cluster.Action) {}, nil), delay: delay}
-			err := awaitServer(t.Context(), api, linux.NewAt(t.TempDir()), say, limits)
+			err := awaitServer(t.Context(), api, kubeletHost{linux.NewAt(t.TempDir()), time.Time{}}, say, limits)
 			synctest.Wait()
 			if err != nil || (said == "") != (want == "") || !strings.Contains(said, want) || strings.Count(said, "API server") > 1 {
 				t.Errorf("after %s it said %q, want %q; error %v", delay, said, want, err)
 			}
 		})
 	}
+}
+
+// kubeletHost is a host with a kubelet that has been active since a time.
+type kubeletHost struct {
+	host.Host
+	since time.Time
+}
+
+func (h kubeletHost) Unit(context.Context, string) (host.UnitState, error) {
+	return host.UnitState{ActiveSince: h.since}, nil
 }
 
 // readiness remembers how long the wait for the API server may take; 0 if its context has no deadline.

@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// KubeletUnit is the kubelet's unit in the distributions' packages.
-const KubeletUnit = "kubelet.service"
+// KubeletUnit is the kubelet's unit.
+const KubeletUnit = host.KubeletUnit
 
 // RestartKubelet gives systemd as long as the kubelet has to become healthy. Without an init system, the user has to restart it.
 func RestartKubelet(ctx context.Context, env *step.Env) error {

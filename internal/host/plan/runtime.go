@@ -67,7 +67,7 @@ func (o *overlay) ImagePresent(ctx context.Context, socket, image string) (bool,
 // starts reports whether the plan starts a runtime: any unit but the kubelet, as systemd doesn't say which unit listens where.
 func (o *overlay) starts() bool {
 	for name, plan := range o.units { // in any order
-		if plan.activeState == "active" && name != "kubelet.service" {
+		if plan.activeState == "active" && name != host.KubeletUnit {
 			return true
 		}
 	}

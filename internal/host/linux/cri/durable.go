@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -168,13 +169,31 @@ func interruptedLeases(list string, booted, now time.Time) (ids []string) {
 	return ids
 }
 
-// bootTime is the time of this boot, by today's clock.
+// bootTime is the time of this boot, by today's clock. A container's boot is later than its machine's, so it's the start of the first
+// process.
 func bootTime() (time.Time, error) {
 	var up unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
 		return time.Time{}, errors.Wrap(err, "read the time since this boot")
 	}
-	return time.Now().Add(-time.Duration(up.Nano())), nil
+	stat, err := os.ReadFile("/proc/1/stat")
+	if err != nil {
+		return time.Time{}, errors.Wrap(err, "read the start of the first process")
+	}
+	started, err := startOf(string(stat))
+	return time.Now().Add(started - time.Duration(up.Nano())), errors.Wrap(err, "/proc/1/stat")
+}
+
+// startOf reads when a process started, since its machine's boot: the 22nd field of proc_pid_stat(5), in hundredths of a second. The
+// second one, the program's name in parentheses, may have spaces.
+func startOf(stat string) (time.Duration, error) {
+	const afterName = 22 - 3
+	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
+	if len(fields) <= afterName {
+		return 0, errors.Errorf("it has only %d fields after the name", len(fields))
+	}
+	ticks, err := strconv.ParseInt(fields[afterName], 10, 64)
+	return time.Duration(ticks) * 10 * time.Millisecond, errors.WithStack(err)
 }
 
 func runCtr(ctx context.Context, socket string, args ...string) (string, error) {

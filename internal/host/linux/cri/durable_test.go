@@ -165,3 +165,20 @@ func TestSettleImagesFails(t *testing.T) {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }
+
+func TestStartOf(t *testing.T) {
+	const fields = " S 0 1 1 0 -1 4194560 101 202 0 0 1 2 3 4 20 0 1 0 366431 170090496 3328 0"
+	for stat, want := range map[string]time.Duration{
+		"1 (systemd)" + fields:      3664310 * time.Millisecond,
+		"1 (a) S 0 (init)" + fields: 3664310 * time.Millisecond,
+		"1 (systemd) S 0":           0,
+		"":                          0,
+	} {
+		if got, err := startOf(stat); got != want || (err == nil) != (want > 0) {
+			t.Errorf("%q: %v, %v", stat, got, err)
+		}
+	}
+	if boot, err := bootTime(); err != nil || boot.IsZero() || boot.After(time.Now()) {
+		t.Errorf("%v, %v", boot, err)
+	}
+}
