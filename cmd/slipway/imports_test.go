@@ -101,8 +101,8 @@ var mayImport = map[string][]string{
 		"internal/host", "internal/joining", "internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/snapshot": {
-		"phases/backup", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/etcd", "internal/fault",
-		"internal/host", "internal/snapshots", "internal/thisnode", "internal/upgrading",
+		"phases/backup", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/etcd",
+		"internal/fault", "internal/host", "internal/snapshots", "internal/thisnode", "internal/upgrading",
 	},
 	"phases/bootstrap": {
 		"phases/addon", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster",

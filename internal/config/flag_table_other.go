@@ -102,7 +102,7 @@ func upgradeFlags() []flagRow {
 			on(upgradeApply, upgradePlan),
 		toggle("restore-etcd", "also restore the snapshot of etcd that was taken before the upgrade; everything written since then is lost").
 			on(upgradeRollback),
-		toggle("yes", "do not ask for confirmation").shorthand("y").on(upgradeApply, upgradeRollback, resetNode, etcdMemberRemove),
+		toggle("yes", "do not ask for confirmation").shorthand("y").on(upgradeApply, upgradeRollback, resetNode, etcdMemberRemove, etcdRestore, etcdPrune),
 	}
 }
 
@@ -110,6 +110,8 @@ func upgradeFlags() []flagRow {
 const (
 	etcdMemberRemove = "etcd member remove"
 	etcdDefrag       = "etcd defrag"
+	etcdRestore      = "etcd restore"
+	etcdPrune        = "etcd prune"
 )
 
 func maintenanceFlags() []flagRow {

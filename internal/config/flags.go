@@ -130,10 +130,11 @@ type ResetNodeFlags struct {
 	Yes bool `flag:"yes"`
 }
 
-// EtcdFlags are the flags of `etcd member remove` and `etcd defrag`.
+// EtcdFlags are the flags of `etcd member remove`, `etcd defrag`, `etcd restore` and `etcd prune`.
 type EtcdFlags struct {
-	All bool `flag:"all"`
-	Yes bool `flag:"yes"`
+	All                   bool     `flag:"all"`
+	IgnorePreflightErrors []string `flag:"ignore-preflight-errors"`
+	Yes                   bool     `flag:"yes"`
 }
 
 type TokenFlags struct {

@@ -89,12 +89,24 @@ var ErrOpen = errors.New("an etcd has it open")
 
 // StoredMembers reads the members from the database of a stopped etcd: the file snap/db in its directory `member`.
 func StoredMembers(f *os.File) (members []Member, err error) {
+	err = readDatabase(f, func(tx *bbolt.Tx) (err error) {
+		if tx.Bucket(membersBucket) == nil {
+			return errors.Errorf("it has no bucket %q", membersBucket)
+		}
+		members, err = membersIn(tx)
+		return err
+	})
+	return members, err
+}
+
+// readDatabase opens the database of a stopped etcd. The error is ErrOpen while an etcd has it open.
+func readDatabase(f *os.File, read func(*bbolt.Tx) error) error {
 	db, err := openDatabase(f, &bbolt.Options{ReadOnly: true})
 	if errors.Is(err, bbolterrors.ErrTimeout) {
 		err = ErrOpen
 	}
 	if err != nil {
-		return nil, errors.Wrap(err, f.Name())
+		return errors.Wrap(err, f.Name())
 	}
 	defer func() {
 		_ = db.Close()
@@ -102,11 +114,7 @@ func StoredMembers(f *os.File) (members []Member, err error) {
 	}()
 	err = db.View(func(tx *bbolt.Tx) (err error) {
 		defer recoverDamage(&err)()
-		if tx.Bucket(membersBucket) == nil {
-			return errors.Errorf("it has no bucket %q", membersBucket)
-		}
-		members, err = membersIn(tx)
-		return err
+		return read(tx)
 	})
-	return members, errors.Wrap(err, f.Name())
+	return errors.Wrap(err, f.Name())
 }

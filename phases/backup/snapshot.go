@@ -67,11 +67,16 @@ func VerifiedSnapshot(env *step.Env, path string) (etcd.SnapshotInfo, error) {
 	return etcd.VerifySnapshot(f)
 }
 
-// fits fails if a snapshot is of another member, or of a newer etcd: the old one wouldn't start with it.
+// fits fails if a snapshot is of another member, or of a newer etcd.
 func fits(info etcd.SnapshotInfo, member, minor string) error {
 	if !slices.ContainsFunc(info.Members, func(m etcd.Member) bool { return m.Name == member }) {
 		return errors.Errorf("it is of the members %s, and this node's member is %s", strings.Join(LabelsOf(info.Members), ", "), member)
 	}
+	return StartsWith(info, minor)
+}
+
+// StartsWith fails if this minor version of etcd doesn't start with a snapshot's data, because a newer one has written it.
+func StartsWith(info etcd.SnapshotInfo, minor string) error {
 	if info.Version == "" || minor == "" {
 		return nil // from before 3.6, or the image has a tag of its own
 	}

@@ -30,7 +30,7 @@ type EtcdOthers struct {
 	Own     manifests.LocalMember
 	Data    string
 	Earlier []etcd.Member
-	// Revision is the keys' present revision; 0 if etcd doesn't answer. Silent names the others: none of them answers.
+	// Revision is the keys' present revision: etcd's, or else the stored one; 0 if it's unknown. Silent names the others: none of them answers.
 	Revision int64
 	Silent   []string
 
@@ -141,7 +141,11 @@ func (o *EtcdOthers) stored(env *step.Env) ([]etcd.Member, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return etcd.StoredMembers(f)
+	members, err := etcd.StoredMembers(f)
+	if err == nil {
+		o.Revision, err = etcd.StoredRevision(f)
+	}
+	return members, err
 }
 
 // gatherNodes notes the control planes, if the API answers. Only an administrator can make a Node a control plane.
@@ -231,4 +235,21 @@ func (o *EtcdOthers) Findings() []fault.Finding {
 			"it is not known which members etcd has now: neither this node's etcd nor the API answers, and its data does not say (%s). Others may have joined since the snapshot, and would carry on with their own data", o.unread)}
 	}
 	return nil
+}
+
+// Names returns the names of the others, which the restored cluster doesn't have.
+func (o *EtcdOthers) Names() []string {
+	names := slices.Clone(o.Silent)
+	for _, m := range o.Earlier {
+		names = append(names, m.Label())
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == o.Own.Name })
+}
+
+// SayRejoin says how control planes come back that aren't members of the restored etcd.
+func SayRejoin(env *step.Env, names []string) {
+	for _, name := range names {
+		env.UI.Nextf("Node %s is not a member of etcd any more: run `slipway reset --force` there, `kubectl delete node --ignore-not-found %s` here, and join it again (`slipway token create --print-join-command --certificate-key KEY`)", name, name)
+	}
 }

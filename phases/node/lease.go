@@ -28,8 +28,8 @@ const purposeAnnotation = "slipway/purpose"
 // Purpose is why a control plane restarts its components.
 type Purpose string
 
-// The Purpose of each workflow that restarts components: upgrade, upgrade rollback, certs renew --restart, host prepare, and
-// reconfigure. While etcd defrag rewrites a database, its member is as good as down.
+// The Purpose of each workflow that restarts components: upgrade, upgrade rollback, certs renew --restart, host prepare, reconfigure,
+// and etcd restore. While etcd defrag rewrites a database, its member is as good as down.
 const (
 	ForUpgrade         Purpose = "upgrade"
 	ForRollback        Purpose = "rollback"
@@ -37,6 +37,7 @@ const (
 	ForPreparation     Purpose = "preparation"
 	ForDefragmentation Purpose = "defragmentation"
 	ForConfiguration   Purpose = "configuration"
+	ForRestore         Purpose = "restore"
 )
 
 // purposes has each purpose's words for a running holder, an unfinished run, and the command.
@@ -49,6 +50,7 @@ var purposes = map[Purpose]struct{ doing, begun, runs string }{
 	ForConfiguration: {"is being reconfigured", "has not finished being reconfigured", "`slipway reconfigure`"},
 
 	ForDefragmentation: {"is defragmenting etcd", "has not finished defragmenting etcd", "`slipway etcd defrag`"},
+	ForRestore:         {"is restoring etcd", "has not finished restoring etcd", "`slipway etcd restore`"},
 }
 
 // changesVersion reports whether an interrupted run may leave mixed versions, so only the same command may return the Lease.

@@ -51,6 +51,7 @@ var pluginDirectories = []string{
 // removeEtcdData removes a member's data once remove-etcd-member has handled it. A directory the user chose may hold other files.
 func (c *cleanup) removeEtcdData(context.Context) {
 	n := c.Config
+	c.removeFile(node.EtcdJournalPath(n))
 	data, err := c.Host.ReadFile(asidePath(n))
 	if err != nil {
 		c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))

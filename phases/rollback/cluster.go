@@ -23,7 +23,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
-	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -188,12 +187,6 @@ func (r *Rollback) finish(_ context.Context, env *step.Env) error {
 }
 
 func (r *Rollback) sayAfterRestore(env *step.Env) {
-	env.UI.Nextf("etcd's data from before the restore is in %s; remove it when nobody needs it any more", r.Progress.Aside)
-	names := append(backup.LabelsOf(r.restore.info.Members), r.restore.Silent...)
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		if name != r.restore.Own.Name {
-			env.UI.Nextf("Node %s is not a member of etcd any more: run `slipway reset --force` there, `kubectl delete node --ignore-not-found %s` here, and join it again (`slipway token create --print-join-command --certificate-key KEY`)", name, name)
-		}
-	}
+	env.UI.Nextf("etcd's data from before the restore is in %s; `slipway etcd prune` removes it", r.Progress.Aside)
+	node.SayRejoin(env, r.restore.Names())
 }

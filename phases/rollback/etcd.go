@@ -65,7 +65,7 @@ func (r *Rollback) prepareRestore(ctx context.Context, env *step.Env) error {
 	if err := r.chooseSnapshot(env, o, node.EtcdMinor(manifest)); err != nil {
 		return err
 	}
-	r.restore = o
+	r.restore, o.Earlier = o, o.info.Members
 	if begun {
 		o.Revision, o.begun = r.Progress.Revision, true
 		return nil
@@ -73,7 +73,6 @@ func (r *Rollback) prepareRestore(ctx context.Context, env *step.Env) error {
 	if err := o.checkCluster(env, r.Backup); err != nil {
 		return err
 	}
-	o.Earlier = o.info.Members
 	return o.Ask(ctx, env, "run this command again")
 }
 

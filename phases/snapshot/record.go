@@ -26,6 +26,9 @@ var authorities = []struct{ flag, name string }{
 	{"requestheader-client-ca-file", certs.FrontProxyCA},
 }
 
+// encryptionFact is part of each text that says why a record lacks the encryption keys.
+const encryptionFact = "encryption keys"
+
 // newRecord has the facts of this host and of etcd. Whatever can't be found out doesn't keep a snapshot from being taken.
 func newRecord(env *step.Env, o Options, source etcd.Health) snapshots.Record {
 	r := snapshots.Record{
@@ -48,7 +51,7 @@ func newRecord(env *step.Env, o Options, source etcd.Health) snapshots.Record {
 		pod, err = node.DecodePod(manifest)
 	}
 	if err != nil {
-		unknown("the API server's version, CAs and encryption keys", err)
+		unknown("the API server's version, CAs and "+encryptionFact, err)
 		return r
 	}
 	for _, a := range authorities {
@@ -59,7 +62,7 @@ func newRecord(env *step.Env, o Options, source etcd.Health) snapshots.Record {
 		}
 	}
 	r.Encryption, err = encryptionIn(env, pod)
-	unknown("the names of the encryption keys", err)
+	unknown("the names of the "+encryptionFact, err)
 	return r
 }
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshot saves etcd to a file with a record (Save), checks such files (Verify) and removes old ones (Prune).
-// internal/snapshots has the files and records; phases/backup takes the snapshot.
+// Package snapshot saves etcd to a file with a record (Save), checks such files (Verify), removes old ones (Prune), and gives etcd
+// their data (Restore). PruneData removes the data that etcd had before. internal/snapshots has the files and records; phases/backup takes the snapshot.
 package snapshot
 
 import (

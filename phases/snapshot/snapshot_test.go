@@ -59,6 +59,8 @@ type members struct {
 
 func (m *members) Health(context.Context) ([]etcd.Health, error) { return m.health, m.Fail["health"] }
 
+func (m *members) Peers(_ context.Context, urls []string) []etcd.Peer { return phasetest.Silent(urls) }
+
 func (m *members) Snapshot(_ context.Context, peerURL string, w io.Writer) (etcd.SnapshotInfo, error) {
 	m.asked = append(m.asked, peerURL)
 	data, err := os.ReadFile(fixture.Path(m.file))

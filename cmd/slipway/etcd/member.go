@@ -110,14 +110,11 @@ func newMemberRemove(g *cli.Globals) *cobra.Command {
 				return err
 			}
 			removal, err := maintenance.NewRemoval(cmd.Context(), p.Env, args[0])
-			if err == nil && !o.Yes {
-				err = p.Confirm(func() error { return cli.AskBefore(cmd.Context(), g, removal.Summary(), "--yes") })
-			}
 			if err != nil {
 				p.Close()
 				return err
 			}
-			return p.Run(cmd.Context(), removal.Phases(), nil)
+			return confirmed(cmd, g, p, o.Yes, removal.Summary(), removal.Phases())
 		},
 	}
 	config.Bind(cmd.Flags(), "etcd member remove", o)

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases/snapshot"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// confirmed asks before a workflow, unless --yes was given or there's nothing to ask, and runs it.
+func confirmed(cmd *cobra.Command, g *cli.Globals, p *env.Parts, yes bool, summary string, workflow []step.Phase) error {
+	if !yes && summary != "" {
+		err := p.Confirm(func() error { return cli.AskBefore(cmd.Context(), g, summary, "--yes") })
+		if err != nil {
+			p.Close()
+			return err
+		}
+	}
+	return p.Run(cmd.Context(), workflow, nil)
+}
+
+func newRestore(g *cli.Globals) *cobra.Command {
+	o, open := &config.EtcdFlags{}, &opening{}
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Give etcd the data of a snapshot",
+		Long: "Give etcd the data of a snapshot, and restart this control plane with it. EVERYTHING WRITTEN SINCE THE SNAPSHOT IS LOST.\n\n" +
+			"The snapshot is read first, and has to fit: this cluster's CA, this host's etcd, and the keys that Secrets are encrypted\n" +
+			"with. One of `etcdctl snapshot save` has no record, so only you know whether it fits. etcd becomes a cluster of one member:\n" +
+			"with several control planes, reset the others first and join them again afterwards.\n\n" +
+			"etcd's data from before stays on this host until `slipway etcd prune`. The same command finishes a restore that was\n" +
+			"interrupted.",
+		Args: cli.Takes(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := filepath.Abs(args[0])
+			if err != nil {
+				return err
+			}
+			p, err := env.LivingControlPlane(cmd, g)
+			if err != nil {
+				return err
+			}
+			p.Env.Config = p.Env.Config.With(func(n *config.Node) { n.IgnorePreflightErrors = o.IgnorePreflightErrors })
+			from := snapshot.Source{File: file}
+			if from.With, err = open.identities(p.Env.Host); err != nil {
+				p.Close()
+				return err
+			}
+			r, err := snapshot.NewRestore(cmd.Context(), p.Env, from)
+			if err != nil {
+				p.Close()
+				return err
+			}
+			return confirmed(cmd, g, p, o.Yes, r.Summary(), r.Phases())
+		},
+	}
+	config.Bind(cmd.Flags(), "etcd restore", o)
+	open.bind(cmd.Flags())
+	env.Reporting(g, cmd)
+	return cmd
+}
+
+func newPruneData(g *cli.Globals) *cobra.Command {
+	o := &config.EtcdFlags{}
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove the data that etcd had before a restore",
+		Long: "Remove the data that etcd had before `slipway etcd restore` or `slipway upgrade rollback --restore-etcd`.\n\n" +
+			"It stays while this host's etcd does not work, or while such a command was interrupted. `slipway etcd snapshot prune`\n" +
+			"removes old snapshots.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := env.LivingControlPlane(cmd, g)
+			if err != nil {
+				return err
+			}
+			old, err := snapshot.NewPruneData(cmd.Context(), p.Env)
+			if err != nil {
+				p.Close()
+				return err
+			}
+			return confirmed(cmd, g, p, o.Yes, old.Summary(), old.Phases())
+		},
+	}
+	config.Bind(cmd.Flags(), "etcd prune", o)
+	env.Reporting(g, cmd)
+	return cmd
+}

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"path/filepath"
+
+	"github.com/pkg/errors"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// EtcdJournal says how far a workflow has come that gives this host's etcd other data (EtcdExchange), for the run that finishes an
+// interrupted one. It's written before etcd stops, and removed at the workflow's end.
+type EtcdJournal struct {
+	// Command is the workflow's, such as etcd restore. From is its source, such as a snapshot's path.
+	Command string `json:"command"`
+	From    string `json:"from,omitempty"`
+	// Aside is the EtcdExchange's, Manifest etcd's static Pod.
+	Aside    string `json:"aside"`
+	Manifest string `json:"manifest"`
+	// Others names the other members, which the new data doesn't have.
+	Others []string `json:"others,omitempty"`
+	// Revision was the newest one of etcd's keys, 0 if unknown. Nodes are the names of the cluster's Nodes then; empty if unknown.
+	Revision int64    `json:"revision,omitempty"`
+	Nodes    []string `json:"nodes,omitempty"`
+	// Exchanged means that the new data is in place, Serves that the control plane works with it.
+	Exchanged bool `json:"exchanged,omitempty"`
+	Serves    bool `json:"serves,omitempty"`
+}
+
+// EtcdJournalPath returns the path of a host's journal.
+func EtcdJournalPath(n *config.Node) string {
+	return filepath.Join(n.Paths.Kubernetes, "tmp", "slipway-etcd-data.yaml")
+}
+
+// ReadEtcdJournal returns this host's journal; the zero one if no workflow has left any.
+func ReadEtcdJournal(env *step.Env) (j EtcdJournal, err error) {
+	path := EtcdJournalPath(env.Config)
+	data, err := host.ReadIfExists(env.Host, path)
+	if err != nil || data == nil {
+		return j, err
+	}
+	return j, errors.Wrap(yaml.UnmarshalStrict(data, &j), path)
+}
+
+// Write stores the journal for the next run.
+func (j EtcdJournal) Write(env *step.Env) error {
+	data, err := yaml.Marshal(j)
+	if err != nil {
+		return err
+	}
+	path := EtcdJournalPath(env.Config)
+	if err := env.Host.EnsureDir(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	_, err = ownership.File{Path: path, Data: data, Mode: 0o600}.Write(env.Host)
+	return err
+}

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// TestPruneData: only data that an exchange has set aside goes, and only while nobody may need it.
+func TestPruneData(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*testing.T, *phasetest.Stage, *members)
+		facts  []string // of the error
+	}{
+		"all is well": {func(*testing.T, *phasetest.Stage, *members) {}, nil},
+		"etcd doesn't work": {func(_ *testing.T, _ *phasetest.Stage, m *members) { m.health[0].Err = errors.New("no leader") },
+			[]string{"no leader"}},
+		"etcd doesn't answer": {func(_ *testing.T, _ *phasetest.Stage, m *members) {
+			m.Fail = map[string]error{"health": errors.New("192.0.2.11: connection refused")}
+		}, []string{"192.0.2.11"}},
+		"an unfinished restore": {func(t *testing.T, s *phasetest.Stage, _ *members) {
+			phasetest.Fatal(t, node.EtcdJournal{Command: RestoreCommand, From: "/a.db", Aside: "/x"}.Write(s.Env))
+		}, []string{"`slipway etcd restore /a.db`"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m, _ := alone(t)
+			for _, dir := range []string{"member.before-restore-2026-11-27-12-00-00", "member.before-rollback-2026-11-27-12-00-00", "member.new",
+				".member.new.slipway-ABCDEFGH", "member.before-restore-mine", "member.before-2026-11-27-12-00-00", "memory"} {
+				s.Put(t, "/var/lib/etcd/"+dir+"/snap/db", "data")
+			}
+			c.change(t, s, m)
+			p, err := NewPruneData(t.Context(), s.Env)
+			if fact.Error(t, err, c.facts...); err != nil {
+				return
+			}
+			fact.In(t, p.Summary(), "/var/lib/etcd/member.before-restore-2026-11-27-12-00-00", "/var/lib/etcd/member.before-rollback-2026-11-27-12-00-00")
+			s.Play(t, p.Phases()...)
+			left := []string{"member", "member.before-2026-11-27-12-00-00", "member.before-restore-mine", "memory"}
+			if diff := cmp.Diff(left, fixture.Entries(t, s.Root+"/var/lib/etcd")); diff != "" {
+				t.Errorf("(-want +left):\n%s", diff)
+			}
+			p, err = NewPruneData(t.Context(), s.Env)
+			phasetest.Fatal(t, err)
+			if p.Summary() != "" {
+				t.Errorf("asks again: %s", p.Summary())
+			}
+			s.Play(t, p.Phases()...)
+		})
+	}
+}

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// RestoreCommand is the command of a Restore, for its journal and messages.
+const RestoreCommand = "etcd restore"
+
+// Restore gives this host's etcd the data of a snapshot, as a cluster of one member.
+type Restore struct {
+	Source
+	// doubts are whatever couldn't be checked.
+	doubts []string
+
+	node.EtcdOthers
+	exchange node.EtcdExchange
+	journal  node.EtcdJournal
+	// begun is set if an earlier run may have stopped etcd.
+	begun bool
+}
+
+// NewRestore reads the snapshot, and fails unless it fits this host's cluster, and nothing else stands in its way. It changes
+// nothing.
+func NewRestore(ctx context.Context, env *step.Env, from Source) (*Restore, error) {
+	if err := onlyLocal(env); err != nil {
+		return nil, err
+	}
+	r := &Restore{Source: from}
+	if err := r.findEtcd(env); err != nil {
+		return nil, err
+	}
+	if r.journal.Exchanged {
+		return r, nil // the snapshot isn't needed any more
+	}
+	if err := r.readSnapshot(env); err != nil || r.begun {
+		return r, err
+	}
+	if err := r.Ask(ctx, env, "run this command again"); err != nil {
+		return nil, err
+	}
+	r.journal.Revision, r.journal.Others = r.Revision, r.Names()
+	r.noteNodes(ctx, env)
+	return r, nil
+}
+
+// findEtcd finds this host's etcd by its static Pod, or by the journal of an interrupted run, which has removed the Pod.
+func (r *Restore) findEtcd(env *step.Env) error {
+	if err := r.resume(env); err != nil {
+		return err
+	}
+	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
+	if !r.begun {
+		manifest, err := host.ReadIfExists(env.Host, path)
+		if err != nil {
+			return err
+		}
+		r.journal = node.EtcdJournal{Command: RestoreCommand, From: r.File, Manifest: cmp.Or(string(manifest), r.journal.Manifest)}
+	}
+	if r.journal.Manifest == "" {
+		return fault.New("this host has no etcd to restore: "+path+" does not exist",
+			"put it back; if `slipway upgrade rollback --restore-etcd` was interrupted here, run that again")
+	}
+	var err error
+	if r.Own, err = backup.MemberIn([]byte(r.journal.Manifest)); err == nil {
+		r.exchange, err = node.NewEtcdExchange([]byte(r.journal.Manifest))
+	}
+	r.exchange.Aside, r.Data = r.journal.Aside, r.exchange.Data
+	return errors.WithMessage(err, path)
+}
+
+// resume reads the journal of an interrupted run, which has to finish. Only once its snapshot is in place may another take its
+// place: etcd may not start with the first.
+func (r *Restore) resume(env *step.Env) (err error) {
+	if r.journal, err = node.ReadEtcdJournal(env); err != nil {
+		return err
+	}
+	if r.begun, err = (node.EtcdExchange{Aside: r.journal.Aside}).Begun(env); err != nil {
+		return err
+	}
+	restores := r.journal.Command == RestoreCommand
+	switch {
+	case !r.begun:
+		r.journal = node.EtcdJournal{}
+	case restores && r.journal.From == r.File:
+	case restores && r.journal.Exchanged:
+		r.begun, r.journal = false, node.EtcdJournal{Manifest: r.journal.Manifest}
+	default:
+		return fault.New(fmt.Sprintf("`slipway %s` was interrupted here, and has to finish first", strings.TrimSpace(r.journal.Command+" "+r.journal.From)), "run it again")
+	}
+	return nil
+}
+
+func (r *Restore) readSnapshot(env *step.Env) error {
+	if err := r.read(env); err != nil {
+		return err
+	}
+	r.Earlier = r.info.Members
+	return r.fits(env)
+}
+
+// noteNodes notes the present Nodes, if the API answers: after the restore, nobody knows those that have joined since the snapshot.
+func (r *Restore) noteNodes(ctx context.Context, env *step.Env) {
+	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
+	defer cancel()
+	nodes, err := env.Cluster.Nodes(limited)
+	if err != nil {
+		r.doubts = append(r.doubts, "which Nodes have joined since the snapshot, because the API does not answer")
+	}
+	for i := range nodes {
+		r.journal.Nodes = append(r.journal.Nodes, nodes[i].Name)
+	}
+}
+
+// Summary says what is lost, before the user confirms.
+func (r *Restore) Summary() string {
+	if r.journal.Exchanged {
+		return fmt.Sprintf("etcd's data is restored from %s already. This finishes the run that was interrupted.", r.File)
+	}
+	text := fmt.Sprintf("This restores etcd from %s (%s, revision %d, %d keys), and restarts this control plane.\n", r.File, r.taken(), r.info.Revision, r.info.Keys)
+	if now := r.journal.Revision; now > 0 {
+		text += fmt.Sprintf("etcd is at revision %d now: everything that was written to the cluster in between is lost, %d revisions.", now, max(now-r.info.Revision, 0))
+	} else {
+		text += "Everything that was written to the cluster since then is lost; how much is not known, because etcd does not answer."
+	}
+	if len(r.Silent) > 0 {
+		text += "\nThe other members of etcd must not run any more: " + strings.Join(r.Silent, ", ")
+	}
+	for _, doubt := range r.doubts {
+		text += "\nNOT CHECKED: " + doubt
+	}
+	return text
+}
+
+func (r *Restore) taken() string {
+	if !r.recorded {
+		return "of unknown age"
+	}
+	return fmt.Sprintf("of %s, from %s, Kubernetes %s", r.record.Taken.UTC().Format(time.DateTime+" MST"), r.record.Node, cmp.Or(r.record.Kubernetes, "of unknown version"))
+}
+
+// Phases is the workflow.
+func (r *Restore) Phases() []step.Phase {
+	return []step.Phase{
+		{Name: "preflight", Summary: "Show what is restored, and check that nothing is in the way", Run: r.preflight},
+		{Name: "etcd-data", Summary: "Put the snapshot's data in place of etcd's, and restart the control plane and the kubelet", Run: r.replaceData},
+		{Name: "settle", Summary: "Wait until kubelets and controllers work with the restored state, and name the Nodes that do not fit it", Run: r.settle},
+		{Name: "finish", Summary: "Record that the restore is complete, and show the next steps", Run: r.finish},
+	}
+}
+
+func (r *Restore) preflight(ctx context.Context, env *step.Env) error {
+	env.UI.Printf("%s", strings.ReplaceAll(r.Summary(), "\n", " "))
+	if r.begun {
+		return nil // it has to go on
+	}
+	checks := append(preflight.Rollback(), preflight.Check{
+		Name: fault.EtcdOtherMembers, Asks: "no other member of etcd runs",
+		Run: func(context.Context, preflight.View) []fault.Finding { return r.Findings() },
+	}, r.spaceQuestion(env))
+	return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+}
+
+// spaceQuestion checks the space for the restored data beside the present.
+func (r *Restore) spaceQuestion(env *step.Env) preflight.Check {
+	need := preflight.Need{Dir: filepath.Dir(r.Data), What: "etcd's data", Bytes: r.need()}
+	return preflight.Check{Name: backup.RestoreSpaceCheck, Asks: "space for etcd's data beside the present one, and a tenth of the disk free", Run: func(context.Context, preflight.View) []fault.Finding {
+		return backup.InCheck(backup.RestoreSpaceCheck, preflight.Room(env.Host, need), "`slipway etcd prune` removes old data of etcd, `slipway etcd snapshot prune` old snapshots")
+	}}
+}
+
+// finish ends the restore: the next one begins from the start.
+func (r *Restore) finish(_ context.Context, env *step.Env) error {
+	if err := env.Host.Remove(node.EtcdJournalPath(env.Config)); err != nil {
+		return err
+	}
+	env.UI.Nextf("etcd has the state of %s. Its data from before is in %s, until `slipway etcd prune` removes it", r.File, r.exchange.Aside)
+	node.SayRejoin(env, r.journal.Others)
+	return nil
+}

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+func (r *Restore) replaceData(ctx context.Context, env *step.Env) error {
+	if r.journal.Serves {
+		return nil
+	}
+	mine, err := node.TakeTurnIfAnswered(ctx, env, node.ForRestore)
+	if err != nil {
+		return err
+	}
+	if r.begun {
+		mine.KeepOnFailure()
+	}
+	if err := mine.Finish(ctx, env, r.replaceInTurn(ctx, env, mine)); err != nil {
+		return err
+	}
+	r.journal.Serves = true
+	return r.journal.Write(env)
+}
+
+// replaceInTurn makes the new data while everything still runs, then stops etcd and its clients. All of them start again with the
+// new data: a client that kept its cache would act on a state that's gone.
+func (r *Restore) replaceInTurn(ctx context.Context, env *step.Env, mine node.Turn) error {
+	if !r.journal.Exchanged {
+		if err := r.build(ctx, env); err != nil {
+			return err
+		}
+		mine.KeepOnFailure()
+		if err := r.exchange.Stop(ctx, env); err != nil {
+			return err
+		}
+		if err := r.exchange.Exchange(env); err != nil {
+			return err
+		}
+		r.journal.Exchanged = true
+		if err := r.journal.Write(env); err != nil {
+			return err
+		}
+	}
+	return r.start(ctx, env, mine)
+}
+
+func (r *Restore) build(ctx context.Context, env *step.Env) error {
+	ready := func() error {
+		err := backup.EnsureSpace(ctx, env, r.spaceQuestion(env))
+		if err == nil {
+			env.UI.Printf("Restoring %s to %s", r.File, r.exchange.Fresh)
+		}
+		return err
+	}
+	fill := func(dir string) error { return r.fill(env, dir, r.Own.Name, r.Own.PeerURL, r.journal.Revision) }
+	if err := r.exchange.Build(env, ready, fill); err != nil {
+		return err
+	}
+	r.exchange.Aside = cmp.Or(r.exchange.Aside, r.exchange.AsideAt("restore", env.Host.Now()))
+	r.journal.Aside = r.exchange.Aside
+	return r.journal.Write(env)
+}
+
+// start starts etcd and the API server together. The kubelet, which was stopped, starts the others with them, and Turn.Finish waits
+// for all.
+func (r *Restore) start(ctx context.Context, env *step.Env, mine node.Turn) error {
+	server, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	if err != nil {
+		return err
+	}
+	components := []node.Replacement{{Name: manifests.EtcdName, Wanted: []byte(r.journal.Manifest)}}
+	if server != nil {
+		components = append(components, node.Replacement{Name: manifests.APIServerName, Wanted: server, Before: server})
+	}
+	env.UI.Printf("Starting etcd, the control plane and the kubelet")
+	_, err = node.Swap(ctx, env, mine, components)
+	return err
+}

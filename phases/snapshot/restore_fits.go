@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/snapshots"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// identity is the provider that stores objects as they are.
+const identity = "identity"
+
+// fits fails if this host's etcd wouldn't start with the snapshot, or its API server couldn't work with it. Whatever isn't known is
+// a doubt.
+func (r *Restore) fits(env *step.Env) error {
+	if err := backup.StartsWith(r.info, node.EtcdMinor([]byte(r.journal.Manifest))); err != nil {
+		return fault.New(fmt.Sprintf("%s does not fit this host: %v", r.File, err), "upgrade this control plane to the snapshot's version first, or choose an older snapshot")
+	}
+	if !r.recorded {
+		r.doubts = append(r.doubts, fmt.Sprintf("whether the snapshot is of this cluster, and whether the keys that its Secrets may be encrypted with are here: it has no record (%s)", snapshots.RecordPath(r.File)))
+		return nil
+	}
+	manifest, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	if err != nil {
+		return err
+	}
+	pod, err := node.DecodePod(manifest)
+	if err != nil {
+		return errors.WithMessage(err, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	}
+	if err := r.isOfCluster(env, pod); err != nil {
+		return err
+	}
+	return r.hasKeys(env, pod)
+}
+
+// isOfCluster compares the cluster's CAs: the snapshot's objects hold them, and its clients trust them.
+func (r *Restore) isOfCluster(env *step.Env, pod *corev1.Pod) error {
+	recorded := r.record.Authorities[certs.CA]
+	if len(recorded) == 0 {
+		r.doubts = append(r.doubts, "whether the snapshot is of this cluster: its record does not say which CA the cluster had")
+		return nil
+	}
+	pins, err := pinsIn(env, pod, authorities[0].flag)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(pins, func(pin string) bool { return slices.Contains(recorded, pin) }) {
+		return nil
+	}
+	return fault.New(fmt.Sprintf("%s is of a cluster with the CA %s, and this host's is %s", r.File, strings.Join(recorded, ", "), strings.Join(pins, ", ")),
+		"choose a snapshot of this cluster; if its CA was replaced since, put the earlier one back first")
+}
+
+// hasKeys fails if the API server couldn't read some of the snapshot's objects. Keys go by their names.
+func (r *Restore) hasKeys(env *step.Env, pod *corev1.Pod) error {
+	for _, unknown := range r.record.Unknown {
+		if strings.Contains(unknown, encryptionFact) {
+			r.doubts = append(r.doubts, "whether the keys that the snapshot's Secrets may be encrypted with are here: "+unknown)
+			return nil
+		}
+	}
+	now, err := encryptionIn(env, pod)
+	if err != nil {
+		return errors.WithMessage(err, "it is not known whether the API server can read the snapshot's Secrets")
+	}
+	missing := missingKeys(r.record.Encryption, now)
+	if len(missing) == 0 {
+		return nil
+	}
+	return fault.New(fmt.Sprintf("the API server could not read all of the snapshot's objects: they may be encrypted with %s, and --%s of this host does not have %s",
+		strings.Join(missing, ", "), node.EncryptionFlag, pronoun(missing)),
+		"add them to the EncryptionConfiguration, after the first key, under the same names; then restart the API server and run this again")
+}
+
+func pronoun(list []string) string {
+	if len(list) == 1 {
+		return "it"
+	}
+	return "them"
+}
+
+// missingKeys returns the keys that objects may be stored with, and that aren't there to read them. An identity that isn't the first
+// was there for objects from before their encryption, and isn't insisted on.
+func missingKeys(stored, now []snapshots.Encryption) (missing []string) {
+	has := func(key string) bool {
+		return len(now) == 0 && key == identity || slices.ContainsFunc(now, func(e snapshots.Encryption) bool { return slices.Contains(e.Keys, key) })
+	}
+	var needed []string
+	for _, e := range stored {
+		for i, key := range e.Keys {
+			if i == 0 || key != identity {
+				needed = append(needed, key)
+			}
+		}
+	}
+	if len(stored) == 0 {
+		needed = []string{identity}
+	}
+	for _, key := range needed {
+		if !has(key) && !slices.Contains(missing, key) {
+			missing = append(missing, key)
+		}
+	}
+	return missing
+}

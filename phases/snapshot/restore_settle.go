@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pkg/errors"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// reportTime is how long a kubelet gets to renew its Lease in the restored cluster: six times its interval.
+const reportTime = time.Minute
+
+// settle waits until the kubelets and controllers that run work with the restored state, so that EndpointSlices lead to Pods that
+// are there. The state has Nodes as they were: their kubelets show whether they're still there.
+func (r *Restore) settle(ctx context.Context, env *step.Env) error {
+	nodes, err := env.Cluster.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := leaderLeases(ctx, env)
+	if err != nil {
+		return err
+	}
+	env.UI.Printf("Waiting until the kubelets report, up to %s", reportTime)
+	silent, err := silentNodes(ctx, env, nodes)
+	if err != nil {
+		return err
+	}
+	limit := &env.Config.Timeouts.UpgradeManifests
+	const failure = "the cluster has not settled in the restored state"
+	env.UI.Printf("Waiting until Leases and EndpointSlices fit the restored state, up to %s", *limit)
+	err = env.Guard(ctx, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
+		return env.Cluster.AwaitNode(ctx, thisnode.RegisteredName(env.Host, env.Config), func(*corev1.Node, []corev1.Pod) error {
+			return unsettled(ctx, env, before, silent)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	r.nameNodes(env, nodes, silent)
+	return nil
+}
+
+// leaderLeases returns when the controller manager and the scheduler last renewed their Leases.
+func leaderLeases(ctx context.Context, env *step.Env) (map[string]time.Time, error) {
+	renewed := map[string]time.Time{}
+	for _, name := range []string{manifests.ControllerManagerName, manifests.SchedulerName} {
+		if _, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, name)); !found {
+			continue
+		}
+		lease, err := leaseIn(ctx, env, metav1.NamespaceSystem, name)
+		if err != nil {
+			return nil, err
+		}
+		renewed[name] = lease
+	}
+	return renewed, nil
+}
+
+// leaseIn returns when a Lease was last renewed, by its holder's clock; zero without a Lease.
+func leaseIn(ctx context.Context, env *step.Env, namespace, name string) (time.Time, error) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
+	found, err := env.Cluster.Get(ctx, lease)
+	if err != nil || !found || lease.Spec.RenewTime == nil {
+		return time.Time{}, err
+	}
+	return lease.Spec.RenewTime.Time, nil
+}
+
+// silentNodes returns the names of the Nodes whose kubelets don't report. A report counts if it's newer than any in the restored
+// state, so clocks that differ don't matter.
+func silentNodes(ctx context.Context, env *step.Env, nodes []corev1.Node) (silent []string, err error) {
+	limited, cancel := context.WithTimeout(ctx, min(reportTime, env.Config.Timeouts.UpgradeManifests))
+	defer cancel()
+	failures := make([]error, len(nodes))
+	var group sync.WaitGroup
+	for i := range nodes {
+		group.Go(func() {
+			since, err := lastReport(limited, env, &nodes[i])
+			if err == nil {
+				err = env.Cluster.AwaitReport(limited, nodes[i].Name, since)
+			}
+			failures[i] = err
+		})
+	}
+	group.Wait()
+	for i, failure := range failures {
+		if failure != nil {
+			silent = append(silent, nodes[i].Name)
+		}
+	}
+	return silent, context.Cause(ctx)
+}
+
+func lastReport(ctx context.Context, env *step.Env, n *corev1.Node) (time.Time, error) {
+	last, err := leaseIn(ctx, env, corev1.NamespaceNodeLease, n.Name)
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.LastHeartbeatTime.After(last) {
+			last = c.LastHeartbeatTime.Time
+		}
+	}
+	return last, err
+}
+
+// unsettled says what doesn't fit yet: a leader hasn't renewed its Lease, a silent Node still counts as Ready, or an EndpointSlice
+// has an endpoint that isn't a ready Pod.
+func unsettled(ctx context.Context, env *step.Env, before map[string]time.Time, silent []string) error {
+	now, err := leaderLeases(ctx, env)
+	if err != nil {
+		return err
+	}
+	for name, renewed := range now {
+		if renewed.Equal(before[name]) {
+			return errors.Errorf("%s has not renewed its Lease since the restore", name)
+		}
+	}
+	nodes, err := env.Cluster.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		if slices.Contains(silent, nodes[i].Name) && node.NodeReady(&nodes[i]) == nil {
+			return errors.Errorf("node %s counts as Ready, and its kubelet does not report", nodes[i].Name)
+		}
+	}
+	return strayEndpoint(ctx, env)
+}
+
+// strayEndpoint finds an endpoint that counts as ready, and whose Pod isn't.
+func strayEndpoint(ctx context.Context, env *step.Env) error {
+	var slicesOfServices discoveryv1.EndpointSliceList
+	managed := url.Values{"labelSelector": {discoveryv1.LabelManagedBy + "=endpointslice-controller.k8s.io"}}
+	err := env.Cluster.Read(ctx, cluster.Query{Path: "/apis/discovery.k8s.io/v1/endpointslices", Params: managed}, func(r io.Reader) error {
+		return errors.WithStack(json.NewDecoder(r).Decode(&slicesOfServices))
+	})
+	if err != nil {
+		return err
+	}
+	pods, err := env.Cluster.Pods(ctx, metav1.NamespaceAll, "")
+	if err != nil {
+		return err
+	}
+	ready := map[types.UID]bool{}
+	for i := range pods {
+		ready[pods[i].UID] = slices.ContainsFunc(pods[i].Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+	}
+	for _, s := range slicesOfServices.Items {
+		for _, e := range s.Endpoints {
+			if pod := e.TargetRef; ptr.Deref(e.Conditions.Ready, true) && pod != nil && pod.Kind == "Pod" && !ready[pod.UID] {
+				return errors.Errorf("EndpointSlice %s/%s leads to Pod %s, which is not ready", s.Namespace, s.Name, pod.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// nameNodes names the Nodes whose hosts don't fit the restored state.
+func (r *Restore) nameNodes(env *step.Env, restored []corev1.Node, silent []string) {
+	var unknown []string
+	for _, name := range r.journal.Nodes {
+		if !slices.ContainsFunc(restored, func(n corev1.Node) bool { return n.Name == name }) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) > 0 {
+		env.UI.Warn("these nodes have joined since the snapshot, so the cluster does not know them any more: "+strings.Join(unknown, ", "),
+			"run `systemctl restart kubelet` on each: its kubelet registers the Node again. Their labels and taints are lost")
+	}
+	for _, name := range silent {
+		why := "its kubelet does not report"
+		if len(r.journal.Nodes) > 0 && !slices.Contains(r.journal.Nodes, name) {
+			why = "it had left the cluster after the snapshot"
+		}
+		env.UI.Warn(fmt.Sprintf("node %s is back with the snapshot, but %s", name, why),
+			fmt.Sprintf("if its host is gone for good, `slipway reset node %s` removes it here", name))
+	}
+}

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pkg/errors"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/test/fact"
+)
+
+// restoredAPI is the API of a restored cluster. Leases are renewed whenever somebody looks, except those of stopped holders.
+type restoredAPI struct {
+	cluster.Cluster
+	looks     int
+	nodes     []string
+	stopped   []string
+	notReady  []string // Nodes
+	endpoints []discoveryv1.Endpoint
+	pods      []corev1.Pod
+}
+
+func (c *restoredAPI) Nodes(context.Context) (list []corev1.Node, err error) {
+	for _, name := range c.nodes {
+		n, status := cluster.NewNode(name), corev1.ConditionTrue
+		if slices.Contains(c.notReady, name) {
+			status = corev1.ConditionUnknown
+		}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastHeartbeatTime: metav1.NewTime(noon)}}
+		list = append(list, *n)
+	}
+	return list, nil
+}
+
+func (c *restoredAPI) Get(_ context.Context, obj cluster.Object) (bool, error) {
+	lease := obj.(*coordinationv1.Lease)
+	if !slices.Contains(c.stopped, lease.Name) {
+		c.looks++
+	}
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(noon.Add(time.Duration(c.looks) * time.Second)))
+	if slices.Contains(c.stopped, lease.Name) {
+		lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(noon))
+	}
+	return true, nil
+}
+
+func (c *restoredAPI) AwaitReport(_ context.Context, name string, since time.Time) error {
+	if slices.Contains(c.stopped, name) || since.Before(noon) {
+		return errors.New("no report")
+	}
+	return nil
+}
+
+func (c *restoredAPI) AwaitNode(_ context.Context, name string, check func(*corev1.Node, []corev1.Pod) error) error {
+	return check(cluster.NewNode(name), nil)
+}
+
+func (c *restoredAPI) Read(_ context.Context, _ cluster.Query, take func(io.Reader) error) error {
+	data, err := json.Marshal(discoveryv1.EndpointSliceList{Items: []discoveryv1.EndpointSlice{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}, Endpoints: c.endpoints}}})
+	if err != nil {
+		return err
+	}
+	return take(strings.NewReader(string(data)))
+}
+
+func (c *restoredAPI) Pods(context.Context, string, string) ([]corev1.Pod, error) { return c.pods, nil }
+
+func endpoint(pod string, ready *bool) discoveryv1.Endpoint {
+	return discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: ready},
+		TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod, UID: types.UID("uid-" + pod)}}
+}
+
+func pod(name string, ready corev1.ConditionStatus) corev1.Pod {
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
+}
+
+// TestSettle: a restore ends once kubelets and controllers work with the restored state, and names the Nodes that don't fit it.
+func TestSettle(t *testing.T) {
+	for name, c := range map[string]struct {
+		api     restoredAPI
+		present []string // Nodes before the restore
+		fails   []string // facts of the error
+		says    []string
+	}{
+		"settled": {restoredAPI{nodes: []string{"cp-1", "worker-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", nil), endpoint("b", ptr.To(false))},
+			pods: []corev1.Pod{pod("a", corev1.ConditionTrue)}}, []string{"cp-1", "worker-1"}, nil, nil},
+		"the controller manager is late":      {restoredAPI{nodes: []string{"cp-1"}, stopped: []string{"kube-controller-manager"}}, nil, []string{"kube-controller-manager"}, nil},
+		"a node is gone, and counts as Ready": {restoredAPI{nodes: []string{"cp-1", "worker-1"}, stopped: []string{"worker-1"}}, nil, []string{"worker-1"}, nil},
+		"a node is gone": {restoredAPI{nodes: []string{"cp-1", "worker-1"}, stopped: []string{"worker-1"}, notReady: []string{"worker-1"}}, nil,
+			nil, []string{"worker-1", "`slipway reset node worker-1`"}},
+		"a node had left, another has joined": {restoredAPI{nodes: []string{"cp-1", "worker-1"}, stopped: []string{"worker-1"}, notReady: []string{"worker-1"}},
+			[]string{"cp-1", "worker-2"}, nil, []string{"worker-2", "`systemctl restart kubelet`", "`slipway reset node worker-1`"}},
+		"a Pod that is gone": {restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", nil)}}, nil, []string{"shop/web-1", "Pod a"}, nil},
+		"a Pod of the same name": {restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", ptr.To(true))},
+			pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "other"}}}}, nil, []string{"shop/web-1", "Pod a"}, nil},
+		"a Pod that isn't ready": {restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", nil)},
+			pods: []corev1.Pod{pod("a", corev1.ConditionFalse)}}, nil, []string{"shop/web-1", "Pod a"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _, _ := alone(t)
+			s.Put(t, "/etc/kubernetes/manifests/kube-controller-manager.yaml", "kind: Pod\nspec: {containers: [{name: c}]}\n")
+			s.Cluster = &c.api
+			r := &Restore{}
+			r.journal.Nodes = c.present
+			err := r.settle(t.Context(), s.Env)
+			if fact.Error(t, err, c.fails...); err != nil {
+				return
+			}
+			fact.In(t, s.Said.String(), c.says...)
+			if len(c.says) == 0 {
+				fact.NotIn(t, s.Said.String(), "worker-1")
+			}
+		})
+	}
+}

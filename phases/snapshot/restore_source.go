@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	stderrors "errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/snapshots"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// Source is the file that a restore takes its data from: a snapshot, or a sealed one.
+type Source struct {
+	File string
+	// With opens a sealed snapshot.
+	With snapshots.Identities
+
+	info etcd.SnapshotInfo
+	// record is empty, and recorded false, for a snapshot without one. files are those of a sealed snapshot.
+	record   snapshots.Record
+	recorded bool
+	files    []snapshots.File
+}
+
+// read reads and verifies the snapshot.
+func (s *Source) read(env *step.Env) error {
+	if snapshots.IsSealed(s.File) {
+		return s.readSealed(env)
+	}
+	v, err := Verify(env, s.File, nil)
+	if err != nil {
+		return err
+	}
+	if s.recorded = v.Recorded; s.recorded {
+		if s.record, err = snapshots.Read(env.Host, s.File); err != nil {
+			return err
+		}
+	}
+	s.info, err = backup.VerifiedSnapshot(env, s.File)
+	return err
+}
+
+// readSealed takes the facts from the record inside.
+func (s *Source) readSealed(env *step.Env) error {
+	if len(s.With) == 0 {
+		return fault.New(s.File+" is encrypted", "name the file with its private key (--identity-file) or passphrase (--passphrase-file)")
+	}
+	if _, err := Verify(env, s.File, s.With); err != nil {
+		return err
+	}
+	in, err := snapshots.Open(env.Host, s.File, s.With)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	s.record, s.recorded, s.files = in.Record, true, in.Files
+	s.info = etcd.SnapshotInfo{Size: in.Record.Size, Version: in.Record.Storage, Revision: in.Record.Revision, Keys: in.Record.Keys}
+	for _, m := range in.Record.Members {
+		id, _ := strconv.ParseUint(m.ID, 16, 64) // only for messages
+		s.info.Members = append(s.info.Members, etcd.Member{ID: id, Name: m.Name, PeerURL: m.PeerURL})
+	}
+	return nil
+}
+
+// need is the space in bytes for the data made of the snapshot, which is opened beside it if it's sealed.
+func (s *Source) need() uint64 {
+	bytes := uint64(s.info.Size) + backup.LogsRoom
+	if snapshots.IsSealed(s.File) {
+		bytes += uint64(s.info.Size)
+	}
+	return bytes
+}
+
+// fill makes etcd's data in dir, an empty directory of this process's.
+func (s *Source) fill(env *step.Env, dir, name, peerURL string, atLeast int64) error {
+	snapshot, err := s.open(env, dir)
+	if err != nil {
+		return err
+	}
+	defer snapshot.Close()
+	_, err = etcd.Restore(snapshot, dir, name, peerURL, atLeast)
+	return err
+}
+
+// open returns the snapshot. A sealed one is decrypted to a file in dir, whose name goes at once, and which has to be whole.
+func (s *Source) open(env *step.Env, dir string) (*os.File, error) {
+	if !snapshots.IsSealed(s.File) {
+		return env.Host.Open(s.File)
+	}
+	in, err := snapshots.Open(env.Host, s.File, s.With)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	path := filepath.Join(dir, "snapshot")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fs.FileMode(0o600))
+	if err != nil {
+		return nil, errors.WithStack(err)
+	}
+	if err = os.Remove(path); err == nil {
+		_, err = io.Copy(f, in.Snapshot)
+	}
+	if err == nil {
+		_, err = etcd.VerifySnapshot(f)
+	}
+	if err != nil {
+		return nil, stderrors.Join(errors.WithMessage(err, s.File), f.Close())
+	}
+	return f, nil
+}

@@ -1,0 +1,235 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/snapshots"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+const etcdPod = "/etc/kubernetes/manifests/etcd.yaml"
+
+// alone is control plane cp-1 with the only member of etcd, and a snapshot of it.
+func alone(t *testing.T) (s *phasetest.Stage, m *members, path string) {
+	t.Helper()
+	s, m = plane(t, encrypts)
+	s.Put(t, "/srv/enc/config.yaml", encryptionText)
+	m.health = []etcd.Health{member(1, 1)}
+	m.health[0].Status.Revision = 500
+	path, err := Save(t.Context(), s.Env, Options{Dir: dir})
+	phasetest.Fatal(t, err)
+	s.Put(t, "/var/lib/etcd/member/snap/db", "data")
+	return s, m, path
+}
+
+// changeRecord changes a snapshot's record.
+func changeRecord(t *testing.T, s *phasetest.Stage, path string, change func(*snapshots.Record)) {
+	t.Helper()
+	r, err := snapshots.Read(s.Host, path)
+	phasetest.Fatal(t, err)
+	change(&r)
+	data, err := r.Encode()
+	phasetest.Fatal(t, err)
+	s.Put(t, snapshots.RecordPath(path), string(data))
+}
+
+// TestRestoreRefuses: a snapshot that doesn't fit is refused before anything stops.
+func TestRestoreRefuses(t *testing.T) {
+	journal := func(t *testing.T, s *phasetest.Stage, j node.EtcdJournal) {
+		t.Helper()
+		phasetest.Fatal(t, j.Write(s.Env))
+	}
+	for name, c := range map[string]struct {
+		change func(t *testing.T, s *phasetest.Stage, m *members, path string)
+		facts  []string // of the error; none if it's accepted
+	}{
+		"it fits": {func(*testing.T, *phasetest.Stage, *members, string) {}, nil},
+		"another cluster's": {func(t *testing.T, s *phasetest.Stage, _ *members, path string) {
+			changeRecord(t, s, path, func(r *snapshots.Record) { r.Authorities[certs.CA] = []string{"sha256:0"} })
+		}, []string{dir, "sha256:0"}},
+		"one of two CAs": {func(t *testing.T, s *phasetest.Stage, _ *members, path string) {
+			changeRecord(t, s, path, func(r *snapshots.Record) { r.Authorities[certs.CA] = append(r.Authorities[certs.CA], "sha256:0") })
+		}, nil},
+		"a newer etcd's": {func(t *testing.T, s *phasetest.Stage, m *members, path string) {
+			m.file = "internal/etcd/testdata/snapshot-3.7.db"
+			saveAgain(t, s, path)
+			s.Put(t, etcdPod, strings.Replace(s.Get(t, etcdPod), "/etcd:3.7.", "/etcd:3.6.", 1))
+		}, []string{dir, "etcd 3.7", "etcd 3.6"}},
+		"a lost key": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
+			s.Put(t, "/srv/enc/config.yaml", strings.ReplaceAll(encryptionText, "name: old", "name: older"))
+		}, []string{"aescbc:old,", "EncryptionConfiguration"}},
+		"a damaged file of keys": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
+			s.Put(t, "/srv/enc/config.yaml", "resources: "+secret)
+		},
+			[]string{"/srv/enc/config.yaml"}},
+		"a damaged snapshot": {func(t *testing.T, s *phasetest.Stage, _ *members, path string) { s.Put(t, path, s.Get(t, path)[512:]) }, []string{dir}},
+		"no snapshot":        {func(t *testing.T, s *phasetest.Stage, _ *members, path string) { s.Remove(t, path) }, []string{dir}},
+		"others run": {func(_ *testing.T, _ *phasetest.Stage, m *members, _ string) {
+			m.health = append(m.health, member(2, 1))
+		}, []string{"run: cp-2.", "`slipway reset` on cp-2;"}},
+		"external": {func(_ *testing.T, s *phasetest.Stage, _ *members, _ string) {
+			s.Config = s.Config.With(func(n *config.Node) {
+				n.Cluster.Etcd.External = &config.ExternalEtcd{Endpoints: []string{"https://192.0.2.99:2379"}}
+			})
+		}, []string{"https://192.0.2.99:2379"}},
+		"no etcd": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) { s.Remove(t, etcdPod) }, []string{etcdPod, "--restore-etcd"}},
+		"another workflow": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
+			journal(t, s, node.EtcdJournal{Command: "etcd recover", Aside: "/var/lib/etcd/member"})
+		}, []string{"`slipway etcd recover`"}},
+		"another snapshot, half restored": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
+			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", Aside: "/var/lib/etcd/member"})
+		}, []string{"`slipway etcd restore /b.db`"}},
+		"another snapshot, restored": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
+			pod := s.Get(t, etcdPod)
+			s.Remove(t, etcdPod)
+			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", Aside: "/var/lib/etcd/member", Manifest: pod, Exchanged: true})
+		}, nil},
+		"a run that changed nothing": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
+			journal(t, s, node.EtcdJournal{Command: "etcd recover", Aside: "/var/lib/etcd/old"})
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m, path := alone(t)
+			c.change(t, s, m, path)
+			r, err := NewRestore(t.Context(), s.Env, Source{File: path})
+			if len(c.facts) == 0 {
+				phasetest.Fatal(t, err)
+				fact.In(t, r.Summary(), path, "revision 6", "revision 500", "494 revisions", "2026-11-27 12:00:00 UTC")
+				return
+			}
+			if err == nil {
+				t.Fatal("no error")
+			}
+			fact.In(t, fixture.Told(err), c.facts...)
+			fact.NotIn(t, fixture.Told(err), secret)
+		})
+	}
+}
+
+// saveAgain replaces a snapshot by another of the same name.
+func saveAgain(t *testing.T, s *phasetest.Stage, path string) {
+	t.Helper()
+	s.Remove(t, path)
+	again, err := Save(t.Context(), s.Env, Options{Dir: dir})
+	phasetest.Fatal(t, err)
+	fact.List(t, []string{again}, path)
+}
+
+// TestRestoreDoubts: whatever can't be checked is in the question.
+func TestRestoreDoubts(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *testing.T, s *phasetest.Stage, path string)
+		facts  []string
+	}{
+		"no record": {func(t *testing.T, s *phasetest.Stage, path string) { s.Remove(t, snapshots.RecordPath(path)) }, []string{".db.json"}},
+		"no CA": {func(t *testing.T, s *phasetest.Stage, path string) {
+			changeRecord(t, s, path, func(r *snapshots.Record) { delete(r.Authorities, certs.CA) })
+		}, []string{"NOT CHECKED", "CA"}},
+		"no keys": {func(t *testing.T, s *phasetest.Stage, path string) {
+			changeRecord(t, s, path, func(r *snapshots.Record) {
+				r.Unknown, r.Encryption = []string{"the names of the " + encryptionFact + ": /x is missing"}, nil
+			})
+		}, []string{"NOT CHECKED", "/x"}},
+		"no API": {func(_ *testing.T, s *phasetest.Stage, _ string) {
+			s.Cluster = failingNodes{s.Cluster}
+		}, []string{"NOT CHECKED", "Nodes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _, path := alone(t)
+			c.change(t, s, path)
+			r, err := NewRestore(t.Context(), s.Env, Source{File: path})
+			phasetest.Fatal(t, err)
+			fact.In(t, r.Summary(), c.facts...)
+		})
+	}
+}
+
+type failingNodes struct{ cluster.Cluster }
+
+func (failingNodes) Nodes(context.Context) ([]corev1.Node, error) { return nil, errors.New("no API") }
+
+func TestMissingKeys(t *testing.T) {
+	keys := func(list ...string) []snapshots.Encryption {
+		if len(list) == 0 {
+			return nil
+		}
+		return []snapshots.Encryption{{Resources: []string{"secrets"}, Keys: list}}
+	}
+	for name, c := range map[string]struct {
+		stored, now []snapshots.Encryption
+		want        []string
+	}{
+		"neither":                    {keys(), keys(), nil},
+		"the same":                   {keys("aescbc:a", "identity"), keys("aescbc:a", "identity"), nil},
+		"another order":              {keys("aescbc:a", "aescbc:b"), keys("aescbc:b", "aescbc:a"), nil},
+		"no plain text":              {keys("aescbc:a", "identity"), keys("aescbc:a"), nil},
+		"encrypted since":            {keys(), keys("aescbc:a", "identity"), nil},
+		"encrypted since, and all":   {keys(), keys("aescbc:a"), []string{"identity"}},
+		"not encrypted any more":     {keys("aescbc:a"), keys(), []string{"aescbc:a"}},
+		"another provider":           {keys("aescbc:a"), keys("secretbox:a"), []string{"aescbc:a"}},
+		"decrypted, with an old key": {keys("identity", "aescbc:a"), keys("identity"), []string{"aescbc:a"}},
+		"of two resources":           {append(keys("aescbc:a"), keys("aescbc:a", "kms:b")...), keys("kms:c"), []string{"aescbc:a", "kms:b"}},
+	} {
+		if diff := cmp.Diff(c.want, missingKeys(c.stored, c.now)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestRestoreSealed: a sealed snapshot is restored by anyone who can open it.
+func TestRestoreSealed(t *testing.T) {
+	s, _, path := alone(t)
+	s.Remove(t, path)
+	to, with := keyPair(t)
+	path, err := Save(t.Context(), s.Env, Options{Dir: dir, Recipients: to})
+	phasetest.Fatal(t, err)
+	_, others := keyPair(t)
+	for name, with := range map[string]snapshots.Identities{"no key": nil, "another key": others} {
+		_, err := NewRestore(t.Context(), s.Env, Source{File: path, With: with})
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	r, err := NewRestore(t.Context(), s.Env, Source{File: path, With: with})
+	phasetest.Fatal(t, err)
+	fact.In(t, r.Summary(), path, "revision 6", "2026-11-27 12:00:00 UTC")
+	phasetest.Fatal(t, r.build(t.Context(), s.Env))
+	if diff := cmp.Diff([]string{"snap", "wal"}, fixture.Entries(t, s.Root+"/var/lib/etcd/member.new")); diff != "" {
+		t.Errorf("(-want +made):\n%s", diff)
+	}
+}
+
+// TestRestoreChecks: others that don't answer, or a full disk, end a restore before anything stops.
+func TestRestoreChecks(t *testing.T) {
+	s, m, path := alone(t)
+	down := member(2, 1)
+	down.Answers, down.Err = false, errors.New("connection refused")
+	m.health = append(m.health, down)
+	s.FakeHost.Has.Space["/"] = host.Space{Free: 10<<30 + 1<<20, Total: 100 << 30, FreeInodes: 1, TotalInodes: 1}
+	r, err := NewRestore(t.Context(), s.Env, Source{File: path})
+	phasetest.Fatal(t, err)
+	fact.In(t, r.Summary(), "cp-2")
+	err = r.preflight(t.Context(), s.Env)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	fact.In(t, fixture.Told(err), fault.EtcdOtherMembers, "cp-2", "EtcdRestoreSpace", "`slipway etcd prune`")
+}
