@@ -212,12 +212,21 @@ func (info *SnapshotInfo) read(tx *bbolt.Tx) (err error) {
 	})
 }
 
+// mostVisited is how many bytes of records visit goes through before it gives their pages back.
+const mostVisited = 4 << 20
+
 // visit goes through a bucket, and makes sure bbolt doesn't return data from outside the file: a record holds the position and
 // length of its key and value, and bbolt trusts them. A small bucket may be a copy in memory.
 func visit(b *bbolt.Bucket, each func(key, value []byte) error) error {
 	from := b.Tx().DB().Info().Data
 	to := from + uintptr(b.Tx().Size())
+	visited := 0
 	return b.ForEach(func(key, value []byte) error {
+		if visited += len(key) + len(value); visited > mostVisited {
+			visited = 0
+			// The pages count as this process's memory until it gives them back. The kernel has them in its cache.
+			_, _, _ = unix.Syscall(unix.SYS_MADVISE, from, to-from, unix.MADV_DONTNEED)
+		}
 		for _, part := range [][]byte{key, value} {
 			at := uintptr(unsafe.Pointer(unsafe.SliceData(part)))
 			if b.RootPage() != 0 && len(part) > 0 && (at < from || at > to || uintptr(len(part)) > to-at) {

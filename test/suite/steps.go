@@ -46,7 +46,8 @@ var wideTests = []string{
 
 // longPackages contain these tests.
 var longPackages = []string{
-	"./phases/upgrade", "./phases/edits", "./phases/bootstrap", "./phases/rollback", "./phases/reset", "./phases/renew", "./phases/reconfigure", "./phases", "./cmd/slipway", "./internal/bundle",
+	"./phases/upgrade", "./phases/edits", "./phases/bootstrap", "./phases/rollback", "./phases/reset", "./phases/renew", "./phases/reconfigure",
+	"./phases/snapshot", "./phases", "./cmd/slipway", "./internal/bundle",
 }
 
 // named returns a pattern that matches tests.
