@@ -6,6 +6,8 @@ package trial
 import (
 	"context"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -24,6 +26,7 @@ const (
 
 // units are the units' files; program is this program's path.
 func units(program string) map[string]string {
+	program = strconv.Quote(strings.ReplaceAll(program, "%", "%%"))
 	const wanted = "\n[Install]\nWantedBy=multi-user.target\n"
 	return map[string]string{
 		filesUnit: "[Unit]\nDescription=Put back the files of a change of this node's configuration that has not proven itself\n" +

@@ -39,7 +39,7 @@ func newWayBack(g *cli.Globals) *cobra.Command {
 			}
 			locked := (*host.LockedError)(nil)
 			watch := retry.Policy{First: lockInterval, Passes: func(err error) bool { return errors.As(err, &locked) }}
-			return watch.Do(cmd.Context(), func(ctx context.Context) error {
+			err := watch.Do(cmd.Context(), func(ctx context.Context) error {
 				return withInterrupted(cmd, g, func(p *env.Parts, r *trial.Record) error {
 					if r == nil { // the run has ended, but not removed the units
 						return trial.Unguard(ctx, p.Env, true)
@@ -47,6 +47,10 @@ func newWayBack(g *cli.Globals) *cobra.Command {
 					return p.Run(ctx, reconfigure.PutBack(r, true), nil)
 				})
 			})
+			if cmd.Context().Err() != nil && errors.As(err, &locked) {
+				return nil // the run has stopped it
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&files, "files", false, "only put back the files, before the kubelet starts")
