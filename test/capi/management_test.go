@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/slipway-k8s/slipway/test/capi/management"
@@ -91,7 +92,10 @@ func (s *suite) isReady(h host, controller management.Controller) error {
 func (s *suite) provides(machines provider.Machines, balancer provider.Balancer) {
 	s.Helper()
 	s.creates(s.documents(provider.CRDs)...)
-	manager, err := ctrl.NewManager(s.config, ctrl.Options{Scheme: s.client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	again := true // another test of this process may have had controllers of the same names
+	manager, err := ctrl.NewManager(s.config, ctrl.Options{
+		Scheme: s.client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: &again},
+	})
 	s.try(err)
 	endpoint := clusterv1.APIEndpoint{Host: provider.Gateway, Port: apiPort}
 	s.try((&provider.ClusterReconciler{Client: manager.GetClient(), Balancer: balancer, Endpoint: endpoint}).SetupWithManager(manager))
