@@ -78,6 +78,9 @@ func (d *Disk) mount(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := share(d.served()); err != nil {
+		return err
+	}
 	if d.server, err = serve(d.served(), d.files[0], writes); err != nil {
 		return err
 	}
@@ -97,12 +100,25 @@ func (d *Disk) Cut(ctx context.Context, path string, entries uint64) (lost uint6
 	return lost, err
 }
 
-// Mount mounts a disk from a file. It stays mounted until it's unmounted.
+// Mount mounts a disk from a file. It stays mounted until Unmount.
 func Mount(ctx context.Context, path, mountPoint string) error {
 	if err := os.MkdirAll(mountPoint, 0o755); err != nil {
 		return errors.Wrap(err, "cannot make a mount point")
 	}
+	if err := share(mountPoint); err != nil {
+		return err
+	}
 	return command(ctx, "mount", "-o", "loop", path, mountPoint)
+}
+
+// share mounts a directory on itself, so that another mount there disappears from all namespaces once it's removed from this one.
+// A node that boots meanwhile inherits it, and would keep a disk busy.
+func share(dir string) error {
+	err := unix.Mount(dir, dir, "", unix.MS_BIND, "")
+	if err == nil {
+		err = unix.Mount("", dir, "", unix.MS_SHARED, "")
+	}
+	return errors.Wrapf(err, "cannot share the mounts on %s", dir)
 }
 
 // releaseTime bounds the wait for the kernel to release a disk.
@@ -110,21 +126,32 @@ const releaseTime = time.Minute
 
 // Close unmounts the disk, if that hasn't been done. Its journal stays.
 func (d *Disk) Close() error {
-	err := whenReleased(func() error { return unix.Unmount(d.at, unix.UMOUNT_NOFOLLOW) })
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // not mounted
-		err = nil
-	}
+	err := Unmount(d.at)
 	if err == nil && d.server != nil {
-		err = whenReleased(d.server.Unmount)
+		if err = whenReleased(d.server.Unmount); err == nil {
+			err = Unmount(d.served())
+		}
 	}
 	for _, f := range d.files {
 		_ = f.Close() // a test's disk needn't survive this machine
 	}
-	return errors.Wrap(err, "cannot unmount a disk")
+	return err
 }
 
-// whenReleased unmounts once nothing keeps a disk busy: the kernel takes down the mounts of a killed node after its last process,
-// and those that a booting node has inherited with its namespace.
+// Unmount removes everything that's mounted on a mount point, if anything is.
+func Unmount(mountPoint string) error {
+	for {
+		err := whenReleased(func() error { return unix.Unmount(mountPoint, unix.UMOUNT_NOFOLLOW) })
+		switch {
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT): // not mounted
+			return nil
+		case err != nil:
+			return errors.Wrapf(err, "cannot unmount %s", mountPoint)
+		}
+	}
+}
+
+// whenReleased unmounts once nothing keeps a disk busy: the kernel takes down the mounts of a killed node after its last process.
 func whenReleased(unmount func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()

@@ -4,11 +4,11 @@
 package lossy
 
 import (
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // A file that was synced survives a power cut, and one that wasn't doesn't. The kernel and the file system are real.
@@ -34,6 +34,7 @@ func TestCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(at, "later"), "synced", true)
+	inheritMounts(t)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func TestCut(t *testing.T) {
 	if err := Mount(t.Context(), left, again); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unix.Unmount(again, 0) }()
+	defer func() { _ = Unmount(again) }()
 	if data, err := os.ReadFile(filepath.Join(again, "kept")); err != nil || string(data) != "synced" {
 		t.Errorf("the synced file is %q, %v", data, err)
 	}
@@ -53,6 +54,30 @@ func TestCut(t *testing.T) {
 		if data, err := os.ReadFile(filepath.Join(again, name)); err == nil && len(data) > 0 {
 			t.Errorf("%s has survived with %q", name, data)
 		}
+	}
+}
+
+// inheritMounts starts a process with a mount namespace like a node's, which has inherited the mounts of all disks.
+func inheritMounts(t *testing.T) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation=slave", "cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // it ends with the test
+	if _, err := in.Write([]byte("ready")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, len("ready"))); err != nil {
+		t.Fatal(err)
 	}
 }
 
