@@ -213,7 +213,7 @@ func fieldOf(flags any, name string) any {
 var flagFields = sync.OnceValue(func() map[reflect.Type]map[string][]int {
 	all := make(map[reflect.Type]map[string][]int)
 	for _, flags := range []any{
-		InitFlags{}, JoinFlags{}, ResetFlags{}, UpgradeFlags{}, RollbackFlags{}, ResetNodeFlags{}, EtcdFlags{}, TokenFlags{}, CertsFlags{}, HostFlags{}, DiagnoseFlags{},
+		InitFlags{}, JoinFlags{}, ResetFlags{}, UpgradeFlags{}, RollbackFlags{}, ReconfigureFlags{}, ResetNodeFlags{}, EtcdFlags{}, TokenFlags{}, CertsFlags{}, HostFlags{}, DiagnoseFlags{},
 		UpFlags{}, DownFlags{},
 	} {
 		all[reflect.TypeOf(flags)] = taggedFields(reflect.TypeOf(flags))

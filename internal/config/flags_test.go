@@ -66,6 +66,9 @@ func TestFlagTable(t *testing.T) {
 		}
 	}
 	for command, c := range commands {
+		if c.flags != nil && flagFields()[reflect.TypeOf(c.flags).Elem()] == nil {
+			t.Errorf("%s does not get the values of its flags", command)
+		}
 		if c.kinds != nil && flagOf(command, "config") == nil {
 			t.Errorf("%s does not take --config", command)
 		}
