@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"filippo.io/age"
 	"github.com/pkg/errors"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -407,8 +408,16 @@ func (m machine) savesEtcd() {
 	if sum != list.Items[1].SHA256 || second != list.Items[1].Path {
 		m.Errorf("%s has the SHA-256 %s; the record: %+v", second, sum, list.Items[1])
 	}
+	if status, err := m.etcdStatus(); err != nil || status.Code != 0 || status.Last.Path != second {
+		m.Errorf("%+v, %v; want the last snapshot %s", status, err, second)
+	}
 	m.must("slipway", "etcd", "snapshot", "prune", "--keep=1", "--keep-days=0")
 	fact.List(m.T, strings.Fields(m.must("ls", snapshots.Dir)), second[len(snapshots.Dir)+1:], snapshots.RecordPath(second)[len(snapshots.Dir)+1:])
+	if out, err := m.etcdctl("snapshot", "save", "/root/theirs.db"); err != nil {
+		m.Fatalf("%v: %s", err, out)
+	}
+	fact.In(m.T, m.must("slipway", "etcd", "snapshot", "verify", "/root/theirs.db"), "/root/theirs.db")
+	m.sealsEtcd()
 
 	m.must("truncate", "--size=-1", second)
 	out, err := m.try("slipway", "etcd", "snapshot", "verify")
@@ -416,4 +425,71 @@ func (m machine) savesEtcd() {
 	if err == nil {
 		m.Errorf("a shortened snapshot is whole:\n%s", out)
 	}
+	m.savesOnSchedule()
+}
+
+// sealsEtcd saves etcd with everything that a bare host needs to take m's place.
+func (m machine) sealsEtcd() {
+	m.Helper()
+	key, err := age.GenerateX25519Identity()
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.write("/root/recipients", key.Recipient().String())
+	m.write("/root/identity", key.String())
+	path := strings.TrimSpace(m.must("slipway", "etcd", "snapshot", "save", "--with-pki", "--recipients-file=/root/recipients"))
+	out := m.must("slipway", "etcd", "snapshot", "verify", "--identity-file=/root/identity", path)
+	fact.In(m.T, out, path)
+	data, err := m.node.ReadFile(path)
+	if err != nil {
+		m.Fatal(err)
+	}
+	local := m.TempDir()
+	if err := os.WriteFile(filepath.Join(local, "a"+snapshots.SealedExtension), data, 0o600); err != nil {
+		m.Fatal(err)
+	}
+	in, err := snapshots.Open(linux.NewAt(local), "/a"+snapshots.SealedExtension, snapshots.Identities{key})
+	if err != nil {
+		m.Fatal(err)
+	}
+	defer in.Close()
+	have := map[string]bool{}
+	for _, f := range in.Files {
+		have[f.Path] = f.OfHost
+	}
+	for path, ofHost := range map[string]bool{
+		"/etc/kubernetes/pki/ca.key": false, "/etc/kubernetes/pki/sa.key": false, "/etc/kubernetes/pki/etcd/ca.key": false,
+		"/etc/kubernetes/pki/apiserver.key": true, "/etc/kubernetes/manifests/etcd.yaml": true, "/var/lib/kubelet/config.yaml": true,
+	} {
+		if of, found := have[path]; !found || of != ofHost {
+			m.Errorf("%s: found %t, of the host %t; the snapshot has %v", path, found, of, have)
+		}
+	}
+	m.must("rm", path, snapshots.RecordPath(path), "/root/identity", "/root/recipients", "/root/theirs.db")
+}
+
+// savesOnSchedule runs the packages' service with an upload that fails: it fails, and yet removes old snapshots.
+func (m machine) savesOnSchedule() {
+	m.Helper()
+	const unit = "slipway-etcd-snapshot.service"
+	text, err := os.ReadFile("../../packaging/systemd/" + unit)
+	if err != nil {
+		m.Fatal(err)
+	}
+	program := strings.TrimSpace(m.must("sh", "-c", "command -v slipway"))
+	m.write("/etc/systemd/system/"+unit, strings.ReplaceAll(string(text), "/usr/bin/slipway", program))
+	m.must("mkdir", "-p", "/etc/systemd/system/"+unit+".d")
+	m.write("/etc/systemd/system/"+unit+".d/flags.conf", "[Service]\nEnvironment=\"SAVE_FLAGS=--upload '/bin/false {}'\" \"PRUNE_FLAGS=--keep=1 --keep-days=0\"\n")
+	m.must("systemctl", "daemon-reload")
+	before := strings.Fields(m.must("ls", snapshots.Dir))
+	if out, err := m.try("systemctl", "start", unit); err == nil {
+		m.Errorf("the service succeeds though the upload failed: %s", out)
+	}
+	m.must("systemctl", "is-failed", unit)
+	if after := strings.Fields(m.must("ls", snapshots.Dir)); len(after) != 2 || after[0] == before[0] {
+		m.Errorf("before %q, after %q\n%s", before, after, m.must("journalctl", "--unit="+unit))
+	}
+	m.must("rm", "-r", "/etc/systemd/system/"+unit, "/etc/systemd/system/"+unit+".d")
+	m.must("systemctl", "daemon-reload")
+	m.must("systemctl", "reset-failed")
 }

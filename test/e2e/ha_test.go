@@ -22,8 +22,8 @@ import (
 const sharedEndpoint = "api.slipway.test"
 
 // TestHA creates a cluster of three control planes, two of which join at the same time, and a worker. Operators' edits stay. Any
-// control plane may be lost; a rebuilt machine comes back as a new member of etcd; a control plane that leaves joins again; the
-// last one isn't reset.
+// control plane may be lost; a rebuilt machine comes back as a new member of etcd; a control plane that leaves joins again; one whose
+// host is lost is removed by another; the last one isn't reset.
 func TestHA(t *testing.T) {
 	cp1 := boot(t)
 	cp2, cp3, w := cp1.another("cp-2"), cp1.another("cp-3"), cp1.another("worker-1")
@@ -68,6 +68,7 @@ func TestHA(t *testing.T) {
 	}
 	w.row("renamed", func(m machine) { m.getsAnotherName(cp1) })
 	planes[2].row("copied-manifest", machine.hasCopyOfManifest) // its kubelet may restart etcd for it
+	cp1.row("lost-host", func(m machine) { m.removesLost(planes[2], cp2); planes = planes[:2] })
 	cp1.row("reset", func(m machine) { m.isNotReset(planes[1:]) })
 }
 

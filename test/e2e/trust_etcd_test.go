@@ -6,13 +6,18 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"time"
+
+	"github.com/pkg/errors"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
@@ -212,4 +217,98 @@ func (m machine) isNotReset(others []machine) {
 	if out, err := m.try("slipway", "reset", "--force"); err != nil || !strings.Contains(out, "CONTINUING BECAUSE OF --FORCE") {
 		m.Errorf("reset --force: %v\n%s", err, out)
 	}
+}
+
+// etcdStatus is the output of `etcd status`, and its exit code.
+type etcdStatus struct {
+	Code     int
+	Findings []struct{ Cause, Subject string }
+	Last     struct{ Path string } `json:"lastSnapshot"`
+}
+
+func (m machine) etcdStatus() (s etcdStatus, err error) {
+	var out, said bytes.Buffer
+	err = m.node.Exec(m.Context(), nodes.Cmd{Args: []string{"slipway", "etcd", "status", "-o", "json"}, Stdout: &out, Stderr: &said})
+	if exit := new(nodes.ExitError); errors.As(err, &exit) {
+		s.Code, err = exit.Code, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(out.Bytes(), &s)
+	}
+	return s, errors.WithMessagef(err, "%s%s", out.String(), said.String())
+}
+
+// etcdNeeds waits until `etcd status` says that an operator is needed, for this finding, or with none that all is well.
+func (m machine) etcdNeeds(finding, subject string) (s etcdStatus) {
+	m.Helper()
+	code := 0
+	if finding != "" {
+		code = 2
+	}
+	m.eventually("etcd status", readyLimit, func() (err error) {
+		if s, err = m.etcdStatus(); err != nil {
+			return err
+		}
+		for _, f := range s.Findings {
+			if f.Cause == finding && f.Subject == subject && s.Code == code {
+				return nil
+			}
+		}
+		if finding == "" && s.Code == code && len(s.Findings) == 0 {
+			return nil
+		}
+		return fmt.Errorf("exit code %d, %+v", s.Code, s.Findings)
+	})
+	return s
+}
+
+// removesLost cuts the power of another control plane, and takes it out of the cluster: its member and its Node. The rest is then
+// well, and may be defragmented.
+func (m machine) removesLost(lost, other machine) {
+	m.Helper()
+	m.etcdNeeds("", "")
+	if err := lost.node.Kill(m.Context()); err != nil {
+		m.Fatal(err)
+	}
+	name := lost.node.Name()
+	m.etcdNeeds("etcd-down", name)
+	m.eventually("removing "+name, readyLimit, func() error { // the cluster needs a minute to notice
+		out, err := m.try("slipway", "reset", "node", name, "--yes")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	m.etcdNeeds("", "")
+	m.hasVoters(m, other)
+	var list struct{ Members []struct{ Name string } }
+	if err := json.Unmarshal([]byte(m.must("slipway", "etcd", "member", "list", "-o", "json")), &list); err != nil || len(list.Members) != 2 {
+		m.Errorf("members: %+v, %v", list, err)
+	}
+	if out := m.kubectl("get", "nodes", "-o", "name"); strings.Contains(out, name) {
+		m.Errorf("nodes:\n%s", out)
+	}
+	m.must("slipway", "etcd", "defrag", "--all")
+	m.etcdNeeds("", "")
+}
+
+// TestEtcdQuota fills etcd up to its quota. `etcd defrag` makes it accept writes again.
+func TestEtcdQuota(t *testing.T) {
+	tier.OnlyFull(t, "phases/maintenance")
+	m := boot(t)
+	m.init(document("", podSubnet+"\netcd: {local: {extraArgs: [{name: quota-backend-bytes, value: '33554432'}]}}"))
+	m.etcdNeeds("", "")
+	m.write("/root/value", strings.Repeat("x", 1<<20))
+	const fill = `for i in $(seq 64); do etcdctl --endpoints=https://localhost:2379 --cacert=ca.crt --cert=peer.crt --key=peer.key put filler </root/value; done`
+	out, _ := m.try("sh", "-c", "cd /etc/kubernetes/pki/etcd && "+fill)
+	if want := rpctypes.ErrorDesc(rpctypes.ErrNoSpace); !strings.Contains(out, want) {
+		t.Fatalf("etcd isn't full: %s", out)
+	}
+	m.etcdNeeds("etcd-space", "cp-1")
+	if out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "create", "configmap", "too-much"); err == nil {
+		t.Errorf("etcd accepts a write beyond its quota:\n%s", out)
+	}
+	m.must("slipway", "etcd", "defrag")
+	m.etcdNeeds("", "")
+	m.kubectl("create", "configmap", "fits-again")
 }
