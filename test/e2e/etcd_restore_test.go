@@ -493,3 +493,134 @@ func (m machine) savesOnSchedule() {
 	m.must("systemctl", "daemon-reload")
 	m.must("systemctl", "reset-failed")
 }
+
+// restoreInstants are the steps of a restore that change anything, in order.
+var restoreInstants = []instant{
+	{"[etcd-data] Restoring", 0},
+	{"[etcd-data] Stopping", 0},
+	{"[etcd-data] Stopping", 300 * time.Millisecond},
+	{"[etcd-data] Keeping", 0},
+	{"[etcd-data] Starting", 0},
+	{"[etcd-data] Starting", time.Second},
+	{"[settle] Waiting", 0},
+}
+
+// restoresEtcd goes back to a snapshot, in a run that's killed. A Deployment that was scaled since is scaled back, and no Pod of the
+// lost future remains, in the API or on a host. phases/snapshot kills a restore at each step.
+func (m machine) restoresEtcd(workers ...machine) {
+	m.Helper()
+	const dir = "/root/restore"
+	defer m.must("rm", "-rf", dir)
+	pause := strings.TrimSpace(m.must("sh", "-c", "ctr -n k8s.io images ls -q | grep -m1 registry.k8s.io/pause:"))
+	m.kubectl("create", "deployment", "scaled", "--image="+pause)
+	m.kubectl("wait", "--for=condition=Available", "deployment/scaled", "--timeout="+readyLimit.String())
+	kept := m.podsOf("scaled")
+	file := strings.TrimSpace(m.must("slipway", "etcd", "snapshot", "save", "--dir", dir))
+	m.hasLostFuture()
+	restore := []string{"slipway", "etcd", "restore", file, "--yes"}
+	m.must(append(restore, "--dry-run")...)
+	for _, i := range tier.Sample(m.T, 1, len(restoreInstants)) {
+		m.restoreKilledAt(restoreInstants[i], i%2 == 1 && tier.Full(), restore)
+		m.isRestored(kept, workers)
+		m.must("slipway", "etcd", "prune", "--yes")
+		m.hasLostFuture()
+	}
+	plain := dir + "/etcdctl.db" // without a record
+	m.kubectl("delete", "configmap", "lost")
+	m.kubectl("scale", "deployment", "scaled", "--replicas=1")
+	m.eventually("one Pod", readyLimit, func() error {
+		if kept = m.podsOf("scaled"); len(kept) != 1 {
+			return errors.Errorf("there are %v", kept)
+		}
+		return nil
+	})
+	if out, err := m.etcdctl("snapshot", "save", plain); err != nil {
+		m.Fatalf("%v: %s", err, out)
+	}
+	m.hasLostFuture()
+	started := time.Now()
+	fact.In(m.T, m.said("slipway", "etcd", "restore", plain, "--yes"), plain+".json")
+	m.Logf("a restore took %.1fs", time.Since(started).Seconds())
+	m.isRestored(kept, workers)
+	m.must("slipway", "etcd", "prune", "--yes")
+	if names := strings.Fields(m.must("ls", "/var/lib/etcd")); len(names) != 1 || names[0] != "member" {
+		m.Errorf("/var/lib/etcd has %v", names)
+	}
+	m.kubectl("delete", "deployment", "scaled")
+}
+
+// restoreKilledAt restores in a run that's killed, perhaps with the whole node, and in another.
+func (m machine) restoreKilledAt(at instant, node bool, restore []string) {
+	m.Helper()
+	end := nothingMore
+	if node {
+		end = m.node.Kill
+	}
+	if !m.killedAt(at, end, restore...) {
+		m.Logf("it ended before %s", at)
+		return
+	}
+	if node {
+		if err := m.node.Start(m.Context()); err != nil {
+			m.Fatal(err)
+		}
+	}
+	m.must(restore...)
+}
+
+// said returns all output of a command that must succeed.
+func (m machine) said(args ...string) string {
+	m.Helper()
+	out, err := m.try(args...)
+	if err != nil {
+		m.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+// hasLostFuture writes what a restore takes back.
+func (m machine) hasLostFuture() {
+	m.Helper()
+	m.kubectl("create", "configmap", "lost")
+	m.kubectl("scale", "deployment", "scaled", "--replicas=4")
+	m.eventually("four Pods", readyLimit, func() error {
+		if ready := m.kubectl("get", "deployment", "scaled", "-o", "jsonpath={.status.readyReplicas}"); ready != "4" {
+			return errors.Errorf("%s are ready", ready)
+		}
+		return nil
+	})
+}
+
+// sandboxesOf lists a Deployment's Pods that run on a host. Its name follows.
+const sandboxesOf = `ctr -n k8s.io tasks ls -q | grep -xF "$(ctr -n k8s.io containers ls -q labels.app==`
+
+// podsOf returns the UIDs of a Deployment's Pods in the API.
+func (m machine) podsOf(app string) []string {
+	m.Helper()
+	return strings.Fields(m.kubectl("get", "pods", "-l", "app="+app, "-o", "jsonpath={.items[*].metadata.uid}"))
+}
+
+// isRestored checks that only these Pods of the Deployment are left, everywhere.
+func (m machine) isRestored(kept []string, workers []machine) {
+	m.Helper()
+	m.hasConfigMaps()
+	m.eventually("only the Pods of the snapshot", readyLimit, func() error {
+		if ready := m.kubectl("get", "deployment", "scaled", "-o", "jsonpath={.spec.replicas} {.status.readyReplicas}"); ready != "1 1" {
+			return errors.Errorf("replicas and ready ones: %s", ready)
+		}
+		if now := m.podsOf("scaled"); !slices.Equal(now, kept) {
+			return errors.Errorf("the API has Pods %v, the snapshot %v", now, kept)
+		}
+		var running []string
+		for _, w := range workers {
+			running = append(running, strings.Fields(w.must("sh", "-c", sandboxesOf+"scaled)\" || true"))...)
+		}
+		if len(running) != len(kept) {
+			return errors.Errorf("the workers run %d Pods", len(running))
+		}
+		return nil
+	})
+	for _, w := range append(workers, m) {
+		m.ready(w.node.Name())
+	}
+}

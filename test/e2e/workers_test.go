@@ -17,7 +17,7 @@ import (
 )
 
 // TestWorkers joins workers to one control plane, with slipway and kubeadm, and takes them through a worker's later life: a
-// second join, a deleted Node, a reset, an expired certificate, a cluster changed by others.
+// second join, a deleted Node, a restored etcd, a reset, an expired certificate, a cluster changed by others.
 func TestWorkers(t *testing.T) {
 	m := boot(t)
 	config := document("", podSubnet)
@@ -28,6 +28,7 @@ func TestWorkers(t *testing.T) {
 	if !m.row("join", func(m machine) { m.joinsWorkers(w1, w2, args) }) {
 		return
 	}
+	m.row("etcd-restore", func(m machine) { m.restoresEtcd(machine{m.T, w1.node}, machine{m.T, w2.node}) })
 	m.row("reset", func(m machine) { m.resetsWorker(machine{m.T, w1.node}, before) })
 	m.row("host-facts", func(m machine) {
 		m.keepsHostFacts()
