@@ -147,6 +147,10 @@ var mayImport = map[string][]string{
 	"phases/maintenance": {
 		"phases/node", "phases/step", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault", "internal/thisnode",
 	},
+	"phases/recovery": {
+		"phases/backup", "phases/node", "phases/step", "manifests", "preflight", "internal/etcd", "internal/fault", "internal/host",
+		"internal/ownership", "internal/thisnode",
+	},
 	"phases": {
 		"phases/bootstrap", "phases/kubelet", "phases/machine", "phases/reset", "phases/step", "internal/cluster",
 		"internal/config", "internal/upgrading", "internal/workflow",
@@ -169,8 +173,8 @@ var mayImport = map[string][]string{
 		"internal/fault", "internal/host/linux", "internal/support", "internal/thisnode",
 	},
 	"cmd/slipway/etcd": {
-		"cmd/slipway/cli", "cmd/slipway/env", "phases/maintenance", "phases/snapshot", "phases/step", "internal/config",
-		"internal/etcd", "internal/fault", "internal/host", "internal/snapshots", "internal/thisnode",
+		"cmd/slipway/cli", "cmd/slipway/env", "phases/maintenance", "phases/recovery", "phases/snapshot", "phases/step",
+		"internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/snapshots", "internal/thisnode",
 	},
 	"cmd/slipway/node": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases", "phases/bootstrap", "phases/machine", "phases/reset", "phases/step",

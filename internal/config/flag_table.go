@@ -38,7 +38,7 @@ func commandFlags() []flagRow {
 			sets(kindReset, "dryRun", func(d *documents, v bool) { d.reset.DryRun = v }).
 			sets(kindUpgrade, "apply.dryRun", func(d *documents, v bool) { d.upgrade.Apply.DryRun = &v }).
 			sets(kindUpgrade, "node.dryRun", func(d *documents, v bool) { d.upgrade.Node.DryRun = &v }).
-			on("init", "reset", "token", upgradeApply, upgradeNode, upgradeRollback, resetNode, etcdMemberRemove, etcdDefrag, etcdRestore, etcdPrune, hostPrepare, hostReset,
+			on("init", "reset", "token", upgradeApply, upgradeNode, upgradeRollback, resetNode, etcdMemberRemove, etcdDefrag, etcdRestore, etcdRecover, etcdPrune, hostPrepare, hostReset,
 				reconfigureCommand),
 		toggle("dry-run", "print what would be done, in order, without doing it or contacting the cluster (--diff contacts it)").overConfig().
 			sets(kindJoin, "dryRun", func(d *documents, v bool) { d.join.DryRun = v }).
@@ -81,7 +81,7 @@ func nodeFlags() []flagRow {
 				u.Node.IgnorePreflightErrors = slices.Concat(u.Node.IgnorePreflightErrors, v)
 				u.Plan.IgnorePreflightErrors = slices.Concat(u.Plan.IgnorePreflightErrors, v)
 			}).
-			on("init", "join", "reset", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeRollback, etcdRestore, hostPrepare, hostReset,
+			on("init", "join", "reset", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeRollback, etcdRestore, etcdRecover, hostPrepare, hostReset,
 				reconfigureCommand),
 		text("node-name", "", "`name` of this node; defaults to the hostname").overConfig().
 			sets(kindInit, "nodeRegistration.name", func(d *documents, v string) { d.init.NodeRegistration.Name = v }).

@@ -102,7 +102,7 @@ func upgradeFlags() []flagRow {
 			on(upgradeApply, upgradePlan),
 		toggle("restore-etcd", "also restore the snapshot of etcd that was taken before the upgrade; everything written since then is lost").
 			on(upgradeRollback),
-		toggle("yes", "do not ask for confirmation").shorthand("y").on(upgradeApply, upgradeRollback, resetNode, etcdMemberRemove, etcdRestore, etcdPrune),
+		toggle("yes", "do not ask for confirmation").shorthand("y").on(upgradeApply, upgradeRollback, resetNode, etcdMemberRemove, etcdRestore, etcdRecover, etcdPrune),
 	}
 }
 
@@ -111,12 +111,15 @@ const (
 	etcdMemberRemove = "etcd member remove"
 	etcdDefrag       = "etcd defrag"
 	etcdRestore      = "etcd restore"
+	etcdRecover      = "etcd recover"
 	etcdPrune        = "etcd prune"
 )
 
 func maintenanceFlags() []flagRow {
 	return []flagRow{
 		toggle("all", "also defragment members where it hardly pays").on(etcdDefrag),
+		list("abandon", nil, "`members` that still answer, but are given up with everything that only they have, by name, ID or peer URL").on(etcdRecover),
+		toggle("drop-uncommitted", "drop changes at the end of the log that may not be committed; they're kept by default, because a client may rely on them").on(etcdRecover),
 	}
 }
 

@@ -130,9 +130,11 @@ type ResetNodeFlags struct {
 	Yes bool `flag:"yes"`
 }
 
-// EtcdFlags are the flags of `etcd member remove`, `etcd defrag`, `etcd restore` and `etcd prune`.
+// EtcdFlags are the flags of `etcd member remove`, `etcd defrag`, `etcd restore`, `etcd recover` and `etcd prune`.
 type EtcdFlags struct {
+	Abandon               []string `flag:"abandon"`
 	All                   bool     `flag:"all"`
+	DropUncommitted       bool     `flag:"drop-uncommitted"`
 	IgnorePreflightErrors []string `flag:"ignore-preflight-errors"`
 	Yes                   bool     `flag:"yes"`
 }

@@ -53,7 +53,7 @@ func quorum(all []Health) []fault.Finding {
 	return []fault.Finding{{Name: NoQuorum, Severity: fault.Broken, Subject: "etcd",
 		Message: fmt.Sprintf("it has lost its quorum: %d of %d voters work, and %d must; the API accepts no writes", working, voters, voters/2+1),
 		Remedy: "start the members that are down: `slipway diagnose` on their hosts says what is wrong; if too many hosts are lost for good, " +
-			"restore a snapshot: https://etcd.io/docs/v3.6/op-guide/recovery/"}}
+			"run `slipway etcd recover` on the one whose log is longest"}}
 }
 
 func corrupt(all []Health, m Health) *fault.Finding {

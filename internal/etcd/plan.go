@@ -105,8 +105,11 @@ func (p *Plan) Health(ctx context.Context) (all []Health, err error) {
 	return all, nil
 }
 
-// Peers asks nobody.
-func (p *Plan) Peers(_ context.Context, urls []string) []Peer {
+// Peers asks nobody but a live etcd's members.
+func (p *Plan) Peers(ctx context.Context, urls []string) []Peer {
+	if p.live != nil {
+		return p.live.Peers(ctx, urls)
+	}
 	var all []Peer
 	for _, url := range urls {
 		all = append(all, Peer{URL: url, Err: ErrNotAsked})

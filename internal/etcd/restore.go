@@ -61,20 +61,27 @@ const firstIndex, firstTerm = 1, 1
 // above atLeast if that's higher: the last revision known from elsewhere, or 0. All revisions up to the new one are compacted.
 // The etcd version that wrote the snapshot can start with the data, and so can the next minor.
 func Restore(snapshot *os.File, dir, name, peerURL string, atLeast int64) (Data, error) {
-	var random [16]byte
-	_, _ = rand.Read(random[:])                     // never fails
-	random[0], random[8] = random[0]|1, random[8]|1 // 0 means none
-	ids := Data{Member: binary.BigEndian.Uint64(random[:]), Cluster: binary.BigEndian.Uint64(random[8:])}
-	m := storedMember{ID: ids.Member, PeerURLs: []string{peerURL}, Name: name}
-	err := restoreDatabase(snapshot, filepath.Join(dir, "snap"), m, atLeast)
+	ids, m := newMember(name, peerURL)
+	err := restoreDatabase(dir, func(f *os.File) error { return copySnapshot(f, snapshot) },
+		func(tx *bbolt.Tx) error { return rewrite(tx, m, atLeast) })
 	if err == nil {
 		err = restoreLog(dir, ids, m)
 	}
 	return ids, errors.WithMessagef(err, "restore the snapshot %s", snapshot.Name())
 }
 
-// restoreDatabase copies a snapshot's database for the new member.
-func restoreDatabase(snapshot *os.File, dir string, m storedMember, atLeast int64) error {
+// newMember makes a member with random IDs.
+func newMember(name, peerURL string) (Data, storedMember) {
+	var random [16]byte
+	_, _ = rand.Read(random[:])                     // never fails
+	random[0], random[8] = random[0]|1, random[8]|1 // 0 means none
+	ids := Data{Member: binary.BigEndian.Uint64(random[:]), Cluster: binary.BigEndian.Uint64(random[8:])}
+	return ids, storedMember{ID: ids.Member, PeerURLs: []string{peerURL}, Name: name}
+}
+
+// restoreDatabase makes a new member's database in dir: the copy of another, and then a change.
+func restoreDatabase(dir string, fill func(*os.File) error, change func(*bbolt.Tx) error) error {
+	dir = filepath.Join(dir, "snap")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
@@ -83,14 +90,7 @@ func restoreDatabase(snapshot *os.File, dir string, m storedMember, atLeast int6
 		return err
 	}
 	defer f.Close()
-	sum := newChecksum()
-	if _, err := io.Copy(io.MultiWriter(sum, f), io.NewSectionReader(snapshot, 0, math.MaxInt64)); err != nil {
-		return err
-	}
-	if _, err := sum.info(); err != nil {
-		return err
-	}
-	if err := f.Truncate(sum.size - int64(len(sum.end))); err != nil {
+	if err := fill(f); err != nil {
 		return err
 	}
 	// The same options as etcd's.
@@ -98,16 +98,36 @@ func restoreDatabase(snapshot *os.File, dir string, m storedMember, atLeast int6
 	if err != nil {
 		return err
 	}
-	err = db.Update(func(tx *bbolt.Tx) error { return rewrite(tx, m, atLeast) })
+	err = db.Update(change)
 	if failure := db.Close(); err == nil {
 		err = failure
 	}
 	return err
 }
 
+// copySnapshot copies a snapshot's database to f.
+func copySnapshot(f, snapshot *os.File) error {
+	sum := newChecksum()
+	if _, err := io.Copy(io.MultiWriter(sum, f), io.NewSectionReader(snapshot, 0, math.MaxInt64)); err != nil {
+		return err
+	}
+	if _, err := sum.info(); err != nil {
+		return err
+	}
+	return f.Truncate(sum.size - int64(len(sum.end)))
+}
+
 // rewrite turns the database into that of a new cluster with one member.
 func rewrite(tx *bbolt.Tx, m storedMember, atLeast int64) (err error) {
 	defer recoverDamage(&err)()
+	if err := replaceMembers(tx, m); err != nil {
+		return err
+	}
+	return rewriteMeta(tx, atLeast)
+}
+
+// replaceMembers makes m the only member, with a vote.
+func replaceMembers(tx *bbolt.Tx, m storedMember) error {
 	for _, name := range [][]byte{membersBucket, removedBucket} {
 		if err := tx.DeleteBucket(name); err != nil {
 			return errors.Wrapf(err, "bucket %s", name)
@@ -123,11 +143,15 @@ func rewrite(tx *bbolt.Tx, m storedMember, atLeast int64) (err error) {
 	if err := tx.Bucket(membersBucket).Put([]byte(strconv.FormatUint(m.ID, 16)), stored); err != nil {
 		return err
 	}
-	return rewriteMeta(tx, m, atLeast)
+	voters, err := json.Marshal(map[string]any{"voters": []uint64{m.ID}, "auto_leave": false})
+	if err != nil {
+		return err
+	}
+	return tx.Bucket(metaBucket).Put(confStateKey, voters)
 }
 
-// rewriteMeta bumps the revision, and sets the database's part of raft's state.
-func rewriteMeta(tx *bbolt.Tx, m storedMember, atLeast int64) error {
+// rewriteMeta bumps the revision, and sets the last entry in the database.
+func rewriteMeta(tx *bbolt.Tx, atLeast int64) error {
 	latest, err := latestRevision(tx)
 	if err != nil {
 		return err
@@ -136,10 +160,6 @@ func rewriteMeta(tx *bbolt.Tx, m storedMember, atLeast int64) error {
 		return errors.Errorf("its revision %d is too high", latest)
 	}
 	bumped := revisionKey(latest + RevisionBump)
-	voters, err := json.Marshal(map[string]any{"voters": []uint64{m.ID}, "auto_leave": false})
-	if err != nil {
-		return err
-	}
 	meta := tx.Bucket(metaBucket)
 	for _, entry := range []struct {
 		bucket     *bbolt.Bucket
@@ -147,7 +167,6 @@ func rewriteMeta(tx *bbolt.Tx, m storedMember, atLeast int64) error {
 	}{
 		{tx.Bucket(keyBucket), bumped, nil},
 		{meta, scheduledCompactKey, bumped},
-		{meta, confStateKey, voters},
 		{meta, consistentIndexKey, binary.BigEndian.AppendUint64(nil, firstIndex)},
 		{meta, termKey, binary.BigEndian.AppendUint64(nil, firstTerm)},
 	} {
@@ -175,18 +194,25 @@ func latestRevision(tx *bbolt.Tx) (latest int64, err error) {
 	return latest, nil
 }
 
-// restoreLog makes the log of a cluster with one member. A snapshot of raft's state, in dir/snap, makes the member send the
-// database to later members: the log alone doesn't lead to the database's contents.
+// restoreLog makes the log of a cluster with one member.
 func restoreLog(dir string, ids Data, m storedMember) error {
-	metadata, err := proto.Marshal(&pb.Metadata{NodeID: &ids.Member, ClusterID: &ids.Cluster})
-	if err != nil {
-		return err
-	}
 	context, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
 	change, err := proto.Marshal(&raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: &ids.Member, Context: context})
+	if err != nil {
+		return err
+	}
+	index, term := uint64(firstIndex), uint64(firstTerm)
+	return writeLog(dir, ids, m, &raftpb.HardState{Term: &term, Vote: &ids.Member, Commit: &index},
+		[]*raftpb.Entry{{Type: raftpb.EntryConfChange.Enum(), Term: &term, Index: &index, Data: change}}, index, term)
+}
+
+// writeLog makes a log with these entries. The database has all up to an index of a term. A snapshot of raft's state, in dir/snap,
+// makes the member send the database to later members: the log alone doesn't lead to the database's contents.
+func writeLog(dir string, ids Data, m storedMember, state *raftpb.HardState, entries []*raftpb.Entry, index, term uint64) error {
+	metadata, err := proto.Marshal(&pb.Metadata{NodeID: &ids.Member, ClusterID: &ids.Cluster})
 	if err != nil {
 		return err
 	}
@@ -198,10 +224,8 @@ func restoreLog(dir string, ids Data, m storedMember) error {
 	if err != nil {
 		return err
 	}
-	index, term := uint64(firstIndex), uint64(firstTerm)
 	voters := &raftpb.ConfState{Voters: []uint64{ids.Member}}
-	err = w.Save(&raftpb.HardState{Term: &term, Vote: &ids.Member, Commit: &index},
-		[]*raftpb.Entry{{Type: raftpb.EntryConfChange.Enum(), Term: &term, Index: &index, Data: change}})
+	err = w.Save(state, entries)
 	if err == nil {
 		err = snap.New(zap.NewNop(), filepath.Join(dir, "snap")).SaveSnap(&raftpb.Snapshot{
 			Data: members, Metadata: &raftpb.SnapshotMetadata{Index: &index, Term: &term, ConfState: voters}})

@@ -35,10 +35,12 @@ type EtcdExchange struct {
 	Data, Fresh, Aside string
 }
 
-// Names beside the directory `member`. Aside is made of asideInfix, the workflow and the time.
+// Names beside the directory `member`. Aside is made of asideInfix, the workflow and the time. In EtcdReplayDir, an etcd adds to a
+// copy of the database what's only in the log.
 const (
-	freshSuffix = ".new"
-	asideInfix  = ".before-"
+	EtcdReplayDir = EtcdMemberDir + ".replay"
+	freshSuffix   = ".new"
+	asideInfix    = ".before-"
 )
 
 // NewEtcdExchange is for the etcd of a static Pod. Without Aside, it's incomplete.
@@ -67,7 +69,7 @@ func EtcdAside(name string) (at time.Time, found bool) {
 	if of, partial := host.LeftoverOf(name); partial {
 		name = of
 	}
-	if name == EtcdMemberDir+freshSuffix {
+	if name == EtcdMemberDir+freshSuffix || name == EtcdReplayDir {
 		return time.Time{}, true
 	}
 	rest, found := strings.CutPrefix(name, EtcdMemberDir+asideInfix)

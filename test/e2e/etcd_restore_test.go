@@ -144,7 +144,7 @@ func (e *etcdProcess) grows(t *testing.T, pki, release string, want map[string]s
 	if _, _, err := e.api().Join(t.Context(), "second", second.peerURL); err != nil {
 		t.Fatal(err)
 	}
-	second.start("--initial-cluster=second="+second.peerURL+",restored="+e.peerURL, "--initial-cluster-state=existing")
+	second.start("--initial-cluster=second="+second.peerURL+","+e.name+"="+e.peerURL, "--initial-cluster-state=existing")
 	if err := e.api().Promote(t.Context(), second.peerURL); err != nil {
 		t.Fatal(err)
 	}

@@ -231,7 +231,7 @@ func (e *etcdProcess) knowsMembersAlone(second *etcdProcess) {
 		for _, m := range members {
 			names = append(names, m.Name)
 		}
-		if slices.Sort(names); strings.Join(names, " ") != "restored second" {
+		if slices.Sort(names); strings.Join(names, " ") != e.name+" second" {
 			e.Errorf("members %s: %+v (%v, %v)", what, members, found[0].Err, err)
 		}
 	}

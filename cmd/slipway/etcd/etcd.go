@@ -11,5 +11,5 @@ import (
 )
 
 func New(g *cli.Globals) *cobra.Command {
-	return cli.Group("etcd", "Look after etcd, which holds the cluster's data", newStatus(g), newMember(g), newDefrag(g), newSnapshot(g), newRestore(g), newPruneData(g))
+	return cli.Group("etcd", "Look after etcd, which holds the cluster's data", newStatus(g), newMember(g), newDefrag(g), newSnapshot(g), newRestore(g), newRecover(g), newPruneData(g))
 }

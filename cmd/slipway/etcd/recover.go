@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/phases/recovery"
+)
+
+func newRecover(g *cli.Globals) *cobra.Command {
+	o := &config.EtcdFlags{}
+	cmd := &cobra.Command{
+		Use:   "recover",
+		Short: "Let etcd go on with this host's member alone, after its quorum is lost for good",
+		Long: "Let etcd go on with this host's member alone, after its quorum is lost for good: the hosts of too many members, or their\n" +
+			"disks, will not come back. Run it where the log is longest; --dry-run shows this host's.\n\n" +
+			"Everything in this host's log stays. Changes at its end may not be committed: nobody knows whether clients were told that\n" +
+			"they succeeded. They are counted, and kept unless you drop them. It refuses while etcd can have a quorum again, and while\n" +
+			"another member answers, unless you abandon it. The other control planes are reset and join again afterwards.\n\n" +
+			"The same command finishes a recovery that was interrupted.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := env.LivingControlPlane(cmd, g)
+			if err != nil {
+				return err
+			}
+			p.Env.Config = p.Env.Config.With(func(n *config.Node) { n.IgnorePreflightErrors = o.IgnorePreflightErrors })
+			r, err := recovery.New(cmd.Context(), p.Env, recovery.Options{Drop: o.DropUncommitted, Abandon: o.Abandon})
+			if err != nil {
+				p.Close()
+				return err
+			}
+			return confirmed(cmd, g, p, o.Yes, r.Summary(), r.Phases())
+		},
+	}
+	config.Bind(cmd.Flags(), "etcd recover", o)
+	env.Reporting(g, cmd)
+	return cmd
+}

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recovery
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// stop stops the control plane, after it has noted how to go on. Until the new data is in place, etcd's stays as it is, and its
+// static Pod is gone, so that no boot starts it.
+func (r *Recovery) stop(ctx context.Context, env *step.Env) error {
+	if r.journal.Exchanged {
+		return nil
+	}
+	r.exchange.Aside = cmp.Or(r.exchange.Aside, r.exchange.AsideAt("recover", env.Host.Now()))
+	r.journal.Aside = r.exchange.Aside
+	if err := r.journal.Write(env); err != nil {
+		return err
+	}
+	if err := r.exchange.Stop(ctx, env); err != nil {
+		return err
+	}
+	return r.stopReplay(ctx, env) // of an earlier run
+}
+
+// moved reports whether an earlier run has begun to exchange the data, so the new data is complete.
+func (r *Recovery) moved(env *step.Env) (bool, error) {
+	if r.journal.Exchanged {
+		return true, nil
+	}
+	return host.Exists(env.Host, r.exchange.Aside)
+}
+
+// replaceData exchanges the data. The new data has a new cluster's IDs, and newer revisions than clients can know.
+func (r *Recovery) replaceData(ctx context.Context, env *step.Env) error {
+	moved, err := r.moved(env)
+	if err != nil || r.journal.Exchanged {
+		return err
+	}
+	if !moved {
+		if err := r.build(ctx, env); err != nil {
+			return err
+		}
+	}
+	if err := r.exchange.Exchange(env); err != nil {
+		return err
+	}
+	if _, err := env.Host.RemoveTree(r.replayDir()); err != nil {
+		return err
+	}
+	r.journal.Exchanged = true
+	return r.journal.Write(env)
+}
+
+func (r *Recovery) build(ctx context.Context, env *step.Env) error {
+	from := r.exchange.Data
+	if replayed, err := host.Exists(env.Host, r.replayDir()); err != nil {
+		return err
+	} else if replayed {
+		from = filepath.Join(r.replayDir(), node.EtcdMemberDir)
+	}
+	ready := func() error {
+		err := backup.EnsureSpace(ctx, env, r.spaceQuestion(env))
+		if err == nil {
+			env.UI.Printf("Making the data of a new cluster in %s", r.exchange.Fresh)
+		}
+		return err
+	}
+	return r.exchange.Build(env, ready, func(dir string) error {
+		return r.withSurvivor(env, from, func(s *etcd.Survivor) error {
+			_, err := s.WriteRenewed(dir, r.own.Name, r.own.PeerURL)
+			return err
+		})
+	})
+}
+
+// start starts all components with the kubelet. None of them ran, and no other control plane can, so there's no turn to take.
+func (r *Recovery) start(ctx context.Context, env *step.Env) error {
+	if r.journal.Serves {
+		return nil
+	}
+	components := []node.Replacement{{Name: manifests.EtcdName, Wanted: []byte(r.journal.Manifest)}}
+	for _, name := range node.StaticPods(env) {
+		if name == manifests.EtcdName {
+			continue // as a run before has written it
+		}
+		manifest, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, name))
+		if err != nil {
+			return err
+		}
+		components = append(components, node.Replacement{Name: name, Before: manifest, Wanted: manifest})
+	}
+	env.UI.Printf("Starting %s with the kubelet", node.NamesOf(components))
+	if _, err := node.Swap(ctx, env, node.Turn{}, components); err != nil {
+		return err
+	}
+	limit := &env.Config.Timeouts.UpgradeManifests
+	err := env.Guard(ctx, limit, env.NodeTarget(), "the control plane does not work with etcd's new data", func(ctx context.Context) error {
+		if err := env.Etcd.CaughtUp(ctx, r.own.PeerURL); err != nil {
+			return err
+		}
+		return errors.WithMessage(env.Cluster.Ready(ctx), "the API")
+	})
+	if err != nil {
+		return err
+	}
+	r.journal.Serves = true
+	return r.journal.Write(env)
+}

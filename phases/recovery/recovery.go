@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package recovery has the workflow of `etcd recover`: an etcd that has lost its quorum for good goes on as a cluster of one
+// member, with everything in the log of this host's member.
+package recovery
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+const command = "etcd recover"
+
+// Options are the operator's decisions.
+type Options struct {
+	// Drop gives up changes that may not be committed. By default, they stay.
+	Drop bool
+	// Abandon names members that still answer, and whose data is given up.
+	Abandon []string
+}
+
+// flags are the options in the form of the command line, for the journal of an interrupted run.
+func (o Options) flags() string {
+	if o.Drop {
+		return "--drop-uncommitted"
+	}
+	return ""
+}
+
+// Recovery makes this host's member the only one of a new cluster.
+type Recovery struct {
+	Options
+
+	own      manifests.LocalMember
+	exchange node.EtcdExchange
+	journal  node.EtcdJournal
+	// begun is set if an earlier run may have stopped etcd.
+	begun bool
+	end   logEnd
+	// others are the other members. None of them answers, except members that are given up.
+	others []etcd.Member
+}
+
+// New reads this host's data, asks the other members, and fails unless etcd has lost its quorum and nobody answers. It changes
+// nothing.
+func New(ctx context.Context, env *step.Env, o Options) (*Recovery, error) {
+	if env.Config.Cluster.Etcd.External != nil {
+		return nil, fault.New("this cluster's etcd is external: it isn't changed from here", "recover it where it runs: https://etcd.io/docs/v3.6/op-guide/recovery/")
+	}
+	r := &Recovery{Options: o}
+	if err := r.findEtcd(env); err != nil {
+		return nil, err
+	}
+	if r.begun {
+		return r, nil
+	}
+	if err := r.readLog(env); err != nil {
+		return nil, err
+	}
+	return r, r.askMembers(ctx, env)
+}
+
+// findEtcd finds this host's etcd by its static Pod, or by the journal of an interrupted run, which has removed the Pod.
+func (r *Recovery) findEtcd(env *step.Env) (err error) {
+	if r.journal, err = node.ReadEtcdJournal(env); err != nil {
+		return err
+	}
+	if r.begun, err = (node.EtcdExchange{Aside: r.journal.Aside}).Begun(env); err != nil {
+		return err
+	}
+	if r.begun && (r.journal.Command != command || r.journal.From != r.flags()) {
+		return fault.New(fmt.Sprintf("`slipway %s` was interrupted, and has to finish first", strings.TrimSpace(r.journal.Command+" "+r.journal.From)), "run it again")
+	}
+	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
+	if !r.begun {
+		manifest, err := host.ReadIfExists(env.Host, path)
+		if err != nil {
+			return err
+		}
+		r.journal = node.EtcdJournal{Command: command, From: r.flags(), Manifest: string(manifest)}
+	}
+	if r.journal.Manifest == "" {
+		return fault.New("this host has no etcd to recover: "+path+" does not exist", "run this on a control plane whose disk has etcd's data, or put the file back")
+	}
+	if r.own, err = backup.MemberIn([]byte(r.journal.Manifest)); err == nil {
+		r.exchange, err = node.NewEtcdExchange([]byte(r.journal.Manifest))
+	}
+	r.exchange.Aside = r.journal.Aside
+	return errors.WithMessage(err, path)
+}
+
+// Summary says what happens, before the user confirms.
+func (r *Recovery) Summary() string {
+	if r.begun {
+		return "This finishes the recovery that was interrupted."
+	}
+	text := fmt.Sprintf("etcd goes on as a new cluster, with this host's member %s alone. The other members are given up, with everything that only they have: %s. Their hosts must be off,\n"+
+		"and stay off: otherwise they may go on as the former cluster.\n%s",
+		r.own.Name, labels(r.others), r.end)
+	if r.end.uncertain > 0 {
+		text += "\n" + r.decision()
+	}
+	return text + "\nIf another host's disk survives, compare its log first: `slipway etcd recover --dry-run` there."
+}
+
+func (r *Recovery) decision() string {
+	if r.Drop {
+		return "These changes are DROPPED (--drop-uncommitted)."
+	}
+	return "These changes are kept, because a client may rely on them; --drop-uncommitted drops them."
+}
+
+// Phases is the workflow.
+func (r *Recovery) Phases() []step.Phase {
+	return []step.Phase{
+		{Name: "preflight", Summary: "Show what etcd goes on with, and check that nothing is in the way", Run: r.preflight},
+		{Name: "stop", Summary: "Stop this host's control plane", Run: r.stop},
+		{Name: "replay", Summary: "Let etcd add to a copy of its database what is only in its log", Run: r.replay},
+		{Name: "etcd-data", Summary: "Put the data of a new cluster with one member in place of etcd's", Run: r.replaceData},
+		{Name: "control-plane", Summary: "Start the control plane, and wait until the API works", Run: r.start},
+		{Name: "finish", Summary: "Record that the recovery is complete, and show the next steps", Run: r.finish},
+	}
+}
+
+func (r *Recovery) preflight(ctx context.Context, env *step.Env) error {
+	env.UI.Printf("%s", strings.ReplaceAll(r.Summary(), "\n", " "))
+	if r.begun {
+		return nil // it has to go on
+	}
+	return node.ReportFindings(env, preflight.Run(ctx, append(preflight.Rollback(), r.spaceQuestion(env)), env.Host, env.Config.IgnorePreflightErrors))
+}
+
+// spaceQuestion checks the space for the new data beside the present, and for the copy that etcd replays its log on.
+func (r *Recovery) spaceQuestion(env *step.Env) preflight.Check {
+	need := preflight.Need{Dir: filepath.Dir(r.exchange.Data), What: "etcd's data", Bytes: uint64(r.end.size) + backup.LogsRoom}
+	if r.end.pending > 0 {
+		need.Bytes *= 2
+	}
+	return preflight.Check{Name: backup.RestoreSpaceCheck, Asks: "space for etcd's data beside the present one, and a tenth of the disk free", Run: func(context.Context, preflight.View) []fault.Finding {
+		return backup.InCheck(backup.RestoreSpaceCheck, preflight.Room(env.Host, need), "`slipway etcd snapshot prune` removes old snapshots")
+	}}
+}
+
+// finish ends the recovery: the next one begins from the start.
+func (r *Recovery) finish(_ context.Context, env *step.Env) error {
+	if err := env.Host.Remove(node.EtcdJournalPath(env.Config)); err != nil {
+		return err
+	}
+	env.UI.Nextf("etcd serves, with this host's member alone. Its data from before is in %s, until `slipway etcd prune` removes it", r.exchange.Aside)
+	node.SayRejoin(env, r.journal.Others)
+	return nil
+}
+
+// isOwn reports whether a member is this host's.
+func (r *Recovery) isOwn(m etcd.Member) bool { return m.PeerURL == r.own.PeerURL }
+
+func without(members []etcd.Member, drop func(etcd.Member) bool) []etcd.Member {
+	return slices.DeleteFunc(slices.Clone(members), drop)
+}

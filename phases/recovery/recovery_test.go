@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recovery
+
+import (
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+const etcdPod = "/etc/kubernetes/manifests/etcd.yaml"
+
+// survivor is control plane cp-1 of an etcd that has lost its quorum.
+func survivor(t *testing.T, voters int) (*phasetest.Stage, *lostQuorum) {
+	t.Helper()
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	for name, pod := range map[string]runtime.Object{
+		manifests.APIServerName: manifests.APIServer(s.Config, manifests.HostView{}),
+		manifests.EtcdName:      manifests.Etcd(s.Config, manifests.HostView{}, nil),
+	} {
+		data, err := manifests.Encode(pod)
+		phasetest.Fatal(t, err)
+		s.Put(t, "/etc/kubernetes/manifests/"+name+".yaml", string(data))
+	}
+	phasetest.Fatal(t, leaveData(s.Root))
+	q := newLostQuorum(voters)
+	s.Etcd = q
+	return s, q
+}
+
+// TestRefuses: as long as etcd may work again, or another member answers, nothing is recovered.
+func TestRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		voters int
+		change func(t *testing.T, s *phasetest.Stage, q *lostQuorum)
+		Options
+		facts []string // of the error; none if it's accepted
+	}{
+		"two of three are lost":    {3, nil, Options{}, nil},
+		"one of two is lost":       {2, nil, Options{}, nil},
+		"it's the only member":     {1, nil, Options{}, []string{"1"}},
+		"the quorum works":         {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.works = true }, Options{Abandon: []string{"cp-2"}}, []string{"`slipway etcd status`"}},
+		"a quorum may come back":   {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, Options{Abandon: []string{"cp-3"}}, []string{"2", "3", "cp-3"}},
+		"another one answers":      {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, Options{Abandon: []string{"cp-2"}}, []string{"cp-3", "--abandon=cp-3", "8"}},
+		"it answers peers alone":   {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 0 }, Options{}, []string{"cp-3", "--abandon=cp-3"}},
+		"it's further":             {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-2"] = 99 }, Options{}, []string{"cp-2", "99", "8"}},
+		"it's given up":            {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, Options{Abandon: []string{"cp-3"}}, nil},
+		"given up by its ID":       {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, Options{Abandon: []string{"a2"}}, nil},
+		"nobody of that name":      {3, nil, Options{Abandon: []string{"cp-9"}}, []string{"--abandon=cp-9", "cp-2", "cp-3"}},
+		"this host is given up":    {3, nil, Options{Abandon: []string{"cp-1"}}, []string{"--abandon=cp-1"}},
+		"this host's is a learner": {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.all[0].Learner = true }, Options{}, []string{"cp-1"}},
+		"this host's has left":     {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.all = q.all[1:] }, Options{}, []string{"cp-1", phasetest.OwnPeer}},
+		"no etcd here":             {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) { t.Helper(); s.Remove(t, etcdPod) }, Options{}, []string{etcdPod}},
+		"no log": {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
+			t.Helper()
+			s.Remove(t, member+"/wal/0000000000000000-0000000000000000.wal")
+		}, Options{}, []string{"etcd"}},
+		"external": {3, func(_ *testing.T, s *phasetest.Stage, _ *lostQuorum) {
+			s.Config = s.Config.With(func(n *config.Node) { n.Cluster.Etcd.External = &config.ExternalEtcd{} })
+		}, Options{}, []string{"etcd"}},
+		"a restore was interrupted": {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
+			t.Helper()
+			phasetest.Fatal(t, node.EtcdJournal{Command: "etcd restore", From: "/srv/x.db", Aside: member + ".before-restore-x"}.Write(s.Env))
+			s.Remove(t, etcdPod)
+		}, Options{}, []string{"`slipway etcd restore /srv/x.db`"}},
+		"another decision was made": {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
+			t.Helper()
+			phasetest.Fatal(t, node.EtcdJournal{Command: command, Aside: member + ".before-recover-x"}.Write(s.Env))
+			s.Remove(t, etcdPod)
+		}, Options{Drop: true}, []string{"`slipway etcd recover`"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, q := survivor(t, c.voters)
+			if c.change != nil {
+				c.change(t, s, q)
+			}
+			before := s.FakeHost.Orders()
+			_, err := New(t.Context(), s.Env, c.Options)
+			switch {
+			case len(c.facts) == 0 && err != nil:
+				t.Error(err)
+			case len(c.facts) > 0 && err == nil:
+				t.Error("no error")
+			case err != nil:
+				fact.In(t, err.Error()+"; "+fault.Remedy(err), c.facts...)
+			}
+			if did := s.FakeHost.Orders(); len(did) > len(before) {
+				t.Errorf("it did %v", did[len(before):])
+			}
+		})
+	}
+}
+
+// TestLogEnd: the operator learns what may not be committed, whether etcd runs or not.
+func TestLogEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		runs, drop bool
+		pending    int
+	}{
+		"it's down":               {false, false, last - applied},
+		"it's down, and they go":  {false, true, committed - applied},
+		"it runs":                 {true, false, last - committed}, // it adds what's committed when it stops
+		"it runs, and they'll go": {true, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := survivor(t, 3)
+			if c.runs {
+				db, err := bbolt.Open(s.Root+member+"/snap/db", 0o600, &bbolt.Options{Timeout: time.Second})
+				phasetest.Fatal(t, err)
+				defer db.Close()
+			}
+			r, err := New(t.Context(), s.Env, Options{Drop: c.drop})
+			phasetest.Fatal(t, err)
+			r.end.size = 0
+			want := logEnd{index: last, term: 2, committed: committed, uncertain: last - committed, pending: c.pending}
+			if r.end != want {
+				t.Errorf("%+v, want %+v", r.end, want)
+			}
+			fact.In(t, r.Summary(), "cp-1", "cp-2", "cp-3", "8", "3", "--drop-uncommitted")
+		})
+	}
+}
+
+// TestReplayPod: the etcd that replays has data of its own, and nobody finds it.
+func TestReplayPod(t *testing.T) {
+	s, _ := survivor(t, 3)
+	pod, err := replayPod([]byte(s.Get(t, etcdPod)), "/var/lib/etcd")
+	phasetest.Fatal(t, err)
+	decoded, err := node.DecodePod(pod)
+	phasetest.Fatal(t, err)
+	c := decoded.Spec.Containers[0]
+	fact.List(t, c.Command[len(c.Command)-3:], "--data-dir=/var/lib/etcd/member.replay", "--listen-client-urls=https://127.0.0.77:2379", "--listen-peer-urls=https://127.0.0.77:2380")
+	if decoded.Name != replayName || c.Name != replayName || c.LivenessProbe.HTTPGet.Path != "/readyz" || node.EtcdDataDir(pod) != "/var/lib/etcd" {
+		t.Errorf("%s", pod)
+	}
+}
