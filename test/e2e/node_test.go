@@ -140,9 +140,12 @@ func (m machine) isReconfigured() {
 	m.healthy(everything)
 	fact.In(m, m.must("cat", manifest), "--profiling=false")
 	fact.In(m, m.storedText("kubelet-config", "kubelet"), "maxPods: 99")
-	if got := m.kubectl("get", "node", "cp-1", "-o", "jsonpath={.status.capacity.pods}"); got != "99" {
-		m.Errorf("the kubelet takes %s Pods", got)
-	}
+	m.eventually("the Node to take 99 Pods", readyLimit, func() error {
+		if got := m.kubectl("get", "node", "cp-1", "-o", "jsonpath={.status.capacity.pods}"); got != "99" {
+			return errors.New("it takes " + got)
+		}
+		return nil
+	})
 	files := m.everyFile()
 	m.must(command...)
 	if now := m.everyFile(); now != files {
