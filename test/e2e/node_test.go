@@ -7,10 +7,15 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
@@ -55,6 +60,7 @@ func TestNode(t *testing.T) {
 		m.prints("", "get", "node", "cp-1", "-o", "jsonpath={.spec.taints}")
 		m.passesPreflight(config)
 	})
+	m.row("reconfigure", func(m machine) { m.isReconfigured() })
 	m.row("reset", func(m machine) {
 		m.hasNetwork()
 		m.changesNothingUnless("y")
@@ -85,6 +91,73 @@ func TestNode(t *testing.T) {
 		t.Errorf("reset of a host after it left the cluster:\n%s", out)
 	}
 	m.row("no-systemd", worksWithoutSystemd)
+}
+
+// isReconfigured changes flags of the API server and a setting of the kubelet. A flag that doesn't exist is put back by the run, and a
+// run that's killed on trial is put back by systemd.
+func (m machine) isReconfigured() {
+	m.Helper()
+	change := func(flag string) []string {
+		m.write("/root/change.yaml", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"+
+			"apiServer: {extraArgs: [{name: "+flag+", value: \"false\"}]}\n---\n"+
+			"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 99\n")
+		return []string{"slipway", "reconfigure", "--config", "/root/change.yaml"}
+	}
+	const manifest, units = "/etc/kubernetes/manifests/kube-apiserver.yaml", "/etc/systemd/system/slipway-watch.service"
+	before := m.must("cat", manifest, "/var/lib/kubelet/config.yaml")
+	isBack := func() error {
+		if _, err := m.try("ls", units); err == nil {
+			return errors.New(units + " is still there")
+		}
+		if now := m.must("cat", manifest, "/var/lib/kubelet/config.yaml"); now != before {
+			return errors.New("the files have changed:\n" + now)
+		}
+		return nil
+	}
+
+	started := time.Now()
+	out, err := m.try(change("no-such-flag")...)
+	if err == nil {
+		m.Fatalf("a flag that does not exist counts:\n%s", out)
+	}
+	m.Logf("put back after %.1fs", time.Since(started).Seconds())
+	fact.In(m, out, "no-such-flag")
+	if err := isBack(); err != nil {
+		m.Fatal(err)
+	}
+
+	command := change("profiling")
+	if !m.killedAt(instant{"On trial", 0}, nothingMore, command...) {
+		m.Fatal("it was not killed on trial")
+	}
+	m.eventually("the killed change to be put back", readyLimit, isBack)
+	m.healthy(everything)
+	fact.NotIn(m, m.storedText("kubeadm-config", "ClusterConfiguration"), "profiling", "no-such-flag")
+
+	started = time.Now()
+	m.must(command...)
+	m.Logf("reconfigured in %.1fs", time.Since(started).Seconds())
+	m.healthy(everything)
+	fact.In(m, m.must("cat", manifest), "--profiling=false")
+	fact.In(m, m.storedText("kubelet-config", "kubelet"), "maxPods: 99")
+	m.eventually("the Node to take 99 Pods", readyLimit, func() error {
+		if got := m.kubectl("get", "node", "cp-1", "-o", "jsonpath={.status.capacity.pods}"); got != "99" {
+			return errors.New("it takes " + got)
+		}
+		return nil
+	})
+	files := m.everyFile()
+	m.must(command...)
+	if now := m.everyFile(); now != files {
+		m.Errorf("the second time, files have changed (-before +after):\n%s", cmp.Diff(files, now))
+	}
+	m.must("rm", "-r", "/etc/kubernetes/tmp") // resets leave it
+}
+
+// everyFile lists the node's configuration with the times of its last changes.
+func (m machine) everyFile() string {
+	m.Helper()
+	return m.must("find", "/etc/kubernetes", "/var/lib/kubelet/config.yaml", "-type", "f", "-printf", "%T@ %p\n")
 }
 
 // initializesAsReference checks a new node, plans, and initializes it: the plan must be true, and the files and objects the
