@@ -137,7 +137,7 @@ func TestPhasesReport(t *testing.T) {
 // TestGroupsFail: a group of commands fails without a subcommand. kubeadm's `kubeconfig` and the program itself don't.
 func TestGroupsFail(t *testing.T) {
 	runnable := []string{"slipway", "slipway kubeconfig", "slipway init", "slipway join", "slipway reset", "slipway preflight",
-		"slipway upgrade apply", "slipway upgrade node", "slipway host prepare", "slipway host reset"}
+		"slipway upgrade apply", "slipway upgrade node", "slipway host prepare", "slipway host reset", "slipway reconfigure"}
 	groups := 0
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
