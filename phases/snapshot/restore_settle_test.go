@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ import (
 // restoredAPI is the API of a restored cluster. Leases are renewed whenever somebody looks, except those of stopped holders.
 type restoredAPI struct {
 	cluster.Cluster
-	looks     int
+	looks     atomic.Int64
 	nodes     []string
 	stopped   []string
 	notReady  []string // Nodes
@@ -48,14 +49,11 @@ func (c *restoredAPI) Nodes(context.Context) (list []corev1.Node, err error) {
 }
 
 func (c *restoredAPI) Get(_ context.Context, obj cluster.Object) (bool, error) {
-	lease := obj.(*coordinationv1.Lease)
+	lease, renewed := obj.(*coordinationv1.Lease), noon
 	if !slices.Contains(c.stopped, lease.Name) {
-		c.looks++
+		renewed = noon.Add(time.Duration(c.looks.Add(1)) * time.Second)
 	}
-	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(noon.Add(time.Duration(c.looks) * time.Second)))
-	if slices.Contains(c.stopped, lease.Name) {
-		lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(noon))
-	}
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(renewed))
 	return true, nil
 }
 
@@ -94,29 +92,29 @@ func pod(name string, ready corev1.ConditionStatus) corev1.Pod {
 // TestSettle: a restore ends once kubelets and controllers work with the restored state, and names the Nodes that don't fit it.
 func TestSettle(t *testing.T) {
 	for name, c := range map[string]struct {
-		api     restoredAPI
+		api     *restoredAPI
 		present []string // Nodes before the restore
 		fails   []string // facts of the error
 		says    []string
 	}{
-		"settled": {restoredAPI{nodes: []string{"cp-1", "worker-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", nil), endpoint("b", ptr.To(false))},
+		"settled": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", nil), endpoint("b", ptr.To(false))},
 			pods: []corev1.Pod{pod("a", corev1.ConditionTrue)}}, []string{"cp-1", "worker-1"}, nil, nil},
-		"the controller manager is late":      {restoredAPI{nodes: []string{"cp-1"}, stopped: []string{"kube-controller-manager"}}, nil, []string{"kube-controller-manager"}, nil},
-		"a node is gone, and counts as Ready": {restoredAPI{nodes: []string{"cp-1", "worker-1"}, stopped: []string{"worker-1"}}, nil, []string{"worker-1"}, nil},
-		"a node is gone": {restoredAPI{nodes: []string{"cp-1", "worker-1"}, stopped: []string{"worker-1"}, notReady: []string{"worker-1"}}, nil,
+		"the controller manager is late":      {&restoredAPI{nodes: []string{"cp-1"}, stopped: []string{"kube-controller-manager"}}, nil, []string{"kube-controller-manager"}, nil},
+		"a node is gone, and counts as Ready": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, stopped: []string{"worker-1"}}, nil, []string{"worker-1"}, nil},
+		"a node is gone": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, stopped: []string{"worker-1"}, notReady: []string{"worker-1"}}, nil,
 			nil, []string{"worker-1", "`slipway reset node worker-1`"}},
-		"a node had left, another has joined": {restoredAPI{nodes: []string{"cp-1", "worker-1"}, stopped: []string{"worker-1"}, notReady: []string{"worker-1"}},
+		"a node had left, another has joined": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, stopped: []string{"worker-1"}, notReady: []string{"worker-1"}},
 			[]string{"cp-1", "worker-2"}, nil, []string{"worker-2", "`systemctl restart kubelet`", "`slipway reset node worker-1`"}},
-		"a Pod that is gone": {restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", nil)}}, nil, []string{"shop/web-1", "Pod a"}, nil},
-		"a Pod of the same name": {restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", ptr.To(true))},
+		"a Pod that is gone": {&restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", nil)}}, nil, []string{"shop/web-1", "Pod a"}, nil},
+		"a Pod of the same name": {&restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", ptr.To(true))},
 			pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "other"}}}}, nil, []string{"shop/web-1", "Pod a"}, nil},
-		"a Pod that isn't ready": {restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", nil)},
+		"a Pod that isn't ready": {&restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", nil)},
 			pods: []corev1.Pod{pod("a", corev1.ConditionFalse)}}, nil, []string{"shop/web-1", "Pod a"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _, _ := alone(t)
 			s.Put(t, "/etc/kubernetes/manifests/kube-controller-manager.yaml", "kind: Pod\nspec: {containers: [{name: c}]}\n")
-			s.Cluster = &c.api
+			s.Cluster = c.api
 			r := &Restore{}
 			r.journal.Nodes = c.present
 			err := r.settle(t.Context(), s.Env)
