@@ -91,11 +91,16 @@ func node(n *config.Node) []Check {
 	return slices.Concat(checks, forwarding(n), ports(n, portUse{n.Kubelet.Address, kubeletPort(n), kubelet}))
 }
 
+// EtcdDataCheck is the name of the check that etcd's directory has no other data.
+func EtcdDataCheck(n *config.Node) string {
+	return "DirAvailable-" + dashed(n.Cluster.Etcd.Local.DataDir)
+}
+
 func localEtcd(n *config.Node) []Check {
 	dir := n.Cluster.Etcd.Local.DataDir
 	return append(
 		ports(n, portUse{n.AdvertiseAddress.String(), 2379, etcd}, portUse{n.AdvertiseAddress.String(), 2380, etcd}),
-		Check{Name: "DirAvailable-" + dashed(dir), Run: etcdData(n, dir), Asks: "etcd's directory is empty, or holds the data of this node's etcd"},
+		Check{Name: EtcdDataCheck(n), Run: etcdData(n, dir), Asks: "etcd's directory is empty, or holds the data of this node's etcd"},
 		Check{Name: "EtcdDisk", Run: with(dir, etcdDisk), Asks: "fdatasync after a write of 2300 bytes takes at most 10 ms at the 99th percentile of a hundred, measured for half a second at most (warning)"},
 		Check{Name: "DiskSpace-etcd", Run: space(n, dir, etcdNeed), Asks: "200 MiB (error), 2 GiB (warning) and 5000 inodes free for etcd's directory"})
 }

@@ -101,8 +101,8 @@ var mayImport = map[string][]string{
 		"internal/host", "internal/joining", "internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/snapshot": {
-		"phases/backup", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/etcd",
-		"internal/fault", "internal/host", "internal/snapshots", "internal/thisnode", "internal/upgrading",
+		"phases/backup", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/config",
+		"internal/etcd", "internal/fault", "internal/host", "internal/snapshots", "internal/thisnode", "internal/upgrading",
 	},
 	"phases/bootstrap": {
 		"phases/addon", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster",
@@ -159,7 +159,7 @@ var mayImport = map[string][]string{
 	"cmd/slipway/cli": {"internal/config", "internal/fault", "internal/host", "internal/host/linux", "internal/redact", "internal/ui"},
 	"cmd/slipway/env": {
 		"cmd/slipway/cli", "phases/step", "internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host",
-		"internal/host/linux", "internal/host/plan", "internal/joining", "internal/plan", "internal/thisnode", "internal/ui",
+		"internal/host/linux", "internal/host/plan", "internal/joining", "internal/plan", "internal/snapshots", "internal/thisnode", "internal/ui",
 	},
 	// Groups of commands don't import each other.
 	"cmd/slipway/bundle": {"cmd/slipway/cli", "phases/machine", "internal/bundle", "internal/fault"},
@@ -177,7 +177,7 @@ var mayImport = map[string][]string{
 		"internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/snapshots", "internal/thisnode",
 	},
 	"cmd/slipway/node": {
-		"cmd/slipway/cli", "cmd/slipway/env", "phases", "phases/bootstrap", "phases/machine", "phases/reset", "phases/step",
+		"cmd/slipway/cli", "cmd/slipway/env", "phases", "phases/bootstrap", "phases/machine", "phases/reset", "phases/snapshot", "phases/step",
 		"preflight", "internal/bundle", "internal/config", "internal/containerd", "internal/fault", "internal/host",
 		"internal/host/linux", "internal/joining", "internal/thisnode", "internal/ui",
 	},

@@ -115,7 +115,11 @@ func (r *Restore) readSnapshot(env *step.Env) error {
 		return err
 	}
 	r.Earlier = r.info.Members
-	return r.fits(env)
+	server, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	if err != nil {
+		return err
+	}
+	return r.fits(env, server)
 }
 
 // noteNodes notes the present Nodes, if the API answers: after the restore, nobody knows those that have joined since the snapshot.

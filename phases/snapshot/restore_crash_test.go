@@ -37,7 +37,7 @@ import (
 )
 
 var scenarios = []phasetest.Scenario{{Name: "etcd-restore", Prepare: prepareRestore, Run: runRestore,
-	Reads: "/var/lib/kubelet/config.yaml", Renews: []string{phasetest.LeaseWrite}}}
+	Reads: "/var/lib/kubelet/config.yaml", Renews: []string{phasetest.LeaseWrite}}, bareScenario}
 
 func TestMain(m *testing.M) { phasetest.Main(m, scenarios...) }
 
@@ -77,6 +77,7 @@ func prepareRestore(t *testing.T, s *phasetest.Scene) error {
 	return initialized.node.Files.Write(s.Root)
 }
 
+// initializedPlane makes a control plane, a snapshot of its etcd without a record, and a sealed one.
 func initializedPlane(t *testing.T) (phasetest.OldNode, error) {
 	signed := phasetest.RotatedPEM(t, "cp-1", time.Now().Add(time.Hour))
 	return phasetest.MakeNode(func(h *phasetest.LastingHost, endpoint string) error {
@@ -92,7 +93,7 @@ func initializedPlane(t *testing.T) (phasetest.OldNode, error) {
 		}
 		data := h.Root + "/var/lib/etcd/member/snap"
 		return errors.Join(os.MkdirAll(data, 0o700), os.WriteFile(data+"/db", []byte("new"), 0o600), h.Note(phasetest.HasEtcdData),
-			os.MkdirAll(h.Root+filepath.Dir(taken), 0o700), os.WriteFile(h.Root+taken, snapshot, 0o600), h.StartPods())
+			os.MkdirAll(h.Root+filepath.Dir(taken), 0o700), os.WriteFile(h.Root+taken, snapshot, 0o600), h.StartPods(), seal(h))
 	})
 }
 

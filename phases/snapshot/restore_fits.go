@@ -24,9 +24,9 @@ import (
 // identity is the provider that stores objects as they are.
 const identity = "identity"
 
-// fits fails if this host's etcd wouldn't start with the snapshot, or its API server couldn't work with it. Whatever isn't known is
-// a doubt.
-func (r *Restore) fits(env *step.Env) error {
+// fits fails if this host's etcd wouldn't start with the snapshot, or its API server, with this static Pod, couldn't work with it.
+// Whatever isn't known is a doubt.
+func (r *Restore) fits(env *step.Env, server []byte) error {
 	if err := backup.StartsWith(r.info, node.EtcdMinor([]byte(r.journal.Manifest))); err != nil {
 		return fault.New(fmt.Sprintf("%s does not fit this host: %v", r.File, err), "upgrade this control plane to the snapshot's version first, or choose an older snapshot")
 	}
@@ -34,11 +34,7 @@ func (r *Restore) fits(env *step.Env) error {
 		r.doubts = append(r.doubts, fmt.Sprintf("whether the snapshot is of this cluster, and whether the keys that its Secrets may be encrypted with are here: it has no record (%s)", snapshots.RecordPath(r.File)))
 		return nil
 	}
-	manifest, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, manifests.APIServerName))
-	if err != nil {
-		return err
-	}
-	pod, err := node.DecodePod(manifest)
+	pod, err := node.DecodePod(server)
 	if err != nil {
 		return errors.WithMessage(err, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
 	}

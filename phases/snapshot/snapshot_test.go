@@ -55,11 +55,11 @@ type members struct {
 	health []etcd.Health
 	file   string
 	asked  []string
+	// running means that all answer at their peer URLs.
+	running bool
 }
 
 func (m *members) Health(context.Context) ([]etcd.Health, error) { return m.health, m.Fail["health"] }
-
-func (m *members) Peers(_ context.Context, urls []string) []etcd.Peer { return phasetest.Silent(urls) }
 
 func (m *members) Snapshot(_ context.Context, peerURL string, w io.Writer) (etcd.SnapshotInfo, error) {
 	m.asked = append(m.asked, peerURL)

@@ -624,3 +624,56 @@ func (m machine) isRestored(kept []string, workers []machine) {
 		m.ready(w.node.Name())
 	}
 }
+
+// TestEtcdBareHost loses the only control plane. Another host with its address takes its place with one file: a sealed snapshot.
+func TestEtcdBareHost(t *testing.T) {
+	m := boot(t)
+	config := document("", podSubnet)
+	m.init(config)
+	m.kubectl("taint", "nodes", "--all", "node-role.kubernetes.io/control-plane-")
+	pause := strings.TrimSpace(m.must("sh", "-c", "ctr -n k8s.io images ls -q | grep -m1 registry.k8s.io/pause:"))
+	m.kubectl("create", "deployment", "kept", "--image="+pause)
+	m.kubectl("wait", "--for=condition=Available", "deployment/kept", "--timeout="+readyLimit.String())
+	key, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write("/root/recipients", key.Recipient().String())
+	file := strings.TrimSpace(m.must("slipway", "etcd", "snapshot", "save", "--dir=/root", "--with-pki", "--recipients-file=/root/recipients"))
+	saved := map[string]string{"/root/identity": key.String(), "/root/slipway.yaml": config}
+	for _, path := range []string{file, snapshots.RecordPath(file), "/etc/kubernetes/admin.conf"} {
+		data, err := m.node.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		saved[path] = string(data)
+	}
+	address := m.node.IP()
+	if err := m.node.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.node = m.another("cp-1").node
+	if m.node.IP() != address {
+		t.Fatalf("the other host has the address %s, not %s", m.node.IP(), address)
+	}
+	admin := saved["/etc/kubernetes/admin.conf"]
+	delete(saved, "/etc/kubernetes/admin.conf")
+	for path, text := range saved {
+		m.write(path, text)
+	}
+	m.init(config, "--restore="+file, "--identity-file=/root/identity", "--dry-run")
+	m.init(config, "--restore="+file, "--identity-file=/root/identity")
+	m.write("/root/old.conf", admin)
+	m.must("kubectl", "--kubeconfig=/root/old.conf", "auth", "can-i", "delete", "nodes")
+	m.eventually("the Deployment's Pod on this host", readyLimit, func() error {
+		if running := m.must("sh", "-c", sandboxesOf+"kept)\" || true"); len(strings.Fields(running)) != 1 {
+			return errors.Errorf("Pods here: %q", running)
+		}
+		return nil
+	})
+	m.kubectl("wait", "--for=condition=Available", "deployment/kept", "--timeout="+readyLimit.String())
+	m.ready("cp-1")
+	if out, err := m.try("slipway", "init", "--config=/root/slipway.yaml"); err != nil { // the restore is complete
+		t.Errorf("%v: %s", err, out)
+	}
+}

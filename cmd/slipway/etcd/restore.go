@@ -28,7 +28,7 @@ func confirmed(cmd *cobra.Command, g *cli.Globals, p *env.Parts, yes bool, summa
 }
 
 func newRestore(g *cli.Globals) *cobra.Command {
-	o, open := &config.EtcdFlags{}, &opening{}
+	o, open := &config.EtcdFlags{}, &env.Opening{}
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Give etcd the data of a snapshot",
@@ -50,7 +50,7 @@ func newRestore(g *cli.Globals) *cobra.Command {
 			}
 			p.Env.Config = p.Env.Config.With(func(n *config.Node) { n.IgnorePreflightErrors = o.IgnorePreflightErrors })
 			from := snapshot.Source{File: file}
-			if from.With, err = open.identities(p.Env.Host); err != nil {
+			if from.With, err = open.Identities(p.Env.Host); err != nil {
 				p.Close()
 				return err
 			}
@@ -63,7 +63,7 @@ func newRestore(g *cli.Globals) *cobra.Command {
 		},
 	}
 	config.Bind(cmd.Flags(), "etcd restore", o)
-	open.bind(cmd.Flags())
+	open.Bind(cmd.Flags())
 	env.Reporting(g, cmd)
 	return cmd
 }

@@ -81,7 +81,7 @@ func newSave(g *cli.Globals) *cobra.Command {
 }
 
 func newVerify(g *cli.Globals) *cobra.Command {
-	dir, keys := "", opening{}
+	dir, keys := "", env.Opening{}
 	cmd := &cobra.Command{
 		Use:   "verify [FILE...]",
 		Short: "Read snapshots, by default all of this host's, and compare them with their records",
@@ -91,7 +91,7 @@ func newVerify(g *cli.Globals) *cobra.Command {
 		Args: cli.Takes(0, cli.AnyNumber),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			return runAnywhere(g, dir, func(e *step.Env, dir string) error {
-				with, err := keys.identities(e.Host)
+				with, err := keys.Identities(e.Host)
 				if err != nil {
 					return err
 				}
@@ -100,7 +100,7 @@ func newVerify(g *cli.Globals) *cobra.Command {
 		},
 	}
 	bindDir(cmd.Flags(), &dir)
-	keys.bind(cmd.Flags())
+	keys.Bind(cmd.Flags())
 	return cmd
 }
 

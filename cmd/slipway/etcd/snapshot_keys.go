@@ -4,11 +4,10 @@
 package etcd
 
 import (
-	"path/filepath"
-
 	"github.com/pkg/errors"
 	"github.com/spf13/pflag"
 
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
 )
@@ -41,43 +40,9 @@ func (s *sealing) recipients(h host.FileReader) (snapshots.Recipients, error) {
 	if !s.withPKI {
 		return nil, nil
 	}
-	keys, passphrase, err := absolute(s.keys, s.passphrase)
+	keys, passphrase, err := env.Absolute(s.keys, s.passphrase)
 	if err != nil {
 		return nil, err
 	}
 	return snapshots.ReadRecipients(h, keys, passphrase)
-}
-
-// opening are the flags that open an encrypted snapshot.
-type opening struct{ keys, passphrase string }
-
-func (o *opening) bind(fs *pflag.FlagSet) {
-	fs.StringVar(&o.keys, "identity-file", "", "`file` with private keys (AGE-SECRET-KEY-...) that open encrypted snapshots, one a line")
-	fs.StringVar(&o.passphrase, "passphrase-file", "", "`file` with the passphrase that opens encrypted snapshots")
-}
-
-func (o *opening) identities(h host.FileReader) (snapshots.Identities, error) {
-	if o.keys != "" && o.passphrase != "" {
-		return nil, errors.New("use either --identity-file or --passphrase-file")
-	}
-	keys, passphrase, err := absolute(o.keys, o.passphrase)
-	if err != nil {
-		return nil, err
-	}
-	return snapshots.ReadIdentities(h, keys, passphrase)
-}
-
-// absolute returns absolute paths. Empty ones stay empty.
-func absolute(a, b string) (string, string, error) {
-	for _, path := range []*string{&a, &b} {
-		if *path == "" {
-			continue
-		}
-		abs, err := filepath.Abs(*path)
-		if err != nil {
-			return "", "", err
-		}
-		*path = abs
-	}
-	return a, b, nil
 }

@@ -16,20 +16,28 @@ import (
 )
 
 func NewInit(g *cli.Globals) *cobra.Command {
-	o := &env.InitOptions{}
+	o, restore := &env.InitOptions{}, &restoring{}
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Create a cluster with this host as its first control plane",
-		Long:  "Create a cluster with this host as its first control plane.",
+		Long: "Create a cluster with this host as its first control plane.\n\n" +
+			"With --restore, the cluster isn't new: etcd gets the data of a snapshot. The cluster's CA and keys have to be on this host, or\n" +
+			"in the snapshot (`slipway etcd snapshot save --with-pki`). On a control plane that exists, use `slipway etcd restore`.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := env.LoadInit(cmd, g, o)
 			if err != nil {
 				return err
 			}
 			begin(cmd.Context(), p)
-			return p.Run(cmd.Context(), bootstrap.Init(), p.Env.Config.SkipPhases)
+			workflow, err := restore.within(p, bootstrap.Init())
+			if err != nil {
+				p.Close()
+				return err
+			}
+			return p.Run(cmd.Context(), workflow, p.Env.Config.SkipPhases)
 		},
 	}
+	restore.bind(cmd.Flags())
 	env.Workflow{Name: "init", Phases: bootstrap.Init(), Single: initPhase}.AddTo(cmd, g, &o.InitFlags)
 	return cmd
 }
