@@ -352,10 +352,14 @@ func (e *etcdProcess) waitForStorageVersion() {
 	e.Helper()
 	e.do(func(ctx context.Context, c *clientv3.Client) error {
 		status, err := c.Status(ctx, e.clientURL)
-		if err == nil && status.StorageVersion == "" {
-			err = errors.New("it has no storage version yet")
+		if err != nil {
+			return err
 		}
-		return err
+		// Before it has written one, it reports 3.5, as the schema has the fields of that version.
+		if minor := status.Version[:strings.LastIndex(status.Version, ".")+1]; !strings.HasPrefix(status.StorageVersion, minor) {
+			return fmt.Errorf("etcd %s reports the storage version %q", status.Version, status.StorageVersion)
+		}
+		return nil
 	})
 }
 
