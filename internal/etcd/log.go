@@ -32,7 +32,7 @@ type Log struct {
 }
 
 // ReadLog reads the files of a log, which are in order. It keeps the entries after an index: the last one in the database, or the
-// highest of all numbers to keep only those that may not be committed. An etcd may write to the log meanwhile. It ends at the first
+// highest of all numbers to keep only entries that may not be committed. An etcd may write to the log meanwhile. It ends at the first
 // record that isn't whole: the member hasn't promised anything from there on.
 func ReadLog(files []*os.File, after uint64) (*Log, error) {
 	if len(files) == 0 {

@@ -54,7 +54,7 @@ type Sealed struct {
 	OpensWith []string `json:"opensWith"`
 }
 
-// Seal encrypts a snapshot to w, with its record and files. name is the snapshot's own. It fails unless it's the one that the record
+// Seal encrypts a snapshot to w, with its record and files. name is the snapshot's own. It fails if it isn't the snapshot the record
 // describes.
 func Seal(w io.Writer, to Recipients, name string, r Record, files []File, snapshot io.Reader) error {
 	record, err := r.Encode()
@@ -102,7 +102,7 @@ type Opened struct {
 	// Record is that of the snapshot inside: its size and hash are the snapshot's own.
 	Record Record
 	Files  []File
-	// Snapshot reads the snapshot, once. At its end there's an error unless it's the one that the record describes.
+	// Snapshot reads the snapshot, once. At its end there's an error unless the record describes it.
 	Snapshot io.Reader
 
 	file *os.File

@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
-// unchanged fails if a ConfigMap isn't the one that the change was made from.
+// unchanged fails if a ConfigMap has changed since the change was made from it.
 func (r *Run) unchanged(ctx context.Context, env *step.Env, names ...string) error {
 	for _, name := range names {
 		cm := node.ConfigMap(name)

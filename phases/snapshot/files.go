@@ -89,7 +89,7 @@ func (c *collection) markOfHost() {
 // outputs are flags that name files a component writes.
 var outputs = []string{"audit-log-path", "data-dir", "log-file", "wal-dir"}
 
-// pod adds the files that a static Pod takes from this host: those that its flags name, volumes that are a file, and directories
+// pod adds the files that a static Pod takes from this host: files named by its flags, volumes that are a file, and directories
 // it only reads.
 func (c *collection) pod(pod *corev1.Pod) {
 	if len(pod.Spec.Containers) == 0 {

@@ -122,7 +122,7 @@ func (r *Restore) readSnapshot(env *step.Env) error {
 	return r.fits(env, server)
 }
 
-// noteNodes notes the present Nodes, if the API answers: after the restore, nobody knows those that have joined since the snapshot.
+// noteNodes notes the present Nodes, if the API answers: after the restore, nobody knows which have joined since.
 func (r *Restore) noteNodes(ctx context.Context, env *step.Env) {
 	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
 	defer cancel()

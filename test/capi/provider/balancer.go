@@ -155,7 +155,7 @@ func (b *TCPBalancer) checkAlways(ctx context.Context) {
 	}
 }
 
-// next returns the ready address after the one that got the last connection, or "".
+// next returns the ready address after the last connection's, or "".
 func (b *TCPBalancer) next() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
