@@ -26,7 +26,7 @@ const (
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // TCPBalancer is a Balancer like those in front of real control planes: it asks each API server whether it's ready, gives new
-// connections to those that are, in turn, and ends the connections to one that stops being ready.
+// connections to ready ones, in turn, and ends the connections to an address that stops being ready.
 type TCPBalancer struct {
 	port   string
 	dial   Dial
