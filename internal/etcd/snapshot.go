@@ -213,7 +213,7 @@ func (info *SnapshotInfo) read(tx *bbolt.Tx) (err error) {
 }
 
 // mostVisited is how many bytes of records visit goes through before it gives their pages back.
-const mostVisited = 4 << 20
+const mostVisited = 1 << 20
 
 // visit goes through a bucket, and makes sure bbolt doesn't return data from outside the file: a record holds the position and
 // length of its key and value, and bbolt trusts them. A small bucket may be a copy in memory.

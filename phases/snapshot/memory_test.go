@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -35,6 +36,7 @@ const (
 // TestMemory saves and prunes a database several times as large as the memory that may be used, in processes of their own.
 func TestMemory(t *testing.T) {
 	if task := os.Getenv(memoryTask); task != "" {
+		debug.SetGCPercent(400) // as cmd/slipway does
 		saveLarge(t, task == "sealed", os.Getenv(memoryTask+"_FILE"))
 		checkMemory(t, task)
 		return

@@ -41,6 +41,7 @@ type Options struct {
 
 // Save writes a snapshot and its record, and returns its path.
 func Save(ctx context.Context, env *step.Env, o Options) (path string, err error) {
+	defer leanly()()
 	if err := onlyLocal(env); err != nil {
 		return "", err
 	}
