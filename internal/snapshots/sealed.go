@@ -58,6 +58,9 @@ type Sealed struct {
 // describes.
 func Seal(w io.Writer, to Recipients, name string, r Record, files []File, snapshot io.Reader) error {
 	record, err := r.Encode()
+	if err == nil && len(record) > maxRecord {
+		err = errors.Errorf("its record has %d bytes, and Open reads %d", len(record), maxRecord)
+	}
 	if err != nil {
 		return err
 	}

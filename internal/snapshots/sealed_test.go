@@ -119,6 +119,14 @@ func TestSealed(t *testing.T) {
 	}
 }
 
+// TestSealedRecordTooLarge: Open wouldn't read it again.
+func TestSealedRecordTooLarge(t *testing.T) {
+	record, files := sealable()
+	record.Unknown = []string{strings.Repeat("x", maxRecord)}
+	err := Seal(io.Discard, keyPairs(t)["a key"].Recipients, innerName, record, files, strings.NewReader(database))
+	fact.Error(t, err, "record")
+}
+
 // TestSealedDamaged: a sealed snapshot that has lost or changed a byte, or isn't the one its record describes, is an error.
 func TestSealedDamaged(t *testing.T) {
 	pair := keyPairs(t)["a key"]

@@ -28,9 +28,17 @@ type collection struct {
 	files  map[string]snapshots.File
 	ofHost map[string]bool
 	size   int
-	// missed says for which files there was no room, or which couldn't be read.
+	// missed says for which files there was no room, or which couldn't be read; more is how many others there are.
 	missed []string
+	more   int
+	// full is true once there's no room for another file.
+	full bool
 }
+
+const (
+	mostFiles  = 10_000
+	mostMissed = 100
+)
 
 // filesHere returns this control plane's files: everything in /etc/kubernetes but the backups of upgrades, the kubelet's settings,
 // and whatever else the static Pods take from this host.
@@ -53,6 +61,9 @@ func filesHere(env *step.Env) (files []snapshots.File, missed []string) {
 		files = append(files, f)
 	}
 	slices.SortFunc(files, func(a, b snapshots.File) int { return strings.Compare(a.Path, b.Path) })
+	if c.more > 0 {
+		c.missed = append(c.missed, fmt.Sprintf("%d others", c.more))
+	}
 	return files, c.missed
 }
 
@@ -138,6 +149,10 @@ func (c *collection) tree(dir string) {
 		return
 	}
 	for _, e := range c.entries(dir) {
+		if c.full {
+			c.miss(dir, errNoRoom)
+			return
+		}
 		path := filepath.Join(dir, e.Name())
 		_, leftover := host.LeftoverOf(e.Name())
 		switch {
@@ -159,10 +174,16 @@ func (c *collection) miss(path string, err error) {
 	if err == nil {
 		return
 	}
-	if text := path + ": " + err.Error(); !slices.Contains(c.missed, text) {
+	switch text := path + ": " + err.Error(); {
+	case slices.Contains(c.missed, text):
+	case len(c.missed) == mostMissed:
+		c.more++
+	default:
 		c.missed = append(c.missed, text)
 	}
 }
+
+var errNoRoom = fmt.Errorf("there is room for %d files of %d MiB together", mostFiles, snapshots.MaxFiles>>20)
 
 // file adds a file, or the target of a link. A missing one isn't needed.
 func (c *collection) file(path string) {
@@ -177,8 +198,12 @@ func (c *collection) file(path string) {
 	case !info.Mode().IsRegular():
 		c.miss(path, errors.New("it is a link to a directory, or to no file"))
 		return
-	case info.Size() > snapshots.MaxFile || c.size+int(info.Size()) > snapshots.MaxFiles:
-		c.miss(path, fmt.Errorf("it has %d bytes, and there is room for %d MiB, in files of at most %d MiB", info.Size(), snapshots.MaxFiles>>20, snapshots.MaxFile>>20))
+	case info.Size() > snapshots.MaxFile:
+		c.miss(path, fmt.Errorf("it has %d bytes, and a file may have %d MiB", info.Size(), snapshots.MaxFile>>20))
+		return
+	case len(c.files) == mostFiles || c.size+int(info.Size()) > snapshots.MaxFiles:
+		c.full = true
+		c.miss(path, errNoRoom)
 		return
 	}
 	data, err := c.env.Host.ReadFile(path)

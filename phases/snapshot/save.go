@@ -39,6 +39,20 @@ type Options struct {
 	Slipway    string // this program's version
 }
 
+// plainDir is where the snapshot is written first. One that's sealed afterwards stays on this host until then: the directory it's for
+// may be another machine's.
+func (o Options) plainDir() string {
+	if len(o.Recipients) > 0 {
+		return snapshots.Dir
+	}
+	return o.Dir
+}
+
+// dirs are the directories that a save writes to.
+func (o Options) dirs() []string {
+	return slices.Compact([]string{o.plainDir(), filepath.Clean(o.Dir)})
+}
+
 // Save writes a snapshot and its record, and returns its path.
 func Save(ctx context.Context, env *step.Env, o Options) (path string, err error) {
 	defer leanly()()
@@ -54,11 +68,13 @@ func Save(ctx context.Context, env *step.Env, o Options) (path string, err error
 	if err != nil {
 		return "", err
 	}
-	if err := ensureDir(env, o.Dir); err != nil {
-		return "", err
-	}
-	if err := sweep(env, o.Dir); err != nil {
-		return "", err
+	for _, dir := range o.dirs() {
+		if err := ensureDir(env, dir); err != nil {
+			return "", err
+		}
+		if err := sweep(env, dir); err != nil {
+			return "", err
+		}
 	}
 	if err := ensureSpace(env, o, uint64(source.Status.Size)); err != nil {
 		return "", err
@@ -77,7 +93,7 @@ func write(ctx context.Context, env *step.Env, o Options, source etcd.Health) (p
 	}
 	record := newRecord(env, o, source)
 	path = filepath.Join(o.Dir, snapshots.Name(record.Node, record.Taken))
-	draft := draftOf(path)
+	draft := draftOf(filepath.Join(o.plainDir(), filepath.Base(path)))
 	info, err := backup.Snapshot(ctx, env, source.PeerURL, draft)
 	if err == nil {
 		record, err = complete(env, record, draft, info)
@@ -156,16 +172,19 @@ func ensureDir(env *step.Env, dir string) error {
 	return env.Host.EnsureDir(dir, 0o700)
 }
 
-// ensureSpace fails if the snapshot would leave less than a tenth of the disk free. While a snapshot is sealed, it's there twice.
+// ensureSpace fails if the snapshot would leave less than a tenth of a disk free. While a snapshot is sealed, it's there twice.
 func ensureSpace(env *step.Env, o Options, size uint64) error {
+	needs := []preflight.Need{{Dir: o.plainDir(), What: "the snapshot of etcd", Bytes: size}}
 	if len(o.Recipients) > 0 {
-		size = 2*size + snapshots.MaxFiles
+		needs = append(needs, preflight.Need{Dir: o.Dir, What: "the sealed snapshot", Bytes: size + snapshots.MaxFiles})
 	}
-	for _, f := range preflight.Room(env.Host, preflight.Need{Dir: o.Dir, What: "the snapshot of etcd", Bytes: size}) {
-		if f.Severity == fault.Error {
-			return fault.New(f.Message, f.Remedy+"; `slipway etcd snapshot prune` removes old snapshots in "+o.Dir)
+	for i, need := range needs {
+		for _, f := range preflight.Room(env.Host, need, slices.Delete(slices.Clone(needs), i, i+1)...) {
+			if f.Severity == fault.Error {
+				return fault.New(f.Message, f.Remedy+"; `slipway etcd snapshot prune` removes old snapshots in "+o.Dir)
+			}
+			env.UI.Warn(f.Message, f.Remedy)
 		}
-		env.UI.Warn(f.Message, f.Remedy)
 	}
 	return nil
 }

@@ -4,7 +4,9 @@
 package snapshot
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -104,6 +106,59 @@ func TestSealed(t *testing.T) {
 	fact.In(t, strings.Join(record.Unknown, " "), "/etc/kubernetes/huge", "/etc/kubernetes/linked")
 	fact.NotIn(t, s.Get(t, snapshots.RecordPath(path))+s.Said.String(), secret, "key of the CA")
 	fact.NotIn(t, s.Get(t, path), secret, "key of the CA", "SQLite", "/registry")
+}
+
+// TestSealedLargeVolume: a static Pod may mount a directory with far more files than a snapshot has room for. The snapshot opens all the
+// same, with the control plane's own files, and names some of the missing ones.
+func TestSealedLargeVolume(t *testing.T) {
+	s, _ := plane(t, "")
+	s.Put(t, "/etc/kubernetes/manifests/agent.yaml", `{"spec": {"containers": [{"name": "a", "volumeMounts": [{"name": "host", "mountPath": "/h", "readOnly": true}]}],
+  "volumes": [{"name": "host", "hostPath": {"path": "/opt"}}]}}`)
+	for i := range 300 {
+		path := fmt.Sprintf("/opt/a/large-%03d", i)
+		s.Put(t, path, "")
+		phasetest.Fatal(t, os.Truncate(s.Root+path, snapshots.MaxFile+1))
+	}
+	for i := range 2 * snapshots.MaxFiles / snapshots.MaxFile {
+		path := fmt.Sprintf("/opt/b/%d/small", i)
+		s.Put(t, path, "")
+		phasetest.Fatal(t, os.Truncate(s.Root+path, snapshots.MaxFile))
+	}
+	to, with := keyPair(t)
+	path, err := Save(t.Context(), s.Env, Options{Dir: dir, Recipients: to})
+	phasetest.Fatal(t, err)
+	files := opened(t, s, path, with)
+	for _, needed := range []string{"/etc/kubernetes/pki/ca.crt", "/etc/kubernetes/manifests/agent.yaml", "/opt/b/0/small"} {
+		if _, found := files[needed]; !found {
+			t.Errorf("it lacks %s", needed)
+		}
+	}
+	record, err := snapshots.Read(s.Host, path)
+	phasetest.Fatal(t, err)
+	if n := len(record.Unknown); n > 2*mostMissed {
+		t.Errorf("it names %d files", n)
+	}
+	fact.In(t, strings.Join(record.Unknown, " "), "/opt/a/large-000", "others")
+}
+
+// TestSealedElsewhere: the directory of a sealed snapshot may be another machine's, so it never has the snapshot in the clear.
+func TestSealedElsewhere(t *testing.T) {
+	s, m := plane(t, "")
+	const backups = "/mnt/backups"
+	s.Put(t, backups+"/other", "")
+	m.looks = func() {
+		if diff := cmp.Diff([]string{"other"}, fixture.Entries(t, s.Root+backups)); diff != "" {
+			t.Errorf("while etcd sends it (-want +got):\n%s", diff)
+		}
+	}
+	to, with := keyPair(t)
+	path, err := Save(t.Context(), s.Env, Options{Dir: backups, Recipients: to})
+	phasetest.Fatal(t, err)
+	opened(t, s, path, with)
+	fact.List(t, []string{filepath.Dir(path)}, backups)
+	if left := fixture.Entries(t, s.Root+snapshots.Dir); len(left) != 0 {
+		t.Errorf("%q is left in the clear", left)
+	}
 }
 
 // TestSealedVerify: without a key, the file has to be the recorded one; with it, its content has to be whole, too.

@@ -57,6 +57,8 @@ type members struct {
 	asked  []string
 	// running means that all answer at their peer URLs.
 	running bool
+	// looks is called while etcd sends a snapshot.
+	looks func()
 }
 
 func (m *members) Health(context.Context) ([]etcd.Health, error) { return m.health, m.Fail["health"] }
@@ -66,6 +68,9 @@ func (m *members) Snapshot(_ context.Context, peerURL string, w io.Writer) (etcd
 	data, err := os.ReadFile(fixture.Path(m.file))
 	if err == nil {
 		_, err = w.Write(data)
+	}
+	if m.looks != nil {
+		m.looks()
 	}
 	return etcd.SnapshotInfo{}, err
 }
