@@ -74,7 +74,7 @@ func etcdData(s *scene) []symptom {
 		Subject: etcdPod, Evidence: lines,
 		Message: "cannot use the data in " + dir,
 		Remedy: fmt.Sprintf("check the owner, mode and disk of %s. If the data is damaged, restore a snapshot on the only control plane "+
-			"(`etcdutl snapshot restore`); on one of several, move the content of that directory away and join again, which replaces the member", dir),
+			"(`slipway etcd restore`); on one of several, move the content of that directory away and join again, which replaces the member", dir),
 	}}}
 }
 

@@ -250,6 +250,10 @@ func (o *EtcdOthers) Names() []string {
 // SayRejoin says how control planes come back that aren't members of the restored etcd.
 func SayRejoin(env *step.Env, names []string) {
 	for _, name := range names {
+		if strings.Contains(name, "://") { // it never started, so etcd doesn't know its name
+			env.UI.Nextf("The host at %s is not a member of etcd any more: run `slipway reset --force` there, and join it again", name)
+			continue
+		}
 		env.UI.Nextf("Node %s is not a member of etcd any more: run `slipway reset --force` there, `kubectl delete node --ignore-not-found %s` here, and join it again (`slipway token create --print-join-command --certificate-key KEY`)", name, name)
 	}
 }

@@ -6,6 +6,7 @@ package reconfigure
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -280,6 +281,23 @@ func TestFilesGoBack(t *testing.T) {
 	}
 	if _, err := s.Host.Lstat("/etc/kubernetes/new.yaml"); err == nil || state(t, s) != trial.OnTrial || len(s.FakeHost.Orders()) > 0 {
 		t.Errorf("the new file: %v; the change is %q; orders %q", err, state(t, s), s.FakeHost.Orders())
+	}
+}
+
+// TestClockWasAhead: the newest change is found, even if an earlier one has a later time.
+func TestClockWasAhead(t *testing.T) {
+	s := live(t)
+	earlier, err := trial.Begin(s.Env, []string{settings})
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, earlier.Set(s.Env, trial.Counts))
+	const tomorrow = "/etc/kubernetes/tmp/slipway-reconfigure-2199-01-01-00-00-00"
+	phasetest.Fatal(t, os.Rename(s.Root+earlier.Dir(), s.Root+tomorrow))
+	s.Put(t, tomorrow+"/change.yaml", "began: 2199-01-01T00:00:00Z\nstate: counts\nfiles: []\n")
+	record, err := trial.Begin(s.Env, []string{settings})
+	phasetest.Fatal(t, err)
+	interrupted, err := Interrupted(s.Env)
+	if err != nil || interrupted == nil || interrupted.Dir() != record.Dir() {
+		t.Errorf("%+v, %v; want %s", interrupted, err, record.Dir())
 	}
 }
 

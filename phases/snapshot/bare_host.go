@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
@@ -69,6 +70,9 @@ func (b *BareHost) resume(env *step.Env) (err error) {
 		return nil
 	}
 	if b.exchange, err = node.NewEtcdExchange([]byte(b.journal.Manifest)); err != nil {
+		return err
+	}
+	if b.Own, err = backup.MemberIn([]byte(b.journal.Manifest)); err != nil {
 		return err
 	}
 	b.Data = b.exchange.Data
@@ -148,6 +152,9 @@ func (b *BareHost) fitsHere(env *step.Env) error {
 		return err
 	}
 	if b.exchange, err = node.NewEtcdExchange(manifest); err != nil {
+		return err
+	}
+	if b.Own, err = backup.MemberIn(manifest); err != nil { // arguments and patches may give it another name or URL
 		return err
 	}
 	b.Data = b.exchange.Data

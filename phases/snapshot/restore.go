@@ -197,7 +197,10 @@ func (r *Restore) finish(_ context.Context, env *step.Env) error {
 	if err := env.Host.Remove(node.EtcdJournalPath(env.Config)); err != nil {
 		return err
 	}
-	env.UI.Nextf("etcd has the state of %s. Its data from before is in %s, until `slipway etcd prune` removes it", r.File, r.exchange.Aside)
+	env.UI.Nextf("etcd has the state of %s", r.File)
+	if kept, err := host.Exists(env.Host, r.exchange.Aside); err != nil || kept {
+		env.UI.Nextf("etcd's data from before is in %s, until `slipway etcd prune` removes it", r.exchange.Aside)
+	}
 	node.SayRejoin(env, r.journal.Others)
 	return nil
 }

@@ -148,7 +148,8 @@ func unsettled(ctx context.Context, env *step.Env, before map[string]time.Time, 
 	return strayEndpoint(ctx, env)
 }
 
-// strayEndpoint finds an endpoint that counts as ready, and whose Pod isn't.
+// strayEndpoint finds an endpoint that counts as ready, and whose Pod isn't. With publishNotReadyAddresses, endpoints count as ready in
+// any case; whether they serve is true only of a ready Pod.
 func strayEndpoint(ctx context.Context, env *step.Env) error {
 	var slicesOfServices discoveryv1.EndpointSliceList
 	managed := url.Values{"labelSelector": {discoveryv1.LabelManagedBy + "=endpointslice-controller.k8s.io"}}
@@ -170,7 +171,8 @@ func strayEndpoint(ctx context.Context, env *step.Env) error {
 	}
 	for _, s := range slicesOfServices.Items {
 		for _, e := range s.Endpoints {
-			if pod := e.TargetRef; ptr.Deref(e.Conditions.Ready, true) && pod != nil && pod.Kind == "Pod" && !ready[pod.UID] {
+			counts := ptr.Deref(e.Conditions.Ready, true) && ptr.Deref(e.Conditions.Serving, true)
+			if pod := e.TargetRef; counts && pod != nil && pod.Kind == "Pod" && !ready[pod.UID] {
 				return errors.Errorf("EndpointSlice %s/%s leads to Pod %s, which is not ready", s.Namespace, s.Name, pod.Name)
 			}
 		}

@@ -84,6 +84,13 @@ func endpoint(pod string, ready *bool) discoveryv1.Endpoint {
 		TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod, UID: types.UID("uid-" + pod)}}
 }
 
+// published is the endpoint of a Pod that isn't ready, whose Service has publishNotReadyAddresses.
+func published(pod string) discoveryv1.Endpoint {
+	e := endpoint(pod, ptr.To(true))
+	e.Conditions.Serving = ptr.To(false)
+	return e
+}
+
 func pod(name string, ready corev1.ConditionStatus) corev1.Pod {
 	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
@@ -108,6 +115,8 @@ func TestSettle(t *testing.T) {
 		"a Pod that is gone": {&restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", nil)}}, nil, []string{"shop/web-1", "Pod a"}, nil},
 		"a Pod of the same name": {&restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", ptr.To(true))},
 			pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "other"}}}}, nil, []string{"shop/web-1", "Pod a"}, nil},
+		"a Pod that isn't ready, of a Service with publishNotReadyAddresses": {&restoredAPI{nodes: []string{"cp-1"},
+			endpoints: []discoveryv1.Endpoint{published("a")}, pods: []corev1.Pod{pod("a", corev1.ConditionFalse)}}, nil, nil, nil},
 		"a Pod that isn't ready": {&restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", nil)},
 			pods: []corev1.Pod{pod("a", corev1.ConditionFalse)}}, nil, []string{"shop/web-1", "Pod a"}, nil},
 	} {

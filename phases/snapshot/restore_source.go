@@ -4,6 +4,8 @@
 package snapshot
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	stderrors "errors"
 	"io"
 	"io/fs"
@@ -93,16 +95,41 @@ func (s *Source) fill(env *step.Env, dir, name, peerURL string, atLeast int64) e
 	return err
 }
 
+var errAnother = errors.New("it has another snapshot than when this command began")
+
+// openPlain fails if the file has another snapshot than read has found in it: with another hash at its end, which the rest must have.
+func (s *Source) openPlain(env *step.Env) (*os.File, error) {
+	f, err := env.Host.Open(s.File)
+	if err != nil {
+		return nil, err
+	}
+	end := make([]byte, sha256.Size)
+	info, err := f.Stat()
+	if err == nil {
+		_, err = f.ReadAt(end, info.Size()-sha256.Size)
+	}
+	if err == nil && hex.EncodeToString(end) != s.info.Hash {
+		err = errAnother
+	}
+	if err != nil {
+		return nil, stderrors.Join(errors.WithMessage(err, s.File), f.Close())
+	}
+	return f, nil
+}
+
 // open returns the snapshot. A sealed one is decrypted to a file in dir, whose name goes at once, and which has to be whole.
 func (s *Source) open(env *step.Env, dir string) (*os.File, error) {
 	if !snapshots.IsSealed(s.File) {
-		return env.Host.Open(s.File)
+		return s.openPlain(env)
 	}
 	in, err := snapshots.Open(env.Host, s.File, s.With)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
+	if in.Record.SHA256 != s.record.SHA256 {
+		return nil, errors.WithMessage(errAnother, s.File)
+	}
 	path := filepath.Join(dir, "snapshot")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fs.FileMode(0o600))
 	if err != nil {

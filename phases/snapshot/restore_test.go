@@ -217,6 +217,35 @@ func TestRestoreSealed(t *testing.T) {
 	}
 }
 
+// TestRestoreOfAnother: the file may change while the operator reads the plan.
+func TestRestoreOfAnother(t *testing.T) {
+	for name, o := range map[string]func(*testing.T) (Options, snapshots.Identities){
+		"plain": func(*testing.T) (Options, snapshots.Identities) { return Options{Dir: dir}, nil },
+		"sealed": func(t *testing.T) (Options, snapshots.Identities) {
+			to, with := keyPair(t)
+			return Options{Dir: dir, Recipients: to}, with
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m, _ := alone(t)
+			options, with := o(t)
+			s.Remove(t, dir)
+			path, err := Save(t.Context(), s.Env, options)
+			phasetest.Fatal(t, err)
+			source := &Source{File: path, With: with}
+			phasetest.Fatal(t, source.read(s.Env))
+			phasetest.Fatal(t, source.fill(s.Env, t.TempDir(), "cp-1", phasetest.OwnPeer, 0))
+
+			m.file = "internal/etcd/testdata/snapshot-3.7.db"
+			s.Remove(t, dir)
+			again, err := Save(t.Context(), s.Env, options)
+			phasetest.Fatal(t, err)
+			s.Put(t, path, s.Get(t, again))
+			fact.Error(t, source.fill(s.Env, t.TempDir(), "cp-1", phasetest.OwnPeer, 0), path)
+		})
+	}
+}
+
 // TestRestoreChecks: others that don't answer, or a full disk, end a restore before anything stops.
 func TestRestoreChecks(t *testing.T) {
 	s, m, path := alone(t)

@@ -61,7 +61,14 @@ const (
 
 // Begin keeps the files at paths. The record comes last: without it, nothing has changed yet.
 func Begin(env *step.Env, paths []string) (*Record, error) {
+	last, err := Last(env)
+	if err != nil {
+		return nil, err
+	}
 	r := &Record{Began: env.Host.Now().UTC(), State: OnTrial}
+	if last != nil && !r.Began.After(last.Began) { // the clock was ahead then
+		r.Began = last.Began.Add(time.Second)
+	}
 	for r.dir = r.path(env); exists(env, r.dir); r.dir = r.path(env) {
 		r.Began = r.Began.Add(time.Second)
 	}
