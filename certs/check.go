@@ -179,7 +179,7 @@ func CheckServiceAccountPair(key, pub []byte) error {
 		"delete the public key's file; it is then derived from the private key again")
 }
 
-// weakKey returns why components shouldn't use a key; empty for a good one. The limits come from NIST SP 800-57 and Go's TLS.
+// weakKey returns why components shouldn't use a key; empty for a good key. The limits come from NIST SP 800-57 and Go's TLS.
 func weakKey(public crypto.PublicKey) string {
 	switch key := public.(type) {
 	case *rsa.PublicKey:

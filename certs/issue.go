@@ -139,7 +139,7 @@ const KubeletServingAlgorithm = config.ECDSAP256
 
 const kubeletServingLifetime = 365 * 24 * time.Hour
 
-// KubeletServing returns a self-signed serving certificate for a node's name, like the one its kubelet would generate, see
+// KubeletServing returns a self-signed serving certificate for a node's name, such as its kubelet would generate, see
 // https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/
 func KubeletServing(node string, key crypto.Signer, now time.Time) (*x509.Certificate, error) {
 	spec := Spec{Name: "kubelet-serving", CommonName: node, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
@@ -180,7 +180,7 @@ func Renewal(spec Spec, old *x509.Certificate) Spec {
 	return spec
 }
 
-// AlgorithmOf returns the algorithm with which NewKey generates a key like this one; empty if it can't.
+// AlgorithmOf returns the algorithm with which NewKey generates such a key; empty if it can't.
 func AlgorithmOf(public crypto.PublicKey) config.EncryptionAlgorithm {
 	switch key := public.(type) {
 	case *rsa.PublicKey:

@@ -152,7 +152,7 @@ func (s *sans) add(list ...string) {
 }
 
 func (s *sans) addIP(ip netip.Addr) {
-	// A certificate doesn't distinguish an IPv4 address from the same one mapped to IPv6.
+	// A certificate doesn't distinguish an IPv4 address from the same address mapped to IPv6.
 	ip = ip.Unmap().WithZone("")
 	if !slices.Contains(s.ips, ip) {
 		s.ips = append(s.ips, ip)

@@ -32,7 +32,7 @@ WantedBy=multi-user.target
 }
 
 // DropIn makes the kubelet at a path use the settings of init and join. At boot, the kubelet starts after the container runtime,
-// whichever this host has: without one, it would end, and start again ten seconds later.
+// whichever this host has: without a runtime, it would end, and start again ten seconds later.
 // https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/kubelet-integration/
 func DropIn(program string) []byte {
 	return fmt.Appendf(nil, `[Unit]

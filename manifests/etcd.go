@@ -28,7 +28,7 @@ type Member struct {
 	PeerURL string
 }
 
-// Etcd returns a local etcd's static Pod. With members, itself included, it joins their cluster; otherwise, it starts a new one.
+// Etcd returns a local etcd's static Pod. With members, itself included, it joins their cluster; otherwise, it starts a cluster.
 func Etcd(n *config.Node, v HostView, members []Member) *corev1.Pod {
 	local := n.Cluster.Etcd.Local
 	certs := mount{"etcd-certs", path.Join(n.Paths.PKI, "etcd"), path.Join(n.Paths.PKI, "etcd"), false, corev1.HostPathDirectoryOrCreate}

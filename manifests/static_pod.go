@@ -145,7 +145,7 @@ func FlagOf(pod *corev1.Pod, name string) (value string) {
 	return value
 }
 
-// environment merges the host's proxies with the user's variables, sorted by name; the last one of a name wins.
+// environment merges the host's proxies with the user's variables, sorted by name; the last of a name wins.
 func environment(proxies []corev1.EnvVar, extra []config.EnvVar) []corev1.EnvVar {
 	byName := map[string]corev1.EnvVar{}
 	for _, e := range proxies {

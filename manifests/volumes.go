@@ -133,7 +133,7 @@ type HostView struct {
 const SignerFile = "ca-signer.crt"
 
 // CertDirs returns distributions' directories for CA certificates, besides /etc/ssl/certs. Links there can point into them, so a
-// container that trusts the host's CAs needs each one that exists.
+// container that trusts the host's CAs needs each that exists.
 func CertDirs() []string {
 	return []string{
 		"/etc/ca-certificates",

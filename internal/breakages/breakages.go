@@ -113,7 +113,7 @@ func (c *checker) run(steps []func(*checker)) {
 // takes reports whether this step upgrades a program of that version.
 func (c *checker) takes(version string) bool { return c.release.After(releaseOf(version)) }
 
-// releaseOf treats a version newer than the tables as their newest, an older or unknown version as one before their oldest.
+// releaseOf treats a version newer than the tables as their newest, an older or unknown version as the release before their oldest.
 func releaseOf(version string) releases.Release {
 	r, known := releases.Of(releases.MinorOf(version))
 	if newest := releases.Newest(); !known && number(r.Minor) > number(newest.Minor) {

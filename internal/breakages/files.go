@@ -193,7 +193,7 @@ func (c *checker) fileVersion(f File, value any) {
 	}
 }
 
-// newerDocument returns the current form of a kind of configuration file. One got another name with its version (#137379).
+// newerDocument returns the current form of a kind of configuration file. One kind got another name with its version (#137379).
 func (c *checker) newerDocument(program, kind string) string {
 	if kind == "WebhookAdmission" {
 		kind += "Configuration"

@@ -21,7 +21,7 @@ import (
 
 type Create struct {
 	List   *List
-	Output string // the file; an existing one is replaced once all has succeeded
+	Output string // the file; replaces an existing file once all has succeeded
 	Cache  string // directory for downloads
 	Access Access // for images from registries
 	Sign   *SecretKey

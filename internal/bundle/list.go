@@ -57,7 +57,7 @@ type ListedPart struct {
 	data []byte // of a part added by Provide
 }
 
-// Provide adds a file with this content, unless the list has one of its type and name.
+// Provide adds a file with this content, unless the list has a part of its type and name.
 func (l *List) Provide(p ListedPart, content []byte) {
 	if l.Has(p.Type, p.Name) {
 		return

@@ -37,7 +37,7 @@ type Bundle struct {
 func Open(path string, keys Keys) (*Bundle, error) { return OpenPinned(path, keys, "") }
 
 // OpenPinned is Open for the bundle whose file has this digest, sha256:HEX; "" fits any file. Unlike a digest, a signature
-// doesn't distinguish older bundles from newer ones.
+// doesn't tell older from newer bundles.
 func OpenPinned(path string, keys Keys, digest string) (*Bundle, error) {
 	info, err := os.Stat(path)
 	if err != nil {

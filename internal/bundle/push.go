@@ -26,7 +26,7 @@ import (
 const bundleRepository = "slipway-bundle"
 
 // Push verifies the bundle and pushes its images, so that nodes can pull them from there, and then the bundle itself with its
-// signature. The target is a registry, or a path in one: registry.example:5000/k8s. docs/bundle.md lists the names there.
+// signature. The target is a registry, or a path in it: registry.example:5000/k8s. docs/bundle.md lists the names there.
 func (b *Bundle) Push(ctx context.Context, target string, access Access, say func(format string, args ...any)) error {
 	p, err := b.pusher(ctx, target, access)
 	if err != nil {
@@ -198,7 +198,7 @@ func (p *push) others(ref name.Tag) (v1.ImageIndex, error) {
 	return mutate.IndexMediaType(others, types.OCIImageIndex), nil
 }
 
-// indexOf is a tag's index, or one of its only image.
+// indexOf is a tag's index, or an index of its only image.
 func indexOf(there *remote.Descriptor) (v1.ImageIndex, error) {
 	if there.MediaType.IsIndex() {
 		return there.ImageIndex()

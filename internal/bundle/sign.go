@@ -19,7 +19,7 @@ import (
 
 type SecretKey struct{ key minisign.PrivateKey }
 
-// SecretKeyFromFile reads a secret key in minisign's format. It asks for the password only if the key has one.
+// SecretKeyFromFile reads a secret key in minisign's format. It asks for a password only if the key has one.
 func SecretKeyFromFile(path string, password func() (string, error)) (*SecretKey, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -47,7 +47,7 @@ func (k *SecretKey) sign(c *contents) []byte {
 	return minisign.SignWithComments(k.key, c.rawLayout, trusted, "signature of a bundle for Slipway")
 }
 
-// Sign verifies all of the bundle, and writes it again with a signature: by the key or, if that's nil, one made elsewhere for the
+// Sign verifies all of the bundle, and writes it again with a signature: the key's or, if that's nil, the given signature of the
 // bundle's index.json. It replaces an existing signature.
 func Sign(ctx context.Context, path string, key *SecretKey, signature []byte) error {
 	b, err := Open(path, Keys{})

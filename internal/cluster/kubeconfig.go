@@ -40,7 +40,7 @@ func UserKubeconfig(fallback string) []string {
 	return there
 }
 
-// exists is also true for files that can't be examined: skipping one could lead to a different cluster than the user means.
+// exists is also true for files that can't be examined: skipping these could lead to a different cluster than the user means.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)

@@ -20,7 +20,7 @@ type Versions struct {
 	New, Plain Object
 }
 
-// Merge updates live, an object of the same Go type read from the API, from the old version to the new one, and reports whether
+// Merge updates live, an object of the same Go type read from the API, from the old to the new version, and reports whether
 // it changed. A field gets the new value if it has the old value, or if a patch sets it; any other value was edited, and stays.
 // Additions in live stay, too: fields, keys, and elements of lists whose elements have names.
 func Merge(live Object, v Versions) (changed bool, err error) {

@@ -78,7 +78,7 @@ func (r *Real) AwaitReport(ctx context.Context, name string, since time.Time) er
 	return r.wait(ctx, policy(reportDelay), func(ctx context.Context, c *conn) error { return c.reported(ctx, name, since) })
 }
 
-// reportDelay bounds the wait between two looks for a kubelet's report: one comes within a second of its start, then every 10 s.
+// reportDelay bounds the wait between two looks for a kubelet's report, which comes within a second of its start, then every 10 s.
 const reportDelay = 200 * time.Millisecond
 
 // reported returns an error if a node's kubelet hasn't reported after since.

@@ -165,7 +165,7 @@ func (c *conn) adviceFor(err error) (reason, remedy string) {
 // nodeUser is the prefix of kubelets' user names: https://kubernetes.io/docs/reference/access-authn-authz/node/
 const nodeUser = "system:node:"
 
-// clientCert returns the client certificate of a configuration; nil without one. A kubelet's is in a separate file.
+// clientCert returns the client certificate of a configuration; nil if it has none. A kubelet's is in a separate file.
 func clientCert(cfg *rest.Config) *x509.Certificate {
 	data := cfg.CertData
 	if len(data) == 0 && cfg.CertFile != "" {
@@ -177,7 +177,7 @@ func clientCert(cfg *rest.Config) *x509.Certificate {
 	return nil
 }
 
-// userName returns the user in the client certificate; empty without one.
+// userName returns the user in the client certificate; empty without a certificate.
 func (c *conn) userName() string {
 	if c.clientCert == nil {
 		return ""

@@ -90,7 +90,7 @@ func (d *documents) checkKubeletArgs(kind, name string, args []Arg, opts Options
 		key, _, _ := strings.Cut(strings.TrimSpace(label), "=")
 		keys = append(keys, key)
 	}
-	// Given a hostname label, the kubelet doesn't make one from the name.
+	// Given a hostname label, the kubelet doesn't make it from the name.
 	if len(name) > validation.LabelValueMaxLength && subdomainFault(name) == "" && !slices.Contains(keys, corev1.LabelHostname) {
 		fails(kind, "nodeRegistration.name", "%q is longer than %d characters, the most that the label kubernetes.io/hostname of a node can have; "+
 			"this is the node's name, which defaults to the hostname", printable(name), validation.LabelValueMaxLength)

@@ -14,7 +14,7 @@ import (
 )
 
 // flagTable is every flag that ends up in the configuration or is shared by several commands. Binding, help, completion, the rule
-// against --config and the origin of a value in faults come from it; docs/adding-a-flag.md shows how to add one. A command's own
+// against --config and the origin of a value in faults come from it; docs/adding-a-flag.md shows how to add a flag. A command's own
 // flags are bound in its file.
 //
 // A name has more than one row where its meaning depends on the command. Rows are applied in order: --token precedes the flags

@@ -81,7 +81,7 @@ const (
 	flannelSubnet6 = "fd00:10:244::/56"
 )
 
-// defaultPodSubnet gives flannel, which needs a Pod network, one with the Service network's IP families.
+// defaultPodSubnet gives flannel, which needs a Pod network, a default with the Service network's IP families.
 func (d *documents) defaultPodSubnet(flags *InitFlags) {
 	n := &d.cluster.Networking
 	if n.PodSubnet != "" || flags.networkAddOn().Name != Flannel {

@@ -29,7 +29,7 @@ func partsOf(command string) []string {
 	return []string{command}
 }
 
-// Joins reports whether `up` joins this host to an existing cluster, rather than begin a new one. src is --config's file, or nil.
+// Joins reports whether `up` joins this host to an existing cluster, rather than begin a cluster. src is --config's file, or nil.
 func (f *UpFlags) Joins(src *Source) bool {
 	if f.Join.Endpoint != "" || f.Given.Has("discovery-file") {
 		return true
@@ -106,7 +106,7 @@ func copyFlags(whole, part any, given Given, commands ...string) Given {
 
 // Machine is the desired state of a host to prepare or reset, which may not be a node yet.
 type Machine struct {
-	CRISocket string // the runtime's endpoint, with a scheme; empty unless the user names one
+	CRISocket string // the runtime's endpoint, with a scheme; empty unless the user names it
 	// SkipPhases, IgnorePreflightErrors and DryRun are as in Node.
 	SkipPhases, IgnorePreflightErrors []string
 	DryRun                            bool

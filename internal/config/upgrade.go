@@ -113,7 +113,7 @@ func targetFault(command, version string) string {
 	return versionFault(version)
 }
 
-// version is a command's target; nil for a command without one.
+// version is a command's target; nil for a command without a target.
 func (c *UpgradeConfiguration) version(command string) *string {
 	switch command {
 	case upgradeApply:

@@ -155,7 +155,7 @@ func (d *documents) checkPullPolicy(kind, path string, policy corev1.PullPolicy)
 	}
 }
 
-// checkOneOf reports any other value than the known ones; wrong is the message, with %q for the value.
+// checkOneOf reports any value but the known values; wrong is the message, with %q for the value.
 func checkOneOf[T ~string](d *documents, kind, path, wrong string, value T, known ...T) {
 	if slices.Contains(known, value) {
 		return

@@ -55,7 +55,7 @@ func (d *documents) checkKeys() {
 	}
 }
 
-// checkFeatureGates accepts any gate in a stored configuration: noteExtra reports unknown ones.
+// checkFeatureGates accepts any gate in a stored configuration: noteExtra reports unknown gates.
 func (d *documents) checkFeatureGates() {
 	if d.stored {
 		return

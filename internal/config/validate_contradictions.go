@@ -13,7 +13,7 @@ import (
 )
 
 // checkContradictions finds flags in extraArgs that contradict a new cluster's foundations. They're faults if no cluster can come
-// up with them, and warnings if one might. An existing cluster has its own ways.
+// up with them, and warnings if some might. An existing cluster has its own ways.
 func (d *documents) checkContradictions(existing bool) {
 	server, etcd := d.judge(existing, "control-plane/apiserver"), d.judge(existing, "etcd/local")
 	d.checkAuthorization(server)
@@ -41,7 +41,7 @@ func skips(skipped []string, phase string) bool {
 	return slices.ContainsFunc(skipped, func(s string) bool { return phase == s || strings.HasPrefix(phase, s+"/") })
 }
 
-// mayFindData reports whether a new cluster may find an earlier one's data in etcd, for example when it's restored from a backup.
+// mayFindData reports whether a new cluster may find earlier data in etcd, for example when it's restored from a backup.
 func (d *documents) mayFindData() bool {
 	return d.cluster.Etcd.External != nil || slices.ContainsFunc(lowered(d.init.NodeRegistration.IgnorePreflightErrors), func(name string) bool {
 		return name == "all" || strings.HasPrefix(name, "diravailable--")

@@ -35,7 +35,7 @@ func (e *UnknownPluginsError) Error() string {
 	return "the Corefile uses " + strings.Join(e.Parts, ", ") + ", and it is not known whether CoreDNS " + e.Version + " still supports that"
 }
 
-// Migrate turns a Corefile for version from of CoreDNS into one for version to. If nothing has to change, it returns the text as
+// Migrate turns a Corefile from CoreDNS's version from to version to. If nothing has to change, it returns the text as
 // it is; a changed text loses its comments. Deprecated settings stay. Versions have no leading v.
 //
 // The error is an *UnknownPluginsError for unknown plugins and options; the text then keeps these as they are. Other errors are

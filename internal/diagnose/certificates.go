@@ -25,7 +25,7 @@ const (
 	otherCA     = "ca-mismatch"
 )
 
-// pairFlags lists the flags with static Pods' certificates and keys, and with the CA on their own side or the other one.
+// pairFlags lists the flags with static Pods' certificates and keys, and with the CA on their own or the other side.
 var pairFlags = []struct{ pod, cert, key, caPod, ca string }{
 	{apiServerPod, "tls-cert-file", "tls-private-key-file", apiServerPod, "client-ca-file"},
 	{apiServerPod, "kubelet-client-certificate", "kubelet-client-key", apiServerPod, "client-ca-file"},

@@ -29,7 +29,7 @@ var (
 // fillsUp is how long a file system must stay full to count: when one fills up, the kubelet removes images from it.
 const fillsUp = 4 * time.Second
 
-// diskFull checks the file systems a node writes to. During a wait, a full one counts only if a log complains.
+// diskFull checks the file systems a node writes to. During a wait, a full file system counts only if a log complains.
 func diskFull(s *scene) []symptom {
 	var complaints []source
 	for _, src := range s.sources {

@@ -124,7 +124,7 @@ func containerCrash(s *scene) []symptom {
 		switch {
 		case killed || passing().MatchString(strings.Join(words, "\n")) || known && !same || !known && p.exits() < 3:
 			f.lasts = never
-		case !known: // the kubelet keeps one ended container, so nobody knows how the ones before ended
+		case !known: // the kubelet keeps one ended container, so nobody knows how earlier containers ended
 			f.lasts = 10 * time.Second
 		}
 		found = append(found, f)

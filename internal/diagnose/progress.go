@@ -64,7 +64,7 @@ func (p *progress) error() string {
 	return short(redact.Text(text))
 }
 
-// changes compares a scene with the one before, and notes progress: containers that start, logs that don't repeat themselves, and
+// changes compares a scene with the scene before, and notes progress: containers that start, logs that don't repeat themselves, and
 // errors that are new, such as a shorter list of failed checks. It reports whether anything has changed in which a cause may show.
 func (p *progress) changes(s *scene) bool {
 	now := map[string]string{"unit": fmt.Sprint(s.unit.MainPID, s.unit.ActiveState, s.unit.Result), "runtime": fmt.Sprint(s.runtimeErr)}

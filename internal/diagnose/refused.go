@@ -158,7 +158,7 @@ func nodeName(s *scene) []symptom {
 }
 
 // manifestTwice finds copies of manifests in the kubelet's directory. The kubelet reads every file there, whatever its name, and
-// runs only one of two Pods with the same name: now this one, now the other.
+// runs two Pods with the same name in turn, never together.
 func manifestTwice(s *scene) []symptom {
 	var found []symptom
 	paths := map[string][]string{}

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// settled is how long a container must run before the previous one's end doesn't count any more.
+	// settled is how long a container must run before the previous container's end doesn't count any more.
 	settled = 5 * time.Second
 	// logTail is how many bytes of a container's log a look reads.
 	logTail = 16 << 10
@@ -48,7 +48,7 @@ type staticPod struct {
 	args    map[string]string // its flags without dashes; a repeated flag's last value
 	// containers are this manifest's, newest first.
 	containers []host.ContainerState
-	// said and lines are the end of the log of the container that counts: the ended one if dead is set, else the running one.
+	// said and lines are the end of the log of the container that counts: it has ended if dead is set, else it runs.
 	said  []said
 	lines []string
 	dead  bool

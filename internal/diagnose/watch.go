@@ -20,14 +20,14 @@ const (
 	sayInterval = 15 * time.Second
 )
 
-// rest is the time between two looks: 20 times as long as the last one took, so that looking costs little on a slow machine.
+// rest is the time between two looks: 20 times as long as the last look took, so that looking costs little on a slow machine.
 func rest(took time.Duration) time.Duration {
 	const times = 20
 	return min(max(times*took, lookInterval), restInterval)
 }
 
 // watch looks at the host during a wait, every second on a fast machine, but not at once, as most waits are short. It goes through
-// the causes if something has changed since the last look, or if it has found one that must still last. It returns as soon as it
+// the causes if something has changed since the last look, or if a cause it has found must still last. It returns as soon as it
 // knows a cause that won't pass by itself, and nothing if ctx ends first. Without Target.Since, it uses Beginning.
 func watch(ctx context.Context, h View, t Target, began time.Time, p *progress) []fault.Finding {
 	t.Waiting = true

@@ -16,7 +16,7 @@ import (
 type Cluster struct {
 	// Server is the URL of the API, always https.
 	Server string
-	// CA are the only certificates to trust; there's at least one.
+	// CA are the only certificates to trust, and never empty.
 	CA []*x509.Certificate
 }
 

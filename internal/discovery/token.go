@@ -124,7 +124,7 @@ func (t *Token) verify(body []byte) ([]byte, error) {
 	return []byte(content), nil
 }
 
-// explain turns an error about a certificate's dates into one about the clocks, if the untrusted answer shows that they differ.
+// explain turns an error about a certificate's dates into advice about the clocks, if the untrusted answer shows that they differ.
 func (t *Token) explain(err error, first info) error {
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {

@@ -173,7 +173,7 @@ func RefusesRemoval(err error) bool {
 	return is(err, rpctypes.ErrGRPCUnhealthy) || is(err, rpctypes.ErrGRPCMemberNotEnoughStarted)
 }
 
-// nextMayKnow reports whether another member may answer better: this one can't be reached, has no leader, or is a learner.
+// nextMayKnow reports whether another member may answer better: the last can't be reached, has no leader, or is a learner.
 func nextMayKnow(err error) bool {
 	switch code(err) {
 	case codes.DeadlineExceeded:

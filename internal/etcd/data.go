@@ -27,7 +27,7 @@ type Data struct {
 // DataHead is how much of a log's first file ReadData needs, in bytes.
 const DataHead = 64 << 10
 
-// ReadData reads the beginning of a log file, to find its owner. A damaged record, or one that extends beyond the head, counts as
+// ReadData reads the beginning of a log file, to find its owner. A record that's damaged or extends beyond the head counts as
 // written: etcd repairs the end of its log after a power cut.
 func ReadData(head []byte) (Data, error) {
 	d := Data{Empty: true}
@@ -71,7 +71,7 @@ func (d *Data) add(record *walpb.Record) error {
 			return errors.Wrap(err, "its state")
 		}
 		d.Empty = d.Empty && state.GetCommit() == 0
-	case wal.SnapshotType: // each log begins with an empty one
+	case wal.SnapshotType: // each log begins with an empty snapshot
 		var snapshot walpb.Snapshot
 		if err := proto.Unmarshal(record.GetData(), &snapshot); err != nil {
 			return errors.Wrap(err, "its snapshot")

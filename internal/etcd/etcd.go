@@ -20,7 +20,7 @@ import (
 type Etcd interface {
 	// Members lists the members, sorted by peer URL.
 	Members(ctx context.Context) ([]Member, error)
-	// Join makes sure there's a member at peerURL. It adds a new one as a learner, which has no vote and so can't cost the others
+	// Join makes sure there's a member at peerURL. It adds members as learners, which have no vote and so can't cost the others
 	// their quorum: https://etcd.io/docs/v3.6/learning/design-learner/. Etcd accepts one learner at a time; Join waits while
 	// another is being added. added reports whether this call added the member.
 	Join(ctx context.Context, name, peerURL string) (members []Member, added bool, err error)
@@ -60,7 +60,7 @@ type Maintenance interface {
 	// as reading the whole database.
 	HashKV(ctx context.Context, revision int64) ([]KeysHash, error)
 	// Compact discards the history of all keys up to a revision. Each member's space is free once this returns, but its file keeps
-	// its size. Clients that read an older revision, or watch from one, have to start over.
+	// its size. Clients that read or watch from an older revision have to start over.
 	Compact(ctx context.Context, revision int64) error
 	// Defragment rewrites the database of the member at peerURL, without its free space. The member serves nothing meanwhile. It
 	// takes as long as the database's size requires, on a slow disk.
@@ -91,7 +91,7 @@ type Health struct {
 type Status struct {
 	Version string // the program's, such as 3.6.8
 	Leader  uint64 // the ID of the member it follows, its own if it leads, 0 for none
-	// Committed is the last entry of raft's log known to be committed, Applied the last one applied, Revision the keys' revision.
+	// Committed is the last entry of raft's log known to be committed, Applied the last entry applied, Revision the keys' revision.
 	Committed, Applied uint64
 	Revision           int64
 	// Size is the size of its database file in bytes, and InUse the part of it that holds data. Quota is the limit of Size; 0 if it

@@ -68,7 +68,7 @@ type connection struct {
 	status *pb.StatusResponse
 }
 
-// reach connects to a member at its client URLs, and makes sure it's the right one. Callers close it, even after an error.
+// reach connects to a member at its client URLs, and makes sure it's the right member. Callers close it, even after an error.
 func (r *Real) reach(ctx context.Context, m Member) (on connection, err error) {
 	if len(m.ClientURLs) == 0 {
 		return on, errors.New("it has not started yet")
@@ -171,7 +171,7 @@ func (r *Real) MoveLeader(ctx context.Context, peerURL string) (moved bool, err 
 	return moved && err == nil, errors.WithMessagef(err, "make another member than %s the leader of etcd", peerURL)
 }
 
-// successorOf returns the best healthy voter to take over from a member: one of the newest version, because it needn't stop again
+// successorOf returns the best healthy voter to take over from a member, of the newest version, because it needn't stop again
 // in the same upgrade, and among those, the voter furthest ahead.
 func successorOf(all []Health, id uint64) *Health {
 	var best *Health

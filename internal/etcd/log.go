@@ -21,8 +21,8 @@ import (
 // Log is a member's write-ahead log: all it has promised the others to keep.
 type Log struct {
 	Data
-	// Index and Term are of the last entry. Of two members of a cluster, the one with the higher term has the longer log or, if
-	// they're equal, the one with the higher index.
+	// Index and Term are of the last entry. Of two members of a cluster, the member with the higher term has the longer log or, if
+	// the terms are equal, the higher index.
 	Index, Term uint64
 	// Committed is the last entry that the member knows to be committed: a majority has it. It may know that of later entries,
 	// and not have written it down yet.
@@ -31,7 +31,7 @@ type Log struct {
 	entries []*raftpb.Entry
 }
 
-// ReadLog reads the files of a log, which are in order. It keeps the entries after an index: the last one in the database, or the
+// ReadLog reads the files of a log, which are in order. It keeps the entries after an index: the last in the database, or the
 // highest of all numbers to keep only entries that may not be committed. An etcd may write to the log meanwhile. It ends at the first
 // record that isn't whole: the member hasn't promised anything from there on.
 func ReadLog(files []*os.File, after uint64) (*Log, error) {
@@ -111,7 +111,7 @@ func (l *Log) take(record *walpb.Record, after uint64) error {
 	return nil
 }
 
-// append adds an entry. It replaces those from its index on: a new leader had other ones, so they weren't committed.
+// append adds an entry. It replaces those from its index on: a new leader had others, so they weren't committed.
 func (l *Log) append(entry *raftpb.Entry) error {
 	index := entry.GetIndex()
 	for len(l.entries) > 0 && l.entries[len(l.entries)-1].GetIndex() >= index {
@@ -139,7 +139,7 @@ func (l *Log) changes(after, last uint64) (count int) {
 	return count
 }
 
-// changesKeys reports whether an entry is a client's change. The others concern members, or are empty, as a new leader's first one.
+// changesKeys reports whether an entry is a client's change. The others concern members, or are empty, as a new leader's first.
 func changesKeys(e *raftpb.Entry) bool {
 	var request pb.InternalRaftRequest
 	return e.GetType() == raftpb.EntryNormal && len(e.GetData()) > 0 && proto.Unmarshal(e.GetData(), &request) == nil &&

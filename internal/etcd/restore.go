@@ -58,7 +58,7 @@ const firstIndex, firstTerm = 1, 1
 // running members of the earlier cluster don't take the new cluster for theirs: they have to be removed and join again.
 //
 // Keys, leases, users and alarms come from the snapshot. The new revision is RevisionBump above the newest in the snapshot, or
-// above atLeast if that's higher: the last revision known from elsewhere, or 0. All revisions up to the new one are compacted.
+// above atLeast if that's higher: the last revision known from elsewhere, or 0. All revisions up to the new revision are compacted.
 // The etcd version that wrote the snapshot can start with the data, and so can the next minor.
 func Restore(snapshot *os.File, dir, name, peerURL string, atLeast int64) (Data, error) {
 	ids, m := newMember(name, peerURL)

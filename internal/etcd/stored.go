@@ -10,7 +10,7 @@ import (
 )
 
 // StoredRevision reads the newest revision of the keys from the database of a stopped etcd: the file snap/db in its directory
-// `member`. The log may have some later ones.
+// `member`. The log may have some later members.
 func StoredRevision(f *os.File) (revision int64, err error) {
 	err = readDatabase(f, func(tx *bbolt.Tx) (err error) {
 		revision, err = latestRevision(tx)

@@ -34,7 +34,7 @@ type Finding struct {
 	Severity Severity `json:"level"`
 	// Final errors stay errors, whatever is ignored.
 	Final bool `json:"-"`
-	// Subject is the broken part, such as a static Pod, the kubelet or a file. Field is the flag or field there, if there is one.
+	// Subject is the broken part, such as a static Pod, the kubelet or a file. Field is the flag or field there, if any.
 	Subject string `json:"-"`
 	Field   string `json:"-"`
 	Message string `json:"message"`

@@ -28,7 +28,7 @@ func Ignored(name string, ignore []string) bool {
 	})
 }
 
-// HowToIgnore is the advice to ignore these findings by name; empty if one is final.
+// HowToIgnore is the advice to ignore these findings by name; empty if any of them is final.
 func HowToIgnore(found []Finding) string {
 	var names, guards []string
 	for _, f := range found {

@@ -47,7 +47,7 @@ const (
 
 func (l Leftover) String() string { return fmt.Sprintf("%s %s", l.Kind, l.Name) }
 
-// Route is one entry of the routing table.
+// Route is an entry of the routing table.
 type Route struct {
 	Destination netip.Prefix
 	Interface   string

@@ -26,7 +26,7 @@ func (e *ProbeError) Error() string {
 	return text + ": " + e.Body
 }
 
-// Remote sends packets. A dry run doesn't get one: its answers are in plan/remote.go.
+// Remote sends packets. A dry run doesn't get a Remote: its answers are in plan/remote.go.
 type Remote interface {
 	// Probe does one HTTP GET of a health endpoint and returns nil for status 200. Any other status is a *ProbeError. It uses no
 	// proxy and follows no redirect.

@@ -61,7 +61,7 @@ func Movable(lstat func(string) (fs.FileInfo, error), from, to string) (bool, er
 	return err == nil, err
 }
 
-// OtherNames refuses to give away a file with several names: another user may have made this one.
+// OtherNames refuses to give away a file with several names: another user may have made this name.
 func OtherNames(path string, info fs.FileInfo) error {
 	stat, known := info.Sys().(*syscall.Stat_t)
 	if !known || info.IsDir() || stat.Nlink < 2 {

@@ -54,7 +54,7 @@ type Image struct {
 	ID string
 	// Names are its references with a tag, such as registry.k8s.io/pause:3.10.
 	Names []string
-	// Pinned images stay when the kubelet or `crictl rmi --prune` removes unused ones.
+	// Pinned images stay when the kubelet or `crictl rmi --prune` removes unused images.
 	Pinned bool
 }
 

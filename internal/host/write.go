@@ -15,7 +15,7 @@ import (
 type FileWriter interface {
 	// WriteFile makes path hold data with mode, and reports whether it changed anything: a file that has both already is left
 	// alone. The change is atomic and durable: a new inode that never had a wider mode, fsync, rename, fsync of the directory. A
-	// symlink, or anything but a regular file, at path is an error. Its directory may be a symlink to one: people move
+	// symlink, or anything but a regular file, at path is an error. Its directory may be a symlink to a directory: people move
 	// /var/lib/kubelet to a bigger disk that way.
 	WriteFile(path string, data []byte, mode fs.FileMode) (changed bool, err error)
 	// WriteSecret is WriteFile with mode 0600, for secrets a plan must not show: private keys, and kubeconfigs with a key. A key

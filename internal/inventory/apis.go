@@ -63,7 +63,7 @@ type resource struct {
 
 func (r resource) path(group string) string { return "/apis/" + group + "/" + r.version + "/" + r.Name }
 
-// served returns a group's resources in all versions, the preferred one first; none if there's no such group.
+// served returns a group's resources in all versions, the preferred version first; none if there's no such group.
 func (c *collector) served(ctx context.Context, group string) ([]resource, error) {
 	var g metav1.APIGroup
 	err := c.API.Read(ctx, cluster.Query{Path: "/apis/" + group}, decodeInto(&g))

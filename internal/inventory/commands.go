@@ -81,7 +81,7 @@ func mountsOf(pod *corev1.Pod, component string) []string {
 	return paths
 }
 
-// nextPod returns a component's static Pod: on this host as the upgrade writes it, elsewhere the running one.
+// nextPod returns a component's static Pod: on this host as the upgrade writes it, elsewhere as it runs.
 func (c *collector) nextPod(running *corev1.Pod) (pod *corev1.Pod, wanted bool) {
 	if c.Here == nil || c.Here.Node.Name != running.Spec.NodeName {
 		return running, false

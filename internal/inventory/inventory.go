@@ -47,7 +47,7 @@ type Here struct {
 	Node *config.Node
 	// Wanted maps components to the static Pods that the upgrade writes, without those it leaves alone.
 	Wanted  map[string][]byte
-	Kubelet []byte // its configuration as the upgrade writes it; nil for the current one
+	Kubelet []byte // its configuration as the upgrade writes it; nil for the current configuration
 }
 
 // Check returns what an upgrade to Node's version breaks in this host's kubelet, static Pods and, with Wanted static Pods,

@@ -32,7 +32,7 @@ import (
 
 const kubeletConfigMap = "ConfigMap kube-system/" + manifests.KubeletConfigMap
 
-// kubelets collects the kubelets' shared configuration, and each one's own settings.
+// kubelets collects the kubelets' shared configuration, and their own settings.
 func (c *collector) kubelets(ctx context.Context) {
 	text, err := cluster.ConfigMapText(ctx, c.API, metav1.NamespaceSystem, manifests.KubeletConfigMap, "kubelet")
 	shared := map[string]any{}
@@ -213,7 +213,7 @@ func beyond(own, shared map[string]any) []byte {
 	return data
 }
 
-// proxies collects kube-proxy's configuration, if the cluster has one.
+// proxies collects kube-proxy's configuration, if the cluster has any.
 func (c *collector) proxies(ctx context.Context) {
 	if _, err := version.ParseSemantic(c.State.KubeProxy); err == nil {
 		c.inputs.ProxyFrom = c.State.KubeProxy

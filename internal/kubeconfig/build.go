@@ -26,7 +26,7 @@ type Spec struct {
 func (s Spec) File() string { return s.Certificate.Kubeconfig }
 
 // SpecOf returns a row's kubeconfig file. People reach the API at the cluster's endpoint. The node's components use its own API
-// server, so that during an upgrade they don't talk to an older one.
+// server, so that during an upgrade they don't talk to an older server.
 func SpecOf(n *config.Node, row certs.Spec) Spec {
 	server := n.Endpoint()
 	if row.UsedBy != "" {
@@ -87,7 +87,7 @@ func encode(file api.Config) ([]byte, error) {
 	return data, errors.Wrap(err, "encoding a kubeconfig file")
 }
 
-// RotatableKubelet makes kubelet.conf use the file of the kubelet's current client certificate and key, instead of embedded ones,
+// RotatableKubelet makes kubelet.conf use the file of the kubelet's current client certificate and key, instead of embedded copies,
 // which nothing renews. It returns a file that already does unchanged.
 func RotatableKubelet(data []byte, pemPath string) (rotatable []byte, changed bool, err error) {
 	file, err := parse(data)

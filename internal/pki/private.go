@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// narrowMode gives a private key mode 0600 if it had a wider one. accounts.Rootless.Give does that for rootless components' keys.
+// narrowMode gives a private key mode 0600 if its mode was wider. accounts.Rootless.Give does that for rootless components' keys.
 func (s Store) narrowMode(path string, key []byte) error {
 	ofComponent := func(o manifests.Ownership) bool { return o.Path == path }
 	if manifests.Rootless(s.Config) && slices.ContainsFunc(manifests.Ownerships(s.Config), ofComponent) {
@@ -77,7 +77,7 @@ func (s Store) runsAs(component string) (owner host.Owner, found bool) {
 	return host.Owner{UID: int(ptr.Deref(user, 0)), GID: int(ptr.Deref(group, 0))}, ptr.Deref(user, 0) != 0
 }
 
-// ServiceAccountFiles returns the paths of the key pair for service account tokens: the private key, then the public one.
+// ServiceAccountFiles returns the paths of the key pair for service account tokens: the private key, then the public key.
 func (s Store) ServiceAccountFiles() []string {
 	dir := s.Config.Paths.PKI
 	return []string{filepath.Join(dir, certs.ServiceAccountKey), filepath.Join(dir, certs.ServiceAccountPublicKey)}

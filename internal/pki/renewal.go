@@ -187,7 +187,7 @@ type Expiration struct {
 	External bool
 }
 
-// Expirations returns this node's CAs and renewable certificates, each sorted by name. It's an error if one can't be read.
+// Expirations returns this node's CAs and renewable certificates, each sorted by name. It's an error if any can't be read.
 func Expirations(s Store) (leaves, authorities []Expiration, err error) {
 	external := map[string]bool{}
 	rows := certs.Specs(s.Config)

@@ -25,7 +25,7 @@ type Shared struct {
 	Elsewhere []string
 }
 
-// IsShared reports whether the file at path is one that all control planes share.
+// IsShared reports whether all control planes share the file at path.
 func IsShared(n *config.Node, path string) bool {
 	return slices.Contains(slices.Collect(maps.Values(manifests.SharedFiles(n))), path)
 }

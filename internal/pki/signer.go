@@ -62,7 +62,7 @@ func (s Store) WithSigner(manifest []byte) ([]byte, error) {
 	before := signingFlag + filepath.Join(s.Config.Paths.PKI, "ca.crt")
 	changed := bytes.ReplaceAll(manifest, []byte(before+"\n"), []byte(s.SignerFlag()+"\n"))
 	var pod corev1.Pod
-	_ = yaml.Unmarshal(changed, &pod) // a broken one mounts nothing
+	_ = yaml.Unmarshal(changed, &pod) // a broken Pod mounts nothing
 	if onHost, found := thisnode.OnHost(&pod, s.signerPath()); !found || onHost != s.signerPath() {
 		return manifest, nil
 	}

@@ -75,7 +75,7 @@ func (s Store) CA(name string) (certs.Pair, error) {
 }
 
 // Ensure keeps a row's certificate if it's right, refuses it if it's wrong, and issues it if it's missing. spare is a new key for
-// the row, in case it needs one; nil to generate it.
+// the row, in case it needs a key; nil to generate it.
 func (s Store) Ensure(row certs.Spec, spare crypto.Signer) error {
 	if row.Kubeconfig != "" {
 		return s.ensureKubeconfig(kubeconfig.SpecOf(s.Config, row), spare)
@@ -178,7 +178,7 @@ func (s Store) parse(row certs.Spec, cert, key []byte) (certs.Pair, error) {
 		"or put the right files there", row.Phase()))
 }
 
-// issuePair issues a certificate for the existing key or for a new one.
+// issuePair issues a certificate for the existing or a new key.
 func (s Store) issuePair(row certs.Spec, keyPEM []byte, spare crypto.Signer) error {
 	_, keyPath := s.paths(row)
 	key, err := s.keyFor(keyPath, keyPEM, spare)
@@ -213,7 +213,7 @@ func (s Store) orNewKey(spare crypto.Signer) (crypto.Signer, error) {
 	return s.NewKey()
 }
 
-// keyFor returns the key in a file, or a new one if there's no file.
+// keyFor returns the key in a file, or a new key if there's no file.
 func (s Store) keyFor(path string, keyPEM []byte, spare crypto.Signer) (crypto.Signer, error) {
 	if keyPEM == nil {
 		return s.orNewKey(spare)
@@ -222,7 +222,7 @@ func (s Store) keyFor(path string, keyPEM []byte, spare crypto.Signer) (crypto.S
 	return key, fault.WithRemedy(errors.Wrap(err, path), "put the right key there, or delete it and run the phase again")
 }
 
-// writePair writes the key first: if the run is interrupted in between, the next one issues a certificate for that key.
+// writePair writes the key first: if the run is interrupted in between, the next run issues a certificate for that key.
 func (s Store) writePair(row certs.Spec, pair certs.Pair) error {
 	certPath, keyPath := s.paths(row)
 	keyPEM, err := certs.EncodeKey(pair.Key)

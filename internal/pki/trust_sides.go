@@ -59,7 +59,7 @@ func (t *trust) components() {
 	t.healthCheck()
 }
 
-// otherMembers checks etcd's other members, which can't be asked, but show certificates like this one's old one. If that has
+// otherMembers checks etcd's other members, which can't be asked, but show certificates like this member's old ones. If those have
 // expired, theirs are refused by now, too.
 func (t *trust) otherMembers() {
 	shows := t.named(manifests.EtcdName, "peer-cert-file", t.certificate)
@@ -79,7 +79,7 @@ func (t *trust) otherMembers() {
 	t.compare(pair{"other members of etcd, whose certificates are like this one", shows, "etcd", accepts, manifests.EtcdName})
 }
 
-// startedAlone reports whether this etcd member was the only one at its first start.
+// startedAlone reports whether this etcd member was alone at its first start.
 func (t *trust) startedAlone() bool {
 	return strings.Count(t.flag(manifests.EtcdName, "initial-cluster"), "=") == 1
 }
@@ -224,7 +224,7 @@ func (t *trust) ofSettings(path string) string {
 	return filepath.Join(t.r.Store.Config.Paths.Kubelet, path)
 }
 
-// servingCertificate returns the kubelet's serving certificate file: until the cluster has signed one, the file in its settings.
+// servingCertificate returns the kubelet's serving certificate file: until the cluster signs any, the file in its settings.
 func (t *trust) servingCertificate(settings *kubelet.KubeletConfiguration) string {
 	dir := filepath.Dir(thisnode.KubeletClientPEM(t.r.Store.Host, t.r.Store.Config))
 	rotated := filepath.Join(dir, "kubelet-server-current.pem")

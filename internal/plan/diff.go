@@ -147,7 +147,7 @@ func Unified(from, to, before, after string, context int) string {
 	return text
 }
 
-// Assume marks the plan as one for an assumed cluster, if node comes from one. Its values from the cluster become placeholders.
+// Assume marks the plan of a node whose cluster is assumed. Its values from the cluster become placeholders.
 func (p *Plan) Assume(node *config.Node) {
 	if node.Join != nil && node.Join.Assumed {
 		p.assumed = node

@@ -32,7 +32,7 @@ func Text(text string, known ...string) string {
 
 // rule finds secrets by the text before them.
 type rule struct {
-	// near lists lower-case words, one of which is in such a secret's line or the one before: much faster to find than pattern.
+	// near lists lower-case words, one of which is in such a secret's line or the line before: much faster to find than pattern.
 	near []string
 	// pattern has two groups: the text before the secret, or its name, and the secret.
 	pattern lazyregexp.Pattern

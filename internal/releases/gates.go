@@ -20,7 +20,7 @@ type Gate struct {
 	Stage  string // alpha, beta, ga or deprecated
 	On     bool   // by default
 	Locked bool   // can't be set to another value
-	// Needs lists the gates that must be on if this one is.
+	// Needs lists the gates that must be on if this gate is.
 	Needs []string
 }
 

@@ -74,7 +74,7 @@ type Release struct {
 	column int
 }
 
-// Of returns the release of that name, such as 1.37. Without a table, it returns false and a release before the first one.
+// Of returns the release of that name, such as 1.37. Without a table, it returns false and a release before the first.
 func Of(minor string) (Release, bool) {
 	i := slices.Index(parse().minors, minor)
 	return Release{minor, i}, i >= 0
@@ -129,7 +129,7 @@ func OfEtcd(minor string) (EtcdRelease, bool) {
 	return EtcdRelease{minor, i}, i >= 0
 }
 
-// HasFlag reports whether etcd knows a command line flag, even a deprecated one. The name has no leading dashes.
+// HasFlag reports whether etcd knows a command line flag, even if it's deprecated. The name has no leading dashes.
 func (r EtcdRelease) HasFlag(name string) bool { return Release(r).HasFlag(Etcd, name) }
 
 // HasField reports whether the kubelet or kube-proxy knows a field of its configuration file, such as

@@ -17,7 +17,7 @@ import (
 
 // Policy says how long to wait between two tries, and when to stop.
 type Policy struct {
-	// First is the wait after the first try. Each wait is twice as long as the one before, up to Slowest. If Slowest is zero,
+	// First is the wait after the first try. Each wait is twice as long as the wait before, up to Slowest. If Slowest is zero,
 	// every wait is as long as First.
 	First, Slowest time.Duration
 	// Jitter shortens each wait by up to half, at random, so that callers that failed together don't come back together.
@@ -82,7 +82,7 @@ func (p Policy) Do(ctx context.Context, try func(context.Context) error) error {
 	}
 }
 
-// pause is the least time between two tries, given how long the last one took, and all of them together. On a busy machine, others
+// pause is the least time between two tries, given how long the last try took, and all of them together. On a busy machine, others
 // need the processor to make progress, so it's several times the last try, but adds at most a tenth to the time waited so far. The
 // longer a wait has lasted, the less a moment more matters, so it's at least a two-hundredth of that time.
 func pause(took, waited time.Duration) time.Duration {

@@ -41,7 +41,7 @@ func ReadKubeletFile(h host.Host, path string) (*KubeletFile, error) {
 	return &KubeletFile{Path: path, Data: data, Server: server, Trusted: trusted}, nil
 }
 
-// readFilled takes an empty file for a missing one: the kubelet doesn't sync its files, so that's what a power cut leaves.
+// readFilled takes an empty file for a missing file: the kubelet doesn't sync its files, so that's what a power cut leaves.
 func readFilled(h host.Host, path string) ([]byte, error) {
 	data, err := h.ReadFile(path)
 	if err == nil && len(data) == 0 {

@@ -40,7 +40,7 @@ func Current(h host.Host) *config.JoinConfiguration {
 // APIServerManifest is the static Pod of a control plane's API server.
 var APIServerManifest = filepath.Join(config.DefaultKubernetesDir, "manifests", manifests.APIServerName+".yaml")
 
-// IsControlPlane reports whether this host has an API server, or has begun to get one.
+// IsControlPlane reports whether this host has an API server, or has begun to get it.
 func IsControlPlane(h host.Host) bool {
 	_, err := h.Lstat(APIServerManifest)
 	return err == nil
@@ -139,7 +139,7 @@ func OnHost(pod *corev1.Pod, inContainer string) (onHost string, found bool) {
 }
 
 // JoinUnfinished is the path of a file that exists from the start of a control plane's first join until its components are
-// healthy. Nothing else distinguishes a broken control plane from a complete one: its kubelet registers its Node before they're
+// healthy. Nothing else distinguishes a broken from a complete control plane: its kubelet registers its Node before they're
 // healthy, and administrators may remove the Node's marks afterwards. Nodes joined by kubeadm or an older Slipway lack the file.
 func JoinUnfinished(n *config.Node) string {
 	return filepath.Join(n.Paths.Kubelet, "slipway-join-unfinished")

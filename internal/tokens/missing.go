@@ -18,7 +18,7 @@ import (
 const createAnother = "create one that nodes can join with: `slipway token create --print-join-command`"
 
 // Missing returns the Secrets of the wanted tokens that the API lacks, and all tokens that may sign cluster-info once these
-// exist. A token with the same secret keeps its lifetime, and an earlier run's generated token serves in place of a new one, so
+// exist. A token with the same secret keeps its lifetime, and an earlier run's generated token serves in place of a new token, so
 // that running the same command again changes nothing. Expired tokens cause a warning.
 func (s Store) Missing(ctx context.Context, wanted []config.Token) (missing []manifests.Object, sign []config.Token, err error) {
 	secrets, err := s.secrets(ctx)

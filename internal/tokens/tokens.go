@@ -90,7 +90,7 @@ func secretOf(id string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: tokenapi.BootstrapTokenSecretPrefix + id, Namespace: metav1.NamespaceSystem}}
 }
 
-// Delete deletes tokens by ID, and prints a result for each. A missing one is an error, but only at the end. Signatures in
+// Delete deletes tokens by ID, and prints a result for each. A missing token is an error, but only at the end. Signatures in
 // cluster-info stay for the controller manager: without its Secret, a token is useless.
 func (s Store) Delete(ctx context.Context, ids []string) error {
 	var missing []string

@@ -18,7 +18,7 @@ const tick = 100 * time.Millisecond
 type row struct {
 	name  string
 	since time.Time
-	// open has the running phases, this one and phases below it, in the order of their latest message; said all messages.
+	// open has the running phases, this phase and phases below it, in the order of their latest message; said all messages.
 	open, said []line
 	// worst is the phase's outcome, failed the path of the failed part, and cause its error.
 	worst         outcome

@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 )
 
-// eventsVersion is docs/events.schema.json's. It changes when a field goes or changes meaning, but not when one is added.
+// eventsVersion is docs/events.schema.json's. It changes when a field goes or changes meaning, but not when a field is added.
 const eventsVersion = "slipway.events/v1"
 
 // Events reports a run to a program: one JSON object per line, as described in docs/machine-output.md and

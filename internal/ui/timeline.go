@@ -64,7 +64,7 @@ func (s *spans) close(closed *span, err error) {
 	}
 }
 
-// phases returns the phases without children as they began, each in the first free lane. An unfinished one lasts until now.
+// phases returns the phases without children as they began, each in the first free lane. An unfinished phase lasts until now.
 func (s *spans) phases() []span {
 	s.mu.Lock()
 	defer s.mu.Unlock()

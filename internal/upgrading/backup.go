@@ -33,7 +33,7 @@ const (
 // Backup is the state of this node before its last upgrade. If that was interrupted, several runs may have made the backup.
 type Backup struct {
 	Record
-	// Began is when the first of these runs made its backup. Ended is when the last one kept the static Pods; zero on workers.
+	// Began is when the first of these runs made its backup. Ended is when the last run kept the static Pods; zero on workers.
 	Began, Ended time.Time
 	From         string // the API server's version before; empty on workers, and if its image's name has no version
 	// Manifests maps components to their static Pods' files, Kubelet the names of the kubelet's files to their paths.
@@ -46,10 +46,10 @@ type Backup struct {
 	// API server's first. A run that kept no manifest of the API server, as in earlier releases, had found it replaced.
 	Snapshots, Later []string
 
-	// EtcdClusters lists the etcd clusters its runs have recorded: a restore makes a new one. EtcdRecords lists the records' files.
+	// EtcdClusters lists the etcd clusters its runs recorded: a restore begins a cluster. EtcdRecords lists the records' files.
 	EtcdClusters, EtcdRecords []string
 	// Earlier is the start of an earlier release's upgrade to the same version, which seems to have ended unrecorded, so it doesn't
-	// count as part of this one; zero if there was none.
+	// count as part of this upgrade; zero if there was none.
 	Earlier time.Time
 
 	// last is the last directory with a record, where the end of the upgrade goes. written holds the hashes of each run's files.
@@ -63,7 +63,7 @@ type backupDir struct {
 	record     Record // empty if kubeadm made it
 }
 
-// LastBackup finds the backup of this node's last upgrade below root or, without one since the last rollback, of the upgrade
+// LastBackup finds the backup of this node's last upgrade below root or, if there was none since the last rollback, of the upgrade
 // rolled back; nil if there's none.
 func LastBackup(h host.Host, root string, rollback Progress) (*Backup, error) {
 	dirs, err := backupDirs(h, root)
@@ -143,7 +143,7 @@ func (b *Backup) add(h host.Host, d backupDir) error {
 		path := filepath.Join(d.path, e.Name())
 		component, manifest := strings.CutSuffix(e.Name(), ".yaml")
 		switch {
-		case e.Name() == RecordFile || strings.HasPrefix(e.Name(), ".") || !e.Type().IsRegular(): // a killed run was about to write the hidden ones
+		case e.Name() == RecordFile || strings.HasPrefix(e.Name(), ".") || !e.Type().IsRegular(): // a killed run left hidden files
 		case d.kind == EtcdBackup && e.Name() == SnapshotFile:
 			err = errors.WithMessage(b.addSnapshot(h, path), path)
 		case d.kind == ManifestBackup && manifest:
@@ -211,7 +211,7 @@ func imageIn(h host.Host, path string) (string, error) {
 	return image, nil
 }
 
-// Wrote reports whether the upgrade wrote this content to a file with that name, and whether it recorded writing one at all.
+// Wrote reports whether the upgrade wrote this content to a file with that name, and whether it recorded such a write at all.
 func (b *Backup) Wrote(name string, data []byte) (same, recorded bool) {
 	for _, files := range b.written {
 		hash, found := files[name]

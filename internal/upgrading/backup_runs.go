@@ -210,7 +210,7 @@ func readRecord(h host.Host, dir string) (r Record, err error) {
 	return r, errors.Wrap(yaml.UnmarshalStrict(data, &r), path)
 }
 
-// Complete records the end of the upgrade behind b: the next run begins another one, even to the same version. It writes nothing
+// Complete records the end of the upgrade behind b: the next run begins another, even to the same version. It writes nothing
 // if that's recorded, or if kubeadm made the backup.
 func (b *Backup) Complete(h host.Host) error {
 	if !b.Completed.IsZero() {

@@ -126,7 +126,7 @@ type components struct{ kubelet, kubeProxy []byte }
 // version's defaults. The others use the result: some defaults depend on the host.
 func readComponents(ctx context.Context, api cluster.Cluster, first bool) (c components, err error) {
 	if c.kubelet, err = readComponent(ctx, api, manifests.KubeletConfigMap, "kubelet", first); err != nil || !first {
-		return c, err // a worker mustn't read the other one, and needs only this
+		return c, err // a worker mustn't read the other ConfigMap, and needs only this
 	}
 	c.kubeProxy, err = readComponent(ctx, api, manifests.KubeProxyConfigMap, "config.conf", first)
 	return c, err
@@ -188,7 +188,7 @@ func (p Progress) Concerns(b *Backup) bool {
 }
 
 // NodeBefore returns this node as it was before b's upgrade. The configuration comes from the backup, as the API may be down, or
-// else, for backups without one, such as kubeadm's, from the cluster or the defaults.
+// else, for backups without a record, such as kubeadm's, from the cluster or the defaults.
 func NodeBefore(ctx context.Context, api cluster.Cluster, h host.Host, b *Backup, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
 	var warnings []string
 	stored, assumed := []byte(b.ClusterConfiguration), false

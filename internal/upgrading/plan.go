@@ -99,7 +99,7 @@ func (s *State) NewPlan(apiVersion string) *Plan {
 	return p
 }
 
-// Upgrade returns an upgrade without findings, except that an error of Steps becomes one.
+// Upgrade returns an upgrade without findings, except that an error of Steps becomes a finding.
 func (s *State) Upgrade(o Offer, r Route) (*Upgrade, error) {
 	r.Version = o.Version
 	desired, _, err := config.LoadCluster(s.Stored, nil, nil, nil, config.Options{Version: o.Version, AnyVersion: true, Placeholders: true})

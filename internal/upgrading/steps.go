@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/releases"
 )
 
-// Step is the work on one node, to be finished before the next one's.
+// Step is the work on one node, to be finished before the next node's.
 type Step struct {
 	Node string `json:"nodeName"`
 	// Component is control-plane or kubelet.
@@ -51,7 +51,7 @@ type Given struct {
 	IgnorePreflightErrors []string
 }
 
-// Steps returns the way of the whole cluster to r.Version: minor by minor, all control planes before the next one. A kubelet is
+// Steps returns the way of the whole cluster to r.Version: minor by minor, all control planes before the next minor. A kubelet is
 // upgraded before it would become too old for the next minor, and at the end: each time its Pods have to move.
 func (s *State) Steps(r Route) ([]Step, error) {
 	hops, err := s.hops(r.Version)
@@ -130,7 +130,7 @@ func (p *planner) rank(n *NodeVersions) int {
 	return 1
 }
 
-// first returns the control plane for `upgrade apply`: one upgraded by an interrupted run, or else the first one behind.
+// first returns the control plane for `upgrade apply`: one upgraded by an interrupted run, or else the first that's behind.
 func (p *planner) first(behind []*NodeVersions, to *version.Version) *NodeVersions {
 	for i := range p.nodes {
 		if n := &p.nodes[i]; n.ControlPlane && n.APIServer == "v"+to.String() {

@@ -207,7 +207,7 @@ func (s *State) Offers() []Offer {
 	return offers
 }
 
-// Named returns the offer of a version the user names, or nil if everything runs with it or a newer one.
+// Named returns the offer of a version the user names, or nil if everything runs with it or newer.
 func (s *State) Named(target string) *Offer {
 	oldest, _ := s.span()
 	wanted, err := version.ParseSemantic(target)

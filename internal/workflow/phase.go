@@ -40,8 +40,8 @@ type Phase[E Environment[E]] struct {
 	Whole bool
 	// SideBySide means the children don't wait for each other.
 	SideBySide bool
-	// Needs names the phases that must have ended before this one begins: PHASE or PHASE/CHILD, anywhere in the workflow. Without
-	// Needs, a phase waits for the one before it, unless its parent is SideBySide.
+	// Needs names the phases that must have ended before this phase begins: PHASE or PHASE/CHILD, anywhere in the workflow. Without
+	// Needs, a phase waits for the phase before it, unless its parent is SideBySide.
 	Needs []string
 	// Print returns the manifest the phase would install, for --print-manifest; nil in a phase without that flag.
 	Print func(env E) ([]byte, error)

@@ -16,7 +16,7 @@ type step[E Environment[E]] struct {
 	reason string // why the phase is left out; empty if it isn't
 	after  order
 	needs  []int // the steps that must have ended
-	weight int   // the length of the longest chain of steps waiting for this one
+	weight int   // the length of the longest chain of steps waiting for this step
 	state  state
 	// spare brings the phase its spare; nil if it needs none. supplied says whether it has been sent.
 	spare    chan func(E) E

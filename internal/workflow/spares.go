@@ -11,7 +11,7 @@ type madeSpare[E any] struct {
 }
 
 // orderSpares counts the phases that need a spare. Spares are interchangeable: making them starts at once, and each goes to the
-// phase with the most others waiting for it, so no phase waits for a slow one of its own.
+// phase with the most others waiting for it, so no phase waits for a slow spare of its own.
 func (s *schedule[E]) orderSpares() {
 	for _, st := range s.steps {
 		if st.phase.NeedsSpare != nil && st.phase.NeedsSpare(s.env) {

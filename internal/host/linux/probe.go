@@ -107,7 +107,7 @@ func (h *Host) get(ctx context.Context, p host.Probe) (*http.Response, error) {
 
 // healthTransport is for probes that accept any certificate and have none. It keeps its connections: a new TLS session costs the
 // server a signature, which is time a starting component doesn't have. A connection ends with its server's process, so the next
-// probe shows whether another one listens.
+// probe shows whether another program listens.
 func healthTransport() *http.Transport {
 	return &http.Transport{
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package plan wraps a host: NewOverlay turns a host.Reader into a dry run's host, and NewRecorder records a run's changes.
-// Neither embeds a host.Remote or a host.Writer, so a method added to one of these doesn't compile until both implement it.
+// Neither embeds a host.Remote or a host.Writer, so a method added to either of these doesn't compile until both implement it.
 package plan
 
 import (
@@ -30,8 +30,8 @@ import (
 // With only a Reader, the overlay can't change the host or send a packet. It answers for the rest itself: probes succeed, units
 // are in the state their planned actions lead to, and other questions that would leave the host return ErrNotInPlan.
 //
-// The overlay knows nothing of files this user may not read: writing one is recorded as a change, since it may be one, and
-// reading one is an error that says to run as root. So a plan never shows, for example, a new CA in place of an existing CA.
+// The overlay knows nothing of files this user may not read: writing such a file is recorded as a change, since it may be one, and
+// reading it is an error that says to run as root. So a plan never shows, for example, a new CA in place of an existing CA.
 func NewOverlay(base host.Reader, record func(host.Action)) host.Host {
 	return NewRecorder(&overlay{
 		base: base, RuntimeReader: base, SystemReader: base, NetworkReader: base,

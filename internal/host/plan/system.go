@@ -76,7 +76,7 @@ func (o *overlay) setSwap(area string, on bool) {
 // RestoreContexts does nothing: a plan has no contexts.
 func (o *overlay) RestoreContexts(context.Context, []string) error { return nil }
 
-// LookPath finds a program written by the plan, unless the host has one earlier in PATH.
+// LookPath finds a program written by the plan, unless the host has it earlier in PATH.
 func (o *overlay) LookPath(name string) (string, error) {
 	there, err := o.base.LookPath(name)
 	o.mu.Lock()

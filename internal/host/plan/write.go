@@ -85,7 +85,7 @@ func (o *overlay) checkDir(path string) error {
 	return host.IgnoreForbidden(err)
 }
 
-// replaceable describes the regular file at path, if this user sees one, or nil. It refuses the same paths as the real host.
+// replaceable describes the regular file at path, if this user sees it, or nil. It refuses the same paths as the real host.
 func (o *overlay) replaceable(path string) (fs.FileInfo, error) {
 	if err := o.checkDir(filepath.Dir(path)); err != nil {
 		return nil, err

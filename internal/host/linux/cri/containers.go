@@ -101,7 +101,7 @@ func (r *Runtimes) StopContainer(ctx context.Context, socket, id string, grace t
 	})
 }
 
-// keptStates is how many containers of a name in a Pod are returned: the running container, and the last exited one.
+// keptStates is how many containers of a name in a Pod are returned: the running container, and the last that exited.
 const keptStates = 2
 
 func (r *Runtimes) ContainerStates(ctx context.Context, socket, namespace string) (list []host.ContainerState, err error) {

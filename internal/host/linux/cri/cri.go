@@ -26,7 +26,7 @@ import (
 
 const (
 	// criConnect bounds connecting, criAnswer each call that needs no network. A runtime answers in milliseconds, unless it's just
-	// starting or unpacks images on a slow host. Without one, there's an error at once.
+	// starting or unpacks images on a slow host. Without a runtime, there's an error at once.
 	criConnect = 20 * time.Second
 	criAnswer  = time.Minute
 	// criMessage is the largest response in bytes, as for the kubelet. gRPC's own limit of 4 MiB is too small to list a busy

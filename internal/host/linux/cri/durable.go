@@ -185,7 +185,7 @@ func bootTime() (time.Time, error) {
 }
 
 // startOf reads when a process started, since its machine's boot: the 22nd field of proc_pid_stat(5), in hundredths of a second. The
-// second one, the program's name in parentheses, may have spaces.
+// second field, the program's name in parentheses, may have spaces.
 func startOf(stat string) (time.Duration, error) {
 	const afterName = 22 - 3
 	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])

@@ -42,7 +42,7 @@ func (r *Runtimes) Pods(ctx context.Context, socket string) (pods []host.Pod, er
 	return pods, err
 }
 
-// orphans returns containers without any of the Pods. A runtime may create one while it removes the container's Pod.
+// orphans returns containers without any of the Pods. A runtime may create a container while it removes the container's Pod.
 func orphans(ctx context.Context, client cri.RuntimeServiceClient, pods []*cri.PodSandbox) ([]host.Pod, error) {
 	answer, err := client.ListContainers(ctx, &cri.ListContainersRequest{})
 	if err != nil {

@@ -129,7 +129,7 @@ func list(dir *os.File) ([]string, error) {
 	return dir.Readdirnames(-1)
 }
 
-// sweep removes leftovers of earlier writes of name, or without one of all: temporary files, and directories of WriteTree.
+// sweep removes leftovers of earlier writes of name, or of all names if it's empty: temporary files, and directories of WriteTree.
 func sweep(dir *os.File, name string) error {
 	names, err := list(dir)
 	if err != nil {

@@ -38,7 +38,7 @@ func give(path string, owner host.Owner, mode fs.FileMode) error {
 	if err := host.OtherNames(path, info); have != owner && err != nil {
 		return err
 	}
-	// Narrow first: neither the new group nor the old one may have had the other's mode.
+	// Narrow first: neither the new nor the old group may have had the other's mode.
 	if err := stderrors.Join(f.Chmod(info.Mode().Perm()&mode), f.Chown(owner.UID, owner.GID), f.Chmod(mode)); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (g *treeGift) give(path string) error {
 	if err := g.entries(top, 0); err != nil {
 		return err
 	}
-	// Last, and with the others on disk, so that the next run continues an interrupted one, even after a power cut.
+	// Last, and with the others on disk, so that the next run can continue, even after a power cut.
 	if err := unix.Syncfs(int(top.Fd())); err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func defaultInterfaces() ([]int, error) {
 }
 
 // DefaultAddress follows the rule of kubeadm and the kubelet: the default route with the lowest metric comes first, and its
-// interface's first global unicast address is taken, whatever source address the route names. If no such interface has one,
+// interface's first global unicast address is taken, whatever source address the route names. If no such interface has an address,
 // because the host announces its address by routing, an address of the loopback interface is taken.
 func (s Stack) DefaultAddress(ipv6 bool) (netip.Addr, error) {
 	family := unix.AF_INET

@@ -166,7 +166,7 @@ func (b *Bus) ReloadUnits(ctx context.Context) error {
 	return nil
 }
 
-// bounded adds a deadline to a context without one.
+// bounded adds a deadline to a context that has none.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
