@@ -110,13 +110,13 @@ var mayImport = map[string][]string{
 		"internal/ownership", "internal/retry", "internal/thisnode", "internal/tokens", "internal/ui",
 	},
 	"phases/edits": {
-		"phases/backup", "phases/kubelet", "phases/node", "phases/step", "kubeletconfig", "manifests", "preflight", "internal/cluster",
+		"phases/backup", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "kubeletconfig", "manifests", "preflight", "internal/cluster",
 		"internal/config", "internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/thisnode", "internal/upgrading",
 	},
 	"phases/trial": {"phases/node", "phases/step", "manifests", "internal/host", "internal/ownership", "internal/thisnode"},
 	"phases/reconfigure": {
 		"phases/addon", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight",
-		"internal/cluster", "internal/config", "internal/fault", "internal/ownership", "internal/pki", "internal/reconfiguring",
+		"internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/ownership", "internal/pki", "internal/reconfiguring",
 		"internal/thisnode", "internal/ui",
 	},
 	"phases/upgrade": {
@@ -182,7 +182,7 @@ var mayImport = map[string][]string{
 		"internal/host/linux", "internal/joining", "internal/thisnode", "internal/ui",
 	},
 	"cmd/slipway/reconfigure": {
-		"cmd/slipway/cli", "cmd/slipway/env", "phases/reconfigure", "phases/trial", "internal/config", "internal/fault", "internal/host",
+		"cmd/slipway/cli", "cmd/slipway/env", "phases/reconfigure", "phases/trial", "internal/cluster", "internal/config", "internal/fault", "internal/host",
 		"internal/reconfiguring", "internal/retry",
 	},
 	"cmd/slipway/token": {"cmd/slipway/cli", "cmd/slipway/env", "phases/bootstrap", "internal/config", "internal/tokens"},

@@ -39,7 +39,7 @@ func commandFlags() []flagRow {
 			sets(kindUpgrade, "apply.dryRun", func(d *documents, v bool) { d.upgrade.Apply.DryRun = &v }).
 			sets(kindUpgrade, "node.dryRun", func(d *documents, v bool) { d.upgrade.Node.DryRun = &v }).
 			on("init", "reset", "token", upgradeApply, upgradeNode, upgradeRollback, resetNode, etcdMemberRemove, etcdDefrag, etcdRestore, etcdRecover, etcdPrune, hostPrepare, hostReset,
-				reconfigureCommand),
+				reconfigureCommand, reconfigureNode),
 		toggle("dry-run", "print what would be done, in order, without doing it or contacting the cluster (--diff contacts it)").overConfig().
 			sets(kindJoin, "dryRun", func(d *documents, v bool) { d.join.DryRun = v }).
 			on("join"),
@@ -82,7 +82,7 @@ func nodeFlags() []flagRow {
 				u.Plan.IgnorePreflightErrors = slices.Concat(u.Plan.IgnorePreflightErrors, v)
 			}).
 			on("init", "join", "reset", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeRollback, etcdRestore, etcdRecover, hostPrepare, hostReset,
-				reconfigureCommand),
+				reconfigureCommand, reconfigureNode),
 		text("node-name", "", "`name` of this node; defaults to the hostname").overConfig().
 			sets(kindInit, "nodeRegistration.name", func(d *documents, v string) { d.init.NodeRegistration.Name = v }).
 			sets(kindJoin, "nodeRegistration.name", func(d *documents, v string) { d.join.NodeRegistration.Name = v }).
@@ -92,7 +92,7 @@ func nodeFlags() []flagRow {
 			sets(kindJoin, "patches.directory", func(d *documents, v string) { d.join.Patches = &Patches{Directory: v} }).
 			sets(kindUpgrade, "apply.patches.directory", func(d *documents, v string) { d.upgrade.Apply.Patches = &Patches{Directory: v} }).
 			sets(kindUpgrade, "node.patches.directory", func(d *documents, v string) { d.upgrade.Node.Patches = &Patches{Directory: v} }).
-			on("init", "join", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeDiff, reconfigureCommand),
+			on("init", "join", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeDiff, reconfigureCommand, reconfigureNode),
 	}
 }
 

@@ -56,8 +56,11 @@ const (
 	upgradeRollback = "upgrade rollback"
 )
 
-// reconfigureCommand changes a live cluster, as the flag table names it.
-const reconfigureCommand = "reconfigure"
+// The commands that change a live cluster, as the flag table names them.
+const (
+	reconfigureCommand = "reconfigure"
+	reconfigureNode    = "reconfigure node"
+)
 
 // defaultDrainTimeout leaves Pods time to end in order, and budgets time to wait for replacements.
 const defaultDrainTimeout = 5 * time.Minute

@@ -120,6 +120,7 @@ type RollbackFlags struct {
 	Yes                   bool     `flag:"yes"`
 }
 
+// ReconfigureFlags are the flags of `reconfigure` and `reconfigure node`.
 type ReconfigureFlags struct {
 	ConfigFile            string   `flag:"config"`
 	IgnorePreflightErrors []string `flag:"ignore-preflight-errors"`

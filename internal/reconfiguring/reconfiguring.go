@@ -70,7 +70,7 @@ func Load(ctx context.Context, api cluster.Cluster, src *config.Source, self *co
 		return nil, warnings, err
 	}
 	c := &Change{Versions: map[string]string{}}
-	stored, err := c.read(ctx, api, parts)
+	stored, err := c.read(ctx, api, rows(), parts)
 	if err != nil {
 		return nil, warnings, err
 	}
@@ -97,9 +97,12 @@ func Load(ctx context.Context, api cluster.Cluster, src *config.Source, self *co
 	return c, append(warnings, more...), refused(present, next, c.Fields, parts)
 }
 
-// Self is this control plane as it is. The startup probes of its static Pods follow a timeout that the cluster doesn't store.
+// Self is this node as it is. The startup probes of its static Pods follow a timeout that the cluster doesn't store.
 func Self(h host.Host) *config.JoinConfiguration {
 	self := thisnode.Current(h)
+	if !thisnode.IsControlPlane(h) {
+		self.ControlPlane = nil
+	}
 	if patience := thisnode.StartupTime(h); patience != 0 {
 		self.Timeouts = &config.Timeouts{ControlPlaneComponentHealthCheck: &metav1.Duration{Duration: patience}}
 	}
@@ -114,9 +117,9 @@ func load(d documents, self *config.JoinConfiguration, opts config.Options) (*co
 }
 
 // read reads the ConfigMaps. One that the user's documents are about must exist.
-func (c *Change) read(ctx context.Context, api cluster.Cluster, parts map[string]config.Part) (documents, error) {
+func (c *Change) read(ctx context.Context, api cluster.Cluster, rows []row, parts map[string]config.Part) (documents, error) {
 	stored := documents{}
-	for _, r := range rows() {
+	for _, r := range rows {
 		cm := &corev1.ConfigMap{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 			ObjectMeta: metav1.ObjectMeta{Name: r.configMap, Namespace: metav1.NamespaceSystem},

@@ -22,9 +22,9 @@ import (
 // them sets it, because managedFields then name Slipway.
 const ChangedByOperator = "slipway/changed-by-operator"
 
-// configurationChanged returns when anybody but kubeadm and Slipway last changed a key of a ConfigMap in kube-system, as far as
+// ConfigurationChanged returns when anybody but kubeadm and Slipway last changed a key of a ConfigMap in kube-system, as far as
 // the ConfigMap records it; the zero time if nobody has. Older files may come from another configuration.
-func configurationChanged(ctx context.Context, env *step.Env, name, key string) (time.Time, error) {
+func ConfigurationChanged(ctx context.Context, env *step.Env, name, key string) (time.Time, error) {
 	cm := node.ConfigMap(name)
 	if _, err := env.Cluster.Get(ctx, cm); err != nil {
 		return time.Time{}, err
@@ -53,7 +53,7 @@ func owns(entry metav1.ManagedFieldsEntry, key string) bool {
 
 // NoteLastChange annotates a ConfigMap about to be stored with the time of an operator's last change, which other nodes need.
 func NoteLastChange(ctx context.Context, env *step.Env, cm *corev1.ConfigMap, key string) error {
-	changed, err := configurationChanged(ctx, env, cm.Name, key)
+	changed, err := ConfigurationChanged(ctx, env, cm.Name, key)
 	if err == nil && !changed.IsZero() {
 		metav1.SetMetaDataAnnotation(&cm.ObjectMeta, ChangedByOperator, changed.UTC().Format(time.RFC3339))
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
 // podEdits are the differences between a static Pod and its original by Slipway or kubeadm that the upgrade, or a change of the
@@ -79,7 +80,7 @@ func editsHere(ctx context.Context, env *step.Env) ([]podEdits, error) {
 	if err != nil {
 		return nil, err
 	}
-	changed, err := configurationChanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
+	changed, err := ConfigurationChanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
 	if err != nil {
 		return nil, err
 	}
@@ -133,13 +134,13 @@ func (p *podEdits) find(env *step.Env, view manifests.HostView) error {
 
 // writtenAt returns when a file was written; the zero time if the last upgrade may have put the file back from its backup.
 func writtenAt(env *step.Env, path string, keptIn func(*upgrading.Backup) string) (time.Time, error) {
-	info, err := env.Host.Stat(path)
+	written, err := trial.WrittenAt(env, path)
 	if err != nil {
 		return time.Time{}, err
 	}
 	backup, _, err := backup.Here(env)
 	if err != nil || backup == nil || keptIn(backup) == "" {
-		return info.ModTime(), err
+		return written, err
 	}
 	kept, err := env.Host.ReadFile(keptIn(backup))
 	if err != nil {
@@ -149,7 +150,7 @@ func writtenAt(env *step.Env, path string, keptIn func(*upgrading.Backup) string
 	if bytes.Equal(kept, have) {
 		return time.Time{}, err
 	}
-	return info.ModTime(), err
+	return written, err
 }
 
 // comparedWithMade compares a static Pod with its possible originals: with today's patches, and without, as those may be new. It

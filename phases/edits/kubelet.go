@@ -62,7 +62,7 @@ func editsOfKubelet(ctx context.Context, env *step.Env) (*kubeletEdits, error) {
 	if err != nil {
 		return nil, err
 	}
-	changed, err := configurationChanged(ctx, env, manifests.KubeletConfigMap, "kubelet")
+	changed, err := ConfigurationChanged(ctx, env, manifests.KubeletConfigMap, "kubelet")
 	if err != nil {
 		return nil, err
 	}

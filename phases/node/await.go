@@ -4,11 +4,8 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"io/fs"
-	"net"
-	"strconv"
 	"strings"
 	"time"
 
@@ -34,31 +31,6 @@ const PollInterval = 50 * time.Millisecond
 
 // manifestTime is how long a wait allows for a static Pod to be written: the head start, and a disk that stalls.
 const manifestTime = 2 * time.Minute
-
-// WaitKubelet waits for the kubelet's health endpoint, at the address in its settings and flags.
-func WaitKubelet(ctx context.Context, env *step.Env) error {
-	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
-	if err != nil {
-		return err
-	}
-	port := int32(10248)
-	if settings.HealthzPort != nil {
-		port = *settings.HealthzPort
-	}
-	if port == 0 {
-		env.UI.Printf("The kubelet has no health endpoint (healthzPort: 0), so there is nothing to wait for")
-		return nil
-	}
-	address := cmp.Or(settings.HealthzBindAddress, "127.0.0.1")
-	probe := host.Probe{URL: "http://" + net.JoinHostPort(address, strconv.Itoa(int(port))) + "/healthz"}
-	limit := &env.Config.Timeouts.KubeletHealthCheck
-	env.UI.Printf("Waiting for the kubelet at %s, up to %s", probe.URL, *limit)
-	const failure = "the kubelet is not healthy; `journalctl -u kubelet` says why"
-	return env.Guard(ctx, limit, env.KubeletTarget(), failure, func(ctx context.Context) error {
-		err := Poll(ctx, func(ctx context.Context) error { return env.Host.Probe(ctx, probe) })
-		return errors.WithMessage(err, failure)
-	})
-}
 
 // WaitComponent polls the liveness probe's endpoint in the component's static Pod, so it respects extra arguments and patches.
 func WaitComponent(ctx context.Context, env *step.Env, component string) error {

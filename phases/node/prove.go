@@ -21,11 +21,11 @@ const (
 	trialCheck = time.Second
 )
 
-// Prove waits until this control plane has worked for trialTime without a failure, as a client sees it, and its kubelet has
+// Prove waits until this node has worked for trialTime without a failure, as a client sees it, and its kubelet has
 // reported after that. A failure starts the time again. Once the cause of a failure is known, it's the error.
 func (t Turn) Prove(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("On trial: everything has to work for %s", trialTime)
-	return env.Guard(ctx, &env.Config.Timeouts.UpgradeManifests, env.NodeTarget(), "this control plane does not work with the change", func(ctx context.Context) error {
+	return env.Guard(ctx, &env.Config.Timeouts.UpgradeManifests, env.NodeTarget(), "this node does not work with the change", func(ctx context.Context) error {
 		for {
 			if err := Poll(ctx, func(ctx context.Context) error { return t.works(ctx, env) }); err != nil {
 				return err
@@ -51,11 +51,14 @@ func (t Turn) keepsWorking(ctx context.Context, env *step.Env) (again bool, err 
 	return watched.Err() != nil && ctx.Err() == nil, err
 }
 
-// works reports why this control plane doesn't work now: each component answers its probe, the API server is ready, this member of
-// etcd follows a leader, and a write arrives.
+// works reports why this node doesn't work now. On a control plane, each component answers its probe, the API server is ready, this
+// member of etcd follows a leader, and a write arrives. On a worker, the kubelet is healthy.
 func (t Turn) works(ctx context.Context, env *step.Env) error {
 	ctx, cancel := context.WithTimeout(ctx, ReachTime)
 	defer cancel()
+	if !env.Config.ControlPlane {
+		return kubeletAnswers(ctx, env)
+	}
 	components := StaticPods(env)
 	for _, component := range components {
 		probe, err := ComponentProbe(env, component)

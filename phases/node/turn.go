@@ -33,6 +33,11 @@ type Turn struct {
 	giveBack func(context.Context) error
 }
 
+// NoTurn is for a worker: it has no components to restart, and no right to the Lease.
+func NoTurn() Turn {
+	return Turn{keeps: new(bool), giveBack: func(context.Context) error { return nil }}
+}
+
 // turnInterval is how often a waiting run looks at the Lease, or repeats its checks.
 const turnInterval = time.Second
 

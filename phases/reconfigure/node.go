@@ -5,6 +5,7 @@ package reconfigure
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -22,7 +23,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
-	"github.com/slipway-k8s/slipway/preflight"
 )
 
 func (r *Run) preflight(ctx context.Context, env *step.Env) error {
@@ -36,40 +36,8 @@ func (r *Run) preflight(ctx context.Context, env *step.Env) error {
 		env.UI.Warn("the change of "+r.earlier.Began.Format(time.DateTime)+" UTC was interrupted while it was stored, after it had proven itself on this node",
 			"give its documents again if the checks take its parts for edits")
 	}
-	question := func(name, asks string, find func(context.Context, *step.Env) []fault.Finding) preflight.Check {
-		return preflight.Check{Name: name, Asks: asks, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return find(ctx, env) }}
-	}
-	checks := preflight.Upgrade(env.Config, append(others(env), question(upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade),
-		question(edits.StaticPodCheck, "nobody has edited the static Pods, or the patches keep the edits", edits.StaticPodFindings),
-		question(edits.KubeletCheck, "nobody has edited the kubelet's configuration, or the patches keep the edits", edits.KubeletFindings)))
-	if err := node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil {
-		return err
-	}
-	return node.PullMissingImages(ctx, env)
-}
-
-const upgradeCheck = "UnfinishedUpgrade"
-
-// unfinishedUpgrade finds another version than the configuration's on this control plane: the change would end up there.
-func unfinishedUpgrade(_ context.Context, env *step.Env) []fault.Finding {
-	runs, wanted := node.RunningVersion(env), env.Config.Cluster.KubernetesVersion
-	if runs == wanted {
-		return nil
-	}
-	return []fault.Finding{fault.NewFinding(upgradeCheck, fault.Error, "finish the upgrade: `slipway upgrade apply` or, if another control plane was upgraded first, `slipway upgrade node`",
-		"this control plane's API server is %s, and the cluster's configuration says %s", runs, wanted)}
-}
-
-// others are the checks of the rest of the cluster.
-func others(env *step.Env) []preflight.Check {
-	stops := func(ctx context.Context) bool {
-		list, err := node.Outdated(ctx, env)
-		return err != nil || node.Contains(list, manifests.EtcdName)
-	}
-	return []preflight.Check{
-		node.NodesReadyQuestion(env),
-		node.QuorumIf(stops, func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }),
-	}
+	return check(ctx, env, append(controlPlaneChecks(env), question(env, pendingCheck, "this control plane runs with the cluster's configuration", r.pending),
+		kubeletCheck(env)))
 }
 
 // prepare finds the changes on this node and, if there are any, takes the turn and keeps the files.
@@ -87,7 +55,7 @@ func (r *Run) prepare(ctx context.Context, env *step.Env) error {
 	if err := r.takeTurn(ctx, env); err != nil {
 		return err
 	}
-	if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap, manifests.KubeProxyConfigMap); err != nil {
+	if err := r.unchanged(ctx, env, slices.Sorted(maps.Keys(r.Versions))...); err != nil {
 		return err
 	}
 	if len(r.components) > 0 {
@@ -130,11 +98,13 @@ func (r *Run) begin(ctx context.Context, env *step.Env) (err error) {
 }
 
 func (r *Run) find(ctx context.Context, env *step.Env) (err error) {
-	if r.certificates, err = lackingNames(env); err != nil {
-		return err
-	}
-	if r.components, err = node.Outdated(ctx, env); err != nil {
-		return err
+	if env.Config.ControlPlane {
+		if r.certificates, err = lackingNames(env); err != nil {
+			return err
+		}
+		if r.components, err = node.Outdated(ctx, env); err != nil {
+			return err
+		}
 	}
 	files, err := kubelet.NextFiles(env)
 	if err == nil {

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reconfigure has the workflow of `reconfigure`: it gives a live control plane another configuration, on trial, and stores
-// that in the cluster once it has worked. If anything fails before, the node goes back to its files from before (package trial).
+// Package reconfigure has the workflows of `reconfigure`, which gives a live control plane another configuration, on trial, and stores
+// that in the cluster once it has worked, and of `reconfigure node`, which brings another node to the stored configuration in the
+// same way. If anything fails before, the node goes back to its files from before (package trial).
 package reconfigure
 
 import (
@@ -25,7 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
-// Run is one change of the configuration on this control plane. Its phases share the turn and the record, so none runs alone.
+// Run is one change of the configuration on this node. Its phases share the turn and the record, so none runs alone.
 type Run struct {
 	*reconfiguring.Change
 	// Program is this program's path, for the units that put the node back.
@@ -44,7 +45,7 @@ type Run struct {
 	addons, stored bool
 }
 
-// New returns a run that makes a change on this control plane.
+// New returns a run that makes a change on this node.
 func New(env *step.Env, change *reconfiguring.Change, program string) (*Run, error) {
 	last, err := trial.Last(env)
 	if err != nil {
@@ -71,20 +72,20 @@ func Interrupted(env *step.Env) (*trial.Record, error) {
 func PutBack(interrupted *trial.Record, byWatch bool) []step.Phase {
 	return []step.Phase{{Name: "put-back", Summary: "Put back the change that was interrupted", Run: func(ctx context.Context, env *step.Env) error {
 		env.UI.Warnf("the change of %s UTC was interrupted on trial", interrupted.Began.Format(time.DateTime))
-		turn, err := node.TakeTurnIfAnswered(ctx, env, node.ForConfiguration)
+		turn, err := takeTurn(ctx, env, node.TakeTurnIfAnswered)
 		if err != nil {
 			return err
 		}
 		if err := turn.Finish(ctx, env, interrupted.PutBack(ctx, env, turn)); err != nil {
 			return err
 		}
-		if err := trial.Unguard(ctx, env, byWatch); err != nil || turn.Held {
+		if err := trial.Unguard(ctx, env, byWatch); err != nil || turn.Held || !env.Config.ControlPlane {
 			return err
 		}
 		if err := env.Cluster.Ready(ctx); err != nil { // it was away before, with the Lease
 			return err
 		}
-		return node.FinishEarlierTurn(ctx, env, node.ForConfiguration)
+		return finishEarlierTurn(ctx, env)
 	}}}
 }
 
@@ -150,9 +151,16 @@ func (r *Run) takeTurn(ctx context.Context, env *step.Env) (err error) {
 	if r.taken {
 		return nil
 	}
-	r.turn, err = node.TakeTurn(ctx, env, node.ForConfiguration)
+	r.turn, err = takeTurn(ctx, env, node.TakeTurn)
 	r.taken = err == nil
 	return err
+}
+
+func takeTurn(ctx context.Context, env *step.Env, take func(context.Context, *step.Env, node.Purpose) (node.Turn, error)) (node.Turn, error) {
+	if !env.Config.ControlPlane {
+		return node.NoTurn(), nil
+	}
+	return take(ctx, env, node.ForConfiguration)
 }
 
 // addonPhase is the phase addon, without the Pod network, which has no configuration here.

@@ -100,6 +100,14 @@ func (r *Run) began(env *step.Env) time.Time {
 }
 
 func (r *Run) finish(ctx context.Context, env *step.Env) error {
+	if err := r.end(ctx, env); err != nil {
+		return err
+	}
+	return r.sayOthers(ctx, env)
+}
+
+// end makes the change count.
+func (r *Run) end(ctx context.Context, env *step.Env) error {
 	for _, record := range []*trial.Record{r.record, r.earlier} {
 		if record != nil && record.State != trial.Reverted {
 			if err := record.Set(env, trial.Counts); err != nil {
@@ -110,21 +118,21 @@ func (r *Run) finish(ctx context.Context, env *step.Env) error {
 	if err := trial.Unguard(ctx, env, false); err != nil {
 		return err
 	}
-	if err := r.endTurn(ctx, env); err != nil {
-		return err
-	}
-	nodes, err := env.Cluster.Nodes(ctx)
-	if err == nil && len(nodes) > 1 && len(r.Fields) > 0 {
-		env.UI.Nextf("Run `slipway upgrade node` on the other nodes, control planes first, one at a time, and restart their kubelets: systemctl restart kubelet")
-	}
-	return err
+	return r.endTurn(ctx, env)
 }
 
 // endTurn also ends the turn of an earlier run that was interrupted after its last restart.
 func (r *Run) endTurn(ctx context.Context, env *step.Env) error {
 	if !r.taken {
-		return node.FinishEarlierTurn(ctx, env, node.ForConfiguration)
+		return finishEarlierTurn(ctx, env)
 	}
 	r.taken = false
 	return r.turn.Finish(ctx, env, nil)
+}
+
+func finishEarlierTurn(ctx context.Context, env *step.Env) error {
+	if !env.Config.ControlPlane {
+		return nil
+	}
+	return node.FinishEarlierTurn(ctx, env, node.ForConfiguration)
 }

@@ -51,6 +51,8 @@ type File struct {
 	Mode fs.FileMode `json:"mode"`
 	// Kept is the copy's name in the record's directory; empty if the file didn't exist.
 	Kept string `json:"kept,omitempty"`
+	// Written is when the file was written (WrittenAt). Earlier releases didn't keep it.
+	Written time.Time `json:"written,omitzero"`
 }
 
 const (
@@ -103,6 +105,9 @@ func (r *Record) keep(env *step.Env, path string) error {
 		if err != nil {
 			return err
 		}
+		if f.Written, err = WrittenAt(env, path); err != nil {
+			return err
+		}
 		f.Mode, f.Kept = info.Mode().Perm(), strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "-")
 		if _, err := (ownership.File{Path: filepath.Join(r.dir, f.Kept), Data: data, Mode: 0o600}).Write(env.Host); err != nil {
 			return err
@@ -128,6 +133,10 @@ func (r *Record) Set(env *step.Env, state State) error {
 
 // Last returns this node's last change; nil if there was none.
 func Last(env *step.Env) (*Record, error) {
+	return newest(env, func(*Record) bool { return true })
+}
+
+func newest(env *step.Env, fits func(*Record) bool) (*Record, error) {
 	root := node.BackupRoot(env)
 	entries, err := env.Host.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -144,8 +153,11 @@ func Last(env *step.Env) (*Record, error) {
 		if err != nil {
 			return nil, err
 		}
-		if data != nil { // otherwise a run was interrupted before it changed anything
-			return r, errors.Wrap(yaml.UnmarshalStrict(data, r), path)
+		if data == nil { // a run was interrupted before it changed anything
+			continue
+		}
+		if err := yaml.UnmarshalStrict(data, r); err != nil || fits(r) {
+			return r, errors.Wrap(err, path)
 		}
 	}
 	return nil, nil

@@ -12,19 +12,37 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
-// LivingControlPlane makes the parts of a command that looks after a running cluster from this control plane. It's known by this
-// host's own files, so the API may be down.
+// LivingControlPlane is LivingNode on a control plane.
 func LivingControlPlane(cmd *cobra.Command, g *cli.Globals) (*Parts, error) {
+	return living(cmd, g, func(isControlPlane bool) error {
+		if !isControlPlane {
+			return fault.New("this host is not a control plane: it has no "+thisnode.APIServerManifest, "run this on a control plane, as root")
+		}
+		return nil
+	})
+}
+
+// LivingNode makes the parts of a command that looks after a running cluster from this node. It's known by this host's own files, so
+// the API may be down.
+func LivingNode(cmd *cobra.Command, g *cli.Globals) (*Parts, error) {
+	return living(cmd, g, func(bool) error { return nil })
+}
+
+func living(cmd *cobra.Command, g *cli.Globals, check func(isControlPlane bool) error) (*Parts, error) {
 	mode := ModeOfFlags(g, cmd)
 	in, err := ReadInput(cmd.Context(), g, mode, "")
 	if err != nil {
 		return nil, err
 	}
-	if !thisnode.IsControlPlane(in.Host) {
+	isControlPlane := thisnode.IsControlPlane(in.Host)
+	if err := check(isControlPlane); err != nil {
 		in.Host.Close()
-		return nil, fault.New("this host is not a control plane: it has no "+thisnode.APIServerManifest, "run this on a control plane, as root")
+		return nil, err
 	}
 	self := thisnode.Current(in.Host)
+	if !isControlPlane {
+		self.ControlPlane = nil
+	}
 	KeepMode(cmd, self)
 	node, _, err := NodeFrom(config.DefaultCluster(), self)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
@@ -34,7 +35,7 @@ func New(g *cli.Globals) *cobra.Command {
 			if o.ConfigFile == "" {
 				return fault.New("reconfigure needs the documents to change", "name a file with --config, or - for standard input")
 			}
-			if err := putBackFirst(cmd, g); err != nil {
+			if err := putBackFirst(cmd, g, env.LivingControlPlane); err != nil {
 				return err
 			}
 			p, run, err := load(cmd, g, o)
@@ -46,14 +47,14 @@ func New(g *cli.Globals) *cobra.Command {
 	}
 	config.Bind(cmd.Flags(), "reconfigure", o)
 	env.Reporting(g, cmd)
-	cmd.AddCommand(newWayBack(g))
+	cmd.AddCommand(newNode(g), newWayBack(g))
 	return cmd
 }
 
 // putBackFirst does only that if a change was interrupted on trial, and nothing has put it back yet: another change is made from the
 // API, which this one may have broken.
-func putBackFirst(cmd *cobra.Command, g *cli.Globals) error {
-	return withInterrupted(cmd, g, func(p *env.Parts, r *trial.Record) error {
+func putBackFirst(cmd *cobra.Command, g *cli.Globals, living living) error {
+	return withInterrupted(cmd, g, living, func(p *env.Parts, r *trial.Record) error {
 		if r == nil {
 			return nil
 		}
@@ -65,6 +66,15 @@ func putBackFirst(cmd *cobra.Command, g *cli.Globals) error {
 }
 
 func load(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) (*env.Parts, *reconfigure.Run, error) {
+	return makeRun(cmd, g, o, func(in *env.Input, api cluster.Cluster, self *config.JoinConfiguration) (*reconfiguring.Change, []string, error) {
+		return reconfiguring.Load(cmd.Context(), api, in.File, self, in.Options)
+	})
+}
+
+type loader func(*env.Input, cluster.Cluster, *config.JoinConfiguration) (*reconfiguring.Change, []string, error)
+
+// makeRun makes this node's run of the change that load returns.
+func makeRun(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags, load loader) (*env.Parts, *reconfigure.Run, error) {
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), o.ConfigFile)
 	if err != nil {
 		return nil, nil, err
@@ -76,7 +86,7 @@ func load(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) (*env.
 		self.Patches = &config.Patches{Directory: o.Patches}
 	}
 	api := env.ClusterOfNode(in.Host, "", config.APINode("", nil).Timeouts.KubernetesAPICall)
-	change, warnings, err := reconfiguring.Load(cmd.Context(), api, in.File, self, in.Options)
+	change, warnings, err := load(in, api, self)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+)
+
+func newNode(g *cli.Globals) *cobra.Command {
+	o := &config.ReconfigureFlags{}
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Bring this node to the cluster's configuration, on trial",
+		Long: "Bring this node to the configuration that `reconfigure` has stored in the cluster: a control plane's certificates, static Pods and\n" +
+			"kubelet, and a worker's kubelet. A worker needs no kubeconfig file but its kubelet's.\n\n" +
+			"The change is on trial, as on the first control plane. A worker's kubelet has to be healthy for ten seconds, and to report.\n" +
+			"Otherwise the node goes back to its previous files.\n\n" +
+			"--diff shows how this node differs from the cluster's configuration, and changes nothing.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := putBackFirst(cmd, g, env.LivingNode); err != nil {
+				return err
+			}
+			p, run, err := makeRun(cmd, g, o, func(in *env.Input, api cluster.Cluster, self *config.JoinConfiguration) (*reconfiguring.Change, []string, error) {
+				return reconfiguring.Stored(cmd.Context(), api, self, in.Options)
+			})
+			if err != nil {
+				return err
+			}
+			return p.Run(cmd.Context(), run.NodePhases(), nil)
+		},
+	}
+	config.Bind(cmd.Flags(), "reconfigure node", o)
+	env.Reporting(g, cmd)
+	return cmd
+}

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"context"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/edits"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// check runs the checks of this node, and pulls a control plane's images.
+func check(ctx context.Context, env *step.Env, more []preflight.Check) error {
+	checks := preflight.Upgrade(env.Config, more)
+	err := node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+	if err != nil || !env.Config.ControlPlane {
+		return err
+	}
+	return node.PullMissingImages(ctx, env)
+}
+
+func question(env *step.Env, name, asks string, find func(context.Context, *step.Env) []fault.Finding) preflight.Check {
+	return preflight.Check{Name: name, Asks: asks, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return find(ctx, env) }}
+}
+
+func controlPlaneChecks(env *step.Env) []preflight.Check {
+	return append(others(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade),
+		question(env, edits.StaticPodCheck, "nobody has edited the static Pods, or the patches keep the edits", edits.StaticPodFindings))
+}
+
+func kubeletCheck(env *step.Env) preflight.Check {
+	return question(env, edits.KubeletCheck, "nobody has edited the kubelet's configuration, or the patches keep the edits", edits.KubeletFindings)
+}
+
+// others are the checks of the rest of the cluster.
+func others(env *step.Env) []preflight.Check {
+	stops := func(ctx context.Context) bool {
+		list, err := node.Outdated(ctx, env)
+		return err != nil || node.Contains(list, manifests.EtcdName)
+	}
+	return []preflight.Check{
+		node.NodesReadyQuestion(env),
+		node.QuorumIf(stops, func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }),
+	}
+}
+
+const upgradeCheck = "UnfinishedUpgrade"
+
+// unfinishedUpgrade finds another version than the configuration's on this control plane: the change would end up there.
+func unfinishedUpgrade(_ context.Context, env *step.Env) []fault.Finding {
+	runs, wanted := node.RunningVersion(env), env.Config.Cluster.KubernetesVersion
+	if runs == wanted {
+		return nil
+	}
+	return []fault.Finding{fault.NewFinding(upgradeCheck, fault.Error, "finish the upgrade: `slipway upgrade apply` or, if another control plane was upgraded first, `slipway upgrade node`",
+		"this control plane's API server is %s, and the cluster's configuration says %s", runs, wanted)}
+}

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// NodePhases returns the workflow of `reconfigure node`: this node gets the cluster's stored configuration, on trial. It stores nothing.
+func (r *Run) NodePhases() []step.Phase {
+	phase := func(name, summary string, run func(context.Context, *step.Env) error) step.Phase {
+		return step.Phase{Name: name, Summary: summary, Run: r.orBack(run)}
+	}
+	certificates := phase("certificates", "Issue certificates with new names", r.issueCertificates)
+	components := phase("control-plane", "Restart the components whose static Pods change, on trial", r.restartComponents)
+	certificates.Skip, components.Skip = node.UnlessControlPlane, node.UnlessControlPlane
+	return []step.Phase{
+		phase("preflight", "Check that this node can change, and pull its images", r.nodePreflight),
+		phase("prepare", "Find the changes, take a control plane's turn, and keep the files that change", r.prepare),
+		certificates,
+		components,
+		phase("kubelet-config", "Restart the kubelet with its new settings, on trial", r.restartKubelet),
+		phase("finish", "Give the turn back", r.end),
+	}
+}
+
+func (r *Run) nodePreflight(ctx context.Context, env *step.Env) error {
+	env.UI.Printf("Comparing this node with the cluster's configuration")
+	checks := append(controlPlaneChecks(env), question(env, unfinishedCheck, "no change of the configuration is half stored", r.unfinished))
+	if !env.Config.ControlPlane {
+		checks = nil
+	}
+	return check(ctx, env, append(checks, kubeletCheck(env)))
+}
+
+const unfinishedCheck = "UnfinishedChange"
+
+// unfinished finds a change that this control plane already has, but that isn't stored completely: this run would undo it.
+func (r *Run) unfinished(context.Context, *step.Env) []fault.Finding {
+	if r.earlier == nil {
+		return nil
+	}
+	return []fault.Finding{fault.NewFinding(unfinishedCheck, fault.Error,
+		"run `slipway reconfigure` with the documents of that change again, which stores the rest",
+		"the change of %s UTC was interrupted while it was stored, after it had proven itself on this node", r.earlier.Began.Format(time.DateTime))}
+}
+
+// mostNamed is how many nodes the last message names of each kind.
+const mostNamed = 8
+
+// sayOthers names the nodes that don't have the change yet.
+func (r *Run) sayOthers(ctx context.Context, env *step.Env) error {
+	ofKubelets := r.Changes(config.KubeletSource) || r.earlier != nil
+	if !ofKubelets && !slices.ContainsFunc(r.Fields, isOfControlPlanes) {
+		return nil
+	}
+	nodes, err := env.Cluster.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	planes := cluster.ControlPlanesOf(nodes)
+	var others, workers []string
+	for _, name := range slices.Sorted(maps.Keys(planes)) {
+		if name != env.Config.Name {
+			others = append(others, name)
+		}
+	}
+	for _, n := range nodes {
+		if planes[n.Name] == nil && ofKubelets {
+			workers = append(workers, n.Name)
+		}
+	}
+	if len(others) > 0 {
+		env.UI.Nextf("Run `slipway reconfigure node` on the other control planes, one after another: %s", namesOf(others))
+	}
+	if len(workers) > 0 {
+		env.UI.Nextf("Run `slipway reconfigure node` on each worker: %s", namesOf(workers))
+	}
+	return nil
+}
+
+// isOfControlPlanes reports whether control planes have to change for a field. The add-ons have changed already.
+func isOfControlPlanes(f reconfiguring.Field) bool {
+	return f.Source == config.ClusterSource && !strings.HasPrefix(f.Path, "dns.")
+}
+
+func namesOf(nodes []string) string {
+	slices.Sort(nodes)
+	if more := len(nodes) - mostNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(nodes[:mostNamed], ", "), more)
+	}
+	return strings.Join(nodes, ", ")
+}

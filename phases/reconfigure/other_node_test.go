@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/edits"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// storedElsewhere adds fields to a stored configuration, as `reconfigure` does on another control plane.
+func storedElsewhere(t *testing.T, api *cluster.Plan, name, key, fields string) {
+	t.Helper()
+	storedAt(t, api, name, key, fields, time.Now().Add(time.Minute))
+}
+
+func storedAt(t *testing.T, api *cluster.Plan, name, key, fields string, at time.Time) {
+	t.Helper()
+	cm := node.ConfigMap(name)
+	_, err := api.Update(t.Context(), cm, func() (bool, error) {
+		cm.Data[key] = strings.NewReplacer("scheduler: {}\n", "", "apiServer: {}\n", "").Replace(cm.Data[key]) + fields
+		metav1.SetMetaDataAnnotation(&cm.ObjectMeta, edits.ChangedByOperator, at.UTC().Format(time.RFC3339))
+		return true, nil
+	})
+	phasetest.Fatal(t, err)
+}
+
+func changeElsewhere(t *testing.T, s *phasetest.Stage) {
+	t.Helper()
+	storedElsewhere(t, s.API, "kubeadm-config", "ClusterConfiguration",
+		"apiServer: {extraArgs: [{name: profiling, value: \"false\"}], certSANs: [new.example.org]}\n")
+	storedElsewhere(t, s.API, "kubelet-config", "kubelet", "maxPods: 55\n")
+	s.Done = nil
+}
+
+// toStored runs `reconfigure node`.
+func toStored(t *testing.T, s *phasetest.Stage) error {
+	t.Helper()
+	opts := config.Options{Facts: config.HostFacts{Hostname: "cp-1"}}
+	c, _, err := reconfiguring.Stored(t.Context(), s.Cluster, reconfiguring.Self(s.Host), opts)
+	phasetest.Fatal(t, err)
+	s.Config = c.Node
+	r, err := New(s.Env, c, "/usr/bin/slipway")
+	phasetest.Fatal(t, err)
+	return step.Run(t.Context(), s.Env, r.NodePhases(), step.Options{})
+}
+
+// TestNode: another control plane gets the stored configuration, and stores nothing. The second run does nothing.
+func TestNode(t *testing.T) {
+	s := live(t)
+	changeElsewhere(t, s)
+	before := stored(t, s, "kubeadm-config", "ClusterConfiguration")
+	phasetest.Fatal(t, toStored(t, s))
+	fact.In(t, s.Get(t, apiServer), "--profiling=false")
+	fact.In(t, s.Get(t, settings), "maxPods: 55")
+	if err := s.Cert(t, serverCert).VerifyHostname("new.example.org"); err != nil {
+		t.Errorf("the certificate: %v", err)
+	}
+	if got := state(t, s); got != trial.Counts || s.Holder(t) != "" || len(guarded(t, s)) > 0 {
+		t.Errorf("the change is %q, %q holds the Lease, and there are still %q", got, s.Holder(t), guarded(t, s))
+	}
+	if slices.ContainsFunc(s.Done, func(d string) bool { return strings.Contains(d, "ConfigMap") }) || stored(t, s, "kubeadm-config", "ClusterConfiguration") != before {
+		t.Errorf("did %q", s.Done)
+	}
+	s.Done, s.FakeHost.Jobs = nil, nil
+	phasetest.Fatal(t, toStored(t, s))
+	if stopped := s.FakeHost.Did("stop container"); len(s.Done)+len(stopped)+len(s.FakeHost.Orders()) > 0 {
+		t.Errorf("the second time, did %q, and stopped %q", s.Done, stopped)
+	}
+}
+
+// TestPending: a second change waits until this control plane has the first, unless it's asked for both.
+func TestPending(t *testing.T) {
+	for name, change := range map[string]struct{ configMap, key, text, path string }{
+		"a component":   {"kubeadm-config", "ClusterConfiguration", "scheduler: {extraArgs: [{name: v, value: \"3\"}]}\n", "/etc/kubernetes/manifests/kube-scheduler.yaml"},
+		"a certificate": {"kubeadm-config", "ClusterConfiguration", "apiServer: {certSANs: [first.example.org]}\n", serverCert},
+		"the kubelet":   {"kubelet-config", "kubelet", "podPidsLimit: 99\n", settings},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := live(t)
+			storedElsewhere(t, s.API, change.configMap, change.key, change.text)
+			before := files(t, s)
+			fact.Error(t, run(t, s), "PendingConfiguration", change.path, "`slipway reconfigure node`")
+			if diff := cmp.Diff(before, files(t, s)); diff != "" || state(t, s) != "" {
+				t.Errorf("files:\n%s", diff)
+			}
+			phasetest.Fatal(t, toStored(t, s))
+			phasetest.Fatal(t, run(t, s))
+			fact.In(t, s.Get(t, settings), "maxPods: 55")
+		})
+	}
+}
+
+// TestHalfStored: `reconfigure node` doesn't undo a change that this node is ahead of the cluster with.
+func TestHalfStored(t *testing.T) {
+	s := live(t)
+	record, err := trial.Begin(s.Env, []string{apiServer})
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, record.Set(s.Env, trial.Storing))
+	fact.Error(t, toStored(t, s), "UnfinishedChange", "`slipway reconfigure`")
+}
+
+// TestNamesOthers: a change ends with the nodes that don't have it yet, and only with those that it's about.
+func TestNamesOthers(t *testing.T) {
+	named := func(name string, labels map[string]string) corev1.Node {
+		n := cluster.NewNode(name)
+		n.Labels = labels
+		return *n
+	}
+	plane := map[string]string{cluster.LabelControlPlane: ""}
+	nodes := []corev1.Node{named("cp-1", plane), named("cp-2", plane), named("worker-1", nil)}
+	for name, test := range map[string]struct {
+		field      reconfiguring.Field
+		said, kept []string
+	}{
+		"of components": {reconfiguring.Field{Source: config.ClusterSource, Path: "scheduler.extraArgs"}, []string{"cp-2"}, []string{"cp-1", "worker-1"}},
+		"of kubelets":   {reconfiguring.Field{Source: config.KubeletSource, Path: "maxPods"}, []string{"cp-2", "worker-1"}, []string{"cp-1"}},
+		"of CoreDNS":    {reconfiguring.Field{Source: config.ClusterSource, Path: "dns.imageTag"}, nil, []string{"cp-1", "cp-2", "worker-1"}},
+		"of kube-proxy": {reconfiguring.Field{Source: config.KubeProxySource, Path: "mode"}, nil, []string{"cp-1", "cp-2", "worker-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := live(t)
+			s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Known: nodes}
+			r := &Run{Change: &reconfiguring.Change{Node: s.Config, Fields: []reconfiguring.Field{test.field}}}
+			phasetest.Fatal(t, r.sayOthers(t.Context(), s.Env))
+			fact.In(t, s.Said.String()+s.Results.String(), test.said...)
+			fact.NotIn(t, s.Said.String()+s.Results.String(), test.kept...)
+		})
+	}
+}
+
+// worker is a worker that has joined before the kubelets' settings changed.
+func worker(t *testing.T) *phasetest.JoinStage {
+	t.Helper()
+	s := phasetest.NewJoinStage(t)
+	phasetest.Fatal(t, s.Discover(t))
+	s.Cluster = s.API
+	s.Bootstrapped(t, s.CA, "worker-1", time.Now().Add(time.Hour))
+	s.Play(t, phasetest.Pick(bootstrap.Join(), "kubelet-start")...)
+	s.FakeHost.Has.Units["kubelet.service"] = host.UnitState{LoadState: "loaded", ActiveState: "active", ActiveSince: time.Now().Add(time.Hour)}
+	s.FakeHost.On.Probe = func(context.Context, host.Probe) error { return nil }
+	storedElsewhere(t, s.API, "kubelet-config", "kubelet", "podPidsLimit: 99\n")
+	s.FakeHost.Jobs, s.Done = nil, nil
+	return s
+}
+
+// TestWorker: a worker's kubelet gets the stored settings, and the API is only read. If the kubelet doesn't take them, it goes back.
+func TestWorker(t *testing.T) {
+	t.Run("works", func(t *testing.T) {
+		s := worker(t)
+		phasetest.Fatal(t, toStored(t, s.Stage))
+		fact.In(t, s.Get(t, settings), "podPidsLimit: 99")
+		if got := state(t, s.Stage); got != trial.Counts || len(s.Done)+len(guarded(t, s.Stage)) > 0 {
+			t.Errorf("the change is %q, did %q, and there are still %q", got, s.Done, guarded(t, s.Stage))
+		}
+	})
+	t.Run("fails", func(t *testing.T) {
+		s := worker(t)
+		before, refused := s.Get(t, settings), errors.New("it does not work")
+		s.FakeHost.On.Orders = map[host.UnitOrder]func(context.Context, string) error{
+			host.RestartUnit: func(context.Context, string) error {
+				if strings.Contains(s.Get(t, settings), "podPidsLimit: 99") {
+					return refused
+				}
+				return nil
+			},
+		}
+		err := toStored(t, s.Stage)
+		if back := (*node.PutBackError)(nil); !errors.Is(err, refused) || !errors.As(err, &back) {
+			t.Errorf("%v", err)
+		}
+		if s.Get(t, settings) != before || state(t, s.Stage) != trial.Reverted || len(s.Done)+len(guarded(t, s.Stage)) > 0 {
+			t.Errorf("the change is %q, did %q, and there are still %q:\n%s", state(t, s.Stage), s.Done, guarded(t, s.Stage), s.Get(t, settings))
+		}
+	})
+	t.Run("is killed", func(t *testing.T) {
+		s := worker(t)
+		before := s.Get(t, settings)
+		record, err := trial.Begin(s.Env, []string{settings})
+		phasetest.Fatal(t, err)
+		s.Put(t, settings, fixture.KubeletConfiguration)
+		s.Play(t, PutBack(record, true)...)
+		if s.Get(t, settings) != before || state(t, s.Stage) != trial.Reverted || len(s.Done) > 0 {
+			t.Errorf("the change is %q, did %q:\n%s", state(t, s.Stage), s.Done, s.Get(t, settings))
+		}
+	})
+}
+
+// TestPutBackIsNoEdit: a file that was put back has an older change's settings, not an operator's.
+func TestPutBackIsNoEdit(t *testing.T) {
+	s := worker(t)
+	written, changed := time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
+	phasetest.Fatal(t, os.Chtimes(s.Root+settings, written, written))
+	storedAt(t, s.API, "kubelet-config", "kubelet", "", changed)
+	for range 2 { // the second time, too
+		record, err := trial.Begin(s.Env, []string{settings})
+		phasetest.Fatal(t, err)
+		s.Append(t, settings, "podPidsLimit: 99\n")
+		s.Play(t, PutBack(record, false)...)
+	}
+	if at, err := trial.WrittenAt(s.Env, settings); err != nil || !at.Equal(written) {
+		t.Errorf("%v, %v", at, err)
+	}
+	s.Append(t, settings, "volumeStatsAggPeriod: 3m0s\n")
+	fact.Error(t, toStored(t, s.Stage), "KubeletConfigEdits", "volumeStatsAggPeriod")
+}
