@@ -57,6 +57,9 @@ func TestHA(t *testing.T) {
 		return
 	}
 	cp1.row("turns", func(m machine) { m.renewsInTurn(cp2) })
+	if tier.Full() {
+		cp1.row("reconfigure", func(m machine) { m.reconfiguresPlanes(cp2) })
+	}
 	cp1.row("edits", func(m machine) { m.keepsEdits(cp2, w, plane, worker) })
 	cp1.row("restore", func(m machine) { m.refusesRestoreBeside(cp2, cp3) })
 	for _, i := range tier.Sample(t, 1, len(planes)) {

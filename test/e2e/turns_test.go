@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/slipway-k8s/slipway/test/fact"
 )
 
 // patchesEtcd upgrades a control plane to its current version, with a patch that changes only etcd. The API server stops before
@@ -113,4 +115,77 @@ func (m machine) renewsInTurn(other machine) {
 		}
 	}
 	m.prints("", "get", "lease", "slipway-upgrade", "-n", "kube-system", "-o", leaseHolder)
+}
+
+// reconfigureWith returns the command for a change of the cluster's configuration.
+func (m machine) reconfigureWith(documents string) []string {
+	m.Helper()
+	m.write("/root/change.yaml", documents)
+	return []string{"slipway", "reconfigure", "--config", "/root/change.yaml"}
+}
+
+// reconfiguresWorker changes the kubelets' settings, and brings a worker to them. A setting that its kubelet refuses is put back there.
+func (m machine) reconfiguresWorker(w machine) {
+	m.Helper()
+	w.T = m.T
+	out := m.must(m.reconfigureWith("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 98\n")...)
+	fact.In(m, out, "`slipway reconfigure node`", "worker-1, worker-2")
+	before := w.everyFile()
+	fact.In(w, w.must("slipway", "reconfigure", "node", "--diff"), "+maxPods: 98")
+	w.write("/root/refused/kubeletconfiguration.yaml", "maxPods: -1\n")
+	if out, err := w.try("slipway", "reconfigure", "node", "--patches=/root/refused"); err == nil {
+		w.Errorf("a kubelet that does not start counts:\n%s", out)
+	}
+	if now := w.must("cat", "/var/lib/kubelet/config.yaml"); strings.Contains(now, "maxPods: 98") || strings.Contains(now, "maxPods: -1") {
+		w.Errorf("it is not put back:\n%s\nfiles before:\n%s", now, before)
+	}
+	w.must("slipway", "reconfigure", "node")
+	m.eventually("the worker to take 98 Pods", readyLimit, func() error {
+		if got := m.kubectl("get", "node", "worker-1", "-o", "jsonpath={.status.capacity.pods}"); got != "98" {
+			return fmt.Errorf("it takes %s", got)
+		}
+		return nil
+	})
+	m.ready("worker-1")
+	files := w.everyFile()
+	w.must("slipway", "reconfigure", "node")
+	if now := w.everyFile(); now != files {
+		w.Errorf("the second time, files have changed:\n%s\nbefore:\n%s", now, files)
+	}
+	w.must("rm", "-r", "/etc/kubernetes/tmp", "/root/refused") // resets leave the former
+}
+
+// reconfiguresPlanes changes the control planes one after another, and back. A second change waits until the first is there.
+func (m machine) reconfiguresPlanes(other machine) {
+	m.Helper()
+	other.T = m.T
+	const manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+	of := func(args, maxPods string) string {
+		return "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer: {extraArgs: " + args + "}\n---\n" +
+			"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: " + maxPods + "\n"
+	}
+	before := other.must("cat", manifest, "/var/lib/kubelet/config.yaml")
+	out := m.must(m.reconfigureWith(of("[{name: profiling, value: 'false'}]", "97"))...)
+	fact.In(m, out, "cp-2", "cp-3", "worker-1")
+
+	back := other.reconfigureWith(of("null", "null"))
+	out, err := other.try(back...)
+	if err == nil {
+		other.Errorf("a second change before the first:\n%s", out)
+	}
+	fact.In(other, out, "PendingConfiguration", manifest)
+	other.must("slipway", "reconfigure", "node")
+	fact.In(other, other.must("cat", manifest), "--profiling=false")
+	fact.In(other, other.must("cat", "/var/lib/kubelet/config.yaml"), "maxPods: 97")
+
+	other.must(back...)
+	m.must("slipway", "reconfigure", "node")
+	fact.NotIn(m, m.must("cat", manifest, "/var/lib/kubelet/config.yaml"), "--profiling=false", "maxPods: 97")
+	if now := other.must("cat", manifest, "/var/lib/kubelet/config.yaml"); now != before {
+		other.Errorf("the files have changed:\n%s\nbefore:\n%s", now, before)
+	}
+	for _, p := range []machine{m, other} {
+		m.ready(p.node.Name())
+		p.must("rm", "-r", "/etc/kubernetes/tmp")
+	}
 }

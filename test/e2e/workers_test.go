@@ -28,6 +28,7 @@ func TestWorkers(t *testing.T) {
 	if !m.row("join", func(m machine) { m.joinsWorkers(w1, w2, args) }) {
 		return
 	}
+	m.row("reconfigure", func(m machine) { m.reconfiguresWorker(w1) })
 	m.row("etcd-restore", func(m machine) { m.restoresEtcd(machine{m.T, w1.node}, machine{m.T, w2.node}) })
 	m.row("reset", func(m machine) { m.resetsWorker(machine{m.T, w1.node}, before) })
 	m.row("host-facts", func(m machine) {
