@@ -42,7 +42,7 @@ func Up(p *machine.Prepare, host *config.Machine) []step.Phase {
 	}
 }
 
-// upCommand returns the command for further hosts, which need a bundle if this one does, perhaps from elsewhere.
+// upCommand returns the command for further hosts, which need a bundle if this host does, perhaps from elsewhere.
 func upCommand(p *machine.Prepare) string {
 	if p.BundleFile == "" {
 		return "up"

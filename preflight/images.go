@@ -119,7 +119,7 @@ func hopeless(err error) bool {
 		func(s string) bool { return strings.Contains(text, s) })
 }
 
-// sandbox compares the runtime's own sandbox image with this Kubernetes version's: pulling one doesn't save pulling the other.
+// sandbox compares the runtime's own sandbox image with this Kubernetes version's: both would have to be pulled.
 func sandbox(own string, images []string) []fault.Finding {
 	i := slices.IndexFunc(images, func(image string) bool { return strings.HasPrefix(path.Base(image), "pause:") })
 	if i < 0 || own == "" || own == images[i] {

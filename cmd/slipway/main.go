@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Slipway turns a Linux host into a Kubernetes node. This package makes the tree of commands (root.go, and a package below it
-// for each group) and runs one of them: a command loads a config.Node, gets its Parts from env, and runs a list of phases.
+// for each group) and runs a command, which loads a config.Node, gets its Parts from env, and runs a list of phases.
 package main
 
 import (

@@ -93,7 +93,7 @@ func upgradeCorefile(ctx context.Context, env *step.Env, settings *cluster.Versi
 	return nil
 }
 
-// setCorefile makes the versions of the ConfigMap replace one Corefile by another. Keys added by others stay.
+// setCorefile makes the versions of the ConfigMap replace a Corefile with another. Keys added by others stay.
 func setCorefile(settings *cluster.Versions, is, text string) {
 	settings.Old.(*corev1.ConfigMap).Data[manifests.CorefileKey] = is
 	settings.New.(*corev1.ConfigMap).Data[manifests.CorefileKey] = text

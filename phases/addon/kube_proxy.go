@@ -93,8 +93,8 @@ func keepKubeProxySettings(ctx context.Context, env *step.Env, list []cluster.Ve
 	return slices.DeleteFunc(list, func(v cluster.Versions) bool { return v.New == settings.New }), nil
 }
 
-// changeFrom makes a change of the settings one of the live ones, from which it was made, whatever their form. Without a change, the
-// live ones stay.
+// changeFrom applies a change of the settings to the live settings, from which it was made, whatever their form. Without any, the
+// live settings stay.
 func changeFrom(live *corev1.ConfigMap, settings *cluster.Versions) {
 	before, after := settings.Old.(*corev1.ConfigMap).Data, settings.New.(*corev1.ConfigMap).Data
 	if before[kubeProxyKey] == after[kubeProxyKey] {

@@ -36,7 +36,7 @@ func ControlPlanesBehind(ctx context.Context, env *step.Env) ([]string, error) {
 	return behind, nil
 }
 
-// APIServers returns the API servers' Pods by node name, with nil for unknown ones. This node's static Pod is more current than
+// APIServers returns the API servers' Pods by node name, with nil for unknown Pods. This node's static Pod is more current than
 // its mirror in the API.
 func APIServers(ctx context.Context, env *step.Env) (map[string]*corev1.Pod, error) {
 	servers, err := MirroredServers(ctx, env)
@@ -49,7 +49,7 @@ func APIServers(ctx context.Context, env *step.Env) (map[string]*corev1.Pod, err
 	return servers, nil
 }
 
-// MirroredServers returns the API servers' Pods from the API by control plane name, with nil for missing ones.
+// MirroredServers returns the API servers' Pods from the API by control plane name, with nil for missing Pods.
 func MirroredServers(ctx context.Context, env *step.Env) (map[string]*corev1.Pod, error) {
 	pods, err := env.Cluster.Pods(ctx, metav1.NamespaceSystem, "component="+manifests.APIServerName)
 	if err != nil {
@@ -74,7 +74,7 @@ func MirroredServers(ctx context.Context, env *step.Env) (map[string]*corev1.Pod
 	return servers, nil
 }
 
-// whyBehind says why an API server doesn't have the wanted version or a newer one; empty if it does.
+// whyBehind says why an API server doesn't have the wanted or a newer version; empty if it does.
 func whyBehind(server *corev1.Pod, wanted string) string {
 	if server == nil {
 		return "its kube-apiserver Pod is not in the API"

@@ -123,7 +123,7 @@ func File(env *step.Env, dir, path string) error {
 	return backUp(env, dir, filepath.Base(path), data)
 }
 
-// backUp writes a file of a backup, unless a run interrupted within the same second has written an older one.
+// backUp writes a file of a backup, unless a run interrupted within the same second has written an older file.
 func backUp(env *step.Env, dir, name string, data []byte) error {
 	if err := env.Host.EnsureDir(dir, 0o700); err != nil {
 		return err

@@ -75,7 +75,7 @@ func fits(info etcd.SnapshotInfo, member, minor string) error {
 	return StartsWith(info, minor)
 }
 
-// StartsWith fails if this minor version of etcd doesn't start with a snapshot's data, because a newer one has written it.
+// StartsWith fails if this minor version of etcd doesn't start with a snapshot's data, because a newer version has written it.
 func StartsWith(info etcd.SnapshotInfo, minor string) error {
 	if info.Version == "" || minor == "" {
 		return nil // from before 3.6, or the image has a tag of its own

@@ -110,7 +110,7 @@ func addPresent(env *step.Env, missing map[string]string, files map[string][]byt
 	return nil
 }
 
-// checkDownloaded refuses mismatched pairs, and any CA but the one discovery verified. Pairs that were already here are checked
+// checkDownloaded refuses mismatched pairs, and any CA that discovery hasn't verified. Pairs that were already here are checked
 // where they're used.
 func checkDownloaded(env *step.Env, missing map[string]string, files map[string][]byte) error {
 	for _, spec := range certs.Specs(env.Config) {

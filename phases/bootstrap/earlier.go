@@ -25,7 +25,7 @@ func LookBack(ctx context.Context, env *step.Env) step.Earlier {
 }
 
 // LookBackAlone is LookBack for a single phase of init. Apart from preflight, only certificates and kubeconfig files depend on
-// it, so as long as the existing ones fit the configuration, it asks nobody: asking takes seconds while etcd is down.
+// it, so as long as the existing certificates fit the configuration, it asks nobody: asking takes seconds while etcd is down.
 func LookBackAlone(ctx context.Context, env *step.Env, p step.Phase) step.Earlier {
 	if p.Name != "preflight" && len(env.PKI().Faults()) == 0 {
 		return step.Earlier{}
@@ -81,7 +81,7 @@ func replaceUnfinished(ctx context.Context, env *step.Env, component string, pen
 		return err
 	}
 	// Until its restart, the kubelet may have started the old container once more, and the wait for this component would take that
-	// container's failure for the new one's.
+	// container's failure for the new container's.
 	stopEarly(ctx, env, component, grace)
 	return nil
 }

@@ -140,7 +140,7 @@ func fills(ctx context.Context, env *step.Env) bool {
 	}) == nil
 }
 
-// replaceMember removes a member whose data is lost, so a new one can take its place. The others lose nothing as long as
+// replaceMember removes a member whose data is lost, so a new member can take its place. The others lose nothing as long as
 // they are a quorum without it.
 func replaceMember(ctx context.Context, env *step.Env, lost etcd.Member, why string) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)

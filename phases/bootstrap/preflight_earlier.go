@@ -80,7 +80,7 @@ func kubeletDiffers(env *step.Env) []fault.Finding {
 // askTime is how long a running API server may take to answer one question.
 const askTime = 3 * time.Second
 
-// stored says how the ClusterConfiguration in the cluster compares with this one. It's empty if there is none, or the cluster
+// stored says how the ClusterConfiguration in the cluster compares with this run's. It's empty if there is none, or the cluster
 // can't be asked.
 type stored struct {
 	same       bool

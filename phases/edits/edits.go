@@ -203,7 +203,7 @@ func sameFlag(word string) func(string) bool {
 	return func(other string) bool { return flagName(other) == flagName(word) }
 }
 
-// smallest returns the smallest of several differences; nil if one is empty.
+// smallest returns the smallest of several differences; nil if any is empty.
 func smallest(list []*editedPod) *editedPod {
 	if slices.ContainsFunc(list, func(e *editedPod) bool { return manifests.SameStaticPod(e.have, e.before) }) {
 		return nil

@@ -30,7 +30,7 @@ func shortened(f node.Flag, others []node.Flag) bool {
 	return slices.ContainsFunc(strings.Split(f.Value, ","), func(guard string) bool { return !slices.Contains(left, guard) })
 }
 
-// flagsReplaced reports whether patches have changed the flags of one name. Adding one of a repeatable flag is no change.
+// flagsReplaced reports whether patches have changed the flags of one name. Adding a value of a repeatable flag is no change.
 func flagsReplaced(plain, patched []node.Flag) bool {
 	repeats := []string{"oidc-required-claim", "service-account-issuer", "service-account-key-file", "tls-sni-cert-key"}
 	if len(plain) > 0 && slices.Contains(repeats, plain[0].Name) {

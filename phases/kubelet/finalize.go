@@ -31,7 +31,7 @@ func Finalize() step.Phase {
 	}
 }
 
-// EnableClientCertRotation points kubelet.conf at the rotated certificate instead of the embedded one, which expires:
+// EnableClientCertRotation points kubelet.conf at the rotated certificate instead of the embedded certificate, which expires:
 // https://kubernetes.io/docs/tasks/tls/certificate-rotation/
 func EnableClientCertRotation(ctx context.Context, env *step.Env) error {
 	pem := thisnode.KubeletClientPEM(env.Host, env.Config)

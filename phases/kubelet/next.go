@@ -51,7 +51,7 @@ func NextConfig(env *step.Env) ([]byte, error) {
 
 const instanceConfig = "instance-config.yaml"
 
-// nextInstance returns this node's own settings: the present ones, or the defaults if there are none.
+// nextInstance returns this node's own settings: the present settings, or the defaults if there are none.
 func nextInstance(env *step.Env) ([]byte, error) {
 	data, err := host.ReadIfExists(env.Host, filepath.Join(env.Config.Paths.Kubelet, instanceConfig))
 	if err == nil && data == nil {

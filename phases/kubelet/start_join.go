@@ -87,8 +87,8 @@ func unfinishedJoin(env *step.Env) []ownership.File {
 	return []ownership.File{{Path: thisnode.JoinUnfinished(env.Config), Data: []byte(text), Mode: 0o600}}
 }
 
-// trustedCAs returns the file of the CAs this node trusts. While a CA is being replaced, the file holds the old and the new one,
-// and discovery may have verified only one of them. So a file with more CAs is kept; on a control plane it's the shared file,
+// trustedCAs returns the file of the CAs this node trusts. While a CA is being replaced, the file holds the old and the new CA,
+// and discovery may have verified only one. So a file with more CAs is kept; on a control plane it's the shared file,
 // which download-certs has checked.
 func trustedCAs(env *step.Env) (ownership.File, error) {
 	n := env.Config

@@ -85,7 +85,7 @@ func sayNoNetwork(env *step.Env, node string) {
 	env.UI.Warn("node "+node+" is not Ready yet, because the cluster has no Pod network", remedy)
 }
 
-// willHaveNetwork reports whether the node can become Ready: this run includes a network add-on, or an existing one has
+// willHaveNetwork reports whether the node can become Ready: this run includes a network add-on, or an existing add-on has
 // configured its network on this host.
 func willHaveNetwork(env *step.Env) bool {
 	configured, _ := env.Host.ReadDir("/etc/cni/net.d") // it needn't exist

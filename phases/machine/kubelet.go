@@ -90,7 +90,7 @@ func (p *Prepare) enableInstalled(ctx context.Context, env *step.Env) error {
 	return p.enable(ctx, env, node.KubeletUnit)
 }
 
-// reloadFor makes systemd reread a unit's files if this run or an interrupted one changed them.
+// reloadFor makes systemd reread a unit's files if this or an interrupted run changed them.
 func reloadFor(ctx context.Context, env *step.Env, unit string, changed bool) error {
 	state, err := unitState(ctx, env, unit)
 	if err != nil || !changed && state.LoadState == "loaded" && state.Current {

@@ -185,7 +185,7 @@ func ensureFiles(ctx context.Context, env *step.Env, files ...ownership.File) (c
 	return changed, nil
 }
 
-// ensureDir makes a missing directory. An existing one keeps its mode, such as 2775 for Debian's /usr/local/bin.
+// ensureDir makes a missing directory. An existing directory keeps its mode, such as 2775 for Debian's /usr/local/bin.
 func ensureDir(env *step.Env, dir string) error {
 	if info, err := env.Host.Stat(dir); err == nil && info.IsDir() {
 		return nil

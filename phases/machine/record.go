@@ -41,7 +41,7 @@ type prepared struct {
 	Directories []string `json:"directories,omitempty"`
 	// Missing are directories that didn't exist. Marks aren't enough: a run may be killed between making and marking a directory.
 	Missing []string `json:"missing,omitempty"`
-	// Images are pinned in the runtime at Socket; Imported are the new ones. ImageIDs are the imported images' IDs, by name:
+	// Images are pinned in the runtime at Socket; Imported are the new images. ImageIDs are the imported images' IDs, by name:
 	// somebody may give a name to another image.
 	Socket   string              `json:"socket,omitempty"`
 	Images   []string            `json:"images,omitempty"`

@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// resetParameters restores kernel parameters' earlier values, unless somebody else has set one, sets it at boot, or needs it.
+// resetParameters restores kernel parameters' earlier values, unless somebody else has set them, sets them at boot, or needs them.
 func resetParameters(ctx context.Context, env *step.Env, before map[string]string) error {
 	forwarding, err := needsForwarding(ctx, env)
 	if err != nil {

@@ -162,7 +162,7 @@ func operatorsProxies(env *step.Env) (string, error) {
 	return "", host.IgnoreForbidden(host.IgnoreMissing(err))
 }
 
-// sandboxImage is the bundle's image for sandboxes, or the usual one if it has none; "" without a bundle.
+// sandboxImage is the bundle's image for sandboxes, or the usual image if it has none; "" without a bundle.
 func (p *Prepare) sandboxImage() string {
 	for _, part := range p.parts() {
 		if part.Type == bundle.Image && strings.Contains(part.Name, "/pause:") {

@@ -75,7 +75,7 @@ func (r *Removal) run(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// find returns the member with a name, peer URL or ID, if there is exactly one.
+// find returns the member with a name, peer URL or ID, if exactly one fits.
 func find(all []etcd.Health, wanted string) (etcd.Health, error) {
 	named := func(m etcd.Health) bool {
 		return wanted != "" && (m.Name == wanted || m.PeerURL == wanted || m.IDText() == strings.TrimPrefix(strings.ToLower(wanted), "0x"))

@@ -26,7 +26,7 @@ import (
 // unknownSpaceError says why nobody knows how much space there is.
 type unknownSpaceError struct{ error }
 
-// hasRoom makes sure that a member's new database fits beside the old one: etcd ends if it can't write its log. If that isn't
+// hasRoom makes sure that a member's new database fits beside the old: etcd ends if it can't write its log. If that isn't
 // known, the error is an unknownSpaceError.
 func hasRoom(ctx context.Context, env *step.Env, m etcd.Health) error {
 	own, found := thisnode.EtcdMember(env.Host, env.Config)

@@ -64,7 +64,7 @@ func awaitedProbe(ctx context.Context, env *step.Env, component string) (host.Pr
 	return probe, err
 }
 
-// ComponentProbe returns the liveness probe in a component's static Pod. It fails if the Pod is missing, broken or without one.
+// ComponentProbe returns the liveness probe in a component's static Pod. It fails if the Pod is missing, broken or without a probe.
 func ComponentProbe(env *step.Env, component string) (host.Probe, error) {
 	path := thisnode.StaticPodPath(env.Config, component)
 	data, err := env.Host.ReadFile(path)

@@ -74,7 +74,7 @@ func removeEndpoint(ctx context.Context, env *step.Env, address string) error {
 	if err != nil {
 		return err
 	}
-	//nolint:staticcheck // The API servers still write this one, too.
+	//nolint:staticcheck // The API servers still write this object, too.
 	endpoints := &corev1.Endpoints{ObjectMeta: kubernetesService()}
 	_, err = env.Cluster.Update(ctx, endpoints, func() (changed bool, err error) {
 		for i := range endpoints.Subsets {

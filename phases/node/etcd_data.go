@@ -95,7 +95,7 @@ func newestLog(env *step.Env, dir string) (string, error) {
 }
 
 // EtcdPlaces returns the directories used by nothing but an etcd on this host, and the places where its log may be: for the
-// static Pod that this run would write, with its patches, and for the present one.
+// static Pod that this run would write, with its patches, and for the present Pod.
 func EtcdPlaces(env *step.Env) (trees, logs []string, err error) {
 	have, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
 	if err != nil {

@@ -31,7 +31,7 @@ import (
 // A run that was interrupted may have changed something once Begun: then the same steps, with the journal's Aside, finish it. No
 // etcd ever starts without data, or with half of it.
 type EtcdExchange struct {
-	// Data is the directory with etcd's data, Fresh the one with the new data, Aside the later name of the old data.
+	// Data is the directory with etcd's data, Fresh the directory with the new data, Aside the later name of the old data.
 	Data, Fresh, Aside string
 }
 

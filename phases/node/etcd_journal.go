@@ -16,7 +16,7 @@ import (
 )
 
 // EtcdJournal says how far a workflow has come that gives this host's etcd other data (EtcdExchange), for the run that finishes an
-// interrupted one. It's written before etcd stops, and removed at the workflow's end.
+// interrupted run. It's written before etcd stops, and removed at the workflow's end.
 type EtcdJournal struct {
 	// Command is the workflow's, such as etcd restore. From is its source, such as a snapshot's path.
 	Command string `json:"command"`
@@ -26,7 +26,7 @@ type EtcdJournal struct {
 	Manifest string `json:"manifest"`
 	// Others names the other members, which the new data doesn't have.
 	Others []string `json:"others,omitempty"`
-	// Revision was the newest one of etcd's keys, 0 if unknown. Nodes are the names of the cluster's Nodes then; empty if unknown.
+	// Revision was the newest of etcd's keys, 0 if unknown. Nodes are the names of the cluster's Nodes then; empty if unknown.
 	Revision int64    `json:"revision,omitempty"`
 	Nodes    []string `json:"nodes,omitempty"`
 	// Exchanged means that the new data is in place, Serves that the control plane works with it.
@@ -39,7 +39,7 @@ func EtcdJournalPath(n *config.Node) string {
 	return filepath.Join(n.Paths.Kubernetes, "tmp", "slipway-etcd-data.yaml")
 }
 
-// ReadEtcdJournal returns this host's journal; the zero one if no workflow has left any.
+// ReadEtcdJournal returns this host's journal; the zero journal if no workflow has left any.
 func ReadEtcdJournal(env *step.Env) (j EtcdJournal, err error) {
 	path := EtcdJournalPath(env.Config)
 	data, err := host.ReadIfExists(env.Host, path)

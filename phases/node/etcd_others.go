@@ -30,7 +30,7 @@ type EtcdOthers struct {
 	Own     manifests.LocalMember
 	Data    string
 	Earlier []etcd.Member
-	// Revision is the keys' present revision: etcd's, or else the stored one; 0 if it's unknown. Silent names the others: none of them answers.
+	// Revision is the keys' present revision: etcd's, or else as stored; 0 if it's unknown. Silent names the others: none answers.
 	Revision int64
 	Silent   []string
 

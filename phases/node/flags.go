@@ -102,7 +102,7 @@ func (f Flag) countingIn(pod *corev1.Pod) []Flag {
 // IsIn reports whether a static Pod has the flag, with this value, in effect.
 func (f Flag) IsIn(pod *corev1.Pod) bool { return slices.ContainsFunc(f.countingIn(pod), f.Same) }
 
-// StaysIn reports whether other has this flag of mine, or one that names the same file in another directory. A policy file's
+// StaysIn reports whether other has this flag of mine, or a flag that names the same file in another directory. A policy file's
 // contents have to be the same, too.
 func (f Flag) StaysIn(env *step.Env, mine, other *corev1.Pod) bool {
 	if !f.IsIn(mine) {
@@ -116,7 +116,7 @@ func (f Flag) StaysIn(env *step.Env, mine, other *corev1.Pod) bool {
 	})
 }
 
-// sameFile reports whether two paths of this host are equal or have equal contents. If one can't be read, they differ.
+// sameFile reports whether two paths of this host are equal or have equal contents. If either can't be read, they differ.
 func sameFile(env *step.Env, a, b string) bool {
 	if a == b {
 		return true

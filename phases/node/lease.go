@@ -65,7 +65,7 @@ const (
 	leaseAbandoned = time.Hour
 )
 
-// HeldError says that another control plane holds the Lease. A silent one hasn't renewed it for leaseSilence.
+// HeldError says that another control plane holds the Lease. A silent control plane hasn't renewed it for leaseSilence.
 type HeldError struct {
 	holder  string
 	purpose Purpose

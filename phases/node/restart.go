@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// RestartStale restarts the stale ones among components, and waits until all are healthy. The running kubelet starts them.
+// RestartStale restarts those components that are stale, and waits until all are healthy. The running kubelet starts them.
 func RestartStale(ctx context.Context, env *step.Env, turn Turn, components ...string) error {
 	since := map[string]time.Time{} // the earliest creation time of a component's container
 	for _, name := range components {

@@ -106,7 +106,7 @@ func prepareClients(ctx context.Context, env *step.Env, component string) {
 	}
 }
 
-// giveUpLead makes another member of etcd the leader before this one stops, to avoid an election. This node's API server has
+// giveUpLead makes another member of etcd the leader before this member stops, to avoid an election. This node's API server has
 // stopped by then: its writes would fail while the leader changes.
 func giveUpLead(ctx context.Context, env *step.Env) error {
 	member, found := thisnode.EtcdMember(env.Host, env.Config)
@@ -121,7 +121,7 @@ func giveUpLead(ctx context.Context, env *step.Env) error {
 }
 
 // replaceStaticPod writes a component's manifest, upon which the kubelet may replace its Pod, and stops the containers made from
-// the previous one. The components that need it have been stopped already.
+// the previous manifest. The components that need it have been stopped already.
 func replaceStaticPod(ctx context.Context, env *step.Env, turn Turn, c Replacement) error {
 	if ctx.Err() != nil { // before the kubelet sees the new manifest
 		return context.Cause(ctx)
@@ -137,7 +137,7 @@ func replaceStaticPod(ctx context.Context, env *step.Env, turn Turn, c Replaceme
 
 // StopContainers stops a component's containers through the container runtime, and kills them after grace. It asks nobody, neither
 // the Lease's holder nor etcd's other members: nodes in service go through stopStaticPods. Its direct callers have a node that's
-// out of service, an unfinished one or one whose etcd is restored.
+// out of service, an unfinished control plane or one whose etcd is restored.
 func StopContainers(ctx context.Context, env *step.Env, component string, grace time.Duration) error {
 	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Turn is this control plane's right to restart its components while it holds the Lease. Swap, PutBack and RestartStale take one.
+// Turn is this control plane's right to restart its components while it holds the Lease. Swap, PutBack and RestartStale need it.
 // It ends with Cancel or Finish. The zero Turn is for runs that stop nothing, such as plans.
 type Turn struct {
 	purpose Purpose
@@ -74,7 +74,7 @@ func TakeTurn(ctx context.Context, env *step.Env, purpose Purpose) (Turn, error)
 const ReachTime = 10 * time.Second
 
 // TakeTurnIfAnswered is TakeTurn if the API answers. Otherwise nobody can see who else restarts components, and only the health
-// of etcd's other members decides whether this one may stop (stopStaticPods).
+// of etcd's other members decides whether this member may stop (stopStaticPods).
 func TakeTurnIfAnswered(ctx context.Context, env *step.Env, purpose Purpose) (Turn, error) {
 	limited, cancel := context.WithTimeout(ctx, ReachTime)
 	defer cancel()
@@ -160,7 +160,7 @@ func (t Turn) Finish(ctx context.Context, env *step.Env, failed error) error {
 	return cmp.Or(failed, err)
 }
 
-// settle waits until the other control planes may go on: this one's API server is ready, its member of etcd has a vote and the
+// settle waits until the other control planes may go on: this host's API server is ready, its member of etcd has a vote and the
 // leader's commits, and each component is healthy. withAPI is false if the API couldn't be asked before, as without admin.conf.
 func settle(ctx context.Context, env *step.Env, withAPI bool) error {
 	limit := &env.Config.Timeouts.UpgradeManifests

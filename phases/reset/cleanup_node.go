@@ -67,7 +67,7 @@ type cleanup struct {
 	kubeletRuns bool
 	stopped     time.Time
 	// isNode reports whether this host was a node, or part of one, when the run began. network is nil if it wasn't, and shows no
-	// sign of having been one before.
+	// sign of having been a node before.
 	isNode  bool
 	network *podNetwork
 	// announced has the IDs of Pods the user has been told about.

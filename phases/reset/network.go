@@ -97,7 +97,7 @@ func (c *cleanup) removeResults(dir, network string) {
 }
 
 // removeNetworkSigns removes the files that say what to remove. They go last, and the note after the others: a run that follows
-// an interrupted one needs them.
+// an interrupted run needs them.
 func (c *cleanup) removeNetworkSigns() {
 	for _, remove := range []func(){
 		func() { c.removeFile(flannelSubnets) },

@@ -30,7 +30,7 @@ import (
 const leaveLimit = 30 * time.Second
 
 // runRemoveEtcdMember keeps the static Pod of a member that has left, or that no other member can be asked to remove, under a
-// name the kubelet ignores. It tells cleanup-node where the data is, in this run or a later one.
+// name the kubelet ignores. It tells cleanup-node where the data is, in this or a later run.
 func runRemoveEtcdMember(ctx context.Context, env *step.Env) error {
 	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
 	data, err := env.Host.ReadFile(path)

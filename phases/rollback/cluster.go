@@ -117,7 +117,7 @@ func setVersion(cm *corev1.ConfigMap, wanted string) (bool, error) {
 }
 
 // storeKubelet puts back the kubelets' settings from this node's backup. Only the first upgraded control plane's backup has the
-// old settings, because its `upgrade apply` then stored the new ones for all.
+// old settings, because its `upgrade apply` then stored the new settings for all.
 func (r *Rollback) storeKubelet(ctx context.Context, env *step.Env) error {
 	if r.Backup.KubeletConfiguration == "" {
 		return nil
@@ -167,7 +167,7 @@ func (r *Rollback) putBackKubeProxy(ctx context.Context, env *step.Env) error {
 	})
 }
 
-// finish records the end of the rollback, so the next one is of a later upgrade.
+// finish records the end of the rollback, so the next rollback is of a later upgrade.
 func (r *Rollback) finish(_ context.Context, env *step.Env) error {
 	if r.Progress.Finished.IsZero() {
 		r.Progress.Finished = env.Host.Now().UTC().Truncate(time.Second)

@@ -48,7 +48,7 @@ func (r *Rollback) putBackInTurn(ctx context.Context, env *step.Env, mine node.T
 	return nil
 }
 
-// swap makes components run with their previous manifests. If they don't come up, it returns to the newer ones, but only if those
+// swap gives components their previous manifests. If they don't come up, it puts the newer manifests back, but only if they
 // worked: otherwise the user wants to leave them. Once etcd's data is restored, it can't go back.
 func (r *Rollback) swap(ctx context.Context, env *step.Env, mine node.Turn, components []node.Replacement) error {
 	if len(components) == 0 {

@@ -119,15 +119,15 @@ func (r *Rollback) checkVersion(env *step.Env) error {
 		return r.checkSkew(env, runs)
 	}
 	if err != nil || node.ImageOf(now) == node.ImageOf(before) || runs == r.Backup.To || runs != "" && runs == r.Backup.From {
-		return nil //nolint:nilerr // the manifest is damaged: one more reason to put back the earlier one
+		return nil //nolint:nilerr // the manifest is damaged: another reason to put back the earlier manifest
 	}
 	return fault.New(fmt.Sprintf("this control plane runs %s, but the last backup is from its upgrade from %s to %s",
 		node.ImageOf(now), cmp.Or(r.Backup.From, node.ImageOf(before)), r.Backup.To),
 		"to change the version, use `slipway upgrade apply`; the files of the backup are in "+node.BackupRoot(env))
 }
 
-// checkSkew fails if a backup without a record of its upgrade, such as one of kubeadm's, can't be of the last upgrade: its
-// version is neither of the present minor nor of the one before.
+// checkSkew fails if a backup without a record of its upgrade, such as kubeadm's, can't be of the last upgrade: its
+// version is neither of the present minor nor of the minor before.
 func (r *Rollback) checkSkew(env *step.Env, runs string) error {
 	now, err := version.ParseSemantic(runs)
 	before, beforeErr := version.ParseSemantic(r.Backup.From)

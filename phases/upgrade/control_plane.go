@@ -96,7 +96,7 @@ func replaceComponents(ctx context.Context, env *step.Env, turn node.Turn, compo
 	return nil
 }
 
-// swap makes components run with their new manifests. If they don't come up, it puts the previous ones back.
+// swap makes components run with their new manifests. If they don't come up, it puts the previous manifests back.
 func swap(ctx context.Context, env *step.Env, turn node.Turn, components []node.Replacement) error {
 	if len(components) == 0 {
 		return nil

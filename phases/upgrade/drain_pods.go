@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// podsToEvict returns the Pods that have to leave this node, including terminating Pods. It fails if evicting one would lose
+// podsToEvict returns the Pods that have to leave this node, including terminating Pods. It fails if evicting a Pod would lose
 // something and --drain-force isn't given. The rules are those of `kubectl drain --ignore-daemonsets` (test/drain compares them).
 func podsToEvict(ctx context.Context, env *step.Env) ([]corev1.Pod, error) {
 	pods, err := env.Cluster.PodsOn(ctx, env.Config.Name)

@@ -47,7 +47,7 @@ func CodeOf(err error) int {
 // OutputAPI is the version of kubeadm's output objects.
 const OutputAPI = "output.kubeadm.k8s.io/v1alpha3"
 
-// forms are the values of -o; templateForms need a template, or a file with one, after =.
+// forms are the values of -o; templateForms need a template, or its file, after =.
 func (o *OutputOptions) forms() []string {
 	forms := []string{o.forPeople(), "json", "yaml", "kyaml"}
 	for _, form := range templateForms() {

@@ -72,7 +72,7 @@ func KubeconfigFlag(cmd *cobra.Command) string {
 // String has the form of KUBECONFIG.
 func (k UserKubeconfig) String() string { return strings.Join(k, string(filepath.ListSeparator)) }
 
-// Read merges the files into one, and advises the user if there are none.
+// Read merges the files, and advises the user if there are none.
 func (k UserKubeconfig) Read() ([]byte, error) {
 	data, err := cluster.LoadKubeconfig(k...)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -68,7 +68,7 @@ type Mode interface {
 	Discover(ctx context.Context, real *linux.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error)
 	// Joined returns the control plane described by self, once discovery is over and admin.conf is written.
 	Joined(ctx context.Context, real *linux.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error)
-	// Stored is the configuration of this host's cluster, or the default one with a warning.
+	// Stored is the configuration of this host's cluster, or the defaults with a warning.
 	Stored(ctx context.Context, real *linux.Host) ([]byte, []string, error)
 	Parts(*config.Node, *linux.Host) *Parts
 	// LivingParts are for a command that looks after a running cluster: its plan asks the API and etcd.

@@ -34,7 +34,7 @@ func (o *Opening) Identities(h host.FileReader) (snapshots.Identities, error) {
 	return snapshots.ReadIdentities(h, keys, passphrase)
 }
 
-// Absolute returns absolute paths. Empty ones stay empty.
+// Absolute makes paths absolute, except empty paths.
 func Absolute(a, b string) (string, string, error) {
 	for _, path := range []*string{&a, &b} {
 		if *path == "" {

@@ -67,7 +67,7 @@ func only(workflow []step.Phase, name string) []step.Phase {
 	return nil
 }
 
-// load returns this host's parts, as a control plane if it's one, and its desired state.
+// load returns this host's parts, as a control plane's if it's a control plane, and its desired state.
 func (o *hostOptions) load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, *config.Machine, *machine.Prepare, error) {
 	o.Given = cli.Given(cmd.Flags())
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), "")

@@ -99,7 +99,7 @@ func preflightJoinCommand(g *cli.Globals) *cobra.Command {
 // discoveryLimit is shorter than a join's timeout: preflight asks once and doesn't wait.
 const discoveryLimit = 3 * time.Second
 
-// joiningHost is this host as it would join. A named cluster's answer is a check of its own; defaults stand in for a missing one.
+// joiningHost is this host as it would join. A named cluster's answer is a check of its own; without it, the defaults apply.
 func (o *joinOptions) joiningHost(ctx context.Context, g *cli.Globals, in *env.Input, check *checkup) (*step.Env, error) {
 	named := in.File != nil || o.Endpoint != "" || o.DiscoveryFile != ""
 	if !named { // the other flags need a cluster to be valid

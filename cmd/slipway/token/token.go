@@ -124,7 +124,7 @@ type object struct {
 
 func (t *object) DeepCopyObject() runtime.Object { return new(*t) }
 
-// newObject is for an existing token, or one with a TTL that starts now.
+// newObject is for an existing token, or for a token whose TTL starts now.
 func newObject(t config.Token, now time.Time) *object {
 	o := &object{
 		TypeMeta: metav1.TypeMeta{APIVersion: cli.OutputAPI, Kind: "BootstrapToken"},
@@ -255,7 +255,7 @@ func (o *createOptions) create(ctx context.Context, p *env.Parts, key config.Sec
 	return made, nil
 }
 
-// share uploads this control plane's certificates, and returns the key to decrypt them: the user's or a new one.
+// share uploads this control plane's certificates, and returns the key to decrypt them: the user's or a new key.
 func (o *createOptions) share(ctx context.Context, p *env.Parts, key config.Secret) (config.Secret, error) {
 	if key.IsZero() {
 		key = config.NewSecret(env.NewCertificateKey())
