@@ -16,6 +16,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
+// CertificatesVolume is the name of the API server's volume with the certificates directory.
+const CertificatesVolume = "k8s-certs"
+
 const systemCertDir = "/etc/ssl/certs"
 
 // mount is a path of the host in a static Pod.
@@ -35,7 +38,7 @@ func kubeconfig(n *config.Node, file string) mount {
 }
 
 func certMounts(n *config.Node, v HostView) []mount {
-	out := []mount{directory("k8s-certs", n.Paths.PKI), directory("ca-certs", systemCertDir)}
+	out := []mount{directory(CertificatesVolume, n.Paths.PKI), directory("ca-certs", systemCertDir)}
 	for _, dir := range v.CertDirs {
 		out = append(out, directory(certVolume(dir), dir))
 	}

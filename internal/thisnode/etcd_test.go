@@ -263,3 +263,20 @@ func TestExternalEtcd(t *testing.T) {
 		t.Errorf("beside a static Pod of etcd: %+v", got)
 	}
 }
+
+// TestCertificatesDir: commands for a living control plane find its certificates by its API server.
+func TestCertificatesDir(t *testing.T) {
+	s := newStage(t)
+	const other = "/srv/pki"
+	for _, want := range []string{config.DefaultCertificatesDir, other} {
+		if got := CertificatesDir(s.host); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		s.node = s.node.With(func(n *config.Node) { n.Paths.PKI = other })
+		pod, err := yaml.Marshal(manifests.APIServer(s.node, manifests.HostView{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixture.Put(t, s.root, APIServerManifest, string(pod))
+	}
+}

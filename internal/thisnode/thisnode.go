@@ -93,6 +93,19 @@ func StaticPod(h host.Host, path string) (pod *corev1.Pod, found bool) {
 	return pod, true
 }
 
+// CertificatesDir returns the certificates directory of this host's control plane, by its API server's static Pod; the default if that
+// doesn't say.
+func CertificatesDir(h host.Host) string {
+	if pod, found := StaticPod(h, APIServerManifest); found {
+		for _, v := range pod.Spec.Volumes {
+			if v.Name == manifests.CertificatesVolume && v.HostPath != nil && path.IsAbs(v.HostPath.Path) {
+				return path.Clean(v.HostPath.Path)
+			}
+		}
+	}
+	return config.DefaultCertificatesDir
+}
+
 // StartupTime is how long the kubelet gives this node's API server to start, from its static Pod; 0 if unknown.
 func StartupTime(h host.Host) time.Duration {
 	pod, found := StaticPod(h, APIServerManifest)

@@ -133,8 +133,8 @@ func askEtcd(g *cli.Globals, real *linux.Host) func(context.Context) ([]etcd.Hea
 	if !thisnode.IsControlPlane(real) {
 		return nil
 	}
-	node, _, err := env.NodeFrom(config.DefaultCluster(), thisnode.Current(real))
-	if err != nil || thisnode.ExternalEtcd(real, node) != nil {
+	node, err := env.LivingNode(real, thisnode.Current(real))
+	if err != nil || node.Cluster.Etcd.External != nil {
 		return nil
 	}
 	members := env.NewEtcd(node, real, cluster.New(env.ClusterOptions(node, real)), cli.NewUI(g))
@@ -197,7 +197,7 @@ func (o *supportOptions) write(ctx context.Context, g *cli.Globals, real *linux.
 		return "", err
 	}
 	data, err := support.Collect(ctx, real, support.Node{
-		Target: o.target(ctx, g, real), PKI: config.DefaultCertificatesDir, Kubernetes: config.DefaultKubernetesDir,
+		Target: o.target(ctx, g, real), PKI: thisnode.CertificatesDir(real), Kubernetes: config.DefaultKubernetesDir,
 		Version: g.Version(), AllNamespaces: o.allNamespaces,
 	})
 	if err != nil {

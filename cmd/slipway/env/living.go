@@ -9,6 +9,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
@@ -44,11 +45,22 @@ func living(cmd *cobra.Command, g *cli.Globals, check func(isControlPlane bool) 
 		self.ControlPlane = nil
 	}
 	KeepMode(cmd, self)
-	node, _, err := NodeFrom(config.DefaultCluster(), self)
+	node, err := LivingNode(in.Host, self)
 	if err != nil {
 		in.Host.Close()
 		return nil, err
 	}
-	node = node.With(func(n *config.Node) { n.Cluster.Etcd.External = thisnode.ExternalEtcd(in.Host, n) })
 	return mode.LivingParts(node, in.Host), nil
+}
+
+// LivingNode describes this control plane by its own files.
+func LivingNode(h host.Host, self *config.JoinConfiguration) (*config.Node, error) {
+	node, _, err := NodeFrom(config.DefaultCluster(), self)
+	if err != nil {
+		return nil, err
+	}
+	return node.With(func(n *config.Node) {
+		n.Paths.PKI = thisnode.CertificatesDir(h)
+		n.Cluster.CertificatesDir, n.Cluster.Etcd.External = n.Paths.PKI, thisnode.ExternalEtcd(h, n)
+	}), nil
 }
