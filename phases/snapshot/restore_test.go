@@ -5,6 +5,7 @@ package snapshot
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -219,16 +220,13 @@ func TestRestoreSealed(t *testing.T) {
 
 // TestRestoreOfAnother: the file may change while the operator reads the plan.
 func TestRestoreOfAnother(t *testing.T) {
-	for name, o := range map[string]func(*testing.T) (Options, snapshots.Identities){
-		"plain": func(*testing.T) (Options, snapshots.Identities) { return Options{Dir: dir}, nil },
-		"sealed": func(t *testing.T) (Options, snapshots.Identities) {
-			to, with := keyPair(t)
-			return Options{Dir: dir, Recipients: to}, with
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, seal := range []bool{false, true} {
+		t.Run(fmt.Sprintf("sealed: %t", seal), func(t *testing.T) {
 			s, m, _ := alone(t)
-			options, with := o(t)
+			options, with := Options{Dir: dir}, snapshots.Identities(nil)
+			if seal {
+				options.Recipients, with = keyPair(t)
+			}
 			s.Remove(t, dir)
 			path, err := Save(t.Context(), s.Env, options)
 			phasetest.Fatal(t, err)
