@@ -133,7 +133,7 @@ func askEtcd(g *cli.Globals, real *linux.Host) func(context.Context) ([]etcd.Hea
 	if !thisnode.IsControlPlane(real) {
 		return nil
 	}
-	node, err := env.LivingNode(real, thisnode.Current(real))
+	node, err := env.ByOwnFiles(real, thisnode.Current(real))
 	if err != nil || node.Cluster.Etcd.External != nil {
 		return nil
 	}

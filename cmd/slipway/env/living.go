@@ -45,7 +45,7 @@ func living(cmd *cobra.Command, g *cli.Globals, check func(isControlPlane bool) 
 		self.ControlPlane = nil
 	}
 	KeepMode(cmd, self)
-	node, err := LivingNode(in.Host, self)
+	node, err := ByOwnFiles(in.Host, self)
 	if err != nil {
 		in.Host.Close()
 		return nil, err
@@ -53,8 +53,8 @@ func living(cmd *cobra.Command, g *cli.Globals, check func(isControlPlane bool) 
 	return mode.LivingParts(node, in.Host), nil
 }
 
-// LivingNode describes this control plane by its own files.
-func LivingNode(h host.Host, self *config.JoinConfiguration) (*config.Node, error) {
+// ByOwnFiles describes this node of a running cluster by its own files.
+func ByOwnFiles(h host.Host, self *config.JoinConfiguration) (*config.Node, error) {
 	node, _, err := NodeFrom(config.DefaultCluster(), self)
 	if err != nil {
 		return nil, err
