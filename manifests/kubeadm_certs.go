@@ -26,7 +26,11 @@ const (
 	// CertsTTL is how long the API keeps the shared certificates.
 	CertsTTL = 2 * time.Hour
 
-	certsName         = "kubeadm-certs"
+	// CertsSecretName is the name of CertsSecret.
+	CertsSecretName = "kubeadm-certs"
+	// SharedEncryption is the key of config.EncryptionFile there.
+	SharedEncryption = "encryption.yaml"
+
 	certificateKeyLen = 32
 )
 
@@ -69,7 +73,7 @@ func CertsSecret(encrypted map[string][]byte, owner *corev1.Secret) *corev1.Secr
 	return &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name:      certsName,
+			Name:      CertsSecretName,
 			Namespace: metav1.NamespaceSystem,
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "v1", Kind: "Secret", Name: owner.Name, UID: owner.UID,
@@ -83,7 +87,7 @@ func CertsSecret(encrypted map[string][]byte, owner *corev1.Secret) *corev1.Secr
 
 // CertsRBAC lets nodes that join with a bootstrap token read CertsSecret.
 func CertsRBAC() []Object {
-	return readable(metav1.NamespaceSystem, "kubeadm:kubeadm-certs", "secrets", certsName, group(NodeTokenGroup))
+	return readable(metav1.NamespaceSystem, "kubeadm:kubeadm-certs", "secrets", CertsSecretName, group(NodeTokenGroup))
 }
 
 // EncryptCerts encrypts each value with AES-256-GCM and the certificate key (32 bytes in hexadecimal): 12 bytes of nonce from

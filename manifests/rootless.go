@@ -85,6 +85,9 @@ func Ownerships(n *config.Node) []Ownership {
 	for _, file := range n.ProfileFiles() {
 		own(APIServerName, file.Path)
 	}
+	if n.Cluster.HasEncryptionFile() {
+		own(APIServerName, config.EncryptionFile)
+	}
 	if dir := n.AuditLogDir(); dir != "" {
 		out = append(out, Ownership{Path: dir, User: APIServerUser, Group: APIServerUser, Mode: 0o700,
 			Components: []string{APIServerName}, Tree: true})

@@ -67,6 +67,7 @@ var mayImport = map[string][]string{
 		"manifests", "preflight", "internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/joining",
 		"internal/ownership", "internal/redact", "internal/releases", "internal/thisnode", "internal/ui",
 	},
+	"internal/encryption":    {"certs", "internal/config"},
 	"internal/reconfiguring": {"manifests", "internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/thisnode"},
 	"internal/inventory": {
 		"kubeletconfig", "manifests", "preflight", "internal/breakages", "internal/cluster", "internal/config", "internal/etcd",
@@ -118,6 +119,10 @@ var mayImport = map[string][]string{
 		"phases/addon", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight",
 		"internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/ownership", "internal/pki", "internal/reconfiguring",
 		"internal/thisnode", "internal/ui",
+	},
+	"phases/encryption": {
+		"phases/node", "phases/step", "certs", "manifests", "internal/cluster", "internal/config", "internal/encryption", "internal/fault",
+		"internal/host", "internal/retry", "internal/thisnode",
 	},
 	"phases/upgrade": {
 		"phases/addon", "phases/backup", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests",
@@ -172,6 +177,10 @@ var mayImport = map[string][]string{
 		"cmd/slipway/cli", "cmd/slipway/env", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd",
 		"internal/fault", "internal/host/linux", "internal/support", "internal/thisnode",
 	},
+	"cmd/slipway/encryption": {
+		"cmd/slipway/cli", "cmd/slipway/env", "phases/encryption", "phases/reconfigure", "phases/step", "internal/config",
+		"internal/encryption", "internal/reconfiguring",
+	},
 	"cmd/slipway/etcd": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases/maintenance", "phases/recovery", "phases/snapshot", "phases/step",
 		"internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/snapshots", "internal/thisnode",
@@ -193,7 +202,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/slipway": {
 		"cmd/slipway/bundle", "cmd/slipway/certs", "cmd/slipway/cli", "cmd/slipway/config", "cmd/slipway/diagnose",
-		"cmd/slipway/etcd", "cmd/slipway/node", "cmd/slipway/reconfigure", "cmd/slipway/token", "cmd/slipway/upgrade", "phases/bootstrap", "phases/reset", "phases/step",
+		"cmd/slipway/encryption", "cmd/slipway/etcd", "cmd/slipway/node", "cmd/slipway/reconfigure", "cmd/slipway/token", "cmd/slipway/upgrade", "phases/bootstrap", "phases/reset", "phases/step",
 		"internal/config", "internal/fault", "internal/ui",
 	},
 }

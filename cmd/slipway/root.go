@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/config"
 	"github.com/slipway-k8s/slipway/cmd/slipway/diagnose"
+	"github.com/slipway-k8s/slipway/cmd/slipway/encryption"
 	"github.com/slipway-k8s/slipway/cmd/slipway/etcd"
 	"github.com/slipway-k8s/slipway/cmd/slipway/node"
 	"github.com/slipway-k8s/slipway/cmd/slipway/reconfigure"
@@ -70,6 +71,7 @@ func wanted(args []string) []maker {
 		{"down", node.NewDown},
 		{"upgrade", upgrade.New},
 		{"reconfigure", reconfigure.New},
+		{"encryption", encryption.New},
 		{"config", config.New},
 		{"completion", newCompletion},
 		{"token", token.New},

@@ -49,8 +49,7 @@ type Cluster interface {
 	EnsureAbsent(ctx context.Context, obj Object) error
 	// Get fills obj, whose name and namespace are set. found reports whether the object exists.
 	Get(ctx context.Context, obj Object) (found bool, err error)
-	// Secrets lists the Secrets of a namespace that match a field selector.
-	Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error)
+	SecretStore
 	// Pods lists the Pods of a namespace that match a label selector.
 	Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error)
 	Evictor
@@ -62,6 +61,13 @@ type Cluster interface {
 	// MarkNode waits for the Node and adds any missing labels, taints and annotations. It never removes any.
 	MarkNode(ctx context.Context, name string, mark Mark) error
 	Waiter
+}
+
+type SecretStore interface {
+	// Secrets lists the Secrets of a namespace that match a field selector.
+	Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error)
+	// Rewrite makes the API server store a Secret again as it is, if it would encrypt it otherwise by now. A missing one isn't an error.
+	Rewrite(ctx context.Context, namespace, name string) error
 }
 
 // Judge predicts the result of a write.

@@ -186,6 +186,8 @@ type Query struct {
 	Path   string
 	Params url.Values
 	Accept string // the answer's media type; empty means JSON
+	// Server, host:port, is the API server to ask; empty for the usual one. Its certificate must be valid for host.
+	Server string
 }
 
 // MetadataList is the media type of a list with nothing but the objects' metadata.
@@ -193,6 +195,11 @@ const MetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.i
 
 func (r *Real) Read(ctx context.Context, q Query, take func(io.Reader) error) error {
 	c, err := r.connect()
+	if err == nil && q.Server != "" {
+		if c, err = r.dialAt(q.Server); err == nil {
+			defer c.client.Client.CloseIdleConnections() // asked once
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -238,6 +238,11 @@ func (p *Plan) Secrets(ctx context.Context, namespace, fieldSelector string) (se
 	return secrets, err
 }
 
+// Rewrite isn't known in advance: a plan doesn't see how the API server stores a Secret.
+func (p *Plan) Rewrite(context.Context, string, string) error {
+	return errors.New("a plan does not rewrite Secrets")
+}
+
 func (p *Plan) MarkNode(ctx context.Context, name string, mark Mark) error {
 	node := NewNode(name)
 	node.Labels, node.Annotations = maps.Clone(mark.Labels), maps.Clone(mark.Annotations)

@@ -4,12 +4,14 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -41,6 +43,25 @@ func TestRead(t *testing.T) {
 	err := r.Read(t.Context(), Query{Path: "/metrics"}, func(io.Reader) error { calls++; return unread })
 	if !errors.Is(err, unread) || calls != 1 {
 		t.Errorf("what take cannot read: %v, after %d calls", err, calls)
+	}
+}
+
+// TestReadFromServer asks another API server than the kubeconfig's.
+func TestReadFromServer(t *testing.T) {
+	a := newAPI(t)
+	a.Answer("/metrics", "up 1\n")
+	r := a.client(t)
+	server, err := url.Parse(a.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, answers := range map[string]bool{server.Host: true, "127.0.0.1:1": false} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		err := r.Read(ctx, Query{Path: "/metrics", Server: at}, func(io.Reader) error { return nil })
+		cancel()
+		if (err == nil) != answers {
+			t.Errorf("%s: %v", at, err)
+		}
 	}
 }
 

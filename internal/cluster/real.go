@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
@@ -77,6 +79,13 @@ func (r *Real) dial(path string) (*conn, error) {
 		return nil, errors.Wrapf(err, "read kubeconfig %s", path)
 	}
 	return dial(path, data, r.options.Endpoint)
+}
+
+// dialAt leads to a certain API server, as the administrator.
+func (r *Real) dialAt(endpoint string) (*conn, error) {
+	other := Real{options: r.options}
+	other.options.Endpoint = endpoint
+	return other.dial(other.options.Kubeconfig)
 }
 
 // Ready retries every error a starting API server may return. A seemingly final error ends the wait only if it lasts.
@@ -180,6 +189,22 @@ func (r *Real) Secrets(ctx context.Context, namespace, fieldSelector string) ([]
 	var list corev1.SecretList
 	err := r.list(ctx, "Secret", namespace, "fieldSelector", fieldSelector, &list)
 	return list.Items, err
+}
+
+// Rewrite sends an empty patch. The API server compares what it has read with the key it would write with, and writes if that differs.
+func (r *Real) Rewrite(ctx context.Context, namespace, name string) error {
+	k, err := kindOf("v1", "Secret")
+	if err != nil {
+		return err
+	}
+	what := ref{k, namespace, name}
+	return r.call(ctx, func(ctx context.Context, c *conn) error {
+		err := c.send(ctx, c.object(http.MethodPatch, what), string(types.MergePatchType), map[string]any{})
+		if isNotFound(err) {
+			return nil
+		}
+		return errors.Wrapf(err, "rewrite %s", what)
+	})
 }
 
 func (r *Real) Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error) {

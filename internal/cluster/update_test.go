@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
@@ -69,6 +70,29 @@ func TestUpdateWritesNothing(t *testing.T) {
 	}
 	if a.written() != 0 {
 		t.Errorf("%d writes", a.written())
+	}
+}
+
+// TestRewrite sends a patch without a change, and doesn't mind a Secret that's gone.
+func TestRewrite(t *testing.T) {
+	a := newAPI(t)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Data: map[string][]byte{"k": []byte("v")}}
+	r := a.client(t)
+	if err := r.Ensure(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	a.faults[http.MethodPatch] = []fakeapi.Fault{answers(503, "", "")}
+	for _, name := range []string{"s", "gone"} {
+		if err := r.Rewrite(t.Context(), "default", name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	got := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}}
+	if _, err := r.Get(t.Context(), got); err != nil || string(got.Data["k"]) != "v" {
+		t.Errorf("afterwards, it has %q: %v", got.Data, err)
+	}
+	if err := NewPlan(func(Action) {}, nil).Rewrite(t.Context(), "default", "s"); err == nil {
+		t.Error("a plan rewrites")
 	}
 }
 

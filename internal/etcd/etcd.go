@@ -46,6 +46,9 @@ type Etcd interface {
 	// write after that. withdrawn is false if the key doesn't exist, or goes away by itself.
 	Withdraw(ctx context.Context, key string) (withdrawn bool, err error)
 	Has(ctx context.Context, key string) (bool, error)
+	// Values passes each key that begins with prefix, and its value, to each, as of one revision. It takes as long as reading them
+	// does: only a page that doesn't arrive within the other methods' timeout ends it. After an error, each may have seen some.
+	Values(ctx context.Context, prefix string, each func(key string, value []byte)) error
 	// Snapshot writes a snapshot of the database of the member at peerURL to w, including etcd's checksum at the end, and returns
 	// its hash, size and version; VerifySnapshot finds the rest. It needs no quorum. It may take as long as the database's size
 	// requires; only a member that sends nothing for the other methods' timeout ends it. After an error, the data in w isn't a

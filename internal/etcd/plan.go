@@ -131,6 +131,11 @@ func (p *Plan) Has(context.Context, string) (bool, error) {
 	return false, errors.New("a plan does not ask etcd")
 }
 
+// Values doesn't ask, and can't assume that there are none.
+func (p *Plan) Values(context.Context, string, func(string, []byte)) error {
+	return errors.New("a plan does not ask etcd")
+}
+
 // Snapshot records nothing: the host writes the snapshot's file, and records that.
 func (p *Plan) Snapshot(context.Context, string, io.Writer) (SnapshotInfo, error) {
 	return SnapshotInfo{}, nil

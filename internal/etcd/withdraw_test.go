@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 )
 
-// fakeKeys has one key, and sends its watchers the next event.
+// fakeKeys has some keys, and sends its watchers the next event.
 type fakeKeys struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedWatchServer
@@ -32,8 +32,8 @@ type fakeKeys struct {
 
 const keyRevision = 7
 
-func (k *fakeKeys) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
-	return &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: keyRevision}, Count: k.count}, nil
+func (k *fakeKeys) Range(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return k.page(r), nil
 }
 
 func (k *fakeKeys) Compact(_ context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {

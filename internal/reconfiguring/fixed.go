@@ -81,7 +81,7 @@ func fixedArgs() []fixedArg {
 	return []fixedArg{
 		{
 			"apiServer.extraArgs", "encryption-provider-config", "objects written on trial could not be read once the change is put back",
-			"https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/ has the steps", ofServer,
+			"`slipway encryption enable` takes the steps", ofServer,
 		},
 		{
 			"etcd.local.extraArgs", "feature-gates", "etcd may write data on trial that it can't read once the change is put back",

@@ -69,32 +69,41 @@ func Load(ctx context.Context, api cluster.Cluster, src *config.Source, self *co
 	if err != nil {
 		return nil, warnings, err
 	}
+	c, more, err := loadParts(ctx, api, parts, self, opts)
+	if warnings = append(warnings, more...); err != nil {
+		return nil, warnings, err
+	}
+	return c, warnings, refused(c.Node.Upgrade.Before, c.Node, c.Fields, parts)
+}
+
+// loadParts is Load for any field.
+func loadParts(ctx context.Context, api cluster.Cluster, parts map[string]config.Part, self *config.JoinConfiguration, opts config.Options) (*Change, []string, error) {
 	c := &Change{Versions: map[string]string{}}
 	stored, err := c.read(ctx, api, rows(), parts)
 	if err != nil {
-		return nil, warnings, err
+		return nil, nil, err
 	}
 	opts.Placeholders = true
 	present, _, err := load(stored, self, opts)
 	if err != nil {
-		return nil, warnings, err
+		return nil, nil, err
 	}
 	merged, err := merge(present, stored, parts)
 	if err != nil {
-		return nil, warnings, err
+		return nil, nil, err
 	}
-	next, more, err := load(merged, self, opts)
+	next, warnings, err := load(merged, self, opts)
 	if err != nil {
-		return nil, warnings, located(err, parts)
+		return nil, nil, located(err, parts)
 	}
 	if c.Fields, err = differences(present, next, parts); err != nil {
-		return nil, warnings, err
+		return nil, nil, err
 	}
 	c.Node = next.With(func(n *config.Node) {
 		version := n.Cluster.KubernetesVersion
 		n.Upgrade = &config.Upgrade{Version: version, From: version, First: true, Etcd: true, Before: present}
 	})
-	return c, append(warnings, more...), refused(present, next, c.Fields, parts)
+	return c, warnings, nil
 }
 
 // Self is this node as it is. The startup probes of its static Pods follow a timeout that the cluster doesn't store.

@@ -29,7 +29,8 @@ const purposeAnnotation = "slipway/purpose"
 type Purpose string
 
 // The Purpose of each workflow that restarts components: upgrade, upgrade rollback, certs renew --restart, host prepare, reconfigure,
-// and etcd restore. While etcd defrag rewrites a database, its member is as good as down.
+// and etcd restore. While etcd defrag rewrites a database, its member is as good as down. encryption changes which keys an API server
+// has, which may be as bad as a restart.
 const (
 	ForUpgrade         Purpose = "upgrade"
 	ForRollback        Purpose = "rollback"
@@ -38,6 +39,7 @@ const (
 	ForDefragmentation Purpose = "defragmentation"
 	ForConfiguration   Purpose = "configuration"
 	ForRestore         Purpose = "restore"
+	ForEncryption      Purpose = "encryption"
 )
 
 // purposes has each purpose's words for a running holder, an unfinished run, and the command.
@@ -51,6 +53,7 @@ var purposes = map[Purpose]struct{ doing, begun, runs string }{
 
 	ForDefragmentation: {"is defragmenting etcd", "has not finished defragmenting etcd", "`slipway etcd defrag`"},
 	ForRestore:         {"is restoring etcd", "has not finished restoring etcd", "`slipway etcd restore`"},
+	ForEncryption:      {"is changing how Secrets are encrypted", "has not finished changing how Secrets are encrypted", "`slipway encryption`"},
 }
 
 // changesVersion reports whether an interrupted run may leave mixed versions, so only the same command may return the Lease.

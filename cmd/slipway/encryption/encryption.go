@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package encryption has the command `encryption`, which looks after the key that Secrets are encrypted with in etcd.
+package encryption
+
+import (
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
+	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/phases/encryption"
+	"github.com/slipway-k8s/slipway/phases/reconfigure"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+func New(g *cli.Globals) *cobra.Command {
+	return cli.Group("encryption", "Encrypt the cluster's Secrets in etcd", newEnable(g), newRotate(g), newDisable(g), newStatus(g))
+}
+
+// everywhere is how all commands work with several control planes.
+const everywhere = "\n\nWith several control planes, run it on each of them, one after the other, as often as it asks for: every step waits until all\n" +
+	"API servers have loaded the step before. If it's interrupted, run it again. All API servers can read all Secrets at any time."
+
+func newEnable(g *cli.Globals) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   string(encryption.Enable),
+		Short: "Encrypt all Secrets",
+		Long: "Encrypt all Secrets in etcd, with a new key in " + config.EncryptionFile + ". The API server restarts once, on trial: if it\n" +
+			"doesn't work, this node goes back. It loads later changes of the file without a restart, within a minute." + everywhere,
+	}
+	return command(g, cmd, &encryption.Run{Goal: encryption.Enable})
+}
+
+func newRotate(g *cli.Globals) *cobra.Command {
+	run := &encryption.Run{Goal: encryption.Rotate}
+	cmd := &cobra.Command{
+		Use:   string(encryption.Rotate),
+		Short: "Encrypt all Secrets with a new key",
+		Long: "Encrypt all Secrets in etcd with a new key, and give up the old one once no value in etcd needs it. Nothing restarts. Snapshots\n" +
+			"of etcd may still need the old key: " + config.EncryptionDir + "/keyring keeps it, sealed with sa.key." + everywhere,
+	}
+	cmd.Flags().BoolVar(&run.Again, "again", false, "rotate a key that was rotated less than an hour ago")
+	return command(g, cmd, run)
+}
+
+func newDisable(g *cli.Globals) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   string(encryption.Disable),
+		Short: "Stop encrypting Secrets, and decrypt them all",
+		Long: "Stop encrypting Secrets, and decrypt them all in etcd. Nothing restarts: the API server keeps its flags, with a file that has no\n" +
+			"key." + everywhere,
+	}
+	return command(g, cmd, &encryption.Run{Goal: encryption.Disable})
+}
+
+func command(g *cli.Globals, cmd *cobra.Command, run *encryption.Run) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := putBackFirst(cmd, g); err != nil {
+			return err
+		}
+		p, change, err := load(cmd, g)
+		if err != nil {
+			return err
+		}
+		list, err := workflow(p.Env, change, run)
+		if err != nil {
+			return err
+		}
+		return p.Run(cmd.Context(), list, nil)
+	}
+	return cmd
+}
+
+// workflow restarts the API server on trial, as for any other change of the configuration, if it or the cluster's configuration doesn't
+// have the flags yet.
+func workflow(e *step.Env, change *reconfiguring.Change, run *encryption.Run) ([]step.Phase, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	restart, err := reconfigure.New(e, change, program)
+	if err != nil {
+		return nil, err
+	}
+	if run.Goal != encryption.Enable || encryption.Reads(e) && len(change.Fields) == 0 {
+		return run.Phases(nil), nil
+	}
+	list := slices.DeleteFunc(restart.Phases(), func(p step.Phase) bool {
+		return p.Name == "certificates" || p.Name == "kubelet-config" || p.Name == "addon"
+	})
+	return run.Phases(list), nil
+}
+
+func load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, *reconfiguring.Change, error) {
+	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), "")
+	if err != nil {
+		return nil, nil, err
+	}
+	api := env.ClusterOfNode(in.Host, "", config.APINode("", nil).Timeouts.KubernetesAPICall)
+	change, warnings, err := reconfiguring.LoadEncryption(cmd.Context(), api, reconfiguring.Self(in.Host), in.Options)
+	if err != nil {
+		in.Host.Close()
+		return nil, nil, err
+	}
+	return env.NewParts(g, change.Node, in.Host, warnings...), change, nil
+}
+
+// putBackFirst puts back a restart of the API server that was interrupted on trial, if the unit that watches hasn't done so yet. It
+// also refuses a host that isn't a control plane.
+func putBackFirst(cmd *cobra.Command, g *cli.Globals) error {
+	p, err := env.LivingControlPlane(cmd, g)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	interrupted, err := reconfigure.Interrupted(p.Env)
+	if err != nil || interrupted == nil {
+		return err
+	}
+	return p.Run(cmd.Context(), reconfigure.PutBack(interrupted, false), nil)
+}

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package encryption
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/encryption"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// Status is what the API servers have loaded, and what etcd holds.
+type Status struct {
+	// Target is the name of the key, or identity, that all Secrets are to have; empty if nobody has asked for any.
+	Target string
+	// Keys has the names of all keys, oldest first. The API servers have given up those that none of them reads.
+	Keys    []string
+	Servers []encryption.Server
+	// Secrets is the number of all values in etcd, and Others of those that don't have the target's prefix.
+	Secrets, Others int
+}
+
+// Settled reports whether nothing is left to do.
+func (s *Status) Settled() bool {
+	next, err := encryption.Next(s.Target, encryption.Only(s.Target), s.Servers, func() (bool, error) { return s.Others == 0, nil })
+	return err == nil && next.Do == encryption.Done
+}
+
+// Look changes nothing.
+func Look(ctx context.Context, env *step.Env) (*Status, error) {
+	ring, err := peek(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	s := &Status{Target: ring.Target}
+	for _, k := range ring.Keys {
+		s.Keys = append(s.Keys, k.Name)
+	}
+	if s.Servers, err = servers(ctx, env, ring); err != nil || s.Target == "" {
+		return s, err
+	}
+	list, all, err := others(ctx, env, encryption.Has(ring.Target))
+	s.Secrets, s.Others = all, len(list)
+	return s, err
+}
+
+// peek is gather, but completes nothing.
+func peek(ctx context.Context, env *step.Env) (ring encryption.Keyring, err error) {
+	seal, err := env.Host.ReadFile(filepath.Join(env.Config.Paths.PKI, certs.ServiceAccountKey))
+	if err != nil {
+		return ring, errors.WithMessage(err, "the key that seals encryption keys")
+	}
+	here, err := keysHere(env, seal)
+	if err != nil {
+		return ring, err
+	}
+	secret := keyringSecret()
+	found, err := env.Cluster.Get(ctx, secret)
+	if err != nil || !found {
+		return here, err
+	}
+	if ring, err = encryption.Open(secret.Data[keyringKey], seal); err != nil {
+		return ring, errors.WithMessage(err, "Secret kube-system/"+keyringName)
+	}
+	return ring.With(here.Keys...)
+}

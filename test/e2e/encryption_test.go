@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/tier"
+)
+
+const manySecrets = 2000
+
+// TestEncryption encrypts 2,000 Secrets in etcd, rotates the key and decrypts them.
+func TestEncryption(t *testing.T) {
+	tier.OnlyFull(t, "TestLife of phases/encryption")
+	cp1 := boot(t)
+	cp1.init(document("", podSubnet))
+	cp1.hasSecrets(manySecrets)
+	cp1.allWith("")
+	cp1.row("enable", func(m machine) {
+		m.changesEncryption("enable", []machine{m})
+		m.allWith(m.encryption().Key)
+		m.healthy(everything)
+	})
+	cp1.row("rotate", func(m machine) {
+		before := m.encryption().Key
+		m.changesEncryption("rotate", []machine{m})
+		if now := m.encryption(); now.Key == before || len(now.Kept) != 1 {
+			m.Errorf("rotated from %s to %s, and kept %q", before, now.Key, now.Kept)
+		}
+		m.allWith(m.encryption().Key)
+	})
+	cp1.row("disable", func(m machine) {
+		m.changesEncryption("disable", []machine{m})
+		m.allWith("")
+	})
+}
+
+// canRead reads a Secret on each API server.
+func (m machine) canRead(planes []machine) {
+	m.Helper()
+	for _, reader := range planes {
+		fact.In(m, reader.must("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "--server", "https://"+reader.node.IP()+":6443",
+			"get", "secret", "many-7", "-o", "jsonpath={.data.value}"), base64.StdEncoding.EncodeToString([]byte("text-7")))
+	}
+}
+
+// hasSecrets creates Secrets.
+func (m machine) hasSecrets(n int) {
+	m.Helper()
+	var list strings.Builder
+	for i := range n {
+		fmt.Fprintf(&list, "---\napiVersion: v1\nkind: Secret\nmetadata: {name: many-%d}\nstringData: {value: text-%d}\n", i, i)
+	}
+	m.write("/root/secrets.yaml", list.String())
+	m.kubectl("create", "-f", "/root/secrets.yaml")
+}
+
+// encryptionStatus is the output of `encryption status`.
+type encryptionStatus struct {
+	State, Key string
+	Secrets    int
+	Others     int      `json:"secretsWithoutKey"`
+	Kept       []string `json:"keptKeys"`
+}
+
+func (m machine) encryption() (s encryptionStatus) {
+	m.Helper()
+	out := m.must("slipway", "encryption", "status", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &s); err != nil {
+		m.Fatalf("%v:\n%s", err, out)
+	}
+	return s
+}
+
+// changesEncryption runs a command on the control planes, in turn, until nothing is left to do. All of them read Secrets meanwhile.
+func (m machine) changesEncryption(goal string, planes []machine) {
+	m.Helper()
+	started := time.Now()
+	for range 3 {
+		for _, p := range planes {
+			out, err := p.try("slipway", "encryption", goal)
+			if err != nil {
+				m.Fatalf("%v\n%s", err, out)
+			}
+			for line := range strings.Lines(out) {
+				if strings.Contains(line, "Rewrote") {
+					m.Logf("%s: %s", p.node.Name(), strings.TrimSpace(line))
+				}
+			}
+			m.canRead(planes)
+		}
+		if s := m.encryption(); s.State != "changing" {
+			m.Logf("%s: %s after %.1fs", goal, s.State, time.Since(started).Seconds())
+			return
+		}
+	}
+	m.Fatalf("%s has not ended: %+v", goal, m.encryption())
+}
+
+// allWith checks in etcd that all Secrets are encrypted with a key; an empty name is for none.
+func (m machine) allWith(key string) {
+	m.Helper()
+	out, err := m.etcdctl("get", "/registry/secrets/", "--prefix", "-w", "json")
+	if err != nil {
+		m.Fatal(err)
+	}
+	var answer struct{ Kvs []struct{ Key, Value []byte } }
+	if err := json.Unmarshal([]byte(out), &answer); err != nil {
+		m.Fatal(err)
+	}
+	if len(answer.Kvs) < manySecrets {
+		m.Errorf("etcd has %d Secrets", len(answer.Kvs))
+	}
+	for _, kv := range answer.Kvs {
+		prefix := "k8s:enc:secretbox:v1:" + key + ":"
+		if strings.HasPrefix(string(kv.Value), prefix) == (key == "") || key == "" && strings.HasPrefix(string(kv.Value), "k8s:enc:") {
+			m.Fatalf("%s begins with %.40q", kv.Key, kv.Value)
+		}
+	}
+}
