@@ -111,11 +111,12 @@ func upgradeFlags() []flagRow {
 
 // The commands of etcd that change something, as the flag table names them.
 const (
-	etcdMemberRemove = "etcd member remove"
-	etcdDefrag       = "etcd defrag"
-	etcdRestore      = "etcd restore"
-	etcdRecover      = "etcd recover"
-	etcdPrune        = "etcd prune"
+	etcdMemberRemove  = "etcd member remove"
+	etcdDefrag        = "etcd defrag"
+	etcdRestore       = "etcd restore"
+	etcdRecover       = "etcd recover"
+	etcdPrune         = "etcd prune"
+	etcdSnapshotPrune = "etcd snapshot prune"
 )
 
 func maintenanceFlags() []flagRow {

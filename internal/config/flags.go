@@ -131,7 +131,7 @@ type ResetNodeFlags struct {
 	Yes bool `flag:"yes"`
 }
 
-// EtcdFlags are the flags of `etcd member remove`, `etcd defrag`, `etcd restore`, `etcd recover` and `etcd prune`.
+// EtcdFlags are the flags of `etcd member remove`, `etcd defrag`, `etcd restore`, `etcd recover`, `etcd prune` and `etcd snapshot prune`.
 type EtcdFlags struct {
 	Abandon               []string `flag:"abandon"`
 	All                   bool     `flag:"all"`

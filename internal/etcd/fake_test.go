@@ -42,6 +42,7 @@ type fakeCluster struct {
 	members []*pb.Member
 	next    uint64
 	leader  uint64
+	cluster uint64 // its ID in a status
 	calls   []string
 	url     string // set once it serves
 	// notReady is how many promotions are refused because the learner hasn't caught up.
@@ -100,7 +101,7 @@ func (f *fakeCluster) Status(context.Context, *pb.StatusRequest) (*pb.StatusResp
 	if err != nil {
 		return nil, err
 	}
-	return &pb.StatusResponse{Header: &pb.ResponseHeader{MemberId: f.members[0].ID}, Leader: f.leader}, nil
+	return &pb.StatusResponse{Header: &pb.ResponseHeader{MemberId: f.members[0].ID, ClusterId: f.cluster}, Leader: f.leader}, nil
 }
 
 func (f *fakeCluster) MemberAdd(_ context.Context, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {

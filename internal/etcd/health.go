@@ -35,7 +35,11 @@ func (r *Real) anyView(ctx context.Context) ([]Member, error) {
 		return nil, err
 	}
 	defer all.close()
-	members, _, err := first(ctx, all, func(ctx context.Context, c *clientv3.Client) ([]Member, error) {
+	one, err := r.ofOneCluster(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	members, _, err := first(ctx, one, func(ctx context.Context, c *clientv3.Client) ([]Member, error) {
 		return list(ctx, c, clientv3.WithSerializable())
 	})
 	return members, err

@@ -90,7 +90,11 @@ func (r *Real) compact(ctx context.Context, revision int64) error {
 		return err
 	}
 	defer all.close()
-	_, c, err := first(ctx, all, func(ctx context.Context, c *clientv3.Client) ([]Member, error) { return list(ctx, c) })
+	one, err := r.ofOneCluster(ctx, all)
+	if err != nil {
+		return err
+	}
+	_, c, err := first(ctx, one, func(ctx context.Context, c *clientv3.Client) ([]Member, error) { return list(ctx, c) })
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/pkg/errors"
@@ -23,12 +24,19 @@ type Options struct {
 	CA, Cert, Key string
 	// ReadFile reads them on first use.
 	ReadFile func(path string) ([]byte, error)
+	// Own lists the client URLs of this host's member; nil for a host without one. If members of several clusters answer, only its
+	// cluster is asked, and Warn tells the user once.
+	Own  func(ctx context.Context) ([]string, error)
+	Warn func(message, remedy string)
 	// Timeout bounds each method (the configuration's timeouts.etcdAPICall).
 	Timeout time.Duration
 }
 
 // Real is the membership of a real cluster. It connects when it's used.
-type Real struct{ options Options }
+type Real struct {
+	options Options
+	warned  sync.Once
+}
 
 var _ Etcd = (*Real)(nil)
 
@@ -129,7 +137,7 @@ func (r *Real) try(ctx context.Context, op operation) error {
 	}
 	defer all.close()
 	err = retry.Policy{First: firstDelay, Slowest: slowestDelay, Passes: passes}.Do(ctx, func(ctx context.Context) error {
-		return all.once(ctx, op)
+		return r.once(ctx, all, op)
 	})
 	if wrongCertificate(err) {
 		return errors.WithMessage(err, "a certificate is not accepted (`slipway certs check-expiration` here and on the other control planes shows expired ones)")
@@ -138,7 +146,11 @@ func (r *Real) try(ctx context.Context, op operation) error {
 }
 
 // once looks at the membership, and calls op with the first member to answer, whose list is current, from the leader.
-func (all clients) once(ctx context.Context, op operation) error {
+func (r *Real) once(ctx context.Context, all clients, op operation) error {
+	all, err := r.ofOneCluster(ctx, all)
+	if err != nil {
+		return err
+	}
 	now, c, err := first(ctx, all, func(ctx context.Context, c *clientv3.Client) ([]Member, error) { return list(ctx, c) })
 	if err != nil {
 		return err

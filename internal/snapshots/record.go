@@ -8,7 +8,11 @@ package snapshots
 
 import (
 	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -90,6 +94,17 @@ type Encryption struct {
 	Resources []string `json:"resources"`
 	// Keys are PROVIDER:NAME, such as aescbc:key1, or identity. The first encrypts, and all of them may be needed to read.
 	Keys []string `json:"keys"`
+	// Fingerprints tell keys of the same name apart, by their names in Keys (Record.Fingerprint). Keys in a KMS have none, nor have
+	// those of older records.
+	Fingerprints map[string]string `json:"fingerprints,omitempty"`
+}
+
+// Fingerprint returns a text that only the same key has in this record. It tells nothing about the key, and is another one in each
+// record, so it can't be looked up.
+func (r Record) Fingerprint(key []byte) string {
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "slipway.etcd/v1 encryption key\n%s\n%s\n%s\n", r.Node, r.ClusterID, r.Taken.UTC().Format(time.RFC3339Nano))
+	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
 // Snapshot is a snapshot in a directory.

@@ -18,7 +18,7 @@ import (
 // Names of the checks for disk space: for the snapshot that an upgrade takes, and for the data that a rollback restores.
 const (
 	SnapshotCheck     = "EtcdSnapshotSpace"
-	RestoreSpaceCheck = "EtcdRestoreSpace"
+	restoreSpaceCheck = "EtcdRestoreSpace"
 )
 
 // LogsRoom is for a run's other files: manifests, and the two log segments that an etcd allocates when it starts.
@@ -78,12 +78,15 @@ func ensureSnapshotSpace(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	return EnsureSpace(ctx, env, preflight.Check{Name: SnapshotCheck, Run: func(context.Context, preflight.View) []fault.Finding {
+	return node.Check(ctx, env, preflight.Check{Name: SnapshotCheck, Run: func(context.Context, preflight.View) []fault.Finding {
 		return SnapshotSpace(env, members)
 	}})
 }
 
-// EnsureSpace makes a check of disk space again in the middle of a run. Its error can be ignored by name, as in preflight.
-func EnsureSpace(ctx context.Context, env *step.Env, question preflight.Check) error {
-	return node.ReportFindings(env, preflight.Run(ctx, []preflight.Check{question}, env.Host, env.Config.IgnorePreflightErrors))
+// RestoreSpace checks the space for new data of etcd's beside the present.
+func RestoreSpace(advice string, data preflight.Need, others ...preflight.Need) preflight.Check {
+	data.What = "etcd's data"
+	return preflight.Check{Name: restoreSpaceCheck, Asks: "space for etcd's data beside the present one, and a tenth of the disk free", Run: func(_ context.Context, h preflight.View) []fault.Finding {
+		return InCheck(restoreSpaceCheck, preflight.Room(h, data, others...), advice)
+	}}
 }

@@ -25,7 +25,12 @@ func PullMissingImages(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	check := preflight.Images(n, n.Images(), env.Host, ReportImage(env))
-	return ReportFindings(env, preflight.Run(ctx, []preflight.Check{check}, env.Host, n.IgnorePreflightErrors))
+	return Check(ctx, env, check)
+}
+
+// Check makes checks and reports their findings. An error fails unless the operator ignores its check.
+func Check(ctx context.Context, env *step.Env, checks ...preflight.Check) error {
+	return ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
 }
 
 // ReportImage prints the result for an image.

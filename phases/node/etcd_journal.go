@@ -34,6 +34,9 @@ type EtcdJournal struct {
 	Serves    bool `json:"serves,omitempty"`
 }
 
+// Begins reports whether etcd had no data here before the workflow, so whatever is there now is the workflow's.
+func (j EtcdJournal) Begins() bool { return j.Manifest != "" && j.Aside == "" }
+
 // EtcdJournalPath returns the path of a host's journal.
 func EtcdJournalPath(n *config.Node) string {
 	return filepath.Join(n.Paths.Kubernetes, "tmp", "slipway-etcd-data.yaml")

@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // EtcdOthers finds out which other members etcd has, and whether they run: data that's restored begins a cluster of one member,
@@ -215,6 +216,11 @@ func (o *EtcdOthers) askOthers(ctx context.Context, env *step.Env) {
 			}
 		}
 	}
+}
+
+// EtcdOthersCheck is a check of what was found about the other members.
+func EtcdOthersCheck(found func() []fault.Finding) preflight.Check {
+	return preflight.Check{Name: fault.EtcdOtherMembers, Asks: "no other member of etcd runs", Run: func(context.Context, preflight.View) []fault.Finding { return found() }}
 }
 
 // Findings are the members that may still run: they don't answer, or are unknown.

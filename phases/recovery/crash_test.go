@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,7 +23,7 @@ import (
 
 // With changes that only an etcd can add to the database, and without.
 var scenarios = []phasetest.Scenario{
-	{Name: "etcd-recover", Prepare: prepareRecovery, Run: runRecovery(false), Reads: "/var/lib/kubelet/config.yaml"},
+	{Name: "etcd-recover", Prepare: survivorPlane.Begin, Run: runRecovery(false), Reads: "/var/lib/kubelet/config.yaml"},
 	{Name: "etcd-recover-applied", Prepare: prepareApplied, Run: runRecovery(true), Reads: "/var/lib/kubelet/config.yaml"},
 }
 
@@ -36,41 +35,13 @@ func TestHostFaults(t *testing.T) { phasetest.RefuseEach(t, scenarios) }
 
 func TestHungUnits(t *testing.T) { phasetest.HangEach(t, scenarios) }
 
-var initialized struct {
-	sync.Once
-	node phasetest.OldNode
-	err  error
-}
-
-// prepareRecovery makes a control plane with the data of a survivor.
-func prepareRecovery(t *testing.T, s *phasetest.Scene) error {
-	initialized.Do(func() { initialized.node, initialized.err = initializedPlane(t) })
-	if initialized.err != nil {
-		return initialized.err
-	}
-	s.API = phasetest.OwnAPI(s.Root, nil)
-	for path, obj := range initialized.node.Objects {
-		s.API.Put(path, obj)
-	}
-	s.API.SpoilFirst(s.Spoil)
-	return initialized.node.Files.Write(s.Root)
-}
+// survivorPlane is a control plane with the data of a survivor.
+var survivorPlane = phasetest.Past{Init: bootstrap.Init, Then: func(h *phasetest.LastingHost) error {
+	return errors.Join(leaveData(h.Root), h.Note(phasetest.HasEtcdData), h.StartPods())
+}}
 
 func prepareApplied(t *testing.T, s *phasetest.Scene) error {
-	return errors.Join(prepareRecovery(t, s), hasApplied(s.Root+member, committed))
-}
-
-func initializedPlane(t *testing.T) (phasetest.OldNode, error) {
-	signed := phasetest.RotatedPEM(t, "cp-1", time.Now().Add(time.Hour))
-	return phasetest.MakeNode(func(h *phasetest.LastingHost, endpoint string) error {
-		if err := phasetest.WillMake(h.Root, phasetest.KubeletPEM, signed); err != nil {
-			return err
-		}
-		if err := phasetest.RunInit(bootstrap.Init)(context.Background(), h, endpoint, io.Discard); err != nil {
-			return err
-		}
-		return errors.Join(leaveData(h.Root), h.Note(phasetest.HasEtcdData), h.StartPods())
-	})
+	return errors.Join(survivorPlane.Begin(t, s), hasApplied(s.Root+member, committed))
 }
 
 // runRecovery runs the command until it has succeeded once.

@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -73,7 +72,7 @@ func (r *Recovery) build(ctx context.Context, env *step.Env) error {
 		from = filepath.Join(r.replayDir(), node.EtcdMemberDir)
 	}
 	ready := func() error {
-		err := backup.EnsureSpace(ctx, env, r.spaceQuestion(env))
+		err := node.Check(ctx, env, r.spaceQuestion())
 		if err == nil {
 			env.UI.Printf("Making the data of a new cluster in %s", r.exchange.Fresh)
 		}

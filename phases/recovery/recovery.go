@@ -143,18 +143,16 @@ func (r *Recovery) preflight(ctx context.Context, env *step.Env) error {
 	if r.begun {
 		return nil // it has to go on
 	}
-	return node.ReportFindings(env, preflight.Run(ctx, append(preflight.Rollback(), r.spaceQuestion(env)), env.Host, env.Config.IgnorePreflightErrors))
+	return node.Check(ctx, env, append(preflight.Rollback(), r.spaceQuestion())...)
 }
 
 // spaceQuestion checks the space for the new data beside the present, and for the copy that etcd replays its log on.
-func (r *Recovery) spaceQuestion(env *step.Env) preflight.Check {
-	need := preflight.Need{Dir: filepath.Dir(r.exchange.Data), What: "etcd's data", Bytes: uint64(r.end.size) + backup.LogsRoom}
+func (r *Recovery) spaceQuestion() preflight.Check {
+	need := preflight.Need{Dir: filepath.Dir(r.exchange.Data), Bytes: uint64(r.end.size) + backup.LogsRoom}
 	if r.end.pending > 0 {
 		need.Bytes *= 2
 	}
-	return preflight.Check{Name: backup.RestoreSpaceCheck, Asks: "space for etcd's data beside the present one, and a tenth of the disk free", Run: func(context.Context, preflight.View) []fault.Finding {
-		return backup.InCheck(backup.RestoreSpaceCheck, preflight.Room(env.Host, need), "`slipway etcd snapshot prune` removes old snapshots")
-	}}
+	return backup.RestoreSpace("`slipway etcd snapshot prune` removes old snapshots", need)
 }
 
 // finish ends the recovery: the next one begins from the start.
@@ -163,6 +161,8 @@ func (r *Recovery) finish(_ context.Context, env *step.Env) error {
 		return err
 	}
 	env.UI.Nextf("etcd serves, with this host's member alone. Its data from before is in %s, until `slipway etcd prune` removes it", r.exchange.Aside)
+	env.UI.Nextf("Before a host of %s boots with its disk, take its address out of the load balancer, and run `slipway reset --force` there at once: "+
+		"two of them serve the former cluster, and whatever is written to that is lost", strings.Join(r.journal.Others, ", "))
 	node.SayRejoin(env, r.journal.Others)
 	return nil
 }

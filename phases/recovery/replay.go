@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -60,7 +59,7 @@ func (r *Recovery) replay(ctx context.Context, env *step.Env) error {
 
 func (r *Recovery) copyForReplay(ctx context.Context, env *step.Env) error {
 	copied := node.EtcdExchange{Data: r.exchange.Data, Fresh: r.replayDir()}
-	ready := func() error { return backup.EnsureSpace(ctx, env, r.spaceQuestion(env)) }
+	ready := func() error { return node.Check(ctx, env, r.spaceQuestion()) }
 	return copied.Build(env, ready, func(dir string) error {
 		return r.withSurvivor(env, r.exchange.Data, func(s *etcd.Survivor) error {
 			return s.WriteReplay(dir, r.own.Name, r.own.PeerURL)

@@ -52,6 +52,7 @@ var pluginDirectories = []string{
 func (c *cleanup) removeEtcdData(context.Context) {
 	n := c.Config
 	c.removeFile(node.EtcdJournalPath(n))
+	c.removeEmpty(filepath.Dir(node.EtcdJournalPath(n)))
 	data, err := c.Host.ReadFile(asidePath(n))
 	if err != nil {
 		c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))

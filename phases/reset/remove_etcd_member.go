@@ -19,6 +19,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -149,11 +150,21 @@ func needed(all []etcd.Health, peerURL string, cause error) bool {
 }
 
 // leaveWithoutPod is for a control plane without etcd's static Pod. A join that was killed may have added a member for it; its
-// API server's static Pod, which is written before that, has the address.
+// API server's static Pod, which is written before that, has the address. The data of an init that restores, and was interrupted,
+// is its own: no etcd has started with it. Data that another workflow's journal names may be all that's left of a cluster.
 func leaveWithoutPod(ctx context.Context, env *step.Env) error {
 	if _, err := env.Host.Lstat(asidePath(env.Config)); err == nil {
 		env.UI.Printf("This node's member has already left etcd")
 		return nil
+	}
+	journal, err := node.ReadEtcdJournal(env)
+	if err = host.IgnoreForbidden(err); err != nil {
+		ui.WarnError(env.UI, errors.WithMessage(err, "cannot tell whether etcd's data was restored here"))
+	}
+	if journal.Begins() {
+		env.UI.Printf("Giving up `slipway %s`, which was interrupted before etcd started", journal.Command)
+		_, err := env.Host.WriteFile(asidePath(env.Config), []byte(journal.Manifest), 0o600)
+		return err
 	}
 	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
 	if !found {

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
@@ -101,6 +102,26 @@ func TestResetFindsItsMember(t *testing.T) {
 		if diff := cmp.Diff(want, m.Did); diff != "" {
 			t.Errorf("did (-want +got):\n%s\n%s", diff, s.said.String())
 		}
+	}
+}
+
+// TestResetGivesUpRestore: the data that an interrupted `init --restore` made goes. That of an interrupted `etcd restore` stays: it may
+// be the only copy of the cluster's.
+func TestResetGivesUpRestore(t *testing.T) {
+	for aside, stays := range map[string]bool{"": false, "/var/lib/etcd/member.before-restore-2026-02-03-04-05-06": true} {
+		s := newResetScene(t, map[string]string{"/var/lib/etcd/member.new/snap/db": ""})
+		phasetest.Fatal(t, os.Remove(s.root+"/etc/kubernetes/manifests/etcd.yaml"))
+		journal := node.EtcdJournal{Command: "init --restore", From: "/root/a.db", Aside: aside, Manifest: strings.ReplaceAll(etcdPod, "DIR", "/var/lib/etcd")}
+		phasetest.Fatal(t, journal.Write(s.Env))
+		said := s.reset(t)
+		if !stays {
+			s.isAsBefore(t, fakeMember+"/") // no etcd was asked
+			continue
+		}
+		if _, err := s.host.Lstat("/var/lib/etcd/member"); err != nil {
+			t.Errorf("%v\n%s", err, said)
+		}
+		phasetest.Once(t, said, phasetest.Line{"[WARNING]", "/var/lib/etcd/member stays"})
 	}
 }
 

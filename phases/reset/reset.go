@@ -27,5 +27,5 @@ func Node() []step.Phase {
 
 func runPreflight(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Checking this host")
-	return node.ReportFindings(env, preflight.Run(ctx, preflight.Reset(env.Config), env.Host, env.Config.IgnorePreflightErrors))
+	return node.Check(ctx, env, preflight.Reset(env.Config)...)
 }

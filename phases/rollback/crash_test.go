@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -36,9 +35,9 @@ import (
 
 // These scenarios go back from 1.37 to 1.36: with etcd's data, without, and on a worker.
 var (
-	rollbackScenario = phasetest.Scenario{Name: "upgrade-rollback", Prepare: prepareRollback, Run: rollBack(true),
+	rollbackScenario = phasetest.Scenario{Name: "upgrade-rollback", Prepare: upgraded.Begin, Run: rollBack(true),
 		Reads: "/var/lib/kubelet/config.yaml", Renews: []string{phasetest.LeaseWrite}}
-	rollbackPlainScenario = phasetest.Scenario{Name: "upgrade-rollback-plain", Prepare: prepareRollback, Run: rollBack(false),
+	rollbackPlainScenario = phasetest.Scenario{Name: "upgrade-rollback-plain", Prepare: upgraded.Begin, Run: rollBack(false),
 		Reads: "/var/lib/kubelet/config.yaml", Renews: []string{phasetest.LeaseWrite}}
 	rollbackNodeScenario = phasetest.Scenario{Name: "upgrade-rollback-node", Prepare: prepareRollbackNode, Run: rollBack(false),
 		Reads: "/var/lib/kubelet/config.yaml", Least: 3} // two files and the kubelet
@@ -55,38 +54,8 @@ etcd: {local: {dataDir: /var/lib/etcd}}
 networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/12, dnsDomain: cluster.local}
 `
 
-// prepareRollback makes a control plane of today's version whose backup is from an older one.
-func prepareRollback(t *testing.T, s *phasetest.Scene) error {
-	upgraded.Do(func() { upgraded.node, upgraded.err = upgradedPlane(t) })
-	if upgraded.err != nil {
-		return upgraded.err
-	}
-	s.API = phasetest.OwnAPI(s.Root, nil)
-	for path, obj := range upgraded.node.Objects {
-		s.API.Put(path, obj)
-	}
-	s.API.SpoilFirst(s.Spoil)
-	return upgraded.node.Files.Write(s.Root)
-}
-
-var upgraded struct {
-	sync.Once
-	node phasetest.OldNode
-	err  error
-}
-
-func upgradedPlane(t *testing.T) (phasetest.OldNode, error) {
-	signed := phasetest.RotatedPEM(t, "cp-1", time.Now().Add(time.Hour))
-	return phasetest.MakeNode(func(h *phasetest.LastingHost, endpoint string) error {
-		if err := phasetest.WillMake(h.Root, phasetest.KubeletPEM, signed); err != nil {
-			return err
-		}
-		if err := phasetest.RunInit(bootstrap.Init)(context.Background(), h, endpoint, io.Discard); err != nil {
-			return err
-		}
-		return leaveBackup(h)
-	})
-}
+// upgraded is a control plane of today's version whose backup is from an older one.
+var upgraded = phasetest.Past{Init: bootstrap.Init, Then: leaveBackup}
 
 // leaveBackup writes the backup of an upgrade from the older version.
 func leaveBackup(h *phasetest.LastingHost) error {

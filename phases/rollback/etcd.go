@@ -137,7 +137,7 @@ func (r *Rollback) makeData(ctx context.Context, env *step.Env) error {
 	o := r.restore
 	o.exchange.Aside = r.Progress.Aside
 	ready := func() error {
-		err := backup.EnsureSpace(ctx, env, o.spaceQuestion(env))
+		err := node.Check(ctx, env, o.spaceQuestion(env))
 		if err == nil {
 			env.UI.Printf("Restoring %s to %s", o.snapshot, o.exchange.Fresh)
 		}

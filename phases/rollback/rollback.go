@@ -195,16 +195,13 @@ func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
 	}
 	checks := preflight.Rollback()
 	if r.restore != nil {
-		checks = append(checks, preflight.Check{
-			Name: fault.EtcdOtherMembers, Asks: "no other member of etcd runs",
-			Run: func(context.Context, preflight.View) []fault.Finding { return r.restore.findings() },
-		}, r.restore.spaceQuestion(env, backup.MissingImagesNeed(ctx, env, r.images(env))...))
+		checks = append(checks, node.EtcdOthersCheck(r.restore.findings), r.restore.spaceQuestion(env, backup.MissingImagesNeed(ctx, env, r.images(env))...))
 	}
 	if env.Config.ControlPlane {
 		checks = append(checks, r.quorumCheck(env), preflight.Images(env.Config, r.images(env), env.Host, node.ReportImage(env)),
 			r.protectionQuestion(env))
 	}
-	return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+	return node.Check(ctx, env, checks...)
 }
 
 func (r *Rollback) images(env *step.Env) []string {

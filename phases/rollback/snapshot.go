@@ -55,11 +55,10 @@ func (o *restore) taken() time.Time {
 
 // spaceQuestion checks the space for the restored data beside the present. Once etcd may be stopped, the restore has to go on.
 func (o *restore) spaceQuestion(env *step.Env, images ...preflight.Need) preflight.Check {
-	need := preflight.Need{Dir: filepath.Dir(o.exchange.Fresh), What: "etcd's data", Bytes: uint64(o.info.Size) + backup.LogsRoom}
-	return preflight.Check{Name: backup.RestoreSpaceCheck, Asks: "space for etcd's data beside the present one, and a tenth of the disk free", Run: func(context.Context, preflight.View) []fault.Finding {
-		if o.begun {
-			return nil
-		}
-		return backup.InCheck(backup.RestoreSpaceCheck, preflight.Room(env.Host, need, images...), "old snapshots are in "+node.BackupRoot(env))
-	}}
+	need := preflight.Need{Dir: filepath.Dir(o.exchange.Fresh), Bytes: uint64(o.info.Size) + backup.LogsRoom}
+	check := backup.RestoreSpace("old snapshots are in "+node.BackupRoot(env), need, images...)
+	if o.begun {
+		check.Run = func(context.Context, preflight.View) []fault.Finding { return nil }
+	}
+	return check
 }

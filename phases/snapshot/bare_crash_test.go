@@ -53,17 +53,13 @@ func seal(h *phasetest.LastingHost) error {
 
 // prepareBare makes a host with a sealed snapshot, and nothing else. The API has the snapshot's objects.
 func prepareBare(t *testing.T, s *phasetest.Scene) error {
-	initialized.Do(func() { initialized.node, initialized.err = initializedPlane(t) })
-	if initialized.err != nil {
-		return initialized.err
+	made, err := savedPlane.Made(t)
+	if err != nil {
+		return err
 	}
-	s.API = phasetest.OwnAPI(s.Root, nil)
-	for path, obj := range initialized.node.Objects {
-		s.API.Put(path, obj)
-	}
-	s.API.SpoilFirst(s.Spoil)
+	s.Serves(made.Objects)
 	s.API.SpoilFirst(renewsLeases)
-	files := maps.Clone(initialized.node.Files)
+	files := maps.Clone(made.Files)
 	for path := range files {
 		if !strings.HasPrefix(path, "/root") {
 			delete(files, path)

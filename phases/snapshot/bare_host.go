@@ -224,11 +224,7 @@ func (b *BareHost) ready(ctx context.Context, env *step.Env) error {
 				"the member of etcd at %s does not answer, so it is not known whether it runs (%v). It would carry on with its own data", peer.URL, peer.Err))
 		}
 	}
-	checks := []preflight.Check{{
-		Name: fault.EtcdOtherMembers, Asks: "no other member of etcd runs",
-		Run: func(context.Context, preflight.View) []fault.Finding { return found },
-	}, b.spaceQuestion(env)}
-	return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+	return node.Check(ctx, env, node.EtcdOthersCheck(func() []fault.Finding { return found }), b.spaceQuestion())
 }
 
 func (b *BareHost) finish(_ context.Context, env *step.Env) error {

@@ -4,6 +4,8 @@
 package snapshot
 
 import (
+	"encoding/base64"
+
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -61,7 +63,7 @@ func newRecord(env *step.Env, o Options, source etcd.Health) snapshots.Record {
 			r.Authorities[a.name] = pins
 		}
 	}
-	r.Encryption, err = encryptionIn(env, pod)
+	r.Encryption, err = encryptionIn(env, pod, r)
 	unknown("the names of the "+encryptionFact, err)
 	return r
 }
@@ -92,7 +94,7 @@ func pinsIn(env *step.Env, pod *corev1.Pod, flag string) (pins []string, err err
 	return pins, errors.Wrap(err, path)
 }
 
-// encryptionFile is an EncryptionConfiguration, without its secrets.
+// encryptionFile is an EncryptionConfiguration.
 type encryptionFile struct {
 	Resources []struct {
 		Resources []string
@@ -102,7 +104,7 @@ type encryptionFile struct {
 
 type provider struct {
 	Name string // of a KMS
-	Keys []struct{ Name string }
+	Keys []struct{ Name, Secret string }
 }
 
 // names returns the provider's keys as KIND:NAME. Only identity has none.
@@ -121,7 +123,22 @@ func (p *provider) names(kind string) (names []string) {
 	return names
 }
 
-func encryptionIn(env *step.Env, pod *corev1.Pod) (list []snapshots.Encryption, err error) {
+// fingerprints are those of the provider's keys, for a record.
+func (p *provider) fingerprints(kind string, record snapshots.Record, found map[string]string) {
+	if p == nil {
+		return
+	}
+	for _, k := range p.Keys {
+		key, err := base64.StdEncoding.DecodeString(k.Secret)
+		if err != nil {
+			key = []byte(k.Secret) // the API server doesn't start with it
+		}
+		found[kind+":"+k.Name] = record.Fingerprint(key)
+	}
+}
+
+// encryptionIn returns the keys in an API server's EncryptionConfiguration, with their fingerprints for a record.
+func encryptionIn(env *step.Env, pod *corev1.Pod, record snapshots.Record) (list []snapshots.Encryption, err error) {
 	data, path, err := readNamed(env, pod, node.EncryptionFlag)
 	if err != nil || data == nil {
 		return nil, err
@@ -131,10 +148,11 @@ func encryptionIn(env *step.Env, pod *corev1.Pod) (list []snapshots.Encryption, 
 		return nil, errors.Errorf("%s is not an EncryptionConfiguration", path) // the error could have a secret
 	}
 	for _, r := range file.Resources {
-		entry := snapshots.Encryption{Resources: r.Resources}
+		entry := snapshots.Encryption{Resources: r.Resources, Fingerprints: map[string]string{}}
 		for _, providers := range r.Providers {
 			for kind, p := range providers {
 				entry.Keys = append(entry.Keys, p.names(kind)...)
+				p.fingerprints(kind, record, entry.Fingerprints)
 			}
 		}
 		list = append(list, entry)

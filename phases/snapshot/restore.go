@@ -177,19 +177,14 @@ func (r *Restore) preflight(ctx context.Context, env *step.Env) error {
 	if r.begun {
 		return nil // it has to go on
 	}
-	checks := append(preflight.Rollback(), preflight.Check{
-		Name: fault.EtcdOtherMembers, Asks: "no other member of etcd runs",
-		Run: func(context.Context, preflight.View) []fault.Finding { return r.Findings() },
-	}, r.spaceQuestion(env))
-	return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+	checks := append(preflight.Rollback(), node.EtcdOthersCheck(r.Findings), r.spaceQuestion())
+	return node.Check(ctx, env, checks...)
 }
 
 // spaceQuestion checks the space for the restored data beside the present.
-func (r *Restore) spaceQuestion(env *step.Env) preflight.Check {
-	need := preflight.Need{Dir: filepath.Dir(r.Data), What: "etcd's data", Bytes: r.need()}
-	return preflight.Check{Name: backup.RestoreSpaceCheck, Asks: "space for etcd's data beside the present one, and a tenth of the disk free", Run: func(context.Context, preflight.View) []fault.Finding {
-		return backup.InCheck(backup.RestoreSpaceCheck, preflight.Room(env.Host, need), "`slipway etcd prune` removes old data of etcd, `slipway etcd snapshot prune` old snapshots")
-	}}
+func (r *Restore) spaceQuestion() preflight.Check {
+	return backup.RestoreSpace("`slipway etcd prune` removes old data of etcd, `slipway etcd snapshot prune` old snapshots",
+		preflight.Need{Dir: filepath.Dir(r.Data), Bytes: r.need()})
 }
 
 // finish ends the restore: the next one begins from the start.

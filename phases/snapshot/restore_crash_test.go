@@ -14,7 +14,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -54,47 +53,25 @@ const taken = "/root/snapshot.db"
 // past is before the containers that a run starts.
 var past = time.Date(2026, 2, 4, 0, 0, 0, 0, time.UTC)
 
-var initialized struct {
-	sync.Once
-	node phasetest.OldNode
-	err  error
-}
-
-// prepareRestore makes a control plane with data of its etcd, and a snapshot without a record.
-func prepareRestore(t *testing.T, s *phasetest.Scene) error {
-	initialized.Do(func() { initialized.node, initialized.err = initializedPlane(t) })
-	if initialized.err != nil {
-		return initialized.err
+// savedPlane is a control plane with data of its etcd, a snapshot without a record, and a sealed one.
+var savedPlane = phasetest.Past{Init: bootstrap.Init, Then: func(h *phasetest.LastingHost) error {
+	snapshot, err := os.ReadFile(fixture.Path("internal/etcd/testdata/snapshot-3.6.db"))
+	if err != nil {
+		return err
 	}
-	s.API = phasetest.OwnAPI(s.Root, nil)
-	for path, obj := range initialized.node.Objects {
-		s.API.Put(path, obj)
+	data := h.Root + "/var/lib/etcd/member/snap"
+	return errors.Join(os.MkdirAll(data, 0o700), os.WriteFile(data+"/db", []byte("new"), 0o600), h.Note(phasetest.HasEtcdData),
+		os.MkdirAll(h.Root+filepath.Dir(taken), 0o700), os.WriteFile(h.Root+taken, snapshot, 0o600), h.StartPods(), seal(h))
+}}
+
+func prepareRestore(t *testing.T, s *phasetest.Scene) error {
+	if err := savedPlane.Begin(t, s); err != nil {
+		return err
 	}
 	s.API.Put("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/slipway-upgrade", // of an earlier workflow
 		map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": "slipway-upgrade", "namespace": "kube-system"}, "spec": map[string]any{}})
-	s.API.SpoilFirst(s.Spoil)
 	s.API.SpoilFirst(renewsLeases)
-	return initialized.node.Files.Write(s.Root)
-}
-
-// initializedPlane makes a control plane, a snapshot of its etcd without a record, and a sealed one.
-func initializedPlane(t *testing.T) (phasetest.OldNode, error) {
-	signed := phasetest.RotatedPEM(t, "cp-1", time.Now().Add(time.Hour))
-	return phasetest.MakeNode(func(h *phasetest.LastingHost, endpoint string) error {
-		if err := phasetest.WillMake(h.Root, phasetest.KubeletPEM, signed); err != nil {
-			return err
-		}
-		if err := phasetest.RunInit(bootstrap.Init)(context.Background(), h, endpoint, io.Discard); err != nil {
-			return err
-		}
-		snapshot, err := os.ReadFile(fixture.Path("internal/etcd/testdata/snapshot-3.6.db"))
-		if err != nil {
-			return err
-		}
-		data := h.Root + "/var/lib/etcd/member/snap"
-		return errors.Join(os.MkdirAll(data, 0o700), os.WriteFile(data+"/db", []byte("new"), 0o600), h.Note(phasetest.HasEtcdData),
-			os.MkdirAll(h.Root+filepath.Dir(taken), 0o700), os.WriteFile(h.Root+taken, snapshot, 0o600), h.StartPods(), seal(h))
-	})
+	return nil
 }
 
 // renewsLeases plays kubelets and controllers: they have renewed their Leases whenever somebody looks.

@@ -10,7 +10,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -57,7 +56,7 @@ func (r *Restore) replaceInTurn(ctx context.Context, env *step.Env, mine node.Tu
 
 func (r *Restore) build(ctx context.Context, env *step.Env) error {
 	ready := func() error {
-		err := backup.EnsureSpace(ctx, env, r.spaceQuestion(env))
+		err := node.Check(ctx, env, r.spaceQuestion())
 		if err == nil {
 			env.UI.Printf("Restoring %s to %s", r.File, r.exchange.Fresh)
 		}

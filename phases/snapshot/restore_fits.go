@@ -4,17 +4,20 @@
 package snapshot
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -41,6 +44,9 @@ func (r *Restore) fits(env *step.Env, server []byte) error {
 	if err := r.isOfCluster(env, pod); err != nil {
 		return err
 	}
+	if err := r.isNotNewer(server); err != nil {
+		return err
+	}
 	return r.hasKeys(env, pod)
 }
 
@@ -62,7 +68,31 @@ func (r *Restore) isOfCluster(env *step.Env, pod *corev1.Pod) error {
 		"choose a snapshot of this cluster; if its CA was replaced since, put the earlier one back first")
 }
 
-// hasKeys fails if the API server couldn't read some of the snapshot's objects. Keys go by their names.
+// isNotNewer compares versions of Kubernetes: an older API server may not know versions of objects that a newer one has stored, or
+// may drop fields from them.
+func (r *Restore) isNotNewer(server []byte) error {
+	here, err := upgrading.VersionOf(server)
+	if err != nil || r.record.Kubernetes == "" {
+		r.doubts = append(r.doubts, fmt.Sprintf("whether this host's Kubernetes (%s) is old for the snapshot (%s)", cmp.Or(here, "of unknown version"), cmp.Or(r.record.Kubernetes, "of unknown version")))
+		return nil
+	}
+	now, then := minorOf(here), minorOf(r.record.Kubernetes)
+	if now == nil || then == nil || !now.LessThan(then) {
+		return nil
+	}
+	return fault.New(fmt.Sprintf("%s is of Kubernetes %s, and this host's API server has %s: it may not read everything in it", r.File, r.record.Kubernetes, here),
+		"choose an older snapshot, or upgrade this control plane first; on a bare host, use the snapshot's version in the configuration (kubernetesVersion)")
+}
+
+func minorOf(text string) *version.Version {
+	v, err := version.ParseGeneric(text)
+	if err != nil {
+		return nil
+	}
+	return version.MajorMinor(v.Major(), v.Minor())
+}
+
+// hasKeys fails if the API server couldn't read some of the snapshot's objects. Keys go by their names and fingerprints.
 func (r *Restore) hasKeys(env *step.Env, pod *corev1.Pod) error {
 	for _, unknown := range r.record.Unknown {
 		if strings.Contains(unknown, encryptionFact) {
@@ -70,11 +100,16 @@ func (r *Restore) hasKeys(env *step.Env, pod *corev1.Pod) error {
 			return nil
 		}
 	}
-	now, err := encryptionIn(env, pod)
+	now, err := encryptionIn(env, pod, r.record)
 	if err != nil {
 		return errors.WithMessage(err, "it is not known whether the API server can read the snapshot's Secrets")
 	}
-	missing := missingKeys(r.record.Encryption, now)
+	missing, changed := missingKeys(r.record.Encryption, now)
+	if len(changed) > 0 {
+		return fault.New(fmt.Sprintf("the API server could not read all of the snapshot's objects: they may be encrypted with other bytes than --%s of this host has under the same name: %s",
+			node.EncryptionFlag, strings.Join(changed, ", ")),
+			"put the former bytes back under this name in the EncryptionConfiguration, from a backup, and give the present ones a name of their own; then restart the API server and run this again")
+	}
 	if len(missing) == 0 {
 		return nil
 	}
@@ -90,27 +125,46 @@ func pronoun(list []string) string {
 	return "them"
 }
 
-// missingKeys returns the keys that objects may be stored with, and that aren't there to read them. An identity that isn't the first
-// was there for objects from before their encryption, and isn't insisted on.
-func missingKeys(stored, now []snapshots.Encryption) (missing []string) {
-	has := func(key string) bool {
-		return len(now) == 0 && key == identity || slices.ContainsFunc(now, func(e snapshots.Encryption) bool { return slices.Contains(e.Keys, key) })
+// missingKeys returns the keys that objects may be stored with, and that aren't there to read them, or have other bytes. An identity
+// that isn't the first was there for objects from before their encryption, and isn't insisted on.
+func missingKeys(stored, now []snapshots.Encryption) (missing, changed []string) {
+	if len(stored) == 0 {
+		stored = []snapshots.Encryption{{Keys: []string{identity}}}
 	}
-	var needed []string
 	for _, e := range stored {
 		for i, key := range e.Keys {
-			if i == 0 || key != identity {
-				needed = append(needed, key)
+			if i > 0 && key == identity || key == identity && len(now) == 0 {
+				continue
+			}
+			switch named, same := hasKey(now, key, e.Fingerprints[key]); {
+			case same:
+			case named:
+				changed = append(changed, key)
+			default:
+				missing = append(missing, key)
 			}
 		}
 	}
-	if len(stored) == 0 {
-		needed = []string{identity}
+	return unique(missing), unique(changed)
+}
+
+// hasKey looks for a key by its name, and for one with the same fingerprint. A key without a fingerprint is the same as any other.
+func hasKey(now []snapshots.Encryption, name, fingerprint string) (named, same bool) {
+	for _, e := range now {
+		if !slices.Contains(e.Keys, name) {
+			continue
+		}
+		here := e.Fingerprints[name]
+		named, same = true, same || here == fingerprint || here == "" || fingerprint == ""
 	}
-	for _, key := range needed {
-		if !has(key) && !slices.Contains(missing, key) {
-			missing = append(missing, key)
+	return named, same
+}
+
+func unique(list []string) (once []string) {
+	for _, s := range list {
+		if !slices.Contains(once, s) {
+			once = append(once, s)
 		}
 	}
-	return missing
+	return once
 }

@@ -5,6 +5,7 @@ package snapshot
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -77,6 +78,19 @@ func TestRestoreRefuses(t *testing.T) {
 		"a lost key": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
 			s.Put(t, "/srv/enc/config.yaml", strings.ReplaceAll(encryptionText, "name: old", "name: older"))
 		}, []string{"aescbc:old,", "EncryptionConfiguration"}},
+		"another key of the same name": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
+			s.Put(t, "/srv/enc/config.yaml", strings.Replace(encryptionText, secret, base64.StdEncoding.EncodeToString([]byte("0123456789abcdef")), 1))
+		}, []string{"aescbc:new", "other bytes", "EncryptionConfiguration"}},
+		"another key of the same name, in an older record": {func(t *testing.T, s *phasetest.Stage, _ *members, path string) {
+			s.Put(t, "/srv/enc/config.yaml", strings.Replace(encryptionText, secret, base64.StdEncoding.EncodeToString([]byte("0123456789abcdef")), 1))
+			changeRecord(t, s, path, func(r *snapshots.Record) { r.Encryption[0].Fingerprints = nil })
+		}, nil},
+		"a newer Kubernetes": {func(t *testing.T, s *phasetest.Stage, _ *members, path string) {
+			changeRecord(t, s, path, func(r *snapshots.Record) { r.Kubernetes = "v1.38.0" })
+		}, []string{dir, "v1.38.0", "v1.37.2", "kubernetesVersion"}},
+		"a newer patch": {func(t *testing.T, s *phasetest.Stage, _ *members, path string) {
+			changeRecord(t, s, path, func(r *snapshots.Record) { r.Kubernetes = "v1.37.9" })
+		}, nil},
 		"a damaged file of keys": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
 			s.Put(t, "/srv/enc/config.yaml", "resources: "+secret)
 		},
@@ -149,6 +163,9 @@ func TestRestoreDoubts(t *testing.T) {
 				r.Unknown, r.Encryption = []string{"the names of the " + encryptionFact + ": /x is missing"}, nil
 			})
 		}, []string{"NOT CHECKED", "/x"}},
+		"no version": {func(t *testing.T, s *phasetest.Stage, path string) {
+			changeRecord(t, s, path, func(r *snapshots.Record) { r.Kubernetes = "" })
+		}, []string{"NOT CHECKED", "Kubernetes (v1.37.2)"}},
 		"no API": {func(_ *testing.T, s *phasetest.Stage, _ string) {
 			s.Cluster = failingNodes{s.Cluster}
 		}, []string{"NOT CHECKED", "Nodes"}},
@@ -189,8 +206,9 @@ func TestMissingKeys(t *testing.T) {
 		"decrypted, with an old key": {keys("identity", "aescbc:a"), keys("identity"), []string{"aescbc:a"}},
 		"of two resources":           {append(keys("aescbc:a"), keys("aescbc:a", "kms:b")...), keys("kms:c"), []string{"aescbc:a", "kms:b"}},
 	} {
-		if diff := cmp.Diff(c.want, missingKeys(c.stored, c.now)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		missing, changed := missingKeys(c.stored, c.now)
+		if diff := cmp.Diff(c.want, missing); diff != "" || len(changed) > 0 {
+			t.Errorf("%s (-want +got):\n%s%q", name, diff, changed)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/host/plan"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -123,6 +124,12 @@ func TestSave(t *testing.T) {
 		}
 		got.Authorities[name] = nil
 	}
+	for _, key := range []string{"aescbc:new", "aescbc:old"} {
+		if print := got.Encryption[0].Fingerprints[key]; len(print) != 32 {
+			t.Errorf("%s: %q", key, print)
+		}
+	}
+	got.Encryption[0].Fingerprints = nil
 	want := snapshots.Record{
 		TypeMeta: got.TypeMeta, Taken: noon, Node: "cp-1", Slipway: "v1.2.3", Size: info.Size(), SHA256: got.SHA256,
 		ClusterID: "abc", Member: snapshots.Member{ID: "1", Name: "cp-1", PeerURL: phasetest.OwnPeer}, Members: got.Members,
@@ -314,6 +321,14 @@ func TestPrune(t *testing.T) {
 	s, _ := plane(t, "")
 	paths := saved(t, s, 7)
 	s.Put(t, dir+"/others.db", "database")
+	acting, planned := s.Env.Host, &phasetest.Record{}
+	s.Env.Host = plan.NewOverlay(acting, planned.OnHost)
+	phasetest.Fatal(t, Prune(s.Env, dir, snapshots.Policy{Newest: 3, Days: 1}))
+	s.Env.Host = acting
+	if titles := planned.Titles(); len(titles) != 8 || len(fixture.Entries(t, s.Root+dir)) != 15 {
+		t.Errorf("planned: %q", titles)
+	}
+	fact.In(t, strings.Join(planned.Titles(), "\n"), paths[0], snapshots.RecordPath(paths[0]), paths[3])
 	phasetest.Fatal(t, Prune(s.Env, dir, snapshots.Policy{Newest: 3, Days: 1}))
 	fact.In(t, s.Said.String(), dir+"/others.db")
 	var want []string

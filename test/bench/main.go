@@ -29,12 +29,12 @@ var both = []string{nodes.Kubeadm}
 var sections = []struct {
 	name    string
 	measure func(ctx context.Context, lab *nodes.Lab, rounds int, t *table) error
-}{{"init", measureInits}, {"cluster", measureClusters}, {"join", measureJoins}, {"upgrade", measureUpgrades}, {"up", measureUps}}
+}{{"init", measureInits}, {"cluster", measureClusters}, {"join", measureJoins}, {"upgrade", measureUpgrades}, {"up", measureUps}, {"etcd", measureEtcd}}
 
 func main() {
 	joiners.Play() // doesn't return in the copy that runs on a node
 	rounds := flag.Int("rounds", 5, "measurements of each program, of which the median counts")
-	only := flag.String("only", "", "measure just this `section`: init, cluster, join, upgrade or up")
+	only := flag.String("only", "", "measure just this `section`: init, cluster, join, upgrade, up or etcd")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

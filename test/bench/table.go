@@ -38,6 +38,10 @@ const (
 	rowEtcd    = "upgrade apply of a patch for etcd, s"
 	rowEtcdGap = "  the longest time without the API while etcd restarts, s"
 
+	rowRecover = "etcd recover until a write succeeds, s (at most 20)"
+	rowThree   = "  until etcd has three members again, s (at most 90)"
+	rowRestore = "etcd restore: the longest time without the API, s (at most 15)"
+
 	rowUp        = "up on a bare machine, s"
 	rowUpPrepare = "  prepare, s"
 	rowUpInit    = "  init, s"
@@ -55,6 +59,7 @@ var rows = []struct {
 	{rowPlan, 0}, {rowApply, 0.40}, {rowGap, 0.30}, {rowNode, 0.50},
 	{rowEtcd, 0}, {rowEtcdGap, 0},
 	{rowUp, 0}, {rowUpPrepare, 0}, {rowUpInit, 0}, {rowUpWait, 0},
+	{rowRecover, 0}, {rowThree, 0}, {rowRestore, 0},
 }
 
 // table collects measurements by row and program.

@@ -280,6 +280,7 @@ func (e *etcdProcess) ignores(lost []*etcdProcess, before uint64, told map[strin
 	}
 	e.put("kept", "again")
 	e.hasAll(told)
+	e.asksNone(lost)
 	for _, m := range lost {
 		if _, found := m.everything()["kept"]; found {
 			e.Errorf("%s has a key of the recovered cluster", m.name)
@@ -290,6 +291,19 @@ func (e *etcdProcess) ignores(lost []*etcdProcess, before uint64, told map[strin
 	}
 	if _, found := e.everything()["w/lost"]; found {
 		e.Error("the recovered cluster has a key of the lost members")
+	}
+}
+
+// asksNone: Slipway gives no orders to members of the former cluster, though they answer.
+func (e *etcdProcess) asksNone(former []*etcdProcess) {
+	e.Helper()
+	own := func(context.Context) ([]string, error) { return []string{e.clientURL}, nil }
+	if members, err := e.apiBeside(own, former...).Members(e.Context()); err != nil || len(members) != 1 || members[0].Name != e.name {
+		e.Errorf("beside members of the former cluster: %+v, %v", members, err)
+	}
+	_, added, err := e.apiBeside(nil, former...).Join(e.Context(), "new", "https://192.0.2.1:2380")
+	if added || err == nil || !strings.Contains(err.Error(), "2 clusters") {
+		e.Errorf("a host that joins, with members of two clusters: added %t, %v", added, err)
 	}
 }
 
@@ -374,15 +388,21 @@ func (m machine) recoversEtcd(planes []machine) {
 		}
 		p.eventually("its former etcd", readyLimit, func() error { _, err := p.try("pidof", "etcd"); return err })
 		m.hasVoters(append([]machine{m}, lost[:i]...)...)
-		p.runs("slipway", "reset", []string{"--force"})
-		m.deletes(p)
-		_, plane := m.joinCommands()
-		p.knowsEndpointStill()
-		p.runs("slipway", "join", plane)
-		m.ready(p.node.Name())
+		m.takesBack(p)
 	}
 	m.hasVoters(planes...)
 	m.must("slipway", "etcd", "prune", "--yes")
+}
+
+// takesBack lets a control plane join again that etcd doesn't know any more, as `etcd recover` and `etcd restore` say.
+func (m machine) takesBack(p machine) {
+	m.Helper()
+	p.runs("slipway", "reset", []string{"--force"})
+	m.deletes(p)
+	_, plane := m.joinCommands()
+	p.knowsEndpointStill()
+	p.runs("slipway", "join", plane)
+	m.ready(p.node.Name())
 }
 
 // isAlone returns an error unless etcd works with this host's member alone.

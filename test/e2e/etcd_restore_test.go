@@ -256,9 +256,17 @@ func (e *etcdProcess) stop() {
 	e.cmd = nil
 }
 
-func (e *etcdProcess) api() *etcd.Real {
+func (e *etcdProcess) api() *etcd.Real { return e.apiBeside(nil) }
+
+// apiBeside also asks others. own has the URL of the member that decides which cluster counts; it's nil for none.
+func (e *etcdProcess) apiBeside(own func(context.Context) ([]string, error), others ...*etcdProcess) *etcd.Real {
+	urls := []string{e.clientURL}
+	for _, m := range others {
+		urls = append([]string{m.clientURL}, urls...)
+	}
 	return etcd.New(etcd.Options{
-		Endpoints: func(context.Context) ([]string, error) { return []string{e.clientURL}, nil },
+		Endpoints: func(context.Context) ([]string, error) { return urls, nil },
+		Own:       own,
 		CA:        e.pki + "/etcd/ca.crt", Cert: e.pki + "/apiserver-etcd-client.crt", Key: e.pki + "/apiserver-etcd-client.key",
 		ReadFile: os.ReadFile, Timeout: etcdLimit,
 	})
@@ -515,10 +523,7 @@ func (m machine) restoresEtcd(workers ...machine) {
 	m.Helper()
 	const dir = "/root/restore"
 	defer m.must("rm", "-rf", dir)
-	pause := strings.TrimSpace(m.must("sh", "-c", "ctr -n k8s.io images ls -q | grep -m1 registry.k8s.io/pause:"))
-	m.kubectl("create", "deployment", "scaled", "--image="+pause)
-	m.kubectl("wait", "--for=condition=Available", "deployment/scaled", "--timeout="+readyLimit.String())
-	kept := m.podsOf("scaled")
+	kept := m.hasDeployment("scaled")
 	file := strings.TrimSpace(m.must("slipway", "etcd", "snapshot", "save", "--dir", dir))
 	m.hasLostFuture()
 	restore := []string{"slipway", "etcd", "restore", file, "--yes"}
@@ -551,6 +556,15 @@ func (m machine) restoresEtcd(workers ...machine) {
 		m.Errorf("/var/lib/etcd has %v", names)
 	}
 	m.kubectl("delete", "deployment", "scaled")
+}
+
+// hasDeployment makes a Deployment, and returns the UID of its Pod.
+func (m machine) hasDeployment(name string) []string {
+	m.Helper()
+	pause := strings.TrimSpace(m.must("sh", "-c", "ctr -n k8s.io images ls -q | grep -m1 registry.k8s.io/pause:"))
+	m.kubectl("create", "deployment", name, "--image="+pause)
+	m.kubectl("wait", "--for=condition=Available", "deployment/"+name, "--timeout="+readyLimit.String())
+	return m.podsOf(name)
 }
 
 // restoreKilledAt restores in a run that's killed, perhaps with the whole node, and in another.
@@ -607,7 +621,9 @@ func (m machine) podsOf(app string) []string {
 // isRestored checks that only these Pods of the Deployment are left, everywhere.
 func (m machine) isRestored(kept []string, workers []machine) {
 	m.Helper()
-	m.hasConfigMaps()
+	if lost := m.kubectl("get", "configmap", "lost", "--ignore-not-found"); lost != "" {
+		m.Errorf("a ConfigMap from after the snapshot is there: %s", lost)
+	}
 	m.eventually("only the Pods of the snapshot", readyLimit, func() error {
 		if ready := m.kubectl("get", "deployment", "scaled", "-o", "jsonpath={.spec.replicas} {.status.readyReplicas}"); ready != "1 1" {
 			return errors.Errorf("replicas and ready ones: %s", ready)
@@ -635,36 +651,16 @@ func TestEtcdBareHost(t *testing.T) {
 	config := document("", podSubnet)
 	m.init(config)
 	m.kubectl("taint", "nodes", "--all", "node-role.kubernetes.io/control-plane-")
-	pause := strings.TrimSpace(m.must("sh", "-c", "ctr -n k8s.io images ls -q | grep -m1 registry.k8s.io/pause:"))
-	m.kubectl("create", "deployment", "kept", "--image="+pause)
-	m.kubectl("wait", "--for=condition=Available", "deployment/kept", "--timeout="+readyLimit.String())
+	m.hasDeployment("kept")
 	key, err := age.GenerateX25519Identity()
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.write("/root/recipients", key.Recipient().String())
 	file := strings.TrimSpace(m.must("slipway", "etcd", "snapshot", "save", "--dir=/root", "--with-pki", "--recipients-file=/root/recipients"))
-	saved := map[string]string{"/root/identity": key.String(), "/root/slipway.yaml": config}
-	for _, path := range []string{file, snapshots.RecordPath(file), "/etc/kubernetes/admin.conf"} {
-		data, err := m.node.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		saved[path] = string(data)
-	}
-	address := m.node.IP()
-	if err := m.node.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	m.node = m.another("cp-1").node
-	if m.node.IP() != address {
-		t.Fatalf("the other host has the address %s, not %s", m.node.IP(), address)
-	}
-	admin := saved["/etc/kubernetes/admin.conf"]
-	delete(saved, "/etc/kubernetes/admin.conf")
-	for path, text := range saved {
-		m.write(path, text)
-	}
+	admin := m.must("cat", "/etc/kubernetes/admin.conf")
+	m = m.isReplaced(file, snapshots.RecordPath(file))
+	m.write("/root/identity", key.String())
 	m.init(config, "--restore="+file, "--identity-file=/root/identity", "--dry-run")
 	m.init(config, "--restore="+file, "--identity-file=/root/identity")
 	m.write("/root/old.conf", admin)
@@ -679,5 +675,62 @@ func TestEtcdBareHost(t *testing.T) {
 	m.ready("cp-1")
 	if out, err := m.try("slipway", "init", "--config=/root/slipway.yaml"); err != nil { // the restore is complete
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// isReplaced loses m. Another host with its name and address has these files of it, and nothing else.
+func (m machine) isReplaced(files ...string) machine {
+	m.Helper()
+	saved := map[string][]byte{}
+	for _, path := range files {
+		data, err := m.node.ReadFile(path)
+		if err != nil {
+			m.Fatal(err)
+		}
+		saved[path] = data
+	}
+	name, address := m.node.Name(), m.node.IP()
+	if err := m.node.Remove(m.Context()); err != nil {
+		m.Fatal(err)
+	}
+	other := m.another(name)
+	if other.node.IP() != address {
+		m.Fatalf("the other host has the address %s, not %s", other.node.IP(), address)
+	}
+	for path, data := range saved {
+		other.must("mkdir", "-p", filepath.Dir(path))
+		other.write(path, string(data))
+	}
+	return other
+}
+
+// TestEtcdBareHostFromDisk loses the only control plane. Another host takes its place with a snapshot and the cluster's PKI from a disk.
+// The worker comes back by itself, with its Pod.
+func TestEtcdBareHostFromDisk(t *testing.T) {
+	tier.OnlyFull(t, "TestEtcdBareHost")
+	m := boot(t)
+	config := document("", podSubnet)
+	args := m.initForJoin(config)
+	w := m.another("worker-1")
+	w.runs("slipway", "join", args)
+	m.ready(w.node.Name())
+	kept := m.hasDeployment("kept")
+	file := strings.TrimSpace(m.must("slipway", "etcd", "snapshot", "save", "--dir=/root"))
+	files := []string{file, snapshots.RecordPath(file)}
+	for _, name := range []string{"ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"} {
+		files = append(files, "/etc/kubernetes/pki/"+name)
+	}
+	m = m.isReplaced(files...)
+	started := time.Now()
+	m.init(config, "--restore="+file)
+	t.Logf("init --restore took %.1fs", time.Since(started).Seconds())
+	for _, name := range []string{"cp-1", "worker-1"} {
+		m.ready(name)
+	}
+	if now := m.podsOf("kept"); !slices.Equal(now, kept) {
+		t.Errorf("the API has Pods %v, the snapshot %v", now, kept)
+	}
+	if running := w.must("sh", "-c", sandboxesOf+"kept)\" || true"); len(strings.Fields(running)) != 1 {
+		t.Errorf("Pods on the worker: %q", running)
 	}
 }

@@ -69,6 +69,7 @@ func TestHA(t *testing.T) {
 	for _, i := range tier.Sample(t, 1, 2) { // cp-3 has just joined again
 		planes[i].row("leaves", func(m machine) { m.leavesAndJoins(planes[2], planes) })
 	}
+	cp1.row("restored", func(m machine) { m.restoresOneOfThree(planes, w) })
 	cp1.row("recover", func(m machine) { m.recoversEtcd(planes) })
 	w.row("renamed", func(m machine) { m.getsAnotherName(cp1) })
 	planes[2].row("copied-manifest", machine.hasCopyOfManifest) // its kubelet may restart etcd for it

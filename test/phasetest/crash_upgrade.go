@@ -184,10 +184,7 @@ func PrepareApply(init func() []step.Phase) func(*testing.T, *Scene) error {
 }
 
 func (s *Scene) becomes(old OldNode) error {
-	s.API = OwnAPI(s.Root, s.Spoil)
-	for path, obj := range old.Objects {
-		s.API.Put(path, obj)
-	}
+	s.Serves(old.Objects)
 	s.API.Put("/api/v1/nodes/cp-1", upgradableNode("cp-1"))
 	server := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "cp-1", Containers: []corev1.Container{{
 		Name: manifests.APIServerName, Image: "registry.k8s.io/kube-apiserver:" + CrashFrom,

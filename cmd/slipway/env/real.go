@@ -143,6 +143,8 @@ func NewEtcd(node *config.Node, real *linux.Host, api cluster.Cluster, said ui.U
 		Cert:      filepath.Join(pki, "apiserver-etcd-client.crt"),
 		Key:       filepath.Join(pki, "apiserver-etcd-client.key"),
 		ReadFile:  real.ReadFile,
+		Own:       thisnode.OwnEtcdEndpoints(real, node),
+		Warn:      said.Warn,
 		Timeout:   node.Timeouts.EtcdAPICall,
 	}
 	if node.Upgrade != nil { // this node's API server is replaced

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
 	"github.com/slipway-k8s/slipway/phases/snapshot"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -116,9 +117,15 @@ func newPrune(g *cli.Globals) *cobra.Command {
 			if policy.Newest < 1 || policy.Days < 0 {
 				return fmt.Errorf("--keep=%d --keep-days=%d: at least one snapshot has to stay", policy.Newest, policy.Days)
 			}
-			return run(cmd, g, dir, func(p *env.Parts, dir string) error { return snapshot.Prune(p.Env, dir, policy) })
+			return run(cmd, g, dir, func(p *env.Parts, dir string) error {
+				if err := snapshot.Prune(p.Env, dir, policy); err != nil {
+					return err
+				}
+				return p.Show(func() error { return nil })
+			})
 		},
 	}
+	config.Bind(cmd.Flags(), "etcd snapshot prune", &config.EtcdFlags{})
 	bindDir(cmd.Flags(), &dir)
 	cmd.Flags().IntVar(&policy.Newest, "keep", 5, "how many of the newest snapshots stay")
 	cmd.Flags().IntVar(&policy.Days, "keep-days", 7, "for how many days, in UTC and with today, the day's newest snapshot stays")
