@@ -51,7 +51,7 @@ func Flags(n *config.Node) []string {
 	if !n.ControlPlane && len(n.Taints) > 0 {
 		add("register-with-taints", taintList(n.Taints))
 	}
-	slices.SortFunc(flags, func(a, b config.Arg) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(flags, func(a, b config.Arg) int { return cmp.Compare(a.Name, b.Name) })
 	var words []string
 	for _, a := range slices.Concat(flags, n.KubeletExtraArgs) {
 		words = append(words, "--"+a.Name+"="+a.Value)

@@ -34,7 +34,7 @@ func normalPod(data []byte) (*corev1.Pod, error) {
 	}
 	pod.Status = corev1.PodStatus{}
 	defaultPod(&pod.Spec)
-	slices.SortFunc(pod.Spec.Volumes, func(a, b corev1.Volume) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(pod.Spec.Volumes, func(a, b corev1.Volume) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range pod.Spec.Containers {
 		normalizeContainer(&pod.Spec.Containers[i], pod.Spec.HostNetwork)
 	}
@@ -79,7 +79,7 @@ func normalizeContainer(c *corev1.Container, hostNetwork bool) {
 	sortFlags(c.Command)
 	sortFlags(c.Args)
 	slices.SortStableFunc(c.Env, func(a, b corev1.EnvVar) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(c.VolumeMounts, func(a, b corev1.VolumeMount) int { return cmp.Compare(a.MountPath, b.MountPath) })
+	slices.SortStableFunc(c.VolumeMounts, func(a, b corev1.VolumeMount) int { return cmp.Compare(a.MountPath, b.MountPath) })
 }
 
 func defaultProbe(p *corev1.Probe) {

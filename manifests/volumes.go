@@ -84,7 +84,7 @@ func withExtra(mounts []mount, extra []config.HostPathMount) []mount {
 			mounts = append(mounts, m)
 		}
 	}
-	slices.SortFunc(mounts, byName)
+	slices.SortStableFunc(mounts, byName)
 	return mounts
 }
 
@@ -92,7 +92,7 @@ func byName(a, b mount) int { return cmp.Compare(a.name, b.name) }
 
 func volumes(mounts []mount) []corev1.Volume {
 	var out []corev1.Volume
-	for _, m := range slices.SortedFunc(slices.Values(mounts), byName) {
+	for _, m := range slices.SortedStableFunc(slices.Values(mounts), byName) {
 		out = append(out, m.volume())
 	}
 	return out
@@ -175,6 +175,6 @@ func ProxyEnv(environ []string) []corev1.EnvVar {
 			out = append(out, corev1.EnvVar{Name: name, Value: value})
 		}
 	}
-	slices.SortFunc(out, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(out, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }

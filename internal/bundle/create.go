@@ -101,7 +101,7 @@ func (s *stage) parts(ctx context.Context) ([]staged, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(parts, func(a, b staged) int { return compareParts(a.part, b.part) })
+	slices.SortStableFunc(parts, func(a, b staged) int { return compareParts(a.part, b.part) })
 	return parts, nil
 }
 

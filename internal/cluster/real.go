@@ -224,7 +224,7 @@ func onNode(name string) string { return fields.OneTermEqualSelector("spec.nodeN
 func (r *Real) Nodes(ctx context.Context) ([]corev1.Node, error) {
 	var list corev1.NodeList
 	err := r.list(ctx, "Node", "", "labelSelector", "", &list)
-	slices.SortFunc(list.Items, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(list.Items, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	return list.Items, err
 }
 

@@ -63,7 +63,7 @@ type PatchSet struct{ patches []patch }
 func ParsePatches(files []PatchFile) (PatchSet, error) {
 	var out findings
 	var set PatchSet
-	files = slices.SortedFunc(slices.Values(files), func(a, b PatchFile) int { return cmp.Compare(a.Name, b.Name) })
+	files = slices.SortedStableFunc(slices.Values(files), func(a, b PatchFile) int { return cmp.Compare(a.Name, b.Name) })
 	for _, f := range files {
 		target, kind, message := patchName(f.Name)
 		switch {

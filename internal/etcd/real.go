@@ -178,7 +178,7 @@ func list(ctx context.Context, c *clientv3.Client, options ...clientv3.OpOption)
 }
 
 func sortByPeer(members []Member) {
-	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.PeerURL, b.PeerURL) })
+	slices.SortStableFunc(members, func(a, b Member) int { return cmp.Compare(a.PeerURL, b.PeerURL) })
 }
 
 func (r *Real) Withdraw(ctx context.Context, key string) (withdrawn bool, err error) {

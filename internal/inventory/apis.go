@@ -43,7 +43,7 @@ func (c *collector) apiUse(ctx context.Context) {
 				c.gap("API group "+group, group, "check the API server, and plan again", "API group %s was not checked: %v", group, err)
 				return
 			}
-			slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+			slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
 			for i, gvk := range kinds {
 				c.stored(ctx, gvk, served)
 				if i == 0 || kinds[i-1].Kind != gvk.Kind {

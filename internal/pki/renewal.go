@@ -26,7 +26,7 @@ func RenewableRows() []certs.Spec { return sorted(certs.Table(), certs.Spec.Rene
 
 func sorted(rows []certs.Spec, want func(certs.Spec) bool) []certs.Spec {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(row certs.Spec) bool { return !want(row) })
-	slices.SortFunc(rows, func(a, b certs.Spec) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(rows, func(a, b certs.Spec) int { return cmp.Compare(a.Name, b.Name) })
 	return rows
 }
 

@@ -129,7 +129,7 @@ func (s Store) List(ctx context.Context) ([]config.Token, error) {
 		}
 		list = append(list, token)
 	}
-	slices.SortFunc(list, func(a, b config.Token) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(list, func(a, b config.Token) int { return strings.Compare(a.ID, b.ID) })
 	return list, nil
 }
 

@@ -242,6 +242,7 @@ func VersionOf(manifest []byte) (string, error) {
 	return exact(TagOf(image)), nil
 }
 
+// ImageOf returns the image of a static Pod's first container. An error means the manifest is damaged.
 func ImageOf(manifest []byte) (string, error) {
 	var pod corev1.Pod
 	if err := yaml.Unmarshal(manifest, &pod); err != nil {

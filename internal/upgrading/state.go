@@ -136,7 +136,7 @@ func (s *State) take(planes cluster.ControlPlanes, nodes []corev1.Node, pods []c
 		name := pod.Labels["component"]
 		s.Components = append(s.Components, Component{Name: name, Node: pod.Spec.NodeName, Version: imageTag(pod.Spec, name)})
 	}
-	slices.SortFunc(s.Components, func(a, b Component) int {
+	slices.SortStableFunc(s.Components, func(a, b Component) int {
 		return cmp.Or(slices.Index(tableOrder(), a.Name)-slices.Index(tableOrder(), b.Name), cmp.Compare(a.Node, b.Node))
 	})
 	for i := range nodes {

@@ -133,7 +133,7 @@ func (c *cleanup) removeListedPods(ctx context.Context) error {
 	}
 	// Pods with a network of their own go first.
 	order := func(p host.Pod) string { return fmt.Sprintf("%t %s", p.HostNetwork, p) }
-	slices.SortFunc(pods, func(a, b host.Pod) int { return cmp.Compare(order(a), order(b)) })
+	slices.SortStableFunc(pods, func(a, b host.Pod) int { return cmp.Compare(order(a), order(b)) })
 	fresh := len(c.announced)
 	for _, p := range pods {
 		c.announced[p.ID] = true
