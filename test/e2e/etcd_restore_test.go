@@ -704,9 +704,9 @@ func (m machine) isReplaced(files ...string) machine {
 	return other
 }
 
-// TestEtcdBareHostFromDisk loses the only control plane. Another host takes its place with a snapshot and the cluster's PKI from a disk.
+// TestBareHostDisk loses the only control plane. Another host takes its place with a snapshot and the cluster's PKI from a disk.
 // The worker comes back by itself, with its Pod.
-func TestEtcdBareHostFromDisk(t *testing.T) {
+func TestBareHostDisk(t *testing.T) {
 	tier.OnlyFull(t, "TestEtcdBareHost")
 	m := boot(t)
 	config := document("", podSubnet)
