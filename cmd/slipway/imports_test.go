@@ -77,7 +77,8 @@ var mayImport = map[string][]string{
 	"internal/diagnose": {
 		"certs", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact", "internal/retry",
 	},
-	"internal/support": {"certs", "internal/diagnose", "internal/host", "internal/redact"},
+	"internal/benchmark": {"manifests", "internal/config", "internal/host", "internal/thisnode"},
+	"internal/support":   {"certs", "internal/diagnose", "internal/host", "internal/redact"},
 	// phases/node and the packages above it are shared by the workflows, which never import each other.
 	"phases/step": {
 		"internal/accounts", "internal/background", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd",
@@ -174,7 +175,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/slipway/config": {"cmd/slipway/cli", "cmd/slipway/env", "phases/node", "internal/config", "internal/host/linux", "internal/profile"},
 	"cmd/slipway/diagnose": {
-		"cmd/slipway/cli", "cmd/slipway/env", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd",
+		"cmd/slipway/cli", "cmd/slipway/env", "internal/benchmark", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd",
 		"internal/fault", "internal/host/linux", "internal/support", "internal/thisnode",
 	},
 	"cmd/slipway/encryption": {

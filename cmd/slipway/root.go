@@ -81,6 +81,7 @@ func wanted(args []string) []maker {
 		{"preflight", node.NewPreflight},
 		{"diagnose", diagnose.New},
 		{"support-bundle", diagnose.NewSupportBundle},
+		{"check", diagnose.NewCheck},
 		{"bundle", bundle.New},
 		{"version", newVersion},
 	}

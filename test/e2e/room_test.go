@@ -42,6 +42,7 @@ var needs = map[string]need{
 	"TestEncryption":                    {1, 10},
 	"TestFaults":                        {2, 4},
 	"TestHA":                            {4, 8},
+	"TestHardened":                      {3, 3},
 	"TestHostPrepare":                   {2, 3},
 	"TestHostPrepareKilled":             {1, 3},
 	"TestIPv6":                          {3, 3},

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package benchmark checks this node against items of the CIS Kubernetes Benchmark, by their numbers: flags of static Pods, settings
+// of the kubelet, modes and owners of files. It reads this host's files alone. docs/hardening.md describes the output.
+package benchmark
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+)
+
+// Version is the benchmark's version that the numbers are from.
+const Version = "1.11"
+
+// Status is what a check found out.
+type Status string
+
+// Unknown isn't Pass: the check couldn't look.
+const (
+	Pass    Status = "pass"
+	Fail    Status = "fail"
+	Unknown Status = "unknown"
+)
+
+// Result is an item on this node.
+type Result struct {
+	ID     string `json:"id"`
+	Status Status `json:"status"`
+	// Subject is what was looked at: a component and its flags, a field, or files.
+	Subject string `json:"subject"`
+	// Found is what's there, Want what the item asks for.
+	Found string `json:"found"`
+	Want  string `json:"want"`
+}
+
+// answer is the part of a Result that a check finds out.
+type answer struct {
+	status Status
+	found  string
+}
+
+func unknown(why string) answer { return answer{Unknown, why} }
+
+func verdict(ok bool, found string) answer {
+	if ok {
+		return answer{Pass, found}
+	}
+	return answer{Fail, found}
+}
+
+// row is an item.
+type row struct {
+	id, subject, want string
+	look              func(*scene) answer
+}
+
+// scene is this node as the checks see it.
+type scene struct {
+	host host.Host
+	node *config.Node
+	pods map[string]*corev1.Pod // of the control plane, by component; nil for an unreadable one
+}
+
+// Run returns the items of this node in the order of their numbers: a control plane's or a worker's. n has the node's paths.
+func Run(h host.Host, n *config.Node) []Result {
+	s := &scene{host: h, node: n, pods: map[string]*corev1.Pod{}}
+	rows := kubeletRows()
+	rows = append(rows, kubeletFileRows(s)...)
+	if thisnode.IsControlPlane(h) {
+		names := []string{manifests.APIServerName, manifests.ControllerManagerName, manifests.SchedulerName}
+		if thisnode.ExternalEtcd(h, n) == nil {
+			names = append(names, manifests.EtcdName)
+			rows = append(append(rows, etcdRows()...), etcdFileRows()...)
+		}
+		for _, name := range names {
+			s.pods[name], _ = thisnode.StaticPod(h, thisnode.StaticPodPath(n, name))
+		}
+		rows = slices.Concat(rows, controlPlaneRows(), controlPlaneFileRows())
+	}
+	var results []Result
+	for _, r := range rows {
+		a := r.look(s)
+		results = append(results, Result{r.id, a.status, r.subject, a.found, r.want})
+	}
+	slices.SortFunc(results, func(a, b Result) int { return compareIDs(a.ID, b.ID) })
+	return results
+}
+
+// compareIDs orders 1.2.9 before 1.2.10.
+func compareIDs(a, b string) int {
+	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(x, y string) int {
+		i, _ := strconv.Atoi(x)
+		j, _ := strconv.Atoi(y)
+		return cmp.Compare(i, j)
+	})
+}
+
+func (s *scene) manifest(component string) string {
+	return filepath.Join(s.node.Paths.Manifests, component+".yaml")
+}

@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package benchmark
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+)
+
+// paths finds the files of an item. why says that they can't be known.
+type paths func(*scene) (list []string, why string)
+
+func fixed(list ...string) paths { return func(*scene) ([]string, string) { return list, "" } }
+
+func manifest(component string) paths {
+	return func(s *scene) ([]string, string) { return []string{s.manifest(component)}, "" }
+}
+
+func kubeconfigs(names ...string) paths {
+	return func(s *scene) (list []string, _ string) {
+		for _, name := range names {
+			list = append(list, filepath.Join(s.node.Paths.Kubeconfigs, name))
+		}
+		return list, ""
+	}
+}
+
+// onHost finds the path that a component's flag names, on the host.
+func onHost(component, flag string) paths {
+	return func(s *scene) ([]string, string) {
+		f, known := s.flagsOf(component)
+		path, mounted := "", false
+		if known && f.last(flag) != "" {
+			path, mounted = thisnode.OnHost(s.pods[component], f.last(flag))
+		}
+		if !mounted {
+			return nil, "cannot tell the path of --" + flag + " from " + s.manifest(component)
+		}
+		return []string{path}, ""
+	}
+}
+
+// describe calls do for each file that exists, and wants at least one. do returns what's wrong with it.
+func (s *scene) describe(find paths, do func(path string, info fs.FileInfo) (found string, ok bool)) answer {
+	list, why := find(s)
+	if why != "" {
+		return unknown(why)
+	}
+	var all, wrong []string
+	for _, path := range list {
+		info, err := s.host.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return unknown(err.Error())
+		}
+		found, ok := do(path, info)
+		all = append(all, found)
+		if !ok {
+			wrong = append(wrong, path+" "+found)
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return unknown("none of these exists: " + strings.Join(list, ", "))
+	case len(wrong) > 0:
+		return answer{Fail, strings.Join(wrong, ", ")}
+	}
+	return answer{Pass, strings.Join(slices.Compact(slices.Sorted(slices.Values(all))), ", ")}
+}
+
+// mode wants no more permissions than most.
+func mode(id, subject string, most fs.FileMode, find paths) row {
+	return row{id, subject, fmt.Sprintf("%04o or stricter", most), func(s *scene) answer {
+		return s.describe(find, func(_ string, info fs.FileInfo) (string, bool) {
+			return fmt.Sprintf("%04o", info.Mode().Perm()), info.Mode().Perm()&^most == 0
+		})
+	}}
+}
+
+// owner wants files of root or, in a rootless control plane, of the components' users.
+func owner(id, subject string, rootless bool, find paths) row {
+	want := "root"
+	if rootless {
+		want = "root, or the user of a rootless component"
+	}
+	return row{id, subject, want, func(s *scene) answer {
+		users, groups := []int{0}, []int{0}
+		if rootless {
+			users, groups = s.accounts(users, groups)
+		}
+		return s.describe(find, func(_ string, info fs.FileInfo) (string, bool) {
+			whose, known := host.OwnerIn(info)
+			return fmt.Sprintf("%d:%d", whose.UID, whose.GID), known && slices.Contains(users, whose.UID) && slices.Contains(groups, whose.GID)
+		})
+	}}
+}
+
+// accounts adds the users and groups that the components run as.
+func (s *scene) accounts(users, groups []int) (u, g []int) {
+	for _, pod := range s.pods {
+		if pod == nil || pod.Spec.SecurityContext == nil {
+			continue
+		}
+		c := pod.Spec.SecurityContext
+		users, groups = add(users, c.RunAsUser), add(add(groups, c.RunAsGroup), c.FSGroup)
+		for _, gid := range c.SupplementalGroups {
+			groups = append(groups, int(gid))
+		}
+	}
+	return users, groups
+}
+
+func add(list []int, id *int64) []int {
+	if id == nil {
+		return list
+	}
+	return append(list, int(*id))
+}
+
+func controlPlaneFileRows() []row {
+	const privateMode = 0o600
+	var rows []row
+	for i, component := range []string{apiServer, controllerManager, scheduler} {
+		id := func(n int) string { return fmt.Sprintf("1.1.%d", 2*i+n) }
+		rows = append(rows, mode(id(1), "manifest of "+component, privateMode, manifest(component)), owner(id(2), "manifest of "+component, false, manifest(component)))
+	}
+	admin := kubeconfigs("admin.conf", "super-admin.conf")
+	return append(rows,
+		mode("1.1.13", "admin.conf, super-admin.conf", privateMode, admin), owner("1.1.14", "admin.conf, super-admin.conf", false, admin),
+		mode("1.1.15", "scheduler.conf", privateMode, kubeconfigs("scheduler.conf")), owner("1.1.16", "scheduler.conf", true, kubeconfigs("scheduler.conf")),
+		mode("1.1.17", "controller-manager.conf", privateMode, kubeconfigs("controller-manager.conf")),
+		owner("1.1.18", "controller-manager.conf", true, kubeconfigs("controller-manager.conf")),
+		owner("1.1.19", "the cluster's certificates and keys", true, pkiFiles),
+	)
+}
+
+// pkiFiles is the directory of --client-ca-file, with everything in it.
+func pkiFiles(s *scene) ([]string, string) {
+	ca, why := onHost(apiServer, "client-ca-file")(s)
+	if why != "" {
+		return nil, why
+	}
+	return below(s, filepath.Dir(ca[0]))
+}
+
+func below(s *scene, dir string) (list []string, why string) {
+	entries, err := s.host.ReadDir(dir)
+	if err != nil {
+		return nil, err.Error()
+	}
+	list = []string{dir}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if !e.IsDir() {
+			list = append(list, path)
+			continue
+		}
+		more, why := below(s, path)
+		if why != "" {
+			return nil, why
+		}
+		list = append(list, more...)
+	}
+	return list, ""
+}
+
+func etcdFileRows() []row {
+	data := onHost(etcd, "data-dir")
+	return []row{
+		mode("1.1.7", "manifest of "+etcd, 0o600, manifest(etcd)), owner("1.1.8", "manifest of "+etcd, false, manifest(etcd)),
+		mode("1.1.11", "etcd's data directory", 0o700, data),
+		{"1.1.12", "etcd's data directory", "etcd's own user, which is not root", func(s *scene) answer {
+			own := ownUser(s.pods[etcd])
+			return s.describe(data, func(_ string, info fs.FileInfo) (string, bool) {
+				whose, known := host.OwnerIn(info)
+				return fmt.Sprintf("%d:%d", whose.UID, whose.GID), known && whose.UID != 0 && int64(whose.UID) == own
+			})
+		}},
+	}
+}
+
+// ownUser is the user that a Pod runs as; 0 unless it says so.
+func ownUser(pod *corev1.Pod) int64 {
+	if pod == nil || pod.Spec.SecurityContext == nil || pod.Spec.SecurityContext.RunAsUser == nil {
+		return 0
+	}
+	return *pod.Spec.SecurityContext.RunAsUser
+}
+
+func kubeletFileRows(s *scene) []row {
+	unit := fixed(
+		"/etc/systemd/system/kubelet.service", "/usr/lib/systemd/system/kubelet.service",
+		"/etc/systemd/system/kubelet.service.d/10-kubeadm.conf", "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf")
+	settings := fixed(filepath.Join(s.node.Paths.Kubelet, "config.yaml"))
+	return []row{
+		mode("4.1.1", "the kubelet's unit", 0o600, unit), owner("4.1.2", "the kubelet's unit", false, unit),
+		mode("4.1.5", "kubelet.conf", 0o600, kubeconfigs("kubelet.conf")), owner("4.1.6", "kubelet.conf", false, kubeconfigs("kubelet.conf")),
+		mode("4.1.9", "the kubelet's config.yaml", 0o600, settings), owner("4.1.10", "the kubelet's config.yaml", false, settings),
+	}
+}

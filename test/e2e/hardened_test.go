@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/tier"
+)
+
+// TestHardened creates a cluster with the profile cis: a second control plane and a worker join without mentioning it, Pods run, and
+// each control plane enforces what the profile promises.
+func TestHardened(t *testing.T) {
+	tier.OnlyFull(t, "TestApplyProfile")
+	cp1 := boot(t)
+	cp2, w := cp1.another("cp-2"), cp1.another("worker-1")
+	planes, all := []machine{cp1, cp2}, []machine{cp1, cp2, w}
+	for _, m := range all {
+		m.knowsEndpoint(planes)
+	}
+	cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--profile=cis", "--upload-certs")
+	worker, plane := cp1.joinCommands()
+	sideBySide(func() { cp2.runs("slipway", "join", plane) }, func() { w.runs("slipway", "join", worker) })
+	for _, m := range all {
+		cp1.ready(m.node.Name())
+		m.hasHardenedKubelet()
+	}
+	if t.Failed() {
+		return
+	}
+	cp2.isControlPlaneLike(cp1)
+	cp2.secondJoinChangesNothing(plane)
+	cp1.serviceAnswers(everything.dnsName)
+	for _, m := range planes {
+		m.answersAnonymousProbesOnly()
+		m.auditsWithoutSecrets(cp1)
+		m.hasHardenedFiles()
+	}
+	cp1.refusesPrivilegedPods()
+	for _, m := range planes {
+		m.failsItems("1.1.12", "1.2.5", "4.1.1")
+	}
+	w.failsItems("4.1.1")
+	cp1.initAgainChangesNothing()
+	for _, m := range all {
+		m.diagnosedHealthy()
+	}
+}
+
+// answersAnonymousProbesOnly asks m's API server without credentials.
+func (m machine) answersAnonymousProbesOnly() {
+	m.Helper()
+	for path, want := range map[string]string{
+		"/livez":   "200",
+		"/readyz":  "200",
+		"/healthz": "200",
+		"/api/v1/namespaces/kube-public/configmaps/cluster-info": "200",
+		"/api/v1/namespaces/kube-public/configmaps":              "401",
+		"/api/v1/namespaces/kube-system/secrets":                 "401",
+		"/version":                                               "401",
+		"/metrics":                                               "401",
+		"/debug/pprof/":                                          "401",
+	} {
+		if got := m.anonymously("6443", path); got != want {
+			m.Errorf("%s answers an anonymous request for %s with %s, want %s", m.node.Name(), path, got, want)
+		}
+	}
+	if got := m.anonymously("10250", "/pods"); got != "401" {
+		m.Errorf("the kubelet of %s answers an anonymous request with %s", m.node.Name(), got)
+	}
+}
+
+// anonymously returns the status of a GET request without credentials.
+func (m machine) anonymously(port, path string) string {
+	m.Helper()
+	out, err := m.try("sh", "-c", fmt.Sprintf(`printf 'GET %s HTTP/1.0\r\n\r\n' | openssl s_client -quiet -connect %s:%s 2>/dev/null`, path, m.node.IP(), port))
+	words := strings.Fields(out)
+	if len(words) < 2 {
+		m.Errorf("an anonymous request for %s: %v: %s", path, err, out)
+		return ""
+	}
+	return words[1]
+}
+
+// auditsWithoutSecrets makes a Secret and a Pod through m's API server: its audit log has the requests, and the Pod's body, but not
+// the Secret's content.
+func (m machine) auditsWithoutSecrets(admin machine) {
+	m.Helper()
+	const log, content = "/var/log/kubernetes/audit/audit.log", "cGFzc3dvcmQtb2YtdGhlLXRlc3Q="
+	name := "audited-by-" + m.node.Name()
+	m.write("/root/audited.yaml", fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: default}\ndata: {password: %s}\n"+
+		"---\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: %[1]s, namespace: default}\n"+
+		"rules: [{apiGroups: [\"\"], resources: [pods], resourceNames: [a-fact-of-the-body], verbs: [get]}]\n", name, content))
+	m.kubectl("--server=https://"+m.node.IP()+":6443", "create", "-f", "/root/audited.yaml")
+	m.eventually("the audit log of "+m.node.Name(), readyLimit, func() error {
+		if out, err := m.try("grep", "-c", `"resource":"secrets".*"name":"`+name+`"`, log); err != nil {
+			return fmt.Errorf("no entry of the Secret: %w: %s", err, out)
+		}
+		if out, err := m.try("grep", "-c", `"name":"`+name+`".*a-fact-of-the-body`, log); err != nil {
+			return fmt.Errorf("no entry of the Role with its body: %w: %s", err, out)
+		}
+		return nil
+	})
+	if out, err := m.try("grep", "-e", content, "-e", "password-of-the-test", log); err == nil {
+		m.Errorf("the audit log of %s has the content of a Secret:\n%s", m.node.Name(), out)
+	}
+	if tokens, err := m.try("grep", "-c", `"token":"ey`, log); err == nil {
+		m.Errorf("the audit log of %s has tokens: %s", m.node.Name(), tokens)
+	}
+	admin.kubectl("delete", "secret/"+name, "role/"+name)
+}
+
+// hasHardenedFiles checks modes and owners: only certificates and directories may be readable by others.
+func (m machine) hasHardenedFiles() {
+	m.Helper()
+	open := m.must("find", "/etc/kubernetes", "/var/log/kubernetes/audit", "/var/lib/kubelet/config.yaml", "-type", "f", "-perm", "/0077", "!", "-name", "*.crt", "!", "-name", "*.pub")
+	foreign := m.must("find", "/etc/kubernetes", "/var/lib/etcd", "/var/log/kubernetes", "/var/lib/kubelet/pki", "!", "-uid", "0")
+	m.must("test", "-s", "/etc/kubernetes/hardening/authentication.yaml", "-a", "-s", "/etc/kubernetes/hardening/admission.yaml", "-a", "-s", "/etc/kubernetes/audit/audit.yaml")
+	if open != "" || foreign != "" {
+		m.Errorf("%s: files that others can read:\n%s\nfiles that don't belong to root:\n%s", m.node.Name(), open, foreign)
+	}
+	if mode := m.must("stat", "-c", "%a", "/var/lib/etcd", "/var/log/kubernetes/audit"); mode != "700\n700\n" {
+		m.Errorf("%s: modes of etcd's data and the audit log are %q", m.node.Name(), mode)
+	}
+}
+
+func (m machine) hasHardenedKubelet() {
+	m.Helper()
+	fact.In(m.T, m.must("cat", "/var/lib/kubelet/config.yaml"), "protectKernelDefaults: true", "seccompDefault: true", "podPidsLimit: 4096", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")
+}
+
+// refusesPrivilegedPods checks Pod Security in a namespace without labels.
+func (m machine) refusesPrivilegedPods() {
+	m.Helper()
+	out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "run", "privileged", "--image=none", "--privileged")
+	if err == nil {
+		m.Errorf("a privileged Pod was admitted: %s", out)
+	}
+	fact.In(m.T, out, "PodSecurity", "baseline")
+}
+
+// initAgainChangesNothing runs the same command on the finished node.
+func (m machine) initAgainChangesNothing() {
+	m.Helper()
+	before := m.must("find", "/etc/kubernetes", "-type", "f", "-printf", `%p %m %T@\n`)
+	m.must("slipway", "init", "--config=/root/slipway.yaml", "--profile=cis")
+	if after := m.must("find", "/etc/kubernetes", "-type", "f", "-printf", `%p %m %T@\n`); after != before {
+		m.Errorf("init again changed files:\n%s\nwere\n%s", after, before)
+	}
+}
+
+// failsItems runs the check: these items fail, and all others pass. etcd runs as root here, kubelets sign their own serving
+// certificates, and the lab's unit has mode 0644.
+func (m machine) failsItems(want ...string) {
+	m.Helper()
+	var check struct {
+		Items []struct{ ID, Status, Subject, Found string }
+	}
+	out := m.must("sh", "-c", "slipway check cis -o json; test $? = 2")
+	if err := json.Unmarshal([]byte(out), &check); err != nil {
+		m.Fatalf("%v\n%s", err, out)
+	}
+	for _, i := range check.Items {
+		if passes := i.Status == "pass"; passes == slices.Contains(want, i.ID) {
+			m.Errorf("%s: %+v", m.node.Name(), i)
+		}
+	}
+	m.Logf("%s: %d items, of which %s fail", m.node.Name(), len(check.Items), strings.Join(want, ", "))
+}
