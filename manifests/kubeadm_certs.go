@@ -46,6 +46,9 @@ func SharedFiles(n *config.Node) map[string]string {
 			files[row.Name+".crt"], files[row.Name+".key"] = pki(row.CertFile()), pki(row.KeyFile())
 		}
 	}
+	if n.Cluster.HasEncryptionFile() {
+		files[SharedEncryption] = config.EncryptionFile
+	}
 	e := n.Cluster.Etcd.External
 	if e == nil {
 		return files

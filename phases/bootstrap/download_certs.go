@@ -182,7 +182,7 @@ func writeDownloaded(env *step.Env, missing map[string]string, files map[string]
 		if strings.HasSuffix(key, ".crt") {
 			mode = 0o644
 		}
-		f := ownership.File{Path: path, Data: files[key], Mode: mode, Secret: strings.HasSuffix(key, ".key")}
+		f := ownership.File{Path: path, Data: files[key], Mode: mode, Secret: strings.HasSuffix(key, ".key") || key == manifests.SharedEncryption}
 		if _, err := f.Write(env.Host); err != nil {
 			return err
 		}

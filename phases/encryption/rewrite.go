@@ -32,7 +32,7 @@ func (r *Run) rewrite(ctx context.Context, env *step.Env, list []string) error {
 	for _, name := range list {
 		group.Go(func() error {
 			namespace, name, _ := strings.Cut(name, "/")
-			return fault.WithRemedy(env.Cluster.Rewrite(ctx, namespace, name), "repair or delete this Secret, and run the same command again")
+			return fault.WithRemedy(env.Cluster.Rewrite(ctx, namespace, name), "run the same command again; if it fails with the same Secret, repair or delete that")
 		})
 	}
 	if err := group.Wait(); err != nil {

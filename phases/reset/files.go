@@ -130,6 +130,7 @@ func (c *cleanup) removeDirectories(context.Context) {
 	}
 	c.removeLeftovers(p.Kubernetes, names)
 	c.removeProfileFiles()
+	c.keepEncryptionKeys()
 	if c.Config.Reset.CleanupTmpDir {
 		c.removeTree(node.BackupRoot(c.Env))
 	}

@@ -272,6 +272,29 @@ func TestResetRemovesProfileFiles(t *testing.T) {
 	}
 }
 
+// TestResetKeepsEncryptionKeys: snapshots of etcd may need them. A later join doesn't take them for its cluster's.
+func TestResetKeepsEncryptionKeys(t *testing.T) {
+	s := newResetScene(t, map[string]string{config.EncryptionFile: "keys", config.EncryptionKeyring: "sealed"})
+	phasetest.Once(t, s.reset(t), phasetest.Line{config.EncryptionDir})
+	kept := map[string]string{}
+	entries, err := s.host.ReadDir(config.EncryptionDir)
+	phasetest.Fatal(t, err)
+	for _, e := range entries {
+		data, err := s.host.ReadFile(config.EncryptionDir + "/" + e.Name())
+		phasetest.Fatal(t, err)
+		name, _, renamed := strings.Cut(e.Name(), ".before-reset-")
+		if kept[name] = string(data); !renamed {
+			t.Errorf("%s has its name still", e.Name())
+		}
+	}
+	if kept["encryption.yaml"] != "keys" || kept["keyring"] != "sealed" {
+		t.Errorf("it keeps %v", kept)
+	}
+	if said := s.reset(t); !strings.Contains(said, "Nothing") {
+		t.Errorf("the second time, it says:\n%s", said)
+	}
+}
+
 // TestResetTakesWhatOpensAnExternalEtcd: a join's files are removed, wherever they are. Files the user put there stay, and so do
 // directories that existed before.
 func TestResetTakesWhatOpensAnExternalEtcd(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -113,9 +114,12 @@ func (r *Restore) hasKeys(env *step.Env, pod *corev1.Pod) error {
 	if len(missing) == 0 {
 		return nil
 	}
+	remedy := "add them to the EncryptionConfiguration, after the first key, under the same names; then restart the API server and run this again"
+	if manifests.FlagOf(pod, node.EncryptionFlag) == config.EncryptionFile {
+		remedy = "`slipway encryption recall " + strings.ReplaceAll(strings.Join(missing, " "), "secretbox:", "") + "`, then run this again"
+	}
 	return fault.New(fmt.Sprintf("the API server could not read all of the snapshot's objects: they may be encrypted with %s, and --%s of this host does not have %s",
-		strings.Join(missing, ", "), node.EncryptionFlag, pronoun(missing)),
-		"add them to the EncryptionConfiguration, after the first key, under the same names; then restart the API server and run this again")
+		strings.Join(missing, ", "), node.EncryptionFlag, pronoun(missing)), remedy)
 }
 
 func pronoun(list []string) string {

@@ -19,11 +19,17 @@ import (
 
 const manySecrets = 2000
 
-// TestEncryption encrypts 2,000 Secrets in etcd, rotates the key and decrypts them.
+// TestEncryption encrypts 2,000 Secrets in etcd, rotates the key and decrypts them, killed at each kind of step, first on a single
+// control plane, then on two, and a third one joins in between.
 func TestEncryption(t *testing.T) {
 	tier.OnlyFull(t, "TestLife of phases/encryption")
 	cp1 := boot(t)
-	cp1.init(document("", podSubnet))
+	cp2, cp3 := cp1.another("cp-2"), cp1.another("cp-3")
+	planes := []machine{cp1, cp2, cp3}
+	for _, m := range planes {
+		m.knowsEndpoint(planes)
+	}
+	cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
 	cp1.hasSecrets(manySecrets)
 	cp1.allWith("")
 	cp1.row("enable", func(m machine) {
@@ -43,6 +49,51 @@ func TestEncryption(t *testing.T) {
 		m.changesEncryption("disable", []machine{m})
 		m.allWith("")
 	})
+	cp1.row("join", func(m machine) {
+		m.changesEncryption("enable", []machine{m})
+		cp2.joinsEncrypted(m)
+		m.changesEncryption("rotate", []machine{m, cp2})
+		m.allWith(m.encryption().Key)
+	})
+	cp1.row("killed", func(m machine) {
+		before := m.encryption().Key
+		for _, kill := range []struct {
+			on machine
+			at string
+		}{{cp2, "will be able to read"}, {m, "From now on"}, {cp2, "Rewriting"}, {cp2, "gives up"}} {
+			on := machine{m.T, kill.on.node}
+			if !on.killedAt(instant{kill.at, 0}, nothingMore, "slipway", "encryption", "rotate", "--again") {
+				m.Logf("it was not killed at %q", kill.at)
+			}
+			m.canRead([]machine{m, cp2})
+			if kill.at != "Rewriting" { // the next run is killed, too
+				on.must("slipway", "encryption", "rotate")
+			}
+		}
+		m.changesEncryption("rotate", []machine{m, cp2})
+		if m.encryption().Key == before {
+			m.Error("the key is the same")
+		}
+		m.allWith(m.encryption().Key)
+	})
+	cp1.row("join-between", func(m machine) {
+		m.must("slipway", "encryption", "rotate", "--again") // cp-2 is next
+		cp3.joinsEncrypted(m)
+		m.changesEncryption("rotate", []machine{m, cp2, cp3})
+		m.allWith(m.encryption().Key)
+		m.changesEncryption("disable", []machine{m, cp2, cp3})
+		m.allWith("")
+		m.healthy(everything)
+	})
+}
+
+// joinsEncrypted joins a control plane. It gets the file with the keys among the other shared files.
+func (m machine) joinsEncrypted(first machine) {
+	m.Helper()
+	_, plane := first.joinCommands()
+	m.runs("slipway", "join", plane)
+	first.ready(m.node.Name())
+	m.canRead([]machine{m, first})
 }
 
 // canRead reads a Secret on each API server.

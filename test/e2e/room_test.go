@@ -39,7 +39,7 @@ var needs = map[string]need{
 	"TestCutPrepare":                    {1, 5},
 	"TestCutUpgrade":                    {1, 10},
 	"TestDiskFailsAtEveryFileOperation": {2, 2},
-	"TestEncryption":                    {1, 10},
+	"TestEncryption":                    {3, 20},
 	"TestFaults":                        {2, 4},
 	"TestHA":                            {4, 8},
 	"TestHardened":                      {3, 3},

@@ -20,7 +20,7 @@ import (
 )
 
 func New(g *cli.Globals) *cobra.Command {
-	return cli.Group("encryption", "Encrypt the cluster's Secrets in etcd", newEnable(g), newRotate(g), newDisable(g), newStatus(g))
+	return cli.Group("encryption", "Encrypt the cluster's Secrets in etcd", newEnable(g), newRotate(g), newDisable(g), newStatus(g), newRecall(g))
 }
 
 // everywhere is how all commands work with several control planes.
