@@ -168,7 +168,7 @@ func sealer(serviceAccountKey []byte) (cipher.AEAD, error) {
 	if err != nil {
 		return nil, errors.New("cannot use sa.key to seal encryption keys")
 	}
-	key, err := hkdf.Key(sha256.New, der, nil, "slipway encryption keyring v1", 32)
+	key, err := hkdf.Key(sha256.New, der, nil, "slipway-encryption-keyring-v1", 32)
 	if err != nil {
 		return nil, errors.WithStack(err)
 	}
