@@ -121,7 +121,7 @@ func addresses(ctx context.Context, env *step.Env) (list []server, err error) {
 			list = append(list, s)
 		}
 	}
-	slices.SortFunc(list, func(a, b server) int { return strings.Compare(a.node, b.node) })
+	slices.SortStableFunc(list, func(a, b server) int { return strings.Compare(a.node, b.node) })
 	missing, err := unseen(ctx, env, planes, list)
 	if err == nil && len(missing) > 0 {
 		err = fault.New("not all API servers of the cluster are known: "+strings.Join(missing, ", "),

@@ -60,7 +60,7 @@ func filesHere(env *step.Env) (files []snapshots.File, missed []string) {
 	for _, f := range c.files {
 		files = append(files, f)
 	}
-	slices.SortFunc(files, func(a, b snapshots.File) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortStableFunc(files, func(a, b snapshots.File) int { return strings.Compare(a.Path, b.Path) })
 	if c.more > 0 {
 		c.missed = append(c.missed, fmt.Sprintf("%d others", c.more))
 	}
