@@ -76,14 +76,6 @@ func (r Keyring) Key(name string) (Key, bool) {
 	return r.Keys[i], true
 }
 
-// Newest returns the name of the newest key; empty for none.
-func (r Keyring) Newest() string {
-	if len(r.Keys) == 0 {
-		return ""
-	}
-	return r.Keys[len(r.Keys)-1].Name
-}
-
 // With returns the keyring with further keys. Two keys of one name are an error: nobody could tell which one a value needs.
 func (r Keyring) With(keys ...Key) (Keyring, error) {
 	r.Keys = slices.Clone(r.Keys)
