@@ -72,8 +72,8 @@ func (r *Restore) isOfCluster(env *step.Env, pod *corev1.Pod) error {
 // isNotNewer compares versions of Kubernetes: an older API server may not know versions of objects that a newer one has stored, or
 // may drop fields from them.
 func (r *Restore) isNotNewer(server []byte) error {
-	here, err := upgrading.VersionOf(server)
-	if err != nil || r.record.Kubernetes == "" {
+	here, _ := upgrading.VersionOf(server) // an image may have a tag that isn't a version
+	if here == "" || r.record.Kubernetes == "" {
 		r.doubts = append(r.doubts, fmt.Sprintf("whether this host's Kubernetes (%s) is old for the snapshot (%s)", cmp.Or(here, "of unknown version"), cmp.Or(r.record.Kubernetes, "of unknown version")))
 		return nil
 	}

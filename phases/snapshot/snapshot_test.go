@@ -321,10 +321,10 @@ func TestPrune(t *testing.T) {
 	s, _ := plane(t, "")
 	paths := saved(t, s, 7)
 	s.Put(t, dir+"/others.db", "database")
-	acting, planned := s.Env.Host, &phasetest.Record{}
-	s.Env.Host = plan.NewOverlay(acting, planned.OnHost)
+	acting, planned := s.Host, &phasetest.Record{}
+	s.Host = plan.NewOverlay(acting, planned.OnHost)
 	phasetest.Fatal(t, Prune(s.Env, dir, snapshots.Policy{Newest: 3, Days: 1}))
-	s.Env.Host = acting
+	s.Host = acting
 	if titles := planned.Titles(); len(titles) != 8 || len(fixture.Entries(t, s.Root+dir)) != 15 {
 		t.Errorf("planned: %q", titles)
 	}
