@@ -115,7 +115,7 @@ var mayImport = map[string][]string{
 		"phases/backup", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "kubeletconfig", "manifests", "preflight", "internal/cluster",
 		"internal/config", "internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/thisnode", "internal/upgrading",
 	},
-	"phases/trial": {"phases/node", "phases/step", "manifests", "internal/host", "internal/ownership", "internal/thisnode"},
+	"phases/trial": {"phases/node", "phases/step", "manifests", "internal/host", "internal/ownership", "internal/retry", "internal/thisnode"},
 	"phases/reconfigure": {
 		"phases/addon", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight",
 		"internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/ownership", "internal/pki", "internal/reconfiguring",
@@ -192,7 +192,7 @@ var mayImport = map[string][]string{
 		"internal/host/linux", "internal/joining", "internal/thisnode", "internal/ui",
 	},
 	"cmd/slipway/reconfigure": {
-		"cmd/slipway/cli", "cmd/slipway/env", "phases/reconfigure", "phases/trial", "internal/cluster", "internal/config", "internal/fault", "internal/host",
+		"cmd/slipway/cli", "cmd/slipway/env", "phases/reconfigure", "phases/step", "phases/trial", "internal/cluster", "internal/config", "internal/fault", "internal/host",
 		"internal/reconfiguring", "internal/retry",
 	},
 	"cmd/slipway/token": {"cmd/slipway/cli", "cmd/slipway/env", "phases/bootstrap", "internal/config", "internal/tokens"},

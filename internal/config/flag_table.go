@@ -23,7 +23,7 @@ import (
 // A usage text puts the value's name in backquotes, and shell completion goes by it: file, directory, phases, checks.
 var flagTable = sync.OnceValue(func() []flagRow {
 	return slices.Concat(commandFlags(), nodeFlags(), apiServerFlags(), clusterFlags(), networkFlags(),
-		certificateFlags(), initTokenFlags(), joinFlags(), resetFlags(), tokenFlags(), upgradeFlags(), maintenanceFlags(), hostFlags(), upFlags())
+		certificateFlags(), initTokenFlags(), joinFlags(), resetFlags(), tokenFlags(), upgradeFlags(), reconfigureFlags(), maintenanceFlags(), hostFlags(), upFlags())
 })
 
 func commandFlags() []flagRow {

@@ -62,6 +62,14 @@ const (
 	reconfigureNode    = "reconfigure node"
 )
 
+func reconfigureFlags() []flagRow {
+	return []flagRow{
+		toggle("confirm", "keep the change that is on trial on this node").on(reconfigureCommand),
+		toggle("revert", "put back the change that is on trial on this node or, if there is none, the last one that counts").on(reconfigureCommand),
+		duration("try", 0, "keep the change only if `slipway reconfigure --confirm` is run within this time").on(reconfigureCommand, reconfigureNode),
+	}
+}
+
 // defaultDrainTimeout leaves Pods time to end in order, and budgets time to wait for replacements.
 const defaultDrainTimeout = 5 * time.Minute
 

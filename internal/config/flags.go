@@ -122,9 +122,12 @@ type RollbackFlags struct {
 
 // ReconfigureFlags are the flags of `reconfigure` and `reconfigure node`.
 type ReconfigureFlags struct {
-	ConfigFile            string   `flag:"config"`
-	IgnorePreflightErrors []string `flag:"ignore-preflight-errors"`
-	Patches               string   `flag:"patches"`
+	ConfigFile            string        `flag:"config"`
+	Confirm               bool          `flag:"confirm"`
+	IgnorePreflightErrors []string      `flag:"ignore-preflight-errors"`
+	Patches               string        `flag:"patches"`
+	Revert                bool          `flag:"revert"`
+	Try                   time.Duration `flag:"try"`
 }
 
 type ResetNodeFlags struct {

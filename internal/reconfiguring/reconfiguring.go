@@ -99,11 +99,16 @@ func loadParts(ctx context.Context, api cluster.Cluster, parts map[string]config
 	if c.Fields, err = differences(present, next, parts); err != nil {
 		return nil, nil, err
 	}
-	c.Node = next.With(func(n *config.Node) {
+	c.Node = changed(present, next)
+	return c, warnings, nil
+}
+
+// changed is the node after a change.
+func changed(present, next *config.Node) *config.Node {
+	return next.With(func(n *config.Node) {
 		version := n.Cluster.KubernetesVersion
 		n.Upgrade = &config.Upgrade{Version: version, From: version, First: true, Etcd: true, Before: present}
 	})
-	return c, warnings, nil
 }
 
 // Self is this node as it is. The startup probes of its static Pods follow a timeout that the cluster doesn't store.

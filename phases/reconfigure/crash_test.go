@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
@@ -70,55 +71,105 @@ var nodeScenario = phasetest.Scenario{
 	Reads:   "/var/lib/kubelet/config.yaml",
 }
 
+// tryScenario is the same with a confirmation, revertScenario takes the change back.
+var (
+	tryScenario = phasetest.Scenario{
+		Name: "reconfigure-try", Prepare: reconfigureScenario.Prepare, Run: reconfigureTry,
+		Reads: reconfigureScenario.Reads, Renews: reconfigureScenario.Renews,
+	}
+	revertScenario = phasetest.Scenario{
+		Name: "reconfigure-revert", Run: revert, Reads: reconfigureScenario.Reads, Renews: reconfigureScenario.Renews,
+		Prepare: func(t *testing.T, s *phasetest.Scene) error {
+			if err := reconfigureScenario.Prepare(t, s); err != nil {
+				return err
+			}
+			s.Run = reconfigure
+			_, err := s.Again(t.Context())
+			s.Run, s.Writing = revert, 0
+			return err
+		},
+	}
+)
+
 func crashOptions() config.Options {
 	return config.Options{Facts: config.HostFacts{Hostname: "cp-1"}, Placeholders: true, AnyVersion: true}
 }
 
 func reconfigure(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
-	load := func(api cluster.Cluster) (*reconfiguring.Change, []string, error) {
-		return reconfiguring.Load(ctx, api, &config.Source{Name: "change.yaml", Data: []byte(everything)}, reconfiguring.Self(h), crashOptions())
-	}
-	return command(ctx, h, endpoint, say, load, (*Run).Phases)
+	return command(ctx, h, endpoint, say, (*Run).Phases, func(api cluster.Cluster) (*Run, error) {
+		c, _, err := reconfiguring.Load(ctx, api, &config.Source{Name: "change.yaml", Data: []byte(everything)}, reconfiguring.Self(h), crashOptions())
+		return New(c, ""), err
+	})
 }
 
 func reconfigureNode(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
-	load := func(api cluster.Cluster) (*reconfiguring.Change, []string, error) {
-		return reconfiguring.Stored(ctx, api, reconfiguring.Self(h), crashOptions())
-	}
-	return command(ctx, h, endpoint, say, load, (*Run).NodePhases)
+	return command(ctx, h, endpoint, say, (*Run).NodePhases, func(api cluster.Cluster) (*Run, error) {
+		c, _, err := reconfiguring.Stored(ctx, api, reconfiguring.Self(h), crashOptions())
+		return New(c, ""), err
+	})
 }
 
-type crashLoader func(cluster.Cluster) (*reconfiguring.Change, []string, error)
+// reconfigureTry confirms the change as soon as it waits for that.
+func reconfigureTry(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
+	return command(ctx, h, endpoint, say, (*Run).Phases, func(api cluster.Cluster) (*Run, error) {
+		c, _, err := reconfiguring.Load(ctx, api, &config.Source{Name: "change.yaml", Data: []byte(everything)}, reconfiguring.Self(h), crashOptions())
+		if err != nil {
+			return nil, err
+		}
+		r := New(c, "")
+		r.Try, r.Wait = time.Minute, func(wait func() error) error {
+			if err := confirm(&step.Env{Host: h, Config: c.Node}); err != nil {
+				return err
+			}
+			return wait()
+		}
+		return r, nil
+	})
+}
 
-// command runs a command, and once more if the first run only puts back an interrupted change.
-func command(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer, load crashLoader, workflow func(*Run) []step.Phase) error {
+func confirm(env *step.Env) error {
+	_, err := Answer(env, trial.Confirmed, false)
+	return err
+}
+
+func revert(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
+	return command(ctx, h, endpoint, say, (*Run).RevertPhases, func(api cluster.Cluster) (*Run, error) {
+		r, _, err := Reverting(ctx, h, api, reconfiguring.Self(h), crashOptions())
+		return r, err
+	})
+}
+
+// command runs a command, after one that finishes an interrupted change. A change that waits is confirmed.
+func command(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer, workflow func(*Run) []step.Phase, load func(cluster.Cluster) (*Run, error)) error {
 	living, _, err := config.LoadCluster(config.DefaultCluster(), nil, nil, reconfiguring.Self(h), crashOptions())
 	if err != nil {
 		return err
 	}
-	interrupted, err := Interrupted(&step.Env{Host: h, Config: living})
+	env := &step.Env{Host: h, Config: living}
+	unfinished, err := Unfinished(env)
 	if err != nil {
 		return err
 	}
-	if interrupted != nil {
-		if err := phasetest.CrashRun(ctx, living, h, endpoint, say, PutBack(interrupted, false), nil); err != nil {
+	if unfinished != nil {
+		if unfinished.Waits() {
+			if err := confirm(env); err != nil {
+				return err
+			}
+		}
+		if err := phasetest.CrashRun(ctx, living, h, endpoint, say, Finish(unfinished, false), nil); err != nil {
 			return err
 		}
 	}
-	limits := living.Timeouts
-	change, _, err := load(cluster.New(phasetest.CrashOptions(h, endpoint, living.ControlPlane, config.DefaultAdminKubeconfig,
-		thisnode.KubeletConf(living), limits.KubernetesAPICall)))
+	r, err := load(cluster.New(phasetest.CrashOptions(h, endpoint, living.ControlPlane, config.DefaultAdminKubeconfig,
+		thisnode.KubeletConf(living), living.Timeouts.KubernetesAPICall)))
 	if err != nil {
 		return err
 	}
-	r, err := New(&step.Env{Host: h, Config: living}, change, "/usr/bin/slipway")
-	if err != nil {
-		return err
-	}
-	return phasetest.CrashRun(ctx, change.Node, h, endpoint, say, workflow(r), nil)
+	r.Program = "/usr/bin/slipway"
+	return phasetest.CrashRun(ctx, r.Node, h, endpoint, say, workflow(r), nil)
 }
 
-var scenarios = []phasetest.Scenario{reconfigureScenario, nodePlaneScenario, nodeScenario}
+var scenarios = []phasetest.Scenario{reconfigureScenario, nodePlaneScenario, nodeScenario, tryScenario, revertScenario}
 
 func TestMain(m *testing.M) { phasetest.Main(m, scenarios...) }
 

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -29,12 +28,11 @@ func (r *Run) preflight(ctx context.Context, env *step.Env) error {
 	for _, f := range r.Fields {
 		env.UI.Printf("Changing %s in %s", f.Path, f.Source)
 	}
+	if r.Reverts != nil {
+		return r.revertPreflight(ctx, env)
+	}
 	if len(r.Fields) == 0 {
 		env.UI.Printf("The cluster has this configuration already")
-	}
-	if r.earlier != nil {
-		env.UI.Warn("the change of "+r.earlier.Began.Format(time.DateTime)+" UTC was interrupted while it was stored, after it had proven itself on this node",
-			"give its documents again if the checks take its parts for edits")
 	}
 	return check(ctx, env, append(controlPlaneChecks(env), question(env, pendingCheck, "this control plane runs with the cluster's configuration", r.pending),
 		kubeletCheck(env)))
@@ -45,7 +43,7 @@ func (r *Run) prepare(ctx context.Context, env *step.Env) error {
 	if err := r.find(ctx, env); err != nil {
 		return err
 	}
-	if len(r.certificates)+len(r.components)+len(r.kubelet) == 0 {
+	if len(r.certificates)+len(r.components)+len(r.kubelet)+len(r.others)+len(r.Fields) == 0 {
 		env.UI.Printf("This node already runs with this configuration")
 		return nil
 	}
@@ -90,7 +88,18 @@ func (r *Run) begin(ctx context.Context, env *step.Env) (err error) {
 	for _, f := range r.kubelet {
 		paths = append(paths, f.Path)
 	}
-	if r.record, err = trial.Begin(env, paths); err != nil {
+	for _, f := range r.others {
+		paths = append(paths, f.Path)
+	}
+	texts, err := r.configMaps(ctx, env)
+	if err != nil {
+		return err
+	}
+	change := trial.Record{ConfigMaps: texts}
+	if r.Reverts != nil {
+		change.TakesBack = &r.Reverts.Began
+	}
+	if r.record, err = trial.Begin(env, paths, change); err != nil {
 		return err
 	}
 	env.UI.Printf("Keeping the previous files in %s", r.record.Dir())
@@ -98,6 +107,9 @@ func (r *Run) begin(ctx context.Context, env *step.Env) (err error) {
 }
 
 func (r *Run) find(ctx context.Context, env *step.Env) (err error) {
+	if r.Reverts != nil {
+		return r.findKept(ctx, env)
+	}
 	if env.Config.ControlPlane {
 		if r.certificates, err = lackingNames(env); err != nil {
 			return err
@@ -134,8 +146,11 @@ func lackingNames(env *step.Env) (rows []certs.Spec, err error) {
 
 // issueCertificates keeps the keys. The API server and etcd read their certificates again by themselves.
 func (r *Run) issueCertificates(ctx context.Context, env *step.Env) error {
-	if len(r.certificates) == 0 {
+	if len(r.certificates)+len(r.others) == 0 {
 		return nil
+	}
+	if err := r.restoreOthers(env); err != nil {
+		return err
 	}
 	for _, row := range r.certificates {
 		cert, err := env.PKI().Current(row)
@@ -156,8 +171,10 @@ func (r *Run) restartComponents(ctx context.Context, env *step.Env) error {
 	if len(r.components) == 0 {
 		return nil
 	}
-	if err := edits.RefuseLoss(ctx, env); err != nil {
-		return err
+	if r.Reverts == nil {
+		if err := edits.RefuseLoss(ctx, env); err != nil {
+			return err
+		}
 	}
 	for _, group := range node.Split(r.components) {
 		if len(group) == 0 {

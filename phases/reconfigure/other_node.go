@@ -9,11 +9,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -27,35 +25,26 @@ func (r *Run) NodePhases() []step.Phase {
 	certificates := phase("certificates", "Issue certificates with new names", r.issueCertificates)
 	components := phase("control-plane", "Restart the components whose static Pods change, on trial", r.restartComponents)
 	certificates.Skip, components.Skip = node.UnlessControlPlane, node.UnlessControlPlane
-	return []step.Phase{
+	return r.confirming([]step.Phase{
 		phase("preflight", "Check that this node can change, and pull its images", r.nodePreflight),
 		phase("prepare", "Find the changes, take a control plane's turn, and keep the files that change", r.prepare),
 		certificates,
 		components,
 		phase("kubelet-config", "Restart the kubelet with its new settings, on trial", r.restartKubelet),
 		phase("finish", "Give the turn back", r.end),
-	}
+	}, "finish")
 }
 
 func (r *Run) nodePreflight(ctx context.Context, env *step.Env) error {
+	if r.Reverts != nil {
+		return r.revertPreflight(ctx, env)
+	}
 	env.UI.Printf("Comparing this node with the cluster's configuration")
-	checks := append(controlPlaneChecks(env), question(env, unfinishedCheck, "no change of the configuration is half stored", r.unfinished))
+	checks := controlPlaneChecks(env)
 	if !env.Config.ControlPlane {
 		checks = nil
 	}
 	return check(ctx, env, append(checks, kubeletCheck(env)))
-}
-
-const unfinishedCheck = "UnfinishedChange"
-
-// unfinished finds a change that this control plane already has, but that isn't stored completely: this run would undo it.
-func (r *Run) unfinished(context.Context, *step.Env) []fault.Finding {
-	if r.earlier == nil {
-		return nil
-	}
-	return []fault.Finding{fault.NewFinding(unfinishedCheck, fault.Error,
-		"run `slipway reconfigure` with the documents of that change again, which stores the rest",
-		"the change of %s UTC was interrupted while it was stored, after it had proven itself on this node", r.earlier.Began.Format(time.DateTime))}
 }
 
 // mostNamed is how many nodes the last message names of each kind.
@@ -63,7 +52,7 @@ const mostNamed = 8
 
 // sayOthers names the nodes that don't have the change yet.
 func (r *Run) sayOthers(ctx context.Context, env *step.Env) error {
-	ofKubelets := r.Changes(config.KubeletSource) || r.earlier != nil
+	ofKubelets := r.Changes(config.KubeletSource)
 	if !ofKubelets && !slices.ContainsFunc(r.Fields, isOfControlPlanes) {
 		return nil
 	}

@@ -62,8 +62,7 @@ func toStored(t *testing.T, s *phasetest.Stage) error {
 	c, _, err := reconfiguring.Stored(t.Context(), s.Cluster, reconfiguring.Self(s.Host), opts)
 	phasetest.Fatal(t, err)
 	s.Config = c.Node
-	r, err := New(s.Env, c, "/usr/bin/slipway")
-	phasetest.Fatal(t, err)
+	r := New(c, "/usr/bin/slipway")
 	return step.Run(t.Context(), s.Env, r.NodePhases(), step.Options{})
 }
 
@@ -111,15 +110,6 @@ func TestPending(t *testing.T) {
 			fact.In(t, s.Get(t, settings), "maxPods: 55")
 		})
 	}
-}
-
-// TestHalfStored: `reconfigure node` doesn't undo a change that this node is ahead of the cluster with.
-func TestHalfStored(t *testing.T) {
-	s := live(t)
-	record, err := trial.Begin(s.Env, []string{apiServer})
-	phasetest.Fatal(t, err)
-	phasetest.Fatal(t, record.Set(s.Env, trial.Storing))
-	fact.Error(t, toStored(t, s), "UnfinishedChange", "`slipway reconfigure`")
 }
 
 // TestNamesOthers: a change ends with the nodes that don't have it yet, and only with those that it's about.
@@ -198,10 +188,10 @@ func TestWorker(t *testing.T) {
 	t.Run("is killed", func(t *testing.T) {
 		s := worker(t)
 		before := s.Get(t, settings)
-		record, err := trial.Begin(s.Env, []string{settings})
+		record, err := trial.Begin(s.Env, []string{settings}, trial.Record{})
 		phasetest.Fatal(t, err)
 		s.Put(t, settings, fixture.KubeletConfiguration)
-		s.Play(t, PutBack(record, true)...)
+		s.Play(t, Finish(record, true)...)
 		if s.Get(t, settings) != before || state(t, s.Stage) != trial.Reverted || len(s.Done) > 0 {
 			t.Errorf("the change is %q, did %q:\n%s", state(t, s.Stage), s.Done, s.Get(t, settings))
 		}
@@ -215,10 +205,10 @@ func TestPutBackIsNoEdit(t *testing.T) {
 	phasetest.Fatal(t, os.Chtimes(s.Root+settings, written, written))
 	storedAt(t, s.API, "kubelet-config", "kubelet", "", changed)
 	for range 2 { // the second time, too
-		record, err := trial.Begin(s.Env, []string{settings})
+		record, err := trial.Begin(s.Env, []string{settings}, trial.Record{})
 		phasetest.Fatal(t, err)
 		s.Append(t, settings, "podPidsLimit: 99\n")
-		s.Play(t, PutBack(record, false)...)
+		s.Play(t, Finish(record, false)...)
 	}
 	if at, err := trial.WrittenAt(s.Env, settings); err != nil || !at.Equal(written) {
 		t.Errorf("%v, %v", at, err)

@@ -27,9 +27,6 @@ const pendingCheck = "PendingConfiguration"
 // pending finds an earlier change of the cluster's configuration that this control plane hasn't got yet: this run would put both on
 // trial, and couldn't say which one doesn't work.
 func (r *Run) pending(ctx context.Context, env *step.Env) []fault.Finding {
-	if r.earlier != nil { // this node is ahead of the cluster's configuration
-		return nil
-	}
 	paths, err := pendingFiles(ctx, inPresent(env))
 	switch {
 	case err != nil:

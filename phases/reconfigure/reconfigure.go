@@ -14,7 +14,6 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
@@ -31,69 +30,28 @@ type Run struct {
 	*reconfiguring.Change
 	// Program is this program's path, for the units that put the node back.
 	Program string
+	// Try is how long the change waits for its confirmation; zero for not at all. Wait calls a function that waits; a plan doesn't.
+	Try  time.Duration
+	Wait func(func() error) error
+	// Reverts is the change that this one takes back; nil for one with a configuration of its own.
+	Reverts *trial.Record
 
-	// earlier is this node's last change, if it was interrupted while it was stored.
-	earlier *trial.Record
-	turn    node.Turn
-	taken   bool // the turn
-	record  *trial.Record
+	turn   node.Turn
+	taken  bool // the turn
+	record *trial.Record
 	// The changes on this node.
 	certificates []certs.Spec
 	components   []node.Replacement
 	kubelet      []ownership.File
-	// addons is set once the add-ons may have changed, stored once the cluster's configuration may have.
-	addons, stored bool
+	// others are a reverted change's other files, such as certificates, as they were.
+	others []trial.File
+	// stored is set once the cluster's configuration may have changed.
+	stored bool
 }
 
-// New returns a run that makes a change on this node.
-func New(env *step.Env, change *reconfiguring.Change, program string) (*Run, error) {
-	last, err := trial.Last(env)
-	if err != nil {
-		return nil, err
-	}
-	r := &Run{Change: change, Program: program}
-	if last != nil && last.State == trial.Storing {
-		r.earlier = last
-	}
-	return r, nil
-}
-
-// Interrupted returns the change of this node that was interrupted on trial; nil if there's none.
-func Interrupted(env *step.Env) (*trial.Record, error) {
-	last, err := trial.Last(env)
-	if err != nil || last == nil || last.State != trial.OnTrial {
-		return nil, err
-	}
-	return last, nil
-}
-
-// PutBack is the workflow that puts back an interrupted change. It needs no API: the change may have broken it. byWatch says that
-// the unit that watches runs it.
-func PutBack(interrupted *trial.Record, byWatch bool) []step.Phase {
-	return []step.Phase{{Name: "put-back", Summary: "Put back the change that was interrupted", Run: func(ctx context.Context, env *step.Env) error {
-		env.UI.Warnf("the change of %s UTC was interrupted on trial", interrupted.Began.Format(time.DateTime))
-		turn, err := takeTurn(ctx, env, node.TakeTurnIfAnswered)
-		if err != nil {
-			return err
-		}
-		if err := turn.Finish(ctx, env, interrupted.PutBack(ctx, env, turn)); err != nil {
-			return err
-		}
-		if err := trial.Unguard(ctx, env, byWatch); err != nil || turn.Held || !env.Config.ControlPlane {
-			return err
-		}
-		if err := env.Cluster.Ready(ctx); err != nil { // it was away before, with the Lease
-			return err
-		}
-		return finishEarlierTurn(ctx, env)
-	}}}
-}
-
-// PutFilesBack is the workflow that only puts back the files of an interrupted change, before the kubelet starts.
-func PutFilesBack(interrupted *trial.Record) []step.Phase {
-	return []step.Phase{{Name: "put-files-back", Summary: "Put back the files of the change that was interrupted", Run: func(_ context.Context, env *step.Env) error {
-		return interrupted.RestoreFiles(env)
-	}}}
+// New returns a run that makes a change on this control plane.
+func New(change *reconfiguring.Change, program string) *Run {
+	return &Run{Change: change, Program: program}
 }
 
 // Phases returns the workflow.
@@ -101,7 +59,7 @@ func (r *Run) Phases() []step.Phase {
 	phase := func(name, summary string, run func(context.Context, *step.Env) error) step.Phase {
 		return step.Phase{Name: name, Summary: summary, Run: r.orBack(run)}
 	}
-	return []step.Phase{
+	return r.confirming([]step.Phase{
 		phase("preflight", "Check that the change can succeed, and pull its images", r.preflight),
 		phase("prepare", "Take this control plane's turn, and keep the files that change", r.prepare),
 		phase("certificates", "Issue certificates with new names", r.issueCertificates),
@@ -110,7 +68,16 @@ func (r *Run) Phases() []step.Phase {
 		r.addonPhase(),
 		phase("upload-config", "Store the configuration in the cluster", r.store),
 		phase("finish", "Give the turn back, and show the next steps", r.finish),
+	}, "upload-config")
+}
+
+// confirming adds the wait for a confirmation, if there's one, before a phase.
+func (r *Run) confirming(phases []step.Phase, before string) []step.Phase {
+	if r.Try == 0 {
+		return phases
 	}
+	i := slices.IndexFunc(phases, func(p step.Phase) bool { return p.Name == before })
+	return slices.Insert(phases, i, step.Phase{Name: "confirmation", Summary: "Wait for `slipway reconfigure --confirm`", Run: r.orBack(r.awaitConfirmation)})
 }
 
 // orBack puts this node back if run fails on trial.
@@ -130,21 +97,16 @@ func (r *Run) orBack(run func(context.Context, *step.Env) error) func(context.Co
 
 func (r *Run) goBack(ctx context.Context, env *step.Env, failed error) error {
 	env.UI.Warnf("the change failed; putting this node back")
-	if err := r.record.PutBack(ctx, env, r.turn); err != nil {
+	r.record.Cause = failed.Error()
+	if err := putBack(ctx, env, r.turn, r.record); err != nil {
 		failed = fault.WithRemedy(errors.WithMessagef(failed, "and putting this node back failed, too (%v)", err),
 			"run the same command again, which tries again to put back the files in "+r.record.Dir()+"; `slipway diagnose` says what is wrong")
 		return r.turn.Finish(ctx, env, failed)
 	}
-	failed = node.RunsAsBefore(failed)
 	if err := trial.Unguard(ctx, env, false); err != nil {
 		ui.WarnError(env.UI, err)
 	}
-	if r.addons {
-		if err := r.putBackAddons(ctx, env); err != nil {
-			failed = errors.WithMessagef(failed, "the add-ons may still have the change (%v)", err)
-		}
-	}
-	return r.turn.Finish(ctx, env, failed)
+	return r.turn.Finish(ctx, env, node.RunsAsBefore(failed))
 }
 
 func (r *Run) takeTurn(ctx context.Context, env *step.Env) (err error) {
@@ -170,7 +132,12 @@ func (r *Run) addonPhase() step.Phase {
 			if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
 				return err
 			}
-			r.addons = true
+			if r.record != nil && !r.record.Addons {
+				r.record.Addons = true
+				if err := r.record.Set(env, trial.OnTrial); err != nil {
+					return err
+				}
+			}
 			return upgrade(ctx, env)
 		})
 	})
@@ -178,20 +145,4 @@ func (r *Run) addonPhase() step.Phase {
 	p.Children = slices.DeleteFunc(p.Children, func(c step.Phase) bool { return c.Name == "network" })
 	p.Children[0].Summary, p.Children[1].Summary = "Change CoreDNS", "Change kube-proxy"
 	return p
-}
-
-// putBackAddons changes the add-ons the other way around.
-func (r *Run) putBackAddons(ctx context.Context, env *step.Env) error {
-	back, change := *env, *env.Config.Upgrade
-	change.Before = env.Config
-	back.Config = env.Config.Upgrade.Before.With(func(n *config.Node) { n.Upgrade = &change })
-	for _, p := range addon.Upgrade(addon.Regardless).Children[:2] {
-		if p.Skip != nil && p.Skip(&back) != "" {
-			continue
-		}
-		if err := p.Run(ctx, &back); err != nil {
-			return err
-		}
-	}
-	return nil
 }

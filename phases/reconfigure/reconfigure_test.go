@@ -70,9 +70,7 @@ func change(t *testing.T, s *phasetest.Stage) *Run {
 	c, _, err := reconfiguring.Load(t.Context(), s.Cluster, &config.Source{Name: "change.yaml", Data: []byte(everything)}, reconfiguring.Self(s.Host), opts)
 	phasetest.Fatal(t, err)
 	s.Config = c.Node
-	r, err := New(s.Env, c, "/usr/bin/slipway")
-	phasetest.Fatal(t, err)
-	return r
+	return New(c, "/usr/bin/slipway")
 }
 
 // run changes everything.
@@ -252,13 +250,13 @@ func TestInterrupted(t *testing.T) {
 			}
 			s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Away: func() bool { return away && strings.Contains(s.Get(t, apiServer), "--profiling=false") }}
 			s.Config.Timeouts.KubernetesAPICall = time.Second
-			interrupted, err := Interrupted(s.Env)
+			interrupted, err := Unfinished(s.Env)
 			phasetest.Fatal(t, err)
-			s.Play(t, PutBack(interrupted, false)...)
+			s.Play(t, Finish(interrupted, false)...)
 			if diff := cmp.Diff(before, files(t, s)); diff != "" {
 				t.Errorf("files:\n%s", diff)
 			}
-			if again, err := Interrupted(s.Env); again != nil || err != nil || s.Holder(t) != "" || len(guarded(t, s)) > 0 {
+			if again, err := Unfinished(s.Env); again != nil || err != nil || s.Holder(t) != "" || len(guarded(t, s)) > 0 {
 				t.Errorf("%v, %v, %q holds the Lease, and there are still %q", again, err, s.Holder(t), guarded(t, s))
 			}
 		})
@@ -269,7 +267,7 @@ func TestInterrupted(t *testing.T) {
 func TestFilesGoBack(t *testing.T) {
 	s := live(t)
 	before := files(t, s)
-	record, err := trial.Begin(s.Env, []string{apiServer, settings, serverCert, "/etc/kubernetes/new.yaml"})
+	record, err := trial.Begin(s.Env, []string{apiServer, settings, serverCert, "/etc/kubernetes/new.yaml"}, trial.Record{})
 	phasetest.Fatal(t, err)
 	for _, path := range []string{apiServer, settings, serverCert, "/etc/kubernetes/new.yaml"} {
 		s.Put(t, path, "changed")
@@ -279,7 +277,7 @@ func TestFilesGoBack(t *testing.T) {
 	if diff := cmp.Diff(before, files(t, s)); diff != "" {
 		t.Errorf("files:\n%s", diff)
 	}
-	if _, err := s.Host.Lstat("/etc/kubernetes/new.yaml"); err == nil || state(t, s) != trial.OnTrial || len(s.FakeHost.Orders()) > 0 {
+	if _, err := s.Host.Lstat("/etc/kubernetes/new.yaml"); err == nil || state(t, s) != trial.Reverting || len(s.FakeHost.Orders()) > 0 {
 		t.Errorf("the new file: %v; the change is %q; orders %q", err, state(t, s), s.FakeHost.Orders())
 	}
 }
@@ -287,15 +285,15 @@ func TestFilesGoBack(t *testing.T) {
 // TestClockWasAhead: the newest change is found, even if an earlier one has a later time.
 func TestClockWasAhead(t *testing.T) {
 	s := live(t)
-	earlier, err := trial.Begin(s.Env, []string{settings})
+	earlier, err := trial.Begin(s.Env, []string{settings}, trial.Record{})
 	phasetest.Fatal(t, err)
 	phasetest.Fatal(t, earlier.Set(s.Env, trial.Counts))
 	const tomorrow = "/etc/kubernetes/tmp/slipway-reconfigure-2199-01-01-00-00-00"
 	phasetest.Fatal(t, os.Rename(s.Root+earlier.Dir(), s.Root+tomorrow))
 	s.Put(t, tomorrow+"/change.yaml", "began: 2199-01-01T00:00:00Z\nstate: counts\nfiles: []\n")
-	record, err := trial.Begin(s.Env, []string{settings})
+	record, err := trial.Begin(s.Env, []string{settings}, trial.Record{})
 	phasetest.Fatal(t, err)
-	interrupted, err := Interrupted(s.Env)
+	interrupted, err := Unfinished(s.Env)
 	if err != nil || interrupted == nil || interrupted.Dir() != record.Dir() {
 		t.Errorf("%+v, %v; want %s", interrupted, err, record.Dir())
 	}

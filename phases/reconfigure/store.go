@@ -5,6 +5,7 @@ package reconfigure
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,66 +38,120 @@ func changedMeanwhile(name string) error {
 	return fault.New("ConfigMap kube-system/"+name+" has been changed since this run read it", "run the same command again")
 }
 
-// store writes the configuration last, so that until then everybody sees the state that is real everywhere. kube-proxy's is part of
-// its add-on.
-func (r *Run) store(ctx context.Context, env *step.Env) error {
-	if !r.Changes(config.ClusterSource) && !r.Changes(config.KubeletSource) {
-		return nil
+// configMaps are the stored configurations, with this change. One that it doesn't change stays, whatever its form.
+func (r *Run) configMaps(ctx context.Context, env *step.Env) ([]trial.ConfigMap, error) {
+	if len(r.Fields) == 0 && (r.Reverts == nil || len(r.Reverts.ConfigMaps) == 0) {
+		return nil, nil
 	}
-	if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
-		return err
-	}
-	if r.record != nil {
-		if err := r.record.Set(env, trial.Storing); err != nil {
-			return err
+	var list []trial.ConfigMap
+	for _, s := range storedTexts() {
+		live := node.ConfigMap(s.name)
+		found, err := env.Cluster.Get(ctx, live)
+		if err != nil {
+			return nil, err
 		}
-	}
-	r.stored = true
-	for _, c := range []struct {
-		source, key string
-		objects     func(*config.Node) ([]manifests.Object, error)
-	}{
-		{config.KubeletSource, "kubelet", manifests.KubeletConfig},
-		{config.ClusterSource, manifests.KubeadmConfigKey, manifests.KubeadmConfig},
-	} {
-		if !r.Changes(c.source) {
+		if !found {
 			continue
 		}
-		objs, err := c.objects(env.Config)
-		if err != nil {
+		cm := trial.ConfigMap{Name: s.name, Key: s.key, Version: live.ResourceVersion, Before: live.Data[s.key], After: live.Data[s.key]}
+		if before, known := r.before(s.name); known {
+			cm.After = before
+		} else if r.Changes(s.source) {
+			if cm.After, err = s.text(env.Config); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, cm)
+	}
+	return list, nil
+}
+
+type storedText struct {
+	source, name, key string
+	text              func(*config.Node) (string, error)
+}
+
+// storedTexts are the stored configurations, in the order in which they're written. kube-proxy's is part of its add-on.
+func storedTexts() []storedText {
+	of := func(objects func(*config.Node) ([]manifests.Object, error), key string) func(*config.Node) (string, error) {
+		return func(n *config.Node) (string, error) {
+			objs, err := objects(n)
+			if err != nil {
+				return "", err
+			}
+			return objs[0].(*corev1.ConfigMap).Data[key], nil
+		}
+	}
+	proxy := func(n *config.Node) (string, error) {
+		data, err := n.KubeProxyYAML()
+		return strings.TrimSpace(string(data)), err
+	}
+	return []storedText{
+		{config.KubeletSource, manifests.KubeletConfigMap, "kubelet", of(manifests.KubeletConfig, "kubelet")},
+		{config.ClusterSource, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey, of(manifests.KubeadmConfig, manifests.KubeadmConfigKey)},
+		{config.KubeProxySource, manifests.KubeProxyConfigMap, "config.conf", proxy},
+	}
+}
+
+// store writes the configuration last, so that until then everybody sees the state that is real everywhere.
+func (r *Run) store(ctx context.Context, env *step.Env) error {
+	if r.record == nil {
+		return nil
+	}
+	if len(r.record.ConfigMaps) > 0 {
+		if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
 			return err
 		}
-		env.UI.Printf("Storing the configuration in %s", c.source)
-		if err := r.write(ctx, env, objs[0].(*corev1.ConfigMap), c.key); err != nil {
+	}
+	if err := setStoring(ctx, env, r.record); err != nil {
+		return err
+	}
+	r.stored = true
+	return storeTexts(ctx, env, r.record, changedMeanwhile)
+}
+
+// setStoring notes the result of a change that has proven itself. From then on, it's stored, whatever happens to this run.
+func setStoring(ctx context.Context, env *step.Env, record *trial.Record) error {
+	if err := record.NoteAfter(env); err != nil {
+		return err
+	}
+	for i := range record.ConfigMaps {
+		if cm := &record.ConfigMaps[i]; cm.Name == manifests.KubeProxyConfigMap { // its add-on has written it
+			live := node.ConfigMap(cm.Name)
+			if _, err := env.Cluster.Get(ctx, live); err != nil {
+				return err
+			}
+			cm.After = live.Data[cm.Key]
+		}
+	}
+	return record.Set(env, trial.Storing)
+}
+
+// storeTexts writes a change's ConfigMaps. otherwise says what to do with one that somebody else has written meanwhile.
+func storeTexts(ctx context.Context, env *step.Env, record *trial.Record, otherwise func(name string) error) error {
+	for _, cm := range record.ConfigMaps {
+		if cm.Name == manifests.KubeProxyConfigMap || cm.Before == cm.After {
+			continue
+		}
+		env.UI.Printf("Storing the configuration in kube-system/%s", cm.Name)
+		live := node.ConfigMap(cm.Name)
+		_, err := env.Cluster.Update(ctx, live, func() (bool, error) {
+			switch {
+			case live.Data[cm.Key] == cm.After: // by an attempt whose answer was lost
+				return false, nil
+			case live.ResourceVersion != cm.Version:
+				return false, otherwise(cm.Name)
+			}
+			live.Data[cm.Key] = cm.After
+			// Other nodes' files are older than the record, so later runs there know that they may come from the configuration before.
+			metav1.SetMetaDataAnnotation(&live.ObjectMeta, edits.ChangedByOperator, record.Began.UTC().Format(time.RFC3339))
+			return true, nil
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (r *Run) write(ctx context.Context, env *step.Env, wanted *corev1.ConfigMap, key string) error {
-	live := node.ConfigMap(wanted.Name)
-	_, err := env.Cluster.Update(ctx, live, func() (bool, error) {
-		switch {
-		case live.Data[key] == wanted.Data[key]: // by an attempt whose answer was lost
-			return false, nil
-		case live.ResourceVersion != r.Versions[wanted.Name]:
-			return false, changedMeanwhile(wanted.Name)
-		}
-		live.Data[key] = wanted.Data[key]
-		metav1.SetMetaDataAnnotation(&live.ObjectMeta, edits.ChangedByOperator, r.began(env).UTC().Format(time.RFC3339))
-		return true, nil
-	})
-	return err
-}
-
-// began is when this node's files began to change. Other nodes' files are older, so later runs there know that they may come from
-// the configuration before.
-func (r *Run) began(env *step.Env) time.Time {
-	if r.record == nil {
-		return env.Host.Now()
-	}
-	return r.record.Began
 }
 
 func (r *Run) finish(ctx context.Context, env *step.Env) error {
@@ -108,11 +163,9 @@ func (r *Run) finish(ctx context.Context, env *step.Env) error {
 
 // end makes the change count.
 func (r *Run) end(ctx context.Context, env *step.Env) error {
-	for _, record := range []*trial.Record{r.record, r.earlier} {
-		if record != nil && record.State != trial.Reverted {
-			if err := record.Set(env, trial.Counts); err != nil {
-				return err
-			}
+	if r.record != nil {
+		if err := r.record.Count(env); err != nil {
+			return err
 		}
 	}
 	if err := trial.Unguard(ctx, env, false); err != nil {

@@ -103,9 +103,10 @@ func (c *cleanup) conclude() {
 // endTrial gives up the way back of a change that was interrupted on trial: nothing of this node is to come back.
 func (c *cleanup) endTrial(ctx context.Context) {
 	record, err := trial.Last(c.Env)
-	if err == nil && record != nil && record.State == trial.OnTrial {
+	if err == nil && record != nil && !record.Over() {
 		err = trial.Unguard(ctx, c.Env, false)
 		if err == nil {
+			record.Cause = "the node was reset"
 			err = record.Set(c.Env, trial.Reverted)
 		}
 		c.did(err == nil, nil)

@@ -10,7 +10,6 @@ import (
 	"context"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,19 +27,30 @@ import (
 // State is how far a change got.
 type State string
 
-// The states of a change, in order. A change on trial is put back; one that is being stored has proven itself.
+// The states of a change. One on trial is put back unless it proves itself, or is confirmed: then it's stored, and counts.
 const (
-	OnTrial  State = "on trial"
-	Storing  State = "being stored"
-	Counts   State = "counts"
-	Reverted State = "reverted"
+	OnTrial   State = "on trial"
+	Storing   State = "being stored"
+	Counts    State = "counts"
+	Reverting State = "being put back"
+	Reverted  State = "reverted"
 )
 
-// Record is a change of this node, and the files from before it.
+// Record is a change of this node, with everything that another run needs to store it or to put it back.
 type Record struct {
 	Began time.Time `json:"began"`
 	State State     `json:"state"`
-	Files []File    `json:"files"`
+	// Until is when a change that waits for its confirmation is put back; nil for one that doesn't wait.
+	Until *time.Time `json:"until,omitempty"`
+	// Cause is why the change was put back.
+	Cause string `json:"cause,omitempty"`
+	Files []File `json:"files"`
+	// ConfigMaps are the cluster's configuration; none if this node only follows it.
+	ConfigMaps []ConfigMap `json:"configMaps,omitempty"`
+	// Addons is set before the add-ons change.
+	Addons bool `json:"addons,omitempty"`
+	// TakesBack is when the change began that this one takes back; nil for any other.
+	TakesBack *time.Time `json:"takesBack,omitempty"`
 
 	dir string
 }
@@ -53,6 +63,18 @@ type File struct {
 	Kept string `json:"kept,omitempty"`
 	// Written is when the file was written (WrittenAt). Earlier releases didn't keep it.
 	Written time.Time `json:"written,omitzero"`
+	// After is the hash of the content that the change gave it; empty on trial.
+	After string `json:"after,omitempty"`
+}
+
+// ConfigMap is a text in a ConfigMap in kube-system, before and after the change.
+type ConfigMap struct {
+	Name string `json:"name"`
+	Key  string `json:"key"`
+	// Version is the resourceVersion that the change was made from.
+	Version string `json:"version"`
+	Before  string `json:"before"`
+	After   string `json:"after"`
 }
 
 const (
@@ -61,13 +83,15 @@ const (
 	recordFile = "change.yaml"
 )
 
-// Begin keeps the files at paths. The record comes last: without it, nothing has changed yet.
-func Begin(env *step.Env, paths []string) (*Record, error) {
+// Begin keeps the files at paths, and the rest of what the caller knows about the change. The record comes last: without it, nothing
+// has changed yet.
+func Begin(env *step.Env, paths []string, change Record) (*Record, error) {
 	last, err := Last(env)
 	if err != nil {
 		return nil, err
 	}
-	r := &Record{Began: env.Host.Now().UTC(), State: OnTrial}
+	r := &change
+	r.Began, r.State = env.Host.Now().UTC(), OnTrial
 	if last != nil && !r.Began.After(last.Began) { // the clock was ahead then
 		r.Began = last.Began.Add(time.Second)
 	}
@@ -131,50 +155,21 @@ func (r *Record) Set(env *step.Env, state State) error {
 	return err
 }
 
-// Last returns this node's last change; nil if there was none.
-func Last(env *step.Env) (*Record, error) {
-	return newest(env, func(*Record) bool { return true })
-}
-
-func newest(env *step.Env, fits func(*Record) bool) (*Record, error) {
-	root := node.BackupRoot(env)
-	entries, err := env.Host.ReadDir(root)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(b.Name(), a.Name()) })
-	for _, e := range entries {
-		r := &Record{dir: filepath.Join(root, e.Name())}
-		if !strings.HasPrefix(e.Name(), dirPrefix) {
-			continue
-		}
-		path := filepath.Join(r.dir, recordFile)
-		data, err := host.ReadIfExists(env.Host, path)
-		if err != nil {
-			return nil, err
-		}
-		if data == nil { // a run was interrupted before it changed anything
-			continue
-		}
-		if err := yaml.UnmarshalStrict(data, r); err != nil || fits(r) {
-			return r, errors.Wrap(err, path)
-		}
-	}
-	return nil, nil
-}
-
-// PutBack makes this node run with its files from before the change again.
+// PutBack makes this node run with its files from before the change again. The caller notes the end of it, as Reverted.
 func (r *Record) PutBack(ctx context.Context, env *step.Env, turn node.Turn) error {
+	if err := r.Set(env, Reverting); err != nil || len(r.Files) == 0 {
+		return err
+	}
 	turn.KeepOnFailure()
 	var components []node.Replacement
 	for _, f := range r.Files {
-		data, err := r.kept(env, f)
+		data, err := r.Kept(env, f)
 		if err != nil {
 			return err
 		}
-		component := componentAt(env, f.Path)
+		component := ComponentAt(env, f.Path)
 		if component == "" || data == nil {
-			if err := f.restore(env, data); err != nil {
+			if err := f.Restore(env, data); err != nil {
 				return err
 			}
 			continue
@@ -187,10 +182,7 @@ func (r *Record) PutBack(ctx context.Context, env *step.Env, turn node.Turn) err
 			components = append(components, c)
 		}
 	}
-	if err := restart(ctx, env, turn, components); err != nil {
-		return err
-	}
-	return r.Set(env, Reverted)
+	return restart(ctx, env, turn, components)
 }
 
 // restart swaps the previous static Pods in, all at once, and restarts the kubelet in any case: it may have read new settings.
@@ -206,15 +198,16 @@ func restart(ctx context.Context, env *step.Env, turn node.Turn, components []no
 	return node.WaitKubelet(ctx, env)
 }
 
-func (r *Record) kept(env *step.Env, f File) ([]byte, error) {
+// Kept is a file's content from before the change; nil if it didn't exist.
+func (r *Record) Kept(env *step.Env, f File) ([]byte, error) {
 	if f.Kept == "" {
 		return nil, nil
 	}
 	return env.Host.ReadFile(filepath.Join(r.dir, f.Kept))
 }
 
-// restore writes the file again, or removes it if it didn't exist.
-func (f File) restore(env *step.Env, data []byte) error {
+// Restore writes the file again, or removes it if it didn't exist.
+func (f File) Restore(env *step.Env, data []byte) error {
 	if f.Kept == "" {
 		return env.Host.Remove(f.Path)
 	}
@@ -226,8 +219,8 @@ func (f File) restore(env *step.Env, data []byte) error {
 	return err
 }
 
-// componentAt returns the component whose static Pod is at path; empty for another file.
-func componentAt(env *step.Env, path string) string {
+// ComponentAt returns the component whose static Pod is at path; empty for another file.
+func ComponentAt(env *step.Env, path string) string {
 	for _, name := range manifests.Components(env.Config) {
 		if thisnode.StaticPodPath(env.Config, name) == path {
 			return name

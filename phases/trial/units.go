@@ -90,14 +90,17 @@ func Unguard(ctx context.Context, env *step.Env, byWatch bool) error {
 	return env.Host.ReloadUnits(ctx)
 }
 
-// RestoreFiles puts the files back, and nothing else: the kubelet hasn't started yet.
+// RestoreFiles puts the files back, and nothing else: the kubelet hasn't started yet. From then on, nobody can confirm the change.
 func (r *Record) RestoreFiles(env *step.Env) error {
+	if err := r.Set(env, Reverting); err != nil {
+		return err
+	}
 	for _, f := range r.Files {
-		data, err := r.kept(env, f)
+		data, err := r.Kept(env, f)
 		if err != nil {
 			return err
 		}
-		if err := f.restore(env, data); err != nil {
+		if err := f.Restore(env, data); err != nil {
 			return err
 		}
 	}

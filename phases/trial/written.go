@@ -29,7 +29,7 @@ func WrittenAt(env *step.Env, path string) (time.Time, error) {
 	if err != nil || last == nil || at.Written.IsZero() || last.State == Storing || last.State == Counts {
 		return info.ModTime(), err
 	}
-	kept, err := last.kept(env, at)
+	kept, err := last.Kept(env, at)
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -61,6 +61,9 @@ func TestNode(t *testing.T) {
 		m.passesPreflight(config)
 	})
 	m.row("reconfigure", func(m machine) { m.isReconfigured() })
+	if tier.Full() {
+		m.row("reconfigure-try", func(m machine) { m.triesChange() })
+	}
 	m.row("reset", func(m machine) {
 		m.hasNetwork()
 		m.changesNothingUnless("y")

@@ -241,6 +241,9 @@ func (s *Scene) isBehind() error {
 // ofAnyRun matches the lines of a record that differ from scene to scene.
 var ofAnyRun = regexp.MustCompile(`(?m)^(ca|completed|began|state): .*\n|^written:\n(  .*\n)+`)
 
+// changeRecord is a change's record (phases/trial). Its times, hashes and resourceVersions are those of its scene.
+const changeRecord = "change.yaml"
+
 // keptBefore returns, for each name, the oldest file kept by upgrades: the node's file before the first upgrade.
 func keptBefore(root string) (map[string]string, error) {
 	kept := map[string]string{}
@@ -254,7 +257,7 @@ func keptBefore(root string) (map[string]string, error) {
 			continue
 		}
 		data, readErr := os.ReadFile(path)
-		if err = errors.Join(err, readErr); filepath.Ext(path) == ".db" {
+		if err = errors.Join(err, readErr); filepath.Ext(path) == ".db" || filepath.Base(path) == changeRecord {
 			data = nil
 		}
 		kept[name] = ofAnyRun.ReplaceAllString(string(data), "")

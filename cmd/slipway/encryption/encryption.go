@@ -61,7 +61,7 @@ func newDisable(g *cli.Globals) *cobra.Command {
 
 func command(g *cli.Globals, cmd *cobra.Command, run *encryption.Run) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := putBackFirst(cmd, g); err != nil {
+		if err := finishFirst(cmd, g); err != nil {
 			return err
 		}
 		p, change, err := load(cmd, g)
@@ -84,10 +84,7 @@ func workflow(e *step.Env, change *reconfiguring.Change, run *encryption.Run) ([
 	if err != nil {
 		return nil, err
 	}
-	restart, err := reconfigure.New(e, change, program)
-	if err != nil {
-		return nil, err
-	}
+	restart := reconfigure.New(change, program)
 	if run.Goal != encryption.Enable || encryption.Reads(e) && len(change.Fields) == 0 {
 		return run.Phases(nil), nil
 	}
@@ -111,17 +108,17 @@ func load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, *reconfiguring.Change
 	return env.NewParts(g, change.Node, in.Host, warnings...), change, nil
 }
 
-// putBackFirst puts back a restart of the API server that was interrupted on trial, if the unit that watches hasn't done so yet. It
-// also refuses a host that isn't a control plane.
-func putBackFirst(cmd *cobra.Command, g *cli.Globals) error {
+// finishFirst ends a restart of the API server that was interrupted, if the unit that watches hasn't done so yet. It also refuses a
+// host that isn't a control plane.
+func finishFirst(cmd *cobra.Command, g *cli.Globals) error {
 	p, err := env.LivingControlPlane(cmd, g)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	interrupted, err := reconfigure.Interrupted(p.Env)
-	if err != nil || interrupted == nil {
+	unfinished, err := reconfigure.Unfinished(p.Env)
+	if err != nil || unfinished == nil {
 		return err
 	}
-	return p.Run(cmd.Context(), reconfigure.PutBack(interrupted, false), nil)
+	return p.Run(cmd.Context(), reconfigure.Finish(unfinished, false), nil)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/phases/reconfigure"
 )
 
 func newNode(g *cli.Globals) *cobra.Command {
@@ -25,16 +26,10 @@ func newNode(g *cli.Globals) *cobra.Command {
 			"--diff shows how this node differs from the cluster's configuration, and changes nothing.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := putBackFirst(cmd, g, env.LivingNode); err != nil {
-				return err
-			}
-			p, run, err := makeRun(cmd, g, o, func(in *env.Input, api cluster.Cluster, self *config.JoinConfiguration) (*reconfiguring.Change, []string, error) {
-				return reconfiguring.Stored(cmd.Context(), api, self, in.Options)
+			return change(cmd, g, o, env.LivingNode, (*reconfigure.Run).NodePhases, func(in *env.Input, api cluster.Cluster, self *config.JoinConfiguration) (*reconfigure.Run, []string, error) {
+				c, warnings, err := reconfiguring.Stored(cmd.Context(), api, self, in.Options)
+				return reconfigure.New(c, ""), warnings, err
 			})
-			if err != nil {
-				return err
-			}
-			return p.Run(cmd.Context(), run.NodePhases(), nil)
 		},
 	}
 	config.Bind(cmd.Flags(), "reconfigure node", o)

@@ -6,6 +6,7 @@ package reconfigure
 
 import (
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/phases/reconfigure"
+	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
@@ -30,50 +32,52 @@ func New(g *cli.Globals) *cobra.Command {
 			"The change is on trial until the new Pods run, the API is ready and takes a write, etcd has a quorum, the kubelet reports, and\n" +
 			"all of that has lasted for ten seconds. Otherwise this node goes back to its previous files. The cluster's configuration is\n" +
 			"stored last. If the run is killed on trial, or the machine restarts, systemd puts the node back.\n\n" +
+			"With --try, a change that works stays on trial for that time, and this node goes back unless `slipway reconfigure --confirm` has\n" +
+			"been run on it. --revert takes back this node's last change.\n\n" +
 			"--diff shows the whole change, and changes nothing.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.ConfigFile == "" {
+			switch {
+			case o.Confirm:
+				return answer(cmd, g, trial.Confirmed)
+			case o.Revert:
+				return revert(cmd, g, o)
+			case o.ConfigFile == "":
 				return fault.New("reconfigure needs the documents to change", "name a file with --config, or - for standard input")
 			}
-			if err := putBackFirst(cmd, g, env.LivingControlPlane); err != nil {
-				return err
-			}
-			p, run, err := load(cmd, g, o)
-			if err != nil {
-				return err
-			}
-			return p.Run(cmd.Context(), run.Phases(), nil)
+			return change(cmd, g, o, env.LivingControlPlane, (*reconfigure.Run).Phases, func(in *env.Input, api cluster.Cluster, self *config.JoinConfiguration) (*reconfigure.Run, []string, error) {
+				c, warnings, err := reconfiguring.Load(cmd.Context(), api, in.File, self, in.Options)
+				return reconfigure.New(c, ""), warnings, err
+			})
 		},
 	}
 	config.Bind(cmd.Flags(), "reconfigure", o)
+	cmd.MarkFlagsMutuallyExclusive("config", "confirm", "revert")
+	cmd.MarkFlagsMutuallyExclusive("confirm", "try")
 	env.Reporting(g, cmd)
 	cmd.AddCommand(newNode(g), newWayBack(g))
 	return cmd
 }
 
-// putBackFirst does only that if a change was interrupted on trial, and nothing has put it back yet: another change is made from the
-// API, which this one may have broken.
-func putBackFirst(cmd *cobra.Command, g *cli.Globals, living living) error {
-	return withInterrupted(cmd, g, living, func(p *env.Parts, r *trial.Record) error {
-		if r == nil {
-			return nil
-		}
-		if err := p.Run(cmd.Context(), reconfigure.PutBack(r, false), nil); err != nil {
-			return err
-		}
-		return fault.New("this run only puts back the change that was interrupted on trial", "run the same command again to make its own change")
-	})
+// longestTry is how long a change may wait for its confirmation: after an hour, other control planes go on without this one's Lease.
+const longestTry = time.Hour
+
+type loader func(*env.Input, cluster.Cluster, *config.JoinConfiguration) (*reconfigure.Run, []string, error)
+
+// change makes the change of the run that load returns, once earlier ones are over.
+func change(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags, living living, workflow func(*reconfigure.Run) []step.Phase, load loader) error {
+	if o.Try < 0 || o.Try > longestTry {
+		return fault.New("--try "+o.Try.String()+" is not between 0 and "+longestTry.String(), "give the time you need to look at the change, such as --try 2m")
+	}
+	if err := finishFirst(cmd, g, living); err != nil {
+		return err
+	}
+	p, run, err := makeRun(cmd, g, o, load)
+	if err != nil {
+		return err
+	}
+	return p.Run(cmd.Context(), workflow(run), nil)
 }
 
-func load(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) (*env.Parts, *reconfigure.Run, error) {
-	return makeRun(cmd, g, o, func(in *env.Input, api cluster.Cluster, self *config.JoinConfiguration) (*reconfiguring.Change, []string, error) {
-		return reconfiguring.Load(cmd.Context(), api, in.File, self, in.Options)
-	})
-}
-
-type loader func(*env.Input, cluster.Cluster, *config.JoinConfiguration) (*reconfiguring.Change, []string, error)
-
-// makeRun makes this node's run of the change that load returns.
 func makeRun(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags, load loader) (*env.Parts, *reconfigure.Run, error) {
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), o.ConfigFile)
 	if err != nil {
@@ -86,15 +90,12 @@ func makeRun(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags, loa
 		self.Patches = &config.Patches{Directory: o.Patches}
 	}
 	api := env.ClusterOfNode(in.Host, "", config.APINode("", nil).Timeouts.KubernetesAPICall)
-	change, warnings, err := load(in, api, self)
+	run, warnings, err := load(in, api, self)
 	if err != nil {
 		return nil, nil, err
 	}
-	p := env.NewParts(g, change.Node, in.Host, warnings...)
-	program, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
-	}
-	run, err := reconfigure.New(p.Env, change, program)
+	p := env.NewParts(g, run.Node, in.Host, warnings...)
+	run.Try, run.Wait = o.Try, p.Confirm
+	run.Program, err = os.Executable()
 	return p, run, err
 }

@@ -30,7 +30,7 @@ func newWayBack(g *cli.Globals) *cobra.Command {
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if files {
-				return withInterrupted(cmd, g, env.LivingNode, func(p *env.Parts, r *trial.Record) error {
+				return withUnfinished(cmd, g, env.LivingNode, func(p *env.Parts, r *trial.Record) error {
 					if r == nil {
 						return nil
 					}
@@ -40,11 +40,11 @@ func newWayBack(g *cli.Globals) *cobra.Command {
 			locked := (*host.LockedError)(nil)
 			watch := retry.Policy{First: lockInterval, Passes: func(err error) bool { return errors.As(err, &locked) }}
 			err := watch.Do(cmd.Context(), func(ctx context.Context) error {
-				return withInterrupted(cmd, g, env.LivingNode, func(p *env.Parts, r *trial.Record) error {
+				return withUnfinished(cmd, g, env.LivingNode, func(p *env.Parts, r *trial.Record) error {
 					if r == nil { // the run has ended, but not removed the units
 						return trial.Unguard(ctx, p.Env, true)
 					}
-					return p.Run(ctx, reconfigure.PutBack(r, true), nil)
+					return p.Run(ctx, reconfigure.Watch(r), nil)
 				})
 			})
 			if cmd.Context().Err() != nil && errors.As(err, &locked) {
@@ -60,17 +60,17 @@ func newWayBack(g *cli.Globals) *cobra.Command {
 // living makes the parts of a command on a running node.
 type living func(*cobra.Command, *cli.Globals) (*env.Parts, error)
 
-// withInterrupted calls do with the change that was interrupted on trial; nil if there's none. Its configuration may have broken
-// the API, so the parts need only this host.
-func withInterrupted(cmd *cobra.Command, g *cli.Globals, living living, do func(*env.Parts, *trial.Record) error) error {
+// withUnfinished calls do with this node's unfinished change; nil if there's none. Its configuration may have broken the API, so the
+// parts need only this host.
+func withUnfinished(cmd *cobra.Command, g *cli.Globals, living living, do func(*env.Parts, *trial.Record) error) error {
 	p, err := living(cmd, g)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	interrupted, err := reconfigure.Interrupted(p.Env)
+	unfinished, err := reconfigure.Unfinished(p.Env)
 	if err != nil {
 		return err
 	}
-	return do(p, interrupted)
+	return do(p, unfinished)
 }

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfiguring
+
+import (
+	"context"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+)
+
+// Texts are texts of stored configurations, by their ConfigMaps' names. A missing one is generated.
+type Texts map[string]string
+
+func (t Texts) documents() documents {
+	d := documents{}
+	for _, r := range rows() {
+		if text := t[r.configMap]; text != "" {
+			d[r.source] = []byte(text)
+		}
+	}
+	return d
+}
+
+// Between is the change from one configuration to another, both as an earlier change had them.
+func Between(before, after Texts, self *config.JoinConfiguration, opts config.Options) (*Change, error) {
+	opts.Placeholders = true
+	present, _, err := load(before.documents(), self, opts)
+	if err != nil {
+		return nil, err
+	}
+	next, _, err := load(after.documents(), self, opts)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]config.Part{}
+	for _, r := range rows() {
+		all[r.source] = config.Part{}
+	}
+	c := &Change{Node: changed(present, next)}
+	c.Fields, err = differences(present, next, all)
+	return c, err
+}
+
+// To is the change from the cluster's stored configuration to the given texts. Where none is given, the stored one stays. A field that
+// can't change, such as an encryption provider that was added since, is returned as config.Faults.
+func To(ctx context.Context, api cluster.Cluster, wanted Texts, self *config.JoinConfiguration, opts config.Options) (*Change, error) {
+	stored := &Change{Versions: map[string]string{}}
+	texts, err := stored.read(ctx, api, rows(), nil)
+	if err != nil {
+		return nil, err
+	}
+	before, after := Texts{}, Texts{}
+	for _, r := range rows() {
+		before[r.configMap] = string(texts[r.source])
+		after[r.configMap] = before[r.configMap]
+		if text := wanted[r.configMap]; text != "" {
+			after[r.configMap] = text
+		}
+	}
+	c, err := Between(before, after, self, opts)
+	if err != nil {
+		return nil, err
+	}
+	c.Versions = stored.Versions
+	return c, refused(c.Node.Upgrade.Before, c.Node, c.Fields, nil)
+}

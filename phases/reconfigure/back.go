@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"context"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
+)
+
+// Unfinished returns this node's last change if a run has still to store it or to put it back; nil if there's none.
+func Unfinished(env *step.Env) (*trial.Record, error) {
+	last, err := trial.Last(env)
+	if err != nil || last == nil || last.Over() {
+		return nil, err
+	}
+	return last, nil
+}
+
+// Stays reports whether an unfinished change is to be stored: it has proven itself, and was confirmed if it had to be.
+func Stays(env *step.Env, unfinished *trial.Record) (bool, error) {
+	answer, err := unfinished.Answered(env)
+	return unfinished.State == trial.Storing || unfinished.Waits() && answer == trial.Confirmed, err
+}
+
+// Finish is the workflow that stores an unfinished change, or puts it back. byWatch says that the unit that watches runs it.
+func Finish(unfinished *trial.Record, byWatch bool) []step.Phase {
+	return []step.Phase{{Name: "finish-change", Summary: "Store the unfinished change if it was confirmed, or else put it back", Run: func(ctx context.Context, env *step.Env) error {
+		stays, err := Stays(env, unfinished)
+		if err != nil {
+			return err
+		}
+		if !stays {
+			return putBackUnfinished(ctx, env, unfinished, byWatch)
+		}
+		return finishStoring(ctx, env, unfinished, byWatch)
+	}}}
+}
+
+// PutFilesBack is the workflow that only puts back the files of an unfinished change, before the kubelet starts.
+func PutFilesBack(unfinished *trial.Record) []step.Phase {
+	return []step.Phase{{Name: "put-files-back", Summary: "Put back the files of the unfinished change", Run: func(_ context.Context, env *step.Env) error {
+		stays, err := Stays(env, unfinished)
+		if err != nil || stays {
+			return err
+		}
+		if unfinished.Cause == "" {
+			unfinished.Cause = "the machine restarted while the change was on trial"
+		}
+		return unfinished.RestoreFiles(env)
+	}}}
+}
+
+// putBackUnfinished needs no API until the node is back: the change may have broken it.
+func putBackUnfinished(ctx context.Context, env *step.Env, record *trial.Record, byWatch bool) error {
+	if record.Cause == "" {
+		record.Cause = causeOf(env, record)
+	}
+	env.UI.Warnf("putting back the change of %s UTC: %s", record.Began.Format(time.DateTime), record.Cause)
+	turn, err := takeTurn(ctx, env, node.TakeTurnIfAnswered)
+	if err != nil {
+		return err
+	}
+	if err := turn.Finish(ctx, env, putBack(ctx, env, turn, record)); err != nil {
+		return err
+	}
+	if err := trial.Unguard(ctx, env, byWatch); err != nil || turn.Held || !env.Config.ControlPlane {
+		return err
+	}
+	if err := env.Cluster.Ready(ctx); err != nil { // it was away before, with the Lease
+		return err
+	}
+	return finishEarlierTurn(ctx, env)
+}
+
+func causeOf(env *step.Env, record *trial.Record) string {
+	answer, err := record.Answered(env)
+	switch {
+	case err == nil && answer == trial.Refused:
+		return "`slipway reconfigure --revert` ended its trial"
+	case record.Waits():
+		return "nobody had confirmed it by " + record.Until.Format(time.DateTime) + " UTC"
+	}
+	return "its run was interrupted on trial"
+}
+
+// putBack makes this node and the add-ons run as before a change.
+func putBack(ctx context.Context, env *step.Env, turn node.Turn, record *trial.Record) error {
+	if err := record.PutBack(ctx, env, turn); err != nil {
+		return err
+	}
+	if record.Addons {
+		if err := putBackAddons(ctx, env, record); err != nil {
+			return err
+		}
+	}
+	return record.Set(env, trial.Reverted)
+}
+
+// putBackAddons changes the add-ons the other way around.
+func putBackAddons(ctx context.Context, env *step.Env, record *trial.Record) error {
+	if err := env.Cluster.Ready(ctx); err != nil {
+		return err
+	}
+	before, after := textsOf(record)
+	self := reconfiguring.Self(env.Host)
+	if env.Config.PatchesDir != "" {
+		self.Patches = &config.Patches{Directory: env.Config.PatchesDir}
+	}
+	opts := config.Options{Facts: config.HostFacts{Hostname: env.Config.Name}, AnyVersion: true}
+	change, err := reconfiguring.Between(after, before, self, opts)
+	if err != nil {
+		return err
+	}
+	back := *env
+	back.Config = change.Node
+	for _, p := range addon.Upgrade(addon.Regardless).Children[:2] {
+		if p.Skip != nil && p.Skip(&back) != "" {
+			continue
+		}
+		if err := p.Run(ctx, &back); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func textsOf(record *trial.Record) (before, after reconfiguring.Texts) {
+	before, after = reconfiguring.Texts{}, reconfiguring.Texts{}
+	for _, cm := range record.ConfigMaps {
+		before[cm.Name], after[cm.Name] = cm.Before, cm.After
+	}
+	return before, after
+}
+
+// finishStoring stores a change that an earlier run has proven. Somebody else's configuration stays: either the change hasn't begun
+// to be stored, and goes back, or it counts without that ConfigMap.
+func finishStoring(ctx context.Context, env *step.Env, record *trial.Record, byWatch bool) error {
+	if record.State == trial.OnTrial {
+		changed, err := changedSince(ctx, env, record)
+		if err != nil {
+			return err
+		}
+		if changed != "" {
+			record.Cause = "ConfigMap kube-system/" + changed + " was changed while the change was on trial"
+			return putBackUnfinished(ctx, env, record, byWatch)
+		}
+		if err := setStoring(ctx, env, record); err != nil {
+			return err
+		}
+	}
+	err := storeTexts(ctx, env, record, func(name string) error {
+		env.UI.Warn("keeping ConfigMap kube-system/"+name+", which somebody else has changed meanwhile",
+			"this node runs with the change of "+record.Began.Format(time.DateTime)+" UTC; to store it, run `slipway reconfigure` with its documents again")
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := record.Count(env); err != nil {
+		return err
+	}
+	if err := trial.Unguard(ctx, env, byWatch); err != nil {
+		return err
+	}
+	return finishEarlierTurn(ctx, env)
+}
+
+// changedSince names a ConfigMap that somebody has changed since the change was made from it; empty for none.
+func changedSince(ctx context.Context, env *step.Env, record *trial.Record) (string, error) {
+	for _, cm := range record.ConfigMaps {
+		live := node.ConfigMap(cm.Name)
+		if _, err := env.Cluster.Get(ctx, live); err != nil {
+			return "", err
+		}
+		if live.Data[cm.Key] != cm.Before && live.Data[cm.Key] != cm.After {
+			return cm.Name, nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
+)
+
+// awaitConfirmation waits for another process to confirm the change, and keeps the node's lock and the Lease meanwhile.
+func (r *Run) awaitConfirmation(ctx context.Context, env *step.Env) error {
+	if r.record == nil {
+		return nil
+	}
+	if err := r.record.WaitUntil(env, env.Host.Now().Add(r.Try)); err != nil {
+		return err
+	}
+	return r.Wait(func() error {
+		answer, err := awaitAnswer(ctx, env, r.record)
+		if err != nil || answer == trial.Confirmed {
+			return err
+		}
+		return fault.New(causeOf(env, r.record), "if the change is right, run the same command again, and `slipway reconfigure --confirm` within "+r.Try.String())
+	})
+}
+
+func awaitAnswer(ctx context.Context, env *step.Env, record *trial.Record) (trial.Answer, error) {
+	env.UI.Printf("The change works. It stays on trial until %s UTC, then this node goes back", record.Until.Format(time.TimeOnly))
+	return record.AwaitAnswer(ctx, env, func(left time.Duration) {
+		env.UI.Printf("%s left to run `slipway reconfigure --confirm` on this node", left)
+	})
+}
+
+// Watch is the workflow of the unit that watches: the run is gone, so it waits in its place if there's a confirmation to wait for.
+func Watch(unfinished *trial.Record) []step.Phase {
+	wait := step.Phase{Name: "confirmation", Summary: "Wait for `slipway reconfigure --confirm`", Run: func(ctx context.Context, env *step.Env) error {
+		_, err := awaitAnswer(ctx, env, unfinished)
+		return err
+	}}
+	if !unfinished.Waits() {
+		return Finish(unfinished, true)
+	}
+	return append([]step.Phase{wait}, Finish(unfinished, true)...)
+}
+
+// Answer gives this node's change on trial an answer, and returns the workflow that acts on it: nil if the change is over. asked says
+// that an earlier call gave the same answer. Until somebody else's run is over, the caller doesn't get the node's lock, and asks again.
+func Answer(env *step.Env, answer trial.Answer, asked bool) ([]step.Phase, error) {
+	last, err := trial.Last(env)
+	if err != nil {
+		return nil, err
+	}
+	if last == nil {
+		return nil, fault.New("no change is on trial on this node", "`slipway reconfigure --try DURATION` begins one")
+	}
+	if last.Over() {
+		return nil, overFor(last, answer, asked)
+	}
+	switch of := nameOf(last); {
+	case last.State == trial.Storing && answer == trial.Refused:
+		return nil, fault.New(of+" was confirmed", "once it counts, `slipway reconfigure --revert` takes it back")
+	case last.State == trial.Reverting && answer == trial.Confirmed:
+		return nil, fault.New(of+" is being put back: "+last.Cause, "if it is right, begin it again")
+	case last.State == trial.OnTrial && last.Until == nil:
+		return nil, fault.New(of+" has not proven itself yet", "wait until its run says that it works; if that run is gone, systemd puts the node back (journalctl -u slipway-watch)")
+	case !last.Waits():
+		return Finish(last, false), nil
+	}
+	given, err := last.Answered(env)
+	switch {
+	case err != nil:
+		return nil, err
+	case given == trial.Unconfirmed && answer == trial.Confirmed && !env.Host.Now().Before(*last.Until):
+		return nil, fault.New(nameOf(last)+" is being put back: "+causeOf(env, last), "if it is right, begin it again")
+	case given == trial.Unconfirmed:
+		err = last.Answer(env, answer)
+	case given != answer:
+		return nil, fault.New(nameOf(last)+" already has another answer: "+string(given), "see what becomes of it: journalctl -u slipway-watch")
+	}
+	return Finish(last, false), err
+}
+
+// overFor is the error of an answer that comes too late; nil if it was heard.
+func overFor(last *trial.Record, answer trial.Answer, asked bool) error {
+	wanted := map[trial.Answer]trial.State{trial.Confirmed: trial.Counts, trial.Refused: trial.Reverted}[answer]
+	switch of := nameOf(last); {
+	case asked && last.State == wanted:
+		return nil
+	case last.State == trial.Reverted:
+		return fault.New("no change is on trial on this node: "+of+" was put back: "+last.Cause, "if it is right, begin it again")
+	default:
+		return fault.New("no change is on trial on this node: "+of+" counts already", "`slipway reconfigure --revert` takes it back")
+	}
+}
+
+func nameOf(record *trial.Record) string {
+	return fmt.Sprintf("the change of %s UTC", record.Began.Format(time.DateTime))
+}

@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// Reverting returns the run that takes back this node's last change that counts. If that one has taken back another, there's nothing
+// to do: the same command again must not bring the change back.
+func Reverting(ctx context.Context, h host.Host, api cluster.Cluster, self *config.JoinConfiguration, opts config.Options) (*Run, []string, error) {
+	last, err := trial.LastCounting(&step.Env{Host: h, Config: config.APINode("", nil)})
+	if err != nil {
+		return nil, nil, err
+	}
+	if last == nil {
+		return nil, nil, fault.New("this node has made no change that counts, so there is nothing to take back",
+			"`slipway reconfigure --config` makes changes")
+	}
+	r := New(nil, "")
+	r.Reverts = last
+	if len(last.ConfigMaps) == 0 {
+		var warnings []string
+		r.Change, warnings, err = reconfiguring.Stored(ctx, api, self, opts)
+		return r, warnings, err
+	}
+	before, _ := textsOf(last)
+	r.Change, err = reconfiguring.To(ctx, api, before, self, opts)
+	return r, nil, err
+}
+
+// RevertPhases returns the workflow of a run that takes a change back. A node that has stored nothing changes only its files.
+func (r *Run) RevertPhases() []step.Phase {
+	switch {
+	case r.Reverts.TakesBack != nil:
+		return []step.Phase{{Name: "finish", Summary: "Finish the run that took the change back", Run: r.finishReverted}}
+	case len(r.Reverts.ConfigMaps) == 0:
+		return r.NodePhases()
+	}
+	return r.Phases()
+}
+
+// finishReverted only ends what an interrupted run has left.
+func (r *Run) finishReverted(ctx context.Context, env *step.Env) error {
+	env.UI.Printf("The change of %s UTC has been taken back already", r.Reverts.TakesBack.Format(time.DateTime))
+	if err := trial.Unguard(ctx, env, false); err != nil {
+		return err
+	}
+	return r.endTurn(ctx, env)
+}
+
+// before is a ConfigMap's text from before the change that this one takes back.
+func (r *Run) before(configMap string) (string, bool) {
+	if r.Reverts == nil {
+		return "", false
+	}
+	before, _ := textsOf(r.Reverts)
+	text, known := before[configMap]
+	return text, known
+}
+
+const changedCheck = "ChangedSince"
+
+// changedSinceThen finds files and ConfigMaps that were changed after the change that this run takes back: it would undo that, too.
+// A renewed certificate stays as it is.
+func (r *Run) changedSinceThen(ctx context.Context, env *step.Env) (findings []fault.Finding) {
+	add := func(what string) {
+		findings = append(findings, fault.NewFinding(changedCheck, fault.Error,
+			"take that back first, or use `slipway reconfigure --config` with the fields to change; --ignore-preflight-errors="+changedCheck+" overwrites it, and keeps a copy",
+			"%s has been changed since %s counts", what, nameOf(r.Reverts)))
+	}
+	for _, f := range r.Reverts.Files {
+		edited, err := r.isEdited(env, f)
+		switch {
+		case err != nil:
+			return append(findings, fault.NewFinding(changedCheck, fault.Unasked, fault.Remedy(err), "%v", err))
+		case edited && !isCertificate(f):
+			add(f.Path)
+		}
+	}
+	for _, cm := range r.Reverts.ConfigMaps {
+		live := node.ConfigMap(cm.Name)
+		if _, err := env.Cluster.Get(ctx, live); err != nil {
+			return append(findings, fault.NewFinding(changedCheck, fault.Unasked, fault.Remedy(err), "%v", err))
+		}
+		if text := live.Data[cm.Key]; text != cm.After && text != cm.Before {
+			add("ConfigMap kube-system/" + cm.Name)
+		}
+	}
+	return findings
+}
+
+func isCertificate(f trial.File) bool { return strings.HasSuffix(f.Path, ".crt") }
+
+// isEdited reports whether a file is neither as before the change that this run takes back nor as after it.
+func (r *Run) isEdited(env *step.Env, f trial.File) (bool, error) {
+	now, err := host.ReadIfExists(env.Host, f.Path)
+	if err != nil {
+		return false, err
+	}
+	then, err := r.Reverts.Kept(env, f)
+	return trial.HashOf(now) != f.After && !bytes.Equal(now, then), err
+}
+
+// revertPreflight doesn't ask for edits: the files from before have those of then.
+func (r *Run) revertPreflight(ctx context.Context, env *step.Env) error {
+	env.UI.Printf("Taking back %s", nameOf(r.Reverts))
+	var checks []preflight.Check
+	if env.Config.ControlPlane {
+		checks = append(others(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade))
+	}
+	return check(ctx, env, append(checks, question(env, changedCheck, "nobody has changed the files or the ConfigMaps since", r.changedSinceThen)))
+}
+
+// findKept finds the files that differ from those before the change that this run takes back.
+func (r *Run) findKept(ctx context.Context, env *step.Env) error {
+	for _, f := range r.Reverts.Files {
+		then, err := r.Reverts.Kept(env, f)
+		if err != nil {
+			return err
+		}
+		now, err := host.ReadIfExists(env.Host, f.Path)
+		if err != nil {
+			return err
+		}
+		component := trial.ComponentAt(env, f.Path)
+		switch {
+		case component != "" && then != nil:
+			c, right, err := node.RunsWith(ctx, env, component, then)
+			if err != nil {
+				return err
+			}
+			if !right {
+				r.components = append(r.components, c)
+			}
+		case bytes.Equal(now, then):
+		case isCertificate(f) && trial.HashOf(now) != f.After:
+			env.UI.Printf("Keeping %s, which was renewed since", f.Path)
+		case filepath.Dir(f.Path) == env.Config.Paths.Kubelet && then != nil:
+			r.kubelet = append(r.kubelet, ownership.File{Path: f.Path, Data: then, Mode: f.Mode})
+		default:
+			r.others = append(r.others, f)
+		}
+	}
+	return nil
+}
+
+func (r *Run) restoreOthers(env *step.Env) error {
+	for _, f := range r.others {
+		data, err := r.Reverts.Kept(env, f)
+		if err != nil {
+			return err
+		}
+		if err := f.Restore(env, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}

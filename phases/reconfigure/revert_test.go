@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// takeBack runs `reconfigure --revert`.
+func takeBack(t *testing.T, s *phasetest.Stage, ignored ...string) error {
+	t.Helper()
+	self := reconfiguring.Self(s.Host)
+	self.NodeRegistration.IgnorePreflightErrors = ignored
+	r, _, err := Reverting(t.Context(), s.Host, s.Cluster, self, config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+	if err != nil {
+		return err
+	}
+	s.Config, r.Program = r.Node, "/usr/bin/slipway"
+	return step.Run(t.Context(), s.Env, r.RevertPhases(), step.Options{})
+}
+
+// TestRevert: files and configuration are as before the change. The same command again changes nothing; another change can be taken
+// back.
+func TestRevert(t *testing.T) {
+	s := live(t)
+	fact.Error(t, takeBack(t, s), "no change")
+	were, had := files(t, s), configuration(t, s)
+	for range 2 {
+		phasetest.Fatal(t, run(t, s))
+		isAfter(t, s)
+		phasetest.Fatal(t, takeBack(t, s))
+		if diff := cmp.Diff(were, files(t, s)) + cmp.Diff(had, configuration(t, s)); diff != "" {
+			t.Errorf("files and configuration:\n%s", diff)
+		}
+		if got := state(t, s); got != trial.Counts || s.Holder(t) != "" || len(guarded(t, s)) > 0 {
+			t.Errorf("taking it back is %q, %q holds the Lease, and there are still %q", got, s.Holder(t), guarded(t, s))
+		}
+		stamps := phasetest.Stamps(t, s.Root)
+		s.Done = nil
+		phasetest.Fatal(t, takeBack(t, s))
+		if diff := cmp.Diff(stamps, phasetest.Stamps(t, s.Root)); diff != "" || len(s.Done) > 0 {
+			t.Errorf("the second time, did %q:\n%s", s.Done, diff)
+		}
+	}
+}
+
+// TestRevertKeepsEdits: nothing is taken back if files or ConfigMaps have changed since, except for a renewed certificate, which stays.
+func TestRevertKeepsEdits(t *testing.T) {
+	s := live(t)
+	phasetest.Fatal(t, run(t, s))
+	renewed := s.Get(t, serverCert) + "\n"
+	s.Put(t, serverCert, renewed)
+	s.Put(t, settings, s.Get(t, settings)+"podPidsLimit: 77\n")
+	edit(t, s, "kubelet-config", "kubelet", "podPidsLimit: 9\n")
+	were, had := files(t, s), configuration(t, s)
+	fact.Error(t, takeBack(t, s), "ChangedSince", settings, "kube-system/kubelet-config")
+	if diff := cmp.Diff(were, files(t, s)) + cmp.Diff(had, configuration(t, s)); diff != "" {
+		t.Errorf("files and configuration:\n%s", diff)
+	}
+	phasetest.Fatal(t, takeBack(t, s, "ChangedSince"))
+	fact.NotIn(t, s.Get(t, settings)+s.Get(t, apiServer)+stored(t, s, "kubelet-config", "kubelet"), "podPidsLimit", "maxPods: 55", "profiling")
+	if s.Get(t, serverCert) != renewed {
+		t.Error("the renewed certificate is not as it was")
+	}
+}

@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// configuration is what the cluster has stored.
+func configuration(t *testing.T, s *phasetest.Stage) map[string]string {
+	t.Helper()
+	return map[string]string{
+		"kubeadm-config": stored(t, s, "kubeadm-config", "ClusterConfiguration"),
+		"kubelet-config": stored(t, s, "kubelet-config", "kubelet"),
+	}
+}
+
+// isBefore checks that nothing of the change is left.
+func isBefore(t *testing.T, s *phasetest.Stage, were, had map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(were, files(t, s)) + cmp.Diff(had, configuration(t, s)); diff != "" {
+		t.Errorf("files and configuration:\n%s", diff)
+	}
+	if got := state(t, s); got != trial.Reverted || s.Holder(t) != "" || len(guarded(t, s)) > 0 {
+		t.Errorf("the change is %q, %q holds the Lease, and there are still %q", got, s.Holder(t), guarded(t, s))
+	}
+}
+
+// isAfter checks that the change counts.
+func isAfter(t *testing.T, s *phasetest.Stage) {
+	t.Helper()
+	fact.In(t, s.Get(t, apiServer), "--profiling=false")
+	fact.In(t, stored(t, s, "kubeadm-config", "ClusterConfiguration"), "new.example.org", "profiling")
+	fact.In(t, stored(t, s, "kubelet-config", "kubelet"), "maxPods: 55")
+	if got := state(t, s); got != trial.Counts || s.Holder(t) != "" || len(guarded(t, s)) > 0 {
+		t.Errorf("the change is %q, %q holds the Lease, and there are still %q", got, s.Holder(t), guarded(t, s))
+	}
+}
+
+// try makes the change, and answers once it waits.
+func try(t *testing.T, s *phasetest.Stage, limit time.Duration, answers ...trial.Answer) error {
+	t.Helper()
+	had := configuration(t, s)
+	r := change(t, s)
+	r.Try, r.Wait = limit, func(wait func() error) error {
+		fact.In(t, s.Get(t, settings), "maxPods: 55")
+		if diff := cmp.Diff(had, configuration(t, s)); diff != "" {
+			t.Errorf("stored before it's confirmed:\n%s", diff)
+		}
+		for _, a := range answers {
+			if _, err := Answer(s.Env, a, false); err != nil {
+				return err
+			}
+		}
+		return wait()
+	}
+	return step.Run(t.Context(), s.Env, r.Phases(), step.Options{})
+}
+
+// TestConfirmed: a change counts once it's confirmed, and can't be confirmed again.
+func TestConfirmed(t *testing.T) {
+	s := live(t)
+	_, err := Answer(s.Env, trial.Confirmed, false)
+	fact.Error(t, err, "no change")
+	phasetest.Fatal(t, try(t, s, time.Minute, trial.Confirmed))
+	isAfter(t, s)
+	if workflow, err := Answer(s.Env, trial.Confirmed, true); workflow != nil || err != nil {
+		t.Errorf("the one who has confirmed it: %v, %v", workflow, err)
+	}
+	_, err = Answer(s.Env, trial.Confirmed, false)
+	fact.Error(t, err, "counts")
+}
+
+// TestUnconfirmed: a change goes back if nobody confirms it in time, or if somebody refuses it. A later confirmation says so.
+func TestUnconfirmed(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit   time.Duration
+		answers []trial.Answer
+		cause   string
+	}{
+		"late":    {limit: time.Nanosecond, cause: "confirmed"},
+		"refused": {limit: time.Minute, answers: []trial.Answer{trial.Refused}, cause: "--revert"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := live(t)
+			were, had := files(t, s), configuration(t, s)
+			err := try(t, s, test.limit, test.answers...)
+			if back := (*node.PutBackError)(nil); !errors.As(err, &back) {
+				t.Errorf("%v", err)
+			}
+			fact.Error(t, err, test.cause)
+			isBefore(t, s, were, had)
+			_, err = Answer(s.Env, trial.Confirmed, false)
+			fact.Error(t, err, "put back", test.cause)
+		})
+	}
+}
+
+// killed is a node whose run died while it was waiting for the confirmation.
+func killed(t *testing.T, left time.Duration) (s *phasetest.Stage, were, had map[string]string) {
+	t.Helper()
+	s = live(t)
+	were, had = files(t, s), configuration(t, s)
+	r := change(t, s)
+	r.Try = time.Minute
+	ctx, kill := context.WithCancel(t.Context())
+	defer kill()
+	workflow := r.Phases()
+	i := slices.IndexFunc(workflow, func(p step.Phase) bool { return p.Name == "confirmation" })
+	workflow[i].Run = func(_ context.Context, env *step.Env) error {
+		phasetest.Fatal(t, r.record.WaitUntil(env, env.Host.Now().Add(left)))
+		kill()
+		return ctx.Err()
+	}
+	if err := step.Run(ctx, s.Env, workflow, step.Options{}); err == nil || state(t, s) != trial.OnTrial || len(guarded(t, s)) != 2 {
+		t.Fatalf("%v; the change is %q, and %q watch it", err, state(t, s), guarded(t, s))
+	}
+	return s, were, had
+}
+
+func unfinished(t *testing.T, s *phasetest.Stage) *trial.Record {
+	t.Helper()
+	r, err := Unfinished(s.Env)
+	phasetest.Fatal(t, err)
+	if r == nil {
+		t.Fatal("there is no unfinished change")
+	}
+	return r
+}
+
+// TestKilledOnTrial: the unit that watches waits in the run's place. It puts the node back, or stores what was confirmed; a reboot
+// puts the files back unless the change was confirmed before.
+func TestKilledOnTrial(t *testing.T) {
+	for name, test := range map[string]struct {
+		left              time.Duration
+		confirmed, reboot bool
+	}{
+		"late":                 {},
+		"confirmed":            {left: time.Minute, confirmed: true},
+		"rebooted":             {left: time.Minute, reboot: true},
+		"confirmed, rebooted":  {left: time.Minute, confirmed: true, reboot: true},
+		"late, while rebooted": {reboot: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, were, had := killed(t, test.left)
+			if test.confirmed {
+				_, err := Answer(s.Env, trial.Confirmed, false)
+				phasetest.Fatal(t, err)
+			}
+			if test.reboot {
+				s.Play(t, PutFilesBack(unfinished(t, s))...)
+			}
+			if test.reboot && !test.confirmed {
+				if diff := cmp.Diff(were, files(t, s)); diff != "" {
+					t.Errorf("files after the reboot:\n%s", diff)
+				}
+				_, err := Answer(s.Env, trial.Confirmed, false)
+				fact.Error(t, err, "put back", "restarted")
+			}
+			s.Play(t, Watch(unfinished(t, s))...)
+			if test.confirmed {
+				isAfter(t, s)
+				return
+			}
+			isBefore(t, s, were, had)
+		})
+	}
+}
+
+// TestLateConfirmation: nobody can confirm a change once its time is over, even before it's put back.
+func TestLateConfirmation(t *testing.T) {
+	s, _, _ := killed(t, -time.Minute)
+	_, err := Answer(s.Env, trial.Confirmed, false)
+	fact.Error(t, err, "put back", "confirmed")
+}
+
+// TestConfirmedTooLong: a configuration that somebody has stored meanwhile stays, and the node goes back.
+func TestConfirmedTooLong(t *testing.T) {
+	s, were, had := killed(t, time.Minute)
+	edit(t, s, "kubelet-config", "kubelet", "podPidsLimit: 9\n")
+	had["kubelet-config"] += "podPidsLimit: 9\n"
+	workflow, err := Answer(s.Env, trial.Confirmed, false)
+	phasetest.Fatal(t, err)
+	s.Play(t, workflow...)
+	isBefore(t, s, were, had)
+	_, err = Answer(s.Env, trial.Confirmed, true)
+	fact.Error(t, err, "put back", "kube-system/kubelet-config")
+}
+
+// edit appends to a text of a ConfigMap, as kubectl does.
+func edit(t *testing.T, s *phasetest.Stage, name, key, more string) {
+	t.Helper()
+	cm := node.ConfigMap(name)
+	_, err := s.API.Update(t.Context(), cm, func() (bool, error) {
+		cm.Data[key] += more
+		return true, nil
+	})
+	phasetest.Fatal(t, err)
+}

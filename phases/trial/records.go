@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package trial
+
+import (
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// Last returns this node's last change; nil if there was none.
+func Last(env *step.Env) (*Record, error) {
+	return newest(env, func(*Record) bool { return true })
+}
+
+// LastCounting returns this node's last change that counts; nil if there's none.
+func LastCounting(env *step.Env) (*Record, error) {
+	return newest(env, func(r *Record) bool { return r.State == Counts })
+}
+
+func newest(env *step.Env, fits func(*Record) bool) (*Record, error) {
+	root := node.BackupRoot(env)
+	entries, err := env.Host.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(b.Name(), a.Name()) })
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), dirPrefix) {
+			continue
+		}
+		r, err := read(env, filepath.Join(root, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if r != nil && fits(r) {
+			return r, nil
+		}
+	}
+	return nil, nil
+}
+
+// read returns the record in a directory; nil if its run was interrupted before it changed anything.
+func read(env *step.Env, dir string) (*Record, error) {
+	path := filepath.Join(dir, recordFile)
+	data, err := host.ReadIfExists(env.Host, path)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	r := &Record{dir: dir}
+	return r, errors.Wrap(yaml.UnmarshalStrict(data, r), path)
+}
