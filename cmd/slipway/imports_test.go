@@ -125,6 +125,10 @@ var mayImport = map[string][]string{
 		"phases/node", "phases/step", "certs", "manifests", "internal/cluster", "internal/config", "internal/encryption", "internal/fault",
 		"internal/host", "internal/retry", "internal/thisnode",
 	},
+	"phases/address": {
+		"phases/addon", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/config", "internal/fault", "internal/host",
+		"internal/kubeconfig", "internal/ownership", "internal/thisnode", "internal/ui",
+	},
 	"phases/upgrade": {
 		"phases/addon", "phases/backup", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests",
 		"preflight", "internal/breakages", "internal/cluster", "internal/config", "internal/corefile", "internal/etcd",
@@ -165,7 +169,7 @@ var mayImport = map[string][]string{
 	"cmd/slipway/cli": {"internal/config", "internal/fault", "internal/host", "internal/host/linux", "internal/redact", "internal/ui"},
 	"cmd/slipway/env": {
 		"cmd/slipway/cli", "phases/step", "internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host",
-		"internal/host/linux", "internal/host/plan", "internal/joining", "internal/plan", "internal/snapshots", "internal/thisnode", "internal/ui",
+		"internal/host/linux", "internal/host/plan", "internal/joining", "internal/kubeconfig", "internal/plan", "internal/snapshots", "internal/thisnode", "internal/ui", "manifests",
 	},
 	// Groups of commands don't import each other.
 	"cmd/slipway/bundle": {"cmd/slipway/cli", "phases/machine", "internal/bundle", "internal/fault"},
@@ -192,8 +196,8 @@ var mayImport = map[string][]string{
 		"internal/host/linux", "internal/joining", "internal/thisnode", "internal/ui",
 	},
 	"cmd/slipway/reconfigure": {
-		"cmd/slipway/cli", "cmd/slipway/env", "phases/reconfigure", "phases/step", "phases/trial", "internal/cluster", "internal/config", "internal/fault", "internal/host",
-		"internal/reconfiguring", "internal/retry",
+		"cmd/slipway/cli", "cmd/slipway/env", "phases/address", "phases/reconfigure", "phases/step", "phases/trial", "internal/cluster",
+		"internal/config", "internal/fault", "internal/host", "internal/host/linux", "internal/reconfiguring", "internal/retry",
 	},
 	"cmd/slipway/token": {"cmd/slipway/cli", "cmd/slipway/env", "phases/bootstrap", "internal/config", "internal/tokens"},
 	"cmd/slipway/upgrade": {

@@ -36,14 +36,16 @@ type conn struct {
 	validating bool // have the server check writes and drop them
 }
 
-// dial prepares a connection, but sends nothing yet. endpoint, if set, replaces the kubeconfig's server.
-func dial(path string, kubeconfig []byte, endpoint string) (*conn, error) {
+// dial prepares a connection, but sends nothing yet. endpoint, if set, replaces the kubeconfig's server, and serverName the name its
+// certificate is checked for.
+func dial(path string, kubeconfig []byte, endpoint, serverName string) (*conn, error) {
 	cfg, err := restConfig(path, kubeconfig)
 	if err != nil {
 		return nil, errors.Wrapf(err, "read kubeconfig %s", path)
 	}
 	if endpoint != "" {
 		cfg.Host = "https://" + endpoint
+		cfg.ServerName = serverName
 		cfg.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // it's this host
 	}
 	base, _, err := rest.DefaultServerURL(cfg.Host, "", schema.GroupVersion{}, true)

@@ -164,7 +164,7 @@ func TestURLPasswords(t *testing.T) {
 	}
 	for _, tt := range tests {
 		text := contextFile + "users: [{name: u, user: {token: t}}]\nclusters: [{name: c, cluster: {server: '" + tt.server + "', proxy-url: '" + tt.proxy + "'}}]\n"
-		c, err := dial("admin.conf", []byte(text), "")
+		c, err := dial("admin.conf", []byte(text), "", "")
 		if err == nil {
 			_, err = c.do(t.Context(), c.client.Get().AbsPath("/readyz"))
 			c.client.Client.CloseIdleConnections()
@@ -188,7 +188,7 @@ func TestURLUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := dial(path, bytes.Replace(kubeconfig, []byte("https://"), []byte("https://u:p%40ss@"), 1), "")
+	c, err := dial(path, bytes.Replace(kubeconfig, []byte("https://"), []byte("https://u:p%40ss@"), 1), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,8 @@ type Options struct {
 	// Endpoint, host:port, replaces the kubeconfig's server; empty means no replacement. It's for this node's own API server,
 	// which answers before a load balancer sends it anything. Its certificate must be valid for host.
 	Endpoint string
+	// ServerName is another name that its certificate must be valid for, instead: that of a host whose address has changed.
+	ServerName string
 	// Timeout bounds one call, including all of its tries (the configuration's timeouts.kubernetesAPICall). Ready, MarkNode and
 	// AwaitReport wait until their context's deadline; Timeout is their limit only if there's none.
 	Timeout time.Duration
@@ -78,7 +80,7 @@ func (r *Real) dial(path string) (*conn, error) {
 	if err != nil {
 		return nil, errors.Wrapf(err, "read kubeconfig %s", path)
 	}
-	return dial(path, data, r.options.Endpoint)
+	return dial(path, data, r.options.Endpoint, r.options.ServerName)
 }
 
 // dialAt leads to a certain API server, as the administrator.

@@ -44,6 +44,8 @@ type Node struct {
 	// AdvertiseAddress and BindPort are where clients reach this node's API server.
 	AdvertiseAddress netip.Addr
 	BindPort         int32
+	// FormerAddresses are addresses that this node's API server had, while the node moves to AdvertiseAddress.
+	FormerAddresses []netip.Addr
 
 	// Cluster is the configuration all nodes share, with defaults; KubernetesVersion is an exact version with a leading v.
 	Cluster      ClusterConfiguration

@@ -241,6 +241,19 @@ func podRows() []row {
 		{"address-missing", "it is there now", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"fatal","msg":"x","error":"listen tcp 192.0.2.11:2380: bind: cannot assign requested address"}`)
 		}, "", false},
+		{"address-changed", "etcd still runs", func(h *fakeHost) {
+			h.pod("etcd", "--data-dir=/var/lib/etcd", "--listen-peer-urls=https://192.0.2.77:2380")
+		}, "etcd; 192.0.2.77; 192.0.2.11; `slipway reconfigure node --advertise-address", true},
+		{"address-changed", "etcd can't start", func(h *fakeHost) {
+			h.pod("etcd", "--data-dir=/var/lib/etcd", "--listen-peer-urls=https://192.0.2.77:2380")
+			h.crashed("etcd", `{"level":"fatal","msg":"x","error":"listen tcp 192.0.2.77:2380: bind: cannot assign requested address"}`)
+		}, "etcd; 192.0.2.77; 192.0.2.11; `slipway reconfigure node --advertise-address", false},
+		{"address-changed", "the kubelet's", func(h *fakeHost) {
+			h.insisted(`E1121 kubelet_node_status.go:1] "Unable to update node status" err="failed to validate nodeIP: node IP: \"192.0.2.77\" not found in the host's network interfaces"`)
+		}, "kubelet; 192.0.2.77; 192.0.2.11; `slipway reconfigure node --node-ip", true},
+		{"address-changed", "it's there", func(h *fakeHost) {
+			h.pod("etcd", "--data-dir=/var/lib/etcd", "--listen-peer-urls=https://192.0.2.11:2380")
+		}, "", false},
 		{"static-pod", "a volume", func(h *fakeHost) {
 			lost("kube-scheduler")(h)
 			h.insisted(`E1121 nestedpendingoperations.go:348] Operation failed. Error: MountVolume.SetUp failed for volume "none" pod "kube-scheduler-cp-1": hostPath type check failed`)
@@ -351,7 +364,7 @@ func etcdRows() []row {
 		}, "etcd; `slipway etcd member list`; /var/lib/etcd", false},
 		{"etcd-data", "damaged", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"panic","msg":"failed to open database","error":"invalid database"}`)
-		}, "panic: failed; database: invalid database; `etcdutl snapshot restore`", false},
+		}, "panic: failed; database: invalid database; `slipway etcd restore`", false},
 		{"etcd-data", "not its own", func(h *fakeHost) {
 			h.crashed("etcd", `{"level":"fatal","msg":"discovery failed","error":"cannot access data directory: mkdir /var/lib/etcd/member: permission denied"}`)
 		}, "/var/lib/etcd; /var/lib/etcd/member: permission denied", false},

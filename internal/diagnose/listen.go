@@ -102,9 +102,10 @@ var bound = lazyregexp.New(`listen (?:tcp|udp)[46]? (\S+):\d+: bind: cannot assi
 // addressMissing compares the address a component couldn't listen on with this host's addresses.
 func addressMissing(s *scene) []symptom {
 	var found []symptom
+	changed := addressChanged(s)
 	for _, src := range s.sources {
 		lines := matching(src.lines, bound)
-		if len(lines) == 0 || !src.dead {
+		if len(lines) == 0 || !src.dead || slices.ContainsFunc(changed, func(c symptom) bool { return c.Subject == src.subject }) {
 			continue
 		}
 		line := lines[len(lines)-1]

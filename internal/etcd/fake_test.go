@@ -147,6 +147,16 @@ func (f *fakeCluster) MemberPromote(_ context.Context, r *pb.MemberPromoteReques
 	return &pb.MemberPromoteResponse{}, f.end("promote")
 }
 
+func (f *fakeCluster) MemberUpdate(_ context.Context, r *pb.MemberUpdateRequest) (*pb.MemberUpdateResponse, error) {
+	leave, err := f.enter("update")
+	defer leave()
+	if err != nil {
+		return nil, err
+	}
+	f.members[f.find(r.ID)].PeerURLs = r.PeerURLs
+	return &pb.MemberUpdateResponse{}, f.end("update")
+}
+
 func (f *fakeCluster) MemberRemove(_ context.Context, r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {
 	leave, err := f.enter("remove")
 	defer leave()

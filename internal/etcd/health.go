@@ -156,7 +156,7 @@ func Standing(all []Health, peerURL string) string {
 func (r *Real) MoveLeader(ctx context.Context, peerURL string) (moved bool, err error) {
 	err = r.try(ctx, func(ctx context.Context, _ *clientv3.Client, now []Member) error {
 		m := byPeer(now, peerURL)
-		if m == nil {
+		if m == nil || len(now) == 1 { // a single one may not answer any more where it's asked, and nobody waits for that
 			return nil
 		}
 		successor := successorOf(r.askEach(ctx, now), m.ID)

@@ -19,6 +19,7 @@ const (
 	Add     Verb = "add etcd learner"
 	Promote Verb = "promote etcd member"
 	Remove  Verb = "remove etcd member"
+	Move    Verb = "move etcd member"
 	Compact Verb = "compact etcd"
 	Rewrite Verb = "defragment etcd member"
 	Disarm  Verb = "disarm etcd alarms"
@@ -28,7 +29,7 @@ const (
 type Action struct {
 	Verb    Verb
 	Name    string // of a member to add
-	PeerURL string // empty for all members
+	PeerURL string // empty for all members; the new one of a member to move
 }
 
 // Plan records changes instead of making them. It knows only the members given to NewPlan, unless it can ask a live etcd.
@@ -85,6 +86,15 @@ func (p *Plan) Leave(_ context.Context, peerURL string) (bool, error) {
 	p.record(Action{Verb: Remove, PeerURL: peerURL})
 	p.left = append(p.left, peerURL)
 	p.members = slices.DeleteFunc(slices.Clone(p.members), func(m Member) bool { return m.PeerURL == peerURL })
+	return true, nil
+}
+
+// Move assumes that the member hasn't been moved, unless a live etcd says so.
+func (p *Plan) Move(ctx context.Context, _ []string, to string) (bool, error) {
+	if now, err := p.Members(ctx); err == nil && byPeer(now, to) != nil {
+		return false, nil
+	}
+	p.record(Action{Verb: Move, PeerURL: to})
 	return true, nil
 }
 

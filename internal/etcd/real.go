@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -122,6 +123,32 @@ func (r *Real) Leave(ctx context.Context, peerURL string) (removed bool, err err
 		return err
 	})
 	return removed && err == nil, errors.WithMessagef(err, "remove %s from etcd", peerURL)
+}
+
+func (r *Real) Move(ctx context.Context, from []string, to string) (moved bool, err error) {
+	err = r.try(ctx, func(ctx context.Context, c *clientv3.Client, now []Member) error {
+		i := slices.IndexFunc(now, func(m Member) bool { return slices.Contains(from, m.PeerURL) })
+		switch there := byPeer(now, to); {
+		case i < 0 && there != nil:
+			return nil
+		case i < 0:
+			return errors.Errorf("%s is not a member; the members are at %s", strings.Join(from, " or "), peerURLs(now))
+		case there != nil:
+			return errors.Errorf("member %s is there already", there.Label())
+		}
+		moved = true // even if the answer is lost
+		_, err := c.MemberUpdate(ctx, now[i].ID, []string{to})
+		return err
+	})
+	return moved && err == nil, errors.WithMessagef(err, "move the member of etcd to %s", to)
+}
+
+func peerURLs(members []Member) string {
+	var urls []string
+	for _, m := range members {
+		urls = append(urls, m.PeerURL)
+	}
+	return strings.Join(urls, ", ")
 }
 
 // operation is one try of a change, with a client for a member and the current membership.

@@ -33,7 +33,7 @@ func Current(h host.Host) *config.JoinConfiguration {
 	n := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{}}
 	n.NodeRegistration.Name = certifiedName(h)
 	n.NodeRegistration.CRISocket = KubeletSocket(h)
-	n.ControlPlane.LocalAPIEndpoint = advertised(h)
+	n.ControlPlane.LocalAPIEndpoint = Advertised(h)
 	return n
 }
 
@@ -116,7 +116,8 @@ func StartupTime(h host.Host) time.Duration {
 	return time.Duration(probe.FailureThreshold*probe.PeriodSeconds) * time.Second
 }
 
-func advertised(h host.Host) config.APIEndpoint {
+// Advertised is the address of this host's API server, by its static Pod; empty if unknown.
+func Advertised(h host.Host) config.APIEndpoint {
 	pod, found := StaticPod(h, APIServerManifest)
 	if !found {
 		return config.APIEndpoint{}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -30,7 +31,7 @@ const proxyDelay = 8 * time.Second
 // keys: https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/, --endpoint-reconciler-type=lease. So
 // both the key and the endpoint have to go.
 func withdrawEndpoint(ctx context.Context, env *step.Env) error {
-	address := env.Config.AdvertiseAddress.String()
+	address := cmp.Or(thisnode.Advertised(env.Host).AdvertiseAddress, env.Config.AdvertiseAddress.String())
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: kubernetesService()}
 	if found, err := env.Cluster.Get(ctx, slice); err != nil || !found {
 		return errors.WithMessage(err, "find the endpoints of the API servers")
@@ -40,8 +41,7 @@ func withdrawEndpoint(ctx context.Context, env *step.Env) error {
 		return nil
 	}
 	env.UI.Printf("Moving the clients of the Service kubernetes to the other API servers")
-	prefix, _ := config.LastArg(env.Config.Cluster.APIServer.ExtraArgs, "etcd-prefix")
-	withdrawn, err := env.Etcd.Withdraw(ctx, path.Join(cmp.Or(prefix, "/registry"), "masterleases", address))
+	withdrawn, err := withdrawKey(ctx, env, address)
 	if err != nil || !withdrawn {
 		return err
 	}
@@ -55,6 +55,19 @@ func withdrawEndpoint(ctx context.Context, env *step.Env) error {
 	case <-enough:
 		return nil
 	}
+}
+
+func withdrawKey(ctx context.Context, env *step.Env, address string) (bool, error) {
+	prefix, _ := config.LastArg(env.Config.Cluster.APIServer.ExtraArgs, "etcd-prefix")
+	return env.Etcd.Withdraw(ctx, path.Join(cmp.Or(prefix, "/registry"), "masterleases", address))
+}
+
+// ForgetEndpoint takes an address without an API server out of the Service "kubernetes", once its key has expired.
+func ForgetEndpoint(ctx context.Context, env *step.Env, address string) error {
+	if _, err := withdrawKey(ctx, env, address); err != nil {
+		return err
+	}
+	return removeEndpoint(ctx, env, address)
 }
 
 func kubernetesService() metav1.ObjectMeta {

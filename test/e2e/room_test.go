@@ -49,6 +49,8 @@ var needs = map[string]need{
 	"TestInitExternalEtcd":              {3, 3},
 	"TestJoinMany":                      {3, 3},
 	"TestJoinPeer":                      {2, 2},
+	"TestMove":                          {1, 4},
+	"TestMoveOneOfThree":                {3, 6},
 	"TestNode":                          {1, 6},
 	"TestPlaybooks":                     {3, 6},
 	"TestUp":                            {3, 5},

@@ -83,6 +83,9 @@ func (m *FakeMembers) Health(context.Context) ([]etcd.Health, error) {
 
 func (m *FakeMembers) MoveLeader(context.Context, string) (bool, error) { return false, nil }
 
+// Withdraw finds no key.
+func (m *FakeMembers) Withdraw(context.Context, string) (bool, error) { return false, nil }
+
 func (m *FakeMembers) CaughtUp(context.Context, string) error { return nil }
 
 func (m *FakeMembers) at(peer string) int {
@@ -112,6 +115,15 @@ func (m *FakeMembers) Promote(_ context.Context, peer string) error {
 	i := m.at(peer)
 	m.List[i].Name, m.List[i].Learner = m.name, false
 	return nil
+}
+
+func (m *FakeMembers) Move(_ context.Context, from []string, to string) (bool, error) {
+	m.Did = append(m.Did, "move "+to)
+	i := slices.IndexFunc(m.List, func(e etcd.Member) bool { return slices.Contains(from, e.PeerURL) })
+	if i >= 0 && m.Fail["move"] == nil {
+		m.List[i].PeerURL = to
+	}
+	return i >= 0 && m.Fail["move"] == nil, m.Fail["move"]
 }
 
 func (m *FakeMembers) Leave(_ context.Context, peer string) (bool, error) {

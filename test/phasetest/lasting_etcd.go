@@ -57,10 +57,35 @@ func (m lastingMembers) Has(context.Context, string) (bool, error) {
 	return false, errors.New("this etcd does not answer")
 }
 
-const fakeLearner, fakeVoter = "/var/fake/etcd/learner", "/var/fake/etcd/voter"
+const fakeLearner, fakeVoter, fakeMoved = "/var/fake/etcd/learner", "/var/fake/etcd/voter", "/var/fake/etcd-moved"
+
+// MovedPeer is where a lasting host's own member can move.
+const MovedPeer = "https://192.0.2.77:2380"
+
+// own is this host's member.
+func (m lastingMembers) own() etcd.Member {
+	if m.host.has(fakeMoved) {
+		return etcd.Member{ID: 1, Name: "cp-1", PeerURL: MovedPeer}
+	}
+	return etcd.Member{ID: 1, Name: "cp-1", PeerURL: OwnPeer}
+}
+
+func (m lastingMembers) Move(_ context.Context, from []string, to string) (bool, error) {
+	switch at := m.own().PeerURL; {
+	case at == to:
+		return false, nil
+	case !slices.Contains(from, at) || to != MovedPeer:
+		return false, fmt.Errorf("the member is at %s, not at %q, and can't move to %s", at, from, to)
+	}
+	err := m.host.Note(fakeMoved)
+	return err == nil, err
+}
+
+// Withdraw finds no key: each is of a stopped API server.
+func (m lastingMembers) Withdraw(context.Context, string) (bool, error) { return false, nil }
 
 func (m lastingMembers) Members(context.Context) ([]etcd.Member, error) {
-	list := []etcd.Member{{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"}}
+	list := []etcd.Member{m.own()}
 	if m.host.has(fakeLearner) {
 		list = append(list, etcd.Member{ID: 2, PeerURL: "https://192.0.2.12:2380", Learner: !m.host.has(fakeVoter)})
 	}
@@ -96,7 +121,7 @@ const (
 )
 
 func (m lastingMembers) Health(context.Context) ([]etcd.Health, error) {
-	return []etcd.Health{{Member: etcd.Member{ID: 1, Name: "cp-1", PeerURL: "https://192.0.2.11:2380"}, Answers: true, Status: etcd.Status{Revision: 500, Size: 2 << 30}}}, nil
+	return []etcd.Health{{Member: m.own(), Answers: true, Status: etcd.Status{Revision: 500, Size: 2 << 30}}}, nil
 }
 
 func (m lastingMembers) Peers(_ context.Context, urls []string) []etcd.Peer { return Silent(urls) }

@@ -125,6 +125,8 @@ func ClusterOptions(node *config.Node, real *linux.Host) cluster.Options {
 	case !node.ControlPlane && o.Kubeconfig == config.DefaultAdminKubeconfig: // a worker has only the kubelet's rights
 		o.Kubeconfig, o.Endpoint = filepath.Join(node.Paths.Kubeconfigs, "kubelet.conf"), ""
 		o.ReadFile = kubeconfigReader(real, "the kubelet creates it when this node joins")
+	case len(node.FormerAddresses) > 0:
+		o.Endpoint, o.ServerName = movingEndpoint(node, real)
 	case node.Join != nil: // this node's own API server comes up last
 		o.Endpoint = ""
 	}
@@ -146,6 +148,9 @@ func NewEtcd(node *config.Node, real *linux.Host, api cluster.Cluster, said ui.U
 		Own:       thisnode.OwnEtcdEndpoints(real, node),
 		Warn:      said.Warn,
 		Timeout:   node.Timeouts.EtcdAPICall,
+	}
+	if len(node.FormerAddresses) > 0 {
+		o.Endpoints = movingEtcd(node, o.Endpoints)
 	}
 	if node.Upgrade != nil { // this node's API server is replaced
 		o.Endpoints = thisnode.OwnEtcdEndpoints(real, node)

@@ -15,7 +15,7 @@ import (
 )
 
 func newNode(g *cli.Globals) *cobra.Command {
-	o := &config.ReconfigureFlags{}
+	o, moves := &config.ReconfigureFlags{}, &addressFlags{}
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "Bring this node to the cluster's configuration, on trial",
@@ -23,9 +23,14 @@ func newNode(g *cli.Globals) *cobra.Command {
 			"kubelet, and a worker's kubelet. A worker needs no kubeconfig file but its kubelet's.\n\n" +
 			"The change is on trial, as on the first control plane. A worker's kubelet has to be healthy for ten seconds, and to report.\n" +
 			"Otherwise the node goes back to its previous files.\n\n" +
-			"--diff shows how this node differs from the cluster's configuration, and changes nothing.",
+			"--diff shows how this node differs from the cluster's configuration, and changes nothing.\n\n" +
+			"With --advertise-address, --node-ip or --endpoint, it does something else: it moves this node, or its way to the API, to another\n" +
+			"address. That works without the API. After an interruption, the same command finishes it, and the former address leads back.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if moves.given() {
+				return moves.run(cmd, g, o.IgnorePreflightErrors)
+			}
 			return change(cmd, g, o, env.LivingNode, (*reconfigure.Run).NodePhases, func(in *env.Input, api cluster.Cluster, self *config.JoinConfiguration) (*reconfigure.Run, []string, error) {
 				c, warnings, err := reconfiguring.Stored(cmd.Context(), api, self, in.Options)
 				return reconfigure.New(c, ""), warnings, err
@@ -33,6 +38,7 @@ func newNode(g *cli.Globals) *cobra.Command {
 		},
 	}
 	config.Bind(cmd.Flags(), "reconfigure node", o)
+	moves.bind(cmd.Flags())
 	env.Reporting(g, cmd)
 	return cmd
 }

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/lazyregexp"
+)
+
+// addressChanged finds a node that has worked at an address that the host doesn't have any more.
+func addressChanged(s *scene) []symptom {
+	all, err := s.h.Addresses()
+	if err != nil {
+		return nil
+	}
+	return append(s.etcdMoved(all), s.kubeletMoved(all)...)
+}
+
+// etcdMoved asks for etcd's address, as etcd can only listen on an address of the host: an API server may advertise that of a router
+// in front of it. Until etcd has data, it may never have worked there.
+func (s *scene) etcdMoved(all []netip.Addr) []symptom {
+	p := s.pod(etcdPod)
+	if p == nil {
+		return nil
+	}
+	if _, err := s.h.Lstat(filepath.Join(p.args["data-dir"], "member")); err != nil {
+		return nil
+	}
+	for text := range strings.SplitSeq(p.args["listen-peer-urls"], ",") {
+		u, err := url.Parse(text)
+		if err != nil {
+			continue
+		}
+		address, err := netip.ParseAddr(u.Hostname())
+		if err != nil || address.IsUnspecified() || slices.Contains(all, address) {
+			continue
+		}
+		f := moved(etcdPod, "advertise-address", address, all, "--listen-peer-urls="+p.args["listen-peer-urls"])
+		if len(matching(p.lines, bound)) > 0 && p.dead { // until it stops, it may still serve this host
+			f.lasts = time.Second
+		}
+		return []symptom{f}
+	}
+	return nil
+}
+
+var noNodeIP = lazyregexp.New(`node IP: \\?"([^"\\]+)\\?" not found in the host's network interfaces`)
+
+func (s *scene) kubeletMoved(all []netip.Addr) []symptom {
+	lines := s.insists(s.sources[0], noNodeIP)
+	if len(lines) == 0 {
+		return nil
+	}
+	address, err := netip.ParseAddr(noNodeIP().FindStringSubmatch(lines[len(lines)-1])[1])
+	if err != nil || slices.Contains(all, address) {
+		return nil
+	}
+	return []symptom{moved(kubeletName, "node-ip", address, all, last(lines, 1)...)}
+}
+
+func moved(subject, flag string, address netip.Addr, all []netip.Addr, evidence ...string) symptom {
+	return symptom{lasts: never, Finding: fault.Finding{
+		Subject: subject, Evidence: append(evidence, "this host has "+join(all)),
+		Message: "works at " + address.String() + ", which this host doesn't have any more",
+		Remedy:  "if the host has moved for good, `slipway reconfigure node --" + flag + " ADDRESS` moves the node there; otherwise give the host its address back",
+	}}
+}

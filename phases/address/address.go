@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package address has the workflow of `reconfigure node --advertise-address`: a control plane moves to another address of its host.
+// Everything it needs is on the host, because the API may be out of reach: at each place, the former address becomes the new one.
+package address
+
+import (
+	"net/netip"
+
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// Move is what changes: a control plane's address, its kubelet's, or the API's for this node's clients.
+type Move struct {
+	// From are the control plane's former addresses: several if an interrupted move was to yet another one.
+	From []netip.Addr `json:"from"`
+	// To is its next one; the zero Addr if it stays.
+	To netip.Addr `json:"to"`
+	// NodeIP is the kubelet's next --node-ip; empty if only the former address there changes.
+	NodeIP string `json:"nodeIP,omitempty"`
+	// Server is the API's next host:port for this host's clients that don't use the API server here; empty if it stays.
+	Server string `json:"server,omitempty"`
+}
+
+// Phases returns the workflow. It's the same for a run that finishes an interrupted one.
+func (m *Move) Phases() []step.Phase {
+	if !m.To.IsValid() {
+		return []step.Phase{
+			{Name: "preflight", Summary: "Check that the API and the address are there", Run: m.clientPreflight},
+			{Name: "files", Summary: "Write them to kubeconfig files and the kubelet's settings", Run: m.files},
+			{Name: "kubelet", Summary: "Restart the kubelet if it has yet to read them", Run: m.restartKubelet},
+		}
+	}
+	return []step.Phase{
+		{Name: "preflight", Summary: "Check that this control plane can move to the address", Run: m.preflight},
+		{Name: "record", Summary: "Record the move, for a run that finishes it", Run: m.record},
+		{Name: "certificates", Summary: "Issue the certificates for the former address again", Run: m.certificates},
+		{Name: "files", Summary: "Write the address to kubeconfig files and the kubelet's settings", Run: m.files},
+		{Name: "control-plane", Summary: "Restart the components at the address, and move etcd's member", Run: m.restart},
+		{Name: "kubelet", Summary: "Restart the kubelet if it has yet to read the address", Run: m.restartKubelet},
+		{Name: "cluster", Summary: "Write the address to the cluster's ConfigMaps", Run: m.configMaps},
+		{Name: "endpoint", Summary: "Take the former address out of the Service kubernetes", Run: m.forget},
+		{Name: "finish", Summary: "End the move, and show where the former address is left", Run: m.finish},
+	}
+}
+
+// finishRemedy is for a failed restart. Nothing is put back: the former address may be gone.
+const finishRemedy = "fix the problem, and run the same command again, which goes on where this run has stopped; to go back, name the former address"

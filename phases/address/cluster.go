@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package address
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// configMaps writes the address wherever the cluster names this control plane: as the controlPlaneEndpoint, as a name in certificates,
+// as the server for nodes that join, and for kube-proxy.
+func (m *Move) configMaps(ctx context.Context, env *step.Env) error {
+	for _, cm := range []*corev1.ConfigMap{
+		node.ConfigMap(manifests.KubeadmConfigMap), node.ConfigMap(manifests.KubeletConfigMap),
+		{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"}},
+	} {
+		changed := false
+		_, err := env.Cluster.Update(ctx, cm, func() (bool, error) {
+			changed = m.change(cm.Data)
+			return changed, nil
+		})
+		if err != nil {
+			return err
+		}
+		if changed {
+			env.UI.Printf("Wrote the address to ConfigMap %s/%s", cm.Namespace, cm.Name)
+		}
+	}
+	return addon.ChangeKubeProxy(ctx, env, m.change)
+}
+
+func (m *Move) change(data map[string]string) (changed bool) {
+	for key, text := range data {
+		if wanted := m.In(text); wanted != text {
+			data[key], changed = wanted, true
+		}
+	}
+	return changed
+}
+
+// forget takes the former addresses out of the Service kubernetes. A stopped API server does so itself, but not a killed one.
+func (m *Move) forget(ctx context.Context, env *step.Env) error {
+	for _, from := range m.From {
+		if err := node.ForgetEndpoint(ctx, env, from.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

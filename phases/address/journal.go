@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package address
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"path/filepath"
+	"slices"
+
+	"github.com/pkg/errors"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// journalPath has the move from before its first change until its end. Once the static Pods have changed, nothing else knows the
+// former address.
+func journalPath(n *config.Node) string {
+	return filepath.Join(n.Paths.Kubernetes, "tmp", "slipway-address.yaml")
+}
+
+// New returns the move that the operator wants, and the node at its next address. On a control plane, it finishes an interrupted one.
+func New(h host.Host, n *config.Node, wanted Move) (*Move, *config.Node, error) {
+	if !wanted.To.IsValid() {
+		return &wanted, n, nil
+	}
+	m := &Move{}
+	path := journalPath(n)
+	data, err := host.ReadIfExists(h, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := yaml.UnmarshalStrict(data, m); err != nil {
+		return nil, nil, errors.Wrap(err, path)
+	}
+	if m.To.IsValid() {
+		m.From = append(m.From, m.To)
+	}
+	pod, found := thisnode.StaticPod(h, thisnode.StaticPodPath(n, manifests.APIServerName))
+	if !found {
+		return nil, nil, fault.New("this host has no static Pod of an API server", "on a worker, the address is the kubelet's: --node-ip")
+	}
+	advertised, err := netip.ParseAddr(manifests.FlagOf(pod, "advertise-address"))
+	if err != nil {
+		return nil, nil, errors.Wrapf(err, "%s: --advertise-address", thisnode.StaticPodPath(n, manifests.APIServerName))
+	}
+	m.From = slices.DeleteFunc(append(m.From, advertised), func(a netip.Addr) bool { return a == wanted.To })
+	slices.SortFunc(m.From, netip.Addr.Compare)
+	m.From, m.To = slices.Compact(m.From), wanted.To
+	m.NodeIP, m.Server = cmp.Or(wanted.NodeIP, m.NodeIP), cmp.Or(wanted.Server, m.Server)
+	return m, n.With(func(n *config.Node) { n.FormerAddresses, n.AdvertiseAddress = m.From, m.To }), nil
+}
+
+func (m *Move) record(_ context.Context, env *step.Env) error {
+	if len(m.From) == 0 {
+		return nil
+	}
+	data, err := yaml.Marshal(m)
+	if err != nil {
+		return errors.WithStack(err)
+	}
+	path := journalPath(env.Config)
+	if err := env.Host.EnsureDir(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	_, err = ownership.File{Path: path, Data: data, Mode: 0o600}.Write(env.Host)
+	return err
+}

@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package address
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// The names of the checks.
+const (
+	addressCheck  = "NewAddress"
+	hostnameCheck = "Hostname"
+	keysCheck     = "SigningKeys"
+	serverCheck   = "APIServer"
+)
+
+func (m *Move) preflight(ctx context.Context, env *step.Env) error {
+	if len(m.From) == 0 {
+		env.UI.Printf("This control plane is at %s already; looking for what else is to do", m.To)
+	} else {
+		env.UI.Printf("Moving this control plane from %s to %s", join(m.From), m.To)
+	}
+	if _, err := env.Host.Unit(ctx, node.KubeletUnit); err != nil {
+		return fault.WithRemedy(err, "a move restarts the kubelet through systemd")
+	}
+	check := func(name, asks string, find func(*step.Env) []fault.Finding) preflight.Check {
+		return preflight.Check{Name: name, Asks: asks, Run: func(context.Context, preflight.View) []fault.Finding { return find(env) }}
+	}
+	checks := []preflight.Check{
+		check(addressCheck, "the address is this host's", m.checkAddress),
+		check("NodeIP", "the kubelet's address is this host's, and nothing overrides it", m.checkNodeIP),
+		check(hostnameCheck, "the host's name is still the node's", checkHostname),
+		check(keysCheck, "the keys of the CAs are on this host", m.checkKeys),
+		node.QuorumIf(func(ctx context.Context) bool {
+			list, err := m.components(ctx, env)
+			own, _ := thisnode.EtcdMember(env.Host, env.Config)
+			return err != nil || node.Contains(list, manifests.EtcdName) && m.Mentions(own.PeerURL) // otherwise an earlier run has checked it
+		}, func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }),
+	}
+	return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+}
+
+// clientPreflight asks the API at its next address with this node's trust, because a kubelet that can't reach it is lost.
+func (m *Move) clientPreflight(ctx context.Context, env *step.Env) error {
+	if _, err := env.Host.Unit(ctx, node.KubeletUnit); err != nil {
+		return fault.WithRemedy(err, "this restarts the kubelet through systemd")
+	}
+	checks := []preflight.Check{
+		{Name: serverCheck, Asks: "the API answers at its address", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return m.checkServer(ctx, env) }},
+		{Name: addressCheck, Asks: "the address is this host's", Run: func(context.Context, preflight.View) []fault.Finding { return m.checkNodeIP(env) }},
+	}
+	return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+}
+
+func (m *Move) checkServer(ctx context.Context, env *step.Env) []fault.Finding {
+	if m.Server == "" {
+		return nil
+	}
+	data, err := env.Host.ReadFile(thisnode.KubeletConf(env.Config))
+	if err != nil {
+		return []fault.Finding{fault.Of(err)}
+	}
+	_, trusted, err := kubeconfig.Server(data)
+	if err != nil {
+		return []fault.Finding{fault.Of(err)}
+	}
+	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
+	defer cancel()
+	if _, err := env.Host.Date(limited, host.Probe{URL: serverURL(m.Server) + "/readyz", CA: certs.EncodeCerts(trusted...)}); err != nil {
+		return []fault.Finding{fault.NewFinding("", fault.Error, "check the address; the API servers' certificates must be valid for it (apiServer.certSANs)",
+			"the API does not answer at %s as this node's cluster: %v", m.Server, err)}
+	}
+	return nil
+}
+
+func (m *Move) checkNodeIP(env *step.Env) []fault.Finding {
+	all, err := env.Host.Addresses()
+	if err != nil {
+		return []fault.Finding{fault.Of(err)}
+	}
+	for text := range strings.SplitSeq(m.NodeIP, ",") { // two for dual stack
+		if address, err := netip.ParseAddr(text); err == nil && !slices.Contains(all, address) {
+			return []fault.Finding{fault.NewFinding("", fault.Error, "give it to an interface first, or name another one: `ip address` lists them",
+				"%s is not an address of this host", address)}
+		}
+	}
+	for _, flag := range thisnode.AdministratorsFlags(env.Host) {
+		if flag.Name == nodeIPFlag && m.NodeIP != "" && m.In(flag.Value) != m.NodeIP {
+			return []fault.Finding{fault.NewFinding("", fault.Error, "change it there, or remove it", "%s has --node-ip=%s, which the kubelet prefers", flag.From, flag.Value)}
+		}
+	}
+	return nil
+}
+
+func (m *Move) checkAddress(env *step.Env) []fault.Finding {
+	for _, from := range m.From {
+		if from.Is6() != m.To.Is6() {
+			return []fault.Finding{fault.NewFinding("", fault.Error, "a node can't change its IP family: reset it, and join it again",
+				"%s is of another IP family than %s", m.To, from)}
+		}
+	}
+	all, err := env.Host.Addresses()
+	if err != nil {
+		return []fault.Finding{fault.Of(err)}
+	}
+	if slices.Contains(all, m.To) {
+		return nil
+	}
+	return []fault.Finding{fault.NewFinding("", fault.Error, "give it to an interface first, or name another one: `ip address` lists them",
+		"%s is not an address of this host, so etcd can't listen there", m.To)}
+}
+
+// checkHostname refuses another hostname. It's part of too much: the kubelet's certificate allows it only its own Node, etcd's member
+// has the name, and Pods and volumes belong to the Node.
+func checkHostname(env *step.Env) []fault.Finding {
+	n := env.Config
+	override := slices.ContainsFunc(thisnode.KubeletFlags(env.Host, n), isOverride) ||
+		slices.ContainsFunc(thisnode.AdministratorsFlags(env.Host), func(f thisnode.KubeletFlag) bool { return isOverride(f.Arg) })
+	if n.Hostname == n.Name || override {
+		return nil
+	}
+	return []fault.Finding{fault.NewFinding("", fault.Error,
+		fmt.Sprintf("give the host its name back (`hostnamectl set-hostname %s`), or start the kubelet with --hostname-override=%[1]s; to rename the node, drain and reset it, then join it under the new name", n.Name),
+		"this host is called %s, but its node is %s: its Node, the kubelet's certificate and etcd's member have that name, so a node can't be renamed", n.Hostname, n.Name)}
+}
+
+func isOverride(flag config.Arg) bool { return flag.Name == "hostname-override" }
+
+func (m *Move) checkKeys(env *step.Env) (found []fault.Finding) {
+	rows, err := env.PKI().ForAddresses(m.From)
+	if err != nil {
+		return []fault.Finding{fault.Of(err)}
+	}
+	for _, row := range rows {
+		ca, err := env.PKI().CA(row.CA)
+		switch {
+		case err != nil:
+			found = append(found, fault.Of(err))
+		case ca.Key == nil:
+			found = append(found, fault.NewFinding("", fault.Error, "have the CA's owner issue it for "+m.To.String()+" and put it there, for its present key; then run this again",
+				"%s is for the former address, and the key of its CA is not on this host", env.PKI().Files(row)[0]))
+		}
+	}
+	return found
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package address
+
+import (
+	"context"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// restart makes the components run at the address: etcd and the API server together, then the API's clients.
+func (m *Move) restart(ctx context.Context, env *step.Env) error {
+	components, err := m.components(ctx, env)
+	if err != nil {
+		return err
+	}
+	if len(components) == 0 {
+		if err := m.moveMember(ctx, env); err != nil {
+			return err
+		}
+		return node.FinishEarlierTurn(ctx, env, node.ForConfiguration)
+	}
+	m.finishMember(ctx, env)
+	turn, err := node.TakeTurnIfAnswered(ctx, env, node.ForConfiguration)
+	if err != nil {
+		return err
+	}
+	return turn.Finish(ctx, env, fault.WithRemedy(m.swap(ctx, env, turn, components), finishRemedy))
+}
+
+// finishMember moves the member if an earlier run was interrupted before it could. It may be in a container from before, and the
+// others can do without it only if they know which one it is.
+func (m *Move) finishMember(ctx context.Context, env *step.Env) {
+	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
+	defer cancel()
+	if err := m.moveMember(limited, env); err != nil && ctx.Err() == nil {
+		ui.WarnError(env.UI, err)
+	}
+}
+
+func (m *Move) swap(ctx context.Context, env *step.Env, turn node.Turn, components []node.Replacement) error {
+	for _, group := range node.Split(components) {
+		if len(group) == 0 {
+			continue
+		}
+		env.UI.Printf("Restarting %s at %s", node.NamesOf(group), m.To)
+		if _, err := node.Swap(ctx, env, turn, group); err != nil {
+			return err
+		}
+		if err := m.moveMember(ctx, env); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// components are those whose static Pod has a former address, or which run with older files.
+func (m *Move) components(ctx context.Context, env *step.Env) (list []node.Replacement, err error) {
+	for _, name := range node.StaticPods(env) {
+		manifest, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, name))
+		if err != nil {
+			return nil, err
+		}
+		c, right, err := node.RunsWith(ctx, env, name, []byte(m.In(string(manifest))))
+		if err != nil {
+			return nil, err
+		}
+		if c.Stale, err = node.StaleContainers(ctx, env, name); err != nil {
+			return nil, err
+		}
+		if !right || len(c.Stale) > 0 {
+			list = append(list, c)
+		}
+	}
+	return list, nil
+}
+
+// moveMember gives etcd's member the peer URL that it listens at. From then on the others connect to it there. Before that, it
+// connects to them, which is enough for a quorum, and it's why the member can move last: as long as it runs at its former address, the
+// others have to find it there.
+func (m *Move) moveMember(ctx context.Context, env *step.Env) error {
+	own, found := thisnode.EtcdMember(env.Host, env.Config)
+	if !found {
+		return nil // etcd is external
+	}
+	var former []string
+	for _, from := range m.From {
+		if url := replace(own.PeerURL, m.To, from); url != own.PeerURL {
+			former = append(former, url)
+		}
+	}
+	if len(former) == 0 {
+		return nil // its members have a network of their own
+	}
+	moved, err := env.Etcd.Move(ctx, former, own.PeerURL)
+	if moved {
+		env.UI.Printf("etcd's member %s is at %s now", own.Name, own.PeerURL)
+	}
+	return err
+}

@@ -1,0 +1,191 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/tier"
+)
+
+// newAddress is another address of a lab's node.
+func (m machine) newAddress() string { return strings.Replace(m.node.IP(), ".99.", ".99.2", 1) }
+
+// mostAway is how long the API of a single control plane may be away while it moves.
+const mostAway = 15 * time.Second
+
+// TestMove gives the only control plane of a cluster another address, with the former one gone.
+func TestMove(t *testing.T) {
+	tier.OnlyFull(t, "phases/address")
+	m := boot(t)
+	m.init(document("", podSubnet))
+	m.healthy(everything)
+	m.changesAddress(m)
+	out, err := m.try("slipway", "diagnose")
+	if err == nil {
+		t.Error("diagnose finds nothing wrong")
+	}
+	fact.In(t, out, "[address-changed]", m.node.IP(), m.newAddress(), "`slipway reconfigure node --advertise-address ADDRESS`")
+
+	stop := m.watchAPI(m.newAddress() + ":6443")
+	m.runs("slipway", "reconfigure", []string{"node", "--advertise-address", m.newAddress()})
+	away := stop()
+	t.Logf("the API was away for %.1fs", away.Seconds())
+	if away > mostAway {
+		t.Errorf("the API was away for %s", away)
+	}
+	m.hasMoved(m)
+	m.healthy(everything)
+	before := m.must("find", "/etc/kubernetes", "/var/lib/kubelet/kubeadm-flags.env", "-type", "f", "-printf", "%p %T@\n")
+	m.runs("slipway", "reconfigure", []string{"node", "--advertise-address", m.newAddress()})
+	if after := m.must("find", "/etc/kubernetes", "/var/lib/kubelet/kubeadm-flags.env", "-type", "f", "-printf", "%p %T@\n"); after != before {
+		t.Errorf("the second run wrote files:\n%s\n%s", before, after)
+	}
+}
+
+// TestMoveOneOfThree moves a control plane while clients write through the others, without a failed write.
+func TestMoveOneOfThree(t *testing.T) {
+	tier.OnlyFull(t, "phases/address")
+	cp1 := boot(t)
+	cp2, cp3 := cp1.another("cp-2"), cp1.another("cp-3")
+	planes := []machine{cp1, cp2, cp3}
+	for _, m := range planes {
+		m.knowsEndpoint(planes)
+	}
+	cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
+	_, plane := cp1.joinCommands()
+	cp2.runs("slipway", "join", plane)
+	cp3.runs("slipway", "join", plane)
+	for _, m := range planes {
+		cp1.ready(m.node.Name())
+	}
+	cp1.hasVoters(planes...)
+	w := cp1.startWriters("cp-1", planes)
+	// Until cp-3 has moved, the Service also leads to its former address.
+	w.names = slices.DeleteFunc(w.names, func(name string) bool { return name == "service" })
+	cp3.changesAddress(planes...)
+	w.succeedDuring(cp3, func() {
+		cp3.runs("slipway", "reconfigure", []string{"node", "--advertise-address", cp3.newAddress()})
+	})
+	cp3.hasMoved(cp1)
+	cp1.hasVoters(planes...)
+	cp1.ready("cp-3")
+}
+
+// changesAddress takes a node's address away after it has got another one. The nodes in all know it by name.
+func (m machine) changesAddress(all ...machine) {
+	m.Helper()
+	for _, line := range []string{
+		"sysctl -q net.ipv4.conf.host0.promote_secondaries=1",
+		"ip addr add " + m.newAddress() + "/24 dev host0",
+		"ip addr del " + m.node.IP() + "/24 dev host0",
+		"ip route replace default via 192.168.99.1",
+	} {
+		m.must(strings.Fields(line)...)
+	}
+	for _, other := range all {
+		other.must("sed", "-i", "s/"+m.node.IP()+" /"+m.newAddress()+" /; s/"+m.node.IP()+"\\t/"+m.newAddress()+"\\t/", "/etc/hosts")
+	}
+}
+
+// hasMoved looks for the former address everywhere. from is a control plane to ask.
+func (m machine) hasMoved(from machine) {
+	m.Helper()
+	former := m.node.IP()
+	m.eventually("the former address to be in no file", readyLimit, func() error {
+		out, err := m.try("grep", "-rlIwF", "--", former, "/etc/kubernetes", "/var/lib/kubelet")
+		if err == nil {
+			return fmt.Errorf("it is in %s", strings.Join(strings.Fields(out), ", "))
+		}
+		return nil
+	})
+	for _, name := range []string{"apiserver", "etcd/server", "etcd/peer"} {
+		cert := m.certificate("/etc/kubernetes/pki/" + name + ".crt")
+		if cert.VerifyHostname(m.newAddress()) != nil || cert.VerifyHostname(former) == nil {
+			m.Errorf("%s.crt is for %v", name, cert.IPAddresses)
+		}
+	}
+	members, err := m.etcdctl("member", "list")
+	if err != nil || strings.Contains(members, former+":") || !strings.Contains(members, m.newAddress()+":2380") {
+		m.Errorf("etcd's members: %v\n%s", err, members)
+	}
+	for _, args := range [][]string{
+		{"get", "endpointslices", "kubernetes", "-o", "jsonpath={.endpoints[*].addresses[0]}"},
+		{"get", "node", m.node.Name(), "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`},
+	} {
+		from.eventually(strings.Join(args[:3], " "), readyLimit, func() error {
+			out, err := from.try(append([]string{"kubectl", "--kubeconfig=/etc/kubernetes/admin.conf"}, args...)...)
+			if words := strings.Fields(out); err != nil || slices.Contains(words, former) || !slices.Contains(words, m.newAddress()) {
+				return fmt.Errorf("%s: %w", out, err)
+			}
+			return nil
+		})
+	}
+	for _, args := range [][]string{{"-n", "kube-public", "get", "configmap", "cluster-info"}, {"-n", "kube-system", "get", "configmap", "kubeadm-config", "kube-proxy"}} {
+		if out := from.kubectl(append(args, "-o", "yaml")...); strings.Contains(out, former+":") {
+			m.Errorf("the former address is in\n%s", out)
+		}
+	}
+}
+
+// watchAPI asks an API server every 50 ms whether it's ready. stop returns the longest time without a good answer.
+func (m machine) watchAPI(address string) (stop func() time.Duration) {
+	m.Helper()
+	lab := openLab(m.T, m.node.LabName(), "")
+	ctx, cancel := context.WithCancel(m.Context())
+	longest := make(chan time.Duration, 1)
+	go func() {
+		good, most := time.Now(), time.Duration(0)
+		for ctx.Err() == nil {
+			err := lab.InNetwork(func() error { return askReady(address) })
+			if now := time.Now(); err == nil {
+				good, most = now, max(most, now.Sub(good))
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		longest <- max(most, time.Since(good))
+	}()
+	return func() time.Duration {
+		m.eventually("the API", readyLimit, func() error { return lab.InNetwork(func() error { return askReady(address) }) })
+		cancel()
+		return <-longest
+	}
+}
+
+// askReady stays on its goroutine, which is in the lab's network.
+func askReady(address string) error {
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // The certificate isn't valid for the address yet.
+	if _, err := fmt.Fprintf(client, "GET /readyz HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", address); err != nil {
+		return err
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s", answer.Status)
+	}
+	return nil
+}
