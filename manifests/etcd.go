@@ -132,17 +132,36 @@ type LocalMember struct {
 	DataDir    string
 	// WALDir is the directory of its write-ahead log, if that isn't below DataDir.
 	WALDir string
+	// ConfigFile is the file that etcd reads its settings from instead, if any.
+	ConfigFile string
 	// Initial are the members it was started with, itself included.
 	Initial []Member
 	// Joined reports whether it was started as a member of an existing cluster.
 	Joined bool
 }
 
-// ReadEtcd reads the arguments of etcd's static Pod; found is false if they contain no peer URL.
+// etcdSetting returns a flag of etcd's, or else the environment variable that stands for it.
+func etcdSetting(pod *corev1.Pod, name string) (value string) {
+	if value = FlagOf(pod, name); value != "" || pod == nil || len(pod.Spec.Containers) == 0 {
+		return value
+	}
+	variable := "ETCD_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	for _, e := range pod.Spec.Containers[0].Env {
+		if e.Name == variable {
+			value = e.Value
+			if e.ValueFrom != nil {
+				value = "$" + variable
+			}
+		}
+	}
+	return value
+}
+
+// ReadEtcd reads the settings in etcd's static Pod; found is false if they contain no peer URL.
 func ReadEtcd(pod *corev1.Pod) (m LocalMember, found bool) {
-	flag := func(name string) string { return FlagOf(pod, name) }
+	flag := func(name string) string { return etcdSetting(pod, name) }
 	m = LocalMember{
-		Name: flag("name"), DataDir: flag("data-dir"), WALDir: flag("wal-dir"),
+		Name: flag("name"), DataDir: flag("data-dir"), WALDir: flag("wal-dir"), ConfigFile: flag("config-file"),
 		Initial: readInitialCluster(flag("initial-cluster")), Joined: flag("initial-cluster-state") == "existing",
 	}
 	m.PeerURL, _, _ = strings.Cut(flag("initial-advertise-peer-urls"), ",")

@@ -128,7 +128,7 @@ func commandLine(defaults, extra []config.Arg) []string {
 
 func flag(a config.Arg) string { return "--" + a.Name + "=" + a.Value }
 
-// FlagOf returns a flag's value as the program in a static Pod takes it; empty if it isn't set.
+// FlagOf returns a flag's value as the program in a static Pod takes it, with one dash or two; empty if it isn't set.
 func FlagOf(pod *corev1.Pod, name string) (value string) {
 	if pod == nil || len(pod.Spec.Containers) == 0 {
 		return ""
@@ -136,9 +136,11 @@ func FlagOf(pod *corev1.Pod, name string) (value string) {
 	c := pod.Spec.Containers[0]
 	words := slices.Concat(c.Command, c.Args)
 	for i, word := range words {
-		if v, given := strings.CutPrefix(word, "--"+name+"="); given {
+		bare, dashed := strings.CutPrefix(word, "-")
+		bare = strings.TrimPrefix(bare, "-")
+		if v, given := strings.CutPrefix(bare, name+"="); dashed && given {
 			value = v
-		} else if word == "--"+name && i+1 < len(words) {
+		} else if dashed && bare == name && i+1 < len(words) {
 			value = words[i+1]
 		}
 	}

@@ -158,8 +158,8 @@ var mayImport = map[string][]string{
 		"phases/node", "phases/step", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault", "internal/thisnode",
 	},
 	"phases/recovery": {
-		"phases/backup", "phases/node", "phases/step", "manifests", "preflight", "internal/etcd", "internal/fault", "internal/host",
-		"internal/ownership", "internal/thisnode",
+		"phases/backup", "phases/node", "phases/step", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault", "internal/host",
+		"internal/ownership", "internal/retry", "internal/thisnode",
 	},
 	"phases": {
 		"phases/bootstrap", "phases/kubelet", "phases/machine", "phases/reset", "phases/step", "internal/cluster",
@@ -168,7 +168,7 @@ var mayImport = map[string][]string{
 	"internal/plan":   {"internal/cluster", "internal/config", "internal/etcd", "internal/host", "internal/pki", "internal/redact", "internal/ui"},
 	"cmd/slipway/cli": {"internal/config", "internal/fault", "internal/host", "internal/host/linux", "internal/redact", "internal/ui"},
 	"cmd/slipway/env": {
-		"cmd/slipway/cli", "phases/step", "internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host",
+		"cmd/slipway/cli", "phases/node", "phases/step", "internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host",
 		"internal/host/linux", "internal/host/plan", "internal/joining", "internal/kubeconfig", "internal/plan", "internal/snapshots", "internal/thisnode", "internal/ui", "manifests",
 	},
 	// Groups of commands don't import each other.

@@ -32,7 +32,7 @@ const (
 // Concerns returns everything about the members that needs an operator, the most urgent first, with the member's label as its
 // subject. An empty list means that all is well.
 func Concerns(all []Health) []fault.Finding {
-	found := quorum(all)
+	found := append(quorum(all), formerAlarms(all)...)
 	for _, look := range []func([]Health, Health) *fault.Finding{corrupt, full, down, waits, learns, lags, fillsUp} {
 		for _, m := range all {
 			if f := look(all, m); f != nil {
@@ -84,6 +84,29 @@ const FullRemedy = "run `slipway etcd defrag` on a control plane: it discards th
 // raised reports whether any member knows of m's alarm: a damaged member may not answer for itself.
 func raised(all []Health, m Health, kind string) bool {
 	return slices.ContainsFunc(all, func(h Health) bool { return slices.Contains(h.Status.Alarms, Alarm{m.ID, kind}) })
+}
+
+// HasAlarm reports whether any member knows of an alarm of this kind, be it of a former member: etcd obeys those, too.
+func HasAlarm(all []Health, kind string) bool {
+	return slices.ContainsFunc(all, func(h Health) bool {
+		return slices.ContainsFunc(h.Status.Alarms, func(a Alarm) bool { return a.Kind == kind })
+	})
+}
+
+// formerAlarms finds alarms that no present member has.
+func formerAlarms(all []Health) (found []fault.Finding) {
+	for _, kind := range []string{"CORRUPT", "NOSPACE"} {
+		if !HasAlarm(all, kind) || slices.ContainsFunc(all, func(m Health) bool { return raised(all, m, kind) }) {
+			continue
+		}
+		f := &fault.Finding{Name: NoSpace, Message: "a former member has left the alarm NOSPACE behind, so etcd accepts no writes", Remedy: FullRemedy}
+		if kind == "CORRUPT" {
+			f = CorruptFinding("a former member has left the alarm CORRUPT behind, so all members refuse requests")
+		}
+		f.Severity, f.Subject = fault.Broken, "etcd"
+		found = append(found, *f)
+	}
+	return found
 }
 
 // AlarmsOf returns the kinds of a member's alarms, as far as any member knows.

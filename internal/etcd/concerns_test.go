@@ -50,8 +50,11 @@ func TestConcerns(t *testing.T) {
 		"damage comes first": {func(all []Health) {
 			all[0].Status.Alarms = []Alarm{{1, "NOSPACE"}, {3, "CORRUPT"}}
 		}, []string{"etcd-corrupt c", "etcd-space a"}, []string{"CORRUPT", "--hashkv"}},
-		"another alarm":   {func(all []Health) { all[0].Status.Alarms = []Alarm{{2, "OTHER"}} }, nil, nil},
-		"below the limit": {func(all []Health) { all[2].Status.Size = 2<<30*8/10 - 1 }, nil, nil},
+		"a former member's":            {func(all []Health) { all[1].Status.Alarms = []Alarm{{9, "NOSPACE"}} }, []string{"etcd-space etcd"}, []string{"NOSPACE", "`slipway etcd defrag`"}},
+		"a former one's damage":        {func(all []Health) { all[1].Status.Alarms = []Alarm{{9, "CORRUPT"}} }, []string{"etcd-corrupt etcd"}, []string{"CORRUPT"}},
+		"a former and a present one's": {func(all []Health) { all[1].Status.Alarms = []Alarm{{9, "NOSPACE"}, {2, "NOSPACE"}} }, []string{"etcd-space b"}, nil},
+		"another alarm":                {func(all []Health) { all[0].Status.Alarms = []Alarm{{2, "OTHER"}} }, nil, nil},
+		"below the limit":              {func(all []Health) { all[2].Status.Size = 2<<30*8/10 - 1 }, nil, nil},
 		"near its quota": {func(all []Health) { all[2].Status.Size = 2<<30*8/10 + 1 },
 			[]string{"etcd-quota c"}, []string{"1638", "2048", "20", "--quota-backend-bytes"}},
 		"a learner": {func(all []Health) { all[2].Learner = true; all[2].Status.Applied = 1 }, []string{"etcd-learner c"}, nil},

@@ -105,7 +105,22 @@ func clientAddress(text string) (string, error) {
 	return u.Host, nil
 }
 
+// CredentialsError means that this host's credentials can't be used, so nobody was asked.
+type CredentialsError struct{ Err error }
+
+func (e CredentialsError) Error() string { return e.Err.Error() }
+
+func (e CredentialsError) Unwrap() error { return e.Err }
+
 func (r *Real) tls() (*tls.Config, error) {
+	trust, err := r.readTLS()
+	if err != nil {
+		return nil, CredentialsError{err}
+	}
+	return trust, nil
+}
+
+func (r *Real) readTLS() (*tls.Config, error) {
 	o := r.options
 	var files [3][]byte
 	for i, path := range []string{o.CA, o.Cert, o.Key} {

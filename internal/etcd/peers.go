@@ -7,10 +7,12 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pkg/errors"
 	"go.etcd.io/bbolt"
@@ -25,6 +27,25 @@ type Peer struct {
 	Members []Member
 	Err     error
 }
+
+// Alive reports whether something at the URL accepts connections. It's the etcd, even if its answer is of no use: a certificate may have
+// expired, or this host's clock may be wrong.
+func (p Peer) Alive() bool { return p.Err == nil || errors.As(p.Err, new(AcceptedError)) }
+
+// Silent reports whether nobody answers at the URL: no packet comes back, or the kernel says that no host has the address. Other
+// failures, such as a refused connection or an unknown name, say nothing about the member.
+func (p Peer) Silent() bool {
+	var network net.Error
+	return !p.Alive() && (errors.As(p.Err, &network) && network.Timeout() ||
+		errors.Is(p.Err, context.DeadlineExceeded) || errors.Is(p.Err, unix.EHOSTUNREACH) || errors.Is(p.Err, unix.EHOSTDOWN))
+}
+
+// AcceptedError is an error after the other side has accepted the connection.
+type AcceptedError struct{ Err error }
+
+func (e AcceptedError) Error() string { return e.Err.Error() }
+
+func (e AcceptedError) Unwrap() error { return e.Err }
 
 // ErrNotAsked is the error of a plan, which sends nothing.
 var ErrNotAsked = errors.New("a plan asks no member of etcd")
@@ -47,11 +68,8 @@ func (r *Real) Peers(ctx context.Context, urls []string) []Peer {
 	return found
 }
 
-// peer asks the etcd at a peer URL. The server's certificate must come from etcd's CA.
+// peer asks the etcd at a peer URL. The server's certificate must come from etcd's CA, unless the URL is of http.
 func (r *Real) peer(ctx context.Context, url string) ([]Member, error) {
-	if err := CheckClientURL(url); err != nil {
-		return nil, err
-	}
 	trust, err := r.tls()
 	if err != nil {
 		return nil, err
@@ -60,9 +78,18 @@ func (r *Real) peer(ctx context.Context, url string) ([]Member, error) {
 	if err != nil {
 		return nil, errors.WithStack(err)
 	}
-	transport := &http.Transport{TLSClientConfig: trust, DisableKeepAlives: true} // and no proxy
+	var accepted atomic.Bool
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		accepted.Store(accepted.Load() || err == nil)
+		return conn, err
+	}
+	transport := &http.Transport{TLSClientConfig: trust, DialContext: dial, DisableKeepAlives: true} // and no proxy
 	defer transport.CloseIdleConnections()
 	answer, err := transport.RoundTrip(request)
+	if err != nil && accepted.Load() {
+		err = AcceptedError{err}
+	}
 	if err != nil {
 		return nil, errors.Wrap(err, strings.TrimPrefix(url, scheme))
 	}

@@ -10,15 +10,19 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	pkgerrors "github.com/pkg/errors"
 	"go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/test/fact"
 )
@@ -51,7 +55,7 @@ func TestPeers(t *testing.T) {
 	pair := certificate(t, dir)
 	r := New(Options{CA: filepath.Join(dir, "crt"), Cert: filepath.Join(dir, "crt"), Key: filepath.Join(dir, "key"), ReadFile: os.ReadFile})
 	urls := []string{peerServer(t, pair, toldPeers, http.StatusOK), gone(t), peerServer(t, certificate(t, t.TempDir()), toldPeers, http.StatusOK),
-		peerServer(t, pair, "something else", http.StatusInternalServerError), "http://127.0.0.1:1"}
+		peerServer(t, pair, "something else", http.StatusInternalServerError), "http://127.0.0.1:1", "http" + strings.TrimPrefix(peerServer(t, pair, "", http.StatusOK), "https")}
 	found := r.Peers(t.Context(), urls)
 	want := []Member{{ID: 2, Name: "b", PeerURL: peer("b"), ClientURLs: []string{"https://b.example:2379"}}, {ID: 1<<64 - 1, PeerURL: peer("c"), Learner: true}}
 	if diff := cmp.Diff(want, found[0].Members); diff != "" || found[0].Err != nil {
@@ -60,6 +64,11 @@ func TestPeers(t *testing.T) {
 	fact.Error(t, found[1].Err, "connection refused")
 	fact.Error(t, found[2].Err, "certificate")
 	fact.Error(t, found[4].Err, "http://127.0.0.1:1")
+	for i, signs := range [][2]bool{{true, false}, {false, false}, {true, false}, {true, false}, {false, false}, {true, false}} {
+		if got := [2]bool{found[i].Alive(), found[i].Silent()}; got != signs {
+			t.Errorf("%s is alive, is silent: %t; want %t (%v)", urls[i], got, signs, found[i].Err)
+		}
+	}
 	if found[3].Err != nil || found[3].Members != nil {
 		t.Errorf("%+v", found[3])
 	}
@@ -75,6 +84,32 @@ func TestPeers(t *testing.T) {
 	}
 	if found := NewPlan(nil).Peers(t.Context(), urls); len(found) != len(urls) || !errors.Is(found[0].Err, ErrNotAsked) {
 		t.Errorf("a plan: %+v", found)
+	}
+}
+
+// TestSilentPeers: only a host that doesn't answer at all is silent, and credentials that can't be used say nothing about it.
+func TestSilentPeers(t *testing.T) {
+	for _, c := range []struct {
+		err           error
+		alive, silent bool
+	}{
+		{nil, true, false},
+		{pkgerrors.Wrap(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.EHOSTUNREACH)}, "192.0.2.1:2380"), false, true},
+		{pkgerrors.Wrap(context.DeadlineExceeded, "192.0.2.1:2380"), false, true},
+		{&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, false, true},
+		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.ECONNREFUSED)}, false, false},
+		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", unix.ENETUNREACH)}, false, false},
+		{&net.DNSError{Err: "no such host", IsNotFound: true}, false, false},
+		{pkgerrors.Wrap(AcceptedError{context.DeadlineExceeded}, "192.0.2.1:2380"), true, false},
+		{ErrNotAsked, false, false},
+	} {
+		if p := (Peer{Err: c.err}); p.Alive() != c.alive || p.Silent() != c.silent {
+			t.Errorf("%v: alive %t, silent %t", c.err, p.Alive(), p.Silent())
+		}
+	}
+	r := New(Options{CA: "nothing", ReadFile: os.ReadFile})
+	if p := r.Peers(t.Context(), []string{silent(t)})[0]; !errors.As(p.Err, new(CredentialsError)) || p.Alive() || p.Silent() {
+		t.Errorf("without credentials: %v", p.Err)
 	}
 }
 

@@ -39,6 +39,7 @@ type Plan struct {
 	live    Etcd
 	// left and rewritten have the peer URLs of removed and of defragmented members.
 	left, rewritten []string
+	disarmed        bool
 }
 
 var _ Etcd = (*Plan)(nil)
@@ -103,6 +104,9 @@ func (p *Plan) Health(ctx context.Context) (all []Health, err error) {
 	if p.live != nil {
 		all, err = p.live.Health(ctx)
 		for i := range all {
+			if p.disarmed {
+				all[i].Status.Alarms = slices.DeleteFunc(slices.Clone(all[i].Status.Alarms), func(a Alarm) bool { return a.Kind == "NOSPACE" })
+			}
 			if slices.Contains(p.rewritten, all[i].PeerURL) {
 				all[i].Status.Size, all[i].Status.InUse = 0, 0 // not known in advance
 			}
@@ -167,5 +171,6 @@ func (p *Plan) Defragment(_ context.Context, peerURL string) error {
 
 func (p *Plan) Disarm(context.Context) error {
 	p.record(Action{Verb: Disarm})
+	p.disarmed = true
 	return nil
 }

@@ -8,9 +8,11 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/pkg/errors"
@@ -57,8 +59,9 @@ const firstIndex, firstTerm = 1, 1
 // flags --initial-*. dir is empty, and will become the directory `member` in etcd's data directory. IDs are random, so that
 // running members of the earlier cluster don't take the new cluster for theirs: they have to be removed and join again.
 //
-// Keys, leases, users and alarms come from the snapshot. The new revision is RevisionBump above the newest in the snapshot, or
-// above atLeast if that's higher: the last revision known from elsewhere, or 0. All revisions up to the new revision are compacted.
+// Keys, leases, users and alarms come from the snapshot; alarms become the new member's. The new revision is RevisionBump above the
+// newest in the snapshot, or above atLeast if that's higher: the last revision known from elsewhere, or 0. All revisions up to the new
+// revision are compacted.
 // The etcd version that wrote the snapshot can start with the data, and so can the next minor.
 func Restore(snapshot *os.File, dir, name, peerURL string, atLeast int64) (Data, error) {
 	ids, m := newMember(name, peerURL)
@@ -143,11 +146,45 @@ func replaceMembers(tx *bbolt.Tx, m storedMember) error {
 	if err := tx.Bucket(membersBucket).Put([]byte(strconv.FormatUint(m.ID, 16)), stored); err != nil {
 		return err
 	}
+	if err := replaceAlarms(tx, m); err != nil {
+		return err
+	}
 	voters, err := json.Marshal(map[string]any{"voters": []uint64{m.ID}, "auto_leave": false})
 	if err != nil {
 		return err
 	}
 	return tx.Bucket(metaBucket).Put(confStateKey, voters)
+}
+
+// replaceAlarms makes all alarms m's: etcd obeys those of former members, too, and nobody else could see why.
+func replaceAlarms(tx *bbolt.Tx, m storedMember) error {
+	bucket := tx.Bucket(alarmBucket)
+	if bucket == nil {
+		return nil
+	}
+	kinds := map[pb.AlarmType]bool{}
+	err := bucket.ForEach(func(key, _ []byte) error {
+		var alarm pb.AlarmMember
+		err := proto.Unmarshal(key, &alarm)
+		kinds[alarm.GetAlarm()] = true
+		return errors.Wrapf(err, "bucket %s", alarmBucket)
+	})
+	if err == nil {
+		err = tx.DeleteBucket(alarmBucket)
+	}
+	if err == nil {
+		bucket, err = tx.CreateBucket(alarmBucket)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		var key []byte
+		if err == nil {
+			key, err = proto.Marshal(&pb.AlarmMember{MemberID: m.ID, Alarm: kind})
+		}
+		if err == nil {
+			err = bucket.Put(key, nil)
+		}
+	}
+	return err
 }
 
 // rewriteMeta bumps the revision, and sets the last entry in the database.

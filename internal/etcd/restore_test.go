@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"go.etcd.io/bbolt"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/slipway-k8s/slipway/test/fact"
 )
@@ -71,6 +73,38 @@ func TestRestore(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestRestoreAlarms: former members' alarms become the new member's, since etcd obeys them.
+func TestRestoreAlarms(t *testing.T) {
+	former := func(id uint64, kind pb.AlarmType) []byte {
+		key, err := proto.Marshal(&pb.AlarmMember{MemberID: id, Alarm: kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	data := edited(t, func(tx *bbolt.Tx) error {
+		bucket, err := tx.CreateBucketIfNotExists(alarmBucket)
+		return errors.Join(err, bucket.Put(former(7, pb.AlarmType_NOSPACE), nil), bucket.Put(former(8, pb.AlarmType_NOSPACE), nil), bucket.Put(former(8, pb.AlarmType_CORRUPT), nil))
+	})
+	dir := t.TempDir()
+	ids, err := restored(t, data, dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(filepath.Join(dir, "snap", "db"), 0o600, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var got [][]byte
+	_ = db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(alarmBucket).ForEach(func(key, _ []byte) error { got = append(got, bytes.Clone(key)); return nil })
+	})
+	if len(got) != 2 || !bytes.Equal(got[0], former(ids.Member, pb.AlarmType_NOSPACE)) || !bytes.Equal(got[1], former(ids.Member, pb.AlarmType_CORRUPT)) {
+		t.Errorf("alarms %x, and the member is %x", got, ids.Member)
 	}
 }
 

@@ -131,6 +131,7 @@ var (
 	metaBucket    = []byte("meta")
 	membersBucket = []byte("members")
 	removedBucket = []byte("members_removed")
+	alarmBucket   = []byte("alarm")
 	clusterBucket = []byte("cluster")
 
 	storageVersionKey   = []byte("storageVersion")

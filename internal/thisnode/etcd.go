@@ -141,7 +141,7 @@ func ExternalEtcd(h host.Host, n *config.Node) *config.ExternalEtcd {
 		if err != nil || u.Hostname() == "" {
 			continue
 		}
-		if ip, err := netip.ParseAddr(u.Hostname()); err != nil || !ip.IsLoopback() {
+		if ip, err := netip.ParseAddr(u.Hostname()); u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback()) {
 			external.Endpoints = append(external.Endpoints, text)
 		}
 	}

@@ -250,7 +250,7 @@ func TestExternalEtcd(t *testing.T) {
 		t.Errorf("without an API server: %+v", got)
 	}
 	for servers, want := range map[string]int{
-		"https://127.0.0.1:2379": 0, "https://[::1]:2379": 0, "https://192.0.2.5:2379": 1, "https://192.0.2.5:2379,https://etcd.example:2379": 2,
+		"https://127.0.0.1:2379": 0, "https://[::1]:2379": 0, "https://localhost:2379": 0, "https://192.0.2.5:2379": 1, "https://192.0.2.5:2379,https://etcd.example:2379": 2,
 	} {
 		put(servers)
 		got := ExternalEtcd(s.host, s.node)

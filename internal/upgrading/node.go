@@ -153,10 +153,12 @@ type Progress struct {
 	Began time.Time `json:"began,omitzero"`
 	Ended time.Time `json:"ended,omitzero"`
 	// Snapshot is the file to restore etcd's data from, empty for a rollback that leaves etcd alone. Aside is where a restore moves
-	// etcd's current data, and Revision its last revision, 0 if unknown. Restored means the new data is in place.
+	// etcd's current data, and Revision its last revision, 0 if unknown. Cluster is the ID of the new data's cluster. Restored means
+	// that this data is in place.
 	Snapshot string    `json:"snapshot,omitempty"`
 	Revision int64     `json:"revision,omitempty"`
 	Aside    string    `json:"aside,omitempty"`
+	Cluster  string    `json:"cluster,omitempty"`
 	Restored bool      `json:"restored,omitempty"`
 	Finished time.Time `json:"finished,omitzero"`
 }

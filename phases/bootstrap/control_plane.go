@@ -123,6 +123,9 @@ func ensureDataDir(env *step.Env, component string) error {
 	if component != manifests.EtcdName {
 		return nil
 	}
+	if err := node.StartableEtcd(env); err != nil {
+		return err
+	}
 	return env.Host.EnsureDir(env.Config.Cluster.Etcd.Local.DataDir, 0o700)
 }
 

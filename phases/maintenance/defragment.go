@@ -7,12 +7,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -39,6 +42,9 @@ func pays(s etcd.Status) bool {
 	return free >= worthwhile && free*100 > s.Size*worthwhilePart
 }
 
+// gives reports whether a rewritten database would be smaller by more than a hundredth.
+func gives(s etcd.Status) bool { return s.Size-s.InUse > s.Size/100 }
+
 func (d *Defragmentation) run(ctx context.Context, env *step.Env) error {
 	if err := refuseExternal(env); err != nil {
 		return err
@@ -47,7 +53,7 @@ func (d *Defragmentation) run(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if isFull(all) {
+	if etcd.HasAlarm(all, "NOSPACE") {
 		return rescue(ctx, env, all)
 	}
 	due := slices.DeleteFunc(all, func(m etcd.Health) bool { return !d.All && !pays(m.Status) })
@@ -60,10 +66,6 @@ func (d *Defragmentation) run(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	return mine.Finish(ctx, env, defragment(ctx, env, due))
-}
-
-func isFull(all []etcd.Health) bool {
-	return slices.ContainsFunc(all, func(m etcd.Health) bool { return slices.Contains(etcd.AlarmsOf(all, m), "NOSPACE") })
 }
 
 // rescue makes room in databases at their quota. Nobody can take the Lease meanwhile, this run included, because etcd refuses
@@ -82,9 +84,9 @@ func rescue(ctx context.Context, env *step.Env, all []etcd.Health) error {
 		return err
 	}
 	for _, m := range all {
-		if s := m.Status; s.Quota > 0 && s.Size >= s.Quota/100*fullAgain {
+		if s, quota := m.Status, quotaOf(env, m.Status); s.Size >= quota/100*fullAgain {
 			return fault.New(fmt.Sprintf("the database of member %s still has %s of its quota of %s, without any history or free space: the alarm NOSPACE stays",
-				m.Label(), size(s.Size), size(s.Quota)),
+				m.Label(), size(s.Size), size(quota)),
 				"delete objects that nobody needs (etcd accepts that, unless they have finalizers or a grace period), and run this again; or set a larger --quota-backend-bytes "+
 					"(etcd.local.extraArgs, or in etcd's static Pods) on each control plane")
 		}
@@ -92,8 +94,30 @@ func rescue(ctx context.Context, env *step.Env, all []etcd.Health) error {
 	if err := env.Etcd.Disarm(ctx); err != nil {
 		return err
 	}
+	if all, err = awaitFullHealth(ctx, env); err != nil {
+		return err
+	}
+	if etcd.HasAlarm(all, "NOSPACE") {
+		return fault.New("etcd has raised the alarm NOSPACE again", "`slipway etcd status` shows which member is full; run this again there")
+	}
 	env.UI.Nextf("etcd accepts writes again; find out what wrote so much")
 	return nil
+}
+
+// defaultQuota is etcd's, in bytes.
+const defaultQuota = 2 << 30
+
+// quotaOf returns a member's quota. Before etcd 3.6, members don't say: then it's taken to be the same as this host's.
+func quotaOf(env *step.Env, s etcd.Status) int64 {
+	if s.Quota > 0 {
+		return s.Quota
+	}
+	pod, _ := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	quota, err := strconv.ParseInt(manifests.FlagOf(pod, "quota-backend-bytes"), 10, 64)
+	if err != nil || quota <= 0 {
+		return defaultQuota
+	}
+	return quota
 }
 
 // fullAgain is the percentage of its quota from which a database would soon be full again.
@@ -114,6 +138,9 @@ func defragment(ctx context.Context, env *step.Env, due []etcd.Health) error {
 		}
 		var unknown unknownSpaceError
 		err = hasRoom(ctx, env, now[i])
+		if err != nil && !gives(now[i].Status) {
+			continue // such as after an earlier run
+		}
 		if errors.As(err, &unknown) {
 			env.UI.Warn(fmt.Sprintf("member %s is left out, because the space on its host is not known: %v", m.Label(), err), "run `slipway etcd defrag` there")
 			left = append(left, m.Label())

@@ -41,7 +41,7 @@ func awaitFullHealth(ctx context.Context, env *step.Env) (all []etcd.Health, err
 		if slices.ContainsFunc(all, func(m etcd.Health) bool { return m.Err != nil }) {
 			return errors.Errorf("not all members of etcd work: %s", etcd.Standing(all, ""))
 		}
-		if slices.ContainsFunc(all, func(m etcd.Health) bool { return slices.Contains(etcd.AlarmsOf(all, m), "CORRUPT") }) {
+		if etcd.HasAlarm(all, "CORRUPT") {
 			return errors.New("etcd has the alarm CORRUPT")
 		}
 		return nil

@@ -33,6 +33,8 @@ type members struct {
 	did   []string
 	fail  map[string]error
 	inUse int64 // after a compaction
+	// raises is set if an alarm comes back at once.
+	raises bool
 	// rewritten is a voter whose database was rewritten, and that nobody has waited for.
 	rewritten string
 }
@@ -116,6 +118,11 @@ func (m *members) Compact(_ context.Context, revision int64) error {
 
 func (m *members) Disarm(context.Context) error {
 	m.did = append(m.did, "disarm")
+	for i := range m.all {
+		if !m.raises {
+			m.all[i].Status.Alarms = nil
+		}
+	}
 	return m.fail["disarm"]
 }
 
@@ -262,6 +269,32 @@ func TestDefragmentation(t *testing.T) {
 			s.Config.Cluster.Etcd.External = &config.ExternalEtcd{}
 		}, nil, []string{"external"}},
 		"a full quota": {false, func(m *members, _ *phasetest.Stage) { full(m) }, rescued, nil},
+		"a former member's alarm": {false, func(m *members, _ *phasetest.Stage) {
+			full(m)
+			for i := range m.all {
+				m.all[i].Status.Alarms = []etcd.Alarm{{Member: 0xff, Kind: "NOSPACE"}}
+			}
+		}, rescued, nil},
+		"a full quota, and an unknown host that gives nothing": {false, func(m *members, s *phasetest.Stage) {
+			full(m)
+			m.all[2].Status.Size = m.inUse // an earlier run on cp-3
+			s.Cluster = kubelets{s.API, map[string]int64{"cp-2": 50 * gib}}
+		}, []string{"compact 50", "defragment cp-1", "lead cp-1", "defragment cp-2", "disarm"}, nil},
+		"a full quota, and an unknown host": {false, func(m *members, s *phasetest.Stage) {
+			full(m)
+			s.Cluster = kubelets{s.API, map[string]int64{"cp-2": 50 * gib}}
+		}, []string{"compact 50", "defragment cp-1", "lead cp-1", "defragment cp-2"}, []string{"cp-3"}},
+		"an alarm that comes back": {false, func(m *members, _ *phasetest.Stage) {
+			full(m)
+			m.raises = true
+		}, rescued, []string{"NOSPACE"}},
+		"a full quota of data, of an etcd that does not say": {false, func(m *members, _ *phasetest.Stage) {
+			full(m)
+			m.inUse = 2*gib/100*95 + 100
+			for i := range m.all {
+				m.all[i].Status.Quota = 0
+			}
+		}, rescued[:len(rescued)-1], []string{"cp-1", "1945 MiB", "2048 MiB"}},
 		"a full quota of data": {false, func(m *members, _ *phasetest.Stage) {
 			full(m)
 			m.inUse = 2*gib/100*95 + 100

@@ -32,12 +32,15 @@ func EtcdDataDir(manifest []byte) string {
 	if yaml.Unmarshal(manifest, &pod) != nil {
 		return ""
 	}
+	member, _ := manifests.ReadEtcd(&pod)
+	if dir, mounted := thisnode.OnHost(&pod, member.DataDir); mounted && filepath.IsAbs(member.DataDir) {
+		return dir
+	}
 	for _, v := range pod.Spec.Volumes {
 		if v.Name == etcdVolume && v.HostPath != nil {
 			return filepath.Clean(v.HostPath.Path)
 		}
 	}
-	member, _ := manifests.ReadEtcd(&pod)
 	return filepath.Clean(member.DataDir)
 }
 

@@ -5,6 +5,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
@@ -39,8 +42,10 @@ type EtcdExchange struct {
 // copy of the database what's only in the log.
 const (
 	EtcdReplayDir = EtcdMemberDir + ".replay"
-	freshSuffix   = ".new"
-	asideInfix    = ".before-"
+	// EtcdReplayName is the name of the static Pod of that etcd, and of its container.
+	EtcdReplayName = "etcd-replay"
+	freshSuffix    = ".new"
+	asideInfix     = ".before-"
 )
 
 // NewEtcdExchange is for the etcd of a static Pod. Without Aside, it's incomplete.
@@ -50,12 +55,31 @@ func NewEtcdExchange(manifest []byte) (EtcdExchange, error) {
 		return EtcdExchange{}, errors.New("it does not say where etcd's data is")
 	}
 	if pod, err := DecodePod(manifest); err == nil {
-		if member, _ := manifests.ReadEtcd(pod); member.WALDir != "" {
-			return EtcdExchange{}, errors.Errorf("etcd keeps its log in a directory of its own (--wal-dir=%s), which cannot be restored; see https://etcd.io/docs/v3.6/op-guide/recovery/", member.WALDir)
+		if elsewhere := keepsElsewhere(pod); elsewhere != "" {
+			return EtcdExchange{}, errors.Errorf("etcd keeps data outside of %s (%s), which cannot be restored; see https://etcd.io/docs/v3.6/op-guide/recovery/", dir, elsewhere)
 		}
 	}
 	data := filepath.Join(dir, EtcdMemberDir)
 	return EtcdExchange{Data: data, Fresh: data + freshSuffix}, nil
+}
+
+// keepsElsewhere says how a static Pod makes etcd keep data elsewhere than in one directory tree; empty if it doesn't.
+func keepsElsewhere(pod *corev1.Pod) string {
+	member, _ := manifests.ReadEtcd(pod)
+	switch {
+	case member.WALDir != "":
+		return "--wal-dir=" + member.WALDir
+	case member.ConfigFile != "":
+		return "settings from --config-file=" + member.ConfigFile
+	case member.DataDir == "" || len(pod.Spec.Containers) == 0:
+		return ""
+	}
+	for _, m := range pod.Spec.Containers[0].VolumeMounts {
+		if strings.HasPrefix(filepath.Clean(m.MountPath), filepath.Clean(member.DataDir)+"/") {
+			return "a mount at " + m.MountPath
+		}
+	}
+	return ""
 }
 
 // AsideAt returns a name for the old data, for a workflow such as rollback. EtcdAside recognizes it.
@@ -78,16 +102,36 @@ func EtcdAside(name string) (at time.Time, found bool) {
 	return at, found && workflow != "" && err == nil
 }
 
+// Possible fails if this host can't go through all steps: once etcd's static Pod is gone, it's too late to find out.
+func (x EtcdExchange) Possible(ctx context.Context, env *step.Env) error {
+	if _, err := env.Host.Unit(ctx, KubeletUnit); err != nil {
+		return fault.WithRemedy(errors.WithMessage(err, "etcd's data can only be replaced while the kubelet is stopped, through systemd"),
+			"run this on the host itself, where systemd runs the kubelet")
+	}
+	mounts, err := env.Host.Mounts(filepath.Dir(x.Data))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // without /proc, a rename has to find out
+		return err
+	}
+	for _, at := range mounts {
+		if at == x.Data || strings.HasPrefix(at, x.Data+"/") {
+			return fault.New(fmt.Sprintf("a file system is mounted at %s, so etcd's data there cannot be renamed", at),
+				"mount it at "+filepath.Dir(x.Data)+" instead, with etcd stopped; or see https://etcd.io/docs/v3.6/op-guide/recovery/")
+		}
+	}
+	return nil
+}
+
 // Begun reports whether an earlier run may have stopped etcd, or has moved its data. Before a journal with Aside, none has.
 func (x EtcdExchange) Begun(env *step.Env) (bool, error) {
-	if moved, err := x.moved(env); err != nil || moved || x.Aside == "" {
+	if moved, err := x.Moved(env); err != nil || moved || x.Aside == "" {
 		return moved, err
 	}
 	runs, err := host.Exists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
 	return !runs && err == nil, err
 }
 
-func (x EtcdExchange) moved(env *step.Env) (bool, error) {
+// Moved reports whether an earlier run has begun to exchange the data, so the new data is complete.
+func (x EtcdExchange) Moved(env *step.Env) (bool, error) {
 	if x.Aside == "" {
 		return false, nil
 	}
@@ -97,7 +141,7 @@ func (x EtcdExchange) moved(env *step.Env) (bool, error) {
 // Build makes the new data with fill, as WriteTree does, after ready agrees. It starts over unless an earlier run has begun the
 // exchange.
 func (x EtcdExchange) Build(env *step.Env, ready func() error, fill func(dir string) error) error {
-	if moved, err := x.moved(env); err != nil || moved {
+	if moved, err := x.Moved(env); err != nil || moved {
 		return err
 	}
 	if _, err := env.Host.RemoveTree(x.Fresh); err != nil {
@@ -138,6 +182,9 @@ func (x EtcdExchange) Stop(ctx context.Context, env *step.Env) error {
 	if err := env.Host.OrderUnit(limited, host.StopUnit, KubeletUnit); err != nil {
 		return err
 	}
+	if err := stopReplay(ctx, env); err != nil {
+		return err
+	}
 	for _, component := range slices.Backward(manifests.Components(env.Config)) { // the API server before etcd
 		if err := StopContainers(ctx, env, component, GraceOf(env, component)); err != nil {
 			return err
@@ -146,9 +193,21 @@ func (x EtcdExchange) Stop(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
+// stopReplay stops the etcd of a recovery that was interrupted, if another workflow takes over from that.
+func stopReplay(ctx context.Context, env *step.Env) error {
+	path := thisnode.StaticPodPath(env.Config, EtcdReplayName)
+	if here, err := host.Exists(env.Host, path); err != nil || !here {
+		return err
+	}
+	if err := StopContainers(ctx, env, EtcdReplayName, GraceOf(env, EtcdReplayName)); err != nil {
+		return err
+	}
+	return env.Host.Remove(path)
+}
+
 // Exchange puts the new data in place of the old. No etcd runs.
 func (x EtcdExchange) Exchange(env *step.Env) error {
-	moved, err := x.moved(env)
+	moved, err := x.Moved(env)
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -24,6 +26,8 @@ type EtcdJournal struct {
 	// Aside is the EtcdExchange's, Manifest etcd's static Pod.
 	Aside    string `json:"aside"`
 	Manifest string `json:"manifest"`
+	// Cluster is the ID of the new data's cluster (EtcdClusterText); empty before there's any, and in a plan.
+	Cluster string `json:"cluster,omitempty"`
 	// Others names the other members, which the new data doesn't have.
 	Others []string `json:"others,omitempty"`
 	// Revision was the newest of etcd's keys, 0 if unknown. Nodes are the names of the cluster's Nodes then; empty if unknown.
@@ -36,6 +40,11 @@ type EtcdJournal struct {
 
 // Begins reports whether etcd had no data here before the workflow, so whatever is there now is the workflow's.
 func (j EtcdJournal) Begins() bool { return j.Manifest != "" && j.Aside == "" }
+
+// ErrEtcdChanged is the error of a workflow that finds another etcd under this host's lock than before its question.
+func ErrEtcdChanged() error {
+	return fault.New("this host's etcd has changed since the question: another command has begun or ended, or its static Pod is another", "run this command again")
+}
 
 // EtcdJournalPath returns the path of a host's journal.
 func EtcdJournalPath(n *config.Node) string {
@@ -50,6 +59,16 @@ func ReadEtcdJournal(env *step.Env) (j EtcdJournal, err error) {
 		return j, err
 	}
 	return j, errors.Wrap(yaml.UnmarshalStrict(data, &j), path)
+}
+
+// ExternalEtcd returns the etcd on other hosts that this control plane uses, or nil. A workflow that was interrupted has removed the
+// static Pod of this host's etcd, but not its journal.
+func ExternalEtcd(env *step.Env) (*config.ExternalEtcd, error) {
+	j, err := ReadEtcdJournal(env)
+	if err != nil || j.Manifest != "" {
+		return nil, host.IgnoreForbidden(err)
+	}
+	return thisnode.ExternalEtcd(env.Host, env.Config), nil
 }
 
 // Write stores the journal for the next run.

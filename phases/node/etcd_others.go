@@ -209,7 +209,7 @@ func (o *EtcdOthers) askOthers(ctx context.Context, env *step.Env) {
 		for _, m := range o.members {
 			switch {
 			case !slices.Contains(m.urls, peer.URL):
-			case peer.Err == nil:
+			case peer.Alive():
 				m.runs = true
 			default:
 				m.why = append(m.why, peer.Err.Error())

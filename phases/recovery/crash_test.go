@@ -60,9 +60,14 @@ func runRecovery(drop bool) phasetest.Runner {
 		if exists(h, member+".before-recover-2026-02-04-00-00-00") && !exists(h, node.EtcdJournalPath(n)) {
 			return isRecovered(h, drop)
 		}
-		r, err := New(ctx, &step.Env{Config: n, Host: h, Etcd: newLostQuorum(3), UI: ui.NewLines(say, io.Discard)}, Options{Drop: drop})
+		r, err := New(ctx, &step.Env{Config: n, Host: h, Cluster: deadAPI{}, Etcd: newLostQuorum(3), UI: ui.NewLines(say, io.Discard)}, Options{Drop: drop})
 		if err != nil {
 			return err
+		}
+		h.Plans = func(e *step.Env) {
+			q := newLostQuorum(3)
+			q.root = h.Root
+			e.Etcd, e.Cluster = q, deadAPI{e.Cluster}
 		}
 		return phasetest.CrashRun(ctx, n, h, endpoint, say, r.Phases(), nil)
 	}

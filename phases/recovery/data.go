@@ -40,7 +40,7 @@ func (r *Recovery) moved(env *step.Env) (bool, error) {
 	if r.journal.Exchanged {
 		return true, nil
 	}
-	return host.Exists(env.Host, r.exchange.Aside)
+	return node.EtcdExchange{Aside: r.journal.Aside}.Moved(env)
 }
 
 // replaceData exchanges the data. The new data has a new cluster's IDs, and newer revisions than clients can know.
@@ -51,6 +51,9 @@ func (r *Recovery) replaceData(ctx context.Context, env *step.Env) error {
 	}
 	if !moved {
 		if err := r.build(ctx, env); err != nil {
+			return err
+		}
+		if err := r.journal.Write(env); err != nil { // with the new cluster
 			return err
 		}
 	}
@@ -80,7 +83,8 @@ func (r *Recovery) build(ctx context.Context, env *step.Env) error {
 	}
 	return r.exchange.Build(env, ready, func(dir string) error {
 		return r.withSurvivor(env, from, func(s *etcd.Survivor) error {
-			_, err := s.WriteRenewed(dir, r.own.Name, r.own.PeerURL)
+			made, err := s.WriteRenewed(dir, r.own.Name, r.own.PeerURL)
+			r.journal.Cluster = node.EtcdClusterText(made)
 			return err
 		})
 	})
@@ -90,6 +94,9 @@ func (r *Recovery) build(ctx context.Context, env *step.Env) error {
 func (r *Recovery) start(ctx context.Context, env *step.Env) error {
 	if r.journal.Serves {
 		return nil
+	}
+	if err := r.exchange.Holds(env, r.journal.Cluster); err != nil {
+		return err
 	}
 	components := []node.Replacement{{Name: manifests.EtcdName, Wanted: []byte(r.journal.Manifest)}}
 	for _, name := range node.StaticPods(env) {
@@ -114,6 +121,9 @@ func (r *Recovery) start(ctx context.Context, env *step.Env) error {
 		return errors.WithMessage(env.Cluster.Ready(ctx), "the API")
 	})
 	if err != nil {
+		return err
+	}
+	if err := node.ServesEtcdCluster(ctx, env, r.journal.Cluster); err != nil {
 		return err
 	}
 	r.journal.Serves = true

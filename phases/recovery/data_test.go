@@ -105,13 +105,17 @@ func appliedIn(dir string) (index uint64, members []etcd.Member, err error) {
 type lostQuorum struct {
 	etcd.Etcd
 	all []etcd.Member
-	// answer are the other members that answer, and what they know to be committed.
+	// answer are the other members that answer, and what they know to be committed; fails are the errors of others.
 	answer map[string]uint64
+	fails  map[string]error
 	works  bool
+	health error
+	// root is the host's.
+	root string
 }
 
 func newLostQuorum(voters int) *lostQuorum {
-	q := &lostQuorum{answer: map[string]uint64{}}
+	q := &lostQuorum{answer: map[string]uint64{}, fails: map[string]error{}}
 	for i := range voters {
 		q.all = append(q.all, etcd.Member{ID: uint64(0xa0 + i), Name: fmt.Sprintf("cp-%d", i+1), PeerURL: fmt.Sprintf("https://192.0.2.1%d:2380", i+1)})
 	}
@@ -126,12 +130,18 @@ func (q *lostQuorum) Peers(_ context.Context, urls []string) []etcd.Peer {
 			if _, answers := q.answer[m.Name]; m.PeerURL == url && (answers || url == phasetest.OwnPeer) {
 				found[i] = etcd.Peer{URL: url, Members: q.all}
 			}
+			if err := q.fails[m.Name]; m.PeerURL == url && err != nil {
+				found[i] = etcd.Peer{URL: url, Err: err}
+			}
 		}
 	}
 	return found
 }
 
 func (q *lostQuorum) Health(context.Context) (all []etcd.Health, _ error) {
+	if q.health != nil {
+		return nil, q.health
+	}
 	for _, m := range q.all {
 		h := etcd.Health{Member: m, Err: errors.New("it has no leader")}
 		h.Status.Committed, h.Answers = q.answer[m.Name], q.answer[m.Name] > 0 || m.PeerURL == phasetest.OwnPeer
@@ -142,5 +152,17 @@ func (q *lostQuorum) Health(context.Context) (all []etcd.Health, _ error) {
 	}
 	return all, nil
 }
+
+// Members are the recovered cluster's.
+func (q *lostQuorum) Members(context.Context) ([]etcd.Member, error) {
+	head, err := os.ReadFile(q.root + phasetest.EtcdLog)
+	if err != nil {
+		return nil, err
+	}
+	data, err := etcd.ReadData(head[:etcd.DataHead])
+	return []etcd.Member{{Cluster: data.Cluster, PeerURL: phasetest.OwnPeer}}, err
+}
+
+func (q *lostQuorum) MoveLeader(context.Context, string) (bool, error) { return false, nil }
 
 func (q *lostQuorum) CaughtUp(context.Context, string) error { return nil }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -38,34 +39,39 @@ func (r *Recovery) askMembers(ctx context.Context, env *step.Env) error {
 	if err := r.knows(all); err != nil {
 		return err
 	}
-	health, _ := etcd.AskHealth(ctx, env.Etcd) // nobody may answer
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if slices.ContainsFunc(health, func(h etcd.Health) bool { return r.isOwn(h.Member) && h.Err == nil }) {
-		return fault.New("etcd has a quorum, so there is nothing to recover", "`slipway etcd status` says what it needs")
-	}
-	return r.refuse(all, r.answering(ctx, env, health), health)
+	return r.askOthers(ctx, env, all)
 }
 
 // members are all members this host's etcd knows. It lists them to peers even without a quorum; if it's down, its database does.
 func (r *Recovery) members(ctx context.Context, env *step.Env) (members []etcd.Member, err error) {
 	limited, cancel := context.WithTimeout(ctx, etcd.HealthTime)
 	defer cancel()
-	err = node.Poll(limited, func(ctx context.Context) (err error) { // an etcd that keeps failing has the database open at times
-		if own := env.Etcd.Peers(ctx, []string{r.own.PeerURL})[0]; own.Err == nil && len(own.Members) > 0 {
+	policy := retry.Policy{First: node.PollInterval, Passes: func(err error) bool { return !errors.As(err, new(etcd.CredentialsError)) }}
+	err = policy.Do(limited, func(ctx context.Context) (err error) { // an etcd that keeps failing has the database open at times
+		own := env.Etcd.Peers(ctx, []string{r.own.PeerURL})[0]
+		switch {
+		case errors.As(own.Err, new(etcd.CredentialsError)):
+			return unasked(own.Err)
+		case own.Err == nil && len(own.Members) > 0:
 			members = own.Members
 			return nil
 		}
-		f, err := env.Host.Open(filepath.Join(r.exchange.Data, "snap", "db"))
-		if err != nil {
-			return err
+		members, err = r.storedMembers(env)
+		if own.Err != nil {
+			err = errors.WithMessagef(err, "its etcd does not answer (%v), and its data cannot be read", own.Err)
 		}
-		defer f.Close()
-		members, err = etcd.StoredMembers(f)
 		return err
 	})
 	return members, errors.WithMessage(err, "find the members of etcd")
+}
+
+func (r *Recovery) storedMembers(env *step.Env) ([]etcd.Member, error) {
+	f, err := env.Host.Open(filepath.Join(r.exchange.Data, "snap", "db"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return etcd.StoredMembers(f)
 }
 
 // knows fails if somebody is to be abandoned who isn't another member.
@@ -88,41 +94,6 @@ func labels(members []etcd.Member) string {
 		all = append(all, m.Label())
 	}
 	return strings.Join(all, ", ")
-}
-
-// answering are the other members that answer clients or peers.
-func (r *Recovery) answering(ctx context.Context, env *step.Env, health []etcd.Health) (found []etcd.Member) {
-	var urls []string
-	for _, m := range r.others {
-		urls = append(urls, m.PeerURL)
-	}
-	peers := env.Etcd.Peers(ctx, urls)
-	for _, m := range r.others {
-		peer := slices.ContainsFunc(peers, func(p etcd.Peer) bool { return p.URL == m.PeerURL && p.Err == nil })
-		if peer || slices.ContainsFunc(health, func(h etcd.Health) bool { return h.PeerURL == m.PeerURL && h.Answers }) {
-			found = append(found, m)
-		}
-	}
-	return found
-}
-
-// refuse fails while a quorum is possible, and names the members that answer and aren't given up.
-func (r *Recovery) refuse(all, answering []etcd.Member, health []etcd.Health) error {
-	isLearner := func(m etcd.Member) bool { return m.Learner }
-	voters, alive := len(without(all, isLearner)), len(without(answering, isLearner))+1
-	if alive > voters/2 {
-		return fault.New(fmt.Sprintf("etcd can have a quorum again: %d of its %d voters can work, with this host's (%s), and %d must", alive, voters, labels(answering), voters/2+1),
-			"start them, and see what keeps them from working together: `slipway diagnose` on their hosts")
-	}
-	left := without(answering, func(m etcd.Member) bool {
-		return slices.ContainsFunc(r.Abandon, func(name string) bool { return named(m, name) })
-	})
-	if len(left) == 0 {
-		return nil
-	}
-	return fault.New(fmt.Sprintf("other members of etcd answer: %s. %s", labels(left), r.compare(left, health)),
-		"recover on the host with the longest log: with the highest term or, if they're equal, the highest entry (`slipway etcd recover --dry-run` shows it on each host). "+
-			"Stop the others for good (`slipway reset` there), or give them up here: --abandon="+left[0].Label())
 }
 
 // compare says how far the others have come, as far as they say.

@@ -6,6 +6,7 @@
 package recovery
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -84,16 +85,17 @@ func (r *Recovery) findEtcd(env *step.Env) (err error) {
 	if r.begun, err = (node.EtcdExchange{Aside: r.journal.Aside}).Begun(env); err != nil {
 		return err
 	}
-	if r.begun && (r.journal.Command != command || r.journal.From != r.flags()) {
-		return fault.New(fmt.Sprintf("`slipway %s` was interrupted, and has to finish first", strings.TrimSpace(r.journal.Command+" "+r.journal.From)), "run it again")
+	manifest, err := r.resume(env)
+	if err != nil {
+		return err
 	}
 	path := thisnode.StaticPodPath(env.Config, manifests.EtcdName)
 	if !r.begun {
-		manifest, err := host.ReadIfExists(env.Host, path)
+		found, err := host.ReadIfExists(env.Host, path)
 		if err != nil {
 			return err
 		}
-		r.journal = node.EtcdJournal{Command: command, From: r.flags(), Manifest: string(manifest)}
+		r.journal = node.EtcdJournal{Command: command, From: r.flags(), Manifest: cmp.Or(string(found), manifest)}
 	}
 	if r.journal.Manifest == "" {
 		return fault.New("this host has no etcd to recover: "+path+" does not exist", "run this on a control plane whose disk has etcd's data, or put the file back")
@@ -103,6 +105,26 @@ func (r *Recovery) findEtcd(env *step.Env) (err error) {
 	}
 	r.exchange.Aside = r.journal.Aside
 	return errors.WithMessage(err, path)
+}
+
+// resume goes on from an interrupted run. While etcd's own data is in place, the decision about uncommitted changes can still be
+// another: a replay may not work. A restore that was interrupted as early doesn't count, but has kept etcd's static Pod.
+func (r *Recovery) resume(env *step.Env) (manifest string, err error) {
+	if !r.begun || r.journal.Command == command && r.journal.From == r.flags() {
+		return "", nil
+	}
+	moved, err := r.moved(env)
+	switch {
+	case err != nil:
+		return "", err
+	case moved:
+		return "", r.journal.Unfinished()
+	case r.journal.Command == command:
+		r.journal.From = r.flags()
+		return "", nil
+	}
+	r.begun = false
+	return r.journal.Manifest, nil
 }
 
 // Summary says what happens, before the user confirms.
@@ -138,10 +160,29 @@ func (r *Recovery) Phases() []step.Phase {
 	}
 }
 
+// lookAgain is for the time that the question took: a member may have come back, or another command may have begun or ended.
+func (r *Recovery) lookAgain(ctx context.Context, env *step.Env) error {
+	now, err := New(ctx, env, r.Options)
+	if err != nil {
+		return err
+	}
+	if now.begun != r.begun || now.journal.Manifest != r.journal.Manifest {
+		return node.ErrEtcdChanged()
+	}
+	*r = *now
+	return nil
+}
+
 func (r *Recovery) preflight(ctx context.Context, env *step.Env) error {
+	if err := r.lookAgain(ctx, env); err != nil {
+		return err
+	}
 	env.UI.Printf("%s", strings.ReplaceAll(r.Summary(), "\n", " "))
 	if r.begun {
 		return nil // it has to go on
+	}
+	if err := r.exchange.Possible(ctx, env); err != nil {
+		return err
 	}
 	return node.Check(ctx, env, append(preflight.Rollback(), r.spaceQuestion())...)
 }

@@ -4,13 +4,20 @@
 package recovery
 
 import (
+	"context"
+	"errors"
+	"io"
+	"net"
 	"testing"
 	"time"
 
 	"go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -55,6 +62,14 @@ func TestRefuses(t *testing.T) {
 		"another one answers":      {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, Options{Abandon: []string{"cp-2"}}, []string{"cp-3", "--abandon=cp-3", "8"}},
 		"it answers peers alone":   {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 0 }, Options{}, []string{"cp-3", "--abandon=cp-3"}},
 		"it's further":             {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-2"] = 99 }, Options{}, []string{"cp-2", "99", "8"}},
+		"expired certificates":     {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.accept("cp-2", "cp-3") }, Options{}, []string{"2 ", "cp-2", "cp-3", "expired"}},
+		"an expired one of five":   {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.accept("cp-3") }, Options{}, []string{"cp-3", "--abandon=cp-3"}},
+		"a host refuses":           {3, refusing, Options{}, []string{"cp-2", "refused", "--abandon=cp-2"}},
+		"a host refuses for good":  {3, refusing, Options{Abandon: []string{"cp-2"}}, nil},
+		"no CA to ask with":        {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.fails["cp-2"] = noCA }, Options{Abandon: []string{"cp-2"}}, []string{"etcd/ca.crt"}},
+		"no CA to ask itself with": {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.fails["cp-1"] = noCA }, Options{}, []string{"etcd/ca.crt"}},
+		"no CA for health":         {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.health = noCA }, Options{}, []string{"etcd/ca.crt"}},
+		"the API answers":          {3, func(_ *testing.T, s *phasetest.Stage, _ *lostQuorum) { s.Cluster = readyAPI{s.API} }, Options{}, []string{"`slipway etcd status`"}},
 		"it's given up":            {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, Options{Abandon: []string{"cp-3"}}, nil},
 		"given up by its ID":       {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, Options{Abandon: []string{"a2"}}, nil},
 		"nobody of that name":      {3, nil, Options{Abandon: []string{"cp-9"}}, []string{"--abandon=cp-9", "cp-2", "cp-3"}},
@@ -71,12 +86,22 @@ func TestRefuses(t *testing.T) {
 		}, Options{}, []string{"etcd"}},
 		"a restore was interrupted": {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
 			t.Helper()
-			phasetest.Fatal(t, node.EtcdJournal{Command: "etcd restore", From: "/srv/x.db", Aside: member + ".before-restore-x"}.Write(s.Env))
+			phasetest.Fatal(t, node.EtcdJournal{Command: "etcd restore", From: "/srv/x.db", Aside: member}.Write(s.Env))
 			s.Remove(t, etcdPod)
 		}, Options{}, []string{"`slipway etcd restore /srv/x.db`"}},
+		"a restore was interrupted, and has changed no data": {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
+			t.Helper()
+			phasetest.Fatal(t, node.EtcdJournal{Command: "etcd restore", From: "/srv/x.db", Aside: member + ".before-restore-x", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
+			s.Remove(t, etcdPod)
+		}, Options{}, nil},
 		"another decision was made": {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
 			t.Helper()
-			phasetest.Fatal(t, node.EtcdJournal{Command: command, Aside: member + ".before-recover-x"}.Write(s.Env))
+			phasetest.Fatal(t, node.EtcdJournal{Command: command, Aside: member + ".before-recover-x", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
+			s.Remove(t, etcdPod)
+		}, Options{Drop: true}, nil},
+		"another decision was made, and carried out": {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
+			t.Helper()
+			phasetest.Fatal(t, node.EtcdJournal{Command: command, Aside: member, Manifest: s.Get(t, etcdPod)}.Write(s.Env))
 			s.Remove(t, etcdPod)
 		}, Options{Drop: true}, []string{"`slipway etcd recover`"}},
 	} {
@@ -100,6 +125,75 @@ func TestRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+var noCA = etcd.CredentialsError{Err: errors.New("open /etc/kubernetes/pki/etcd/ca.crt: permission denied")}
+
+func refusing(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) {
+	q.fails["cp-2"] = &net.OpError{Op: "dial", Err: unix.ECONNREFUSED}
+}
+
+// accept lets members accept connections whose TLS fails.
+func (q *lostQuorum) accept(names ...string) {
+	for _, name := range names {
+		q.fails[name] = etcd.AcceptedError{Err: errors.New("x509: certificate has expired")}
+	}
+}
+
+// readyAPI is an API that works, so its etcd does.
+type readyAPI struct{ cluster.Cluster }
+
+func (readyAPI) Read(context.Context, cluster.Query, func(io.Reader) error) error { return nil }
+
+// deadAPI doesn't answer before its etcd works.
+type deadAPI struct{ cluster.Cluster }
+
+func (deadAPI) Read(context.Context, cluster.Query, func(io.Reader) error) error {
+	return errors.New("connection refused")
+}
+
+// TestLooksAgain: whatever has changed while the operator thought about the question ends the recovery.
+func TestLooksAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *testing.T, s *phasetest.Stage, q *lostQuorum)
+		facts  []string
+	}{
+		"cp-3 came back":     {func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, []string{"cp-3", "2"}},
+		"the quorum is back": {func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.works = true }, []string{"`slipway etcd status`"}},
+		"another static Pod": {func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
+			t.Helper()
+			s.Append(t, etcdPod, "# another")
+		}, []string{"again"}},
+		"another terminal": {func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
+			t.Helper()
+			phasetest.Fatal(t, node.EtcdJournal{Command: command, Aside: member + ".before-recover-x", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
+			s.Remove(t, etcdPod)
+		}, []string{"again"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, q := survivor(t, 3)
+			r, err := New(t.Context(), s.Env, Options{})
+			phasetest.Fatal(t, err)
+			c.change(t, s, q)
+			err = r.preflight(t.Context(), s.Env)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			fact.In(t, err.Error()+"; "+fault.Remedy(err), c.facts...)
+		})
+	}
+}
+
+// TestHiddenCause: if neither etcd nor its data says who its members are, the operator learns both reasons.
+func TestHiddenCause(t *testing.T) {
+	s, q := survivor(t, 3)
+	q.fails["cp-1"] = errors.New("x509: expired")
+	s.Remove(t, member+"/snap/db")
+	r := &Recovery{own: manifests.LocalMember{PeerURL: phasetest.OwnPeer}, exchange: node.EtcdExchange{Data: member}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err := r.members(ctx, s.Env)
+	fact.Error(t, err, "x509: expired", member+"/snap/db")
 }
 
 // TestLogEnd: the operator learns what may not be committed, whether etcd runs or not.
@@ -141,7 +235,7 @@ func TestReplayPod(t *testing.T) {
 	phasetest.Fatal(t, err)
 	c := decoded.Spec.Containers[0]
 	fact.List(t, c.Command[len(c.Command)-3:], "--data-dir=/var/lib/etcd/member.replay", "--listen-client-urls=https://127.0.0.77:2379", "--listen-peer-urls=https://127.0.0.77:2380")
-	if decoded.Name != replayName || c.Name != replayName || c.LivenessProbe.HTTPGet.Path != "/readyz" || node.EtcdDataDir(pod) != "/var/lib/etcd" {
+	if decoded.Name != replayName || c.Name != replayName || c.LivenessProbe.HTTPGet.Path != "/readyz" || node.EtcdDataDir(pod) != "/var/lib/etcd/member.replay" {
 		t.Errorf("%s", pod)
 	}
 }

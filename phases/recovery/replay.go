@@ -20,8 +20,7 @@ import (
 )
 
 const (
-	// replayName is the name of the static Pod whose etcd replays the log, and of its container.
-	replayName = "etcd-replay"
+	replayName = node.EtcdReplayName
 	// nowhere is an address where nobody looks for etcd.
 	nowhere = "127.0.0.77"
 )

@@ -54,7 +54,7 @@ func (l *LostNode) checkSilence(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if l.member != nil {
-		if peer := env.Etcd.Peers(ctx, []string{l.member.PeerURL}); len(peer) == 1 && peer[0].Err == nil {
+		if peer := env.Etcd.Peers(ctx, []string{l.member.PeerURL}); len(peer) == 1 && peer[0].Alive() {
 			return fault.New(fmt.Sprintf("the etcd of %s answers its peers at %s, so its host is not lost", l.name, l.member.PeerURL), resetThere)
 		}
 	}

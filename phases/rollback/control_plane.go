@@ -38,6 +38,11 @@ func (r *Rollback) putBackInTurn(ctx context.Context, env *step.Env, mine node.T
 			return err
 		}
 	}
+	if r.restore != nil && r.Progress.Finished.IsZero() {
+		if err := node.ServesEtcdCluster(ctx, env, r.Progress.Cluster); err != nil {
+			return err
+		}
+	}
 	if len(components) > 0 { // swapping them has restarted the kubelet
 		return nil
 	}

@@ -40,8 +40,25 @@ func restoreBegun(env *step.Env, p upgrading.Progress) (bool, error) {
 	return node.EtcdExchange{Aside: p.Aside}.Begun(env)
 }
 
+// noOther fails if another workflow that replaces etcd's data was interrupted here: it would go on with this one's, or this one with
+// its.
+func noOther(env *step.Env) error {
+	j, err := node.ReadEtcdJournal(env)
+	if err != nil {
+		return err
+	}
+	begun, err := node.EtcdExchange{Aside: j.Aside}.Begun(env)
+	if err == nil && begun {
+		err = j.Unfinished()
+	}
+	return err
+}
+
 // prepareRestore finds out how to restore etcd, if asked to. A restore that has begun must be finished.
 func (r *Rollback) prepareRestore(ctx context.Context, env *step.Env) error {
+	if err := noOther(env); err != nil {
+		return err
+	}
 	begun, err := restoreBegun(env, r.Progress)
 	switch {
 	case err != nil:
@@ -128,6 +145,9 @@ func (r *Rollback) restoreData(ctx context.Context, env *step.Env, mine node.Tur
 	if err := r.restore.exchange.Exchange(env); err != nil {
 		return err
 	}
+	if err := r.restore.exchange.Holds(env, r.Progress.Cluster); err != nil {
+		return err
+	}
 	r.Progress.Restored = true
 	return r.Progress.Write(env.Host, node.BackupRoot(env))
 }
@@ -149,7 +169,8 @@ func (r *Rollback) makeData(ctx context.Context, env *step.Env) error {
 			return err
 		}
 		defer f.Close()
-		_, err = etcd.Restore(f, dir, o.Own.Name, o.Own.PeerURL, o.Revision)
+		made, err := etcd.Restore(f, dir, o.Own.Name, o.Own.PeerURL, o.Revision)
+		r.Progress.Cluster = node.EtcdClusterText(made)
 		return err
 	})
 	if err != nil {

@@ -193,6 +193,11 @@ func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
 	if r.restore != nil && !r.Progress.Restored {
 		env.UI.Warnf("%s", strings.ReplaceAll(r.restore.loses(), "\n", " "))
 	}
+	if r.restore != nil && !r.restore.begun {
+		if err := r.restore.exchange.Possible(ctx, env); err != nil {
+			return err
+		}
+	}
 	checks := preflight.Rollback()
 	if r.restore != nil {
 		checks = append(checks, node.EtcdOthersCheck(r.restore.findings), r.restore.spaceQuestion(env, backup.MissingImagesNeed(ctx, env, r.images(env))...))

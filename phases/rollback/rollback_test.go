@@ -120,6 +120,9 @@ func TestRollbackRefusals(t *testing.T) {
 		"a version between": {change: func(edit func(path, old, new string), _ func(path, from string)) {
 			edit("/etc/kubernetes/manifests/kube-apiserver.yaml", "v1.37.2", "v1.36.9")
 		}, plain: true, says: []string{"runs registry.k8s.io/kube-apiserver:v1.36.9", "from v1.36.4 to v1.37.2"}},
+		"an interrupted restore": {change: func(_ func(path, old, new string), replace func(path, from string)) {
+			replace("/etc/kubernetes/tmp/slipway-etcd-data.yaml", "text:command: etcd restore\nfrom: /b.db\naside: /etc/kubernetes\nmanifest: x\n")
+		}, says: []string{"`slipway etcd restore /b.db`"}},
 		"no snapshot": {change: func(_ func(path, old, new string), replace func(path, from string)) {
 			replace(backedUpSnapshot, "")
 		}, says: []string{"no snapshot", "/etc/kubernetes/tmp"}},

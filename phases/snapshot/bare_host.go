@@ -26,6 +26,9 @@ import (
 // InitCommand is the command of a BareHost, for its journal and messages.
 const InitCommand = "init --restore"
 
+// The phases that make init restore a cluster.
+const filesPhase, dataPhase = "restore-files", "restore-etcd"
+
 // BareHost is a Restore on a host that isn't a node yet, within init.
 type BareHost struct{ Restore }
 
@@ -33,6 +36,11 @@ type BareHost struct{ Restore }
 func NewBareHost(env *step.Env, from Source) (*BareHost, error) {
 	if err := onlyLocal(env); err != nil {
 		return nil, err
+	}
+	for _, name := range env.Config.SkipPhases {
+		if strings.EqualFold(name, filesPhase) || strings.EqualFold(name, dataPhase) {
+			return nil, fault.New("--restore does not go with --skip-phases="+name+": without it, this would be a new cluster", "leave out one of the two")
+		}
 	}
 	b := &BareHost{Restore{Source: from}}
 	err := b.resume(env)
@@ -76,8 +84,13 @@ func (b *BareHost) resume(env *step.Env) (err error) {
 		return err
 	}
 	b.Data = b.exchange.Data
-	b.journal.Exchanged, err = host.Exists(env.Host, b.Data)
-	return err
+	if b.journal.Exchanged, err = host.Exists(env.Host, b.Data); err != nil || !b.journal.Exchanged {
+		return err
+	}
+	if b.journal.Cluster == "" {
+		return noData(env, b.Data) // an etcd has started before this restore had any data
+	}
+	return b.exchange.Holds(env, b.journal.Cluster)
 }
 
 // Prepare tells init about the restore. A restored cluster has had its operators: their edits stay. And once an earlier run has begun
@@ -93,15 +106,15 @@ func (b *BareHost) Prepare(env *step.Env) {
 
 // Within adds the restore to init's phases.
 func (b *BareHost) Within(workflow []step.Phase) []step.Phase {
-	const data, last = "restore-etcd", "show-join-command"
-	files := step.Phase{Name: "restore-files", Summary: "Write the cluster's own files from the snapshot, and check that its keys are here", Run: b.restoreFiles}
-	fill := step.Phase{Name: data, Summary: "Make etcd's data from the snapshot", Run: b.restoreData}
+	const last = "show-join-command"
+	files := step.Phase{Name: filesPhase, Summary: "Write the cluster's own files from the snapshot, and check that its keys are here", Run: b.restoreFiles}
+	fill := step.Phase{Name: dataPhase, Summary: "Make etcd's data from the snapshot", Run: b.restoreData}
 	var all []step.Phase
 	for _, p := range workflow {
 		switch p.Name {
 		case "etcd":
 			all = append(all, fill.Needing(append(slices.Clone(p.Needs), "certs/apiserver-etcd-client")...))
-			p.Needs = append(slices.Clone(p.Needs), data)
+			p.Needs = append(slices.Clone(p.Needs), dataPhase)
 		case last:
 			all = append(all, step.Phase{Name: "settle", Summary: "Wait until kubelets and controllers work with the restored state", Run: b.settle, Needs: p.Needs})
 			p.Needs = append(slices.Clone(p.Needs), "settle")
@@ -186,8 +199,15 @@ func (b *BareHost) restoreData(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	ready := func() error { return b.ready(ctx, env) }
-	fill := func(dir string) error { return b.fill(env, dir, b.Own.Name, b.Own.PeerURL, 0) }
+	fill := func(dir string) error {
+		made, err := b.fill(env, dir, b.Own.Name, b.Own.PeerURL, 0)
+		b.journal.Cluster = node.EtcdClusterText(made)
+		return err
+	}
 	if err := b.exchange.Build(env, ready, fill); err != nil {
+		return err
+	}
+	if err := b.journal.Write(env); err != nil { // with the new cluster
 		return err
 	}
 	_, err := env.Host.Rename(b.exchange.Fresh, b.Data)
@@ -214,7 +234,7 @@ func (b *BareHost) ready(ctx context.Context, env *step.Env) error {
 	var found []fault.Finding
 	for _, peer := range env.Etcd.Peers(ctx, urls) {
 		switch {
-		case peer.Err == nil:
+		case peer.Alive():
 			return fault.New(fmt.Sprintf("a member of the snapshot's etcd runs at %s. It would carry on with its own data", peer.URL),
 				"run `slipway reset` on its host, or join this host to its cluster instead")
 		case errors.Is(peer.Err, etcd.ErrNotAsked):

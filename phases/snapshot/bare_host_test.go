@@ -75,6 +75,33 @@ func TestBareHost(t *testing.T) {
 	}
 }
 
+// TestBareHostForeignData: an etcd that has started on its own since an interruption isn't the restored one.
+func TestBareHostForeignData(t *testing.T) {
+	s, _, path := bare(t)
+	s.Config.IgnorePreflightErrors = []string{strings.ToLower(fault.EtcdOtherMembers)}
+	b, err := NewBareHost(s.Env, Source{File: path})
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, b.restoreFiles(t.Context(), s.Env))
+	phasetest.Fatal(t, b.journal.Write(s.Env)) // and the run was killed
+	s.Put(t, phasetest.EtcdLog, phasetest.LogOf(0xa, 0xb, true))
+	_, err = NewBareHost(s.Env, Source{File: path})
+	fact.Error(t, err, "/var/lib/etcd/member")
+	b.journal.Cluster = "c"
+	phasetest.Fatal(t, b.journal.Write(s.Env))
+	_, err = NewBareHost(s.Env, Source{File: path})
+	fact.Error(t, err, "/var/lib/etcd/member", "cluster b", "cluster c")
+}
+
+// TestBareHostSkips: without its own phases, init would begin a new cluster.
+func TestBareHostSkips(t *testing.T) {
+	for _, name := range []string{"restore-etcd", "Restore-Files"} {
+		s, _, path := bare(t)
+		s.Config.SkipPhases = []string{"addon", name}
+		_, err := NewBareHost(s.Env, Source{File: path})
+		fact.Error(t, err, "--skip-phases="+name)
+	}
+}
+
 // TestBareHostSealed: the files of the cluster come from the snapshot, and this host's own don't.
 func TestBareHostSealed(t *testing.T) {
 	s, _, path := alone(t)

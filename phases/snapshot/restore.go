@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,8 +36,8 @@ type Restore struct {
 	node.EtcdOthers
 	exchange node.EtcdExchange
 	journal  node.EtcdJournal
-	// begun is set if an earlier run may have stopped etcd.
-	begun bool
+	// begun is set if an earlier run may have stopped etcd, made if it has begun to put the new data in place.
+	begun, made bool
 }
 
 // NewRestore reads the snapshot, and fails unless it fits this host's cluster, and nothing else stands in its way. It changes
@@ -49,18 +50,42 @@ func NewRestore(ctx context.Context, env *step.Env, from Source) (*Restore, erro
 	if err := r.findEtcd(env); err != nil {
 		return nil, err
 	}
-	if r.journal.Exchanged {
+	if r.made {
 		return r, nil // the snapshot isn't needed any more
 	}
 	if err := r.readSnapshot(env); err != nil || r.begun {
 		return r, err
 	}
+	return r, r.askOthers(ctx, env)
+}
+
+func (r *Restore) askOthers(ctx context.Context, env *step.Env) error {
+	r.EtcdOthers = node.EtcdOthers{Own: r.Own, Data: r.Data, Earlier: r.info.Members}
 	if err := r.Ask(ctx, env, "run this command again"); err != nil {
-		return nil, err
+		return err
 	}
 	r.journal.Revision, r.journal.Others = r.Revision, r.Names()
 	r.noteNodes(ctx, env)
-	return r, nil
+	return nil
+}
+
+// lookAgain is for the time that the question took: a member may have come back, or another command may have begun or ended. The
+// snapshot is the same.
+func (r *Restore) lookAgain(ctx context.Context, env *step.Env) error {
+	now := &Restore{Source: r.Source, doubts: r.doubts}
+	if err := now.findEtcd(env); err != nil {
+		return err
+	}
+	if now.begun != r.begun || now.made != r.made || now.journal.Manifest != r.journal.Manifest {
+		return node.ErrEtcdChanged()
+	}
+	if !now.begun {
+		if err := now.askOthers(ctx, env); err != nil {
+			return err
+		}
+	}
+	*r = *now
+	return nil
 }
 
 // findEtcd finds this host's etcd by its static Pod, or by the journal of an interrupted run, which has removed the Pod.
@@ -88,8 +113,9 @@ func (r *Restore) findEtcd(env *step.Env) error {
 	return errors.WithMessage(err, path)
 }
 
-// resume reads the journal of an interrupted run, which has to finish. Only once its snapshot is in place may another take its
-// place: etcd may not start with the first.
+// resume reads the journal of an interrupted run. While etcd's data is whole, another snapshot may take over: before the exchange, the
+// first may not be readable any more, and after it, etcd may not start with the data, or with that of a recovery. In between, the
+// interrupted run has to finish.
 func (r *Restore) resume(env *step.Env) (err error) {
 	if r.journal, err = node.ReadEtcdJournal(env); err != nil {
 		return err
@@ -97,15 +123,18 @@ func (r *Restore) resume(env *step.Env) (err error) {
 	if r.begun, err = (node.EtcdExchange{Aside: r.journal.Aside}).Begun(env); err != nil {
 		return err
 	}
-	restores := r.journal.Command == RestoreCommand
+	moved, err := node.EtcdExchange{Aside: r.journal.Aside}.Moved(env)
 	switch {
+	case err != nil:
+		return err
 	case !r.begun:
 		r.journal = node.EtcdJournal{}
-	case restores && r.journal.From == r.File:
-	case restores && r.journal.Exchanged:
+	case r.journal.Command == RestoreCommand && r.journal.From == r.File:
+		r.made = moved || r.journal.Exchanged
+	case r.journal.Exchanged || !moved:
 		r.begun, r.journal = false, node.EtcdJournal{Manifest: r.journal.Manifest}
 	default:
-		return fault.New(fmt.Sprintf("`slipway %s` was interrupted here, and has to finish first", strings.TrimSpace(r.journal.Command+" "+r.journal.From)), "run it again")
+		return r.journal.Unfinished()
 	}
 	return nil
 }
@@ -114,7 +143,6 @@ func (r *Restore) readSnapshot(env *step.Env) error {
 	if err := r.read(env); err != nil {
 		return err
 	}
-	r.Earlier = r.info.Members
 	server, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
 	if err != nil {
 		return err
@@ -127,9 +155,11 @@ func (r *Restore) noteNodes(ctx context.Context, env *step.Env) {
 	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
 	defer cancel()
 	nodes, err := env.Cluster.Nodes(limited)
-	if err != nil {
-		r.doubts = append(r.doubts, "which Nodes have joined since the snapshot, because the API does not answer")
+	const doubt = "which Nodes have joined since the snapshot, because the API does not answer"
+	if r.doubts = slices.DeleteFunc(slices.Clone(r.doubts), func(have string) bool { return have == doubt }); err != nil {
+		r.doubts = append(r.doubts, doubt)
 	}
+	r.journal.Nodes = nil
 	for i := range nodes {
 		r.journal.Nodes = append(r.journal.Nodes, nodes[i].Name)
 	}
@@ -137,7 +167,7 @@ func (r *Restore) noteNodes(ctx context.Context, env *step.Env) {
 
 // Summary says what is lost, before the user confirms.
 func (r *Restore) Summary() string {
-	if r.journal.Exchanged {
+	if r.made {
 		return fmt.Sprintf("etcd's data is restored from %s already. This finishes the run that was interrupted.", r.File)
 	}
 	text := fmt.Sprintf("This restores etcd from %s (%s, revision %d, %d keys), and restarts this control plane.\n", r.File, r.taken(), r.info.Revision, r.info.Keys)
@@ -173,9 +203,15 @@ func (r *Restore) Phases() []step.Phase {
 }
 
 func (r *Restore) preflight(ctx context.Context, env *step.Env) error {
+	if err := r.lookAgain(ctx, env); err != nil {
+		return err
+	}
 	env.UI.Printf("%s", strings.ReplaceAll(r.Summary(), "\n", " "))
 	if r.begun {
 		return nil // it has to go on
+	}
+	if err := r.exchange.Possible(ctx, env); err != nil {
+		return err
 	}
 	checks := append(preflight.Rollback(), node.EtcdOthersCheck(r.Findings), r.spaceQuestion())
 	return node.Check(ctx, env, checks...)

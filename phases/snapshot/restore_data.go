@@ -51,7 +51,13 @@ func (r *Restore) replaceInTurn(ctx context.Context, env *step.Env, mine node.Tu
 			return err
 		}
 	}
-	return r.start(ctx, env, mine)
+	if err := r.exchange.Holds(env, r.journal.Cluster); err != nil {
+		return err
+	}
+	if err := r.start(ctx, env, mine); err != nil {
+		return err
+	}
+	return node.ServesEtcdCluster(ctx, env, r.journal.Cluster)
 }
 
 func (r *Restore) build(ctx context.Context, env *step.Env) error {
@@ -62,7 +68,11 @@ func (r *Restore) build(ctx context.Context, env *step.Env) error {
 		}
 		return err
 	}
-	fill := func(dir string) error { return r.fill(env, dir, r.Own.Name, r.Own.PeerURL, r.journal.Revision) }
+	fill := func(dir string) error {
+		made, err := r.fill(env, dir, r.Own.Name, r.Own.PeerURL, r.journal.Revision)
+		r.journal.Cluster = node.EtcdClusterText(made)
+		return err
+	}
 	if err := r.exchange.Build(env, ready, fill); err != nil {
 		return err
 	}

@@ -85,14 +85,13 @@ func (s *Source) need() uint64 {
 }
 
 // fill makes etcd's data in dir, an empty directory of this process's.
-func (s *Source) fill(env *step.Env, dir, name, peerURL string, atLeast int64) error {
+func (s *Source) fill(env *step.Env, dir, name, peerURL string, atLeast int64) (etcd.Data, error) {
 	snapshot, err := s.open(env, dir)
 	if err != nil {
-		return err
+		return etcd.Data{}, err
 	}
 	defer snapshot.Close()
-	_, err = etcd.Restore(snapshot, dir, name, peerURL, atLeast)
-	return err
+	return etcd.Restore(snapshot, dir, name, peerURL, atLeast)
 }
 
 var errAnother = errors.New("it has another snapshot than when this command began")

@@ -117,6 +117,18 @@ func TestRestoreRefuses(t *testing.T) {
 			s.Remove(t, etcdPod)
 			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", Aside: "/var/lib/etcd/member", Manifest: pod, Exchanged: true})
 		}, nil},
+		"another snapshot, before the exchange": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
+			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", Aside: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod)})
+			s.Remove(t, etcdPod)
+		}, nil},
+		"a recovery, before the exchange": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
+			journal(t, s, node.EtcdJournal{Command: "etcd recover", Aside: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod)})
+			s.Remove(t, etcdPod)
+		}, nil},
+		"a recovery that does not start": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
+			journal(t, s, node.EtcdJournal{Command: "etcd recover", Aside: "/var/lib/etcd/member", Manifest: s.Get(t, etcdPod), Exchanged: true})
+			s.Remove(t, etcdPod)
+		}, nil},
 		"a run that changed nothing": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
 			journal(t, s, node.EtcdJournal{Command: "etcd recover", Aside: "/var/lib/etcd/old"})
 		}, nil},
@@ -250,14 +262,55 @@ func TestRestoreOfAnother(t *testing.T) {
 			phasetest.Fatal(t, err)
 			source := &Source{File: path, With: with}
 			phasetest.Fatal(t, source.read(s.Env))
-			phasetest.Fatal(t, source.fill(s.Env, t.TempDir(), "cp-1", phasetest.OwnPeer, 0))
+			_, err = source.fill(s.Env, t.TempDir(), "cp-1", phasetest.OwnPeer, 0)
+			phasetest.Fatal(t, err)
 
 			m.file = "internal/etcd/testdata/snapshot-3.7.db"
 			s.Remove(t, dir)
 			again, err := Save(t.Context(), s.Env, options)
 			phasetest.Fatal(t, err)
 			s.Put(t, path, s.Get(t, again))
-			fact.Error(t, source.fill(s.Env, t.TempDir(), "cp-1", phasetest.OwnPeer, 0), path)
+			_, err = source.fill(s.Env, t.TempDir(), "cp-1", phasetest.OwnPeer, 0)
+			fact.Error(t, err, path)
+		})
+	}
+}
+
+// TestRestoreWithoutFile: once the new data is complete, the snapshot isn't needed.
+func TestRestoreWithoutFile(t *testing.T) {
+	s, _, path := alone(t)
+	phasetest.Fatal(t, node.EtcdJournal{Command: RestoreCommand, From: path, Aside: "/var/lib/etcd/member", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
+	s.Remove(t, path)
+	s.Remove(t, etcdPod)
+	r, err := NewRestore(t.Context(), s.Env, Source{File: path})
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, r.preflight(t.Context(), s.Env))
+	fact.In(t, r.Summary(), path)
+}
+
+// TestRestoreLooksAgain: whatever has changed while the operator thought about the question ends the restore.
+func TestRestoreLooksAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *testing.T, s *phasetest.Stage, m *members)
+		facts  []string
+	}{
+		"cp-2 came back":     {func(_ *testing.T, _ *phasetest.Stage, m *members) { m.health = append(m.health, member(2, 1)) }, []string{"cp-2"}},
+		"another static Pod": {func(t *testing.T, s *phasetest.Stage, _ *members) { t.Helper(); s.Append(t, etcdPod, "# another") }, []string{"again"}},
+		"another terminal": {func(t *testing.T, s *phasetest.Stage, _ *members) {
+			t.Helper()
+			phasetest.Fatal(t, node.EtcdJournal{Command: "etcd recover", Aside: "/var/lib/etcd/member"}.Write(s.Env))
+		}, []string{"`slipway etcd recover`"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m, path := alone(t)
+			r, err := NewRestore(t.Context(), s.Env, Source{File: path})
+			phasetest.Fatal(t, err)
+			c.change(t, s, m)
+			err = r.preflight(t.Context(), s.Env)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			fact.In(t, fixture.Told(err), c.facts...)
 		})
 	}
 }

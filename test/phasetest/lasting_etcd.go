@@ -85,7 +85,11 @@ func (m lastingMembers) Move(_ context.Context, from []string, to string) (bool,
 func (m lastingMembers) Withdraw(context.Context, string) (bool, error) { return false, nil }
 
 func (m lastingMembers) Members(context.Context) ([]etcd.Member, error) {
-	list := []etcd.Member{m.own()}
+	own := m.own()
+	head, _ := os.ReadFile(m.host.Root + EtcdLog)
+	data, _ := etcd.ReadData(head[:min(len(head), etcd.DataHead)]) // the zero one, without a log
+	own.Cluster = data.Cluster
+	list := []etcd.Member{own}
 	if m.host.has(fakeLearner) {
 		list = append(list, etcd.Member{ID: 2, PeerURL: "https://192.0.2.12:2380", Learner: !m.host.has(fakeVoter)})
 	}
@@ -129,7 +133,7 @@ func (m lastingMembers) Peers(_ context.Context, urls []string) []etcd.Peer { re
 // Silent answers for peers that don't run.
 func Silent(urls []string) (all []etcd.Peer) {
 	for _, url := range urls {
-		all = append(all, etcd.Peer{URL: url, Err: errors.New("connection refused")})
+		all = append(all, etcd.Peer{URL: url, Err: context.DeadlineExceeded})
 	}
 	return all
 }

@@ -64,11 +64,14 @@ func (r *Record) OnHost(a host.Action) {
 	r.Host = append(r.Host, a)
 }
 
+// newCluster is the random ID of an etcd cluster in a journal.
+var newCluster = regexp.MustCompile(`(?m)^cluster: .*\n`)
+
 // shown returns a file's content without random parts.
 func shown(data []byte) string {
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return string(data)
+		return newCluster.ReplaceAllString(string(data), "")
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {

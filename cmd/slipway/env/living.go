@@ -11,6 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // LivingControlPlane is LivingNode on a control plane.
@@ -45,22 +47,26 @@ func living(cmd *cobra.Command, g *cli.Globals, check func(isControlPlane bool) 
 		self.ControlPlane = nil
 	}
 	KeepMode(cmd, self)
-	node, err := ByOwnFiles(in.Host, self)
+	n, err := ByOwnFiles(in.Host, self)
 	if err != nil {
 		in.Host.Close()
 		return nil, err
 	}
-	return mode.LivingParts(node, in.Host), nil
+	return mode.LivingParts(n, in.Host), nil
 }
 
 // ByOwnFiles describes this node of a running cluster by its own files.
 func ByOwnFiles(h host.Host, self *config.JoinConfiguration) (*config.Node, error) {
-	node, _, err := NodeFrom(config.DefaultCluster(), self)
+	n, _, err := NodeFrom(config.DefaultCluster(), self)
 	if err != nil {
 		return nil, err
 	}
-	return node.With(func(n *config.Node) {
+	external, err := node.ExternalEtcd(&step.Env{Config: n, Host: h})
+	if err != nil {
+		return nil, err
+	}
+	return n.With(func(n *config.Node) {
 		n.Paths.PKI = thisnode.CertificatesDir(h)
-		n.Cluster.CertificatesDir, n.Cluster.Etcd.External = n.Paths.PKI, thisnode.ExternalEtcd(h, n)
+		n.Cluster.CertificatesDir, n.Cluster.Etcd.External = n.Paths.PKI, external
 	}), nil
 }

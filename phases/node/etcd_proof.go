@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// EtcdClusterText is the ID of the cluster that new data was made for, as a journal has it.
+func EtcdClusterText(made etcd.Data) string { return fmt.Sprintf("%x", made.Cluster) }
+
+// Holds fails unless the data in place is of this cluster: it must be the data that was made. A plan makes none, so it has no cluster.
+func (x EtcdExchange) Holds(env *step.Env, cluster string) error {
+	if cluster == "" {
+		return nil
+	}
+	dir := filepath.Join(x.Data, "wal")
+	name, err := newestLog(env, dir)
+	if err == nil && name == "" {
+		err = errors.Errorf("%s has no log of etcd", dir)
+	}
+	if err != nil {
+		return err
+	}
+	head, err := host.ReadHead(env.Host, filepath.Join(dir, name), etcd.DataHead)
+	if err != nil {
+		return err
+	}
+	data, err := etcd.ReadData(head)
+	if have := EtcdClusterText(data); err == nil && have != cluster {
+		err = fault.New(fmt.Sprintf("%s has the data of the etcd cluster %s, and the new data is of cluster %s: something has replaced it", x.Data, have, cluster),
+			"find out what has; `slipway etcd restore` of another snapshot, or of a copy, starts over, and `slipway reset` gives the restore up on a new host")
+	}
+	return errors.WithMessage(err, dir)
+}
+
+// ServesEtcdCluster fails unless the etcd that answers is of this cluster: it must have started with the data that was made.
+func ServesEtcdCluster(ctx context.Context, env *step.Env, cluster string) error {
+	if cluster == "" {
+		return nil
+	}
+	members, err := env.Etcd.Members(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		if have := EtcdClusterText(etcd.Data{Cluster: m.Cluster}); have != cluster {
+			return fault.New(fmt.Sprintf("an etcd of cluster %s answers, and the new data is of cluster %s: this host's etcd does not use that data, or a former member runs", have, cluster),
+				"see which directory etcd's static Pod names, and run `slipway reset` on the hosts of former members; then run this again")
+		}
+	}
+	return nil
+}
+
+// StartableEtcd fails while etcd must not start: a workflow that makes its data was interrupted, and hasn't put it in place.
+func StartableEtcd(env *step.Env) error {
+	j, err := ReadEtcdJournal(env)
+	if err != nil || j.Manifest == "" {
+		return host.IgnoreForbidden(err)
+	}
+	x, err := NewEtcdExchange([]byte(j.Manifest))
+	if err != nil {
+		return errors.WithMessage(err, manifests.EtcdName)
+	}
+	here, err := host.Exists(env.Host, x.Data)
+	if err == nil && here {
+		err = x.Holds(env, j.Cluster)
+	}
+	if err == nil && !here {
+		err = j.Unfinished()
+	}
+	return err
+}
+
+// Unfinished is the error of a command that can't run beside the interrupted one.
+func (j EtcdJournal) Unfinished() error {
+	command := j.Command
+	if j.From != "" {
+		command += " " + j.From
+	}
+	return fault.New(fmt.Sprintf("`slipway %s` was interrupted here, and has to finish first", command), "run it again")
+}

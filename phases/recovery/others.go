@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package recovery
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// apiTime is how long the API gets to answer: without a quorum, it doesn't.
+const apiTime = 5 * time.Second
+
+// signs are what this host sees of the others.
+type signs struct {
+	health []etcd.Health
+	// peers are the others, in their order.
+	peers []etcd.Peer
+	// noHealth and noAPI are why there's no answer.
+	noHealth, noAPI error
+}
+
+// askOthers fails unless all the others are lost: silence is nothing but a host that doesn't answer at all.
+func (r *Recovery) askOthers(ctx context.Context, env *step.Env, all []etcd.Member) error {
+	seen := r.look(ctx, env)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := seen.unasked(); err != nil {
+		return err
+	}
+	if seen.noAPI == nil || slices.ContainsFunc(seen.health, func(h etcd.Health) bool { return r.isOwn(h.Member) && h.Err == nil }) {
+		return fault.New("etcd has a quorum, so there is nothing to recover", "`slipway etcd status` says what it needs; if it names no member, ask on another control plane")
+	}
+	return r.refuse(all, seen)
+}
+
+// look asks everybody at the same time.
+func (r *Recovery) look(ctx context.Context, env *step.Env) (seen signs) {
+	var urls []string
+	for _, m := range r.others {
+		urls = append(urls, m.PeerURL)
+	}
+	var all sync.WaitGroup
+	all.Go(func() { seen.health, seen.noHealth = etcd.AskHealth(ctx, env.Etcd) })
+	all.Go(func() { seen.peers = env.Etcd.Peers(ctx, urls) })
+	all.Go(func() {
+		limited, cancel := context.WithTimeout(ctx, apiTime)
+		defer cancel()
+		seen.noAPI = env.Cluster.Read(limited, cluster.Query{Path: "/readyz"}, func(io.Reader) error { return nil })
+	})
+	all.Wait()
+	return seen
+}
+
+// unasked is the error if this host couldn't ask anybody.
+func (s signs) unasked() error {
+	var useless etcd.CredentialsError
+	if errors.As(s.noHealth, &useless) {
+		return unasked(useless)
+	}
+	for _, peer := range s.peers {
+		if errors.As(peer.Err, &useless) {
+			return unasked(useless)
+		}
+	}
+	return nil
+}
+
+func unasked(err error) error {
+	return fault.WithRemedy(errors.WithMessage(err, "the other members of etcd cannot be asked whether they run"),
+		"put the file back, or make it readable; `slipway certs check-expiration` names this host's certificates")
+}
+
+// alive reports whether a member's etcd runs, and silent whether nobody answers at its address. Of others, nothing is known.
+func (s signs) alive(m etcd.Member) bool {
+	return slices.ContainsFunc(s.peers, func(p etcd.Peer) bool { return p.URL == m.PeerURL && p.Alive() }) ||
+		slices.ContainsFunc(s.health, func(h etcd.Health) bool { return h.PeerURL == m.PeerURL && h.Answers })
+}
+
+func (s signs) silent(m etcd.Member) bool {
+	return !s.alive(m) && slices.ContainsFunc(s.peers, func(p etcd.Peer) bool { return p.URL == m.PeerURL && p.Silent() })
+}
+
+func (s signs) why(m etcd.Member) error {
+	i := slices.IndexFunc(s.peers, func(p etcd.Peer) bool { return p.URL == m.PeerURL })
+	if i < 0 {
+		return errors.New("it was not asked")
+	}
+	return s.peers[i].Err
+}
+
+// refuse fails while a quorum is possible, and names the members that aren't silent and aren't given up.
+func (r *Recovery) refuse(all []etcd.Member, seen signs) error {
+	isLearner := func(m etcd.Member) bool { return m.Learner }
+	answering := without(r.others, func(m etcd.Member) bool { return !seen.alive(m) })
+	voters, alive := len(without(all, isLearner)), len(without(answering, isLearner))+1
+	if alive > voters/2 {
+		return fault.New(fmt.Sprintf("etcd can have a quorum again: %d of its %d voters can work, with this host's (%s), and %d must%s", alive, voters, labels(answering), voters/2+1, seen.trouble(answering)),
+			"start them, and see what keeps them from working together: `slipway diagnose` on their hosts")
+	}
+	left := without(r.others, func(m etcd.Member) bool {
+		return seen.silent(m) || slices.ContainsFunc(r.Abandon, func(name string) bool { return named(m, name) })
+	})
+	if len(left) == 0 {
+		return nil
+	}
+	var unknown []string
+	for _, m := range left {
+		if !seen.alive(m) {
+			unknown = append(unknown, fmt.Sprintf("%s (%v)", m.Label(), seen.why(m)))
+		}
+	}
+	answering = without(left, func(m etcd.Member) bool { return !seen.alive(m) })
+	if len(answering) == 0 {
+		return fault.New("these members of etcd may run, or start again: "+strings.Join(unknown, ", "),
+			"start them, if they have their data. If their etcd must never start again, run `slipway reset` there, and give them up here: --abandon="+left[0].Label())
+	}
+	return fault.New(fmt.Sprintf("other members of etcd answer: %s. %s", labels(answering), r.compare(answering, seen.health)),
+		"recover on the host with the longest log: with the highest term or, if they're equal, the highest entry (`slipway etcd recover --dry-run` shows it on each host). "+
+			"Stop the others for good (`slipway reset` there), or give them up here: --abandon="+left[0].Label())
+}
+
+// trouble says why members don't work that accept connections.
+func (s signs) trouble(members []etcd.Member) (text string) {
+	for _, m := range members {
+		if err := s.why(m); err != nil {
+			text += fmt.Sprintf("; %s: %v", m.Label(), err)
+		}
+	}
+	return text
+}
