@@ -128,7 +128,7 @@ func (m machine) reconfigureWith(documents string) []string {
 func (m machine) reconfiguresWorker(w machine) {
 	m.Helper()
 	w.T = m.T
-	out := m.must(m.reconfigureWith("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 98\n")...)
+	out := m.said(m.reconfigureWith("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 98\n")...)
 	fact.In(m, out, "`slipway reconfigure node`", "worker-1, worker-2")
 	before := w.everyFile()
 	fact.In(w, w.must("slipway", "reconfigure", "node", "--diff"), "+maxPods: 98")
@@ -165,7 +165,7 @@ func (m machine) reconfiguresPlanes(other machine) {
 			"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: " + maxPods + "\n"
 	}
 	before := other.must("cat", manifest, "/var/lib/kubelet/config.yaml")
-	out := m.must(m.reconfigureWith(of("[{name: profiling, value: 'false'}]", "97"))...)
+	out := m.said(m.reconfigureWith(of("[{name: profiling, value: 'false'}]", "97"))...)
 	fact.In(m, out, "cp-2", "cp-3", "worker-1")
 
 	back := other.reconfigureWith(of("null", "null"))

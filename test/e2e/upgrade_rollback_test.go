@@ -135,10 +135,10 @@ func (m machine) runsImages(tags map[string]string) {
 	m.Helper()
 	m.eventually("the static Pods to run with their images", readyLimit, func() error {
 		for component, tag := range tags {
-			got := m.kubectl("get", "pod", component+"-cp-1", "-n", "kube-system", "-o",
+			got, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "get", "pod", component+"-cp-1", "-n", "kube-system", "-o",
 				`jsonpath={.status.containerStatuses[0].image} {.status.containerStatuses[0].ready}`)
-			if !strings.HasSuffix(got, ":"+tag+" true") {
-				return fmt.Errorf("%s: %s", component, got)
+			if err != nil || !strings.HasSuffix(got, ":"+tag+" true") { // without a Pod, the kubelet is about to make another
+				return fmt.Errorf("%s: %s, %v", component, got, err)
 			}
 		}
 		return nil
