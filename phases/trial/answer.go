@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/retry"
@@ -65,7 +67,7 @@ func (pendingError) Error() string { return "nobody has confirmed the change yet
 func (r *Record) AwaitAnswer(ctx context.Context, env *step.Env, say func(left time.Duration)) (answer Answer, err error) {
 	const often = 30 * time.Second
 	next := r.Until.Sub(env.Host.Now())
-	waiting := retry.Policy{First: answerInterval, Passes: func(err error) bool { return err == pendingError{} }}
+	waiting := retry.Policy{First: answerInterval, Passes: func(err error) bool { return errors.As(err, new(pendingError)) }}
 	err = waiting.Do(ctx, func(context.Context) (err error) {
 		if answer, err = r.Answered(env); err != nil || answer != Unconfirmed {
 			return err
