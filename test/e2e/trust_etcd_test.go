@@ -7,14 +7,11 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/pkg/errors"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -81,22 +78,7 @@ func (m machine) joinsAsNewMember(other machine, planes []machine) {
 	}
 	_, plane := other.joinCommands()
 
-	var learned atomic.Bool
-	watching, stop := context.WithCancel(m.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for watching.Err() == nil {
-			now, _ := other.etcdMembers() // fails during a leader election
-			if e, there := now[name]; there && e.Learner {
-				learned.Store(true)
-			}
-			time.Sleep(150 * time.Millisecond) // each check starts a program
-		}
-	}()
 	out, err := m.try(append([]string{"slipway", "join"}, plane...)...)
-	stop()
-	<-ended
 	if err != nil {
 		m.Errorf("join of %s after it lost its data: %v\n%s", name, err, out)
 	}
@@ -109,8 +91,9 @@ func (m machine) joinsAsNewMember(other machine, planes []machine) {
 	if before[name].ID == after[name].ID {
 		m.Errorf("%s came back with an empty disk as the former voter %x", name, after[name].ID)
 	}
-	if !learned.Load() {
-		m.Errorf("%s became a voter at once", name)
+	// raft notes each configuration.
+	if logs := other.must("grep", "-rhF", "switched to configuration", "/var/log/pods"); !strings.Contains(logs, fmt.Sprintf("learners=(%x)", after[name].ID)) {
+		m.Errorf("%s became a voter at once:\n%s", name, logs)
 	}
 	other.haveTheSame(planes)
 }
