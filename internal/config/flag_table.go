@@ -33,6 +33,7 @@ func commandFlags() []flagRow {
 				"certs check-expiration", "certs renew", "certs generate-csr", "kubeconfig user",
 				upgradeApply, upgradeNode, upgradePlan, upgradeDiff, reconfigureCommand),
 		text("config", "", "configuration `file` with the bootstrapTokens to create; - reads standard input").on("token create"),
+		toggle("edit", "edit the cluster's configuration in KUBE_EDITOR or EDITOR").on(reconfigureCommand),
 		toggle("dry-run", "print what would be done, in order, without doing it").overConfig().
 			sets(kindInit, "dryRun", func(d *documents, v bool) { d.init.DryRun = v }).
 			sets(kindReset, "dryRun", func(d *documents, v bool) { d.reset.DryRun = v }).

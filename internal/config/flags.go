@@ -124,6 +124,7 @@ type RollbackFlags struct {
 type ReconfigureFlags struct {
 	ConfigFile            string        `flag:"config"`
 	Confirm               bool          `flag:"confirm"`
+	Edit                  bool          `flag:"edit"`
 	IgnorePreflightErrors []string      `flag:"ignore-preflight-errors"`
 	Patches               string        `flag:"patches"`
 	Revert                bool          `flag:"revert"`

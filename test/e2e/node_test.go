@@ -150,6 +150,7 @@ func (m machine) isReconfigured() {
 		return nil
 	})
 	files := m.everyFile()
+	fact.In(m, m.must("env", "EDITOR=sed -i /^maxPods/d", "slipway", "reconfigure", "--edit", "--diff"), "-maxPods: 99")
 	m.must(command...)
 	if now := m.everyFile(); now != files {
 		m.Errorf("the second time, files have changed (-before +after):\n%s", cmp.Diff(files, now))

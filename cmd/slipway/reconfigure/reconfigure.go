@@ -28,7 +28,8 @@ func New(g *cli.Globals) *cobra.Command {
 		Short: "Change the configuration of a live cluster, on trial",
 		Long: "Change the configuration of a live cluster, beginning with this control plane. The file has the documents to change, with only\n" +
 			"the fields to change: ClusterConfiguration, KubeletConfiguration, KubeProxyConfiguration. A field that is not mentioned stays,\n" +
-			"null takes a field back to its default, and a list replaces the stored list.\n\n" +
+			"null takes a field back to its default, and a list replaces the stored list. --edit opens the stored documents in KUBE_EDITOR or\n" +
+			"EDITOR instead; a field that you remove goes back to its default.\n\n" +
 			"The change is on trial until the new Pods run, the API is ready and takes a write, etcd has a quorum, the kubelet reports, and\n" +
 			"all of that has lasted for ten seconds. Otherwise this node goes back to its previous files. The cluster's configuration is\n" +
 			"stored last. If the run is killed on trial, or the machine restarts, systemd puts the node back.\n\n" +
@@ -41,17 +42,16 @@ func New(g *cli.Globals) *cobra.Command {
 				return answer(cmd, g, trial.Confirmed)
 			case o.Revert:
 				return revert(cmd, g, o)
-			case o.ConfigFile == "":
-				return fault.New("reconfigure needs the documents to change", "name a file with --config, or - for standard input")
+			case o.ConfigFile == "" && !o.Edit:
+				return fault.New("reconfigure needs the documents to change", "name a file with --config, or - for standard input; or edit the configuration with --edit")
 			}
-			return change(cmd, g, o, env.LivingControlPlane, (*reconfigure.Run).Phases, func(in *env.Input, api cluster.Cluster, self *config.JoinConfiguration) (*reconfigure.Run, []string, error) {
-				c, warnings, err := reconfiguring.Load(cmd.Context(), api, in.File, self, in.Options)
-				return reconfigure.New(c, ""), warnings, err
-			})
+			e := &editing{}
+			err := change(cmd, g, o, env.LivingControlPlane, (*reconfigure.Run).Phases, e.loader(cmd, g, o))
+			return e.end(g, err)
 		},
 	}
 	config.Bind(cmd.Flags(), "reconfigure", o)
-	cmd.MarkFlagsMutuallyExclusive("config", "confirm", "revert")
+	cmd.MarkFlagsMutuallyExclusive("config", "edit", "confirm", "revert")
 	cmd.MarkFlagsMutuallyExclusive("confirm", "try")
 	env.Reporting(g, cmd)
 	cmd.AddCommand(newNode(g), newWayBack(g))
@@ -62,6 +62,18 @@ func New(g *cli.Globals) *cobra.Command {
 const longestTry = time.Hour
 
 type loader func(*env.Input, cluster.Cluster, *config.JoinConfiguration) (*reconfigure.Run, []string, error)
+
+// loader loads the change in the documents of --config, or lets a person make it.
+func (e *editing) loader(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) loader {
+	return func(in *env.Input, api cluster.Cluster, self *config.JoinConfiguration) (*reconfigure.Run, []string, error) {
+		if o.Edit {
+			c, warnings, err := e.begin(cmd.Context(), g, in, api, self)
+			return reconfigure.New(c, ""), warnings, err
+		}
+		c, warnings, err := reconfiguring.Load(cmd.Context(), api, in.File, self, in.Options)
+		return reconfigure.New(c, ""), warnings, err
+	}
+}
 
 // change makes the change of the run that load returns, once earlier ones are over.
 func change(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags, living living, workflow func(*reconfigure.Run) []step.Phase, load loader) error {
