@@ -123,12 +123,12 @@ func nodeFaults() []nodeFault {
 			cluster: "etcd: {external: {endpoints: ['https://etcd.lab.invalid:2379'], caFile: /etc/kubernetes/pki/ca.crt, certFile: /etc/kubernetes/pki/apiserver-kubelet-client.crt, keyFile: /etc/kubernetes/pki/apiserver-kubelet-client.key}}",
 		},
 		{
-			// Health endpoints don't show it. An external etcd that doesn't exist keeps init waiting. And without the API server's head
-			// start, the controllers start at once; their logs show the proxy.
+			// Health endpoints don't show it. An external etcd that doesn't exist keeps init waiting; on this host, so that it's no
+			// cause itself. And without the API server's head start, the controllers start at once; their logs show the proxy.
 			name: "a proxy in the way", cause: "proxy", message: "NO_PROXY",
 			env:     []string{"HTTPS_PROXY=http://lab:secret@192.168.99.1:3128"},
 			skip:    "wait-control-plane/api-server",
-			cluster: "etcd: {external: {endpoints: ['https://192.168.99.1:2379'], caFile: /etc/kubernetes/pki/ca.crt, certFile: /etc/kubernetes/pki/apiserver-kubelet-client.crt, keyFile: /etc/kubernetes/pki/apiserver-kubelet-client.key}}",
+			cluster: "etcd: {external: {endpoints: ['https://127.0.0.1:2379'], caFile: /etc/kubernetes/pki/ca.crt, certFile: /etc/kubernetes/pki/apiserver-kubelet-client.crt, keyFile: /etc/kubernetes/pki/apiserver-kubelet-client.key}}",
 		},
 		{
 			name: "nodes have no rights", cause: "forbidden", message: "--authorization-mode=RBAC",
