@@ -29,15 +29,19 @@ var both = []string{nodes.Kubeadm}
 var sections = []struct {
 	name    string
 	measure func(ctx context.Context, lab *nodes.Lab, rounds int, t *table) error
-}{{"init", measureInits}, {"cluster", measureClusters}, {"join", measureJoins}, {"upgrade", measureUpgrades}, {"up", measureUps}, {"etcd", measureEtcd}}
+}{
+	{"init", measureInits}, {"cluster", measureClusters}, {"join", measureJoins}, {"upgrade", measureUpgrades}, {"up", measureUps},
+	{"etcd", measureEtcd}, {"snapshot", measureSnapshots},
+}
 
 func main() {
 	joiners.Play() // doesn't return in the copy that runs on a node
 	rounds := flag.Int("rounds", 5, "measurements of each program, of which the median counts")
-	only := flag.String("only", "", "measure just this `section`: init, cluster, join, upgrade, up or etcd")
+	only := flag.String("only", "", "measure just this `section`: init, cluster, join, upgrade, up, etcd or snapshot")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	playWriter(ctx) // nor does this
 	if err := run(ctx, *rounds, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

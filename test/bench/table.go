@@ -42,6 +42,10 @@ const (
 	rowThree   = "  until etcd has three members again, s (at most 90)"
 	rowRestore = "etcd restore: the longest time without the API, s (at most 15)"
 
+	rowSave       = "snapshot of a 1 GiB etcd (kubeadm: etcdctl's), s"
+	rowSaveMemory = "  memory, MiB (at most 64)"
+	rowSaveWrites = "  the 99th percentile of writes, to that before (at most 1.10)"
+
 	rowUp        = "up on a bare machine, s"
 	rowUpPrepare = "  prepare, s"
 	rowUpInit    = "  init, s"
@@ -60,6 +64,7 @@ var rows = []struct {
 	{rowEtcd, 0}, {rowEtcdGap, 0},
 	{rowUp, 0}, {rowUpPrepare, 0}, {rowUpInit, 0}, {rowUpWait, 0},
 	{rowRecover, 0}, {rowThree, 0}, {rowRestore, 0},
+	{rowSave, 0}, {rowSaveMemory, 0}, {rowSaveWrites, 0},
 }
 
 // table collects measurements by row and program.
