@@ -28,7 +28,7 @@ type logEnd struct {
 func (e logEnd) String() string {
 	text := fmt.Sprintf("This host's log ends at term %d, entry %d.", e.term, e.index)
 	if e.uncertain > 0 {
-		text += fmt.Sprintf(" Its last %d changes, after entry %d, may be uncommitted: nobody knows whether clients were told that they succeeded.", e.uncertain, e.committed)
+		text += fmt.Sprintf(" Changes after entry %d that may be uncommitted: %d. Nobody knows whether clients were told that they succeeded.", e.committed, e.uncertain)
 	}
 	return text
 }

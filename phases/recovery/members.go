@@ -105,7 +105,7 @@ func (r *Recovery) compare(others []etcd.Member, health []etcd.Health) string {
 		case i < 0:
 			text += fmt.Sprintf(" %s does not say how far its log goes.", m.Label())
 		case health[i].Status.Committed > r.end.index:
-			text += fmt.Sprintf(" %s HAS A LONGER LOG: its entries up to %d are committed.", m.Label(), health[i].Status.Committed)
+			text += fmt.Sprintf(" %s has a longer log: its entries up to %d are committed.", m.Label(), health[i].Status.Committed)
 		default:
 			text += fmt.Sprintf(" %s knows that its entries up to %d are committed.", m.Label(), health[i].Status.Committed)
 		}
