@@ -47,7 +47,7 @@ var wideTests = []string{
 // longPackages contain these tests.
 var longPackages = []string{
 	"./phases/upgrade", "./phases/edits", "./phases/bootstrap", "./phases/rollback", "./phases/reset", "./phases/renew", "./phases/reconfigure",
-	"./phases/recovery", "./phases/snapshot", "./phases/address", "./phases", "./cmd/slipway", "./internal/bundle",
+	"./phases/recovery", "./phases/snapshot", "./phases/address", "./phases/encryption", "./phases", "./cmd/slipway", "./internal/bundle",
 }
 
 // named returns a pattern that matches tests.
