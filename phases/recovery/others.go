@@ -108,7 +108,7 @@ func (r *Recovery) refuse(all []etcd.Member, seen signs) error {
 	answering := without(r.others, func(m etcd.Member) bool { return !seen.alive(m) })
 	voters, alive := len(without(all, isLearner)), len(without(answering, isLearner))+1
 	if alive > voters/2 {
-		return fault.New(fmt.Sprintf("etcd can have a quorum again: %d of its %d voters can work (this host's and %s), and a quorum needs %d%s", alive, voters, labels(answering), voters/2+1, seen.trouble(answering)),
+		return fault.New(fmt.Sprintf("etcd can have a quorum again: %d of its %d voters can work (this host's and %s), and %d make a quorum%s", alive, voters, labels(answering), voters/2+1, seen.trouble(answering)),
 			"start them, and see what keeps them from working together: `slipway diagnose` on their hosts")
 	}
 	left := without(r.others, func(m etcd.Member) bool {
