@@ -100,15 +100,15 @@ var mayImport = map[string][]string{
 	},
 	"phases/backup": {
 		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault",
-		"internal/host", "internal/joining", "internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"internal/host", "internal/joining", "internal/ownership", "internal/releases", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/snapshot": {
 		"phases/backup", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/config",
-		"internal/etcd", "internal/fault", "internal/host", "internal/snapshots", "internal/thisnode", "internal/upgrading",
+		"internal/etcd", "internal/fault", "internal/host", "internal/releases", "internal/snapshots", "internal/thisnode", "internal/upgrading",
 	},
 	"phases/bootstrap": {
 		"phases/addon", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster",
-		"internal/config", "internal/diagnose", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig",
+		"internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig",
 		"internal/ownership", "internal/retry", "internal/thisnode", "internal/tokens", "internal/ui",
 	},
 	"phases/edits": {
@@ -138,12 +138,12 @@ var mayImport = map[string][]string{
 	"phases/rollback": {
 		"phases/addon", "phases/backup", "phases/node", "phases/step", "certs", "kubeletconfig", "manifests", "preflight",
 		"internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/ownership",
-		"internal/retry", "internal/thisnode", "internal/upgrading",
+		"internal/thisnode", "internal/upgrading",
 	},
 	"phases/machine": {
-		"phases/node", "phases/reset", "phases/step", "kubeletconfig", "manifests", "preflight", "internal/bundle",
-		"internal/cluster", "internal/config", "internal/containerd", "internal/diagnose", "internal/fault", "internal/host",
-		"internal/joining", "internal/ownership", "internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"phases/node", "phases/step", "kubeletconfig", "manifests", "preflight", "internal/bundle",
+		"internal/cluster", "internal/config", "internal/containerd", "internal/fault", "internal/host",
+		"internal/joining", "internal/ownership", "internal/retry", "internal/thisnode", "internal/upgrading",
 	},
 	"phases/reset": {
 		"phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/cluster", "internal/config", "internal/etcd",
@@ -250,6 +250,11 @@ func TestImportsRunDownwards(t *testing.T) {
 			ours, isOurs := strings.CutPrefix(imported, module)
 			if isOurs && !slices.Contains(allowed, ours) {
 				t.Errorf("%s imports %s, which it may not", name, ours)
+			}
+		}
+		for _, ours := range allowed {
+			if !slices.Contains(p.Imports, module+ours) {
+				t.Errorf("%s may import %s, and doesn't: delete that from mayImport", name, ours)
 			}
 		}
 	}

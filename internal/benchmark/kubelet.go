@@ -17,7 +17,6 @@ import (
 	kubelet "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
@@ -103,26 +102,18 @@ func (r kubeletRow) look(s *scene) answer {
 
 // kubeletFlag returns the value of a flag in the files that set the kubelet's; why says that only systemd knows it.
 func (s *scene) kubeletFlag(name string) (value string, given bool, why string) {
-	for _, f := range s.kubeletFlags() {
+	for _, f := range thisnode.EffectiveFlags(s.host, s.node) {
 		if strings.ReplaceAll(f.Name, "_", "-") == name {
 			value, given = f.Value, true
 		}
 	}
-	if strings.ContainsAny(value, "$%") {
+	if thisnode.NeedsSystemd(value) {
 		return "", true, "the value of --" + name + " is in a variable: " + value
 	}
 	if given && value == "" {
 		value = "true"
 	}
 	return value, given, ""
-}
-
-func (s *scene) kubeletFlags() []config.Arg {
-	flags := thisnode.KubeletFlags(s.host, s.node)
-	for _, f := range thisnode.AdministratorsFlags(s.host) {
-		flags = append(flags, f.Arg)
-	}
-	return flags
 }
 
 // proxyRow looks at the configuration that the kubelet has mounted for kube-proxy's Pod.

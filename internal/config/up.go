@@ -129,8 +129,8 @@ func LoadHost(flags HostFlags) (*Machine, error) {
 	return &Machine{CRISocket: socket, SkipPhases: flags.SkipPhases, IgnorePreflightErrors: lowered(flags.IgnorePreflightErrors), DryRun: flags.DryRun}, nil
 }
 
-// Becoming returns the machine with the settings of its future kubelet.
-func (m *Machine) Becoming(node *Node) *Machine {
+// AdoptKubeletSettings returns the machine with the settings of its future kubelet.
+func (m *Machine) AdoptKubeletSettings(node *Node) *Machine {
 	out := *m
 	out.node = node
 	return &out

@@ -46,7 +46,7 @@ func Concerns(all []Health) []fault.Finding {
 
 // quorum finds that too few voters work: then etcd can't change anything, its members included.
 func quorum(all []Health) []fault.Finding {
-	voters, working := countVoters(all)
+	voters, working := CountVoters(all)
 	if len(all) == 0 || working > voters/2 {
 		return nil
 	}

@@ -114,11 +114,12 @@ type Alarm struct {
 
 // QuorumWithout reports whether the healthy voters but the member at peerURL would be a quorum of the cluster without it.
 func QuorumWithout(all []Health, peerURL string) bool {
-	voters, working := countVoters(slices.DeleteFunc(slices.Clone(all), func(m Health) bool { return m.PeerURL == peerURL }))
+	voters, working := CountVoters(slices.DeleteFunc(slices.Clone(all), func(m Health) bool { return m.PeerURL == peerURL }))
 	return working > voters/2
 }
 
-func countVoters(all []Health) (voters, working int) {
+// CountVoters counts the voters among members, and those of them that work.
+func CountVoters(all []Health) (voters, working int) {
 	for _, m := range all {
 		if m.Learner {
 			continue

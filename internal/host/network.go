@@ -47,6 +47,9 @@ const (
 
 func (l Leftover) String() string { return fmt.Sprintf("%s %s", l.Kind, l.Name) }
 
+// DefaultBridge is the default of the network plugin "bridge": https://www.cni.dev/plugins/current/main/bridge/
+const DefaultBridge = "cni0"
+
 // Route is an entry of the routing table.
 type Route struct {
 	Destination netip.Prefix

@@ -57,7 +57,7 @@ func Differing(h host.Host, files []File) ([]File, error) {
 // Pending returns the files this run may write. On a former node, existing files stay, and the Keeper shows their differences
 // once each. writer is the command that would overwrite them.
 func (k Keeper) Pending(writer string, files ...File) ([]File, error) {
-	if !k.Again {
+	if !k.Rerun {
 		return files, nil
 	}
 	var out []File

@@ -28,8 +28,8 @@ type Keeper struct {
 	Cluster cluster.Cluster
 	UI      ui.UI
 	Config  *config.Node
-	// Again means a whole workflow runs on a host that was a node before.
-	Again bool
+	// Rerun means a whole workflow runs on a host that was a node before.
+	Rerun bool
 	// Unfinished means the run that made it a node didn't finish (step.Earlier).
 	Unfinished bool
 }
@@ -45,7 +45,7 @@ func (k Keeper) Ensure(ctx context.Context, objs ...manifests.Object) error {
 // EnsureMissing is Ensure for a Keeper that keeps edits: it creates missing objects, and shows how the others differ. writer is
 // the command that would overwrite them.
 func (k Keeper) EnsureMissing(ctx context.Context, writer string, objs ...manifests.Object) error {
-	if !k.Again {
+	if !k.Rerun {
 		return k.Ensure(ctx, objs...)
 	}
 	found, err := k.Compare(ctx, objs)

@@ -37,7 +37,7 @@ func KubeletSettings(h host.Host, n *config.Node) (*kubelet.KubeletConfiguration
 			return nil, errors.Wrapf(err, "%s: not a KubeletConfiguration", path)
 		}
 	}
-	flags := slices.DeleteFunc(effectiveFlags(h, n), func(f KubeletFlag) bool { return needsSystemd(f.Value) })
+	flags := slices.DeleteFunc(EffectiveFlags(h, n), func(f KubeletFlag) bool { return NeedsSystemd(f.Value) })
 	EachDropIn(h, flags, func(_ string, doc []byte) {
 		if merged := settings.DeepCopy(); yaml.Unmarshal(doc, merged) == nil {
 			*settings = *merged
@@ -54,7 +54,8 @@ func KubeletFlags(h host.Host, n *config.Node) []config.Arg {
 	return append(flagsOnHost(h, n.Paths.Kubelet), n.KubeletExtraArgs...)
 }
 
-func needsSystemd(value string) bool { return strings.ContainsAny(value, "$%") }
+// NeedsSystemd reports whether a value in a unit's file has variables or specifiers, which only systemd can resolve.
+func NeedsSystemd(value string) bool { return strings.ContainsAny(value, "$%") }
 
 // RegisteredName returns the name under which the kubelet registers its Node, in lower case as the kubelet writes it:
 // https://kubernetes.io/docs/concepts/architecture/nodes/
@@ -62,10 +63,10 @@ func needsSystemd(value string) bool { return strings.ContainsAny(value, "$%") }
 func RegisteredName(h host.Host, n *config.Node) string {
 	names := []string{n.Name}
 	shown, unknown := certifiedName(h), false
-	for _, flag := range effectiveFlags(h, n) {
+	for _, flag := range EffectiveFlags(h, n) {
 		if flag.Name == "hostname-override" {
 			names = append(names, strings.ToLower(strings.TrimSpace(flag.Value)))
-			unknown = unknown || needsSystemd(flag.Value)
+			unknown = unknown || NeedsSystemd(flag.Value)
 		}
 	}
 	if shown != "" && (unknown || slices.Contains(names, shown)) {
@@ -77,8 +78,8 @@ func RegisteredName(h host.Host, n *config.Node) string {
 // KubeletClientPEM returns the path of the client certificate that the kubelet rotates. Only a flag can move its directory.
 func KubeletClientPEM(h host.Host, n *config.Node) string {
 	dir := filepath.Join(n.Paths.Kubelet, "pki")
-	for _, flag := range effectiveFlags(h, n) {
-		if flag.Name == "cert-dir" && !needsSystemd(flag.Value) {
+	for _, flag := range EffectiveFlags(h, n) {
+		if flag.Name == "cert-dir" && !NeedsSystemd(flag.Value) {
 			dir = atRoot(flag.Value)
 		}
 	}
@@ -164,8 +165,8 @@ type KubeletFlag struct {
 	From string
 }
 
-// effectiveFlags adds the flags in kubeadm-flags.env, which come first.
-func effectiveFlags(h host.Reader, n *config.Node) []KubeletFlag {
+// EffectiveFlags returns the flags in kubeadm-flags.env, and then ConfiguredFlags: a name's last flag counts.
+func EffectiveFlags(h host.Reader, n *config.Node) []KubeletFlag {
 	return append(flagsFrom(flagsOnHost(h, n.Paths.Kubelet), "kubeadm-flags.env"), ConfiguredFlags(h, n)...)
 }
 
@@ -250,5 +251,5 @@ func eachConf(h host.Reader, dir string, visit func(path string, doc []byte)) {
 
 // ExpandedFlags are the kubelet's flags with the given names whose values only systemd knows, because it expands them.
 func ExpandedFlags(h host.Host, n *config.Node, names ...string) []KubeletFlag {
-	return slices.DeleteFunc(effectiveFlags(h, n), func(f KubeletFlag) bool { return !needsSystemd(f.Value) || !slices.Contains(names, f.Name) })
+	return slices.DeleteFunc(EffectiveFlags(h, n), func(f KubeletFlag) bool { return !NeedsSystemd(f.Value) || !slices.Contains(names, f.Name) })
 }

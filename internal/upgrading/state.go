@@ -179,9 +179,14 @@ func TagOf(image string) string {
 
 // exact returns a tag as a version with a leading v; empty if it isn't a version.
 func exact(tag string) string {
-	v, err := version.ParseSemantic(strings.ReplaceAll(tag, "_", "+"))
+	v, err := TagVersion(tag)
 	if err != nil {
 		return ""
 	}
 	return "v" + v.String()
+}
+
+// TagVersion parses a tag, which has an underscore in place of the plus sign of a version's build metadata.
+func TagVersion(tag string) (*version.Version, error) {
+	return version.ParseSemantic(strings.ReplaceAll(tag, "_", "+"))
 }

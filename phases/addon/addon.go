@@ -83,7 +83,7 @@ func runAddon(ctx context.Context, env *step.Env, command, name string, objects 
 	if err := env.Keeper().KeepUnknown(ctx, objs); err != nil {
 		return err
 	}
-	if env.Again {
+	if env.Rerun {
 		env.UI.Printf("Checking %s, and installing missing objects", name)
 	} else {
 		if objs, err = replaceable(ctx, env, objs); err != nil {

@@ -50,7 +50,7 @@ func Network() step.Phase {
 // command gets these from flags and a file, which people forget: with defaults instead, Pods would lose their network.
 func flannelFits(ctx context.Context, env *step.Env) error {
 	n := env.Config
-	if n.NetworkAddOn.Name != config.Flannel || env.Again { // a whole init has compared its configuration with the cluster's
+	if n.NetworkAddOn.Name != config.Flannel || env.Rerun { // a whole init has compared its configuration with the cluster's
 		return nil
 	}
 	if err := env.Cluster.EnsureAdmin(ctx); err != nil {
@@ -146,7 +146,7 @@ func CheckNetwork(ctx context.Context, env *step.Env) error {
 
 // refusalsOf returns no refusals for an existing object, which this run leaves alone.
 func refusalsOf(ctx context.Context, env *step.Env, obj manifests.Object, v cluster.Verdict) ([]cluster.Refusal, error) {
-	if !env.Again || len(v.Refusals) == 0 {
+	if !env.Rerun || len(v.Refusals) == 0 {
 		return v.Refusals, nil
 	}
 	d, err := env.Cluster.Compare(ctx, obj)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,8 +84,7 @@ func whyBehind(server *corev1.Pod, wanted string) string {
 	}
 	image := server.Spec.Containers[i].Image
 	tag := upgrading.TagOf(image)
-	// A tag has an underscore in place of the plus sign of a version's build metadata.
-	runs, err := version.ParseSemantic(strings.ReplaceAll(tag, "_", "+"))
+	runs, err := upgrading.TagVersion(tag)
 	if err != nil {
 		return "the version of " + image + " is unknown"
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/releases"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -84,8 +85,8 @@ func StartsWith(info etcd.SnapshotInfo, minor string) error {
 	if err != nil {
 		return errors.Wrap(err, "invalid storage version")
 	}
-	if version.MustParseGeneric(minor + ".0").LessThan(version.MustParseGeneric(fmt.Sprintf("%d.%d.0", v.Major(), v.Minor()))) {
-		return errors.Errorf("it is of etcd %d.%d, and etcd %s does not start with it", v.Major(), v.Minor(), minor)
+	if written := releases.Minor(v); version.MustParseGeneric(minor).LessThan(written) {
+		return errors.Errorf("it is of etcd %s, and etcd %s does not start with it", written, minor)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 	}
 	s.Cluster = api
 
-	s.Again, s.Done = true, nil
+	s.Rerun, s.Done = true, nil
 	s.Said.Reset()
 	s.Play(t, workflow...)
 	if want := []string{"ensure Deployment coredns"}; !slices.Equal(s.Done, want) {
@@ -61,7 +61,7 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 		t.Errorf("removed labels are back: %v", api.Mark.Labels)
 	}
 
-	s.Again = false
+	s.Rerun = false
 	s.Said.Reset()
 	s.Play(t, workflow...)
 	for name, key := range phasetest.Edited {
@@ -78,7 +78,7 @@ func TestAgainKeepsWhatWasEdited(t *testing.T) {
 // TestAgainFinishes: init creates everything an interrupted run didn't.
 func TestAgainFinishes(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
-	s.Again = true
+	s.Rerun = true
 	api := &phasetest.Marked{Plan: s.API}
 	for _, phase := range []step.Phase{node.UploadConfig(), markControlPlane(), addon.Install()} {
 		s.Cluster = &unbound{Marked: api} // whichever phase comes first

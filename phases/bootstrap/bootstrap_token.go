@@ -48,7 +48,7 @@ func runBootstrapToken(ctx context.Context, env *step.Env) error {
 	info := manifests.ClusterInfo(kubeconfig)
 	rbac := manifests.BootstrapRBAC(env.Config)
 	env.UI.Printf("Allowing nodes to join with a bootstrap token, and to renew their certificates")
-	if !env.Again {
+	if !env.Rerun {
 		if _, err := manifests.SignClusterInfo(info, signers); err != nil {
 			return err
 		}

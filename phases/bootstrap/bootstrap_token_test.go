@@ -249,7 +249,7 @@ func TestClusterInfoIsSigned(t *testing.T) {
 		withToken(t, s, config.Token{ID: "noneof", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"authentication"}})
 		withToken(t, s, config.Token{ID: "passed", Secret: config.NewSecret("0123456789abcdef"), Usages: []string{"signing"},
 			Expires: time.Now().Add(-time.Minute)})
-		s.Again = again
+		s.Rerun = again
 		s.Play(t, bootstrapToken())
 		data := infoNow(t, s)
 		if len(data) != 3 || !signs(data, "abcdef") || !signs(data, "theirs") {
@@ -276,7 +276,7 @@ func TestEditedClusterInfoIsSigned(t *testing.T) {
 	if err := s.API.Ensure(t.Context(), manifests.ClusterInfo([]byte("edited"))); err != nil {
 		t.Fatal(err)
 	}
-	s.Again, s.Done = true, nil
+	s.Rerun, s.Done = true, nil
 	s.Play(t, bootstrapToken())
 	if data := infoNow(t, s); data["kubeconfig"] != "edited" || !signs(data, "abcdef") {
 		t.Errorf("cluster-info has %q", data)
@@ -296,7 +296,7 @@ func TestImmutableClusterInfo(t *testing.T) {
 	info.Immutable = ptr.To(true)
 	phasetest.Fatal(t, s.API.EnsureAbsent(t.Context(), info))
 	phasetest.Fatal(t, s.API.Ensure(t.Context(), info))
-	s.Again, s.Done = true, nil
+	s.Rerun, s.Done = true, nil
 	s.Play(t, bootstrapToken())
 	if data := infoNow(t, s); len(data) != 1 || len(s.Done) > 0 {
 		t.Errorf("did %q, cluster-info has %q", s.Done, data)

@@ -96,7 +96,7 @@ func writeStaticPod(ctx context.Context, env *step.Env, component string, member
 	if err != nil {
 		return err
 	}
-	if env.Again && keeper.Unfinished {
+	if env.Rerun && keeper.Unfinished {
 		return replaceUnfinished(ctx, env, component, pending)
 	}
 	if err := spareRewritten(ctx, env, component, pending); err != nil {

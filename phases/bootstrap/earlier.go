@@ -17,10 +17,10 @@ import (
 // LookBack finds out how far earlier runs got.
 func LookBack(ctx context.Context, env *step.Env) step.Earlier {
 	e := step.Earlier{
-		Again:      thisnode.HasBegun(env.Host, env.Config),
+		Rerun:      thisnode.HasBegun(env.Host, env.Config),
 		Unfinished: thisnode.SeemsUnfinished(env.Host, env.Config) && (env.Config.Join != nil || lacksClusterConfiguration(ctx, env)),
 	}
-	e.First = !e.Again || e.Unfinished
+	e.First = !e.Rerun || e.Unfinished
 	return e
 }
 

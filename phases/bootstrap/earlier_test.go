@@ -85,7 +85,7 @@ func TestCompleteInitKeepsPatches(t *testing.T) {
 			s.FakeHost.Jobs = nil
 			kept := s.Get(t, phasetest.APIServerManifest)
 			again(t, s, fixture.InitDocument+fixture.ClusterDocument+tt.again)
-			if !s.Again || s.Unfinished {
+			if !s.Rerun || s.Unfinished {
 				t.Fatalf("found %+v", s.Earlier)
 			}
 			s.Play(t, certificates(), kubeconfigs(), kubelet.Start(), controlPlane())

@@ -66,7 +66,7 @@ func startMember(ctx context.Context, env *step.Env, peer string, members []etcd
 		}
 	}
 	writer := *env
-	writer.Again = env.Again && !added // a new member can't run with another's manifest
+	writer.Rerun = env.Rerun && !added // a new member can't run with another's manifest
 	if err := writeStaticPod(ctx, &writer, manifests.EtcdName, initial); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func TestInitKeepsEditedFiles(t *testing.T) {
 	if !strings.Contains(string(wanted[phasetest.APIServerManifest]), "encryption-provider-config") {
 		t.Error("init refuses the edited manifest")
 	}
-	s.Again = true
+	s.Rerun = true
 	s.Said.Reset()
 	s.Play(t, filePhases()...)
 	if diff := cmp.Diff(before, phasetest.Stamps(t, s.Root)); diff != "" || len(s.FakeHost.Jobs) != jobs {
@@ -68,7 +68,7 @@ func TestInitKeepsEditedFiles(t *testing.T) {
 	}
 	s.ShowsRun(t, "init-again-files", filePhases()...)
 
-	s.Again = false
+	s.Rerun = false
 	s.Said.Reset()
 	s.Play(t, kubelet.Start(), controlPlane())
 	s.SaidOnce(t, phasetest.Line{"Writing " + phasetest.APIServerManifest, ": # --encryption"}, phasetest.Line{"Writing " + kubeletSettingsIn, ": maxPods: 17"})
@@ -107,7 +107,7 @@ func TestJoinKeepsEditedFiles(t *testing.T) {
 			if !thisnode.HasBegun(s.FakeHost, s.Config) {
 				t.Fatal("the host is not recognized as a node")
 			}
-			s.Again = true
+			s.Rerun = true
 			s.Said.Reset()
 			s.Play(t, kubelet.StartJoin())
 			if s.Get(t, kubeletSettingsIn) != settings || s.Get(t, kubeletFlagsIn) != flags {
@@ -140,7 +140,7 @@ func TestHalfJoinedKeepsEdits(t *testing.T) {
 	}
 	s.Put(t, kubeletFlagsIn, "KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"\n") // edited
 	s.Config.Kubelet.MaxPods = 19                                              // other settings
-	if s.Earlier = LookBack(t.Context(), s.Env); !s.Again {
+	if s.Earlier = LookBack(t.Context(), s.Env); !s.Rerun {
 		t.Fatal("the host is not recognized as one that has begun to join")
 	}
 	s.Play(t, kubelet.StartJoin())

@@ -65,7 +65,7 @@ func runMarkControlPlane(ctx context.Context, env *step.Env) error {
 // marksKept reports whether an earlier run has marked the Node. A taint or label that an administrator has removed since, so that
 // other Pods run there, stays removed.
 func marksKept(ctx context.Context, env *step.Env, mark cluster.Mark) (bool, error) {
-	if !env.Again {
+	if !env.Rerun {
 		return false, nil
 	}
 	live := cluster.NewNode(env.Config.Name)
@@ -104,7 +104,7 @@ func marksLacking(node *corev1.Node, mark cluster.Mark) []string {
 // markRegistered marks this node. When init runs again, the Node may have been deleted while its kubelet was running, so it
 // restarts the kubelet if the Node is missing.
 func markRegistered(ctx context.Context, env *step.Env, mark cluster.Mark) error {
-	if !env.Again {
+	if !env.Rerun {
 		return env.Cluster.MarkNode(ctx, env.Config.Name, mark)
 	}
 	early, cancel := context.WithTimeout(ctx, registrationTime)

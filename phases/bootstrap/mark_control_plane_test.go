@@ -88,7 +88,7 @@ func TestMarkControlPlaneWhoseNodeWasDeleted(t *testing.T) {
 	for name, want := range map[string]int{"deleted": 1, "only slow to be marked": 0, "first init": 0} {
 		s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 		s.Cluster = &unregistered{s.API, s.FakeHost}
-		s.Again = name != "first init"
+		s.Rerun = name != "first init"
 		if name == "only slow to be marked" {
 			phasetest.Fatal(t, s.API.Ensure(t.Context(), cluster.NewNode("cp-1")))
 		}

@@ -102,7 +102,7 @@ func TestNetworkThatStays(t *testing.T) {
 	for there, works := range map[string]bool{"agent": true, "net": false} {
 		s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 		withPodNetwork(t, s)
-		s.Again, s.Cluster = true, judge{Plan: s.API, of: refused, there: there}
+		s.Rerun, s.Cluster = true, judge{Plan: s.API, of: refused, there: there}
 		err := step.Run(t.Context(), s.Env, []step.Phase{addon.Network()}, step.Options{})
 		if !works {
 			fact.Error(t, err, "net.yaml", "DaemonSet net/agent")

@@ -100,7 +100,7 @@ func TestCorrectedInit(t *testing.T) {
 	key := s.Get(t, "/etc/kubernetes/pki/apiserver.key")
 	again(t, s, strings.Replace(fixture.InitDocument, "name: cp-1", "name: n1", 1)+"timeouts: {controlPlaneComponentHealthCheck: 10m}\n"+
 		fixture.ClusterDocument+"apiServer: {certSANs: [api.example.org]}\ncontrolPlaneEndpoint: api.example.org:6443\nnetworking: {dnsDomain: example.org}\n")
-	if !s.Again {
+	if !s.Rerun {
 		t.Fatal("the host is not recognized")
 	}
 	if found := refused(t, s); len(found) > 0 {

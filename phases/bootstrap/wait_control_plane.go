@@ -69,7 +69,7 @@ func runHeadStart(ctx context.Context, env *step.Env) error {
 
 // precreate does nothing in a cluster that existed before.
 func precreate(ctx context.Context, env *step.Env) {
-	if env.Again {
+	if env.Rerun {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, headStart)

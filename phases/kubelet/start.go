@@ -179,7 +179,7 @@ func Files(env *step.Env) ([]ownership.File, error) {
 // forgetOtherName removes a certificate that the kubelet got under another name in an unfinished init: the kubelet would prefer
 // it to the new certificate in kubelet.conf.
 func forgetOtherName(ctx context.Context, env *step.Env) error {
-	if !env.Again || !env.Unfinished {
+	if !env.Rerun || !env.Unfinished {
 		return nil
 	}
 	pem := thisnode.KubeletClientPEM(env.Host, env.Config)
@@ -201,7 +201,7 @@ func forgetOtherName(ctx context.Context, env *step.Env) error {
 
 // restartForConf restarts a kubelet running with an unfinished init's kubelet.conf.
 func restartForConf(ctx context.Context, env *step.Env) error {
-	if !env.Again || !env.Unfinished {
+	if !env.Rerun || !env.Unfinished {
 		return nil
 	}
 	return node.RestartStaleKubelet(ctx, env, thisnode.KubeletConf(env.Config))

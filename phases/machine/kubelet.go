@@ -61,12 +61,12 @@ func (p *Prepare) restartReplaced(ctx context.Context, env *step.Env, changed bo
 	if p.ControlPlane != nil {
 		return p.restartInTurn(ctx, env)
 	}
-	return restartNow(ctx, env)
+	return restartKubelet(ctx, env)
 }
 
-func restartNow(ctx context.Context, env *step.Env) error {
+func restartKubelet(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Restarting the kubelet")
-	if err := env.Host.OrderUnit(ctx, host.RestartUnit, node.KubeletUnit); err != nil {
+	if err := node.RestartKubelet(ctx, env); err != nil {
 		return err
 	}
 	return node.WaitKubelet(ctx, env)
@@ -122,7 +122,7 @@ func (p *Prepare) restartInTurn(ctx context.Context, env *step.Env) error {
 		return mine.Cancel(ctx, err)
 	}
 	mine.KeepOnFailure()
-	if err := restartNow(ctx, env); err != nil || !mine.Held {
+	if err := restartKubelet(ctx, env); err != nil || !mine.Held {
 		return err
 	}
 	if err := awaitAdopted(ctx, here); err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/containerd"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/phases/reset"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
 )
@@ -152,7 +151,7 @@ func needsForwarding(ctx context.Context, env *step.Env) (string, error) {
 var uplinkKinds = []string{"", "bond", "dummy", "ifb", "ipoib", "ipvlan", "ipvtap", "macsec", "macvlan", "macvtap", "team", "vlan"}
 
 // podLinks are interfaces of the Pod networks that reset removes. A plan still finds them.
-var podLinks = []string{reset.DefaultBridge, "flannel.1", "flannel-v6.1"}
+var podLinks = []string{host.DefaultBridge, "flannel.1", "flannel-v6.1"}
 
 // networksOfOthers are interfaces in front of possible networks that aren't from Kubernetes: Docker's, Podman's, libvirt's,
 // LXD's, and whatever comes next. A bridge's ports are part of its network. The default route's interface is this host's own way

@@ -127,16 +127,7 @@ func OthersSuffice(all []etcd.Health, own string) error {
 		return nil
 	}
 	voters := slices.DeleteFunc(slices.Clone(all), func(m etcd.Health) bool { return m.Learner })
-	others, healthy := 0, 0
-	for _, m := range voters {
-		if m.PeerURL == own {
-			continue
-		}
-		others++
-		if m.Err == nil {
-			healthy++
-		}
-	}
+	others, healthy := etcd.CountVoters(slices.DeleteFunc(slices.Clone(voters), func(m etcd.Health) bool { return m.PeerURL == own }))
 	if others == len(voters) {
 		return errors.Errorf("etcd has no voting member at %s, the address in this node's static Pod, so it is not known which member is this node's", own)
 	}

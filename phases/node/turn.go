@@ -29,13 +29,13 @@ type Turn struct {
 	continued bool
 	// keeps is set if a failed run keeps the Lease, because it may have stopped something; nil in the zero Turn.
 	keeps *bool
-	// giveBack returns the Lease. Only a node in good order does: any other keeps it.
-	giveBack func(context.Context) error
+	// release returns the Lease. Only a node in good order does: any other keeps it.
+	release func(context.Context) error
 }
 
 // NoTurn is for a worker: it has no components to restart, and no right to the Lease.
 func NoTurn() Turn {
-	return Turn{keeps: new(bool), giveBack: func(context.Context) error { return nil }}
+	return Turn{keeps: new(bool), release: func(context.Context) error { return nil }}
 }
 
 // turnInterval is how often a waiting run looks at the Lease, or repeats its checks.
@@ -64,7 +64,7 @@ func TakeTurn(ctx context.Context, env *step.Env, purpose Purpose) (Turn, error)
 		return Turn{}, err
 	}
 	stop := repeat(ctx, leaseRenewal, func(ctx context.Context) { _, _ = takeLease(ctx, env, purpose, nil) }) // the API may be away meanwhile
-	return Turn{purpose: purpose, Held: true, continued: before != "", keeps: new(bool), giveBack: func(ctx context.Context) error {
+	return Turn{purpose: purpose, Held: true, continued: before != "", keeps: new(bool), release: func(ctx context.Context) error {
 		stop()
 		return returnLease(ctx, env, purpose)
 	}}, nil
@@ -90,7 +90,7 @@ func TakeTurnIfAnswered(ctx context.Context, env *step.Env, purpose Purpose) (Tu
 		env.UI.Warn("the API does not answer, so it is unknown whether another control plane restarts its components, too",
 			"make sure that no other control plane is being upgraded, rolled back or restarted")
 	}
-	return Turn{purpose: purpose, continued: true, keeps: new(bool), giveBack: func(ctx context.Context) error { // an earlier run may hold the Lease
+	return Turn{purpose: purpose, continued: true, keeps: new(bool), release: func(ctx context.Context) error { // an earlier run may hold the Lease
 		limited, cancel := context.WithTimeout(ctx, ReachTime)
 		defer cancel()
 		if err := returnLease(limited, env, purpose); purpose.changesVersion() {
@@ -131,7 +131,7 @@ func (t Turn) Cancel(ctx context.Context, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReachTime)
 	defer cancel()
-	if released := t.giveBack(ctx); err == nil {
+	if released := t.release(ctx); err == nil {
 		err = released
 	}
 	return err
@@ -150,7 +150,7 @@ func (t Turn) Finish(ctx context.Context, env *step.Env, failed error) error {
 	err := settle(ctx, env, t.Held || t.purpose.changesVersion())
 	switch {
 	case err == nil:
-		err = t.giveBack(ctx)
+		err = t.release(ctx)
 	case !*t.keeps:
 		return t.Cancel(ctx, err)
 	}

@@ -88,7 +88,7 @@ func TestTakeTurn(t *testing.T) {
 				if mine.continued != (test.holder == "cp-1") {
 					t.Errorf("continued: %t", mine.continued)
 				}
-				if err := mine.giveBack(t.Context()); err != nil || s.Holder(t) != "" {
+				if err := mine.release(t.Context()); err != nil || s.Holder(t) != "" {
 					t.Errorf("afterwards: error %v, holder %q", err, s.Holder(t))
 				}
 			})
@@ -111,7 +111,7 @@ func TestWaitsForTurn(t *testing.T) {
 		go func() {
 			next, err := TakeTurn(t.Context(), second, ForUpgrade)
 			if err == nil {
-				err = next.giveBack(t.Context())
+				err = next.release(t.Context())
 			}
 			ended <- err
 		}()
@@ -121,7 +121,7 @@ func TestWaitsForTurn(t *testing.T) {
 		if _, err := s.API.Get(t.Context(), lease); err != nil || holderOf(lease) != "cp-1" || s.Host.Now().Sub(lease.Spec.RenewTime.Time) > time.Second {
 			t.Errorf("error %v, %v", err, lease.Spec)
 		}
-		if err := mine.giveBack(t.Context()); err != nil {
+		if err := mine.release(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if err := <-ended; err != nil || s.Holder(t) != "" {

@@ -23,8 +23,6 @@ const (
 	pluginState = "/var/lib/cni"
 	// loopbackNetwork is containerd's name for the loopback interface of each Pod.
 	loopbackNetwork = "cni-loopback"
-	// DefaultBridge is the default of the plugin "bridge": https://www.cni.dev/plugins/current/main/bridge/
-	DefaultBridge = "cni0"
 )
 
 // removeNetwork removes the traces of kube-proxy, the kubelet and the Pod network in the kernel and below /var/lib/cni. The
@@ -63,7 +61,7 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 
 // leaveNetwork names the network state that stays on a host with no sign of having been a node.
 func (c *cleanup) leaveNetwork(ctx context.Context) {
-	left, _ := c.Host.NetworkLeftovers(ctx, DefaultBridge) // nothing depends on it
+	left, _ := c.Host.NetworkLeftovers(ctx, host.DefaultBridge) // nothing depends on it
 	var names []string
 	for _, l := range left {
 		names = append(names, l.String())

@@ -68,7 +68,7 @@ func (c *cleanup) findFormerNetwork() error {
 	if !emptied && !c.hasTraces() {
 		return nil
 	}
-	c.network = &podNetwork{Bridge: DefaultBridge}
+	c.network = &podNetwork{Bridge: host.DefaultBridge}
 	if data, _ := c.flannelPlugins(); data != nil {
 		c.network.learn(data)
 	}
@@ -113,7 +113,7 @@ func (c *cleanup) flannelPlugins() (data []byte, ours bool) {
 
 // networkOfNode is the network the runtime gives to Pods, from the first file by name.
 func (c *cleanup) networkOfNode() (*podNetwork, error) {
-	found := &podNetwork{Bridge: DefaultBridge}
+	found := &podNetwork{Bridge: host.DefaultBridge}
 	entries, err := c.Host.ReadDir(pluginConfig)
 	if err := host.IgnoreForbidden(host.IgnoreMissing(err)); err != nil {
 		return nil, err

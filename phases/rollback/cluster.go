@@ -43,7 +43,7 @@ func (r *Rollback) controlPlanesAhead(ctx context.Context, env *step.Env) ([]str
 		if pod := servers[node]; pod != nil && len(pod.Spec.Containers) > 0 {
 			tag = cmp.Or(upgrading.TagOf(pod.Spec.Containers[0].Image), tag)
 		}
-		if runs, err := version.ParseSemantic(strings.ReplaceAll(tag, "_", "+")); err != nil || before.LessThan(runs) {
+		if runs, err := upgrading.TagVersion(tag); err != nil || before.LessThan(runs) {
 			ahead = append(ahead, node+" ("+tag+")")
 		}
 	}

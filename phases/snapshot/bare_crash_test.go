@@ -99,6 +99,6 @@ func runBare(ctx context.Context, h *phasetest.LastingHost, endpoint string, say
 		return err
 	}
 	b.Prepare(env)
-	h.Plans = func(e *step.Env) { e.Again = env.Again }
+	h.Plans = func(e *step.Env) { e.Rerun = env.Rerun }
 	return phasetest.CrashRun(ctx, env.Config, h, endpoint, say, b.Within(bootstrap.Init()), nil)
 }

@@ -96,7 +96,7 @@ func (b *BareHost) resume(env *step.Env) (err error) {
 // Prepare tells init about the restore. A restored cluster has had its operators: their edits stay. And once an earlier run has begun
 // to make etcd's data, it doesn't stand in the way.
 func (b *BareHost) Prepare(env *step.Env) {
-	env.Again = true
+	env.Rerun = true
 	if b.begun {
 		env.Config = env.Config.With(func(n *config.Node) {
 			n.IgnorePreflightErrors = append(slices.Clone(n.IgnorePreflightErrors), strings.ToLower(preflight.EtcdDataCheck(n)))

@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/releases"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
@@ -77,20 +78,12 @@ func (r *Restore) isNotNewer(server []byte) error {
 		r.doubts = append(r.doubts, fmt.Sprintf("whether this host's Kubernetes (%s) is old for the snapshot (%s)", cmp.Or(here, "of unknown version"), cmp.Or(r.record.Kubernetes, "of unknown version")))
 		return nil
 	}
-	now, then := minorOf(here), minorOf(r.record.Kubernetes)
-	if now == nil || then == nil || !now.LessThan(then) {
+	now, then := releases.MinorOf(here), releases.MinorOf(r.record.Kubernetes)
+	if now == "" || then == "" || !version.MustParseGeneric(now).LessThan(version.MustParseGeneric(then)) {
 		return nil
 	}
 	return fault.New(fmt.Sprintf("%s is of Kubernetes %s, and this host's API server has %s: it may not read everything in it", r.File, r.record.Kubernetes, here),
 		"choose an older snapshot, or upgrade this control plane first; on a bare host, use the snapshot's version in the configuration (kubernetesVersion)")
-}
-
-func minorOf(text string) *version.Version {
-	v, err := version.ParseGeneric(text)
-	if err != nil {
-		return nil
-	}
-	return version.MajorMinor(v.Major(), v.Minor())
 }
 
 // hasKeys fails if the API server couldn't read some of the snapshot's objects. Keys go by their names and fingerprints.

@@ -26,11 +26,11 @@ import (
 )
 
 // Earlier says how far earlier runs got. Only LookBack decides it, before anything changes; the command of a single phase, which
-// writes its configuration, has no Again.
+// writes its configuration, has no Rerun.
 type Earlier struct {
-	// Again says that a whole workflow runs on a host that was already a node, or half a node (HasBegun): an operator's edits on
+	// Rerun says that a whole workflow runs on a host that was already a node, or half a node (HasBegun): an operator's edits on
 	// the host and in the cluster stay (internal/ownership).
-	Again bool
+	Rerun bool
 	// Unfinished says that no earlier init or join has finished. Until then nobody runs anything on the node, so Slipway's
 	// unedited files are still its own. It's false unless that was seen.
 	Unfinished bool
@@ -63,7 +63,7 @@ func (e *Env) Skipped(phase, reason string) { e.UI.Skip(phase, reason) }
 
 // Keeper writes Slipway's files and objects, and keeps operators' edits.
 func (e *Env) Keeper() ownership.Keeper {
-	return ownership.Keeper{Host: e.Host, Cluster: e.Cluster, UI: e.UI, Config: e.Config, Again: e.Again, Unfinished: e.Unfinished}
+	return ownership.Keeper{Host: e.Host, Cluster: e.Cluster, UI: e.UI, Config: e.Config, Rerun: e.Rerun, Unfinished: e.Unfinished}
 }
 
 // PKI holds this host's certificates, keys and kubeconfig files.

@@ -73,7 +73,7 @@ func (o *upOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error
 	}
 	prepare.On(p.Env)
 	begin(cmd.Context(), p)
-	return p.Run(cmd.Context(), workflow(prepare, machine.Becoming(p.Env.Config)), o.skipped(part, p.Env.Config))
+	return p.Run(cmd.Context(), workflow(prepare, machine.AdoptKubeletSettings(p.Env.Config)), o.skipped(part, p.Env.Config))
 }
 
 func (o *upOptions) parts(ctx context.Context, g *cli.Globals, joins bool, in *env.Input) (*env.Parts, error) {
