@@ -26,7 +26,7 @@ func (m machine) newAddress() string { return strings.Replace(m.node.IP(), ".99.
 
 // TestMove gives the only control plane of a cluster another address, with the former one gone.
 func TestMove(t *testing.T) {
-	tier.OnlyFull(t, "phases/address")
+	tier.OnlyFull(t, "phases/address.TestMove")
 	m := boot(t)
 	m.init(document("", podSubnet))
 	m.healthy(everything)
@@ -51,7 +51,7 @@ func TestMove(t *testing.T) {
 
 // TestMoveOneOfThree moves a control plane while clients write through the others, without a failed write.
 func TestMoveOneOfThree(t *testing.T) {
-	tier.OnlyFull(t, "phases/address")
+	tier.OnlyFull(t, "phases/address.TestMove")
 	cp1 := boot(t)
 	cp2, cp3 := cp1.another("cp-2"), cp1.another("cp-3")
 	planes := []machine{cp1, cp2, cp3}

@@ -22,7 +22,7 @@ const manySecrets = 2000
 // TestEncryption encrypts 2,000 Secrets in etcd, rotates the key and decrypts them, killed at each kind of step, first on a single
 // control plane, then on two, and a third one joins in between.
 func TestEncryption(t *testing.T) {
-	tier.OnlyFull(t, "TestLife of phases/encryption")
+	tier.OnlyFull(t, "phases/encryption.TestLife")
 	cp1 := boot(t)
 	cp2, cp3 := cp1.another("cp-2"), cp1.another("cp-3")
 	planes := []machine{cp1, cp2, cp3}

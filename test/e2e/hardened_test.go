@@ -19,7 +19,7 @@ import (
 // TestHardened creates a cluster with the profile cis: a second control plane and a worker join without mentioning it, Pods run, and
 // each control plane enforces what the profile promises.
 func TestHardened(t *testing.T) {
-	tier.OnlyFull(t, "TestProfileFiles")
+	tier.OnlyFull(t, "phases/bootstrap.TestProfileFiles")
 	cp1 := boot(t)
 	cp2, w := cp1.another("cp-2"), cp1.another("worker-1")
 	planes, all := []machine{cp1, cp2}, []machine{cp1, cp2, w}

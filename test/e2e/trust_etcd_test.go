@@ -277,7 +277,7 @@ func (m machine) removesLost(lost, other machine) {
 
 // TestEtcdQuota fills etcd up to its quota. `etcd defrag` makes it accept writes again.
 func TestEtcdQuota(t *testing.T) {
-	tier.OnlyFull(t, "phases/maintenance")
+	tier.OnlyFull(t, "phases/maintenance.TestDefragmentation/a full quota")
 	m := boot(t)
 	m.init(document("", podSubnet+"\netcd: {local: {extraArgs: [{name: quota-backend-bytes, value: '33554432'}]}}"))
 	m.etcdNeeds("", "")

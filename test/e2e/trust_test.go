@@ -103,7 +103,7 @@ var rootlessReaders = map[string][]string{
 // TestRootless: links to root's files that another user plants in its directory don't give them away. Renewed credentials match
 // and stay readable, even while the API is down.
 func TestRootless(t *testing.T) {
-	tier.OnlyFull(t, "nothing, as the feature is an alpha")
+	tier.OnlyFull(t, "phases/renew.TestRenewRootless")
 	m := boot(t)
 	m.init(document("", podSubnet+`
 encryptionAlgorithm: ECDSA-P256

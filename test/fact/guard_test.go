@@ -7,18 +7,16 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"path/filepath"
+	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-)
 
-// packages lists the packages whose tests assert facts.
-var packages = []string{
-	"certs", "cmd/slipway", "cmd/slipway/cli", "cmd/slipway/env", "cmd/slipway/reconfigure", "internal/accounts", "internal/background", "internal/breakages", "internal/bundle", "internal/cluster", "internal/config", "internal/containerd", "internal/corefile", "internal/diagnose", "internal/discovery", "internal/etcd", "internal/fault", "internal/host", "internal/host/linux", "internal/host/linux/cri", "internal/host/linux/files", "internal/host/linux/network", "internal/host/linux/systemd", "internal/host/plan", "internal/inventory", "internal/joining", "internal/kubeconfig", "internal/pki", "internal/plan", "internal/profile", "internal/reconfiguring", "internal/redact", "internal/releases", "internal/retry", "internal/support", "internal/thisnode", "internal/tokens", "internal/ui", "internal/upgrading", "internal/workflow", "kubeletconfig", "manifests", "packaging", "phases", "phases/addon", "phases/bootstrap", "phases/edits", "phases/kubelet", "phases/machine", "phases/node", "phases/reconfigure", "phases/renew", "phases/reset", "phases/rollback", "phases/upgrade", "preflight", "test/bench", "test/capi", "test/capi/controllers", "test/capi/management", "test/capi/provider", "test/drain", "test/e2e", "test/etcdutl", "test/fact", "test/fuzz", "test/gitleaks", "test/joiners", "test/kill", "test/lab/internal/filelock", "test/lab/internal/progress", "test/lab/internal/tree", "test/lab/nodes", "test/lab/parts", "test/releases", "test/schema", "test/suite", "test/tier", "test/zlint",
-}
+	"github.com/slipway-k8s/slipway/test/fixture"
+)
 
 // complete maps the beginnings of sentences that tests may compare as a whole to the reasons.
 var complete = map[string]string{
@@ -44,24 +42,24 @@ var complete = map[string]string{
 // four plain words in a row are a sentence.
 var four = regexp.MustCompile(`(?:^|[\s(])[A-Za-z]?[a-z]+(?:,? [a-z]+){3}(?:$|[\s,.:;)])`)
 
-// TestNoSentences: no test compares a message with a sentence, which would freeze its wording. It finds a sentence as an argument
-// of strings.Contains and its like, beside == with a message, and in a variable, constant or table column used there.
+// TestNoSentences: no test compares a message with a sentence, which would freeze its wording. It checks all tests, and everything
+// below test/, where they share code. It finds a sentence as an argument of strings.Contains and its like, beside == with a message,
+// and in a variable, constant or table column used there.
 func TestNoSentences(t *testing.T) {
 	used := map[string]bool{}
-	for _, pkg := range packages {
-		files, err := filepath.Glob(filepath.Join("../..", pkg, "*_test.go"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s has %d tests, %v", pkg, len(files), err)
+	set, packages := token.NewFileSet(), map[string][]*ast.File{}
+	for _, file := range fixture.GoFiles(t) {
+		if !strings.HasSuffix(file, "_test.go") && !strings.HasPrefix(file, "test/") {
+			continue
 		}
-		set, parsed := token.NewFileSet(), []*ast.File{}
-		for _, file := range files {
-			tree, err := parser.ParseFile(set, file, nil, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			parsed = append(parsed, tree)
+		tree, err := parser.ParseFile(set, fixture.Path(file), nil, 0)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, literal := range sentences(parsed...) {
+		packages[path.Dir(file)] = append(packages[path.Dir(file)], tree)
+	}
+	for _, dir := range slices.Sorted(maps.Keys(packages)) {
+		for _, literal := range sentences(packages[dir]...) {
 			text, _ := strconv.Unquote(literal.Value)
 			if begin := allowed(text); begin != "" {
 				used[begin] = true

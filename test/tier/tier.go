@@ -23,7 +23,8 @@ const (
 // Full reports whether the full tier runs.
 func Full() bool { return os.Getenv(Variable) == "full" }
 
-// OnlyFull skips a test in the core tier. instead names a core test that keeps the same promise.
+// OnlyFull skips a test in the core tier. instead names a core test that keeps the same promise, as a literal: TestName or
+// TestName/row, after the package and a dot if it's in another one.
 func OnlyFull(t testing.TB, instead string) {
 	t.Helper()
 	if !Full() {
