@@ -23,6 +23,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pkg/errors"
@@ -148,18 +149,24 @@ func TestReadyServerForbids(t *testing.T) {
 }
 
 func TestUntilSettled(t *testing.T) {
-	p := untilSettled(usual(), 30*time.Millisecond)
-	lasting := errors.New("x509: certificate signed by unknown authority")
-	if !p.Passes(lasting) {
-		t.Error("the first one counts")
-	}
-	time.Sleep(40 * time.Millisecond)
-	if p.Passes(lasting) {
-		t.Error("still waiting")
-	}
-	if !p.Passes(noAnswerError{errors.New("refused")}) || !p.Passes(lasting) {
-		t.Error("an error in between does not restart the count")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := untilSettled(usual(), settleTime)
+		lasting := errors.New("x509: certificate signed by unknown authority")
+		if !p.Passes(lasting) {
+			t.Error("the first one counts")
+		}
+		time.Sleep(settleTime - 1)
+		if !p.Passes(lasting) {
+			t.Error("it counts too early")
+		}
+		time.Sleep(1)
+		if p.Passes(lasting) {
+			t.Error("still waiting")
+		}
+		if !p.Passes(noAnswerError{errors.New("refused")}) || !p.Passes(lasting) {
+			t.Error("an error in between does not restart the count")
+		}
+	})
 }
 
 func selfSigned(t *testing.T, notAfter time.Time) (tls.Certificate, []byte) {

@@ -375,7 +375,7 @@ func TestSideBySide(t *testing.T) {
 		running++
 		most = max(most, running)
 		a.mu.Unlock()
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // as long as a write may take, so that others begin meanwhile
 		a.mu.Lock()
 		running--
 		a.mu.Unlock()

@@ -137,7 +137,7 @@ func TestSnapshotTakesItsTime(t *testing.T) {
 	parts := 0
 	slow := writerFunc(func(p []byte) (int, error) {
 		if parts++; parts <= 5 {
-			time.Sleep(500 * time.Millisecond)
+			time.Sleep(500 * time.Millisecond) // together, longer than the timeout
 		}
 		return len(p), nil
 	})

@@ -139,9 +139,9 @@ func TestRestartJustWhatChanged(t *testing.T) {
 	s := phasetest.ControlPlaneStage(t, bootstrap.Init())
 	s.Play(t, phasetest.Pick(bootstrap.Init(), "etcd", "control-plane")...)
 	s.FakeHost.On.Probe = func(context.Context, host.Probe) error { return nil }
-	s.FakeHost.Runs(time.Now(), manifests.Components(s.Config)...)
+	phasetest.Age(t, s.Root)
+	s.FakeHost.Runs(time.Now().Add(-time.Minute), manifests.Components(s.Config)...)
 	s.Etcd = &phasetest.FakeMembers{List: []etcd.Member{{Name: "cp-1", PeerURL: phasetest.OwnPeer}}}
-	time.Sleep(20 * time.Millisecond) // more than the clock tick of file times
 	s.Play(t, Certificates(Options{Name: "scheduler.conf"})...)
 	for range 2 {
 		if err := restartChanged(t.Context(), s.Env); err != nil {

@@ -197,7 +197,7 @@ func (m machine) runUntil(at instant, end func(context.Context) error, args ...s
 		_, _ = io.Copy(io.Discard, output)
 	}()
 	if reached {
-		time.Sleep(at.delay)
+		time.Sleep(at.delay) // the instant may be after the line
 		if err := end(ctx); err != nil {
 			m.Fatal(err)
 		}

@@ -5,6 +5,7 @@ package phasetest
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -57,6 +58,19 @@ func Listing(t *testing.T, root string) []string {
 	return got
 }
 
+// Age makes all files and directories below root an hour old, so that Stamps shows each later write.
+func Age(t *testing.T, root string) {
+	t.Helper()
+	then := time.Now().Add(-time.Hour)
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Chtimes(path, then, then))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Stamps returns the mode and the time of the last change of everything below root.
 func Stamps(t *testing.T, root string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

@@ -80,7 +80,7 @@ func TestWriteFileKilled(t *testing.T) {
 		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(i)*time.Millisecond + 500*time.Microsecond)
+		time.Sleep(time.Duration(i)*time.Millisecond + 500*time.Microsecond) // another instant each time
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		got, err := os.ReadFile(path)

@@ -330,15 +330,16 @@ func TestSilentBus(t *testing.T) {
 func TestBusLost(t *testing.T) {
 	f := &fakeSystemd{}
 	f.serve(t)
-	r := newBus(t)
-	errs := make(chan error)
-	go func() { errs <- r.OrderUnit(t.Context(), host.StartUnit, "kubelet") }()
-	for f.jobs.Load() == 0 {
-		time.Sleep(time.Millisecond)
+	b := newBus(t)
+	conn, err := b.get(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	time.Sleep(200 * time.Millisecond) // the answer that names the job is on its way
-	f.killBus()
-	err := <-errs
+	queue := func(ctx context.Context, name, mode string, result chan<- string) (int, error) {
+		defer f.killBus() // after systemd's answer has named the job
+		return conn.StartUnitContext(ctx, name, mode, result)
+	}
+	err = b.runJob(t.Context(), conn, host.StartUnit.Job, "kubelet.service", queue)
 	if !noBus(err) {
 		t.Errorf("error %v", err)
 	}
