@@ -55,7 +55,7 @@ func TestAssumeSharesWhatIsHere(t *testing.T) {
 			t.Errorf("%s is empty", name)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(s.root, "/etc/kubernetes/pki/ca.crt")); err == nil {
+	if _, err := os.Stat(filepath.Join(s.host.Root, "/etc/kubernetes/pki/ca.crt")); err == nil {
 		t.Error("ca.crt was written")
 	}
 	s.put(t, "/etc/kubernetes/pki/ca.crt", "x")

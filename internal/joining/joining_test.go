@@ -61,7 +61,7 @@ func TestDiscoveryRefuses(t *testing.T) {
 			}
 			_, err := s.join(t, byFile)
 			fact.Error(t, err, fact.Of(tt.want)...)
-			if _, err := os.Stat(filepath.Join(s.root, "etc/kubernetes/pki")); err == nil {
+			if _, err := os.Stat(filepath.Join(s.host.Root, "etc/kubernetes/pki")); err == nil {
 				t.Error("something was written")
 			}
 		})

@@ -13,17 +13,16 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/test/fixture"
+	teststage "github.com/slipway-k8s/slipway/test/stage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // stage is a host in a directory that will join a cluster, and the contents of the cluster's API.
 type stage struct {
-	host *linux.Host
-	root string
+	host *teststage.Host
 	ca   fixture.Pair
 	api  *cluster.Plan
 	ui   ui.UI
@@ -32,21 +31,21 @@ type stage struct {
 
 func newStage(t *testing.T, objs ...cluster.Object) *stage {
 	t.Helper()
-	s := &stage{root: t.TempDir(), ca: fixture.Signed(t, fixture.Pair{}, "kubernetes", time.Now().Add(time.Hour))}
-	s.host, s.ui, s.api = linux.NewAt(s.root), ui.NewLines(&s.said, &s.said), fixture.API(t, objs...)
+	s := &stage{host: teststage.New(t), ca: fixture.Signed(t, fixture.Pair{}, "kubernetes", time.Now().Add(time.Hour))}
+	s.ui, s.api = ui.NewLines(&s.said, &s.said), fixture.API(t, objs...)
 	s.put(t, "/discovery.conf", fixture.Kubeconfig(s.ca, ""))
 	return s
 }
 
 func (s *stage) put(t *testing.T, path, text string) {
 	t.Helper()
-	fixture.Put(t, s.root, path, text)
+	fixture.Put(t, s.host.Root, path, text)
 }
 
 // bootstrapped does the work of worker-1's kubelet once its certificate is signed.
 func (s *stage) bootstrapped(t *testing.T, ca fixture.Pair, until time.Time) {
 	t.Helper()
-	fixture.BootstrapKubelet(t, s.root, ca, "worker-1", until)
+	fixture.BootstrapKubelet(t, s.host.Root, ca, "worker-1", until)
 }
 
 // join loads the node from a command line: by token, and from an address where nobody answers, unless change says otherwise.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -114,18 +113,6 @@ func TestMemberByFile(t *testing.T) {
 	}
 }
 
-// ownAddress is a host with one address that finds some servers ready.
-type ownAddress struct {
-	host.Host
-	ready map[string]error
-}
-
-func (ownAddress) Addresses() ([]netip.Addr, error) {
-	return []netip.Addr{netip.MustParseAddr("192.0.2.11")}, nil
-}
-
-func (h ownAddress) Probe(_ context.Context, p host.Probe) error { return h.ready[p.URL] }
-
 // TestMemberWhoseServerIsDown asks another API server if this host's own server doesn't work and the other does.
 func TestMemberWhoseServerIsDown(t *testing.T) {
 	const own, other, elsewhere = "https://192.0.2.11:6443", "https://192.0.2.12:6443", "https://api.example.org:6443"
@@ -146,11 +133,8 @@ func TestMemberWhoseServerIsDown(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStage(t)
-			ready := map[string]error{}
-			for server, err := range tt.ready {
-				ready[server+"/readyz"] = err
-			}
-			d := &Discovery{Host: ownAddress{s.host, ready}, UI: s.ui}
+			s.host.On.Probe = func(_ context.Context, p host.Probe) error { return tt.ready[strings.TrimSuffix(p.URL, "/readyz")] }
+			d := &Discovery{Host: s.host, UI: s.ui}
 			data, err := kubeconfig.AtServer([]byte(fixture.Kubeconfig(s.ca, fixture.Token)), tt.server)
 			if err != nil {
 				t.Fatal(err)

@@ -21,8 +21,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/stage"
 )
 
 // TestKeepPatience: the upgrade keeps this node's original startup probes, unless the user gives a time.
@@ -38,17 +39,11 @@ func TestKeepPatience(t *testing.T) {
 		"without probe": {"image: x", normal, normal},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
-			dir := filepath.Join(root, "/etc/kubernetes/manifests")
-			manifest := "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: kube-apiserver, " + test.probe + "}]}\n"
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, "kube-apiserver.yaml"), []byte(manifest), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			h := stage.New(t)
+			fixture.Put(t, h.Root, thisnode.APIServerManifest,
+				"apiVersion: v1\nkind: Pod\nspec: {containers: [{name: kube-apiserver, "+test.probe+"}]}\n")
 			given := &config.Timeouts{ControlPlaneComponentHealthCheck: &metav1.Duration{Duration: test.given}}
-			if got := keepPatience(linux.NewAt(root), given).ControlPlaneComponentHealthCheck.Duration; got != test.want {
+			if got := keepPatience(h, given).ControlPlaneComponentHealthCheck.Duration; got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 			if given.ControlPlaneComponentHealthCheck.Duration != test.given {
@@ -69,20 +64,15 @@ func TestAwaitServer(t *testing.T) {
 		"just booted":   {time.Hour, time.Minute, 4 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
-			path := filepath.Join(root, thisnode.APIServerManifest)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			h := stage.New(t)
+			h.Has.Units[host.KubeletUnit] = host.UnitState{ActiveSince: time.Now().Add(-test.kubelet)}
+			fixture.Put(t, h.Root, thisnode.APIServerManifest, "")
 			at := time.Now().Add(-test.age)
-			if err := os.Chtimes(path, at, at); err != nil {
+			if err := os.Chtimes(filepath.Join(h.Root, thisnode.APIServerManifest), at, at); err != nil {
 				t.Fatal(err)
 			}
 			api := &readiness{Plan: cluster.NewPlan(func(cluster.Action) {}, nil)}
-			if err := awaitServer(t.Context(), api, kubeletHost{linux.NewAt(root), time.Now().Add(-test.kubelet)}, func(string, ...any) {}, limits); err != nil {
+			if err := awaitServer(t.Context(), api, h, func(string, ...any) {}, limits); err != nil {
 				t.Fatal(err)
 			}
 			if off := api.limit - test.want; off < -time.Minute/2 || off > time.Second {
@@ -100,23 +90,13 @@ func TestAwaitServerSays(t *testing.T) {
 			said := ""
 			say := func(format string, args ...any) { said += fmt.Sprintf(format, args...) }
 			api := &readiness{Plan: cluster.NewPlan(func(cluster.Action) {}, nil), delay: delay}
-			err := awaitServer(t.Context(), api, kubeletHost{linux.NewAt(t.TempDir()), time.Time{}}, say, limits)
+			err := awaitServer(t.Context(), api, stage.New(t), say, limits)
 			synctest.Wait()
 			if err != nil || (said == "") != (want == "") || !strings.Contains(said, want) || strings.Count(said, "API server") > 1 {
 				t.Errorf("after %s it said %q, want %q; error %v", delay, said, want, err)
 			}
 		})
 	}
-}
-
-// kubeletHost is a host with a kubelet that has been active since a time.
-type kubeletHost struct {
-	host.Host
-	since time.Time
-}
-
-func (h kubeletHost) Unit(context.Context, string) (host.UnitState, error) {
-	return host.UnitState{ActiveSince: h.since}, nil
 }
 
 // readiness remembers how long the wait for the API server may take; 0 if its context has no deadline.

@@ -4,25 +4,16 @@
 package plan
 
 import (
-	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/stage"
 )
-
-type unitHost struct {
-	host.Host
-	state host.UnitState
-}
-
-func (u unitHost) Unit(context.Context, string) (host.UnitState, error) { return u.state, nil }
 
 // TestUnitPlanned: a unit exists if the plan writes its file.
 func TestUnitPlanned(t *testing.T) {
@@ -40,7 +31,7 @@ func TestUnitPlanned(t *testing.T) {
 		"a drop-in":   {write: []string{"/etc/systemd/system/x.service.d/1.conf"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := NewOverlay(unitHost{linux.NewAt(t.TempDir()), missing}, func(host.Action) {})
+			o := NewOverlay(stage.New(t), func(host.Action) {})
 			for _, path := range test.write {
 				if err := errors.Join(o.EnsureDir(filepath.Dir(path), 0o755), second(o.WriteFile(path, nil, 0o644))); err != nil {
 					t.Fatal(err)
@@ -73,21 +64,22 @@ func TestUnitReplacedInPlan(t *testing.T) {
 		"is not running": {"inactive", "/bin/kubelet", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
-			if err := os.Mkdir(root+"/bin", 0o755); err != nil {
+			h := stage.New(t)
+			h.Has.Units[host.KubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: test.active, Program: "/bin/kubelet"}
+			o := NewOverlay(h, func(host.Action) {})
+			if err := o.EnsureDir("/bin", 0o755); err != nil {
 				t.Fatal(err)
 			}
-			o := NewOverlay(unitHost{linux.NewAt(root), host.UnitState{LoadState: "loaded", ActiveState: test.active, Program: "/bin/kubelet"}}, func(host.Action) {})
 			if err := o.WriteSet([]host.SetFile{fixture.Member(test.written, "new", 0o755)}, nil); err != nil {
 				t.Fatal(err)
 			}
-			if state, err := o.Unit(t.Context(), "kubelet"); state.Replaced != test.want || err != nil {
+			if state, err := o.Unit(t.Context(), host.KubeletUnit); state.Replaced != test.want || err != nil {
 				t.Errorf("Replaced %v, error %v", state.Replaced, err)
 			}
 			if err := o.OrderUnit(t.Context(), host.RestartUnit, "kubelet"); err != nil {
 				t.Fatal(err)
 			}
-			if state, _ := o.Unit(t.Context(), "kubelet"); state.Replaced {
+			if state, _ := o.Unit(t.Context(), host.KubeletUnit); state.Replaced {
 				t.Error("it is replaced after a restart")
 			}
 		})
