@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// TestNodeIsReadOnly: outside this package, nothing assigns to a Node or to anything it leads to, except in a change for With.
-// A copy's own fields may change.
+// TestNodeIsReadOnly: outside this package, nothing assigns to a Node or to anything it leads to. A copy's own fields may change,
+// such as those of the copy in a change for With, but not what it shares with the original.
 func TestNodeIsReadOnly(t *testing.T) {
 	checked := newCheckedPackages()
 	checked.check("main", ourModule+"cmd/slipway")
@@ -45,8 +45,17 @@ func TestReadOnlyFinds(t *testing.T) {
 		`copied := *n; copied.Cluster.DNS.Disabled = true`:    0,
 		`copied := *n; copied.Upgrade.Version = "x"`:          1,
 		`copied := *n; copied.Cluster.FeatureGates["x"]=true`: 1,
+		`delete(n.Extras, "x")`:                               1,
+		`clear(n.Cluster.FeatureGates)`:                       1,
 		`n = n.With(func(n *config.Node) { n.Name = "x" })`:   0,
 		`n.Join = nil; n.With(func(n *config.Node) {})`:       1,
+		`n.With(func(c *config.Node) { n.Name = "x" })`:       1,
+		`n.With(func(c *config.Node) { c.Cluster.Etcd.Local, c.Upgrade = nil, &config.Upgrade{} })`:           0,
+		`n.With(func(c *config.Node) { c.Cluster.Etcd.Local.DataDir = "x" })`:                                 1,
+		`n.With(func(c *config.Node) { c.Upgrade.Version = "x" })`:                                            1,
+		`n.With(func(c *config.Node) { c.Cluster.FeatureGates["x"] = true; c.Taints[0].Key = "x" })`:          2,
+		`n.With(func(c *config.Node) { delete(c.Extras, "x") })`:                                              1,
+		`n.With(func(c *config.Node) { *c = config.Node{Name: "x"} }).With(func(c *config.Node) { *n = *c })`: 1,
 	} {
 		checked.found = nil
 		file, err := parser.ParseFile(checked.set, "p.go", `package p
@@ -104,32 +113,59 @@ func (c *checkedPackages) check(name, at string) {
 }
 
 func (c *checkedPackages) checkFiles(name string, files ...*ast.File) {
-	info := &types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}, Types: map[ast.Expr]types.TypeAndValue{}}
+	info := &types.Info{
+		Selections: map[*ast.SelectorExpr]*types.Selection{}, Types: map[ast.Expr]types.TypeAndValue{},
+		Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{},
+	}
 	checker := types.Config{Importer: c, Error: func(error) {}} // what's unknown comes from other modules
 	c.done[name], _ = checker.Check(name, c.set, files, info)   // the same errors
 	if name == ourModule+"internal/config" {
 		return
 	}
 	for _, file := range files {
-		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.CallExpr:
-				fun, ok := n.Fun.(*ast.SelectorExpr)
-				return !ok || fun.Sel.Name != "With" || !isNode(info.Types[fun.X].Type)
-			case *ast.AssignStmt:
-				for _, to := range n.Lhs {
-					c.assigned(info, to)
-				}
-			case *ast.IncDecStmt:
-				c.assigned(info, n.X)
-			}
-			return true
-		})
+		c.find(info, file, nil)
 	}
 }
 
-// assigned notes an assignment to a Node, or to anything it leads to.
-func (c *checkedPackages) assigned(info *types.Info, to ast.Expr) {
+// find looks for assignments in a tree. own is the copy in a change for With, if the tree is one.
+func (c *checkedPackages) find(info *types.Info, tree ast.Node, own types.Object) {
+	ast.Inspect(tree, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if change, copied := changeOf(info, n); change != nil {
+				c.find(info, n.Fun, own)
+				c.find(info, change.Body, copied)
+				return false
+			}
+			if f, ok := n.Fun.(*ast.Ident); ok && (f.Name == "delete" || f.Name == "clear") {
+				c.assigned(info, &ast.IndexExpr{X: n.Args[0]}, own)
+			}
+		case *ast.AssignStmt:
+			for _, to := range n.Lhs {
+				c.assigned(info, to, own)
+			}
+		case *ast.IncDecStmt:
+			c.assigned(info, n.X, own)
+		}
+		return true
+	})
+}
+
+// changeOf returns the function that a call of With gets, and the copy that it changes; nil for another call.
+func changeOf(info *types.Info, call *ast.CallExpr) (change *ast.FuncLit, copied types.Object) {
+	f, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || f.Sel.Name != "With" || !isNode(info.Types[f.X].Type) || len(call.Args) != 1 {
+		return nil, nil
+	}
+	change, ok = call.Args[0].(*ast.FuncLit)
+	if !ok || len(change.Type.Params.List) != 1 || len(change.Type.Params.List[0].Names) != 1 {
+		return nil, nil
+	}
+	return change, info.Defs[change.Type.Params.List[0].Names[0]]
+}
+
+// assigned notes an assignment to a Node, or to anything it leads to, unless it's a part of own that isn't shared.
+func (c *checkedPackages) assigned(info *types.Info, to ast.Expr, own types.Object) {
 	shared := false // with other copies of the Node
 	for e := to; e != nil; {
 		var outer ast.Expr
@@ -147,7 +183,7 @@ func (c *checkedPackages) assigned(info *types.Info, to ast.Expr) {
 			return
 		}
 		of := info.Types[outer].Type
-		if of != nil {
+		if name, ok := outer.(*ast.Ident); of != nil && !(ok && own != nil && info.Uses[name] == own) {
 			_, pointer := of.Underlying().(*types.Pointer)
 			shared = shared || pointer
 		}
