@@ -98,7 +98,7 @@ test-packages: ## make the packages of this version for the suite, in bin/packag
 e2e: build ## run the core tier's tests on real clusters (root; builds the lab at first)
 	@$(SUITE) parts packages e2e
 
-# Those that take too long for `make test`.
+# These take too long for `make test`.
 examples: build bundle ## run examples/cloud-init and examples/ansible on real machines (root; installs ansible-core)
 	@command -v ansible-playbook >/dev/null && command -v ssh >/dev/null || { apt-get -q update && apt-get -q install --yes --no-install-recommends ansible-core openssh-client; }
 	go test -tags=e2e,$(TAGS) -count=1 -timeout=60m -v -run '^Test(Ansible|CloudInit)$$' ./test/e2e

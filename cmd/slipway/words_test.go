@@ -24,6 +24,12 @@ var retired = []struct {
 	{regexp.MustCompile(`\b[Ww]hoever\b`), "anyone who, a client that"},
 	{regexp.MustCompile(`\b[Tt]ells whether\b`), "reports whether"},
 	{regexp.MustCompile(`\b[Ff]olders?\b`), "directory"},
+	{regexp.MustCompile(`\b[Gg]o(es|ing)? on where\b`), "continue where"},
+	{regexp.MustCompile(`\b[Ww]hat is there\b`), "the thing's name: the file, the data"},
+	{regexp.MustCompile(`\b[Tt]hose (that|which)\b`), "the thing's name, or any that"},
+	{regexp.MustCompile(`\b[Tt]he ones? (that|which|who)\b`), "the thing's name"},
+	{regexp.MustCompile(`\b[Tt]hat which\b`), "the thing's name"},
+	{regexp.MustCompile(`\b([Ii]s|are) to be\b`), "must be or should be, or the actor first"},
 }
 
 // TestRetiredWords keeps them out of messages, comments and documents.

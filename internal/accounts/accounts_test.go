@@ -57,7 +57,7 @@ func TestEnsureAndRemove(t *testing.T) {
 	}
 	after, err := r.Numbers()
 	if diff := cmp.Diff(before, after); err != nil || diff != "" {
-		t.Errorf("Numbers differ from those that Ensure used: %v\n%s", err, diff)
+		t.Errorf("Numbers differ from the numbers that Ensure used: %v\n%s", err, diff)
 	}
 
 	const theirs = "kubeadm-ks:x:995:995::/home/ks:/bin/sh\n"

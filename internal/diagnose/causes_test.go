@@ -78,7 +78,7 @@ func kubeletRows() []row {
 			h.Has.Units[kubeletService] = host.UnitState{LoadState: "loaded", ActiveState: "active", SubState: "running", ActiveSince: at.Add(-3 * time.Second)}
 			h.said("W1121 feature_gate.go:352] unrecognized feature gate: New")
 		}, "", false},
-		{"kubelet-config", "of the process before the one that runs", func(h *fakeHost) {
+		{"kubelet-config", "of the process before the running one", func(h *fakeHost) {
 			h.Has.Units[kubeletService] = host.UnitState{LoadState: "loaded", ActiveState: "active", SubState: "running", ActiveSince: at.Add(-time.Second)}
 			h.said("E1121 failed to validate kubelet configuration")
 		}, "/var/lib/kubelet/config.yaml; KubeletConfiguration", false},
@@ -408,7 +408,7 @@ func etcdRows() []row {
 		{"etcd-unreachable", "its name is unknown", externalEtcd(&net.OpError{Op: "dial", Err: &net.DNSError{}}), "", false},
 		{"etcd-unreachable", "it answers", externalEtcd(nil), "", false},
 		{"etcd-unreachable", "it answers badly", externalEtcd(&host.ProbeError{Status: 503}), "", false},
-		{"etcd-unreachable", "it is to be this node's", func(h *fakeHost) {
+		{"etcd-unreachable", "it should be this node's", func(h *fakeHost) {
 			externalEtcd(context.DeadlineExceeded)(h)
 			h.pod("kube-apiserver", "--etcd-servers=https://[::1]:2379")
 		}, "", false},

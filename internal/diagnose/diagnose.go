@@ -35,7 +35,7 @@ type Target struct {
 	Manifests string
 	// Since excludes older lines of the kubelet's journal, and containers that ended earlier.
 	Since time.Time
-	// Etcd asks the members of this control plane's etcd for their health; nil if nobody is to be asked, as while a phase waits.
+	// Etcd asks the members of this control plane's etcd for their health; nil if it must not ask them, as while a phase waits.
 	Etcd func(context.Context) ([]etcd.Health, error)
 	// Waiting is set while a phase waits for something. Then a problem counts only if it shows in a log or a state.
 	Waiting bool

@@ -38,7 +38,7 @@ func TestMoveLeader(t *testing.T) {
 		change func(f *fakeCluster)
 		leader uint64 // afterwards
 	}{
-		"the one that has applied most takes over": {"a", func(*fakeCluster) {}, 3},
+		"the voter that has applied most takes over": {"a", func(*fakeCluster) {}, 3},
 		"another": {"a", func(f *fakeCluster) { f.status[2].RaftAppliedIndex = 99 }, 2},
 		"the newest version": {"a", func(f *fakeCluster) {
 			f.status[1].Version, f.status[2].Version, f.status[3].Version = "3.6.8", "3.10.0", "3.7.0"

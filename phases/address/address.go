@@ -46,4 +46,4 @@ func (m *Move) Phases() []step.Phase {
 }
 
 // finishRemedy is for a failed restart. Nothing is put back: the former address may be gone.
-const finishRemedy = "fix the problem, and run the same command again, which goes on where this run has stopped; to go back, name the former address"
+const finishRemedy = "fix the problem, and run the same command again, which continues where this run stopped; to go back, name the former address"

@@ -17,8 +17,8 @@ import (
 // sideBySide is how many Secrets are rewritten at a time. etcd's disk decides about the speed, and batches what arrives together.
 const sideBySide = 16
 
-// rewrite makes the API server write Secrets again, with its first provider. They're those that etcd has with another prefix, so a
-// run that was killed goes on where it stopped. The next look at etcd is the proof.
+// rewrite makes the API server write Secrets again, with its first provider: all Secrets that etcd has with another prefix, so that
+// a killed run continues where it stopped. The next look at etcd is the proof.
 func (r *Run) rewrite(ctx context.Context, env *step.Env, list []string) error {
 	if slices.Equal(list, r.rewritten) {
 		return fault.New("the API server has accepted the Secrets "+few(list)+" again, but etcd still has them as before",

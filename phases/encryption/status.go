@@ -18,10 +18,10 @@ import (
 type Status struct {
 	// Target is the name of the key, or identity, that all Secrets are to have; empty if nobody has asked for any.
 	Target string
-	// Keys has the names of all keys, oldest first. The API servers have given up those that none of them reads.
+	// Keys has the names of all keys, oldest first. A key that no API server reads any more was given up.
 	Keys    []string
 	Servers []encryption.Server
-	// Secrets is the number of all values in etcd, and Others of those that don't have the target's prefix.
+	// Secrets is the number of all values in etcd, and Others the number of values without the target's prefix.
 	Secrets, Others int
 }
 

@@ -24,7 +24,7 @@ func Unfinished(env *step.Env) (*trial.Record, error) {
 	return last, nil
 }
 
-// Stays reports whether an unfinished change is to be stored: it has proven itself, and was confirmed if it had to be.
+// Stays reports whether to store an unfinished change: it has proven itself, and was confirmed if it had to be.
 func Stays(env *step.Env, unfinished *trial.Record) (bool, error) {
 	answer, err := unfinished.Answered(env)
 	return unfinished.State == trial.Storing || unfinished.Waits() && answer == trial.Confirmed, err

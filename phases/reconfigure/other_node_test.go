@@ -112,7 +112,7 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// TestNamesOthers: a change ends with the nodes that don't have it yet, and only with those that it's about.
+// TestNamesOthers: a change ends with the nodes that don't have it yet and that it's about.
 func TestNamesOthers(t *testing.T) {
 	named := func(name string, labels map[string]string) corev1.Node {
 		n := cluster.NewNode(name)

@@ -78,7 +78,7 @@ func TestConfirmed(t *testing.T) {
 	phasetest.Fatal(t, try(t, s, time.Minute, trial.Confirmed))
 	isAfter(t, s)
 	if workflow, err := Answer(s.Env, trial.Confirmed, true); workflow != nil || err != nil {
-		t.Errorf("the one who has confirmed it: %v, %v", workflow, err)
+		t.Errorf("the run that has confirmed it: %v, %v", workflow, err)
 	}
 	_, err = Answer(s.Env, trial.Confirmed, false)
 	fact.Error(t, err, "counts")

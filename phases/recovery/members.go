@@ -74,7 +74,7 @@ func (r *Recovery) storedMembers(env *step.Env) ([]etcd.Member, error) {
 	return etcd.StoredMembers(f)
 }
 
-// knows fails if somebody is to be abandoned who isn't another member.
+// knows fails if a name in Abandon isn't another member's.
 func (r *Recovery) knows(all []etcd.Member) error {
 	for _, name := range r.Abandon {
 		if !slices.ContainsFunc(r.others, func(m etcd.Member) bool { return named(m, name) }) {

@@ -110,7 +110,7 @@ func (r EtcdRestart) SparesEtcd(t *testing.T) {
 	} {
 		t.Run(name+", "+r.Name, func(t *testing.T) {
 			if row.stopped && r.Name == "renewal" {
-				t.Skip("the kubelet starts it, and nothing is to be restarted")
+				t.Skip("the kubelet starts it, so a renewal restarts nothing")
 			}
 			s := OnlyEtcdStale(t, r.Init())
 			s.Config.Timeouts.UpgradeManifests = 5 * time.Second

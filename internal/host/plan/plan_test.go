@@ -362,7 +362,7 @@ func TestOverlayPartsOfFiles(t *testing.T) {
 	}
 }
 
-// A dry run without the rights goes on where it can. Where it can't, it gives the remedy.
+// A dry run without the rights continues as far as it can, and then gives the remedy.
 func TestOverlayForbidden(t *testing.T) {
 	dir := prepare(t)
 	list, record := fixture.Records()

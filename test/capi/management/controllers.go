@@ -23,7 +23,7 @@ type Controller struct {
 	number int    // of its ports
 }
 
-// Controllers are the ones that need nothing from an infrastructure provider.
+// Controllers are Cluster API's own, which need nothing from an infrastructure provider.
 var Controllers = []Controller{{"core", "core", 0}, {"bootstrap", "bootstrap/kubeadm", 1}, {"control-plane", "controlplane/kubeadm", 2}}
 
 const (

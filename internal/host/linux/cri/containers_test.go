@@ -76,7 +76,7 @@ func TestRemoveExited(t *testing.T) {
 		}
 	}
 	if got := strings.Join(f.removed, " "); got != "c0" {
-		t.Errorf("removed %q, want only the one that has exited", got)
+		t.Errorf("removed %q, want only the exited container", got)
 	}
 	fact.Error(t, real.RemoveExited(t.Context(), socket, "kube-system", "etcd"), "remove", "container c0")
 }
