@@ -5,15 +5,22 @@
 //
 // Each workflow is a list of phases that reads like a runbook; subcommands, --skip-phases, help and the timeline derive from it:
 //
-//	phases/bootstrap  init and join
-//	phases/upgrade    upgrade apply and upgrade node
-//	phases/rollback   upgrade rollback
-//	phases/renew      certs renew, and the restarts of --restart
-//	phases/reset      reset
-//	phases/machine    host prepare and host reset
+//	phases/bootstrap    init and join
+//	phases/upgrade      upgrade apply and upgrade node
+//	phases/rollback     upgrade rollback
+//	phases/reconfigure  reconfigure and reconfigure node
+//	phases/address      reconfigure node with another address or endpoint
+//	phases/encryption   encryption enable, rotate and disable
+//	phases/renew        certs renew, and the restarts of --restart
+//	phases/maintenance  etcd defrag and etcd member remove
+//	phases/snapshot     etcd snapshot, etcd restore and init --restore
+//	phases/recovery     etcd recover
+//	phases/reset        reset
+//	phases/machine      host prepare and host reset
 //
-// These never import each other. They share phases/kubelet, phases/addon and phases/backup, which are made of phases/node (static
-// Pods, the kubelet's unit, local etcd, the turn to restart a control plane) and phases/step (Env, Phase, Run).
+// These never import each other. They share phases/kubelet, phases/addon, phases/backup, phases/edits and phases/trial, which are made
+// of phases/node (static Pods, the kubelet's unit, local etcd, the turn to restart a control plane) and phases/step (Env, Phase, Run).
+// docs/design/phases-as-data.md has the reasons.
 package phases
 
 import (
@@ -65,12 +72,12 @@ func UpJoin(p *machine.Prepare, host *config.Machine) []step.Phase {
 
 // Down undoes the node part of up.
 func Down() []step.Phase {
-	return []step.Phase{workflow.Group("reset", "Undo what init or join did to this host", reset.Node())}
+	return []step.Phase{workflow.Group("reset", "Undo init or join on this host", reset.Node())}
 }
 
 // DownHost is Down, and undoes the preparation of the host, too.
 func DownHost(host *config.Machine) []step.Phase {
-	return append(Down(), workflow.Group("host", "Undo what prepare did to this host", WithConfig(host, machine.Reset())))
+	return append(Down(), workflow.Group("host", "Undo prepare on this host", WithConfig(host, machine.Reset())))
 }
 
 // WithConfig returns phases that use a host's desired state instead of a node's.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package accounts manages a rootless control plane's users and groups on this host, and gives them the files they need.
+// docs/design/rootless-files.md says how.
 package accounts
 
 import (
@@ -140,7 +141,7 @@ func (r Rootless) give(o manifests.Ownership, owner host.Owner) error {
 	kept, err := r.Host.GiveTree(o.Path, owner)
 	if len(kept) > 0 {
 		r.UI.Warnf("%s: neither regular files nor directories of the same mount, so they keep their owner; "+
-			"if %s needs what they lead to, give that to the user %s", strings.Join(kept, ", "), strings.Join(o.Components, ", "), o.User)
+			"if %s needs the files they point to, make user %s their owner", strings.Join(kept, ", "), strings.Join(o.Components, ", "), o.User)
 	}
 	return err
 }

@@ -39,7 +39,7 @@ type Result struct {
 	Status Status `json:"status"`
 	// Subject is what was looked at: a component and its flags, a field, or files.
 	Subject string `json:"subject"`
-	// Found is what's there, Want what the item asks for.
+	// Found is the present value, Want the value the item asks for.
 	Found string `json:"found"`
 	Want  string `json:"want"`
 }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package bundle makes, reads, verifies, signs and pushes bundles: one file with everything a node needs for one version of
-// Kubernetes and one architecture. docs/bundle.md describes the format.
+// Kubernetes and one architecture. docs/bundle.md describes the format. docs/design/bundles.md says why a whole bundle is verified
+// first.
 package bundle
 
 import (

@@ -3,6 +3,7 @@
 
 // Package cluster gives phases the Kubernetes API as intents (this object should exist) instead of requests. Real (New) sends
 // them, and Plan (NewPlan) records them for a dry run. kinds.go lists the kinds of objects it knows.
+// docs/design/trusting-the-api.md says whose claims count.
 package cluster
 
 import (

@@ -25,6 +25,8 @@ import (
 //   - A binding keeps the subjects that others added.
 //   - A role's rules must match exactly: an extra field in a rule, such as
 //     resourceNames, makes it grant less.
+//
+// docs/design/comparing-objects.md says why the API server doesn't do this.
 func change(w wanted, live map[string]any) (map[string]any, error) {
 	after := changed(w, live)
 	if after == nil {

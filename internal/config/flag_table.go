@@ -34,14 +34,14 @@ func commandFlags() []flagRow {
 				upgradeApply, upgradeNode, upgradePlan, upgradeDiff, reconfigureCommand),
 		text("config", "", "configuration `file` with the bootstrapTokens to create; - reads standard input").on("token create"),
 		toggle("edit", "edit the cluster's configuration in KUBE_EDITOR or EDITOR").on(reconfigureCommand),
-		toggle("dry-run", "print what would be done, in order, without doing it").overConfig().
+		toggle("dry-run", "print the steps in order, without executing them").overConfig().
 			sets(kindInit, "dryRun", func(d *documents, v bool) { d.init.DryRun = v }).
 			sets(kindReset, "dryRun", func(d *documents, v bool) { d.reset.DryRun = v }).
 			sets(kindUpgrade, "apply.dryRun", func(d *documents, v bool) { d.upgrade.Apply.DryRun = &v }).
 			sets(kindUpgrade, "node.dryRun", func(d *documents, v bool) { d.upgrade.Node.DryRun = &v }).
 			on("init", "reset", "token", upgradeApply, upgradeNode, upgradeRollback, resetNode, etcdMemberRemove, etcdDefrag, etcdRestore, etcdRecover, etcdPrune, etcdSnapshotPrune, hostPrepare, hostReset,
 				reconfigureCommand, reconfigureNode),
-		toggle("dry-run", "print what would be done, in order, without doing it or contacting the cluster (--diff contacts it)").overConfig().
+		toggle("dry-run", "print the steps in order, without executing them or contacting the cluster (--diff contacts it)").overConfig().
 			sets(kindJoin, "dryRun", func(d *documents, v bool) { d.join.DryRun = v }).
 			on("join"),
 		text("kubeconfig", DefaultAdminKubeconfig, "kubeconfig `file` for access to the cluster").

@@ -21,7 +21,7 @@ func resetFlags() []flagRow {
 		toggle("force", "do not ask for confirmation, and continue even if etcd loses its quorum").shorthand("f").
 			sets(kindReset, "force", func(d *documents, v bool) { d.reset.Force = v }).
 			on("reset"),
-		toggle("network", "also remove what kube-proxy and the Pod network's bridge leave in the kernel").on("reset"),
+		toggle("network", "also remove the kernel rules and interfaces of kube-proxy and the Pod network's bridge").on("reset"),
 	}
 }
 

@@ -5,6 +5,7 @@
 // state of this node and its cluster (Machine before there's a node). LoadInit, LoadJoin, LoadUpgrade, LoadReset and LoadHost
 // each start from a Source and their command's flags, decode, default and validate, and report all Faults at once. LoadCluster
 // makes a Node from a cluster's stored ConfigMaps. v1beta4.go has kubeadm's types, and flag_table.go the flags.
+// docs/design/desired-state.md has the reasons.
 package config
 
 import (

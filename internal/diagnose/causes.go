@@ -21,7 +21,7 @@ func Causes() []Cause {
 		{Name: "kubelet-config", Summary: "the kubelet does not accept its configuration", look: kubeletConfig},
 		{Name: "bad-flag", Summary: "the kubelet or a static Pod has a flag that it does not accept", look: badFlag},
 		{Name: "port-taken", Summary: "another program listens on a port that a component needs", look: portTaken},
-		{Name: "address-changed", Summary: "this host does not have the address any more at which its node works", look: addressChanged},
+		{Name: "address-changed", Summary: "the node's address is not on this host any more", look: addressChanged},
 		{Name: "address-missing", Summary: "a component is told to listen on an address that this host does not have", look: addressMissing},
 		{Name: "clock", Summary: "this host's clock is wrong", look: clock},
 		{Name: "certificate", Summary: "a certificate has expired, is missing, or does not fit its key or its use", look: certificate},

@@ -134,7 +134,7 @@ func (r *Real) Move(ctx context.Context, from []string, to string) (moved bool, 
 		case i < 0:
 			return errors.Errorf("%s is not a member; the members are at %s", strings.Join(from, " or "), peerURLs(now))
 		case there != nil:
-			return errors.Errorf("member %s is there already", there.Label())
+			return errors.Errorf("member %s already exists", there.Label())
 		}
 		moved = true // even if the answer is lost
 		_, err := c.MemberUpdate(ctx, now[i].ID, []string{to})

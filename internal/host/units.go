@@ -74,7 +74,8 @@ type JournalEntry struct {
 	Message string
 }
 
-// ErrNoSystemd answers every call to systemd on a host that doesn't run it, such as a container in which an image is built.
+// ErrNoSystemd answers every call to systemd on a host that doesn't run it, such as a container in which an image is built:
+// docs/design/no-systemd.md.
 var ErrNoSystemd = errors.New("no init system was found (/run/systemd/system is missing)")
 
 // UnitName completes a name like systemctl does.

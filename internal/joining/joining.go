@@ -3,7 +3,8 @@
 
 // Package joining determines the Node of a joining or joined host: it turns the result of internal/discovery, which finds and
 // verifies the cluster, and the cluster's stored configuration into a config.Node, or assumes both for a plan that asks nobody.
-// It changes nothing. Data that strangers may have written is read in internal/discovery.
+// It changes nothing. Data that strangers may have written is read in internal/discovery. docs/design/discovery-before-phases.md
+// says why this comes before the phases.
 package joining
 
 import (

@@ -32,7 +32,7 @@ func fixedFields() []fixedField {
 		{of, "networking.podSubnet", networkReason, newCluster},
 		{of, "networking.serviceSubnet", networkReason, newCluster},
 		{of, "networking.dnsDomain", domainReason, newCluster},
-		{of, "controlPlaneEndpoint", "every node and kubeconfig file has it as its server", "lead the old name to the new address"},
+		{of, "controlPlaneEndpoint", "every node and kubeconfig file has it as its server", "point the old name at the new address"},
 		{of, "clusterName", "kubeconfig files and the controller manager have it", newCluster},
 		{of, "certificatesDir", "the CAs' keys and all manifests refer to it", "mount another disk at the same path"},
 		{of, "encryptionAlgorithm", "existing keys have it", "`slipway certs renew` gives certificates new keys; a new CA is another matter"},

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ui reports a run to people and scripts. Phases report to a UI: Lines, Events and Terminal implement it for scripts,
-// programs and people, and Timeline wraps either and records times.
+// programs and people, and Timeline wraps either and records times. docs/design/terminal-output.md has the reasons.
 package ui
 
 import (

@@ -3,6 +3,7 @@
 
 // Package workflow runs a list of Phases, each as soon as the phases it needs have ended. Group and In make workflows out of
 // others. It knows nothing of Kubernetes: phases work with their environment, a type chosen by the caller.
+// docs/design/parallel-phases.md has the order.
 package workflow
 
 import (

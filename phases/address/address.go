@@ -3,6 +3,7 @@
 
 // Package address has the workflow of `reconfigure node --advertise-address`: a control plane moves to another address of its host.
 // Everything it needs is on the host, because the API may be out of reach: at each place, the former address becomes the new one.
+// docs/design/addresses.md has the reasons.
 package address
 
 import (
@@ -27,7 +28,7 @@ type Move struct {
 func (m *Move) Phases() []step.Phase {
 	if !m.To.IsValid() {
 		return []step.Phase{
-			{Name: "preflight", Summary: "Check that the API and the address are there", Run: m.clientPreflight},
+			{Name: "preflight", Summary: "Check that the API responds and the host has the address", Run: m.clientPreflight},
 			{Name: "files", Summary: "Write them to kubeconfig files and the kubelet's settings", Run: m.files},
 			{Name: "kubelet", Summary: "Restart the kubelet if it has yet to read them", Run: m.restartKubelet},
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// etcdJoin adds this node's etcd as a learner, and only with its own data: docs/design/etcd-members.md.
 func etcdJoin() step.Phase {
 	return step.Phase{
 		Name:    "etcd-join",

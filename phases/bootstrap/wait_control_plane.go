@@ -20,6 +20,7 @@ import (
 
 // headStart limits how long the components that can do nothing without the API server wait for it, to leave it the processors. It
 // needs three seconds on a machine with two slow processors, and fifteen times as long if they're emulated.
+// docs/design/head-start.md has the measurements.
 const headStart = time.Minute
 
 // waitControlPlane watches over the whole control plane. Its first child says when the components that depend on the API server

@@ -63,11 +63,11 @@ func flagged(env *step.Env) string {
 	return manifests.FlagOf(pod, node.EncryptionFlag)
 }
 
-// check refuses an EncryptionConfiguration that somebody else looks after.
+// check refuses an EncryptionConfiguration that is managed outside Slipway.
 func (r *Run) check(_ context.Context, env *step.Env) error {
 	for _, file := range []string{flagged(env), env.Config.Cluster.EncryptedBy()} {
 		if file != "" && file != config.EncryptionFile {
-			return fault.New(fmt.Sprintf("--%s=%s: somebody else looks after this cluster's encryption", node.EncryptionFlag, file),
+			return fault.New(fmt.Sprintf("--%s=%s: this cluster's encryption is managed outside Slipway", node.EncryptionFlag, file),
 				"go on with it by hand (https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/); Slipway changes only "+config.EncryptionFile)
 		}
 	}
@@ -153,7 +153,7 @@ func (r *Run) sayDone(env *step.Env, ring encryption.Keyring) {
 		env.UI.Nextf("No Secret in etcd is encrypted any more")
 		return
 	}
-	env.UI.Nextf("All Secrets in etcd are encrypted with the key %s. Keep a copy of %s where no snapshot of etcd is: without its key, nobody can read them",
+	env.UI.Nextf("All Secrets in etcd are encrypted with the key %s. Keep a copy of %s, but not next to a snapshot of etcd: without its key, they can't be read",
 		ring.Target, config.EncryptionFile)
 }
 

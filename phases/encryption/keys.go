@@ -51,7 +51,7 @@ func ownFile(env *step.Env) (o own, err error) {
 	}
 	o.order, o.ring, err = encryption.Parse(o.data)
 	return o, fault.WithRemedy(errors.WithMessage(err, config.EncryptionFile),
-		"Slipway doesn't change a file that somebody has edited: put back the copy it wrote, or go on by hand")
+		"Slipway doesn't change a file that somebody has edited: put back the copy it wrote, or continue by hand")
 }
 
 // writeOwn gives the file to the API server's user, if it has one of its own.

@@ -91,7 +91,7 @@ func servers(ctx context.Context, env *step.Env, ring encryption.Keyring) (list 
 		if hash != "" {
 			if s.Order = hashes[hash]; s.Order == nil {
 				return nil, fault.New("the API server of "+a.node+" has loaded an EncryptionConfiguration that this host does not know",
-					"if somebody else looks after the encryption, go on by hand; otherwise, run `slipway encryption enable` there")
+					"if the encryption is managed outside Slipway, continue by hand; otherwise, run `slipway encryption enable` there")
 			}
 		}
 		list = append(list, s)

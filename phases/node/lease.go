@@ -19,7 +19,7 @@ import (
 
 // upgradeLease is a Lease in kube-system. Only its holder may restart its components. If the holder changes its version, the
 // Lease doesn't expire: after an interruption, the node may lack its API server or etcd member, and mix versions. Otherwise, see
-// leaseAbandoned.
+// leaseAbandoned. docs/design/lease-and-quorum.md has the rules.
 const upgradeLease = "slipway-upgrade"
 
 // purposeAnnotation on the Lease has its holder's Purpose.

@@ -22,7 +22,8 @@ const (
 )
 
 // Prove waits until this node has worked for trialTime without a failure, as a client sees it, and its kubelet has
-// reported after that. A failure starts the time again. Once the cause of a failure is known, it's the error.
+// reported after that. A failure starts the time again. Once the cause of a failure is known, it's the error. docs/design/trial.md
+// has the conditions.
 func (t Turn) Prove(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("On trial: everything has to work for %s", trialTime)
 	return env.Guard(ctx, &env.Config.Timeouts.UpgradeManifests, env.NodeTarget(), "this node does not work with the change", func(ctx context.Context) error {

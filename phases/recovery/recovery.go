@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package recovery has the workflow of `etcd recover`: an etcd that has lost its quorum for good goes on as a cluster of one
-// member, with everything in the log of this host's member.
+// member, with everything in the log of this host's member. docs/design/etcd-recover.md has the reasons.
 package recovery
 
 import (
@@ -153,7 +153,7 @@ func (r *Recovery) Phases() []step.Phase {
 	return []step.Phase{
 		{Name: "preflight", Summary: "Show what etcd goes on with, and check that nothing is in the way", Run: r.preflight},
 		{Name: "stop", Summary: "Stop this host's control plane", Run: r.stop},
-		{Name: "replay", Summary: "Let etcd add to a copy of its database what is only in its log", Run: r.replay},
+		{Name: "replay", Summary: "Have etcd replay its log into a copy of its database", Run: r.replay},
 		{Name: "etcd-data", Summary: "Put the data of a new cluster with one member in place of etcd's", Run: r.replaceData},
 		{Name: "control-plane", Summary: "Start the control plane, and wait until the API works", Run: r.start},
 		{Name: "finish", Summary: "Record that the recovery is complete, and show the next steps", Run: r.finish},

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package renew renews certificates (certs renew). If asked, it restarts the components using them: the API server together with
-// etcd, then the others, one control plane of the cluster at a time.
+// etcd, then the others, one control plane of the cluster at a time. docs/design/renewal.md has the order.
 package renew
 
 import (

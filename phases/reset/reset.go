@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package reset has the workflow reset (Node), which takes a node out of its cluster: etcd member, Pods, files, and the Pod
-// network's traces in the kernel.
+// network's traces in the kernel. docs/design/reset.md has the order, docs/design/kernel-leftovers.md what belongs to Kubernetes
+// there.
 package reset
 
 import (

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package rollback has the workflow of `upgrade rollback`: it puts back the files that phases/backup kept and, with
-// --restore-etcd, etcd's data from the snapshot. It needs no API.
+// --restore-etcd, etcd's data from the snapshot. It needs no API. docs/design/rollback.md has the reasons.
 package rollback
 
 import (

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package step has the parts of every phase: Env (the desired state, the host, the cluster, etcd, the UI, and how far earlier
-// runs got), Phase, and Run. All workflows import it, and it imports none of them.
+// runs got), Phase, and Run. All workflows import it, and it imports none of them. docs/design/ensure.md says what each phase
+// does, docs/design/waiting.md how it waits.
 package step
 
 import (

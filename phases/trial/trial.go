@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package trial keeps a node's files before a change that has yet to prove itself, and puts them back if it doesn't. The record is
-// on disk before the change, so another run can put them back as well.
+// on disk before the change, so another run can put them back as well. docs/design/way-back.md has the reasons.
 package trial
 
 import (

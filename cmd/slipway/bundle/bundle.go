@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bundle has the command `bundle`.
+// Package bundle has the command `bundle`, for files with all parts of a node: create, verify, inspect, sign and push.
+// internal/bundle does the work.
 package bundle
 
 import (

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certs has the commands `certs` and `kubeconfig`.
+// Package certs has the commands `certs` and `kubeconfig`: expiry and renewal of this control plane's certificates, signing
+// requests for a CA kept elsewhere, the key of shared certificates, and kubeconfigs for users. internal/pki and phases/renew do
+// the work.
 package certs
 
 import (

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config has the command `config`.
+// Package config has the command `config`, which works with configuration files: it prints defaults, validates and migrates files,
+// and prints hardening profiles. It also lists a configuration's images and pulls them to this host.
 package config
 
 import (

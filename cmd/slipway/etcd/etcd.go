@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcd has the command `etcd`, for the years after a cluster's first day.
+// Package etcd has the command `etcd`: the members' status, their removal and defragmentation, snapshots, restores, and recovery
+// from a lost quorum. internal/etcd asks the members; phases/maintenance, phases/snapshot and phases/recovery do the work.
 package etcd
 
 import (

@@ -159,8 +159,8 @@ func newHostReset(g *cli.Globals) *cobra.Command {
 	o := &hostOptions{}
 	cmd := &cobra.Command{
 		Use:   "reset",
-		Short: "Undo what `host prepare` did to this host",
-		Long: "Undo what `host prepare` did to this host, and nothing else: programs, units, settings and images are removed, kernel\n" +
+		Short: "Undo `host prepare` on this host",
+		Long: "Undo `host prepare` on this host, and nothing else: programs, units, settings and images are removed, kernel\n" +
 			"parameters and swap are restored. Edited files stay. Kernel modules stay loaded until the next boot.\n\n" +
 			"A node has to be reset first, with `slipway reset`.",
 		RunE: func(cmd *cobra.Command, _ []string) error {

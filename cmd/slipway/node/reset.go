@@ -44,8 +44,8 @@ func NewReset(g *cli.Globals) *cobra.Command {
 	o := &resetOptions{}
 	cmd := &cobra.Command{
 		Use:   "reset",
-		Short: "Undo what init or join did to this host",
-		Long: "Undo what init or join did to this host: its Pods are stopped, and its certificates, settings and copy of the\n" +
+		Short: "Undo `init` or `join` on this host",
+		Long: "Undo `init` or `join` on this host: its Pods are stopped, and its certificates, settings and copy of the\n" +
 			"cluster's data are deleted. It continues if the rest of the cluster cannot be reached.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := loadReset(cmd, g, o)

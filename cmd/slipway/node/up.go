@@ -111,8 +111,8 @@ func NewDown(g *cli.Globals) *cobra.Command {
 	o := &downOptions{}
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "Undo what up did to this machine",
-		Long: "Undo what up, init or join did to this machine, as `reset` does. With --host, also undo the preparation before that,\n" +
+		Short: "Undo `up` on this machine",
+		Long: "Undo `up`, `init` or `join` on this machine, as `reset` does. With --host, also undo the preparation before that,\n" +
 			"as `host reset` does: then the machine is as it was.\n\n" +
 			"With --host, it runs these phases, and otherwise the first of them:\n" + env.PhaseTree(phases.DownHost(&config.Machine{}), "  "),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, g) },

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reconfigure has the command `reconfigure`.
+// Package reconfigure has the command `reconfigure`. It changes a live cluster's configuration, brings other nodes to it, moves a
+// node to another address, and confirms or reverts a change. The hidden `way-back` is for the units a change on trial leaves on
+// its node.
 package reconfigure
 
 import (

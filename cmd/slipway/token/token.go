@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package token has the command `token`.
+// Package token has the command `token`, for bootstrap tokens: it creates, lists and deletes them, and prints the join command of
+// a new one. internal/tokens does the work.
 package token
 
 import (

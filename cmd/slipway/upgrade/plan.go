@@ -32,7 +32,7 @@ func newPlan(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [VERSION]",
 		Short: "Show what the cluster can be upgraded to, and how",
-		Long: "Show what runs on each node, what the cluster can be upgraded to, what stands in the way, and each step. " +
+		Long: "Show what runs on each node, what the cluster can be upgraded to, obstacles, and each step. " +
 			"Without VERSION, the plan is for the newest releases that this program was built with. Nothing is changed, and only the cluster is contacted.",
 		Args: cli.Takes(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, g, args) },

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upgrade has the command `upgrade`.
+// Package upgrade has the command `upgrade`: plan and diff show an upgrade, apply runs it on the first control plane, node on
+// every other node, and rollback undoes it on this node. internal/upgrading makes the plan, phases/upgrade and phases/rollback run
+// it.
 package upgrade
 
 import (

@@ -3,6 +3,7 @@
 
 // Package plan wraps a host: NewOverlay turns a host.Reader into a dry run's host, and NewRecorder records a run's changes.
 // Neither embeds a host.Remote or a host.Writer, so a method added to either of these doesn't compile until both implement it.
+// docs/design/plans.md has the reasons.
 package plan
 
 import (
