@@ -18,8 +18,9 @@
 //	phases/reset        reset
 //	phases/machine      host prepare and host reset
 //
-// These never import each other. They share phases/kubelet, phases/addon, phases/backup, phases/edits and phases/trial, which are made
-// of phases/node (static Pods, the kubelet's unit, local etcd, the turn to restart a control plane) and phases/step (Env, Phase, Run).
+// These never import each other. They share phases/kubelet, phases/addon, phases/backup, phases/edits and phases/trial, which are
+// made of phases/node (static Pods, the kubelet's unit, local etcd, the turn to restart a control plane) and phases/step (Env,
+// Phase, Run).
 // docs/design/phases-as-data.md has the reasons.
 package phases
 

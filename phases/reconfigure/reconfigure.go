@@ -3,7 +3,7 @@
 
 // Package reconfigure has the workflows of `reconfigure`, which gives a live control plane another configuration, on trial, and stores
 // that in the cluster once it has worked, and of `reconfigure node`, which brings another node to the stored configuration in the
-// same way: docs/design/reconfigure-nodes.md. If anything fails before, the node goes back to its files from before (package trial).
+// same way: docs/design/reconfigure-nodes.md. If anything fails before, the node goes back to its former files (package trial).
 package reconfigure
 
 import (

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package program runs programs of the real host, without a shell and in the C locale. An error has the first line of their complaint.
+// Package program runs programs of the real host, without a shell and in the C locale. An error has the first line of their
+// complaint.
 package program
 
 import (
