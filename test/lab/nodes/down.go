@@ -131,11 +131,11 @@ func (n *Node) VersionOf(minor string) string { return n.lab.VersionOf(minor) }
 func (l *Lab) Down(ctx context.Context) error {
 	return l.log.Do("taking lab "+l.options.Name+" down", func() error {
 		nodes, err := l.Nodes()
-		if err != nil {
+		if err := unlessDiskIsGone(err); err != nil {
 			return err
 		}
 		for _, n := range nodes {
-			if err := n.Kill(ctx); err != nil {
+			if err := unlessDiskIsGone(n.Kill(ctx)); err != nil {
 				return err
 			}
 		}
@@ -147,6 +147,15 @@ func (l *Lab) Down(ctx context.Context) error {
 		}
 		return wipe(l.dir)
 	})
+}
+
+// unlessDiskIsGone drops errors of a disk that was mounted for the nodes and went with the program that served it. Their processes
+// are then found by their cgroups.
+func unlessDiskIsGone(err error) error {
+	if errors.Is(err, unix.EIO) {
+		return nil
+	}
+	return err
 }
 
 // removeCgroups removes the lab's cgroups, both below this program's own and below those of the programs that started its nodes.
