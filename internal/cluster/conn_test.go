@@ -155,11 +155,11 @@ func TestUntilSettled(t *testing.T) {
 		if !p.Passes(lasting) {
 			t.Error("the first one counts")
 		}
-		time.Sleep(settleTime - 1)
+		time.Sleep(settleTime - time.Nanosecond)
 		if !p.Passes(lasting) {
 			t.Error("it counts too early")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if p.Passes(lasting) {
 			t.Error("still waiting")
 		}

@@ -183,7 +183,7 @@ func (c *checkedPackages) assigned(info *types.Info, to ast.Expr, own types.Obje
 			return
 		}
 		of := info.Types[outer].Type
-		if name, ok := outer.(*ast.Ident); of != nil && !(ok && own != nil && info.Uses[name] == own) {
+		if name, ok := outer.(*ast.Ident); of != nil && (!ok || own == nil || info.Uses[name] != own) {
 			_, pointer := of.Underlying().(*types.Pointer)
 			shared = shared || pointer
 		}

@@ -95,6 +95,9 @@ func nodeRecord(env *step.Env) upgrading.Record {
 // backUpAll backs up the files at paths. written has the files that the run is about to write, by name: the record gets their
 // hashes, from which a rollback sees later edits. It's written first, because a backup without a record counts as kubeadm's.
 func backUpAll(env *step.Env, dir string, record upgrading.Record, written map[string][]byte, paths []string) error {
+	if err := removeUnfinished(env); err != nil {
+		return err
+	}
 	record.Written = map[string]string{}
 	for name, data := range written {
 		record.Written[name] = upgrading.HashOf(data)
@@ -109,6 +112,34 @@ func backUpAll(env *step.Env, dir string, record upgrading.Record, written map[s
 	for _, path := range paths {
 		if err := File(env, dir, path); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// removeUnfinished removes the files that killed runs were writing into their backups. A partial snapshot goes with its directory,
+// in PruneSnapshots.
+func removeUnfinished(env *step.Env) error {
+	root := node.BackupRoot(env)
+	dirs, err := env.Host.ReadDir(root)
+	if err != nil {
+		return host.IgnoreMissing(err)
+	}
+	for _, dir := range dirs {
+		if !strings.HasPrefix(dir.Name(), upgrading.ManifestBackup) && !strings.HasPrefix(dir.Name(), upgrading.KubeletBackup) {
+			continue
+		}
+		entries, err := env.Host.ReadDir(filepath.Join(root, dir.Name()))
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if _, left := host.LeftoverOf(e.Name()); !left {
+				continue
+			}
+			if err := env.Host.Remove(filepath.Join(root, dir.Name(), e.Name())); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -4,12 +4,17 @@
 package upgrade
 
 import (
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
@@ -42,4 +47,35 @@ func TestUpgradeFitsTheHost(t *testing.T) {
 	s.Put(t, config.ResolvedConf, "nameserver 192.0.2.53\n")
 	s.Play(t, upgradeKubeletConfig())
 	fact.In(t, s.Get(t, "/var/lib/kubelet/config.yaml"), "resolvConf: "+config.ResolvedConf)
+}
+
+// TestUnfinishedBackups: a backup removes files that a killed run was writing into earlier ones, and nothing else.
+func TestUnfinishedBackups(t *testing.T) {
+	s := phasetest.NewJoinStage(t)
+	phasetest.Fatal(t, s.Discover(t))
+	n := *s.Config
+	n.Join, n.Upgrade = nil, &config.Upgrade{}
+	s.Config = &n
+	s.Put(t, "/var/lib/kubelet/config.yaml", fixture.KubeletConfiguration)
+	const unfinished = ".config.yaml.slipway-QI3UMSHA"
+	var left, kept []string
+	for _, dir := range []string{
+		upgrading.ManifestBackup + phasetest.UpgradeTime, upgrading.KubeletBackup + phasetest.UpgradeTime, "operators",
+	} {
+		dir = filepath.Join(node.BackupRoot(s.Env), dir)
+		kept = append(kept, filepath.Join(dir, "config.yaml"), filepath.Join(dir, ".config.yaml.swp"))
+		left = append(left, filepath.Join(dir, unfinished))
+	}
+	kept, left = append(kept, left[2]), left[:2]
+	for _, path := range slices.Concat(left, kept) {
+		s.Put(t, path, "kind: KubeletConfiguration\n")
+	}
+	s.Play(t, upgradeKubeletConfig())
+	for _, path := range slices.Concat(left, kept) {
+		there, err := host.Exists(s.Host, path)
+		phasetest.Fatal(t, err)
+		if there != slices.Contains(kept, path) {
+			t.Errorf("%s is there: %t", path, there)
+		}
+	}
 }
