@@ -257,9 +257,9 @@ func (o *EtcdOthers) Names() []string {
 func SayRejoin(env *step.Env, names []string) {
 	for _, name := range names {
 		if strings.Contains(name, "://") { // it never started, so etcd doesn't know its name
-			env.UI.Nextf("The host at %s is not a member of etcd any more: run `slipway reset --force` there, and join it again", name)
+			env.UI.Nextf("The host at %s is no longer a member of etcd: run `slipway reset --force` there, and join it with the command that `slipway token create --print-join-command --control-plane` prints here", name)
 			continue
 		}
-		env.UI.Nextf("Node %s is not a member of etcd any more: run `slipway reset --force` there, `kubectl delete node --ignore-not-found %s` here, and join it again (`slipway token create --print-join-command --certificate-key KEY`)", name, name)
+		env.UI.Nextf("Node %s is no longer a member of etcd: run `slipway reset --force` there, `kubectl delete node --ignore-not-found %s` here, and join it with the command that `slipway token create --print-join-command --control-plane` prints here", name, name)
 	}
 }

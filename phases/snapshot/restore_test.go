@@ -331,3 +331,16 @@ func TestRestoreChecks(t *testing.T) {
 	}
 	fact.In(t, fixture.Told(err), fault.EtcdOtherMembers, "cp-2", "EtcdRestoreSpace", "`slipway etcd prune`")
 }
+
+// TestRestoreSaysRejoin: each other control plane gets the commands with which it comes back.
+func TestRestoreSaysRejoin(t *testing.T) {
+	s, _, path := alone(t)
+	r := &Restore{Source: Source{File: path}}
+	r.journal.Others = []string{"cp-2", peer("cp-3")}
+	phasetest.Fatal(t, r.finish(t.Context(), s.Env))
+	said := s.Said.String() + s.Results.String()
+	fact.In(t, said, "cp-2", peer("cp-3"), "`slipway reset --force`", "`kubectl delete node --ignore-not-found cp-2`")
+	if count := strings.Count(said, "`slipway token create --print-join-command --control-plane`"); count != 2 {
+		t.Errorf("%d of 2 hosts have a command to join:\n%s", count, said)
+	}
+}

@@ -284,7 +284,7 @@ func (m machine) restoresOneOfThree(planes []machine, workers ...machine) {
 	m.Logf("the last run took %.1fs", time.Since(started).Seconds())
 	m.isRestored(kept, workers)
 	for _, p := range others {
-		fact.In(m.T, said, p.node.Name(), "`slipway reset --force`", "`kubectl delete node --ignore-not-found "+p.node.Name()+"`", "`slipway token create --print-join-command")
+		fact.In(m.T, said, p.node.Name(), "`slipway reset --force`", "`kubectl delete node --ignore-not-found "+p.node.Name()+"`", "`slipway token create --print-join-command --control-plane`")
 		m.takesBack(p)
 	}
 	m.hasVoters(planes...)
