@@ -31,9 +31,11 @@ type EtcdOthers struct {
 	Own     manifests.LocalMember
 	Data    string
 	Earlier []etcd.Member
-	// Revision is the keys' present revision: etcd's, or else as stored; 0 if it's unknown. Silent names the others: none answers.
-	Revision int64
-	Silent   []string
+	// Revision is the keys' present revision: etcd's, or else as stored; 0 if it's unknown. Running names the others that answer, Silent
+	// those that don't. Cluster is the ID of the etcd cluster, 0 unless this node's member answers.
+	Revision        int64
+	Cluster         uint64
+	Running, Silent []string
 
 	members []*otherMember
 	// known is set if etcd, its data or the API lists the present members; unread says why the data doesn't. planned marks a
@@ -54,6 +56,23 @@ func (m *otherMember) label() string { return cmp.Or(m.name, strings.Join(m.urls
 
 // Ask fails if other members still run. again is the operator's next step once they don't.
 func (o *EtcdOthers) Ask(ctx context.Context, env *step.Env, again string) error {
+	if err := o.Find(ctx, env); err != nil || len(o.Running) == 0 {
+		return err
+	}
+	return fault.New(o.othersRun(), o.resetOthers()+"; then "+again+", and join these nodes again (`slipway join ... --control-plane`)")
+}
+
+func (o *EtcdOthers) othersRun() string {
+	return "etcd has other members that run: " + strings.Join(o.Running, ", ") +
+		". A restored etcd starts as a cluster of one member, and the others would carry on with their own data"
+}
+
+func (o *EtcdOthers) resetOthers() string {
+	return "run `slipway reset` on " + strings.Join(o.Running, ", then on ")
+}
+
+// Find finds the others, and asks them whether they run.
+func (o *EtcdOthers) Find(ctx context.Context, env *step.Env) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -63,26 +82,21 @@ func (o *EtcdOthers) Ask(ctx context.Context, env *step.Env, again string) error
 	}
 	own := slices.IndexFunc(all, func(m etcd.Health) bool { return m.PeerURL == o.Own.PeerURL && m.Answers })
 	if own >= 0 {
-		o.Revision = all[own].Status.Revision
+		o.Revision, o.Cluster = all[own].Status.Revision, all[own].Cluster
 	}
 	o.gather(ctx, env, all, own >= 0)
 	o.askOthers(ctx, env)
 	if own >= 0 && all[own].Err == nil { // with a leader, it knows who has left
 		o.members = slices.DeleteFunc(o.members, func(m *otherMember) bool { return !m.runs && !isAmong(all, m) })
 	}
-	var running []string
 	for _, m := range o.members {
 		if m.runs {
-			running = append(running, m.label())
+			o.Running = append(o.Running, m.label())
 		} else {
 			o.Silent = append(o.Silent, m.label())
 		}
 	}
-	if len(running) == 0 {
-		return nil
-	}
-	return fault.New("etcd has other members that run: "+strings.Join(running, ", ")+". A restored etcd starts as a cluster of one member, and the others would carry on with their own data",
-		"run `slipway reset` on "+strings.Join(running, ", then on ")+"; then "+again+", and join these nodes again (`slipway join ... --control-plane`)")
+	return nil
 }
 
 func isAmong(all []etcd.Health, m *otherMember) bool {
@@ -223,15 +237,25 @@ func EtcdOthersCheck(found func() []fault.Finding) preflight.Check {
 	return preflight.Check{Name: fault.EtcdOtherMembers, Asks: "no other member of etcd runs", Run: func(context.Context, preflight.View) []fault.Finding { return found() }}
 }
 
-// Findings are the members that may still run: they don't answer, or are unknown.
-func (o *EtcdOthers) Findings() []fault.Finding {
+// Findings are the members that run, or may: they don't answer, or are unknown. Nobody can ignore a member that runs.
+func (o *EtcdOthers) Findings() (found []fault.Finding) {
+	if len(o.Running) > 0 {
+		runs := fault.NewFinding(fault.EtcdOtherMembers, fault.Error, o.resetOthers()+" once everything else is as it should be, and run this command again", "%s", o.othersRun())
+		runs.Final = true
+		found = append(found, runs)
+	}
+	return append(found, o.unsure()...)
+}
+
+// unsure are the members that may run.
+func (o *EtcdOthers) unsure() []fault.Finding {
 	const remedy = "make sure that etcd runs on none of the other control planes (`slipway reset --force` there)"
 	switch {
 	case o.planned:
 		return []fault.Finding{fault.NewFinding(fault.EtcdOtherMembers, fault.Unasked, "", "whether other members of etcd run")}
 	case len(o.Silent) > 0:
 		var why []string
-		for _, m := range o.members {
+		for _, m := range slices.DeleteFunc(slices.Clone(o.members), func(m *otherMember) bool { return m.runs }) {
 			why = append(why, m.label()+" ("+cmp.Or(strings.Join(m.why, "; "), "its address is not known")+")")
 		}
 		return []fault.Finding{fault.NewFinding(fault.EtcdOtherMembers, fault.Error, "start them and run `slipway reset` there, or "+remedy,
@@ -245,7 +269,7 @@ func (o *EtcdOthers) Findings() []fault.Finding {
 
 // Names returns the names of the others, which the restored cluster doesn't have.
 func (o *EtcdOthers) Names() []string {
-	names := slices.Clone(o.Silent)
+	names := slices.Concat(o.Running, o.Silent)
 	for _, m := range o.Earlier {
 		names = append(names, m.Label())
 	}

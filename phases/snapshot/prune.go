@@ -33,7 +33,7 @@ func Prune(env *step.Env, dir string, policy snapshots.Policy) error {
 	}
 	surplus := policy.Surplus(list, env.Config.Name, env.Host.Now())
 	if len(surplus) == 0 {
-		env.UI.Printf("Nothing to remove: %s has %d snapshots", dir, len(list))
+		env.UI.Printf("Nothing to remove: %s has %s", dir, count(len(list), "snapshot"))
 		return nil
 	}
 	if err := newestIsWhole(env, list); err != nil {

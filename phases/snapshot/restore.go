@@ -40,8 +40,8 @@ type Restore struct {
 	begun, made bool
 }
 
-// NewRestore reads the snapshot, and fails unless it fits this host's cluster, and nothing else stands in its way. It changes
-// nothing.
+// NewRestore reads the snapshot, and fails unless it fits this host's cluster. Members of etcd that still run are a finding: whoever
+// resets them should have seen the whole plan first. It changes nothing.
 func NewRestore(ctx context.Context, env *step.Env, from Source) (*Restore, error) {
 	if err := onlyLocal(env); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func NewRestore(ctx context.Context, env *step.Env, from Source) (*Restore, erro
 
 func (r *Restore) askOthers(ctx context.Context, env *step.Env) error {
 	r.EtcdOthers = node.EtcdOthers{Own: r.Own, Data: r.Data, Earlier: r.info.Members}
-	if err := r.Ask(ctx, env, "run this command again"); err != nil {
+	if err := r.Find(ctx, env); err != nil {
 		return err
 	}
 	r.journal.Revision, r.journal.Others = r.Revision, r.Names()
@@ -170,14 +170,17 @@ func (r *Restore) Summary() string {
 	if r.made {
 		return fmt.Sprintf("etcd's data is restored from %s already. This finishes the run that was interrupted.", r.File)
 	}
-	text := fmt.Sprintf("This restores etcd from %s (%s, revision %d, %d keys), and restarts this control plane.\n", r.File, r.taken(), r.info.Revision, r.info.Keys)
+	text := fmt.Sprintf("This restores etcd from %s (%s, revision %d, %s), and restarts this control plane.\n", r.File, r.taken(), r.info.Revision, count(r.info.Keys, "key"))
 	if now := r.journal.Revision; now > 0 {
-		text += fmt.Sprintf("etcd is at revision %d now: everything that was written to the cluster in between is lost, %d revisions.", now, max(now-r.info.Revision, 0))
+		text += fmt.Sprintf("etcd is at revision %d now: everything written to the cluster in between (%s) is lost.", now, count(max(now-r.info.Revision, 0), "revision"))
 	} else {
 		text += "Everything that was written to the cluster since then is lost; how much is not known, because etcd does not answer."
 	}
+	if len(r.Running) > 0 {
+		text += "\nThese members of etcd run, and have to be reset first: " + strings.Join(r.Running, ", ")
+	}
 	if len(r.Silent) > 0 {
-		text += "\nThe other members of etcd must not run any more: " + strings.Join(r.Silent, ", ")
+		text += "\nThese members of etcd do not answer, and must never run again: " + strings.Join(r.Silent, ", ")
 	}
 	for _, doubt := range r.doubts {
 		text += "\nNOT CHECKED: " + doubt
@@ -213,9 +216,12 @@ func (r *Restore) preflight(ctx context.Context, env *step.Env) error {
 	if err := r.exchange.Possible(ctx, env); err != nil {
 		return err
 	}
-	checks := append(preflight.Rollback(), node.EtcdOthersCheck(r.Findings), r.spaceQuestion())
+	checks := append(preflight.Rollback(), r.spaceQuestion(), node.EtcdOthersCheck(r.Findings))
 	return node.Check(ctx, env, checks...)
 }
+
+// Blocked reports whether the preflight is sure to end the restore, so there's nothing to ask the operator.
+func (r *Restore) Blocked() bool { return len(r.Running) > 0 }
 
 // spaceQuestion checks the space for the restored data beside the present.
 func (r *Restore) spaceQuestion() preflight.Check {

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	stderrors "errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -73,6 +74,14 @@ func (s *Source) readSealed(env *step.Env) error {
 		s.info.Members = append(s.info.Members, etcd.Member{ID: id, Name: m.Name, PeerURL: m.PeerURL})
 	}
 	return nil
+}
+
+// count is a number of things, in words that fit.
+func count[N int | int64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // need is the space in bytes for the data made of the snapshot, which is opened beside it if it's sealed.

@@ -97,9 +97,6 @@ func TestRestoreRefuses(t *testing.T) {
 			[]string{"/srv/enc/config.yaml"}},
 		"a damaged snapshot": {func(t *testing.T, s *phasetest.Stage, _ *members, path string) { s.Put(t, path, s.Get(t, path)[512:]) }, []string{dir}},
 		"no snapshot":        {func(t *testing.T, s *phasetest.Stage, _ *members, path string) { s.Remove(t, path) }, []string{dir}},
-		"others run": {func(_ *testing.T, _ *phasetest.Stage, m *members, _ string) {
-			m.health = append(m.health, member(2, 1))
-		}, []string{"run: cp-2.", "`slipway reset` on cp-2;"}},
 		"external": {func(_ *testing.T, s *phasetest.Stage, _ *members, _ string) {
 			s.Config = s.Config.With(func(n *config.Node) {
 				n.Cluster.Etcd.External = &config.ExternalEtcd{Endpoints: []string{"https://192.0.2.99:2379"}}
@@ -315,6 +312,29 @@ func TestRestoreLooksAgain(t *testing.T) {
 	}
 }
 
+// TestRestoreBesideOthers: nobody resets members before seeing the whole plan, and no flag restores beside them.
+func TestRestoreBesideOthers(t *testing.T) {
+	s, m, path := alone(t)
+	m.health = append(m.health, member(2, 1))
+	s.Config.IgnorePreflightErrors = []string{strings.ToLower(fault.EtcdOtherMembers)}
+	s.FakeHost.Has.Space["/"] = host.Space{Free: 10<<30 + 1<<20, Total: 100 << 30, FreeInodes: 1, TotalInodes: 1}
+	r, err := NewRestore(t.Context(), s.Env, Source{File: path})
+	phasetest.Fatal(t, err)
+	fact.In(t, r.Summary(), "2026-11-27 12:00:00 UTC", "494 revisions", "cp-2")
+	if !r.Blocked() {
+		t.Error("the operator is asked in vain")
+	}
+	err = r.preflight(t.Context(), s.Env)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	fact.In(t, fixture.Told(err), "EtcdRestoreSpace", fault.EtcdOtherMembers, "run: cp-2.", "`slipway reset` on cp-2")
+	s.FakeHost.Has.Space["/"] = host.Space{Free: 50 << 30, Total: 100 << 30, FreeInodes: 1 << 20, TotalInodes: 1 << 20}
+	if r.preflight(t.Context(), s.Env) == nil {
+		t.Error("it's restored beside cp-2")
+	}
+}
+
 // TestRestoreChecks: others that don't answer, or a full disk, end a restore before anything stops.
 func TestRestoreChecks(t *testing.T) {
 	s, m, path := alone(t)
@@ -335,7 +355,7 @@ func TestRestoreChecks(t *testing.T) {
 // TestRestoreSaysRejoin: each other control plane gets the commands with which it comes back.
 func TestRestoreSaysRejoin(t *testing.T) {
 	s, _, path := alone(t)
-	r := &Restore{Source: Source{File: path}}
+	r := &Restore{Source: Source{File: path}, exchange: node.EtcdExchange{Aside: "/var/lib/etcd/old"}}
 	r.journal.Others = []string{"cp-2", peer("cp-3")}
 	phasetest.Fatal(t, r.finish(t.Context(), s.Env))
 	said := s.Said.String() + s.Results.String()

@@ -27,7 +27,7 @@ func sealed(env *step.Env, o Options, inner snapshots.Record, plainPath, plain s
 	inner.Unknown = append(inner.Unknown, missed...)
 	path = strings.TrimSuffix(plainPath, snapshots.Extension) + snapshots.SealedExtension
 	draft := draftOf(path)
-	env.UI.Printf("Encrypting it to %s, with %d files of this control plane", path, len(files))
+	env.UI.Printf("Encrypting it to %s, with %s of this control plane", path, count(len(files), "file"))
 	written := sha256.New()
 	err = env.Host.WriteStream(draft, func(w io.Writer) error {
 		in, err := env.Host.Open(plain)

@@ -34,8 +34,8 @@ func newRestore(g *cli.Globals) *cobra.Command {
 		Short: "Give etcd the data of a snapshot",
 		Long: "Give etcd the data of a snapshot, and restart this control plane with it. EVERYTHING WRITTEN SINCE THE SNAPSHOT IS LOST.\n\n" +
 			"The snapshot is read first, and has to fit: this cluster's CA, this host's etcd, and the keys that Secrets are encrypted\n" +
-			"with. One of `etcdctl snapshot save` has no record, so only you know whether it fits. etcd becomes a cluster of one member:\n" +
-			"with several control planes, reset the others first and join them again afterwards.\n\n" +
+			"with. etcd becomes a cluster of one member: with several control planes, look at the plan (--dry-run), then reset the others,\n" +
+			"and join them again afterwards.\n\n" +
 			"etcd's data from before stays on this host until `slipway etcd prune`. The same command finishes a restore that was\n" +
 			"interrupted.",
 		Args: cli.Takes(1, 1),
@@ -59,7 +59,7 @@ func newRestore(g *cli.Globals) *cobra.Command {
 				p.Close()
 				return err
 			}
-			return confirmed(cmd, g, p, o.Yes, r.Summary(), r.Phases())
+			return confirmed(cmd, g, p, o.Yes || r.Blocked(), r.Summary(), r.Phases())
 		},
 	}
 	config.Bind(cmd.Flags(), "etcd restore", o)
