@@ -34,10 +34,12 @@ type SnapshotInfo struct {
 	Size int64
 	// Version is the oldest etcd for its data, such as 3.6.0: an older minor doesn't start with it. It's empty before 3.6.
 	Version string
-	// Only VerifySnapshot finds these: the newest revision of its keys, their number, and the cluster's members at the time.
+	// Only VerifySnapshot finds these: the newest revision of its keys, their number, the cluster's members at the time, and what it
+	// says about the Kubernetes cluster.
 	Revision int64
 	Keys     int
 	Members  []Member
+	Contents Contents
 }
 
 func (r *Real) Snapshot(ctx context.Context, peerURL string, w io.Writer) (info SnapshotInfo, err error) {
@@ -256,7 +258,7 @@ func membersIn(tx *bbolt.Tx) (members []Member, err error) {
 
 // readKeys counts the keys, and finds the newest revision. In order of revision, a key counts unless its last record deletes it.
 func (info *SnapshotInfo) readKeys(tx *bbolt.Tx) (err error) {
-	seed, alive := maphash.MakeSeed(), map[uint64]struct{}{}
+	seed, alive, contents := maphash.MakeSeed(), map[uint64]struct{}{}, newContentsReader()
 	var record mvccpb.KeyValue
 	err = visit(tx.Bucket(keyBucket), func(key, value []byte) error {
 		r, deleted, err := parseRevision(key)
@@ -270,7 +272,8 @@ func (info *SnapshotInfo) readKeys(tx *bbolt.Tx) (err error) {
 			return errors.Wrapf(err, "its record of revision %d", r)
 		}
 		info.Revision = r
-		if hash := maphash.Bytes(seed, record.GetKey()); deleted {
+		hash := maphash.Bytes(seed, record.GetKey())
+		if contents.add(hash, record.GetKey(), record.GetValue(), deleted); deleted {
 			delete(alive, hash)
 		} else {
 			alive[hash] = struct{}{}
@@ -278,6 +281,9 @@ func (info *SnapshotInfo) readKeys(tx *bbolt.Tx) (err error) {
 		return nil
 	})
 	info.Keys = len(alive)
+	if err == nil {
+		info.Contents, err = contents.contents(tx)
+	}
 	return err
 }
 

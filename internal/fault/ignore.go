@@ -13,11 +13,12 @@ import (
 const (
 	EtcdQuorum          = "EtcdQuorum"
 	EtcdOtherMembers    = "EtcdOtherMembers"
+	EtcdSnapshotCluster = "EtcdSnapshotCluster"
 	StaticPodProtection = "StaticPodProtection"
 )
 
 func coveredByAll(name string) bool {
-	return !slices.Contains([]string{EtcdQuorum, EtcdOtherMembers, StaticPodProtection}, name)
+	return !slices.Contains([]string{EtcdQuorum, EtcdOtherMembers, EtcdSnapshotCluster, StaticPodProtection}, name)
 }
 
 // Ignored reports whether a check's errors count as warnings. ignore has names in upper or lower case; "all" stands for every

@@ -30,8 +30,10 @@ const RestoreCommand = "etcd restore"
 // Restore gives this host's etcd the data of a snapshot, as a cluster of one member.
 type Restore struct {
 	Source
-	// doubts are whatever couldn't be checked.
-	doubts []string
+	// doubts are whatever couldn't be checked of the snapshot, unsure of the present cluster.
+	doubts, unsure []string
+	// another is a finding if the snapshot seems to be of another cluster.
+	another []fault.Finding
 
 	node.EtcdOthers
 	exchange node.EtcdExchange
@@ -66,6 +68,7 @@ func (r *Restore) askOthers(ctx context.Context, env *step.Env) error {
 	}
 	r.journal.Revision, r.journal.Others = r.Revision, r.Names()
 	r.noteNodes(ctx, env)
+	r.compare(ctx, env)
 	return nil
 }
 
@@ -155,9 +158,8 @@ func (r *Restore) noteNodes(ctx context.Context, env *step.Env) {
 	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
 	defer cancel()
 	nodes, err := env.Cluster.Nodes(limited)
-	const doubt = "which Nodes have joined since the snapshot, because the API does not answer"
-	if r.doubts = slices.DeleteFunc(slices.Clone(r.doubts), func(have string) bool { return have == doubt }); err != nil {
-		r.doubts = append(r.doubts, doubt)
+	if err != nil {
+		r.unsure = append(r.unsure, "which Nodes have joined since the snapshot, because the API does not answer")
 	}
 	r.journal.Nodes = nil
 	for i := range nodes {
@@ -182,7 +184,10 @@ func (r *Restore) Summary() string {
 	if len(r.Silent) > 0 {
 		text += "\nThese members of etcd do not answer, and must never run again: " + strings.Join(r.Silent, ", ")
 	}
-	for _, doubt := range r.doubts {
+	if slices.Contains(r.record.Alarms, "NOSPACE") {
+		text += "\nThe snapshot was taken while etcd was full (alarm NOSPACE): the restored etcd accepts no writes until you run `slipway etcd defrag`"
+	}
+	for _, doubt := range slices.Concat(r.doubts, r.unsure) {
 		text += "\nNOT CHECKED: " + doubt
 	}
 	return text
@@ -216,7 +221,8 @@ func (r *Restore) preflight(ctx context.Context, env *step.Env) error {
 	if err := r.exchange.Possible(ctx, env); err != nil {
 		return err
 	}
-	checks := append(preflight.Rollback(), r.spaceQuestion(), node.EtcdOthersCheck(r.Findings))
+	of := preflight.Check{Name: fault.EtcdSnapshotCluster, Asks: "the snapshot is of this cluster", Run: func(context.Context, preflight.View) []fault.Finding { return r.another }}
+	checks := append(preflight.Rollback(), r.spaceQuestion(), of, node.EtcdOthersCheck(r.Findings))
 	return node.Check(ctx, env, checks...)
 }
 

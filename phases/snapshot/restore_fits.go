@@ -5,12 +5,14 @@ package snapshot
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/certs"
@@ -36,8 +38,8 @@ func (r *Restore) fits(env *step.Env, server []byte) error {
 		return fault.New(fmt.Sprintf("%s does not fit this host: %v", r.File, err), "upgrade this control plane to the snapshot's version first, or choose an older snapshot")
 	}
 	if !r.recorded {
-		r.doubts = append(r.doubts, fmt.Sprintf("whether the snapshot is of this cluster, and whether the keys that its Secrets may be encrypted with are here: it has no record (%s)", snapshots.RecordPath(r.File)))
-		return nil
+		r.record = recordOf(r.info.Contents)
+		r.record.Alarms = r.info.Contents.Alarms
 	}
 	pod, err := node.DecodePod(server)
 	if err != nil {
@@ -56,7 +58,11 @@ func (r *Restore) fits(env *step.Env, server []byte) error {
 func (r *Restore) isOfCluster(env *step.Env, pod *corev1.Pod) error {
 	recorded := r.record.Authorities[certs.CA]
 	if len(recorded) == 0 {
-		r.doubts = append(r.doubts, "whether the snapshot is of this cluster: its record does not say which CA the cluster had")
+		says := "its record does not say which CA the cluster had"
+		if !r.recorded {
+			says = "it has no record (" + snapshots.RecordPath(r.File) + "), and no object in it says which CA the cluster had"
+		}
+		r.doubts = append(r.doubts, "whether the snapshot is of this cluster: "+says)
 		return nil
 	}
 	pins, err := pinsIn(env, pod, authorities[0].flag)
@@ -70,12 +76,33 @@ func (r *Restore) isOfCluster(env *step.Env, pod *corev1.Pod) error {
 		"choose a snapshot of this cluster; if its CA was replaced since, put the earlier one back first")
 }
 
+// compare looks for signs that the snapshot is of another cluster with the same CA. A cluster keeps the UID of Namespace kube-system
+// as long as it lives; it has another one only if the wrong snapshot was restored before. etcd's ID changes with each restore and
+// recovery, so a different one is only a doubt.
+func (r *Restore) compare(ctx context.Context, env *step.Env) {
+	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
+	defer cancel()
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
+	found, err := env.Cluster.Get(limited, system)
+	now, then := string(system.UID), r.record.ClusterUID
+	switch {
+	case err == nil && found && now != "" && then != "":
+		if now != then {
+			r.another = []fault.Finding{fault.NewFinding(fault.EtcdSnapshotCluster, fault.Error, "choose a snapshot of this cluster",
+				"%s is of another cluster: its Namespace kube-system has the UID %s, and this cluster's has %s", r.File, then, now)}
+		}
+	case r.Cluster != 0 && r.record.ClusterID != "" && r.record.ClusterID != backup.EtcdID(r.Cluster):
+		r.unsure = append(r.unsure, fmt.Sprintf("whether the snapshot is of this cluster, or of another with the same CA: etcd's cluster has the ID %s, and had %s then, which a restore or recovery since explains",
+			backup.EtcdID(r.Cluster), r.record.ClusterID))
+	}
+}
+
 // isNotNewer compares versions of Kubernetes: an older API server may not know versions of objects that a newer one has stored, or
 // may drop fields from them.
 func (r *Restore) isNotNewer(server []byte) error {
 	here, _ := upgrading.VersionOf(server) // an image may have a tag that isn't a version
 	if here == "" || r.record.Kubernetes == "" {
-		r.doubts = append(r.doubts, fmt.Sprintf("whether this host's Kubernetes (%s) is old for the snapshot (%s)", cmp.Or(here, "of unknown version"), cmp.Or(r.record.Kubernetes, "of unknown version")))
+		r.doubts = append(r.doubts, fmt.Sprintf("whether this host's Kubernetes (%s) is older than the snapshot's (%s)", cmp.Or(here, "of unknown version"), cmp.Or(r.record.Kubernetes, "of unknown version")))
 		return nil
 	}
 	now, then := releases.MinorOf(here), releases.MinorOf(r.record.Kubernetes)
@@ -100,11 +127,15 @@ func (r *Restore) hasKeys(env *step.Env, pod *corev1.Pod) error {
 	}
 	missing, changed := missingKeys(r.record.Encryption, now)
 	if len(changed) > 0 {
-		return fault.New(fmt.Sprintf("the API server could not read all of the snapshot's objects: they may be encrypted with other bytes than --%s of this host has under the same name: %s",
+		return fault.New(fmt.Sprintf("the API server could not read all of the snapshot's objects: some may be encrypted with keys whose names are in this host's --%s, but with other bytes: %s",
 			node.EncryptionFlag, strings.Join(changed, ", ")),
 			"put the former bytes back under this name in the EncryptionConfiguration, from a backup, and give the present ones a name of their own; then restart the API server and run this again")
 	}
 	if len(missing) == 0 {
+		if !r.recorded && len(r.record.Encryption) > 0 {
+			r.doubts = append(r.doubts, fmt.Sprintf("whether the keys here are the same: values in the snapshot are encrypted with %s, and without a record (%s), only these names are known",
+				strings.Join(r.info.Contents.EncryptedWith, ", "), snapshots.RecordPath(r.File)))
+		}
 		return nil
 	}
 	remedy := "add them to the EncryptionConfiguration, after the first key, under the same names; then restart the API server and run this again"

@@ -128,6 +128,11 @@ func awaitName(ctx context.Context, env *step.Env, dir string) error {
 // complete adds the snapshot's own facts to its record.
 func complete(env *step.Env, r snapshots.Record, path string, info etcd.SnapshotInfo) (_ snapshots.Record, err error) {
 	r.Revision, r.Keys, r.Storage = info.Revision, info.Keys, info.Version
+	r.ClusterUID, r.Alarms = uidIn(info.Contents), info.Contents.Alarms
+	if slices.Contains(r.Alarms, "NOSPACE") {
+		env.UI.Warn("etcd is full (alarm NOSPACE): once this snapshot is restored, etcd accepts no writes either",
+			"run `slipway etcd defrag`, and take another")
+	}
 	for _, m := range info.Members {
 		r.Members = append(r.Members, memberOf(m))
 	}
