@@ -24,6 +24,7 @@ func LoadInit(ctx context.Context, src *Source, flags InitFlags, opts Options) (
 	if err != nil {
 		return nil, nil, err
 	}
+	d.addRestored(opts.Restored)
 	d.ensureInit()
 	d.apply(flags.Given, &flags, "init", src != nil, kindInit, kindCluster)
 	d.defaultPodSubnet(&flags)
@@ -44,6 +45,18 @@ func LoadInit(ctx context.Context, src *Source, flags InitFlags, opts Options) (
 	}
 	n.NetworkAddOn.Objects = objects
 	return n, d.warningTexts(), nil
+}
+
+// addRestored adds the documents of a restored cluster, except those that the user's file has.
+func (d *documents) addRestored(src *Source) {
+	if src == nil {
+		return
+	}
+	for _, doc := range parse(src, maxDocuments, &d.findings) {
+		if kind, _ := textField(doc.root, "kind"); d.origins[kind] == nil {
+			d.add(src.Name, doc)
+		}
+	}
 }
 
 func (d *documents) ensureInit() {

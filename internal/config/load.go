@@ -49,6 +49,8 @@ type Options struct {
 	StartsKubelet bool
 	// Kubeconfig replaces admin.conf for a node of an existing cluster, unless it's empty.
 	Kubeconfig string
+	// Restored has the documents of a cluster that init restores; nil if it begins one. The user's file replaces each kind it has.
+	Restored *Source
 	// Version replaces the cluster's stored version with the target of an upgrade.
 	Version string
 	// Experimental accepts experimental versions of kubeadm's API, for Migrate and Validate.

@@ -595,3 +595,45 @@ func TestLimitsKnowTheirFields(t *testing.T) {
 		}
 	}
 }
+
+// TestLoadInitRestored: a restored cluster keeps its configuration, except for documents and flags that the user gives.
+func TestLoadInitRestored(t *testing.T) {
+	const stored = `apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v1.37.1
+controlPlaneEndpoint: api.example.org
+networking: {serviceSubnet: 10.100.0.0/16}
+---
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+maxPods: 42
+`
+	opts := testOptions()
+	opts.Restored = &Source{Name: "s.db", Data: []byte(stored)}
+	for name, tt := range map[string]struct {
+		src     *Source
+		flags   InitFlags
+		service string
+		pods    int32
+	}{
+		"no file":         {nil, InitFlags{NodeName: "new", Given: Given{"node-name"}}, "10.100.0.0/16", 42},
+		"a host's own":    {&Source{Name: "f.yaml", Data: []byte("apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n")}, InitFlags{}, "10.100.0.0/16", 42},
+		"another cluster": {file("", "networking: {serviceSubnet: 10.50.0.0/16}"), InitFlags{}, "10.50.0.0/16", 42},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, _, err := LoadInit(t.Context(), tt.src, tt.flags, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n.Cluster.Networking.ServiceSubnet != tt.service || n.Kubelet.MaxPods != tt.pods {
+				t.Errorf("Services %s, %d Pods", n.Cluster.Networking.ServiceSubnet, n.Kubelet.MaxPods)
+			}
+			if tt.flags.NodeName != "" && n.Name != tt.flags.NodeName {
+				t.Errorf("name %q", n.Name)
+			}
+		})
+	}
+	opts.Restored.Data = []byte(strings.Replace(stored, "maxPods", "maximumPods", 1))
+	_, _, err := LoadInit(t.Context(), nil, InitFlags{}, opts)
+	fact.Error(t, err, "s.db", "maximumPods")
+}

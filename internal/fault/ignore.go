@@ -15,10 +15,12 @@ const (
 	EtcdOtherMembers    = "EtcdOtherMembers"
 	EtcdSnapshotCluster = "EtcdSnapshotCluster"
 	StaticPodProtection = "StaticPodProtection"
+
+	RestoredConfiguration = "RestoredConfiguration"
 )
 
 func coveredByAll(name string) bool {
-	return !slices.Contains([]string{EtcdQuorum, EtcdOtherMembers, EtcdSnapshotCluster, StaticPodProtection}, name)
+	return !slices.Contains([]string{EtcdQuorum, EtcdOtherMembers, EtcdSnapshotCluster, RestoredConfiguration, StaticPodProtection}, name)
 }
 
 // Ignored reports whether a check's errors count as warnings. ignore has names in upper or lower case; "all" stands for every

@@ -22,13 +22,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// A sealed snapshot is a tar, encrypted with age: the record of the snapshot inside, then the control plane's files, then the
-// snapshot. The record and the snapshot have the names they'd have on their own. The files' names are their paths on the host, below
+// A sealed snapshot is a tar, encrypted with age: the record of the snapshot inside, then the cluster's configuration and the control
+// plane's files, then the snapshot. The record and the snapshot have the names they'd have on their own. The files' names are their paths on the host, below
 // one of two directories.
 const (
 	forAnyHost  = "cluster"
 	forThisHost = "host"
 )
+
+// Configuration is the name of a sealed snapshot's file with the cluster's configuration, as `init --config` takes it.
+const Configuration = "kubeadm.yaml"
 
 // What a sealed snapshot holds in memory is bounded. Only the snapshot is larger, and streamed.
 const (
@@ -93,6 +96,9 @@ func Seal(w io.Writer, to Recipients, name string, r Record, files []File, snaps
 }
 
 func (f File) header() tar.Header {
+	if f.Path == Configuration {
+		return tar.Header{Name: Configuration, Mode: 0o600, Size: int64(len(f.Data))}
+	}
 	top := forAnyHost
 	if f.OfHost {
 		top = forThisHost
@@ -105,6 +111,8 @@ type Opened struct {
 	// Record is that of the snapshot inside: its size and hash are the snapshot's own.
 	Record Record
 	Files  []File
+	// Configuration is the cluster's; nil in a snapshot of an older version.
+	Configuration []byte
 	// Snapshot reads the snapshot, once. At its end there's an error unless the record describes it.
 	Snapshot io.Reader
 
@@ -149,7 +157,11 @@ func (o *Opened) read(with Identities) error {
 		}
 		var f File
 		if f, err = readFile(t, h); err == nil {
-			o.Files = append(o.Files, f)
+			if f.Path == Configuration {
+				o.Configuration = f.Data
+			} else {
+				o.Files = append(o.Files, f)
+			}
 			if total += len(f.Data); total > MaxFiles {
 				err = errors.Errorf("it has more than %d MiB of files", MaxFiles>>20)
 			}
@@ -181,7 +193,10 @@ func (o *Opened) readRecord(t *tar.Reader) (string, error) {
 func readFile(t *tar.Reader, h *tar.Header) (File, error) {
 	top, rest, _ := strings.Cut(h.Name, "/")
 	f := File{Path: "/" + rest, Mode: fs.FileMode(h.Mode).Perm(), Owner: host.Owner{UID: h.Uid, GID: h.Gid}, OfHost: top == forThisHost}
-	if top != forThisHost && top != forAnyHost || h.Typeflag != tar.TypeReg || h.Size > MaxFile || path.Clean(f.Path) != f.Path {
+	if h.Name == Configuration {
+		f.Path = Configuration
+	}
+	if top != forThisHost && top != forAnyHost && top != Configuration || h.Typeflag != tar.TypeReg || h.Size > MaxFile || path.Clean(f.Path) != f.Path {
 		return f, errors.Errorf("it has an unknown entry: %q", h.Name)
 	}
 	var err error

@@ -91,7 +91,8 @@ func TestSealed(t *testing.T) {
 			root := t.TempDir()
 			record, files := sealable()
 			var out bytes.Buffer
-			if err := Seal(&out, pair.Recipients, innerName, record, files, strings.NewReader(database)); err != nil {
+			all := append([]File{{Path: Configuration, Data: []byte("kind: ClusterConfiguration")}}, files...)
+			if err := Seal(&out, pair.Recipients, innerName, record, all, strings.NewReader(database)); err != nil {
 				t.Fatal(err)
 			}
 			fact.NotIn(t, out.String(), database, "key of the CA", "ca.key", "cp-1")
@@ -104,6 +105,9 @@ func TestSealed(t *testing.T) {
 			record.APIVersion, record.Kind = APIVersion, Kind
 			if diff := cmp.Diff(record, o.Record) + cmp.Diff(files, o.Files); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if text := string(o.Configuration); text != "kind: ClusterConfiguration" {
+				t.Errorf("configuration: %q", text)
 			}
 			if data, err := io.ReadAll(o.Snapshot); string(data) != database || err != nil {
 				t.Errorf("%q, %v", data, err)

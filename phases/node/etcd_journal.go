@@ -26,6 +26,8 @@ type EtcdJournal struct {
 	// Aside is the EtcdExchange's, Manifest etcd's static Pod.
 	Aside    string `json:"aside"`
 	Manifest string `json:"manifest"`
+	// Configuration is the cluster's, for a host that begins with a snapshot.
+	Configuration string `json:"configuration,omitempty"`
 	// Cluster is the ID of the new data's cluster (EtcdClusterText); empty before there's any, and in a plan.
 	Cluster string `json:"cluster,omitempty"`
 	// Others names the other members, which the new data doesn't have.
@@ -52,9 +54,14 @@ func EtcdJournalPath(n *config.Node) string {
 }
 
 // ReadEtcdJournal returns this host's journal; the zero journal if no workflow has left any.
-func ReadEtcdJournal(env *step.Env) (j EtcdJournal, err error) {
-	path := EtcdJournalPath(env.Config)
-	data, err := host.ReadIfExists(env.Host, path)
+func ReadEtcdJournal(env *step.Env) (EtcdJournal, error) {
+	return ReadEtcdJournalOn(env.Host, env.Config)
+}
+
+// ReadEtcdJournalOn is ReadEtcdJournal before there's an Env.
+func ReadEtcdJournalOn(h host.Host, n *config.Node) (j EtcdJournal, err error) {
+	path := EtcdJournalPath(n)
+	data, err := host.ReadIfExists(h, path)
 	if err != nil || data == nil {
 		return j, err
 	}

@@ -4,6 +4,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -43,7 +44,8 @@ func seal(h *phasetest.LastingHost) error {
 	if err != nil {
 		return err
 	}
-	env := &step.Env{Config: n, Host: h, Etcd: h.Members(), UI: phasetest.QuietUI()}
+	_, document, _ := strings.Cut(phasetest.CrashDocuments, betweenDocuments)
+	env := &step.Env{Config: n, Host: h, Etcd: h.Members(), Cluster: configuredAPI{document: document}, UI: phasetest.QuietUI()}
 	path, err := Save(context.Background(), env, Options{Dir: "/root", Recipients: snapshots.Recipients{key.Recipient()}})
 	if err != nil {
 		return err
@@ -68,11 +70,22 @@ func prepareBare(t *testing.T, s *phasetest.Scene) error {
 	return errors.Join(files.Write(s.Root), phasetest.WillMake(s.Root, phasetest.KubeletPEM, phasetest.RotatedPEM(t, "cp-1", time.Now().Add(time.Hour))))
 }
 
-// runBare runs the command until it has succeeded once.
+// runBare runs the command until it has succeeded once. The cluster's configuration is only in the snapshot.
 func runBare(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
-	n, _, err := config.LoadInit(ctx, &config.Source{Name: "init.yaml", Data: []byte(phasetest.CrashDocuments)}, config.InitFlags{}, config.Options{
+	with, err := snapshots.ReadIdentities(h, keyFile, "")
+	if err != nil {
+		return err
+	}
+	from := Source{File: sealedFile, With: with}
+	restored, err := Configuration(h, from)
+	if err != nil || restored == nil {
+		return cmp.Or(err, errors.New("the snapshot has no configuration"))
+	}
+	document, _, _ := strings.Cut(phasetest.CrashDocuments, betweenDocuments)
+	n, _, err := config.LoadInit(ctx, &config.Source{Name: "init.yaml", Data: []byte(document)}, config.InitFlags{}, config.Options{
 		Facts:    config.HostFacts{Hostname: "cp-1"},
 		NewToken: func() (string, string) { return "abcdef", strings.Repeat("a", 16) },
+		Restored: restored,
 	})
 	if err != nil {
 		return err
@@ -90,10 +103,6 @@ func runBare(ctx context.Context, h *phasetest.LastingHost, endpoint string, say
 	}
 	n.IgnorePreflightErrors = append(n.IgnorePreflightErrors, strings.ToLower(fault.EtcdOtherMembers))
 	env := &step.Env{Config: n, Host: h, Etcd: h.Members(), UI: phasetest.QuietUI()}
-	from := Source{File: sealedFile}
-	if from.With, err = snapshots.ReadIdentities(h, keyFile, ""); err != nil {
-		return err
-	}
 	b, err := NewBareHost(env, from)
 	if err != nil {
 		return err

@@ -107,7 +107,7 @@ func (b *BareHost) Prepare(env *step.Env) {
 // Within adds the restore to init's phases.
 func (b *BareHost) Within(workflow []step.Phase) []step.Phase {
 	const last = "show-join-command"
-	files := step.Phase{Name: filesPhase, Summary: "Write the cluster's own files from the snapshot, and check that its keys are here", Run: b.restoreFiles}
+	files := step.Phase{Name: filesPhase, Summary: "Check that the configuration fits, write the cluster's own files from the snapshot, and check that its keys are here", Run: b.restoreFiles}
 	fill := step.Phase{Name: dataPhase, Summary: "Make etcd's data from the snapshot", Run: b.restoreData}
 	var all []step.Phase
 	for _, p := range workflow {
@@ -128,11 +128,14 @@ func (b *BareHost) Within(workflow []step.Phase) []step.Phase {
 
 // restoreFiles writes the files that all control planes of the cluster share, unless they're here already. The cluster's own CA and
 // keys have to be here then: new ones would make it another cluster.
-func (b *BareHost) restoreFiles(_ context.Context, env *step.Env) error {
+func (b *BareHost) restoreFiles(ctx context.Context, env *step.Env) error {
 	if b.journal.Exchanged {
 		return nil
 	}
 	if err := noData(env, filepath.Join(env.Config.Cluster.Etcd.Local.DataDir, node.EtcdMemberDir)); err != nil {
+		return err
+	}
+	if err := b.configured(ctx, env); err != nil {
 		return err
 	}
 	if err := b.writeFiles(env); err != nil {
@@ -171,7 +174,7 @@ func (b *BareHost) fitsHere(env *step.Env) error {
 		return err
 	}
 	b.Data = b.exchange.Data
-	b.journal = node.EtcdJournal{Command: InitCommand, From: b.File, Manifest: string(manifest)}
+	b.journal = node.EtcdJournal{Command: InitCommand, From: b.File, Manifest: string(manifest), Configuration: string(b.configuration)}
 	b.Earlier = b.info.Members
 	b.journal.Others = b.Names()
 	if err := b.fits(env, server); err != nil {

@@ -34,6 +34,8 @@ type Source struct {
 	record   snapshots.Record
 	recorded bool
 	files    []snapshots.File
+	// configuration is the cluster's, as documents for init; nil if the snapshot has none.
+	configuration []byte
 }
 
 // read reads and verifies the snapshot.
@@ -51,13 +53,22 @@ func (s *Source) read(env *step.Env) error {
 		}
 	}
 	s.info, err = backup.VerifiedSnapshot(env, s.File)
+	s.configuration = storedConfiguration(s.info.Contents)
 	return err
+}
+
+// opens fails without a key for a sealed snapshot.
+func (s *Source) opens() error {
+	if len(s.With) == 0 {
+		return fault.New(s.File+" is encrypted", "name the file with its private key (--identity-file) or passphrase (--passphrase-file)")
+	}
+	return nil
 }
 
 // readSealed takes the facts from the record inside.
 func (s *Source) readSealed(env *step.Env) error {
-	if len(s.With) == 0 {
-		return fault.New(s.File+" is encrypted", "name the file with its private key (--identity-file) or passphrase (--passphrase-file)")
+	if err := s.opens(); err != nil {
+		return err
 	}
 	if _, err := Verify(env, s.File, s.With); err != nil {
 		return err
@@ -67,7 +78,7 @@ func (s *Source) readSealed(env *step.Env) error {
 		return err
 	}
 	defer in.Close()
-	s.record, s.recorded, s.files = in.Record, true, in.Files
+	s.record, s.recorded, s.files, s.configuration = in.Record, true, in.Files, in.Configuration
 	s.info = etcd.SnapshotInfo{Size: in.Record.Size, Version: in.Record.Storage, Revision: in.Record.Revision, Keys: in.Record.Keys}
 	for _, m := range in.Record.Members {
 		id, _ := strconv.ParseUint(m.ID, 16, 64) // only for messages

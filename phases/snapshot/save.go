@@ -99,7 +99,7 @@ func write(ctx context.Context, env *step.Env, o Options, source etcd.Health) (p
 		record, err = complete(env, record, draft, info)
 	}
 	if err == nil && len(o.Recipients) > 0 {
-		return sealed(env, o, record, path, draft)
+		return sealed(ctx, env, o, record, info.Contents, path, draft)
 	}
 	if err == nil {
 		err = publish(env, record, draft, path)

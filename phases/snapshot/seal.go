@@ -4,27 +4,36 @@
 package snapshot
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	stderrors "errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // sealed encrypts a verified snapshot together with this control plane's files, and returns the path. The snapshot itself is removed.
-func sealed(env *step.Env, o Options, inner snapshots.Record, plainPath, plain string) (path string, err error) {
+func sealed(ctx context.Context, env *step.Env, o Options, inner snapshots.Record, contents etcd.Contents, plainPath, plain string) (path string, err error) {
 	defer func() { err = stderrors.Join(err, env.Host.Remove(plain)) }()
 	files, missed := filesHere(env)
 	for _, m := range missed {
 		env.UI.Warnf("the snapshot will lack %s", m)
 	}
 	inner.Unknown = append(inner.Unknown, missed...)
+	if configuration, err := configurationToSeal(ctx, env, contents); err != nil {
+		inner.Unknown = append(inner.Unknown, "the cluster's configuration: "+err.Error())
+		env.UI.Warn(fmt.Sprintf("the snapshot will lack the cluster's configuration: %v", err), "keep the configuration that the cluster was made with: a bare host needs it")
+	} else {
+		files = append([]snapshots.File{{Path: snapshots.Configuration, Data: configuration}}, files...)
+	}
 	path = strings.TrimSuffix(plainPath, snapshots.Extension) + snapshots.SealedExtension
 	draft := draftOf(path)
 	env.UI.Printf("Encrypting it to %s, with %s of this control plane", path, count(len(files), "file"))

@@ -55,7 +55,9 @@ type members struct {
 	phasetest.FakeMembers
 	health []etcd.Health
 	file   string
-	asked  []string
+	// content replaces the file's unless it's empty.
+	content string
+	asked   []string
 	// running means that all answer at their peer URLs.
 	running bool
 	// looks is called while etcd sends a snapshot.
@@ -66,7 +68,10 @@ func (m *members) Health(context.Context) ([]etcd.Health, error) { return m.heal
 
 func (m *members) Snapshot(_ context.Context, peerURL string, w io.Writer) (etcd.SnapshotInfo, error) {
 	m.asked = append(m.asked, peerURL)
-	data, err := os.ReadFile(fixture.Path(m.file))
+	data, err := []byte(m.content), error(nil)
+	if m.content == "" {
+		data, err = os.ReadFile(fixture.Path(m.file))
+	}
 	if err == nil {
 		_, err = w.Write(data)
 	}

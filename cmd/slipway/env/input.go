@@ -17,6 +17,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/joining"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -125,6 +126,8 @@ type InitOptions struct {
 	AnyHost bool
 	// AnyRuntime says that any of several container runtimes will do.
 	AnyRuntime bool
+	// Restored reads the configuration of a cluster that init restores; nil if it begins one.
+	Restored func(host.Host) (*config.Source, error)
 	// OnePhase says that a phase is run by its own command, maybe for an existing cluster.
 	OnePhase bool
 }
@@ -150,6 +153,11 @@ func LoadInit(cmd *cobra.Command, g *cli.Globals, o *InitOptions) (*Parts, error
 	}
 	if o.AnyRuntime {
 		in.AnyRuntime()
+	}
+	if o.Restored != nil {
+		if in.Options.Restored, err = o.Restored(in.Host); err != nil {
+			return nil, err
+		}
 	}
 	return o.Parts(cmd.Context(), g, in)
 }

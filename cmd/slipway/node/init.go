@@ -22,8 +22,10 @@ func NewInit(g *cli.Globals) *cobra.Command {
 		Short: "Create a cluster with this host as its first control plane",
 		Long: "Create a cluster with this host as its first control plane.\n\n" +
 			"With --restore, the cluster isn't new: etcd gets the data of a snapshot. The cluster's CA and keys have to be on this host, or\n" +
-			"in the snapshot (`slipway etcd snapshot save --with-pki`). On a control plane that exists, use `slipway etcd restore`.",
+			"in the snapshot (`slipway etcd snapshot save --with-pki`). The snapshot has the cluster's configuration, except for this host's\n" +
+			"own settings. On a control plane that exists, use `slipway etcd restore`.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Restored = restore.configuration
 			p, err := env.LoadInit(cmd, g, o)
 			if err != nil {
 				return err
