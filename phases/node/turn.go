@@ -12,6 +12,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
@@ -74,22 +75,39 @@ func TakeTurn(ctx context.Context, env *step.Env, purpose Purpose) (Turn, error)
 const ReachTime = 10 * time.Second
 
 // TakeTurnIfAnswered is TakeTurn if the API answers. Otherwise nobody can see who else restarts components, and only the health
-// of etcd's other members decides whether this member may stop (stopStaticPods).
+// of etcd's other members decides whether this member may stop (stopStaticPods). A restore also goes on if etcd has no room for a
+// Lease: it may be what makes room.
 func TakeTurnIfAnswered(ctx context.Context, env *step.Env, purpose Purpose) (Turn, error) {
 	limited, cancel := context.WithTimeout(ctx, ReachTime)
 	defer cancel()
-	err := env.Cluster.Ready(limited)
+	err, why := env.Cluster.Ready(limited), "the API does not answer"
 	if err == nil {
-		return TakeTurn(ctx, env, purpose)
+		var mine Turn
+		held := (*HeldError)(nil)
+		mine, err = TakeTurn(ctx, env, purpose)
+		if err == nil || purpose != ForRestore || errors.As(err, &held) || !isFull(ctx, env) {
+			return mine, err
+		}
+		why = "etcd is full (alarm NOSPACE) and takes no Lease"
 	}
 	if ctx.Err() != nil {
 		return Turn{}, err
 	}
 	ui.WarnError(env.UI, err)
 	if MayHavePeers(ctx, env) {
-		env.UI.Warn("the API does not answer, so it is unknown whether another control plane restarts its components, too",
+		env.UI.Warn(why+", so it is unknown whether another control plane restarts its components, too",
 			"make sure that no other control plane is being upgraded, rolled back or restarted")
 	}
+	return turnWithoutLease(ctx, env, purpose), nil
+}
+
+// isFull reports whether etcd accepts no writes, because it has reached its quota.
+func isFull(ctx context.Context, env *step.Env) bool {
+	all, err := etcd.AskHealth(ctx, env.Etcd)
+	return err == nil && etcd.HasAlarm(all, "NOSPACE")
+}
+
+func turnWithoutLease(ctx context.Context, env *step.Env, purpose Purpose) Turn {
 	return Turn{purpose: purpose, continued: true, keeps: new(bool), release: func(ctx context.Context) error { // an earlier run may hold the Lease
 		limited, cancel := context.WithTimeout(ctx, ReachTime)
 		defer cancel()
@@ -97,7 +115,7 @@ func TakeTurnIfAnswered(ctx context.Context, env *step.Env, purpose Purpose) (Tu
 			return err
 		}
 		return ctx.Err() // the next run tries again
-	}}, nil
+	}}
 }
 
 // FinishEarlierTurn ends the turn of an earlier run that was interrupted after its last restart: nothing else would.

@@ -364,3 +364,27 @@ func TestRestoreSaysRejoin(t *testing.T) {
 		t.Errorf("%d of 2 hosts have a command to join:\n%s", count, said)
 	}
 }
+
+// fullAPI is the API of a full etcd: it's ready, and takes no writes.
+type fullAPI struct{ cluster.Cluster }
+
+func (fullAPI) Ready(context.Context) error { return nil }
+
+func (fullAPI) Update(context.Context, cluster.Object, func() (bool, error)) (bool, error) {
+	return false, errors.New("etcdserver: mvcc: database space exceeded")
+}
+
+// TestRestoreOfFullEtcd: a restore may be the way to make room, so it needs no Lease then. Any other failure to write ends it.
+func TestRestoreOfFullEtcd(t *testing.T) {
+	s, m, _ := alone(t)
+	s.Cluster = fullAPI{s.Cluster}
+	_, err := node.TakeTurnIfAnswered(t.Context(), s.Env, node.ForRestore)
+	fact.Error(t, err, "database space exceeded")
+	m.health[0].Status.Alarms = []etcd.Alarm{{Member: 1, Kind: "NOSPACE"}}
+	mine, err := node.TakeTurnIfAnswered(t.Context(), s.Env, node.ForRestore)
+	phasetest.Fatal(t, err)
+	if mine.Held {
+		t.Error("the Lease was written")
+	}
+	fact.In(t, s.Said.String(), "NOSPACE")
+}
