@@ -80,22 +80,19 @@ const ReachTime = 10 * time.Second
 func TakeTurnIfAnswered(ctx context.Context, env *step.Env, purpose Purpose) (Turn, error) {
 	limited, cancel := context.WithTimeout(ctx, ReachTime)
 	defer cancel()
-	err, why := env.Cluster.Ready(limited), "the API does not answer"
+	err := env.Cluster.Ready(limited)
+	if err == nil && purpose == ForRestore && isFull(ctx, env) { // the API would try to write the Lease for minutes
+		err = errors.New("etcd is full (alarm NOSPACE), so this goes on without the Lease")
+	}
 	if err == nil {
-		var mine Turn
-		held := (*HeldError)(nil)
-		mine, err = TakeTurn(ctx, env, purpose)
-		if err == nil || purpose != ForRestore || errors.As(err, &held) || !isFull(ctx, env) {
-			return mine, err
-		}
-		why = "etcd is full (alarm NOSPACE) and takes no Lease"
+		return TakeTurn(ctx, env, purpose)
 	}
 	if ctx.Err() != nil {
 		return Turn{}, err
 	}
 	ui.WarnError(env.UI, err)
 	if MayHavePeers(ctx, env) {
-		env.UI.Warn(why+", so it is unknown whether another control plane restarts its components, too",
+		env.UI.Warn("without the Lease, it is unknown whether another control plane restarts its components, too",
 			"make sure that no other control plane is being upgraded, rolled back or restarted")
 	}
 	return turnWithoutLease(ctx, env, purpose), nil

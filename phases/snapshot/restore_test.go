@@ -371,15 +371,16 @@ type fullAPI struct{ cluster.Cluster }
 func (fullAPI) Ready(context.Context) error { return nil }
 
 func (fullAPI) Update(context.Context, cluster.Object, func() (bool, error)) (bool, error) {
-	return false, errors.New("etcdserver: mvcc: database space exceeded")
+	return false, errors.New("ErrNoSpace")
 }
 
-// TestRestoreOfFullEtcd: a restore may be the way to make room, so it needs no Lease then. Any other failure to write ends it.
+// TestRestoreOfFullEtcd: a restore may be the way to make room, so it needs no Lease then. Any other failure to write ends it, and any
+// other command.
 func TestRestoreOfFullEtcd(t *testing.T) {
 	s, m, _ := alone(t)
 	s.Cluster = fullAPI{s.Cluster}
 	_, err := node.TakeTurnIfAnswered(t.Context(), s.Env, node.ForRestore)
-	fact.Error(t, err, "database space exceeded")
+	fact.Error(t, err, "ErrNoSpace")
 	m.health[0].Status.Alarms = []etcd.Alarm{{Member: 1, Kind: "NOSPACE"}}
 	mine, err := node.TakeTurnIfAnswered(t.Context(), s.Env, node.ForRestore)
 	phasetest.Fatal(t, err)
@@ -387,4 +388,6 @@ func TestRestoreOfFullEtcd(t *testing.T) {
 		t.Error("the Lease was written")
 	}
 	fact.In(t, s.Said.String(), "NOSPACE")
+	_, err = node.TakeTurnIfAnswered(t.Context(), s.Env, node.ForRenewal)
+	fact.Error(t, err, "ErrNoSpace")
 }
