@@ -48,16 +48,26 @@ func (r *Restore) settle(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
+	works := &kubelets{}
+	for i := range nodes {
+		if !slices.Contains(silent, nodes[i].Name) {
+			works.waiting = append(works.waiting, nodes[i].Name)
+		}
+	}
 	limit := &env.Config.Timeouts.UpgradeManifests
 	const failure = "the cluster has not settled in the restored state"
-	env.UI.Printf("Waiting until Leases and EndpointSlices fit the restored state, up to %s", *limit)
+	env.UI.Printf("Waiting until Leases, kubelets and EndpointSlices fit the restored state, up to %s", *limit)
 	err = env.Guard(ctx, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
 		return env.Cluster.AwaitNode(ctx, thisnode.RegisteredName(env.Host, env.Config), func(*corev1.Node, []corev1.Pod) error {
-			return unsettled(ctx, env, before, silent)
+			return unsettled(ctx, env, before, silent, works)
 		})
 	})
 	if err != nil {
 		return err
+	}
+	if len(works.unreached) > 0 {
+		env.UI.Warn("whether these nodes' kubelets work with the restored Pods is not known, because the API server does not reach them: "+strings.Join(works.unreached, ", "),
+			"look at their Pods in a minute; `systemctl restart kubelet` there makes a kubelet list them again")
 	}
 	r.nameNodes(env, nodes, silent)
 	return nil
@@ -124,9 +134,9 @@ func lastReport(ctx context.Context, env *step.Env, n *corev1.Node) (time.Time, 
 	return last, err
 }
 
-// unsettled says what doesn't fit yet: a leader hasn't renewed its Lease, a silent Node still counts as Ready, or an EndpointSlice
-// has an endpoint that isn't a ready Pod.
-func unsettled(ctx context.Context, env *step.Env, before map[string]time.Time, silent []string) error {
+// unsettled says what doesn't fit yet: a leader hasn't renewed its Lease, a silent Node still counts as Ready, a kubelet doesn't work
+// with the restored Pods, or an EndpointSlice has an endpoint that isn't a ready Pod.
+func unsettled(ctx context.Context, env *step.Env, before map[string]time.Time, silent []string, works *kubelets) error {
 	now, err := leaderLeases(ctx, env)
 	if err != nil {
 		return err
@@ -144,6 +154,13 @@ func unsettled(ctx context.Context, env *step.Env, before map[string]time.Time, 
 		if slices.Contains(silent, nodes[i].Name) && node.NodeReady(&nodes[i]) == nil {
 			return errors.Errorf("node %s counts as Ready, and its kubelet does not report", nodes[i].Name)
 		}
+	}
+	pods, err := env.Cluster.Pods(ctx, metav1.NamespaceAll, "")
+	if err != nil {
+		return err
+	}
+	if err := works.follow(ctx, env, pods); err != nil {
+		return err
 	}
 	return strayEndpoint(ctx, env)
 }

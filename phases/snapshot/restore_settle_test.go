@@ -34,6 +34,10 @@ type restoredAPI struct {
 	notReady  []string // Nodes
 	endpoints []discoveryv1.Endpoint
 	pods      []corev1.Pod
+	// lists are a kubelet's lists of Pods, by their path below its Node; nil for a kubelet with the Pods of the API. unreached is set if
+	// no kubelet is reached.
+	lists     map[string][]corev1.Pod
+	unreached bool
 }
 
 func (c *restoredAPI) Nodes(context.Context) (list []corev1.Node, err error) {
@@ -68,7 +72,32 @@ func (c *restoredAPI) AwaitNode(_ context.Context, name string, check func(*core
 	return check(cluster.NewNode(name), nil)
 }
 
-func (c *restoredAPI) Read(_ context.Context, _ cluster.Query, take func(io.Reader) error) error {
+// kubeletPods are the Pods in a kubelet's list.
+func (c *restoredAPI) kubeletPods(path string) (list corev1.PodList) {
+	name, which, _ := strings.Cut(path, "/proxy/")
+	if c.lists != nil {
+		list.Items = c.lists[name+"/"+which]
+		return list
+	}
+	for _, p := range c.pods {
+		if p.Spec.NodeName == name {
+			list.Items = append(list.Items, p)
+		}
+	}
+	return list
+}
+
+func (c *restoredAPI) Read(_ context.Context, q cluster.Query, take func(io.Reader) error) error {
+	if path, ofKubelet := strings.CutPrefix(q.Path, "/api/v1/nodes/"); ofKubelet {
+		if c.unreached {
+			return errors.New("no route to host")
+		}
+		data, err := json.Marshal(c.kubeletPods(path))
+		if err != nil {
+			return err
+		}
+		return take(strings.NewReader(string(data)))
+	}
 	data, err := json.Marshal(discoveryv1.EndpointSliceList{Items: []discoveryv1.EndpointSlice{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}, Endpoints: c.endpoints}}})
 	if err != nil {
@@ -89,6 +118,13 @@ func published(pod string) discoveryv1.Endpoint {
 	e := endpoint(pod, ptr.To(true))
 	e.Conditions.Serving = ptr.To(false)
 	return e
+}
+
+// on is a ready Pod of a Node, as a kubelet has it from the API.
+func on(node, name string) corev1.Pod {
+	p := pod(name, corev1.ConditionTrue)
+	p.Namespace, p.Spec.NodeName, p.Annotations = "shop", node, map[string]string{configSource: "api"}
+	return p
 }
 
 func pod(name string, ready corev1.ConditionStatus) corev1.Pod {
@@ -117,6 +153,16 @@ func TestSettle(t *testing.T) {
 			pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "other"}}}}, nil, []string{"shop/web-1", "Pod a"}, nil},
 		"a Pod that isn't ready, of a Service with publishNotReadyAddresses": {&restoredAPI{nodes: []string{"cp-1"},
 			endpoints: []discoveryv1.Endpoint{published("a")}, pods: []corev1.Pod{pod("a", corev1.ConditionFalse)}}, nil, nil, nil},
+		"a kubelet that has not listed again": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{on("worker-1", "a")},
+			lists: map[string][]corev1.Pod{}}, []string{"cp-1"}, []string{"worker-1", "shop/a"}, nil},
+		"a Pod of the lost future": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{on("worker-1", "a")},
+			lists: map[string][]corev1.Pod{"worker-1/pods": {on("worker-1", "a"), on("worker-1", "b")}, "worker-1/runningpods/": {on("worker-1", "a")}}},
+			nil, []string{"worker-1", "shop/b"}, nil},
+		"a ready Pod that does not run": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{on("worker-1", "a")},
+			lists: map[string][]corev1.Pod{"worker-1/pods": {on("worker-1", "a")}}}, nil, []string{"worker-1", "shop/a"}, nil},
+		"kubelets that work": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{on("worker-1", "a")}}, nil, nil, nil},
+		"kubelets that nobody reaches": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{on("worker-1", "a")}, unreached: true},
+			nil, nil, []string{"cp-1, worker-1", "`systemctl restart kubelet`"}},
 		"a Pod that isn't ready": {&restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", nil)},
 			pods: []corev1.Pod{pod("a", corev1.ConditionFalse)}}, nil, []string{"shop/web-1", "Pod a"}, nil},
 	} {

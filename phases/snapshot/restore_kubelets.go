@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"net/url"
+	"slices"
+	"sync"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// kubelets are those that report in a restored cluster. A report doesn't say that a kubelet works with the restored Pods: it renews
+// its Lease at once, and may list its Pods half a minute later. Until then, a restored Pod can count as ready and not run.
+type kubelets struct {
+	waiting []string // names of Nodes
+	// unreached are those that the API server doesn't reach, so nobody knows.
+	unreached []string
+}
+
+// behindError says that a kubelet doesn't work with the restored Pods yet.
+type behindError struct{ error }
+
+// follow returns an error while a kubelet doesn't work with its Pods. Each that does isn't asked again.
+func (k *kubelets) follow(ctx context.Context, env *step.Env, pods []corev1.Pod) (err error) {
+	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
+	defer cancel()
+	answers := make([]error, len(k.waiting))
+	var group sync.WaitGroup
+	for i, name := range k.waiting {
+		group.Go(func() { answers[i] = follows(limited, env, name, pods) })
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var waiting []string
+	for i, name := range k.waiting {
+		var behind behindError
+		switch {
+		case answers[i] == nil:
+		case errors.As(answers[i], &behind):
+			waiting, err = append(waiting, name), cmp.Or(err, answers[i])
+		default:
+			k.unreached = append(k.unreached, name)
+		}
+	}
+	k.waiting = waiting
+	return err
+}
+
+// follows compares the Pods of the API with the kubelet's, and with those that run. Not every kubelet tells which ones run.
+func follows(ctx context.Context, env *step.Env, name string, pods []corev1.Pod) error {
+	known, err := podsAt(ctx, env, name, "pods")
+	if err != nil {
+		return err
+	}
+	restored := map[types.UID]bool{}
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Spec.NodeName != name || isMirror(pod) {
+			continue
+		}
+		restored[pod.UID] = true
+		if !hasEnded(pod) && !has(known, pod.UID) {
+			return behindError{errors.Errorf("the kubelet of node %s has not seen Pod %s/%s yet", name, pod.Namespace, pod.Name)}
+		}
+	}
+	for i := range known {
+		if pod := &known[i]; pod.Annotations[configSource] == "api" && !restored[pod.UID] {
+			return behindError{errors.Errorf("the kubelet of node %s still has Pod %s/%s, which is not in the restored state", name, pod.Namespace, pod.Name)}
+		}
+	}
+	running, err := podsAt(ctx, env, name, "runningpods/")
+	if err != nil {
+		return nil //nolint:nilerr // enableDebuggingHandlers may be off
+	}
+	for i := range pods {
+		if pod := &pods[i]; restored[pod.UID] && isReady(pod) && !has(running, pod.UID) {
+			return behindError{errors.Errorf("Pod %s/%s counts as ready, and does not run on node %s yet", pod.Namespace, pod.Name, name)}
+		}
+	}
+	return nil
+}
+
+// configSource annotates a Pod, in a kubelet's own list, with where the kubelet has it from: api, file or http.
+const configSource = "kubernetes.io/config.source"
+
+func isMirror(pod *corev1.Pod) bool {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror
+}
+
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return !hasEnded(pod) && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func has(pods []corev1.Pod, uid types.UID) bool {
+	return slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.UID == uid })
+}
+
+// podsAt reads one of a kubelet's lists of Pods, through the API server.
+func podsAt(ctx context.Context, env *step.Env, name, list string) ([]corev1.Pod, error) {
+	var found corev1.PodList
+	path := "/api/v1/nodes/" + url.PathEscape(name) + "/proxy/" + list
+	err := env.Cluster.Read(ctx, cluster.Query{Path: path}, func(r io.Reader) error {
+		return errors.WithStack(json.NewDecoder(r).Decode(&found))
+	})
+	return found.Items, err
+}
