@@ -11,10 +11,40 @@ import (
 // Policy says how many snapshots stay: the newest ones, and for each of the last days, in UTC, the day's newest.
 type Policy struct{ Newest, Days int }
 
+// inaccuracy is how much a clock may be set back without making a snapshot count as one of the future.
+const inaccuracy = time.Hour
+
+// Ahead reports whether a snapshot was taken in the future: the host's clock was ahead.
+func (s Snapshot) Ahead(now time.Time) bool { return s.Taken.After(now.Add(inaccuracy)) }
+
+// OwnOf splits a Node's snapshots into those of the past, and those that a clock which was ahead has dated to the future. list has the
+// newest last.
+func OwnOf(list []Snapshot, node string, now time.Time) (own, ahead []Snapshot) {
+	for _, s := range list {
+		switch {
+		case s.Node != node:
+		case s.Ahead(now):
+			ahead = append(ahead, s)
+		default:
+			own = append(own, s)
+		}
+	}
+	return own, ahead
+}
+
+// Newest returns a Node's newest snapshot. One of the future counts only if there's no other: nobody knows how old it is.
+func Newest(list []Snapshot, node string, now time.Time) (newest Snapshot, found bool) {
+	own, ahead := OwnOf(list, node, now)
+	if own = append(ahead, own...); len(own) == 0 {
+		return newest, false
+	}
+	return own[len(own)-1], true
+}
+
 // Surplus returns the snapshots of a Node that needn't stay, the oldest first. list has the newest last. Other Nodes' snapshots, in
-// a directory that hosts share, aren't this one's to remove.
+// a directory that hosts share, aren't this one's to remove. Those of the future stay, and take no place from the others.
 func (p Policy) Surplus(list []Snapshot, node string, now time.Time) (surplus []Snapshot) {
-	own := slices.DeleteFunc(slices.Clone(list), func(s Snapshot) bool { return s.Node != node })
+	own, _ := OwnOf(list, node, now)
 	first := startOfDay(now).AddDate(0, 0, 1-p.Days)
 	kept := map[time.Time]bool{}
 	for i, s := range slices.Backward(own) {
@@ -31,16 +61,20 @@ func (p Policy) Surplus(list []Snapshot, node string, now time.Time) (surplus []
 
 func startOfDay(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 
-// turn is how long each member's turn lasts: more than enough for the 8 GiB that etcd recommends at most.
+// turn is how long each member's turn lasts. A save begins in its first half, so that it has the other half: more than enough for the
+// 8 GiB that etcd recommends at most.
 const turn = 10 * time.Minute
 
-// UntilTurn returns how long a member has to wait for its turn, 0 during it. Members take turns by their position among all, for
+// UntilTurn returns how long a member has to wait until it may begin, 0 if it may now. Members take turns by their position among all, for
 // ever. Two hosts that see the same members and have nearly the same time never have a turn at once, without asking anybody.
 func UntilTurn(now time.Time, position, members int) time.Duration {
+	if members == 1 {
+		return 0
+	}
 	cycle := turn * time.Duration(members)
 	into := time.Duration(now.UnixNano()) % cycle
 	begin := turn * time.Duration(position)
-	if into >= begin && into < begin+turn {
+	if into >= begin && into < begin+turn/2 {
 		return 0
 	}
 	return (begin - into + cycle) % cycle

@@ -33,7 +33,7 @@ func sweep(env *step.Env, dir string) error {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		env.UI.Printf("Removing %s, which a save has left behind that did not finish", path)
+		env.UI.Printf("Removing %s, left behind by a save that did not finish", path)
 		if whole, err := host.Exists(env.Host, filepath.Join(dir, name)); err != nil {
 			return err
 		} else if !whole {

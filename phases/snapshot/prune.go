@@ -31,13 +31,13 @@ func Prune(env *step.Env, dir string, policy snapshots.Policy) error {
 		env.UI.Warn("these snapshots stay, because they have no record: "+strings.Join(unrecorded, ", "),
 			"remove them yourself once you do not need them")
 	}
+	sayAhead(env, list)
+	if err := newestIsWhole(env, list); err != nil {
+		return err
+	}
 	surplus := policy.Surplus(list, env.Config.Name, env.Host.Now())
 	if len(surplus) == 0 {
 		env.UI.Printf("Nothing to remove: %s has %s", dir, count(len(list), "snapshot"))
-		return nil
-	}
-	if err := newestIsWhole(env, list); err != nil {
-		return err
 	}
 	for _, s := range surplus {
 		env.UI.Printf("Removing %s", s.Path)
@@ -48,16 +48,27 @@ func Prune(env *step.Env, dir string, policy snapshots.Policy) error {
 	return nil
 }
 
-func newestIsWhole(env *step.Env, list []snapshots.Snapshot) error {
-	newest := ""
-	for _, s := range list {
-		if s.Node == env.Config.Name {
-			newest = s.Path
-		}
+// sayAhead names snapshots whose age nobody knows.
+func sayAhead(env *step.Env, list []snapshots.Snapshot) {
+	_, ahead := snapshots.OwnOf(list, env.Config.Name, env.Host.Now())
+	var paths []string
+	for _, s := range ahead {
+		paths = append(paths, s.Path)
 	}
-	if _, err := Verify(env, newest, nil); err != nil {
+	if len(paths) > 0 {
+		env.UI.Warn("by their records, these snapshots are from the future, so this host's clock was ahead; they stay: "+strings.Join(paths, ", "),
+			"remove them and their records once you have newer ones")
+	}
+}
+
+func newestIsWhole(env *step.Env, list []snapshots.Snapshot) error {
+	newest, found := snapshots.Newest(list, env.Config.Name, env.Host.Now())
+	if !found {
+		return nil
+	}
+	if _, err := Verify(env, newest.Path, nil); err != nil {
 		return fault.New(fmt.Sprintf("no snapshot was removed, because the newest is not whole: %v", err),
-			fmt.Sprintf("remove %s and %s, and take another with `slipway etcd snapshot save`", newest, snapshots.RecordPath(newest)))
+			fmt.Sprintf("remove %s and %s, and take another with `slipway etcd snapshot save`", newest.Path, snapshots.RecordPath(newest.Path)))
 	}
 	return nil
 }

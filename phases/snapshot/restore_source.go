@@ -114,7 +114,7 @@ func (s *Source) fill(env *step.Env, dir, name, peerURL string, atLeast int64) (
 	return etcd.Restore(snapshot, dir, name, peerURL, atLeast)
 }
 
-var errAnother = errors.New("it has another snapshot than when this command began")
+var errAnother = errors.New("it no longer holds the snapshot that this command read when it began")
 
 // openPlain fails if the file has another snapshot than read has found in it: with another hash at its end, which the rest must have.
 func (s *Source) openPlain(env *step.Env) (*os.File, error) {

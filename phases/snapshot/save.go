@@ -113,7 +113,11 @@ func write(ctx context.Context, env *step.Env, o Options, source etcd.Health) (p
 // awaitName waits for the next second if this one has a snapshot already: their names have no fractions.
 func awaitName(ctx context.Context, env *step.Env, dir string) error {
 	now := env.Host.Now()
-	taken, err := host.Exists(env.Host, filepath.Join(dir, snapshots.Name(env.Config.Name, now)))
+	path := filepath.Join(dir, snapshots.Name(env.Config.Name, now))
+	taken, err := host.Exists(env.Host, path)
+	if err == nil && !taken {
+		taken, err = host.Exists(env.Host, sealedPath(path))
+	}
 	if err != nil || !taken {
 		return err
 	}

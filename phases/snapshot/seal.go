@@ -20,6 +20,11 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
+// sealedPath returns the path of the sealed snapshot made from the one at path.
+func sealedPath(path string) string {
+	return strings.TrimSuffix(path, snapshots.Extension) + snapshots.SealedExtension
+}
+
 // sealed encrypts a verified snapshot together with this control plane's files, and returns the path. The snapshot itself is removed.
 func sealed(ctx context.Context, env *step.Env, o Options, inner snapshots.Record, contents etcd.Contents, plainPath, plain string) (path string, err error) {
 	defer func() { err = stderrors.Join(err, env.Host.Remove(plain)) }()
@@ -34,7 +39,7 @@ func sealed(ctx context.Context, env *step.Env, o Options, inner snapshots.Recor
 	} else {
 		files = append([]snapshots.File{{Path: snapshots.Configuration, Data: configuration}}, files...)
 	}
-	path = strings.TrimSuffix(plainPath, snapshots.Extension) + snapshots.SealedExtension
+	path = sealedPath(plainPath)
 	draft := draftOf(path)
 	env.UI.Printf("Encrypting it to %s, with %s of this control plane", path, count(len(files), "file"))
 	written := sha256.New()

@@ -156,18 +156,24 @@ func TestSave(t *testing.T) {
 
 // TestSaveTwice: another snapshot in the same second gets a name of its own.
 func TestSaveTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, _ := plane(t, "")
-		s.FakeHost.On.Now = time.Now
-		for range 2 {
-			_, err := Save(t.Context(), s.Env, Options{Dir: dir})
-			phasetest.Fatal(t, err)
-		}
-		list, unrecorded, err := snapshots.List(s.Host, dir)
-		if err != nil || len(list) != 2 || len(unrecorded) > 0 || list[1].Taken.Sub(list[0].Taken) != time.Second {
-			t.Errorf("%+v, %q, %v", list, unrecorded, err)
-		}
-	})
+	for _, seal := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := plane(t, "")
+			s.FakeHost.On.Now = time.Now
+			o := Options{Dir: dir}
+			if seal {
+				o.Recipients, _ = keyPair(t)
+			}
+			for range 2 {
+				_, err := Save(t.Context(), s.Env, o)
+				phasetest.Fatal(t, err)
+			}
+			list, unrecorded, err := snapshots.List(s.Host, dir)
+			if err != nil || len(list) != 2 || len(unrecorded) > 0 || list[1].Taken.Sub(list[0].Taken) != time.Second {
+				t.Errorf("%+v, %q, %v", list, unrecorded, err)
+			}
+		})
+	}
 }
 
 // TestUnknown: a snapshot is also taken if the host's files don't say everything, and the record says so.
@@ -346,6 +352,25 @@ func TestPrune(t *testing.T) {
 	if err := Prune(s.Env, dir, snapshots.Policy{}); err == nil {
 		t.Error("nothing would stay")
 	}
+}
+
+// TestPruneVerifies: a schedule notices a damaged newest snapshot even while nothing is surplus. One of the future isn't the newest.
+func TestPruneVerifies(t *testing.T) {
+	s, _ := plane(t, "")
+	paths := saved(t, s, 2)
+	future := noon.AddDate(1, 0, 0)
+	s.FakeHost.On.Now = func() time.Time { return future }
+	ahead, err := Save(t.Context(), s.Env, Options{Dir: dir})
+	phasetest.Fatal(t, err)
+	s.FakeHost.On.Now = func() time.Time { return noon }
+	phasetest.Fatal(t, Prune(s.Env, dir, snapshots.Policy{Newest: 5}))
+	fact.In(t, s.Said.String(), ahead)
+	s.Put(t, paths[1], s.Get(t, paths[1])[512:])
+	err = Prune(s.Env, dir, snapshots.Policy{Newest: 5})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	fact.In(t, fixture.Told(err), paths[1])
 }
 
 // TestPruneDamaged: while the newest snapshot isn't whole, all stay.

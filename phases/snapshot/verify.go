@@ -96,7 +96,8 @@ func matches(h host.FileReader, path string, r snapshots.Record) error {
 	case sum != r.SHA256:
 		return fmt.Errorf("%s has the SHA-256 %s, and its record says %s", path, sum, r.SHA256)
 	case snapshots.IsSealed(path) != (r.Sealed != nil):
-		return fmt.Errorf("%s has a name that its record, %s, does not fit: only one of them is of an encrypted snapshot", path, snapshots.RecordPath(path))
+		by := map[bool]string{true: "encrypted", false: "not encrypted"}[snapshots.IsSealed(path)]
+		return fmt.Errorf("by its name, %s is %s; its record, %s, says otherwise", path, by, snapshots.RecordPath(path))
 	}
 	return nil
 }

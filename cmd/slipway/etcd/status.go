@@ -142,11 +142,8 @@ func (s *status) addLast(e *step.Env, dir string) {
 	if err != nil {
 		e.UI.Warnf("cannot see the last snapshot: %v", err)
 	}
-	for _, last := range slices.Backward(list) {
-		if last.Node == e.Config.Name {
-			s.LastSnapshot = &last
-			return
-		}
+	if last, found := snapshots.Newest(list, e.Config.Name, e.Host.Now()); found {
+		s.LastSnapshot = &last
 	}
 }
 
