@@ -104,12 +104,12 @@ func (c *contentsReader) contents(tx *bbolt.Tx) (found Contents, err error) {
 		}
 	}
 	slices.Sort(found.EncryptedWith)
-	found.Alarms, err = alarmsIn(tx)
+	found.Alarms, err = storedAlarms(tx)
 	return found, err
 }
 
-// alarmsIn returns the kinds of the stored alarms.
-func alarmsIn(tx *bbolt.Tx) (kinds []string, err error) {
+// storedAlarms returns the kinds of the stored alarms.
+func storedAlarms(tx *bbolt.Tx) (kinds []string, err error) {
 	bucket := tx.Bucket(alarmBucket)
 	if bucket == nil {
 		return nil, nil
