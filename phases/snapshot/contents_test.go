@@ -183,7 +183,9 @@ func TestRestoreOfClone(t *testing.T) {
 // TestRestoreOfOtherID: without both UIDs, another ID of etcd's cluster is in the question. So is a snapshot of a full etcd.
 func TestRestoreOfOtherID(t *testing.T) {
 	s, _, path := alone(t)
-	changeRecord(t, s, path, func(r *snapshots.Record) { r.ClusterID, r.Alarms = "def", []string{"NOSPACE"} })
+	changeRecord(t, s, path, func(r *snapshots.Record) {
+		r.ClusterID, r.Alarms, r.Encryption[0].Fingerprints = "def", []string{"NOSPACE"}, nil
+	})
 	r, err := NewRestore(t.Context(), s.Env, Source{File: path})
 	phasetest.Fatal(t, err)
 	fact.In(t, r.Summary(), "NOT CHECKED", "abc", "def", "NOSPACE", "`slipway etcd defrag`")
