@@ -130,7 +130,7 @@ const (
 func maintenanceFlags() []flagRow {
 	return []flagRow{
 		toggle("all", "also defragment members where it hardly pays").on(etcdDefrag),
-		list("abandon", nil, "`members` that still answer, but are given up with everything that only they have, by name, ID or peer URL").on(etcdRecover),
+		list("abandon", nil, "`members` to give up although they still answer, with everything only they have, by name, ID or peer URL").on(etcdRecover),
 		toggle("drop-uncommitted", "drop changes at the end of the log that may not be committed; they're kept by default, because a client may rely on them").on(etcdRecover),
 	}
 }

@@ -98,9 +98,9 @@ func etcdUnknownPeer(s *scene) []symptom {
 	for _, id := range ids {
 		found = append(found, symptom{lasts: never, Finding: fault.Finding{
 			Subject: etcdPod, Evidence: last(lines[id], 1),
-			Message: "it keeps looking for member " + id + ", which never existed, or is gone: it has read an old request again when it started",
-			Remedy: "restart this etcd once it has written a newer snapshot of its log, after 10,000 more changes: `slipway etcd status` shows them " +
-				"(move its manifest out of the directory of static Pods, and back). Until then it only fills its log",
+			Message: "it keeps looking for member " + id + ", which never existed, or is gone: when it started, it replayed an old request from its log",
+			Remedy: "restart this etcd once it has written a newer snapshot of its log, which it does within 10,000 more changes (`applied` in " +
+				"`slipway etcd status -o json` counts them): move its manifest out of the directory of static Pods, and back. Until then, the only harm is a log full of this",
 		}})
 	}
 	return found

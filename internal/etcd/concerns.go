@@ -56,6 +56,29 @@ func quorum(all []Health) []fault.Finding {
 			"run `slipway etcd recover` on the one whose log is longest"}}
 }
 
+// externalRemedies are the remedies for an etcd that Slipway doesn't change. Its administrators use its own tools.
+var externalRemedies = map[string]string{
+	NoQuorum: "start its members that are down; if too many are lost for good, recover it where it runs: https://etcd.io/docs/v3.6/op-guide/recovery/",
+	Corrupt: "find out which member is damaged (`slipway etcd status --hashkv` shows the hash of each), replace it where it runs, and disarm the alarm " +
+		"(`etcdctl alarm disarm`): https://etcd.io/docs/v3.6/op-guide/data_corruption/",
+	NoSpace: "compact and defragment it where it runs, and disarm the alarm: https://etcd.io/docs/v3.6/op-guide/maintenance/#space-quota",
+	Down: "see etcd's log on its host; if the host will not come back, replace the member while the others have a quorum: " +
+		"https://etcd.io/docs/v3.6/op-guide/runtime-configuration/",
+	NotStarted: "start etcd on its host, or remove the member (`etcdctl member remove`)",
+	Learner:    "promote it once it has caught up (`etcdctl member promote`)",
+	Lagging:    "see if its disk and its network are fast enough, and look again in a minute: a member that has just started catches up",
+	NearQuota:  "defragment it if much less is in use (`etcdctl defrag`); otherwise find out what writes so much, or set a larger --quota-backend-bytes",
+}
+
+// ExternalConcerns returns the concerns about an etcd that Slipway doesn't change.
+func ExternalConcerns(all []Health) []fault.Finding {
+	found := Concerns(all)
+	for i := range found {
+		found[i].Remedy = externalRemedies[found[i].Name]
+	}
+	return found
+}
+
 func corrupt(all []Health, m Health) *fault.Finding {
 	if !raised(all, m, "CORRUPT") {
 		return nil

@@ -6,6 +6,7 @@ package etcd
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -86,6 +87,11 @@ func TestConcerns(t *testing.T) {
 			}
 			if len(found) > 0 {
 				fact.In(t, found[0].Message+" "+found[0].Remedy, test.facts...)
+			}
+			for _, f := range ExternalConcerns(all) {
+				if rest := strings.ReplaceAll(f.Remedy, "slipway etcd status", ""); rest == "" || strings.Contains(rest, "slipway") {
+					t.Errorf("of an external etcd: %s", f)
+				}
 			}
 		})
 	}

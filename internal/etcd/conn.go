@@ -50,7 +50,7 @@ func (r *Real) connect(endpoints []string) (all clients, err error) {
 		return nil, err
 	}
 	for _, endpoint := range endpoints {
-		c, err := newClient(endpoint, trust)
+		c, err := newClient(endpoint, trust, r.options.Plain)
 		if err != nil {
 			all.close()
 			return nil, err
@@ -60,13 +60,16 @@ func (r *Real) connect(endpoints []string) (all clients, err error) {
 	return all, nil
 }
 
-func newClient(endpoint string, trust *tls.Config) (*clientv3.Client, error) {
-	address, err := clientAddress(endpoint)
+func newClient(endpoint string, trust *tls.Config, plain bool) (*clientv3.Client, error) {
+	address, err := clientAddress(endpoint, plain)
 	if err != nil {
 		return nil, err
 	}
+	if !strings.HasPrefix(address, scheme) {
+		trust = nil
+	}
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{scheme + address},
+		Endpoints: []string{address},
 		TLS:       trust,
 		Logger:    zap.NewNop(),
 		// No retries: Real.try looks at the membership before each try.
@@ -93,16 +96,17 @@ const scheme = "https://"
 
 // CheckClientURL returns an error unless a member of a control plane's etcd can serve its clients at this URL.
 func CheckClientURL(text string) error {
-	_, err := clientAddress(text)
+	_, err := clientAddress(text, false)
 	return err
 }
 
-func clientAddress(text string) (string, error) {
+// clientAddress returns the scheme and the host of a client URL. With plain, the scheme may be http.
+func clientAddress(text string, plain bool) (string, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "https" || u.Host == "" {
+	if err != nil || u.Scheme != "https" && !(plain && u.Scheme == "http") || u.Host == "" {
 		return "", errors.Errorf("%q is not a client URL of an etcd member (expected something like https://192.0.2.1:2379)", text)
 	}
-	return u.Host, nil
+	return u.Scheme + "://" + u.Host, nil
 }
 
 // CredentialsError means that this host's credentials can't be used, so nobody was asked.
@@ -124,20 +128,30 @@ func (r *Real) readTLS() (*tls.Config, error) {
 	o := r.options
 	var files [3][]byte
 	for i, path := range []string{o.CA, o.Cert, o.Key} {
+		if path == "" && o.Plain {
+			continue
+		}
 		var err error
 		if files[i], err = o.ReadFile(path); err != nil {
 			return nil, errors.WithMessage(err, "read the credentials for etcd")
 		}
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(files[0]) {
-		return nil, errors.Errorf("%s contains no certificate", o.CA)
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	if files[0] != nil { // otherwise the system's roots
+		trust.RootCAs = x509.NewCertPool()
+		if !trust.RootCAs.AppendCertsFromPEM(files[0]) {
+			return nil, errors.Errorf("%s contains no certificate", o.CA)
+		}
+	}
+	if files[1] == nil && files[2] == nil {
+		return trust, nil
 	}
 	pair, err := tls.X509KeyPair(files[1], files[2])
 	if err != nil {
 		return nil, errors.Wrapf(err, "%s and %s", o.Cert, o.Key)
 	}
-	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+	trust.Certificates = []tls.Certificate{pair}
+	return trust, nil
 }
 
 func (all clients) close() {

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
@@ -207,7 +208,11 @@ func (f *fakeCluster) serve(t *testing.T, timeout time.Duration, others ...strin
 }
 
 func (f *fakeCluster) listen(t *testing.T, listener net.Listener, maintenance pb.MaintenanceServer) (url string) {
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(f.tls)))
+	creds := insecure.NewCredentials()
+	if f.tls != nil {
+		creds = credentials.NewTLS(f.tls)
+	}
+	server := grpc.NewServer(grpc.Creds(creds))
 	pb.RegisterClusterServer(server, f)
 	pb.RegisterMaintenanceServer(server, maintenance)
 	if f.keys != nil {

@@ -25,10 +25,14 @@ type Options struct {
 	CA, Cert, Key string
 	// ReadFile reads them on first use.
 	ReadFile func(path string) ([]byte, error)
-	// Own lists the client URLs of this host's member; nil for a host without one. If members of several clusters answer, only its
-	// cluster is asked, and Warn tells the user once.
-	Own  func(ctx context.Context) ([]string, error)
-	Warn func(message, remedy string)
+	// Own lists the client URLs of this host's member; nil for a host without one. OwnCluster returns the ID of its cluster by the
+	// data on this host, for when it doesn't answer; 0 without data. Members of other clusters aren't asked, and Warn tells the user
+	// once.
+	Own        func(ctx context.Context) ([]string, error)
+	OwnCluster func() (uint64, error)
+	Warn       func(message, remedy string)
+	// Plain allows client URLs of http. CA, Cert and Key may then be empty, too, as the API server's flags for an external etcd.
+	Plain bool
 	// Timeout bounds each method (the configuration's timeouts.etcdAPICall).
 	Timeout time.Duration
 }

@@ -8,8 +8,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -301,5 +303,34 @@ func TestOptions(t *testing.T) {
 			_, err := r.Members(t.Context())
 			fact.Error(t, err, test.want...)
 		})
+	}
+}
+
+// TestPlain: an external etcd may serve its clients without TLS, or without their certificates.
+func TestPlain(t *testing.T) {
+	f := voters("a")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := strings.Replace(f.listen(t, listener, f), "https:", "http:", 1)
+	r := New(Options{
+		Endpoints: func(context.Context) ([]string, error) { return []string{url}, nil },
+		ReadFile:  os.ReadFile, Timeout: time.Minute, Plain: true,
+	})
+	f.leader, f.members[0].ClientURLs = 1, []string{url}
+	if all, err := r.Health(t.Context()); err != nil || len(all) != 1 || all[0].Err != nil {
+		t.Errorf("%+v, %v", all, err)
+	}
+	r.options.Plain = false
+	r.options.Timeout = time.Second
+	if _, err := r.Members(t.Context()); err == nil {
+		t.Error("no error from a control plane's etcd without TLS")
+	}
+
+	r = voters("a").serve(t, time.Minute)
+	r.options.Cert, r.options.Key, r.options.Plain = "", "", true
+	if members, err := r.Members(t.Context()); err != nil || len(members) != 1 {
+		t.Errorf("without a client certificate: %v, %v", members, err)
 	}
 }

@@ -115,7 +115,7 @@ func (s *Survivor) WriteReplay(dir, name, peerURL string) error {
 func (s *Survivor) WriteRenewed(dir, name, peerURL string) (Data, error) {
 	ids, m := newMember(name, peerURL)
 	if pending := s.Pending(); pending > 0 {
-		return ids, errors.Errorf("%s lacks %d changes that are in the log", s.database.Name(), pending)
+		return ids, errors.Errorf("%s lacks changes that are in the log: %d", s.database.Name(), pending)
 	}
 	err := restoreDatabase(dir, s.copyDatabase, func(tx *bbolt.Tx) error { return rewrite(tx, m, 0) })
 	if err == nil {

@@ -64,17 +64,12 @@ func ReadEtcdData(env *step.Env) (EtcdData, error) {
 		return EtcdData{}, err
 	}
 	for _, dir := range logs {
-		name, err := newestLog(env, dir)
+		path, head, err := newestLog(env, dir)
 		if err != nil {
 			return EtcdData{}, err
 		}
-		if name == "" {
+		if path == "" {
 			continue
-		}
-		path := filepath.Join(dir, name)
-		head, err := host.ReadHead(env.Host, path, etcd.DataHead)
-		if err != nil {
-			return EtcdData{}, err
 		}
 		data, err := etcd.ReadData(head)
 		return EtcdData{dir, data}, errors.Wrapf(err, "%s does not say which member of etcd it belongs to: reset this host, or move the directory away", path)
@@ -82,19 +77,49 @@ func ReadEtcdData(env *step.Env) (EtcdData, error) {
 	return EtcdData{}, nil
 }
 
-// newestLog returns the last log file in dir; empty if there is none. Each file says whose log it is.
-func newestLog(env *step.Env, dir string) (string, error) {
+// OwnEtcdCluster returns the ID of the cluster that the data of this host's etcd belongs to; 0 if it has no data, or the host no
+// etcd. A workflow that was interrupted has removed the static Pod, but not its journal.
+func OwnEtcdCluster(env *step.Env) (uint64, error) {
+	pod, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
+	if err != nil {
+		return 0, err
+	}
+	if pod == nil {
+		j, err := ReadEtcdJournal(env)
+		if err != nil || j.Manifest == "" {
+			return 0, err
+		}
+		pod = []byte(j.Manifest)
+	}
+	dir := EtcdWALDir(pod)
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(EtcdDataDir(pod), EtcdMemberDir, "wal")
+	}
+	path, head, err := newestLog(env, dir)
+	if err != nil || path == "" {
+		return 0, err
+	}
+	data, err := etcd.ReadData(head)
+	return data.Cluster, errors.WithMessage(err, path)
+}
+
+// newestLog returns the path and the beginning of the last log file in dir; empty if there is none. Each file says whose log it
+// is.
+func newestLog(env *step.Env, dir string) (path string, head []byte, err error) {
 	entries, err := env.Host.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
+		return "", nil, err
 	}
-	name := ""
 	for _, e := range entries { // sorted
 		if strings.HasSuffix(e.Name(), ".wal") {
-			name = e.Name()
+			path = filepath.Join(dir, e.Name())
 		}
 	}
-	return name, nil
+	if path == "" {
+		return "", nil, nil
+	}
+	head, err = host.ReadHead(env.Host, path, etcd.DataHead)
+	return path, head, err
 }
 
 // EtcdPlaces returns the directories used by nothing but an etcd on this host, and the places where its log may be: for the

@@ -140,3 +140,29 @@ func TestEtcdProof(t *testing.T) {
 	phasetest.Fatal(t, node.ServesEtcdCluster(t.Context(), s.Env, "c"))
 	phasetest.Fatal(t, node.ServesEtcdCluster(t.Context(), s.Env, ""))
 }
+
+// TestOwnEtcdCluster: a host's data says which cluster its etcd belongs to, also while a workflow has removed the static Pod.
+func TestOwnEtcdCluster(t *testing.T) {
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	is := func(want uint64) {
+		t.Helper()
+		if have, err := node.OwnEtcdCluster(s.Env); err != nil || have != want {
+			t.Errorf("%x, %v, want %x", have, err, want)
+		}
+	}
+	is(0) // no etcd
+	s.Put(t, phasetest.EtcdLog, phasetest.LogOf(0xa, 0xc, true))
+	is(0)
+	manifest, err := manifests.Encode(manifests.Etcd(s.Config, manifests.HostView{}, nil))
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, node.EtcdJournal{Command: "etcd recover", Manifest: string(manifest)}.Write(s.Env))
+	is(0xc)
+	s.Put(t, "/etc/kubernetes/manifests/etcd.yaml", string(manifest))
+	is(0xc)
+	s.Put(t, phasetest.EtcdLog, "no log")
+	if _, err := node.OwnEtcdCluster(s.Env); err == nil {
+		t.Error("no error")
+	}
+	s.Remove(t, phasetest.EtcdLog)
+	is(0) // as before etcd's first start
+}

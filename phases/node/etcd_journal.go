@@ -4,7 +4,10 @@
 package node
 
 import (
+	"context"
+	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/pkg/errors"
 	"sigs.k8s.io/yaml"
@@ -14,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -76,6 +80,18 @@ func ExternalEtcd(env *step.Env) (*config.ExternalEtcd, error) {
 		return nil, host.IgnoreForbidden(err)
 	}
 	return thisnode.ExternalEtcd(env.Host, env.Config), nil
+}
+
+// OrBack adds to the error of a run that has moved no data yet how etcd starts again with the data it had: nothing else does.
+func (j EtcdJournal) OrBack(env *step.Env, err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	path, pod := EtcdJournalPath(env.Config), thisnode.StaticPodPath(env.Config, manifests.EtcdName)
+	back := fmt.Sprintf("this host's etcd is stopped, and its data is as it was before `slipway %s`. To start it with that data, copy `manifest` from %s to %s, "+
+		"remove %s and (if it's there) %s, and run `systemctl start %s`",
+		j.Command, path, pod, path, thisnode.StaticPodPath(env.Config, EtcdReplayName), KubeletUnit)
+	return fault.WithRemedy(err, strings.TrimPrefix(fault.Remedy(err)+"; ", "; ")+back)
 }
 
 // Write stores the journal for the next run.

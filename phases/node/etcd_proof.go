@@ -26,14 +26,10 @@ func (x EtcdExchange) Holds(env *step.Env, cluster string) error {
 		return nil
 	}
 	dir := filepath.Join(x.Data, "wal")
-	name, err := newestLog(env, dir)
-	if err == nil && name == "" {
+	path, head, err := newestLog(env, dir)
+	if err == nil && path == "" {
 		err = errors.Errorf("%s has no log of etcd", dir)
 	}
-	if err != nil {
-		return err
-	}
-	head, err := host.ReadHead(env.Host, filepath.Join(dir, name), etcd.DataHead)
 	if err != nil {
 		return err
 	}

@@ -57,10 +57,15 @@ func runRecovery(drop bool) phasetest.Runner {
 		if err != nil {
 			return err
 		}
-		if exists(h, member+".before-recover-2026-02-04-00-00-00") && !exists(h, node.EtcdJournalPath(n)) {
+		if exists(h, aside) && !exists(h, node.EtcdJournalPath(n)) {
 			return isRecovered(h, drop)
 		}
-		r, err := New(ctx, &step.Env{Config: n, Host: h, Cluster: deadAPI{}, Etcd: newLostQuorum(3), UI: ui.NewLines(say, io.Discard)}, Options{Drop: drop})
+		env := &step.Env{Config: n, Host: h, Cluster: deadAPI{}, UI: ui.NewLines(say, io.Discard)}
+		if err := asks(ctx, env, Options{Drop: drop}, exists(h, aside)); err != nil {
+			return err
+		}
+		env.Etcd = newLostQuorum(3)
+		r, err := New(ctx, env, Options{Drop: drop})
 		if err != nil {
 			return err
 		}
@@ -71,6 +76,19 @@ func runRecovery(drop bool) phasetest.Runner {
 		}
 		return phasetest.CrashRun(ctx, n, h, endpoint, say, r.Phases(), nil)
 	}
+}
+
+const aside = member + ".before-recover-2026-02-04-00-00-00"
+
+// asks fails unless other members that are back keep a run from going on, wherever the last one was killed, until data was moved.
+func asks(ctx context.Context, env *step.Env, o Options, moved bool) error {
+	q := newLostQuorum(3)
+	q.answer["cp-2"], q.answer["cp-3"] = last, last
+	env.Etcd = q
+	if _, err := New(ctx, env, o); moved != (err == nil) {
+		return fmt.Errorf("with the others back, and data moved: %t, it ends with: %w", moved, err)
+	}
+	return nil
 }
 
 func exists(h *phasetest.LastingHost, path string) bool {
@@ -113,7 +131,7 @@ func isRecovered(h *phasetest.LastingHost, drop bool) error {
 	if drop {
 		want = committed
 	}
-	if index, _, err = appliedIn(h.Root + member + ".before-recover-2026-02-04-00-00-00"); err != nil || index != want {
+	if index, _, err = appliedIn(h.Root + aside); err != nil || index != want {
 		return fmt.Errorf("the former data ends at entry %d: %w", index, err)
 	}
 	return nil

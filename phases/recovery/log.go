@@ -28,9 +28,16 @@ type logEnd struct {
 func (e logEnd) String() string {
 	text := fmt.Sprintf("This host's log ends at term %d, entry %d.", e.term, e.index)
 	if e.uncertain > 0 {
-		text += fmt.Sprintf(" Changes after entry %d that may be uncommitted: %d. Nobody knows whether clients were told that they succeeded.", e.committed, e.uncertain)
+		text += fmt.Sprintf(" %s after entry %d may be uncommitted: it isn't known whether clients were told of their success.", changes(e.uncertain), e.committed)
 	}
 	return text
+}
+
+func changes(n int) string {
+	if n == 1 {
+		return "1 change"
+	}
+	return fmt.Sprintf("%d changes", n)
 }
 
 // files are a member's open database and log.

@@ -28,11 +28,11 @@ func (r *Recovery) askMembers(ctx context.Context, env *step.Env) error {
 	i := slices.IndexFunc(all, r.isOwn)
 	switch {
 	case i < 0:
-		return fault.New(fmt.Sprintf("this host's member %s (%s) is not a member of its etcd any more", r.own.Name, r.own.PeerURL), "recover on another control plane")
+		return fault.New(fmt.Sprintf("etcd's list of members doesn't have this host's, %s (%s)", r.own.Name, r.own.PeerURL), "recover on another control plane")
 	case all[i].Learner:
 		return fault.New("this host's member "+r.own.Name+" is a learner, which may lack committed changes", "recover on another control plane")
 	}
-	r.others = without(all, r.isOwn)
+	r.others, r.journal.Others = without(all, r.isOwn), nil
 	for _, m := range r.others {
 		r.journal.Others = append(r.journal.Others, m.Label())
 	}

@@ -104,12 +104,17 @@ func (s signs) why(m etcd.Member) error {
 
 // refuse fails while a quorum is possible, and names the members that aren't silent and aren't given up.
 func (r *Recovery) refuse(all []etcd.Member, seen signs) error {
-	isLearner := func(m etcd.Member) bool { return m.Learner }
-	answering := without(r.others, func(m etcd.Member) bool { return !seen.alive(m) })
-	voters, alive := len(without(all, isLearner)), len(without(answering, isLearner))+1
-	if alive > voters/2 {
-		return fault.New(fmt.Sprintf("etcd can have a quorum again: %d of its %d voters can work (this host's and %s), and %d make a quorum%s", alive, voters, labels(answering), voters/2+1, seen.trouble(answering)),
-			"start them, and see what keeps them from working together: `slipway diagnose` on their hosts")
+	voters := len(without(all, func(m etcd.Member) bool { return m.Learner }))
+	running := without(r.others, func(m etcd.Member) bool { return m.Learner || !seen.alive(m) })
+	switch {
+	case voters == 1:
+		return fault.New("this host's member is the only voter of etcd, so no quorum is lost",
+			"`slipway diagnose` says why etcd does not work; if its data is damaged, restore a snapshot (`slipway etcd restore`)")
+	case len(running)+1 > voters/2:
+		return fault.New(fmt.Sprintf("etcd could regain its quorum: %d of its %d voters are running (this host's and %s), and %d are enough%s",
+			len(running)+1, voters, labels(running), voters/2+1, seen.trouble(running)),
+			"see what keeps them from working together: `slipway diagnose` on their hosts. Where etcd's data is lost for good, stop etcd (`slipway reset --force` there), and "+
+				"run this again with "+r.abandon(running)+"; while they run, that does not count")
 	}
 	left := without(r.others, func(m etcd.Member) bool {
 		return seen.silent(m) || slices.ContainsFunc(r.Abandon, func(name string) bool { return named(m, name) })
@@ -117,20 +122,34 @@ func (r *Recovery) refuse(all []etcd.Member, seen signs) error {
 	if len(left) == 0 {
 		return nil
 	}
+	return r.refuseFor(left, seen)
+}
+
+// refuseFor is the error while members are left that answer, or may run.
+func (r *Recovery) refuseFor(left []etcd.Member, seen signs) error {
+	answering := without(left, func(m etcd.Member) bool { return !seen.alive(m) })
+	if len(answering) > 0 {
+		return fault.New(fmt.Sprintf("other members of etcd answer: %s. %s", labels(answering), r.compare(answering, seen.health)),
+			"recover on the host with the longest log: with the highest term or, if they're equal, the highest entry (`slipway etcd recover --dry-run` shows it on each host). "+
+				"Stop the others for good (`slipway reset` there), or give them up here: "+r.abandon(left))
+	}
 	var unknown []string
 	for _, m := range left {
-		if !seen.alive(m) {
-			unknown = append(unknown, fmt.Sprintf("%s (%v)", m.Label(), seen.why(m)))
-		}
+		unknown = append(unknown, fmt.Sprintf("%s (%v)", m.Label(), seen.why(m)))
 	}
-	answering = without(left, func(m etcd.Member) bool { return !seen.alive(m) })
-	if len(answering) == 0 {
-		return fault.New("these members of etcd may run, or start again: "+strings.Join(unknown, ", "),
-			"start them, if they have their data. If their etcd must never start again, run `slipway reset` there, and give them up here: --abandon="+left[0].Label())
+	return fault.New("these members of etcd may run, or start again: "+strings.Join(unknown, ", "),
+		"start them, if they have their data. If their etcd must never start again, run `slipway reset --force` there, and give them up here: "+r.abandon(left))
+}
+
+// abandon is the flag that gives up these members, too.
+func (o Options) abandon(members []etcd.Member) string {
+	names := slices.DeleteFunc(slices.Clone(o.Abandon), func(name string) bool {
+		return slices.ContainsFunc(members, func(m etcd.Member) bool { return named(m, name) })
+	})
+	for _, m := range members {
+		names = append(names, m.Label())
 	}
-	return fault.New(fmt.Sprintf("other members of etcd answer: %s. %s", labels(answering), r.compare(answering, seen.health)),
-		"recover on the host with the longest log: with the highest term or, if they're equal, the highest entry (`slipway etcd recover --dry-run` shows it on each host). "+
-			"Stop the others for good (`slipway reset` there), or give them up here: --abandon="+left[0].Label())
+	return "--abandon=" + strings.Join(names, ",")
 }
 
 // trouble says why members don't work that accept connections.

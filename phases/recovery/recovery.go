@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recovery has the workflow of `etcd recover`: an etcd that has lost its quorum for good goes on as a cluster of one
+// Package recovery has the workflow of `etcd recover`: an etcd that has lost its quorum for good continues as a cluster of one
 // member, with everything in the log of this host's member. docs/design/etcd-recover.md has the reasons.
 package recovery
 
@@ -51,9 +51,9 @@ type Recovery struct {
 	own      manifests.LocalMember
 	exchange node.EtcdExchange
 	journal  node.EtcdJournal
-	// begun is set if an earlier run may have stopped etcd.
-	begun bool
-	end   logEnd
+	// begun is set if an earlier run may have stopped etcd, made if it has begun to put the new data in place: then it has to finish.
+	begun, made bool
+	end         logEnd
 	// others are the other members. None of them answers, except members that are given up.
 	others []etcd.Member
 }
@@ -62,19 +62,27 @@ type Recovery struct {
 // nothing.
 func New(ctx context.Context, env *step.Env, o Options) (*Recovery, error) {
 	if env.Config.Cluster.Etcd.External != nil {
-		return nil, fault.New("this cluster's etcd is external: it isn't changed from here", "recover it where it runs: https://etcd.io/docs/v3.6/op-guide/recovery/")
+		return nil, fault.New("this cluster's etcd is external, and Slipway doesn't change it", "recover it where it runs: https://etcd.io/docs/v3.6/op-guide/recovery/")
 	}
 	r := &Recovery{Options: o}
 	if err := r.findEtcd(env); err != nil {
 		return nil, err
 	}
-	if r.begun {
+	made, err := r.moved(env)
+	if err != nil {
+		return nil, err
+	}
+	if r.made = made; made {
 		return r, nil
 	}
 	if err := r.readLog(env); err != nil {
 		return nil, err
 	}
-	return r, r.askMembers(ctx, env)
+	err = r.askMembers(ctx, env)
+	if r.begun {
+		err = r.journal.OrBack(env, err)
+	}
+	return r, err
 }
 
 // findEtcd finds this host's etcd by its static Pod, or by the journal of an interrupted run, which has removed the Pod.
@@ -129,11 +137,15 @@ func (r *Recovery) resume(env *step.Env) (manifest string, err error) {
 
 // Summary says what happens, before the user confirms.
 func (r *Recovery) Summary() string {
-	if r.begun {
-		return "This finishes the recovery that was interrupted."
+	if r.made {
+		return "This finishes the recovery that was interrupted. The new data is complete."
 	}
-	text := fmt.Sprintf("etcd goes on as a new cluster, with this host's member %s alone. The other members are given up, with everything that only they have: %s. Their hosts must be off,\n"+
-		"and stay off: otherwise they may go on as the former cluster.\n%s",
+	text := ""
+	if r.begun {
+		text = "A recovery was interrupted here before it moved any data.\n"
+	}
+	text += fmt.Sprintf("etcd continues as a new cluster whose only member is this host's, %s. The other members are given up, with everything that only they have: %s.\n"+
+		"Their hosts must be off, and stay off: otherwise they may continue as the former cluster.\n%s",
 		r.own.Name, labels(r.others), r.end)
 	if r.end.uncertain > 0 {
 		text += "\n" + r.decision()
@@ -143,15 +155,15 @@ func (r *Recovery) Summary() string {
 
 func (r *Recovery) decision() string {
 	if r.Drop {
-		return "These changes are DROPPED (--drop-uncommitted)."
+		return "What may be uncommitted is DROPPED (--drop-uncommitted)."
 	}
-	return "These changes are kept, because a client may rely on them; --drop-uncommitted drops them."
+	return "What may be uncommitted is kept, because a client may rely on it; --drop-uncommitted drops it."
 }
 
 // Phases is the workflow.
 func (r *Recovery) Phases() []step.Phase {
 	return []step.Phase{
-		{Name: "preflight", Summary: "Show what etcd goes on with, and check that nothing is in the way", Run: r.preflight},
+		{Name: "preflight", Summary: "Show what etcd continues with, and check that nothing is in the way", Run: r.preflight},
 		{Name: "stop", Summary: "Stop this host's control plane", Run: r.stop},
 		{Name: "replay", Summary: "Have etcd replay its log into a copy of its database", Run: r.replay},
 		{Name: "etcd-data", Summary: "Put the data of a new cluster with one member in place of etcd's", Run: r.replaceData},
@@ -166,7 +178,7 @@ func (r *Recovery) lookAgain(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if now.begun != r.begun || now.journal.Manifest != r.journal.Manifest {
+	if now.begun != r.begun || now.made != r.made || now.journal.Manifest != r.journal.Manifest {
 		return node.ErrEtcdChanged()
 	}
 	*r = *now
@@ -201,9 +213,9 @@ func (r *Recovery) finish(_ context.Context, env *step.Env) error {
 	if err := env.Host.Remove(node.EtcdJournalPath(env.Config)); err != nil {
 		return err
 	}
-	env.UI.Nextf("etcd serves, with this host's member alone. Its data from before is in %s, until `slipway etcd prune` removes it", r.exchange.Aside)
-	env.UI.Nextf("Before a host of %s boots with its disk, take its address out of the load balancer, and run `slipway reset --force` there at once: "+
-		"two of them serve the former cluster, and whatever is written to that is lost", strings.Join(r.journal.Others, ", "))
+	env.UI.Nextf("etcd serves again, with this host's member only. Its previous data is in %s, until `slipway etcd prune` removes it", r.exchange.Aside)
+	env.UI.Nextf("Before any of these hosts (%s) boots with its old disk, take its address out of the load balancer; then run `slipway reset --force` there at once. "+
+		"Two of them would serve the former cluster, and whatever is written to that is lost", strings.Join(r.journal.Others, ", "))
 	node.SayRejoin(env, r.journal.Others)
 	return nil
 }

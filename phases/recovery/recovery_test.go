@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,17 +55,26 @@ func TestRefuses(t *testing.T) {
 		Options
 		facts []string // of the error; none if it's accepted
 	}{
-		"two of three are lost":    {3, nil, Options{}, nil},
-		"one of two is lost":       {2, nil, Options{}, nil},
-		"it's the only member":     {1, nil, Options{}, []string{"1"}},
-		"the quorum works":         {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.works = true }, Options{Abandon: []string{"cp-2"}}, []string{"`slipway etcd status`"}},
-		"a quorum may come back":   {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, Options{Abandon: []string{"cp-3"}}, []string{"2", "3", "cp-3"}},
-		"another one answers":      {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, Options{Abandon: []string{"cp-2"}}, []string{"cp-3", "--abandon=cp-3", "8"}},
-		"it answers peers alone":   {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 0 }, Options{}, []string{"cp-3", "--abandon=cp-3"}},
-		"it's further":             {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-2"] = 99 }, Options{}, []string{"cp-2", "99", "8"}},
-		"expired certificates":     {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.accept("cp-2", "cp-3") }, Options{}, []string{"2 ", "cp-2", "cp-3", "expired"}},
-		"an expired one of five":   {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.accept("cp-3") }, Options{}, []string{"cp-3", "--abandon=cp-3"}},
-		"a host refuses":           {3, refusing, Options{}, []string{"cp-2", "refused", "--abandon=cp-2"}},
+		"two of three are lost":  {3, nil, Options{}, nil},
+		"one of two is lost":     {2, nil, Options{}, nil},
+		"it's the only member":   {1, nil, Options{}, []string{"`slipway diagnose`", "`slipway etcd restore`"}},
+		"the quorum works":       {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.works = true }, Options{Abandon: []string{"cp-2"}}, []string{"`slipway etcd status`"}},
+		"a quorum may come back": {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, Options{Abandon: []string{"cp-3"}}, []string{"2", "3", "cp-3", "`slipway reset --force`", "--abandon=cp-3;"}},
+		"another one answers":    {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, Options{Abandon: []string{"cp-2"}}, []string{"cp-3", "--abandon=cp-2,cp-3", "8"}},
+		"it answers peers alone": {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 0 }, Options{}, []string{"cp-3", "--abandon=cp-3"}},
+		"it's further":           {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-2"] = 99 }, Options{}, []string{"cp-2", "99", "8"}},
+		"expired certificates":   {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.accept("cp-2", "cp-3") }, Options{}, []string{"3 ", "cp-2", "cp-3", "expired", "`slipway reset --force`", "--abandon=cp-2,cp-3;"}},
+		"an expired one of five": {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.accept("cp-3") }, Options{}, []string{"cp-3", "--abandon=cp-3"}},
+		"a host refuses":         {3, refusing, Options{}, []string{"cp-2", "refused", "--abandon=cp-2"}},
+		"two hosts refuse": {3, func(t *testing.T, s *phasetest.Stage, q *lostQuorum) {
+			t.Helper()
+			refusing(t, s, q)
+			q.fails["cp-3"] = q.fails["cp-2"]
+		}, Options{}, []string{"--abandon=cp-2,cp-3"}},
+		"a learner runs": {4, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) {
+			q.all[3].Learner = true
+			q.accept("cp-4")
+		}, Options{}, []string{"answer: cp-4.", "--abandon=cp-4"}},
 		"a host refuses for good":  {3, refusing, Options{Abandon: []string{"cp-2"}}, nil},
 		"no CA to ask with":        {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.fails["cp-2"] = noCA }, Options{Abandon: []string{"cp-2"}}, []string{"etcd/ca.crt"}},
 		"no CA to ask itself with": {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.fails["cp-1"] = noCA }, Options{}, []string{"etcd/ca.crt"}},
@@ -93,6 +103,25 @@ func TestRefuses(t *testing.T) {
 			t.Helper()
 			phasetest.Fatal(t, node.EtcdJournal{Command: "etcd restore", From: "/srv/x.db", Aside: member + ".before-restore-x", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
 			s.Remove(t, etcdPod)
+		}, Options{}, nil},
+		"interrupted, and the others are back": {3, func(t *testing.T, s *phasetest.Stage, q *lostQuorum) {
+			t.Helper()
+			interrupt(t, s, member+".before-recover-x")
+			q.answer["cp-2"], q.answer["cp-3"] = 9, 9
+		}, Options{}, []string{"cp-2", "cp-3", etcdPod, "slipway-etcd-data.yaml"}},
+		"interrupted, and the API works": {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
+			t.Helper()
+			interrupt(t, s, member+".before-recover-x")
+			s.Cluster = readyAPI{s.API}
+		}, Options{}, []string{"`slipway etcd status`", etcdPod, "slipway-etcd-data.yaml"}},
+		"interrupted": {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
+			t.Helper()
+			interrupt(t, s, member+".before-recover-x")
+		}, Options{}, nil},
+		"interrupted after the exchange, and the others are back": {3, func(t *testing.T, s *phasetest.Stage, q *lostQuorum) {
+			t.Helper()
+			interrupt(t, s, member)
+			q.answer["cp-2"], q.answer["cp-3"] = 9, 9
 		}, Options{}, nil},
 		"another decision was made": {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
 			t.Helper()
@@ -125,6 +154,13 @@ func TestRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// interrupt leaves a recovery that was interrupted once etcd had stopped. If aside exists, it has moved data.
+func interrupt(t *testing.T, s *phasetest.Stage, aside string) {
+	t.Helper()
+	phasetest.Fatal(t, node.EtcdJournal{Command: command, Aside: aside, Manifest: s.Get(t, etcdPod), Others: []string{"cp-2", "cp-3"}}.Write(s.Env))
+	s.Remove(t, etcdPod)
 }
 
 var noCA = etcd.CredentialsError{Err: errors.New("open /etc/kubernetes/pki/etcd/ca.crt: permission denied")}
@@ -181,6 +217,24 @@ func TestLooksAgain(t *testing.T) {
 			}
 			fact.In(t, err.Error()+"; "+fault.Remedy(err), c.facts...)
 		})
+	}
+}
+
+// TestResumes: a recovery that was interrupted names the other members once, and says what it does as long as no data has moved.
+func TestResumes(t *testing.T) {
+	s, _ := survivor(t, 3)
+	interrupt(t, s, member+".before-recover-x")
+	r, err := New(t.Context(), s.Env, Options{})
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, r.preflight(t.Context(), s.Env))
+	fact.List(t, r.journal.Others, "cp-2", "cp-3")
+	fact.In(t, r.Summary(), "cp-1", "cp-2", "cp-3", "8")
+}
+
+// TestChanges: one is no plural.
+func TestChanges(t *testing.T) {
+	if one, two := changes(1), changes(2); strings.HasSuffix(one, "s") || !strings.HasSuffix(two, "s") {
+		t.Errorf("%q, %q", one, two)
 	}
 }
 

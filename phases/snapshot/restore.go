@@ -55,14 +55,17 @@ func NewRestore(ctx context.Context, env *step.Env, from Source) (*Restore, erro
 	if r.made {
 		return r, nil // the snapshot isn't needed any more
 	}
-	if err := r.readSnapshot(env); err != nil || r.begun {
-		return r, err
+	if err := r.readSnapshot(env); err != nil {
+		return nil, err
 	}
 	return r, r.askOthers(ctx, env)
 }
 
 func (r *Restore) askOthers(ctx context.Context, env *step.Env) error {
 	r.EtcdOthers = node.EtcdOthers{Own: r.Own, Data: r.Data, Earlier: r.info.Members}
+	if r.begun { // the journal has the rest, from when etcd ran
+		return r.journal.OrBack(env, r.Ask(ctx, env, "run this command again"))
+	}
 	if err := r.Find(ctx, env); err != nil {
 		return err
 	}
@@ -82,7 +85,7 @@ func (r *Restore) lookAgain(ctx context.Context, env *step.Env) error {
 	if now.begun != r.begun || now.made != r.made || now.journal.Manifest != r.journal.Manifest {
 		return node.ErrEtcdChanged()
 	}
-	if !now.begun {
+	if !now.made {
 		if err := now.askOthers(ctx, env); err != nil {
 			return err
 		}

@@ -285,6 +285,26 @@ func TestRestoreWithoutFile(t *testing.T) {
 	fact.In(t, r.Summary(), path)
 }
 
+// TestRestoreResumes: a restore that was interrupted before it moved any data asks the others again.
+func TestRestoreResumes(t *testing.T) {
+	s, m, path := alone(t)
+	phasetest.Fatal(t, node.EtcdJournal{Command: RestoreCommand, From: path, Aside: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod),
+		Revision: 700, Others: []string{"cp-3"}, Nodes: []string{"cp-1"}}.Write(s.Env))
+	s.Remove(t, etcdPod)
+	r, err := NewRestore(t.Context(), s.Env, Source{File: path})
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, r.lookAgain(t.Context(), s.Env))
+	if r.journal.Revision != 700 {
+		t.Errorf("revision %d", r.journal.Revision)
+	}
+	fact.List(t, append(r.journal.Others, r.journal.Nodes...), "cp-3", "cp-1")
+
+	m.health = append(m.health, member(2, 1))
+	fact.Error(t, r.lookAgain(t.Context(), s.Env), "cp-2")
+	_, err = NewRestore(t.Context(), s.Env, Source{File: path})
+	fact.In(t, fixture.Told(err), "run: cp-2.", "`slipway reset` on cp-2;", etcdPod, node.EtcdJournalPath(s.Config))
+}
+
 // TestRestoreLooksAgain: whatever has changed while the operator thought about the question ends the restore.
 func TestRestoreLooksAgain(t *testing.T) {
 	for name, c := range map[string]struct {

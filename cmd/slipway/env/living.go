@@ -55,6 +55,11 @@ func living(cmd *cobra.Command, g *cli.Globals, check func(isControlPlane bool) 
 	return mode.LivingParts(n, in.Host), nil
 }
 
+// ownEtcdCluster tells the cluster of this host's etcd by its data.
+func ownEtcdCluster(h host.Host, n *config.Node) func() (uint64, error) {
+	return func() (uint64, error) { return node.OwnEtcdCluster(&step.Env{Config: n, Host: h}) }
+}
+
 // ByOwnFiles describes this node of a running cluster by its own files.
 func ByOwnFiles(h host.Host, self *config.JoinConfiguration) (*config.Node, error) {
 	n, _, err := NodeFrom(config.DefaultCluster(), self)

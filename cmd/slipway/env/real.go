@@ -140,14 +140,15 @@ func NewEtcd(node *config.Node, real *linux.Host, api cluster.Cluster, said ui.U
 	}
 	pki := node.Paths.PKI
 	o := etcd.Options{
-		Endpoints: thisnode.EtcdEndpoints(real, api, node, said),
-		CA:        filepath.Join(pki, "etcd", "ca.crt"),
-		Cert:      filepath.Join(pki, "apiserver-etcd-client.crt"),
-		Key:       filepath.Join(pki, "apiserver-etcd-client.key"),
-		ReadFile:  real.ReadFile,
-		Own:       thisnode.OwnEtcdEndpoints(real, node),
-		Warn:      said.Warn,
-		Timeout:   node.Timeouts.EtcdAPICall,
+		Endpoints:  thisnode.EtcdEndpoints(real, api, node, said),
+		CA:         filepath.Join(pki, "etcd", "ca.crt"),
+		Cert:       filepath.Join(pki, "apiserver-etcd-client.crt"),
+		Key:        filepath.Join(pki, "apiserver-etcd-client.key"),
+		ReadFile:   real.ReadFile,
+		Own:        thisnode.OwnEtcdEndpoints(real, node),
+		OwnCluster: ownEtcdCluster(real, node),
+		Warn:       said.Warn,
+		Timeout:    node.Timeouts.EtcdAPICall,
 	}
 	if len(node.FormerAddresses) > 0 {
 		o.Endpoints = movingEtcd(node, o.Endpoints)
@@ -166,6 +167,7 @@ func externalEtcd(e *config.ExternalEtcd, real *linux.Host, limit time.Duration)
 		Cert:      e.CertFile,
 		Key:       e.KeyFile,
 		ReadFile:  real.ReadFile,
+		Plain:     true,
 		Timeout:   limit,
 	})
 }

@@ -16,13 +16,13 @@ func newRecover(g *cli.Globals) *cobra.Command {
 	o := &config.EtcdFlags{}
 	cmd := &cobra.Command{
 		Use:   "recover",
-		Short: "Let etcd go on with this host's member alone, after its quorum is lost for good",
-		Long: "Let etcd go on with this host's member alone, after its quorum is lost for good: the hosts of too many members, or their\n" +
+		Short: "Continue with this host's member alone after etcd has lost its quorum for good",
+		Long: "Continue with this host's member alone after etcd has lost its quorum for good: the hosts of too many members, or their\n" +
 			"disks, will not come back. Run it where the log is longest; --dry-run shows this host's.\n\n" +
-			"Everything in this host's log stays. Changes at its end may not be committed: nobody knows whether clients were told that\n" +
-			"they succeeded. They are counted, and kept unless you drop them. It refuses while etcd can have a quorum again, and while\n" +
+			"Everything in this host's log stays. Changes at its end may not be committed: it isn't known whether clients were told of their\n" +
+			"success. They are counted, and kept unless you drop them. It refuses while etcd could regain its quorum, and while\n" +
 			"another member answers, unless you abandon it. The other control planes are reset and join again afterwards.\n\n" +
-			"The same command finishes a recovery that was interrupted.",
+			"The same command finishes a recovery that was interrupted. Until that has moved data, it asks the other members again.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := env.LivingControlPlane(cmd, g)
 			if err != nil {

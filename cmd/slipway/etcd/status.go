@@ -112,7 +112,12 @@ func look(ctx context.Context, p *env.Parts, hash bool) (*status, error) {
 		return nil, fault.WithRemedy(err, "`slipway diagnose` on the control planes says what is wrong")
 	}
 	own, _ := thisnode.EtcdMember(p.Env.Host, p.Env.Config)
-	s := &status{TypeMeta: metav1.TypeMeta{APIVersion: outputAPI, Kind: "Status"}, Findings: append([]fault.Finding{}, etcd.Concerns(all)...)}
+	s := &status{TypeMeta: metav1.TypeMeta{APIVersion: outputAPI, Kind: "Status"}, Findings: []fault.Finding{}}
+	concerns := etcd.Concerns
+	if p.Env.Config.Cluster.Etcd.External != nil {
+		concerns = etcd.ExternalConcerns
+	}
+	s.Findings = append(s.Findings, concerns(all)...)
 	for _, m := range all {
 		s.ClusterID = fmt.Sprintf("%x", m.Cluster)
 		s.Members = append(s.Members, memberOf(all, m, own.PeerURL))
