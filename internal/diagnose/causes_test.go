@@ -389,7 +389,7 @@ func etcdRows() []row {
 		{"etcd-unknown-peer", "of an old request", func(h *fakeHost) {
 			members(func(*etcd.Health) {})(h)
 			h.insistingEtcd(silentPeerLine("dead"))
-		}, "etcd; dead; `slipway etcd status`", true},
+		}, "etcd; dead; `slipway etcd status -o json`", true},
 		{"etcd-unknown-peer", "it is a member", func(h *fakeHost) {
 			members(func(*etcd.Health) {})(h)
 			h.insistingEtcd(silentPeerLine("2"))

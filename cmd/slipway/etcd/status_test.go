@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
@@ -189,4 +191,21 @@ func TestMemberList(t *testing.T) {
 		}
 	}
 	golden.Check(t, "testdata/member-list.txt", out.String())
+}
+
+// TestExternalStatus: the remedies for an external etcd name no command of Slipway that refuses it.
+func TestExternalStatus(t *testing.T) {
+	e := members{all: three()}
+	e.all[0].Status.Alarms = []etcd.Alarm{{Member: 0xa0, Kind: "NOSPACE"}}
+	p := partsOf(t, e)
+	for _, external := range []*config.ExternalEtcd{nil, {}} {
+		p.Env.Config = p.Env.Config.With(func(n *config.Node) { n.Cluster.Etcd.External = external })
+		s, err := look(t.Context(), p, false)
+		if err != nil || len(s.Findings) != 1 {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		if own := strings.Contains(s.Findings[0].Remedy, "`slipway etcd defrag`"); own != (external == nil) {
+			t.Errorf("external: %t, %s", external != nil, s.Findings[0])
+		}
+	}
 }
