@@ -85,8 +85,11 @@ func asks(ctx context.Context, env *step.Env, o Options, moved bool) error {
 	q := newLostQuorum(3)
 	q.answer["cp-2"], q.answer["cp-3"] = last, last
 	env.Etcd = q
-	if _, err := New(ctx, env, o); moved != (err == nil) {
-		return fmt.Errorf("with the others back, and data moved: %t, it ends with: %w", moved, err)
+	switch _, err := New(ctx, env, o); {
+	case err == nil && !moved:
+		return errors.New("it goes on although the others are back, and no data was moved")
+	case err != nil && moved:
+		return fmt.Errorf("it does not go on after data was moved: %w", err)
 	}
 	return nil
 }
