@@ -47,7 +47,7 @@ func LoadInit(ctx context.Context, src *Source, flags InitFlags, opts Options) (
 	return n, d.warningTexts(), nil
 }
 
-// addRestored adds the documents of a restored cluster, except those that the user's file has.
+// addRestored adds the documents of a restored cluster, unless the user's file has them.
 func (d *documents) addRestored(src *Source) {
 	if src == nil {
 		return

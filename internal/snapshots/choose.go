@@ -17,8 +17,7 @@ const inaccuracy = time.Hour
 // Ahead reports whether a snapshot was taken in the future: the host's clock was ahead.
 func (s Snapshot) Ahead(now time.Time) bool { return s.Taken.After(now.Add(inaccuracy)) }
 
-// OwnOf splits a Node's snapshots into those of the past, and those that a clock which was ahead has dated to the future. list has the
-// newest last.
+// OwnOf splits a Node's snapshots into past ones, and ones dated to the future by a clock that was ahead. list has the newest last.
 func OwnOf(list []Snapshot, node string, now time.Time) (own, ahead []Snapshot) {
 	for _, s := range list {
 		switch {

@@ -32,7 +32,7 @@ type EtcdOthers struct {
 	Data    string
 	Earlier []etcd.Member
 	// Revision is the keys' present revision: etcd's, or else as stored; 0 if it's unknown. Running names the others that answer, Silent
-	// those that don't. Cluster is the ID of the etcd cluster, 0 unless this node's member answers.
+	// all others. Cluster is the ID of the etcd cluster, 0 unless this node's member answers.
 	Revision        int64
 	Cluster         uint64
 	Running, Silent []string

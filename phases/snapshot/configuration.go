@@ -92,7 +92,7 @@ func Configuration(h host.Host, from Source) (*config.Source, error) {
 	return &config.Source{Name: "the configuration in " + from.File, Data: data}, nil
 }
 
-// readConfiguration doesn't read a sealed snapshot to its end: whoever restores it does.
+// readConfiguration doesn't read a sealed snapshot to its end: the restore does.
 func (s *Source) readConfiguration(h host.Host) ([]byte, error) {
 	if snapshots.IsSealed(s.File) {
 		if err := s.opens(); err != nil {
@@ -162,7 +162,7 @@ func differences(then, now *config.ClusterConfiguration) (refused []fault.Findin
 	return refused, others, err
 }
 
-// otherDifferences names the fields that differ, besides those that differences looks at.
+// otherDifferences names the fields that differ, except for fields that differences compares.
 func otherDifferences(then, now config.ClusterConfiguration) (names []string, err error) {
 	fields := func(c config.ClusterConfiguration) (all map[string]json.RawMessage, err error) {
 		c.TypeMeta, c.Networking, c.ControlPlaneEndpoint = metav1.TypeMeta{}, config.Networking{}, ""

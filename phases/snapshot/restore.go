@@ -42,8 +42,8 @@ type Restore struct {
 	begun, made bool
 }
 
-// NewRestore reads the snapshot, and fails unless it fits this host's cluster. Members of etcd that still run are a finding: whoever
-// resets them should have seen the whole plan first. It changes nothing.
+// NewRestore reads the snapshot, and fails unless it fits this host's cluster. Members of etcd that still run are a finding: operators
+// should see the whole plan before they reset them. It changes nothing.
 func NewRestore(ctx context.Context, env *step.Env, from Source) (*Restore, error) {
 	if err := onlyLocal(env); err != nil {
 		return nil, err

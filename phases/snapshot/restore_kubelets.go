@@ -21,11 +21,11 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// kubelets are those that report in a restored cluster. A report doesn't say that a kubelet works with the restored Pods: it renews
+// kubelets are the reporting kubelets of a restored cluster. A report doesn't say that a kubelet works with the restored Pods: it renews
 // its Lease at once, and may list its Pods half a minute later. Until then, a restored Pod can count as ready and not run.
 type kubelets struct {
 	waiting []string // names of Nodes
-	// unreached are those that the API server doesn't reach, so nobody knows.
+	// unreached are Nodes that the API server doesn't reach, so nobody knows.
 	unreached []string
 }
 
@@ -60,7 +60,7 @@ func (k *kubelets) follow(ctx context.Context, env *step.Env, pods []corev1.Pod)
 	return err
 }
 
-// follows compares the Pods of the API with the kubelet's, and with those that run. Not every kubelet tells which ones run.
+// follows compares the API's Pods with the kubelet's, and with the running ones. Not every kubelet tells which Pods run.
 func follows(ctx context.Context, env *step.Env, name string, pods []corev1.Pod) error {
 	known, err := podsAt(ctx, env, name, "pods")
 	if err != nil {
