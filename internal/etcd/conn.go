@@ -103,7 +103,7 @@ func CheckClientURL(text string) error {
 // clientAddress returns the scheme and the host of a client URL. With plain, the scheme may be http.
 func clientAddress(text string, plain bool) (string, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "https" && !(plain && u.Scheme == "http") || u.Host == "" {
+	if err != nil || u.Scheme != "https" && (!plain || u.Scheme != "http") || u.Host == "" {
 		return "", errors.Errorf("%q is not a client URL of an etcd member (expected something like https://192.0.2.1:2379)", text)
 	}
 	return u.Scheme + "://" + u.Host, nil

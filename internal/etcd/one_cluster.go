@@ -126,7 +126,7 @@ func (all clients) clusters(ctx context.Context, own []int) []uint64 {
 	ids := make([]uint64, len(all))
 	var enough <-chan time.Time
 	over, asked := false, slices.Clone(own)
-	for left := len(all); left > 0 && !(over && len(asked) == 0); {
+	for left := len(all); left > 0 && (!over || len(asked) > 0); {
 		select {
 		case r := <-results:
 			left--

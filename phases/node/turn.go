@@ -95,7 +95,7 @@ func TakeTurnIfAnswered(ctx context.Context, env *step.Env, purpose Purpose) (Tu
 		env.UI.Warn("without the Lease, it is unknown whether another control plane restarts its components, too",
 			"make sure that no other control plane is being upgraded, rolled back or restarted")
 	}
-	return turnWithoutLease(ctx, env, purpose), nil
+	return turnWithoutLease(env, purpose), nil
 }
 
 // isFull reports whether etcd accepts no writes, because it has reached its quota.
@@ -104,7 +104,7 @@ func isFull(ctx context.Context, env *step.Env) bool {
 	return err == nil && etcd.HasAlarm(all, "NOSPACE")
 }
 
-func turnWithoutLease(ctx context.Context, env *step.Env, purpose Purpose) Turn {
+func turnWithoutLease(env *step.Env, purpose Purpose) Turn {
 	return Turn{purpose: purpose, continued: true, keeps: new(bool), release: func(ctx context.Context) error { // an earlier run may hold the Lease
 		limited, cancel := context.WithTimeout(ctx, ReachTime)
 		defer cancel()

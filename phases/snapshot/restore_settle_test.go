@@ -120,10 +120,10 @@ func published(pod string) discoveryv1.Endpoint {
 	return e
 }
 
-// on is a ready Pod of a Node, as a kubelet has it from the API.
-func on(node, name string) corev1.Pod {
+// onWorker is a ready Pod of worker-1, as its kubelet has it from the API.
+func onWorker(name string) corev1.Pod {
 	p := pod(name, corev1.ConditionTrue)
-	p.Namespace, p.Spec.NodeName, p.Annotations = "shop", node, map[string]string{configSource: "api"}
+	p.Namespace, p.Spec.NodeName, p.Annotations = "shop", "worker-1", map[string]string{configSource: "api"}
 	return p
 }
 
@@ -153,15 +153,15 @@ func TestSettle(t *testing.T) {
 			pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "other"}}}}, nil, []string{"shop/web-1", "Pod a"}, nil},
 		"a Pod that isn't ready, of a Service with publishNotReadyAddresses": {&restoredAPI{nodes: []string{"cp-1"},
 			endpoints: []discoveryv1.Endpoint{published("a")}, pods: []corev1.Pod{pod("a", corev1.ConditionFalse)}}, nil, nil, nil},
-		"a kubelet that has not listed again": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{on("worker-1", "a")},
+		"a kubelet that has not listed again": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{onWorker("a")},
 			lists: map[string][]corev1.Pod{}}, []string{"cp-1"}, []string{"worker-1", "shop/a"}, nil},
-		"a Pod of the lost future": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{on("worker-1", "a")},
-			lists: map[string][]corev1.Pod{"worker-1/pods": {on("worker-1", "a"), on("worker-1", "b")}, "worker-1/runningpods/": {on("worker-1", "a")}}},
+		"a Pod of the lost future": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{onWorker("a")},
+			lists: map[string][]corev1.Pod{"worker-1/pods": {onWorker("a"), onWorker("b")}, "worker-1/runningpods/": {onWorker("a")}}},
 			nil, []string{"worker-1", "shop/b"}, nil},
-		"a ready Pod that does not run": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{on("worker-1", "a")},
-			lists: map[string][]corev1.Pod{"worker-1/pods": {on("worker-1", "a")}}}, nil, []string{"worker-1", "shop/a"}, nil},
-		"kubelets that work": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{on("worker-1", "a")}}, nil, nil, nil},
-		"kubelets that nobody reaches": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{on("worker-1", "a")}, unreached: true},
+		"a ready Pod that does not run": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{onWorker("a")},
+			lists: map[string][]corev1.Pod{"worker-1/pods": {onWorker("a")}}}, nil, []string{"worker-1", "shop/a"}, nil},
+		"kubelets that work": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{onWorker("a")}}, nil, nil, nil},
+		"kubelets that nobody reaches": {&restoredAPI{nodes: []string{"cp-1", "worker-1"}, pods: []corev1.Pod{onWorker("a")}, unreached: true},
 			nil, nil, []string{"cp-1, worker-1", "`systemctl restart kubelet`"}},
 		"a Pod that isn't ready": {&restoredAPI{nodes: []string{"cp-1"}, endpoints: []discoveryv1.Endpoint{endpoint("a", nil)},
 			pods: []corev1.Pod{pod("a", corev1.ConditionFalse)}}, nil, []string{"shop/web-1", "Pod a"}, nil},
