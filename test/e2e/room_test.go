@@ -22,6 +22,8 @@ type need struct {
 	minutes  int // roughly, beside other tests
 }
 
+func (n need) time() time.Duration { return time.Duration(n.minutes) * time.Minute }
+
 // needs lists the tests needing more than one machine for one or two minutes.
 var needs = map[string]need{
 	"TestAnsible":                       {5, 30},
@@ -78,6 +80,13 @@ type rooms struct {
 	changed         *sync.Cond
 	tests, machines int // still free
 	waiting         []need
+	running         []running
+}
+
+// running is a test that has room.
+type running struct {
+	need
+	until time.Time // its likely end
 }
 
 func newRooms(tests, machines int) *rooms {
@@ -96,29 +105,71 @@ func (r *rooms) take(n need) {
 	at := slices.Index(r.waiting, n)
 	r.waiting = slices.Delete(r.waiting, at, at+1)
 	r.tests, r.machines = r.tests-1, r.machines-n.machines
+	r.running = append(r.running, running{n, time.Now().Add(n.time())})
 	r.changed.Broadcast() // there may be room for another
 }
 
 func (r *rooms) giveBack(n need) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	at := slices.IndexFunc(r.running, func(t running) bool { return t.need == n })
+	r.running = slices.Delete(r.running, at, at+1)
 	r.tests, r.machines = r.tests+1, r.machines+n.machines
 	r.changed.Broadcast()
 }
 
-// next returns the longest of the waiting needs, or the zero need if there's no room for it yet: otherwise, a test that needs
-// most of the machines would wait forever while smaller ones passed it.
+// next returns the longest of the waiting needs. While there's no room for that, a shorter test may pass it if it will likely have
+// ended by then: a test that needs most of the machines neither waits forever nor leaves them idle. It returns the zero need if
+// nothing can start.
 func (r *rooms) next() need {
-	if len(r.waiting) == 0 {
+	if len(r.waiting) == 0 || r.tests == 0 {
 		return need{}
 	}
-	first := slices.MaxFunc(r.waiting, func(a, b need) int {
-		return cmp.Or(cmp.Compare(a.minutes, b.minutes), cmp.Compare(a.machines, b.machines))
+	order := slices.SortedFunc(slices.Values(r.waiting), func(a, b need) int {
+		return -cmp.Or(cmp.Compare(a.minutes, b.minutes), cmp.Compare(a.machines, b.machines))
 	})
-	if r.tests == 0 || first.machines > r.machines {
-		return need{}
+	start := r.roomFor(order[0].machines)
+	for i, n := range order {
+		if n.machines <= r.machines && (i == 0 || !time.Now().Add(n.time()).After(start)) {
+			return n
+		}
 	}
-	return first
+	return need{}
+}
+
+// roomFor estimates when so many machines are free.
+func (r *rooms) roomFor(machines int) (at time.Time) {
+	free := r.machines
+	for _, t := range slices.SortedFunc(slices.Values(r.running), func(a, b running) int { return a.until.Compare(b.until) }) {
+		if free >= machines {
+			break
+		}
+		free, at = free+t.machines, t.until
+	}
+	return at
+}
+
+// TestRooms: while the longest test waits for machines, only tests that end before it can start pass it.
+func TestRooms(t *testing.T) {
+	for name, c := range map[string]struct{ waits, now, want need }{
+		"the longest fits":         {need{2, 11}, need{2, 6}, need{2, 11}},
+		"another ends before":      {need{4, 11}, need{2, 6}, need{2, 6}},
+		"another takes too long":   {need{4, 40}, need{2, 30}, need{}},
+		"neither of them has room": {need{4, 11}, need{3, 6}, need{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRooms(3, 5)
+			r.take(need{3, 25})
+			r.waiting = []need{c.now, c.waits}
+			if got := r.next(); got != c.want {
+				t.Errorf("%v is next, not %v", got, c.want)
+			}
+			r.giveBack(need{3, 25})
+			if got := r.next(); got != c.waits {
+				t.Errorf("on a free machine, %v is next, not %v", got, c.waits)
+			}
+		})
+	}
 }
 
 // elsewhere lends the test's room to others while its machines are idle.
