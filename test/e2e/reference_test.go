@@ -180,10 +180,10 @@ func (m machine) keepsPlan(writes []string) {
 	}
 }
 
-func (m machine) secondInitChangesNothing(config string, more ...string) {
+func (m machine) secondInitChangesNothing(config string) {
 	m.Helper()
 	before := m.settledState()
-	m.init(config, more...)
+	m.init(config)
 	if diff := cmp.Diff(before, m.state()); diff != "" {
 		m.Errorf("the second init changed something (-before +after):\n%s", diff)
 	}

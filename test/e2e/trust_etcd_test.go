@@ -158,7 +158,7 @@ func (m machine) losesItsData() {
 	m.eventually("the end of etcd and of the API server", readyLimit, func() error {
 		pids, err := m.try("pgrep", "-x", "etcd|kube-apiserver")
 		if err != nil {
-			return nil // there is none
+			return nil //nolint:nilerr // there is none
 		}
 		_, err = m.try(append([]string{"kill", "-KILL"}, strings.Fields(pids)...)...)
 		return fmt.Errorf("processes %s: %v", pids, err)
@@ -222,14 +222,15 @@ func (m machine) etcdStatus() (s etcdStatus, err error) {
 }
 
 // etcdNeeds waits until `etcd status` says that an operator is needed, for this finding, or with none that all is well.
-func (m machine) etcdNeeds(finding, subject string) (s etcdStatus) {
+func (m machine) etcdNeeds(finding, subject string) {
 	m.Helper()
 	code := 0
 	if finding != "" {
 		code = 2
 	}
-	m.eventually("etcd status", readyLimit, func() (err error) {
-		if s, err = m.etcdStatus(); err != nil {
+	m.eventually("etcd status", readyLimit, func() error {
+		s, err := m.etcdStatus()
+		if err != nil {
 			return err
 		}
 		for _, f := range s.Findings {
@@ -242,7 +243,6 @@ func (m machine) etcdNeeds(finding, subject string) (s etcdStatus) {
 		}
 		return fmt.Errorf("exit code %d, %+v", s.Code, s.Findings)
 	})
-	return s
 }
 
 // removesLost cuts the power of another control plane, and takes it out of the cluster: its member and its Node. The rest is then
