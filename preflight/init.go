@@ -74,7 +74,7 @@ func node(n *config.Node) []Check {
 		{Name: "FileExisting-cp", Run: program("cp", "coreutils"), Asks: "the program is in PATH"},
 		{Name: "SystemVerification", Run: with(n, system), Asks: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
 		{Name: "KernelModules", Run: with(n, kernelModules), Asks: "overlay, br_netfilter, nf_conntrack and the modules of kube-proxy's mode are loaded or built in (warning)"},
-		{Name: "KernelDefaults", Run: with(n, kernelDefaults), Asks: "kernel parameters have the values that the kubelet insists on, if its protectKernelDefaults is set"},
+		KernelDefaults(n),
 		{Name: "Hostname", Run: with(n.Name, nodeName), Asks: "the node's name is valid (error), and resolves to this host (warning)"},
 		{Name: "DNSLoop", Run: with(n, dnsLoop), Asks: "the kubelet's resolv.conf names servers that Pods can reach, not this host's loopback, where CoreDNS would ask itself (warning)"},
 		{Name: "ResolvConf", Run: with(n, resolvConf), Asks: "the file exists whose name servers the kubelet gives to Pods"},
@@ -89,6 +89,11 @@ func node(n *config.Node) []Check {
 		{Name: "MTU", Run: with(n, mtu), Asks: "the MTU of the default route's interface fits IPv6 and the other interfaces (warning)"},
 	}
 	return slices.Concat(checks, forwarding(n), ports(n, portUse{n.Kubelet.Address, kubeletPort(n), kubelet}))
+}
+
+// KernelDefaults is the check that a kubelet with protectKernelDefaults starts on this host.
+func KernelDefaults(n *config.Node) Check {
+	return Check{Name: "KernelDefaults", Run: with(n, kernelDefaults), Asks: "kernel parameters have the values that the kubelet insists on, if its protectKernelDefaults is set"}
 }
 
 // EtcdDataCheck is the name of the check that etcd's directory has no other data.

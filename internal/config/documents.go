@@ -65,6 +65,8 @@ type documents struct {
 	// stored reads leniently, for a cluster's stored configuration; extras holds, by kind, the parts unknown to this version.
 	stored bool
 	extras Extras
+	// parts are a user's changes, which the stored configurations have already.
+	parts map[string]Part
 }
 
 type knownVersion struct {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/profile"
 )
 
 // resetNode is the command for a lost host, as the flag table names it.
@@ -65,6 +67,9 @@ const (
 func reconfigureFlags() []flagRow {
 	return []flagRow{
 		toggle("confirm", "keep the change that is on trial on this node").on(reconfigureCommand),
+		text("profile", "", "harden the cluster with the settings of a `profile`: audit, or cis, which includes audit").
+			offers(profile.Names()...).
+			on(reconfigureCommand),
 		toggle("revert", "put back the change that is on trial on this node or, if there is none, the last one that counts").on(reconfigureCommand),
 		duration("try", 0, "keep the change only if `slipway reconfigure --confirm` is run within this time").on(reconfigureCommand, reconfigureNode),
 	}

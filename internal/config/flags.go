@@ -127,6 +127,7 @@ type ReconfigureFlags struct {
 	Edit                  bool          `flag:"edit"`
 	IgnorePreflightErrors []string      `flag:"ignore-preflight-errors"`
 	Patches               string        `flag:"patches"`
+	Profile               string        `flag:"profile"`
 	Revert                bool          `flag:"revert"`
 	Try                   time.Duration `flag:"try"`
 }

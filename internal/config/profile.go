@@ -5,10 +5,14 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/pkg/errors"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubelet "k8s.io/kubelet/config/v1beta1"
@@ -39,12 +43,39 @@ func (d *documents) applyProfile(name string) {
 		d.kubelet, d.hardened = cmp.Or(d.kubelet, &kubelet.KubeletConfiguration{}), true
 	}
 	for _, f := range p.Fields {
-		if o := d.origins[kindKubelet]; o == nil || o.lines[f.Path] == 0 {
-			f.Set(d.kubelet)
+		hardened := d.kubelet.DeepCopy()
+		f.Set(hardened)
+		if d.isOwn(f.Path) && !reflect.DeepEqual(hardened, d.kubelet) {
+			d.warnf(kindKubelet, f.Path, "stays as it is, although the profile %s sets it", name)
 			continue
 		}
-		d.warnf(kindKubelet, f.Path, "stays as it is, although the profile %s sets it", name)
+		d.kubelet = hardened
 	}
+}
+
+// isOwn reports whether the user has set a field of the KubeletConfiguration. A stored one also has zero values that nobody has set.
+func (d *documents) isOwn(field string) bool {
+	o := d.origins[kindKubelet]
+	if o == nil || o.lines[field] == 0 || !d.stored {
+		return o != nil && o.lines[field] != 0
+	}
+	if _, given := d.parts[KubeletSource].Locate(Fault{Field: field}); given {
+		return true
+	}
+	return !reflect.DeepEqual(kubeletField(d.kubelet, field), kubeletField(&kubelet.KubeletConfiguration{}, field))
+}
+
+// kubeletField is the value of a field at the top, as JSON has it.
+func kubeletField(k *kubelet.KubeletConfiguration, name string) any {
+	tree := map[string]any{}
+	data, err := json.Marshal(k)
+	if err == nil {
+		err = json.Unmarshal(data, &tree)
+	}
+	if err != nil {
+		return err // no other value equals it
+	}
+	return tree[name]
 }
 
 // applySetting reports whether the component's flag has the profile's value.
@@ -147,4 +178,64 @@ func PrintProfile(name string, src *Source) ([]byte, []string, error) {
 		out = fmt.Appendf(out, "---\n# %s\n%s", f.Path, f.Data)
 	}
 	return out, d.warningTexts(), err
+}
+
+// ProfileParts returns what a profile changes in a cluster's stored configurations, as LoadParts does for a user's documents. The
+// stored ones have the user's parts already. A setting that the cluster has stays; the warnings name it.
+func ProfileParts(name string, cluster, kubelets []byte, users map[string]Part) (map[string]Part, []string, error) {
+	d := newStored()
+	d.addStored(ClusterSource, kindCluster, cluster)
+	d.addStored(KubeletSource, kindKubelet, kubelets)
+	if err := d.err(); err != nil {
+		return nil, nil, err
+	}
+	d.parts, d.warnings = users, nil // those of the stored text come up when the result is loaded
+	before, err := d.storedJSON()
+	if err != nil {
+		return nil, nil, err
+	}
+	d.applyProfile(name)
+	for _, list := range [][]Fault{d.faults, d.warnings} {
+		for i, f := range list {
+			list[i], _ = users[f.File].Locate(Fault{File: f.File, Field: f.Field, Message: f.Message})
+		}
+	}
+	if err := d.err(); err != nil {
+		return nil, d.warningTexts(), err
+	}
+	after, err := d.storedJSON()
+	if err != nil {
+		return nil, nil, err
+	}
+	parts := map[string]Part{}
+	for source := range after {
+		fields, err := changedFields(before[source], after[source])
+		if err != nil {
+			return nil, nil, err
+		}
+		parts[source] = Part{Fields: fields}
+	}
+	return parts, d.warningTexts(), nil
+}
+
+// storedJSON are the documents that a profile changes, by source.
+func (d *documents) storedJSON() (map[string][]byte, error) {
+	texts := map[string][]byte{}
+	for source, document := range map[string]any{ClusterSource: d.cluster, KubeletSource: d.kubelet} {
+		data, err := json.Marshal(document)
+		if err != nil {
+			return nil, errors.WithStack(err)
+		}
+		texts[source] = data
+	}
+	return texts, nil
+}
+
+// changedFields is the merge patch (RFC 7396) from one document to another.
+func changedFields(before, after []byte) (fields map[string]any, err error) {
+	patch, err := jsonpatch.CreateMergePatch(before, after)
+	if err != nil {
+		return nil, errors.WithStack(err)
+	}
+	return fields, errors.WithStack(json.Unmarshal(patch, &fields))
 }

@@ -25,7 +25,6 @@ func (t Texts) documents() documents {
 
 // Between is the change from one configuration to another, both as an earlier change had them.
 func Between(before, after Texts, self *config.JoinConfiguration, opts config.Options) (*Change, error) {
-	opts.Placeholders = true
 	present, _, err := load(before.documents(), self, opts)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,6 @@ func Text(ctx context.Context, api cluster.Cluster, self *config.JoinConfigurati
 	if err != nil {
 		return nil, err
 	}
-	opts.Placeholders = true
 	n, _, err := load(stored, self, opts)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,6 @@ func Stored(ctx context.Context, api cluster.Cluster, self *config.JoinConfigura
 	if err != nil {
 		return nil, nil, err
 	}
-	opts.Placeholders = true
 	n, warnings, err := load(stored, self, opts)
 	if err != nil {
 		return nil, warnings, err

@@ -78,20 +78,31 @@ func Load(ctx context.Context, api cluster.Cluster, src *config.Source, self *co
 
 // loadParts is Load for any field.
 func loadParts(ctx context.Context, api cluster.Cluster, parts map[string]config.Part, self *config.JoinConfiguration, opts config.Options) (*Change, []string, error) {
-	c := &Change{Versions: map[string]string{}}
+	c, present, merged, err := mergeStored(ctx, api, parts, self, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.complete(present, merged, parts, self, opts)
+}
+
+// mergeStored merges parts over the cluster's stored configuration.
+func mergeStored(ctx context.Context, api cluster.Cluster, parts map[string]config.Part, self *config.JoinConfiguration, opts config.Options) (
+	c *Change, present *config.Node, merged documents, err error,
+) {
+	c = &Change{Versions: map[string]string{}}
 	stored, err := c.read(ctx, api, rows(), parts)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	opts.Placeholders = true
-	present, _, err := load(stored, self, opts)
-	if err != nil {
-		return nil, nil, err
+	if present, _, err = load(stored, self, opts); err != nil {
+		return nil, nil, nil, err
 	}
-	merged, err := merge(present, stored, parts)
-	if err != nil {
-		return nil, nil, err
-	}
+	merged, err = merge(present, stored, parts)
+	return c, present, merged, err
+}
+
+// complete makes c the change from the present configuration to the merged one.
+func (c *Change) complete(present *config.Node, merged documents, parts map[string]config.Part, self *config.JoinConfiguration, opts config.Options) (*Change, []string, error) {
 	next, warnings, err := load(merged, self, opts)
 	if err != nil {
 		return nil, nil, located(err, parts)
@@ -127,6 +138,7 @@ func Self(h host.Host) *config.JoinConfiguration {
 type documents map[string][]byte
 
 func load(d documents, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+	opts.Placeholders = true
 	return config.LoadCluster(d[config.ClusterSource], d[config.KubeletSource], d[config.KubeProxySource], self, opts)
 }
 
@@ -159,26 +171,32 @@ func (c *Change) read(ctx context.Context, api cluster.Cluster, rows []row, part
 func merge(present *config.Node, stored documents, parts map[string]config.Part) (documents, error) {
 	merged := maps.Clone(stored)
 	for _, r := range rows() {
-		part, given := parts[r.source]
-		if !given {
+		if _, given := parts[r.source]; !given {
 			continue
 		}
 		base, err := r.document(present)
 		if err != nil {
 			return nil, err
 		}
-		if base, err = yaml.YAMLToJSON(base); err != nil {
+		if merged[r.source], err = yaml.YAMLToJSON(base); err != nil {
 			return nil, errors.WithStack(err)
-		}
-		patch, err := json.Marshal(part.Fields)
-		if err != nil {
-			return nil, errors.WithStack(err)
-		}
-		if merged[r.source], err = jsonpatch.MergePatch(base, patch); err != nil {
-			return nil, errors.Wrap(err, r.source)
 		}
 	}
-	return merged, nil
+	return merged, merged.patch(parts)
+}
+
+// patch changes the documents, which are JSON, as the parts say.
+func (d documents) patch(parts map[string]config.Part) error {
+	for source, part := range parts {
+		patch, err := json.Marshal(part.Fields)
+		if err != nil {
+			return errors.WithStack(err)
+		}
+		if d[source], err = jsonpatch.MergePatch(d[source], patch); err != nil {
+			return errors.Wrap(err, source)
+		}
+	}
+	return nil
 }
 
 // located moves faults of the merged configuration to the user's lines that cause them.

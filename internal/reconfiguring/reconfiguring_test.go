@@ -23,6 +23,13 @@ const (
 // loaded merges documents over those of a cluster of v1.37.2 with an API server's flag and a field of a newer version.
 func loaded(t *testing.T, documents string) (*Change, []string, error) {
 	t.Helper()
+	api, self := live(t)
+	return Load(t.Context(), api, &config.Source{Name: "change.yaml", Data: []byte(documents)}, self, config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+}
+
+// live is that cluster, and its control plane.
+func live(t *testing.T) (*cluster.Plan, *config.JoinConfiguration) {
+	t.Helper()
 	api := cluster.NewPlan(func(cluster.Action) {}, nil)
 	err := api.Ensure(t.Context(),
 		fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", fixture.ClusterConfiguration+"aNewerField: {kept: true}\nnetworking: {podSubnet: 10.244.0.0/16}\n"+
@@ -34,7 +41,7 @@ func loaded(t *testing.T, documents string) (*Change, []string, error) {
 	}
 	self := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{LocalAPIEndpoint: config.APIEndpoint{AdvertiseAddress: "192.0.2.11"}}}
 	self.NodeRegistration.Name = "cp-1"
-	return Load(t.Context(), api, &config.Source{Name: "change.yaml", Data: []byte(documents)}, self, config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+	return api, self
 }
 
 // TestMerge: a field that isn't mentioned stays, null takes a field back to its default, and a list replaces the list.

@@ -43,7 +43,7 @@ func (r *Run) prepare(ctx context.Context, env *step.Env) error {
 	if err := r.find(ctx, env); err != nil {
 		return err
 	}
-	if len(r.certificates)+len(r.components)+len(r.kubelet)+len(r.others)+len(r.Fields) == 0 {
+	if len(r.certificates)+len(r.components)+len(r.profiles)+len(r.kubelet)+len(r.others)+len(r.Fields) == 0 {
 		env.UI.Printf("This node already runs with this configuration")
 		return nil
 	}
@@ -85,7 +85,7 @@ func (r *Run) begin(ctx context.Context, env *step.Env) (err error) {
 	for _, c := range r.components {
 		paths = append(paths, thisnode.StaticPodPath(env.Config, c.Name))
 	}
-	for _, f := range r.kubelet {
+	for _, f := range slices.Concat(r.profiles, r.kubelet) {
 		paths = append(paths, f.Path)
 	}
 	for _, f := range r.others {
@@ -115,6 +115,9 @@ func (r *Run) find(ctx context.Context, env *step.Env) (err error) {
 			return err
 		}
 		if r.components, err = node.Outdated(ctx, env); err != nil {
+			return err
+		}
+		if r.profiles, err = r.missingProfileFiles(env); err != nil {
 			return err
 		}
 	}
@@ -166,13 +169,14 @@ func (r *Run) issueCertificates(ctx context.Context, env *step.Env) error {
 	return r.turn.Prove(ctx, env)
 }
 
-// restartComponents swaps etcd and the API server first, then the components that need the API.
+// restartComponents swaps etcd and the API server first, then the components that need the API. A profile's files are there before
+// the API server needs them, and until it doesn't.
 func (r *Run) restartComponents(ctx context.Context, env *step.Env) error {
-	if len(r.components) == 0 {
-		return nil
-	}
-	if r.Reverts == nil {
+	if r.Reverts == nil && len(r.components)+len(r.profiles) > 0 {
 		if err := edits.RefuseLoss(ctx, env); err != nil {
+			return err
+		}
+		if err := r.writeProfileFiles(env); err != nil {
 			return err
 		}
 	}
@@ -191,7 +195,7 @@ func (r *Run) restartComponents(ctx context.Context, env *step.Env) error {
 			return err
 		}
 	}
-	return nil
+	return r.removeOthers(env)
 }
 
 func (r *Run) restartKubelet(ctx context.Context, env *step.Env) error {

@@ -43,6 +43,7 @@ type Run struct {
 	certificates []certs.Spec
 	components   []node.Replacement
 	kubelet      []ownership.File
+	profiles     []ownership.File // files that the API server reads
 	// others are a reverted change's other files, such as certificates, as they were.
 	others []trial.File
 	// stored is set once the cluster's configuration may have changed.

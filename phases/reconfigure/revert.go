@@ -161,13 +161,30 @@ func (r *Run) findKept(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
+// restoreOthers writes the files again that the change had replaced.
 func (r *Run) restoreOthers(env *step.Env) error {
 	for _, f := range r.others {
 		data, err := r.Reverts.Kept(env, f)
 		if err != nil {
 			return err
 		}
+		if data == nil { // removeOthers removes it
+			continue
+		}
 		if err := f.Restore(env, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeOthers removes the files that the change had added, once no component needs them.
+func (r *Run) removeOthers(env *step.Env) error {
+	for _, f := range r.others {
+		if f.Kept != "" {
+			continue
+		}
+		if err := f.Restore(env, nil); err != nil {
 			return err
 		}
 	}

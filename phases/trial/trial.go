@@ -59,6 +59,9 @@ type Record struct {
 type File struct {
 	Path string      `json:"path"`
 	Mode fs.FileMode `json:"mode"`
+	// UID and GID are the file's owner: a component of a rootless control plane may have to read it.
+	UID int `json:"uid,omitempty"`
+	GID int `json:"gid,omitempty"`
 	// Kept is the copy's name in the record's directory; empty if the file didn't exist.
 	Kept string `json:"kept,omitempty"`
 	// Written is when the file was written (WrittenAt). Earlier releases didn't keep it.
@@ -131,6 +134,9 @@ func (r *Record) keep(env *step.Env, path string) error {
 		}
 		if f.Written, err = WrittenAt(env, path); err != nil {
 			return err
+		}
+		if owner, known := host.OwnerIn(info); known {
+			f.UID, f.GID = owner.UID, owner.GID
 		}
 		f.Mode, f.Kept = info.Mode().Perm(), strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "-")
 		if _, err := (ownership.File{Path: filepath.Join(r.dir, f.Kept), Data: data, Mode: 0o600}).Write(env.Host); err != nil {
@@ -215,7 +221,7 @@ func (f File) Restore(env *step.Env, data []byte) error {
 		return err
 	}
 	env.UI.Printf("Putting back %s", f.Path)
-	_, err := ownership.File{Path: f.Path, Data: data, Mode: f.Mode}.Write(env.Host)
+	_, err := env.Host.WriteOwned(f.Path, data, f.Mode, host.Owner{UID: f.UID, GID: f.GID})
 	return err
 }
 

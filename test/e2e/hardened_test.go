@@ -55,6 +55,68 @@ func TestHardened(t *testing.T) {
 	}
 }
 
+// TestHardenedLive hardens a running cluster, one node after another: each gets the settings with their files, and works as before.
+func TestHardenedLive(t *testing.T) {
+	tier.OnlyFull(t, "TestHarden")
+	cp1 := boot(t)
+	cp2, w := cp1.another("cp-2"), cp1.another("worker-1")
+	planes, all := []machine{cp1, cp2}, []machine{cp1, cp2, w}
+	for _, m := range all {
+		m.knowsEndpoint(planes)
+	}
+	cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
+	worker, plane := cp1.joinCommands()
+	sideBySide(func() { cp2.runs("slipway", "join", plane) }, func() { w.runs("slipway", "join", worker) })
+	for _, m := range all {
+		cp1.ready(m.node.Name())
+	}
+	cp1.saysOf([]string{"slipway", "reconfigure", "--profile=cis", "--diff"}, "/etc/kubernetes/audit/audit.yaml", "protectKernelDefaults")
+	cp1.saysOf([]string{"slipway", "reconfigure", "--profile=cis"}, "cp-2", "worker-1")
+	cp2.must("slipway", "reconfigure", "node")
+	w.must("slipway", "reconfigure", "node")
+	for _, m := range all {
+		cp1.ready(m.node.Name())
+		m.hasHardenedKubelet()
+	}
+	cp1.serviceAnswers(everything.dnsName)
+	for _, m := range planes {
+		m.answersAnonymousProbesOnly()
+		m.auditsWithoutSecrets(cp1)
+		m.hasHardenedFiles()
+		m.failsItems("1.1.12", "1.2.5", "4.1.1")
+		m.showsLogs("kube-apiserver-" + m.node.Name())
+	}
+	cp1.refusesPrivilegedPods()
+	w.failsItems("4.1.1")
+	before := cp1.must("find", "/etc/kubernetes", "-type", "f", "-printf", `%p %m %T@\n`)
+	cp1.must("slipway", "reconfigure", "--profile=cis")
+	if after := cp1.must("find", "/etc/kubernetes", "-type", "f", "-printf", `%p %m %T@\n`); after != before {
+		t.Errorf("the same command again changed files:\n%s\nwere\n%s", after, before)
+	}
+	for _, m := range all {
+		m.diagnosedHealthy()
+	}
+}
+
+// saysOf runs a command that must succeed, and looks for facts in all that it says.
+func (m machine) saysOf(command []string, facts ...string) {
+	m.Helper()
+	out, err := m.try(command...)
+	if err != nil {
+		m.Fatalf("%q: %v\n%s", command, err, out)
+	}
+	fact.In(m.T, out, facts...)
+}
+
+// showsLogs asks a static Pod's kubelet, through the API, for its logs and for a process in it.
+func (m machine) showsLogs(pod string) {
+	m.Helper()
+	if out := m.kubectl("-n", "kube-system", "logs", "--tail=1", pod); strings.TrimSpace(out) == "" {
+		m.Errorf("Pod %s has no logs", pod)
+	}
+	fact.In(m.T, m.kubectl("-n", "kube-system", "exec", pod, "--", "/usr/local/bin/kube-apiserver", "--version"), "Kubernetes v1")
+}
+
 // answersAnonymousProbesOnly asks m's API server without credentials.
 func (m machine) answersAnonymousProbesOnly() {
 	m.Helper()

@@ -31,7 +31,8 @@ func New(g *cli.Globals) *cobra.Command {
 		Long: "Change the configuration of a live cluster, beginning with this control plane. The file has the documents to change, with only\n" +
 			"the fields to change: ClusterConfiguration, KubeletConfiguration, KubeProxyConfiguration. A field that is not mentioned stays,\n" +
 			"null takes a field back to its default, and a list replaces the stored list. --edit opens the stored documents in KUBE_EDITOR or\n" +
-			"EDITOR instead; a field that you remove goes back to its default.\n\n" +
+			"EDITOR instead; a field that you remove goes back to its default. --profile adds the settings of a hardening profile to the\n" +
+			"cluster's and to those of --config, and writes its files; settings that are there already stay.\n\n" +
 			"The change is on trial until the new Pods run, the API is ready and takes a write, etcd has a quorum, the kubelet reports, and\n" +
 			"all of that has lasted for ten seconds. Otherwise this node goes back to its previous files. The cluster's configuration is\n" +
 			"stored last. If the run is killed on trial, or the machine restarts, systemd puts the node back.\n\n" +
@@ -44,8 +45,9 @@ func New(g *cli.Globals) *cobra.Command {
 				return answer(cmd, g, trial.Confirmed)
 			case o.Revert:
 				return revert(cmd, g, o)
-			case o.ConfigFile == "" && !o.Edit:
-				return fault.New("reconfigure needs the documents to change", "name a file with --config, or - for standard input; or edit the configuration with --edit")
+			case o.ConfigFile == "" && o.Profile == "" && !o.Edit:
+				return fault.New("reconfigure needs the documents to change",
+					"name a file with --config, or - for standard input; or a hardening profile with --profile; or edit the configuration with --edit")
 			}
 			e := &editing{}
 			err := change(cmd, g, o, env.LivingControlPlane, (*reconfigure.Run).Phases, e.loader(cmd, g, o))
@@ -54,6 +56,9 @@ func New(g *cli.Globals) *cobra.Command {
 	}
 	config.Bind(cmd.Flags(), "reconfigure", o)
 	cmd.MarkFlagsMutuallyExclusive("config", "edit", "confirm", "revert")
+	for _, other := range []string{"edit", "confirm", "revert"} {
+		cmd.MarkFlagsMutuallyExclusive("profile", other)
+	}
 	cmd.MarkFlagsMutuallyExclusive("confirm", "try")
 	env.Reporting(g, cmd)
 	cmd.AddCommand(newNode(g), newWayBack(g))
@@ -65,14 +70,20 @@ const longestTry = time.Hour
 
 type loader func(*env.Input, cluster.Cluster, *config.JoinConfiguration) (*reconfigure.Run, []string, error)
 
-// loader loads the change in the documents of --config, or lets a person make it.
+// loader loads the change in the documents of --config, with the settings of --profile, or lets a person make it.
 func (e *editing) loader(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) loader {
 	return func(in *env.Input, api cluster.Cluster, self *config.JoinConfiguration) (*reconfigure.Run, []string, error) {
-		if o.Edit {
-			c, warnings, err := e.begin(cmd.Context(), g, in, api, self)
-			return reconfigure.New(c, ""), warnings, err
+		var c *reconfiguring.Change
+		var warnings []string
+		var err error
+		switch {
+		case o.Edit:
+			c, warnings, err = e.begin(cmd.Context(), g, in, api, self)
+		case o.Profile != "":
+			c, warnings, err = reconfiguring.LoadProfile(cmd.Context(), api, o.Profile, in.File, self, in.Options)
+		default:
+			c, warnings, err = reconfiguring.Load(cmd.Context(), api, in.File, self, in.Options)
 		}
-		c, warnings, err := reconfiguring.Load(cmd.Context(), api, in.File, self, in.Options)
 		return reconfigure.New(c, ""), warnings, err
 	}
 }

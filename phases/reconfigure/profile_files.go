@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"bytes"
+	"path"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// missingProfileFiles are the files of profiles that the API server's flags name and this host lacks. Files that exist stay; those
+// with other content are named, if this change restarts the API server.
+func (r *Run) missingProfileFiles(env *step.Env) (files []ownership.File, err error) {
+	restarts := node.Contains(r.components, manifests.APIServerName)
+	for _, f := range env.Config.ProfileFiles() {
+		file := ownership.File{Path: f.Path, Data: f.Data, Mode: 0o600}
+		have, err := host.ReadIfExists(env.Host, f.Path)
+		if err != nil {
+			return nil, err
+		}
+		if have == nil {
+			files = append(files, file)
+			continue
+		}
+		if restarts && !bytes.Equal(have, f.Data) {
+			file.SayKept(env.UI, have, "to use the profile's, move it away before this command")
+		}
+	}
+	return files, nil
+}
+
+// writeProfileFiles writes the files that the API server is about to read.
+func (r *Run) writeProfileFiles(env *step.Env) error {
+	if dir := env.Config.AuditLogDir(); dir != "" {
+		if err := env.Host.EnsureDir(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	for _, f := range r.profiles {
+		if err := env.Host.EnsureDir(path.Dir(f.Path), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := env.Keeper().Replace(r.profiles); err != nil {
+		return err
+	}
+	return env.Accounts().Give(manifests.APIServerName)
+}
