@@ -79,7 +79,9 @@ type Judge interface {
 	Validate(ctx context.Context, objs ...Object) ([]Verdict, error)
 }
 
+// Waiter is about Nodes, whose kubelets act on their own.
 type Waiter interface {
+	Approver
 	// AwaitReport waits until the Node is registered and its kubelet has reported after since, by its Lease or the heartbeat of its
 	// Ready condition. All times come from the node's own clock. After the deadline, the error describes the last state seen.
 	AwaitReport(ctx context.Context, node string, since time.Time) error

@@ -83,6 +83,7 @@ func cisFields() []Field {
 		{"protectKernelDefaults", func(k *kubelet.KubeletConfiguration) { k.ProtectKernelDefaults = true }},
 		{"eventRecordQPS", func(k *kubelet.KubeletConfiguration) { k.EventRecordQPS = new(int32(50)) }},
 		{"podPidsLimit", func(k *kubelet.KubeletConfiguration) { k.PodPidsLimit = new(int64(4096)) }},
+		{"serverTLSBootstrap", func(k *kubelet.KubeletConfiguration) { k.ServerTLSBootstrap = true }},
 		{"seccompDefault", func(k *kubelet.KubeletConfiguration) { k.SeccompDefault = new(true) }},
 		{"streamingConnectionIdleTimeout", func(k *kubelet.KubeletConfiguration) {
 			k.StreamingConnectionIdleTimeout = metav1.Duration{Duration: idle}

@@ -22,5 +22,6 @@ func Join() []step.Phase {
 		kubelet.WaitBootstrap().Needing("kubelet-start", prepare, "etcd-join"),
 		controlPlaneJoin().Needing("kubelet-wait-bootstrap", "wait-control-plane"),
 		waitJoined().Needing(prepare, "etcd-join"),
+		kubelet.ServingCertificate().Needing("kubelet-wait-bootstrap", "wait-control-plane"),
 	}
 }

@@ -5,6 +5,7 @@ package kubelet
 
 import (
 	"crypto"
+	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -17,14 +18,16 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// ensureServingPair creates the kubelet's serving certificate and key. The kubelet itself would first generate two RSA keys,
-// which takes a third of its first start. An existing pair stays.
-func ensureServingPair(env *step.Env) error {
-	if signs, err := kubeletSignsItself(env); err != nil || !signs {
+// EnsureServingPair creates the kubelet's serving certificate and key. The kubelet itself would first generate two RSA keys,
+// which takes a third of its first start. One that asks the cluster for a certificate would serve nothing, neither logs nor exec,
+// until somebody has approved its request; it begins with this pair, and asks nevertheless. An existing pair stays.
+func EnsureServingPair(env *step.Env) error {
+	name, err := ownPair(env)
+	if err != nil || name == "" {
 		return err
 	}
 	dir := filepath.Join(env.Config.Paths.Kubelet, "pki")
-	certPath, keyPath := filepath.Join(dir, "kubelet.crt"), filepath.Join(dir, "kubelet.key")
+	certPath, keyPath := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	cert, err := host.ReadIfExists(env.Host, certPath)
 	if err != nil {
 		return err
@@ -70,17 +73,24 @@ func servingKey(path string, keyPEM []byte) (crypto.Signer, error) {
 	return key, errors.WithMessagef(err, "%s has no certificate: put the right key there, or delete it", path)
 }
 
-// kubeletSignsItself reports whether neither the kubelet's settings on this host nor a flag give it a serving certificate.
-func kubeletSignsItself(env *step.Env) (bool, error) {
+// ownPair names the files in which the kubelet looks for a certificate without the cluster; empty if its settings on this host or a
+// flag give it one, or if the cluster has.
+func ownPair(env *step.Env) (string, error) {
 	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
-	if err != nil {
-		return false, err
+	if err != nil || settings.TLSCertFile != "" || settings.TLSPrivateKeyFile != "" {
+		return "", err
 	}
-	if settings.ServerTLSBootstrap || settings.TLSCertFile != "" || settings.TLSPrivateKeyFile != "" {
-		return false, nil
-	}
-	return !slices.ContainsFunc(thisnode.KubeletFlags(env.Host, env.Config), func(a config.Arg) bool {
+	if slices.ContainsFunc(thisnode.KubeletFlags(env.Host, env.Config), func(a config.Arg) bool {
 		return slices.Contains([]string{"cert-dir", "config", "config-dir",
 			"rotate-server-certificates", "tls-cert-file", "tls-private-key-file"}, a.Name)
-	}), nil
+	}) {
+		return "", nil
+	}
+	if !settings.ServerTLSBootstrap {
+		return "kubelet", nil
+	}
+	if _, err := env.Host.Lstat(servingPEM(env)); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	return "kubelet-server", nil
 }

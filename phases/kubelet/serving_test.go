@@ -57,7 +57,6 @@ func isServingPair(t *testing.T, s *phasetest.Stage) {
 func TestServingPairIsTheKubeletsOwnMatter(t *testing.T) {
 	const kubelet = "---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 	for name, documents := range map[string]string{
-		"asks the cluster":           fixture.InitDocument + fixture.ClusterDocument + kubelet + "serverTLSBootstrap: true\n",
 		"files in its settings":      fixture.InitDocument + fixture.ClusterDocument + kubelet + "tlsCertFile: /etc/tls/k.crt\ntlsPrivateKeyFile: /etc/tls/k.key\n",
 		"another directory, by flag": phasetest.WithKubeletFlags("{name: cert-dir, value: /var/lib/k}"),
 		"files, by flag":             phasetest.WithKubeletFlags("{name: tls-cert-file, value: /etc/tls/k.crt}"),
@@ -71,6 +70,24 @@ func TestServingPairIsTheKubeletsOwnMatter(t *testing.T) {
 				t.Error("there is a certificate directory")
 			}
 		})
+	}
+}
+
+// TestServingPairUntilApproved: a kubelet that asks the cluster serves from the start.
+func TestServingPairUntilApproved(t *testing.T) {
+	const documents = fixture.InitDocument + fixture.ClusterDocument + "---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nserverTLSBootstrap: true\n"
+	s := phasetest.NewStage(t, documents)
+	s.Play(t, Start())
+	_, err := certs.ParsePair([]byte(s.Get(t, "/var/lib/kubelet/pki/kubelet-server.crt")), []byte(s.Get(t, "/var/lib/kubelet/pki/kubelet-server.key")))
+	phasetest.Fatal(t, err)
+	if _, err := s.Host.Lstat(servingCert); err == nil {
+		t.Error("there is a pair that the kubelet does not read")
+	}
+	s = phasetest.NewStage(t, documents)
+	s.Put(t, "/var/lib/kubelet/pki/kubelet-server-current.pem", "the cluster's")
+	s.Play(t, Start())
+	if _, err := s.Host.Lstat("/var/lib/kubelet/pki/kubelet-server.crt"); err == nil {
+		t.Error("there is a pair beside the cluster's certificate")
 	}
 }
 

@@ -209,6 +209,9 @@ func (r *Run) restartKubelet(ctx context.Context, env *step.Env) error {
 	if err := env.Keeper().Replace(r.kubelet); err != nil {
 		return err
 	}
+	if err := kubelet.EnsureServingPair(env); err != nil {
+		return err
+	}
 	env.UI.Printf("Restarting the kubelet, so that it reads %s", filepath.Dir(r.kubelet[0].Path))
 	if err := node.RestartKubelet(ctx, env); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -32,6 +33,7 @@ func (r *Run) NodePhases() []step.Phase {
 		components,
 		phase("kubelet-config", "Restart the kubelet with its new settings, on trial", r.restartKubelet),
 		phase("finish", "Give the turn back", r.end),
+		kubelet.ServingCertificate(),
 	}, "finish")
 }
 

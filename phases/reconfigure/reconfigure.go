@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
@@ -69,6 +70,7 @@ func (r *Run) Phases() []step.Phase {
 		r.addonPhase(),
 		phase("upload-config", "Store the configuration in the cluster", r.store),
 		phase("finish", "Give the turn back, and show the next steps", r.finish),
+		kubelet.ServingCertificate(),
 	}, "upload-config")
 }
 

@@ -18,6 +18,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -90,6 +91,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the connection is gone
+	}
+	if r.Method == http.MethodPatch {
+		r.URL.Path = strings.TrimSuffix(r.URL.Path, "/approval")
 	}
 	live, known := s.objects[r.URL.Path]
 	switch {
