@@ -71,13 +71,24 @@ func putBackUnfinished(ctx context.Context, env *step.Env, record *trial.Record,
 	if err := turn.Finish(ctx, env, putBack(ctx, env, turn, record)); err != nil {
 		return err
 	}
-	if err := trial.Unguard(ctx, env, byWatch); err != nil || turn.Held || !env.Config.ControlPlane {
+	if turn.Held {
+		return trial.Unguard(ctx, env, byWatch)
+	}
+	return endLost(ctx, env, byWatch)
+}
+
+// endLost ends what a run that's gone has left: its turn, as soon as the API says whose it is, and the units.
+func endLost(ctx context.Context, env *step.Env, byWatch bool) error {
+	var away error
+	if env.Config.ControlPlane {
+		if away = env.Cluster.Ready(ctx); away == nil {
+			away = finishEarlierTurn(ctx, env)
+		}
+	}
+	if err := trial.Unguard(ctx, env, byWatch); err != nil {
 		return err
 	}
-	if err := env.Cluster.Ready(ctx); err != nil { // it was away before, with the Lease
-		return err
-	}
-	return finishEarlierTurn(ctx, env)
+	return away
 }
 
 func causeOf(env *step.Env, record *trial.Record) string {
@@ -167,10 +178,10 @@ func finishStoring(ctx context.Context, env *step.Env, record *trial.Record, byW
 	if err := record.Count(env); err != nil {
 		return err
 	}
-	if err := trial.Unguard(ctx, env, byWatch); err != nil {
+	if err := finishEarlierTurn(ctx, env); err != nil {
 		return err
 	}
-	return finishEarlierTurn(ctx, env)
+	return trial.Unguard(ctx, env, byWatch)
 }
 
 // changedSince names a ConfigMap that somebody has changed since the change was made from it; empty for none.

@@ -38,7 +38,13 @@ func awaitAnswer(ctx context.Context, env *step.Env, record *trial.Record) (tria
 }
 
 // Watch is the workflow of the unit that watches: the run is gone, so it waits in its place if there's a confirmation to wait for.
+// Without an unfinished change, only the end of the run is missing.
 func Watch(unfinished *trial.Record) []step.Phase {
+	if unfinished == nil {
+		return []step.Phase{{Name: "finish", Summary: "End the turn of the interrupted run", Run: func(ctx context.Context, env *step.Env) error {
+			return endLost(ctx, env, true)
+		}}}
+	}
 	wait := step.Phase{Name: "confirmation", Summary: "Wait for `slipway reconfigure --confirm`", Run: func(ctx context.Context, env *step.Env) error {
 		_, err := awaitAnswer(ctx, env, unfinished)
 		return err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,10 +170,15 @@ func command(ctx context.Context, h *phasetest.LastingHost, endpoint string, say
 	return phasetest.CrashRun(ctx, r.Node, h, endpoint, say, workflow(r), nil)
 }
 
-var scenarios = []phasetest.Scenario{reconfigureScenario, nodePlaneScenario, nodeScenario, tryScenario, revertScenario}
+var (
+	scenarios = []phasetest.Scenario{reconfigureScenario, nodePlaneScenario, nodeScenario, tryScenario, revertScenario}
+	wayBacks  = []phasetest.Scenario{
+		bootScenario, wayBackScenario("way-back", trial.Unconfirmed), wayBackScenario("way-back-confirmed", trial.Confirmed),
+	}
+)
 
-func TestMain(m *testing.M) { phasetest.Main(m, scenarios...) }
+func TestMain(m *testing.M) { phasetest.Main(m, slices.Concat(scenarios, wayBacks)...) }
 
-func TestCrash(t *testing.T) { phasetest.KillEach(t, scenarios) }
+func TestCrash(t *testing.T) { phasetest.KillEach(t, slices.Concat(scenarios, wayBacks)) }
 
 func TestHostFaults(t *testing.T) { phasetest.RefuseEach(t, scenarios) }

@@ -106,10 +106,11 @@ func (r *Run) goBack(ctx context.Context, env *step.Env, failed error) error {
 			"run the same command again, which tries again to put back the files in "+r.record.Dir()+"; `slipway diagnose` says what is wrong")
 		return r.turn.Finish(ctx, env, failed)
 	}
+	failed = r.turn.Finish(ctx, env, node.RunsAsBefore(failed))
 	if err := trial.Unguard(ctx, env, false); err != nil {
 		ui.WarnError(env.UI, err)
 	}
-	return r.turn.Finish(ctx, env, node.RunsAsBefore(failed))
+	return failed
 }
 
 func (r *Run) takeTurn(ctx context.Context, env *step.Env) (err error) {

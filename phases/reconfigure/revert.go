@@ -59,10 +59,10 @@ func (r *Run) RevertPhases() []step.Phase {
 // finishReverted only ends what an interrupted run has left.
 func (r *Run) finishReverted(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("The change of %s UTC has been taken back already", r.Reverts.TakesBack.Format(time.DateTime))
-	if err := trial.Unguard(ctx, env, false); err != nil {
+	if err := r.endTurn(ctx, env); err != nil {
 		return err
 	}
-	return r.endTurn(ctx, env)
+	return trial.Unguard(ctx, env, false)
 }
 
 // before is a ConfigMap's text from before the change that this one takes back.

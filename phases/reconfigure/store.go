@@ -168,10 +168,10 @@ func (r *Run) end(ctx context.Context, env *step.Env) error {
 			return err
 		}
 	}
-	if err := trial.Unguard(ctx, env, false); err != nil {
+	if err := r.endTurn(ctx, env); err != nil {
 		return err
 	}
-	return r.endTurn(ctx, env)
+	return trial.Unguard(ctx, env, false) // until now, the unit that watches would end a killed run's turn
 }
 
 // endTurn also ends the turn of an earlier run that was interrupted after its last restart.

@@ -96,6 +96,9 @@ var points = []struct {
 		"internal/config.TestManifestFaults", "internal/cluster.TestValidate", "internal/cluster.TestEnsureDropsNamespaces",
 		"phases/bootstrap.TestNetworkIsRefused", "phases/bootstrap.TestNetworkThatStays", "test/e2e.TestNode/network-file",
 	}},
+	{"a change of the configuration that is killed at its end keeps no other control plane waiting", []string{
+		"phases/reconfigure.TestCrash/way-back-confirmed", "phases/reconfigure.TestCrash/reconfigure-boot",
+	}},
 }
 
 // TestPoints checks that no promise's test is renamed or removed unnoticed.

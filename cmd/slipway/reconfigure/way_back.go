@@ -41,9 +41,6 @@ func newWayBack(g *cli.Globals) *cobra.Command {
 			watch := retry.Policy{First: lockInterval, Passes: func(err error) bool { return errors.As(err, &locked) }}
 			err := watch.Do(cmd.Context(), func(ctx context.Context) error {
 				return withUnfinished(cmd, g, env.LivingNode, func(p *env.Parts, r *trial.Record) error {
-					if r == nil { // the run has ended, but not removed the units
-						return trial.Unguard(ctx, p.Env, true)
-					}
 					return p.Run(ctx, reconfigure.Watch(r), nil)
 				})
 			})
