@@ -17,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/test/clients"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/tier"
 )
@@ -49,7 +52,8 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestMoveOneOfThree moves a control plane while clients write through the others, without a failed write.
+// TestMoveOneOfThree changes the configuration of three control planes 20 times, and moves one of them, while clients write. No write
+// fails.
 func TestMoveOneOfThree(t *testing.T) {
 	tier.OnlyFull(t, "phases/address.TestMove")
 	cp1 := boot(t)
@@ -66,6 +70,7 @@ func TestMoveOneOfThree(t *testing.T) {
 		cp1.ready(m.node.Name())
 	}
 	cp1.hasVoters(planes...)
+	cp1.row("edits", func(m machine) { m.takesEdits(planes) })
 	w := cp1.startWriters("cp-1", planes)
 	// Until cp-3 has moved, the Service also leads to its former address.
 	w.names = slices.DeleteFunc(w.names, func(name string) bool { return name == "service" })
@@ -76,6 +81,104 @@ func TestMoveOneOfThree(t *testing.T) {
 	cp3.hasMoved(cp1)
 	cp1.hasVoters(planes...)
 	cp1.ready("cp-3")
+}
+
+// serviceURL is the API's address in the cluster's network, which kube-proxy leads to one of the API servers.
+const serviceURL = "https://10.96.0.1"
+
+// rounds of edits are made on each control plane in turn.
+const rounds = 5
+
+// edits are the changes of a round: of the API server, etcd, the other components, and the kubelets. The last round takes them back.
+func edits(round int) []string {
+	const cluster = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
+	flag := func(name, value string) string {
+		if round == rounds-1 {
+			return "{extraArgs: null}"
+		}
+		return fmt.Sprintf("{extraArgs: [{name: %s, value: %q}]}", name, value)
+	}
+	maxPods := fmt.Sprint(90 + round)
+	if round == rounds-1 {
+		maxPods = "null"
+	}
+	verbosity := flag("v", fmt.Sprint(1+round%2))
+	return []string{
+		cluster + "apiServer: " + flag("event-ttl", fmt.Sprintf("%dh0m0s", 2+round)) + "\n",
+		cluster + "etcd: {local: " + flag("log-level", []string{"warn", "error"}[round%2]) + "}\n",
+		cluster + "controllerManager: " + verbosity + "\nscheduler: " + verbosity + "\n",
+		"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: " + maxPods + "\n",
+	}
+}
+
+// takesEdits makes 20 changes of the configuration, each on trial, while clients write through the Service every 50 ms. In each round,
+// one control plane gets four changes, and then the others follow. No write fails or is lost, and in the end all files are as before.
+func (m machine) takesEdits(planes []machine) {
+	m.Helper()
+	var before []string
+	for _, p := range planes {
+		before = append(before, machine{m.T, p.node}.configured())
+	}
+	writing, err := clients.Start(m.Context(), m.node, clients.Order{
+		Count: 2, URL: serviceURL, Kubeconfig: "/etc/kubernetes/admin.conf", Interval: 50 * time.Millisecond,
+	})
+	if err != nil {
+		m.Fatal(err)
+	}
+	started := time.Now()
+	for round := range rounds {
+		first := machine{m.T, planes[round%len(planes)].node}
+		for _, edit := range edits(round) {
+			first.runs("slipway", "reconfigure", first.reconfigureWith(edit)[2:])
+		}
+		for _, p := range planes {
+			if p.node != first.node {
+				machine{m.T, p.node}.runs("slipway", "reconfigure", []string{"node"})
+			}
+		}
+		if m.Failed() {
+			break
+		}
+	}
+	m.lostNoWrite(writing, time.Since(started))
+	for i, p := range planes {
+		p.T = m.T
+		if now := p.configured(); now != before[i] && !m.Failed() {
+			m.Errorf("%s is not as before (-before +after):\n%s", p.node.Name(), cmp.Diff(before[i], now))
+		}
+		m.ready(p.node.Name())
+		p.must("rm", "-r", "/etc/kubernetes/tmp") // it has the former address
+	}
+}
+
+// configured is the text of a control plane's files that a change of the configuration writes.
+func (m machine) configured() string {
+	m.Helper()
+	return m.must("sh", "-c", "cat /etc/kubernetes/manifests/*.yaml /var/lib/kubelet/config.yaml")
+}
+
+// lostNoWrite ends the clients. A client may send a write once more after its connection broke, as any client does, but no more.
+func (m machine) lostNoWrite(writing *clients.Running, took time.Duration) {
+	m.Helper()
+	r, err := writing.Stop()
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.Logf("in %s: %d writes confirmed, %d repeated, %d answers to wait, %d failed, %d lost; the slowest took %s, the longest gap was %s",
+		took.Round(time.Second), r.Confirmed, r.Repeated, r.Delayed, len(r.Failed), len(r.Lost), r.Slowest, r.Gap)
+	if least := int(took.Seconds()); r.Confirmed < least { // of 40 a second
+		m.Errorf("only %d writes in %s", r.Confirmed, took)
+	}
+	if len(r.Lost) > 0 {
+		m.Errorf("lost, though confirmed: %q", r.Lost)
+	}
+	for _, failure := range r.Failed {
+		if lostInTransfer(failure) {
+			m.Logf("while another member of etcd became the leader: %s", failure)
+			continue
+		}
+		m.Error(failure)
+	}
 }
 
 // changesAddress takes a node's address away after it has got another one. The nodes in all know it by name.

@@ -6,11 +6,18 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/intact"
 	"github.com/slipway-k8s/slipway/test/lab/lossy"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
@@ -66,6 +73,117 @@ func TestCutUpgrade(t *testing.T) {
 	})
 }
 
+// smallChange changes a flag of the API server and a setting of the kubelet.
+const smallChange = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer: {extraArgs: [{name: profiling, value: 'false'}]}\n" +
+	"---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 99\n"
+
+// TestCutReconfigure: whenever the power is cut, the node comes back as it was before the change or as it is after it.
+func TestCutReconfigure(t *testing.T) {
+	tier.OnlyFull(t, "TestNode/reconfigure")
+	d := mountDisk(t)
+	m := boot(t)
+	m.init(document("", podSubnet))
+	m.ready("cp-1")
+	command, before, after := m.reconfigureWith(smallChange), m.configuration(), ""
+	m.must("sync")
+	m.cutDuring(d, func() {
+		m.must(command...)
+		after = m.configuration()
+	}, func(again machine) {
+		again.settles()
+		if now := again.configuration(); now != before && now != after {
+			again.Errorf("it's neither as before nor as after the change (-before +now):\n%s", cmp.Diff(before, now))
+		}
+		if out, err := again.try(command...); err != nil {
+			again.Logf("this run only put back the change:\n%s", out)
+			again.must(command...)
+		}
+		if now := again.configuration(); now != after {
+			again.Errorf("the same command leaves (-want +got):\n%s", cmp.Diff(after, now))
+		}
+		again.must("rm", "-rf", "/etc/kubernetes/tmp") // the cut run's copies
+		again.isWhole()
+	})
+}
+
+// TestRebootOnTrial restarts a machine while a change is on trial, or waits for its confirmation: the machine comes back as it was.
+func TestRebootOnTrial(t *testing.T) {
+	tier.OnlyFull(t, "TestNode/reconfigure")
+	m := boot(t)
+	m.init(document("", podSubnet))
+	m.ready("cp-1")
+	command, before := m.reconfigureWith(smallChange), m.configuration()
+	try := append(slices.Clone(command), "--try=30m")
+	for _, row := range []struct {
+		name    string
+		at      string
+		ends    func(context.Context) error
+		command []string
+	}{
+		{"shut-down", "On trial", m.shutsDown, command},
+		{"lost-power-unconfirmed", "--confirm", m.node.Kill, try},
+		{"shut-down-unconfirmed", "--confirm", m.shutsDown, try},
+	} {
+		m.row(row.name, func(m machine) {
+			if !m.killedAt(instant{row.at, 0}, row.ends, row.command...) {
+				m.Fatalf("it ended before %q", row.at)
+			}
+			started := time.Now()
+			if err := m.node.Start(m.Context()); err != nil {
+				m.Fatal(err)
+			}
+			m.settles()
+			m.Logf("back %.1fs after the start", time.Since(started).Seconds())
+			if now := m.configuration(); now != before {
+				m.Errorf("it isn't as before (-before +now):\n%s", cmp.Diff(before, now))
+			}
+			out, err := m.try("slipway", "reconfigure", "--confirm")
+			if err == nil {
+				m.Errorf("a change that was put back was confirmed:\n%s", out)
+			}
+			fact.In(m, out, "put back")
+		})
+	}
+	m.must(command...)
+	fact.In(m, m.configuration(), "--profiling=false", "maxPods: 99")
+	m.healthy(everything)
+}
+
+// configuration is the text of this control plane's files, and of the cluster's configuration.
+func (m machine) configuration() string {
+	m.Helper()
+	return m.configured() + m.storedText("kubeadm-config", "ClusterConfiguration") + m.storedText("kubelet-config", "kubelet")
+}
+
+// settles waits, after a boot, until the unit that watches a change has done its work, and the node is Ready.
+func (m machine) settles() {
+	m.Helper()
+	_, _ = m.try("systemctl", "is-system-running", "--wait") // it may have failed units
+	m.eventually("slipway-watch.service to end", readyLimit, func() error {
+		out, _ := m.try("systemctl", "is-active", "slipway-watch.service") // without the unit, too, it prints a state
+		if out = strings.TrimSpace(out); out != "inactive" && out != "failed" {
+			return errors.New(out)
+		}
+		return nil
+	})
+	m.ready(m.node.Name())
+}
+
+// shutsDown shuts the machine down in order.
+func (m machine) shutsDown(ctx context.Context) error {
+	if out, err := m.try("systemctl", "poweroff"); err != nil {
+		m.Logf("systemctl poweroff: %v: %s", err, out) // it may be gone before the answer
+	}
+	for m.node.Running() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the machine has not shut down: %w", ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
 // mountDisk mounts a disk, whose writes are noted, for the nodes of a test's lab.
 func mountDisk(t *testing.T) *lossy.Disk {
 	t.Helper()
@@ -84,11 +202,20 @@ func mountDisk(t *testing.T) *lossy.Disk {
 // cutEverywhere runs a command, and afterwards again on a node for each instant of a power cut.
 func (m machine) cutEverywhere(d *lossy.Disk, command []string, then func(again machine)) {
 	m.Helper()
+	m.cutDuring(d, func() { m.must(command...) }, func(again machine) {
+		again.must(command...)
+		then(again)
+	})
+}
+
+// cutDuring boots a node for each instant of a power cut during run.
+func (m machine) cutDuring(d *lossy.Disk, run func(), then func(again machine)) {
+	m.Helper()
 	from, err := d.Instant()
 	if err != nil {
 		m.Fatal(err)
 	}
-	m.must(command...)
+	run()
 	to, err := d.Instant()
 	if err != nil {
 		m.Fatal(err)
@@ -103,9 +230,7 @@ func (m machine) cutEverywhere(d *lossy.Disk, command []string, then func(again 
 		// The last instant is the moment after the command has said that it's done.
 		at := from + (to-from)*uint64(i+1)/cuts
 		m.Run(fmt.Sprint(i+1), func(t *testing.T) {
-			again := cutNode(t, d, at, from, to)
-			again.must(command...)
-			then(again)
+			then(cutNode(t, d, at, from, to))
 		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/preflight"
+	"github.com/slipway-k8s/slipway/test/clients"
 	"github.com/slipway-k8s/slipway/test/joiners"
 	"github.com/slipway-k8s/slipway/test/kill"
 	"github.com/slipway-k8s/slipway/test/lab/nodes"
@@ -38,6 +39,7 @@ var program = os.Getenv("SLIPWAY_E2E_PROGRAM")
 func TestMain(m *testing.M) {
 	kill.Play()
 	joiners.Play() // doesn't return in the copy that runs on a node
+	clients.Play() // nor does this
 	os.Exit(run(m))
 }
 

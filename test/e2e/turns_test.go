@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
 )
 
 // patchesEtcd upgrades a control plane to its current version, with a patch that changes only etcd. The API server stops before
@@ -193,8 +195,8 @@ func (m machine) reconfiguresPlanes(other machine) {
 	}
 }
 
-// triesChange changes a flag of the controller manager and a setting of the kubelet with --try: a run that's killed while it waits
-// is put back by systemd, a confirmed change counts, and --revert takes it back.
+// triesChange changes a flag of the controller manager and a setting of the kubelet with --try: a run that's killed while it waits, or
+// whose session ends, is put back by systemd, a confirmed change counts, and --revert takes it back.
 func (m machine) triesChange() {
 	m.Helper()
 	m.write("/root/try.yaml", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"+
@@ -207,19 +209,26 @@ func (m machine) triesChange() {
 	}
 	before := state()
 
-	if !m.killedAt(instant{"--confirm", 0}, nothingMore, append(command, "5s")...) {
-		m.Fatal("it was not killed while it waited")
-	}
-	started := time.Now()
-	m.eventually("the unconfirmed change to be put back", readyLimit, func() error {
-		if _, err := m.try("ls", "/etc/systemd/system/slipway-watch.service"); err == nil {
-			return errors.New("slipway-watch.service is still there")
+	for way, end := range map[string]func(){
+		"killed": func() {
+			if !m.killedAt(instant{"--confirm", 0}, nothingMore, append(command, "5s")...) {
+				m.Fatal("it was not killed while it waited")
+			}
+		},
+		"its session is gone": func() { m.losesSession(append(command, "20s")) },
+	} {
+		end()
+		started := time.Now()
+		m.eventually("the unconfirmed change to be put back", readyLimit, func() error {
+			if _, err := m.try("ls", "/etc/systemd/system/slipway-watch.service"); err == nil {
+				return errors.New("slipway-watch.service is still there")
+			}
+			return nil
+		})
+		m.Logf("%s: put back after %.1fs", way, time.Since(started).Seconds())
+		if now := state(); now != before {
+			m.Fatalf("%s: the unconfirmed change is still there (-before +after):\n%s", way, cmp.Diff(before, now))
 		}
-		return nil
-	})
-	m.Logf("put back after %.1fs, 5 of them on trial", time.Since(started).Seconds())
-	if now := state(); now != before {
-		m.Fatalf("the unconfirmed change is still there (-before +after):\n%s", cmp.Diff(before, now))
 	}
 	out, err := m.try("slipway", "reconfigure", "--confirm")
 	if err == nil {
@@ -245,7 +254,7 @@ func (m machine) triesChange() {
 	fact.In(m, state(), "--profiling=false", "maxPods: 88")
 	m.healthy(everything)
 
-	started = time.Now()
+	started := time.Now()
 	m.must("slipway", "reconfigure", "--revert")
 	m.Logf("taken back in %.1fs", time.Since(started).Seconds())
 	if now := state(); now != before {
@@ -258,4 +267,35 @@ func (m machine) triesChange() {
 	}
 	m.healthy(everything)
 	m.must("rm", "-r", "/etc/kubernetes/tmp") // resets leave it
+}
+
+// losesSession runs a command in a session with a terminal, as in SSH, and takes the terminal away while the change waits for its
+// confirmation.
+func (m machine) losesSession(command []string) {
+	m.Helper()
+	ctx, hangUp := context.WithCancel(m.Context())
+	defer hangUp()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- m.node.Exec(ctx, nodes.Cmd{Args: []string{"script", "--quiet", "--return", "--command", strings.Join(command, " "), "/dev/null"}})
+	}()
+	m.eventually("the change to wait for its confirmation", readyLimit, func() error {
+		select {
+		case err := <-ended:
+			m.Fatalf("it has ended: %v", err)
+		default:
+		}
+		if _, err := m.try("sh", "-c", "grep -l '^state: on trial' /etc/kubernetes/tmp/*/change.yaml | xargs grep -q ^until:"); err != nil {
+			return errors.New("it does not wait yet")
+		}
+		return nil
+	})
+	hangUp() // kills only the terminal's other end: the command is in a session of its own
+	<-ended
+	m.eventually("the run to end with its session", readyLimit, func() error {
+		if out, err := m.try("pgrep", "-a", "-f", strings.Join(command, " ")); err == nil {
+			return errors.New(out)
+		}
+		return nil
+	})
 }
