@@ -46,7 +46,10 @@ func measureCluster(ctx context.Context, lab *nodes.Lab, program string, t *tabl
 	if err := c.grow(ctx, program); err != nil {
 		return err
 	}
-	return c.renew(ctx, program)
+	if err := c.renew(ctx, program); err != nil {
+		return err
+	}
+	return c.reconfigure(ctx, program)
 }
 
 // grow runs init and then join, and waits until all Pods work.

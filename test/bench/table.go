@@ -35,6 +35,9 @@ const (
 	rowGap   = "  the longest time without the API, s"
 	rowNode  = "upgrade node on a worker, s"
 
+	rowChange    = "a flag of the API server, by reconfigure or by hand, s"
+	rowChangeGap = "  the longest time without the API while it changes, s"
+
 	rowEtcd    = "upgrade apply of a patch for etcd, s"
 	rowEtcdGap = "  the longest time without the API while etcd restarts, s"
 
@@ -61,7 +64,7 @@ var rows = []struct {
 	{rowInitJoin, 0.60}, {rowNodesReady, 0.65}, {rowPodsReady, 0.85}, {rowRenew, 0},
 	{rowWorker, 0.70}, {rowPlane, 0.50}, {rowMany, 0}, {rowManyCPU, 0}, {rowManyAsks, 0},
 	{rowPlan, 0}, {rowApply, 0.40}, {rowGap, 0.30}, {rowNode, 0.50},
-	{rowEtcd, 0}, {rowEtcdGap, 0},
+	{rowChange, 0}, {rowChangeGap, 0}, {rowEtcd, 0}, {rowEtcdGap, 0},
 	{rowUp, 0}, {rowUpPrepare, 0}, {rowUpInit, 0}, {rowUpWait, 0},
 	{rowRecover, 0}, {rowThree, 0}, {rowRestore, 0},
 	{rowSave, 0}, {rowSaveMemory, 0}, {rowSaveWrites, 0},
