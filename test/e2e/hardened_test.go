@@ -8,7 +8,9 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,10 +18,11 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-// TestHardened creates a cluster with the profile cis: a second control plane and a worker join without mentioning it, Pods run, and
-// each control plane enforces what the profile promises.
+// TestHardened creates a cluster with the profile cis: a second control plane and a worker join without mentioning it, Pods run, each
+// control plane enforces what the profile promises, and kubeadm's own suite passes.
 func TestHardened(t *testing.T) {
 	tier.OnlyFull(t, "phases/bootstrap.TestProfileFiles")
+	suite := kubeadmSuite(t)
 	cp1 := boot(t)
 	cp2, w := cp1.another("cp-2"), cp1.another("worker-1")
 	planes, all := []machine{cp1, cp2}, []machine{cp1, cp2, w}
@@ -50,6 +53,7 @@ func TestHardened(t *testing.T) {
 	}
 	w.failsItems("4.1.1")
 	cp1.initAgainChangesNothing()
+	cp1.row("kubeadm-suite", func(m machine) { m.passesKubeadmSuite(suite) })
 	for _, m := range all {
 		m.diagnosedHealthy()
 	}
@@ -57,7 +61,7 @@ func TestHardened(t *testing.T) {
 
 // TestHardenedLive hardens a running cluster, one node after another: each gets the settings with their files, and works as before.
 func TestHardenedLive(t *testing.T) {
-	tier.OnlyFull(t, "TestHarden")
+	tier.OnlyFull(t, "phases/reconfigure.TestHarden")
 	cp1 := boot(t)
 	cp2, w := cp1.another("cp-2"), cp1.another("worker-1")
 	planes, all := []machine{cp1, cp2}, []machine{cp1, cp2, w}
@@ -115,6 +119,39 @@ func (m machine) showsLogs(pod string) {
 		m.Errorf("Pod %s has no logs", pod)
 	}
 	fact.In(m.T, m.kubectl("-n", "kube-system", "exec", pod, "--", "/usr/local/bin/kube-apiserver", "--version"), "Kubernetes v1")
+}
+
+// kubeadmSuite builds the suite that kubeadm's own clusters have to pass.
+func kubeadmSuite(t *testing.T) (path string) {
+	t.Helper()
+	path, err := openLab(t, labPrefix+"parts", "").Program(t.Context(), "e2e_kubeadm.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// ranSpecs matches the suite's last line: how many specs ran, passed and failed.
+var ranSpecs = regexp.MustCompile(`Ran (\d+) of \d+ Specs[^\n]*\n[^\n]*?(\d+) Passed[^\n]*?(\d+) Failed`)
+
+// passesKubeadmSuite runs the suite on a control plane. Its specs look at the cluster's configuration, certificates, nodes, networks,
+// tokens and add-ons.
+func (m machine) passesKubeadmSuite(suite string) {
+	m.Helper()
+	const there = "/root/e2e_kubeadm.test"
+	if err := m.node.CopyIn(suite, there); err != nil {
+		m.Fatal(err)
+	}
+	out, err := m.try(there, "--kubeconfig=/etc/kubernetes/admin.conf", "--provider=skeleton", "--ginkgo.no-color")
+	found := ranSpecs.FindStringSubmatch(out)
+	if err != nil || found == nil {
+		m.Fatalf("%v\n%s", err, out)
+	}
+	if ran, _ := strconv.Atoi(found[1]); ran < 20 || found[2] != found[1] || found[3] != "0" {
+		m.Errorf("%s\n%s", found[0], out)
+	}
+	m.Log(found[0])
+	m.must("rm", there)
 }
 
 // answersAnonymousProbesOnly asks m's API server without credentials.

@@ -52,6 +52,9 @@ func (p program) built() string {
 	if leftOut[p.name] != nil || p.pkg == "." {
 		return p.component
 	}
+	if p.isTest() {
+		return path.Base(p.pkg) + ".test"
+	}
 	return path.Base(majorVersion.ReplaceAllString(p.pkg, ""))
 }
 

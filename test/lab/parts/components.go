@@ -73,7 +73,11 @@ var programs = []program{
 	{"flannel-cni", "github.com/containernetworking/plugins/plugins/meta/flannel", "flannel"},
 	{"pause", ".", "pause"},
 	{"probe", ".", "probe"},
+	{"kubeadm-suite", "k8s.io/kubernetes/test/e2e_kubeadm", "e2e_kubeadm.test"},
 }
+
+// isTest reports whether the program is a package's tests. Only those who ask for it by name get it.
+func (p program) isTest() bool { return strings.HasSuffix(p.name, ".test") }
 
 // ofRelease reports whether each release has its own version of the program.
 func (p program) ofRelease() bool {

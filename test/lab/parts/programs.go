@@ -194,7 +194,11 @@ func (r *run) compile(ctx context.Context, b *batch, picks []pick) error {
 	}
 	defer os.RemoveAll(out)
 	programs := (&batch{picks: picks}).programs()
-	if err := runGo(ctx, b.dir, programs, "build", "-trimpath", "-o", out+"/", "-ldflags", b.flags); err != nil {
+	command, flags := "build", []string{"-trimpath", "-o", out + "/", "-ldflags", b.flags}
+	if programs[0].isTest() { // which is the only one of its component
+		command, flags = "test", append(flags, "-c")
+	}
+	if err := runGo(ctx, b.dir, programs, command, flags...); err != nil {
 		return err
 	}
 	for i, p := range picks {
