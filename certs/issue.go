@@ -137,18 +137,16 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // KubeletServingAlgorithm is the algorithm of a kubelet's own keys, independent of the cluster's other keys.
 const KubeletServingAlgorithm = config.ECDSAP256
 
-const kubeletServingLifetime = 365 * 24 * time.Hour
-
 // KubeletServing returns a self-signed serving certificate for a node's name, such as its kubelet would generate, see
 // https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/
-func KubeletServing(node string, key crypto.Signer, now time.Time) (*x509.Certificate, error) {
+func KubeletServing(node string, key crypto.Signer, now time.Time, life time.Duration) (*x509.Certificate, error) {
 	spec := Spec{Name: "kubelet-serving", CommonName: node, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	if ip, err := netip.ParseAddr(node); err == nil {
 		spec.IPs = []netip.Addr{ip}
 	} else {
 		spec.DNSNames = []string{node}
 	}
-	template := newTemplate(spec, key.Public(), now, kubeletServingLifetime)
+	template := newTemplate(spec, key.Public(), now, life)
 	public, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
 		return nil, err

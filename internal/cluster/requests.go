@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -18,9 +19,11 @@ import (
 // Approver deals with requests for kubelets' serving certificates. Nothing in a cluster approves them by itself: only somebody who
 // knows the host can tell whether its names and addresses are right.
 type Approver interface {
-	// AwaitServing waits until the Node's kubelet has a pending request that accept returns nil for, and returns the newest. After the
-	// deadline, the error is accept's last one. It also works with the credentials of the node's kubelet.
-	AwaitServing(ctx context.Context, node string, accept func(*CertificateRequest) error) (*CertificateRequest, error)
+	// ServingRequests lists the pending requests of a Node's kubelet, the newest last. It also works with the kubelet's credentials.
+	ServingRequests(ctx context.Context, node string) ([]CertificateRequest, error)
+	// AwaitServing waits until accept returns nil for the newest of them, or for nil if there's none, and returns it. Requests with
+	// former UIDs don't count. After the deadline, the error is accept's last one.
+	AwaitServing(ctx context.Context, node string, former []string, accept func(*CertificateRequest) error) (*CertificateRequest, error)
 	// Approve approves a request for the given reason, so that the cluster signs the certificate.
 	Approve(ctx context.Context, request *CertificateRequest, why string) error
 }
@@ -28,18 +31,25 @@ type Approver interface {
 // CertificateRequest is the part of a CertificateSigningRequest that says who wants which certificate.
 type CertificateRequest struct {
 	Metadata struct {
-		Name, UID, ResourceVersion string
-		CreationTimestamp          metav1.Time
-	}
+		Name              string      `json:"name"`
+		UID               string      `json:"uid"`
+		ResourceVersion   string      `json:"resourceVersion"`
+		CreationTimestamp metav1.Time `json:"creationTimestamp"`
+	} `json:"metadata"`
 	Spec struct {
-		Request              []byte // PEM
-		SignerName, Username string
-		Usages               []string
-	}
+		Request    []byte   `json:"request"` // PEM
+		SignerName string   `json:"signerName"`
+		Username   string   `json:"username"`
+		Usages     []string `json:"usages"`
+	} `json:"spec"`
 	Status struct {
-		Certificate []byte
-		Conditions  []struct{ Type string }
-	}
+		Certificate []byte             `json:"certificate"`
+		Conditions  []requestCondition `json:"conditions"`
+	} `json:"status"`
+}
+
+type requestCondition struct {
+	Type string `json:"type"`
 }
 
 // ServingSigner signs kubelets' serving certificates:
@@ -47,13 +57,13 @@ type CertificateRequest struct {
 const ServingSigner = "kubernetes.io/kubelet-serving"
 
 // NodeUser is the name of a Node's kubelet as a user of the API.
-func NodeUser(node string) string { return "system:node:" + node }
+func NodeUser(node string) string { return nodeUser + node }
 
 // Name is the request's name in the API.
 func (c *CertificateRequest) Name() string { return c.Metadata.Name }
 
 func (c *CertificateRequest) has(condition string) bool {
-	return slices.ContainsFunc(c.Status.Conditions, func(have struct{ Type string }) bool { return have.Type == condition })
+	return slices.ContainsFunc(c.Status.Conditions, func(have requestCondition) bool { return have.Type == condition })
 }
 
 func (c *CertificateRequest) pending() bool {
@@ -65,31 +75,40 @@ func requestRef(name string) (ref, error) {
 	return ref{kind: k, name: name}, err
 }
 
-func (r *Real) AwaitServing(ctx context.Context, node string, accept func(*CertificateRequest) error) (found *CertificateRequest, err error) {
+func (r *Real) ServingRequests(ctx context.Context, node string) (list []CertificateRequest, err error) {
+	err = r.call(ctx, func(ctx context.Context, c *conn) error {
+		list, err = c.servingRequests(ctx, node)
+		return err
+	})
+	return list, err
+}
+
+func (r *Real) AwaitServing(ctx context.Context, node string, former []string, accept func(*CertificateRequest) error) (found *CertificateRequest, err error) {
 	err = r.wait(ctx, policy(reportDelay), func(ctx context.Context, c *conn) error {
 		list, err := c.servingRequests(ctx, node)
 		if err != nil {
 			return err
 		}
-		if len(list) == 0 {
-			return notYetError{errors.Errorf("the kubelet of Node %s has no pending request for a serving certificate; `journalctl -u kubelet` shows why", node)}
+		list = slices.DeleteFunc(list, func(r CertificateRequest) bool { return slices.Contains(former, r.Metadata.UID) })
+		if found = nil; len(list) > 0 {
+			found = &list[len(list)-1]
 		}
-		found = &list[len(list)-1]
 		if err := accept(found); err != nil {
-			return notYetError{errors.WithMessagef(err, "CertificateSigningRequest %s", found.Name())}
+			return notYetError{err}
 		}
 		return nil
 	})
 	return found, err
 }
 
-// servingRequests lists the pending requests of a Node's kubelet, the newest last.
 func (c *conn) servingRequests(ctx context.Context, node string) ([]CertificateRequest, error) {
 	what, err := requestRef("")
 	if err != nil {
 		return nil, err
 	}
-	var list struct{ Items []CertificateRequest }
+	var list struct {
+		Items []CertificateRequest `json:"items"`
+	}
 	data, err := c.do(ctx, c.at(http.MethodGet, what.kind, "").Param("fieldSelector", "spec.signerName="+ServingSigner))
 	if err == nil {
 		err = errors.Wrap(json.Unmarshal(data, &list), "decode the answer")
@@ -98,8 +117,10 @@ func (c *conn) servingRequests(ctx context.Context, node string) ([]CertificateR
 		return nil, errors.Wrap(err, "list CertificateSigningRequests")
 	}
 	items := slices.DeleteFunc(list.Items, func(c CertificateRequest) bool { return c.Spec.Username != NodeUser(node) || !c.pending() })
-	slices.SortStableFunc(items, func(a, b CertificateRequest) int {
-		return a.Metadata.CreationTimestamp.Compare(b.Metadata.CreationTimestamp.Time)
+	slices.SortFunc(items, func(x, y CertificateRequest) int {
+		a, b := x.Metadata, y.Metadata // a time has only whole seconds, and a version is a number
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)), cmp.Compare(a.ResourceVersion, b.ResourceVersion))
 	})
 	return items, nil
 }
@@ -138,8 +159,13 @@ func (r *Real) Approve(ctx context.Context, request *CertificateRequest, why str
 // VerbApprove approves a request for a certificate.
 const VerbApprove Verb = "approve"
 
-// AwaitServing doesn't wait: in a plan, no kubelet asks for anything.
-func (p *Plan) AwaitServing(_ context.Context, node string, _ func(*CertificateRequest) error) (*CertificateRequest, error) {
+// ServingRequests finds none: in a plan, no kubelet asks for anything.
+func (p *Plan) ServingRequests(context.Context, string) ([]CertificateRequest, error) {
+	return nil, nil
+}
+
+// AwaitServing names a request that a kubelet would make.
+func (p *Plan) AwaitServing(_ context.Context, node string, _ []string, _ func(*CertificateRequest) error) (*CertificateRequest, error) {
 	request := &CertificateRequest{}
 	request.Metadata.Name, request.Spec.Username = "REQUEST-OF-"+node, NodeUser(node)
 	return request, nil

@@ -16,13 +16,13 @@ import (
 
 const requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests/"
 
-func putRequest(a *api, name, node, signer, made string, conditions ...string) {
+func putRequest(a *api, name, node, signer string, conditions ...string) {
 	status := []any{}
 	for _, c := range conditions {
 		status = append(status, map[string]any{"type": c})
 	}
 	a.Put(requestsPath+name, map[string]any{
-		"metadata": map[string]any{"name": name, "creationTimestamp": made},
+		"metadata": map[string]any{"name": name},
 		"spec":     map[string]any{"signerName": signer, "username": NodeUser(node)},
 		"status":   map[string]any{"conditions": status},
 	})
@@ -31,15 +31,19 @@ func putRequest(a *api, name, node, signer, made string, conditions ...string) {
 // TestApprove: the newest pending request of the Node's kubelet is approved, once.
 func TestApprove(t *testing.T) {
 	a := newAPI(t)
-	putRequest(a, "csr-old", "n1", ServingSigner, "2026-01-01T00:00:00Z")
-	putRequest(a, "csr-new", "n1", ServingSigner, "2026-01-02T00:00:00Z")
-	putRequest(a, "csr-denied", "n1", ServingSigner, "2026-01-03T00:00:00Z", "Denied")
-	putRequest(a, "csr-client", "n1", "kubernetes.io/kube-apiserver-client-kubelet", "2026-01-03T00:00:00Z")
-	putRequest(a, "csr-other", "n2", ServingSigner, "2026-01-03T00:00:00Z")
+	putRequest(a, "csr-old", "n1", ServingSigner)
+	putRequest(a, "csr-new", "n1", ServingSigner)
+	putRequest(a, "csr-denied", "n1", ServingSigner, "Denied")
+	putRequest(a, "csr-client", "n1", "kubernetes.io/kube-apiserver-client-kubelet")
+	putRequest(a, "csr-other", "n2", ServingSigner)
 	r := a.client(t)
-	request, err := r.AwaitServing(t.Context(), "n1", func(*CertificateRequest) error { return nil })
+	request, err := r.AwaitServing(t.Context(), "n1", nil, func(*CertificateRequest) error { return nil })
 	if err != nil || request.Name() != "csr-new" {
 		t.Fatalf("%+v, %v", request, err)
+	}
+	older, err := r.AwaitServing(t.Context(), "n1", []string{request.Metadata.UID}, func(*CertificateRequest) error { return nil })
+	if err != nil || older.Name() != "csr-old" {
+		t.Fatalf("%+v, %v", older, err)
 	}
 	patches := 0
 	a.hook = func(r *http.Request, _ string) fakeapi.Fault {
@@ -72,11 +76,16 @@ func TestAwaitServingRefused(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	r := a.client(t)
-	_, err := r.AwaitServing(ctx, "n1", nil)
-	fact.Error(t, err, "n1", "`journalctl -u kubelet`")
-	putRequest(a, "csr-x", "n1", ServingSigner, "2026-01-02T00:00:00Z")
+	_, err := r.AwaitServing(ctx, "n1", nil, func(r *CertificateRequest) error {
+		if r == nil {
+			return errors.New("no request")
+		}
+		return nil
+	})
+	fact.Error(t, err, "no request")
+	putRequest(a, "csr-x", "n1", ServingSigner)
 	again, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, err = r.AwaitServing(again, "n1", func(*CertificateRequest) error { return errors.New("192.0.2.9") })
-	fact.Error(t, err, "csr-x", "192.0.2.9")
+	_, err = r.AwaitServing(again, "n1", nil, func(*CertificateRequest) error { return errors.New("192.0.2.9") })
+	fact.Error(t, err, "192.0.2.9")
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/pkg/errors"
 
@@ -18,14 +19,28 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// EnsureServingPair creates the kubelet's serving certificate and key. The kubelet itself would first generate two RSA keys,
-// which takes a third of its first start. One that asks the cluster for a certificate would serve nothing, neither logs nor exec,
-// until somebody has approved its request; it begins with this pair, and asks nevertheless. An existing pair stays.
-func EnsureServingPair(env *step.Env) error {
+// ensureServingPair creates the serving certificate and key of a kubelet before its first start. The kubelet itself would first generate
+// two RSA keys, which takes a third of that start.
+func ensureServingPair(env *step.Env) error {
 	name, err := ownPair(env)
 	if err != nil || name == "" {
 		return err
 	}
+	return ensurePair(env, name)
+}
+
+// EnsurePairUntilSigned creates the serving certificate and key of a kubelet that begins to ask the cluster for one. It would serve
+// nothing, neither logs nor exec, until somebody has approved its request; it begins with this pair, and asks nevertheless.
+func EnsurePairUntilSigned(env *step.Env) error {
+	name, err := ownPair(env)
+	if err != nil || name != ownUntilSigned {
+		return err
+	}
+	return ensurePair(env, name)
+}
+
+// ensurePair leaves an existing pair as it is.
+func ensurePair(env *step.Env, name string) error {
 	dir := filepath.Join(env.Config.Paths.Kubelet, "pki")
 	certPath, keyPath := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	cert, err := host.ReadIfExists(env.Host, certPath)
@@ -46,7 +61,7 @@ func EnsureServingPair(env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	made, err := certs.KubeletServing(env.Config.Name, key, env.Host.Now())
+	made, err := certs.KubeletServing(env.Config.Name, key, env.Host.Now(), lifeOf(name))
 	if err != nil {
 		return err
 	}
@@ -62,6 +77,19 @@ func EnsureServingPair(env *step.Env) error {
 	}
 	_, err = env.Host.WriteFile(certPath, certs.EncodeCerts(made), 0o644)
 	return err
+}
+
+// ownUntilSigned is the pair of a kubelet that asks the cluster.
+const ownUntilSigned = "kubelet-server"
+
+// lifeOf is how long a pair is valid: a year, as the kubelet's own. A kubelet that asks the cluster serves nobody with a pair that has
+// expired, and nobody knows when its request is approved.
+func lifeOf(name string) time.Duration {
+	const year = 365 * 24 * time.Hour
+	if name == ownUntilSigned {
+		return 10 * year
+	}
+	return year
 }
 
 // servingKey returns the key an interrupted run left without a certificate, or a new key.
@@ -92,5 +120,5 @@ func ownPair(env *step.Env) (string, error) {
 	if _, err := env.Host.Lstat(servingPEM(env)); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	return "kubelet-server", nil
+	return ownUntilSigned, nil
 }

@@ -4,6 +4,7 @@
 package kubelet
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -19,8 +20,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -45,96 +48,213 @@ func servingPEM(env *step.Env) string {
 	return filepath.Join(filepath.Dir(thisnode.KubeletClientPEM(env.Host, env.Config)), "kubelet-server-current.pem")
 }
 
-// EnsureServing approves the request on a control plane. A worker's kubelet may only ask, so an administrator gets the command. Either
-// way the kubelet serves with the certificate it has until then.
+// EnsureServing approves the request on a control plane. A worker's kubelet may only ask, so an administrator gets the command. A
+// request that can't be approved is no failure: the kubelet serves with its own certificate until then, and somebody else may know
+// more about its addresses.
 func EnsureServing(ctx context.Context, env *step.Env) error {
-	has, err := hasServing(env)
+	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
 	if err != nil {
 		return err
 	}
-	if has {
-		env.UI.Printf("The kubelet has a serving certificate of the cluster")
+	if !settings.ServerTLSBootstrap {
+		env.UI.Printf("This kubelet doesn't ask the cluster for a serving certificate, by this host's own settings")
 		return nil
 	}
-	name, limit := thisnode.RegisteredName(env.Host, env.Config), env.Config.Timeouts.TLSBootstrap
-	asking, cancel := context.WithTimeout(ctx, limit)
+	name := thisnode.RegisteredName(env.Host, env.Config)
+	leaf, err := servingLeaf(env, name)
+	if err != nil {
+		return err
+	}
+	if leaf != nil {
+		err = renewServing(ctx, env, name, leaf)
+	} else {
+		err = firstServing(ctx, env, name)
+	}
+	if err == nil || ctx.Err() != nil || errors.Is(err, errAnotherKey) {
+		return err
+	}
+	ui.WarnError(env.UI, fault.WithRemedy(errors.WithMessage(err, "the kubelet has no new serving certificate of the cluster yet"),
+		"compare its request with this host, and approve it with `kubectl certificate approve`; `slipway reconfigure node` tries again"))
+	return nil
+}
+
+// firstServing waits for the request of a kubelet that has no valid certificate of the cluster.
+func firstServing(ctx context.Context, env *step.Env, name string) error {
+	if hasCloudsAddresses(env) {
+		return errors.New("this host can't confirm the kubelet's addresses, which come from a cloud provider")
+	}
+	limit := env.Config.Timeouts.TLSBootstrap
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	former, err := restartAsking(ctx, env, name)
+	if err != nil {
+		return err
+	}
 	env.UI.Printf("Waiting for the kubelet's request for a serving certificate, up to %s", limit)
-	request, err := env.Cluster.AwaitServing(asking, name, servingCheck(env, name))
-	if !env.Config.ControlPlane {
-		return sayServing(env, request, err)
+	var refused error
+	request, err := env.Cluster.AwaitServing(ctx, name, former, func(r *cluster.CertificateRequest) error {
+		if r != nil {
+			refused = checkServing(env, name, r)
+			return nil
+		}
+		leaf, err := servingLeaf(env, name) // somebody else may have approved it
+		if err == nil && leaf == nil {
+			err = errors.Errorf("the kubelet of Node %s has not asked for a serving certificate; `journalctl -u kubelet` shows why", name)
+		}
+		return err
+	})
+	if err == nil {
+		err = refused
 	}
 	if err != nil {
-		return fault.WithRemedy(err, "run the same command again; or compare the request with this host, and approve it with `kubectl certificate approve`")
+		return err
+	}
+	leaf, err := servingLeaf(env, name)
+	if err != nil || leaf != nil || request == nil {
+		return err
+	}
+	return approveServing(ctx, env, request)
+}
+
+// hasCloudsAddresses reports whether a cloud provider gives the Node its addresses, some time after the kubelet has registered it.
+func hasCloudsAddresses(env *step.Env) bool {
+	return slices.ContainsFunc(thisnode.EffectiveFlags(env.Host, env.Config), func(f thisnode.KubeletFlag) bool {
+		return f.Name == "cloud-provider" && f.Value == "external"
+	})
+}
+
+// restartAsking restarts a control plane's kubelet that has asked already, and returns the UIDs of its requests: they outlive the
+// process that has their keys, so nobody can tell which is still wanted.
+func restartAsking(ctx context.Context, env *step.Env, name string) (former []string, err error) {
+	if !env.Config.ControlPlane {
+		return nil, nil
+	}
+	pending, err := env.Cluster.ServingRequests(ctx, name)
+	if err != nil || len(pending) == 0 {
+		return nil, err
+	}
+	for _, r := range pending {
+		former = append(former, r.Metadata.UID)
+	}
+	env.UI.Printf("Restarting the kubelet, so that its next request is certainly one of the running kubelet")
+	return former, node.RestartKubelet(ctx, env)
+}
+
+// renewServing approves the request for the next certificate, if the kubelet has made one.
+func renewServing(ctx context.Context, env *step.Env, name string, leaf *x509.Certificate) error {
+	until := leaf.NotAfter.UTC().Format(time.DateOnly)
+	if due := leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 10 * 7); env.Host.Now().Before(due) {
+		env.UI.Printf("The kubelet has a serving certificate of the cluster, until %s", until)
+		return nil
+	}
+	pending, err := env.Cluster.ServingRequests(ctx, name)
+	if err == nil && len(pending) == 0 {
+		env.UI.Printf("The kubelet has a serving certificate of the cluster, until %s, and has not asked for the next one yet", until)
+		return nil
+	}
+	if err == nil {
+		err = checkServing(env, name, &pending[len(pending)-1])
+	}
+	if err == nil {
+		limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.TLSBootstrap)
+		defer cancel()
+		err = approveServing(limited, env, &pending[len(pending)-1])
+	}
+	return errors.WithMessagef(err, "its present one expires on %s", until)
+}
+
+// approveServing approves a request with nothing but this host's names and addresses, or tells a worker's administrator to.
+func approveServing(ctx context.Context, env *step.Env, request *cluster.CertificateRequest) error {
+	if !env.Config.ControlPlane {
+		env.UI.Nextf("The kubelet has asked for a serving certificate, for names and addresses of this host. Compare and approve its newest request\n"+
+			"as an administrator; after a quarter of an hour, it makes another one:\n  kubectl certificate approve %s", request.Name())
+		return nil
+	}
+	before, err := host.ReadIfExists(env.Host, servingPEM(env))
+	if err != nil {
+		return err
 	}
 	env.UI.Printf("Approving %s, which has only names and addresses of this host", request.Name())
 	if err := env.Cluster.Approve(ctx, request, "its names and addresses are those of the host, as slipway found there"); err != nil {
 		return err
 	}
-	return awaitServing(asking, env, request)
+	return awaitServing(ctx, env, request, before)
 }
 
-// sayServing tells a worker's administrator what to approve.
-func sayServing(env *step.Env, request *cluster.CertificateRequest, err error) error {
-	if err != nil {
-		ui.WarnError(env.UI, errors.WithMessage(err, "nobody can approve the kubelet's serving certificate yet, so it serves with its own"))
-		return nil
-	}
-	env.UI.Nextf("The kubelet's request for a serving certificate has only names and addresses of this host. Approve it on a control plane:\n"+
-		"  kubectl certificate approve %s", request.Name())
-	return nil
-}
+var errAnotherKey = errors.New("it has a certificate with another key")
 
-// awaitServing waits for the certificate. One for another key shows that somebody else has made the request, with this node's
-// credentials: a kubelet keeps the key in its memory until then.
-func awaitServing(ctx context.Context, env *step.Env, request *cluster.CertificateRequest) error {
-	path := servingPEM(env)
+// awaitServing waits for the certificate after the one before. A request that the kubelet hasn't made was made by somebody with this
+// node's credentials: a kubelet keeps the key in its memory until it has the certificate, so nobody can compare it before.
+func awaitServing(ctx context.Context, env *step.Env, request *cluster.CertificateRequest, before []byte) error {
+	path, own := servingPEM(env), true
 	err := env.Host.AwaitFile(ctx, path, func(data []byte) error {
+		if bytes.Equal(data, before) {
+			return errors.New("it has the previous one")
+		}
 		chain, err := certs.ParseChain(data)
 		if err != nil {
 			return err
 		}
 		asked, err := parseRequest(request.Spec.Request)
-		if err == nil && !certs.SameKey(chain[0].PublicKey, asked.PublicKey) {
-			err = errors.Errorf("it has another key than %s", request.Name())
-		}
+		own = err != nil || certs.SameKey(chain[0].PublicKey, asked.PublicKey)
 		return err
 	})
+	if err == nil && !own {
+		err = errAnotherKey
+	}
 	return fault.WithRemedy(errors.WithMessagef(err, "the kubelet has not got the certificate of %s in %s", request.Name(), path),
 		"`journalctl -u kubelet` shows why; if the kubelet has not made this request, somebody else has this node's credentials")
 }
 
-// renewalShare is the part of its lifetime after which a kubelet asks for the next certificate, at the earliest.
-const renewalShare = 0.7
-
-// hasServing reports whether the kubelet has a certificate of the cluster's CA, for its name, that it needn't renew yet.
-func hasServing(env *step.Env) (bool, error) {
+// servingLeaf is the kubelet's certificate of the cluster's CA; nil if it has none that's valid now.
+func servingLeaf(env *step.Env, name string) (*x509.Certificate, error) {
 	data, err := host.ReadIfExists(env.Host, servingPEM(env))
 	if err != nil || data == nil {
-		return false, err
+		return nil, err
 	}
 	chain, err := certs.ParseChain(data)
 	if err != nil {
-		return false, errors.Wrap(err, servingPEM(env))
+		return nil, errors.WithMessage(err, servingPEM(env))
+	}
+	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
+	if err != nil {
+		return nil, err
+	}
+	ca, err := env.Host.ReadFile(settings.Authentication.X509.ClientCAFile)
+	if err != nil {
+		return nil, err
+	}
+	trusted, err := certs.ParseCerts(ca)
+	if err != nil {
+		return nil, errors.WithMessage(err, settings.Authentication.X509.ClientCAFile)
 	}
 	leaf, now := chain[0], env.Host.Now()
-	due := leaf.NotBefore.Add(time.Duration(renewalShare * float64(leaf.NotAfter.Sub(leaf.NotBefore))))
-	return leaf.Issuer.String() != leaf.Subject.String() && now.Before(due), nil
+	if pki.Verify(chain, trusted, now) != nil || leaf.Subject.CommonName != cluster.NodeUser(name) || now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+		return nil, nil
+	}
+	return leaf, nil
 }
 
-// servingCheck accepts a request that has only names and addresses of this host, and nothing else to sign.
-func servingCheck(env *step.Env, node string) func(*cluster.CertificateRequest) error {
-	return func(r *cluster.CertificateRequest) error {
-		asked, err := parseRequest(r.Spec.Request)
-		if err != nil {
-			return err
-		}
-		own, err := env.Host.Addresses()
-		if err != nil {
-			return err
-		}
-		return checkRequest(r, asked, node, []string{node, env.Config.Name, env.Config.Hostname}, own)
+// checkServing accepts a request that has only names and addresses of this host, and nothing else to sign.
+func checkServing(env *step.Env, name string, r *cluster.CertificateRequest) error {
+	own, err := env.Host.Addresses()
+	if err != nil {
+		return err
 	}
+	own = slices.DeleteFunc(own, func(a netip.Addr) bool { return a.IsLoopback() || isOfService(env, a) })
+	asked, err := parseRequest(r.Spec.Request)
+	if err == nil {
+		err = checkRequest(r, asked, name, []string{name, env.Config.Name, env.Config.Hostname}, own)
+	}
+	return errors.WithMessagef(err, "CertificateSigningRequest %s", r.Name())
+}
+
+// isOfService reports whether an address is one of Services, which kube-proxy's mode ipvs gives to every host.
+func isOfService(env *step.Env, a netip.Addr) bool {
+	return slices.ContainsFunc(strings.Split(env.Config.Cluster.Networking.ServiceSubnet, ","), func(subnet string) bool {
+		prefix, err := netip.ParsePrefix(strings.TrimSpace(subnet))
+		return err == nil && prefix.Contains(a)
+	})
 }
 
 func parseRequest(data []byte) (*x509.CertificateRequest, error) {
@@ -149,9 +269,9 @@ func parseRequest(data []byte) (*x509.CertificateRequest, error) {
 	return asked, errors.WithStack(err)
 }
 
-func checkRequest(r *cluster.CertificateRequest, asked *x509.CertificateRequest, node string, names []string, addresses []netip.Addr) error {
+func checkRequest(r *cluster.CertificateRequest, asked *x509.CertificateRequest, name string, names []string, addresses []netip.Addr) error {
 	allowed := []string{"digital signature", "key encipherment", "server auth"}
-	user, subject := cluster.NodeUser(node), asked.Subject
+	user, subject := cluster.NodeUser(name), asked.Subject
 	switch {
 	case r.Spec.SignerName != cluster.ServingSigner:
 		return errors.Errorf("it is for the signer %s", r.Spec.SignerName)
@@ -166,13 +286,13 @@ func checkRequest(r *cluster.CertificateRequest, asked *x509.CertificateRequest,
 	case len(asked.DNSNames)+len(asked.IPAddresses) == 0:
 		return errors.New("it has neither names nor addresses")
 	}
-	for _, name := range asked.DNSNames {
-		if !slices.Contains(names, strings.ToLower(name)) {
-			return errors.Errorf("it has the name %s, which this host does not", name)
+	for _, dns := range asked.DNSNames {
+		if !slices.Contains(names, strings.ToLower(dns)) {
+			return errors.Errorf("it has the name %s, which this host does not", dns)
 		}
 	}
 	for _, ip := range asked.IPAddresses {
-		if addr, ok := netip.AddrFromSlice(ip); !ok || !slices.Contains(addresses, addr.Unmap()) || addr.IsLoopback() {
+		if addr, ok := netip.AddrFromSlice(ip); !ok || !slices.Contains(addresses, addr.Unmap()) {
 			return errors.Errorf("it has the address %s, which this host does not", ip)
 		}
 	}

@@ -78,8 +78,11 @@ func TestServingPairUntilApproved(t *testing.T) {
 	const documents = fixture.InitDocument + fixture.ClusterDocument + "---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nserverTLSBootstrap: true\n"
 	s := phasetest.NewStage(t, documents)
 	s.Play(t, Start())
-	_, err := certs.ParsePair([]byte(s.Get(t, "/var/lib/kubelet/pki/kubelet-server.crt")), []byte(s.Get(t, "/var/lib/kubelet/pki/kubelet-server.key")))
+	pair, err := certs.ParsePair([]byte(s.Get(t, "/var/lib/kubelet/pki/kubelet-server.crt")), []byte(s.Get(t, "/var/lib/kubelet/pki/kubelet-server.key")))
 	phasetest.Fatal(t, err)
+	if years := pair.Cert.NotAfter.Year() - s.Host.Now().Year(); years < 9 {
+		t.Errorf("after %d years, it serves nobody unless somebody has approved a request", years)
+	}
 	if _, err := s.Host.Lstat(servingCert); err == nil {
 		t.Error("there is a pair that the kubelet does not read")
 	}

@@ -104,7 +104,7 @@ func prepareKubelet(ctx context.Context, env *step.Env, pending []ownership.File
 	if err := writeKubeletFiles(env, pending); err != nil {
 		return err
 	}
-	if err := EnsureServingPair(env); err != nil {
+	if err := ensureServingPair(env); err != nil {
 		return err
 	}
 	return ensureUnitIsCurrent(ctx, env)

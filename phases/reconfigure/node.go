@@ -209,7 +209,7 @@ func (r *Run) restartKubelet(ctx context.Context, env *step.Env) error {
 	if err := env.Keeper().Replace(r.kubelet); err != nil {
 		return err
 	}
-	if err := kubelet.EnsureServingPair(env); err != nil {
+	if err := kubelet.EnsurePairUntilSigned(env); err != nil {
 		return err
 	}
 	env.UI.Printf("Restarting the kubelet, so that it reads %s", filepath.Dir(r.kubelet[0].Path))

@@ -33,5 +33,8 @@ func runUpgradeKubeletConfig(_ context.Context, env *step.Env) error {
 	if err := backup.Kubelet(env, files); err != nil {
 		return err
 	}
-	return env.Keeper().Replace(files)
+	if err := env.Keeper().Replace(files); err != nil {
+		return err
+	}
+	return kubelet.EnsurePairUntilSigned(env)
 }

@@ -136,7 +136,7 @@ func issue(t *testing.T, n *config.Node, key crypto.Signer) map[string]*x509.Cer
 		renewed, err := certs.Issue(certs.Renewal(spec, cert), n, authorities[spec.CA], key, now)
 		keep(spec.Name+" renewed", renewed, err)
 	}
-	serving, err := certs.KubeletServing(n.Name, key, now)
+	serving, err := certs.KubeletServing(n.Name, key, now, 365*24*time.Hour)
 	keep("kubelet serving", serving, err)
 	return issued
 }
