@@ -130,7 +130,7 @@ func clusterFlags() []flagRow {
 			sets(kindCluster, "featureGates", func(d *documents, v string) { d.cluster.FeatureGates = d.parseGates(v) }).
 			offers(gateRootless+"=true").
 			on("init", "preflight init", "config images list", "config images pull"),
-		text("profile", "", "`profile` that hardens the cluster: audit, or cis, which includes audit").
+		text("profile", "", "`profile` that hardens the cluster: audit, cis or cis-strict; each includes the one before").
 			offers(profile.Names()...).
 			on("init", "preflight init"),
 		text("image-repository", DefaultImageRepository, "`registry` to pull control plane images from").

@@ -67,7 +67,7 @@ const (
 func reconfigureFlags() []flagRow {
 	return []flagRow{
 		toggle("confirm", "keep the change that is on trial on this node").on(reconfigureCommand),
-		text("profile", "", "harden the cluster with the settings of a `profile`: audit, or cis, which includes audit").
+		text("profile", "", "harden the cluster with the settings of a `profile`: audit, cis or cis-strict; each includes the one before").
 			offers(profile.Names()...).
 			on(reconfigureCommand),
 		toggle("revert", "put back the change that is on trial on this node or, if there is none, the last one that counts").on(reconfigureCommand),

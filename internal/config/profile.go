@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -81,6 +82,9 @@ func kubeletField(k *kubelet.KubeletConfiguration, name string) any {
 // applySetting reports whether the component's flag has the profile's value.
 func (d *documents) applySetting(name string, s profile.Setting) bool {
 	c, at := d.component(s.Component)
+	if s.InCertificatesDir {
+		s.Value = path.Join(cmp.Or(d.cluster.CertificatesDir, DefaultCertificatesDir), s.Value)
+	}
 	for _, flag := range append([]string{s.Name}, s.Against...) {
 		value, field, given := argAt(at+".extraArgs", c.ExtraArgs, flag)
 		switch {

@@ -13,14 +13,15 @@ import (
 	kubelet "k8s.io/kubelet/config/v1beta1"
 )
 
-// The profiles' names. CIS includes Audit.
+// The profiles' names. Each includes the one before.
 const (
-	Audit = "audit"
-	CIS   = "cis"
+	Audit     = "audit"
+	CIS       = "cis"
+	CISStrict = "cis-strict"
 )
 
 // Names lists the profiles.
-func Names() []string { return []string{Audit, CIS} }
+func Names() []string { return []string{Audit, CIS, CISStrict} }
 
 // Profile is a set of settings.
 type Profile struct {
@@ -31,6 +32,8 @@ type Profile struct {
 // Setting is a component's command line flag.
 type Setting struct {
 	Component, Name, Value string
+	// InCertificatesDir is set for a value that's the name of a file in the cluster's directory of certificates.
+	InCertificatesDir bool
 	// Against lists flags that the component refuses beside this one.
 	Against []string
 	// With is a flag of an earlier setting: the component starts with this one only if that has the profile's value.
@@ -60,6 +63,9 @@ var (
 
 // LogMount is the directory of audit logs.
 func LogMount() Mount { return logMount }
+
+// KubeletAuthorityFlag makes API servers verify kubelets' serving certificates.
+const KubeletAuthorityFlag = "kubelet-certificate-authority"
 
 // AuditLogFlag is the flag whose value is in LogMount.
 const AuditLogFlag = "audit-log-path"

@@ -25,6 +25,8 @@ func Of(name string) (Profile, bool) {
 		return Profile{Settings: auditSettings()}, true
 	case CIS:
 		return Profile{Settings: slices.Concat(auditSettings(), cisSettings()), Fields: cisFields()}, true
+	case CISStrict:
+		return Profile{Settings: slices.Concat(auditSettings(), cisSettings(), strictSettings()), Fields: cisFields()}, true
 	}
 	return Profile{}, false
 }
@@ -74,6 +76,11 @@ func cisSettings() []Setting {
 			Setting{Component: component, Name: "tls-cipher-suites", Value: strings.Join(ciphers, ",")})
 	}
 	return out
+}
+
+// strictSettings cut kubelets off whose requests for serving certificates nobody has approved yet.
+func strictSettings() []Setting {
+	return []Setting{{Component: apiServer, Name: KubeletAuthorityFlag, Value: "ca.crt", InCertificatesDir: true}}
 }
 
 // cisFields leave out values that are the kubelet's own defaults or Slipway's, such as no read-only port.

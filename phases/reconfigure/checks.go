@@ -30,6 +30,7 @@ func question(env *step.Env, name, asks string, find func(context.Context, *step
 
 func controlPlaneChecks(env *step.Env) []preflight.Check {
 	return append(others(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade),
+		question(env, certificatesCheck, "the API server will accept all kubelets' certificates, if it verifies them", kubeletCertificates),
 		question(env, edits.StaticPodCheck, "nobody has edited the static Pods, or the patches keep the edits", edits.StaticPodFindings))
 }
 

@@ -28,13 +28,14 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-// harden runs `reconfigure --profile NAME`.
+// harden runs `reconfigure --profile NAME`, without the wait for a kubelet's request.
 func harden(t *testing.T, s *phasetest.Stage, name string) error {
 	t.Helper()
 	c, _, err := reconfiguring.LoadProfile(t.Context(), s.Cluster, name, nil, reconfiguring.Self(s.Host), config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
 	phasetest.Fatal(t, err)
 	s.Config = c.Node
-	return step.Run(t.Context(), s.Env, New(c, "/usr/bin/slipway").Phases(), step.Options{})
+	phases := slices.DeleteFunc(New(c, "/usr/bin/slipway").Phases(), func(p step.Phase) bool { return p.Name == "kubelet-serving" })
+	return step.Run(t.Context(), s.Env, phases, step.Options{})
 }
 
 // profileFiles are the files of profiles on this node, by path; empty for a missing one.

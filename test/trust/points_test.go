@@ -96,6 +96,10 @@ var points = []struct {
 		"internal/config.TestManifestFaults", "internal/cluster.TestValidate", "internal/cluster.TestEnsureDropsNamespaces",
 		"phases/bootstrap.TestNetworkIsRefused", "phases/bootstrap.TestNetworkThatStays", "test/e2e.TestNode/network-file",
 	}},
+	{"a control plane approves only its own kubelet's serving certificate, with nothing but the host's names and addresses", []string{
+		"phases/kubelet.TestServingRequest", "phases/kubelet.TestServingKey",
+	}},
+	{"API servers do not begin to refuse kubelets", []string{"phases/reconfigure.TestKubeletCertificates"}},
 	{"a change of the configuration that is killed at its end keeps no other control plane waiting", []string{
 		"phases/reconfigure.TestCrash/way-back-confirmed", "phases/reconfigure.TestCrash/reconfigure-boot",
 	}},

@@ -16,7 +16,7 @@ func newProfile(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profile NAME",
 		Short: "Print a configuration with the settings of a hardening profile, and the profile's files",
-		Long: "Print the ClusterConfiguration and the KubeletConfiguration with the settings of a hardening profile, audit or cis, and\n" +
+		Long: "Print the ClusterConfiguration and the KubeletConfiguration with the settings of a hardening profile, audit, cis or cis-strict, and\n" +
 			"then the files that the API server reads. Each document after the configuration begins with its path on a control plane.\n" +
 			"`slipway init --profile NAME` does it all.",
 		Args:      cli.Takes(1, 1),
