@@ -39,6 +39,10 @@ func TestHardened(t *testing.T) {
 	if t.Failed() {
 		return
 	}
+	for _, m := range planes {
+		m.hasServingCertificate()
+	}
+	cp1.approvesServing(w)
 	cp2.isControlPlaneLike(cp1)
 	cp2.secondJoinChangesNothing(plane)
 	cp1.serviceAnswers(everything.dnsName)
@@ -74,8 +78,8 @@ func TestHardenedLive(t *testing.T) {
 	for _, m := range all {
 		cp1.ready(m.node.Name())
 	}
-	cp1.saysOf([]string{"slipway", "reconfigure", "--profile=cis", "--diff"}, "/etc/kubernetes/audit/audit.yaml", "protectKernelDefaults")
-	cp1.saysOf([]string{"slipway", "reconfigure", "--profile=cis"}, "cp-2", "worker-1")
+	fact.In(t, cp1.said("slipway", "reconfigure", "--profile=cis", "--diff"), "/etc/kubernetes/audit/audit.yaml", "protectKernelDefaults")
+	fact.In(t, cp1.said("slipway", "reconfigure", "--profile=cis"), "cp-2", "worker-1")
 	cp2.must("slipway", "reconfigure", "node")
 	w.must("slipway", "reconfigure", "node")
 	for _, m := range all {
@@ -84,6 +88,7 @@ func TestHardenedLive(t *testing.T) {
 	}
 	cp1.serviceAnswers(everything.dnsName)
 	for _, m := range planes {
+		m.hasServingCertificate()
 		m.answersAnonymousProbesOnly()
 		m.auditsWithoutSecrets(cp1)
 		m.hasHardenedFiles()
@@ -97,19 +102,61 @@ func TestHardenedLive(t *testing.T) {
 	if after := cp1.must("find", "/etc/kubernetes", "-type", "f", "-printf", `%p %m %T@\n`); after != before {
 		t.Errorf("the same command again changed files:\n%s\nwere\n%s", after, before)
 	}
+	cp1.row("strict", func(m machine) { m.verifiesKubelets(cp2, w) })
 	for _, m := range all {
 		m.diagnosedHealthy()
 	}
 }
 
-// saysOf runs a command that must succeed, and looks for facts in all that it says.
-func (m machine) saysOf(command []string, facts ...string) {
+// verifiesKubelets gives the API servers the flag with which they verify kubelets, once the worker, too, has its certificate.
+func (m machine) verifiesKubelets(other, w machine) {
 	m.Helper()
-	out, err := m.try(command...)
-	if err != nil {
-		m.Fatalf("%q: %v\n%s", command, err, out)
+	other.T, w.T = m.T, m.T
+	if out, err := m.try("slipway", "reconfigure", "--profile=cis-strict"); err == nil {
+		m.Fatalf("the API server verifies a kubelet without a certificate:\n%s", out)
+	} else {
+		fact.In(m.T, out, "KubeletCertificates", "worker-1")
 	}
-	fact.In(m.T, out, facts...)
+	m.approvesServing(w)
+	m.must("slipway", "reconfigure", "--profile=cis-strict")
+	other.must("slipway", "reconfigure", "node")
+	for _, plane := range []machine{m, other} {
+		plane.failsItems("1.1.12", "4.1.1")
+		for _, name := range []string{"cp-1", "cp-2", "worker-1"} {
+			pod := m.kubectl("-n", "kube-system", "get", "pods", "-l", "k8s-app=kube-proxy", "--field-selector=spec.nodeName="+name, "-o", "name")
+			logs := m.kubectl("--server=https://"+plane.node.IP()+":6443", "-n", "kube-system", "logs", "--tail=1", strings.TrimSpace(pod))
+			if strings.TrimSpace(logs) == "" {
+				m.Errorf("through %s, %s of %s has no logs", plane.node.Name(), pod, name)
+			}
+		}
+	}
+}
+
+// hasServingCertificate checks that the cluster has signed the certificate with which the kubelet serves.
+func (m machine) hasServingCertificate() {
+	m.Helper()
+	m.must("openssl", "verify", "-CAfile", "/etc/kubernetes/pki/ca.crt", "/var/lib/kubelet/pki/kubelet-server-current.pem")
+}
+
+var approveCommand = regexp.MustCompile(`kubectl certificate approve (\S+)`)
+
+// approvesServing approves the request of a worker's kubelet that the worker names.
+func (m machine) approvesServing(w machine) {
+	m.Helper()
+	out := w.said("slipway", "reconfigure", "node")
+	request := approveCommand.FindStringSubmatch(out)
+	if request == nil {
+		m.Fatalf("it names no request:\n%s", out)
+	}
+	m.kubectl("certificate", "approve", request[1])
+	w.eventually("the kubelet to get its certificate", readyLimit, func() error {
+		out, err := w.try("test", "-e", "/var/lib/kubelet/pki/kubelet-server-current.pem")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	w.hasServingCertificate()
 }
 
 // showsLogs asks a static Pod's kubelet, through the API, for its logs and for a process in it.

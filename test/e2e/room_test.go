@@ -46,6 +46,7 @@ var needs = map[string]need{
 	"TestFaults":                        {2, 4},
 	"TestHA":                            {4, 8},
 	"TestHardened":                      {3, 5},
+	"TestHardenedLive":                  {3, 6},
 	"TestHostPrepare":                   {2, 3},
 	"TestHostPrepareKilled":             {1, 3},
 	"TestIPv6":                          {3, 3},
