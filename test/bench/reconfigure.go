@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// change is a document, or the first lines of the one that init was given.
+	// change is a document, or the first lines of the document for init.
 	change     = "kind: ClusterConfiguration\napiServer: {extraArgs: [{name: profiling, value: \"false\"}]}\n"
 	changeFile = "/root/change.yaml"
 )
