@@ -7,11 +7,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"encoding/pem"
-	"net/netip"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -140,25 +137,24 @@ func restartAsking(ctx context.Context, env *step.Env, name string) (former []st
 	return former, node.RestartKubelet(ctx, env)
 }
 
-// renewServing approves the request for the next certificate, if the kubelet has made one.
+// renewServing approves the request for the next certificate, if the kubelet has made one: after 70 percent of the present one's time, at
+// the earliest, or when the host has another name or address.
 func renewServing(ctx context.Context, env *step.Env, name string, leaf *x509.Certificate) error {
 	until := leaf.NotAfter.UTC().Format(time.DateOnly)
-	if due := leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 10 * 7); env.Host.Now().Before(due) {
+	pending, err := env.Cluster.ServingRequests(ctx, name)
+	if err != nil {
+		return err
+	}
+	due := leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 10 * 7)
+	if len(pending) == 0 || env.Host.Now().Before(due) && !asksForMore(&pending[len(pending)-1], leaf) {
 		env.UI.Printf("The kubelet has a serving certificate of the cluster, until %s", until)
 		return nil
 	}
-	pending, err := env.Cluster.ServingRequests(ctx, name)
-	if err == nil && len(pending) == 0 {
-		env.UI.Printf("The kubelet has a serving certificate of the cluster, until %s, and has not asked for the next one yet", until)
-		return nil
-	}
-	if err == nil {
-		err = checkServing(env, name, &pending[len(pending)-1])
-	}
-	if err == nil {
+	newest := &pending[len(pending)-1]
+	if err = checkServing(env, name, newest); err == nil {
 		limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.TLSBootstrap)
 		defer cancel()
-		err = approveServing(limited, env, &pending[len(pending)-1])
+		err = approveServing(limited, env, newest)
 	}
 	return errors.WithMessagef(err, "its present one expires on %s", until)
 }
@@ -233,68 +229,4 @@ func servingLeaf(env *step.Env, name string) (*x509.Certificate, error) {
 		return nil, nil
 	}
 	return leaf, nil
-}
-
-// checkServing accepts a request that has only names and addresses of this host, and nothing else to sign.
-func checkServing(env *step.Env, name string, r *cluster.CertificateRequest) error {
-	own, err := env.Host.Addresses()
-	if err != nil {
-		return err
-	}
-	own = slices.DeleteFunc(own, func(a netip.Addr) bool { return a.IsLoopback() || isOfService(env, a) })
-	asked, err := parseRequest(r.Spec.Request)
-	if err == nil {
-		err = checkRequest(r, asked, name, []string{name, env.Config.Name, env.Config.Hostname}, own)
-	}
-	return errors.WithMessagef(err, "CertificateSigningRequest %s", r.Name())
-}
-
-// isOfService reports whether an address is one of Services, which kube-proxy's mode ipvs gives to every host.
-func isOfService(env *step.Env, a netip.Addr) bool {
-	return slices.ContainsFunc(strings.Split(env.Config.Cluster.Networking.ServiceSubnet, ","), func(subnet string) bool {
-		prefix, err := netip.ParsePrefix(strings.TrimSpace(subnet))
-		return err == nil && prefix.Contains(a)
-	})
-}
-
-func parseRequest(data []byte) (*x509.CertificateRequest, error) {
-	block, rest := pem.Decode(data)
-	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) > 0 {
-		return nil, errors.New("it is not one request in PEM form")
-	}
-	asked, err := x509.ParseCertificateRequest(block.Bytes)
-	if err == nil {
-		err = asked.CheckSignature()
-	}
-	return asked, errors.WithStack(err)
-}
-
-func checkRequest(r *cluster.CertificateRequest, asked *x509.CertificateRequest, name string, names []string, addresses []netip.Addr) error {
-	allowed := []string{"digital signature", "key encipherment", "server auth"}
-	user, subject := cluster.NodeUser(name), asked.Subject
-	switch {
-	case r.Spec.SignerName != cluster.ServingSigner:
-		return errors.Errorf("it is for the signer %s", r.Spec.SignerName)
-	case r.Spec.Username != user:
-		return errors.Errorf("%s has made it, not %s", r.Spec.Username, user)
-	case subject.CommonName != user || !slices.Equal(subject.Organization, []string{"system:nodes"}):
-		return errors.Errorf("its subject is %s", subject)
-	case !slices.Contains(r.Spec.Usages, "server auth") || slices.ContainsFunc(r.Spec.Usages, func(u string) bool { return !slices.Contains(allowed, u) }):
-		return errors.Errorf("its usages are %q", r.Spec.Usages)
-	case len(asked.EmailAddresses)+len(asked.URIs) > 0:
-		return errors.New("it has mail addresses or URIs")
-	case len(asked.DNSNames)+len(asked.IPAddresses) == 0:
-		return errors.New("it has neither names nor addresses")
-	}
-	for _, dns := range asked.DNSNames {
-		if !slices.Contains(names, strings.ToLower(dns)) {
-			return errors.Errorf("it has the name %s, which this host does not", dns)
-		}
-	}
-	for _, ip := range asked.IPAddresses {
-		if addr, ok := netip.AddrFromSlice(ip); !ok || !slices.Contains(addresses, addr.Unmap()) {
-			return errors.Errorf("it has the address %s, which this host does not", ip)
-		}
-	}
-	return nil
 }

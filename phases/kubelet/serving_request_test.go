@@ -178,7 +178,8 @@ func certify(t *testing.T, s *phasetest.Stage, public crypto.PublicKey, share fl
 	}
 	began := now.Add(-time.Duration(share * float64(year)))
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: began, NotAfter: began.Add(year),
-		Subject: pkix.Name{CommonName: "system:node:cp-1", Organization: []string{"system:nodes"}}}, ca, public, key)
+		Subject:  pkix.Name{CommonName: "system:node:cp-1", Organization: []string{"system:nodes"}},
+		DNSNames: []string{"cp-1"}, IPAddresses: []net.IP{net.ParseIP("192.0.2.11")}}, ca, public, key)
 	phasetest.Fatal(t, err)
 	leaf, err := x509.ParseCertificate(der)
 	phasetest.Fatal(t, err)
@@ -195,6 +196,7 @@ func TestServingRenewal(t *testing.T) {
 	}{
 		"new":                {0.1, false, true, false, false},
 		"due":                {0.8, false, true, true, false},
+		"another address":    {0.1, false, true, true, false},
 		"due, not asked":     {0.8, false, false, false, false},
 		"expired":            {1.1, false, true, true, true},
 		"expired, not asked": {1.1, false, false, false, false},
@@ -204,6 +206,12 @@ func TestServingRenewal(t *testing.T) {
 			s, api := asking(t, true, none)
 			if !test.asks {
 				api.requests = nil
+			}
+			if name == "another address" {
+				s, api = asking(t, true, func(x *x509.CertificateRequest, _ *cluster.CertificateRequest) {
+					x.IPAddresses[0] = net.ParseIP("192.0.2.77")
+				})
+				s.FakeHost.Has.Addresses = []netip.Addr{netip.MustParseAddr("192.0.2.77")}
 			}
 			key, err := certs.NewKey(certs.KubeletServingAlgorithm)
 			phasetest.Fatal(t, err)
