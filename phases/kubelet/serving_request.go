@@ -225,8 +225,9 @@ func servingLeaf(env *step.Env, name string) (*x509.Certificate, error) {
 		return nil, errors.WithMessage(err, settings.Authentication.X509.ClientCAFile)
 	}
 	leaf, now := chain[0], env.Host.Now()
-	if pki.Verify(chain, trusted, now) != nil || leaf.Subject.CommonName != cluster.NodeUser(name) || now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
-		return nil, nil
+	valid := !now.Before(leaf.NotBefore) && !now.After(leaf.NotAfter)
+	if valid && leaf.Subject.CommonName == cluster.NodeUser(name) && pki.Verify(chain, trusted, now) == nil {
+		return leaf, nil
 	}
-	return leaf, nil
+	return nil, nil
 }

@@ -71,7 +71,7 @@ func asking(t *testing.T, plane bool, change func(*x509.CertificateRequest, *clu
 		api.requests = append(api.requests, *r)
 	}
 	s.FakeHost.On.Orders = map[host.UnitOrder]func(context.Context, string) error{
-		host.RestartUnit: func(context.Context, string) error {
+		host.RestartUnit: func(context.Context, string) error { //nolint:unparam // the signature of an order
 			add()
 			return nil
 		},
@@ -273,7 +273,7 @@ func TestServingOfOthers(t *testing.T) {
 	key, err := certs.NewKey(certs.KubeletServingAlgorithm)
 	phasetest.Fatal(t, err)
 	s.FakeHost.On.Orders = map[host.UnitOrder]func(context.Context, string) error{
-		host.RestartUnit: func(context.Context, string) error {
+		host.RestartUnit: func(context.Context, string) error { //nolint:unparam // the signature of an order
 			certify(t, s, key.Public(), 0, false)
 			return nil
 		},

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"io/fs"
 	"slices"
 	"testing"
 	"time"
@@ -105,8 +106,12 @@ func unit(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io
 // boot runs the units that a change leaves, if they're there, around the kubelet's start. Then the change is either made or not.
 func boot(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
 	for _, name := range []string{"slipway-way-back.service", "slipway-watch.service"} {
-		if _, err := h.Lstat("/etc/systemd/system/" + name); err != nil {
+		_, err := h.Lstat("/etc/systemd/system/" + name)
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
 	err := unit(ctx, h, endpoint, say, func(r *trial.Record) []step.Phase {
