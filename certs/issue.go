@@ -156,6 +156,28 @@ func KubeletServing(node string, key crypto.Signer, now time.Time, life time.Dur
 	return sign(spec, template, template, key.Public(), key)
 }
 
+// Without returns a certificate, only for Renewal, as if it weren't valid for some names and addresses.
+func Without(cert *x509.Certificate, names []string) *x509.Certificate {
+	changed := *cert
+	changed.DNSNames = slices.DeleteFunc(slices.Clone(cert.DNSNames), func(name string) bool { return containsFold(names, name) })
+	changed.IPAddresses = slices.DeleteFunc(slices.Clone(cert.IPAddresses), func(ip net.IP) bool { return containsIP(names, ip) })
+	return &changed
+}
+
+// HasAny reports whether a certificate is for any of the names and addresses that its row doesn't have.
+func HasAny(spec Spec, cert *x509.Certificate, names []string) bool {
+	others := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		ip, err := netip.ParseAddr(name)
+		return containsFold(spec.DNSNames, name) || err == nil && slices.Contains(spec.IPs, ip.Unmap())
+	})
+	less := Without(cert, others)
+	return len(less.DNSNames) < len(cert.DNSNames) || len(less.IPAddresses) < len(cert.IPAddresses)
+}
+
+func containsIP(list []string, ip net.IP) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return ip.Equal(net.ParseIP(s)) })
+}
+
 // Renewal returns the row for renewing a certificate: its content, plus its row's additions. So a name added by hand stays, and a
 // new name in the configuration is added.
 func Renewal(spec Spec, old *x509.Certificate) Spec {

@@ -198,7 +198,7 @@ func flannelAgent(n *config.Node) corev1.Container {
 		},
 		Env: []corev1.EnvVar{
 			field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("NODE_ADDRESS", "status.hostIP"),
-			{Name: "KUBERNETES_SERVICE_HOST", Value: host}, {Name: "KUBERNETES_SERVICE_PORT", Value: port},
+			{Name: serviceHost, Value: host}, {Name: servicePort, Value: port},
 		},
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "run", MountPath: "/run/flannel"}, {Name: "flannel-cfg", MountPath: flannelDir}, {Name: "xtables-lock", MountPath: "/run/xtables.lock"},

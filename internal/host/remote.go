@@ -51,6 +51,8 @@ type Probe struct {
 	// CA is the PEM bundle that the server's certificate must chain to. If it's empty, any certificate is accepted: the
 	// components' health endpoints on loopback have self-signed certificates, and the response holds nothing secret.
 	CA []byte
+	// ServerName is the name that the certificate must be valid for; empty for the URL's host. It needs a CA.
+	ServerName string
 	// ClientCert and ClientKey are PEM, empty for none.
 	ClientCert, ClientKey []byte
 }

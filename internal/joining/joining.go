@@ -73,7 +73,8 @@ func (d *Discovery) Node(ctx context.Context, self *config.JoinConfiguration) (*
 // forControlPlane checks that the cluster can have more than one control plane, and fetches the encrypted files this host lacks.
 func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n *config.Node) (map[string][]byte, error) {
 	if n.Cluster.ControlPlaneEndpoint == "" {
-		return nil, errors.Errorf("the cluster has no controlPlaneEndpoint, an address that leads to all of its control planes, so it cannot have another one; if there is such an address and the certificates are valid for it, add it to %s", config.ClusterSource)
+		return nil, fault.New("the cluster has no controlPlaneEndpoint, an address that leads to all of its control planes, so it cannot have another one",
+			"give it one on its control plane: `slipway reconfigure` with the field controlPlaneEndpoint of the ClusterConfiguration")
 	}
 	shared, err := pki.Store{Host: d.Host, Config: n, UI: d.UI}.MissingShared()
 	if err != nil || len(shared.Missing) == 0 || n.CertificateKey.IsZero() {

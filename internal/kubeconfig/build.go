@@ -121,12 +121,12 @@ func Renewed(data []byte, client certs.Pair) ([]byte, error) {
 	return encode(file.Config)
 }
 
-// AtServer returns the kubeconfig file with another server of the same cluster.
+// AtServer returns a kubeconfig file, or the one in ConfigMap kube-public/cluster-info, with another server of the same cluster.
 func AtServer(data []byte, server string) ([]byte, error) {
-	file, err := parse(data)
+	file, at, err := withCluster(data)
 	if err != nil {
 		return nil, err
 	}
-	file.Clusters[file.cluster].Cluster.Server = server
-	return encode(file.Config)
+	file.Clusters[at].Cluster.Server = server
+	return encode(file)
 }

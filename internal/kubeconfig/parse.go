@@ -4,8 +4,12 @@
 package kubeconfig
 
 import (
+	"cmp"
 	"crypto/x509"
+	"net"
+	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 	api "k8s.io/client-go/tools/clientcmd/api/v1"
@@ -53,25 +57,46 @@ func parse(data []byte) (*parsed, error) {
 // Server returns the API's URL and CAs from a kubeconfig file or from ConfigMap kube-public/cluster-info. A file without a
 // current context must have exactly one cluster.
 func Server(data []byte) (url string, ca []*x509.Certificate, err error) {
-	var file api.Config
-	if err := yaml.Unmarshal(data, &file); err != nil {
-		return "", nil, errors.New("not a kubeconfig in YAML form") // the decoder's error may quote a key
-	}
-	at := 0
-	if file.CurrentContext != "" {
-		p, err := parse(data)
-		if err != nil {
-			return "", nil, err
-		}
-		at = p.cluster
-	} else if len(file.Clusters) != 1 {
-		return "", nil, errors.Errorf("has %d clusters and no current context; expected exactly one cluster", len(file.Clusters))
+	file, at, err := withCluster(data)
+	if err != nil {
+		return "", nil, err
 	}
 	cluster := file.Clusters[at].Cluster
 	if ca, err = certs.ParseCerts(cluster.CertificateAuthorityData); err != nil {
 		return "", nil, errors.Wrap(err, "certificate-authority-data")
 	}
 	return cluster.Server, ca, nil
+}
+
+// withCluster returns a file with the index of its cluster.
+func withCluster(data []byte) (file api.Config, at int, err error) {
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		return file, 0, errors.New("not a kubeconfig in YAML form") // the decoder's error may quote a key
+	}
+	if file.CurrentContext != "" {
+		p, err := parse(data)
+		if err != nil {
+			return file, 0, err
+		}
+		return p.Config, p.cluster, nil
+	}
+	if len(file.Clusters) != 1 {
+		return file, 0, errors.Errorf("has %d clusters and no current context; expected exactly one cluster", len(file.Clusters))
+	}
+	return file, 0, nil
+}
+
+// Endpoint returns the host:port that a file's client connects to; empty if its server is no URL. CAs may be in another file.
+func Endpoint(data []byte) (string, error) {
+	file, at, err := withCluster(data)
+	if err != nil {
+		return "", err
+	}
+	u, err := url.Parse(file.Clusters[at].Cluster.Server)
+	if err != nil || u.Hostname() == "" { // err repeats the URL, with any password in it
+		return "", nil
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), "443")), nil
 }
 
 // ErrOtherCredentials means the user has no client certificate, but other credentials, such as a token.

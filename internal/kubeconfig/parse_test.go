@@ -5,6 +5,7 @@ package kubeconfig
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -24,6 +25,27 @@ func TestServerFaults(t *testing.T) {
 			t.Errorf("%q: %v, want %s", c.data, err, c.want)
 		}
 		fact.Error(t, err, fact.Of(c.want)...)
+	}
+}
+
+// TestEndpoint: cluster-info has no context, and another server changes nothing else.
+func TestEndpoint(t *testing.T) {
+	const file = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '%s', certificate-authority: /ca}}]\n"
+	for server, want := range map[string]string{
+		"https://API.example.org:6443": "api.example.org:6443",
+		"https://api.example.org":      "api.example.org:443",
+		"https://[fd00::1]:6443":       "[fd00::1]:6443",
+		"api.example.org":              "",
+		"https://x:SECRET@%zz":         "",
+	} {
+		got, err := Endpoint(fmt.Appendf(nil, file, server))
+		if err != nil || got != want {
+			t.Errorf("%s: %q, %v", server, got, err)
+		}
+	}
+	moved, err := AtServer(fmt.Appendf(nil, file, "https://a:1"), "https://b:2")
+	if got, wrong := Endpoint(moved); err != nil || wrong != nil || got != "b:2" || !strings.Contains(string(moved), "certificate-authority: /ca") {
+		t.Errorf("%v, %v\n%s", err, wrong, moved)
 	}
 }
 

@@ -35,6 +35,22 @@ func (f File) Write(h host.Host) (changed bool, err error) {
 	return h.WriteFile(f.Path, f.Data, f.Mode)
 }
 
+// Rewrite gives a path another content and mode, and keeps the owner of the file there.
+func Rewrite(h host.Host, path string, data []byte, mode fs.FileMode) error {
+	info, err := h.Lstat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil {
+		if owner, known := host.OwnerIn(info); known && owner != (host.Owner{}) {
+			_, err = h.WriteOwned(path, data, mode, owner)
+			return err
+		}
+	}
+	_, err = File{Path: path, Data: data, Mode: mode}.Write(h)
+	return err
+}
+
 // Differing returns the files that are missing on the host, or have another content or mode there.
 func Differing(h host.Host, files []File) ([]File, error) {
 	var out []File

@@ -41,6 +41,8 @@ type Renewal struct {
 	// KeepKey keeps keys in files of their own, so that certificate and key match at every moment: with a mismatch, a starting
 	// component would end. A key with another algorithm than the configuration's is still replaced.
 	KeepKey bool
+	// Without are names and addresses of the old certificates that the new ones lose, unless their rows have them.
+	Without []string
 }
 
 // CheckAny returns an error if there's nothing to renew: on a worker, or if the user named the wrong directory.
@@ -122,7 +124,7 @@ func (r Renewal) replace(row certs.Spec, old *x509.Certificate, ca certs.Pair) e
 	if err != nil {
 		return err
 	}
-	cert, err := certs.Issue(certs.Renewal(row, old), n, ca, key, r.Store.Host.Now())
+	cert, err := certs.Issue(certs.Renewal(row, certs.Without(old, r.Without)), n, ca, key, r.Store.Host.Now())
 	if err != nil {
 		return err
 	}

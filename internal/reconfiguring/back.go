@@ -62,6 +62,8 @@ func To(ctx context.Context, api cluster.Cluster, wanted Texts, self *config.Joi
 	if err != nil {
 		return nil, err
 	}
-	c.Versions = stored.Versions
+	c.Versions, c.Former = stored.Versions, stored.Former
+	c.noteEndpoint(c.Node.Upgrade.Before, c.Node)
+	c.Removed = without(stored.Removed, apiNames(c.Node)...) // nothing more: nodes may still use the change's names
 	return c, refused(c.Node.Upgrade.Before, c.Node, c.Fields, nil)
 }

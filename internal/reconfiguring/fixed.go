@@ -32,7 +32,6 @@ func fixedFields() []fixedField {
 		{of, "networking.podSubnet", networkReason, newCluster},
 		{of, "networking.serviceSubnet", networkReason, newCluster},
 		{of, "networking.dnsDomain", domainReason, newCluster},
-		{of, "controlPlaneEndpoint", "every node and kubeconfig file has it as its server", "point the old name at the new address"},
 		{of, "clusterName", "kubeconfig files and the controller manager have it", newCluster},
 		{of, "certificatesDir", "the CAs' keys and all manifests refer to it", "mount another disk at the same path"},
 		{of, "encryptionAlgorithm", "existing keys have it", "`slipway certs renew` gives certificates new keys; a new CA is another matter"},
@@ -111,6 +110,9 @@ func refused(present, next *config.Node, changed []Field, parts map[string]confi
 		faults = append(faults, f)
 	}
 	for _, c := range changed {
+		if c.Source == config.ClusterSource && c.Path == "controlPlaneEndpoint" && c.After == nil && parts != nil { // taking it back is checked on the node
+			add(c.Source, c.Path, "without it, nodes would know only one control plane", "name another address that leads to the API servers")
+		}
 		for _, f := range fixedFields() {
 			if f.fits(c) {
 				add(c.Source, c.Path, f.reason, f.instead)

@@ -34,6 +34,8 @@ type Change struct {
 	Fields []Field
 	// Versions are the resourceVersions of the ConfigMaps that the change was made from, by name.
 	Versions map[string]string
+	// Former are the cluster's former endpoints, and Removed those of their names that the API servers' certificates lose.
+	Former, Removed []string
 }
 
 // Field is a changed field of a stored configuration. Lists change as a whole.
@@ -107,9 +109,12 @@ func (c *Change) complete(present *config.Node, merged documents, parts map[stri
 	if err != nil {
 		return nil, nil, located(err, parts)
 	}
+	next = keepFormerName(present, next)
 	if c.Fields, err = differences(present, next, parts); err != nil {
 		return nil, nil, err
 	}
+	c.noteEndpoint(present, next)
+	c.noteNames(present, next)
 	c.Node = changed(present, next)
 	return c, warnings, nil
 }
@@ -161,6 +166,9 @@ func (c *Change) read(ctx context.Context, api cluster.Cluster, rows []row, part
 		}
 		if found && text != "" {
 			stored[r.source], c.Versions[r.configMap] = []byte(text), cm.ResourceVersion
+		}
+		if r.source == config.ClusterSource {
+			c.Former, c.Removed = noted(cm, FormerEndpoints), noted(cm, RemovedNames)
 		}
 	}
 	return stored, nil

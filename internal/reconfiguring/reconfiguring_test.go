@@ -110,7 +110,6 @@ func TestFaults(t *testing.T) {
 		"serviceSubnet":           {ofCluster + "networking: {serviceSubnet: 10.97.0.0/16}\n", []string{"change.yaml:3:", "networking.serviceSubnet"}},
 		"dnsDomain":               {ofCluster + "networking: {dnsDomain: example.org}\n", []string{"change.yaml:3:", "networking.dnsDomain"}},
 		"kubernetesVersion":       {ofCluster + "kubernetesVersion: v1.37.1\n", []string{"change.yaml:3:", "kubernetesVersion", "`slipway upgrade apply`"}},
-		"controlPlaneEndpoint":    {ofCluster + "controlPlaneEndpoint: lb.example.org\n", []string{"change.yaml:3:", "controlPlaneEndpoint"}},
 		"clusterName":             {ofCluster + "clusterName: other\n", []string{"change.yaml:3:", "clusterName"}},
 		"encryptionAlgorithm":     {ofCluster + "encryptionAlgorithm: ECDSA-P256\n", []string{"change.yaml:3:", "encryptionAlgorithm"}},
 		"certificatesDir":         {ofCluster + "certificatesDir: /srv/pki\n", []string{"change.yaml:3:", "certificatesDir"}},

@@ -51,3 +51,29 @@ func TestUpgradeForeignNetwork(t *testing.T) {
 		})
 	}
 }
+
+// TestMoveFlannel: another endpoint changes nothing else of flannel, and nothing of somebody's own server.
+func TestMoveFlannel(t *testing.T) {
+	s := phasetest.NewAddonStage(t, "")
+	want := s.WithFlannel(t).DeepCopy()
+	upgrade := *s.Config.Upgrade
+	upgrade.Before = s.Config
+	s.Config = s.Config.With(func(n *config.Node) {
+		n.Cluster.ControlPlaneEndpoint, n.Upgrade = "api.example.org:443", &upgrade
+	})
+	phasetest.Fatal(t, MoveFlannel(t.Context(), s.Env))
+	if !manifests.MoveFlannel(want, upgrade.Before.Endpoint(), "api.example.org:443") {
+		t.Errorf("flannel does not lead to %s", upgrade.Before.Endpoint())
+	}
+	var live cluster.Object = s.Flannel(t)
+	diffObjects(t, want, live)
+	s.Done = nil
+	phasetest.Fatal(t, MoveFlannel(t.Context(), s.Env))
+	s.CheckDone(t, nil)
+	if env := want.Spec.Template.Spec.InitContainers[1].Env; len(env) != 5 || env[3].Value != "api.example.org" || env[4].Value != "443" {
+		t.Errorf("%v", env)
+	}
+	if manifests.MoveFlannel(want, "other.example.org:443", "x:1") {
+		t.Error("somebody's own server has changed")
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -73,8 +74,12 @@ func (m *Move) files(_ context.Context, env *step.Env) error {
 		if wanted == string(text) {
 			continue
 		}
+		info, err := env.Host.Lstat(path)
+		if err != nil {
+			return err
+		}
 		env.UI.Printf("Writing the address to %s", path)
-		if err := rewrite(env, path, []byte(wanted)); err != nil {
+		if err := ownership.Rewrite(env.Host, path, []byte(wanted), info.Mode().Perm()); err != nil {
 			return err
 		}
 	}
@@ -110,25 +115,6 @@ func sharedFiles(env *step.Env) (files []string) {
 		files = append(files, thisnode.KubeletConf(env.Config))
 	}
 	return files
-}
-
-// rewrite keeps a file's mode and owner.
-func rewrite(env *step.Env, path string, data []byte) error {
-	info, err := env.Host.Lstat(path)
-	if err != nil {
-		return err
-	}
-	mode := info.Mode().Perm()
-	owner, known := host.OwnerIn(info)
-	switch {
-	case known && owner != (host.Owner{}):
-		_, err = env.Host.WriteOwned(path, data, mode, owner)
-	case mode&0o077 == 0:
-		_, err = env.Host.WriteSecret(path, data)
-	default:
-		_, err = env.Host.WriteFile(path, data, mode)
-	}
-	return err
 }
 
 // withFlag sets a flag in a line KUBELET_KUBEADM_ARGS="--name=value --other".

@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slipway-k8s/slipway/certs"
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -72,17 +72,11 @@ func (m *Move) checkServer(ctx context.Context, env *step.Env) []fault.Finding {
 	if m.Server == "" {
 		return nil
 	}
-	data, err := env.Host.ReadFile(thisnode.KubeletConf(env.Config))
-	if err != nil {
-		return []fault.Finding{fault.Of(err)}
-	}
-	_, trusted, err := kubeconfig.Server(data)
-	if err != nil {
-		return []fault.Finding{fault.Of(err)}
-	}
-	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
-	defer cancel()
-	if _, err := env.Host.Date(limited, host.Probe{URL: serverURL(m.Server) + "/readyz", CA: certs.EncodeCerts(trusted...)}); err != nil {
+	err := node.AskServer(ctx, env, m.Server, "")
+	switch {
+	case errors.Is(err, host.ErrNotInPlan):
+		return []fault.Finding{fault.NewFinding("", fault.Unasked, "", "whether the API answers at %s", m.Server)}
+	case err != nil:
 		return []fault.Finding{fault.NewFinding("", fault.Error, "check the address; the API servers' certificates must be valid for it (apiServer.certSANs)",
 			"the API does not answer at %s as this node's cluster: %v", m.Server, err)}
 	}

@@ -6,8 +6,10 @@ package node
 import (
 	"cmp"
 	"context"
+	"net"
 	"path"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/pkg/errors"
@@ -15,7 +17,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -68,6 +72,39 @@ func ForgetEndpoint(ctx context.Context, env *step.Env, address string) error {
 		return err
 	}
 	return removeEndpoint(ctx, env, address)
+}
+
+// AskServer asks the API server at host:port with the CAs that this node's kubelet trusts, and without credentials. Its certificate has
+// to be for name, or for the host if that's empty. Any answer will do.
+func AskServer(ctx context.Context, env *step.Env, endpoint, name string) error {
+	conf, err := thisnode.ReadKubeletFile(env.Host, thisnode.KubeletConf(env.Config))
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, ReachTime)
+	defer cancel()
+	_, err = env.Host.Date(limited, host.Probe{URL: "https://" + endpoint + "/readyz", CA: certs.EncodeCerts(conf.Trusted...), ServerName: name})
+	return err
+}
+
+// OtherServers returns the host:port of each other API server, by the Service "kubernetes", which only API servers write.
+func OtherServers(ctx context.Context, env *step.Env) (others []string, err error) {
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: kubernetesService()}
+	if _, err := env.Cluster.Get(ctx, slice); err != nil {
+		return nil, err
+	}
+	port := int32(config.DefaultBindPort)
+	if len(slice.Ports) > 0 && slice.Ports[0].Port != nil {
+		port = *slice.Ports[0].Port
+	}
+	for _, e := range slice.Endpoints {
+		for _, address := range e.Addresses {
+			if address != env.Config.AdvertiseAddress.String() {
+				others = append(others, net.JoinHostPort(address, strconv.Itoa(int(port))))
+			}
+		}
+	}
+	return others, nil
 }
 
 func kubernetesService() metav1.ObjectMeta {

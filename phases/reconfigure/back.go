@@ -140,7 +140,10 @@ func putBackAddons(ctx context.Context, env *step.Env, record *trial.Record) err
 			return err
 		}
 	}
-	return nil
+	if !change.MovesEndpoint() {
+		return nil
+	}
+	return addon.MoveFlannel(ctx, &back)
 }
 
 func textsOf(record *trial.Record) (before, after reconfiguring.Texts) {
@@ -160,15 +163,15 @@ func finishStoring(ctx context.Context, env *step.Env, record *trial.Record, byW
 			return err
 		}
 		if changed != "" {
-			record.Cause = "ConfigMap kube-system/" + changed + " was changed while the change was on trial"
+			record.Cause = "ConfigMap " + changed + " was changed while the change was on trial"
 			return putBackUnfinished(ctx, env, record, byWatch)
 		}
 		if err := setStoring(ctx, env, record); err != nil {
 			return err
 		}
 	}
-	err := storeTexts(ctx, env, record, func(name string) error {
-		env.UI.Warn("keeping ConfigMap kube-system/"+name+", which somebody else has changed meanwhile",
+	err := storeTexts(ctx, env, record, func(cm trial.ConfigMap) error {
+		env.UI.Warn("keeping ConfigMap "+cm.String()+", which somebody else has changed meanwhile",
 			"this node runs with the change of "+record.Began.Format(time.DateTime)+" UTC; to store it, run `slipway reconfigure` with its documents again")
 		return nil
 	})
@@ -187,12 +190,12 @@ func finishStoring(ctx context.Context, env *step.Env, record *trial.Record, byW
 // changedSince names a ConfigMap that somebody has changed since the change was made from it; empty for none.
 func changedSince(ctx context.Context, env *step.Env, record *trial.Record) (string, error) {
 	for _, cm := range record.ConfigMaps {
-		live := node.ConfigMap(cm.Name)
+		live := cm.Object()
 		if _, err := env.Cluster.Get(ctx, live); err != nil {
 			return "", err
 		}
 		if live.Data[cm.Key] != cm.Before && live.Data[cm.Key] != cm.After {
-			return cm.Name, nil
+			return cm.String(), nil
 		}
 	}
 	return "", nil

@@ -72,7 +72,15 @@ var nodeScenario = phasetest.Scenario{
 	Reads:   "/var/lib/kubelet/config.yaml",
 }
 
-// tryScenario is the same with a confirmation, revertScenario takes the change back.
+// endpointScenario gives the cluster another endpoint.
+var endpointScenario = phasetest.Scenario{
+	Name: "reconfigure-endpoint", Prepare: reconfigureScenario.Prepare, Reads: reconfigureScenario.Reads, Renews: reconfigureScenario.Renews,
+	Run: func(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
+		return reconfigureTo(ctx, h, endpoint, say, ofCluster+"controlPlaneEndpoint: next.example.org:443\n")
+	},
+}
+
+// tryScenario is reconfigureScenario with a confirmation, revertScenario takes the change back.
 var (
 	tryScenario = phasetest.Scenario{
 		Name: "reconfigure-try", Prepare: reconfigureScenario.Prepare, Run: reconfigureTry,
@@ -97,8 +105,12 @@ func crashOptions() config.Options {
 }
 
 func reconfigure(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
+	return reconfigureTo(ctx, h, endpoint, say, everything)
+}
+
+func reconfigureTo(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer, documents string) error {
 	return command(ctx, h, endpoint, say, (*Run).Phases, func(api cluster.Cluster) (*Run, error) {
-		c, _, err := reconfiguring.Load(ctx, api, &config.Source{Name: "change.yaml", Data: []byte(everything)}, reconfiguring.Self(h), crashOptions())
+		c, _, err := reconfiguring.Load(ctx, api, &config.Source{Name: "change.yaml", Data: []byte(documents)}, reconfiguring.Self(h), crashOptions())
 		return New(c, ""), err
 	})
 }
@@ -171,7 +183,7 @@ func command(ctx context.Context, h *phasetest.LastingHost, endpoint string, say
 }
 
 var (
-	scenarios = []phasetest.Scenario{reconfigureScenario, nodePlaneScenario, nodeScenario, tryScenario, revertScenario}
+	scenarios = []phasetest.Scenario{reconfigureScenario, nodePlaneScenario, nodeScenario, endpointScenario, tryScenario, revertScenario}
 	wayBacks  = []phasetest.Scenario{
 		bootScenario, wayBackScenario("way-back", trial.Unconfirmed), wayBackScenario("way-back-confirmed", trial.Confirmed),
 	}

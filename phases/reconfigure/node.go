@@ -34,8 +34,8 @@ func (r *Run) preflight(ctx context.Context, env *step.Env) error {
 	if len(r.Fields) == 0 {
 		env.UI.Printf("The cluster has this configuration already")
 	}
-	return check(ctx, env, append(controlPlaneChecks(env), question(env, pendingCheck, "this control plane runs with the cluster's configuration", r.pending),
-		kubeletCheck(env)))
+	checks := append(controlPlaneChecks(env), question(env, pendingCheck, "this control plane runs with the cluster's configuration", r.pending), kubeletCheck(env))
+	return check(ctx, env, append(checks, r.endpointChecks(env)...))
 }
 
 // prepare finds the changes on this node and, if there are any, takes the turn and keeps the files.
@@ -43,7 +43,7 @@ func (r *Run) prepare(ctx context.Context, env *step.Env) error {
 	if err := r.find(ctx, env); err != nil {
 		return err
 	}
-	if len(r.certificates)+len(r.components)+len(r.profiles)+len(r.kubelet)+len(r.others)+len(r.Fields) == 0 {
+	if len(r.certificates)+len(r.kubeconfigs)+len(r.components)+len(r.profiles)+len(r.kubelet)+len(r.others)+len(r.Fields) == 0 {
 		env.UI.Printf("This node already runs with this configuration")
 		return nil
 	}
@@ -85,7 +85,7 @@ func (r *Run) begin(ctx context.Context, env *step.Env) (err error) {
 	for _, c := range r.components {
 		paths = append(paths, thisnode.StaticPodPath(env.Config, c.Name))
 	}
-	for _, f := range slices.Concat(r.profiles, r.kubelet) {
+	for _, f := range slices.Concat(r.kubeconfigs, r.profiles, r.kubelet) {
 		paths = append(paths, f.Path)
 	}
 	for _, f := range r.others {
@@ -111,7 +111,7 @@ func (r *Run) find(ctx context.Context, env *step.Env) (err error) {
 		return r.findKept(ctx, env)
 	}
 	if env.Config.ControlPlane {
-		if r.certificates, err = lackingNames(env); err != nil {
+		if err := r.findNames(ctx, env); err != nil {
 			return err
 		}
 		if r.components, err = node.Outdated(ctx, env); err != nil {
@@ -125,7 +125,10 @@ func (r *Run) find(ctx context.Context, env *step.Env) (err error) {
 	if err == nil {
 		r.kubelet, err = ownership.Differing(env.Host, files)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return r.findKubeconfigs(env)
 }
 
 // lackingNames returns the certificates that lack a name or an address of the configuration.
@@ -162,7 +165,11 @@ func (r *Run) issueCertificates(ctx context.Context, env *step.Env) error {
 		}
 		store := env.PKI()
 		store.Config = store.Config.With(func(n *config.Node) { n.Cluster.EncryptionAlgorithm = certs.AlgorithmOf(cert.PublicKey) })
-		if err := (pki.Renewal{Store: store, Name: row.Name, KeepKey: true}).Renew(row.Name); err != nil {
+		renewal := pki.Renewal{Store: store, Name: row.Name, KeepKey: true}
+		if isAPIServers(row) {
+			renewal.Without = r.lost
+		}
+		if err := renewal.Renew(row.Name); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
 // NodePhases returns the workflow of `reconfigure node`: this node gets the cluster's stored configuration, on trial. It stores nothing.
@@ -30,6 +31,7 @@ func (r *Run) NodePhases() []step.Phase {
 		phase("preflight", "Check that this node can change, and pull its images", r.nodePreflight),
 		phase("prepare", "Find the changes, take a control plane's turn, and keep the files that change", r.prepare),
 		certificates,
+		phase("kubeconfig", "Lead this node's clients to the API's endpoint, if that has changed", r.leadClients),
 		components,
 		phase("kubelet-config", "Restart the kubelet with its new settings, on trial", r.restartKubelet),
 		phase("finish", "Give the turn back", r.end),
@@ -46,7 +48,7 @@ func (r *Run) nodePreflight(ctx context.Context, env *step.Env) error {
 	if !env.Config.ControlPlane {
 		checks = nil
 	}
-	return check(ctx, env, append(checks, kubeletCheck(env)))
+	return check(ctx, env, slices.Concat(checks, []preflight.Check{kubeletCheck(env)}, r.endpointChecks(env)))
 }
 
 // mostNamed is how many nodes the last message names of each kind.
@@ -54,7 +56,7 @@ const mostNamed = 8
 
 // sayOthers names the nodes that don't have the change yet.
 func (r *Run) sayOthers(ctx context.Context, env *step.Env) error {
-	ofKubelets := r.Changes(config.KubeletSource)
+	ofKubelets := r.Changes(config.KubeletSource) || r.MovesEndpoint()
 	if !ofKubelets && !slices.ContainsFunc(r.Fields, isOfControlPlanes) {
 		return nil
 	}
@@ -79,6 +81,9 @@ func (r *Run) sayOthers(ctx context.Context, env *step.Env) error {
 	}
 	if len(workers) > 0 {
 		env.UI.Nextf("Run `slipway reconfigure node` on each worker: %s", namesOf(workers))
+	}
+	if r.MovesEndpoint() {
+		env.UI.Nextf("Replace copies of admin.conf. Until you take the former endpoint's name out of apiServer.certSANs, it works as before")
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/edits"
@@ -215,4 +216,50 @@ func TestPutBackIsNoEdit(t *testing.T) {
 	}
 	s.Append(t, settings, "volumeStatsAggPeriod: 3m0s\n")
 	fact.Error(t, toStored(t, s.Stage), "KubeletConfigEdits", "volumeStatsAggPeriod")
+}
+
+// TestEndpointOfWorker: a worker's kubelet follows, if the API answers there. Any other server stays.
+func TestEndpointOfWorker(t *testing.T) {
+	for name, test := range map[string]struct {
+		former string
+		answer error
+		want   string
+		facts  []string
+	}{
+		"follows":  {former: "192.0.2.1:6443", want: "new.example.org:6443"},
+		"silence":  {former: "192.0.2.1:6443", answer: context.DeadlineExceeded, want: "192.0.2.1:6443", facts: []string{endpointCheck, "new.example.org:6443"}},
+		"no names": {former: "192.0.2.2:6443", want: "192.0.2.1:6443"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := worker(t)
+			storedElsewhere(t, s.API, "kubeadm-config", "ClusterConfiguration", "controlPlaneEndpoint: new.example.org:6443\n")
+			cm := node.ConfigMap("kubeadm-config")
+			_, err := s.API.Update(t.Context(), cm, func() (bool, error) {
+				metav1.SetMetaDataAnnotation(&cm.ObjectMeta, reconfiguring.FormerEndpoints, test.former)
+				return true, nil
+			})
+			phasetest.Fatal(t, err)
+			s.FakeHost.On.Date = func(_ context.Context, p host.Probe) (time.Time, error) {
+				if !strings.HasPrefix(p.URL, "https://new.example.org:6443/") || len(p.CA) == 0 || p.ServerName != "" {
+					t.Errorf("asked %+v", p)
+				}
+				return time.Now(), test.answer
+			}
+			fact.Error(t, toStored(t, s.Stage), test.facts...)
+			at, err := kubeconfig.Endpoint([]byte(s.Get(t, kubeletOne)))
+			if err != nil || at != test.want {
+				t.Errorf("the kubelet connects to %s, %v", at, err)
+			}
+			if got := state(t, s.Stage); test.answer == nil && got != trial.Counts {
+				t.Errorf("the change is %q", got)
+			}
+			if test.answer == nil {
+				s.Said.Reset()
+				phasetest.Fatal(t, takeBack(t, s.Stage))
+				if at, err := kubeconfig.Endpoint([]byte(s.Get(t, kubeletOne))); err != nil || at != "192.0.2.1:6443" {
+					t.Errorf("taken back, the kubelet connects to %s, %v", at, err)
+				}
+			}
+		})
+	}
 }

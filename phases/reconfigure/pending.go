@@ -27,7 +27,7 @@ const pendingCheck = "PendingConfiguration"
 // pending finds an earlier change of the cluster's configuration that this control plane hasn't got yet: this run would put both on
 // trial, and couldn't say which one doesn't work.
 func (r *Run) pending(ctx context.Context, env *step.Env) []fault.Finding {
-	paths, err := pendingFiles(ctx, inPresent(env))
+	paths, err := pendingFiles(ctx, inPresent(env), r.Former)
 	switch {
 	case err != nil:
 		return []fault.Finding{fault.NewFinding(pendingCheck, fault.Unasked, fault.Remedy(err), "%v", err)}
@@ -48,8 +48,8 @@ func inPresent(env *step.Env) *step.Env {
 
 // pendingFiles are this node's files that differ from the configuration in env and are older than its last change. Newer ones have
 // an operator's edits.
-func pendingFiles(ctx context.Context, env *step.Env) (paths []string, err error) {
-	differing, err := differingFiles(env)
+func pendingFiles(ctx context.Context, env *step.Env, former []string) (paths []string, err error) {
+	differing, err := differingFiles(env, former)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func pendingFiles(ctx context.Context, env *step.Env) (paths []string, err error
 }
 
 // differingFiles are this node's files that differ from the configuration in env, by the ConfigMap they follow.
-func differingFiles(env *step.Env) (map[string][]string, error) {
+func differingFiles(env *step.Env, former []string) (map[string][]string, error) {
 	var ofCluster, ofKubelets []string
 	rows, err := lackingNames(env)
 	if err != nil {
@@ -82,6 +82,13 @@ func differingFiles(env *step.Env) (map[string][]string, error) {
 	}
 	for _, row := range rows {
 		ofCluster = append(ofCluster, env.PKI().Files(row)[0])
+	}
+	files, err := following(env, former)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		ofCluster = append(ofCluster, f.Path)
 	}
 	components, err := node.Replacements(env)
 	if err != nil {

@@ -42,6 +42,8 @@ type Run struct {
 	record *trial.Record
 	// The changes on this node.
 	certificates []certs.Spec
+	lost         []string // names that the API server's certificate loses
+	kubeconfigs  []ownership.File
 	components   []node.Replacement
 	kubelet      []ownership.File
 	profiles     []ownership.File // files that the API server reads
@@ -65,6 +67,7 @@ func (r *Run) Phases() []step.Phase {
 		phase("preflight", "Check that the change can succeed, and pull its images", r.preflight),
 		phase("prepare", "Take this control plane's turn, and keep the files that change", r.prepare),
 		phase("certificates", "Issue certificates with new names", r.issueCertificates),
+		phase("kubeconfig", "Lead this node's clients to the API's next endpoint, if that changes", r.leadClients),
 		phase("control-plane", "Restart the components whose static Pods change, on trial", r.restartComponents),
 		phase("kubelet-config", "Restart the kubelet with its new settings, on trial", r.restartKubelet),
 		r.addonPhase(),
@@ -129,24 +132,31 @@ func takeTurn(ctx context.Context, env *step.Env, take func(context.Context, *st
 	return take(ctx, env, node.ForConfiguration)
 }
 
-// addonPhase is the phase addon, without the Pod network, which has no configuration here.
+// addonPhase is the phase addon. The Pod network's only configuration here is the endpoint.
 func (r *Run) addonPhase() step.Phase {
-	p := addon.Upgrade(func(name string, upgrade func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
-		return r.orBack(func(ctx context.Context, env *step.Env) error {
-			if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
+	p := addon.Upgrade(r.changesAddon)
+	p.Summary, p.SideBySide = "Change the cluster's DNS and service proxy", false
+	p.Children[0].Summary, p.Children[1].Summary = "Change CoreDNS", "Change kube-proxy"
+	if r.MovesEndpoint() {
+		p.Children[2].Summary, p.Children[2].Run = "Lead flannel to the endpoint, if `init --network flannel` has installed it", r.changesAddon("", addon.MoveFlannel)
+	} else {
+		p.Children = p.Children[:2]
+	}
+	return p
+}
+
+// changesAddon notes that the add-ons change before one does.
+func (r *Run) changesAddon(_ string, change func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
+	return r.orBack(func(ctx context.Context, env *step.Env) error {
+		if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
+			return err
+		}
+		if r.record != nil && !r.record.Addons {
+			r.record.Addons = true
+			if err := r.record.Set(env, trial.OnTrial); err != nil {
 				return err
 			}
-			if r.record != nil && !r.record.Addons {
-				r.record.Addons = true
-				if err := r.record.Set(env, trial.OnTrial); err != nil {
-					return err
-				}
-			}
-			return upgrade(ctx, env)
-		})
+		}
+		return change(ctx, env)
 	})
-	p.Summary, p.SideBySide = "Change the cluster's DNS and service proxy", false
-	p.Children = slices.DeleteFunc(p.Children, func(c step.Phase) bool { return c.Name == "network" })
-	p.Children[0].Summary, p.Children[1].Summary = "Change CoreDNS", "Change kube-proxy"
-	return p
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,17 +91,17 @@ func (r *Run) changedSinceThen(ctx context.Context, env *step.Env) (findings []f
 		switch {
 		case err != nil:
 			return append(findings, fault.NewFinding(changedCheck, fault.Unasked, fault.Remedy(err), "%v", err))
-		case edited && !isCertificate(f):
+		case edited && !isCertificate(f) && !trial.IsKubeconfig(env, f.Path):
 			add(f.Path)
 		}
 	}
 	for _, cm := range r.Reverts.ConfigMaps {
-		live := node.ConfigMap(cm.Name)
+		live := cm.Object()
 		if _, err := env.Cluster.Get(ctx, live); err != nil {
 			return append(findings, fault.NewFinding(changedCheck, fault.Unasked, fault.Remedy(err), "%v", err))
 		}
 		if text := live.Data[cm.Key]; text != cm.After && text != cm.Before {
-			add("ConfigMap kube-system/" + cm.Name)
+			add("ConfigMap " + cm.String())
 		}
 	}
 	return findings
@@ -123,7 +124,7 @@ func (r *Run) revertPreflight(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Taking back %s", nameOf(r.Reverts))
 	var checks []preflight.Check
 	if env.Config.ControlPlane {
-		checks = append(others(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade))
+		checks = append(append(others(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade)), r.endpointChecks(env)...)
 	}
 	return check(ctx, env, append(checks, question(env, changedCheck, "nobody has changed the files or the ConfigMaps since", r.changedSinceThen)))
 }
@@ -135,30 +136,50 @@ func (r *Run) findKept(ctx context.Context, env *step.Env) error {
 		if err != nil {
 			return err
 		}
-		now, err := host.ReadIfExists(env.Host, f.Path)
+		if component := trial.ComponentAt(env, f.Path); component == "" || then == nil {
+			err = r.findKeptFile(env, f, then)
+		} else {
+			err = r.findKeptComponent(ctx, env, component, then)
+		}
 		if err != nil {
 			return err
 		}
-		component := trial.ComponentAt(env, f.Path)
-		switch {
-		case component != "" && then != nil:
-			c, right, err := node.RunsWith(ctx, env, component, then)
-			if err != nil {
-				return err
-			}
-			if !right {
-				r.components = append(r.components, c)
-			}
-		case bytes.Equal(now, then):
-		case isCertificate(f) && trial.HashOf(now) != f.After:
-			env.UI.Printf("Keeping %s, which was renewed since", f.Path)
-		case filepath.Dir(f.Path) == env.Config.Paths.Kubelet && then != nil:
-			r.kubelet = append(r.kubelet, ownership.File{Path: f.Path, Data: then, Mode: f.Mode})
-		default:
-			r.others = append(r.others, f)
-		}
 	}
 	return nil
+}
+
+func (r *Run) findKeptComponent(ctx context.Context, env *step.Env, name string, then []byte) error {
+	c, right, err := node.RunsWith(ctx, env, name, then)
+	if err == nil && !right {
+		r.components = append(r.components, c)
+	}
+	return err
+}
+
+func (r *Run) findKeptFile(env *step.Env, f trial.File, then []byte) error {
+	now, err := host.ReadIfExists(env.Host, f.Path)
+	if err != nil {
+		return err
+	}
+	switch {
+	case bytes.Equal(now, then):
+	case isCertificate(f) && trial.HashOf(now) != f.After:
+		env.UI.Printf("Keeping %s, which was renewed since", f.Path)
+	case isCertificate(f) && r.takesEndpointBack(env):
+		env.UI.Printf("Keeping %s, because other nodes may still use its names", f.Path)
+	case trial.IsKubeconfig(env, f.Path):
+		r.addKubeconfig(env, ownership.File{Path: f.Path, Data: then, Mode: f.Mode, Secret: host.LooksSecret(then)})
+	case filepath.Dir(f.Path) == env.Config.Paths.Kubelet && then != nil:
+		r.kubelet = append(r.kubelet, ownership.File{Path: f.Path, Data: then, Mode: f.Mode})
+	default:
+		r.others = append(r.others, f)
+	}
+	return nil
+}
+
+// takesEndpointBack reports whether the change that this run takes back has led this node elsewhere.
+func (r *Run) takesEndpointBack(env *step.Env) bool {
+	return r.MovesEndpoint() || slices.ContainsFunc(r.Reverts.Files, func(f trial.File) bool { return trial.IsKubeconfig(env, f.Path) })
 }
 
 // restoreOthers writes the files again that the change had replaced.

@@ -28,14 +28,14 @@ func (r *Run) unchanged(ctx context.Context, env *step.Env, names ...string) err
 			return err
 		}
 		if cm.ResourceVersion != r.Versions[name] {
-			return changedMeanwhile(name)
+			return changedMeanwhile(trial.ConfigMap{Name: name})
 		}
 	}
 	return nil
 }
 
-func changedMeanwhile(name string) error {
-	return fault.New("ConfigMap kube-system/"+name+" has been changed since this run read it", "run the same command again")
+func changedMeanwhile(cm trial.ConfigMap) error {
+	return fault.New("ConfigMap "+cm.String()+" has been changed since this run read it", "run the same command again")
 }
 
 // configMaps are the stored configurations, with this change. One that it doesn't change stays, whatever its form.
@@ -43,7 +43,10 @@ func (r *Run) configMaps(ctx context.Context, env *step.Env) ([]trial.ConfigMap,
 	if len(r.Fields) == 0 && (r.Reverts == nil || len(r.Reverts.ConfigMaps) == 0) {
 		return nil, nil
 	}
-	var list []trial.ConfigMap
+	list, err := r.clusterInfo(ctx, env)
+	if err != nil {
+		return nil, err
+	}
 	for _, s := range storedTexts() {
 		live := node.ConfigMap(s.name)
 		found, err := env.Cluster.Get(ctx, live)
@@ -60,6 +63,9 @@ func (r *Run) configMaps(ctx context.Context, env *step.Env) ([]trial.ConfigMap,
 			if cm.After, err = s.text(env.Config); err != nil {
 				return nil, err
 			}
+		}
+		if s.source == config.ClusterSource {
+			cm.Annotations = r.newNotes(live)
 		}
 		list = append(list, cm)
 	}
@@ -128,30 +134,43 @@ func setStoring(ctx context.Context, env *step.Env, record *trial.Record) error 
 }
 
 // storeTexts writes a change's ConfigMaps. otherwise says what to do with one that somebody else has written meanwhile.
-func storeTexts(ctx context.Context, env *step.Env, record *trial.Record, otherwise func(name string) error) error {
+func storeTexts(ctx context.Context, env *step.Env, record *trial.Record, otherwise func(trial.ConfigMap) error) error {
 	for _, cm := range record.ConfigMaps {
 		if cm.Name == manifests.KubeProxyConfigMap || cm.Before == cm.After {
 			continue
 		}
-		env.UI.Printf("Storing the configuration in kube-system/%s", cm.Name)
-		live := node.ConfigMap(cm.Name)
-		_, err := env.Cluster.Update(ctx, live, func() (bool, error) {
-			switch {
-			case live.Data[cm.Key] == cm.After: // by an attempt whose answer was lost
-				return false, nil
-			case live.ResourceVersion != cm.Version:
-				return false, otherwise(cm.Name)
-			}
-			live.Data[cm.Key] = cm.After
-			// Other nodes' files are older than the record, so later runs there know that they may come from the configuration before.
-			metav1.SetMetaDataAnnotation(&live.ObjectMeta, edits.ChangedByOperator, record.Began.UTC().Format(time.RFC3339))
-			return true, nil
-		})
-		if err != nil {
+		store := storeConfiguration
+		if cm.Namespace == metav1.NamespacePublic {
+			store = storeClusterInfo
+		}
+		if err := store(ctx, env, record, cm, otherwise); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func storeConfiguration(ctx context.Context, env *step.Env, record *trial.Record, cm trial.ConfigMap, otherwise func(trial.ConfigMap) error) error {
+	env.UI.Printf("Storing the configuration in %s", cm)
+	live := cm.Object()
+	_, err := env.Cluster.Update(ctx, live, func() (bool, error) {
+		switch {
+		case live.Data[cm.Key] == cm.After: // by an attempt whose answer was lost
+			return false, nil
+		case live.ResourceVersion != cm.Version:
+			return false, otherwise(cm)
+		}
+		live.Data[cm.Key] = cm.After
+		// Other nodes' files are older than the record, so later runs there know that they may come from the configuration before.
+		metav1.SetMetaDataAnnotation(&live.ObjectMeta, edits.ChangedByOperator, record.Began.UTC().Format(time.RFC3339))
+		for name, text := range cm.Annotations {
+			if metav1.SetMetaDataAnnotation(&live.ObjectMeta, name, text); text == "" {
+				delete(live.Annotations, name)
+			}
+		}
+		return true, nil
+	})
+	return err
 }
 
 func (r *Run) finish(ctx context.Context, env *step.Env) error {

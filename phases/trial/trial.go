@@ -7,6 +7,7 @@ package trial
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io/fs"
 	"path/filepath"
@@ -14,9 +15,11 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -64,20 +67,38 @@ type File struct {
 	GID int `json:"gid,omitempty"`
 	// Kept is the copy's name in the record's directory; empty if the file didn't exist.
 	Kept string `json:"kept,omitempty"`
+	// Server is the host:port that a kubeconfig file led to. Nothing else in it changes, and no copy of its credentials is kept.
+	Server string `json:"server,omitempty"`
 	// Written is when the file was written (WrittenAt). Earlier releases didn't keep it.
 	Written time.Time `json:"written,omitzero"`
 	// After is the hash of the content that the change gave it; empty on trial.
 	After string `json:"after,omitempty"`
 }
 
-// ConfigMap is a text in a ConfigMap in kube-system, before and after the change.
+// ConfigMap is a text in a ConfigMap, before and after the change.
 type ConfigMap struct {
-	Name string `json:"name"`
-	Key  string `json:"key"`
-	// Version is the resourceVersion that the change was made from.
-	Version string `json:"version"`
+	Namespace string `json:"namespace,omitempty"` // empty for kube-system
+	Name      string `json:"name"`
+	Key       string `json:"key"`
+	// Version is the resourceVersion that the change was made from; empty if only the text counts.
+	Version string `json:"version,omitempty"`
 	Before  string `json:"before"`
 	After   string `json:"after"`
+	// Annotations are set along with the text; an empty value removes one.
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Object is the ConfigMap, to be read.
+func (c ConfigMap) Object() *corev1.ConfigMap {
+	object := node.ConfigMap(c.Name)
+	object.Namespace = cmp.Or(c.Namespace, object.Namespace)
+	return object
+}
+
+// String is NAMESPACE/NAME.
+func (c ConfigMap) String() string {
+	object := c.Object()
+	return object.Namespace + "/" + object.Name
 }
 
 const (
@@ -138,7 +159,13 @@ func (r *Record) keep(env *step.Env, path string) error {
 		if owner, known := host.OwnerIn(info); known {
 			f.UID, f.GID = owner.UID, owner.GID
 		}
-		f.Mode, f.Kept = info.Mode().Perm(), strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "-")
+		f.Mode = info.Mode().Perm()
+		if IsKubeconfig(env, path) {
+			f.Server, err = kubeconfig.Endpoint(data)
+			r.Files = append(r.Files, f)
+			return errors.Wrap(err, path)
+		}
+		f.Kept = strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "-")
 		if _, err := (ownership.File{Path: filepath.Join(r.dir, f.Kept), Data: data, Mode: 0o600}).Write(env.Host); err != nil {
 			return err
 		}
@@ -204,17 +231,41 @@ func restart(ctx context.Context, env *step.Env, turn node.Turn, components []no
 	return node.WaitKubelet(ctx, env)
 }
 
-// Kept is a file's content from before the change; nil if it didn't exist.
+// IsKubeconfig reports whether a path is that of one of this node's kubeconfig files.
+func IsKubeconfig(env *step.Env, path string) bool {
+	return filepath.Dir(path) == env.Config.Paths.Kubeconfigs && filepath.Ext(path) == ".conf"
+}
+
+// Kept is a file's content from before the change; nil if it didn't exist. A kubeconfig file has its present credentials.
 func (r *Record) Kept(env *step.Env, f File) ([]byte, error) {
+	if f.Server != "" {
+		return f.led(env)
+	}
 	if f.Kept == "" {
 		return nil, nil
 	}
 	return env.Host.ReadFile(filepath.Join(r.dir, f.Kept))
 }
 
+// led is a kubeconfig file as it leads to its former server; nil if it's gone.
+func (f File) led(env *step.Env) ([]byte, error) {
+	data, err := host.ReadIfExists(env.Host, f.Path)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	at, err := kubeconfig.Endpoint(data)
+	if err == nil && at != f.Server {
+		data, err = kubeconfig.AtServer(data, "https://"+f.Server)
+	}
+	return data, errors.Wrap(err, f.Path)
+}
+
 // Restore writes the file again, or removes it if it didn't exist.
 func (f File) Restore(env *step.Env, data []byte) error {
-	if f.Kept == "" {
+	switch {
+	case IsKubeconfig(env, f.Path) && data == nil:
+		return nil // somebody has removed it
+	case f.Kept == "" && f.Server == "":
 		return env.Host.Remove(f.Path)
 	}
 	if now, err := host.ReadIfExists(env.Host, f.Path); err != nil || bytes.Equal(now, data) {

@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -179,6 +180,92 @@ func (m machine) lostNoWrite(writing *clients.Running, took time.Duration) {
 		}
 		m.Error(failure)
 	}
+}
+
+// TestEndpoint gives a cluster another controlPlaneEndpoint. A worker follows, and the former name works until it's taken out.
+func TestEndpoint(t *testing.T) {
+	tier.OnlyFull(t, "phases/reconfigure")
+	const next = "next.slipway.test"
+	m := boot(t)
+	w := m.another("worker-1")
+	both := []machine{m, w}
+	for _, n := range both {
+		n.knowsEndpoint(both[:1])
+	}
+	m.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"))
+	worker, _ := m.joinCommands()
+	w.runs("slipway", "join", worker)
+	m.ready("worker-1")
+
+	const head = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
+	change := m.reconfigureWith(head + "controlPlaneEndpoint: " + next + ":6443\n")
+	before := m.everyFile()
+	out, err := m.try(change...)
+	if err == nil || m.everyFile() != before {
+		t.Errorf("an endpoint that leads nowhere: %v\n%s", err, out)
+	}
+	fact.In(t, out, "NextEndpoint", next+":6443")
+	for _, n := range both {
+		n.write("/etc/hosts", n.must("cat", "/etc/hosts")+m.node.IP()+" "+next+"\n")
+		n.must("chmod", "0644", "/etc/hosts")
+	}
+	fact.In(t, m.must(append(slices.Clone(change), "--diff")...), "/etc/kubernetes/admin.conf", "cluster-info", next+":6443")
+	fact.In(t, m.said(change...), "`slipway reconfigure node`", "worker-1")
+	m.leadsClients(next)
+	m.answersAt(sharedEndpoint, true)
+	m.ready("worker-1")
+
+	w.must("slipway", "reconfigure", "node")
+	fact.In(t, w.must("cat", "/etc/kubernetes/kubelet.conf"), "https://"+next+":6443")
+	files := w.everyFile()
+	w.must("slipway", "reconfigure", "node")
+	if now := w.everyFile(); now != files {
+		t.Errorf("the second time, files have changed:\n%s\nbefore:\n%s", now, files)
+	}
+	m.must(m.reconfigureWith(head + "apiServer: {certSANs: null}\n")...)
+	m.answersAt(sharedEndpoint, false)
+	m.answersAt(next, true)
+	report := func() string {
+		return m.kubectl("-n", "kube-node-lease", "get", "lease", "worker-1", "-o", "jsonpath={.spec.renewTime}")
+	}
+	w.must("systemctl", "restart", "kubelet")
+	last := report()
+	m.eventually("a report of the worker", readyLimit, func() error {
+		if report() == last {
+			return errors.New("none since " + last)
+		}
+		return nil
+	})
+	m.kubectl("-n", "kube-system", "rollout", "status", "daemonset/kube-proxy", "--timeout=120s")
+	worker, _ = m.joinCommands()
+	fact.In(t, strings.Join(worker, " "), next+":6443")
+}
+
+// leadsClients looks for an endpoint in the files and ConfigMaps of its clients.
+func (m machine) leadsClients(endpoint string) {
+	m.Helper()
+	server := "https://" + endpoint + ":6443"
+	for _, name := range []string{"admin.conf", "super-admin.conf"} {
+		fact.In(m, m.must("cat", "/etc/kubernetes/"+name), server)
+	}
+	for _, name := range []string{"kubelet.conf", "controller-manager.conf", "scheduler.conf"} {
+		fact.In(m, m.must("cat", "/etc/kubernetes/"+name), "https://"+m.node.IP()+":6443")
+	}
+	fact.In(m, m.kubectl("-n", "kube-public", "get", "configmap", "cluster-info", "-o", "yaml"), server)
+	fact.In(m, m.kubectl("-n", "kube-system", "get", "configmap", "kube-proxy", "-o", "yaml"), server)
+	fact.In(m, m.storedText("kubeadm-config", "ClusterConfiguration"), "controlPlaneEndpoint: "+endpoint+":6443")
+}
+
+// answersAt asks the API under a name, once it has read its certificate again.
+func (m machine) answersAt(name string, should bool) {
+	m.Helper()
+	m.eventually("the API's answer at "+name, readyLimit, func() error {
+		out, err := m.try("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "--server=https://"+name+":6443", "get", "--raw", "/readyz")
+		if (err == nil) != should {
+			return fmt.Errorf("it answers: %t\n%s", err == nil, out)
+		}
+		return nil
+	})
 }
 
 // changesAddress takes a node's address away after it has got another one. The nodes in all know it by name.

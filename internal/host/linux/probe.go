@@ -119,7 +119,7 @@ func healthTransport() *http.Transport {
 func verifying(p host.Probe) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: len(p.CA) == 0}
 	if len(p.CA) > 0 {
-		c.RootCAs = x509.NewCertPool()
+		c.RootCAs, c.ServerName = x509.NewCertPool(), p.ServerName
 		if !c.RootCAs.AppendCertsFromPEM(p.CA) {
 			return nil, errors.Errorf("probe %s: the CA bundle holds no certificate", p.URL)
 		}

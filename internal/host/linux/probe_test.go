@@ -54,6 +54,8 @@ func TestProbe(t *testing.T) {
 	}{
 		"any certificate":   {host.Probe{URL: server.URL + "/ok"}, ""},
 		"right CA":          {host.Probe{URL: server.URL + "/ok", CA: ca}, ""},
+		"another name":      {host.Probe{URL: server.URL + "/ok", CA: ca, ServerName: "example.com"}, ""},
+		"a wrong name":      {host.Probe{URL: server.URL + "/ok", CA: ca, ServerName: "other.example.org"}, "other.example.org"},
 		"CA without":        {host.Probe{URL: server.URL + "/ok", CA: []byte("x")}, "CA bundle"},
 		"client cert wrong": {host.Probe{URL: server.URL + "/ok", ClientCert: ca, ClientKey: ca}, "client certificate"},
 		"no body":           {host.Probe{URL: server.URL + "/teapot"}, "GET " + server.URL + "/teapot: 418 I'm a teapot"},
