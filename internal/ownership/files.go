@@ -35,6 +35,9 @@ func (f File) Write(h host.Host) (changed bool, err error) {
 	return h.WriteFile(f.Path, f.Data, f.Mode)
 }
 
+// secretMode is the mode of files with credentials, which may have other forms than host.LooksSecret knows.
+const secretMode fs.FileMode = 0o600
+
 // Rewrite gives a path another content and mode, and keeps the owner of the file there.
 func Rewrite(h host.Host, path string, data []byte, mode fs.FileMode) error {
 	info, err := h.Lstat(path)
@@ -47,7 +50,7 @@ func Rewrite(h host.Host, path string, data []byte, mode fs.FileMode) error {
 			return err
 		}
 	}
-	_, err = File{Path: path, Data: data, Mode: mode}.Write(h)
+	_, err = File{Path: path, Data: data, Mode: mode, Secret: mode == secretMode}.Write(h)
 	return err
 }
 

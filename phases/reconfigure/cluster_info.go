@@ -53,6 +53,23 @@ func (r *Run) clusterInfo(ctx context.Context, env *step.Env) ([]trial.ConfigMap
 	return []trial.ConfigMap{cm}, errors.Wrap(err, cm.String())
 }
 
+// sameClusterInfo fails if somebody has changed cluster-info since the change began: then it can still be put back.
+func sameClusterInfo(ctx context.Context, env *step.Env, record *trial.Record) error {
+	for _, cm := range record.ConfigMaps {
+		if cm.Name != clusterInfoName {
+			continue
+		}
+		live := cm.Object()
+		if _, err := env.Cluster.Get(ctx, live); err != nil {
+			return err
+		}
+		if text := live.Data[cm.Key]; text != cm.Before && text != cm.After {
+			return changedMeanwhile(cm)
+		}
+	}
+	return nil
+}
+
 // storeClusterInfo also signs it: the controller manager would only seconds later, and until then nodes couldn't join.
 func storeClusterInfo(ctx context.Context, env *step.Env, _ *trial.Record, cm trial.ConfigMap, otherwise func(trial.ConfigMap) error) error {
 	_, signers, err := env.Tokens().Missing(ctx, nil)

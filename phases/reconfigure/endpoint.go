@@ -5,6 +5,7 @@ package reconfigure
 
 import (
 	"context"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -19,6 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
+
+// The clients of the cluster's endpoint follow it: docs/design/endpoint.md.
 
 // clientFiles are this node's kubeconfig files, without those of the components that use its own API server.
 func clientFiles(env *step.Env) []string {
@@ -57,9 +60,14 @@ func following(env *step.Env, former []string) (files []ownership.File, err erro
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, ownership.File{Path: path, Data: data, Mode: info.Mode().Perm(), Secret: host.LooksSecret(data)})
+		files = append(files, asKubeconfig(path, data, info.Mode().Perm()))
 	}
 	return files, nil
+}
+
+// asKubeconfig is a file that may have credentials.
+func asKubeconfig(path string, data []byte, mode fs.FileMode) ownership.File {
+	return ownership.File{Path: path, Data: data, Mode: mode, Secret: mode == 0o600 || host.LooksSecret(data)}
 }
 
 func leadsHere(env *step.Env, endpoint string) bool {

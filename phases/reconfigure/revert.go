@@ -168,7 +168,7 @@ func (r *Run) findKeptFile(env *step.Env, f trial.File, then []byte) error {
 	case isCertificate(f) && r.takesEndpointBack(env):
 		env.UI.Printf("Keeping %s, because other nodes may still use its names", f.Path)
 	case trial.IsKubeconfig(env, f.Path):
-		r.addKubeconfig(env, ownership.File{Path: f.Path, Data: then, Mode: f.Mode, Secret: host.LooksSecret(then)})
+		r.addKubeconfig(env, asKubeconfig(f.Path, then, f.Mode))
 	case filepath.Dir(f.Path) == env.Config.Paths.Kubelet && then != nil:
 		r.kubelet = append(r.kubelet, ownership.File{Path: f.Path, Data: then, Mode: f.Mode})
 	default:

@@ -108,6 +108,9 @@ func (r *Run) store(ctx context.Context, env *step.Env) error {
 		if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
 			return err
 		}
+		if err := sameClusterInfo(ctx, env, r.record); err != nil {
+			return err
+		}
 	}
 	if err := setStoring(ctx, env, r.record); err != nil {
 		return err
