@@ -186,10 +186,20 @@ func TestEndpointGoesBack(t *testing.T) {
 		if copies := s.FakeHost.Did("write"); slices.Contains(copies, "etc-kubernetes-admin.conf") || !slices.Contains(copies, "etc-kubernetes-pki-apiserver.crt") {
 			t.Errorf("credentials were copied, or nothing: %q", copies)
 		}
+		own, err := kubeconfig.AtServer([]byte(s.Get(t, superConf)), "https://own.example.org:6443")
+		phasetest.Fatal(t, err)
+		s.Put(t, superConf, string(own))
 		phasetest.Fatal(t, takeBack(t, s))
 		if s.Get(t, adminConf) != admin {
 			t.Error("admin.conf is not as it was")
 		}
+		if s.Get(t, superConf) != string(own) {
+			t.Error("somebody's own server in super-admin.conf has changed")
+		}
+		fact.In(t, s.Said.String(), superConf, "own.example.org:6443")
+		back, err := kubeconfig.AtServer(own, "https://"+local)
+		phasetest.Fatal(t, err)
+		s.Put(t, superConf, string(back))
 		isLed(t, s, local, "192.0.2.11", "first.example.org")
 		if diff := cmp.Diff(had, configuration(t, s)); diff != "" {
 			t.Errorf("configuration:\n%s", diff)

@@ -11,10 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -168,12 +171,26 @@ func (r *Run) findKeptFile(env *step.Env, f trial.File, then []byte) error {
 	case isCertificate(f) && r.takesEndpointBack(env):
 		env.UI.Printf("Keeping %s, because other nodes may still use its names", f.Path)
 	case trial.IsKubeconfig(env, f.Path):
-		r.addKubeconfig(env, asKubeconfig(f.Path, then, f.Mode))
+		return r.findKeptKubeconfig(env, f, now, then)
 	case filepath.Dir(f.Path) == env.Config.Paths.Kubelet && then != nil:
 		r.kubelet = append(r.kubelet, ownership.File{Path: f.Path, Data: then, Mode: f.Mode})
 	default:
 		r.others = append(r.others, f)
 	}
+	return nil
+}
+
+// findKeptKubeconfig leaves a file alone that somebody has pointed elsewhere since.
+func (r *Run) findKeptKubeconfig(env *step.Env, f trial.File, now, then []byte) error {
+	at, err := kubeconfig.Endpoint(now)
+	if err != nil {
+		return errors.Wrap(err, f.Path)
+	}
+	if at != strings.ToLower(env.Config.Endpoint()) && !slices.Contains(r.Former, at) {
+		env.UI.Warn("keeping "+f.Path+", which leads to "+at, "before the change, it led to "+f.Server)
+		return nil
+	}
+	r.addKubeconfig(env, asKubeconfig(f.Path, then, f.Mode))
 	return nil
 }
 
