@@ -92,8 +92,8 @@ func Endpoint(data []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	u, err := url.Parse(file.Clusters[at].Cluster.Server)
-	if err != nil || u.Hostname() == "" { // err repeats the URL, with any password in it
+	u, fault := url.Parse(file.Clusters[at].Cluster.Server)
+	if fault != nil || u.Hostname() == "" { // the fault repeats the URL, with any password in it
 		return "", nil
 	}
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), "443")), nil

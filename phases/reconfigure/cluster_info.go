@@ -36,7 +36,7 @@ func (r *Run) clusterInfo(ctx context.Context, env *step.Env) ([]trial.ConfigMap
 	}
 	cm := trial.ConfigMap{Namespace: live.Namespace, Name: live.Name, Key: clusterInfoKey, Before: text}
 	const remedy = "if it was to follow the endpoint, delete it and run `slipway init phase bootstrap-token` on a control plane"
-	at, err := kubeconfig.Endpoint([]byte(text))
+	at, unreadable := kubeconfig.Endpoint([]byte(text))
 	switch before, known := r.before(live.Name); {
 	case ptr.Deref(live.Immutable, false):
 		env.UI.Warn("keeping ConfigMap "+cm.String()+", which is immutable", remedy)
@@ -44,7 +44,7 @@ func (r *Run) clusterInfo(ctx context.Context, env *step.Env) ([]trial.ConfigMap
 	case known:
 		cm.After = before
 		return []trial.ConfigMap{cm}, nil
-	case err != nil || !slices.Contains(r.Former, at):
+	case unreadable != nil || !slices.Contains(r.Former, at):
 		env.UI.Warn("keeping ConfigMap "+cm.String()+", which does not lead to the former endpoint", remedy)
 		return nil, nil
 	}
