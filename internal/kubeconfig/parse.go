@@ -92,11 +92,10 @@ func Endpoint(data []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	u, fault := url.Parse(file.Clusters[at].Cluster.Server)
-	if fault != nil || u.Hostname() == "" { // the fault repeats the URL, with any password in it
-		return "", nil
+	if u, err := url.Parse(file.Clusters[at].Cluster.Server); err == nil && u.Hostname() != "" {
+		return net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), "443")), nil
 	}
-	return net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), "443")), nil
+	return "", nil // url's error repeats the URL, with any password in it
 }
 
 // ErrOtherCredentials means the user has no client certificate, but other credentials, such as a token.

@@ -36,7 +36,6 @@ func (r *Run) clusterInfo(ctx context.Context, env *step.Env) ([]trial.ConfigMap
 	}
 	cm := trial.ConfigMap{Namespace: live.Namespace, Name: live.Name, Key: clusterInfoKey, Before: text}
 	const remedy = "if it was to follow the endpoint, delete it and run `slipway init phase bootstrap-token` on a control plane"
-	at, unreadable := kubeconfig.Endpoint([]byte(text))
 	switch before, known := r.before(live.Name); {
 	case ptr.Deref(live.Immutable, false):
 		env.UI.Warn("keeping ConfigMap "+cm.String()+", which is immutable", remedy)
@@ -44,13 +43,14 @@ func (r *Run) clusterInfo(ctx context.Context, env *step.Env) ([]trial.ConfigMap
 	case known:
 		cm.After = before
 		return []trial.ConfigMap{cm}, nil
-	case unreadable != nil || !slices.Contains(r.Former, at):
-		env.UI.Warn("keeping ConfigMap "+cm.String()+", which does not lead to the former endpoint", remedy)
-		return nil, nil
 	}
-	after, err := kubeconfig.AtServer([]byte(text), "https://"+env.Config.Endpoint())
-	cm.After = string(after)
-	return []trial.ConfigMap{cm}, errors.Wrap(err, cm.String())
+	if at, err := kubeconfig.Endpoint([]byte(text)); err == nil && slices.Contains(r.Former, at) {
+		after, err := kubeconfig.AtServer([]byte(text), "https://"+env.Config.Endpoint())
+		cm.After = string(after)
+		return []trial.ConfigMap{cm}, errors.Wrap(err, cm.String())
+	}
+	env.UI.Warn("keeping ConfigMap "+cm.String()+", which does not lead to the former endpoint", remedy)
+	return nil, nil
 }
 
 // sameClusterInfo fails if somebody has changed cluster-info since the change began: then it can still be put back.

@@ -184,7 +184,7 @@ func (m machine) lostNoWrite(writing *clients.Running, took time.Duration) {
 
 // TestEndpoint gives a cluster another controlPlaneEndpoint. A worker follows, and the former name works until it's taken out.
 func TestEndpoint(t *testing.T) {
-	tier.OnlyFull(t, "phases/reconfigure")
+	tier.OnlyFull(t, "phases/reconfigure.TestEndpoint")
 	const next = "next.slipway.test"
 	m := boot(t)
 	w := m.another("worker-1")
