@@ -320,6 +320,14 @@ func podRows() []row {
 			h.container("kube-scheduler", "exited", at.Add(-2*time.Second), crash)
 			h.Has.Containers[0].ExitCode, h.Has.Containers[1].ExitCode = 137, 137
 		}, "exit code 137", true},
+		{"container-crash", "stopped before it handled signals", func(h *fakeHost) {
+			h.crashed("etcd", `{"level":"warn","msg":"ignored streaming request; ID mismatch"}`)
+			h.Has.Containers[0].Restarts, h.Has.Containers[0].ExitCode = 2, 2
+		}, "exit code 2; ID mismatch", true},
+		{"container-crash", "a panic", func(h *fakeHost) {
+			h.crashed("etcd", `{"level":"panic","msg":"tocommit(3) is out of range"}`)
+			h.Has.Containers[0].Restarts, h.Has.Containers[0].ExitCode = 2, 2
+		}, "exit code 2; tocommit(3)", false},
 		{"container-crash", "out of memory", func(h *fakeHost) {
 			h.crashed("kube-scheduler", crash)
 			h.container("kube-scheduler", "exited", at.Add(-2*time.Second), crash)

@@ -115,7 +115,7 @@ func containerCrash(s *scene) []symptom {
 			Message: fmt.Sprintf("its container has ended %d times, the last time with exit code %d (%s)", p.exits(), c.ExitCode, c.Reason),
 			Remedy:  "see its last message above; " + c.LogPath + " has the rest. Its flags are in " + p.path,
 		}}
-		killed := c.ExitCode == 0 || c.ExitCode > 128 // mostly by the kubelet, because a probe failed
+		killed := c.ExitCode == 0 || c.ExitCode > 128 || stoppedEarly(p.lines, c.ExitCode) // mostly by the kubelet, because a probe failed
 		if c.Reason == "OOMKilled" {
 			f.Message += ": it ran out of memory"
 			f.Remedy, killed = "give this host more memory", false
@@ -130,6 +130,12 @@ func containerCrash(s *scene) []symptom {
 		found = append(found, f)
 	}
 	return found
+}
+
+// stoppedEarly reports whether a component was stopped before it handled signals, such as an etcd that was still catching up: in a
+// container, where its process has the ID 1, a Go program then exits with code 2, as after a panic, but without a word.
+func stoppedEarly(lines []string, code int32) bool {
+	return code == 2 && len(matching(lines, telling)) == 0
 }
 
 // repeats reports whether the container before the last one ended in the same way, if that's known.
