@@ -144,7 +144,7 @@ func TestInitHasKubeadmsPhases(t *testing.T) {
 		wait-control-plane wait-control-plane/api-server wait-control-plane/health wait-control-plane/network
 		upload-config upload-config/kubeadm upload-config/kubelet
 		upload-certs mark-control-plane bootstrap-token
-		kubelet-finalize kubelet-finalize/enable-client-cert-rotation
+		kubelet-finalize kubelet-finalize/enable-client-cert-rotation kubelet-finalize/kubelet-serving
 		addon addon/coredns addon/kube-proxy addon/network
 		show-join-command`)
 	if diff := gocmp.Diff(want, workflow.Paths(bootstrap.Init())); diff != "" {

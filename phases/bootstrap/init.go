@@ -35,9 +35,8 @@ func InitThen(command string) []step.Phase {
 		markControlPlane().Needing("wait-control-plane"),
 		bootstrapToken().Needing("wait-control-plane"),
 		kubelet.Finalize().Needing("wait-control-plane"),
-		kubelet.ServingCertificate().Needing("kubelet-finalize"), // which restarts the kubelet, and so ends its first request
 		addon.Install().Needing("wait-control-plane"),
-		showJoinCommand(command).Needing("upload-config", "upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "kubelet-serving", "addon"),
+		showJoinCommand(command).Needing("upload-config", "upload-certs", "mark-control-plane", "bootstrap-token", "kubelet-finalize", "addon"),
 	}
 }
 

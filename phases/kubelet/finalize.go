@@ -27,7 +27,7 @@ func Finalize() step.Phase {
 			Summary: "Let the kubelet use the client certificate that it rotates",
 			Flags:   flags,
 			Run:     EnableClientCertRotation,
-		}},
+		}, ServingCertificate().Needing("kubelet-finalize/enable-client-cert-rotation")}, // which restarts the kubelet, and so ends its first request
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// ServingCertificate is the phase kubelet-serving of init and join, and the last one of a change of the configuration.
+// ServingCertificate is the phase kubelet-serving of join, part of init's kubelet-finalize, and the last one of a change of the configuration.
 func ServingCertificate() step.Phase {
 	return step.Phase{
 		Name:    "kubelet-serving",
