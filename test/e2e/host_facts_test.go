@@ -22,11 +22,12 @@ import (
 // resolvedConf is where systemd-resolved keeps the name servers.
 const resolvedConf = "/run/systemd/resolve/resolv.conf"
 
-// runsResolved creates systemd-resolved's file. The other machines don't have it.
+// runsResolved creates systemd-resolved's file, now and at each boot. The other machines don't have it.
 func (m machine) runsResolved() {
 	m.Helper()
-	m.must("mkdir", "-p", "/run/systemd/resolve")
-	m.must("cp", "/etc/resolv.conf", resolvedConf)
+	const atBoot = "/etc/tmpfiles.d/resolved.conf"
+	m.write(atBoot, "C "+resolvedConf+" 0644 - - - /etc/resolv.conf\n")
+	m.must("systemd-tmpfiles", "--create", atBoot)
 }
 
 // keepsHostFacts: the first node's Pods use its name servers, and the cluster's configuration doesn't say where they are.

@@ -52,6 +52,11 @@ func serveDisk(t *testing.T, at string) {
 	if _, err := lossy.New(context.Background(), os.Getenv("TMPDIR"), at); err != nil {
 		t.Fatal(err)
 	}
+	node := exec.Command("cat") // it outlives this process, as a node does
+	node.Stdin = os.Stdin
+	if err := node.Start(); err != nil {
+		t.Fatal(err)
+	}
 	fmt.Println("mounted")
 	select {}
 }
@@ -66,10 +71,15 @@ func killDisk(t *testing.T, at, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	node, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		_ = node.Close() // ends the node
 		if err := errors.Join(lossy.Unmount(at), lossy.Unmount(filepath.Join(dir, "served"))); err != nil {
 			t.Error(err)
 		}
@@ -81,5 +91,5 @@ func killDisk(t *testing.T, at, dir string) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // it was killed
+	_, _ = cmd.Process.Wait() // unlike cmd.Wait, it leaves the pipe to the node open
 }
