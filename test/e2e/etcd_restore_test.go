@@ -548,7 +548,7 @@ func (m machine) restoresEtcd(workers ...machine) {
 	}
 	m.hasLostFuture()
 	started := time.Now()
-	fact.In(m.T, m.said("slipway", "etcd", "restore", plain, "--yes"), plain+".json")
+	fact.NotIn(m.T, m.said("slipway", "etcd", "restore", plain, "--yes"), plain+".json") // the database says enough
 	m.Logf("a restore took %.1fs", time.Since(started).Seconds())
 	m.isRestored(kept, workers)
 	m.must("slipway", "etcd", "prune", "--yes")
