@@ -48,7 +48,7 @@ export SLIPWAY_TEST_SEED ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 test: build ## run the core tier, meant to take 35 minutes: unit tests, samples of the long ones, each promise on real clusters (root)
 	@$(SUITE) -budget 35m
 
-test-full: build ## run everything, in about an hour and a half (root)
+test-full: build ## run everything, in about two hours (root)
 	@$(SUITE) -full
 
 unit: build ## run the core tier's tests that need no cluster
