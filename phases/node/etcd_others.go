@@ -281,9 +281,9 @@ func (o *EtcdOthers) Names() []string {
 func SayRejoin(env *step.Env, names []string) {
 	for _, name := range names {
 		if strings.Contains(name, "://") { // it never started, so etcd doesn't know its name
-			env.UI.Nextf("The host at %s is no longer a member of etcd: run `slipway reset --force` there, and join it with the command that `slipway token create --print-join-command --control-plane` prints here", name)
+			env.UI.Nextf("etcd continues without the host at %s: run `slipway reset --force` there, and join it with the command that `slipway token create --print-join-command --control-plane` prints here", name)
 			continue
 		}
-		env.UI.Nextf("Node %s is no longer a member of etcd: run `slipway reset --force` there, `kubectl delete node --ignore-not-found %s` here, and join it with the command that `slipway token create --print-join-command --control-plane` prints here", name, name)
+		env.UI.Nextf("etcd continues without node %s: run `slipway reset --force` there, `kubectl delete node --ignore-not-found %s` here, and join it with the command that `slipway token create --print-join-command --control-plane` prints here", name, name)
 	}
 }

@@ -37,6 +37,20 @@ func clientFiles(env *step.Env) []string {
 	return paths
 }
 
+// kubeconfigFiles are all of this node's kubeconfig files that Slipway makes: the clients', the controller manager's and the scheduler's.
+func kubeconfigFiles(env *step.Env) []string {
+	paths := clientFiles(env)
+	if !env.Config.ControlPlane {
+		return paths
+	}
+	for _, row := range certs.Specs(env.Config) {
+		if row.Kubeconfig != "" && row.UsedBy != "" && row.Name != certs.Kubelet {
+			paths = append(paths, env.PKI().Files(row)[0])
+		}
+	}
+	return paths
+}
+
 // following returns this node's kubeconfig files that lead to a former endpoint, as they lead to the present one. A control plane's
 // kubelet stays with its own API server, even if that was the endpoint.
 func following(env *step.Env, former []string) (files []ownership.File, err error) {
@@ -143,11 +157,7 @@ func awaitEndpoint(ctx context.Context, env *step.Env) error {
 // sayElsewhere names the files that lead neither to the endpoint nor to this node's API server: somebody wants it so, or they're older
 // than kubeadm's present rules.
 func (r *Run) sayElsewhere(env *step.Env) error {
-	paths := clientFiles(env)
-	for _, row := range componentFiles(env) {
-		paths = append(paths, env.PKI().Files(row)[0])
-	}
-	for _, path := range paths {
+	for _, path := range kubeconfigFiles(env) {
 		_, at, err := leadsTo(env, path)
 		if err != nil {
 			return err
@@ -163,14 +173,4 @@ func (r *Run) sayElsewhere(env *step.Env) error {
 
 func (r *Run) writesLater(path string) bool {
 	return slices.ContainsFunc(r.kubelet, func(f ownership.File) bool { return f.Path == path })
-}
-
-// componentFiles are the rows of the controller manager's and the scheduler's kubeconfig files.
-func componentFiles(env *step.Env) (rows []certs.Spec) {
-	if !env.Config.ControlPlane {
-		return nil
-	}
-	return slices.DeleteFunc(certs.Specs(env.Config), func(row certs.Spec) bool {
-		return row.Kubeconfig == "" || row.UsedBy == "" || row.Name == certs.Kubelet
-	})
 }

@@ -55,11 +55,7 @@ func usersOf(ctx context.Context, env *step.Env) (map[string]string, error) {
 			users[name] = by
 		}
 	}
-	paths := clientFiles(env)
-	for _, row := range componentFiles(env) {
-		paths = append(paths, env.PKI().Files(row)[0])
-	}
-	for _, path := range paths {
+	for _, path := range kubeconfigFiles(env) {
 		_, at, err := leadsTo(env, path)
 		if err != nil {
 			return nil, err
