@@ -93,7 +93,7 @@ func (t *tests) command(records string, packages []string) (argv, env []string, 
 	}
 	argv = append(argv, "--jsonfile="+filepath.Join(records, eventsFile), "--packages="+strings.Join(packages, " "))
 	if t.each {
-		argv = append(argv, "--format=testname", "--rerun-fails=1", "--rerun-fails-max-failures=3")
+		argv = append(argv, "--format=testname", "--rerun-fails=1", "--rerun-fails-run-root-test", "--rerun-fails-max-failures=3")
 	} else {
 		argv = append(argv, "--format=pkgname")
 	}
