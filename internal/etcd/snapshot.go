@@ -28,9 +28,10 @@ import (
 
 // SnapshotInfo describes a snapshot, from its own contents.
 type SnapshotInfo struct {
-	// Hash is the SHA-256 of the database in hexadecimal. Size is the size of the file, which ends with the hash, in bytes.
-	Hash string
-	Size int64
+	// Hash is the SHA-256 of the database in hexadecimal. The file ends with it; FileHash is the SHA-256 of the file, Size its size in
+	// bytes.
+	Hash, FileHash string
+	Size           int64
 	// Version is the oldest etcd for its data, such as 3.6.0: an older minor doesn't start with it. It's empty before 3.6.
 	Version string
 	// Only VerifySnapshot finds these: the newest revision of its keys, their number, the cluster's members at the time, and what it
@@ -122,7 +123,8 @@ func (c *checksum) info() (SnapshotInfo, error) {
 	case !bytes.Equal(c.hash.Sum(nil), c.end):
 		return SnapshotInfo{}, errors.New("it is damaged: its checksum is wrong")
 	}
-	return SnapshotInfo{Hash: hex.EncodeToString(c.end), Size: c.size}, nil
+	c.hash.Write(c.end)
+	return SnapshotInfo{Hash: hex.EncodeToString(c.end), FileHash: hex.EncodeToString(c.hash.Sum(nil)), Size: c.size}, nil
 }
 
 // The names of etcd's buckets, and of the keys in bucket meta. etcd's own constants are in packages that slow down each start of
@@ -148,14 +150,19 @@ var (
 // database. Much of it is found anyway, but without bbolt.Tx.Check: it runs in its own goroutine, where a damaged page can end
 // the program, and takes most of the time. A file that was just written is read from the disk, not from memory.
 func VerifySnapshot(f *os.File) (SnapshotInfo, error) {
+	return Pace(0).VerifySnapshot(context.Background(), f)
+}
+
+// VerifySnapshot is the function VerifySnapshot at this pace.
+func (p Pace) VerifySnapshot(ctx context.Context, f *os.File) (SnapshotInfo, error) {
 	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) // only a file system that can't, such as tmpfs, refuses
-	info, err := verifySnapshot(f)
+	info, err := p.verifySnapshot(ctx, f)
 	return info, errors.WithMessagef(err, "verify the snapshot %s", f.Name())
 }
 
-func verifySnapshot(f *os.File) (SnapshotInfo, error) {
+func (p Pace) verifySnapshot(ctx context.Context, f *os.File) (SnapshotInfo, error) {
 	sum := newChecksum()
-	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, math.MaxInt64)); err != nil {
+	if _, err := io.Copy(p.Writer(ctx, sum), io.NewSectionReader(f, 0, math.MaxInt64)); err != nil {
 		return SnapshotInfo{}, err
 	}
 	info, err := sum.info()
@@ -167,7 +174,7 @@ func verifySnapshot(f *os.File) (SnapshotInfo, error) {
 		return info, err
 	}
 	defer db.Close()
-	return info, db.View(info.read)
+	return info, db.View(func(tx *bbolt.Tx) error { return info.read(tx, p.keeper(ctx)) })
 }
 
 // openDatabase opens the database in f, and leaves f open. Damage can make bbolt panic.
@@ -192,7 +199,7 @@ func recoverDamage(err *error) func() {
 	}
 }
 
-func (info *SnapshotInfo) read(tx *bbolt.Tx) (err error) {
+func (info *SnapshotInfo) read(tx *bbolt.Tx, keep func(n int) error) (err error) {
 	defer recoverDamage(&err)()
 	if tx.Size() > info.Size {
 		return errors.Errorf("it is incomplete: its database has %d bytes", tx.Size())
@@ -206,10 +213,13 @@ func (info *SnapshotInfo) read(tx *bbolt.Tx) (err error) {
 	if info.Members, err = membersIn(tx); err != nil {
 		return err
 	}
-	if err := info.readKeys(tx); err != nil {
+	if err := info.readKeys(tx, keep); err != nil {
 		return err
 	}
-	return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+	return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+		if bytes.Equal(name, keyBucket) {
+			return nil
+		}
 		return visit(b, func([]byte, []byte) error { return nil })
 	})
 }
@@ -256,7 +266,7 @@ func membersIn(tx *bbolt.Tx) (members []Member, err error) {
 }
 
 // readKeys counts the keys, and finds the newest revision. In order of revision, a key counts unless its last record deletes it.
-func (info *SnapshotInfo) readKeys(tx *bbolt.Tx) (err error) {
+func (info *SnapshotInfo) readKeys(tx *bbolt.Tx, keep func(n int) error) (err error) {
 	seed, alive, contents := maphash.MakeSeed(), map[uint64]struct{}{}, newContentsReader()
 	var record mvccpb.KeyValue
 	err = visit(tx.Bucket(keyBucket), func(key, value []byte) error {
@@ -277,7 +287,7 @@ func (info *SnapshotInfo) readKeys(tx *bbolt.Tx) (err error) {
 		} else {
 			alive[hash] = struct{}{}
 		}
-		return nil
+		return keep(len(key) + len(value))
 	})
 	info.Keys = len(alive)
 	if err == nil {

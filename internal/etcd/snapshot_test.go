@@ -159,8 +159,8 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func TestVerifySnapshot(t *testing.T) {
 	cp1 := []Member{{ID: 0x2e1259d415f2a040, Name: "cp-1", PeerURL: "http://127.0.0.1:23800", ClientURLs: []string{"http://127.0.0.1:23790"}}}
 	for path, want := range map[string]SnapshotInfo{
-		real36: {Hash: "321da4d7a50334dcfd24d61e2b07bafba069a6bfbd8b1aa61d32a8d7dfcacc2d", Size: 24608, Version: "3.6.0", Revision: 6, Keys: 2, Members: cp1},
-		real37: {Hash: "f2e2c260fe02c73219503499fa2c1910089a584ad73d5741d528d0f78fff0b7a", Size: 20512, Version: "3.7.0", Revision: 6, Keys: 2, Members: cp1},
+		real36: {Hash: "321da4d7a50334dcfd24d61e2b07bafba069a6bfbd8b1aa61d32a8d7dfcacc2d", FileHash: "667eede4e853a86c11d17df39986facbaa63e27a97100dd8d6a3ad3d1075d75a", Size: 24608, Version: "3.6.0", Revision: 6, Keys: 2, Members: cp1},
+		real37: {Hash: "f2e2c260fe02c73219503499fa2c1910089a584ad73d5741d528d0f78fff0b7a", FileHash: "8d184af6000ecee4cd40a75d8fb7ae8c75b3db8404332ebcf8eb755cb8a7e278", Size: 20512, Version: "3.7.0", Revision: 6, Keys: 2, Members: cp1},
 	} {
 		before := read(t, path)
 		got, err := verified(t, before)

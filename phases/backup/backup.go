@@ -176,7 +176,7 @@ func snapshotEtcd(ctx context.Context, env *step.Env, dir string) error {
 	if err := env.Host.EnsureDir(dir, 0o700); err != nil {
 		return err
 	}
-	_, err := Snapshot(ctx, env, member.PeerURL, filepath.Join(dir, upgrading.SnapshotFile))
+	_, err := Snapshot(ctx, env, member.PeerURL, filepath.Join(dir, upgrading.SnapshotFile), 0)
 	return err
 }
 

@@ -20,16 +20,16 @@ import (
 )
 
 // Snapshot writes a snapshot of etcd's member at peerURL to a file at path, and reads it back to verify it.
-func Snapshot(ctx context.Context, env *step.Env, peerURL, path string) (etcd.SnapshotInfo, error) {
+func Snapshot(ctx context.Context, env *step.Env, peerURL, path string, pace etcd.Pace) (etcd.SnapshotInfo, error) {
 	env.UI.Printf("Writing a snapshot of etcd to %s", path)
 	err := env.Host.WriteStream(path, func(w io.Writer) error {
-		_, err := env.Etcd.Snapshot(ctx, peerURL, w)
+		_, err := env.Etcd.Snapshot(ctx, peerURL, pace.Writer(ctx, w))
 		return err
 	})
 	if err != nil {
 		return etcd.SnapshotInfo{}, err
 	}
-	info, err := VerifiedSnapshot(env, path)
+	info, err := verified(ctx, env, path, pace)
 	if errors.Is(err, host.ErrNotInPlan) {
 		return info, nil
 	}
@@ -60,12 +60,16 @@ func NewestFitting(env *step.Env, list []string, member, minor string) (string, 
 
 // VerifiedSnapshot reads and verifies the snapshot at path.
 func VerifiedSnapshot(env *step.Env, path string) (etcd.SnapshotInfo, error) {
+	return verified(context.Background(), env, path, 0)
+}
+
+func verified(ctx context.Context, env *step.Env, path string, pace etcd.Pace) (etcd.SnapshotInfo, error) {
 	f, err := env.Host.Open(path)
 	if err != nil {
 		return etcd.SnapshotInfo{}, err
 	}
 	defer f.Close()
-	return etcd.VerifySnapshot(f)
+	return pace.VerifySnapshot(ctx, f)
 }
 
 // fits fails if a snapshot is of another member, or of a newer etcd.

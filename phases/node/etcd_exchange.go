@@ -171,8 +171,9 @@ func (x EtcdExchange) giveAsBefore(env *step.Env) error {
 	return err
 }
 
-// Stop stops etcd and its clients. Without its static Pod, etcd starts neither with the kubelet nor after a reboot.
-func (x EtcdExchange) Stop(ctx context.Context, env *step.Env) error {
+// Stop stops etcd and its clients, each within its own grace and at most the given one. Without its static Pod, etcd starts neither
+// with the kubelet nor after a reboot.
+func (x EtcdExchange) Stop(ctx context.Context, env *step.Env, grace time.Duration) error {
 	env.UI.Printf("Stopping the kubelet and the control plane")
 	if err := env.Host.Remove(thisnode.StaticPodPath(env.Config, manifests.EtcdName)); err != nil {
 		return err
@@ -186,7 +187,7 @@ func (x EtcdExchange) Stop(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	for _, component := range slices.Backward(manifests.Components(env.Config)) { // the API server before etcd
-		if err := StopContainers(ctx, env, component, GraceOf(env, component)); err != nil {
+		if err := StopContainers(ctx, env, component, min(grace, GraceOf(env, component))); err != nil {
 			return err
 		}
 	}

@@ -153,12 +153,12 @@ func StopContainers(ctx context.Context, env *step.Env, component string, grace 
 	return nil
 }
 
-// stopGrace is how long a component may take to stop: its static Pod's default (terminationGracePeriodSeconds).
-const stopGrace = 30 * time.Second
+// StopGrace is how long a component may take to stop: its static Pod's default (terminationGracePeriodSeconds).
+const StopGrace = 30 * time.Second
 
 // apiServerGrace is how long an API server may take. It stops listening and cleans up within half a second, then finishes its
 // requests; 99 % take less than a second (Kubernetes' service level objective). Then only watches remain, which never end by
-// themselves, and clients open them again. Without this limit, the API would be away for all of stopGrace.
+// themselves, and clients open them again. Without this limit, the API would be away for all of StopGrace.
 const apiServerGrace = 2 * time.Second
 
 // GraceOf is how long a component may take to stop. An API server with flags for its shutdown (--shutdown-delay-duration and
@@ -166,11 +166,11 @@ const apiServerGrace = 2 * time.Second
 // https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/
 func GraceOf(env *step.Env, component string) time.Duration {
 	if component != manifests.APIServerName {
-		return stopGrace
+		return StopGrace
 	}
 	pod, err := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, component))
 	if err != nil || strings.Contains(string(pod), "--shutdown-") {
-		return stopGrace
+		return StopGrace
 	}
 	return apiServerGrace
 }

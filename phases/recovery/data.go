@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"path/filepath"
+	"time"
 
 	"github.com/pkg/errors"
 
@@ -17,6 +18,10 @@ import (
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
+
+// hungGrace is how long a component may take to stop. Without a quorum, etcd's and the API server's requests never end, and nothing
+// that they could still write would count.
+const hungGrace = time.Second
 
 // stop stops the control plane, after it has noted how to go on. Until the new data is in place, etcd's stays as it is, and its
 // static Pod is gone, so that no boot starts it.
@@ -29,7 +34,7 @@ func (r *Recovery) stop(ctx context.Context, env *step.Env) error {
 	if err := r.journal.Write(env); err != nil {
 		return err
 	}
-	if err := r.exchange.Stop(ctx, env); err != nil {
+	if err := r.exchange.Stop(ctx, env, hungGrace); err != nil {
 		return err
 	}
 	return r.stopReplay(ctx, env) // of an earlier run

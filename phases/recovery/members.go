@@ -19,8 +19,17 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// askMembers asks all members, and fails if etcd has a quorum, may get one, or if a member answers that nobody gives up.
+// askMembers asks all members, and fails if etcd has a quorum, may get one, or if a member answers that nobody gives up. If a run was
+// interrupted, the error says how to go back.
 func (r *Recovery) askMembers(ctx context.Context, env *step.Env) error {
+	err := r.ask(ctx, env)
+	if r.asked = env.Host.Now(); r.begun {
+		err = r.journal.OrBack(env, err)
+	}
+	return err
+}
+
+func (r *Recovery) ask(ctx context.Context, env *step.Env) error {
 	all, err := r.members(ctx, env)
 	if err != nil {
 		return err

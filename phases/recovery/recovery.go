@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 
@@ -54,13 +55,23 @@ type Recovery struct {
 	// begun is set if an earlier run may have stopped etcd, made if it has begun to put the new data in place: then it has to finish.
 	begun, made bool
 	end         logEnd
-	// others are the other members. None of them answers, except members that are given up.
+	// others are the other members. None of them answered when they were asked, except members that are given up.
 	others []etcd.Member
+	asked  time.Time
 }
 
 // New reads this host's data, asks the other members, and fails unless etcd has lost its quorum and nobody answers. It changes
 // nothing.
 func New(ctx context.Context, env *step.Env, o Options) (*Recovery, error) {
+	r, err := read(env, o)
+	if err != nil || r.made {
+		return r, err
+	}
+	return r, r.askMembers(ctx, env)
+}
+
+// read reads this host's data.
+func read(env *step.Env, o Options) (*Recovery, error) {
 	if env.Config.Cluster.Etcd.External != nil {
 		return nil, fault.New("this cluster's etcd is external, and Slipway doesn't change it", "recover it where it runs: https://etcd.io/docs/v3.6/op-guide/recovery/")
 	}
@@ -72,15 +83,8 @@ func New(ctx context.Context, env *step.Env, o Options) (*Recovery, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.made = made; made {
-		return r, nil
-	}
-	if err := r.readLog(env); err != nil {
-		return nil, err
-	}
-	err = r.askMembers(ctx, env)
-	if r.begun {
-		err = r.journal.OrBack(env, err)
+	if r.made = made; !made {
+		err = r.readLog(env)
 	}
 	return r, err
 }
@@ -172,17 +176,23 @@ func (r *Recovery) Phases() []step.Phase {
 	}
 }
 
+// justNow is how long the other members' silence counts: asking them again takes seconds.
+const justNow = time.Second
+
 // lookAgain is for the time that the question took: a member may have come back, or another command may have begun or ended.
 func (r *Recovery) lookAgain(ctx context.Context, env *step.Env) error {
-	now, err := New(ctx, env, r.Options)
+	now, err := read(env, r.Options)
 	if err != nil {
 		return err
 	}
 	if now.begun != r.begun || now.made != r.made || now.journal.Manifest != r.journal.Manifest {
 		return node.ErrEtcdChanged()
 	}
+	if now.others, now.asked, now.journal.Others = r.others, r.asked, r.journal.Others; !now.made && env.Host.Now().Sub(r.asked) > justNow {
+		err = now.askMembers(ctx, env)
+	}
 	*r = *now
-	return nil
+	return err
 }
 
 func (r *Recovery) preflight(ctx context.Context, env *step.Env) error {

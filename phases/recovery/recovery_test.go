@@ -211,6 +211,7 @@ func TestLooksAgain(t *testing.T) {
 			r, err := New(t.Context(), s.Env, Options{})
 			phasetest.Fatal(t, err)
 			c.change(t, s, q)
+			s.FakeHost.On.Now = func() time.Time { return time.Now().Add(time.Minute) }
 			err = r.preflight(t.Context(), s.Env)
 			if err == nil {
 				t.Fatal("no error")

@@ -115,7 +115,8 @@ func replayPod(manifest []byte, dataDir string) ([]byte, error) {
 	return manifests.Encode(pod)
 }
 
-// stopReplay stops the etcd that replays, if it runs, and the kubelet.
+// stopReplay stops the etcd that replays, if it runs, and the kubelet; also the API server that the kubelet has started with it.
+// That one listens while it waits for an etcd, but never answers, and would make the next kubelet wait before it starts etcd.
 func (r *Recovery) stopReplay(ctx context.Context, env *step.Env) error {
 	if err := env.Host.Remove(thisnode.StaticPodPath(env.Config, replayName)); err != nil {
 		return err
@@ -123,6 +124,9 @@ func (r *Recovery) stopReplay(ctx context.Context, env *step.Env) error {
 	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.KubeletHealthCheck)
 	defer cancel()
 	if err := env.Host.OrderUnit(limited, host.StopUnit, node.KubeletUnit); err != nil {
+		return err
+	}
+	if err := node.StopContainers(ctx, env, manifests.APIServerName, 0); err != nil {
 		return err
 	}
 	return node.StopContainers(ctx, env, replayName, node.GraceOf(env, replayName))

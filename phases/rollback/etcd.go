@@ -139,7 +139,7 @@ func (r *Rollback) restoreData(ctx context.Context, env *step.Env, mine node.Tur
 		return err
 	}
 	mine.KeepOnFailure()
-	if err := r.restore.exchange.Stop(ctx, env); err != nil {
+	if err := r.restore.exchange.Stop(ctx, env, node.StopGrace); err != nil {
 		return err
 	}
 	if err := r.restore.exchange.Exchange(env); err != nil {

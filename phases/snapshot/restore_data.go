@@ -40,7 +40,7 @@ func (r *Restore) replaceInTurn(ctx context.Context, env *step.Env, mine node.Tu
 			return err
 		}
 		mine.KeepOnFailure()
-		if err := r.exchange.Stop(ctx, env); err != nil {
+		if err := r.exchange.Stop(ctx, env, node.StopGrace); err != nil {
 			return err
 		}
 		if err := r.exchange.Exchange(env); err != nil {
