@@ -25,6 +25,7 @@ func Causes() []Cause {
 		{Name: "address-missing", Summary: "a component is told to listen on an address that this host does not have", look: addressMissing},
 		{Name: "clock", Summary: "this host's clock is wrong", look: clock},
 		{Name: "certificate", Summary: "a certificate has expired, is missing, or does not fit its key or its use", look: certificate},
+		{Name: "kubelet-serving", Summary: "the kubelet's serving certificate expires, and nobody has approved its request for the next", look: kubeletServing},
 		{Name: "ca-mismatch", Summary: "two sides trust different CAs", look: caMismatch},
 	}, etcdCauses(), []Cause{
 		{Name: "image", Summary: "an image is missing and cannot be pulled", look: image},

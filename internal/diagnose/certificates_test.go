@@ -104,7 +104,18 @@ func certificateRows() []row {
 			h.said(unknownAuthority)
 		}
 	}
+	served := func(from, valid time.Duration) func(h *fakeHost) {
+		return func(h *fakeHost) {
+			h.serving = "/var/lib/kubelet/pki/kubelet-server-current.pem"
+			cert, key := ca.leaf(at.Add(from), valid, "192.0.2.11")
+			h.put(h.serving, string(cert)+string(key))
+		}
+	}
 	return []row{
+		{"kubelet-serving", "expired", served(-2*time.Hour, time.Hour), "kubelet; expired; 2026-11-21T08:00:00Z; `slipway reconfigure node`", true},
+		{"kubelet-serving", "not renewed", served(-95*time.Minute, 100*time.Minute), "kubelet; 2026-11-21T09:05:00Z; `slipway reconfigure node`", true},
+		{"kubelet-serving", "still asking", served(-85*time.Minute, 100*time.Minute), "", false},
+		{"kubelet-serving", "not approved yet", func(h *fakeHost) { h.serving = "/var/lib/kubelet/pki/kubelet-server-current.pem" }, "", false},
 		{"certificate", "expired", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Hour), time.Minute, "192.0.2.11")) }), "kube-apiserver; /pki/a.crt expired; 2026-11-21T08:01:00Z; `slipway certs renew all --restart`", false},
 		{"certificate", "of another key", complained(func(h *fakeHost) { _, key := ca.leaf(at, time.Hour, "192.0.2.11"); h.put("/pki/a.key", string(key)) }), "/pki/a.crt; key /pki/a.key", false},
 		{"certificate", "of another address", complained(func(h *fakeHost) { h.serve(ca.leaf(at.Add(-time.Minute), time.Hour, "192.0.2.9")) }), "/pki/a.crt; 192.0.2.11; `slipway certs check-expiration`", false},

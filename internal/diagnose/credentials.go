@@ -4,10 +4,12 @@
 package diagnose
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
@@ -29,6 +31,36 @@ func certificate(s *scene) []symptom {
 		return nil
 	}
 	return s.fileFindings(wrongFile, said, certificateRemedy)
+}
+
+// kubeletServing reports the certificate that the kubelet has from the cluster, if it isn't renewed in time. The kubelet asks for the
+// next after 70 to 90 percent of the present one's time, and somebody has to approve that:
+// https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#certificate-rotation
+func kubeletServing(s *scene) []symptom {
+	if s.t.Serving == "" {
+		return nil
+	}
+	data, err := s.h.ReadFile(s.t.Serving)
+	if err != nil {
+		return nil // not yet approved: the kubelet has a certificate of its own
+	}
+	leaf, err := certs.FirstCert(data)
+	if err != nil {
+		return nil // the kubelet makes another
+	}
+	message, now := "", s.h.Now()
+	switch late := leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 10); {
+	case now.After(leaf.NotAfter):
+		message = "its serving certificate expired at %s, so it serves neither logs nor exec nor metrics"
+	case now.After(late):
+		message = "its serving certificate expires at %s, and nobody has approved its request for the next"
+	default:
+		return nil
+	}
+	return []symptom{{lasts: never, Finding: fault.Finding{
+		Subject: kubeletName, Evidence: []string{s.t.Serving}, Message: fmt.Sprintf(message, leaf.NotAfter.UTC().Format(time.RFC3339)),
+		Remedy: "run `slipway reconfigure node` here: on a control plane it approves this kubelet's own request, on a worker it names the request to approve",
+	}}}
 }
 
 // caMismatch reports certificates from a CA the other side doesn't trust.

@@ -33,6 +33,9 @@ type Target struct {
 	Kubelet, Kubeconfigs string
 	// Manifests is the directory of static Pods; empty while a phase may still write them.
 	Manifests string
+	// Serving is the serving certificate that the kubelet has from the cluster; empty if it signs its own, and while a phase
+	// waits, which never needs it.
+	Serving string
 	// Since excludes older lines of the kubelet's journal, and containers that ended earlier.
 	Since time.Time
 	// Etcd asks the members of this control plane's etcd for their health; nil if it must not ask them, as while a phase waits.

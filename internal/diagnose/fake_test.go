@@ -36,6 +36,7 @@ type fakeHost struct {
 	answers map[string]error
 	bodies  map[string]string
 	apart   time.Duration // of the API server's clock
+	serving string        // the kubelet's serving certificate of the cluster
 	probe   string        // the liveness probes of Pods added from then on
 	members []etcd.Health
 }
@@ -193,7 +194,7 @@ func (h *fakeHost) date(context.Context, host.Probe) (time.Time, error) { return
 func (h *fakeHost) target(waiting bool) Target {
 	return Target{
 		Socket: socket, Kubelet: "/var/lib/kubelet", Kubeconfigs: "/etc/kubernetes", Manifests: manifests,
-		Since: at.Add(-10 * time.Second), Waiting: waiting,
+		Since: at.Add(-10 * time.Second), Waiting: waiting, Serving: h.serving,
 		Etcd: func(context.Context) ([]etcd.Health, error) { return h.members, nil },
 	}
 }

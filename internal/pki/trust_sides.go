@@ -226,8 +226,7 @@ func (t *trust) ofSettings(path string) string {
 
 // servingCertificate returns the kubelet's serving certificate file: until the cluster signs any, the file in its settings.
 func (t *trust) servingCertificate(settings *kubelet.KubeletConfiguration) string {
-	dir := filepath.Dir(thisnode.KubeletClientPEM(t.r.Store.Host, t.r.Store.Config))
-	rotated := filepath.Join(dir, "kubelet-server-current.pem")
+	rotated := thisnode.KubeletServingPEM(t.r.Store.Host, t.r.Store.Config)
 	_, err := t.r.Store.Host.Lstat(rotated)
 	switch {
 	case settings.ServerTLSBootstrap && (err == nil || settings.TLSCertFile == ""):
@@ -235,7 +234,7 @@ func (t *trust) servingCertificate(settings *kubelet.KubeletConfiguration) strin
 	case settings.TLSCertFile != "":
 		return t.ofSettings(settings.TLSCertFile)
 	}
-	return filepath.Join(dir, "kubelet.crt")
+	return filepath.Join(filepath.Dir(rotated), "kubelet.crt")
 }
 
 func sameNames(a, b []*x509.Certificate) bool {

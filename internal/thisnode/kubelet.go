@@ -86,6 +86,12 @@ func KubeletClientPEM(h host.Host, n *config.Node) string {
 	return filepath.Join(dir, "kubelet-client-current.pem")
 }
 
+// KubeletServingPEM returns the path of the serving certificate, with its key, that a kubelet with serverTLSBootstrap gets from the
+// cluster.
+func KubeletServingPEM(h host.Host, n *config.Node) string {
+	return filepath.Join(filepath.Dir(KubeletClientPEM(h, n)), "kubelet-server-current.pem")
+}
+
 // KubeletSocket returns the runtime socket of this host's kubelet, or "" if nothing names it. Its flags override its instance
 // configuration, which overrides the cluster's.
 func KubeletSocket(h host.Host) string {

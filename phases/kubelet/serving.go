@@ -117,7 +117,7 @@ func ownPair(env *step.Env) (string, error) {
 	if !settings.ServerTLSBootstrap {
 		return "kubelet", nil
 	}
-	if _, err := env.Host.Lstat(servingPEM(env)); err == nil || !errors.Is(err, fs.ErrNotExist) {
+	if _, err := env.Host.Lstat(thisnode.KubeletServingPEM(env.Host, env.Config)); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	return ownUntilSigned, nil

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -40,11 +39,6 @@ func ServingCertificate() step.Phase {
 	}
 }
 
-// servingPEM is the certificate that the kubelet gets from the cluster, with its key.
-func servingPEM(env *step.Env) string {
-	return filepath.Join(filepath.Dir(thisnode.KubeletClientPEM(env.Host, env.Config)), "kubelet-server-current.pem")
-}
-
 // EnsureServing approves the request on a control plane. A worker's kubelet may only ask, so an administrator gets the command. A
 // request that can't be approved is no failure: the kubelet serves with its own certificate until then, and somebody else may know
 // more about its addresses.
@@ -63,10 +57,22 @@ func EnsureServing(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if leaf != nil {
-		err = renewServing(ctx, env, name, leaf)
-	} else {
-		err = firstServing(ctx, env, name)
+		return onlyWarn(ctx, env, renewServing(ctx, env, name, leaf))
 	}
+	return onlyWarn(ctx, env, firstServing(ctx, env, name))
+}
+
+// RenewServing is EnsureServing for a kubelet that has had a serving certificate of the cluster. The request for the next comes after
+// most of a year, when nobody may remember.
+func RenewServing(ctx context.Context, env *step.Env) error {
+	if had, err := host.Exists(env.Host, thisnode.KubeletServingPEM(env.Host, env.Config)); err != nil || !had {
+		return err
+	}
+	return EnsureServing(ctx, env)
+}
+
+// onlyWarn makes a warning of an error, unless somebody else has this node's credentials.
+func onlyWarn(ctx context.Context, env *step.Env, err error) error {
 	if err == nil || ctx.Err() != nil || errors.Is(err, errAnotherKey) {
 		return err
 	}
@@ -166,7 +172,7 @@ func approveServing(ctx context.Context, env *step.Env, request *cluster.Certifi
 			"as an administrator; after a quarter of an hour, it makes another one:\n  kubectl certificate approve %s", request.Name())
 		return nil
 	}
-	before, err := host.ReadIfExists(env.Host, servingPEM(env))
+	before, err := host.ReadIfExists(env.Host, thisnode.KubeletServingPEM(env.Host, env.Config))
 	if err != nil {
 		return err
 	}
@@ -182,7 +188,7 @@ var errAnotherKey = errors.New("it has a certificate with another key")
 // awaitServing waits for the certificate after the one before. A request that the kubelet hasn't made was made by somebody with this
 // node's credentials: a kubelet keeps the key in its memory until it has the certificate, so nobody can compare it before.
 func awaitServing(ctx context.Context, env *step.Env, request *cluster.CertificateRequest, before []byte) error {
-	path, own := servingPEM(env), true
+	path, own := thisnode.KubeletServingPEM(env.Host, env.Config), true
 	err := env.Host.AwaitFile(ctx, path, func(data []byte) error {
 		if bytes.Equal(data, before) {
 			return errors.New("it has the previous one")
@@ -204,13 +210,13 @@ func awaitServing(ctx context.Context, env *step.Env, request *cluster.Certifica
 
 // servingLeaf is the kubelet's certificate of the cluster's CA; nil if it has none that's valid now.
 func servingLeaf(env *step.Env, name string) (*x509.Certificate, error) {
-	data, err := host.ReadIfExists(env.Host, servingPEM(env))
+	data, err := host.ReadIfExists(env.Host, thisnode.KubeletServingPEM(env.Host, env.Config))
 	if err != nil || data == nil {
 		return nil, err
 	}
 	chain, err := certs.ParseChain(data)
 	if err != nil {
-		return nil, errors.WithMessage(err, servingPEM(env))
+		return nil, errors.WithMessage(err, thisnode.KubeletServingPEM(env.Host, env.Config))
 	}
 	settings, err := thisnode.KubeletSettings(env.Host, env.Config)
 	if err != nil {

@@ -187,7 +187,7 @@ func certify(t *testing.T, s *phasetest.Stage, public crypto.PublicKey, share fl
 }
 
 // TestServingRenewal: a kubelet with a valid certificate gets the next one when it has asked in time. It isn't restarted for that, and
-// a request that can't be approved is no failure.
+// a request that can't be approved is no failure. A kubelet that has never had one is left alone.
 func TestServingRenewal(t *testing.T) {
 	for name, test := range map[string]struct {
 		share             float64
@@ -201,6 +201,7 @@ func TestServingRenewal(t *testing.T) {
 		"expired":            {1.1, false, true, true, true},
 		"expired, not asked": {1.1, false, false, false, false},
 		"another cluster's":  {0.1, true, true, true, true},
+		"never approved":     {0, false, true, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, api := asking(t, true, none)
@@ -215,8 +216,10 @@ func TestServingRenewal(t *testing.T) {
 			}
 			key, err := certs.NewKey(certs.KubeletServingAlgorithm)
 			phasetest.Fatal(t, err)
-			certify(t, s, key.Public(), test.share, test.foreign)
-			phasetest.Fatal(t, EnsureServing(t.Context(), s.Env))
+			if test.share > 0 {
+				certify(t, s, key.Public(), test.share, test.foreign)
+			}
+			phasetest.Fatal(t, RenewServing(t.Context(), s.Env))
 			if (len(api.approved) == 1) != test.approved || (len(s.FakeHost.Orders()) == 1) != test.restart {
 				t.Errorf("approved %q, %q", api.approved, s.FakeHost.Orders())
 			}

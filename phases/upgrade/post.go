@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -21,7 +22,7 @@ const socketAnnotation = "kubeadm.alpha.kubernetes.io/cri-socket"
 func postUpgrade() step.Phase {
 	return step.Phase{
 		Name:    "post-upgrade",
-		Summary: "Remove leftovers of older versions, and show the next steps",
+		Summary: "Remove leftovers of older versions, renew the kubelet's serving certificate, and show the next steps",
 		Flags:   common,
 		Run:     runPostUpgrade,
 	}
@@ -42,6 +43,9 @@ func runPostUpgrade(ctx context.Context, env *step.Env) error {
 	}
 	if err := completeUpgrade(env); err != nil {
 		return errors.WithMessage(err, "cannot record that the upgrade is complete, so a later rollback may go back to before it")
+	}
+	if err := kubelet.RenewServing(ctx, env); err != nil {
+		return err
 	}
 	version := env.Config.Cluster.KubernetesVersion
 	if env.Config.ControlPlane {

@@ -121,24 +121,36 @@ func (o *nodeOptions) target(ctx context.Context, g *cli.Globals, real *linux.Ho
 	if found := env.Existing(real, config.KnownSockets()); socket == "" && len(found) > 0 {
 		socket = "unix://" + found[0]
 	}
+	node, err := env.ByOwnFiles(real, thisnode.Current(real))
+	if err != nil {
+		node = nil // files that can't be read are findings
+	}
 	return diagnose.Target{
 		Socket: cmp.Or(socket, "unix://"+config.KnownSockets()[0]), Kubelet: config.DefaultKubeletDir,
 		Kubeconfigs: config.DefaultKubernetesDir, Manifests: filepath.Join(config.DefaultKubernetesDir, "manifests"),
-		Since: journalSince(ctx, real), Etcd: askEtcd(g, real),
+		Since: journalSince(ctx, real), Etcd: askEtcd(g, real, node), Serving: servingCertificate(real, node),
 	}
 }
 
 // askEtcd returns a function that asks the members of a control plane's etcd for their health; nil on other hosts.
-func askEtcd(g *cli.Globals, real *linux.Host) func(context.Context) ([]etcd.Health, error) {
-	if !thisnode.IsControlPlane(real) {
-		return nil
-	}
-	node, err := env.ByOwnFiles(real, thisnode.Current(real))
-	if err != nil || node.Cluster.Etcd.External != nil {
+func askEtcd(g *cli.Globals, real *linux.Host, node *config.Node) func(context.Context) ([]etcd.Health, error) {
+	if node == nil || !thisnode.IsControlPlane(real) || node.Cluster.Etcd.External != nil {
 		return nil
 	}
 	members := env.NewEtcd(node, real, cluster.New(env.ClusterOptions(node, real)), cli.NewUI(g))
 	return func(ctx context.Context) ([]etcd.Health, error) { return etcd.AskHealth(ctx, members) }
+}
+
+// servingCertificate is the path of the serving certificate that the kubelet has from the cluster; empty if it signs its own.
+func servingCertificate(real *linux.Host, node *config.Node) string {
+	if node == nil {
+		return ""
+	}
+	settings, err := thisnode.KubeletSettings(real, node)
+	if err != nil || !settings.ServerTLSBootstrap {
+		return ""
+	}
+	return thisnode.KubeletServingPEM(real, node)
 }
 
 // recent limits how far back the journal of a running kubelet is read.
