@@ -353,6 +353,7 @@ func (m machine) recoversEtcd(planes []machine) {
 		func() { _ = lost[1].node.Kill(m.Context()) },
 	)
 	writing.Wait()
+	m.etcdNeeds("etcd-down", lost[0].node.Name())
 	again := []string{"slipway", "etcd", "recover", "--yes"}
 	m.eventually("the loss to be noticed", readyLimit, func() error {
 		out, err := m.try(append(again, "--dry-run")...)

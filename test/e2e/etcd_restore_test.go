@@ -477,10 +477,24 @@ func (m machine) sealsEtcd() {
 			m.Errorf("%s: found %t, of the host %t; the snapshot has %v", path, found, of, have)
 		}
 	}
+	m.sealsWithPassphrase()
 	m.must("rm", path, snapshots.RecordPath(path), "/root/identity", "/root/recipients", "/root/theirs.db")
 }
 
-// savesOnSchedule runs the packages' service with an upload that fails: it fails, and yet removes old snapshots.
+func (m machine) sealsWithPassphrase() {
+	m.Helper()
+	m.write("/root/passphrase", "a long enough passphrase\n")
+	m.write("/root/another", "another long passphrase\n")
+	path := strings.TrimSpace(m.must("slipway", "etcd", "snapshot", "save", "--with-pki", "--passphrase-file=/root/passphrase"))
+	fact.In(m.T, m.must("slipway", "etcd", "snapshot", "verify", "--passphrase-file=/root/passphrase", path), path)
+	if out, err := m.try("slipway", "etcd", "snapshot", "verify", "--passphrase-file=/root/another", path); err == nil {
+		m.Errorf("another passphrase opens %s: %s", path, out)
+	}
+	m.must("rm", path, snapshots.RecordPath(path), "/root/passphrase", "/root/another")
+}
+
+// savesOnSchedule runs the packages' service: with an upload that works, and with one that fails. Then it fails, and yet removes old
+// snapshots.
 func (m machine) savesOnSchedule() {
 	m.Helper()
 	const unit = "slipway-etcd-snapshot.service"
@@ -490,10 +504,16 @@ func (m machine) savesOnSchedule() {
 	}
 	program := strings.TrimSpace(m.must("sh", "-c", "command -v slipway"))
 	m.write("/etc/systemd/system/"+unit, strings.ReplaceAll(string(text), "/usr/bin/slipway", program))
-	m.must("mkdir", "-p", "/etc/systemd/system/"+unit+".d")
-	m.write("/etc/systemd/system/"+unit+".d/flags.conf", "[Service]\nEnvironment=\"SAVE_FLAGS=--upload '/bin/false {}'\" \"PRUNE_FLAGS=--keep=1 --keep-days=0\"\n")
-	m.must("systemctl", "daemon-reload")
+	m.must("mkdir", "-p", "/etc/systemd/system/"+unit+".d", "/root/elsewhere")
+	uploadWith := func(command string) {
+		m.write("/etc/systemd/system/"+unit+".d/flags.conf", "[Service]\nEnvironment=\"SAVE_FLAGS=--upload '"+command+"'\" \"PRUNE_FLAGS=--keep=1 --keep-days=0\"\n")
+		m.must("systemctl", "daemon-reload")
+	}
+	uploadWith("/bin/cp {} /root/elsewhere/")
+	m.must("systemctl", "start", unit)
 	before := strings.Fields(m.must("ls", snapshots.Dir))
+	m.must("diff", "-r", snapshots.Dir, "/root/elsewhere")
+	uploadWith("/bin/false {}")
 	if out, err := m.try("systemctl", "start", unit); err == nil {
 		m.Errorf("the service succeeds though the upload failed: %s", out)
 	}
@@ -501,7 +521,7 @@ func (m machine) savesOnSchedule() {
 	if after := strings.Fields(m.must("ls", snapshots.Dir)); len(after) != 2 || after[0] == before[0] {
 		m.Errorf("before %q, after %q\n%s", before, after, m.must("journalctl", "--unit="+unit))
 	}
-	m.must("rm", "-r", "/etc/systemd/system/"+unit, "/etc/systemd/system/"+unit+".d")
+	m.must("rm", "-r", "/root/elsewhere", "/etc/systemd/system/"+unit, "/etc/systemd/system/"+unit+".d")
 	m.must("systemctl", "daemon-reload")
 	m.must("systemctl", "reset-failed")
 }

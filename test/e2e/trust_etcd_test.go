@@ -206,12 +206,13 @@ func (m machine) isNotReset(others []machine) {
 type etcdStatus struct {
 	Code     int
 	Findings []struct{ Cause, Subject string }
+	Members  []struct{ Name, HashKV string }
 	Last     struct{ Path string } `json:"lastSnapshot"`
 }
 
-func (m machine) etcdStatus() (s etcdStatus, err error) {
+func (m machine) etcdStatus(flags ...string) (s etcdStatus, err error) {
 	var out, said bytes.Buffer
-	err = m.node.Exec(m.Context(), nodes.Cmd{Args: []string{"slipway", "etcd", "status", "-o", "json"}, Stdout: &out, Stderr: &said})
+	err = m.node.Exec(m.Context(), nodes.Cmd{Args: append([]string{"slipway", "etcd", "status", "-o", "json"}, flags...), Stdout: &out, Stderr: &said})
 	if exit := new(nodes.ExitError); errors.As(err, &exit) {
 		s.Code, err = exit.Code, nil
 	}
@@ -264,6 +265,9 @@ func (m machine) removesLost(lost, other machine) {
 	})
 	m.etcdNeeds("", "")
 	m.hasVoters(m, other)
+	if s, err := m.etcdStatus("--hashkv"); err != nil || s.Code != 0 || len(s.Members) != 2 || s.Members[0].HashKV == "" || s.Members[0].HashKV != s.Members[1].HashKV {
+		m.Errorf("%+v, %v", s, err)
+	}
 	var list struct{ Members []struct{ Name string } }
 	if err := json.Unmarshal([]byte(m.must("slipway", "etcd", "member", "list", "-o", "json")), &list); err != nil || len(list.Members) != 2 {
 		m.Errorf("members: %+v, %v", list, err)
