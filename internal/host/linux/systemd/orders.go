@@ -97,34 +97,27 @@ func (b *Bus) kill(ctx context.Context, conn *dbus.Conn, name string) error {
 	}
 }
 
-// changeFiles changes the links by which systemd knows a unit's state, if needed.
+// changeFiles changes the links by which systemd knows a unit's state, if needed. A run that was killed may have changed them without
+// a reload: then there's nothing to change, but systemd still knows the former state.
 func (b *Bus) changeFiles(ctx context.Context, conn *dbus.Conn, order host.UnitOrder, name string) error {
 	state, err := b.Unit(ctx, name)
 	if err != nil || !order.Needed(state.UnitFileState) {
 		return err
 	}
-	changes := 0
 	switch files := []string{name}; order {
 	case host.EnableUnit:
-		_, links, failed := conn.EnableUnitFilesContext(ctx, files, false, false)
-		changes, err = len(links), failed
+		_, _, err = conn.EnableUnitFilesContext(ctx, files, false, false)
 	case host.DisableUnit:
-		links, failed := conn.DisableUnitFilesContext(ctx, files, false)
-		changes, err = len(links), failed
+		_, err = conn.DisableUnitFilesContext(ctx, files, false)
 	case host.MaskUnit:
-		links, failed := conn.MaskUnitFilesContext(ctx, files, false, false)
-		changes, err = len(links), failed
+		_, err = conn.MaskUnitFilesContext(ctx, files, false, false)
 	case host.UnmaskUnit:
-		links, failed := conn.UnmaskUnitFilesContext(ctx, files, false)
-		changes, err = len(links), failed
+		_, err = conn.UnmaskUnitFilesContext(ctx, files, false)
 	default:
 		return errors.Errorf("systemd has no order %q", order.Job)
 	}
 	if err != nil {
 		return unitFailure(name, order.Job, err)
-	}
-	if changes == 0 {
-		return nil
 	}
 	if err := b.Sync("/etc"); err != nil {
 		return errors.Wrap(err, "sync systemd's links in /etc")

@@ -42,7 +42,7 @@ func (f *fakeSystemd) MaskUnitFiles(files []string, runtime, force bool) ([]link
 	return f.setState("masked", "symlink", "mask %v %v %v", files, runtime, force)
 }
 
-// UnmaskUnitFiles makes no change, as if the link were gone already.
+// UnmaskUnitFiles makes no change, as if a run that was killed before the reload had removed the link already.
 func (f *fakeSystemd) UnmaskUnitFiles(files []string, runtime bool) ([]linkChange, *godbus.Error) {
 	return f.setState("static", "", "unmask %v %v", files, runtime)
 }
@@ -57,7 +57,7 @@ var fileChanges = []struct {
 	{host.EnableUnit, "disabled", "enabled", []string{"enable [kubelet.service] false false", "sync /etc", "reload"}},
 	{host.DisableUnit, "enabled", "disabled", []string{"disable [kubelet.service] false", "sync /etc", "reload"}},
 	{host.MaskUnit, "enabled", "masked", []string{"mask [kubelet.service] false false", "sync /etc", "reload"}},
-	{host.UnmaskUnit, "masked", "static", []string{"unmask [kubelet.service] false"}},
+	{host.UnmaskUnit, "masked", "static", []string{"unmask [kubelet.service] false", "sync /etc", "reload"}},
 }
 
 // TestUnitFiles: an unneeded order is none, and plan, run and record agree.
