@@ -32,7 +32,20 @@ type Upgrade struct {
 	PrintConfig bool
 	// Before is this node before a change of its configuration, which keeps the version; nil for an upgrade.
 	Before       *Node
+	Earlier      *Earlier // nil if unknown
 	ContextLines int // the number of lines `upgrade diff` shows around each difference
+}
+
+// Earlier is this node with the ClusterConfiguration of an earlier time. Its files from then are made from it, and so are those of
+// operators who have edited them since.
+type Earlier struct {
+	Node         *Node
+	Since, Until time.Time
+}
+
+// Made reports whether a file that was written at this time is made from this configuration.
+func (e *Earlier) Made(written time.Time) bool {
+	return e != nil && !written.IsZero() && !written.Before(e.Since) && written.Before(e.Until)
 }
 
 // Run names the run in messages.

@@ -26,7 +26,7 @@ func Stored(ctx context.Context, api cluster.Cluster, self *config.JoinConfigura
 	}
 	c.Node = n.With(func(changed *config.Node) {
 		version := n.Cluster.KubernetesVersion
-		changed.Upgrade = &config.Upgrade{Version: version, From: version, Etcd: true, Before: n}
+		changed.Upgrade = &config.Upgrade{Version: version, From: version, Etcd: true, Before: n, Earlier: earlier(c.previous, stored, self, opts)}
 	})
 	return c, warnings, nil
 }

@@ -36,6 +36,7 @@ type Change struct {
 	Versions map[string]string
 	// Former are the cluster's former endpoints, and Removed those of their names that the API servers' certificates lose.
 	Former, Removed []string
+	previous        string // the annotation PreviousConfiguration
 }
 
 // Field is a changed field of a stored configuration. Lists change as a whole.
@@ -168,6 +169,7 @@ func (c *Change) read(ctx context.Context, api cluster.Cluster, rows []row, part
 			stored[r.source], c.Versions[r.configMap] = []byte(text), cm.ResourceVersion
 		}
 		if r.source == config.ClusterSource {
+			c.previous = cm.Annotations[PreviousConfiguration]
 			c.Former, c.Removed = noted(cm, FormerEndpoints), noted(cm, RemovedNames)
 		}
 	}

@@ -115,7 +115,16 @@ func (p *podEdits) find(env *step.Env, view manifests.HostView) error {
 		return err
 	}
 	p.proxies, p.plugins = lostProxies(p.component, mine, next), lostPlugins(env, mine, next)
-	made, err := comparedWithMade(env, p.component, view, have, mine)
+	written, err := writtenAt(env, path, func(b *upgrading.Backup) string { return b.Manifests[p.component] })
+	if err != nil {
+		return err
+	}
+	from := env
+	earlier := env.Config.Upgrade.Earlier
+	if earlier.Made(written) {
+		from = madeFrom(env, earlier.Node)
+	}
+	made, err := comparedWithMade(from, p.component, view, have, mine)
 	if err != nil {
 		return err
 	}
@@ -124,12 +133,29 @@ func (p *podEdits) find(env *step.Env, view manifests.HostView) error {
 	if p.protection, err = lostProtection(env, compared, view, mine); err != nil || made == nil {
 		return err
 	}
-	p.edited = made
-	written, err := writtenAt(env, path, func(b *upgrading.Backup) string { return b.Manifests[p.component] })
-	if err == nil && p.changed.After(written) {
+	if p.edited = made; p.changed.After(written) && from == env {
 		p.split()
 	}
-	return err
+	return nil
+}
+
+// madeFrom returns the environment with the configuration that this node's files were made from.
+func madeFrom(env *step.Env, earlier *config.Node) *step.Env {
+	from := *env
+	from.Config = env.Config.With(func(n *config.Node) {
+		u := *n.Upgrade
+		u.Before = earlier
+		n.Upgrade = &u
+	})
+	return &from
+}
+
+// whose is backup.Whose, except that nobody knows it of a file that was put back.
+func whose(env *step.Env, path string) (backup.Owner, error) {
+	if back, err := trial.IsPutBack(env, path); err != nil || back {
+		return backup.UnknownWhose, err
+	}
+	return backup.Whose(env, path)
 }
 
 // writtenAt returns when a file was written; the zero time if the last upgrade may have put the file back from its backup.

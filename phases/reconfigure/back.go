@@ -5,10 +5,13 @@ package reconfigure
 
 import (
 	"context"
+	"maps"
+	"reflect"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -130,6 +133,14 @@ func putBackAddons(ctx context.Context, env *step.Env, record *trial.Record) err
 	if err != nil {
 		return err
 	}
+	change, err = keepProxySettings(ctx, env, change, func(present string) (*reconfiguring.Change, error) {
+		now := maps.Clone(after)
+		now[manifests.KubeProxyConfigMap] = present
+		return reconfiguring.Between(now, before, self, opts)
+	})
+	if err != nil {
+		return err
+	}
 	back := *env
 	back.Config = change.Node
 	for _, p := range addon.Upgrade(addon.Regardless).Children[:2] {
@@ -144,6 +155,24 @@ func putBackAddons(ctx context.Context, env *step.Env, record *trial.Record) err
 		return nil
 	}
 	return addon.MoveFlannel(ctx, &back)
+}
+
+// keepProxySettings takes kube-proxy's settings out of a change that goes back, if somebody else has changed them since.
+func keepProxySettings(ctx context.Context, env *step.Env, change *reconfiguring.Change, between func(present string) (*reconfiguring.Change, error)) (*reconfiguring.Change, error) {
+	const name = manifests.KubeProxyConfigMap
+	live := node.ConfigMap(name)
+	found, err := env.Cluster.Get(ctx, live)
+	if err != nil || !found || !change.Changes(config.KubeProxySource) {
+		return change, err
+	}
+	now, err := between(live.Data["config.conf"])
+	if err == nil && (!now.Changes(config.KubeProxySource) || reflect.DeepEqual(now.Fields, change.Fields)) {
+		return change, nil
+	}
+	env.UI.Warn("keeping ConfigMap kube-system/"+name+", which somebody else has changed meanwhile",
+		"compare it with the change: `kubectl -n kube-system get configmap "+name+" -o yaml`")
+	change.Node = change.Node.With(func(n *config.Node) { n.KubeProxy = n.Upgrade.Before.KubeProxy })
+	return change, nil
 }
 
 func textsOf(record *trial.Record) (before, after reconfiguring.Texts) {
@@ -171,6 +200,7 @@ func finishStoring(ctx context.Context, env *step.Env, record *trial.Record, byW
 		}
 	}
 	err := storeTexts(ctx, env, record, func(cm trial.ConfigMap) error {
+		record.Cause = "ConfigMap " + cm.String() + " was changed meanwhile, and stays"
 		env.UI.Warn("keeping ConfigMap "+cm.String()+", which somebody else has changed meanwhile",
 			"this node runs with the change of "+record.Began.Format(time.DateTime)+" UTC; to store it, run `slipway reconfigure` with its documents again")
 		return nil

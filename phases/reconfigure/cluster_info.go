@@ -13,7 +13,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
@@ -91,15 +93,18 @@ func storeClusterInfo(ctx context.Context, env *step.Env, _ *trial.Record, cm tr
 }
 
 // newNotes are the annotations of ConfigMap kubeadm-config that this change gives another value.
-func (r *Run) newNotes(live *corev1.ConfigMap) map[string]string {
-	notes := map[string]string{}
+func (r *Run) newNotes(ctx context.Context, env *step.Env, live *corev1.ConfigMap) (map[string]string, error) {
+	since, err := edits.ConfigurationChanged(ctx, env, live.Name, manifests.KubeadmConfigKey)
+	if err != nil {
+		return nil, err
+	}
+	notes := map[string]string{
+		reconfiguring.PreviousConfiguration: reconfiguring.PreviousNote(live.Data[manifests.KubeadmConfigKey], since, env.Host.Now()),
+	}
 	for name, text := range r.Notes() {
 		if live.Annotations[name] != text {
 			notes[name] = text
 		}
 	}
-	if len(notes) == 0 {
-		return nil
-	}
-	return notes
+	return notes, nil
 }

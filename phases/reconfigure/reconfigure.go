@@ -14,6 +14,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
@@ -146,9 +147,13 @@ func (r *Run) addonPhase() step.Phase {
 }
 
 // changesAddon notes that the add-ons change before one does.
-func (r *Run) changesAddon(_ string, change func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
+func (r *Run) changesAddon(name string, change func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
 	return r.orBack(func(ctx context.Context, env *step.Env) error {
-		if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
+		read := []string{manifests.KubeadmConfigMap, manifests.KubeletConfigMap}
+		if name == manifests.KubeProxyName && r.Changes(config.KubeProxySource) {
+			read = append(read, manifests.KubeProxyConfigMap)
+		}
+		if err := r.unchanged(ctx, env, read...); err != nil {
 			return err
 		}
 		if r.record != nil && !r.record.Addons {

@@ -66,8 +66,13 @@ func live(t *testing.T) *phasetest.Stage {
 // change loads the documents, and makes the stage's node the changed one.
 func change(t *testing.T, s *phasetest.Stage) *Run {
 	t.Helper()
+	return changeTo(t, s, everything)
+}
+
+func changeTo(t *testing.T, s *phasetest.Stage, documents string) *Run {
+	t.Helper()
 	opts := config.Options{Facts: config.HostFacts{Hostname: "cp-1"}}
-	c, _, err := reconfiguring.Load(t.Context(), s.Cluster, &config.Source{Name: "change.yaml", Data: []byte(everything)}, reconfiguring.Self(s.Host), opts)
+	c, _, err := reconfiguring.Load(t.Context(), s.Cluster, &config.Source{Name: "change.yaml", Data: []byte(documents)}, reconfiguring.Self(s.Host), opts)
 	phasetest.Fatal(t, err)
 	s.Config = c.Node
 	return New(c, "/usr/bin/slipway")

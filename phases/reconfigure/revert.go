@@ -6,6 +6,7 @@ package reconfigure
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
@@ -152,11 +155,29 @@ func (r *Run) findKept(ctx context.Context, env *step.Env) error {
 }
 
 func (r *Run) findKeptComponent(ctx context.Context, env *step.Env, name string, then []byte) error {
+	if err := keepsEncryption(env, name, then); err != nil {
+		return err
+	}
 	c, right, err := node.RunsWith(ctx, env, name, then)
 	if err == nil && !right {
 		r.components = append(r.components, c)
 	}
 	return err
+}
+
+// keepsEncryption fails if a component would lose the flag that names the encryption keys: values in etcd may be encrypted by now.
+func keepsEncryption(env *step.Env, component string, then []byte) error {
+	now, _ := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, component))
+	pod, err := node.DecodePod(then)
+	if err != nil {
+		return err
+	}
+	file := manifests.FlagOf(now, node.EncryptionFlag)
+	if file == "" || file == manifests.FlagOf(pod, node.EncryptionFlag) {
+		return nil
+	}
+	return fault.New(fmt.Sprintf("the last change of this node gave %s the flag --%s=%s; without it, it may be unable to read Secrets", component, node.EncryptionFlag, file),
+		"`slipway encryption disable` stops encrypting; change other fields with `slipway reconfigure --config`")
 }
 
 func (r *Run) findKeptFile(env *step.Env, f trial.File, then []byte) error {

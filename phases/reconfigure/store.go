@@ -64,8 +64,10 @@ func (r *Run) configMaps(ctx context.Context, env *step.Env) ([]trial.ConfigMap,
 				return nil, err
 			}
 		}
-		if s.source == config.ClusterSource {
-			cm.Annotations = r.newNotes(live)
+		if s.source == config.ClusterSource && cm.Before != cm.After {
+			if cm.Annotations, err = r.newNotes(ctx, env, live); err != nil {
+				return nil, err
+			}
 		}
 		list = append(list, cm)
 	}
@@ -160,7 +162,7 @@ func storeConfiguration(ctx context.Context, env *step.Env, record *trial.Record
 		switch {
 		case live.Data[cm.Key] == cm.After: // by an attempt whose answer was lost
 			return false, nil
-		case live.ResourceVersion != cm.Version:
+		case live.ResourceVersion != cm.Version && live.Data[cm.Key] != cm.Before: // a label, say, doesn't matter
 			return false, otherwise(cm)
 		}
 		live.Data[cm.Key] = cm.After

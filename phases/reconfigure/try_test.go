@@ -112,9 +112,14 @@ func TestUnconfirmed(t *testing.T) {
 // killed is a node whose run died while it was waiting for the confirmation.
 func killed(t *testing.T, left time.Duration) (s *phasetest.Stage, were, had map[string]string) {
 	t.Helper()
+	return killedAt(t, left, everything)
+}
+
+func killedAt(t *testing.T, left time.Duration, documents string) (s *phasetest.Stage, were, had map[string]string) {
+	t.Helper()
 	s = live(t)
 	were, had = files(t, s), configuration(t, s)
-	r := change(t, s)
+	r := changeTo(t, s, documents)
 	r.Try = time.Minute
 	ctx, kill := context.WithCancel(t.Context())
 	defer kill()

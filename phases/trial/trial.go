@@ -45,7 +45,7 @@ type Record struct {
 	State State     `json:"state"`
 	// Until is when a change that waits for its confirmation is put back; nil for one that doesn't wait.
 	Until *time.Time `json:"until,omitempty"`
-	// Cause is why the change was put back.
+	// Cause is why the change was put back, or why one that counts isn't stored.
 	Cause string `json:"cause,omitempty"`
 	Files []File `json:"files"`
 	// ConfigMaps are the cluster's configuration; none if this node only follows it.

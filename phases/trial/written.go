@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -18,24 +19,40 @@ func WrittenAt(env *step.Env, path string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	var at File
+	former, err := putBack(env, path)
+	if err != nil || former == nil || former.Written.IsZero() {
+		return info.ModTime(), err
+	}
+	return former.Written, nil
+}
+
+// IsPutBack reports whether a file is as it was before a change that was put back. The host's note says that Slipway has written it,
+// but not who has written the file it was kept from.
+func IsPutBack(env *step.Env, path string) (bool, error) {
+	former, err := putBack(env, path)
+	return former != nil, err
+}
+
+// putBack returns a file that is as before the last change of it, unless that counts; nil if it isn't.
+func putBack(env *step.Env, path string) (*File, error) {
+	var former File
 	last, err := newest(env, func(r *Record) bool {
 		i := slices.IndexFunc(r.Files, func(f File) bool { return f.Path == path })
 		if i >= 0 {
-			at = r.Files[i]
+			former = r.Files[i]
 		}
 		return i >= 0
 	})
-	if err != nil || last == nil || at.Written.IsZero() || last.State == Storing || last.State == Counts {
-		return info.ModTime(), err
+	if err != nil || last == nil || last.State == Storing || last.State == Counts {
+		return nil, err
 	}
-	kept, err := last.Kept(env, at)
+	kept, err := last.Kept(env, former)
 	if err != nil {
-		return time.Time{}, err
+		return nil, err
 	}
-	now, err := env.Host.ReadFile(path)
-	if !bytes.Equal(kept, now) {
-		return info.ModTime(), err
+	now, err := host.ReadIfExists(env.Host, path)
+	if err != nil || now == nil || !bytes.Equal(kept, now) {
+		return nil, err
 	}
-	return at.Written, err
+	return &former, nil
 }

@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// ofProxy changes kube-proxy's settings, and the kubelet's.
+const ofProxy = ofKubelet + "maxPods: 55\n---\napiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nhealthzBindAddress: 127.0.0.1:10256\n"
+
+// TestLabelledMeanwhile: a label or an annotation that somebody adds during the trial doesn't keep the change from being stored.
+func TestLabelledMeanwhile(t *testing.T) {
+	s, _, _ := killed(t, time.Minute)
+	for _, name := range []string{"kubelet-config", "kubeadm-config"} {
+		cm := node.ConfigMap(name)
+		_, err := s.API.Update(t.Context(), cm, func() (bool, error) {
+			metav1.SetMetaDataAnnotation(&cm.ObjectMeta, "example.org/seen", "true")
+			return true, nil
+		})
+		phasetest.Fatal(t, err)
+	}
+	workflow, err := Answer(s.Env, trial.Confirmed, false)
+	phasetest.Fatal(t, err)
+	s.Play(t, workflow...)
+	isAfter(t, s)
+}
+
+// TestKubeProxyMeanwhile: kube-proxy's settings stay as somebody else has written them during the trial.
+func TestKubeProxyMeanwhile(t *testing.T) {
+	const theirs = "configSyncPeriod: 3m0s"
+	theyChange := func(t *testing.T, s *phasetest.Stage) {
+		cm := node.ConfigMap("kube-proxy")
+		_, err := s.API.Update(t.Context(), cm, func() (bool, error) {
+			cm.Data["config.conf"] = strings.Replace(cm.Data["config.conf"], "configSyncPeriod: 0s", theirs, 1)
+			return true, nil
+		})
+		phasetest.Fatal(t, err)
+	}
+	t.Run("before they change", func(t *testing.T) {
+		s := live(t)
+		were, had := files(t, s), configuration(t, s)
+		r := changeTo(t, s, ofProxy)
+		workflow := r.Phases()
+		i := slices.IndexFunc(workflow, func(p step.Phase) bool { return p.Name == "addon" })
+		play := workflow[i].Children[1].Run
+		workflow[i].Children[1].Run = func(ctx context.Context, env *step.Env) error {
+			theyChange(t, s)
+			r.Versions[manifests.KubeProxyConfigMap] = "another"
+			return play(ctx, env)
+		}
+		fact.Error(t, step.Run(t.Context(), s.Env, workflow, step.Options{}), "kube-system/kube-proxy")
+		isBefore(t, s, were, had)
+		fact.In(t, stored(t, s, "kube-proxy", "config.conf"), theirs)
+	})
+	t.Run("before they go back", func(t *testing.T) {
+		s, were, had := killedAt(t, time.Nanosecond, ofProxy)
+		fact.In(t, stored(t, s, "kube-proxy", "config.conf"), "127.0.0.1:10256")
+		theyChange(t, s)
+		s.Play(t, Watch(unfinished(t, s))...)
+		isBefore(t, s, were, had)
+		fact.In(t, stored(t, s, "kube-proxy", "config.conf"), "127.0.0.1:10256", theirs)
+	})
+	t.Run("not at all", func(t *testing.T) {
+		s, were, had := killedAt(t, time.Nanosecond, ofProxy)
+		s.Play(t, Watch(unfinished(t, s))...)
+		isBefore(t, s, were, had)
+		fact.NotIn(t, stored(t, s, "kube-proxy", "config.conf"), "127.0.0.1:10256")
+	})
+}
+
+// TestNodeKeepsEdits: edits on another control plane from before the change are told from it, and stop the run there.
+func TestNodeKeepsEdits(t *testing.T) {
+	for _, edited := range []bool{false, true} {
+		s := live(t)
+		earlier := s.Get(t, apiServer)
+		phasetest.Fatal(t, run(t, s))
+		if edited {
+			earlier = strings.Replace(earlier, "    - --secure-port", "    - --max-requests-inflight=1600\n    - --secure-port", 1)
+		}
+		phasetest.Fatal(t, os.Remove(s.Root+apiServer))
+		s.Put(t, apiServer, earlier)
+		at := time.Now().Add(-time.Minute)
+		phasetest.Fatal(t, os.Chtimes(s.Root+apiServer, at, at))
+		s.Said.Reset()
+		if err := toStored(t, s); edited {
+			fact.Error(t, err, "StaticPodEdits", "max-requests-inflight=1600", "kube-apiserver0+")
+			fact.NotIn(t, err.Error(), "profiling")
+		} else if phasetest.Fatal(t, err); strings.Contains(s.Said.String(), "StaticPodEdits") {
+			t.Errorf("the change is taken for an edit:\n%s", s.Said.String())
+		}
+	}
+}
+
+// TestRevertKeepsEncryption: no node takes its API server's encryption keys away.
+func TestRevertKeepsEncryption(t *testing.T) {
+	s := live(t)
+	phasetest.Fatal(t, run(t, s))
+	with := strings.Replace(s.Get(t, apiServer), "    - --secure-port", "    - --"+node.EncryptionFlag+"=/etc/kubernetes/keys.yaml\n    - --secure-port", 1)
+	s.Put(t, apiServer, with)
+	err := takeBack(t, s, "ChangedSince")
+	fact.Error(t, err, manifests.APIServerName, "/etc/kubernetes/keys.yaml")
+	fact.In(t, fault.Remedy(err), "`slipway encryption disable`")
+	if s.Get(t, apiServer) != with {
+		t.Error("the static Pod has changed")
+	}
+}
+
+// TestStoredInPart: an operator who confirms a change hears that a ConfigMap has somebody else's text.
+func TestStoredInPart(t *testing.T) {
+	s, _, _ := killed(t, time.Minute)
+	_, err := Answer(s.Env, trial.Confirmed, false)
+	phasetest.Fatal(t, err)
+	record := unfinished(t, s)
+	phasetest.Fatal(t, setStoring(t.Context(), s.Env, record))
+	edit(t, s, "kubelet-config", "kubelet", "podPidsLimit: 9\n")
+	record.ConfigMaps[0].Version = "another"
+	s.Play(t, Finish(record, true)...)
+	fact.In(t, stored(t, s, "kubelet-config", "kubelet"), "podPidsLimit: 9")
+	_, err = Answer(s.Env, trial.Confirmed, true)
+	fact.Error(t, err, "kube-system/kubelet-config")
+}
