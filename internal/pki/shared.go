@@ -6,6 +6,7 @@ package pki
 import (
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Shared lists the files that all control planes share and this host doesn't have.
+// Shared lists the files that all control planes share, and of which this host has no current copy.
 type Shared struct {
 	// Missing maps keys in the Secret kube-system/kubeadm-certs to the paths of the files to download.
 	Missing map[string]string
@@ -37,7 +38,7 @@ func (s Store) MissingShared() (Shared, error) {
 		if err != nil {
 			return Shared{}, err
 		}
-		if len(missing) > 0 {
+		if len(missing) > 0 || key == manifests.SharedEncryption && s.mayBeStale(path) {
 			shared.Missing[key] = path
 		}
 	}
@@ -52,6 +53,12 @@ func (s Store) MissingShared() (Shared, error) {
 		}
 	}
 	return shared, nil
+}
+
+// mayBeStale reports whether a join that was interrupted early has downloaded a file: encryption keys may have been rotated since.
+func (s Store) mayBeStale(path string) bool {
+	_, notJoined := s.Host.Lstat(filepath.Join(s.Config.Paths.Kubeconfigs, "kubelet.conf"))
+	return !s.Config.CertificateKey.IsZero() && s.Host.Unchanged(path) && errors.Is(notJoined, fs.ErrNotExist)
 }
 
 // CheckJoin reports, all at once, files that a joining control plane lacks and can't get: it needs a certificate key to download

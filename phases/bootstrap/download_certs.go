@@ -4,8 +4,10 @@
 package bootstrap
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -37,6 +40,9 @@ func downloadCerts() step.Phase {
 func runDownloadCerts(_ context.Context, env *step.Env) error {
 	shared, err := env.PKI().MissingShared()
 	if err != nil {
+		return err
+	}
+	if err := checkEncryption(env, shared.Missing); err != nil {
 		return err
 	}
 	if keys := shared.Elsewhere; len(keys) > 0 {
@@ -67,6 +73,25 @@ func runDownloadCerts(_ context.Context, env *step.Env) error {
 	return checkShared(env)
 }
 
+// checkEncryption refuses an operator's file with encryption keys that differs from the uploaded one: an API server that writes with a
+// key that others have given up makes Secrets unreadable to them.
+func checkEncryption(env *step.Env, missing map[string]string) error {
+	const key = manifests.SharedEncryption
+	path := manifests.SharedFiles(env.Config)[key]
+	if path == "" || missing[key] != "" || env.Config.Join == nil || len(env.Config.Join.Shared[key]) == 0 {
+		return nil
+	}
+	files, err := manifests.DecryptCerts(map[string][]byte{key: env.Config.Join.Shared[key]}, env.Config.CertificateKey)
+	if err != nil {
+		return err
+	}
+	here, err := env.Host.ReadFile(path)
+	if err == nil && !bytes.Equal(here, files[key]) {
+		return fault.New(fmt.Sprintf("%s differs from the file in Secret %s", path, certsSecret), "remove it, so that it's downloaded; keep a copy if it has other keys")
+	}
+	return err
+}
+
 func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, error) {
 	paths := strings.Join(slices.Sorted(maps.Values(missing)), ", ")
 	if n.Join == nil || n.Join.Shared == nil {
@@ -86,7 +111,7 @@ func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, e
 		}
 	}
 	if len(absent) > 0 {
-		return nil, errors.Errorf("neither Secret %s nor this host has %s (%s): upload the certificates again "+
+		return nil, errors.Errorf("Secret %s does not have %s, and this host has no current copy (%s): upload the certificates again "+
 			"(`init phase upload-certs --upload-certs` on a control plane), or, if a key is kept elsewhere, copy all files to this node and join without a certificate key",
 			certsSecret, strings.Join(absent, ", "), paths)
 	}

@@ -97,6 +97,20 @@ func TestJoinEncrypted(t *testing.T) {
 	}
 	fact.In(t, s.Get(t, phasetest.APIServerManifest), "--encryption-provider-config="+config.EncryptionFile)
 
+	s.shared[manifests.SharedEncryption] = []byte("newer keys\n") // after a rotation, and another upload
+	s.share(t, s.shared)
+	phasetest.Fatal(t, s.discoverPlane(t, phasetest.SomeKey))
+	s.Play(t, downloadCerts())
+	if got := s.Get(t, config.EncryptionFile); got != "newer keys\n" {
+		t.Errorf("the second join has %q", got)
+	}
+	phasetest.Fatal(t, os.Remove(s.Root+config.EncryptionFile))
+	s.Put(t, config.EncryptionFile, "an operator's\n")
+	fact.Error(t, step.Run(t.Context(), s.Env, []step.Phase{downloadCerts()}, step.Options{}), config.EncryptionFile, "kubeadm-certs")
+	if got := s.Get(t, config.EncryptionFile); got != "an operator's\n" {
+		t.Errorf("the operator's file is %q", got)
+	}
+
 	s = newPlaneStage(t, encryptedPlane) // a new key has taken the file out of the Secret
 	if err := s.discoverPlane(t, phasetest.SomeKey); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -105,6 +107,31 @@ func TestNodeKeepsEdits(t *testing.T) {
 		} else if phasetest.Fatal(t, err); strings.Contains(s.Said.String(), "StaticPodEdits") {
 			t.Errorf("the change is taken for an edit:\n%s", s.Said.String())
 		}
+	}
+}
+
+// TestEncryptionElsewhere: once a control plane has stored the flags for encryption, the next gets them in the same way.
+func TestEncryptionElsewhere(t *testing.T) {
+	s := live(t)
+	restarts := func() []reconfiguring.Field {
+		c, _, err := reconfiguring.LoadEncryption(t.Context(), s.Cluster, reconfiguring.Self(s.Host), config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+		phasetest.Fatal(t, err)
+		s.Config = c.Node
+		phasetest.Fatal(t, step.Run(t.Context(), s.Env, New(c, "/usr/bin/slipway").APIServerPhases(), step.Options{}))
+		fact.In(t, s.Get(t, apiServer), node.EncryptionFlag)
+		fact.NotIn(t, s.Said.String(), "`slipway reconfigure node`")
+		return c.Fields
+	}
+	earlier := s.Get(t, apiServer)
+	if fields := restarts(); len(fields) == 0 {
+		t.Error("nothing was stored")
+	}
+	phasetest.Fatal(t, os.Remove(s.Root+apiServer))
+	s.Put(t, apiServer, earlier)
+	at := time.Now().Add(-time.Minute)
+	phasetest.Fatal(t, os.Chtimes(s.Root+apiServer, at, at))
+	if fields := restarts(); len(fields) > 0 {
+		t.Errorf("stored %+v twice", fields)
 	}
 }
 

@@ -78,6 +78,21 @@ func (r *Run) Phases() []step.Phase {
 	}, "upload-config")
 }
 
+// APIServerPhases returns the workflow that gives only the API server other flags, and stores them if they aren't stored yet. The
+// caller tells what to do on the other control planes.
+func (r *Run) APIServerPhases() []step.Phase {
+	workflow := r.NodePhases()
+	if len(r.Fields) > 0 {
+		workflow = r.Phases()
+	}
+	workflow = slices.DeleteFunc(workflow, func(p step.Phase) bool {
+		return slices.Contains([]string{"certificates", "kubelet-config", "addon"}, p.Name)
+	})
+	i := slices.IndexFunc(workflow, func(p step.Phase) bool { return p.Name == "finish" })
+	workflow[i].Summary, workflow[i].Run = "Give the turn back", r.orBack(r.end)
+	return workflow
+}
+
 // confirming adds the wait for a confirmation, if there's one, before a phase.
 func (r *Run) confirming(phases []step.Phase, before string) []step.Phase {
 	if r.Try == 0 {

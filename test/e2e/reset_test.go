@@ -40,7 +40,7 @@ func (m machine) host() []string {
 func (m machine) ownFiles() []string {
 	m.Helper()
 	return slices.DeleteFunc(m.host(), func(line string) bool {
-		return strings.HasPrefix(line, "/var/lib/kubelet/pods/") || strings.HasPrefix(line, "/var/lib/etcd/member/")
+		return slices.ContainsFunc([]string{"/var/lib/kubelet/pods/", "/var/lib/etcd/member/", "/var/lib/cni/"}, func(dir string) bool { return strings.HasPrefix(line, dir) })
 	})
 }
 

@@ -6,7 +6,6 @@ package encryption
 
 import (
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -88,10 +87,7 @@ func workflow(e *step.Env, change *reconfiguring.Change, run *encryption.Run) ([
 	if run.Goal != encryption.Enable || encryption.Reads(e) && len(change.Fields) == 0 {
 		return run.Phases(nil), nil
 	}
-	list := slices.DeleteFunc(restart.Phases(), func(p step.Phase) bool {
-		return p.Name == "certificates" || p.Name == "kubelet-config" || p.Name == "addon"
-	})
-	return run.Phases(list), nil
+	return run.Phases(restart.APIServerPhases()), nil
 }
 
 func load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, *reconfiguring.Change, error) {
