@@ -150,14 +150,6 @@ func madeFrom(env *step.Env, earlier *config.Node) *step.Env {
 	return &from
 }
 
-// whose is backup.Whose, except that nobody knows it of a file that was put back.
-func whose(env *step.Env, path string) (backup.Owner, error) {
-	if back, err := trial.IsPutBack(env, path); err != nil || back {
-		return backup.UnknownWhose, err
-	}
-	return backup.Whose(env, path)
-}
-
 // writtenAt returns when a file was written; the zero time if the last upgrade may have put the file back from its backup.
 func writtenAt(env *step.Env, path string, keptIn func(*upgrading.Backup) string) (time.Time, error) {
 	written, err := trial.WrittenAt(env, path)

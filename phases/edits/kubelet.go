@@ -49,7 +49,7 @@ func (e *kubeletEdits) doubtful() bool { return !e.changed.IsZero() }
 
 func editsOfKubelet(ctx context.Context, env *step.Env) (*kubeletEdits, error) {
 	path := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile)
-	of, err := whose(env, path)
+	of, err := backup.Whose(env, path)
 	if err != nil {
 		return nil, err
 	}

@@ -214,9 +214,6 @@ func TestPutBackIsNoEdit(t *testing.T) {
 	if at, err := trial.WrittenAt(s.Env, settings); err != nil || !at.Equal(written) {
 		t.Errorf("%v, %v", at, err)
 	}
-	if back, err := trial.IsPutBack(s.Env, settings); err != nil || !back {
-		t.Errorf("put back: %t, %v", back, err)
-	}
 	s.Append(t, settings, "volumeStatsAggPeriod: 3m0s\n")
 	fact.Error(t, toStored(t, s.Stage), "KubeletConfigEdits", "volumeStatsAggPeriod")
 }

@@ -26,13 +26,6 @@ func WrittenAt(env *step.Env, path string) (time.Time, error) {
 	return former.Written, nil
 }
 
-// IsPutBack reports whether a file is as it was before a change that was put back. The host's note says that Slipway has written it,
-// but not who has written the file it was kept from.
-func IsPutBack(env *step.Env, path string) (bool, error) {
-	former, err := putBack(env, path)
-	return former != nil, err
-}
-
 // putBack returns a file that is as before the last change of it, unless that counts; nil if it isn't.
 func putBack(env *step.Env, path string) (*File, error) {
 	var former File
