@@ -44,7 +44,7 @@ func (r *Run) nodePreflight(ctx context.Context, env *step.Env) error {
 		return r.revertPreflight(ctx, env)
 	}
 	env.UI.Printf("Comparing this node with the cluster's configuration")
-	checks := controlPlaneChecks(env)
+	checks := r.controlPlaneChecks(env)
 	if !env.Config.ControlPlane {
 		checks = nil
 	}

@@ -127,7 +127,7 @@ func (r *Run) revertPreflight(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Taking back %s", nameOf(r.Reverts))
 	var checks []preflight.Check
 	if env.Config.ControlPlane {
-		checks = append(append(others(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade)), r.endpointChecks(env)...)
+		checks = append(append(others(env), r.quotaQuestion(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade)), r.endpointChecks(env)...)
 	}
 	return check(ctx, env, append(checks, question(env, changedCheck, "nobody has changed the files or the ConfigMaps since", r.changedSinceThen)))
 }
