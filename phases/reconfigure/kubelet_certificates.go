@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -42,8 +43,11 @@ func kubeletCertificates(ctx context.Context, env *step.Env) []fault.Finding {
 		return []fault.Finding{fault.Of(err)}
 	}
 	refused, first := refusedKubelets(ctx, env, nodes, ca)
-	if len(refused) == 0 {
+	switch {
+	case len(refused) == 0:
 		return nil
+	case errors.Is(first, host.ErrNotInPlan):
+		return []fault.Finding{fault.NewFinding(certificatesCheck, fault.Unasked, "", "whether the kubelets have certificates of %s", path)}
 	}
 	return []fault.Finding{fault.NewFinding(certificatesCheck, fault.Error,
 		"with serverTLSBootstrap, `slipway reconfigure node` on each of them gets the certificate, or says what an administrator has to approve",
