@@ -27,10 +27,11 @@ import (
 const certificatesCheck = "KubeletCertificates"
 
 // kubeletCertificates finds kubelets that the API server would refuse once it verifies their certificates: kubectl logs and exec would
-// fail for their Pods. An API server that verifies them already isn't asked.
+// fail for their Pods. If it verifies them with the same file
+// already, they aren't asked.
 func kubeletCertificates(ctx context.Context, env *step.Env) []fault.Finding {
 	path, _ := config.LastArg(env.Config.Cluster.APIServer.ExtraArgs, profile.KubeletAuthorityFlag)
-	if path == "" || verifiesKubelets(env) {
+	if path == "" || verifiesKubelets(env, path) {
 		return nil
 	}
 	ca, err := env.Host.ReadFile(path)
@@ -54,10 +55,14 @@ func kubeletCertificates(ctx context.Context, env *step.Env) []fault.Finding {
 		"with --%s=%s, kubectl logs and exec would fail on %s: %v", profile.KubeletAuthorityFlag, path, namesOf(refused), first)}
 }
 
-// verifiesKubelets reports whether this node's API server has the flag.
-func verifiesKubelets(env *step.Env) bool {
+// verifiesKubelets reports whether this node's API server verifies kubelets with the CA at path.
+func verifiesKubelets(env *step.Env, path string) bool {
 	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
-	return found && len(node.FlagsNamed(node.PodFlags(pod), profile.KubeletAuthorityFlag)) > 0
+	if !found || len(pod.Spec.Containers) == 0 {
+		return false
+	}
+	flags := node.FlagsNamed(node.PodFlags(pod), profile.KubeletAuthorityFlag)
+	return len(flags) > 0 && flags[len(flags)-1].Value == path
 }
 
 // askedAtOnce is how many kubelets are asked side by side.

@@ -5,6 +5,7 @@ package reconfigure
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,7 +33,7 @@ func kubeletOf(name, address string) *corev1.Node {
 }
 
 // TestKubeletCertificates: an API server verifies kubelets only once each has a certificate that it accepts. Later, the cluster's
-// kubelets aren't asked.
+// kubelets aren't asked, unless it gets another CA.
 func TestKubeletCertificates(t *testing.T) {
 	s := live(t)
 	s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Known: []corev1.Node{*kubeletOf("worker-1", "192.0.2.21")}}
@@ -64,6 +65,15 @@ func TestKubeletCertificates(t *testing.T) {
 	phasetest.Fatal(t, harden(t, s, profile.CISStrict))
 	if len(asked) > 0 {
 		t.Errorf("asked %q again", asked)
+	}
+	const other = "/etc/kubernetes/pki/other-ca.crt"
+	s.Put(t, other, s.Get(t, "/etc/kubernetes/pki/ca.crt"))
+	s.Config = s.Config.With(func(n *config.Node) {
+		args := append(slices.Clone(n.Cluster.APIServer.ExtraArgs), config.Arg{Name: profile.KubeletAuthorityFlag, Value: other})
+		n.Cluster.APIServer.ExtraArgs = args
+	})
+	if found := kubeletCertificates(t.Context(), s.Env); len(found) != 1 || found[0].Severity != fault.Error || len(asked) != 1 {
+		t.Errorf("with another CA, asked %q and found %v", asked, found)
 	}
 }
 
