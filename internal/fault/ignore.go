@@ -18,10 +18,11 @@ const (
 	StaticPodProtection = "StaticPodProtection"
 
 	RestoredConfiguration = "RestoredConfiguration"
+	ChangedSince          = "ChangedSince"
 )
 
 func coveredByAll(name string) bool {
-	return !slices.Contains([]string{EtcdQuorum, EtcdQuota, EtcdOtherMembers, EtcdSnapshotCluster, RestoredConfiguration, StaticPodProtection}, name)
+	return !slices.Contains([]string{EtcdQuorum, EtcdQuota, EtcdOtherMembers, EtcdSnapshotCluster, RestoredConfiguration, ChangedSince, StaticPodProtection}, name)
 }
 
 // Ignored reports whether a check's errors count as warnings. ignore has names in upper or lower case; "all" stands for every
