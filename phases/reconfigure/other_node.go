@@ -48,7 +48,7 @@ func (r *Run) nodePreflight(ctx context.Context, env *step.Env) error {
 	if !env.Config.ControlPlane {
 		checks = nil
 	}
-	return check(ctx, env, slices.Concat(checks, []preflight.Check{kubeletCheck(env)}, r.endpointChecks(env)))
+	return check(ctx, env, slices.Concat(checks, []preflight.Check{kubeletCheck(env), r.overridesQuestion(env)}, r.endpointChecks(env)))
 }
 
 // mostNamed is how many nodes the last message names of each kind.

@@ -130,7 +130,7 @@ func (r *Run) revertPreflight(ctx context.Context, env *step.Env) error {
 	if env.Config.ControlPlane {
 		checks = append(append(others(env), r.quotaQuestion(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade)), r.endpointChecks(env)...)
 	}
-	return check(ctx, env, append(checks, question(env, fault.ChangedSince, "nobody has changed the files or the ConfigMaps since", r.changedSinceThen)))
+	return check(ctx, env, append(checks, r.overridesQuestion(env), question(env, fault.ChangedSince, "nobody has changed the files or the ConfigMaps since", r.changedSinceThen)))
 }
 
 // findKept finds the files that differ from those before the change that this run takes back.
