@@ -52,7 +52,7 @@ type setting struct {
 	value any
 }
 
-// changedSettings are those that this run changes in config.yaml, with their next values.
+// changedSettings returns what this run changes in config.yaml, with the next values.
 func (r *Run) changedSettings(env *step.Env, path string) ([]setting, error) {
 	now, err := host.ReadIfExists(env.Host, path)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *Run) nextSettings(env *step.Env, path string) ([]byte, error) {
 func differing(path []string, before, after any) (list []setting) {
 	a, isMap := before.(map[string]any)
 	b, isNext := after.(map[string]any)
-	if !(isMap || isNext) || before != nil && !isMap || after != nil && !isNext {
+	if !isMap && !isNext || before != nil && !isMap || after != nil && !isNext {
 		if reflect.DeepEqual(before, after) {
 			return nil
 		}
