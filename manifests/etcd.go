@@ -4,6 +4,7 @@
 package manifests
 
 import (
+	"math"
 	"net"
 	"net/url"
 	"path"
@@ -169,6 +170,21 @@ func ReadEtcd(pod *corev1.Pod) (m LocalMember, found bool) {
 		m.ClientURLs = strings.Split(urls, ",")
 	}
 	return m, m.PeerURL != ""
+}
+
+// defaultQuota is etcd's, in bytes.
+const defaultQuota = 2 << 30
+
+// EtcdQuota returns how many bytes the database of a static Pod's etcd may have. A value that etcd can't read counts as none.
+func EtcdQuota(pod *corev1.Pod) int64 {
+	quota, err := strconv.ParseInt(etcdSetting(pod, "quota-backend-bytes"), 0, 64)
+	switch {
+	case err != nil || quota == 0:
+		return defaultQuota
+	case quota < 0:
+		return math.MaxInt64
+	}
+	return quota
 }
 
 func readInitialCluster(value string) []Member {

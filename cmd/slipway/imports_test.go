@@ -118,8 +118,8 @@ var mayImport = map[string][]string{
 	"phases/trial": {"phases/node", "phases/step", "manifests", "internal/host", "internal/kubeconfig", "internal/ownership", "internal/retry", "internal/thisnode"},
 	"phases/reconfigure": {
 		"phases/addon", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight",
-		"internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/kubeconfig", "internal/ownership", "internal/pki",
-		"internal/profile", "internal/reconfiguring", "internal/thisnode", "internal/ui",
+		"internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig", "internal/ownership",
+		"internal/pki", "internal/profile", "internal/reconfiguring", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/encryption": {
 		"phases/node", "phases/step", "certs", "manifests", "internal/cluster", "internal/config", "internal/encryption", "internal/fault",

@@ -12,15 +12,17 @@ import (
 // that must not cost a cluster its quorum or its Secrets. An upgrade's StaticPodProtection can't be ignored at all.
 const (
 	EtcdQuorum          = "EtcdQuorum"
+	EtcdQuota           = "EtcdQuota"
 	EtcdOtherMembers    = "EtcdOtherMembers"
 	EtcdSnapshotCluster = "EtcdSnapshotCluster"
 	StaticPodProtection = "StaticPodProtection"
 
 	RestoredConfiguration = "RestoredConfiguration"
+	ChangedSince          = "ChangedSince"
 )
 
 func coveredByAll(name string) bool {
-	return !slices.Contains([]string{EtcdQuorum, EtcdOtherMembers, EtcdSnapshotCluster, RestoredConfiguration, StaticPodProtection}, name)
+	return !slices.Contains([]string{EtcdQuorum, EtcdQuota, EtcdOtherMembers, EtcdSnapshotCluster, RestoredConfiguration, ChangedSince, StaticPodProtection}, name)
 }
 
 // Ignored reports whether a check's errors count as warnings. ignore has names in upper or lower case; "all" stands for every

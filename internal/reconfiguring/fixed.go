@@ -62,42 +62,6 @@ func (f fixedField) fits(changed Field) bool {
 	return strings.HasPrefix(changed.Path, f.path+".") && !slices.Contains(wholeFields, f.path)
 }
 
-// fixedArg is a component's flag that can't change on a live cluster.
-type fixedArg struct {
-	path, name      string
-	reason, instead string
-	args            func(*config.ClusterConfiguration) []config.Arg
-}
-
-func fixedArgs() []fixedArg {
-	ofServer := func(c *config.ClusterConfiguration) []config.Arg { return c.APIServer.ExtraArgs }
-	ofEtcd := func(c *config.ClusterConfiguration) []config.Arg {
-		if c.Etcd.Local == nil {
-			return nil
-		}
-		return c.Etcd.Local.ExtraArgs
-	}
-	return []fixedArg{
-		{
-			"apiServer.extraArgs", "encryption-provider-config", "objects written on trial could not be read once the change is put back",
-			"`slipway encryption enable` takes the steps", ofServer,
-		},
-		{
-			"etcd.local.extraArgs", "feature-gates", "etcd may write data on trial that it can't read once the change is put back",
-			"change them with an upgrade, which takes a snapshot first", ofEtcd,
-		},
-	}
-}
-
-func valuesOf(args []config.Arg, name string) (values []string) {
-	for _, a := range args {
-		if a.Name == name {
-			values = append(values, a.Value)
-		}
-	}
-	return values
-}
-
 // refused returns a fault for each changed field that can't change.
 func refused(present, next *config.Node, changed []Field, parts map[string]config.Part) error {
 	var faults config.Faults
@@ -120,8 +84,8 @@ func refused(present, next *config.Node, changed []Field, parts map[string]confi
 			}
 		}
 		for _, a := range fixedArgs() {
-			if c.Source == config.ClusterSource && c.Path == a.path && !slices.Equal(valuesOf(a.args(&present.Cluster), a.name), valuesOf(a.args(&next.Cluster), a.name)) {
-				add(c.Source, a.path, "--"+a.name+": "+a.reason, a.instead)
+			if field, differs := a.differs(c, &present.Cluster, &next.Cluster); differs {
+				add(c.Source, field, a.writtenIn(field)+": "+a.reason, a.instead)
 			}
 		}
 	}

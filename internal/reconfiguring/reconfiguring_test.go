@@ -4,6 +4,7 @@
 package reconfiguring
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -102,33 +103,83 @@ func TestFaults(t *testing.T) {
 		documents string
 		want      []string
 	}{
-		"a misspelled field":      {ofCluster + "apiServer:\n  extraArg: []\n", []string{"change.yaml:4:", "apiServer.extraArg", "extraArgs"}},
-		"an invalid value":        {ofCluster + "networking:\n  serviceSubnet: 10.96.0.0\n", []string{"change.yaml:4:", "networking.serviceSubnet"}},
-		"an invalid kube-proxy":   {ofProxy + "bindAddress: here\n", []string{"change.yaml:3:", "bindAddress"}},
-		"only other documents":    {"apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n", []string{"change.yaml:", "InitConfiguration", "KubeletConfiguration"}},
-		"podSubnet":               {ofCluster + "networking:\n  podSubnet: 10.10.0.0/16\n", []string{"change.yaml:4:", "networking.podSubnet"}},
-		"serviceSubnet":           {ofCluster + "networking: {serviceSubnet: 10.97.0.0/16}\n", []string{"change.yaml:3:", "networking.serviceSubnet"}},
-		"dnsDomain":               {ofCluster + "networking: {dnsDomain: example.org}\n", []string{"change.yaml:3:", "networking.dnsDomain"}},
-		"kubernetesVersion":       {ofCluster + "kubernetesVersion: v1.37.1\n", []string{"change.yaml:3:", "kubernetesVersion", "`slipway upgrade apply`"}},
-		"clusterName":             {ofCluster + "clusterName: other\n", []string{"change.yaml:3:", "clusterName"}},
-		"encryptionAlgorithm":     {ofCluster + "encryptionAlgorithm: ECDSA-P256\n", []string{"change.yaml:3:", "encryptionAlgorithm"}},
-		"certificatesDir":         {ofCluster + "certificatesDir: /srv/pki\n", []string{"change.yaml:3:", "certificatesDir"}},
-		"a feature gate":          {ofCluster + "featureGates: {RootlessControlPlane: true}\n", []string{"change.yaml:3:", "featureGates"}},
-		"etcd's data":             {ofCluster + "etcd:\n  local:\n    dataDir: /srv/etcd\n", []string{"change.yaml:5:", "etcd.local.dataDir"}},
-		"another etcd":            {ofCluster + "etcd:\n  local: null\n  external: {endpoints: [\"https://192.0.2.1:2379\"], caFile: /ca, certFile: /crt, keyFile: /key}\n", []string{"change.yaml:4:", "etcd.local", "etcd.external"}},
-		"etcd's version":          {ofCluster + "etcd: {local: {imageTag: 3.7.1-0}}\n", []string{"etcd.local.imageTag", "`slipway upgrade apply`"}},
-		"etcd's feature gates":    {ofCluster + "etcd: {local: {extraArgs: [{name: feature-gates, value: X=true}]}}\n", []string{"etcd.local.extraArgs", "--feature-gates"}},
-		"encryption":              {ofCluster + "apiServer: {extraArgs: [{name: encryption-provider-config, value: /x}]}\n", []string{"change.yaml:3:", "--encryption-provider-config"}},
-		"without CoreDNS":         {ofCluster + "dns: {disabled: true}\n", []string{"dns.disabled", "addon"}},
-		"the kubelet's domain":    {ofKubelet + "clusterDomain: example.org\n", []string{"change.yaml:3:", "clusterDomain"}},
-		"static Pods":             {ofKubelet + "staticPodPath: /srv\n", []string{"change.yaml:3:", "staticPodPath"}},
-		"the kubelet's cgroups":   {ofKubelet + "cgroupDriver: cgroupfs\n", []string{"change.yaml:3:", "cgroupDriver"}},
-		"kube-proxy's network":    {ofProxy + "clusterCIDR: 10.10.0.0/16\n", []string{"change.yaml:3:", "clusterCIDR"}},
-		"several, in their order": {ofCluster + "clusterName: other\nnetworking: {podSubnet: 10.10.0.0/16}\n", []string{"change.yaml:3:", "change.yaml:4:"}},
+		"a misspelled field":            {ofCluster + "apiServer:\n  extraArg: []\n", []string{"change.yaml:4:", "apiServer.extraArg", "extraArgs"}},
+		"an invalid value":              {ofCluster + "networking:\n  serviceSubnet: 10.96.0.0\n", []string{"change.yaml:4:", "networking.serviceSubnet"}},
+		"an invalid kube-proxy":         {ofProxy + "bindAddress: here\n", []string{"change.yaml:3:", "bindAddress"}},
+		"only other documents":          {"apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n", []string{"change.yaml:", "InitConfiguration", "KubeletConfiguration"}},
+		"podSubnet":                     {ofCluster + "networking:\n  podSubnet: 10.10.0.0/16\n", []string{"change.yaml:4:", "networking.podSubnet"}},
+		"serviceSubnet":                 {ofCluster + "networking: {serviceSubnet: 10.97.0.0/16}\n", []string{"change.yaml:3:", "networking.serviceSubnet"}},
+		"dnsDomain":                     {ofCluster + "networking: {dnsDomain: example.org}\n", []string{"change.yaml:3:", "networking.dnsDomain"}},
+		"kubernetesVersion":             {ofCluster + "kubernetesVersion: v1.37.1\n", []string{"change.yaml:3:", "kubernetesVersion", "`slipway upgrade apply`"}},
+		"clusterName":                   {ofCluster + "clusterName: other\n", []string{"change.yaml:3:", "clusterName"}},
+		"encryptionAlgorithm":           {ofCluster + "encryptionAlgorithm: ECDSA-P256\n", []string{"change.yaml:3:", "encryptionAlgorithm"}},
+		"certificatesDir":               {ofCluster + "certificatesDir: /srv/pki\n", []string{"change.yaml:3:", "certificatesDir"}},
+		"a feature gate":                {ofCluster + "featureGates: {RootlessControlPlane: true}\n", []string{"change.yaml:3:", "featureGates"}},
+		"etcd's data":                   {ofCluster + "etcd:\n  local:\n    dataDir: /srv/etcd\n", []string{"change.yaml:5:", "etcd.local.dataDir"}},
+		"another etcd":                  {ofCluster + "etcd:\n  local: null\n  external: {endpoints: [\"https://192.0.2.1:2379\"], caFile: /ca, certFile: /crt, keyFile: /key}\n", []string{"change.yaml:4:", "etcd.local", "etcd.external"}},
+		"etcd's version":                {ofCluster + "etcd: {local: {imageTag: 3.7.1-0}}\n", []string{"etcd.local.imageTag", "`slipway upgrade apply`"}},
+		"etcd's feature gates":          {ofCluster + "etcd: {local: {extraArgs: [{name: feature-gates, value: X=true}]}}\n", []string{"etcd.local.extraArgs", "--feature-gates"}},
+		"etcd's data by a flag":         {ofCluster + "etcd: {local: {extraArgs: [{name: data-dir, value: /var/lib/etcd2}]}}\n", []string{"etcd.local.extraArgs", "--data-dir"}},
+		"etcd's log by a variable":      {ofCluster + "etcd: {local: {extraEnvs: [{name: ETCD_WAL_DIR, value: /x}]}}\n", []string{"etcd.local.extraEnvs", "ETCD_WAL_DIR"}},
+		"another store":                 {ofCluster + "apiServer: {extraArgs: [{name: etcd-prefix, value: /other}]}\n", []string{"change.yaml:3:", "apiServer.extraArgs", "--etcd-prefix"}},
+		"as the components may read it": {ofCluster + "apiServer: {extraArgs: [{name: etcd_servers, value: \"https://192.0.2.1:2379\"}]}\n", []string{"--etcd-servers"}},
+		"serviceSubnet by a flag":       {ofCluster + "controllerManager: {extraArgs: [{name: service-cluster-ip-range, value: 10.97.0.0/16}]}\n", []string{"controllerManager.extraArgs", "--service-cluster-ip-range"}},
+		"encryption":                    {ofCluster + "apiServer: {extraArgs: [{name: encryption-provider-config, value: /x}]}\n", []string{"change.yaml:3:", "--encryption-provider-config"}},
+		"without CoreDNS":               {ofCluster + "dns: {disabled: true}\n", []string{"dns.disabled", "addon"}},
+		"the kubelet's domain":          {ofKubelet + "clusterDomain: example.org\n", []string{"change.yaml:3:", "clusterDomain"}},
+		"static Pods":                   {ofKubelet + "staticPodPath: /srv\n", []string{"change.yaml:3:", "staticPodPath"}},
+		"the kubelet's cgroups":         {ofKubelet + "cgroupDriver: cgroupfs\n", []string{"change.yaml:3:", "cgroupDriver"}},
+		"kube-proxy's network":          {ofProxy + "clusterCIDR: 10.10.0.0/16\n", []string{"change.yaml:3:", "clusterCIDR"}},
+		"several, in their order":       {ofCluster + "clusterName: other\nnetworking: {podSubnet: 10.10.0.0/16}\n", []string{"change.yaml:3:", "change.yaml:4:"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := loaded(t, test.documents)
 			fact.Error(t, err, test.want...)
+		})
+	}
+}
+
+// TestFixedArgs: each flag in the table is refused when it comes, changes or goes. One that an operator has may stay, and one may say
+// what its field says.
+func TestFixedArgs(t *testing.T) {
+	for _, row := range fixedArgs() {
+		t.Run(row.path+" "+row.name, func(t *testing.T) {
+			if row.reason == "" || row.instead == "" {
+				t.Error("has no reason or no alternative")
+			}
+			node := func(args ...config.Arg) *config.Node {
+				n := &config.Node{}
+				n.Cluster.Networking = config.Networking{ServiceSubnet: "10.96.0.0/12", PodSubnet: "10.244.0.0/16"}
+				n.Cluster.ClusterName, n.Cluster.Etcd.Local = "kubernetes", &config.LocalEtcd{DataDir: "/var/lib/etcd"}
+				switch row.path {
+				case serverArgs:
+					n.Cluster.APIServer.ExtraArgs = args
+				case managerArgs:
+					n.Cluster.ControllerManager.ExtraArgs = args
+				case etcdArgs:
+					n.Cluster.Etcd.Local.ExtraArgs = args
+				}
+				return n
+			}
+			is := func(value string) config.Arg { return config.Arg{Name: row.name, Value: value} }
+			other := config.Arg{Name: "v", Value: "4"}
+			changed := []Field{{Source: config.ClusterSource, Path: row.path}}
+			for _, pair := range [][2]*config.Node{{node(), node(is("/x"))}, {node(is("/x")), node(is("/y"))}, {node(is("/x")), node()}} {
+				fact.Error(t, refused(pair[0], pair[1], changed, nil), row.path, "--"+row.name)
+			}
+			if err := refused(node(is("/x")), node(is("/x"), other), changed, nil); err != nil {
+				t.Errorf("one that stays is refused: %v", err)
+			}
+			if row.field == "" {
+				return
+			}
+			if !slices.ContainsFunc(fixedFields(), func(f fixedField) bool { return f.source == config.ClusterSource && f.path == row.field }) {
+				t.Errorf("%s is not fixed", row.field)
+			}
+			same := is(valueOf(&node().Cluster, row.field))
+			if err := errors.Join(refused(node(), node(same), changed, nil), refused(node(same), node(), changed, nil)); same.Value == "" || err != nil {
+				t.Errorf("%q, the value of %s, is refused: %v", same.Value, row.field, err)
+			}
 		})
 	}
 }

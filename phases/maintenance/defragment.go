@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -104,20 +103,13 @@ func rescue(ctx context.Context, env *step.Env, all []etcd.Health) error {
 	return nil
 }
 
-// defaultQuota is etcd's, in bytes.
-const defaultQuota = 2 << 30
-
 // quotaOf returns a member's quota. Before etcd 3.6, members don't say: then it's taken to be the same as this host's.
 func quotaOf(env *step.Env, s etcd.Status) int64 {
 	if s.Quota > 0 {
 		return s.Quota
 	}
 	pod, _ := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
-	quota, err := strconv.ParseInt(manifests.FlagOf(pod, "quota-backend-bytes"), 10, 64)
-	if err != nil || quota <= 0 {
-		return defaultQuota
-	}
-	return quota
+	return manifests.EtcdQuota(pod)
 }
 
 // fullAgain is the percentage of its quota from which a database would soon be full again.

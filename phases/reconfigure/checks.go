@@ -28,8 +28,8 @@ func question(env *step.Env, name, asks string, find func(context.Context, *step
 	return preflight.Check{Name: name, Asks: asks, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return find(ctx, env) }}
 }
 
-func controlPlaneChecks(env *step.Env) []preflight.Check {
-	return append(others(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade),
+func (r *Run) controlPlaneChecks(env *step.Env) []preflight.Check {
+	return append(others(env), r.quotaQuestion(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade),
 		question(env, certificatesCheck, "the API server will accept all kubelets' certificates, if it verifies them", kubeletCertificates),
 		question(env, edits.StaticPodCheck, "nobody has edited the static Pods, or the patches keep the edits", edits.StaticPodFindings))
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -26,10 +27,11 @@ import (
 const certificatesCheck = "KubeletCertificates"
 
 // kubeletCertificates finds kubelets that the API server would refuse once it verifies their certificates: kubectl logs and exec would
-// fail for their Pods. An API server that verifies them already isn't asked.
+// fail for their Pods. If it verifies them with the same file
+// already, they aren't asked.
 func kubeletCertificates(ctx context.Context, env *step.Env) []fault.Finding {
 	path, _ := config.LastArg(env.Config.Cluster.APIServer.ExtraArgs, profile.KubeletAuthorityFlag)
-	if path == "" || verifiesKubelets(env) {
+	if path == "" || verifiesKubelets(env, path) {
 		return nil
 	}
 	ca, err := env.Host.ReadFile(path)
@@ -42,18 +44,25 @@ func kubeletCertificates(ctx context.Context, env *step.Env) []fault.Finding {
 		return []fault.Finding{fault.Of(err)}
 	}
 	refused, first := refusedKubelets(ctx, env, nodes, ca)
-	if len(refused) == 0 {
+	switch {
+	case len(refused) == 0:
 		return nil
+	case errors.Is(first, host.ErrNotInPlan):
+		return []fault.Finding{fault.NewFinding(certificatesCheck, fault.Unasked, "", "whether the kubelets have certificates of %s", path)}
 	}
 	return []fault.Finding{fault.NewFinding(certificatesCheck, fault.Error,
 		"with serverTLSBootstrap, `slipway reconfigure node` on each of them gets the certificate, or says what an administrator has to approve",
 		"with --%s=%s, kubectl logs and exec would fail on %s: %v", profile.KubeletAuthorityFlag, path, namesOf(refused), first)}
 }
 
-// verifiesKubelets reports whether this node's API server has the flag.
-func verifiesKubelets(env *step.Env) bool {
+// verifiesKubelets reports whether this node's API server verifies kubelets with the CA at path.
+func verifiesKubelets(env *step.Env, path string) bool {
 	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
-	return found && len(node.FlagsNamed(node.PodFlags(pod), profile.KubeletAuthorityFlag)) > 0
+	if !found || len(pod.Spec.Containers) == 0 {
+		return false
+	}
+	flags := node.FlagsNamed(node.PodFlags(pod), profile.KubeletAuthorityFlag)
+	return len(flags) > 0 && flags[len(flags)-1].Value == path
 }
 
 // askedAtOnce is how many kubelets are asked side by side.

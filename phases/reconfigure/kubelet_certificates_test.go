@@ -5,6 +5,7 @@ package reconfigure
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,20 +15,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/profile"
+	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
+func kubeletOf(name, address string) *corev1.Node {
+	n := cluster.NewNode(name)
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: address}}
+	n.Status.DaemonEndpoints.KubeletEndpoint.Port = 10250
+	return n
+}
+
 // TestKubeletCertificates: an API server verifies kubelets only once each has a certificate that it accepts. Later, the cluster's
-// kubelets aren't asked.
+// kubelets aren't asked, unless it gets another CA.
 func TestKubeletCertificates(t *testing.T) {
 	s := live(t)
-	worker := cluster.NewNode("worker-1")
-	worker.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "worker-1"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.21"}}
-	worker.Status.DaemonEndpoints.KubeletEndpoint.Port = 10250
-	s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Known: []corev1.Node{*worker}}
+	s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Known: []corev1.Node{*kubeletOf("worker-1", "192.0.2.21")}}
 	var asked []string
 	var mu sync.Mutex
 	refused := errors.New("x509: certificate signed by unknown authority")
@@ -57,4 +66,29 @@ func TestKubeletCertificates(t *testing.T) {
 	if len(asked) > 0 {
 		t.Errorf("asked %q again", asked)
 	}
+	const other = "/etc/kubernetes/pki/other-ca.crt"
+	s.Put(t, other, s.Get(t, "/etc/kubernetes/pki/ca.crt"))
+	s.Config = s.Config.With(func(n *config.Node) {
+		args := append(slices.Clone(n.Cluster.APIServer.ExtraArgs), config.Arg{Name: profile.KubeletAuthorityFlag, Value: other})
+		n.Cluster.APIServer.ExtraArgs = args
+	})
+	if found := kubeletCertificates(t.Context(), s.Env); len(found) != 1 || found[0].Severity != fault.Error || len(asked) != 1 {
+		t.Errorf("with another CA, asked %q and found %v", asked, found)
+	}
+}
+
+// TestKubeletCertificatesInPlan: a plan asks no kubelet, and says so once. The plan goes on.
+func TestKubeletCertificatesInPlan(t *testing.T) {
+	s := live(t)
+	api := phasetest.TurnsAPI{Cluster: s.API, Known: []corev1.Node{*kubeletOf("worker-1", "192.0.2.21"), *kubeletOf("worker-2", "192.0.2.22")}}
+	c, _, err := reconfiguring.LoadProfile(t.Context(), api, profile.CISStrict, nil, reconfiguring.Self(s.Host), config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+	phasetest.Fatal(t, err)
+	s.Config = c.Node
+	env, steps := inPlan(s, api)
+	found := kubeletCertificates(t.Context(), env)
+	if len(found) != 1 || found[0].Severity != fault.Unasked {
+		t.Errorf("found %v", found)
+	}
+	phasetest.Fatal(t, step.Run(t.Context(), env, New(c, "/usr/bin/slipway").Phases(), step.Options{Serial: true}))
+	fact.In(t, steps.String(), apiServer, settings)
 }

@@ -34,7 +34,7 @@ func (r *Run) preflight(ctx context.Context, env *step.Env) error {
 	if len(r.Fields) == 0 {
 		env.UI.Printf("The cluster has this configuration already")
 	}
-	checks := append(controlPlaneChecks(env), question(env, pendingCheck, "this control plane runs with the cluster's configuration", r.pending), kubeletCheck(env))
+	checks := append(r.controlPlaneChecks(env), question(env, pendingCheck, "this control plane runs with the cluster's configuration", r.pending), kubeletCheck(env), r.overridesQuestion(env))
 	return check(ctx, env, append(checks, r.endpointChecks(env)...))
 }
 

@@ -44,11 +44,11 @@ func (r *Run) nodePreflight(ctx context.Context, env *step.Env) error {
 		return r.revertPreflight(ctx, env)
 	}
 	env.UI.Printf("Comparing this node with the cluster's configuration")
-	checks := controlPlaneChecks(env)
+	checks := r.controlPlaneChecks(env)
 	if !env.Config.ControlPlane {
 		checks = nil
 	}
-	return check(ctx, env, slices.Concat(checks, []preflight.Check{kubeletCheck(env)}, r.endpointChecks(env)))
+	return check(ctx, env, slices.Concat(checks, []preflight.Check{kubeletCheck(env), r.overridesQuestion(env)}, r.endpointChecks(env)))
 }
 
 // mostNamed is how many nodes the last message names of each kind.

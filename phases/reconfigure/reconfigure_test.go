@@ -340,15 +340,9 @@ func TestPlan(t *testing.T) {
 	s := live(t)
 	stamps := phasetest.Stamps(t, s.Root)
 	r := change(t, s)
-	var steps strings.Builder
-	planned := *s.Env
-	planned.Host = plan.NewOverlay(s.FakeHost, func(a host.Action) { steps.WriteString(a.String() + "\n") })
-	planned.Cluster = cluster.NewPlan(func(a cluster.Action) {
-		steps.WriteString(strings.Join(strings.Fields(string(a.Verb)+" "+a.Kind+" "+a.Name), " ") + "\n")
-	}, s.API)
-	planned.Etcd = etcd.NewPlan(func(etcd.Action) {}, etcd.Member{ID: 1, Name: "cp-1", PeerURL: phasetest.OwnPeer})
+	planned, steps := inPlan(s, s.API)
 	s.Done = nil
-	phasetest.Fatal(t, step.Run(t.Context(), &planned, r.Phases(), step.Options{Serial: true}))
+	phasetest.Fatal(t, step.Run(t.Context(), planned, r.Phases(), step.Options{Serial: true}))
 	if diff := cmp.Diff(stamps, phasetest.Stamps(t, s.Root)); diff != "" || len(s.Done) > 0 {
 		t.Errorf("the plan did %q:\n%s", s.Done, diff)
 	}
@@ -357,6 +351,18 @@ func TestPlan(t *testing.T) {
 		t.Errorf("%q, %v", last, err)
 	}
 	phasetest.Shows(t, "reconfigure-plan", withoutTimes(steps.String()))
+}
+
+// inPlan is the stage's environment in a plan, with the steps that it records.
+func inPlan(s *phasetest.Stage, api cluster.Cluster) (*step.Env, *strings.Builder) {
+	var steps strings.Builder
+	planned := *s.Env
+	planned.Host = plan.NewOverlay(s.FakeHost, func(a host.Action) { steps.WriteString(a.String() + "\n") })
+	planned.Cluster = cluster.NewPlan(func(a cluster.Action) {
+		steps.WriteString(strings.Join(strings.Fields(string(a.Verb)+" "+a.Kind+" "+a.Name), " ") + "\n")
+	}, api)
+	planned.Etcd = etcd.NewPlan(func(etcd.Action) {}, etcd.Member{ID: 1, Name: "cp-1", PeerURL: phasetest.OwnPeer})
+	return &planned, &steps
 }
 
 // withoutTimes replaces the time in the record's path.

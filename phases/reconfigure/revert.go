@@ -82,21 +82,22 @@ func (r *Run) before(configMap string) (string, bool) {
 	return text, known
 }
 
-const changedCheck = "ChangedSince"
-
 // changedSinceThen finds files and ConfigMaps that were changed after the change that this run takes back: it would undo that, too.
 // A renewed certificate stays as it is.
 func (r *Run) changedSinceThen(ctx context.Context, env *step.Env) (findings []fault.Finding) {
 	add := func(what string) {
-		findings = append(findings, fault.NewFinding(changedCheck, fault.Error,
-			"take that back first, or use `slipway reconfigure --config` with the fields to change; --ignore-preflight-errors="+changedCheck+" overwrites it, and keeps a copy",
+		findings = append(findings, fault.NewFinding(fault.ChangedSince, fault.Error,
+			"take that back first, or use `slipway reconfigure --config` with the fields to change; --ignore-preflight-errors="+fault.ChangedSince+" overwrites it, and keeps a copy",
 			"%s has been changed since %s counts", what, nameOf(r.Reverts)))
 	}
 	for _, f := range r.Reverts.Files {
 		edited, err := r.isEdited(env, f)
+		versions := r.anotherVersion(env, f)
 		switch {
 		case err != nil:
-			return append(findings, fault.NewFinding(changedCheck, fault.Unasked, fault.Remedy(err), "%v", err))
+			return append(findings, fault.NewFinding(fault.ChangedSince, fault.Unasked, fault.Remedy(err), "%v", err))
+		case versions != nil:
+			findings = append(findings, *versions)
 		case edited && !isCertificate(f) && !trial.IsKubeconfig(env, f.Path):
 			add(f.Path)
 		}
@@ -104,7 +105,7 @@ func (r *Run) changedSinceThen(ctx context.Context, env *step.Env) (findings []f
 	for _, cm := range r.Reverts.ConfigMaps {
 		live := cm.Object()
 		if _, err := env.Cluster.Get(ctx, live); err != nil {
-			return append(findings, fault.NewFinding(changedCheck, fault.Unasked, fault.Remedy(err), "%v", err))
+			return append(findings, fault.NewFinding(fault.ChangedSince, fault.Unasked, fault.Remedy(err), "%v", err))
 		}
 		if text := live.Data[cm.Key]; text != cm.After && text != cm.Before {
 			add("ConfigMap " + cm.String())
@@ -130,9 +131,9 @@ func (r *Run) revertPreflight(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Taking back %s", nameOf(r.Reverts))
 	var checks []preflight.Check
 	if env.Config.ControlPlane {
-		checks = append(append(others(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade)), r.endpointChecks(env)...)
+		checks = append(append(others(env), r.quotaQuestion(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade)), r.endpointChecks(env)...)
 	}
-	return check(ctx, env, append(checks, question(env, changedCheck, "nobody has changed the files or the ConfigMaps since", r.changedSinceThen)))
+	return check(ctx, env, append(checks, r.overridesQuestion(env), question(env, fault.ChangedSince, "nobody has changed the files or the ConfigMaps since", r.changedSinceThen)))
 }
 
 // findKept finds the files that differ from those before the change that this run takes back.

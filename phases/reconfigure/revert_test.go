@@ -4,11 +4,13 @@
 package reconfigure
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
@@ -63,13 +65,50 @@ func TestRevertKeepsEdits(t *testing.T) {
 	s.Put(t, settings, s.Get(t, settings)+"podPidsLimit: 77\n")
 	edit(t, s, "kubelet-config", "kubelet", "podPidsLimit: 9\n")
 	were, had := files(t, s), configuration(t, s)
-	fact.Error(t, takeBack(t, s), "ChangedSince", settings, "kube-system/kubelet-config")
+	for _, ignored := range [][]string{nil, {"all"}} {
+		fact.Error(t, takeBack(t, s, ignored...), fault.ChangedSince, settings, "kube-system/kubelet-config")
+	}
 	if diff := cmp.Diff(were, files(t, s)) + cmp.Diff(had, configuration(t, s)); diff != "" {
 		t.Errorf("files and configuration:\n%s", diff)
 	}
-	phasetest.Fatal(t, takeBack(t, s, "ChangedSince"))
+	phasetest.Fatal(t, takeBack(t, s, fault.ChangedSince))
 	fact.NotIn(t, s.Get(t, settings)+s.Get(t, apiServer)+stored(t, s, "kubelet-config", "kubelet"), "podPidsLimit", "maxPods: 55", "profiling")
 	if s.Get(t, serverCert) != renewed {
 		t.Error("the renewed certificate is not as it was")
+	}
+}
+
+// TestRevertKeepsVersions: a node that has stored nothing doesn't go back to before an upgrade, whatever is ignored.
+func TestRevertKeepsVersions(t *testing.T) {
+	s := live(t)
+	changeElsewhere(t, s)
+	phasetest.Fatal(t, toStored(t, s))
+	made := s.Get(t, apiServer)
+	s.Put(t, apiServer, strings.ReplaceAll(made, "v1.37.2", "v1.38.0"))
+	were := files(t, s)
+	fact.Error(t, takeBack(t, s, "all", fault.ChangedSince), fault.ChangedSince, apiServer, "v1.37.2", "v1.38.0", "`slipway upgrade rollback`")
+	if diff := cmp.Diff(were, files(t, s)); diff != "" {
+		t.Errorf("files:\n%s", diff)
+	}
+	s.Put(t, apiServer, strings.ReplaceAll(made, "v1.37.2", "v1.37.2@sha256:"+strings.Repeat("0", 64)))
+	phasetest.Fatal(t, takeBack(t, s, fault.ChangedSince))
+	fact.NotIn(t, s.Get(t, apiServer), "--profiling=false")
+}
+
+func TestSameVersion(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		same bool
+	}{
+		{"registry.k8s.io/etcd:3.6.4-0", "example.org:5000/etcd:3.6.4-0", true},
+		{"registry.k8s.io/etcd:3.6.4-0", "registry.k8s.io/etcd:3.5.21-0", false},
+		{"registry.k8s.io/kube-apiserver:v1.37.2", "example.org/kube-apiserver:v1.37.2-fips", true},
+		{"registry.k8s.io/kube-apiserver:v1.37.2", "registry.k8s.io/kube-apiserver:v1.37.1", false},
+		{"example.org/kube-apiserver:ours", "example.org/kube-apiserver:ours", true},
+		{"example.org/kube-apiserver:ours", "example.org/kube-apiserver:v1.37.2", false},
+	} {
+		if got := sameVersion(test.a, test.b); got != test.same {
+			t.Errorf("%s and %s: %t", test.a, test.b, got)
+		}
 	}
 }

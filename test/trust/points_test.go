@@ -103,6 +103,9 @@ var points = []struct {
 	{"a change of the configuration that is killed at its end keeps no other control plane waiting", []string{
 		"phases/reconfigure.TestCrash/way-back-confirmed", "phases/reconfigure.TestCrash/reconfigure-boot",
 	}},
+	{"a change of the configuration neither empties a cluster nor stops its writes", []string{
+		"internal/reconfiguring.TestFixedArgs", "phases/reconfigure.TestQuota", "phases/reconfigure.TestLoweredQuota", "phases/reconfigure.TestRevertKeepsVersions",
+	}},
 }
 
 // TestPoints checks that no promise's test is renamed or removed unnoticed.
