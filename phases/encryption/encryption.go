@@ -132,6 +132,10 @@ func (r *Run) write(ctx context.Context, env *step.Env, ring encryption.Keyring,
 	if err != nil {
 		return err
 	}
+	// A control plane that joins with the file of another step may write with a key that others have given up.
+	if err := spoilShared(ctx, env); err != nil {
+		return err
+	}
 	if err := writeOwn(env, data); err != nil {
 		return err
 	}

@@ -163,9 +163,6 @@ func (r *Run) aim(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if target != ring.Target {
-		if err := spoilShared(ctx, env); err != nil {
-			return err
-		}
 		ring, err = update(ctx, env, func(ring encryption.Keyring) (encryption.Keyring, error) {
 			ring.Target = target
 			return ring.With(key...)
@@ -239,7 +236,7 @@ func (r *Run) begin(ctx context.Context, env *step.Env, ring encryption.Keyring)
 	return writeOwn(env, data)
 }
 
-// spoilShared takes the file out of Secret kubeadm-certs: a control plane that joins with it could lack a key.
+// spoilShared takes the file out of Secret kubeadm-certs, so that a control plane that joins asks for another upload.
 func spoilShared(ctx context.Context, env *step.Env) error {
 	shared := keyringSecret()
 	shared.Name = manifests.CertsSecretName

@@ -38,6 +38,7 @@ type world struct {
 
 	mu     sync.Mutex
 	values map[string]string // the Secrets' names, and the providers that encrypted them
+	shared encryption.Order  // of the uploaded file; nil for none
 	events int
 	killAt int  // the event that kills the run; 0 for none
 	late   bool // it's killed after the event, not before
@@ -110,6 +111,9 @@ func (w *world) event(happen func()) error {
 		for _, p := range w.planes {
 			w.values["clients/of-"+p.name] = p.writes()
 		}
+		if w.shared == nil && len(w.planes) > 1 {
+			w.upload(w.planes[w.events%len(w.planes)])
+		}
 		w.readAll()
 	}
 	if dies {
@@ -119,8 +123,23 @@ func (w *world) event(happen func()) error {
 	return nil
 }
 
+// upload shares a control plane's file, as `upload-certs` does.
+func (w *world) upload(p *plane) {
+	data, err := host.ReadIfExists(p.FakeHost.Real, config.EncryptionFile)
+	phasetest.Fatal(w.t, err)
+	if data == nil || !p.runs {
+		return
+	}
+	w.shared, _, err = encryption.Parse(data)
+	phasetest.Fatal(w.t, err)
+}
+
+// readAll also reads with, and writes to, a control plane that joins at this moment, with the uploaded file.
 func (w *world) readAll() {
 	for name, provider := range w.values {
+		if w.unfit == "" && w.shared != nil && !slices.Contains(w.shared, provider) {
+			w.unfit = fmt.Sprintf("after event %d, %v is uploaded, and %s is encrypted with %s", w.events, w.shared, name, provider)
+		}
 		for _, p := range w.planes {
 			if w.unfit == "" && provider != encryption.Identity && !slices.Contains(p.loaded, provider) {
 				w.unfit = fmt.Sprintf("after event %d, %s has loaded %v, and %s is encrypted with %s", w.events, p.name, p.loaded, name, provider)
@@ -128,6 +147,11 @@ func (w *world) readAll() {
 			if w.unfit == "" && provider == encryption.Identity && p.loaded != nil && !slices.Contains(p.loaded, provider) {
 				w.unfit = fmt.Sprintf("after event %d, %s can't read %s, which isn't encrypted", w.events, p.name, name)
 			}
+		}
+	}
+	for _, p := range w.planes {
+		if w.unfit == "" && len(w.shared) > 0 && w.shared[0] != encryption.Identity && !slices.Contains(p.loaded, w.shared[0]) {
+			w.unfit = fmt.Sprintf("after event %d, %v is uploaded, and %s has loaded %v", w.events, w.shared, p.name, p.loaded)
 		}
 	}
 }
@@ -180,6 +204,9 @@ type planeAPI struct {
 }
 
 func (a *planeAPI) Update(ctx context.Context, obj cluster.Object, change func() (bool, error)) (bool, error) {
+	if obj.GetName() == manifests.CertsSecretName {
+		return a.spoil(obj.(*corev1.Secret), change)
+	}
 	return a.Plan.Update(ctx, obj, func() (bool, error) {
 		changed, err := change()
 		if err != nil || !changed {
@@ -188,6 +215,22 @@ func (a *planeAPI) Update(ctx context.Context, obj cluster.Object, change func()
 		err = a.plane.world.event(func() {})
 		return err == nil, err
 	})
+}
+
+// spoil takes the file out of the upload.
+func (a *planeAPI) spoil(uploaded *corev1.Secret, change func() (bool, error)) (bool, error) {
+	w := a.plane.world
+	if w.shared != nil {
+		uploaded.Data = map[string][]byte{manifests.SharedEncryption: []byte("the file")}
+	}
+	changed, err := change()
+	if err != nil || !changed {
+		return true, err
+	}
+	if _, there := uploaded.Data[manifests.SharedEncryption]; there {
+		return true, errors.New("the file is still in the upload")
+	}
+	return true, w.event(func() { w.shared = nil })
 }
 
 func (a *planeAPI) Ensure(ctx context.Context, objs ...cluster.Object) error {
