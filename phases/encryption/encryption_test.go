@@ -75,7 +75,7 @@ func (w *world) holds(t *testing.T, goal Goal) {
 // secrets are the keys.
 func (w *world) secrets(t *testing.T) (list []string) {
 	t.Helper()
-	ring, err := peek(t.Context(), w.planes[0].Env)
+	ring, _, err := peek(t.Context(), w.planes[0].Env)
 	phasetest.Fatal(t, err)
 	for _, k := range ring.Keys {
 		list = append(list, k.Secret.Reveal())
@@ -178,6 +178,28 @@ func TestRefusals(t *testing.T) {
 			n.Cluster.APIServer.ExtraArgs = []config.Arg{{Name: "encryption-provider-config", Value: "/etc/mine.yaml"}}
 		})
 		fact.In(t, fmt.Sprint(w.planes[0].run(Enable)), "/etc/mine.yaml")
+	})
+	t.Run("Secrets elsewhere", func(t *testing.T) {
+		w := newWorld(t, "cp-1")
+		w.everywhere(t, Enable)
+		p := w.planes[0]
+		w.readAt = "/of/secrets/" // --etcd-prefix needs no slash
+		p.Flagged(t, "--etcd-prefix=of")
+		w.everywhere(t, Rotate)
+		w.readAt = "/elsewhere/secrets/"
+		before := p.Get(t, config.EncryptionFile)
+		for _, goal := range []Goal{Enable, Rotate} {
+			fact.Error(t, p.run(goal), "/of/secrets/", keyringName)
+		}
+		if _, err := Look(t.Context(), p.Env); err == nil {
+			t.Error("the status knows etcd's Secrets")
+		}
+		w.readAt = "/of/secrets/"
+		p.Flagged(t, "--etcd_servers-overrides=/events#https://192.0.2.1:2379,/secrets#https://192.0.2.1:2379;https://192.0.2.2:2379")
+		fact.Error(t, p.run(Rotate), overridesFlag)
+		if p.Get(t, config.EncryptionFile) != before {
+			t.Error("the file has changed")
+		}
 	})
 	t.Run("a member that joins", func(t *testing.T) {
 		w := newWorld(t, "cp-1", "cp-2")

@@ -6,7 +6,6 @@ package encryption
 import (
 	"context"
 	"io"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/encryption"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/retry"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -54,9 +52,12 @@ func look(ctx context.Context, env *step.Env, ring encryption.Keyring, lacking f
 		return s, next, err
 	}
 	next, err = encryption.Next(ring.Target, s.own, s.servers, func() (bool, error) {
-		list, _, err := others(ctx, env, encryption.Has(ring.Target))
-		lacking(list)
-		return len(list) == 0, err
+		v, err := readValues(ctx, env, ring.Target)
+		if err == nil {
+			err = v.check()
+		}
+		lacking(v.others)
+		return len(v.others) == 0, err
 	})
 	return s, next, err
 }
@@ -172,20 +173,4 @@ func hostOf(endpoint string) string {
 		return endpoint
 	}
 	return strings.Trim(endpoint[:i], "[]")
-}
-
-// others returns the Secrets, as NAMESPACE/NAME, whose values in etcd aren't as wanted, and the number of all.
-func others(ctx context.Context, env *step.Env, wanted func(value []byte) bool) (list []string, all int, err error) {
-	pod, _ := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
-	root := manifests.FlagOf(pod, "etcd-prefix")
-	if root == "" {
-		root = "/registry"
-	}
-	prefix := path.Join(root, "secrets") + "/"
-	err = env.Etcd.Values(ctx, prefix, func(key string, value []byte) {
-		if all++; !wanted(value) {
-			list = append(list, strings.TrimPrefix(key, prefix))
-		}
-	})
-	return list, all, err
 }

@@ -39,6 +39,7 @@ type world struct {
 	mu     sync.Mutex
 	values map[string]string // the Secrets' names, and the providers that encrypted them
 	shared encryption.Order  // of the uploaded file; nil for none
+	readAt string            // the prefix of etcd's keys of Secrets
 	events int
 	killAt int  // the event that kills the run; 0 for none
 	late   bool // it's killed after the event, not before
@@ -62,7 +63,7 @@ var errKilled = errors.New("killed")
 
 func newWorld(t *testing.T, names ...string) *world {
 	t.Helper()
-	w := &world{t: t, api: cluster.NewPlan(func(cluster.Action) {}, nil), values: map[string]string{}}
+	w := &world{t: t, api: cluster.NewPlan(func(cluster.Action) {}, nil), values: map[string]string{}, readAt: "/registry/secrets/"}
 	key, err := certs.NewKey(config.ECDSAP256)
 	phasetest.Fatal(t, err)
 	sa, err := certs.EncodeKey(key)
@@ -234,7 +235,7 @@ func (a *planeAPI) spoil(uploaded *corev1.Secret, change func() (bool, error)) (
 }
 
 func (a *planeAPI) Ensure(ctx context.Context, objs ...cluster.Object) error {
-	if err := a.plane.world.event(func() {}); err != nil {
+	if err := a.plane.world.event(func() { a.plane.world.values["kube-system/"+objs[0].GetName()] = a.plane.writes() }); err != nil {
 		return err
 	}
 	return a.Plan.Ensure(ctx, objs...)
@@ -300,6 +301,9 @@ func (e *planeEtcd) Values(_ context.Context, prefix string, each func(string, [
 	w := e.plane.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if prefix != w.readAt {
+		return nil
+	}
 	for name, provider := range w.values {
 		value := []byte("k8s\x00text")
 		if provider != encryption.Identity {
