@@ -83,10 +83,6 @@ func TestSameName(t *testing.T) {
 // TestFile: a file is read as it was written, is recognized by its hash, and isn't Slipway's once it's edited.
 func TestFile(t *testing.T) {
 	r := newRing(3)
-	hashes, err := r.Hashes()
-	if err != nil {
-		t.Fatal(err)
-	}
 	a, b := r.Keys[0].Name, r.Keys[1].Name
 	for _, o := range []Order{{Identity}, {Identity, a}, {a, Identity}, {b, a, Identity}, {Identity, b, a}} {
 		data, err := r.File(o)
@@ -97,7 +93,7 @@ func TestFile(t *testing.T) {
 		if err != nil || !slices.Equal(got, o) || len(ring.Keys) != len(o)-1 {
 			t.Errorf("%v is read as %v: %v", o, got, err)
 		}
-		if known := hashes[Hash(data)]; !slices.Equal(known, o) {
+		if known, _ := r.Find(Hash(data)); !slices.Equal(known, o) || !r.Findable(o) {
 			t.Errorf("the hash of %v is known as %v", o, known)
 		}
 		for _, edited := range []string{string(data) + "\n", strings.Replace(string(data), "secrets", "configmaps", 1), "", "a: [", strings.Replace(string(data), Identity, "kms", 1)} {
@@ -108,6 +104,41 @@ func TestFile(t *testing.T) {
 	}
 	if _, err := (Keyring{}).File(Order{a}); err == nil {
 		t.Error("a file without its key")
+	}
+}
+
+// TestFind: of many keys, the newest and the target's are found in larger files than recalled ones. Names are found however old they are.
+func TestFind(t *testing.T) {
+	r := newRing(50)
+	name := func(i int) string { return r.Keys[i].Name }
+	for _, test := range []struct {
+		order    Order
+		findable bool
+		likely   []string
+		found    bool
+	}{
+		{Order{name(49), name(48), name(47), name(46), Identity}, true, nil, true},
+		{Order{name(49), name(30), name(31), Identity}, true, nil, true},
+		{Order{name(49), name(30), name(31), name(32), Identity}, false, nil, false},
+		{Order{name(49), name(30), name(31), name(32), Identity}, false, []string{name(30), name(31), name(32)}, true},
+		{Order{name(49), name(48), name(47), name(46), name(45), Identity}, false, nil, false},
+		{Order{name(49), name(3), Identity}, true, nil, false},
+		{Order{name(49), name(3), Identity}, true, []string{name(3)}, true},
+	} {
+		data, err := r.File(test.order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, found := r.Find(Hash(data), test.likely...)
+		if found != test.found || found && !slices.Equal(got, test.order) || r.Findable(test.order) != test.findable {
+			t.Errorf("%v: %v, %t; findable: %t", test.order, got, found, r.Findable(test.order))
+		}
+	}
+	r.Target = name(0)
+	if data, err := r.File(Only(r.Target)); err != nil || !r.Findable(Only(r.Target)) {
+		t.Errorf("the target isn't found: %v", err)
+	} else if _, found := r.Find(Hash(data)); !found {
+		t.Error("the target isn't found")
 	}
 }
 

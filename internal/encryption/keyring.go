@@ -76,6 +76,16 @@ func (r Keyring) Key(name string) (Key, bool) {
 	return r.Keys[i], true
 }
 
+// NewKey returns a key that's newer by its name than all others, whatever the clock says.
+func (r Keyring) NewKey(now time.Time) Key {
+	for _, k := range r.Keys {
+		if after := Made(k.Name).Add(time.Second); after.After(now) {
+			now = after
+		}
+	}
+	return NewKey(now)
+}
+
 // With returns the keyring with further keys. Two keys of one name are an error: nobody could tell which one a value needs.
 func (r Keyring) With(keys ...Key) (Keyring, error) {
 	r.Keys = slices.Clone(r.Keys)

@@ -124,7 +124,7 @@ func (r *Run) write(ctx context.Context, env *step.Env, ring encryption.Keyring,
 	default:
 		env.UI.Printf("This API server gives up %s: no Secret in etcd needs more than %s", gone(from, to), to[0])
 	}
-	data, err := ring.File(to)
+	data, err := fileFor(ring, to)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/encryption"
-	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 	"github.com/slipway-k8s/slipway/test/tier"
@@ -219,24 +218,6 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("it went on: %v", err)
 		}
 	})
-}
-
-// TestRecall: a key from before a rotation comes back, to read with, and goes again.
-func TestRecall(t *testing.T) {
-	w := newWorld(t, "cp-1")
-	w.everywhere(t, Enable)
-	p, first := w.planes[0], w.target(t)
-	w.everywhere(t, Rotate)
-	if err := step.Run(t.Context(), p.Env, Recall([]string{first, "unknown"}), step.Options{}); err == nil {
-		t.Error("an unknown key was recalled")
-	}
-	phasetest.Fatal(t, step.Run(t.Context(), p.Env, Recall([]string{first}), step.Options{}))
-	phasetest.Fatal(t, p.load())
-	if want := (encryption.Order{w.target(t), first, encryption.Identity}); !slices.Equal(p.loaded, want) {
-		t.Errorf("it has loaded %v", p.loaded)
-	}
-	w.values["restored/s"] = first
-	w.everywhere(t, Enable)
 }
 
 // TestWaits: a control plane says on which others it waits.

@@ -5,7 +5,9 @@ package encryption
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -63,6 +65,16 @@ func writeOwn(env *step.Env, data []byte) error {
 		return err
 	}
 	return env.Accounts().Give(manifests.APIServerName)
+}
+
+// fileFor refuses a file that other control planes couldn't tell by its hash: no step could be taken any more.
+func fileFor(ring encryption.Keyring, order encryption.Order) ([]byte, error) {
+	if !ring.Findable(order) {
+		return nil, fault.New(fmt.Sprintf("%s: other control planes could not tell that this API server has the providers %s: they are too many",
+			config.EncryptionFile, strings.Join(order, ", ")),
+			"take fewer keys at a time: `slipway encryption enable` (or `disable`) rewrites what needs them, and gives them up again")
+	}
+	return ring.File(order)
 }
 
 // gather returns all keys that are known here: those in the Secret, and those in this host's two files. It makes both keyrings
@@ -190,7 +202,7 @@ func (r *Run) target(ctx context.Context, env *step.Env, ring encryption.Keyring
 			return ring.Target, nil, err
 		}
 	}
-	key := encryption.NewKey(env.Host.Now())
+	key := ring.NewKey(env.Host.Now())
 	return key.Name, []encryption.Key{key}, nil
 }
 
@@ -229,7 +241,7 @@ func (r *Run) begin(ctx context.Context, env *step.Env, ring encryption.Keyring)
 			order = order.Reading(name)
 		}
 	}
-	data, err := ring.File(order)
+	data, err := fileFor(ring, order)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func loaded(ctx context.Context, env *step.Env, server string) (hash string, err
 
 // servers asks each API server of the cluster what it has loaded. It fails if it doesn't see all of them.
 func servers(ctx context.Context, env *step.Env, ring encryption.Keyring) (list []encryption.Server, err error) {
-	hashes, err := ring.Hashes()
+	here, err := ownFile(env)
 	if err != nil {
 		return nil, err
 	}
@@ -89,10 +89,14 @@ func servers(ctx context.Context, env *step.Env, ring encryption.Keyring) (list 
 				"`slipway diagnose` there says what is wrong; remove a control plane that will not come back (`slipway reset node "+a.node+"`)")
 		}
 		s := encryption.Server{Node: a.node}
-		if hash != "" {
-			if s.Order = hashes[hash]; s.Order == nil {
+		switch found := false; {
+		case hash == "":
+		case here.data != nil && hash == encryption.Hash(here.data): // with whatever `recall` has added
+			s.Order = here.order
+		default:
+			if s.Order, found = ring.Find(hash, here.order...); !found {
 				return nil, fault.New("the API server of "+a.node+" has loaded an EncryptionConfiguration that this host does not know",
-					"if the encryption is managed outside Slipway, continue by hand; otherwise, run `slipway encryption enable` there")
+					"if the encryption is managed outside Slipway, continue by hand; otherwise, run `slipway encryption enable` there, or `recall` the same old keys here")
 			}
 		}
 		list = append(list, s)

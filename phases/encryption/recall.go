@@ -49,7 +49,7 @@ func recall(env *step.Env, names []string) error {
 		}
 		o.order = o.order.Reading(name)
 	}
-	data, err := ring.File(o.order)
+	data, err := fileFor(ring, o.order)
 	if err != nil {
 		return err
 	}

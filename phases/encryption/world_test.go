@@ -194,8 +194,9 @@ func (p *plane) restart() []step.Phase {
 }
 
 // run is a command on this control plane.
-func (p *plane) run(goal Goal) error {
-	r := &Run{Goal: goal}
+func (p *plane) run(goal Goal) error { return p.play(&Run{Goal: goal}) }
+
+func (p *plane) play(r *Run) error {
 	return step.Run(p.world.t.Context(), p.Env, r.Phases(p.restart()), step.Options{})
 }
 

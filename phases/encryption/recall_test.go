@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package encryption
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/encryption"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+func (p *plane) recall(t *testing.T, names ...string) error {
+	t.Helper()
+	err := step.Run(t.Context(), p.Env, Recall(names), step.Options{})
+	phasetest.Fatal(t, p.load())
+	return err
+}
+
+// newKeys rotates n times, and returns the names of all keys.
+func (w *world) newKeys(t *testing.T, n int) []string {
+	t.Helper()
+	w.everywhere(t, Enable)
+	for range n {
+		phasetest.Fatal(t, w.planes[0].play(&Run{Goal: Rotate, Again: true}))
+		w.everywhere(t, Rotate)
+	}
+	s, err := Look(t.Context(), w.planes[0].Env)
+	phasetest.Fatal(t, err)
+	return s.Keys
+}
+
+// TestRecall: keys from before a rotation come back, to read with, and go again.
+func TestRecall(t *testing.T) {
+	t.Run("unknown", func(t *testing.T) {
+		w := newWorld(t, "cp-1")
+		first := w.newKeys(t, 1)[0]
+		if err := w.planes[0].recall(t, first, "unknown"); err == nil || len(w.planes[0].loaded) > 2 {
+			t.Error("an unknown key was recalled")
+		}
+	})
+	for name, test := range map[string]struct {
+		rotations int
+		recalled  [][]int // on each control plane
+		refused   bool
+	}{
+		"one":                       {1, [][]int{{0}}, false},
+		"three":                     {3, [][]int{{0, 1, 2}}, false},
+		"the oldest of nine":        {8, [][]int{{0}, {0}}, false},
+		"another on another":        {8, [][]int{{0}, {1}}, false},
+		"only on one":               {8, [][]int{{1}, nil}, false},
+		"too many, and too old":     {8, [][]int{{0, 1, 2}}, true},
+		"more than a file may have": {5, [][]int{{0, 1, 2, 3}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, []string{"cp-1", "cp-2"}[:len(test.recalled)]...)
+			keys := w.newKeys(t, test.rotations)
+			for i, p := range w.planes {
+				want, names := encryption.Only(w.target(t)), []string(nil)
+				for _, k := range test.recalled[i] {
+					names = append(names, keys[k])
+				}
+				if err := p.recall(t, names...); (err != nil) != test.refused {
+					t.Fatalf("recall of %v: %v", names, err)
+				}
+				for _, name := range names {
+					if !test.refused {
+						want = want.Reading(name)
+					}
+				}
+				if !slices.Equal(p.loaded, want) {
+					t.Errorf("%s has loaded %v", p.name, p.loaded)
+				}
+			}
+			if last := len(test.recalled) - 1; !test.refused && slices.Equal(test.recalled[0], test.recalled[last]) { // all can read it
+				for _, k := range test.recalled[0] {
+					w.values["restored/"+keys[k]] = keys[k]
+				}
+			}
+			w.shared, w.unfit = nil, "" // an upload with the keys, and only what was restored
+			w.everywhere(t, Enable)
+		})
+	}
+}
