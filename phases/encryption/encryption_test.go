@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/encryption"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 	"github.com/slipway-k8s/slipway/test/tier"
@@ -129,6 +130,7 @@ func TestCrash(t *testing.T) {
 func killed(t *testing.T, goal Goal, at int, late bool) *world {
 	t.Helper()
 	w := newWorld(t, "cp-1", "cp-2")
+	w.rootless()
 	if goal != Enable {
 		w.everywhere(t, Enable)
 	}
@@ -218,6 +220,24 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("it went on: %v", err)
 		}
 	})
+}
+
+// TestOwner: a file that the API server's user can't read is given to it.
+func TestOwner(t *testing.T) {
+	w := newWorld(t, "cp-1")
+	w.rootless()
+	w.everywhere(t, Enable)
+	p, key := w.planes[0], w.target(t)
+	for _, change := range []func() error{
+		func() error { return p.run(Enable) },
+		func() error { return p.recall(t, key) },
+	} {
+		p.owner = host.Owner{}
+		phasetest.Fatal(t, change())
+		if p.owner != p.user || p.user == (host.Owner{}) || w.unfit != "" {
+			t.Errorf("the owner is %v: %s", p.owner, w.unfit)
+		}
+	}
 }
 
 // TestWaits: a control plane says on which others it waits.

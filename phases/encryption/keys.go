@@ -13,6 +13,7 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -56,15 +57,31 @@ func ownFile(env *step.Env) (o own, err error) {
 		"Slipway doesn't change a file that somebody has edited: put back the copy it wrote, or continue by hand")
 }
 
-// writeOwn gives the file to the API server's user, if it has one of its own.
+// writeOwn writes the file for the API server's user: from its first byte on, so that a killed run leaves no file it can't read. It also
+// gives it a file that has another owner.
 func writeOwn(env *step.Env, data []byte) error {
 	if err := env.Host.EnsureDir(config.EncryptionDir, 0o755); err != nil {
 		return err
 	}
-	if _, err := env.Host.WriteSecret(config.EncryptionFile, data); err != nil {
-		return err
+	owner, err := reader(env)
+	if err == nil {
+		_, err = env.Host.WriteOwned(config.EncryptionFile, data, 0o600, owner)
 	}
-	return env.Accounts().Give(manifests.APIServerName)
+	return err
+}
+
+// reader returns the API server's user, by its static Pod; without that, the owner of the file that's there.
+func reader(env *step.Env) (host.Owner, error) {
+	if pod := apiServer(env); pod != nil {
+		security := ptr.Deref(pod.Spec.SecurityContext, corev1.PodSecurityContext{})
+		return host.Owner{UID: int(ptr.Deref(security.RunAsUser, 0)), GID: int(ptr.Deref(security.RunAsGroup, 0))}, nil
+	}
+	info, err := env.Host.Lstat(config.EncryptionFile)
+	if err != nil {
+		return host.Owner{}, host.IgnoreMissing(err)
+	}
+	owner, _ := host.OwnerIn(info)
+	return owner, nil
 }
 
 // fileFor refuses a file that other control planes couldn't tell by its hash: no step could be taken any more.
@@ -228,8 +245,11 @@ func (r *Run) mayRotate(ctx context.Context, env *step.Env, ring encryption.Keyr
 // begin writes this host's first file: it encrypts nothing yet, and reads whatever any API server reads.
 func (r *Run) begin(ctx context.Context, env *step.Env, ring encryption.Keyring) error {
 	o, err := ownFile(env)
-	if err != nil || o.data != nil {
+	if err != nil {
 		return err
+	}
+	if o.data != nil {
+		return writeOwn(env, o.data)
 	}
 	order := encryption.Order{encryption.Identity}.Reading(ring.Target)
 	servers, err := servers(ctx, env, ring)

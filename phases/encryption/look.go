@@ -42,6 +42,9 @@ func look(ctx context.Context, env *step.Env, ring encryption.Keyring, lacking f
 		err = errors.New("this host has no file with encryption keys: phase `keys` writes it")
 	}
 	if err == nil {
+		err = writeOwn(env, o.data) // it may have another owner
+	}
+	if err == nil {
 		err = awaitLoaded(ctx, env, encryption.Hash(o.data))
 	}
 	if err != nil {
