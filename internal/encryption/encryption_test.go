@@ -151,12 +151,13 @@ func TestLoaded(t *testing.T) {
 	}
 }
 
-func TestHas(t *testing.T) {
-	for value, want := range map[string][2]bool{ // identity, key a
-		"k8s\x00text": {true, false}, "k8s:enc:secretbox:v1:a:x": {false, true}, "k8s:enc:secretbox:v1:ab:x": {false, false}, "k8s:enc:kms:v2:a:x": {false, false},
+func TestProvider(t *testing.T) {
+	for value, want := range map[string]string{
+		"k8s\x00text": Identity, "": Identity, "k8s:enc:secretbox:v1:a:x": "a", "k8s:enc:secretbox:v1:ab:x:y": "ab",
+		"k8s:enc:secretbox:v2:a:x": "secretbox:v2:a", "k8s:enc:kms:v2:a:x": "kms:v2:a", "k8s:enc:a": "of an unknown kind",
 	} {
-		if got := [2]bool{Has(Identity)([]byte(value)), Has("a")([]byte(value))}; got != want {
-			t.Errorf("%q: %v", value, got)
+		if got := Provider([]byte(value)); got != want {
+			t.Errorf("%q: %q", value, got)
 		}
 	}
 }
@@ -165,26 +166,30 @@ func TestHas(t *testing.T) {
 func TestNext(t *testing.T) {
 	plain, reads, writes := Order{Identity}, Order{Identity, "k"}, Order{"k", Identity}
 	both := Order{"k", "old", Identity}
+	proven, others, lost := Values{}, Values{Others: []string{Identity}}, Values{Others: []string{Identity, "lost"}}
 	for name, test := range map[string]struct {
 		own    Order
 		other  Order
-		proven bool
+		values Values
 		do     Do
 		order  Order
 	}{
-		"new":                      {plain, nil, false, Write, reads},
-		"another has no file":      {reads, nil, false, Wait, nil},
-		"another can't read":       {reads, plain, false, Wait, nil},
-		"all read":                 {reads, reads, false, Write, writes},
-		"another writes as before": {writes, reads, true, Wait, nil},
-		"all write":                {writes, writes, false, Rewrite, nil},
-		"an old key is left":       {both, both, true, Write, writes},
-		"an old key is needed":     {both, both, false, Rewrite, nil},
-		"another has an old key":   {writes, both, true, Wait, nil},
-		"done":                     {writes, writes, true, Done, nil},
+		"new":                      {plain, nil, others, Write, reads},
+		"another has no file":      {reads, nil, others, Wait, nil},
+		"another can't read":       {reads, plain, others, Wait, nil},
+		"all read":                 {reads, reads, others, Write, writes},
+		"another writes as before": {writes, reads, proven, Wait, nil},
+		"all write":                {writes, writes, others, Rewrite, nil},
+		"an old key is left":       {both, both, proven, Write, writes},
+		"an old key is needed":     {both, both, others, Rewrite, nil},
+		"a key is lost":            {writes, writes, lost, Write, Order{"k", "lost", Identity}},
+		"a key is lost to another": {Order{"k", "lost", Identity}, writes, lost, Wait, nil},
+		"a lost key is back":       {Order{"k", "lost", Identity}, Order{"k", "lost", Identity}, lost, Rewrite, nil},
+		"another has an old key":   {writes, both, proven, Wait, nil},
+		"done":                     {writes, writes, proven, Done, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Next("k", test.own, []Server{{"cp-1", test.own}, {"cp-2", test.other}}, func() (bool, error) { return test.proven, nil })
+			got, err := Next("k", test.own, []Server{{"cp-1", test.own}, {"cp-2", test.other}}, func() (Values, error) { return test.values, nil })
 			if err != nil || got.Do != test.do || !slices.Equal(got.Order, test.order) || test.do == Wait && !slices.Equal(got.For, []string{"cp-2"}) {
 				t.Errorf("%+v, %v", got, err)
 			}

@@ -30,12 +30,18 @@ type Step struct {
 	For   []string
 }
 
+// Values are all values in etcd.
+type Values struct {
+	// Others has the providers that wrote values, but for the target; empty if all values have the target's prefix.
+	Others []string
+}
+
 // Next derives the step from the facts: the target; the order in this control plane's file, which its API server has loaded; the API
-// servers, including its own; and whether all values have the target's prefix, which is asked only once nothing writes another.
+// servers, including its own; and the values in etcd, which are looked at only once nothing writes with another provider.
 //
 // All API servers can read a provider before any writes with it; all write with it before the values are rewritten; and no provider
-// goes while a value may need it.
-func Next(target string, own Order, servers []Server, proven func() (bool, error)) (Step, error) {
+// goes while a value may need it. A provider that values need all the same, such as those of a snapshot, comes back first.
+func Next(target string, own Order, servers []Server, values func() (Values, error)) (Step, error) {
 	lacking := func(has func(Order) bool) (names []string) {
 		for _, s := range servers {
 			if !has(s.Order) {
@@ -58,11 +64,20 @@ func Next(target string, own Order, servers []Server, proven func() (bool, error
 	if others := lacking(writes); len(others) > 0 {
 		return Step{Do: Wait, For: others}, nil
 	}
-	ok, err := proven()
-	switch others := lacking(settled); {
-	case err != nil:
+	v, err := values()
+	if err != nil {
 		return Step{}, err
-	case !ok:
+	}
+	for _, name := range v.Others {
+		if !slices.Contains(own, name) {
+			return Step{Do: Write, Order: own.Reading(name)}, nil
+		}
+		if others := lacking(func(o Order) bool { return slices.Contains(o, name) }); len(others) > 0 {
+			return Step{Do: Wait, For: others}, nil
+		}
+	}
+	switch others := lacking(settled); {
+	case len(v.Others) > 0:
 		return Step{Do: Rewrite}, nil
 	case !settled(own):
 		return Step{Do: Write, Order: Only(target)}, nil

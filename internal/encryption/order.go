@@ -212,12 +212,21 @@ func Loaded(metrics io.Reader) (hash string, err error) {
 	return hash, errors.WithStack(lines.Err())
 }
 
-// Has returns a function that reports whether a value in etcd was written by the provider of this name.
-func Has(name string) func(value []byte) bool {
-	const encrypted = "k8s:enc:"
-	if name == Identity {
-		return func(value []byte) bool { return !bytes.HasPrefix(value, []byte(encrypted)) }
+// Provider returns the name of the provider that wrote a value in etcd: a key's, or Identity. Of a provider that isn't ours, it
+// returns what the value begins with.
+func Provider(value []byte) string {
+	rest, encrypted := bytes.CutPrefix(value, []byte("k8s:enc:"))
+	if !encrypted {
+		return Identity
 	}
-	prefix := []byte(encrypted + "secretbox:v1:" + name + ":")
-	return func(value []byte) bool { return bytes.HasPrefix(value, prefix) }
+	parts := strings.SplitN(string(rest[:min(len(rest), longestPrefix)]), ":", 4)
+	if len(parts) < 4 {
+		return "of an unknown kind"
+	}
+	if parts[0] == "secretbox" && parts[1] == "v1" {
+		return parts[2]
+	}
+	return strings.Join(parts[:3], ":")
 }
+
+const longestPrefix = 512

@@ -54,13 +54,16 @@ func look(ctx context.Context, env *step.Env, ring encryption.Keyring, lacking f
 	if s.servers, err = servers(ctx, env, ring); err != nil {
 		return s, next, err
 	}
-	next, err = encryption.Next(ring.Target, s.own, s.servers, func() (bool, error) {
+	next, err = encryption.Next(ring.Target, s.own, s.servers, func() (now encryption.Values, err error) {
 		v, err := readValues(ctx, env, ring.Target)
 		if err == nil {
 			err = v.check()
 		}
+		if err == nil {
+			now.Others, err = v.providers(ring)
+		}
 		lacking(v.others)
-		return len(v.others) == 0, err
+		return now, err
 	})
 	return s, next, err
 }

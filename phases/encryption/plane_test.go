@@ -104,6 +104,14 @@ func (a *planeAPI) Read(_ context.Context, q cluster.Query, take func(io.Reader)
 
 func (a *planeAPI) Rewrite(_ context.Context, namespace, name string) error {
 	w := a.plane.world
+	w.mu.Lock()
+	provider := w.values[namespace+"/"+name]
+	w.mu.Unlock()
+	for _, p := range w.planes {
+		if provider != encryption.Identity && !slices.Contains(p.loaded, provider) {
+			return errors.Errorf("%s cannot read %s/%s with %s", p.name, namespace, name, provider)
+		}
+	}
 	return w.event(func() { w.values[namespace+"/"+name] = a.plane.writes() })
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/encryption"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
@@ -82,5 +83,20 @@ func TestRecall(t *testing.T) {
 			w.shared, w.unfit = nil, "" // an upload with the keys, and only what was restored
 			w.everywhere(t, Enable)
 		})
+	}
+}
+
+// TestLostValues: a value whose key no API server reads any more is read with the keyring's key, and rewritten. A key that nobody has is
+// named.
+func TestLostValues(t *testing.T) {
+	w := newWorld(t, "cp-1", "cp-2")
+	keys := w.newKeys(t, 1)
+	w.values["lost/s"] = keys[0]
+	w.everywhere(t, Enable)
+	w.values["lost/s"] = "gone"
+	before := w.planes[0].loaded
+	fact.Error(t, w.planes[0].run(Enable), "lost/s", "gone")
+	if !slices.Equal(w.planes[0].loaded, before) {
+		t.Errorf("it has loaded %v", w.planes[0].loaded)
 	}
 }

@@ -5,7 +5,9 @@ package encryption
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/pkg/errors"
 
@@ -23,11 +25,13 @@ type Status struct {
 	Servers []encryption.Server
 	// Secrets is the number of all values in etcd, and Others the number of values without the target's prefix.
 	Secrets, Others int
+
+	needs []string // the providers of those
 }
 
 // Settled reports whether nothing is left to do.
 func (s *Status) Settled() bool {
-	next, err := encryption.Next(s.Target, encryption.Only(s.Target), s.Servers, func() (bool, error) { return s.Others == 0, nil })
+	next, err := encryption.Next(s.Target, encryption.Only(s.Target), s.Servers, func() (encryption.Values, error) { return encryption.Values{Others: s.needs}, nil })
 	return err == nil && next.Do == encryption.Done
 }
 
@@ -48,7 +52,7 @@ func Look(ctx context.Context, env *step.Env) (*Status, error) {
 	if err == nil && shared {
 		err = v.check()
 	}
-	s.Secrets, s.Others = v.all, len(v.others)
+	s.Secrets, s.Others, s.needs = v.all, len(v.others), slices.Collect(maps.Keys(v.needs))
 	return s, err
 }
 

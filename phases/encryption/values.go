@@ -6,6 +6,8 @@ package encryption
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -25,21 +27,22 @@ import (
 type values struct {
 	prefix  string // of their keys
 	all     int
-	others  []string // as NAMESPACE/NAME: those whose values don't have the target's prefix
-	keyring bool     // the keyring's Secret is among them
+	others  []string          // as NAMESPACE/NAME: those whose values don't have the target's prefix
+	needs   map[string]string // the providers that wrote those, and the name of a Secret of each
+	keyring bool              // the keyring's Secret is among them
 }
 
 // readValues reads etcd where this host's API server keeps its Secrets.
 func readValues(ctx context.Context, env *step.Env, target string) (v values, err error) {
-	wanted := encryption.Has(target)
+	v.needs = map[string]string{}
 	root := cmp.Or(manifests.FlagOf(apiServer(env), "etcd-prefix"), "/registry")
 	v.prefix = path.Join("/", root, "secrets") + "/"
 	err = env.Etcd.Values(ctx, v.prefix, func(key string, value []byte) {
 		name := strings.TrimPrefix(key, v.prefix)
 		v.all++
 		v.keyring = v.keyring || name == metav1.NamespaceSystem+"/"+keyringName
-		if !wanted(value) {
-			v.others = append(v.others, name)
+		if p := encryption.Provider(value); p != target {
+			v.others, v.needs[p] = append(v.others, name), name
 		}
 	})
 	return v, err
@@ -52,6 +55,18 @@ func (v values) check() error {
 	}
 	return fault.New("etcd has no Secret kube-system/"+keyringName+" below "+v.prefix+", although the API server has it",
 		"see where the API server keeps Secrets: Slipway reads the etcd of the stored configuration, below the API server's --etcd-prefix")
+}
+
+// providers returns the names of the providers that wrote the others. It fails if nobody here has a key, so no API server reads the value.
+func (v values) providers(ring encryption.Keyring) ([]string, error) {
+	names := slices.Sorted(maps.Keys(v.needs))
+	for _, name := range names {
+		if _, found := ring.Key(name); !found && name != encryption.Identity {
+			return nil, fault.New(fmt.Sprintf("Secret %s is encrypted with the key %s, which neither this host nor Secret kube-system/%s has", v.needs[name], name, keyringName),
+				"run the same command on another control plane: "+keyringFile+" there may have the key; if none has it, delete the Secret from etcd")
+		}
+	}
+	return names, nil
 }
 
 func apiServer(env *step.Env) *corev1.Pod {

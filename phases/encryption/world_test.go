@@ -139,6 +139,9 @@ func (w *world) upload(p *plane) {
 // readAll also reads with, and writes to, a control plane that joins at this moment, with the uploaded file.
 func (w *world) readAll() {
 	for name, provider := range w.values {
+		if strings.HasPrefix(name, "lost/") {
+			continue
+		}
 		if w.unfit == "" && w.shared != nil && !slices.Contains(w.shared, provider) {
 			w.unfit = fmt.Sprintf("after event %d, %v is uploaded, and %s is encrypted with %s", w.events, w.shared, name, provider)
 		}
