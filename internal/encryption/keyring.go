@@ -102,6 +102,21 @@ func (r Keyring) With(keys ...Key) (Keyring, error) {
 	return r, nil
 }
 
+// Remembered returns a host's memory of the target, if that has a newer key than this keyring: etcd was restored, and with it an earlier
+// keyring. Its target may be retired, and mustn't become the target again.
+func (r Keyring) Remembered(here Keyring) (target string, restored bool) {
+	restored = here.Target != "" && here.Target != r.Target && here.newest() > r.newest()
+	return here.Target, restored
+}
+
+// newest is the name of the newest key; empty without any.
+func (r Keyring) newest() string {
+	if len(r.Keys) == 0 {
+		return ""
+	}
+	return r.Keys[len(r.Keys)-1].Name
+}
+
 // Same reports whether both have the same keys and target.
 func (r Keyring) Same(other Keyring) bool {
 	return r.Target == other.Target && slices.Equal(r.Keys, other.Keys)

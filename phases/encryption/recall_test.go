@@ -4,6 +4,7 @@
 package encryption
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -98,5 +99,43 @@ func TestLostValues(t *testing.T) {
 	fact.Error(t, w.planes[0].run(Enable), "lost/s", "gone")
 	if !slices.Equal(w.planes[0].loaded, before) {
 		t.Errorf("it has loaded %v", w.planes[0].loaded)
+	}
+}
+
+// TestRestored: etcd is restored from before a rotation, or from before the encryption was disabled and enabled once more. The
+// retired key doesn't become the target again.
+func TestRestored(t *testing.T) {
+	for _, goals := range [][]Goal{{Rotate}, {Disable, Enable}, {Rotate, Disable}} {
+		t.Run(fmt.Sprint(goals), func(t *testing.T) {
+			w := newWorld(t, "cp-1", "cp-2")
+			w.everywhere(t, Enable)
+			first, earlier := w.target(t), keyringSecret()
+			_, err := w.api.Get(t.Context(), earlier)
+			phasetest.Fatal(t, err)
+			for _, goal := range goals {
+				w.everywhere(t, goal)
+			}
+			target := w.target(t)
+			for _, p := range w.planes {
+				phasetest.Fatal(t, p.recall(t, first))
+			}
+			phasetest.Fatal(t, w.api.Ensure(t.Context(), earlier))
+			for name := range w.values {
+				w.values[name] = first
+			}
+			w.shared = nil
+			if now := w.target(t); now != target {
+				t.Errorf("the status has %s instead of %s", now, target)
+			}
+			last := goals[len(goals)-1]
+			if last == Rotate {
+				last = Enable
+			}
+			w.everywhere(t, last)
+			if now := w.target(t); now != target || now == first {
+				t.Errorf("the target is %s instead of %s", now, target)
+			}
+			fact.In(t, w.planes[0].Said.String(), keyringFile, target)
+		})
 	}
 }

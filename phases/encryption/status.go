@@ -74,6 +74,6 @@ func peek(ctx context.Context, env *step.Env) (ring encryption.Keyring, shared b
 	if ring, err = encryption.Open(secret.Data[keyringKey], seal); err != nil {
 		return ring, true, errors.WithMessage(err, "Secret kube-system/"+keyringName)
 	}
-	ring, err = ring.With(here.Keys...)
+	ring, _, err = merged(ring, here)
 	return ring, true, err
 }
