@@ -50,7 +50,7 @@ func Next(target string, own Order, servers []Server, values func() (Values, err
 		}
 		return names
 	}
-	reads := func(o Order) bool { return slices.Contains(o, target) }
+	reads := reading(target)
 	writes := func(o Order) bool { return len(o) > 0 && o[0] == target }
 	settled := func(o Order) bool { return slices.Equal(o, Only(target)) }
 	switch others := lacking(reads); {
@@ -68,21 +68,31 @@ func Next(target string, own Order, servers []Server, values func() (Values, err
 	if err != nil {
 		return Step{}, err
 	}
-	for _, name := range v.Others {
-		if !slices.Contains(own, name) {
-			return Step{Do: Write, Order: own.Reading(name)}, nil
-		}
-		if others := lacking(func(o Order) bool { return slices.Contains(o, name) }); len(others) > 0 {
-			return Step{Do: Wait, For: others}, nil
-		}
+	if len(v.Others) > 0 {
+		return rewriting(v.Others, own, lacking), nil
 	}
 	switch others := lacking(settled); {
-	case len(v.Others) > 0:
-		return Step{Do: Rewrite}, nil
 	case !settled(own):
 		return Step{Do: Write, Order: Only(target)}, nil
 	case len(others) > 0:
 		return Step{Do: Wait, For: others}, nil
 	}
 	return Step{Do: Done}, nil
+}
+
+// rewriting is the step to values of the target's provider only: all API servers can read those of the others first.
+func rewriting(others []string, own Order, lacking func(func(Order) bool) []string) Step {
+	for _, name := range others {
+		if !reading(name)(own) {
+			return Step{Do: Write, Order: own.Reading(name)}
+		}
+		if nodes := lacking(reading(name)); len(nodes) > 0 {
+			return Step{Do: Wait, For: nodes}
+		}
+	}
+	return Step{Do: Rewrite}
+}
+
+func reading(name string) func(Order) bool {
+	return func(o Order) bool { return slices.Contains(o, name) }
 }

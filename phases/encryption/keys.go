@@ -131,17 +131,18 @@ func update(ctx context.Context, env *step.Env, change func(encryption.Keyring) 
 			err = env.Cluster.Ensure(ctx, secret)
 		}
 	}
-	if err != nil {
-		return ring, err
+	if err == nil && restored {
+		sayRestored(env, here.Target)
 	}
-	if restored {
-		env.UI.Warn(fmt.Sprintf("Secret kube-system/%s is older than %s, as after a restore of etcd: %s stays the target", keyringName, keyringFile, here.Target),
-			"if Secrets should have another key, use `slipway encryption rotate`")
+	if err == nil && !ring.Same(here) {
+		err = keep(env, ring, seal)
 	}
-	if ring.Same(here) {
-		return ring, nil
-	}
-	return ring, keep(env, ring, seal)
+	return ring, err
+}
+
+func sayRestored(env *step.Env, target string) {
+	env.UI.Warn(fmt.Sprintf("Secret kube-system/%s is older than %s, as after a restore of etcd: %s stays the target", keyringName, keyringFile, target),
+		"if Secrets should have another key, use `slipway encryption rotate`")
 }
 
 // open reads the Secret's keyring. Without one, it has only a target.
