@@ -83,10 +83,6 @@ func TestSameName(t *testing.T) {
 // TestFile: a file is read as it was written, is recognized by its hash, and isn't Slipway's once it's edited.
 func TestFile(t *testing.T) {
 	r := newRing(3)
-	hashes, err := r.Hashes()
-	if err != nil {
-		t.Fatal(err)
-	}
 	a, b := r.Keys[0].Name, r.Keys[1].Name
 	for _, o := range []Order{{Identity}, {Identity, a}, {a, Identity}, {b, a, Identity}, {Identity, b, a}} {
 		data, err := r.File(o)
@@ -97,7 +93,7 @@ func TestFile(t *testing.T) {
 		if err != nil || !slices.Equal(got, o) || len(ring.Keys) != len(o)-1 {
 			t.Errorf("%v is read as %v: %v", o, got, err)
 		}
-		if known := hashes[Hash(data)]; !slices.Equal(known, o) {
+		if known, _ := r.Find(Hash(data)); !slices.Equal(known, o) || !r.Findable(o) {
 			t.Errorf("the hash of %v is known as %v", o, known)
 		}
 		for _, edited := range []string{string(data) + "\n", strings.Replace(string(data), "secrets", "configmaps", 1), "", "a: [", strings.Replace(string(data), Identity, "kms", 1)} {
@@ -111,6 +107,41 @@ func TestFile(t *testing.T) {
 	}
 }
 
+// TestFind: of many keys, the newest and the target's are found in larger files than recalled ones. Names are found however old they are.
+func TestFind(t *testing.T) {
+	r := newRing(50)
+	name := func(i int) string { return r.Keys[i].Name }
+	for _, test := range []struct {
+		order    Order
+		findable bool
+		likely   []string
+		found    bool
+	}{
+		{Order{name(49), name(48), name(47), name(46), Identity}, true, nil, true},
+		{Order{name(49), name(30), name(31), Identity}, true, nil, true},
+		{Order{name(49), name(30), name(31), name(32), Identity}, false, nil, false},
+		{Order{name(49), name(30), name(31), name(32), Identity}, false, []string{name(30), name(31), name(32)}, true},
+		{Order{name(49), name(48), name(47), name(46), name(45), Identity}, false, nil, false},
+		{Order{name(49), name(3), Identity}, true, nil, false},
+		{Order{name(49), name(3), Identity}, true, []string{name(3)}, true},
+	} {
+		data, err := r.File(test.order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, found := r.Find(Hash(data), test.likely...)
+		if found != test.found || found && !slices.Equal(got, test.order) || r.Findable(test.order) != test.findable {
+			t.Errorf("%v: %v, %t; findable: %t", test.order, got, found, r.Findable(test.order))
+		}
+	}
+	r.Target = name(0)
+	if data, err := r.File(Only(r.Target)); err != nil || !r.Findable(Only(r.Target)) {
+		t.Errorf("the target isn't found: %v", err)
+	} else if _, found := r.Find(Hash(data)); !found {
+		t.Error("the target isn't found")
+	}
+}
+
 func TestLoaded(t *testing.T) {
 	const ours = "apiserver_encryption_config_controller_last_config_info{apiserver_id_hash=\"sha256:1\",hash=\"sha256:2\"} 1\n"
 	for text, want := range map[string]string{"": "", "up 1\n": "", "up 1\n" + ours + "down 0\n": "sha256:2"} {
@@ -120,12 +151,13 @@ func TestLoaded(t *testing.T) {
 	}
 }
 
-func TestHas(t *testing.T) {
-	for value, want := range map[string][2]bool{ // identity, key a
-		"k8s\x00text": {true, false}, "k8s:enc:secretbox:v1:a:x": {false, true}, "k8s:enc:secretbox:v1:ab:x": {false, false}, "k8s:enc:kms:v2:a:x": {false, false},
+func TestProvider(t *testing.T) {
+	for value, want := range map[string]string{
+		"k8s\x00text": Identity, "": Identity, "k8s:enc:secretbox:v1:a:x": "a", "k8s:enc:secretbox:v1:ab:x:y": "ab",
+		"k8s:enc:secretbox:v2:a:x": "secretbox:v2:a", "k8s:enc:kms:v2:a:x": "kms:v2:a", "k8s:enc:a": "of an unknown kind",
 	} {
-		if got := [2]bool{Has(Identity)([]byte(value)), Has("a")([]byte(value))}; got != want {
-			t.Errorf("%q: %v", value, got)
+		if got := Provider([]byte(value)); got != want {
+			t.Errorf("%q: %q", value, got)
 		}
 	}
 }
@@ -134,26 +166,30 @@ func TestHas(t *testing.T) {
 func TestNext(t *testing.T) {
 	plain, reads, writes := Order{Identity}, Order{Identity, "k"}, Order{"k", Identity}
 	both := Order{"k", "old", Identity}
+	proven, others, lost := Values{}, Values{Others: []string{Identity}}, Values{Others: []string{Identity, "lost"}}
 	for name, test := range map[string]struct {
 		own    Order
 		other  Order
-		proven bool
+		values Values
 		do     Do
 		order  Order
 	}{
-		"new":                      {plain, nil, false, Write, reads},
-		"another has no file":      {reads, nil, false, Wait, nil},
-		"another can't read":       {reads, plain, false, Wait, nil},
-		"all read":                 {reads, reads, false, Write, writes},
-		"another writes as before": {writes, reads, true, Wait, nil},
-		"all write":                {writes, writes, false, Rewrite, nil},
-		"an old key is left":       {both, both, true, Write, writes},
-		"an old key is needed":     {both, both, false, Rewrite, nil},
-		"another has an old key":   {writes, both, true, Wait, nil},
-		"done":                     {writes, writes, true, Done, nil},
+		"new":                      {plain, nil, others, Write, reads},
+		"another has no file":      {reads, nil, others, Wait, nil},
+		"another can't read":       {reads, plain, others, Wait, nil},
+		"all read":                 {reads, reads, others, Write, writes},
+		"another writes as before": {writes, reads, proven, Wait, nil},
+		"all write":                {writes, writes, others, Rewrite, nil},
+		"an old key is left":       {both, both, proven, Write, writes},
+		"an old key is needed":     {both, both, others, Rewrite, nil},
+		"a key is lost":            {writes, writes, lost, Write, Order{"k", "lost", Identity}},
+		"a key is lost to another": {Order{"k", "lost", Identity}, writes, lost, Wait, nil},
+		"a lost key is back":       {Order{"k", "lost", Identity}, Order{"k", "lost", Identity}, lost, Rewrite, nil},
+		"another has an old key":   {writes, both, proven, Wait, nil},
+		"done":                     {writes, writes, proven, Done, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Next("k", test.own, []Server{{"cp-1", test.own}, {"cp-2", test.other}}, func() (bool, error) { return test.proven, nil })
+			got, err := Next("k", test.own, []Server{{"cp-1", test.own}, {"cp-2", test.other}}, func() (Values, error) { return test.values, nil })
 			if err != nil || got.Do != test.do || !slices.Equal(got.Order, test.order) || test.do == Wait && !slices.Equal(got.For, []string{"cp-2"}) {
 				t.Errorf("%+v, %v", got, err)
 			}

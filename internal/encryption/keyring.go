@@ -76,6 +76,16 @@ func (r Keyring) Key(name string) (Key, bool) {
 	return r.Keys[i], true
 }
 
+// NewKey returns a key that's newer by its name than all others, whatever the clock says.
+func (r Keyring) NewKey(now time.Time) Key {
+	for _, k := range r.Keys {
+		if after := Made(k.Name).Add(time.Second); after.After(now) {
+			now = after
+		}
+	}
+	return NewKey(now)
+}
+
 // With returns the keyring with further keys. Two keys of one name are an error: nobody could tell which one a value needs.
 func (r Keyring) With(keys ...Key) (Keyring, error) {
 	r.Keys = slices.Clone(r.Keys)
@@ -90,6 +100,21 @@ func (r Keyring) With(keys ...Key) (Keyring, error) {
 	}
 	slices.SortStableFunc(r.Keys, func(a, b Key) int { return cmp.Compare(a.Name, b.Name) })
 	return r, nil
+}
+
+// Remembered returns a host's memory of the target, if that has a newer key than this keyring: etcd was restored, and with it an earlier
+// keyring. Its target may be retired, and mustn't become the target again.
+func (r Keyring) Remembered(here Keyring) (target string, restored bool) {
+	restored = here.Target != "" && here.Target != r.Target && here.newest() > r.newest()
+	return here.Target, restored
+}
+
+// newest is the name of the newest key; empty without any.
+func (r Keyring) newest() string {
+	if len(r.Keys) == 0 {
+		return ""
+	}
+	return r.Keys[len(r.Keys)-1].Name
 }
 
 // Same reports whether both have the same keys and target.

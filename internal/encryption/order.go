@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"slices"
@@ -52,20 +53,21 @@ const header = "# `slipway encryption` writes this file. Without its keys, nobod
 
 // File returns the EncryptionConfiguration with the keys in this order. The same order always gives the same bytes.
 func (r Keyring) File(o Order) ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteString(header)
+	all, text := r.blocks(), header
 	for _, name := range o {
-		key, found := r.Key(name)
-		switch {
-		case name == Identity:
-			b.WriteString("  - identity: {}\n")
-		case !found:
+		block, found := all[name]
+		if !found {
 			return nil, errors.Errorf("the keyring has no key %s", name)
-		default:
-			fmt.Fprintf(&b, "  - secretbox:\n      keys:\n      - name: %s\n        secret: %s\n", name, key.Secret.Reveal())
 		}
+		text += block
 	}
-	return b.Bytes(), nil
+	return []byte(text), nil
+}
+
+const identityBlock = "  - identity: {}\n"
+
+func (k Key) block() string {
+	return fmt.Sprintf("  - secretbox:\n      keys:\n      - name: %s\n        secret: %s\n", k.Name, k.Secret.Reveal())
 }
 
 // file is the part of an EncryptionConfiguration that differs between two of ours.
@@ -102,39 +104,91 @@ func Parse(data []byte) (o Order, ring Keyring, err error) {
 }
 
 // Hash is how an API server names the configuration it has loaded.
-func Hash(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
+func Hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
 
-const (
-	mostKeys  = 6 // the newest ones, of which mostNames at a time, with Identity, may be in a file
-	mostNames = 4
-)
+// reach limits a search for the order of a file: to so many of the newest keys, and so many providers in the file.
+type reach struct{ keys, providers int }
 
-// Hashes has all orders that API servers may have loaded, by their files' hashes.
-func (r Keyring) Hashes() (map[string]Order, error) {
-	names := []string{Identity}
-	for _, k := range r.Keys[max(0, len(r.Keys)-mostKeys):] {
-		names = append(names, k.Name)
+// reaches covers files of rotations first, then those with recalled keys. The second has some 50,000 orders, which takes a tenth of a second.
+var reaches = []reach{{6, 5}, {24, 4}}
+
+// Find returns the order of the file with this hash. likely are names to try in any case, however old their keys are.
+func (r Keyring) Find(hash string, likely ...string) (o Order, found bool) {
+	for _, limit := range reaches {
+		s := search{r.blocks(), r.within(limit, likely), limit.providers, hash}
+		if o = s.after(nil, []byte(header)); o != nil {
+			return o, true
+		}
 	}
-	all := map[string]Order{}
-	var extend func(o Order) error
-	extend = func(o Order) error {
-		if slices.Contains(o, Identity) {
-			data, err := r.File(o)
-			if err != nil {
-				return err
-			}
-			all[Hash(data)] = slices.Clone(o)
+	return nil, false
+}
+
+// Findable reports whether Find finds the order on control planes that have the same keys in their own files. On any other, it only
+// doesn't find a few providers that include a very old key.
+func (r Keyring) Findable(o Order) bool {
+	rotations, recalled := reaches[0], reaches[1]
+	newest := r.within(rotations, nil)
+	return len(o) <= recalled.providers ||
+		len(o) <= rotations.providers && !slices.ContainsFunc(o, func(name string) bool { return !slices.Contains(newest, name) })
+}
+
+// within returns the names of the providers to try.
+func (r Keyring) within(limit reach, likely []string) []string {
+	names := []string{Identity}
+	add := func(name string) {
+		if _, found := r.Key(name); found && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
-		for _, name := range names {
-			if len(o) < mostNames && !slices.Contains(o, name) {
-				if err := extend(append(slices.Clone(o), name)); err != nil {
-					return err
-				}
-			}
-		}
+	}
+	add(r.Target)
+	for _, name := range likely {
+		add(name)
+	}
+	for _, k := range r.Keys[max(0, len(r.Keys)-limit.keys):] {
+		add(k.Name)
+	}
+	return names
+}
+
+// blocks are the parts of a file, by the providers' names.
+type blocks map[string]string
+
+func (r Keyring) blocks() blocks {
+	all := blocks{Identity: identityBlock}
+	for _, k := range r.Keys {
+		all[k.Name] = k.block()
+	}
+	return all
+}
+
+// search looks for the order of a file with at most so many of these providers.
+type search struct {
+	blocks blocks
+	names  []string
+	most   int
+	hash   string
+}
+
+// after tries all orders that begin with o, whose file begins with text. A file of ours always has Identity.
+func (s search) after(o Order, text []byte) Order {
+	if slices.Contains(o, Identity) && Hash(text) == s.hash {
+		return o
+	}
+	if len(o) == s.most {
 		return nil
 	}
-	return all, extend(nil)
+	for _, name := range s.names {
+		if slices.Contains(o, name) || len(o)+1 == s.most && name != Identity && !slices.Contains(o, Identity) {
+			continue
+		}
+		if found := s.after(append(slices.Clip(o), name), append(slices.Clip(text), s.blocks[name]...)); found != nil {
+			return found
+		}
+	}
+	return nil
 }
 
 // loadedMetric has the hash of the loaded configuration as a label; since Kubernetes 1.34.
@@ -158,12 +212,21 @@ func Loaded(metrics io.Reader) (hash string, err error) {
 	return hash, errors.WithStack(lines.Err())
 }
 
-// Has returns a function that reports whether a value in etcd was written by the provider of this name.
-func Has(name string) func(value []byte) bool {
-	const encrypted = "k8s:enc:"
-	if name == Identity {
-		return func(value []byte) bool { return !bytes.HasPrefix(value, []byte(encrypted)) }
+// Provider returns the name of the provider that wrote a value in etcd: a key's, or Identity. Of a provider that isn't ours, it
+// returns what the value begins with.
+func Provider(value []byte) string {
+	rest, encrypted := bytes.CutPrefix(value, []byte("k8s:enc:"))
+	if !encrypted {
+		return Identity
 	}
-	prefix := []byte(encrypted + "secretbox:v1:" + name + ":")
-	return func(value []byte) bool { return bytes.HasPrefix(value, prefix) }
+	parts := strings.SplitN(string(rest[:min(len(rest), longestPrefix)]), ":", 4)
+	if len(parts) < 4 {
+		return "of an unknown kind"
+	}
+	if parts[0] == "secretbox" && parts[1] == "v1" {
+		return parts[2]
+	}
+	return strings.Join(parts[:3], ":")
 }
+
+const longestPrefix = 512

@@ -18,8 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/encryption"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -58,12 +56,7 @@ func Reads(env *step.Env) bool {
 	return flagged(env) == config.EncryptionFile
 }
 
-func flagged(env *step.Env) string {
-	pod, _ := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
-	return manifests.FlagOf(pod, node.EncryptionFlag)
-}
-
-// check refuses an EncryptionConfiguration that is managed outside Slipway.
+// check refuses an EncryptionConfiguration that is managed outside Slipway, and Secrets in an etcd that Slipway doesn't look at.
 func (r *Run) check(_ context.Context, env *step.Env) error {
 	for _, file := range []string{flagged(env), env.Config.Cluster.EncryptedBy()} {
 		if file != "" && file != config.EncryptionFile {
@@ -73,6 +66,9 @@ func (r *Run) check(_ context.Context, env *step.Env) error {
 	}
 	if r.Goal != Enable && !Reads(env) {
 		return fault.New("this control plane's API server does not read "+config.EncryptionFile, "run `slipway encryption enable` first")
+	}
+	if err := checkPlace(env); err != nil {
+		return err
 	}
 	_, err := ownFile(env)
 	return err
@@ -128,8 +124,12 @@ func (r *Run) write(ctx context.Context, env *step.Env, ring encryption.Keyring,
 	default:
 		env.UI.Printf("This API server gives up %s: no Secret in etcd needs more than %s", gone(from, to), to[0])
 	}
-	data, err := ring.File(to)
+	data, err := fileFor(ring, to)
 	if err != nil {
+		return err
+	}
+	// A control plane that joins with the file of another step may write with a key that others have given up.
+	if err := spoilShared(ctx, env); err != nil {
 		return err
 	}
 	if err := writeOwn(env, data); err != nil {

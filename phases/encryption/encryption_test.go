@@ -12,7 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/encryption"
-	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 	"github.com/slipway-k8s/slipway/test/tier"
@@ -75,7 +75,7 @@ func (w *world) holds(t *testing.T, goal Goal) {
 // secrets are the keys.
 func (w *world) secrets(t *testing.T) (list []string) {
 	t.Helper()
-	ring, err := peek(t.Context(), w.planes[0].Env)
+	ring, _, err := peek(t.Context(), w.planes[0].Env)
 	phasetest.Fatal(t, err)
 	for _, k := range ring.Keys {
 		list = append(list, k.Secret.Reveal())
@@ -130,6 +130,7 @@ func TestCrash(t *testing.T) {
 func killed(t *testing.T, goal Goal, at int, late bool) *world {
 	t.Helper()
 	w := newWorld(t, "cp-1", "cp-2")
+	w.rootless()
 	if goal != Enable {
 		w.everywhere(t, Enable)
 	}
@@ -179,6 +180,28 @@ func TestRefusals(t *testing.T) {
 		})
 		fact.In(t, fmt.Sprint(w.planes[0].run(Enable)), "/etc/mine.yaml")
 	})
+	t.Run("Secrets elsewhere", func(t *testing.T) {
+		w := newWorld(t, "cp-1")
+		w.everywhere(t, Enable)
+		p := w.planes[0]
+		w.readAt = "/of/secrets/" // --etcd-prefix needs no slash
+		p.Flagged(t, "--etcd-prefix=of")
+		w.everywhere(t, Rotate)
+		w.readAt = "/elsewhere/secrets/"
+		before := p.Get(t, config.EncryptionFile)
+		for _, goal := range []Goal{Enable, Rotate} {
+			fact.Error(t, p.run(goal), "/of/secrets/", keyringName)
+		}
+		if _, err := Look(t.Context(), p.Env); err == nil {
+			t.Error("the status knows etcd's Secrets")
+		}
+		w.readAt = "/of/secrets/"
+		p.Flagged(t, "--etcd_servers-overrides=/events#https://192.0.2.1:2379,/secrets#https://192.0.2.1:2379;https://192.0.2.2:2379")
+		fact.Error(t, p.run(Rotate), overridesFlag)
+		if p.Get(t, config.EncryptionFile) != before {
+			t.Error("the file has changed")
+		}
+	})
 	t.Run("a member that joins", func(t *testing.T) {
 		w := newWorld(t, "cp-1", "cp-2")
 		w.planes[1].joins = true
@@ -199,22 +222,22 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// TestRecall: a key from before a rotation comes back, to read with, and goes again.
-func TestRecall(t *testing.T) {
+// TestOwner: a file that the API server's user can't read is given to it.
+func TestOwner(t *testing.T) {
 	w := newWorld(t, "cp-1")
+	w.rootless()
 	w.everywhere(t, Enable)
-	p, first := w.planes[0], w.target(t)
-	w.everywhere(t, Rotate)
-	if err := step.Run(t.Context(), p.Env, Recall([]string{first, "unknown"}), step.Options{}); err == nil {
-		t.Error("an unknown key was recalled")
+	p, key := w.planes[0], w.target(t)
+	for _, change := range []func() error{
+		func() error { return p.run(Enable) },
+		func() error { return p.recall(t, key) },
+	} {
+		p.owner = host.Owner{}
+		phasetest.Fatal(t, change())
+		if p.owner != p.user || p.user == (host.Owner{}) || w.unfit != "" {
+			t.Errorf("the owner is %v: %s", p.owner, w.unfit)
+		}
 	}
-	phasetest.Fatal(t, step.Run(t.Context(), p.Env, Recall([]string{first}), step.Options{}))
-	phasetest.Fatal(t, p.load())
-	if want := (encryption.Order{w.target(t), first, encryption.Identity}); !slices.Equal(p.loaded, want) {
-		t.Errorf("it has loaded %v", p.loaded)
-	}
-	w.values["restored/s"] = first
-	w.everywhere(t, Enable)
 }
 
 // TestWaits: a control plane says on which others it waits.

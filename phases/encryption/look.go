@@ -6,7 +6,6 @@ package encryption
 import (
 	"context"
 	"io"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/encryption"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/retry"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -44,6 +42,9 @@ func look(ctx context.Context, env *step.Env, ring encryption.Keyring, lacking f
 		err = errors.New("this host has no file with encryption keys: phase `keys` writes it")
 	}
 	if err == nil {
+		err = writeOwn(env, o.data) // it may have another owner
+	}
+	if err == nil {
 		err = awaitLoaded(ctx, env, encryption.Hash(o.data))
 	}
 	if err != nil {
@@ -53,10 +54,16 @@ func look(ctx context.Context, env *step.Env, ring encryption.Keyring, lacking f
 	if s.servers, err = servers(ctx, env, ring); err != nil {
 		return s, next, err
 	}
-	next, err = encryption.Next(ring.Target, s.own, s.servers, func() (bool, error) {
-		list, _, err := others(ctx, env, encryption.Has(ring.Target))
-		lacking(list)
-		return len(list) == 0, err
+	next, err = encryption.Next(ring.Target, s.own, s.servers, func() (now encryption.Values, err error) {
+		v, err := readValues(ctx, env, ring.Target)
+		if err == nil {
+			err = v.check()
+		}
+		if err == nil {
+			now.Others, err = v.providers(ring)
+		}
+		lacking(v.others)
+		return now, err
 	})
 	return s, next, err
 }
@@ -73,7 +80,7 @@ func loaded(ctx context.Context, env *step.Env, server string) (hash string, err
 
 // servers asks each API server of the cluster what it has loaded. It fails if it doesn't see all of them.
 func servers(ctx context.Context, env *step.Env, ring encryption.Keyring) (list []encryption.Server, err error) {
-	hashes, err := ring.Hashes()
+	here, err := ownFile(env)
 	if err != nil {
 		return nil, err
 	}
@@ -88,10 +95,14 @@ func servers(ctx context.Context, env *step.Env, ring encryption.Keyring) (list 
 				"`slipway diagnose` there says what is wrong; remove a control plane that will not come back (`slipway reset node "+a.node+"`)")
 		}
 		s := encryption.Server{Node: a.node}
-		if hash != "" {
-			if s.Order = hashes[hash]; s.Order == nil {
+		switch found := false; {
+		case hash == "":
+		case here.data != nil && hash == encryption.Hash(here.data): // with whatever `recall` has added
+			s.Order = here.order
+		default:
+			if s.Order, found = ring.Find(hash, here.order...); !found {
 				return nil, fault.New("the API server of "+a.node+" has loaded an EncryptionConfiguration that this host does not know",
-					"if the encryption is managed outside Slipway, continue by hand; otherwise, run `slipway encryption enable` there")
+					"if the encryption is managed outside Slipway, continue by hand; otherwise, run `slipway encryption enable` there, or `recall` the same old keys here")
 			}
 		}
 		list = append(list, s)
@@ -172,20 +183,4 @@ func hostOf(endpoint string) string {
 		return endpoint
 	}
 	return strings.Trim(endpoint[:i], "[]")
-}
-
-// others returns the Secrets, as NAMESPACE/NAME, whose values in etcd aren't as wanted, and the number of all.
-func others(ctx context.Context, env *step.Env, wanted func(value []byte) bool) (list []string, all int, err error) {
-	pod, _ := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
-	root := manifests.FlagOf(pod, "etcd-prefix")
-	if root == "" {
-		root = "/registry"
-	}
-	prefix := path.Join(root, "secrets") + "/"
-	err = env.Etcd.Values(ctx, prefix, func(key string, value []byte) {
-		if all++; !wanted(value) {
-			list = append(list, strings.TrimPrefix(key, prefix))
-		}
-	})
-	return list, all, err
 }

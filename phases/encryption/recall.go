@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/encryption"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -49,11 +48,7 @@ func recall(env *step.Env, names []string) error {
 		}
 		o.order = o.order.Reading(name)
 	}
-	data, err := ring.File(o.order)
-	if err != nil {
-		return err
-	}
-	info, err := env.Host.Lstat(config.EncryptionFile)
+	data, err := fileFor(ring, o.order)
 	if err != nil {
 		return err
 	}
@@ -61,9 +56,6 @@ func recall(env *step.Env, names []string) error {
 		return err
 	}
 	env.UI.Nextf("The API server will be able to read Secrets written with %s within a minute, or once it starts", strings.Join(names, ", "))
-	if owner, known := host.OwnerIn(info); known && owner.UID != 0 { // the API server's user
-		return env.Host.Give(config.EncryptionFile, owner, 0o600)
-	}
 	return nil
 }
 

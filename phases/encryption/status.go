@@ -5,7 +5,9 @@ package encryption
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/pkg/errors"
 
@@ -23,17 +25,19 @@ type Status struct {
 	Servers []encryption.Server
 	// Secrets is the number of all values in etcd, and Others the number of values without the target's prefix.
 	Secrets, Others int
+
+	needs []string // the providers of those
 }
 
 // Settled reports whether nothing is left to do.
 func (s *Status) Settled() bool {
-	next, err := encryption.Next(s.Target, encryption.Only(s.Target), s.Servers, func() (bool, error) { return s.Others == 0, nil })
+	next, err := encryption.Next(s.Target, encryption.Only(s.Target), s.Servers, func() (encryption.Values, error) { return encryption.Values{Others: s.needs}, nil })
 	return err == nil && next.Do == encryption.Done
 }
 
 // Look changes nothing.
 func Look(ctx context.Context, env *step.Env) (*Status, error) {
-	ring, err := peek(ctx, env)
+	ring, shared, err := peek(ctx, env)
 	if err != nil {
 		return nil, err
 	}
@@ -44,28 +48,32 @@ func Look(ctx context.Context, env *step.Env) (*Status, error) {
 	if s.Servers, err = servers(ctx, env, ring); err != nil || s.Target == "" {
 		return s, err
 	}
-	list, all, err := others(ctx, env, encryption.Has(ring.Target))
-	s.Secrets, s.Others = all, len(list)
+	v, err := readValues(ctx, env, ring.Target)
+	if err == nil && shared {
+		err = v.check()
+	}
+	s.Secrets, s.Others, s.needs = v.all, len(v.others), slices.Collect(maps.Keys(v.needs))
 	return s, err
 }
 
-// peek is gather, but completes nothing.
-func peek(ctx context.Context, env *step.Env) (ring encryption.Keyring, err error) {
+// peek is gather, but completes nothing. shared is false if only this host has the keys.
+func peek(ctx context.Context, env *step.Env) (ring encryption.Keyring, shared bool, err error) {
 	seal, err := env.Host.ReadFile(filepath.Join(env.Config.Paths.PKI, certs.ServiceAccountKey))
 	if err != nil {
-		return ring, errors.WithMessage(err, "the key that seals encryption keys")
+		return ring, false, errors.WithMessage(err, "the key that seals encryption keys")
 	}
 	here, err := keysHere(env, seal)
 	if err != nil {
-		return ring, err
+		return ring, false, err
 	}
 	secret := keyringSecret()
 	found, err := env.Cluster.Get(ctx, secret)
 	if err != nil || !found {
-		return here, err
+		return here, false, err
 	}
 	if ring, err = encryption.Open(secret.Data[keyringKey], seal); err != nil {
-		return ring, errors.WithMessage(err, "Secret kube-system/"+keyringName)
+		return ring, true, errors.WithMessage(err, "Secret kube-system/"+keyringName)
 	}
-	return ring.With(here.Keys...)
+	ring, _, err = merged(ring, here)
+	return ring, true, err
 }

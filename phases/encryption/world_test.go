@@ -4,23 +4,21 @@
 package encryption
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/accounts"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/encryption"
-	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -38,6 +36,8 @@ type world struct {
 
 	mu     sync.Mutex
 	values map[string]string // the Secrets' names, and the providers that encrypted them
+	shared encryption.Order  // of the uploaded file; nil for none
+	readAt string            // the prefix of etcd's keys of Secrets
 	events int
 	killAt int  // the event that kills the run; 0 for none
 	late   bool // it's killed after the event, not before
@@ -53,15 +53,17 @@ type plane struct {
 	address string
 	loaded  encryption.Order // nil for none
 	hash    string
-	runs    bool // with the flags
-	joins   bool // it's a member of etcd, and has neither a Node nor an API server
+	runs    bool       // with the flags
+	user    host.Owner // the API server runs as this user
+	owner   host.Owner // of its file
+	joins   bool       // it's a member of etcd, and has neither a Node nor an API server
 }
 
 var errKilled = errors.New("killed")
 
 func newWorld(t *testing.T, names ...string) *world {
 	t.Helper()
-	w := &world{t: t, api: cluster.NewPlan(func(cluster.Action) {}, nil), values: map[string]string{}}
+	w := &world{t: t, api: cluster.NewPlan(func(cluster.Action) {}, nil), values: map[string]string{}, readAt: "/registry/secrets/"}
 	key, err := certs.NewKey(config.ECDSAP256)
 	phasetest.Fatal(t, err)
 	sa, err := certs.EncodeKey(key)
@@ -79,11 +81,12 @@ func newWorld(t *testing.T, names ...string) *world {
 		p.address = p.Config.LocalEndpoint()
 		p.Put(t, "/etc/kubernetes/pki/sa.key", string(sa))
 		p.FakeHost.Before = func(_ context.Context, order string) error {
-			if !strings.HasPrefix(order, "write ") {
+			if !strings.HasPrefix(order, "write ") && !strings.HasPrefix(order, "chown ") {
 				return nil
 			}
 			return w.event(func() {})
 		}
+		p.ownsFile()
 		p.Cluster, p.Etcd = &planeAPI{Plan: w.api, plane: p}, &planeEtcd{plane: p}
 		w.planes = append(w.planes, p)
 		object := cluster.NewNode(name)
@@ -110,6 +113,9 @@ func (w *world) event(happen func()) error {
 		for _, p := range w.planes {
 			w.values["clients/of-"+p.name] = p.writes()
 		}
+		if w.shared == nil && len(w.planes) > 1 {
+			w.upload(w.planes[w.events%len(w.planes)])
+		}
 		w.readAll()
 	}
 	if dies {
@@ -119,8 +125,26 @@ func (w *world) event(happen func()) error {
 	return nil
 }
 
+// upload shares a control plane's file, as `upload-certs` does.
+func (w *world) upload(p *plane) {
+	data, err := host.ReadIfExists(p.FakeHost.Real, config.EncryptionFile)
+	phasetest.Fatal(w.t, err)
+	if data == nil || !p.runs {
+		return
+	}
+	w.shared, _, err = encryption.Parse(data)
+	phasetest.Fatal(w.t, err)
+}
+
+// readAll also reads with, and writes to, a control plane that joins at this moment, with the uploaded file.
 func (w *world) readAll() {
 	for name, provider := range w.values {
+		if strings.HasPrefix(name, "lost/") {
+			continue
+		}
+		if w.unfit == "" && w.shared != nil && !slices.Contains(w.shared, provider) {
+			w.unfit = fmt.Sprintf("after event %d, %v is uploaded, and %s is encrypted with %s", w.events, w.shared, name, provider)
+		}
 		for _, p := range w.planes {
 			if w.unfit == "" && provider != encryption.Identity && !slices.Contains(p.loaded, provider) {
 				w.unfit = fmt.Sprintf("after event %d, %s has loaded %v, and %s is encrypted with %s", w.events, p.name, p.loaded, name, provider)
@@ -128,6 +152,11 @@ func (w *world) readAll() {
 			if w.unfit == "" && provider == encryption.Identity && p.loaded != nil && !slices.Contains(p.loaded, provider) {
 				w.unfit = fmt.Sprintf("after event %d, %s can't read %s, which isn't encrypted", w.events, p.name, name)
 			}
+		}
+	}
+	for _, p := range w.planes {
+		if w.unfit == "" && len(w.shared) > 0 && w.shared[0] != encryption.Identity && !slices.Contains(p.loaded, w.shared[0]) {
+			w.unfit = fmt.Sprintf("after event %d, %v is uploaded, and %s has loaded %v", w.events, w.shared, p.name, p.loaded)
 		}
 	}
 }
@@ -139,11 +168,54 @@ func (p *plane) writes() string {
 	return p.loaded[0]
 }
 
+// ownsFile notes the owner of the file: root, unless it's written for another user.
+func (p *plane) ownsFile() {
+	p.FakeHost.On.WriteOwned = func(path string, data []byte, mode fs.FileMode, owner host.Owner) (bool, error) {
+		if path == config.EncryptionFile {
+			p.owner = owner
+		}
+		return p.FakeHost.Real.WriteFile(path, data, mode)
+	}
+	p.FakeHost.On.Give = func(path string, owner host.Owner, _ fs.FileMode) error {
+		if path == config.EncryptionFile {
+			p.owner = owner
+		}
+		return nil
+	}
+}
+
+// rootless makes all API servers run as a user of their own.
+func (w *world) rootless() {
+	for _, p := range w.planes {
+		p.Config = p.Config.With(func(n *config.Node) { n.Cluster.FeatureGates = map[string]bool{"RootlessControlPlane": true} })
+		p.Put(w.t, accounts.PasswdFile, fixture.RootlessPasswd)
+		p.Put(w.t, accounts.GroupFile, fixture.RootlessGroup)
+		users, err := p.Accounts().Numbers()
+		phasetest.Fatal(w.t, err)
+		account := users.Accounts[manifests.APIServerUser]
+		p.user = host.Owner{UID: int(account.UID), GID: int(account.GID)}
+		p.putPod()
+	}
+}
+
+func (p *plane) putPod() {
+	view := manifests.HostView{}
+	if p.user != (host.Owner{}) {
+		view.Users = &manifests.Users{Accounts: map[string]manifests.Account{manifests.APIServerUser: {UID: int64(p.user.UID), GID: int64(p.user.GID)}}}
+	}
+	pod, err := manifests.Encode(node.NewStaticPod(p.Config, manifests.APIServerName, view, nil))
+	phasetest.Fatal(p.world.t, err)
+	p.Put(p.world.t, phasetest.APIServerManifest, string(pod))
+}
+
 // load makes the API server read its file.
 func (p *plane) load() error {
 	data, err := host.ReadIfExists(p.FakeHost.Real, config.EncryptionFile)
 	if err != nil || data == nil || !p.runs {
 		return err
+	}
+	if p.owner != p.user && p.world.unfit == "" {
+		p.world.unfit = fmt.Sprintf("after event %d, the file of %s belongs to %v", p.world.events, p.name, p.owner)
 	}
 	order, _, err := encryption.Parse(data)
 	p.loaded, p.hash = order, encryption.Hash(data)
@@ -156,113 +228,17 @@ func (p *plane) restart() []step.Phase {
 		return nil
 	}
 	return []step.Phase{{Name: "api-server", Run: func(context.Context, *step.Env) error {
-		pod, err := manifests.Encode(node.NewStaticPod(p.Config, manifests.APIServerName, manifests.HostView{}, nil))
-		if err != nil {
-			return err
-		}
-		err = p.world.event(func() { p.runs = true; err = p.load() })
+		err := p.world.event(func() { p.runs = true; phasetest.Fatal(p.world.t, p.load()) })
 		if err == nil {
-			p.Put(p.world.t, "/etc/kubernetes/manifests/kube-apiserver.yaml", string(pod))
+			p.putPod()
 		}
 		return err
 	}}}
 }
 
 // run is a command on this control plane.
-func (p *plane) run(goal Goal) error {
-	r := &Run{Goal: goal}
+func (p *plane) run(goal Goal) error { return p.play(&Run{Goal: goal}) }
+
+func (p *plane) play(r *Run) error {
 	return step.Run(p.world.t.Context(), p.Env, r.Phases(p.restart()), step.Options{})
-}
-
-type planeAPI struct {
-	*cluster.Plan
-	plane *plane
-}
-
-func (a *planeAPI) Update(ctx context.Context, obj cluster.Object, change func() (bool, error)) (bool, error) {
-	return a.Plan.Update(ctx, obj, func() (bool, error) {
-		changed, err := change()
-		if err != nil || !changed {
-			return changed, err
-		}
-		err = a.plane.world.event(func() {})
-		return err == nil, err
-	})
-}
-
-func (a *planeAPI) Ensure(ctx context.Context, objs ...cluster.Object) error {
-	if err := a.plane.world.event(func() {}); err != nil {
-		return err
-	}
-	return a.Plan.Ensure(ctx, objs...)
-}
-
-func (w *world) complete() []*plane {
-	return slices.DeleteFunc(slices.Clone(w.planes), func(p *plane) bool { return p.joins })
-}
-
-func (a *planeAPI) Nodes(context.Context) (list []corev1.Node, err error) {
-	for _, p := range a.plane.world.complete() {
-		object := cluster.NewNode(p.name)
-		object.Labels = map[string]string{cluster.LabelControlPlane: ""}
-		list = append(list, *object)
-	}
-	return list, nil
-}
-
-func (a *planeAPI) Pods(context.Context, string, string) (list []corev1.Pod, err error) {
-	for _, p := range a.plane.world.complete() {
-		pod := corev1.Pod{Spec: corev1.PodSpec{NodeName: p.name}}
-		pod.Annotations = map[string]string{manifests.AdvertiseAnnotation: p.address}
-		list = append(list, pod)
-	}
-	return list, nil
-}
-
-func (a *planeAPI) Read(_ context.Context, q cluster.Query, take func(io.Reader) error) error {
-	for _, p := range a.plane.world.planes {
-		if p.address != q.Server {
-			continue
-		}
-		if err := a.plane.world.event(func() { phasetest.Fatal(p.world.t, p.load()) }); err != nil {
-			return err
-		}
-		text := "apiserver_other 1\n"
-		if p.hash != "" {
-			text += fmt.Sprintf("apiserver_encryption_config_controller_last_config_info{apiserver_id_hash=\"sha256:1\",hash=%q} 1\n", p.hash)
-		}
-		return take(strings.NewReader(text))
-	}
-	return errors.Errorf("nobody answers at %s", q.Server)
-}
-
-func (a *planeAPI) Rewrite(_ context.Context, namespace, name string) error {
-	w := a.plane.world
-	return w.event(func() { w.values[namespace+"/"+name] = a.plane.writes() })
-}
-
-type planeEtcd struct {
-	etcd.Etcd
-	plane *plane
-}
-
-func (e *planeEtcd) Members(context.Context) (list []etcd.Member, err error) {
-	for _, p := range e.plane.world.planes {
-		list = append(list, etcd.Member{Name: p.name})
-	}
-	return list, nil
-}
-
-func (e *planeEtcd) Values(_ context.Context, prefix string, each func(string, []byte)) error {
-	w := e.plane.world
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for name, provider := range w.values {
-		value := []byte("k8s\x00text")
-		if provider != encryption.Identity {
-			value = []byte("k8s:enc:secretbox:v1:" + provider + ":" + "sealed")
-		}
-		each(prefix+name, bytes.Clone(value))
-	}
-	return nil
 }
