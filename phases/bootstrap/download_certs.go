@@ -111,7 +111,7 @@ func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, e
 		}
 	}
 	if len(absent) > 0 {
-		return nil, errors.Errorf("Secret %s does not have %s, and this host has no current copy (%s): upload the certificates again "+
+		return nil, errors.Errorf("neither Secret %s nor this host has %s in a current version (%s): upload the certificates again "+
 			"(`init phase upload-certs --upload-certs` on a control plane), or, if a key is kept elsewhere, copy all files to this node and join without a certificate key",
 			certsSecret, strings.Join(absent, ", "), paths)
 	}
