@@ -33,7 +33,7 @@ type Upgrade struct {
 	// Before is this node before a change of its configuration, which keeps the version; nil for an upgrade.
 	Before       *Node
 	Earlier      *Earlier // nil if unknown
-	ContextLines int // the number of lines `upgrade diff` shows around each difference
+	ContextLines int      // the number of lines `upgrade diff` shows around each difference
 }
 
 // Earlier is this node with the ClusterConfiguration of an earlier time. Its files from then are made from it, and so are those of
