@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -53,6 +54,9 @@ func runDownloadCerts(_ context.Context, env *step.Env) error {
 		return err
 	}
 	if missing := shared.Missing; len(missing) > 0 {
+		if err := checkStale(env, missing); err != nil {
+			return err
+		}
 		files, err := downloaded(env.Config, missing)
 		if err != nil {
 			return err
@@ -71,6 +75,20 @@ func runDownloadCerts(_ context.Context, env *step.Env) error {
 		}
 	}
 	return checkShared(env)
+}
+
+// checkStale fails if an earlier run has downloaded encryption keys that can't be downloaded again: pki.Store.MissingShared says why they
+// have to be.
+func checkStale(env *step.Env, missing map[string]string) error {
+	const key = manifests.SharedEncryption
+	if missing[key] == "" || env.Config.Join != nil && len(env.Config.Join.Shared[key]) > 0 {
+		return nil
+	}
+	if here, err := host.Exists(env.Host, missing[key]); err != nil || !here {
+		return err
+	}
+	return fault.New(fmt.Sprintf("an earlier run has downloaded %s, but Secret %s doesn't have it: the keys may have changed since", missing[key], certsSecret),
+		"upload the certificates again (`slipway init phase upload-certs --upload-certs` on a control plane), and join with the new certificate key")
 }
 
 // checkEncryption refuses an operator's file with encryption keys that differs from the uploaded one: an API server that writes with a
@@ -111,7 +129,7 @@ func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, e
 		}
 	}
 	if len(absent) > 0 {
-		return nil, errors.Errorf("neither Secret %s nor this host has %s in a current version (%s): upload the certificates again "+
+		return nil, errors.Errorf("neither Secret %s nor this host has %s (%s): upload the certificates again "+
 			"(`init phase upload-certs --upload-certs` on a control plane), or, if a key is kept elsewhere, copy all files to this node and join without a certificate key",
 			certsSecret, strings.Join(absent, ", "), paths)
 	}

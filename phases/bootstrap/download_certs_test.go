@@ -104,6 +104,9 @@ func TestJoinEncrypted(t *testing.T) {
 	if got := s.Get(t, config.EncryptionFile); got != "newer keys\n" {
 		t.Errorf("the second join has %q", got)
 	}
+	s.Config = s.Config.With(func(n *config.Node) { n.Join.Shared = nil })
+	fact.Error(t, step.Run(t.Context(), s.Env, []step.Phase{downloadCerts()}, step.Options{}), config.EncryptionFile, "kubeadm-certs", "earlier")
+	phasetest.Fatal(t, s.discoverPlane(t, phasetest.SomeKey))
 	phasetest.Fatal(t, os.Remove(s.Root+config.EncryptionFile))
 	s.Put(t, config.EncryptionFile, "an operator's\n")
 	fact.Error(t, step.Run(t.Context(), s.Env, []step.Phase{downloadCerts()}, step.Options{}), config.EncryptionFile, "kubeadm-certs")

@@ -133,13 +133,16 @@ func putBackAddons(ctx context.Context, env *step.Env, record *trial.Record) err
 	if err != nil {
 		return err
 	}
-	change, err = keepProxySettings(ctx, env, change, func(present string) (*reconfiguring.Change, error) {
+	kept, err := proxySettingsOfOthers(ctx, env, change, func(live string) (*reconfiguring.Change, error) {
 		now := maps.Clone(after)
-		now[manifests.KubeProxyConfigMap] = present
+		now[manifests.KubeProxyConfigMap] = live
 		return reconfiguring.Between(now, before, self, opts)
 	})
 	if err != nil {
 		return err
+	}
+	if kept {
+		change.Node = change.Node.With(func(n *config.Node) { n.KubeProxy = n.Upgrade.Before.KubeProxy })
 	}
 	back := *env
 	back.Config = change.Node
@@ -157,22 +160,22 @@ func putBackAddons(ctx context.Context, env *step.Env, record *trial.Record) err
 	return addon.MoveFlannel(ctx, &back)
 }
 
-// keepProxySettings takes kube-proxy's settings out of a change that goes back, if somebody else has changed them since.
-func keepProxySettings(ctx context.Context, env *step.Env, change *reconfiguring.Change, between func(present string) (*reconfiguring.Change, error)) (*reconfiguring.Change, error) {
+// proxySettingsOfOthers reports whether somebody else has changed kube-proxy's settings since a change that goes back, and says that they
+// stay. back is the change from the live settings to those before.
+func proxySettingsOfOthers(ctx context.Context, env *step.Env, change *reconfiguring.Change, back func(live string) (*reconfiguring.Change, error)) (bool, error) {
 	const name = manifests.KubeProxyConfigMap
 	live := node.ConfigMap(name)
 	found, err := env.Cluster.Get(ctx, live)
 	if err != nil || !found || !change.Changes(config.KubeProxySource) {
-		return change, err
+		return false, err
 	}
-	now, err := between(live.Data["config.conf"])
-	if err == nil && (!now.Changes(config.KubeProxySource) || reflect.DeepEqual(now.Fields, change.Fields)) {
-		return change, nil
+	now, unreadable := back(live.Data["config.conf"]) // this run has written them, so somebody else has made them unreadable
+	if unreadable == nil && (!now.Changes(config.KubeProxySource) || reflect.DeepEqual(now.Fields, change.Fields)) {
+		return false, nil
 	}
 	env.UI.Warn("keeping ConfigMap kube-system/"+name+", which somebody else has changed meanwhile",
 		"compare it with the change: `kubectl -n kube-system get configmap "+name+" -o yaml`")
-	change.Node = change.Node.With(func(n *config.Node) { n.KubeProxy = n.Upgrade.Before.KubeProxy })
-	return change, nil
+	return true, nil
 }
 
 func textsOf(record *trial.Record) (before, after reconfiguring.Texts) {

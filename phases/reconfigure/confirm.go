@@ -97,7 +97,7 @@ func overFor(last *trial.Record, answer trial.Answer, asked bool) error {
 	wanted := map[trial.Answer]trial.State{trial.Confirmed: trial.Counts, trial.Refused: trial.Reverted}[answer]
 	switch of := nameOf(last); {
 	case asked && wanted == trial.Counts && last.State == wanted && last.Cause != "":
-		return fault.New(of+" counts on this node, but isn't all stored: "+last.Cause, "compare that ConfigMap with it, and run `slipway reconfigure` with its documents again")
+		return fault.New(of+" counts on this node, but only a part of it is stored: "+last.Cause, "compare that ConfigMap with it, and run `slipway reconfigure` with its documents again")
 	case asked && last.State == wanted:
 		return nil
 	case last.State == trial.Reverted:

@@ -177,7 +177,7 @@ func keepsEncryption(env *step.Env, component string, then []byte) error {
 	if file == "" || file == manifests.FlagOf(pod, node.EncryptionFlag) {
 		return nil
 	}
-	return fault.New(fmt.Sprintf("the last change of this node gave %s the flag --%s=%s; without it, it may be unable to read Secrets", component, node.EncryptionFlag, file),
+	return fault.New(fmt.Sprintf("taking the last change back would take --%s=%s from %s, which could then be unable to read Secrets", node.EncryptionFlag, file, component),
 		"`slipway encryption disable` stops encrypting; change other fields with `slipway reconfigure --config`")
 }
 
