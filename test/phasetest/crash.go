@@ -300,7 +300,7 @@ func (s *Scene) Stamps(t *testing.T) map[string]string {
 
 var (
 	randomID  = regexp.MustCompile(`bootstrap-token-[a-z0-9]{6}`)
-	changedAt = regexp.MustCompile(`("slipway/changed-by-operator":)"[^"]*"`)
+	changedAt = regexp.MustCompile(`("slipway/changed-by-operator":)"[^"]*"|(\\"(?:since|until)\\":\\")[^\\]*`)
 )
 
 // left is everything a run left on the host and in the API, without random parts.
@@ -316,7 +316,7 @@ func (s *Scene) left(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		path = randomID.ReplaceAllString(path, "bootstrap-token-X")
-		all[path] += changedAt.ReplaceAllString(randomID.ReplaceAllString(string(data), "bootstrap-token-X"), "$1")
+		all[path] += changedAt.ReplaceAllString(randomID.ReplaceAllString(string(data), "bootstrap-token-X"), "$1$2")
 	}
 	err := filepath.WalkDir(s.Root, func(path string, d fs.DirEntry, err error) error {
 		rel := strings.TrimPrefix(path, s.Root)
