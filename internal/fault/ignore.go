@@ -17,10 +17,11 @@ const (
 	StaticPodProtection = "StaticPodProtection"
 
 	RestoredConfiguration = "RestoredConfiguration"
+	UnfinishedChange      = "UnfinishedChange"
 )
 
 func coveredByAll(name string) bool {
-	return !slices.Contains([]string{EtcdQuorum, EtcdOtherMembers, EtcdSnapshotCluster, RestoredConfiguration, StaticPodProtection}, name)
+	return !slices.Contains([]string{EtcdQuorum, EtcdOtherMembers, EtcdSnapshotCluster, RestoredConfiguration, StaticPodProtection, UnfinishedChange}, name)
 }
 
 // Ignored reports whether a check's errors count as warnings. ignore has names in upper or lower case; "all" stands for every
