@@ -99,25 +99,28 @@ var mayImport = map[string][]string{
 		"internal/ownership", "internal/thisnode", "internal/upgrading",
 	},
 	"phases/backup": {
-		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault",
+		"phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault",
 		"internal/host", "internal/joining", "internal/ownership", "internal/releases", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/snapshot": {
-		"phases/backup", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/config",
+		"phases/backup", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/cluster", "internal/config",
 		"internal/etcd", "internal/fault", "internal/host", "internal/releases", "internal/snapshots", "internal/thisnode", "internal/upgrading",
 	},
 	"phases/bootstrap": {
 		"phases/addon", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster",
-		"internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig",
+		"internal/config", "internal/encryption", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig",
 		"internal/ownership", "internal/retry", "internal/thisnode", "internal/tokens", "internal/ui",
 	},
 	"phases/edits": {
 		"phases/backup", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "kubeletconfig", "manifests", "preflight", "internal/cluster",
 		"internal/config", "internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/thisnode", "internal/upgrading",
 	},
-	"phases/trial": {"phases/node", "phases/step", "manifests", "internal/host", "internal/kubeconfig", "internal/ownership", "internal/retry", "internal/thisnode"},
+	"phases/trial": {
+		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/fault", "internal/host", "internal/kubeconfig",
+		"internal/ownership", "internal/retry", "internal/thisnode",
+	},
 	"phases/reconfigure": {
-		"phases/addon", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight",
+		"phases/addon", "phases/backup", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight",
 		"internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig", "internal/ownership",
 		"internal/pki", "internal/profile", "internal/reconfiguring", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
@@ -126,22 +129,22 @@ var mayImport = map[string][]string{
 		"internal/host", "internal/retry", "internal/thisnode",
 	},
 	"phases/address": {
-		"phases/addon", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/config", "internal/fault", "internal/host",
+		"phases/addon", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/config", "internal/fault", "internal/host",
 		"internal/kubeconfig", "internal/ownership", "internal/thisnode", "internal/ui",
 	},
 	"phases/upgrade": {
-		"phases/addon", "phases/backup", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests",
+		"phases/addon", "phases/backup", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests",
 		"preflight", "internal/breakages", "internal/cluster", "internal/config", "internal/corefile", "internal/etcd",
 		"internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/pki", "internal/retry",
 		"internal/thisnode", "internal/upgrading",
 	},
 	"phases/rollback": {
-		"phases/addon", "phases/backup", "phases/node", "phases/step", "certs", "kubeletconfig", "manifests", "preflight",
+		"phases/addon", "phases/backup", "phases/node", "phases/step", "phases/trial", "certs", "kubeletconfig", "manifests", "preflight",
 		"internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/ownership",
 		"internal/thisnode", "internal/upgrading",
 	},
 	"phases/machine": {
-		"phases/node", "phases/step", "kubeletconfig", "manifests", "preflight", "internal/bundle",
+		"phases/node", "phases/step", "phases/trial", "kubeletconfig", "manifests", "preflight", "internal/bundle",
 		"internal/cluster", "internal/config", "internal/containerd", "internal/fault", "internal/host",
 		"internal/joining", "internal/ownership", "internal/retry", "internal/thisnode", "internal/upgrading",
 	},
@@ -151,14 +154,14 @@ var mayImport = map[string][]string{
 		"internal/upgrading",
 	},
 	"phases/renew": {
-		"phases/kubelet", "phases/node", "phases/step", "certs", "manifests", "internal/fault", "internal/host", "internal/pki",
+		"phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "internal/fault", "internal/host", "internal/pki",
 		"internal/thisnode", "internal/ui",
 	},
 	"phases/maintenance": {
 		"phases/node", "phases/step", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault", "internal/thisnode",
 	},
 	"phases/recovery": {
-		"phases/backup", "phases/node", "phases/step", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault", "internal/host",
+		"phases/backup", "phases/node", "phases/step", "phases/trial", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault", "internal/host",
 		"internal/ownership", "internal/retry", "internal/thisnode",
 	},
 	"phases": {

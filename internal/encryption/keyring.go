@@ -30,6 +30,12 @@ import (
 // Identity is the name of the provider that doesn't encrypt.
 const Identity = "identity"
 
+// The sealed keyring is in a Secret in kube-system, under a key, on the way to other control planes.
+const (
+	KeyringSecret = "slipway-encryption-keyring"
+	KeyringKey    = "keyring"
+)
+
 // Key encrypts Secrets, with XSalsa20 and Poly1305 (secretbox). Values in etcd begin with its name, so it keeps the name for ever.
 type Key struct {
 	Name   string

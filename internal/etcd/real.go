@@ -14,6 +14,7 @@ import (
 	"github.com/pkg/errors"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
@@ -138,7 +139,8 @@ func (r *Real) Move(ctx context.Context, from []string, to string) (moved bool, 
 		case i < 0:
 			return errors.Errorf("%s is not a member; the members are at %s", strings.Join(from, " or "), peerURLs(now))
 		case there != nil:
-			return errors.Errorf("member %s already exists", there.Label())
+			return fault.New("member "+there.Label()+" is still there",
+				"move that member's control plane away first; if two control planes have swapped their addresses, move one of them to a third address first")
 		}
 		moved = true // even if the answer is lost
 		_, err := c.MemberUpdate(ctx, now[i].ID, []string{to})

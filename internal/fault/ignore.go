@@ -19,10 +19,11 @@ const (
 
 	RestoredConfiguration = "RestoredConfiguration"
 	ChangedSince          = "ChangedSince"
+	UnfinishedChange      = "UnfinishedChange"
 )
 
 func coveredByAll(name string) bool {
-	return !slices.Contains([]string{EtcdQuorum, EtcdQuota, EtcdOtherMembers, EtcdSnapshotCluster, RestoredConfiguration, ChangedSince, StaticPodProtection}, name)
+	return !slices.Contains([]string{EtcdQuorum, EtcdQuota, EtcdOtherMembers, EtcdSnapshotCluster, RestoredConfiguration, ChangedSince, StaticPodProtection, UnfinishedChange}, name)
 }
 
 // Ignored reports whether a check's errors count as warnings. ignore has names in upper or lower case; "all" stands for every

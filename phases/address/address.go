@@ -7,9 +7,12 @@
 package address
 
 import (
+	"context"
 	"net/netip"
 
+	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
 // Move is what changes: a control plane's address, its kubelet's, or the API's for this node's clients.
@@ -26,15 +29,18 @@ type Move struct {
 
 // Phases returns the workflow. It's the same for a run that finishes an interrupted one.
 func (m *Move) Phases() []step.Phase {
+	serving := step.Phase{Name: "kubelet-serving", Summary: "Approve the kubelet's request for a serving certificate with the address", Run: kubelet.RenewServing}
 	if !m.To.IsValid() {
 		return []step.Phase{
 			{Name: "preflight", Summary: "Check that the API responds and the host has the address", Run: m.clientPreflight},
 			{Name: "files", Summary: "Write them to kubeconfig files and the kubelet's settings", Run: m.files},
 			{Name: "kubelet", Summary: "Restart the kubelet if it has yet to read them", Run: m.restartKubelet},
+			serving,
 		}
 	}
 	return []step.Phase{
 		{Name: "preflight", Summary: "Check that this control plane can move to the address", Run: m.preflight},
+		{Name: "unfinished-change", Summary: "Put back the files of a change that goes back", Run: handOver},
 		{Name: "record", Summary: "Record the move, for a run that finishes it", Run: m.record},
 		{Name: "certificates", Summary: "Issue the certificates for the former address again", Run: m.certificates},
 		{Name: "files", Summary: "Write the address to kubeconfig files and the kubelet's settings", Run: m.files},
@@ -42,8 +48,18 @@ func (m *Move) Phases() []step.Phase {
 		{Name: "kubelet", Summary: "Restart the kubelet if it has yet to read the address", Run: m.restartKubelet},
 		{Name: "cluster", Summary: "Write the address to the cluster's ConfigMaps", Run: m.configMaps},
 		{Name: "endpoint", Summary: "Take the former address out of the Service kubernetes", Run: m.forget},
+		serving,
 		{Name: "finish", Summary: "End the move, and show where the former address is left", Run: m.finish},
 	}
+}
+
+// handOver ends a change that goes back. It may not have got far: its components can't run at the former address.
+func handOver(ctx context.Context, env *step.Env) error {
+	unfinished, err := trial.Unfinished(env)
+	if err != nil || unfinished == nil || unfinished.State != trial.Reverting {
+		return err
+	}
+	return unfinished.HandOver(ctx, env)
 }
 
 // finishRemedy is for a failed restart. Nothing is put back: the former address may be gone.

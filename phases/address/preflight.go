@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -43,6 +44,7 @@ func (m *Move) preflight(ctx context.Context, env *step.Env) error {
 		return preflight.Check{Name: name, Asks: asks, Run: func(context.Context, preflight.View) []fault.Finding { return find(env) }}
 	}
 	checks := []preflight.Check{
+		trial.Question(env, trial.Reverting),
 		check(addressCheck, "the address is this host's", m.checkAddress),
 		check("NodeIP", "the kubelet's address is this host's, and nothing overrides it", m.checkNodeIP),
 		check(hostnameCheck, "the host's name is still the node's", checkHostname),
@@ -62,6 +64,7 @@ func (m *Move) clientPreflight(ctx context.Context, env *step.Env) error {
 		return fault.WithRemedy(err, "this restarts the kubelet through systemd")
 	}
 	checks := []preflight.Check{
+		trial.Question(env),
 		{Name: serverCheck, Asks: "the API answers at its address", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return m.checkServer(ctx, env) }},
 		{Name: addressCheck, Asks: "the address is this host's", Run: func(context.Context, preflight.View) []fault.Finding { return m.checkNodeIP(env) }},
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
 // KubeletFlagsFile is the name of the file with the kubelet's flags, in its directory.
@@ -33,7 +34,7 @@ const (
 	AsEdited                  // somebody has edited or replaced it
 )
 
-// Whose decides by the host's notes of Slipway's files, and by the records of upgrades, which also overwrite others' files. Files
+// Whose decides by the host's notes of Slipway's files, and by the records of upgrades and of changes on trial, which also overwrite others' files. Files
 // from kubeadm, from an earlier release's upgrade, or put back by a rollback are of unknown origin.
 func Whose(env *step.Env, path string) (Owner, error) {
 	data, err := host.ReadIfExists(env.Host, path)
@@ -50,7 +51,11 @@ func Whose(env *step.Env, path string) (Owner, error) {
 		backup = nil // that upgrade hasn't replaced it yet
 	}
 	if env.Host.Unchanged(path) {
-		return AsMade, nil
+		edited, err := trial.PutBackEdited(env, path, data)
+		if edited {
+			return AsEdited, err
+		}
+		return AsMade, err
 	}
 	if backup == nil {
 		// Some editors replace a file instead of changing it, and the new file has no note.

@@ -4,6 +4,7 @@
 package bootstrap
 
 import (
+	"context"
 	"slices"
 
 	"github.com/slipway-k8s/slipway/certs"
@@ -72,8 +73,16 @@ func joinStaticPods() step.Phase {
 	p.Flags = []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane", "dry-run", "patches"}
 	p = asOne(p)
 	for i := range p.Children {
-		if p.Children[i].Name != "apiserver" {
-			p.Children[i].Needs = []string{"etcd-join"}
+		if c := &p.Children[i]; c.Name == "apiserver" {
+			write := c.Run
+			c.Run = func(ctx context.Context, env *step.Env) error {
+				if err := encryptionKeysEarly(ctx, env); err != nil {
+					return err
+				}
+				return write(ctx, env)
+			}
+		} else {
+			c.Needs = []string{"etcd-join"}
 		}
 	}
 	return p

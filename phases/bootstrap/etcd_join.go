@@ -49,7 +49,9 @@ func runEtcdJoin(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	err = startMember(ctx, env, peer, members, added)
+	if err = encryptionKeys(ctx, env); err == nil {
+		err = startMember(ctx, env, peer, members, added)
+	}
 	if err != nil && added {
 		return withdraw(ctx, env, peer, err)
 	}

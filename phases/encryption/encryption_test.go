@@ -190,7 +190,7 @@ func TestRefusals(t *testing.T) {
 		w.readAt = "/elsewhere/secrets/"
 		before := p.Get(t, config.EncryptionFile)
 		for _, goal := range []Goal{Enable, Rotate} {
-			fact.Error(t, p.run(goal), "/of/secrets/", keyringName)
+			fact.Error(t, p.run(goal), "/of/secrets/", encryption.KeyringSecret)
 		}
 		if _, err := Look(t.Context(), p.Env); err == nil {
 			t.Error("the status knows etcd's Secrets")

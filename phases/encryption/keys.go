@@ -25,16 +25,12 @@ import (
 
 // The sealed keyring is in a Secret, on the way to other control planes, and in a file, for keys that only old snapshots need: a
 // restored etcd has the Secret of its time.
-const (
-	keyringName = "slipway-encryption-keyring"
-	keyringKey  = "keyring"
-	keyringFile = config.EncryptionKeyring
-)
+const keyringFile = config.EncryptionKeyring
 
 func keyringSecret() *corev1.Secret {
 	return &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Name: keyringName, Namespace: metav1.NamespaceSystem},
+		ObjectMeta: metav1.ObjectMeta{Name: encryption.KeyringSecret, Namespace: metav1.NamespaceSystem},
 		Type:       corev1.SecretTypeOpaque,
 	}
 }
@@ -117,11 +113,11 @@ func update(ctx context.Context, env *step.Env, change func(encryption.Keyring) 
 		if ring, restored, err = merged(shared, here); err == nil {
 			ring, err = change(ring)
 		}
-		if err != nil || len(secret.Data[keyringKey]) > 0 && ring.Same(shared) {
+		if err != nil || len(secret.Data[encryption.KeyringKey]) > 0 && ring.Same(shared) {
 			return false, err
 		}
 		sealed, err := ring.Seal(seal)
-		secret.Data = map[string][]byte{keyringKey: sealed}
+		secret.Data = map[string][]byte{encryption.KeyringKey: sealed}
 		return true, err
 	}
 	found, err := env.Cluster.Update(ctx, secret, merge)
@@ -141,18 +137,18 @@ func update(ctx context.Context, env *step.Env, change func(encryption.Keyring) 
 }
 
 func sayRestored(env *step.Env, target string) {
-	env.UI.Warn(fmt.Sprintf("Secret kube-system/%s is older than %s, as after a restore of etcd: %s stays the target", keyringName, keyringFile, target),
+	env.UI.Warn(fmt.Sprintf("Secret kube-system/%s is older than %s, as after a restore of etcd: %s stays the target", encryption.KeyringSecret, keyringFile, target),
 		"if Secrets should have another key, use `slipway encryption rotate`")
 }
 
 // open reads the Secret's keyring. Without one, it has only a target.
 func open(secret *corev1.Secret, seal []byte, target string) (encryption.Keyring, error) {
-	sealed := secret.Data[keyringKey]
+	sealed := secret.Data[encryption.KeyringKey]
 	if len(sealed) == 0 {
 		return encryption.Keyring{Target: target}, nil
 	}
 	ring, err := encryption.Open(sealed, seal)
-	return ring, fault.WithRemedy(errors.WithMessage(err, "Secret kube-system/"+keyringName),
+	return ring, fault.WithRemedy(errors.WithMessage(err, "Secret kube-system/"+encryption.KeyringSecret),
 		"if sa.key was replaced, delete the Secret, and run this on a control plane that has "+config.EncryptionFile)
 }
 

@@ -71,8 +71,8 @@ func peek(ctx context.Context, env *step.Env) (ring encryption.Keyring, shared b
 	if err != nil || !found {
 		return here, false, err
 	}
-	if ring, err = encryption.Open(secret.Data[keyringKey], seal); err != nil {
-		return ring, true, errors.WithMessage(err, "Secret kube-system/"+keyringName)
+	if ring, err = encryption.Open(secret.Data[encryption.KeyringKey], seal); err != nil {
+		return ring, true, errors.WithMessage(err, "Secret kube-system/"+encryption.KeyringSecret)
 	}
 	ring, _, err = merged(ring, here)
 	return ring, true, err

@@ -40,7 +40,7 @@ func readValues(ctx context.Context, env *step.Env, target string) (v values, er
 	err = env.Etcd.Values(ctx, v.prefix, func(key string, value []byte) {
 		name := strings.TrimPrefix(key, v.prefix)
 		v.all++
-		v.keyring = v.keyring || name == metav1.NamespaceSystem+"/"+keyringName
+		v.keyring = v.keyring || name == metav1.NamespaceSystem+"/"+encryption.KeyringSecret
 		if p := encryption.Provider(value); p != target {
 			v.others, v.needs[p] = append(v.others, name), name
 		}
@@ -53,7 +53,7 @@ func (v values) check() error {
 	if v.keyring {
 		return nil
 	}
-	return fault.New("etcd has no Secret kube-system/"+keyringName+" below "+v.prefix+", although the API server has it",
+	return fault.New("etcd has no Secret kube-system/"+encryption.KeyringSecret+" below "+v.prefix+", although the API server has it",
 		"see where the API server keeps Secrets: Slipway reads the etcd of the stored configuration, below the API server's --etcd-prefix")
 }
 
@@ -62,7 +62,7 @@ func (v values) providers(ring encryption.Keyring) ([]string, error) {
 	names := slices.Sorted(maps.Keys(v.needs))
 	for _, name := range names {
 		if _, found := ring.Key(name); !found && name != encryption.Identity {
-			return nil, fault.New(fmt.Sprintf("Secret %s is encrypted with the key %s, which neither this host nor Secret kube-system/%s has", v.needs[name], name, keyringName),
+			return nil, fault.New(fmt.Sprintf("Secret %s is encrypted with the key %s, which neither this host nor Secret kube-system/%s has", v.needs[name], name, encryption.KeyringSecret),
 				"run the same command on another control plane: "+keyringFile+" there may have the key; if none has it, delete the Secret from etcd")
 		}
 	}

@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"net"
 	"slices"
 	"time"
 
 	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -52,14 +54,14 @@ func EnsureServing(ctx context.Context, env *step.Env) error {
 		return nil
 	}
 	name := thisnode.RegisteredName(env.Host, env.Config)
-	leaf, err := servingLeaf(env, name)
+	leaf, err := servingLeaf(ctx, env, name)
 	if err != nil {
 		return err
 	}
 	if leaf != nil {
 		return onlyWarn(ctx, env, renewServing(ctx, env, name, leaf))
 	}
-	return onlyWarn(ctx, env, firstServing(ctx, env, name))
+	return onlyWarn(ctx, env, awaitRequest(ctx, env, name))
 }
 
 // RenewServing is EnsureServing for a kubelet that has had a serving certificate of the cluster. The request for the next comes after
@@ -81,8 +83,9 @@ func onlyWarn(ctx context.Context, env *step.Env, err error) error {
 	return nil
 }
 
-// firstServing waits for the request of a kubelet that has no valid certificate of the cluster.
-func firstServing(ctx context.Context, env *step.Env, name string) error {
+// awaitRequest waits for the request of a kubelet that has no valid certificate of the cluster, or another address since, which makes it
+// ask within seconds.
+func awaitRequest(ctx context.Context, env *step.Env, name string) error {
 	if hasCloudsAddresses(env) {
 		return errors.New("this host can't confirm the kubelet's addresses, which come from a cloud provider")
 	}
@@ -100,7 +103,7 @@ func firstServing(ctx context.Context, env *step.Env, name string) error {
 			refused = checkServing(env, name, r)
 			return nil
 		}
-		leaf, err := servingLeaf(env, name) // somebody else may have approved it
+		leaf, err := servingLeaf(ctx, env, name) // somebody else may have approved it
 		if err == nil && leaf == nil {
 			err = errors.Errorf("the kubelet of Node %s has not asked for a serving certificate; `journalctl -u kubelet` shows why", name)
 		}
@@ -112,7 +115,7 @@ func firstServing(ctx context.Context, env *step.Env, name string) error {
 	if err != nil {
 		return err
 	}
-	leaf, err := servingLeaf(env, name)
+	leaf, err := servingLeaf(ctx, env, name)
 	if err != nil || leaf != nil || request == nil {
 		return err
 	}
@@ -208,8 +211,8 @@ func awaitServing(ctx context.Context, env *step.Env, request *cluster.Certifica
 		"`journalctl -u kubelet` shows why; if the kubelet has not made this request, somebody else has this node's credentials")
 }
 
-// servingLeaf is the kubelet's certificate of the cluster's CA; nil if it has none that's valid now.
-func servingLeaf(env *step.Env, name string) (*x509.Certificate, error) {
+// servingLeaf is the kubelet's certificate of the cluster's CA; nil if it has none that's valid now, for all addresses of its Node.
+func servingLeaf(ctx context.Context, env *step.Env, name string) (*x509.Certificate, error) {
 	data, err := host.ReadIfExists(env.Host, thisnode.KubeletServingPEM(env.Host, env.Config))
 	if err != nil || data == nil {
 		return nil, err
@@ -232,8 +235,27 @@ func servingLeaf(env *step.Env, name string) (*x509.Certificate, error) {
 	}
 	leaf, now := chain[0], env.Host.Now()
 	valid := !now.Before(leaf.NotBefore) && !now.After(leaf.NotAfter)
-	if valid && leaf.Subject.CommonName == cluster.NodeUser(name) && pki.Verify(chain, trusted, now) == nil {
-		return leaf, nil
+	if !valid || leaf.Subject.CommonName != cluster.NodeUser(name) || pki.Verify(chain, trusted, now) != nil {
+		return nil, nil
 	}
-	return nil, nil
+	if missing, err := lacksAddress(ctx, env, name, leaf); err != nil || missing {
+		return nil, err
+	}
+	return leaf, nil
+}
+
+// lacksAddress reports whether a certificate isn't for one of the Node's addresses, which the kubelet has reported. A cloud provider's
+// aren't for this host to judge.
+func lacksAddress(ctx context.Context, env *step.Env, name string, leaf *x509.Certificate) (bool, error) {
+	if hasCloudsAddresses(env) {
+		return false, nil
+	}
+	registered := cluster.NewNode(name)
+	if _, err := env.Cluster.Get(ctx, registered); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(registered.Status.Addresses, func(a corev1.NodeAddress) bool {
+		ip := net.ParseIP(a.Address)
+		return ip != nil && !slices.ContainsFunc(leaf.IPAddresses, ip.Equal)
+	}), nil
 }

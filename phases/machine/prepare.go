@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -90,7 +91,7 @@ func (p *Prepare) runPreflight(ctx context.Context, env *step.Env) error {
 	checks := preflight.Prepare(env.Config, preflight.Preparation{
 		Runtime: found.check(ctx, env), Sizes: p.sizes(), Parameters: parameters, SysctlFile: sysctlPath, Refused: pending.refused,
 	})
-	checks = append(checks, p.skewChecks(ctx, env)...)
+	checks = append(append(checks, trial.Question(env)), p.skewChecks(ctx, env)...)
 	return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
 }
 

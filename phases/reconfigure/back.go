@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
@@ -19,38 +20,59 @@ import (
 )
 
 // Unfinished returns this node's last change if a run has still to store it or to put it back; nil if there's none.
-func Unfinished(env *step.Env) (*trial.Record, error) {
-	last, err := trial.Last(env)
-	if err != nil || last == nil || last.Over() {
-		return nil, err
-	}
-	return last, nil
-}
+func Unfinished(env *step.Env) (*trial.Record, error) { return trial.Unfinished(env) }
 
-// Stays reports whether to store an unfinished change: it has proven itself, and was confirmed if it had to be.
-func Stays(env *step.Env, unfinished *trial.Record) (bool, error) {
+// storable reports whether to store an unfinished change: it has proven itself, and was confirmed if it had to be.
+func storable(env *step.Env, unfinished *trial.Record) (bool, error) {
 	answer, err := unfinished.Answered(env)
 	return unfinished.State == trial.Storing || unfinished.Waits() && answer == trial.Confirmed, err
 }
 
-// Finish is the workflow that stores an unfinished change, or puts it back. byWatch says that the unit that watches runs it.
-func Finish(unfinished *trial.Record, byWatch bool) []step.Phase {
+// Finish is the workflow that stores an unfinished change, or puts it back. byWatch says that the unit that watches runs it. It reads
+// the record under the node's lock: while it waited for that, the run may have come further. If another run has ended the change, only
+// that run's end may be missing.
+func Finish(byWatch bool) []step.Phase {
 	return []step.Phase{{Name: "finish-change", Summary: "Store the unfinished change if it was confirmed, or else put it back", Run: func(ctx context.Context, env *step.Env) error {
-		stays, err := Stays(env, unfinished)
+		unfinished, err := trial.Unfinished(env)
 		if err != nil {
 			return err
 		}
-		if !stays {
-			return putBackUnfinished(ctx, env, unfinished, byWatch)
+		if unfinished == nil {
+			return endLost(ctx, env, byWatch)
 		}
-		return finishStoring(ctx, env, unfinished, byWatch)
+		stays, err := storable(env, unfinished)
+		switch {
+		case err != nil:
+			return err
+		case stays:
+			return finishStoring(ctx, env, unfinished, byWatch)
+		case !byWatch:
+			if err := MayWait(env, unfinished); err != nil {
+				return err
+			}
+		}
+		return putBackUnfinished(ctx, env, unfinished, byWatch)
 	}}}
 }
 
+// MayWait fails if there's still time to confirm a change that nobody has answered.
+func MayWait(env *step.Env, unfinished *trial.Record) error {
+	answer, err := unfinished.Answered(env)
+	if err == nil && unfinished.Waits() && answer == trial.Unconfirmed && env.Host.Now().Before(*unfinished.Until) {
+		return fault.New("a change is on trial on this node until "+unfinished.Until.Format(time.DateTime)+" UTC",
+			"`slipway reconfigure --confirm` keeps it, and `slipway reconfigure --revert` puts it back")
+	}
+	return err
+}
+
 // PutFilesBack is the workflow that only puts back the files of an unfinished change, before the kubelet starts.
-func PutFilesBack(unfinished *trial.Record) []step.Phase {
+func PutFilesBack() []step.Phase {
 	return []step.Phase{{Name: "put-files-back", Summary: "Put back the files of the unfinished change", Run: func(_ context.Context, env *step.Env) error {
-		stays, err := Stays(env, unfinished)
+		unfinished, err := trial.Unfinished(env)
+		if err != nil || unfinished == nil {
+			return err
+		}
+		stays, err := storable(env, unfinished)
 		if err != nil || stays {
 			return err
 		}

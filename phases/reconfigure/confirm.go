@@ -39,20 +39,16 @@ func awaitAnswer(ctx context.Context, env *step.Env, record *trial.Record) (tria
 
 // Watch is the workflow of the unit that watches: the run is gone, so it waits in its place if there's a confirmation to wait for.
 // Without an unfinished change, only the end of the run is missing.
-func Watch(unfinished *trial.Record) []step.Phase {
-	if unfinished == nil {
-		return []step.Phase{{Name: "finish", Summary: "End the turn of the interrupted run", Run: func(ctx context.Context, env *step.Env) error {
-			return endLost(ctx, env, true)
-		}}}
-	}
+func Watch() []step.Phase {
 	wait := step.Phase{Name: "confirmation", Summary: "Wait for `slipway reconfigure --confirm`", Run: func(ctx context.Context, env *step.Env) error {
-		_, err := awaitAnswer(ctx, env, unfinished)
+		unfinished, err := trial.Unfinished(env)
+		if err != nil || unfinished == nil || !unfinished.Waits() {
+			return err
+		}
+		_, err = awaitAnswer(ctx, env, unfinished)
 		return err
 	}}
-	if !unfinished.Waits() {
-		return Finish(unfinished, true)
-	}
-	return append([]step.Phase{wait}, Finish(unfinished, true)...)
+	return append([]step.Phase{wait}, Finish(true)...)
 }
 
 // Answer gives this node's change on trial an answer, and returns the workflow that acts on it: nil if the change is over. asked says
@@ -76,7 +72,7 @@ func Answer(env *step.Env, answer trial.Answer, asked bool) ([]step.Phase, error
 	case last.State == trial.OnTrial && last.Until == nil:
 		return nil, fault.New(of+" has not proven itself yet", "wait until its run says that it works; if that run is gone, systemd puts the node back (journalctl -u slipway-watch)")
 	case !last.Waits():
-		return Finish(last, false), nil
+		return finishAs(last, answer), nil
 	}
 	given, err := last.Answered(env)
 	switch {
@@ -89,7 +85,18 @@ func Answer(env *step.Env, answer trial.Answer, asked bool) ([]step.Phase, error
 	case given != answer:
 		return nil, fault.New(nameOf(last)+" already has another answer: "+string(given), "see what becomes of it: journalctl -u slipway-watch")
 	}
-	return Finish(last, false), err
+	return finishAs(last, answer), err
+}
+
+// finishAs is Finish, and fails if the change has ended otherwise than its answer says.
+func finishAs(last *trial.Record, answer trial.Answer) []step.Phase {
+	return append(Finish(false), step.Phase{Name: "outcome", Summary: "Check what became of the change", Run: func(_ context.Context, env *step.Env) error {
+		now, err := last.Now(env)
+		if err != nil {
+			return err
+		}
+		return overFor(now, answer, true)
+	}})
 }
 
 // overFor is the error of an answer that comes too late; nil if it was heard.

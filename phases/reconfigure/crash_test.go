@@ -12,14 +12,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pkg/errors"
+
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
+	"github.com/slipway-k8s/slipway/phases/upgrade"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
@@ -140,6 +144,32 @@ func reconfigureTry(ctx context.Context, h *phasetest.LastingHost, endpoint stri
 	})
 }
 
+// upgradeScenario upgrades the node after the kill. An unfinished change is in the way of that, and the node is as before.
+var upgradeScenario = phasetest.Scenario{
+	Name: "reconfigure-upgrade", Prepare: reconfigureScenario.Prepare, Reads: reconfigureScenario.Reads, Renews: reconfigureScenario.Renews,
+	Run: func(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
+		living, _, err := config.LoadCluster(config.DefaultCluster(), nil, nil, reconfiguring.Self(h), crashOptions())
+		if err != nil {
+			return err
+		}
+		env := &step.Env{Host: h, Config: living}
+		before, err := Unfinished(env)
+		if err != nil {
+			return err
+		}
+		if before != nil {
+			err := phasetest.RunUpgrade("apply", upgrade.Apply)(ctx, h, endpoint, say)
+			if err == nil || !strings.Contains(err.Error(), fault.UnfinishedChange) {
+				return errors.Errorf("upgraded beside a change that is %q: %v", before.State, err)
+			}
+			if now, err := Unfinished(env); err != nil || now == nil || now.State != before.State {
+				return errors.Errorf("the upgrade has made %+v of %+v, %v", now, before, err)
+			}
+		}
+		return reconfigure(ctx, h, endpoint, say)
+	},
+}
+
 func confirm(env *step.Env) error {
 	_, err := Answer(env, trial.Confirmed, false)
 	return err
@@ -169,7 +199,7 @@ func command(ctx context.Context, h *phasetest.LastingHost, endpoint string, say
 				return err
 			}
 		}
-		if err := phasetest.CrashRun(ctx, living, h, endpoint, say, Finish(unfinished, false), nil); err != nil {
+		if err := phasetest.CrashRun(ctx, living, h, endpoint, say, Finish(false), nil); err != nil {
 			return err
 		}
 	}
@@ -185,7 +215,7 @@ func command(ctx context.Context, h *phasetest.LastingHost, endpoint string, say
 var (
 	scenarios = []phasetest.Scenario{reconfigureScenario, nodePlaneScenario, nodeScenario, endpointScenario, tryScenario, revertScenario}
 	wayBacks  = []phasetest.Scenario{
-		bootScenario, wayBackScenario("way-back", trial.Unconfirmed), wayBackScenario("way-back-confirmed", trial.Confirmed),
+		bootScenario, upgradeScenario, wayBackScenario("way-back", trial.Unconfirmed), wayBackScenario("way-back-confirmed", trial.Confirmed),
 	}
 )
 

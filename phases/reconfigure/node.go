@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/kubelet"
+	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
@@ -27,6 +28,9 @@ import (
 func (r *Run) preflight(ctx context.Context, env *step.Env) error {
 	for _, f := range r.Fields {
 		env.UI.Printf("Changing %s in %s", f.Path, f.Source)
+	}
+	if err := r.look(env); err != nil {
+		return err
 	}
 	if r.Reverts != nil {
 		return r.revertPreflight(ctx, env)
@@ -49,6 +53,9 @@ func (r *Run) prepare(ctx context.Context, env *step.Env) error {
 	}
 	if _, err := env.Host.Unit(ctx, node.KubeletUnit); err != nil {
 		return fault.WithRemedy(err, "a change restarts the kubelet, and puts it back if it doesn't work, through systemd")
+	}
+	if err := r.seeWrites(env); err != nil {
+		return err
 	}
 	if err := r.takeTurn(ctx, env); err != nil {
 		return err
@@ -78,18 +85,12 @@ func sayOutage(ctx context.Context, env *step.Env, components []node.Replacement
 
 // begin makes sure that this node goes back whatever happens to this run.
 func (r *Run) begin(ctx context.Context, env *step.Env) (err error) {
-	var paths []string
-	for _, row := range r.certificates {
-		paths = append(paths, env.PKI().Files(row)[0])
+	writes, err := r.writes(env)
+	if err == nil {
+		err = r.unedited(env, writes)
 	}
-	for _, c := range r.components {
-		paths = append(paths, thisnode.StaticPodPath(env.Config, c.Name))
-	}
-	for _, f := range slices.Concat(r.kubeconfigs, r.profiles, r.kubelet) {
-		paths = append(paths, f.Path)
-	}
-	for _, f := range r.others {
-		paths = append(paths, f.Path)
+	if err != nil {
+		return err
 	}
 	texts, err := r.configMaps(ctx, env)
 	if err != nil {
@@ -99,11 +100,39 @@ func (r *Run) begin(ctx context.Context, env *step.Env) (err error) {
 	if r.Reverts != nil {
 		change.TakesBack = &r.Reverts.Began
 	}
-	if r.record, err = trial.Begin(env, paths, change); err != nil {
+	if r.record, err = trial.Begin(ctx, env, r.Program, writes, change); err != nil {
 		return err
 	}
 	env.UI.Printf("Keeping the previous files in %s", r.record.Dir())
-	return trial.Guard(ctx, env, r.Program)
+	return nil
+}
+
+// writes are the files that this run is about to write.
+func (r *Run) writes(env *step.Env) (list []trial.Write, err error) {
+	for _, row := range r.certificates {
+		list = append(list, trial.Write{Path: env.PKI().Files(row)[0]})
+	}
+	for _, c := range r.components {
+		list = append(list, trial.Write{Path: thisnode.StaticPodPath(env.Config, c.Name), Data: c.Wanted})
+	}
+	for _, f := range slices.Concat(r.kubeconfigs, r.profiles, r.kubelet) {
+		list = append(list, trial.Write{Path: f.Path, Data: f.Data})
+	}
+	for _, f := range r.others {
+		data, err := r.Reverts.Kept(env, f)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, trial.Write{Path: f.Path, Data: data})
+	}
+	for i := range list {
+		of, err := backup.Whose(env, list[i].Path)
+		if err != nil {
+			return nil, err
+		}
+		list[i].Edited = of == backup.AsEdited
+	}
+	return list, nil
 }
 
 func (r *Run) find(ctx context.Context, env *step.Env) (err error) {

@@ -40,6 +40,9 @@ func (r *Run) NodePhases() []step.Phase {
 }
 
 func (r *Run) nodePreflight(ctx context.Context, env *step.Env) error {
+	if err := r.look(env); err != nil {
+		return err
+	}
 	if r.Reverts != nil {
 		return r.revertPreflight(ctx, env)
 	}

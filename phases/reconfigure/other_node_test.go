@@ -189,10 +189,9 @@ func TestWorker(t *testing.T) {
 	t.Run("is killed", func(t *testing.T) {
 		s := worker(t)
 		before := s.Get(t, settings)
-		record, err := trial.Begin(s.Env, []string{settings}, trial.Record{})
-		phasetest.Fatal(t, err)
+		begin(t, s.Stage, settings)
 		s.Put(t, settings, fixture.KubeletConfiguration)
-		s.Play(t, Finish(record, true)...)
+		s.Play(t, Finish(true)...)
 		if s.Get(t, settings) != before || state(t, s.Stage) != trial.Reverted || len(s.Done) > 0 {
 			t.Errorf("the change is %q, did %q:\n%s", state(t, s.Stage), s.Done, s.Get(t, settings))
 		}
@@ -206,10 +205,9 @@ func TestPutBackIsNoEdit(t *testing.T) {
 	phasetest.Fatal(t, os.Chtimes(s.Root+settings, written, written))
 	storedAt(t, s.API, "kubelet-config", "kubelet", "", changed)
 	for range 2 { // the second time, too
-		record, err := trial.Begin(s.Env, []string{settings}, trial.Record{})
-		phasetest.Fatal(t, err)
+		begin(t, s.Stage, settings)
 		s.Append(t, settings, "podPidsLimit: 99\n")
-		s.Play(t, Finish(record, false)...)
+		s.Play(t, Finish(false)...)
 	}
 	if at, err := trial.WrittenAt(s.Env, settings); err != nil || !at.Equal(written) {
 		t.Errorf("%v, %v", at, err)

@@ -155,7 +155,7 @@ func TestHardenedGoesBack(t *testing.T) {
 			t.Errorf("%v; the files: %v", err, profileFiles(t, s))
 		}
 		s.FakeHost.On.Orders = nil
-		s.Play(t, Finish(unfinished(t, s), false)...)
+		s.Play(t, Finish(false)...)
 		phasetest.Fatal(t, takeBack(t, s))
 		isAsBefore(t, s, before)
 	})
@@ -196,10 +196,9 @@ func TestOwnerGoesBack(t *testing.T) {
 	policy := profile.Files()[0]
 	s.Put(t, policy.Path, string(policy.Data))
 	phasetest.Fatal(t, os.Chown(s.Root+policy.Path, 997, 996))
-	record, err := trial.Begin(s.Env, []string{policy.Path}, trial.Record{})
-	phasetest.Fatal(t, err)
+	begin(t, s, policy.Path)
 	phasetest.Fatal(t, os.Remove(s.Root+policy.Path))
-	s.Play(t, PutFilesBack(record)...)
+	s.Play(t, PutFilesBack()...)
 	if want := policy.Path + " 997:996"; s.Get(t, policy.Path) != string(policy.Data) || !slices.Contains(s.FakeHost.Owned, want) {
 		t.Errorf("%q, want %s", s.FakeHost.Owned, want)
 	}

@@ -50,6 +50,8 @@ type Run struct {
 	profiles     []ownership.File // files that the API server reads
 	// others are a reverted change's other files, such as certificates, as they were.
 	others []trial.File
+	// seen has the hashes of files as this run has first seen them, by path.
+	seen map[string]string
 	// stored is set once the cluster's configuration may have changed.
 	stored bool
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
+	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
@@ -82,6 +83,18 @@ func changeTo(t *testing.T, s *phasetest.Stage, documents string) *Run {
 func run(t *testing.T, s *phasetest.Stage) error {
 	t.Helper()
 	return step.Run(t.Context(), s.Env, change(t, s).Phases(), step.Options{})
+}
+
+// begin puts files on trial.
+func begin(t *testing.T, s *phasetest.Stage, paths ...string) *trial.Record {
+	t.Helper()
+	var writes []trial.Write
+	for _, path := range paths {
+		writes = append(writes, trial.Write{Path: path})
+	}
+	record, err := trial.Begin(t.Context(), s.Env, "/usr/bin/slipway", writes, trial.Record{})
+	phasetest.Fatal(t, err)
+	return record
 }
 
 // files are the node's files that a change may write, by path.
@@ -255,9 +268,7 @@ func TestInterrupted(t *testing.T) {
 			}
 			s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Away: func() bool { return away && strings.Contains(s.Get(t, apiServer), "--profiling=false") }}
 			s.Config.Timeouts.KubernetesAPICall = time.Second
-			interrupted, err := Unfinished(s.Env)
-			phasetest.Fatal(t, err)
-			s.Play(t, Finish(interrupted, false)...)
+			s.Play(t, Finish(false)...)
 			if diff := cmp.Diff(before, files(t, s)); diff != "" {
 				t.Errorf("files:\n%s", diff)
 			}
@@ -272,13 +283,12 @@ func TestInterrupted(t *testing.T) {
 func TestFilesGoBack(t *testing.T) {
 	s := live(t)
 	before := files(t, s)
-	record, err := trial.Begin(s.Env, []string{apiServer, settings, serverCert, "/etc/kubernetes/new.yaml"}, trial.Record{})
-	phasetest.Fatal(t, err)
+	begin(t, s, apiServer, settings, serverCert, "/etc/kubernetes/new.yaml")
 	for _, path := range []string{apiServer, settings, serverCert, "/etc/kubernetes/new.yaml"} {
 		s.Put(t, path, "changed")
 	}
 	s.FakeHost.Jobs = nil
-	s.Play(t, PutFilesBack(record)...)
+	s.Play(t, PutFilesBack()...)
 	if diff := cmp.Diff(before, files(t, s)); diff != "" {
 		t.Errorf("files:\n%s", diff)
 	}
@@ -290,17 +300,23 @@ func TestFilesGoBack(t *testing.T) {
 // TestClockWasAhead: the newest change is found, even if an earlier one has a later time.
 func TestClockWasAhead(t *testing.T) {
 	s := live(t)
-	earlier, err := trial.Begin(s.Env, []string{settings}, trial.Record{})
-	phasetest.Fatal(t, err)
+	earlier := begin(t, s, settings)
 	phasetest.Fatal(t, earlier.Set(s.Env, trial.Counts))
 	const tomorrow = "/etc/kubernetes/tmp/slipway-reconfigure-2199-01-01-00-00-00"
 	phasetest.Fatal(t, os.Rename(s.Root+earlier.Dir(), s.Root+tomorrow))
 	s.Put(t, tomorrow+"/change.yaml", "began: 2199-01-01T00:00:00Z\nstate: counts\nfiles: []\n")
-	record, err := trial.Begin(s.Env, []string{settings}, trial.Record{})
-	phasetest.Fatal(t, err)
+	record := begin(t, s, settings)
 	interrupted, err := Unfinished(s.Env)
 	if err != nil || interrupted == nil || interrupted.Dir() != record.Dir() {
 		t.Errorf("%+v, %v; want %s", interrupted, err, record.Dir())
+	}
+	phasetest.Fatal(t, record.Set(s.Env, trial.Reverted))
+	phasetest.Fatal(t, run(t, s))
+	cm := node.ConfigMap("kubelet-config")
+	_, err = s.API.Get(t.Context(), cm)
+	phasetest.Fatal(t, err)
+	if at, err := time.Parse(time.RFC3339, cm.Annotations[edits.ChangedByOperator]); err != nil || at.After(time.Now()) {
+		t.Errorf("the configuration is of %v, %v", at, err)
 	}
 }
 

@@ -167,7 +167,7 @@ func storeConfiguration(ctx context.Context, env *step.Env, record *trial.Record
 		}
 		live.Data[cm.Key] = cm.After
 		// Other nodes' files are older than the record, so later runs there know that they may come from the configuration before.
-		metav1.SetMetaDataAnnotation(&live.ObjectMeta, edits.ChangedByOperator, record.Began.UTC().Format(time.RFC3339))
+		metav1.SetMetaDataAnnotation(&live.ObjectMeta, edits.ChangedByOperator, beganAt(env, record).Format(time.RFC3339))
 		for name, text := range cm.Annotations {
 			if metav1.SetMetaDataAnnotation(&live.ObjectMeta, name, text); text == "" {
 				delete(live.Annotations, name)
@@ -176,6 +176,14 @@ func storeConfiguration(ctx context.Context, env *step.Env, record *trial.Record
 		return true, nil
 	})
 	return err
+}
+
+// beganAt is never in the future: after a change with a clock that was ahead, later records are ahead, too.
+func beganAt(env *step.Env, record *trial.Record) time.Time {
+	if now := env.Host.Now().UTC(); now.Before(record.Began) {
+		return now
+	}
+	return record.Began.UTC()
 }
 
 func (r *Run) finish(ctx context.Context, env *step.Env) error {

@@ -166,7 +166,7 @@ func TestKilledOnTrial(t *testing.T) {
 				phasetest.Fatal(t, err)
 			}
 			if test.reboot {
-				s.Play(t, PutFilesBack(unfinished(t, s))...)
+				s.Play(t, PutFilesBack()...)
 			}
 			if test.reboot && !test.confirmed {
 				if diff := cmp.Diff(were, files(t, s)); diff != "" {
@@ -175,7 +175,7 @@ func TestKilledOnTrial(t *testing.T) {
 				_, err := Answer(s.Env, trial.Confirmed, false)
 				fact.Error(t, err, "put back", "restarted")
 			}
-			s.Play(t, Watch(unfinished(t, s))...)
+			s.Play(t, Watch()...)
 			if test.confirmed {
 				isAfter(t, s)
 				return
@@ -199,7 +199,7 @@ func TestConfirmedTooLong(t *testing.T) {
 	had["kubelet-config"] += "podPidsLimit: 9\n"
 	workflow, err := Answer(s.Env, trial.Confirmed, false)
 	phasetest.Fatal(t, err)
-	s.Play(t, workflow...)
+	fact.Error(t, step.Run(t.Context(), s.Env, workflow, step.Options{}), "put back", "kube-system/kubelet-config")
 	isBefore(t, s, were, had)
 	_, err = Answer(s.Env, trial.Confirmed, true)
 	fact.Error(t, err, "put back", "kube-system/kubelet-config")

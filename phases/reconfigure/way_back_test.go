@@ -87,20 +87,16 @@ func dies(answer trial.Answer) phasetest.Runner {
 
 // watch is what slipway-watch.service runs.
 func watch(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
-	return unit(ctx, h, endpoint, say, Watch)
+	return unit(ctx, h, endpoint, say, Watch())
 }
 
-// unit runs a workflow for this node's unfinished change; nil if there's none.
-func unit(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer, workflow func(*trial.Record) []step.Phase) error {
+// unit runs a workflow without the API's configuration.
+func unit(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer, workflow []step.Phase) error {
 	living, _, err := config.LoadCluster(config.DefaultCluster(), nil, nil, reconfiguring.Self(h), crashOptions())
 	if err != nil {
 		return err
 	}
-	unfinished, err := Unfinished(&step.Env{Host: h, Config: living})
-	if err != nil {
-		return err
-	}
-	return phasetest.CrashRun(ctx, living, h, endpoint, say, workflow(unfinished), nil)
+	return phasetest.CrashRun(ctx, living, h, endpoint, say, workflow, nil)
 }
 
 // boot runs the units that a change leaves, if they're there, around the kubelet's start. Then the change is either made or not.
@@ -114,12 +110,7 @@ func boot(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io
 			return err
 		}
 	}
-	err := unit(ctx, h, endpoint, say, func(r *trial.Record) []step.Phase {
-		if r != nil {
-			return PutFilesBack(r)
-		}
-		return nil
-	})
+	err := unit(ctx, h, endpoint, say, PutFilesBack())
 	if err == nil {
 		err = h.OrderUnit(ctx, host.RestartUnit, node.KubeletUnit)
 	}
@@ -127,9 +118,7 @@ func boot(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io
 		err = watch(ctx, h, endpoint, say)
 	}
 	if err == nil {
-		err = unit(ctx, h, endpoint, say, func(*trial.Record) []step.Phase {
-			return []step.Phase{{Name: "whole", Run: isWhole}}
-		})
+		err = unit(ctx, h, endpoint, say, []step.Phase{{Name: "whole", Run: isWhole}})
 	}
 	return err
 }
@@ -137,7 +126,7 @@ func boot(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io
 // isWhole returns an error unless the last change is made completely, or not at all.
 func isWhole(ctx context.Context, env *step.Env) error {
 	last, err := trial.Last(env)
-	if err != nil {
+	if err != nil || last == nil { // the units are there before the record
 		return err
 	}
 	lease := phasetest.TurnLease()

@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -206,7 +207,7 @@ func (r *Recovery) preflight(ctx context.Context, env *step.Env) error {
 	if err := r.exchange.Possible(ctx, env); err != nil {
 		return err
 	}
-	return node.Check(ctx, env, append(preflight.Rollback(), r.spaceQuestion())...)
+	return node.Check(ctx, env, append(preflight.Rollback(), trial.Question(env), r.spaceQuestion())...)
 }
 
 // spaceQuestion checks the space for the new data beside the present, and for the copy that etcd replays its log on.

@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
 // Options say how to renew.
@@ -30,7 +31,9 @@ type Options struct {
 
 // Certificates is the workflow that renews certificates with new keys, signed by the same CAs.
 func Certificates(o Options) []step.Phase {
-	var workflow []step.Phase
+	workflow := []step.Phase{{Name: "unfinished", Summary: "Check that no change of this node's configuration is unfinished", Run: func(_ context.Context, env *step.Env) error {
+		return trial.RefuseUnfinished(env)
+	}}}
 	if o.Name == "" {
 		workflow = append(workflow, o.phase("look", "Look for certificates", pki.Renewal.CheckAny))
 	}

@@ -19,9 +19,8 @@ func TestResetEndsTrial(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	s.Config = s.Config.With(func(n *config.Node) { n.Reset = &config.Reset{} })
 	s.Put(t, manifest, "before")
-	record, err := trial.Begin(s.Env, []string{manifest}, trial.Record{})
+	record, err := trial.Begin(t.Context(), s.Env, "/usr/bin/slipway", []trial.Write{{Path: manifest}}, trial.Record{})
 	phasetest.Fatal(t, err)
-	phasetest.Fatal(t, trial.Guard(t.Context(), s.Env, "/usr/bin/slipway"))
 	c := &cleanup{Env: s.Env, announced: map[string]bool{}}
 	c.endTrial(t.Context())
 	last, err := trial.Last(s.Env)

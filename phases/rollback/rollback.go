@@ -28,6 +28,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -198,7 +199,7 @@ func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
 			return err
 		}
 	}
-	checks := preflight.Rollback()
+	checks := append(preflight.Rollback(), trial.Question(env))
 	if r.restore != nil {
 		checks = append(checks, node.EtcdOthersCheck(r.restore.findings), r.restore.spaceQuestion(env, backup.MissingImagesNeed(ctx, env, r.images(env))...))
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -225,7 +226,7 @@ func (r *Restore) preflight(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	of := preflight.Check{Name: fault.EtcdSnapshotCluster, Asks: "the snapshot is of this cluster", Run: func(context.Context, preflight.View) []fault.Finding { return r.another }}
-	checks := append(preflight.Rollback(), r.spaceQuestion(), of, node.EtcdOthersCheck(r.Findings))
+	checks := append(preflight.Rollback(), trial.Question(env), r.spaceQuestion(), of, node.EtcdOthersCheck(r.Findings))
 	return node.Check(ctx, env, checks...)
 }
 

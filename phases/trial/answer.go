@@ -63,10 +63,15 @@ type pendingError struct{}
 
 func (pendingError) Error() string { return "nobody has confirmed the change yet" }
 
-// AwaitAnswer waits for an answer until the time is over. say is told how much is left, about every half minute.
+// LongestWait is how long a change may wait for its confirmation: after an hour, other control planes go on without this one's Lease.
+const LongestWait = time.Hour
+
+// AwaitAnswer waits for an answer until the time is over. say is told how much is left, about every half minute. If the host's clock
+// is set back meanwhile, it waits no longer than it would have.
 func (r *Record) AwaitAnswer(ctx context.Context, env *step.Env, say func(left time.Duration)) (answer Answer, err error) {
 	const often = 30 * time.Second
 	next := r.Until.Sub(env.Host.Now())
+	began, longest := time.Now(), min(next, LongestWait)
 	waiting := retry.Policy{First: answerInterval, Passes: func(err error) bool { return errors.As(err, new(pendingError)) }}
 	err = waiting.Do(ctx, func(context.Context) (err error) {
 		if answer, err = r.Answered(env); err != nil || answer != Unconfirmed {
@@ -74,7 +79,7 @@ func (r *Record) AwaitAnswer(ctx context.Context, env *step.Env, say func(left t
 		}
 		left := r.Until.Sub(env.Host.Now())
 		switch {
-		case left <= 0:
+		case left <= 0 || time.Since(began) >= longest: // the second is by a clock that nobody sets
 			return nil
 		case left <= next:
 			say(left.Round(time.Second))

@@ -4,6 +4,7 @@
 package trial
 
 import (
+	"bytes"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -22,9 +23,37 @@ func Last(env *step.Env) (*Record, error) {
 	return newest(env, func(*Record) bool { return true })
 }
 
+// Unfinished returns this node's last change if a run has still to store it or to put it back; nil if there's none. Only the holder of
+// the node's lock may act on it: until then, another run may still end it.
+func Unfinished(env *step.Env) (*Record, error) {
+	last, err := Last(env)
+	if err != nil || last == nil || last.Over() {
+		return nil, err
+	}
+	return last, nil
+}
+
 // LastCounting returns this node's last change that counts; nil if there's none.
 func LastCounting(env *step.Env) (*Record, error) {
 	return newest(env, func(r *Record) bool { return r.State == Counts })
+}
+
+// PutBackEdited reports whether the content of a file is somebody's edit that the last change of it has put back. The host has noted it
+// as Slipway's own.
+func PutBackEdited(env *step.Env, path string, data []byte) (bool, error) {
+	var f *File
+	last, err := newest(env, func(r *Record) bool {
+		i := slices.IndexFunc(r.Files, func(f File) bool { return f.Path == path })
+		if i >= 0 {
+			f = &r.Files[i]
+		}
+		return i >= 0
+	})
+	if err != nil || f == nil || !f.Edited || f.Kept == "" {
+		return false, err
+	}
+	kept, err := last.Kept(env, *f)
+	return bytes.Equal(kept, data), err
 }
 
 func newest(env *step.Env, fits func(*Record) bool) (*Record, error) {
@@ -48,6 +77,9 @@ func newest(env *step.Env, fits func(*Record) bool) (*Record, error) {
 	}
 	return nil, nil
 }
+
+// Now returns a record as it's on disk by now.
+func (r *Record) Now(env *step.Env) (*Record, error) { return read(env, r.dir) }
 
 // read returns the record in a directory; nil if its run was interrupted before it changed anything.
 func read(env *step.Env, dir string) (*Record, error) {

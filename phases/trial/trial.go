@@ -6,12 +6,10 @@
 package trial
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"io/fs"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -71,6 +69,10 @@ type File struct {
 	Server string `json:"server,omitempty"`
 	// Written is when the file was written (WrittenAt). Earlier releases didn't keep it.
 	Written time.Time `json:"written,omitzero"`
+	// Wanted is the hash of the content that the change is about to give it; empty if that isn't known, or if the file goes.
+	Wanted string `json:"wanted,omitempty"`
+	// Edited says that somebody had edited the file before the change. It's still an edit once it's put back.
+	Edited bool `json:"edited,omitempty"`
 	// After is the hash of the content that the change gave it; empty on trial.
 	After string `json:"after,omitempty"`
 }
@@ -107,12 +109,24 @@ const (
 	recordFile = "change.yaml"
 )
 
-// Begin keeps the files at paths, and the rest of what the caller knows about the change. The record comes last: without it, nothing
-// has changed yet.
-func Begin(env *step.Env, paths []string, change Record) (*Record, error) {
+// Write is a file that a change is about to write. Data is the content, or nil if the file goes, or if it's a certificate, which isn't
+// issued yet. Edited says that somebody has edited the present file.
+type Write struct {
+	Path   string
+	Data   []byte
+	Edited bool
+}
+
+// Begin keeps the files that a change writes, and the rest of what the caller knows about the change, and leaves the units that put the
+// node back; program is this program's path. The record comes last: without it, nothing has changed yet, and the units only remove
+// themselves.
+func Begin(ctx context.Context, env *step.Env, program string, writes []Write, change Record) (*Record, error) {
 	last, err := Last(env)
 	if err != nil {
 		return nil, err
+	}
+	if last != nil && !last.Over() { // this run's units would put it back, too
+		return nil, unfinishedError(last)
 	}
 	r := &change
 	r.Began, r.State = env.Host.Now().UTC(), OnTrial
@@ -125,10 +139,13 @@ func Begin(env *step.Env, paths []string, change Record) (*Record, error) {
 	if err := env.Host.EnsureDir(r.dir, 0o700); err != nil {
 		return nil, err
 	}
-	for _, path := range paths {
-		if err := r.keep(env, path); err != nil {
+	for _, w := range writes {
+		if err := r.keep(env, w); err != nil {
 			return nil, err
 		}
+	}
+	if err := guard(ctx, env, program); err != nil {
+		return nil, err
 	}
 	return r, r.Set(env, OnTrial)
 }
@@ -142,8 +159,9 @@ func exists(env *step.Env, path string) bool {
 	return err == nil
 }
 
-func (r *Record) keep(env *step.Env, path string) error {
-	f := File{Path: path}
+func (r *Record) keep(env *step.Env, w Write) error {
+	path := w.Path
+	f := File{Path: path, Wanted: HashOf(w.Data), Edited: w.Edited}
 	data, err := host.ReadIfExists(env.Host, path)
 	if err != nil {
 		return err
@@ -165,7 +183,7 @@ func (r *Record) keep(env *step.Env, path string) error {
 			r.Files = append(r.Files, f)
 			return errors.Wrap(err, path)
 		}
-		f.Kept = strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "-")
+		f.Kept = nameOf(path)
 		if _, err := (ownership.File{Path: filepath.Join(r.dir, f.Kept), Data: data, Mode: 0o600}).Write(env.Host); err != nil {
 			return err
 		}
@@ -188,92 +206,9 @@ func (r *Record) Set(env *step.Env, state State) error {
 	return err
 }
 
-// PutBack makes this node run with its files from before the change again. The caller notes the end of it, as Reverted.
-func (r *Record) PutBack(ctx context.Context, env *step.Env, turn node.Turn) error {
-	if err := r.Set(env, Reverting); err != nil || len(r.Files) == 0 {
-		return err
-	}
-	turn.KeepOnFailure()
-	var components []node.Replacement
-	for _, f := range r.Files {
-		data, err := r.Kept(env, f)
-		if err != nil {
-			return err
-		}
-		component := ComponentAt(env, f.Path)
-		if component == "" || data == nil {
-			if err := f.Restore(env, data); err != nil {
-				return err
-			}
-			continue
-		}
-		c, right, err := node.RunsWith(ctx, env, component, data)
-		if err != nil {
-			return err
-		}
-		if !right {
-			components = append(components, c)
-		}
-	}
-	return restart(ctx, env, turn, components)
-}
-
-// restart swaps the previous static Pods in, all at once, and restarts the kubelet in any case: it may have read new settings.
-func restart(ctx context.Context, env *step.Env, turn node.Turn, components []node.Replacement) error {
-	if len(components) > 0 {
-		env.UI.Printf("Putting back %s", node.NamesOf(components))
-		_, err := node.Swap(ctx, env, turn, components)
-		return err
-	}
-	if err := node.RestartKubelet(ctx, env); err != nil {
-		return err
-	}
-	return node.WaitKubelet(ctx, env)
-}
-
 // IsKubeconfig reports whether a path is that of one of this node's kubeconfig files.
 func IsKubeconfig(env *step.Env, path string) bool {
 	return filepath.Dir(path) == env.Config.Paths.Kubeconfigs && filepath.Ext(path) == ".conf"
-}
-
-// Kept is a file's content from before the change; nil if it didn't exist. A kubeconfig file has its present credentials.
-func (r *Record) Kept(env *step.Env, f File) ([]byte, error) {
-	if f.Server != "" {
-		return f.led(env)
-	}
-	if f.Kept == "" {
-		return nil, nil
-	}
-	return env.Host.ReadFile(filepath.Join(r.dir, f.Kept))
-}
-
-// led is a kubeconfig file as it leads to its former server; nil if it's gone.
-func (f File) led(env *step.Env) ([]byte, error) {
-	data, err := host.ReadIfExists(env.Host, f.Path)
-	if err != nil || data == nil {
-		return nil, err
-	}
-	at, err := kubeconfig.Endpoint(data)
-	if err == nil && at != f.Server {
-		data, err = kubeconfig.AtServer(data, "https://"+f.Server)
-	}
-	return data, errors.Wrap(err, f.Path)
-}
-
-// Restore writes the file again, or removes it if it didn't exist.
-func (f File) Restore(env *step.Env, data []byte) error {
-	switch {
-	case IsKubeconfig(env, f.Path) && data == nil:
-		return nil // somebody has removed it
-	case f.Kept == "" && f.Server == "":
-		return env.Host.Remove(f.Path)
-	}
-	if now, err := host.ReadIfExists(env.Host, f.Path); err != nil || bytes.Equal(now, data) {
-		return err
-	}
-	env.UI.Printf("Putting back %s", f.Path)
-	_, err := env.Host.WriteOwned(f.Path, data, f.Mode, host.Owner{UID: f.UID, GID: f.GID})
-	return err
 }
 
 // ComponentAt returns the component whose static Pod is at path; empty for another file.

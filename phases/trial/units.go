@@ -38,8 +38,8 @@ func units(program string) map[string]string {
 	}
 }
 
-// Guard makes systemd put this node back if the run ends early, or the machine restarts.
-func Guard(ctx context.Context, env *step.Env, program string) error {
+// guard makes systemd put this node back if the run ends early, or the machine restarts.
+func guard(ctx context.Context, env *step.Env, program string) error {
 	texts := units(program)
 	if err := env.Host.EnsureDir(unitDir, 0o755); err != nil {
 		return err
@@ -88,21 +88,4 @@ func Unguard(ctx context.Context, env *step.Env, byWatch bool) error {
 		}
 	}
 	return env.Host.ReloadUnits(ctx)
-}
-
-// RestoreFiles puts the files back, and nothing else: the kubelet hasn't started yet. From then on, nobody can confirm the change.
-func (r *Record) RestoreFiles(env *step.Env) error {
-	if err := r.Set(env, Reverting); err != nil {
-		return err
-	}
-	for _, f := range r.Files {
-		data, err := r.Kept(env, f)
-		if err != nil {
-			return err
-		}
-		if err := f.Restore(env, data); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
@@ -39,7 +40,7 @@ func runUpgradePreflight(ctx context.Context, env *step.Env) error {
 			return err
 		}
 	}
-	checks := preflight.Upgrade(env.Config, append(upgradeQuestions(env), upgradeBreakages(ctx, env)...))
+	checks := preflight.Upgrade(env.Config, slices.Concat([]preflight.Check{trial.Question(env)}, upgradeQuestions(env), upgradeBreakages(ctx, env)))
 	if err := node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil || !env.Config.ControlPlane {
 		return err
 	}

@@ -5,7 +5,6 @@ package reconfigure
 
 import (
 	"context"
-	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
@@ -66,15 +65,13 @@ func finishFirst(cmd *cobra.Command, g *cli.Globals, living living) error {
 		if r == nil {
 			return nil
 		}
-		stays, err := reconfigure.Stays(p.Env, r)
-		switch {
-		case err != nil:
+		if err := reconfigure.MayWait(p.Env, r); err != nil { // before the run that waits for the answer says that it has the node's lock
 			return err
-		case r.Waits() && !stays && p.Env.Host.Now().Before(*r.Until):
-			return fault.New("a change is on trial on this node until "+r.Until.Format(time.DateTime)+" UTC",
-				"`slipway reconfigure --confirm` keeps it, and `slipway reconfigure --revert` puts it back")
 		}
-		if err := p.Run(cmd.Context(), reconfigure.Finish(r, false), nil); err != nil || stays {
+		if err := p.Run(cmd.Context(), reconfigure.Finish(false), nil); err != nil {
+			return err
+		}
+		if now, err := r.Now(p.Env); err != nil || now.State == trial.Counts {
 			return err
 		}
 		return fault.New("this run only puts back the change that was interrupted on trial", "run the same command again to make its own change")

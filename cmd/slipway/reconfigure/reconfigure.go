@@ -8,7 +8,6 @@ package reconfigure
 
 import (
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -65,9 +64,6 @@ func New(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// longestTry is how long a change may wait for its confirmation: after an hour, other control planes go on without this one's Lease.
-const longestTry = time.Hour
-
 type loader func(*env.Input, cluster.Cluster, *config.JoinConfiguration) (*reconfigure.Run, []string, error)
 
 // loader loads the change in the documents of --config, with the settings of --profile, or lets a person make it.
@@ -90,8 +86,8 @@ func (e *editing) loader(cmd *cobra.Command, g *cli.Globals, o *config.Reconfigu
 
 // change makes the change of the run that load returns, once earlier ones are over.
 func change(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags, living living, workflow func(*reconfigure.Run) []step.Phase, load loader) error {
-	if o.Try < 0 || o.Try > longestTry {
-		return fault.New("--try "+o.Try.String()+" is not between 0 and "+longestTry.String(), "give the time you need to look at the change, such as --try 2m")
+	if o.Try < 0 || o.Try > trial.LongestWait {
+		return fault.New("--try "+o.Try.String()+" is not between 0 and "+trial.LongestWait.String(), "give the time you need to look at the change, such as --try 2m")
 	}
 	if err := finishFirst(cmd, g, living); err != nil {
 		return err

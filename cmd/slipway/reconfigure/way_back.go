@@ -34,14 +34,14 @@ func newWayBack(g *cli.Globals) *cobra.Command {
 					if r == nil {
 						return nil
 					}
-					return p.Run(cmd.Context(), reconfigure.PutFilesBack(r), nil)
+					return p.Run(cmd.Context(), reconfigure.PutFilesBack(), nil)
 				})
 			}
 			locked := (*host.LockedError)(nil)
 			watch := retry.Policy{First: lockInterval, Passes: func(err error) bool { return errors.As(err, &locked) }}
 			err := watch.Do(cmd.Context(), func(ctx context.Context) error {
-				return withUnfinished(cmd, g, env.LivingNode, func(p *env.Parts, r *trial.Record) error {
-					return p.Run(ctx, reconfigure.Watch(r), nil)
+				return withUnfinished(cmd, g, env.LivingNode, func(p *env.Parts, _ *trial.Record) error {
+					return p.Run(ctx, reconfigure.Watch(), nil)
 				})
 			})
 			if cmd.Context().Err() != nil && errors.As(err, &locked) {
@@ -58,7 +58,7 @@ func newWayBack(g *cli.Globals) *cobra.Command {
 type living func(*cobra.Command, *cli.Globals) (*env.Parts, error)
 
 // withUnfinished calls do with this node's unfinished change; nil if there's none. Its configuration may have broken the API, so the
-// parts need only this host.
+// parts need only this host. The workflows read the record again, once they have the node's lock.
 func withUnfinished(cmd *cobra.Command, g *cli.Globals, living living, do func(*env.Parts, *trial.Record) error) error {
 	p, err := living(cmd, g)
 	if err != nil {

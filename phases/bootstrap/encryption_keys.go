@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/encryption"
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// encryptionKeys refuses encryption keys that the other control planes may have given up since they were downloaded or copied: this
+// API server would write Secrets that nobody else can read. From this node's membership of etcd on, a rotation waits for this node,
+// so with a local etcd, the check comes after that and before the API server can start. It also keeps the sealed keyring, which has
+// the keys of old snapshots.
+func encryptionKeys(ctx context.Context, env *step.Env) error {
+	if !env.Config.Cluster.HasEncryptionFile() {
+		return nil
+	}
+	joined, err := host.Exists(env.Host, thisnode.KubeletConf(env.Config))
+	if err != nil || joined { // `slipway encryption` keeps the file current
+		return err
+	}
+	sealed, err := sharedValue(ctx, env, encryption.KeyringSecret, encryption.KeyringKey)
+	if err != nil || sealed == nil { // somebody encrypts Secrets without Slipway
+		return err
+	}
+	seal, err := env.Host.ReadFile(filepath.Join(env.Config.Paths.PKI, certs.ServiceAccountKey))
+	if err != nil {
+		return err
+	}
+	ring, err := encryption.Open(sealed, seal)
+	if err != nil {
+		return errors.WithMessage(err, "Secret kube-system/"+encryption.KeyringSecret)
+	}
+	if err := keepKeyring(env, sealed); err != nil {
+		return err
+	}
+	return checkKeys(ctx, env, ring.Target)
+}
+
+func keepKeyring(env *step.Env, sealed []byte) error {
+	exists, err := host.Exists(env.Host, config.EncryptionKeyring)
+	if err != nil || exists { // `slipway encryption` adds the other keys to it
+		return err
+	}
+	if err := env.Host.EnsureDir(config.EncryptionDir, 0o755); err != nil {
+		return err
+	}
+	_, err = (ownership.File{Path: config.EncryptionKeyring, Data: sealed, Mode: 0o600, Secret: true}).Write(env.Host)
+	return err
+}
+
+// checkKeys accepts a file that encrypts with the target, or that's still uploaded: `slipway encryption` takes it out of the Secret
+// before each change of the keys.
+func checkKeys(ctx context.Context, env *step.Env, target string) error {
+	data, err := env.Host.ReadFile(config.EncryptionFile)
+	if err != nil {
+		return err
+	}
+	if order, _, err := encryption.Parse(data); err == nil && order[0] == target {
+		return nil
+	}
+	uploaded, err := sharedValue(ctx, env, manifests.CertsSecretName, manifests.SharedEncryption)
+	if err != nil || uploaded != nil && env.Config.Join != nil && bytes.Equal(uploaded, env.Config.Join.Shared[manifests.SharedEncryption]) {
+		return err
+	}
+	return fault.New("the encryption keys in "+config.EncryptionFile+" are not those of the other control planes: a rotation has changed them since",
+		"end the rotation (`slipway encryption status` on the other control planes), upload the certificates again "+
+			"(`slipway init phase upload-certs --upload-certs`), and join with the new certificate key")
+}
+
+// sharedValue returns a value of a Secret in kube-system; nil without one.
+func sharedValue(ctx context.Context, env *step.Env, name, key string) ([]byte, error) {
+	secret := &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name},
+	}
+	found, err := env.Cluster.Get(ctx, secret)
+	if err != nil || !found || len(secret.Data[key]) == 0 {
+		return nil, err
+	}
+	return secret.Data[key], nil
+}
+
+// encryptionKeysEarly is encryptionKeys without a local etcd. Until this node has registered, nobody waits for it, so a rotation that
+// begins and ends within these seconds goes unnoticed.
+func encryptionKeysEarly(ctx context.Context, env *step.Env) error {
+	if node.UnlessLocalEtcd(env) == "" {
+		return nil
+	}
+	return encryptionKeys(ctx, env)
+}

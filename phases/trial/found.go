@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package trial
+
+import (
+	"bytes"
+	"crypto"
+	"path/filepath"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// former is a file's content from before the change, to be put back; nil if it didn't exist. Somebody else may have written the file
+// since. Nobody may be there to ask, so such a file is copied into the record's directory first, or stays if the former one could do
+// harm: a static Pod of another version over newer data, or a certificate for a former key.
+func (r *Record) former(env *step.Env, f File) (data []byte, stays bool, err error) {
+	data, err = r.Kept(env, f)
+	if err != nil || IsKubeconfig(env, f.Path) { // only its server goes back
+		return data, false, err
+	}
+	now, err := host.ReadIfExists(env.Host, f.Path)
+	if err != nil || now == nil || bytes.Equal(now, data) || HashOf(now) == f.Wanted {
+		return data, false, err
+	}
+	why := ""
+	switch image := node.ImageOf(now); {
+	case isCertificate(f) && sameKey(now, data): // the run has issued it, and anybody can issue it again
+		return data, false, nil
+	case isCertificate(f) && keyOf(now) != nil:
+		why = "a certificate for another key"
+	case ComponentAt(env, f.Path) != "" && image != "" && data != nil && image != node.ImageOf(data):
+		why = "a static Pod with the image " + image
+	default:
+		return data, false, r.keepFound(env, f, now)
+	}
+	env.UI.Warn("keeping "+f.Path+", which somebody else has written since the change: it's "+why, "the file from before the change is "+filepath.Join(r.dir, f.Kept))
+	return data, true, nil
+}
+
+// keepFound keeps a copy of a file that's about to be overwritten. Each content has its own name.
+func (r *Record) keepFound(env *step.Env, f File, now []byte) error {
+	path := filepath.Join(r.dir, "found-"+HashOf(now)[:8]+"-"+nameOf(f.Path))
+	if _, err := (ownership.File{Path: path, Data: now, Mode: 0o600}).Write(env.Host); err != nil {
+		return err
+	}
+	env.UI.Warn(f.Path+" is neither as before the change nor as the change has written it, and goes back", "its present content is in "+path)
+	return nil
+}
+
+// nameOf is the name of a file's copy.
+func nameOf(path string) string { return strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "-") }
+
+func isCertificate(f File) bool { return filepath.Ext(f.Path) == ".crt" }
+
+// sameKey reports whether two certificates are for the same key.
+func sameKey(one, other []byte) bool {
+	a, b := keyOf(one), keyOf(other)
+	return a != nil && a.Equal(b)
+}
+
+// publicKey is what each public key of the standard library is.
+type publicKey interface{ Equal(crypto.PublicKey) bool }
+
+func keyOf(certificate []byte) publicKey {
+	list, err := certs.ParseCerts(certificate)
+	if err != nil || len(list) == 0 {
+		return nil
+	}
+	key, _ := list[0].PublicKey.(publicKey)
+	return key
+}

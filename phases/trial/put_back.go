@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package trial
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// PutBack makes this node run with its files from before the change again. The caller notes the end of it, as Reverted.
+func (r *Record) PutBack(ctx context.Context, env *step.Env, turn node.Turn) error {
+	if err := r.Set(env, Reverting); err != nil || len(r.Files) == 0 {
+		return err
+	}
+	turn.KeepOnFailure()
+	var components []node.Replacement
+	for _, f := range r.Files {
+		data, stays, err := r.former(env, f)
+		if err != nil {
+			return err
+		}
+		if stays {
+			continue
+		}
+		component := ComponentAt(env, f.Path)
+		if component == "" || data == nil {
+			if err := f.Restore(env, data); err != nil {
+				return err
+			}
+			continue
+		}
+		c, right, err := node.RunsWith(ctx, env, component, data)
+		if err != nil {
+			return err
+		}
+		if !right {
+			components = append(components, c)
+		}
+	}
+	return restart(ctx, env, turn, components)
+}
+
+// restart swaps the previous static Pods in, all at once, and restarts the kubelet in any case: it may have read new settings.
+func restart(ctx context.Context, env *step.Env, turn node.Turn, components []node.Replacement) error {
+	if len(components) > 0 {
+		env.UI.Printf("Putting back %s", node.NamesOf(components))
+		_, err := node.Swap(ctx, env, turn, components)
+		return err
+	}
+	if err := node.RestartKubelet(ctx, env); err != nil {
+		return err
+	}
+	return node.WaitKubelet(ctx, env)
+}
+
+// RestoreFiles puts the files back, and nothing else: the kubelet hasn't started yet. From then on, nobody can confirm the change.
+func (r *Record) RestoreFiles(env *step.Env) error {
+	if err := r.Set(env, Reverting); err != nil {
+		return err
+	}
+	for _, f := range r.Files {
+		data, stays, err := r.former(env, f)
+		if err != nil {
+			return err
+		}
+		if stays {
+			continue
+		}
+		if err := f.Restore(env, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// HandOver ends a change that goes back, for a workflow that's about to write the same files and to restart their readers. Putting them
+// back later would undo that workflow. Only add-ons may be left to put back, which the watch does.
+func (r *Record) HandOver(ctx context.Context, env *step.Env) error {
+	if err := r.RestoreFiles(env); err != nil {
+		return err
+	}
+	if r.Files = nil; r.Addons {
+		return r.Set(env, Reverting)
+	}
+	if err := r.Set(env, Reverted); err != nil {
+		return err
+	}
+	return Unguard(ctx, env, false)
+}
+
+// Kept is a file's content from before the change; nil if it didn't exist. A kubeconfig file has its present credentials.
+func (r *Record) Kept(env *step.Env, f File) ([]byte, error) {
+	if f.Server != "" {
+		return f.led(env)
+	}
+	if f.Kept == "" {
+		return nil, nil
+	}
+	return env.Host.ReadFile(filepath.Join(r.dir, f.Kept))
+}
+
+// led is a kubeconfig file as it leads to its former server; nil if it's gone.
+func (f File) led(env *step.Env) ([]byte, error) {
+	data, err := host.ReadIfExists(env.Host, f.Path)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	at, err := kubeconfig.Endpoint(data)
+	if err == nil && at != f.Server {
+		data, err = kubeconfig.AtServer(data, "https://"+f.Server)
+	}
+	return data, errors.Wrap(err, f.Path)
+}
+
+// Restore writes the file again, or removes it if it didn't exist.
+func (f File) Restore(env *step.Env, data []byte) error {
+	switch {
+	case IsKubeconfig(env, f.Path) && data == nil:
+		return nil // somebody has removed it
+	case f.Kept == "" && f.Server == "":
+		return env.Host.Remove(f.Path)
+	}
+	if now, err := host.ReadIfExists(env.Host, f.Path); err != nil || bytes.Equal(now, data) {
+		return err
+	}
+	env.UI.Printf("Putting back %s", f.Path)
+	_, err := env.Host.WriteOwned(f.Path, data, f.Mode, host.Owner{UID: f.UID, GID: f.GID})
+	return err
+}

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package trial
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/preflight"
+)
+
+// Question is the check UnfinishedChange of every other workflow that writes the files of a change: to put that back later would undo
+// what such a workflow has done since. A change in a state of except is no obstacle.
+func Question(env *step.Env, except ...State) preflight.Check {
+	return preflight.Check{Name: fault.UnfinishedChange, Asks: "no change of this node's configuration is unfinished", Run: func(context.Context, preflight.View) []fault.Finding {
+		if err := RefuseUnfinished(env, except...); err != nil {
+			return []fault.Finding{fault.Of(err)}
+		}
+		return nil
+	}}
+}
+
+// RefuseUnfinished fails if a change of this node is unfinished, for workflows without checks.
+func RefuseUnfinished(env *step.Env, except ...State) error {
+	unfinished, err := Unfinished(env)
+	if err != nil || unfinished == nil || slices.Contains(except, unfinished.State) {
+		return err
+	}
+	return unfinishedError(unfinished)
+}
+
+func unfinishedError(r *Record) error {
+	of := "the change of this node's configuration of " + r.Began.Format(time.DateTime) + " UTC is unfinished (" + string(r.State) + ")"
+	if r.Waits() {
+		return fault.New(of, "`slipway reconfigure --confirm` keeps it, and `slipway reconfigure --revert` puts it back")
+	}
+	return fault.New(of, "wait until systemd has put it back or stored it (journalctl -u slipway-watch), or run `slipway reconfigure node`, which does that first")
+}

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package trial
+
+import (
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// TestQuestion: an unfinished change is in the way of other workflows, unless an operator ignores it by name.
+func TestQuestion(t *testing.T) {
+	for state, refused := range map[State]bool{OnTrial: true, Storing: true, Reverting: true, Counts: false, Reverted: false} {
+		s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+		phasetest.Fatal(t, node.Check(t.Context(), s.Env, Question(s.Env)))
+		record, err := Begin(t.Context(), s.Env, "/usr/bin/slipway", nil, Record{})
+		phasetest.Fatal(t, err)
+		phasetest.Fatal(t, record.Set(s.Env, state))
+		if !refused {
+			phasetest.Fatal(t, node.Check(t.Context(), s.Env, Question(s.Env)))
+			phasetest.Fatal(t, RefuseUnfinished(s.Env))
+			continue
+		}
+		s.Config.IgnorePreflightErrors = []string{"all"}
+		fact.Error(t, node.Check(t.Context(), s.Env, Question(s.Env)), fault.UnfinishedChange)
+		fact.In(t, fault.Remedy(RefuseUnfinished(s.Env)), "slipway reconfigure")
+		s.Config.IgnorePreflightErrors = []string{fault.UnfinishedChange}
+		phasetest.Fatal(t, node.Check(t.Context(), s.Env, Question(s.Env)))
+	}
+}
