@@ -18,11 +18,13 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
@@ -123,6 +125,50 @@ func TestMove(t *testing.T) {
 	phasetest.Fatal(t, run(t, s, toNext))
 	if stopped := s.FakeHost.Did("stop container"); len(stopped)+len(s.Done) > 0 {
 		t.Errorf("the second time, stopped %q and did %q", stopped, s.Done)
+	}
+}
+
+// TestMoveBesideChange: a change that goes back, and can't at the former address, ends with the move. Any other is in the way.
+func TestMoveBesideChange(t *testing.T) {
+	const scheduler = "/etc/kubernetes/manifests/kube-scheduler.yaml"
+	for _, addons := range []bool{false, true} {
+		s, _ := single(t)
+		before := s.Get(t, scheduler)
+		record, err := trial.Begin(t.Context(), s.Env, "/usr/bin/slipway", []trial.Write{{Path: scheduler, Data: []byte("new")}}, trial.Record{Addons: addons})
+		phasetest.Fatal(t, err)
+		s.Put(t, scheduler, "new")
+		fact.Error(t, run(t, s, toNext), fault.UnfinishedChange)
+		phasetest.Fatal(t, record.Set(s.Env, trial.Reverting))
+		phasetest.Fatal(t, run(t, s, toNext))
+		if got := s.Get(t, scheduler); got != before {
+			t.Errorf("the scheduler's static Pod:\n%s", cmp.Diff(before, got))
+		}
+		fact.In(t, s.Get(t, phasetest.APIServerManifest), next)
+		left, err := trial.Unfinished(s.Env)
+		phasetest.Fatal(t, err)
+		if addons != (left != nil) || left != nil && len(left.Files) > 0 {
+			t.Errorf("left to put back: %+v", left)
+		}
+	}
+}
+
+// TestMoveOfServing: once the kubelet has restarted, the move looks for its request for a serving certificate with the next address.
+func TestMoveOfServing(t *testing.T) {
+	for name, move := range map[string]Move{"control plane": toNext, "kubelet": {NodeIP: next}} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := single(t)
+			const pem = "/var/lib/kubelet/pki/kubelet-server-current.pem"
+			s.Append(t, "/var/lib/kubelet/config.yaml", "serverTLSBootstrap: true\n")
+			s.Put(t, pem, "not a certificate\n")
+			fact.Error(t, run(t, s, move), pem)
+			names := []string{}
+			for _, p := range move.Phases() {
+				names = append(names, p.Name)
+			}
+			if slices.Index(names, "kubelet-serving") < slices.Index(names, "kubelet") {
+				t.Errorf("the phases are %q", names)
+			}
+		})
 	}
 }
 

@@ -54,14 +54,21 @@ func EnsureServing(ctx context.Context, env *step.Env) error {
 		return nil
 	}
 	name := thisnode.RegisteredName(env.Host, env.Config)
-	leaf, err := servingLeaf(ctx, env, name)
+	leaf, err := servingLeaf(env, name)
 	if err != nil {
 		return err
 	}
-	if leaf != nil {
-		return onlyWarn(ctx, env, renewServing(ctx, env, name, leaf))
+	if leaf == nil {
+		return onlyWarn(ctx, env, firstServing(ctx, env, name))
 	}
-	return onlyWarn(ctx, env, awaitRequest(ctx, env, name))
+	lacks, err := lacksAddress(ctx, env, name, leaf)
+	switch {
+	case err != nil:
+		return onlyWarn(ctx, env, err)
+	case lacks:
+		return onlyWarn(ctx, env, movedServing(ctx, env, name, leaf))
+	}
+	return onlyWarn(ctx, env, renewServing(ctx, env, name, leaf))
 }
 
 // RenewServing is EnsureServing for a kubelet that has had a serving certificate of the cluster. The request for the next comes after
@@ -83,19 +90,38 @@ func onlyWarn(ctx context.Context, env *step.Env, err error) error {
 	return nil
 }
 
-// awaitRequest waits for the request of a kubelet that has no valid certificate of the cluster, or another address since, which makes it
-// ask within seconds.
-func awaitRequest(ctx context.Context, env *step.Env, name string) error {
+// firstServing waits for the request of a kubelet that has no valid certificate of the cluster.
+func firstServing(ctx context.Context, env *step.Env, name string) error {
 	if hasCloudsAddresses(env) {
 		return errors.New("this host can't confirm the kubelet's addresses, which come from a cloud provider")
 	}
-	limit := env.Config.Timeouts.TLSBootstrap
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	former, err := restartAsking(ctx, env, name)
 	if err != nil {
 		return err
 	}
+	return awaitRequest(ctx, env, name, former)
+}
+
+// movedServing waits for the request of a kubelet whose certificate isn't for its present address: it asks within seconds.
+func movedServing(ctx context.Context, env *step.Env, name string, leaf *x509.Certificate) error {
+	pending, err := env.Cluster.ServingRequests(ctx, name)
+	if err != nil {
+		return err
+	}
+	var former []string
+	for _, r := range pending {
+		if !asksForMore(&r, leaf) {
+			former = append(former, r.Metadata.UID)
+		}
+	}
+	return awaitRequest(ctx, env, name, former)
+}
+
+// awaitRequest waits for a request other than the former ones, which have these UIDs, and approves it.
+func awaitRequest(ctx context.Context, env *step.Env, name string, former []string) error {
+	limit := env.Config.Timeouts.TLSBootstrap
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	env.UI.Printf("Waiting for the kubelet's request for a serving certificate, up to %s", limit)
 	var refused error
 	request, err := env.Cluster.AwaitServing(ctx, name, former, func(r *cluster.CertificateRequest) error {
@@ -103,8 +129,8 @@ func awaitRequest(ctx context.Context, env *step.Env, name string) error {
 			refused = checkServing(env, name, r)
 			return nil
 		}
-		leaf, err := servingLeaf(ctx, env, name) // somebody else may have approved it
-		if err == nil && leaf == nil {
+		serves, err := servesWell(ctx, env, name) // somebody else may have approved it
+		if err == nil && !serves {
 			err = errors.Errorf("the kubelet of Node %s has not asked for a serving certificate; `journalctl -u kubelet` shows why", name)
 		}
 		return err
@@ -115,11 +141,21 @@ func awaitRequest(ctx context.Context, env *step.Env, name string) error {
 	if err != nil {
 		return err
 	}
-	leaf, err := servingLeaf(ctx, env, name)
-	if err != nil || leaf != nil || request == nil {
+	serves, err := servesWell(ctx, env, name)
+	if err != nil || serves || request == nil {
 		return err
 	}
 	return approveServing(ctx, env, request)
+}
+
+// servesWell reports whether the kubelet has a valid certificate of the cluster for its present addresses.
+func servesWell(ctx context.Context, env *step.Env, name string) (bool, error) {
+	leaf, err := servingLeaf(env, name)
+	if err != nil || leaf == nil {
+		return false, err
+	}
+	lacks, err := lacksAddress(ctx, env, name, leaf)
+	return !lacks, err
 }
 
 // hasCloudsAddresses reports whether a cloud provider gives the Node its addresses, some time after the kubelet has registered it.
@@ -211,8 +247,8 @@ func awaitServing(ctx context.Context, env *step.Env, request *cluster.Certifica
 		"`journalctl -u kubelet` shows why; if the kubelet has not made this request, somebody else has this node's credentials")
 }
 
-// servingLeaf is the kubelet's certificate of the cluster's CA; nil if it has none that's valid now, for all addresses of its Node.
-func servingLeaf(ctx context.Context, env *step.Env, name string) (*x509.Certificate, error) {
+// servingLeaf is the kubelet's certificate of the cluster's CA; nil if it has none that's valid now.
+func servingLeaf(env *step.Env, name string) (*x509.Certificate, error) {
 	data, err := host.ReadIfExists(env.Host, thisnode.KubeletServingPEM(env.Host, env.Config))
 	if err != nil || data == nil {
 		return nil, err
@@ -235,13 +271,10 @@ func servingLeaf(ctx context.Context, env *step.Env, name string) (*x509.Certifi
 	}
 	leaf, now := chain[0], env.Host.Now()
 	valid := !now.Before(leaf.NotBefore) && !now.After(leaf.NotAfter)
-	if !valid || leaf.Subject.CommonName != cluster.NodeUser(name) || pki.Verify(chain, trusted, now) != nil {
-		return nil, nil
+	if valid && leaf.Subject.CommonName == cluster.NodeUser(name) && pki.Verify(chain, trusted, now) == nil {
+		return leaf, nil
 	}
-	if missing, err := lacksAddress(ctx, env, name, leaf); err != nil || missing {
-		return nil, err
-	}
-	return leaf, nil
+	return nil, nil
 }
 
 // lacksAddress reports whether a certificate isn't for one of the Node's addresses, which the kubelet has reported. A cloud provider's

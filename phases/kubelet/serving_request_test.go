@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -194,25 +195,33 @@ func TestServingRenewal(t *testing.T) {
 		foreign, asks     bool
 		approved, restart bool
 	}{
-		"new":                {0.1, false, true, false, false},
-		"due":                {0.8, false, true, true, false},
-		"another address":    {0.1, false, true, true, false},
-		"due, not asked":     {0.8, false, false, false, false},
-		"expired":            {1.1, false, true, true, true},
-		"expired, not asked": {1.1, false, false, false, false},
-		"another cluster's":  {0.1, true, true, true, true},
-		"never approved":     {0, false, true, false, false},
+		"new":                                 {0.1, false, true, false, false},
+		"moved":                               {0.1, false, true, true, false},
+		"moved, not asked":                    {0.1, false, false, false, false},
+		"moved, asked for the former address": {0.1, false, true, false, false},
+		"due":                                 {0.8, false, true, true, false},
+		"another address":                     {0.1, false, true, true, false},
+		"due, not asked":                      {0.8, false, false, false, false},
+		"expired":                             {1.1, false, true, true, true},
+		"expired, not asked":                  {1.1, false, false, false, false},
+		"another cluster's":                   {0.1, true, true, true, true},
+		"never approved":                      {0, false, true, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, api := asking(t, true, none)
 			if !test.asks {
 				api.requests = nil
 			}
-			if name == "another address" {
+			if name == "another address" || name == "moved" {
 				s, api = asking(t, true, func(x *x509.CertificateRequest, _ *cluster.CertificateRequest) {
 					x.IPAddresses[0] = net.ParseIP("192.0.2.77")
 				})
 				s.FakeHost.Has.Addresses = []netip.Addr{netip.MustParseAddr("192.0.2.77")}
+			}
+			if strings.HasPrefix(name, "moved") {
+				registered := cluster.NewNode("cp-1")
+				registered.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.77"}, {Type: corev1.NodeHostName, Address: "cp-1"}}
+				phasetest.Fatal(t, s.API.Ensure(t.Context(), registered))
 			}
 			key, err := certs.NewKey(certs.KubeletServingAlgorithm)
 			phasetest.Fatal(t, err)

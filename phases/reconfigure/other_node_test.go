@@ -20,7 +20,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -214,6 +216,31 @@ func TestPutBackIsNoEdit(t *testing.T) {
 	}
 	s.Append(t, settings, "volumeStatsAggPeriod: 3m0s\n")
 	fact.Error(t, toStored(t, s.Stage), "KubeletConfigEdits", "volumeStatsAggPeriod")
+}
+
+// TestPutBackEdit: an operator's edit is still one after a change has overwritten it and was put back.
+func TestPutBackEdit(t *testing.T) {
+	s := worker(t)
+	made := s.Get(t, settings)
+	phasetest.Fatal(t, os.Remove(s.Root+settings))
+	_, err := s.Host.WriteFile(settings, []byte(made), 0o600) // noted as Slipway's
+	phasetest.Fatal(t, err)
+	s.Append(t, settings, "podPidsLimit: 77\n")
+	edited := s.Get(t, settings)
+	for range 2 {
+		changed := []byte(made + "podPidsLimit: 99\n")
+		change := &Run{kubelet: []ownership.File{{Path: settings, Data: changed}}}
+		list, err := change.writes(s.Env)
+		phasetest.Fatal(t, err)
+		_, err = trial.Begin(t.Context(), s.Env, "/usr/bin/slipway", list, trial.Record{})
+		phasetest.Fatal(t, err)
+		_, err = s.Host.WriteFile(settings, changed, 0o600)
+		phasetest.Fatal(t, err)
+		s.Play(t, Finish(false)...)
+		if of, err := backup.Whose(s.Env, settings); err != nil || of != backup.AsEdited || s.Get(t, settings) != edited {
+			t.Errorf("%v, %v: %s", of, err, s.Get(t, settings))
+		}
+	}
 }
 
 // TestEndpointOfWorker: a worker's kubelet follows, if the API answers there. Any other server stays.
