@@ -59,6 +59,9 @@ func measureSnapshots(ctx context.Context, lab *nodes.Lab, rounds int, t *table)
 		if _, err := node.Combined(ctx, "mkdir", "-m", "0700", savedDir); err != nil {
 			return err
 		}
+		if _, err := node.Combined(ctx, "sync"); err != nil { // what was written before would slow the first writes down
+			return err
+		}
 		w, err := writeOn(ctx, node, writing{Quiet: quiet, Command: savers[program]})
 		if err != nil {
 			return err

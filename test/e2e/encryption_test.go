@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
-const manySecrets = 2000
+const manySecrets, fewSecrets = 2000, 20
 
 // TestEncryption encrypts 2,000 Secrets in etcd. A second control plane joins, and a third in the middle of a rotation. On all three, the
 // key is rotated again, with a kill at each kind of step, the Secrets are decrypted, and encrypted once more.
@@ -40,9 +40,12 @@ func TestEncryption(t *testing.T) {
 	cp1.row("join", func(m machine) { cp2.joinsEncrypted(m) })
 	cp1.row("join-between", func(m machine) {
 		before := m.encryption().Key
+		_, early := m.joinCommands()
 		m.must("slipway", "encryption", "rotate", "--again") // cp-2 is next
+		cp3.refusesEarlierKeys(m, early)
 		cp3.joinsEncrypted(m)
 		m.changesEncryption("rotate", planes)
+		cp3.writesForAll(planes)
 		if now := m.encryption(); now.Key == before || len(now.Kept) != 1 {
 			m.Errorf("rotated from %s to %s, and kept %q", before, now.Key, now.Kept)
 		}
@@ -109,14 +112,50 @@ func (m machine) joinsEncrypted(first machine) {
 	m.canRead([]machine{m, first})
 }
 
+// refusesEarlierKeys: the file that was uploaded before the last step of a rotation is gone.
+func (m machine) refusesEarlierKeys(first machine, join []string) {
+	m.Helper()
+	m.T = first.T
+	out, err := m.try(append([]string{"slipway", "join"}, join...)...)
+	if err == nil {
+		m.Error("it has joined with keys from before")
+	}
+	fact.In(m, out, "/etc/kubernetes/encryption/encryption.yaml", "upload-certs")
+}
+
+// writesForAll: all API servers can read what this one writes.
+func (m machine) writesForAll(planes []machine) {
+	m.Helper()
+	m.T = planes[0].T
+	m.ownAPI("create", "secret", "generic", "written-last", "--from-literal=value=last")
+	for _, reader := range planes {
+		reader.T = m.T
+		fact.In(m, reader.ownAPI("get", "secret", "written-last", "-o", "jsonpath={.data.value}"), base64.StdEncoding.EncodeToString([]byte("last")))
+	}
+}
+
+// encryptsPlanes encrypts the Secrets of a cluster that has had several control planes without it: each restarts on trial, in turn.
+func (m machine) encryptsPlanes(planes []machine) {
+	m.Helper()
+	m.hasSecrets(fewSecrets)
+	m.changesEncryption("enable", planes)
+	m.allWith(m.encryption().Key)
+	planes[len(planes)-1].writesForAll(append([]machine{m}, planes[1:]...))
+}
+
 // canRead reads a Secret on each API server.
 func (m machine) canRead(planes []machine) {
 	m.Helper()
 	for _, reader := range planes {
 		reader.T = m.T
-		fact.In(m, reader.must("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "--server", "https://"+reader.node.IP()+":6443",
-			"get", "secret", "many-7", "-o", "jsonpath={.data.value}"), base64.StdEncoding.EncodeToString([]byte("text-7")))
+		fact.In(m, reader.ownAPI("get", "secret", "many-7", "-o", "jsonpath={.data.value}"), base64.StdEncoding.EncodeToString([]byte("text-7")))
 	}
+}
+
+// ownAPI runs kubectl with this control plane's API server.
+func (m machine) ownAPI(args ...string) string {
+	m.Helper()
+	return m.must(append([]string{"kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "--server", "https://" + m.node.IP() + ":6443"}, args...)...)
 }
 
 // hasSecrets creates Secrets.
@@ -183,7 +222,7 @@ func (m machine) allWith(key string) {
 	if err := json.Unmarshal([]byte(out), &answer); err != nil {
 		m.Fatal(err)
 	}
-	if len(answer.Kvs) < manySecrets {
+	if len(answer.Kvs) < fewSecrets {
 		m.Errorf("etcd has %d Secrets", len(answer.Kvs))
 	}
 	for _, kv := range answer.Kvs {

@@ -72,6 +72,9 @@ func TestHA(t *testing.T) {
 	}
 	cp1.row("restored", func(m machine) { m.restoresOneOfThree(planes, w) })
 	cp1.row("recover", func(m machine) { m.recoversEtcd(planes) })
+	if tier.Full() {
+		cp1.row("encrypted", func(m machine) { m.encryptsPlanes(planes) })
+	}
 	w.row("renamed", func(m machine) { m.getsAnotherName(cp1) })
 	planes[2].row("copied-manifest", machine.hasCopyOfManifest) // its kubelet may restart etcd for it
 	cp1.row("lost-host", func(m machine) { m.removesLost(planes[2], cp2); planes = planes[:2] })

@@ -181,7 +181,7 @@ func (r *Root) Remove(path string) error {
 }
 
 // steadyChunk is how much of a large file the kernel keeps in memory before it starts to write it to the disk.
-const steadyChunk = 8 << 20
+const steadyChunk = 1 << 20
 
 // steadyWriter has its data written to the disk all along: if the kernel collected it until the final fsync, the disk would be
 // busy for so long that an etcd on the same disk missed its heartbeats.
