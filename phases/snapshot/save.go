@@ -40,7 +40,7 @@ type Options struct {
 }
 
 // pace is slow enough for an etcd on the same two processors to serve its clients as fast as before: docs/speed.md.
-const pace etcd.Pace = 32 << 20
+const pace etcd.Pace = 16 << 20
 
 // plainDir is where the snapshot is written first. One that's sealed afterwards stays on this host until then: the directory it's for
 // may be another machine's.
