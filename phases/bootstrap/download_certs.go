@@ -4,10 +4,8 @@
 package bootstrap
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"fmt"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -18,8 +16,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -75,39 +71,6 @@ func runDownloadCerts(_ context.Context, env *step.Env) error {
 		}
 	}
 	return checkShared(env)
-}
-
-// checkStale fails if an earlier run has downloaded encryption keys that can't be downloaded again: pki.Store.MissingShared says why they
-// have to be.
-func checkStale(env *step.Env, missing map[string]string) error {
-	const key = manifests.SharedEncryption
-	if missing[key] == "" || env.Config.Join != nil && len(env.Config.Join.Shared[key]) > 0 {
-		return nil
-	}
-	if here, err := host.Exists(env.Host, missing[key]); err != nil || !here {
-		return err
-	}
-	return fault.New(fmt.Sprintf("an earlier run has downloaded %s, but Secret %s doesn't have it: the keys may have changed since", missing[key], certsSecret),
-		"upload the certificates again (`slipway init phase upload-certs --upload-certs` on a control plane), and join with the new certificate key")
-}
-
-// checkEncryption refuses an operator's file with encryption keys that differs from the uploaded one: an API server that writes with a
-// key that others have given up makes Secrets unreadable to them.
-func checkEncryption(env *step.Env, missing map[string]string) error {
-	const key = manifests.SharedEncryption
-	path := manifests.SharedFiles(env.Config)[key]
-	if path == "" || missing[key] != "" || env.Config.Join == nil || len(env.Config.Join.Shared[key]) == 0 {
-		return nil
-	}
-	files, err := manifests.DecryptCerts(map[string][]byte{key: env.Config.Join.Shared[key]}, env.Config.CertificateKey)
-	if err != nil {
-		return err
-	}
-	here, err := env.Host.ReadFile(path)
-	if err == nil && !bytes.Equal(here, files[key]) {
-		return fault.New(fmt.Sprintf("%s differs from the file in Secret %s", path, certsSecret), "remove it, so that it's downloaded; keep a copy if it has other keys")
-	}
-	return err
 }
 
 func downloaded(n *config.Node, missing map[string]string) (map[string][]byte, error) {

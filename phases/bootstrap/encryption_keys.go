@@ -6,6 +6,7 @@ package bootstrap
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"path/filepath"
 
 	"github.com/pkg/errors"
@@ -23,6 +24,39 @@ import (
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
+
+// checkStale fails if an earlier run has downloaded encryption keys that can't be downloaded again: pki.Store.MissingShared says why they
+// have to be.
+func checkStale(env *step.Env, missing map[string]string) error {
+	const key = manifests.SharedEncryption
+	if missing[key] == "" || env.Config.Join != nil && len(env.Config.Join.Shared[key]) > 0 {
+		return nil
+	}
+	if here, err := host.Exists(env.Host, missing[key]); err != nil || !here {
+		return err
+	}
+	return fault.New(fmt.Sprintf("an earlier run has downloaded %s, but Secret %s doesn't have it: the keys may have changed since", missing[key], certsSecret),
+		"upload the certificates again (`slipway init phase upload-certs --upload-certs` on a control plane), and join with the new certificate key")
+}
+
+// checkEncryption refuses an operator's file with encryption keys that differs from the uploaded one: an API server that writes with a
+// key that others have given up makes Secrets unreadable to them.
+func checkEncryption(env *step.Env, missing map[string]string) error {
+	const key = manifests.SharedEncryption
+	path := manifests.SharedFiles(env.Config)[key]
+	if path == "" || missing[key] != "" || env.Config.Join == nil || len(env.Config.Join.Shared[key]) == 0 {
+		return nil
+	}
+	files, err := manifests.DecryptCerts(map[string][]byte{key: env.Config.Join.Shared[key]}, env.Config.CertificateKey)
+	if err != nil {
+		return err
+	}
+	here, err := env.Host.ReadFile(path)
+	if err == nil && !bytes.Equal(here, files[key]) {
+		return fault.New(fmt.Sprintf("%s differs from the file in Secret %s", path, certsSecret), "remove it, so that it's downloaded; keep a copy if it has other keys")
+	}
+	return err
+}
 
 // encryptionKeys refuses encryption keys that the other control planes may have given up since they were downloaded or copied: this
 // API server would write Secrets that nobody else can read. From this node's membership of etcd on, a rotation waits for this node,
