@@ -50,6 +50,7 @@ etcd:
 	if out, err := cp1.try("ls", "/etc/kubernetes/pki/etcd"); err == nil {
 		t.Errorf("found certificates of a local etcd: %s", out)
 	}
+	cp1.leavesExternalEtcd("https://" + w1.node.IP() + ":12379")
 
 	worker, plane := cp1.joinCommands()
 	sideBySide(func() { cp2.runs("slipway", "join", plane) }, func() { w1.runs("slipway", "join", worker) })
@@ -72,6 +73,19 @@ etcd:
 	cp2.runs("slipway", "join", plane)
 	cp1.ready("cp-2")
 	cp1.isLost(cp2)
+}
+
+// leavesExternalEtcd: `slipway etcd` shows its members, and refuses everything else.
+func (m machine) leavesExternalEtcd(url string) {
+	m.Helper()
+	for _, show := range []string{"status", "member list"} {
+		fact.In(m, m.must(append([]string{"slipway", "etcd"}, strings.Fields(show)...)...), url)
+	}
+	for _, change := range []string{"snapshot save", "restore /root/snapshot.db --yes", "recover --yes", "defrag --all", "member remove other --yes"} {
+		if out, err := m.try(append([]string{"slipway", "etcd"}, strings.Fields(change)...)...); err == nil || !strings.Contains(out, "external") {
+			m.Errorf("etcd %s: %v\n%s", change, err, out)
+		}
+	}
 }
 
 // findsEtcdShut joins while a firewall keeps m from etcd. The join reports that, and the same command finishes later.
