@@ -40,7 +40,7 @@ func TestHealth(t *testing.T) {
 			}
 		}
 	}
-	r = voters("a").serve(t, time.Second)
+	r = voters("a").serve(t, 5*time.Second)
 	r.options.Endpoints = func(context.Context) ([]string, error) { return []string{gone(t)}, nil }
 	if all, err := r.Health(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("of nobody: %v, %v", all, err)

@@ -169,7 +169,7 @@ func TestRefusals(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fact.Error(t, test.do(t.Context(), test.cluster.serve(t, 3*time.Second)), test.want...)
+			fact.Error(t, test.do(t.Context(), test.cluster.serve(t, 10*time.Second)), test.want...)
 		})
 	}
 }
@@ -190,7 +190,7 @@ func stuck() *fakeCluster {
 
 func TestLastMemberStays(t *testing.T) {
 	f := voters("a")
-	if removed, err := f.serve(t, time.Second).Leave(t.Context(), peer("a")); err != nil || removed || len(f.members) != 1 {
+	if removed, err := f.serve(t, time.Minute).Leave(t.Context(), peer("a")); err != nil || removed || len(f.members) != 1 {
 		t.Errorf("removed %t, %v", removed, err)
 	}
 }
@@ -216,7 +216,7 @@ func TestRefusesRemoval(t *testing.T) {
 				}
 				return nil
 			}
-			removed, err := f.serve(t, 3*time.Second).Leave(t.Context(), peer("b"))
+			removed, err := f.serve(t, 10*time.Second).Leave(t.Context(), peer("b"))
 			if err == nil || removed || RefusesRemoval(err) != test.want {
 				t.Errorf("removed %t, refused %t, want %t: %v", removed, RefusesRemoval(err), test.want, err)
 			}
@@ -276,7 +276,7 @@ func TestWrongCertificates(t *testing.T) {
 			t.Errorf("%s: %v after %s", name, err, time.Since(start))
 		}
 	}
-	r := strangers.serve(t, time.Second, gone(t))
+	r := strangers.serve(t, 5*time.Second, gone(t))
 	_, err := r.Members(t.Context())
 	var gaveUp *retry.Error
 	if fact.Error(t, err, "connection refused"); !errors.As(err, &gaveUp) {
@@ -295,7 +295,7 @@ func TestOptions(t *testing.T) {
 		"no certificate": {[]string{"https://192.0.2.1:2379"}, []string{"credentials", "/nonexistent"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := voters("a").serve(t, time.Second)
+			r := voters("a").serve(t, time.Minute)
 			r.options.Endpoints = func(context.Context) ([]string, error) { return test.endpoints, nil }
 			if name == "no certificate" {
 				r.options.CA = "/nonexistent"

@@ -101,7 +101,7 @@ func TestSnapshotFails(t *testing.T) {
 		"it is empty":             {change: func(f *fakeCluster) { f.snapshot = nil }, says: "EOF"},
 		"it is a hash of nothing": {change: func(f *fakeCluster) { f.snapshot = resealed(nil) }, says: "32 bytes"},
 		"a bit is wrong":          {change: func(f *fakeCluster) { f.snapshot = flipped }, says: "damaged"},
-		"it stops":                {change: func(f *fakeCluster) { f.stuck = 9000 }, says: "nothing for 1s"},
+		"it stops":                {change: func(f *fakeCluster) { f.stuck = 9000 }, says: "nothing for 3s"},
 		"not a member":            {from: "z", says: "a member"},
 		"another answers":         {change: func(f *fakeCluster) { f.status[2].Header.MemberId = 9 }, says: "member 9"},
 		"it is not running":       {change: func(f *fakeCluster) { f.members[1].ClientURLs = []string{gone(t)} }, says: "connection refused"},
@@ -110,7 +110,10 @@ func TestSnapshotFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, r := led(t, "a", "b")
-			f.snapshot, r.options.Timeout = whole, time.Second
+			f.snapshot = whole
+			if name == "it stops" {
+				r.options.Timeout = 3 * time.Second
+			}
 			if test.change != nil {
 				test.change(f)
 			}
@@ -133,10 +136,10 @@ func TestSnapshotFails(t *testing.T) {
 // TestSnapshotTakesItsTime: the whole may take longer than the timeout, as long as something arrives.
 func TestSnapshotTakesItsTime(t *testing.T) {
 	f, r := led(t, "a")
-	f.snapshot, r.options.Timeout = read(t, real36), 2*time.Second
+	f.snapshot, r.options.Timeout = read(t, real36), 5*time.Second
 	parts := 0
 	slow := writerFunc(func(p []byte) (int, error) {
-		if parts++; parts <= 5 {
+		if parts++; parts <= 11 {
 			time.Sleep(500 * time.Millisecond) // together, longer than the timeout
 		}
 		return len(p), nil
