@@ -63,24 +63,27 @@ func TestHardened(t *testing.T) {
 	}
 }
 
-// TestHardenedLive hardens a running cluster, one node after another: each gets the settings with their files, and works as before.
+// TestHardenedLive hardens a running cluster, one node after another: each gets the settings with their files, and works as before, also
+// at another address. kubeadm's own suite passes.
 func TestHardenedLive(t *testing.T) {
 	tier.OnlyFull(t, "phases/reconfigure.TestHarden")
+	suite := kubeadmSuite(t)
 	cp1 := boot(t)
-	cp2, w := cp1.another("cp-2"), cp1.another("worker-1")
-	planes, all := []machine{cp1, cp2}, []machine{cp1, cp2, w}
+	cp2, cp3, w := cp1.another("cp-2"), cp1.another("cp-3"), cp1.another("worker-1")
+	planes, all := []machine{cp1, cp2, cp3}, []machine{cp1, cp2, cp3, w}
 	for _, m := range all {
 		m.knowsEndpoint(planes)
 	}
 	cp1.init(document("", podSubnet+"\ncontrolPlaneEndpoint: "+sharedEndpoint+":6443"), "--upload-certs")
 	worker, plane := cp1.joinCommands()
-	sideBySide(func() { cp2.runs("slipway", "join", plane) }, func() { w.runs("slipway", "join", worker) })
+	sideBySide(func() { cp2.runs("slipway", "join", plane) }, func() { cp3.runs("slipway", "join", plane) }, func() { w.runs("slipway", "join", worker) })
 	for _, m := range all {
 		cp1.ready(m.node.Name())
 	}
 	fact.In(t, cp1.said("slipway", "reconfigure", "--profile=cis", "--diff"), "/etc/kubernetes/audit/audit.yaml", "protectKernelDefaults")
-	fact.In(t, cp1.said("slipway", "reconfigure", "--profile=cis"), "cp-2", "worker-1")
+	fact.In(t, cp1.said("slipway", "reconfigure", "--profile=cis"), "cp-2", "cp-3", "worker-1")
 	cp2.must("slipway", "reconfigure", "node")
+	cp3.must("slipway", "reconfigure", "node")
 	w.must("slipway", "reconfigure", "node")
 	for _, m := range all {
 		cp1.ready(m.node.Name())
@@ -102,16 +105,18 @@ func TestHardenedLive(t *testing.T) {
 	if after := cp1.must("find", "/etc/kubernetes", "-type", "f", "-printf", `%p %m %T@\n`); after != before {
 		t.Errorf("the same command again changed files:\n%s\nwere\n%s", after, before)
 	}
-	cp1.row("strict", func(m machine) { m.verifiesKubelets(cp2, w) })
+	cp1.row("kubeadm-suite", func(m machine) { m.passesKubeadmSuite(suite) })
+	cp1.row("strict", func(m machine) { m.verifiesKubelets([]machine{cp2, cp3}, w) })
+	cp3.row("moved", func(m machine) { m.movesWithServingCertificate(all) })
 	for _, m := range all {
 		m.diagnosedHealthy()
 	}
 }
 
 // verifiesKubelets gives the API servers the flag with which they verify kubelets, once the worker, too, has its certificate.
-func (m machine) verifiesKubelets(other, w machine) {
+func (m machine) verifiesKubelets(others []machine, w machine) {
 	m.Helper()
-	other.T, w.T = m.T, m.T
+	w.T = m.T
 	if out, err := m.try("slipway", "reconfigure", "--profile=cis-strict"); err == nil {
 		m.Fatalf("the API server verifies a kubelet without a certificate:\n%s", out)
 	} else {
@@ -119,17 +124,38 @@ func (m machine) verifiesKubelets(other, w machine) {
 	}
 	m.approvesServing(w)
 	m.must("slipway", "reconfigure", "--profile=cis-strict")
-	other.must("slipway", "reconfigure", "node")
-	for _, plane := range []machine{m, other} {
+	for _, other := range others {
+		other.T = m.T
+		other.must("slipway", "reconfigure", "node")
+	}
+	for _, plane := range append([]machine{m}, others...) {
+		plane.T = m.T
 		plane.failsItems("1.1.12", "4.1.1")
-		for _, name := range []string{"cp-1", "cp-2", "worker-1"} {
-			pod := m.kubectl("-n", "kube-system", "get", "pods", "-l", "k8s-app=kube-proxy", "--field-selector=spec.nodeName="+name, "-o", "name")
-			logs := m.kubectl("--server=https://"+plane.node.IP()+":6443", "-n", "kube-system", "logs", "--tail=1", strings.TrimSpace(pod))
-			if strings.TrimSpace(logs) == "" {
-				m.Errorf("through %s, %s of %s has no logs", plane.node.Name(), pod, name)
-			}
+		for _, of := range append([]machine{m, w}, others...) {
+			m.logsThrough(plane.node.IP(), of.node.Name())
 		}
 	}
+}
+
+// logsThrough asks an API server for the logs of kube-proxy on a node.
+func (m machine) logsThrough(address, name string) {
+	m.Helper()
+	pod := m.kubectl("-n", "kube-system", "get", "pods", "-l", "k8s-app=kube-proxy", "--field-selector=spec.nodeName="+name, "-o", "name")
+	logs := m.kubectl("--server=https://"+address+":6443", "-n", "kube-system", "logs", "--tail=1", strings.TrimSpace(pod))
+	if strings.TrimSpace(logs) == "" {
+		m.Errorf("through %s, %s of %s has no logs", address, pod, name)
+	}
+}
+
+// movesWithServingCertificate: once a control plane has another address, API servers that verify kubelets still reach its kubelet.
+func (m machine) movesWithServingCertificate(all []machine) {
+	m.Helper()
+	m.changesAddress(all...)
+	m.runs("slipway", "reconfigure", []string{"node", "--advertise-address", m.newAddress()})
+	m.hasServingCertificate()
+	fact.In(m.T, m.must("openssl", "x509", "-in", "/var/lib/kubelet/pki/kubelet-server-current.pem", "-noout", "-ext", "subjectAltName"), m.newAddress())
+	m.logsThrough(all[0].node.IP(), m.node.Name())
+	m.logsThrough(m.newAddress(), all[0].node.Name())
 }
 
 // hasServingCertificate checks that the cluster has signed the certificate with which the kubelet serves.
