@@ -12,9 +12,9 @@ import (
 
 	"github.com/pkg/errors"
 	"github.com/rogpeppe/go-internal/testscript"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-k8s/slipway/test/leaks"
 	"github.com/slipway-k8s/slipway/test/schema"
 )
 
@@ -30,7 +30,7 @@ type leakless struct{ m *testing.M }
 
 func (l leakless) Run() int {
 	code := l.m.Run()
-	if err := goleak.Find(); code == 0 && err != nil {
+	if err := leaks.Find(); code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, "the tests leave goroutines:", err)
 		return 1
 	}

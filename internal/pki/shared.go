@@ -6,7 +6,6 @@ package pki
 import (
 	"io/fs"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -57,8 +57,7 @@ func (s Store) MissingShared() (Shared, error) {
 
 // mayBeStale reports whether a join that was interrupted early has downloaded a file: encryption keys may have been rotated since.
 func (s Store) mayBeStale(path string) bool {
-	_, notJoined := s.Host.Lstat(filepath.Join(s.Config.Paths.Kubeconfigs, "kubelet.conf"))
-	return !s.Config.CertificateKey.IsZero() && s.Host.Unchanged(path) && errors.Is(notJoined, fs.ErrNotExist)
+	return !s.Config.CertificateKey.IsZero() && s.Host.Unchanged(path) && !thisnode.HasJoined(s.Host, s.Config)
 }
 
 // CheckJoin reports, all at once, files that a joining control plane lacks and can't get: it needs a certificate key to download

@@ -69,6 +69,13 @@ func CheckMember(h host.Host, n *config.Node) error {
 	return conf.CheckFor(h, n.Name)
 }
 
+// HasJoined reports whether this host's kubelet has ever got a certificate of n's cluster under n's name. Its kubeconfig file alone is no
+// sign: the kubelet writes that when it starts, before it asks.
+func HasJoined(h host.Host, n *config.Node) bool {
+	err := CheckMember(h, n)
+	return err == nil || errors.As(err, new(*ExpiredError))
+}
+
 // CheckFor returns nil if the file authenticates the node called name now, and otherwise the reason.
 func (k *KubeletFile) CheckFor(h host.Host, name string) error {
 	leaf, err := k.Certificate(h)

@@ -40,7 +40,7 @@ func (m *Move) Phases() []step.Phase {
 	}
 	return []step.Phase{
 		{Name: "preflight", Summary: "Check that this control plane can move to the address", Run: m.preflight},
-		{Name: "unfinished-change", Summary: "Put back the files of a change that goes back", Run: handOver},
+		{Name: "unfinished-change", Summary: "Put back the files of a change that goes back", Run: m.handOver},
 		{Name: "record", Summary: "Record the move, for a run that finishes it", Run: m.record},
 		{Name: "certificates", Summary: "Issue the certificates for the former address again", Run: m.certificates},
 		{Name: "files", Summary: "Write the address to kubeconfig files and the kubelet's settings", Run: m.files},
@@ -54,12 +54,12 @@ func (m *Move) Phases() []step.Phase {
 }
 
 // handOver ends a change that goes back. It may not have got far: its components can't run at the former address.
-func handOver(ctx context.Context, env *step.Env) error {
+func (m *Move) handOver(ctx context.Context, env *step.Env) error {
 	unfinished, err := trial.Unfinished(env)
 	if err != nil || unfinished == nil || unfinished.State != trial.Reverting {
 		return err
 	}
-	return unfinished.HandOver(ctx, env)
+	return unfinished.HandOver(ctx, env, m.In)
 }
 
 // finishRemedy is for a failed restart. Nothing is put back: the former address may be gone.

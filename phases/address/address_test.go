@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -128,15 +129,26 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestMoveBesideChange: a change that goes back, and can't at the former address, ends with the move. Any other is in the way.
+// TestMoveBesideChange: a change that goes back, and can't at the former address, ends with the move. Any other is in the way. An edit
+// that it had overwritten is still one afterwards.
 func TestMoveBesideChange(t *testing.T) {
-	const scheduler = "/etc/kubernetes/manifests/kube-scheduler.yaml"
+	const scheduler, settings = "/etc/kubernetes/manifests/kube-scheduler.yaml", "/var/lib/kubelet/config.yaml"
 	for _, addons := range []bool{false, true} {
 		s, _ := single(t)
-		before := s.Get(t, scheduler)
-		record, err := trial.Begin(t.Context(), s.Env, "/usr/bin/slipway", []trial.Write{{Path: scheduler, Data: []byte("new")}}, trial.Record{Addons: addons})
+		made := s.Get(t, settings)
+		phasetest.Fatal(t, s.Host.Remove(settings))
+		_, err := s.Host.WriteFile(settings, []byte(made), 0o600)
+		phasetest.Fatal(t, err)
+		s.Append(t, settings, "podPidsLimit: 77\n")
+		before, edited := s.Get(t, scheduler), s.Get(t, settings)
+		writes := []trial.Write{{Path: scheduler, Data: []byte("new")}, {Path: settings, Data: []byte(made), Edited: true}}
+		record, err := trial.Begin(t.Context(), s.Env, "/usr/bin/slipway", writes, trial.Record{
+			Addons: addons, ConfigMaps: []trial.ConfigMap{{Name: "kubeadm-config", Before: "controlPlaneEndpoint: " + former + ":6443"}},
+		})
 		phasetest.Fatal(t, err)
 		s.Put(t, scheduler, "new")
+		_, err = s.Host.WriteFile(settings, []byte(made), 0o600)
+		phasetest.Fatal(t, err)
 		fact.Error(t, run(t, s, toNext), fault.UnfinishedChange)
 		phasetest.Fatal(t, record.Set(s.Env, trial.Reverting))
 		phasetest.Fatal(t, run(t, s, toNext))
@@ -144,10 +156,24 @@ func TestMoveBesideChange(t *testing.T) {
 			t.Errorf("the scheduler's static Pod:\n%s", cmp.Diff(before, got))
 		}
 		fact.In(t, s.Get(t, phasetest.APIServerManifest), next)
+		if of, err := backup.Whose(s.Env, settings); err != nil || of != backup.AsEdited || s.Get(t, settings) != edited {
+			t.Errorf("%v, %v: %s", of, err, s.Get(t, settings))
+		}
 		left, err := trial.Unfinished(s.Env)
 		phasetest.Fatal(t, err)
-		if addons != (left != nil) || left != nil && len(left.Files) > 0 {
+		if addons != (left != nil) {
 			t.Errorf("left to put back: %+v", left)
+		}
+		if left == nil {
+			continue
+		}
+		if got := left.ConfigMaps[0].Before; got != "controlPlaneEndpoint: "+next+":6443" {
+			t.Errorf("the add-ons go back to %q", got)
+		}
+		s.Put(t, scheduler, "newer")
+		phasetest.Fatal(t, left.PutBack(t.Context(), s.Env, node.Turn{}))
+		if got := s.Get(t, scheduler); got != "newer" {
+			t.Errorf("the scheduler's static Pod was put back once more: %q", got)
 		}
 	}
 }

@@ -34,8 +34,8 @@ const (
 	AsEdited                  // somebody has edited or replaced it
 )
 
-// Whose decides by the host's notes of Slipway's files, and by the records of upgrades and of changes on trial, which also overwrite others' files. Files
-// from kubeadm, from an earlier release's upgrade, or put back by a rollback are of unknown origin.
+// Whose decides by the host's notes of Slipway's files, and by the records of upgrades and of changes on trial, which also overwrite
+// others' files. Files from kubeadm, from an earlier release's upgrade, or put back by a rollback are of unknown origin.
 func Whose(env *step.Env, path string) (Owner, error) {
 	data, err := host.ReadIfExists(env.Host, path)
 	if err != nil || data == nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/encryption"
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -101,6 +102,7 @@ func TestJoinEncrypted(t *testing.T) {
 	}
 	fact.In(t, s.Get(t, phasetest.APIServerManifest), "--encryption-provider-config="+config.EncryptionFile)
 
+	s.Put(t, "/etc/kubernetes/kubelet.conf", startedKubelet)
 	s.shared[manifests.SharedEncryption] = []byte("newer keys\n") // after a rotation, and another upload
 	s.share(t, s.shared)
 	phasetest.Fatal(t, s.discoverPlane(t, phasetest.SomeKey))
@@ -129,6 +131,14 @@ func TestJoinEncrypted(t *testing.T) {
 	}
 }
 
+// startedKubelet is kubelet.conf as a kubelet writes it when it starts: the file with its certificate doesn't exist yet.
+const startedKubelet = `apiVersion: v1
+kind: Config
+users:
+- name: default-auth
+  user: {client-certificate: /var/lib/kubelet/pki/kubelet-client-current.pem, client-key: /var/lib/kubelet/pki/kubelet-client-current.pem}
+`
+
 // TestJoinBesideRotation: a control plane doesn't start with keys that others may have given up since it downloaded them.
 func TestJoinBesideRotation(t *testing.T) {
 	first := encryption.NewKey(time.Now())
@@ -136,13 +146,13 @@ func TestJoinBesideRotation(t *testing.T) {
 	for name, test := range map[string]struct {
 		target   string
 		uploaded bool // the file is still in Secret kubeadm-certs
-		joined   bool // by an earlier run
+		member   bool // since an earlier run
 		refused  bool
 	}{
-		"no rotation":                    {target: first.Name},
-		"in a rotation":                  {target: second.Name, uploaded: true},
-		"rotated since":                  {target: second.Name, refused: true},
-		"rotated since, but it's joined": {target: second.Name, joined: true},
+		"no rotation":             {target: first.Name},
+		"in a rotation":           {target: second.Name, uploaded: true},
+		"rotated since":           {target: second.Name, refused: true},
+		"rotated since it joined": {target: second.Name, member: true},
 	} {
 		for _, stored := range []string{encryptedPlane, encryptedPlane + strings.TrimPrefix(storedExternal, phasetest.StoredPlane)} {
 			t.Run(name, func(t *testing.T) {
@@ -168,8 +178,14 @@ func TestJoinBesideRotation(t *testing.T) {
 					delete(s.secret.Data, manifests.SharedEncryption)
 					s.store(t, s.secret)
 				}
-				if test.joined {
-					s.Put(t, "/etc/kubernetes/kubelet.conf", "apiVersion: v1\n")
+				s.Put(t, "/etc/kubernetes/kubelet.conf", startedKubelet) // a kubelet has started
+				if test.member && external {
+					return // only a kubelet's certificate says so
+				}
+				if test.member {
+					s.etcd.List = append(s.etcd.List, etcd.Member{ID: 9, Cluster: 7, Name: "cp-2", PeerURL: "https://192.0.2.12:2380"})
+					s.startedBefore(t, ".")
+					s.Put(t, phasetest.EtcdLog, phasetest.LogOf(9, 7, true))
 				}
 				err = step.Run(t.Context(), s.Env, joinPlane(), step.Options{})
 				if !test.refused {
@@ -188,7 +204,7 @@ func TestJoinBesideRotation(t *testing.T) {
 					t.Errorf("etcd has %d members", len(s.etcd.List))
 				}
 				info, err := os.Stat(s.Root + config.EncryptionKeyring)
-				if (err == nil) == test.joined || err == nil && (info.Mode() != 0o600 || s.Get(t, config.EncryptionKeyring) != string(sealed)) {
+				if (err == nil) == test.member || err == nil && (info.Mode() != 0o600 || s.Get(t, config.EncryptionKeyring) != string(sealed)) {
 					t.Errorf("the keyring: %v, %v", info, err)
 				}
 			})

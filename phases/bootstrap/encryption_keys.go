@@ -66,10 +66,6 @@ func encryptionKeys(ctx context.Context, env *step.Env) error {
 	if !env.Config.Cluster.HasEncryptionFile() {
 		return nil
 	}
-	joined, err := host.Exists(env.Host, thisnode.KubeletConf(env.Config))
-	if err != nil || joined { // `slipway encryption` keeps the file current
-		return err
-	}
 	sealed, err := sharedValue(ctx, env, encryption.KeyringSecret, encryption.KeyringKey)
 	if err != nil || sealed == nil { // somebody encrypts Secrets without Slipway
 		return err
@@ -135,7 +131,7 @@ func sharedValue(ctx context.Context, env *step.Env, name, key string) ([]byte, 
 // encryptionKeysEarly is encryptionKeys without a local etcd. Until this node has registered, nobody waits for it, so a rotation that
 // begins and ends within these seconds goes unnoticed.
 func encryptionKeysEarly(ctx context.Context, env *step.Env) error {
-	if node.UnlessLocalEtcd(env) == "" {
+	if node.UnlessLocalEtcd(env) == "" || thisnode.HasJoined(env.Host, env.Config) { // later, `slipway encryption` keeps the file current
 		return nil
 	}
 	return encryptionKeys(ctx, env)

@@ -49,7 +49,10 @@ func runEtcdJoin(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if err = encryptionKeys(ctx, env); err == nil {
+	if added || slices.ContainsFunc(members, func(m etcd.Member) bool { return m.PeerURL == peer && m.Learner }) { // its etcd may not have run
+		err = encryptionKeys(ctx, env)
+	}
+	if err == nil {
 		err = startMember(ctx, env, peer, members, added)
 	}
 	if err != nil && added {

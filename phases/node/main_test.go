@@ -6,7 +6,7 @@ package node
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/slipway-k8s/slipway/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

@@ -131,6 +131,7 @@ func (r *Run) writes(env *step.Env) (list []trial.Write, err error) {
 			return nil, err
 		}
 		list[i].Edited = of == backup.AsEdited
+		list[i].WritesEdit = r.Reverts != nil && slices.ContainsFunc(r.Reverts.Files, func(f trial.File) bool { return f.Path == list[i].Path && f.Edited })
 	}
 	return list, nil
 }

@@ -218,7 +218,7 @@ func TestPutBackIsNoEdit(t *testing.T) {
 	fact.Error(t, toStored(t, s.Stage), "KubeletConfigEdits", "volumeStatsAggPeriod")
 }
 
-// TestPutBackEdit: an operator's edit is still one after a change has overwritten it and was put back.
+// TestPutBackEdit: an operator's edit is still one after a change has overwritten it and was put back, or was taken back later.
 func TestPutBackEdit(t *testing.T) {
 	s := worker(t)
 	made := s.Get(t, settings)
@@ -227,20 +227,34 @@ func TestPutBackEdit(t *testing.T) {
 	phasetest.Fatal(t, err)
 	s.Append(t, settings, "podPidsLimit: 77\n")
 	edited := s.Get(t, settings)
-	for range 2 {
-		changed := []byte(made + "podPidsLimit: 99\n")
-		change := &Run{kubelet: []ownership.File{{Path: settings, Data: changed}}}
+	write := func(change *Run, text string) *trial.Record {
+		change.kubelet = []ownership.File{{Path: settings, Data: []byte(text)}}
 		list, err := change.writes(s.Env)
 		phasetest.Fatal(t, err)
-		_, err = trial.Begin(t.Context(), s.Env, "/usr/bin/slipway", list, trial.Record{})
+		record, err := trial.Begin(t.Context(), s.Env, "/usr/bin/slipway", list, trial.Record{})
 		phasetest.Fatal(t, err)
-		_, err = s.Host.WriteFile(settings, changed, 0o600)
+		_, err = s.Host.WriteFile(settings, []byte(text), 0o600)
 		phasetest.Fatal(t, err)
-		s.Play(t, Finish(false)...)
+		return record
+	}
+	stays := func() {
+		t.Helper()
 		if of, err := backup.Whose(s.Env, settings); err != nil || of != backup.AsEdited || s.Get(t, settings) != edited {
 			t.Errorf("%v, %v: %s", of, err, s.Get(t, settings))
 		}
 	}
+	for range 2 {
+		write(&Run{}, made+"podPidsLimit: 99\n")
+		s.Play(t, Finish(false)...)
+		stays()
+	}
+	counts := write(&Run{}, made+"podPidsLimit: 99\n")
+	phasetest.Fatal(t, counts.Count(s.Env))
+	if of, err := backup.Whose(s.Env, settings); err != nil || of != backup.AsMade {
+		t.Errorf("%v, %v", of, err)
+	}
+	phasetest.Fatal(t, write(&Run{Reverts: counts}, edited).Count(s.Env))
+	stays()
 }
 
 // TestEndpointOfWorker: a worker's kubelet follows, if the API answers there. Any other server stays.

@@ -32,7 +32,7 @@ type Options struct {
 // Certificates is the workflow that renews certificates with new keys, signed by the same CAs.
 func Certificates(o Options) []step.Phase {
 	workflow := []step.Phase{{Name: "unfinished", Summary: "Check that no change of this node's configuration is unfinished", Run: func(_ context.Context, env *step.Env) error {
-		return trial.RefuseUnfinished(env)
+		return trial.RefuseUnfinished(env, trial.Reverting) // going back may need the new ones, and keeps them
 	}}}
 	if o.Name == "" {
 		workflow = append(workflow, o.phase("look", "Look for certificates", pki.Renewal.CheckAny))

@@ -25,6 +25,7 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
@@ -57,6 +58,23 @@ func TestRenewAll(t *testing.T) {
 	}
 	s.Play(t, phasetest.Pick(bootstrap.Init(), "certs", "kubeconfig")...) // init keeps every renewed file
 	fact.In(t, s.Said.String(), "Restart etcd, kube-apiserver, kube-controller-manager, kube-scheduler to", "~/.kube/config")
+}
+
+// TestRenewBesideChange: an unfinished change is in the way, unless it goes back, which may not work with expired certificates. The renewed
+// certificate stays then, because it's for another key.
+func TestRenewBesideChange(t *testing.T) {
+	const serverCert = phasetest.PKIDir + "apiserver.crt"
+	s := phasetest.ControlPlaneStage(t, bootstrap.Init())
+	record, err := trial.Begin(t.Context(), s.Env, "/usr/bin/slipway", []trial.Write{{Path: serverCert}}, trial.Record{})
+	phasetest.Fatal(t, err)
+	fact.Error(t, step.Run(t.Context(), s.Env, Certificates(Options{}), step.Options{}), "unfinished", string(trial.OnTrial))
+	phasetest.Fatal(t, record.Set(s.Env, trial.Reverting))
+	s.Play(t, Certificates(Options{})...)
+	renewed := s.Get(t, serverCert)
+	phasetest.Fatal(t, record.RestoreFiles(s.Env))
+	if s.Get(t, serverCert) != renewed {
+		t.Error("the former certificate is back, without its key")
+	}
 }
 
 // TestRenewRootless: in a rootless control plane, each new file belongs to its component from its first byte on, even if only the

@@ -39,7 +39,7 @@ type Options struct {
 	Slipway    string // this program's version
 }
 
-// pace is slow enough for an etcd on the same two processors to serve its clients as fast as before: docs/speed.md.
+// pace leaves an etcd on the same two processors and disk enough of both to serve its clients: docs/speed.md.
 const pace etcd.Pace = 16 << 20
 
 // plainDir is where the snapshot is written first. One that's sealed afterwards stays on this host until then: the directory it's for

@@ -18,7 +18,7 @@ import (
 
 // PutBack makes this node run with its files from before the change again. The caller notes the end of it, as Reverted.
 func (r *Record) PutBack(ctx context.Context, env *step.Env, turn node.Turn) error {
-	if err := r.Set(env, Reverting); err != nil || len(r.Files) == 0 {
+	if err := r.beginBack(env); err != nil || len(r.Files) == 0 || r.FilesBack {
 		return err
 	}
 	turn.KeepOnFailure()
@@ -49,6 +49,22 @@ func (r *Record) PutBack(ctx context.Context, env *step.Env, turn node.Turn) err
 	return restart(ctx, env, turn, components)
 }
 
+// beginBack notes that the change goes back, and fails while etcd's data is being replaced: etcd's static Pod is away on purpose then.
+func (r *Record) beginBack(env *step.Env) error {
+	journal, err := node.ReadEtcdJournal(env)
+	if err != nil {
+		return err
+	}
+	begun, err := node.EtcdExchange{Aside: journal.Aside}.Begun(env)
+	switch {
+	case err != nil:
+		return err
+	case begun:
+		return journal.Unfinished()
+	}
+	return r.Set(env, Reverting)
+}
+
 // restart swaps the previous static Pods in, all at once, and restarts the kubelet in any case: it may have read new settings.
 func restart(ctx context.Context, env *step.Env, turn node.Turn, components []node.Replacement) error {
 	if len(components) > 0 {
@@ -64,7 +80,7 @@ func restart(ctx context.Context, env *step.Env, turn node.Turn, components []no
 
 // RestoreFiles puts the files back, and nothing else: the kubelet hasn't started yet. From then on, nobody can confirm the change.
 func (r *Record) RestoreFiles(env *step.Env) error {
-	if err := r.Set(env, Reverting); err != nil {
+	if err := r.beginBack(env); err != nil || r.FilesBack {
 		return err
 	}
 	for _, f := range r.Files {
@@ -83,18 +99,24 @@ func (r *Record) RestoreFiles(env *step.Env) error {
 }
 
 // HandOver ends a change that goes back, for a workflow that's about to write the same files and to restart their readers. Putting them
-// back later would undo that workflow. Only add-ons may be left to put back, which the watch does.
-func (r *Record) HandOver(ctx context.Context, env *step.Env) error {
+// back later would undo that workflow. Only add-ons may be left to put back, which the watch does; in is the change that the workflow
+// makes to each text.
+func (r *Record) HandOver(ctx context.Context, env *step.Env, in func(string) string) error {
 	if err := r.RestoreFiles(env); err != nil {
 		return err
 	}
-	if r.Files = nil; r.Addons {
-		return r.Set(env, Reverting)
+	if !r.Addons {
+		if err := r.Set(env, Reverted); err != nil {
+			return err
+		}
+		return Unguard(ctx, env, false)
 	}
-	if err := r.Set(env, Reverted); err != nil {
-		return err
+	for i := range r.ConfigMaps {
+		cm := &r.ConfigMaps[i]
+		cm.Before, cm.After = in(cm.Before), in(cm.After)
 	}
-	return Unguard(ctx, env, false)
+	r.FilesBack = true
+	return r.Set(env, Reverting)
 }
 
 // Kept is a file's content from before the change; nil if it didn't exist. A kubeconfig file has its present credentials.

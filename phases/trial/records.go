@@ -38,8 +38,8 @@ func LastCounting(env *step.Env) (*Record, error) {
 	return newest(env, func(r *Record) bool { return r.State == Counts })
 }
 
-// PutBackEdited reports whether the content of a file is somebody's edit that the last change of it has put back. The host has noted it
-// as Slipway's own.
+// PutBackEdited reports whether the content of a file is somebody's edit that the last change of it has put back, or has taken
+// back an earlier change of. The host has noted it as Slipway's own.
 func PutBackEdited(env *step.Env, path string, data []byte) (bool, error) {
 	var f *File
 	last, err := newest(env, func(r *Record) bool {
@@ -49,8 +49,13 @@ func PutBackEdited(env *step.Env, path string, data []byte) (bool, error) {
 		}
 		return i >= 0
 	})
-	if err != nil || f == nil || !f.Edited || f.Kept == "" {
+	switch {
+	case err != nil || f == nil:
 		return false, err
+	case f.WritesEdit && HashOf(data) == f.Wanted:
+		return true, nil
+	case !f.Edited || f.Kept == "":
+		return false, nil
 	}
 	kept, err := last.Kept(env, *f)
 	return bytes.Equal(kept, data), err

@@ -50,6 +50,8 @@ type Record struct {
 	ConfigMaps []ConfigMap `json:"configMaps,omitempty"`
 	// Addons is set before the add-ons change.
 	Addons bool `json:"addons,omitempty"`
+	// FilesBack is set once the files are back for good, and only add-ons are left.
+	FilesBack bool `json:"filesBack,omitempty"`
 	// TakesBack is when the change began that this one takes back; nil for any other.
 	TakesBack *time.Time `json:"takesBack,omitempty"`
 
@@ -73,6 +75,8 @@ type File struct {
 	Wanted string `json:"wanted,omitempty"`
 	// Edited says that somebody had edited the file before the change. It's still an edit once it's put back.
 	Edited bool `json:"edited,omitempty"`
+	// WritesEdit says that what the change writes is somebody's edit, which the change that it takes back had overwritten.
+	WritesEdit bool `json:"writesEdit,omitempty"`
 	// After is the hash of the content that the change gave it; empty on trial.
 	After string `json:"after,omitempty"`
 }
@@ -110,11 +114,11 @@ const (
 )
 
 // Write is a file that a change is about to write. Data is the content, or nil if the file goes, or if it's a certificate, which isn't
-// issued yet. Edited says that somebody has edited the present file.
+// issued yet. Edited says that somebody has edited the present file, and WritesEdit that Data is somebody's edit.
 type Write struct {
-	Path   string
-	Data   []byte
-	Edited bool
+	Path               string
+	Data               []byte
+	Edited, WritesEdit bool
 }
 
 // Begin keeps the files that a change writes, and the rest of what the caller knows about the change, and leaves the units that put the
@@ -161,7 +165,7 @@ func exists(env *step.Env, path string) bool {
 
 func (r *Record) keep(env *step.Env, w Write) error {
 	path := w.Path
-	f := File{Path: path, Wanted: HashOf(w.Data), Edited: w.Edited}
+	f := File{Path: path, Wanted: HashOf(w.Data), Edited: w.Edited, WritesEdit: w.WritesEdit}
 	data, err := host.ReadIfExists(env.Host, path)
 	if err != nil {
 		return err

@@ -18,7 +18,11 @@ import (
 func Question(env *step.Env, except ...State) preflight.Check {
 	return preflight.Check{Name: fault.UnfinishedChange, Asks: "no change of this node's configuration is unfinished", Run: func(context.Context, preflight.View) []fault.Finding {
 		if err := RefuseUnfinished(env, except...); err != nil {
-			return []fault.Finding{fault.Of(err)}
+			found := fault.Of(err)
+			if found.Remedy != "" {
+				found.Remedy += "; if that can't work, --ignore-preflight-errors=" + fault.UnfinishedChange + " continues here"
+			}
+			return []fault.Finding{found}
 		}
 		return nil
 	}}

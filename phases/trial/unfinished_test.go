@@ -33,3 +33,25 @@ func TestQuestion(t *testing.T) {
 		phasetest.Fatal(t, node.Check(t.Context(), s.Env, Question(s.Env)))
 	}
 }
+
+// TestBesideExchange: while etcd's data is replaced, its static Pod is away on purpose, and no change goes back.
+func TestBesideExchange(t *testing.T) {
+	const etcd = "/etc/kubernetes/manifests/etcd.yaml"
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.Put(t, etcd, "before")
+	record, err := Begin(t.Context(), s.Env, "/usr/bin/slipway", []Write{{Path: etcd, Data: []byte("new")}}, Record{})
+	phasetest.Fatal(t, err)
+	phasetest.Fatal(t, s.Host.Remove(etcd))
+	phasetest.Fatal(t, node.EtcdJournal{Command: "etcd restore", Aside: "/var/lib/etcd/member.before"}.Write(s.Env))
+	for _, back := range []error{record.RestoreFiles(s.Env), record.PutBack(t.Context(), s.Env, node.Turn{})} {
+		fact.Error(t, back, "`slipway etcd restore`")
+	}
+	if _, err := s.Host.Lstat(etcd); err == nil {
+		t.Error("etcd's static Pod is back")
+	}
+	s.Put(t, etcd, "new") // the restore has ended
+	phasetest.Fatal(t, record.RestoreFiles(s.Env))
+	if got := s.Get(t, etcd); got != "before" {
+		t.Errorf("etcd's static Pod is %q", got)
+	}
+}

@@ -26,7 +26,6 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -37,6 +36,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 	"github.com/slipway-k8s/slipway/test/kill"
+	"github.com/slipway-k8s/slipway/test/leaks"
 	teststage "github.com/slipway-k8s/slipway/test/stage"
 	"github.com/slipway-k8s/slipway/test/tier"
 )
@@ -357,5 +357,5 @@ func (s *Scene) left(t *testing.T) map[string]string {
 func Main(m *testing.M, scenarios ...Scenario) {
 	kill.Play()
 	runIfAsked(scenarios)
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }

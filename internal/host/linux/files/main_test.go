@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -25,6 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/kill"
+	"github.com/slipway-k8s/slipway/test/leaks"
 )
 
 // childEnv names this binary's job if a test starts it as a separate process.
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 func child(t *testing.T, name, dir string) *exec.Cmd {

@@ -6,12 +6,11 @@ package systemd
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // only is a host with nothing but systemd: anything else panics.
 type only struct {
