@@ -109,6 +109,7 @@ func (m machine) joinsEncrypted(first machine) {
 	_, plane := first.joinCommands()
 	m.runs("slipway", "join", plane)
 	first.ready(m.node.Name())
+	m.must("test", "-s", "/etc/kubernetes/encryption/keyring") // the keys of old snapshots have come along
 	m.canRead([]machine{m, first})
 }
 
