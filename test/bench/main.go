@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/pkg/errors"
@@ -25,11 +26,13 @@ var programs = []string{"slipway", "kubeadm"}
 // both is for nodes with kubeadm as well as Slipway.
 var both = []string{nodes.Kubeadm}
 
-// sections are the parts of the comparison, each on nodes of its own.
-var sections = []struct {
+// section is a part of the comparison, on nodes of its own.
+type section struct {
 	name    string
 	measure func(ctx context.Context, lab *nodes.Lab, rounds int, t *table) error
-}{
+}
+
+var sections = []section{
 	{"init", measureInits}, {"cluster", measureClusters}, {"join", measureJoins}, {"upgrade", measureUpgrades}, {"up", measureUps},
 	{"etcd", measureEtcd}, {"snapshot", measureSnapshots},
 }
@@ -49,6 +52,9 @@ func main() {
 }
 
 func run(ctx context.Context, rounds int, only string) error {
+	if only != "" && !slices.ContainsFunc(sections, func(s section) bool { return s.name == only }) {
+		return errors.Errorf("there is no section %q", only)
+	}
 	lab, err := nodes.Open(nodes.Options{Name: "bench", Log: os.Stderr})
 	if err != nil {
 		return err
