@@ -81,7 +81,7 @@ type file struct {
 	} `json:"resources"`
 }
 
-// Parse reads an EncryptionConfiguration of File's. Any other, such as an edited one, is an error.
+// Parse reads an EncryptionConfiguration of File's. Any other, such as an edited one, or one without providers, is an error.
 func Parse(data []byte) (o Order, ring Keyring, err error) {
 	foreign := errors.New("it is not as `slipway encryption` writes it")
 	var f file
@@ -97,7 +97,7 @@ func Parse(data []byte) (o Order, ring Keyring, err error) {
 		o = append(o, name)
 	}
 	again, err := ring.File(o)
-	if err != nil || !bytes.Equal(again, data) {
+	if err != nil || len(o) == 0 || !bytes.Equal(again, data) {
 		return nil, Keyring{}, foreign
 	}
 	return o, ring, nil

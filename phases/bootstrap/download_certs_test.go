@@ -211,3 +211,12 @@ func TestJoinBesideRotation(t *testing.T) {
 		}
 	}
 }
+
+// TestJoinWithoutProviders: a file that names no key is none of ours, and no reason to crash.
+func TestJoinWithoutProviders(t *testing.T) {
+	s := newPlaneStage(t, encryptedPlane)
+	file, err := encryption.Keyring{}.File(nil)
+	phasetest.Fatal(t, err)
+	s.Put(t, config.EncryptionFile, string(file))
+	fact.Error(t, checkKeys(t.Context(), s.Env, encryption.Identity), config.EncryptionFile)
+}

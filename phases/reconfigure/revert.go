@@ -98,7 +98,7 @@ func (r *Run) changedSinceThen(ctx context.Context, env *step.Env) (findings []f
 			return append(findings, fault.NewFinding(fault.ChangedSince, fault.Unasked, fault.Remedy(err), "%v", err))
 		case versions != nil:
 			findings = append(findings, *versions)
-		case edited && !isCertificate(f) && !trial.IsKubeconfig(env, f.Path):
+		case edited && !f.IsCertificate() && !trial.IsKubeconfig(env, f.Path):
 			add(f.Path)
 		}
 	}
@@ -113,8 +113,6 @@ func (r *Run) changedSinceThen(ctx context.Context, env *step.Env) (findings []f
 	}
 	return findings
 }
-
-func isCertificate(f trial.File) bool { return strings.HasSuffix(f.Path, ".crt") }
 
 // isEdited reports whether a file is neither as before the change that this run takes back nor as after it.
 func (r *Run) isEdited(env *step.Env, f trial.File) (bool, error) {
@@ -188,9 +186,9 @@ func (r *Run) findKeptFile(env *step.Env, f trial.File, then []byte) error {
 	}
 	switch {
 	case bytes.Equal(now, then):
-	case isCertificate(f) && trial.HashOf(now) != f.After:
+	case f.IsCertificate() && trial.HashOf(now) != f.After:
 		env.UI.Printf("Keeping %s, which was renewed since", f.Path)
-	case isCertificate(f) && r.takesEndpointBack(env):
+	case f.IsCertificate() && r.takesEndpointBack(env):
 		env.UI.Printf("Keeping %s, because other nodes may still use its names", f.Path)
 	case trial.IsKubeconfig(env, f.Path):
 		return r.findKeptKubeconfig(env, f, now, then)

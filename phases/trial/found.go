@@ -30,9 +30,9 @@ func (r *Record) former(env *step.Env, f File) (data []byte, stays bool, err err
 	}
 	why := ""
 	switch image := node.ImageOf(now); {
-	case isCertificate(f) && sameKey(now, data): // the run has issued it, and anybody can issue it again
+	case f.IsCertificate() && certs.SameKey(keyOf(now), keyOf(data)): // the run has issued it, and anybody can issue it again
 		return data, false, nil
-	case isCertificate(f) && keyOf(now) != nil:
+	case f.IsCertificate() && keyOf(now) != nil:
 		why = "a certificate for another key"
 	case ComponentAt(env, f.Path) != "" && image != "" && data != nil && image != node.ImageOf(data):
 		why = "a static Pod with the image " + image
@@ -56,22 +56,14 @@ func (r *Record) keepFound(env *step.Env, f File, now []byte) error {
 // nameOf is the name of a file's copy.
 func nameOf(path string) string { return strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "-") }
 
-func isCertificate(f File) bool { return filepath.Ext(f.Path) == ".crt" }
+// IsCertificate reports whether the file is a certificate, by its name.
+func (f File) IsCertificate() bool { return filepath.Ext(f.Path) == ".crt" }
 
-// sameKey reports whether two certificates are for the same key.
-func sameKey(one, other []byte) bool {
-	a, b := keyOf(one), keyOf(other)
-	return a != nil && a.Equal(b)
-}
-
-// publicKey is what each public key of the standard library is.
-type publicKey interface{ Equal(crypto.PublicKey) bool }
-
-func keyOf(certificate []byte) publicKey {
-	list, err := certs.ParseCerts(certificate)
-	if err != nil || len(list) == 0 {
+// keyOf is the public key of the first certificate in a file; nil without any.
+func keyOf(file []byte) crypto.PublicKey {
+	leaf, err := certs.FirstCert(file)
+	if err != nil {
 		return nil
 	}
-	key, _ := list[0].PublicKey.(publicKey)
-	return key
+	return leaf.PublicKey
 }
