@@ -132,14 +132,22 @@ type ReconfigureFlags struct {
 	Try                   time.Duration `flag:"try"`
 }
 
-type ResetNodeFlags struct {
+// RemovalFlags are the flags of `reset node`, `etcd member remove` and `etcd prune`.
+type RemovalFlags struct {
 	Yes bool `flag:"yes"`
 }
 
-// EtcdFlags are the flags of `etcd member remove`, `etcd defrag`, `etcd restore`, `etcd recover`, `etcd prune` and `etcd snapshot prune`.
-type EtcdFlags struct {
+type DefragFlags struct {
+	All bool `flag:"all"`
+}
+
+type RestoreFlags struct {
+	IgnorePreflightErrors []string `flag:"ignore-preflight-errors"`
+	Yes                   bool     `flag:"yes"`
+}
+
+type RecoverFlags struct {
 	Abandon               []string `flag:"abandon"`
-	All                   bool     `flag:"all"`
 	DropUncommitted       bool     `flag:"drop-uncommitted"`
 	IgnorePreflightErrors []string `flag:"ignore-preflight-errors"`
 	Yes                   bool     `flag:"yes"`
@@ -221,8 +229,8 @@ func fieldOf(flags any, name string) any {
 var flagFields = sync.OnceValue(func() map[reflect.Type]map[string][]int {
 	all := make(map[reflect.Type]map[string][]int)
 	for _, flags := range []any{
-		InitFlags{}, JoinFlags{}, ResetFlags{}, UpgradeFlags{}, RollbackFlags{}, ReconfigureFlags{}, ResetNodeFlags{}, EtcdFlags{}, TokenFlags{}, CertsFlags{}, HostFlags{}, DiagnoseFlags{},
-		UpFlags{}, DownFlags{},
+		InitFlags{}, JoinFlags{}, ResetFlags{}, UpgradeFlags{}, RollbackFlags{}, ReconfigureFlags{}, RemovalFlags{},
+		DefragFlags{}, RestoreFlags{}, RecoverFlags{}, TokenFlags{}, CertsFlags{}, HostFlags{}, DiagnoseFlags{}, UpFlags{}, DownFlags{},
 	} {
 		all[reflect.TypeOf(flags)] = taggedFields(reflect.TypeOf(flags))
 	}

@@ -30,7 +30,10 @@ func tableCommands() map[string]tableCommand {
 		"kubeconfig user": {nil, &CertsFlags{}}, "diagnose": {nil, &DiagnoseFlags{}}, "support-bundle": {nil, &DiagnoseFlags{}},
 		upgradeApply: {[]string{kindUpgrade}, &UpgradeFlags{}}, upgradeNode: {[]string{kindUpgrade}, &UpgradeFlags{}},
 		upgradePlan: {[]string{kindUpgrade}, &UpgradeFlags{}}, upgradeDiff: {[]string{kindUpgrade}, &UpgradeFlags{}},
-		upgradeRollback: {nil, &RollbackFlags{}}, resetNode: {nil, &ResetNodeFlags{}}, reconfigureCommand: {nil, &ReconfigureFlags{}}, reconfigureNode: {nil, &ReconfigureFlags{}}, etcdMemberRemove: {nil, &EtcdFlags{}}, etcdDefrag: {nil, &EtcdFlags{}}, etcdRestore: {nil, &EtcdFlags{}}, etcdRecover: {nil, &EtcdFlags{}}, etcdPrune: {nil, &EtcdFlags{}}, etcdSnapshotPrune: {nil, &EtcdFlags{}}, hostPrepare: {nil, &HostFlags{}}, hostReset: {nil, &HostFlags{}},
+		upgradeRollback: {nil, &RollbackFlags{}}, reconfigureCommand: {nil, &ReconfigureFlags{}}, reconfigureNode: {nil, &ReconfigureFlags{}},
+		resetNode: {nil, &RemovalFlags{}}, etcdMemberRemove: {nil, &RemovalFlags{}}, etcdPrune: {nil, &RemovalFlags{}},
+		etcdDefrag: {nil, &DefragFlags{}}, etcdRestore: {nil, &RestoreFlags{}}, etcdRecover: {nil, &RecoverFlags{}}, etcdSnapshotPrune: {},
+		hostPrepare: {nil, &HostFlags{}}, hostReset: {nil, &HostFlags{}},
 		upCommand: {nil, &UpFlags{}}, downCommand: {nil, &DownFlags{}},
 	}
 }

@@ -97,7 +97,7 @@ func (l *memberList) table(w io.Writer) error {
 }
 
 func newMemberRemove(g *cli.Globals) *cobra.Command {
-	o := &config.EtcdFlags{}
+	o := &config.RemovalFlags{}
 	cmd := &cobra.Command{
 		Use:   "remove NAME|ID",
 		Short: "Remove a member from etcd whose host is gone",
@@ -123,7 +123,7 @@ func newMemberRemove(g *cli.Globals) *cobra.Command {
 }
 
 func newDefrag(g *cli.Globals) *cobra.Command {
-	o := &config.EtcdFlags{}
+	o := &config.DefragFlags{}
 	cmd := &cobra.Command{
 		Use:   "defrag",
 		Short: "Give the free space in the members' databases back to their disks",

@@ -13,7 +13,7 @@ import (
 )
 
 func newRecover(g *cli.Globals) *cobra.Command {
-	o := &config.EtcdFlags{}
+	o := &config.RecoverFlags{}
 	cmd := &cobra.Command{
 		Use:   "recover",
 		Short: "Continue with this host's member alone after etcd has lost its quorum for good",

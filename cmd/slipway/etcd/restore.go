@@ -28,7 +28,7 @@ func confirmed(cmd *cobra.Command, g *cli.Globals, p *env.Parts, yes bool, summa
 }
 
 func newRestore(g *cli.Globals) *cobra.Command {
-	o, open := &config.EtcdFlags{}, &env.Opening{}
+	o, open := &config.RestoreFlags{}, &env.Opening{}
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Give etcd the data of a snapshot",
@@ -69,7 +69,7 @@ func newRestore(g *cli.Globals) *cobra.Command {
 }
 
 func newPruneData(g *cli.Globals) *cobra.Command {
-	o := &config.EtcdFlags{}
+	o := &config.RemovalFlags{}
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove the data that etcd had before a restore",

@@ -14,7 +14,7 @@ import (
 
 // newResetNode is for a host that can't run `reset` any more.
 func newResetNode(g *cli.Globals) *cobra.Command {
-	o := &config.ResetNodeFlags{}
+	o := &config.RemovalFlags{}
 	cmd := &cobra.Command{
 		Use:   "node NAME",
 		Short: "Take a node out of the cluster whose host is lost",
