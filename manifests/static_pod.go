@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -127,25 +126,6 @@ func commandLine(defaults, extra []config.Arg) []string {
 }
 
 func flag(a config.Arg) string { return "--" + a.Name + "=" + a.Value }
-
-// FlagOf returns a flag's value as the program in a static Pod takes it, with one dash or two; empty if it isn't set.
-func FlagOf(pod *corev1.Pod, name string) (value string) {
-	if pod == nil || len(pod.Spec.Containers) == 0 {
-		return ""
-	}
-	c := pod.Spec.Containers[0]
-	words := slices.Concat(c.Command, c.Args)
-	for i, word := range words {
-		bare, dashed := strings.CutPrefix(word, "-")
-		bare = strings.TrimPrefix(bare, "-")
-		if v, given := strings.CutPrefix(bare, name+"="); dashed && given {
-			value = v
-		} else if dashed && bare == name && i+1 < len(words) {
-			value = words[i+1]
-		}
-	}
-	return value
-}
 
 // environment merges the host's proxies with the user's variables, sorted by name; the last of a name wins.
 func environment(proxies []corev1.EnvVar, extra []config.EnvVar) []corev1.EnvVar {

@@ -152,7 +152,7 @@ func runtimeRows() []row {
 		{"image", "the runtime has lost a part, once", pull(`code = NotFound desc = failed to extract layer: content digest: not found`), "content digest", true},
 		{"image", "of a registry with a port, once", func(h *fakeHost) {
 			h.pod("kube-scheduler")
-			const pod = manifests + "/kube-scheduler.yaml"
+			const pod = manifestDir + "/kube-scheduler.yaml"
 			h.put(pod, strings.ReplaceAll(fixture.Get(h.t, h.Root, pod), "registry.k8s.io/", "registry.example.org:5000/"))
 			h.names["registry.example.org:5000"] = true
 			h.Has.Containers = slices.DeleteFunc(h.Has.Containers, func(c host.ContainerState) bool { return c.Name == "kube-scheduler" })
@@ -206,8 +206,8 @@ func podRows() []row {
 	return []row{
 		{"bad-flag", "a feature gate that is gone", func(h *fakeHost) {
 			h.crashed("kube-apiserver", `E1123 09:32:18 1 run.go:72] "command failed" err="unrecognized feature gate: SidecarContainers"`)
-		}, manifests + "/kube-apiserver.yaml", false},
-		{"bad-flag", "of a static Pod", func(h *fakeHost) { h.crashed("kube-apiserver", "Error: unknown flag: --nonsense") }, manifests + "/kube-apiserver.yaml", false},
+		}, manifestDir + "/kube-apiserver.yaml", false},
+		{"bad-flag", "of a static Pod", func(h *fakeHost) { h.crashed("kube-apiserver", "Error: unknown flag: --nonsense") }, manifestDir + "/kube-apiserver.yaml", false},
 		{"bad-flag", "a wrong value", func(h *fakeHost) {
 			h.crashed("kube-apiserver", `Error: invalid argument "x" for "--v" flag: strconv`)
 		}, "invalid argument", false},
@@ -259,16 +259,16 @@ func podRows() []row {
 			h.insisted(`E1121 nestedpendingoperations.go:348] Operation failed. Error: MountVolume.SetUp failed for volume "none" pod "kube-scheduler-cp-1": hostPath type check failed`)
 		}, "kube-scheduler; /etc/kubernetes/manifests/kube-scheduler.yaml; extraVolumes", false},
 		{"static-pod", "no Pod", func(h *fakeHost) {
-			h.put(manifests+"/kube-scheduler.yaml", "spec: 7")
-			h.insisted(`E1121 file.go:187] "Could not process manifest file" err="` + manifests + `/kube-scheduler.yaml: couldn't parse as pod" path="` + manifests + `/kube-scheduler.yaml"`)
+			h.put(manifestDir+"/kube-scheduler.yaml", "spec: 7")
+			h.insisted(`E1121 file.go:187] "Could not process manifest file" err="` + manifestDir + `/kube-scheduler.yaml: couldn't parse as pod" path="` + manifestDir + `/kube-scheduler.yaml"`)
 		}, "/etc/kubernetes/manifests/kube-scheduler.yaml; as pod", false},
 		{"static-pod", "a file that a control plane does not need", func(h *fakeHost) {
-			h.put(manifests+"/README", "read me")
-			h.insisted(`E1121 file.go:187] "Could not process manifest file" err="` + manifests + `/README: couldn't parse as pod" path="` + manifests + `/README"`)
+			h.put(manifestDir+"/README", "read me")
+			h.insisted(`E1121 file.go:187] "Could not process manifest file" err="` + manifestDir + `/README: couldn't parse as pod" path="` + manifestDir + `/README"`)
 		}, "", false},
 		{"static-pod", "a file that was gone at once", func(h *fakeHost) {
 			lost("kube-scheduler")(h)
-			h.insisted(`E1121 file_linux.go:61] "Unable to process watch event" err="error while processing event (\"` + manifests + `/sedAbCdEf\"): no such file or directory"`)
+			h.insisted(`E1121 file_linux.go:61] "Unable to process watch event" err="error while processing event (\"` + manifestDir + `/sedAbCdEf\"): no such file or directory"`)
 		}, "", false},
 		{"static-pod", "another Pod's volume of that name", func(h *fakeHost) {
 			lost("etcd")(h)
@@ -344,14 +344,14 @@ func podRows() []row {
 			h.container("kube-scheduler", "running", at.Add(-8*time.Second))
 		}, "", false},
 		{"not-running", "no container", lost("kube-scheduler"), "/etc/kubernetes/manifests/kube-scheduler.yaml; `journalctl -u kubelet`; `crictl pods`", true},
-		{"manifest-missing", "moved away", func(h *fakeHost) { h.remove(manifests + "/kube-apiserver.yaml") },
-			"kube-apiserver; " + manifests + "/kube-apiserver.yaml; not exist; `slipway init phase control-plane apiserver`", true},
+		{"manifest-missing", "moved away", func(h *fakeHost) { h.remove(manifestDir + "/kube-apiserver.yaml") },
+			"kube-apiserver; " + manifestDir + "/kube-apiserver.yaml; not exist; `slipway init phase control-plane apiserver`", true},
 		{"manifest-missing", "a worker", func(h *fakeHost) {
 			for _, name := range components() {
-				h.remove(manifests + "/" + name + ".yaml")
+				h.remove(manifestDir + "/" + name + ".yaml")
 			}
 		}, "", false},
-		{"manifest-missing", "etcd on other hosts", func(h *fakeHost) { h.remove(manifests + "/etcd.yaml") }, "", false},
+		{"manifest-missing", "etcd on other hosts", func(h *fakeHost) { h.remove(manifestDir + "/etcd.yaml") }, "", false},
 	}
 }
 
@@ -465,7 +465,7 @@ func members(change func(m *etcd.Health)) func(h *fakeHost) {
 // externalEtcd is a host whose API server uses an external etcd, and exits without it.
 func externalEtcd(answer error) func(h *fakeHost) {
 	return func(h *fakeHost) {
-		h.remove(manifests + "/etcd.yaml")
+		h.remove(manifestDir + "/etcd.yaml")
 		h.pod("kube-apiserver", "--etcd-servers=https://192.0.2.21:2379", "--etcd-cafile=/etc/etcd/ca.crt")
 		h.crashed("kube-apiserver", "error creating storage factory: context deadline exceeded")
 		h.answers["/version"] = answer

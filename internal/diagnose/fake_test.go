@@ -42,8 +42,8 @@ type fakeHost struct {
 }
 
 const (
-	socket    = "unix:///run/containerd/containerd.sock"
-	manifests = "/etc/kubernetes/manifests"
+	socket      = "unix:///run/containerd/containerd.sock"
+	manifestDir = "/etc/kubernetes/manifests"
 )
 
 func healthy(t *testing.T) *fakeHost {
@@ -96,7 +96,7 @@ func (h *fakeHost) pod(name string, args ...string) {
 	for _, a := range args {
 		fmt.Fprintf(&b, "    - %s\n", a)
 	}
-	h.put(manifests+"/"+name+".yaml", b.String())
+	h.put(manifestDir+"/"+name+".yaml", b.String())
 }
 
 // container adds a container with its log to a static Pod, newer than the ones before.
@@ -193,7 +193,7 @@ func (h *fakeHost) date(context.Context, host.Probe) (time.Time, error) { return
 
 func (h *fakeHost) target(waiting bool) Target {
 	return Target{
-		Socket: socket, Kubelet: "/var/lib/kubelet", Kubeconfigs: "/etc/kubernetes", Manifests: manifests,
+		Socket: socket, Kubelet: "/var/lib/kubelet", Kubeconfigs: "/etc/kubernetes", Manifests: manifestDir,
 		Since: at.Add(-10 * time.Second), Waiting: waiting, Serving: h.serving,
 		Etcd: func(context.Context) ([]etcd.Health, error) { return h.members, nil },
 	}

@@ -65,7 +65,7 @@ func refusedRows() []row {
 		}, "kubelet; --authorization-mode=RBAC; Node,RBAC; apiServer.extraArgs; system:node:cp-1", false},
 		{"forbidden", "on a worker", func(h *fakeHost) {
 			for _, name := range components() {
-				h.remove(manifests + "/" + name + ".yaml")
+				h.remove(manifestDir + "/" + name + ".yaml")
 			}
 			h.insisted(nodesForbid)
 		}, "kubelet; --authorization-mode; Node,RBAC", false},
@@ -84,10 +84,10 @@ func refusedRows() []row {
 			h.insisted(noResolver)
 		}, "", false},
 		{"manifest-copy", "of etcd", func(h *fakeHost) {
-			h.put(manifests+"/etcd.yaml.bak", get(h, manifests+"/etcd.yaml"))
-		}, "etcd; " + manifests + "/etcd.yaml, " + manifests + "/etcd.yaml.bak", true},
+			h.put(manifestDir+"/etcd.yaml.bak", get(h, manifestDir+"/etcd.yaml"))
+		}, "etcd; " + manifestDir + "/etcd.yaml, " + manifestDir + "/etcd.yaml.bak", true},
 		{"manifest-copy", "that the kubelet does not see", func(h *fakeHost) {
-			h.put(manifests+"/.etcd.yaml", get(h, manifests+"/etcd.yaml"))
+			h.put(manifestDir+"/.etcd.yaml", get(h, manifestDir+"/etcd.yaml"))
 		}, "", false},
 		{"kubelet-crash", "twice, with a reason of its own line", func(h *fakeHost) {
 			for range 2 {

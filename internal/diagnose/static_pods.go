@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 const (
@@ -84,22 +85,14 @@ func staticPods(h View, t Target, containers []host.ContainerState) []staticPod 
 		if info, err := h.Lstat(path); err == nil {
 			p.changed = info.ModTime()
 		}
-		p.args = flagsOf(append(p.spec.Command, p.spec.Args...))
+		p.args = map[string]string{}
+		for _, f := range manifests.PodFlags(&pod) {
+			p.args[f.Name] = f.Value
+		}
 		p.attach(h, t, containers)
 		pods = append(pods, p)
 	}
 	return pods
-}
-
-func flagsOf(command []string) map[string]string {
-	flags := map[string]string{}
-	for _, arg := range command {
-		name, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		if strings.HasPrefix(arg, "-") {
-			flags[name] = value
-		}
-	}
-	return flags
 }
 
 // attach finds the containers created from the current manifest. In a wait, it skips containers that ended earlier: their

@@ -26,10 +26,10 @@ var successors = map[string]string{"anonymous-auth": "authentication-config", "a
 
 // protection has a static Pod's protective flags, and the volumes with the files these name, that an upgrade would drop.
 type protection struct {
-	flags  []node.Flag
+	flags  []manifests.Flag
 	mounts []corev1.VolumeMount
 	// contested flags name other files than the ClusterConfiguration. They count as edits, though it may have named them before.
-	contested []node.Flag
+	contested []manifests.Flag
 }
 
 // lostProtection compares the current static Pod, mine, with the upgrade's.
@@ -40,23 +40,23 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *
 		return lost, err
 	}
 	unpatched := node.NewStaticPod(env.Config, e.component, view, node.InitialMembers(env, e.component))
-	made, next, plain := node.PodFlags(before), node.PodFlags(wanted), node.PodFlags(unpatched)
+	made, next, plain := manifests.PodFlags(before), manifests.PodFlags(wanted), manifests.PodFlags(unpatched)
 	extra, _ := extras(env.Config, e.component)
 	configured := func(name string) bool {
 		return slices.ContainsFunc(extra, func(a config.Arg) bool { return a.Name == name })
 	}
 	patched := func(name string) bool {
-		return flagsReplaced(node.FlagsNamed(plain, name), node.FlagsNamed(next, name))
+		return flagsReplaced(manifests.FlagsNamed(plain, name), manifests.FlagsNamed(next, name))
 	}
 	settled := func(name string) bool { return configured(name) || patched(name) } // a change, not a loss
-	there := slices.DeleteFunc(node.PodFlags(mine), func(f node.Flag) bool { return f.Begins(slices.Values(node.ProtectiveFlags)) == "" })
+	there := slices.DeleteFunc(manifests.PodFlags(mine), func(f manifests.Flag) bool { return f.Begins(slices.Values(manifests.ProtectiveFlags)) == "" })
 	lost.mounts = lostMounts(env, e.component, before, wanted, mine, there)
 	for _, f := range there {
 		successor := successors[f.Begins(maps.Keys(successors))]
 		switch {
-		case f.StaysIn(env, mine, wanted), f.Name != node.EncryptionFlag && (f.IsIn(wanted) || slices.ContainsFunc(made, f.Same)):
+		case node.FlagStays(env, f, mine, wanted), f.Name != manifests.EncryptionFlag && (f.IsIn(wanted) || slices.ContainsFunc(made, f.Same)):
 		case f.IsIn(wanted) && slices.ContainsFunc(lost.mounts, func(m corev1.VolumeMount) bool { return within(m.MountPath)(f.Value) }):
-		case f.Name == node.EncryptionFlag, !settled(f.Name) && !settled(successor), shortened(f, node.FlagsNamed(next, f.Name)):
+		case f.Name == manifests.EncryptionFlag, !settled(f.Name) && !settled(successor), shortened(f, manifests.FlagsNamed(next, f.Name)):
 			lost.flags = append(lost.flags, f)
 		case f.NamesPolicy() && configured(f.Name) && !patched(f.Name) && of != backup.AsMade:
 			lost.contested = append(lost.contested, f)
@@ -67,19 +67,21 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *
 
 // lostMounts returns mine's volumes that have files for its protective flags and that wanted lacks. A mount that before or the
 // configuration has may change, unless encryption needs it: its file must keep its contents, and the files it names must stay.
-func lostMounts(env *step.Env, component string, before, wanted, mine *corev1.Pod, flags []node.Flag) (lost []corev1.VolumeMount) {
-	needed := func(flags []node.Flag) []string {
+func lostMounts(env *step.Env, component string, before, wanted, mine *corev1.Pod, flags []manifests.Flag) (lost []corev1.VolumeMount) {
+	needed := func(flags []manifests.Flag) []string {
 		return slices.DeleteFunc(filesOf(env, mine, flags), func(file string) bool {
-			return slices.ContainsFunc(flags, func(f node.Flag) bool { return f.Value == file && !f.IsIn(wanted) && f.StaysIn(env, mine, wanted) })
+			return slices.ContainsFunc(flags, func(f manifests.Flag) bool {
+				return f.Value == file && !f.IsIn(wanted) && node.FlagStays(env, f, mine, wanted)
+			})
 		})
 	}
-	encryption := node.FlagsNamed(flags, node.EncryptionFlag)
+	encryption := manifests.FlagsNamed(flags, manifests.EncryptionFlag)
 	files, encrypted := needed(flags), needed(encryption)
 	for _, m := range mine.Spec.Containers[0].VolumeMounts {
 		in := within(m.MountPath)
 		stays := hasMount(wanted, mine, m)
 		if !stays && (hasMount(before, mine, m) || mounted(env.Config, component, m.MountPath)) {
-			stays = !slices.ContainsFunc(encryption, func(f node.Flag) bool { return in(f.Value) && !f.StaysIn(env, mine, wanted) }) &&
+			stays = !slices.ContainsFunc(encryption, func(f manifests.Flag) bool { return in(f.Value) && !node.FlagStays(env, f, mine, wanted) }) &&
 				!slices.ContainsFunc(encrypted, func(file string) bool {
 					_, found := thisnode.OnHost(wanted, file)
 					return in(file) && !found
@@ -138,8 +140,8 @@ func (p protection) takenFrom(pod *corev1.Pod, was []string) {
 				c.Command = slices.Delete(c.Command, i, i+1)
 			}
 		}
-		for _, before := range node.FlagsNamed(node.FlagsOf(was), f.Name) {
-			if !slices.ContainsFunc(node.FlagsOf(c.Command), before.Same) {
+		for _, before := range manifests.FlagsNamed(manifests.FlagsOf(was), f.Name) {
+			if !slices.ContainsFunc(manifests.FlagsOf(c.Command), before.Same) {
 				c.Command = append(c.Command, before.Words...)
 			}
 		}

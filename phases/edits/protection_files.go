@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/inventory"
-	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
 // shortened reports whether others, the flags of the same name, have only some of f's guards.
-func shortened(f node.Flag, others []node.Flag) bool {
+func shortened(f manifests.Flag, others []manifests.Flag) bool {
 	if len(others) == 0 || !slices.Contains([]string{"authorization-mode", "enable-admission-plugins"}, f.Name) {
 		return false
 	}
@@ -31,12 +31,12 @@ func shortened(f node.Flag, others []node.Flag) bool {
 }
 
 // flagsReplaced reports whether patches have changed the flags of one name. Adding a value of a repeatable flag is no change.
-func flagsReplaced(plain, patched []node.Flag) bool {
+func flagsReplaced(plain, patched []manifests.Flag) bool {
 	repeats := []string{"oidc-required-claim", "service-account-issuer", "service-account-key-file", "tls-sni-cert-key"}
 	if len(plain) > 0 && slices.Contains(repeats, plain[0].Name) {
-		return slices.ContainsFunc(plain, func(f node.Flag) bool { return !slices.ContainsFunc(patched, f.Same) })
+		return slices.ContainsFunc(plain, func(f manifests.Flag) bool { return !slices.ContainsFunc(patched, f.Same) })
 	}
-	return !slices.EqualFunc(plain, patched, node.Flag.Same)
+	return !slices.EqualFunc(plain, patched, manifests.Flag.Same)
 }
 
 // hasMount reports whether a Pod has the mount m of another Pod, of, with the same host path.
@@ -69,7 +69,7 @@ const mostFiles = 100
 
 // filesOf returns the paths in a component's container that flags name, and the paths in those files in turn: an
 // EncryptionConfiguration names sockets, an AdmissionConfiguration names kubeconfig files, and these name certificates.
-func filesOf(env *step.Env, pod *corev1.Pod, flags []node.Flag) []string {
+func filesOf(env *step.Env, pod *corev1.Pod, flags []manifests.Flag) []string {
 	var files []string
 	add := func(text string) {
 		text = strings.TrimPrefix(text, "unix://")

@@ -205,13 +205,13 @@ func TestProtectionFromPatches(t *testing.T) {
 		want        []phasetest.FoundAs // if it has other contents
 		always      bool                // even if it has the same
 	}{
-		"another file": {node.EncryptionFlag, pki + "/v1.yaml", "json", "[{op: add, path: /spec/containers/0/command/-, value: '--encryption-provider-config=" + pki + "/v2.yaml'}]",
+		"another file": {manifests.EncryptionFlag, pki + "/v1.yaml", "json", "[{op: add, path: /spec/containers/0/command/-, value: '--encryption-provider-config=" + pki + "/v2.yaml'}]",
 			pki + "/v2.yaml", lost("--encryption-provider-config=" + pki + "/v1.yaml"), false},
-		"another directory at the same place":                     {node.EncryptionFlag, enc + "/enc.yaml", "strategic", elsewhere, "/srv/enc/enc.yaml", lost("the volume at " + enc), false},
+		"another directory at the same place":                     {manifests.EncryptionFlag, enc + "/enc.yaml", "strategic", elsewhere, "/srv/enc/enc.yaml", lost("the volume at " + enc), false},
 		"another directory at the same place, for something else": {"audit-policy-file", enc + "/enc.yaml", "strategic", elsewhere, "/srv/enc/enc.yaml", nil, false},
-		"the directory isn't mounted": {node.EncryptionFlag, enc + "/enc.yaml", "strategic", "{spec: {containers: [{name: kube-apiserver, volumeMounts: [{$patch: delete, mountPath: " + enc + "}]}]}}",
+		"the directory isn't mounted": {manifests.EncryptionFlag, enc + "/enc.yaml", "strategic", "{spec: {containers: [{name: kube-apiserver, volumeMounts: [{$patch: delete, mountPath: " + enc + "}]}]}}",
 			"/srv/enc/enc.yaml", lost("the volume at " + enc), true},
-		"another directory over the file": {node.EncryptionFlag, pki + "/v/v1.yaml", "strategic",
+		"another directory over the file": {manifests.EncryptionFlag, pki + "/v/v1.yaml", "strategic",
 			"{spec: {containers: [{name: kube-apiserver, volumeMounts: [{name: v, mountPath: " + pki + "/v}]}], volumes: [{name: v, hostPath: {path: /srv/enc}}]}}",
 			"/srv/enc/v1.yaml", lost("--encryption-provider-config=" + pki + "/v/v1.yaml"), false},
 	} {

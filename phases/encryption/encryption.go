@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/encryption"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -60,7 +61,7 @@ func Reads(env *step.Env) bool {
 func (r *Run) check(_ context.Context, env *step.Env) error {
 	for _, file := range []string{flagged(env), env.Config.Cluster.EncryptedBy()} {
 		if file != "" && file != config.EncryptionFile {
-			return fault.New(fmt.Sprintf("--%s=%s: this cluster's encryption is managed outside Slipway", node.EncryptionFlag, file),
+			return fault.New(fmt.Sprintf("--%s=%s: this cluster's encryption is managed outside Slipway", manifests.EncryptionFlag, file),
 				"go on with it by hand (https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/); Slipway changes only "+config.EncryptionFile)
 		}
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -104,4 +103,4 @@ func overridesSecrets(override string) bool {
 }
 
 // flagged returns the API server's file with keys.
-func flagged(env *step.Env) string { return manifests.FlagOf(apiServer(env), node.EncryptionFlag) }
+func flagged(env *step.Env) string { return manifests.FlagOf(apiServer(env), manifests.EncryptionFlag) }

@@ -20,7 +20,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/profile"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -61,7 +60,7 @@ func verifiesKubelets(env *step.Env, path string) bool {
 	if !found || len(pod.Spec.Containers) == 0 {
 		return false
 	}
-	flags := node.FlagsNamed(node.PodFlags(pod), profile.KubeletAuthorityFlag)
+	flags := manifests.FlagsNamed(manifests.PodFlags(pod), profile.KubeletAuthorityFlag)
 	return len(flags) > 0 && flags[len(flags)-1].Value == path
 }
 

@@ -118,7 +118,7 @@ func TestEncryptionElsewhere(t *testing.T) {
 		phasetest.Fatal(t, err)
 		s.Config = c.Node
 		phasetest.Fatal(t, step.Run(t.Context(), s.Env, New(c, "/usr/bin/slipway").APIServerPhases(), step.Options{}))
-		fact.In(t, s.Get(t, apiServer), node.EncryptionFlag)
+		fact.In(t, s.Get(t, apiServer), manifests.EncryptionFlag)
 		fact.NotIn(t, s.Said.String(), "`slipway reconfigure node`")
 		return c.Fields
 	}
@@ -139,7 +139,7 @@ func TestEncryptionElsewhere(t *testing.T) {
 func TestRevertKeepsEncryption(t *testing.T) {
 	s := live(t)
 	phasetest.Fatal(t, run(t, s))
-	with := strings.Replace(s.Get(t, apiServer), "    - --secure-port", "    - --"+node.EncryptionFlag+"=/etc/kubernetes/keys.yaml\n    - --secure-port", 1)
+	with := strings.Replace(s.Get(t, apiServer), "    - --secure-port", "    - --"+manifests.EncryptionFlag+"=/etc/kubernetes/keys.yaml\n    - --secure-port", 1)
 	s.Put(t, apiServer, with)
 	err := takeBack(t, s, "ChangedSince")
 	fact.Error(t, err, manifests.APIServerName, "/etc/kubernetes/keys.yaml")

@@ -171,11 +171,11 @@ func keepsEncryption(env *step.Env, component string, then []byte) error {
 	if err != nil {
 		return err
 	}
-	file := manifests.FlagOf(now, node.EncryptionFlag)
-	if file == "" || file == manifests.FlagOf(pod, node.EncryptionFlag) {
+	file := manifests.FlagOf(now, manifests.EncryptionFlag)
+	if file == "" || file == manifests.FlagOf(pod, manifests.EncryptionFlag) {
 		return nil
 	}
-	return fault.New(fmt.Sprintf("taking the last change back would take --%s=%s from %s, which could then be unable to read Secrets", node.EncryptionFlag, file, component),
+	return fault.New(fmt.Sprintf("taking the last change back would take --%s=%s from %s, which could then be unable to read Secrets", manifests.EncryptionFlag, file, component),
 		"`slipway encryption disable` stops encrypting; change other fields with `slipway reconfigure --config`")
 }
 

@@ -123,8 +123,8 @@ func (r *Rollback) lostFlags(env *step.Env, component string) (lost []string, er
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range node.PodFlags(there) {
-		if f.Begins(slices.Values(node.ProtectiveFlags)) != "" && !f.StaysIn(env, there, before) {
+	for _, f := range manifests.PodFlags(there) {
+		if f.Begins(slices.Values(manifests.ProtectiveFlags)) != "" && !node.FlagStays(env, f, there, before) {
 			lost = append(lost, strings.Join(f.Words, " "))
 		}
 	}

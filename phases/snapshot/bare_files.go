@@ -65,7 +65,7 @@ func namedFiles(env *step.Env) (paths []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range node.PodFlags(pod) {
+		for _, f := range manifests.PodFlags(pod) {
 			if path, found := thisnode.OnHost(pod, f.Value); found && filepath.IsAbs(f.Value) && !slices.Contains(outputs, f.Name) {
 				paths = append(paths, path)
 			}

@@ -106,7 +106,7 @@ func (c *collection) pod(pod *corev1.Pod) {
 	if len(pod.Spec.Containers) == 0 {
 		return
 	}
-	for _, f := range node.PodFlags(pod) {
+	for _, f := range manifests.PodFlags(pod) {
 		if path, found := thisnode.OnHost(pod, f.Value); found && filepath.IsAbs(f.Value) && !slices.Contains(outputs, f.Name) {
 			if info, err := c.env.Host.Stat(path); err == nil && info.Mode().IsRegular() {
 				c.file(path)

@@ -139,7 +139,7 @@ func (p *provider) fingerprints(kind string, record snapshots.Record, found map[
 
 // encryptionIn returns the keys in an API server's EncryptionConfiguration, with their fingerprints for a record.
 func encryptionIn(env *step.Env, pod *corev1.Pod, record snapshots.Record) (list []snapshots.Encryption, err error) {
-	data, path, err := readNamed(env, pod, node.EncryptionFlag)
+	data, path, err := readNamed(env, pod, manifests.EncryptionFlag)
 	if err != nil || data == nil {
 		return nil, err
 	}

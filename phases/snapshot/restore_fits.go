@@ -128,7 +128,7 @@ func (r *Restore) hasKeys(env *step.Env, pod *corev1.Pod) error {
 	missing, changed := missingKeys(r.record.Encryption, now)
 	if len(changed) > 0 {
 		return fault.New(fmt.Sprintf("the API server could not read all of the snapshot's objects: some may be encrypted with keys whose names are in this host's --%s, but with other bytes: %s",
-			node.EncryptionFlag, strings.Join(changed, ", ")),
+			manifests.EncryptionFlag, strings.Join(changed, ", ")),
 			"put the former bytes back under this name in the EncryptionConfiguration, from a backup, and give the present ones a name of their own; then restart the API server and run this again")
 	}
 	if len(missing) == 0 {
@@ -139,11 +139,11 @@ func (r *Restore) hasKeys(env *step.Env, pod *corev1.Pod) error {
 		return nil
 	}
 	remedy := "add them to the EncryptionConfiguration, after the first key, under the same names; then restart the API server and run this again"
-	if manifests.FlagOf(pod, node.EncryptionFlag) == config.EncryptionFile {
+	if manifests.FlagOf(pod, manifests.EncryptionFlag) == config.EncryptionFile {
 		remedy = "`slipway encryption recall " + strings.ReplaceAll(strings.Join(missing, " "), "secretbox:", "") + "`, then run this again"
 	}
 	return fault.New(fmt.Sprintf("the API server could not read all of the snapshot's objects: they may be encrypted with %s, and --%s of this host does not have %s",
-		strings.Join(missing, ", "), node.EncryptionFlag, pronoun(missing)), remedy)
+		strings.Join(missing, ", "), manifests.EncryptionFlag, pronoun(missing)), remedy)
 }
 
 func pronoun(list []string) string {
