@@ -70,7 +70,7 @@ func reconfigureFlags() []flagRow {
 		text("profile", "", "harden the cluster with the settings of a `profile`: audit, cis or cis-strict; each includes the one before").
 			offers(profile.Names()...).
 			on(reconfigureCommand),
-		toggle("revert", "put back the change that is on trial on this node or, if there is none, the last one that counts").on(reconfigureCommand),
+		toggle("revert", "put back the change that is on trial on this node or, if there is none, the last completed change").on(reconfigureCommand),
 		duration("try", 0, "keep the change only if `slipway reconfigure --confirm` is run within this time").on(reconfigureCommand, reconfigureNode),
 	}
 }
@@ -135,7 +135,7 @@ const (
 func maintenanceFlags() []flagRow {
 	return []flagRow{
 		toggle("all", "also defragment members where it hardly pays").on(etcdDefrag),
-		list("abandon", nil, "`members` to give up although they still answer, with everything only they have, by name, ID or peer URL").on(etcdRecover),
+		list("abandon", nil, "`members` to abandon even if they answer, by name, ID or peer URL; data that only they hold is lost").on(etcdRecover),
 		toggle("drop-uncommitted", "drop changes at the end of the log that may not be committed; they're kept by default, because a client may rely on them").on(etcdRecover),
 	}
 }

@@ -4,6 +4,9 @@
 // Package diagnose finds out why a node doesn't work. It looks at the kubelet's unit and journal, static Pods and their
 // containers, certificates, ports, names and disks, and shows each problem's evidence and remedy. It only reads, without a
 // cluster.
+//
+// Run looks once. Guard watches a wait, and ends it once a cause is known that waiting can't fix. Causes (causes.go) is the table of
+// known causes: each names the function that looks for it in a scene, the facts that a look has collected.
 package diagnose
 
 import (

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fault splits a problem in two: a message with the problem and its place, and a remedy. They're shown on separate lines,
-// and are separate fields in output for programs. A problem is an error with a remedy, or a Finding of a check or a diagnosis.
-// docs/design/errors.md has the reasons.
+// and are separate fields in output for programs. A problem is an error with a remedy (New, WithRemedy), or a Finding of a check or
+// a diagnosis. The code that finds a problem also writes its remedy, next to the message. docs/design/errors.md has the reasons.
 package fault
 
 import (

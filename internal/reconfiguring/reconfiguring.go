@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reconfiguring knows what a change of a live cluster's configuration is: a user's documents merged over the stored ones
-// (Load), the fields that differ, and fields that can't change (fixed.go). docs/design/reconfigure.md has the reasons.
+// Package reconfiguring computes a change to a live cluster's configuration: a user's documents merged over the stored ones (Load),
+// the fields that differ, and fields that can't change (fixed.go). docs/design/reconfigure.md has the reasons.
 package reconfiguring
 
 import (

@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// KubeletOverrides are what counts more for this host's kubelet than its config.yaml: the files of --config-dir, and flags.
+// KubeletOverrides are settings that take precedence over the kubelet's config.yaml on this host: the files of --config-dir, and flags.
 type KubeletOverrides struct {
 	flags   []KubeletFlag
 	dropIns []dropIn
@@ -42,8 +42,8 @@ func ReadKubeletOverrides(h host.Reader, n *config.Node) KubeletOverrides {
 	return o
 }
 
-// Of returns what gives a setting another value than config.yaml, where value is nil if it's missing there: a file's path, or a flag and
-// the file that has it. It's empty for nothing.
+// Of returns the source that overrides config.yaml's value of a setting, nil if it's missing there: a file's path, or a flag and the file
+// that has it. It's empty if nothing does.
 func (o KubeletOverrides) Of(setting []string, value any) (by string) {
 	for _, d := range o.dropIns {
 		if given, found := valueAt(d.settings, setting); found {

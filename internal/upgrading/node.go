@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upgrading knows what an upgrade is: a cluster's versions (State), those it may go to (Offers), the steps there
+// Package upgrading describes an upgrade: a cluster's versions (State), those it may go to (Offers), the steps there
 // (Steps), the node afterwards (Node), the output of `upgrade plan` (Plan), and the backups and records a rollback starts from
 // (Backup, Record).
 package upgrading

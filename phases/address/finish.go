@@ -38,7 +38,7 @@ func (m *Move) finish(ctx context.Context, env *step.Env) error {
 	if len(nodes) > 1 {
 		env.UI.Nextf("Other nodes may know the API by the former address: `grep server: /etc/kubernetes/*.conf` there shows it")
 	}
-	env.UI.Nextf("Restart the network add-on's Pod on this node if it has learned the address when it started, as flannel and Calico do; replace copies of admin.conf")
+	env.UI.Nextf("Restart the network add-on's Pod on this node if it read the address when it started, as flannel and Calico do; replace copies of admin.conf")
 	return nil
 }
 

@@ -33,7 +33,7 @@ const (
 
 func (m *Move) preflight(ctx context.Context, env *step.Env) error {
 	if len(m.From) == 0 {
-		env.UI.Printf("This control plane is at %s already; looking for what else is to do", m.To)
+		env.UI.Printf("This control plane is at %s already; checking for remaining work", m.To)
 	} else {
 		env.UI.Printf("Moving this control plane from %s to %s", join(m.From), m.To)
 	}

@@ -62,7 +62,7 @@ func (r *Run) check(_ context.Context, env *step.Env) error {
 	for _, file := range []string{flagged(env), env.Config.Cluster.EncryptedBy()} {
 		if file != "" && file != config.EncryptionFile {
 			return fault.New(fmt.Sprintf("--%s=%s: this cluster's encryption is managed outside Slipway", manifests.EncryptionFlag, file),
-				"go on with it by hand (https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/); Slipway changes only "+config.EncryptionFile)
+				"manage it by hand (https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/); Slipway changes only "+config.EncryptionFile)
 		}
 	}
 	if r.Goal != Enable && !Reads(env) {
@@ -123,7 +123,7 @@ func (r *Run) write(ctx context.Context, env *step.Env, ring encryption.Keyring,
 	case len(to) > len(from):
 		env.UI.Printf("This API server will be able to read Secrets written with %s", to[1])
 	default:
-		env.UI.Printf("This API server gives up %s: no Secret in etcd needs more than %s", gone(from, to), to[0])
+		env.UI.Printf("This API server drops %s: every Secret in etcd can be read with %s", gone(from, to), to[0])
 	}
 	data, err := fileFor(ring, to)
 	if err != nil {

@@ -91,7 +91,7 @@ func servers(ctx context.Context, env *step.Env, ring encryption.Keyring) (list 
 	for _, a := range addresses {
 		hash, err := loaded(ctx, env, a.address)
 		if err != nil {
-			return nil, fault.WithRemedy(errors.WithMessagef(err, "the API server of %s does not say what it has loaded", a.node),
+			return nil, fault.WithRemedy(errors.WithMessagef(err, "the API server of %s doesn't report the keys it has loaded", a.node),
 				"`slipway diagnose` there says what is wrong; remove a control plane that will not come back (`slipway reset node "+a.node+"`)")
 		}
 		s := encryption.Server{Node: a.node}

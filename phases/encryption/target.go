@@ -73,7 +73,7 @@ func (r *Run) mayRotate(ctx context.Context, env *step.Env, ring encryption.Keyr
 	case err != nil:
 		return false, err
 	case next.Do != encryption.Done:
-		env.UI.Printf("Going on with the change to %s that has begun", ring.Target)
+		env.UI.Printf("Resuming the change to %s", ring.Target)
 		return false, nil
 	case len(ring.Keys) > 1 && !r.Again && env.Host.Now().Sub(encryption.Made(ring.Target)) < justNow:
 		env.UI.Warn("the key was rotated less than an hour ago, so this run doesn't rotate it again", "to do so, use --again")

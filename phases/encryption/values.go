@@ -91,7 +91,7 @@ func checkPlace(env *step.Env) error {
 		}
 		if name == overridesFlag && slices.ContainsFunc(strings.Split(list, ","), overridesSecrets) {
 			return fault.New("--"+overridesFlag+": the API server keeps Secrets in an etcd of their own",
-				"go on by hand (https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/): Slipway doesn't look there, and didn't change anything")
+				"manage it by hand (https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/): Slipway doesn't look there, and didn't change anything")
 		}
 	}
 	return nil

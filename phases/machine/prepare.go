@@ -3,6 +3,13 @@
 
 // Package machine makes a bare host ready to become a node (host prepare): programs, container runtime, kernel settings, swap,
 // images. It records all its changes, and takes exactly those back (host reset).
+//
+//   - prepare.go: Prepare, the phases of `host prepare`
+//   - programs.go, replace.go: the bundle's programs, and which present ones they may replace
+//   - container_runtime.go, container_runtime_find.go: containerd's files and unit, and the runtimes that a host may already have
+//   - kernel.go, memory_swap.go, kubelet.go, images.go: modules and parameters, swap, the kubelet's unit, and images
+//   - record.go: the record of all changes
+//   - reset.go and reset_*.go: the phases of `host reset`
 package machine
 
 import (

@@ -21,7 +21,7 @@ func refuseExternal(env *step.Env) error {
 	if env.Config.Cluster.Etcd.External == nil {
 		return nil
 	}
-	return fault.New("this cluster's etcd is external, and Slipway doesn't change it", "look after it where it runs, with its own tools")
+	return fault.New("this cluster's etcd is external, and Slipway doesn't change it", "maintain it with its own tools")
 }
 
 // ask returns the members with their health.

@@ -52,7 +52,7 @@ func SpareEtcd(ctx context.Context, env *step.Env, components []Replacement) err
 	if err == nil || ctx.Err() != nil || !fault.Ignored(fault.EtcdQuorum, env.Config.IgnorePreflightErrors) {
 		return errors.WithMessage(err, "etcd cannot be restarted now")
 	}
-	ui.WarnError(env.UI, errors.WithMessage(err, "restarting etcd all the same"))
+	ui.WarnError(env.UI, errors.WithMessage(err, "restarting etcd anyway"))
 	return nil
 }
 

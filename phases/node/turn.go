@@ -82,7 +82,7 @@ func TakeTurnIfAnswered(ctx context.Context, env *step.Env, purpose Purpose) (Tu
 	defer cancel()
 	err := env.Cluster.Ready(limited)
 	if err == nil && purpose == ForRestore && isFull(ctx, env) { // the API would try to write the Lease for minutes
-		err = errors.New("etcd is full (alarm NOSPACE), so this goes on without the Lease")
+		err = errors.New("etcd is full (alarm NOSPACE), so the run continues without the Lease")
 	}
 	if err == nil {
 		return TakeTurn(ctx, env, purpose)

@@ -78,7 +78,7 @@ func storeClusterInfo(ctx context.Context, env *step.Env, _ *trial.Record, cm tr
 	if err != nil {
 		return err
 	}
-	env.UI.Printf("Leading nodes that join to the endpoint, in %s", cm)
+	env.UI.Printf("Writing the new endpoint for joining nodes to %s", cm)
 	live := cm.Object()
 	_, err = env.Cluster.Update(ctx, live, func() (bool, error) {
 		had := live.Data[cm.Key]

@@ -31,7 +31,7 @@ func (r *Run) awaitConfirmation(ctx context.Context, env *step.Env) error {
 }
 
 func awaitAnswer(ctx context.Context, env *step.Env, record *trial.Record) (trial.Answer, error) {
-	env.UI.Printf("The change works. It stays on trial until %s UTC, then this node goes back", record.Until.Format(time.TimeOnly))
+	env.UI.Printf("The change works. It stays on trial until %s UTC, then it's rolled back on this node", record.Until.Format(time.TimeOnly))
 	return record.AwaitAnswer(ctx, env, func(left time.Duration) {
 		env.UI.Printf("%s left to run `slipway reconfigure --confirm` on this node", left)
 	})
@@ -66,11 +66,11 @@ func Answer(env *step.Env, answer trial.Answer, asked bool) ([]step.Phase, error
 	}
 	switch of := nameOf(last); {
 	case last.State == trial.Storing && answer == trial.Refused:
-		return nil, fault.New(of+" was confirmed", "once it counts, `slipway reconfigure --revert` takes it back")
+		return nil, fault.New(of+" was confirmed", "once it has completed, `slipway reconfigure --revert` takes it back")
 	case last.State == trial.Reverting && answer == trial.Confirmed:
 		return nil, fault.New(of+" is being put back: "+last.Cause, "if it is right, begin it again")
 	case last.State == trial.OnTrial && last.Until == nil:
-		return nil, fault.New(of+" has not proven itself yet", "wait until its run says that it works; if that run is gone, systemd puts the node back (journalctl -u slipway-watch)")
+		return nil, fault.New(of+" hasn't passed its trial yet", "wait until its run reports success; if that run is gone, systemd rolls the change back (journalctl -u slipway-watch)")
 	case !last.Waits():
 		return finishAs(last, answer), nil
 	}
@@ -83,14 +83,14 @@ func Answer(env *step.Env, answer trial.Answer, asked bool) ([]step.Phase, error
 	case given == trial.Unconfirmed:
 		err = last.Answer(env, answer)
 	case given != answer:
-		return nil, fault.New(nameOf(last)+" already has another answer: "+string(given), "see what becomes of it: journalctl -u slipway-watch")
+		return nil, fault.New(nameOf(last)+" already has another answer: "+string(given), "to see the outcome, run `journalctl -u slipway-watch`")
 	}
 	return finishAs(last, answer), err
 }
 
 // finishAs is Finish, and fails if the change has ended otherwise than its answer says.
 func finishAs(last *trial.Record, answer trial.Answer) []step.Phase {
-	return append(Finish(false), step.Phase{Name: "outcome", Summary: "Check what became of the change", Run: func(_ context.Context, env *step.Env) error {
+	return append(Finish(false), step.Phase{Name: "outcome", Summary: "Check the change's outcome", Run: func(_ context.Context, env *step.Env) error {
 		now, err := last.Now(env)
 		if err != nil {
 			return err
@@ -110,7 +110,7 @@ func overFor(last *trial.Record, answer trial.Answer, asked bool) error {
 	case last.State == trial.Reverted:
 		return fault.New("no change is on trial on this node: "+of+" was put back: "+last.Cause, "if it is right, begin it again")
 	default:
-		return fault.New("no change is on trial on this node: "+of+" counts already", "`slipway reconfigure --revert` takes it back")
+		return fault.New("no change is on trial on this node: "+of+" has already completed", "`slipway reconfigure --revert` takes it back")
 	}
 }
 

@@ -60,7 +60,7 @@ func (r *Run) checkQuota(ctx context.Context, env *step.Env) []fault.Finding {
 		return nil
 	}
 	return []fault.Finding{fault.NewFinding("", fault.Error,
-		fmt.Sprintf("set at least %d, in bytes; `slipway etcd defrag` gives free space in the databases back", least),
+		fmt.Sprintf("set at least %d, in bytes; `slipway etcd defrag` frees unused space", least),
 		"with --quota-backend-bytes=%d, etcd would refuse all writes: the database of member %s has %d bytes, and needs room to grow",
 		next, largest.Label(), size)}
 }

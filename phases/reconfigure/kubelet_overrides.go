@@ -39,7 +39,7 @@ func (r *Run) overridden(_ context.Context, env *step.Env) (found []fault.Findin
 	for _, s := range changed {
 		if by := overrides.Of(s.path, s.value); by != "" {
 			name := strings.Join(s.path, ".")
-			found = append(found, fault.NewFinding(overridesCheck, fault.Warning, "change it there, or take it out there",
+			found = append(found, fault.NewFinding(overridesCheck, fault.Warning, "change or remove that setting",
 				"%s changes in %s, but not for the kubelet: %s overrides it", name, path, by))
 		}
 	}

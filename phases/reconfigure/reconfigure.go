@@ -1,9 +1,21 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reconfigure has the workflows of `reconfigure`, which gives a live control plane another configuration, on trial, and stores
-// that in the cluster once it has worked, and of `reconfigure node`, which brings another node to the stored configuration in the
-// same way: docs/design/reconfigure-nodes.md. If anything fails before, the node goes back to its former files (package trial).
+// Package reconfigure has the workflows of `reconfigure`, which gives a live control plane another configuration, on trial, and
+// stores it in the cluster once it has worked; and of `reconfigure node`, which brings another node to the stored configuration in
+// the same way (docs/design/reconfigure-nodes.md). If anything fails before that, the node gets its former files back
+// (package trial).
+//
+//   - reconfigure.go: Run, its phases, and orBack, which puts a failed phase's change back
+//   - node.go, other_node.go: the phases on this control plane, and on other nodes
+//   - checks.go, pending.go, seen.go: findings before a change, and files that changed since they were read
+//   - etcd_quota.go, kubelet_overrides.go, kubelet_certificates.go: findings about single settings
+//   - endpoint.go, endpoint_checks.go, names.go, cluster_info.go: another controlPlaneEndpoint
+//   - profile_files.go: files of a hardening profile
+//   - store.go: the ConfigMaps, compared with the versions that were read
+//   - confirm.go: --try and --confirm
+//   - back.go: finishes or puts back a change that an earlier run left behind
+//   - revert.go, revert_version.go: --revert
 package reconfigure
 
 import (

@@ -37,7 +37,7 @@ func Reverting(ctx context.Context, h host.Host, api cluster.Cluster, self *conf
 		return nil, nil, err
 	}
 	if last == nil {
-		return nil, nil, fault.New("this node has made no change that counts, so there is nothing to take back",
+		return nil, nil, fault.New("this node has completed no change, so there is nothing to take back",
 			"`slipway reconfigure --config` makes changes")
 	}
 	r := New(nil, "")

@@ -160,15 +160,15 @@ func (r *Recovery) Summary() string {
 
 func (r *Recovery) decision() string {
 	if r.Drop {
-		return "What may be uncommitted is DROPPED (--drop-uncommitted)."
+		return "Changes that may be uncommitted are DROPPED (--drop-uncommitted)."
 	}
-	return "What may be uncommitted is kept, because a client may rely on it; --drop-uncommitted drops it."
+	return "Changes that may be uncommitted are kept, because a client may rely on them; --drop-uncommitted drops them."
 }
 
 // Phases is the workflow.
 func (r *Recovery) Phases() []step.Phase {
 	return []step.Phase{
-		{Name: "preflight", Summary: "Show what etcd continues with, and check that nothing is in the way", Run: r.preflight},
+		{Name: "preflight", Summary: "Show the data that etcd will start from, and check that nothing is in the way", Run: r.preflight},
 		{Name: "stop", Summary: "Stop this host's control plane", Run: r.stop},
 		{Name: "replay", Summary: "Have etcd replay its log into a copy of its database", Run: r.replay},
 		{Name: "etcd-data", Summary: "Put the data of a new cluster with one member in place of etcd's", Run: r.replaceData},

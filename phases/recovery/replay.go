@@ -46,7 +46,7 @@ func (r *Recovery) replay(ctx context.Context, env *step.Env) error {
 		env.UI.Printf("The database has everything from the log")
 		return nil
 	}
-	env.UI.Printf("Replaying what only the log has: %s", changes(r.end.pending))
+	env.UI.Printf("Replaying changes missing from the database: %s", changes(r.end.pending))
 	if err := r.copyForReplay(ctx, env); err != nil {
 		return err
 	}

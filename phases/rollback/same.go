@@ -30,7 +30,7 @@ func (r *Rollback) checkSameCluster(env *step.Env) error {
 		return fault.New(fmt.Sprintf("the backup in %s is of a cluster with the CA %s, and this node's has %s (%s)", node.BackupRoot(env), r.Backup.CA, backup.ClusterPins(now), path), remedy)
 	}
 	if !slices.ContainsFunc(now, func(ca *x509.Certificate) bool { return !ca.NotBefore.After(r.Backup.Began) }) {
-		return fault.New(fmt.Sprintf("the backup in %s is of %s, and this cluster's CA in %s is valid only since %s, so it is of another cluster", node.BackupRoot(env),
+		return fault.New(fmt.Sprintf("the backup in %s was made on %s, and this cluster's CA in %s is valid only since %s, so it comes from another cluster", node.BackupRoot(env),
 			r.Backup.Began.Format(shownTime), path, now[0].NotBefore.UTC().Format(shownTime)), remedy)
 	}
 	env.UI.Warn(fmt.Sprintf("the backup in %s does not say which cluster it is of, because kubeadm or an earlier release made it", node.BackupRoot(env)),

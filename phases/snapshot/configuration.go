@@ -119,7 +119,7 @@ func (b *BareHost) configured(ctx context.Context, env *step.Env) error {
 	document, _, _ := bytes.Cut(b.configuration, []byte(betweenDocuments))
 	if len(document) == 0 {
 		env.UI.Warn(b.File+" does not have the cluster's configuration, so nothing was compared with it",
-			"make sure that --config has what the cluster was made with: its networks, its DNS domain and its addresses")
+			"make sure that --config matches the original cluster: its networks, its DNS domain and its addresses")
 		return nil
 	}
 	then, _, err := config.LoadCluster(document, nil, nil, nil, config.Options{AnyVersion: true})

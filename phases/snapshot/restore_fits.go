@@ -109,7 +109,7 @@ func (r *Restore) isNotNewer(server []byte) error {
 	if now == "" || then == "" || !version.MustParseGeneric(now).LessThan(version.MustParseGeneric(then)) {
 		return nil
 	}
-	return fault.New(fmt.Sprintf("%s is of Kubernetes %s, and this host's API server has %s: it may not read everything in it", r.File, r.record.Kubernetes, here),
+	return fault.New(fmt.Sprintf("%s comes from Kubernetes %s, and this host's API server has %s: it may not read everything in it", r.File, r.record.Kubernetes, here),
 		"choose an older snapshot, or upgrade this control plane first; on a bare host, use the snapshot's version in the configuration (kubernetesVersion)")
 }
 

@@ -1,8 +1,19 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshot saves etcd to a file with a record (Save), checks such files (Verify), removes old ones (Prune), and gives etcd
-// their data (Restore). PruneData removes the data that etcd had before. internal/snapshots has the files and records; phases/backup takes the snapshot.
+// Package snapshot saves etcd to a file with a record (Save), checks such files (Verify), removes old ones (Prune), and restores
+// etcd from them (Restore). PruneData removes the data that etcd had before. internal/snapshots has the files' forms and records;
+// phases/backup takes the snapshot.
+//
+//   - save.go, drafts.go, upload.go: a snapshot, files of interrupted saves, and the operator's program for uploads
+//   - record.go, contents.go: the record beside a snapshot, and what the database itself says
+//   - seal.go, files.go: --with-pki, and this control plane's files in it
+//   - verify.go, prune.go: reads files again, and removes surplus ones
+//   - restore.go, restore_source.go, restore_fits.go: a restore, its file, and the refusals before anything stops
+//   - restore_data.go, restore_settle.go, restore_kubelets.go: the exchange of data, and the wait for controllers and kubelets
+//   - bare_host.go, bare_files.go, configuration.go: `init --restore` on a host without a control plane
+//   - prune_data.go: data that etcd had before
+//   - memory.go: keeps the memory of reading a large file small
 package snapshot
 
 import (

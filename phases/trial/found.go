@@ -49,7 +49,7 @@ func (r *Record) keepFound(env *step.Env, f File, now []byte) error {
 	if _, err := (ownership.File{Path: path, Data: now, Mode: 0o600}).Write(env.Host); err != nil {
 		return err
 	}
-	env.UI.Warn(f.Path+" is neither as before the change nor as the change has written it, and goes back", "its present content is in "+path)
+	env.UI.Warn(f.Path+" was changed by someone else during the change, and gets its former content back", "its present content is in "+path)
 	return nil
 }
 

@@ -3,6 +3,14 @@
 
 // Package trial keeps a node's files before a change that has yet to prove itself, and puts them back if it doesn't. The record is
 // on disk before the change, so another run can put them back as well. docs/design/way-back.md has the reasons.
+//
+//   - trial.go: Record, its files and ConfigMaps, and the State of a change from OnTrial to Counts or Reverted
+//   - records.go: finds records on this node: Last, Unfinished, LastCounting
+//   - units.go: the two systemd units that put files back without the run
+//   - answer.go: --confirm and its refusal, and the time until which a change waits for them
+//   - put_back.go, found.go: put files back, and keep a copy of what somebody else has written meanwhile
+//   - written.go: when a file got its content, leaving out changes that were put back
+//   - unfinished.go: refuses other commands while a change is unfinished
 package trial
 
 import (

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upgrade has the workflows upgrade apply (Apply) and upgrade node (Node): findings before anything changes, the turn
-// among control planes, the swap of static Pods, add-ons, and draining. Package rollback has the way back.
+// Package upgrade has the workflows upgrade apply (Apply) and upgrade node (Node): findings before anything changes
+// (findings.go, breakages.go), the static Pods (control_plane.go, which exchanges them with node.Swap), add-ons, and draining
+// (drain.go). Package rollback has the way back.
 package upgrade
 
 import (

@@ -18,7 +18,7 @@ func newProfile(g *cli.Globals) *cobra.Command {
 		Short: "Print a configuration with the settings of a hardening profile, and the profile's files",
 		Long: "Print the ClusterConfiguration and the KubeletConfiguration with the settings of a hardening profile, audit, cis or cis-strict, and\n" +
 			"then the files that the API server reads. Each document after the configuration begins with its path on a control plane.\n" +
-			"`slipway init --profile NAME` does it all.",
+			"`slipway init --profile NAME` applies all of it.",
 		Args:      cli.Takes(1, 1),
 		ValidArgs: profile.Names(),
 		RunE: func(cmd *cobra.Command, args []string) error {

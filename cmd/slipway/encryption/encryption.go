@@ -23,15 +23,15 @@ func New(g *cli.Globals) *cobra.Command {
 }
 
 // everywhere is how all commands work with several control planes.
-const everywhere = "\n\nWith several control planes, run it on each of them, one after the other, as often as it asks for: every step waits until all\n" +
+const everywhere = "\n\nWith several control planes, run it on each in turn, and again wherever it tells you to: every step waits until all\n" +
 	"API servers have loaded the step before. If it's interrupted, run it again. All API servers can read all Secrets at any time."
 
 func newEnable(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   string(encryption.Enable),
 		Short: "Encrypt all Secrets",
-		Long: "Encrypt all Secrets in etcd, with a new key in " + config.EncryptionFile + ". The API server restarts once, on trial: if it\n" +
-			"doesn't work, this node goes back. It loads later changes of the file without a restart, within a minute." + everywhere,
+		Long: "Encrypt all Secrets in etcd, with a new key in " + config.EncryptionFile + ". The API server restarts once, on trial: if that\n" +
+			"fails, the change is rolled back on this node. It loads later changes of the file without a restart, within a minute." + everywhere,
 	}
 	return command(g, cmd, &encryption.Run{Goal: encryption.Enable})
 }
@@ -41,7 +41,7 @@ func newRotate(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   string(encryption.Rotate),
 		Short: "Encrypt all Secrets with a new key",
-		Long: "Encrypt all Secrets in etcd with a new key, and give up the old one once no value in etcd needs it. Nothing restarts. Snapshots\n" +
+		Long: "Encrypt all Secrets in etcd with a new key, and retire the old key once no value in etcd uses it. Nothing restarts. Snapshots\n" +
 			"of etcd may still need the old key: " + config.EncryptionDir + "/keyring keeps it, sealed with sa.key." + everywhere,
 	}
 	cmd.Flags().BoolVar(&run.Again, "again", false, "rotate a key that was rotated less than an hour ago")

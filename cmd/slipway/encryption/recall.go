@@ -17,9 +17,9 @@ import (
 func newRecall(g *cli.Globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "recall KEY...",
-		Short: "Give this host's API server earlier keys back, for a snapshot that needs them",
-		Long: "Give this host's API server earlier keys back, from " + config.EncryptionKeyring + ", for a snapshot of etcd that needs\n" +
-			"them. It only reads with them, and the next `encryption enable` or `rotate` gives them up again. It doesn't need the API.",
+		Short: "Restore old keys to this host's API server, for a snapshot that needs them",
+		Long: "Restore old keys to this host's API server, from " + config.EncryptionKeyring + ", for a snapshot of etcd that needs\n" +
+			"them. They're only used to read, and the next `encryption enable` or `rotate` drops them. It doesn't need the API.",
 		Args: cli.Takes(1, math.MaxInt),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := env.LivingControlPlane(cmd, g)

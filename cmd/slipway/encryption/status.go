@@ -29,7 +29,7 @@ func newStatus(g *cli.Globals) *cobra.Command {
 		Use:   "status",
 		Short: "Show how Secrets are encrypted in etcd, and which keys each API server has",
 		Long: "Show how Secrets are encrypted in etcd, and which keys each API server has loaded, by name. It counts the Secrets in etcd that\n" +
-			"aren't as they should be, and changes nothing.",
+			"use the wrong key, and changes nothing.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := out.Printer(); err != nil { // before anything is asked
 				return err

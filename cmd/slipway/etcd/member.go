@@ -100,8 +100,8 @@ func newMemberRemove(g *cli.Globals) *cobra.Command {
 	o := &config.RemovalFlags{}
 	cmd := &cobra.Command{
 		Use:   "remove NAME|ID",
-		Short: "Remove a member from etcd whose host is gone",
-		Long: "Remove a member from etcd whose host is gone, by its name, ID or peer URL. A member that etcd needs for its quorum stays.\n\n" +
+		Short: "Remove a member of etcd that has lost its host",
+		Long: "Remove a member of etcd that has lost its host, by its name, ID or peer URL. A member that etcd needs for its quorum stays.\n\n" +
 			"A host that still runs leaves with `slipway reset`, which also removes everything that needs the member.",
 		Args: cli.Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -126,8 +126,8 @@ func newDefrag(g *cli.Globals) *cobra.Command {
 	o := &config.DefragFlags{}
 	cmd := &cobra.Command{
 		Use:   "defrag",
-		Short: "Give the free space in the members' databases back to their disks",
-		Long: "Give the free space in the members' databases back to their disks: one member at a time, while all work, and the leader\n" +
+		Short: "Defragment the members' databases to free disk space",
+		Long: "Defragment the members' databases to free disk space: one member at a time, while all work, and the leader\n" +
 			"last, after it has handed over. A member serves nothing meanwhile.\n\n" +
 			"Only databases with more than 40 % and 100 MiB of free space are rewritten, or all (--all). If a database has reached its\n" +
 			"quota, the history of all keys is discarded first, and the alarm NOSPACE disarmed at the end.",

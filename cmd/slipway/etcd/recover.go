@@ -22,7 +22,7 @@ func newRecover(g *cli.Globals) *cobra.Command {
 			"Everything in this host's log stays. Changes at its end may not be committed: it isn't known whether clients were told of their\n" +
 			"success. They are counted, and kept unless you drop them. It refuses while etcd could regain its quorum, and while\n" +
 			"another member answers, unless you abandon it. The other control planes are reset and join again afterwards.\n\n" +
-			"The same command finishes a recovery that was interrupted. Until that has moved data, it asks the other members again.",
+			"The same command finishes a recovery that was interrupted. Before it moves any data, it checks the other members again.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := env.LivingControlPlane(cmd, g)
 			if err != nil {

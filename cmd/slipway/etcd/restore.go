@@ -31,12 +31,12 @@ func newRestore(g *cli.Globals) *cobra.Command {
 	o, open := &config.RestoreFlags{}, &env.Opening{}
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Give etcd the data of a snapshot",
-		Long: "Give etcd the data of a snapshot, and restart this control plane with it. EVERYTHING WRITTEN SINCE THE SNAPSHOT IS LOST.\n\n" +
+		Short: "Restore etcd from a snapshot",
+		Long: "Restore etcd from a snapshot, and restart this control plane with it. EVERYTHING WRITTEN SINCE THE SNAPSHOT IS LOST.\n\n" +
 			"The snapshot is read first, and has to fit: this cluster's CA, this host's etcd, and the keys that Secrets are encrypted\n" +
 			"with. etcd becomes a cluster of one member: with several control planes, look at the plan (--dry-run), then reset the others,\n" +
 			"and join them again afterwards.\n\n" +
-			"etcd's data from before stays on this host until `slipway etcd prune`. The same command finishes a restore that was\n" +
+			"The old data stays on this host until you run `slipway etcd prune`. The same command finishes a restore that was\n" +
 			"interrupted.",
 		Args: cli.Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -50,7 +50,7 @@ func newSave(g *cli.Globals) *cobra.Command {
 		Short: "Save etcd to a file, with a record beside it, and print its path",
 		Long: "Save etcd to a file, with a record beside it, and print its path.\n\n" +
 			"The snapshot comes from a healthy member, if possible not the leader, and is read back from the disk and verified. The\n" +
-			"record says which cluster and which versions it's of, and which CAs and encryption keys its objects need. Without a\n" +
+			"record says which cluster and versions the snapshot comes from, and which CAs and encryption keys its objects need. Without a\n" +
 			"quorum, and without the API, any member that answers is saved. The snapshot holds every Secret of the cluster.\n\n" +
 			"With --with-pki, the file also has this control plane's certificates, keys and configuration, enough for a bare host to\n" +
 			"take its place. It's encrypted with age, to public keys or a passphrase; `age --decrypt` and tar can open it, too.",
@@ -76,7 +76,7 @@ func newSave(g *cli.Globals) *cobra.Command {
 	}
 	bindDir(cmd.Flags(), &o.Dir)
 	seal.bind(cmd.Flags())
-	cmd.Flags().StringVar(&o.Upload, "upload", "", "`command` that takes the snapshot elsewhere, and then its record: split at spaces, without a shell; {} is the file's path")
+	cmd.Flags().StringVar(&o.Upload, "upload", "", "`command` that uploads the snapshot, then its record: split at spaces, without a shell; {} is the file's path")
 	cmd.Flags().BoolVar(&o.InTurn, "in-turn", false, "for timers: wait for this host's turn, so that control planes do not save etcd at the same time, and fail if no member is healthy")
 	return cmd
 }

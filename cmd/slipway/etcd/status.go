@@ -34,10 +34,10 @@ func newStatus(g *cli.Globals) *cobra.Command {
 	dir := ""
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show every member of etcd, and what needs an operator",
-		Long: "Show every member of etcd, and what needs an operator.\n\n" +
-			"It asks this host's member and, as that one and the cluster's Nodes know them, all others. It changes nothing, and needs\n" +
-			"neither the API nor a quorum. The exit code is 0 if all is well, 2 if an operator is needed, and 1 if no member answers.\n\n" +
+		Short: "Show every member of etcd, and problems that need an operator",
+		Long: "Show every member of etcd, and problems that need an operator.\n\n" +
+			"It asks every member that this host's member or the cluster's Nodes list. It changes nothing, and needs neither the API nor a\n" +
+			"quorum. The exit code is 0 if all is well, 2 if an operator is needed, and 1 if no member answers.\n\n" +
 			"It also shows this host's last snapshot of etcd.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := out.Printer(); err != nil { // before anything is asked

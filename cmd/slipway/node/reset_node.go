@@ -17,8 +17,8 @@ func newResetNode(g *cli.Globals) *cobra.Command {
 	o := &config.RemovalFlags{}
 	cmd := &cobra.Command{
 		Use:   "node NAME",
-		Short: "Take a node out of the cluster whose host is lost",
-		Long: "Take a node out of the cluster whose host is lost, from a control plane: its member of etcd, its Node, and the bootstrap\n" +
+		Short: "Remove a node whose host is lost",
+		Long: "Remove a node whose host is lost, from a control plane: its member of etcd, its Node, and the bootstrap\n" +
 			"tokens that it joined with.\n\n" +
 			"The host must not answer: its Node isn't Ready, its kubelet renews no Lease for 25 seconds, its etcd is silent, and nobody\n" +
 			"accepts or refuses a connection at its addresses. A host that is only cut off from the others looks the same: turn it off.\n" +

@@ -40,7 +40,7 @@ func answer(cmd *cobra.Command, g *cli.Globals, says trial.Answer) error {
 	})
 }
 
-// revert puts back the change on trial or, if there's none, the last one that counts.
+// revert puts back the change on trial or, if there's none, the last completed change.
 func revert(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) error {
 	waits := false
 	err := withUnfinished(cmd, g, env.LivingNode, func(_ *env.Parts, r *trial.Record) error {

@@ -22,10 +22,11 @@ func newNode(g *cli.Globals) *cobra.Command {
 		Long: "Bring this node to the configuration that `reconfigure` has stored in the cluster: a control plane's certificates, static Pods and\n" +
 			"kubelet, and a worker's kubelet. A worker needs no kubeconfig file but its kubelet's.\n\n" +
 			"The change is on trial, as on the first control plane. A worker's kubelet has to be healthy for ten seconds, and to report.\n" +
-			"Otherwise the node goes back to its previous files.\n\n" +
+			"If not, Slipway restores the node's previous files.\n\n" +
 			"--diff shows how this node differs from the cluster's configuration, and changes nothing.\n\n" +
-			"With --advertise-address, --node-ip or --endpoint, it does something else: it moves this node, or its way to the API, to another\n" +
-			"address. That works without the API. After an interruption, the same command finishes it, and the former address leads back.",
+			"With --advertise-address, --node-ip or --endpoint, it instead moves this node to another address, or points it at another API\n" +
+			"endpoint. That works without the API. After an interruption, the same command finishes the move; to undo a move, run it with\n" +
+			"the old address.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if moves.given() {

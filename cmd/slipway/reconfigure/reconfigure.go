@@ -27,16 +27,16 @@ func New(g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reconfigure",
 		Short: "Change the configuration of a live cluster, on trial",
-		Long: "Change the configuration of a live cluster, beginning with this control plane. The file has the documents to change, with only\n" +
-			"the fields to change: ClusterConfiguration, KubeletConfiguration, KubeProxyConfiguration. A field that is not mentioned stays,\n" +
-			"null takes a field back to its default, and a list replaces the stored list. --edit opens the stored documents in KUBE_EDITOR or\n" +
-			"EDITOR instead; a field that you remove goes back to its default. --profile adds the settings of a hardening profile to the\n" +
-			"cluster's and to those of --config, and writes its files; settings that are there already stay.\n\n" +
+		Long: "Change the configuration of a live cluster, beginning with this control plane. The file lists only the fields to change, in\n" +
+			"their documents: ClusterConfiguration, KubeletConfiguration, KubeProxyConfiguration. Fields you leave out stay as they are, null\n" +
+			"resets a field to its default, and a list replaces the stored list. --edit opens the stored documents in KUBE_EDITOR or EDITOR\n" +
+			"instead; removing a field resets it to its default. --profile adds the settings of a hardening profile to the cluster's and to\n" +
+			"those of --config, and writes its files; existing settings stay.\n\n" +
 			"The change is on trial until the new Pods run, the API is ready and takes a write, etcd has a quorum, the kubelet reports, and\n" +
-			"all of that has lasted for ten seconds. Otherwise this node goes back to its previous files. The cluster's configuration is\n" +
-			"stored last. If the run is killed on trial, or the machine restarts, systemd puts the node back.\n\n" +
-			"With --try, a change that works stays on trial for that time, and this node goes back unless `slipway reconfigure --confirm` has\n" +
-			"been run on it. --revert takes back this node's last change.\n\n" +
+			"all of that has lasted for ten seconds. If not, Slipway restores this node's previous files. The cluster's\n" +
+			"configuration is stored last. If the run is killed on trial, or the machine restarts, systemd restores the files.\n\n" +
+			"With --try, a change that works stays on trial for that time, and is rolled back on this node unless you run `slipway reconfigure\n" +
+			"--confirm` there. --revert takes back this node's last change.\n\n" +
 			"--diff shows the whole change, and changes nothing.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {

@@ -39,7 +39,7 @@ func newApply(g *cli.Globals) *cobra.Command {
 func newNode(g *cli.Globals) *cobra.Command {
 	u := command{name: "node", workflow: upgrade.Node}
 	return u.command(g, "node", "Upgrade this node to the version of the cluster",
-		"Upgrade this node to the version that `upgrade apply` has upgraded the cluster to.", 0)
+		"Upgrade this node to the version of the cluster, once `upgrade apply` has run on a control plane.", 0)
 }
 
 type command struct {
