@@ -47,11 +47,11 @@ func Concerns(all []Health) []fault.Finding {
 // quorum finds that too few voters work: then etcd can't change anything, its members included.
 func quorum(all []Health) []fault.Finding {
 	voters, working := CountVoters(all)
-	if len(all) == 0 || working > voters/2 {
+	if len(all) == 0 || working >= Majority(voters) {
 		return nil
 	}
 	return []fault.Finding{{Name: NoQuorum, Severity: fault.Broken, Subject: "etcd",
-		Message: fmt.Sprintf("it has lost its quorum: %d of %d voters work, and %d must; the API accepts no writes", working, voters, voters/2+1),
+		Message: fmt.Sprintf("it has lost its quorum: %d of %d voters work, and %d must; the API accepts no writes", working, voters, Majority(voters)),
 		Remedy: "start the members that are down: `slipway diagnose` on their hosts says what is wrong; if too many hosts are lost for good, " +
 			"run `slipway etcd recover` on the one whose log is longest"}}
 }

@@ -115,8 +115,11 @@ type Alarm struct {
 // QuorumWithout reports whether the healthy voters but the member at peerURL would be a quorum of the cluster without it.
 func QuorumWithout(all []Health, peerURL string) bool {
 	voters, working := CountVoters(slices.DeleteFunc(slices.Clone(all), func(m Health) bool { return m.PeerURL == peerURL }))
-	return working > voters/2
+	return working >= Majority(voters)
 }
+
+// Majority is how many of a cluster's voters have to work for it to have a quorum.
+func Majority(voters int) int { return voters/2 + 1 }
 
 // CountVoters counts the voters among members, and those of them that work.
 func CountVoters(all []Health) (voters, working int) {

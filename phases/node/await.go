@@ -11,6 +11,7 @@ import (
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/diagnose"
@@ -40,6 +41,19 @@ func WaitComponent(ctx context.Context, env *step.Env, component string) error {
 	}
 	env.UI.Printf("%s is healthy after %.1fs", component, env.Host.Now().Sub(started).Seconds())
 	return nil
+}
+
+// AwaitStarted waits until a component is healthy in a container that was created at since or later and, unless image is empty, has that
+// image.
+func AwaitStarted(ctx context.Context, env *step.Env, component string, since time.Time, image string) error {
+	err := env.Host.AwaitContainer(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component, func(c host.Container) bool {
+		return !c.Created.Before(since) && (image == "" || c.Image == "" || c.Image == image)
+	})
+	if err != nil {
+		what := strings.TrimSuffix(component+" with image "+image, " with image ")
+		return errors.Wrapf(err, "the kubelet has not started %s; see `journalctl -u kubelet` and /var/log/pods", what)
+	}
+	return WaitComponent(ctx, env, component)
 }
 
 func awaitHealthy(ctx context.Context, env *step.Env, component string) error {

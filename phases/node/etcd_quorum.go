@@ -131,7 +131,7 @@ func OthersSuffice(all []etcd.Health, own string) error {
 	if others == len(voters) {
 		return errors.Errorf("etcd has no voting member at %s, the address in this node's static Pod, so it is not known which member is this node's", own)
 	}
-	quorum := len(voters)/2 + 1
+	quorum := etcd.Majority(len(voters))
 	if healthy == others || healthy >= quorum {
 		return nil
 	}

@@ -64,12 +64,7 @@ func awaitAllRestarted(ctx context.Context, env *step.Env, since map[string]time
 	return env.Guard(ctx, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, name := range names {
-			group.Go(func() error {
-				if err := awaitRestarted(ctx, env, name, since[name]); err != nil {
-					return err
-				}
-				return WaitComponent(ctx, env, name)
-			})
+			group.Go(func() error { return AwaitStarted(ctx, env, name, since[name], "") })
 		}
 		return group.Wait()
 	})
@@ -120,13 +115,6 @@ func StaleContainers(ctx context.Context, env *step.Env, component string) ([]ho
 	}
 	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component)
 	return slices.DeleteFunc(running, func(c host.Container) bool { return !c.Created.Before(changed) }), err
-}
-
-// awaitRestarted waits until the component has a container created at changed or later.
-func awaitRestarted(ctx context.Context, env *step.Env, component string, changed time.Time) error {
-	err := env.Host.AwaitContainer(ctx, env.Config.CRISocket, metav1.NamespaceSystem, component,
-		func(c host.Container) bool { return !c.Created.Before(changed) })
-	return errors.Wrapf(err, "the kubelet has not restarted %s; see `journalctl -u kubelet` and /var/log/pods", component)
 }
 
 // CredentialsChanged returns when the newest of a component's certificates was written; the zero time if it has none.

@@ -5,13 +5,9 @@ package node
 
 import (
 	"context"
-	"time"
 
-	"github.com/pkg/errors"
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -37,23 +33,11 @@ func Swap(ctx context.Context, env *step.Env, turn Turn, components []Replacemen
 		group, ctx := errgroup.WithContext(ctx)
 		for i, c := range swapped {
 			group.Go(func() error {
-				err := awaitSwapped(ctx, env, c, since)
+				err := AwaitStarted(ctx, env, c.Name, since, ImageOf(c.Wanted))
 				swapped[i].answered = err == nil
 				return err
 			})
 		}
 		return group.Wait()
 	})
-}
-
-// awaitSwapped waits for a healthy container of the wanted manifest.
-func awaitSwapped(ctx context.Context, env *step.Env, c Replacement, since time.Time) error {
-	image := ImageOf(c.Wanted)
-	err := env.Host.AwaitContainer(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.Name, func(found host.Container) bool {
-		return !found.Created.Before(since) && (found.Image == "" || found.Image == image)
-	})
-	if err != nil {
-		return errors.Wrapf(err, "the kubelet has not started %s with image %s; see `journalctl -u kubelet` and /var/log/pods", c.Name, image)
-	}
-	return WaitComponent(ctx, env, c.Name)
 }

@@ -110,9 +110,9 @@ func (r *Recovery) refuse(all []etcd.Member, seen signs) error {
 	case voters == 1:
 		return fault.New("this host's member is the only voter of etcd, so no quorum is lost",
 			"`slipway diagnose` says why etcd does not work; if its data is damaged, restore a snapshot (`slipway etcd restore`)")
-	case len(running)+1 > voters/2:
+	case len(running)+1 >= etcd.Majority(voters):
 		return fault.New(fmt.Sprintf("etcd could regain its quorum: %d of its %d voters are running (this host's and %s), and %d are enough%s",
-			len(running)+1, voters, labels(running), voters/2+1, seen.trouble(running)),
+			len(running)+1, voters, labels(running), etcd.Majority(voters), seen.trouble(running)),
 			"see what keeps them from working together: `slipway diagnose` on their hosts. Where etcd's data is lost for good, stop etcd (`slipway reset --force` there), and "+
 				"run this again with "+r.abandon(running)+"; while they run, that does not count")
 	}

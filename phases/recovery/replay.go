@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -82,11 +81,7 @@ func (r *Recovery) runReplay(ctx context.Context, env *step.Env) error {
 	}
 	limit := &env.Config.Timeouts.UpgradeManifests
 	return env.Guard(ctx, limit, env.NodeTarget(), "etcd has not replayed its log", func(ctx context.Context) error {
-		err := env.Host.AwaitContainer(ctx, env.Config.CRISocket, metav1.NamespaceSystem, replayName, func(c host.Container) bool { return !c.Created.Before(since) })
-		if err != nil {
-			return err
-		}
-		return node.WaitComponent(ctx, env, replayName)
+		return node.AwaitStarted(ctx, env, replayName, since, "")
 	})
 }
 
