@@ -81,7 +81,7 @@ func TestConfirmed(t *testing.T) {
 		t.Errorf("the run that has confirmed it: %v, %v", workflow, err)
 	}
 	_, err = Answer(s.Env, trial.Confirmed, false)
-	fact.Error(t, err, "counts")
+	fact.Error(t, err, "completed")
 }
 
 // TestUnconfirmed: a change goes back if nobody confirms it in time, or if somebody refuses it. A later confirmation says so.
