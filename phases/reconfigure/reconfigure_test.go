@@ -271,13 +271,16 @@ func TestInterrupted(t *testing.T) {
 			}
 			s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Away: func() bool { return away && strings.Contains(s.Get(t, apiServer), "--profiling=false") }}
 			s.Config.Timeouts.KubernetesAPICall = time.Second
-			s.Play(t, Finish(false)...)
+			s.Play(t, FinishFirst()...)
 			if diff := cmp.Diff(before, files(t, s)); diff != "" {
 				t.Errorf("files:\n%s", diff)
 			}
 			if again, err := Unfinished(s.Env); again != nil || err != nil || s.Holder(t) != "" || len(guarded(t, s)) > 0 {
 				t.Errorf("%v, %v, %q holds the Lease, and there are still %q", again, err, s.Holder(t), guarded(t, s))
 			}
+			s.Cluster = s.API
+			phasetest.Fatal(t, run(t, s))
+			isAfter(t, s)
 		})
 	}
 }
