@@ -96,7 +96,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/addon": {
 		"phases/node", "phases/step", "manifests", "internal/cluster", "internal/config", "internal/corefile", "internal/fault",
-		"internal/ownership", "internal/thisnode", "internal/upgrading",
+		"internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/backup": {
 		"phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault",

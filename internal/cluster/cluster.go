@@ -79,7 +79,7 @@ type Judge interface {
 	Validate(ctx context.Context, objs ...Object) ([]Verdict, error)
 }
 
-// Waiter is about Nodes, whose kubelets act on their own.
+// Waiter is about Nodes and Pods, whose kubelets act on their own.
 type Waiter interface {
 	Approver
 	// AwaitReport waits until the Node is registered and its kubelet has reported after since, by its Lease or the heartbeat of its
@@ -88,6 +88,9 @@ type Waiter interface {
 	// AwaitNode waits until the Node is registered and check, which also gets the Pods bound to it, returns nil. After the
 	// deadline, it returns check's last error.
 	AwaitNode(ctx context.Context, node string, check func(*corev1.Node, []corev1.Pod) error) error
+	// AwaitPods waits until check, which gets the Pods of a namespace that match a label selector, returns nil. After the deadline, it
+	// returns check's last error.
+	AwaitPods(ctx context.Context, namespace, labelSelector string, check func([]corev1.Pod) error) error
 }
 
 // Mark holds MarkNode's additions to a Node.

@@ -74,6 +74,19 @@ func (r *Real) AwaitNode(ctx context.Context, name string, check func(*corev1.No
 	})
 }
 
+func (r *Real) AwaitPods(ctx context.Context, namespace, labelSelector string, check func([]corev1.Pod) error) error {
+	return r.wait(ctx, policy(reportDelay), func(ctx context.Context, c *conn) error {
+		var pods corev1.PodList
+		if err := c.list(ctx, "Pod", namespace, "labelSelector", labelSelector, &pods); err != nil {
+			return err
+		}
+		if err := check(pods.Items); err != nil {
+			return notYetError{err}
+		}
+		return nil
+	})
+}
+
 func (r *Real) AwaitReport(ctx context.Context, name string, since time.Time) error {
 	return r.wait(ctx, policy(reportDelay), func(ctx context.Context, c *conn) error { return c.reported(ctx, name, since) })
 }

@@ -33,6 +33,7 @@ func TestPlanRecordsInOrder(t *testing.T) {
 		p.Ensure(ctx, configMap("b", nil), configMap("a", nil), tokenSecret("c")),
 		p.MarkNode(ctx, "n1", controlPlane),
 		p.AwaitReport(ctx, "n1", time.Now()), // changes nothing
+		p.AwaitPods(ctx, "kube-system", "a=b", func([]corev1.Pod) error { return fmt.Errorf("not Ready") }),
 		p.EnsureAbsent(ctx, configMap("a", nil)),
 	} {
 		if err != nil {

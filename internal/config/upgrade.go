@@ -32,8 +32,8 @@ type Upgrade struct {
 	PrintConfig bool
 	// Before is this node before a change of its configuration, which keeps the version; nil for an upgrade.
 	Before       *Node
-	Earlier      *Earlier // nil if unknown
-	ContextLines int      // the number of lines `upgrade diff` shows around each difference
+	Earlier      []Earlier
+	ContextLines int // the number of lines `upgrade diff` shows around each difference
 }
 
 // Earlier is this node with the ClusterConfiguration of an earlier time. Its files from then are made from it, and so are those of
@@ -43,9 +43,14 @@ type Earlier struct {
 	Since, Until time.Time
 }
 
-// Made reports whether a file that was written at this time is made from this configuration.
-func (e *Earlier) Made(written time.Time) bool {
-	return e != nil && !written.IsZero() && !written.Before(e.Since) && written.Before(e.Until)
+// MadeFrom is the node of an earlier time from whose configuration a file was made that was written at this time; nil if that's unknown.
+func (u *Upgrade) MadeFrom(written time.Time) *Node {
+	for _, e := range u.Earlier {
+		if !written.IsZero() && !written.Before(e.Since) && written.Before(e.Until) {
+			return e.Node
+		}
+	}
+	return nil
 }
 
 // Run names the run in messages.

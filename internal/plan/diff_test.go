@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -138,6 +139,32 @@ func TestPlanKept(t *testing.T) {
 	check(t, err)
 	p.Form = "json"
 	check(t, p.Write(&document))
+	check(t, s.Check(document.Bytes()))
+}
+
+// TestPlanEffects: a plan says what its steps cause on each node, in both forms.
+func TestPlanEffects(t *testing.T) {
+	p := &Plan{Form: "text", Command: "reconfigure", Node: "cp-1"}
+	in, _ := UI{UI: ui.NewLines(io.Discard, io.Discard), Plan: p}.Start("preflight")
+	for _, e := range []ui.Effect{
+		{Text: "Changing a.b in ConfigMap c", Changes: []ui.Field{{Source: "ConfigMap c", Path: "a.b"}}},
+		{Text: "The API will be away for about 10s", APIAway: 10 * time.Second},
+		{Text: "Restarting etcd and kube-apiserver", Restarts: []string{"etcd", "kube-apiserver"}},
+		{Text: "Restarting the kubelet", Restarts: []string{"kubelet"}},
+		{Text: "Run `slipway reconfigure node` on cp-2 and w-1", Others: []ui.OtherNode{
+			{Name: "cp-2", Command: "slipway reconfigure node", Restarts: []string{"etcd"}}, {Name: "w-1", Command: "slipway reconfigure node"},
+		}},
+	} {
+		ui.SayEffect(in, e)
+	}
+	var shown bytes.Buffer
+	check(t, p.Write(&shown))
+	p.Form = "json"
+	var document bytes.Buffer
+	check(t, p.Write(&document))
+	golden.Check(t, "../../testdata/golden/plan/effects.txt", shown.String()+document.String())
+	s, err := schema.Plan()
+	check(t, err)
 	check(t, s.Check(document.Bytes()))
 }
 

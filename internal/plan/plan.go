@@ -28,9 +28,10 @@ type Plan struct {
 	warn    func(format string, args ...any)
 	assumed *config.Node // the node of a plan for a cluster that wasn't asked; otherwise nil
 
-	mu    sync.Mutex
-	phase string // being planned
-	Steps []step
+	mu      sync.Mutex
+	phase   string // being planned
+	Steps   []step
+	effects []ui.Effect // beyond the steps
 }
 
 // step is one action of a plan, see docs/machine-output.md. It has no secrets, and nothing that differs between dry runs.
@@ -186,8 +187,13 @@ type document struct {
 	Command string `json:"command"`
 	Node    string `json:"node,omitempty"`
 	// Assumed means the cluster wasn't asked: content that depends on it is <from the cluster: WHAT>.
-	Assumed bool   `json:"assumed,omitempty"`
-	Steps   []step `json:"steps"`
+	Assumed bool `json:"assumed,omitempty"`
+	// These are what the steps cause, or leave to do: see ui.Effect.
+	Changes    []ui.Field     `json:"changes,omitempty"`
+	Restarts   []string       `json:"restarts,omitempty"`
+	APIAway    float64        `json:"apiAwaySeconds,omitempty"`
+	OtherNodes []ui.OtherNode `json:"otherNodes,omitempty"`
+	Steps      []step         `json:"steps"`
 }
 
 const schemaVersion = "slipway.plan/v1"
@@ -197,11 +203,16 @@ func (p *Plan) encode() ([]byte, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	err := enc.Encode(document{schemaVersion, p.Command, p.Node, p.assumed != nil, append([]step{}, p.Steps...)})
+	d := document{Schema: schemaVersion, Command: p.Command, Node: p.Node, Assumed: p.assumed != nil, Steps: append([]step{}, p.Steps...)}
+	for _, e := range p.effects {
+		d.Changes, d.Restarts, d.OtherNodes = append(d.Changes, e.Changes...), append(d.Restarts, e.Restarts...), append(d.OtherNodes, e.Others...)
+		d.APIAway += e.APIAway.Seconds()
+	}
+	err := enc.Encode(d)
 	return b.Bytes(), err
 }
 
-// UI shows only warnings and questions; everything else is in the plan.
+// UI shows only warnings and questions; steps and effects are in the plan.
 type UI struct {
 	ui.UI
 	Plan *Plan // nil during discovery
@@ -230,6 +241,16 @@ func (p UI) Kept(k ui.Kept) {
 		s.Diff = k.Summary + "\n"
 	}
 	p.Plan.add(s)
+}
+
+// Effect adds an effect to the plan.
+func (p UI) Effect(e ui.Effect) {
+	if p.Plan == nil {
+		return
+	}
+	p.Plan.mu.Lock()
+	defer p.Plan.mu.Unlock()
+	p.Plan.effects = append(p.Plan.effects, e)
 }
 
 func (UI) Printf(string, ...any) {}

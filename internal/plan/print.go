@@ -58,6 +58,9 @@ func (p *Plan) print(w io.Writer) error {
 	if p.assumed != nil {
 		fmt.Fprintf(&b, "The cluster was not asked: values that depend on it are marked %s or assumed to be the default. --diff asks it.\n", fromCluster("WHAT"))
 	}
+	for _, e := range p.effects {
+		b.WriteString("- " + e.Text + "\n")
+	}
 	for i, s := range p.Steps {
 		body := s.body
 		if p.now != nil {

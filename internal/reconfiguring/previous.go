@@ -11,34 +11,56 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// PreviousConfiguration annotates ConfigMap kubeadm-config with the ClusterConfiguration before Slipway's last change of it. Other
-// control planes' files are made from that until they follow, so an operator's edits of them can be told from the change.
+// PreviousConfiguration annotates ConfigMap kubeadm-config with the ClusterConfigurations before Slipway's last changes of it. Other
+// control planes' files are made from one of them until they follow, so an operator's edits of them can be told from the changes.
 const PreviousConfiguration = "slipway/previous-configuration"
 
-// previous is the annotation.
+// The annotation has at most this many configurations, and bytes: all annotations of an object may have 256 KiB.
+const (
+	mostPrevious  = 8
+	previousBytes = 128 << 10
+)
+
+// previous is an element of the annotation, the newest first. Earlier releases wrote only the newest, without a list.
 type previous struct {
 	Since                time.Time `json:"since,omitzero"`
 	Until                time.Time `json:"until"`
 	ClusterConfiguration string    `json:"clusterConfiguration"`
 }
 
-// PreviousNote is the annotation for a text that was stored from since on, or always if that's zero, until a change.
-func PreviousNote(text string, since, until time.Time) string {
-	data, _ := json.Marshal(previous{since.UTC(), until.UTC(), text}) // it has nothing that can't be encoded
-	return string(data)
+// PreviousNote adds to the annotation a text that was stored from since on, or always if that's zero, until a change.
+func PreviousNote(note, text string, since, until time.Time) string {
+	list := append([]previous{{since.UTC(), until.UTC(), text}}, previousIn(note)...)
+	list = list[:min(len(list), mostPrevious)]
+	for {
+		data, _ := json.Marshal(list) // it has nothing that can't be encoded
+		if len(data) <= previousBytes || len(list) == 1 {
+			return string(data)
+		}
+		list = list[:len(list)-1]
+	}
 }
 
-// earlier returns this node as the annotation has it; nil if there's none, or none that can be read.
-func earlier(note string, stored documents, self *config.JoinConfiguration, opts config.Options) *config.Earlier {
-	var p previous
-	if note == "" || json.Unmarshal([]byte(note), &p) != nil {
+// previousIn reads the annotation. One that can't be read is none.
+func previousIn(note string) (list []previous) {
+	if json.Unmarshal([]byte(note), &list) == nil {
+		return list
+	}
+	var only previous
+	if json.Unmarshal([]byte(note), &only) != nil {
 		return nil
 	}
-	then := maps.Clone(stored)
-	then[config.ClusterSource] = []byte(p.ClusterConfiguration)
-	n, _, err := load(then, self, opts)
-	if err != nil {
-		return nil
+	return []previous{only}
+}
+
+// earlier returns this node as the annotation has it. A configuration that can't be loaded is left out.
+func earlier(note string, stored documents, self *config.JoinConfiguration, opts config.Options) (list []config.Earlier) {
+	for _, p := range previousIn(note) {
+		then := maps.Clone(stored)
+		then[config.ClusterSource] = []byte(p.ClusterConfiguration)
+		if n, _, err := load(then, self, opts); err == nil {
+			list = append(list, config.Earlier{Node: n, Since: p.Since, Until: p.Until})
+		}
 	}
-	return &config.Earlier{Node: n, Since: p.Since, Until: p.Until}
+	return list
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -156,11 +157,14 @@ func upgradeObject(ctx context.Context, env *step.Env, phase string, v cluster.V
 	return err
 }
 
-// sayRollout says how to watch a workload's Pods being replaced. Nothing waits for it: it takes longer the more nodes there are,
-// and some may be down.
+// sayRollout says how to watch a workload's Pods being replaced. Nothing waits for all of them: that takes longer the more nodes there
+// are, and some may be down.
 func sayRollout(env *step.Env, workload cluster.Object) {
 	kind := strings.ToLower(reflect.TypeOf(workload).Elem().Name())
-	env.UI.Printf("The Pods of %s are being replaced", workload.GetName())
+	ui.SayEffect(env.UI, ui.Effect{
+		Text:     "The Pods of " + workload.GetName() + " are being replaced",
+		Restarts: []string{reflect.TypeOf(workload).Elem().Name() + " " + workload.GetNamespace() + "/" + workload.GetName()},
+	})
 	env.UI.Nextf("See when the Pods of %s have been replaced: `kubectl -n %s rollout status %s/%s`",
 		workload.GetName(), workload.GetNamespace(), kind, workload.GetName())
 }

@@ -120,9 +120,8 @@ func (p *podEdits) find(env *step.Env, view manifests.HostView) error {
 		return err
 	}
 	from := env
-	earlier := env.Config.Upgrade.Earlier
-	if earlier.Made(written) {
-		from = madeFrom(env, earlier.Node)
+	if earlier := env.Config.Upgrade.MadeFrom(written); earlier != nil {
+		from = madeFrom(env, earlier)
 	}
 	made, err := comparedWithMade(from, p.component, view, have, mine)
 	if err != nil {

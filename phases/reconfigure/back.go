@@ -55,6 +55,13 @@ func Finish(byWatch bool) []step.Phase {
 	}}}
 }
 
+// FinishFirst is Finish for a run that then makes another change, from the API, which the unfinished one may have broken.
+func FinishFirst() []step.Phase {
+	return append(Finish(false), step.Phase{Name: "await-api", Summary: "Wait until the API answers", Run: func(ctx context.Context, env *step.Env) error {
+		return fault.WithRemedy(env.Cluster.Ready(ctx), "the interrupted change has ended; once the API answers, run the same command again")
+	}})
+}
+
 // MayWait fails if there's still time to confirm a change that nobody has answered.
 func MayWait(env *step.Env, unfinished *trial.Record) error {
 	answer, err := unfinished.Answered(env)

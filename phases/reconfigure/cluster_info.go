@@ -98,8 +98,9 @@ func (r *Run) newNotes(ctx context.Context, env *step.Env, live *corev1.ConfigMa
 	if err != nil {
 		return nil, err
 	}
+	had := live.Annotations[reconfiguring.PreviousConfiguration]
 	notes := map[string]string{
-		reconfiguring.PreviousConfiguration: reconfiguring.PreviousNote(live.Data[manifests.KubeadmConfigKey], since, env.Host.Now()),
+		reconfiguring.PreviousConfiguration: reconfiguring.PreviousNote(had, live.Data[manifests.KubeadmConfigKey], since, env.Host.Now()),
 	}
 	for name, text := range r.Notes() {
 		if live.Annotations[name] != text {

@@ -199,7 +199,7 @@ func command(ctx context.Context, h *phasetest.LastingHost, endpoint string, say
 				return err
 			}
 		}
-		if err := phasetest.CrashRun(ctx, living, h, endpoint, say, Finish(false), nil); err != nil {
+		if err := phasetest.CrashRun(ctx, living, h, endpoint, say, FinishFirst(), nil); err != nil {
 			return err
 		}
 	}

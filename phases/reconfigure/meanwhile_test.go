@@ -87,12 +87,16 @@ func TestKubeProxyMeanwhile(t *testing.T) {
 	})
 }
 
-// TestNodeKeepsEdits: edits on another control plane from before the change are told from it, and stop the run there.
+// TestNodeKeepsEdits: edits on another control plane from before one or two changes are told from them, and stop the run there.
 func TestNodeKeepsEdits(t *testing.T) {
-	for _, edited := range []bool{false, true} {
+	for i, edited := range []bool{false, true, false, true} {
 		s := live(t)
 		earlier := s.Get(t, apiServer)
 		phasetest.Fatal(t, run(t, s))
+		if i >= 2 {
+			again := changeTo(t, s, ofCluster+"scheduler: {extraArgs: [{name: v, value: \"3\"}]}\n")
+			phasetest.Fatal(t, step.Run(t.Context(), s.Env, again.Phases(), step.Options{}))
+		}
 		if edited {
 			earlier = strings.Replace(earlier, "    - --secure-port", "    - --max-requests-inflight=1600\n    - --secure-port", 1)
 		}

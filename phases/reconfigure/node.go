@@ -5,9 +5,12 @@ package reconfigure
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -16,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/edits"
@@ -27,7 +31,7 @@ import (
 
 func (r *Run) preflight(ctx context.Context, env *step.Env) error {
 	for _, f := range r.Fields {
-		env.UI.Printf("Changing %s in %s", f.Path, f.Source)
+		ui.SayEffect(env.UI, ui.Effect{Text: "Changing " + f.Path + " in " + f.Source, Changes: []ui.Field{{Source: f.Source, Path: f.Path}}})
 	}
 	if err := r.look(env); err != nil {
 		return err
@@ -74,11 +78,14 @@ func (r *Run) prepare(ctx context.Context, env *step.Env) error {
 	return r.begin(ctx, env)
 }
 
+// apiOutage is how long the API of a single control plane is away when etcd or the API server restarts.
+const apiOutage = 10 * time.Second
+
 // sayOutage says how long the API of a single control plane is away. docs/design/upgrade-swap.md has the measurements.
 func sayOutage(ctx context.Context, env *step.Env, components []node.Replacement) error {
 	nodes, err := env.Cluster.Nodes(ctx)
 	if err == nil && len(node.Split(components)[0]) > 0 && len(cluster.ControlPlanesOf(nodes)) < 2 {
-		env.UI.Printf("The API will be away for about ten seconds")
+		ui.SayEffect(env.UI, ui.Effect{Text: fmt.Sprintf("The API will be away for about %s", apiOutage), APIAway: apiOutage})
 	}
 	return err
 }
@@ -224,7 +231,8 @@ func (r *Run) restartComponents(ctx context.Context, env *step.Env) error {
 		if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
 			return err
 		}
-		env.UI.Printf("Restarting %s", node.NamesOf(group))
+		names := restarting(group)
+		ui.SayEffect(env.UI, ui.Effect{Text: "Restarting " + strings.Join(names, " and "), Restarts: names})
 		if _, err := node.Swap(ctx, env, r.turn, group); err != nil {
 			return err
 		}
@@ -233,6 +241,17 @@ func (r *Run) restartComponents(ctx context.Context, env *step.Env) error {
 		}
 	}
 	return r.removeOthers(env)
+}
+
+// restarting names the components that restart: the API server always does with etcd.
+func restarting(components []node.Replacement) (names []string) {
+	for _, c := range components {
+		names = append(names, c.Name)
+		if c.Name == manifests.EtcdName && !node.Contains(components, manifests.APIServerName) {
+			names = append(names, manifests.APIServerName)
+		}
+	}
+	return names
 }
 
 func (r *Run) restartKubelet(ctx context.Context, env *step.Env) error {
@@ -249,7 +268,7 @@ func (r *Run) restartKubelet(ctx context.Context, env *step.Env) error {
 	if err := kubelet.EnsurePairUntilSigned(env); err != nil {
 		return err
 	}
-	env.UI.Printf("Restarting the kubelet, so that it reads %s", filepath.Dir(r.kubelet[0].Path))
+	ui.SayEffect(env.UI, ui.Effect{Text: "Restarting the kubelet, so that it reads " + filepath.Dir(r.kubelet[0].Path), Restarts: []string{kubeletName}})
 	if err := node.RestartKubelet(ctx, env); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -54,6 +55,9 @@ func (r *Run) nodePreflight(ctx context.Context, env *step.Env) error {
 	return check(ctx, env, slices.Concat(checks, []preflight.Check{kubeletCheck(env), r.overridesQuestion(env)}, r.endpointChecks(env)))
 }
 
+// kubeletName is the kubelet's name in a plan.
+const kubeletName = "kubelet"
+
 // mostNamed is how many nodes the last message names of each kind.
 const mostNamed = 8
 
@@ -79,16 +83,32 @@ func (r *Run) sayOthers(ctx context.Context, env *step.Env) error {
 			workers = append(workers, n.Name)
 		}
 	}
-	if len(others) > 0 {
-		env.UI.Nextf("Run `slipway reconfigure node` on the other control planes, one after another: %s", namesOf(others))
+	restarts := restarting(r.components)
+	if r.Changes(config.KubeletSource) {
+		restarts = append(restarts, kubeletName)
 	}
-	if len(workers) > 0 {
-		env.UI.Nextf("Run `slipway reconfigure node` on each worker: %s", namesOf(workers))
-	}
+	sayFollowers(env, "the other control planes, one after another", others, restarts)
+	sayFollowers(env, "each worker", workers, []string{kubeletName})
 	if r.MovesEndpoint() {
 		env.UI.Nextf("Replace copies of admin.conf. Until you take the former endpoint's name out of apiServer.certSANs, it works as before")
 	}
 	return nil
+}
+
+// sayFollowers names nodes that get the change by a command of their own, and what that restarts there.
+func sayFollowers(env *step.Env, on string, nodes, restarts []string) {
+	if len(nodes) == 0 {
+		return
+	}
+	const command = "slipway reconfigure node"
+	e := ui.Effect{Text: fmt.Sprintf("Run `%s` on %s: %s", command, on, namesOf(nodes))}
+	if len(restarts) > 0 {
+		e.Text += ". There, it restarts " + strings.Join(restarts, ", ")
+	}
+	for _, name := range nodes {
+		e.Others = append(e.Others, ui.OtherNode{Name: name, Command: command, Restarts: restarts})
+	}
+	ui.SayEffect(env.UI, e)
 }
 
 // isOfControlPlanes reports whether control planes have to change for a field. The add-ons have changed already.

@@ -117,11 +117,6 @@ func TestPending(t *testing.T) {
 
 // TestNamesOthers: a change ends with the nodes that don't have it yet and that it's about.
 func TestNamesOthers(t *testing.T) {
-	named := func(name string, labels map[string]string) corev1.Node {
-		n := cluster.NewNode(name)
-		n.Labels = labels
-		return *n
-	}
 	plane := map[string]string{cluster.LabelControlPlane: ""}
 	nodes := []corev1.Node{named("cp-1", plane), named("cp-2", plane), named("worker-1", nil)}
 	for name, test := range map[string]struct {

@@ -26,13 +26,10 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/internal/ui"
-	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -160,37 +157,4 @@ func takeTurn(ctx context.Context, env *step.Env, take func(context.Context, *st
 		return node.NoTurn(), nil
 	}
 	return take(ctx, env, node.ForConfiguration)
-}
-
-// addonPhase is the phase addon. The Pod network's only configuration here is the endpoint.
-func (r *Run) addonPhase() step.Phase {
-	p := addon.Upgrade(r.changesAddon)
-	p.Summary, p.SideBySide = "Change the cluster's DNS and service proxy", false
-	p.Children[0].Summary, p.Children[1].Summary = "Change CoreDNS", "Change kube-proxy"
-	if r.MovesEndpoint() {
-		p.Children[2].Summary, p.Children[2].Run = "Lead flannel to the endpoint, if `init --network flannel` has installed it", r.changesAddon("", addon.MoveFlannel)
-	} else {
-		p.Children = p.Children[:2]
-	}
-	return p
-}
-
-// changesAddon notes that the add-ons change before one does.
-func (r *Run) changesAddon(name string, change func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
-	return r.orBack(func(ctx context.Context, env *step.Env) error {
-		read := []string{manifests.KubeadmConfigMap, manifests.KubeletConfigMap}
-		if name == manifests.KubeProxyName && r.Changes(config.KubeProxySource) {
-			read = append(read, manifests.KubeProxyConfigMap)
-		}
-		if err := r.unchanged(ctx, env, read...); err != nil {
-			return err
-		}
-		if r.record != nil && !r.record.Addons {
-			r.record.Addons = true
-			if err := r.record.Set(env, trial.OnTrial); err != nil {
-				return err
-			}
-		}
-		return change(ctx, env)
-	})
 }

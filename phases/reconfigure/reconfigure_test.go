@@ -4,6 +4,7 @@
 package reconfigure
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -16,12 +17,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/plan"
+	planning "github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
@@ -268,13 +271,16 @@ func TestInterrupted(t *testing.T) {
 			}
 			s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Away: func() bool { return away && strings.Contains(s.Get(t, apiServer), "--profiling=false") }}
 			s.Config.Timeouts.KubernetesAPICall = time.Second
-			s.Play(t, Finish(false)...)
+			s.Play(t, FinishFirst()...)
 			if diff := cmp.Diff(before, files(t, s)); diff != "" {
 				t.Errorf("files:\n%s", diff)
 			}
 			if again, err := Unfinished(s.Env); again != nil || err != nil || s.Holder(t) != "" || len(guarded(t, s)) > 0 {
 				t.Errorf("%v, %v, %q holds the Lease, and there are still %q", again, err, s.Holder(t), guarded(t, s))
 			}
+			s.Cluster = s.API
+			phasetest.Fatal(t, run(t, s))
+			isAfter(t, s)
 		})
 	}
 }
@@ -351,12 +357,16 @@ func TestUnfinishedUpgrade(t *testing.T) {
 	}
 }
 
-// TestPlan: a plan has all steps, and changes nothing.
+// TestPlan: a plan has all steps and what they cause on each node, and changes nothing.
 func TestPlan(t *testing.T) {
 	s := live(t)
 	stamps := phasetest.Stamps(t, s.Root)
 	r := change(t, s)
-	planned, steps := inPlan(s, s.API)
+	planned, steps := inPlan(s, phasetest.TurnsAPI{Cluster: s.API, Known: []corev1.Node{
+		named("cp-1", map[string]string{cluster.LabelControlPlane: ""}), named("worker-1", nil),
+	}})
+	said := &planning.Plan{Form: "json"}
+	planned.UI = planning.UI{UI: s.UI, Plan: said}
 	s.Done = nil
 	phasetest.Fatal(t, step.Run(t.Context(), planned, r.Phases(), step.Options{Serial: true}))
 	if diff := cmp.Diff(stamps, phasetest.Stamps(t, s.Root)); diff != "" || len(s.Done) > 0 {
@@ -366,7 +376,15 @@ func TestPlan(t *testing.T) {
 	if err != nil || len(last) > 0 {
 		t.Errorf("%q, %v", last, err)
 	}
-	phasetest.Shows(t, "reconfigure-plan", withoutTimes(steps.String()))
+	var document bytes.Buffer
+	phasetest.Fatal(t, said.Write(&document))
+	phasetest.Shows(t, "reconfigure-plan", withoutTimes(steps.String())+document.String())
+}
+
+func named(name string, labels map[string]string) corev1.Node {
+	n := cluster.NewNode(name)
+	n.Labels = labels
+	return *n
 }
 
 // inPlan is the stage's environment in a plan, with the steps that it records.

@@ -5,6 +5,7 @@ package reconfigure
 
 import (
 	"context"
+	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
@@ -58,22 +59,26 @@ func revert(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) erro
 	})
 }
 
-// finishFirst ends an earlier change whose run is gone. If it's put back, this run does only that: another change is made from the
-// API, which the earlier one may have broken.
+// finishFirst ends an earlier change whose run is gone, so that another one can begin.
 func finishFirst(cmd *cobra.Command, g *cli.Globals, living living) error {
-	return withUnfinished(cmd, g, living, func(p *env.Parts, r *trial.Record) error {
-		if r == nil {
+	found := false
+	err := withUnfinished(cmd, g, living, func(p *env.Parts, r *trial.Record) error {
+		if found = r != nil; !found {
 			return nil
 		}
 		if err := reconfigure.MayWait(p.Env, r); err != nil { // before the run that waits for the answer says that it has the node's lock
 			return err
 		}
-		if err := p.Run(cmd.Context(), reconfigure.Finish(false), nil); err != nil {
-			return err
+		return p.Run(cmd.Context(), reconfigure.FinishFirst(), nil)
+	})
+	if err != nil || !found {
+		return err
+	}
+	return withUnfinished(cmd, g, living, func(_ *env.Parts, r *trial.Record) error {
+		if r == nil {
+			return nil
 		}
-		if now, err := r.Now(p.Env); err != nil || now.State == trial.Counts {
-			return err
-		}
-		return fault.New("this run only puts back the change that was interrupted on trial", "run the same command again to make its own change")
+		return fault.New("this plan only ends the interrupted change of "+r.Began.Format(time.DateTime)+" UTC: another one is made from the state after that",
+			"once it has ended, make the plan again: `slipway reconfigure node` ends it")
 	})
 }

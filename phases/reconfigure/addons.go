@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconfigure
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/addon"
+	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/phases/step"
+	"github.com/slipway-k8s/slipway/phases/trial"
+)
+
+// addonPhase is the phase addon. The Pod network's only configuration here is the endpoint.
+func (r *Run) addonPhase() step.Phase {
+	p := addon.Upgrade(r.changesAddon)
+	p.Summary, p.SideBySide = "Change the cluster's DNS and service proxy, on trial", false
+	p.Children[0].Summary, p.Children[1].Summary = "Change CoreDNS", "Change kube-proxy"
+	if r.MovesEndpoint() {
+		p.Children[2].Summary, p.Children[2].Run = "Lead flannel to the endpoint, if `init --network flannel` has installed it", r.changesAddon(manifests.FlannelDaemonSet, addon.MoveFlannel)
+	} else {
+		p.Children = p.Children[:2]
+	}
+	return p
+}
+
+// changesAddon notes that the add-ons change before one does, which then is on trial.
+func (r *Run) changesAddon(name string, change func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
+	return r.orBack(func(ctx context.Context, env *step.Env) error {
+		read := []string{manifests.KubeadmConfigMap, manifests.KubeletConfigMap}
+		if name == manifests.KubeProxyName && r.Changes(config.KubeProxySource) {
+			read = append(read, manifests.KubeProxyConfigMap)
+		}
+		if err := r.unchanged(ctx, env, read...); err != nil {
+			return err
+		}
+		if r.record == nil { // nothing would put it back
+			return change(ctx, env)
+		}
+		if !r.record.Addons {
+			r.record.Addons = true
+			if err := r.record.Set(env, trial.OnTrial); err != nil {
+				return err
+			}
+		}
+		before, err := rolloutOf(ctx, env, name)
+		if err != nil {
+			return err
+		}
+		if err := change(ctx, env); err != nil {
+			return err
+		}
+		return r.proveAddon(ctx, env, before)
+	})
+}
+
+// rollout is an add-on's workload before a change, and its Pods.
+type rollout struct {
+	workload cluster.Object
+	template *corev1.PodTemplateSpec // nil if the cluster doesn't have the add-on
+	selector string
+	pods     []corev1.Pod
+}
+
+func rolloutOf(ctx context.Context, env *step.Env, name string) (*rollout, error) {
+	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}}
+	o := &rollout{workload: daemons}
+	switch name {
+	case manifests.KubeProxyName:
+	case manifests.FlannelDaemonSet:
+		daemons.Namespace = manifests.FlannelNamespace
+	default:
+		o.workload = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: manifests.CoreDNSName}}
+	}
+	found, err := env.Cluster.Get(ctx, o.workload)
+	if err != nil || !found {
+		return o, err
+	}
+	template, selector := o.spec()
+	o.template, o.selector = template.DeepCopy(), metav1.FormatLabelSelector(selector)
+	o.pods, err = env.Cluster.Pods(ctx, o.workload.GetNamespace(), o.selector)
+	return o, err
+}
+
+func (o *rollout) spec() (*corev1.PodTemplateSpec, *metav1.LabelSelector) {
+	if d, is := o.workload.(*appsv1.Deployment); is {
+		return &d.Spec.Template, d.Spec.Selector
+	}
+	d := o.workload.(*appsv1.DaemonSet)
+	return &d.Spec.Template, d.Spec.Selector
+}
+
+// changed reports whether the workload's Pods are being replaced.
+func (o *rollout) changed(ctx context.Context, env *step.Env) (bool, error) {
+	if o.template == nil {
+		return false, nil
+	}
+	found, err := env.Cluster.Get(ctx, o.workload)
+	template, _ := o.spec()
+	return found && !reflect.DeepEqual(o.template, template), err
+}
+
+// proveAddon waits until a new Pod of a changed add-on is Ready, and has been for the time of a trial without a restart. What didn't
+// run before needn't run now.
+func (r *Run) proveAddon(ctx context.Context, env *step.Env, before *rollout) error {
+	changed, err := before.changed(ctx, env)
+	if err != nil || !changed {
+		return err
+	}
+	if !slices.ContainsFunc(before.pods, func(p corev1.Pod) bool { return before.counts(env, &p) && isReady(&p) }) {
+		env.UI.Warn("no Pod of "+before.workload.GetName()+" was Ready before the change, so nothing shows whether it works now",
+			"see what its Pods need: `kubectl -n "+before.workload.GetNamespace()+" describe pods -l "+before.selector+"`")
+		return nil
+	}
+	if err := before.beginHere(ctx, env); err != nil {
+		return err
+	}
+	first, err := before.await(ctx, env, nil)
+	if err != nil {
+		return err
+	}
+	if err := r.turn.Prove(ctx, env); err != nil {
+		return err
+	}
+	last, err := before.await(ctx, env, first)
+	if err == nil && first != nil && restarts(last) != restarts(first) {
+		return before.fails(ctx, env, last)
+	}
+	return err
+}
+
+// beginHere deletes a DaemonSet's old Pod on this node, once its controller knows the change: it replaces the others one by one, and
+// none while a node is down.
+func (o *rollout) beginHere(ctx context.Context, env *step.Env) error {
+	daemons, is := o.workload.(*appsv1.DaemonSet)
+	if !is {
+		return nil
+	}
+	failure := "the controller manager has not seen the change of DaemonSet " + daemons.Name
+	err := env.Guard(ctx, &env.Config.Timeouts.UpgradeManifests, env.NodeTarget(), failure, func(ctx context.Context) error {
+		return node.Poll(ctx, func(ctx context.Context) error {
+			if _, err := env.Cluster.Get(ctx, daemons); err != nil || daemons.Status.ObservedGeneration >= daemons.Generation {
+				return err
+			}
+			return errors.New(failure)
+		})
+	})
+	for i := range o.pods {
+		if err == nil && o.counts(env, &o.pods[i]) {
+			err = env.Cluster.EnsureAbsent(ctx, &o.pods[i])
+		}
+	}
+	return err
+}
+
+// await waits for a new Pod that's Ready, or for a certain one; nil in a plan.
+func (o *rollout) await(ctx context.Context, env *step.Env, certain *corev1.Pod) (ready *corev1.Pod, err error) {
+	failure := "the new Pod of " + o.workload.GetName() + " does not run"
+	var failed error
+	err = env.Guard(ctx, &env.Config.Timeouts.UpgradeManifests, env.NodeTarget(), failure, func(ctx context.Context) error {
+		return env.Cluster.AwaitPods(ctx, o.workload.GetNamespace(), o.selector, func(pods []corev1.Pod) error {
+			not := errors.Errorf("%s: there is none yet", failure)
+			for i := range pods {
+				p := &pods[i]
+				if !o.counts(env, p) || slices.ContainsFunc(o.pods, sameAs(p)) || certain != nil && certain.UID != p.UID {
+					continue
+				}
+				if isReady(p) {
+					ready, failed = p, nil
+					return nil
+				}
+				not = errors.Errorf("%s: Pod %s on node %s is not Ready%s", failure, p.Name, p.Spec.NodeName, whyWaits(p))
+				if isStuck(p) {
+					failed = o.fails(ctx, env, p)
+				}
+			}
+			if failed != nil {
+				return nil
+			}
+			return not
+		})
+	})
+	return ready, cmp.Or(err, failed)
+}
+
+// counts reports whether a Pod shows that the add-on works: a DaemonSet's on this node does, and any of a Deployment.
+func (o *rollout) counts(env *step.Env, p *corev1.Pod) bool {
+	_, anywhere := o.workload.(*appsv1.Deployment)
+	return p.DeletionTimestamp == nil && (anywhere || p.Spec.NodeName == env.Config.Name)
+}
+
+// fails is the error of a Pod that doesn't work, with the last line of its log.
+func (o *rollout) fails(ctx context.Context, env *step.Env, p *corev1.Pod) error {
+	said := ""
+	for _, c := range p.Status.ContainerStatuses {
+		if c.RestartCount == 0 {
+			continue
+		}
+		q := cluster.Query{
+			Path:   path.Join("/api/v1/namespaces", p.Namespace, "pods", p.Name, "log"),
+			Params: url.Values{"container": {c.Name}, "previous": {"true"}, "tailLines": {"1"}, "limitBytes": {"1000"}},
+		}
+		_ = env.Cluster.Read(ctx, q, func(r io.Reader) error { // it's only more to say
+			line, err := io.ReadAll(r)
+			said += "; its last words: " + strings.TrimSpace(string(line))
+			return err
+		})
+	}
+	return errors.Errorf("Pod %s of %s on node %s does not run with the change%s (restarts: %d)%s",
+		p.Name, o.workload.GetName(), p.Spec.NodeName, whyWaits(p), restarts(p), said)
+}
+
+func sameAs(p *corev1.Pod) func(corev1.Pod) bool {
+	return func(other corev1.Pod) bool { return other.UID == p.UID }
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// containers are the states of all containers of a Pod, in the order in which they start.
+func containers(p *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+}
+
+func restarts(p *corev1.Pod) (n int32) {
+	for _, c := range containers(p) {
+		n += c.RestartCount
+	}
+	return n
+}
+
+// whyWaits says what the containers of a Pod wait for; empty if none does.
+func whyWaits(p *corev1.Pod) (why string) {
+	for _, c := range containers(p) {
+		if c.State.Waiting != nil {
+			why += fmt.Sprintf("; container %s: %s %s", c.Name, c.State.Waiting.Reason, c.State.Waiting.Message)
+		}
+	}
+	return why
+}
+
+// isStuck reports whether a container waits for what doesn't come by itself: it has ended twice, or can't be made.
+func isStuck(p *corev1.Pod) bool {
+	return slices.ContainsFunc(containers(p), func(c corev1.ContainerStatus) bool {
+		return c.State.Waiting != nil && slices.Contains([]string{"CrashLoopBackOff", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"}, c.State.Waiting.Reason)
+	})
+}
