@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -71,7 +72,7 @@ func (e *NoEtcdPodError) Remedy() string {
 }
 
 // EtcdEndpoints returns a function that finds the client URLs of etcd's members, in this host's static Pod and in the API's Pods of
-// control planes. It leaves out Pods that aren't believed and invalid URLs, with one warning each. If nothing is left, the error
+// control planes; if the API doesn't answer, in the data of this host's etcd. It leaves out Pods that aren't believed and invalid URLs, with one warning each. If nothing is left, the error
 // is a *NoEtcdPodError.
 func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(context.Context) ([]string, error) {
 	var warned sync.Map
@@ -85,8 +86,11 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) fu
 			ctx = limited
 		}
 		pods, err := lookUp(ctx, api, own)
-		if err != nil && len(urls) == 0 {
+		switch {
+		case err != nil && len(urls) == 0:
 			return nil, err
+		case err != nil:
+			pods = inAPI{urls: storedURLs(h, n)}
 		}
 		for _, fault := range slices.Concat(pods.refused, pods.invalid) {
 			if _, before := warned.LoadOrStore(fault.Error(), true); !before {
@@ -106,6 +110,33 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) fu
 		}
 		return urls, nil
 	}
+}
+
+// storedURLs returns the client URLs of all members that this host's etcd knew when it stopped. Its static Pod names only those from when
+// it joined, and a running etcd says itself what it knows.
+func storedURLs(h host.Host, n *config.Node) (urls []string) {
+	pod, found := StaticPod(h, StaticPodPath(n, manifests.EtcdName))
+	if !found {
+		return nil
+	}
+	member, _ := manifests.ReadEtcd(pod)
+	database, mounted := OnHost(pod, path.Join(member.DataDir, "member", "snap", "db"))
+	if !mounted {
+		return nil
+	}
+	f, err := h.Open(database)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	members, err := etcd.StoredMembers(f)
+	if err != nil {
+		return nil
+	}
+	for _, m := range members {
+		urls = append(urls, slices.DeleteFunc(m.ClientURLs, func(url string) bool { return etcd.CheckClientURL(url) != nil })...)
+	}
+	return urls
 }
 
 // KnownEtcdMembers returns the members this host's static Pod of etcd was started with, including its own; none without such a Pod.

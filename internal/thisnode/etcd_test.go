@@ -225,6 +225,21 @@ func TestEndpointsWithoutTheLabel(t *testing.T) {
 	}
 }
 
+// TestEndpointsOfAStoppedEtcd: while neither the API nor this host's etcd works, its data names the members that have joined since.
+func TestEndpointsOfAStoppedEtcd(t *testing.T) {
+	s := newStage(t)
+	s.startEtcd(t)
+	data := fixture.Get(t, fixture.Path("internal/etcd"), "testdata/snapshot-3.6.db")
+	const joined = "https://127.0.0.1:2379"
+	for stored, found := range map[string]bool{data: false, strings.ReplaceAll(data, "http://127.0.0.1:23790", joined): true, "cut": false} {
+		fixture.Put(t, s.root, "/var/lib/etcd/member/snap/db", stored)
+		urls, err := s.endpoints(pods{err: errors.New("connection refused")})(t.Context())
+		if err != nil || !slices.Contains(urls, "https://192.0.2.11:2379") || slices.Contains(urls, joined) != found {
+			t.Errorf("asks %v, %v", urls, err)
+		}
+	}
+}
+
 // TestEndpointsOfAHangingAPI: the members this host knows are returned early enough to ask them.
 func TestEndpointsOfAHangingAPI(t *testing.T) {
 	s := newStage(t)

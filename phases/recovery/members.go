@@ -105,9 +105,8 @@ func labels(members []etcd.Member) string {
 	return strings.Join(all, ", ")
 }
 
-// compare says how far the others have come, as far as they say.
-func (r *Recovery) compare(others []etcd.Member, health []etcd.Health) string {
-	text := r.end.String()
+// compare says how far others have come, as far as they say, after the end of this host's log.
+func (r *Recovery) compare(others []etcd.Member, health []etcd.Health) (text string) {
 	for _, m := range others {
 		i := slices.IndexFunc(health, func(h etcd.Health) bool { return h.ID == m.ID && h.Answers })
 		switch {

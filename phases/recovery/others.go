@@ -105,31 +105,35 @@ func (s signs) why(m etcd.Member) error {
 // refuse fails while a quorum is possible, and names the members that aren't silent and aren't given up.
 func (r *Recovery) refuse(all []etcd.Member, seen signs) error {
 	voters := len(without(all, func(m etcd.Member) bool { return m.Learner }))
-	running := without(r.others, func(m etcd.Member) bool { return m.Learner || !seen.alive(m) })
+	alive := without(r.others, func(m etcd.Member) bool { return !seen.alive(m) })
+	running := without(alive, func(m etcd.Member) bool { return m.Learner })
 	switch {
 	case voters == 1:
 		return fault.New("this host's member is the only voter of etcd, so no quorum is lost",
 			"`slipway diagnose` says why etcd does not work; if its data is damaged, restore a snapshot (`slipway etcd restore`)")
 	case len(running)+1 >= etcd.Majority(voters):
-		return fault.New(fmt.Sprintf("etcd could regain its quorum: %d of its %d voters are running (this host's and %s), and %d are enough%s",
-			len(running)+1, voters, labels(running), etcd.Majority(voters), seen.trouble(running)),
+		return fault.New(fmt.Sprintf("etcd could regain its quorum: %d of its %d voters are running (this host's and %s), and %d are enough%s. %s%s",
+			len(running)+1, voters, labels(running), etcd.Majority(voters), seen.trouble(running), r.end, r.compare(running, seen.health)),
 			"see what keeps them from working together: `slipway diagnose` on their hosts. Where etcd's data is lost for good, stop etcd (`slipway reset --force` there), and "+
 				"run this again with "+r.abandon(running)+"; while they run, that does not count")
 	}
-	left := without(r.others, func(m etcd.Member) bool {
-		return seen.silent(m) || slices.ContainsFunc(r.Abandon, func(name string) bool { return named(m, name) })
-	})
-	if len(left) == 0 {
-		return nil
+	left := without(r.others, func(m etcd.Member) bool { return seen.silent(m) || r.givesUp(m) })
+	if len(left) > 0 {
+		return r.refuseFor(left, seen)
 	}
-	return r.refuseFor(left, seen)
+	r.logs = r.compare(alive, seen.health)
+	return nil
+}
+
+func (o Options) givesUp(m etcd.Member) bool {
+	return slices.ContainsFunc(o.Abandon, func(name string) bool { return named(m, name) })
 }
 
 // refuseFor is the error while members are left that answer, or may run.
 func (r *Recovery) refuseFor(left []etcd.Member, seen signs) error {
 	answering := without(left, func(m etcd.Member) bool { return !seen.alive(m) })
 	if len(answering) > 0 {
-		return fault.New(fmt.Sprintf("other members of etcd answer: %s. %s", labels(answering), r.compare(answering, seen.health)),
+		return fault.New(fmt.Sprintf("other members of etcd answer: %s. %s%s", labels(answering), r.end, r.compare(answering, seen.health)),
 			"recover on the host with the longest log: with the highest term or, if they're equal, the highest entry (`slipway etcd recover --dry-run` shows it on each host). "+
 				"Stop the others for good (`slipway reset` there), or give them up here: "+r.abandon(left))
 	}
@@ -137,7 +141,7 @@ func (r *Recovery) refuseFor(left []etcd.Member, seen signs) error {
 	for _, m := range left {
 		unknown = append(unknown, fmt.Sprintf("%s (%v)", m.Label(), seen.why(m)))
 	}
-	return fault.New("these members of etcd may run, or start again: "+strings.Join(unknown, ", "),
+	return fault.New(fmt.Sprintf("these members of etcd may run, or start again: %s. %s", strings.Join(unknown, ", "), r.end),
 		"start them, if they have their data. If their etcd must never start again, run `slipway reset --force` there, and give them up here: "+r.abandon(left))
 }
 

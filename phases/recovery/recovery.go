@@ -59,6 +59,8 @@ type Recovery struct {
 	// others are the other members. None of them answered when they were asked, except members that are given up.
 	others []etcd.Member
 	asked  time.Time
+	// logs is what the members that are given up say about their logs.
+	logs string
 }
 
 // New reads this host's data, asks the other members, and fails unless etcd has lost its quorum and nobody answers. It changes
@@ -151,7 +153,7 @@ func (r *Recovery) Summary() string {
 	}
 	text += fmt.Sprintf("etcd continues as a new cluster whose only member is this host's, %s. The other members are given up, with everything that only they have: %s.\n"+
 		"Their hosts must be off, and stay off: otherwise they may continue as the former cluster.\n%s",
-		r.own.Name, labels(r.others), r.end)
+		r.own.Name, labels(r.others), r.end.String()+r.logs)
 	if r.end.uncertain > 0 {
 		text += "\n" + r.decision()
 	}
@@ -189,7 +191,8 @@ func (r *Recovery) lookAgain(ctx context.Context, env *step.Env) error {
 	if now.begun != r.begun || now.made != r.made || now.journal.Manifest != r.journal.Manifest {
 		return node.ErrEtcdChanged()
 	}
-	if now.others, now.asked, now.journal.Others = r.others, r.asked, r.journal.Others; !now.made && env.Host.Now().Sub(r.asked) > justNow {
+	now.others, now.asked, now.logs, now.journal.Others = r.others, r.asked, r.logs, r.journal.Others
+	if !now.made && env.Host.Now().Sub(r.asked) > justNow {
 		err = now.askMembers(ctx, env)
 	}
 	*r = *now

@@ -59,13 +59,13 @@ func TestRefuses(t *testing.T) {
 		"one of two is lost":     {2, nil, Options{}, nil},
 		"it's the only member":   {1, nil, Options{}, []string{"`slipway diagnose`", "`slipway etcd restore`"}},
 		"the quorum works":       {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.works = true }, Options{Abandon: []string{"cp-2"}}, []string{"`slipway etcd status`"}},
-		"a quorum may come back": {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, Options{Abandon: []string{"cp-3"}}, []string{"2", "3", "cp-3", "`slipway reset --force`", "--abandon=cp-3;"}},
+		"a quorum may come back": {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, Options{Abandon: []string{"cp-3"}}, []string{"2", "3", "cp-3", "`slipway reset --force`", "--abandon=cp-3;", "entry 8", "5"}},
 		"another one answers":    {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 5 }, Options{Abandon: []string{"cp-2"}}, []string{"cp-3", "--abandon=cp-2,cp-3", "8"}},
 		"it answers peers alone": {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-3"] = 0 }, Options{}, []string{"cp-3", "--abandon=cp-3"}},
 		"it's further":           {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.answer["cp-2"] = 99 }, Options{}, []string{"cp-2", "99", "8"}},
 		"expired certificates":   {3, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.accept("cp-2", "cp-3") }, Options{}, []string{"3 ", "cp-2", "cp-3", "expired", "`slipway reset --force`", "--abandon=cp-2,cp-3;"}},
 		"an expired one of five": {5, func(_ *testing.T, _ *phasetest.Stage, q *lostQuorum) { q.accept("cp-3") }, Options{}, []string{"cp-3", "--abandon=cp-3"}},
-		"a host refuses":         {3, refusing, Options{}, []string{"cp-2", "refused", "--abandon=cp-2"}},
+		"a host refuses":         {3, refusing, Options{}, []string{"cp-2", "refused", "--abandon=cp-2", "entry 8"}},
 		"two hosts refuse": {3, func(t *testing.T, s *phasetest.Stage, q *lostQuorum) {
 			t.Helper()
 			refusing(t, s, q)
@@ -153,6 +153,18 @@ func TestRefuses(t *testing.T) {
 				t.Errorf("it did %v", did[len(before):])
 			}
 		})
+	}
+}
+
+// TestSummaryOfAbandoned: before members are given up for good, the operator learns what they say about their logs.
+func TestSummaryOfAbandoned(t *testing.T) {
+	s, q := survivor(t, 7)
+	q.answer["cp-3"], q.answer["cp-4"] = 99, 5
+	r, err := New(t.Context(), s.Env, Options{Abandon: []string{"cp-3", "a3"}})
+	phasetest.Fatal(t, err)
+	for range 2 {
+		fact.In(t, r.Summary(), "entry 8", "cp-3", "99", "cp-4", "5")
+		phasetest.Fatal(t, r.preflight(t.Context(), s.Env))
 	}
 }
 

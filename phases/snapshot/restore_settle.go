@@ -4,12 +4,14 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -73,20 +76,47 @@ func (r *Restore) settle(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// leaderLeases returns when the controller manager and the scheduler last renewed their Leases.
+// leaderLeases returns when the controller manager and the scheduler last renewed their Leases, if they elect a leader at all.
 func leaderLeases(ctx context.Context, env *step.Env) (map[string]time.Time, error) {
 	renewed := map[string]time.Time{}
 	for _, name := range []string{manifests.ControllerManagerName, manifests.SchedulerName} {
-		if _, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, name)); !found {
+		pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, name))
+		if !found {
 			continue
 		}
-		lease, err := leaseIn(ctx, env, metav1.NamespaceSystem, name)
+		namespace, leaseName, known := electionOf(env, pod, name)
+		if !known {
+			continue
+		}
+		lease, err := leaseIn(ctx, env, namespace, leaseName)
 		if err != nil {
 			return nil, err
 		}
 		renewed[name] = lease
 	}
 	return renewed, nil
+}
+
+// electionOf returns the Lease with which a component elects its leader, by its flags and its file; known is false if it elects none,
+// or has its file in its image.
+func electionOf(env *step.Env, pod *corev1.Pod, component string) (namespace, name string, known bool) {
+	var file struct {
+		LeaderElection struct {
+			LeaderElect                     *bool
+			ResourceName, ResourceNamespace string
+		}
+	}
+	data, _, err := readNamed(env, pod, "config")
+	if err != nil || yaml.Unmarshal(data, &file) != nil {
+		return "", "", false
+	}
+	of := file.LeaderElection
+	elects := ptr.Deref(of.LeaderElect, true)
+	if flag, err := strconv.ParseBool(manifests.FlagOf(pod, "leader-elect")); err == nil { // flags count before the file
+		elects = flag
+	}
+	namespace = cmp.Or(manifests.FlagOf(pod, "leader-elect-resource-namespace"), of.ResourceNamespace, metav1.NamespaceSystem)
+	return namespace, cmp.Or(manifests.FlagOf(pod, "leader-elect-resource-name"), of.ResourceName, component), elects
 }
 
 // leaseIn returns when a Lease was last renewed, by its holder's clock; zero without a Lease.

@@ -31,6 +31,7 @@ type restoredAPI struct {
 	looks     atomic.Int64
 	nodes     []string
 	stopped   []string
+	lacks     []string // Leases
 	notReady  []string // Nodes
 	endpoints []discoveryv1.Endpoint
 	pods      []corev1.Pod
@@ -54,6 +55,9 @@ func (c *restoredAPI) Nodes(context.Context) (list []corev1.Node, err error) {
 
 func (c *restoredAPI) Get(_ context.Context, obj cluster.Object) (bool, error) {
 	lease, renewed := obj.(*coordinationv1.Lease), noon
+	if slices.Contains(c.lacks, lease.Name) {
+		return false, nil
+	}
 	if !slices.Contains(c.stopped, lease.Name) {
 		renewed = noon.Add(time.Duration(c.looks.Add(1)) * time.Second)
 	}
@@ -130,6 +134,41 @@ func onWorker(name string) corev1.Pod {
 func pod(name string, ready corev1.ConditionStatus) corev1.Pod {
 	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
+}
+
+// TestSettleElections: a restore waits for the Leases with which this host's components elect a leader, and for no others.
+func TestSettleElections(t *testing.T) {
+	const config, anotherName = "--config=/srv/enc/scheduler.yaml", "kind: X\nleaderElection: {resourceName: mine}\n"
+	usual := "kube-scheduler"
+	for name, c := range map[string]struct {
+		flags, file string
+		lacks       string
+		stopped     string // this Lease isn't renewed
+		fails       bool
+	}{
+		"as usual":                       {"", "", "", usual, true},
+		"none yet":                       {"--leader-elect", "", usual, "", true},
+		"no election":                    {"--leader-elect=false", "", usual, "", false},
+		"none any more":                  {"--leader_elect=F", "", "", usual, false},
+		"another name":                   {"--leader-elect-resource-name=mine", "", usual, "", false},
+		"another name, not renewed":      {"--leader-elect-resource-name=mine", "", "", "mine", true},
+		"a file":                         {config, "kind: X\n", "", usual, true},
+		"a file, no election":            {config, "leaderElection: {leaderElect: false}\n", usual, "", false},
+		"a file, and a flag before it":   {config + ", --leader-elect=true", "leaderElection: {leaderElect: false}\n", "", usual, true},
+		"a file, another name":           {config, anotherName, usual, "", false},
+		"a file, another, not renewed":   {config, anotherName, "", "mine", true},
+		"a file that isn't on this host": {"--config=/etc/in-image.yaml", "", usual, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _, _ := alone(t)
+			s.Put(t, "/etc/kubernetes/manifests/kube-scheduler.yaml", "kind: Pod\nspec: {containers: [{name: c, command: [kube-scheduler, "+c.flags+
+				"], volumeMounts: [{name: v, mountPath: /srv/enc}]}], volumes: [{name: v, hostPath: {path: /srv/enc}}]}\n")
+			s.Put(t, "/srv/enc/scheduler.yaml", c.file)
+			s.Cluster = &restoredAPI{nodes: []string{"cp-1"}, lacks: []string{c.lacks}, stopped: []string{c.stopped}}
+			err := (&Restore{}).settle(t.Context(), s.Env)
+			fact.Error(t, err, map[bool][]string{true: {usual}}[c.fails]...)
+		})
+	}
 }
 
 // TestSettle: a restore ends once kubelets and controllers work with the restored state, and names the Nodes that don't fit it.
