@@ -10,6 +10,8 @@ const (
 	UnitPath = "/usr/local/lib/systemd/system/kubelet.service"
 	// DropInPath takes precedence over a package's 10-kubeadm.conf.
 	DropInPath = "/etc/systemd/system/kubelet.service.d/20-slipway.conf"
+	// UnitMode is the mode of both: items 4.1.1 and 4.1.2 of the CIS benchmark.
+	UnitMode = 0o600
 )
 
 // Unit is the kubelet's unit. Until init or join writes its settings, the kubelet keeps exiting and systemd keeps restarting it.

@@ -4,6 +4,7 @@
 package benchmark
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/profile"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/golden"
@@ -197,6 +199,48 @@ func TestNeverPassesUnseen(t *testing.T) {
 		if strings.HasPrefix(id, "1.2.") && r.Status != Unknown {
 			t.Errorf("a shell: %+v", r)
 		}
+	}
+}
+
+// TestUnit: the files that systemd reads count, wherever they are, and no hidden ones.
+func TestUnit(t *testing.T) {
+	const etc, run, local, usr = "/etc/systemd/system/kubelet.service", "/run/systemd/system/kubelet.service", "/usr/local/lib/systemd/system/kubelet.service", "/usr/lib/systemd/system/kubelet.service"
+	for name, tt := range map[string]struct {
+		private, open []string
+		masked        string
+		want          Status
+	}{
+		"prepared":                   {private: []string{kubeletconfig.UnitPath, kubeletconfig.DropInPath}, want: Pass},
+		"prepared long ago":          {private: []string{kubeletconfig.UnitPath}, open: []string{kubeletconfig.DropInPath}, want: Fail},
+		"a package beside it":        {private: []string{usr}, open: []string{kubeletconfig.DropInPath}, want: Fail},
+		"the package's, hidden":      {private: []string{etc, kubeletconfig.DropInPath}, open: []string{usr, local}, want: Pass},
+		"an operator's drop-in":      {private: []string{usr}, open: []string{run + ".d/90-own.conf"}, want: Fail},
+		"a hidden drop-in":           {private: []string{usr, etc + ".d/10-kubeadm.conf"}, open: []string{usr + ".d/10-kubeadm.conf"}, want: Pass},
+		"a masked drop-in":           {private: []string{usr}, open: []string{usr + ".d/10-kubeadm.conf"}, masked: etc + ".d/10-kubeadm.conf", want: Pass},
+		"a file that is no drop-in":  {private: []string{usr}, open: []string{usr + ".d/10-kubeadm.conf.old"}, want: Pass},
+		"a drop-in without the unit": {private: []string{kubeletconfig.DropInPath}, want: Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := hardened(t)
+			if err := os.Remove(m.Root + kubeletUnit); err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range append(tt.private, tt.open...) {
+				m.put(t, path, "x\n")
+			}
+			for _, path := range tt.open {
+				edit{path: path, mode: 0o644}.apply(t, m)
+			}
+			if tt.masked != "" {
+				m.put(t, tt.masked, "x\n")
+				if err := errors.Join(os.Remove(m.Root+tt.masked), os.Symlink("/dev/null", m.Root+tt.masked)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := m.results()["4.1.1"]; got.Status != tt.want {
+				t.Errorf("%+v", got)
+			}
+		})
 	}
 }
 

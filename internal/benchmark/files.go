@@ -6,6 +6,7 @@ package benchmark
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ import (
 // paths finds the files of an item. why says that they can't be known.
 type paths func(*scene) (list []string, why string)
 
-func fixed(list ...string) paths { return func(*scene) ([]string, string) { return list, "" } }
+func fixed(path string) paths { return func(*scene) ([]string, string) { return []string{path}, "" } }
 
 func manifest(component string) paths {
 	return func(s *scene) ([]string, string) { return []string{s.manifest(component)}, "" }
@@ -199,13 +200,37 @@ func ownUser(pod *corev1.Pod) int64 {
 	return *pod.Spec.SecurityContext.RunAsUser
 }
 
+// unitFiles are the files that systemd makes the kubelet's unit of. A drop-in that is a link to /dev/null hides others.
+func unitFiles(s *scene) ([]string, string) {
+	files := map[string]string{} // by name: the first one counts
+	for _, dir := range host.UnitDirs() {
+		unit := filepath.Join(dir, host.KubeletUnit)
+		if _, err := s.host.Stat(unit); err == nil && files[host.KubeletUnit] == "" {
+			files[host.KubeletUnit] = unit
+		}
+		dropIns, err := s.host.ReadDir(unit + ".d")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err.Error()
+		}
+		for _, e := range dropIns {
+			if filepath.Ext(e.Name()) == ".conf" && files[e.Name()] == "" {
+				files[e.Name()] = filepath.Join(unit+".d", e.Name())
+			}
+		}
+	}
+	if files[host.KubeletUnit] == "" {
+		return nil, "cannot find " + host.KubeletUnit + " in " + strings.Join(host.UnitDirs(), ", ")
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Values(files)), func(path string) bool {
+		info, err := s.host.Stat(path)
+		return err == nil && !info.Mode().IsRegular()
+	}), ""
+}
+
 func kubeletFileRows(s *scene) []row {
-	unit := fixed(
-		"/etc/systemd/system/kubelet.service", "/usr/lib/systemd/system/kubelet.service",
-		"/etc/systemd/system/kubelet.service.d/10-kubeadm.conf", "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf")
 	settings := fixed(filepath.Join(s.node.Paths.Kubelet, "config.yaml"))
 	return []row{
-		mode("4.1.1", "the kubelet's unit", 0o600, unit), owner("4.1.2", "the kubelet's unit", false, unit),
+		mode("4.1.1", "the kubelet's unit", 0o600, unitFiles), owner("4.1.2", "the kubelet's unit", false, unitFiles),
 		mode("4.1.5", "kubelet.conf", 0o600, kubeconfigs("kubelet.conf")), owner("4.1.6", "kubelet.conf", false, kubeconfigs("kubelet.conf")),
 		mode("4.1.9", "the kubelet's config.yaml", 0o600, settings), owner("4.1.10", "the kubelet's config.yaml", false, settings),
 	}

@@ -83,7 +83,7 @@ func nodeFlags() []flagRow {
 				u.Plan.IgnorePreflightErrors = slices.Concat(u.Plan.IgnorePreflightErrors, v)
 			}).
 			on("init", "join", "reset", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeRollback, etcdRestore, etcdRecover, hostPrepare, hostReset,
-				reconfigureCommand, reconfigureNode),
+				reconfigureCommand, reconfigureNode, encryptionEnable),
 		text("node-name", "", "`name` of this node; defaults to the hostname").overConfig().
 			sets(kindInit, "nodeRegistration.name", func(d *documents, v string) { d.init.NodeRegistration.Name = v }).
 			sets(kindJoin, "nodeRegistration.name", func(d *documents, v string) { d.join.NodeRegistration.Name = v }).
@@ -93,7 +93,8 @@ func nodeFlags() []flagRow {
 			sets(kindJoin, "patches.directory", func(d *documents, v string) { d.join.Patches = &Patches{Directory: v} }).
 			sets(kindUpgrade, "apply.patches.directory", func(d *documents, v string) { d.upgrade.Apply.Patches = &Patches{Directory: v} }).
 			sets(kindUpgrade, "node.patches.directory", func(d *documents, v string) { d.upgrade.Node.Patches = &Patches{Directory: v} }).
-			on("init", "join", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeDiff, reconfigureCommand, reconfigureNode),
+			on("init", "join", "preflight init", "preflight join", upgradeApply, upgradeNode, upgradePlan, upgradeDiff,
+				reconfigureCommand, reconfigureNode, encryptionEnable),
 	}
 }
 

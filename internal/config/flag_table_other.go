@@ -62,6 +62,7 @@ const (
 const (
 	reconfigureCommand = "reconfigure"
 	reconfigureNode    = "reconfigure node"
+	encryptionEnable   = "encryption enable"
 )
 
 func reconfigureFlags() []flagRow {

@@ -120,7 +120,7 @@ type RollbackFlags struct {
 	Yes                   bool     `flag:"yes"`
 }
 
-// ReconfigureFlags are the flags of `reconfigure` and `reconfigure node`.
+// ReconfigureFlags are the flags of `reconfigure` and `reconfigure node`, and two of them `encryption enable`'s.
 type ReconfigureFlags struct {
 	ConfigFile            string        `flag:"config"`
 	Confirm               bool          `flag:"confirm"`
@@ -130,6 +130,14 @@ type ReconfigureFlags struct {
 	Profile               string        `flag:"profile"`
 	Revert                bool          `flag:"revert"`
 	Try                   time.Duration `flag:"try"`
+}
+
+// Complete gives self, this node of a living cluster, what the flags say about its files and checks.
+func (o *ReconfigureFlags) Complete(self *JoinConfiguration) {
+	self.NodeRegistration.IgnorePreflightErrors = o.IgnorePreflightErrors
+	if o.Patches != "" {
+		self.Patches = &Patches{Directory: o.Patches}
+	}
 }
 
 // RemovalFlags are the flags of `reset node`, `etcd member remove` and `etcd prune`.

@@ -31,7 +31,8 @@ func tableCommands() map[string]tableCommand {
 		upgradeApply: {[]string{kindUpgrade}, &UpgradeFlags{}}, upgradeNode: {[]string{kindUpgrade}, &UpgradeFlags{}},
 		upgradePlan: {[]string{kindUpgrade}, &UpgradeFlags{}}, upgradeDiff: {[]string{kindUpgrade}, &UpgradeFlags{}},
 		upgradeRollback: {nil, &RollbackFlags{}}, reconfigureCommand: {nil, &ReconfigureFlags{}}, reconfigureNode: {nil, &ReconfigureFlags{}},
-		resetNode: {nil, &RemovalFlags{}}, etcdMemberRemove: {nil, &RemovalFlags{}}, etcdPrune: {nil, &RemovalFlags{}},
+		encryptionEnable: {nil, &ReconfigureFlags{}},
+		resetNode:        {nil, &RemovalFlags{}}, etcdMemberRemove: {nil, &RemovalFlags{}}, etcdPrune: {nil, &RemovalFlags{}},
 		etcdDefrag: {nil, &DefragFlags{}}, etcdRestore: {nil, &RestoreFlags{}}, etcdRecover: {nil, &RecoverFlags{}}, etcdSnapshotPrune: {},
 		hostPrepare: {nil, &HostFlags{}}, hostReset: {nil, &HostFlags{}},
 		upCommand: {nil, &UpFlags{}}, downCommand: {nil, &DownFlags{}},
@@ -391,6 +392,17 @@ func TestHostFlags(t *testing.T) {
 		lists := [][]string{f.RegistryMirrors, f.PublicKeys, {f.Swap, f.Bundle}}
 		if diff := cmp.Diff([][]string{{"a=http://b", "c=http://d"}, {"k1", "k2"}, {"keep", "x.tar"}}, lists); diff != "" {
 			t.Errorf("parsed (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestReconfigureFlagsComplete: without patches, there's no directory of them.
+func TestReconfigureFlagsComplete(t *testing.T) {
+	for want, flags := range map[string]ReconfigureFlags{"/srv/patches": {Patches: "/srv/patches", IgnorePreflightErrors: []string{"StaticPodEdits"}}, "": {}} {
+		self := &JoinConfiguration{}
+		if flags.Complete(self); !slices.Equal(self.NodeRegistration.IgnorePreflightErrors, flags.IgnorePreflightErrors) || (self.Patches == nil) != (want == "") ||
+			want != "" && self.Patches.Directory != want {
+			t.Errorf("%q: %+v", want, self)
 		}
 	}
 }

@@ -4,6 +4,8 @@
 package diagnose
 
 import (
+	"cmp"
+	"net"
 	"net/netip"
 	"net/url"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
@@ -21,7 +24,7 @@ func addressChanged(s *scene) []symptom {
 	if err != nil {
 		return nil
 	}
-	return append(s.etcdMoved(all), s.kubeletMoved(all)...)
+	return slices.Concat(s.etcdMoved(all), s.serverMoved(all), s.kubeletMoved(all))
 }
 
 // etcdMoved asks for etcd's address, as etcd can only listen on an address of the host: an API server may advertise that of a router
@@ -50,6 +53,26 @@ func (s *scene) etcdMoved(all []netip.Addr) []symptom {
 		return []symptom{f}
 	}
 	return nil
+}
+
+// serverMoved asks for the API server's address where etcd is elsewhere. A router in front of it leads there, and a host that is only
+// becoming a node may never have worked there.
+func (s *scene) serverMoved(all []netip.Addr) []symptom {
+	p := s.pod(apiServerPod)
+	if p == nil || s.pod(etcdPod) != nil || s.t.Waiting {
+		return nil
+	}
+	address, err := netip.ParseAddr(p.args["advertise-address"])
+	if err != nil || slices.Contains(all, address) {
+		return nil
+	}
+	_, err = s.h.Fetch(s.ctx, host.Probe{
+		URL: "https://" + net.JoinHostPort(address.String(), cmp.Or(p.args["secure-port"], "6443")) + "/livez", CA: s.file(p.args["client-ca-file"]),
+	})
+	if !noTalk(err) {
+		return nil
+	}
+	return []symptom{moved(apiServerPod, "advertise-address", address, all, "--advertise-address="+address.String(), err.Error())}
 }
 
 var noNodeIP = lazyregexp.New(`node IP: \\?"([^"\\]+)\\?" not found in the host's network interfaces`)

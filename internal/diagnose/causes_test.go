@@ -551,6 +551,43 @@ func allRows() []row {
 	return slices.Concat(kubeletRows(), runtimeRows(), podRows(), etcdRows(), networkRows(), certificateRows(), refusedRows())
 }
 
+// TestServerMoved: where etcd is elsewhere, the API server's address counts, unless a router leads here. A host that's waiting to become
+// a control plane may never have worked there.
+func TestServerMoved(t *testing.T) {
+	unreachable := &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}
+	for name, tt := range map[string]struct {
+		answer  error
+		hurt    func(h *fakeHost)
+		waiting bool
+		want    string
+	}{
+		"nothing answers":         {answer: unreachable, want: "kube-apiserver; 192.0.2.77; 192.0.2.11; `slipway reconfigure node --advertise-address"},
+		"another cluster answers": {answer: &tls.CertificateVerificationError{Err: errors.New("unknown authority")}, want: "192.0.2.77; unknown authority"},
+		"this API answers":        {},
+		"it refuses":              {answer: &host.ProbeError{Status: 401}},
+		"while it starts":         {answer: unreachable, waiting: true},
+		"etcd is here":            {answer: unreachable, hurt: func(h *fakeHost) { h.pod("etcd", "--data-dir=/var/lib/etcd") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := healthy(t)
+			h.remove(manifestDir + "/etcd.yaml")
+			h.pod("kube-apiserver", "--etcd-servers=https://192.0.2.21:2379", "--advertise-address=192.0.2.77")
+			h.answers["/livez"] = tt.answer
+			if tt.hurt != nil {
+				tt.hurt(h)
+			}
+			found := look(t.Context(), h, h.target(tt.waiting), &journal{})
+			at := slices.IndexFunc(found, func(f symptom) bool { return f.Name == "address-changed" })
+			switch {
+			case at >= 0 != (tt.want != ""):
+				t.Errorf("found %v", found)
+			case at >= 0:
+				fact.In(t, found[at].String(), strings.Split(tt.want, "; ")...)
+			}
+		})
+	}
+}
+
 // TestEachCauseCanBeFound: each cause has a row that finds it. The golden file has each first row's finding.
 func TestEachCauseCanBeFound(t *testing.T) {
 	var text strings.Builder

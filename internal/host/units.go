@@ -13,6 +13,12 @@ import (
 // KubeletUnit is the kubelet's unit in the distributions' packages.
 const KubeletUnit = "kubelet.service"
 
+// UnitDirs are systemd's directories of units and drop-ins. A file hides files of its name in later ones: systemd.unit(5). On most
+// hosts, /lib is a link to /usr/lib.
+func UnitDirs() []string {
+	return []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"}
+}
+
 // UnitState is a unit's state, in systemd's own words.
 type UnitState struct {
 	LoadState     string // loaded, not-found, masked, ...

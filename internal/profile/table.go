@@ -83,10 +83,17 @@ func strictSettings() []Setting {
 	return []Setting{{Component: apiServer, Name: KubeletAuthorityFlag, Value: "ca.crt", InCertificatesDir: true}}
 }
 
-// cisFields leave out values that are the kubelet's own defaults or Slipway's, such as no read-only port.
+// cisFields write nothing that is the kubelet's own default or Slipway's, such as no read-only port: the first two only name other
+// values.
 func cisFields() []Field {
 	const idle = 5 * time.Minute
 	return []Field{
+		{"readOnlyPort", func(k *kubelet.KubeletConfiguration) { k.ReadOnlyPort = 0 }},
+		{"makeIPTablesUtilChains", func(k *kubelet.KubeletConfiguration) {
+			if k.MakeIPTablesUtilChains != nil {
+				k.MakeIPTablesUtilChains = new(true)
+			}
+		}},
 		{"protectKernelDefaults", func(k *kubelet.KubeletConfiguration) { k.ProtectKernelDefaults = true }},
 		{"eventRecordQPS", func(k *kubelet.KubeletConfiguration) { k.EventRecordQPS = new(int32(50)) }},
 		{"podPidsLimit", func(k *kubelet.KubeletConfiguration) { k.PodPidsLimit = new(int64(4096)) }},

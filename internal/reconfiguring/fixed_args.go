@@ -24,6 +24,8 @@ const (
 	etcdArgs    = "etcd.local.extraArgs"
 	etcdEnvs    = "etcd.local.extraEnvs"
 
+	reloadArg = "encryption-provider-config-automatic-reload"
+
 	noDataReason    = "etcd would start without its data"
 	moveData        = "stop the control plane, move the directory, and mount it at the same path"
 	nameReason      = "all members of etcd would have the same, and it decides what a member without data joins"
@@ -38,6 +40,8 @@ func fixedArgs() []fixedArg {
 	return []fixedArg{
 		{serverArgs, "encryption-provider-config", "", "objects written on trial could not be read once the change is put back",
 			"`slipway encryption enable` takes the steps"},
+		{serverArgs, reloadArg, "", "an API server would not load the next key, and `slipway encryption rotate` waits for that",
+			"leave it as it is: `slipway encryption enable` sets it"},
 		{serverArgs, "etcd-prefix", "", noObjectsReason, keepStore},
 		{serverArgs, "etcd-servers", "", noObjectsReason, keepStore},
 		{serverArgs, "etcd-servers-overrides", "", noObjectsReason, keepStore},
@@ -65,6 +69,8 @@ func (a fixedArg) differs(changed Field, present, next *config.ClusterConfigurat
 		return "", false
 	}
 	switch {
+	case a.name == reloadArg && !present.HasEncryptionFile(): // the file is somebody else's
+		return "", false
 	case changed.Path == a.path:
 		return a.path, !slices.Equal(a.values(present), a.values(next))
 	case a.path == etcdArgs && changed.Path == etcdEnvs:

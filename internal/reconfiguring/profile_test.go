@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/profile"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -43,6 +44,13 @@ func TestProfile(t *testing.T) {
 			func(n *config.Node) bool {
 				return !n.Kubelet.ProtectKernelDefaults && *n.Kubelet.PodPidsLimit == 99 && n.Kubelet.MaxPods == 20
 			}},
+		"fields that are as good left out": {profile.CIS, ofKubelet + "readOnlyPort: 10255\nmakeIPTablesUtilChains: false\n", nil,
+			[]string{"change.yaml:3: | readOnlyPort | cis", "change.yaml:4: | makeIPTablesUtilChains | cis"},
+			func(n *config.Node) bool {
+				return n.Kubelet.ReadOnlyPort == 10255 && !*n.Kubelet.MakeIPTablesUtilChains
+			}},
+		"fields that are left out": {profile.CIS, ofKubelet + "makeIPTablesUtilChains: null\n", nil, nil,
+			func(n *config.Node) bool { return n.Kubelet.MakeIPTablesUtilChains == nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api, self := live(t)
@@ -96,6 +104,22 @@ func TestProfileAgain(t *testing.T) {
 	warnings = slices.DeleteFunc(warnings, func(w string) bool { return strings.Contains(w, "aNewerField") })
 	if err != nil || len(c.Fields)+len(warnings) > 0 {
 		t.Errorf("%v, %q, %+v", err, warnings, c)
+	}
+}
+
+// TestProfileStoredField: a stored field that the profile would leave out is named.
+func TestProfileStoredField(t *testing.T) {
+	api, self := live(t)
+	kubelet, err := cluster.ConfigMapText(t.Context(), api, "kube-system", "kubelet-config", "kubelet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := api.Ensure(t.Context(), fixture.ConfigMap("kubelet-config", "kubelet", kubelet+"readOnlyPort: 10255\n")); err != nil {
+		t.Fatal(err)
+	}
+	_, warnings, err := LoadProfile(t.Context(), api, profile.CIS, nil, self, config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+	if err != nil || !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "readOnlyPort") && strings.Contains(w, "cis") }) {
+		t.Errorf("%v, %q", err, warnings)
 	}
 }
 

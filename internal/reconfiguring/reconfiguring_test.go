@@ -143,6 +143,9 @@ func TestFaults(t *testing.T) {
 // what its field says.
 func TestFixedArgs(t *testing.T) {
 	for _, row := range fixedArgs() {
+		if row.name == reloadArg { // TestReloadStays
+			continue
+		}
 		t.Run(row.path+" "+row.name, func(t *testing.T) {
 			if row.reason == "" || row.instead == "" {
 				t.Error("has no reason or no alternative")
@@ -181,5 +184,25 @@ func TestFixedArgs(t *testing.T) {
 				t.Errorf("%q, the value of %s, is refused: %v", same.Value, row.field, err)
 			}
 		})
+	}
+}
+
+// TestReloadStays: API servers go on loading changed keys, if Slipway looks after them. Slipway itself may set the flag.
+func TestReloadStays(t *testing.T) {
+	var with config.Node
+	with.Cluster.APIServer.ExtraArgs, with.Cluster.APIServer.ExtraVolumes = with.Cluster.WithEncryptionFile()
+	lacking := func(n config.Node) *config.Node {
+		n.Cluster.APIServer.ExtraArgs = slices.DeleteFunc(slices.Clone(n.Cluster.APIServer.ExtraArgs), func(a config.Arg) bool { return a.Name == reloadArg })
+		return &n
+	}
+	changed := []Field{{Source: config.ClusterSource, Path: serverArgs}}
+	fact.Error(t, refused(&with, lacking(with), changed, nil), serverArgs, "--"+reloadArg, "`slipway encryption enable`")
+	if err := refused(lacking(with), &with, changed, nil); err != nil {
+		t.Errorf("it cannot come back: %v", err)
+	}
+	theirs := with
+	theirs.Cluster.APIServer.ExtraVolumes = nil
+	if err := refused(&theirs, lacking(theirs), changed, nil); err != nil {
+		t.Errorf("an operator's own file: %v", err)
 	}
 }

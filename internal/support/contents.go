@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
+	"github.com/slipway-k8s/slipway/internal/host"
 )
 
 type table struct{ bytes.Buffer }
@@ -117,13 +119,12 @@ func (c *collection) units() {
 	}
 }
 
-// unitDirs are systemd's. On most hosts, /lib is a link to /usr/lib.
+// unitDirs are systemd's, each by one name.
 func (c *collection) unitDirs() []string {
-	dirs := []string{"/usr/lib/systemd/system", "/usr/local/lib/systemd/system", "/etc/systemd/system", "/run/systemd/system"}
-	if lib, err := c.h.Lstat("/lib"); err == nil && lib.IsDir() {
-		dirs = append(dirs, "/lib/systemd/system")
-	}
-	return dirs
+	lib, err := c.h.Lstat("/lib")
+	return slices.DeleteFunc(host.UnitDirs(), func(dir string) bool {
+		return strings.HasPrefix(dir, "/lib/") && (err != nil || !lib.IsDir())
+	})
 }
 
 func (c *collection) journal(unit string) {

@@ -49,11 +49,6 @@ func KubeletSettings(h host.Host, n *config.Node) (*kubelet.KubeletConfiguration
 	return settings, nil
 }
 
-// KubeletFlags returns this host's kubelet flags, then the configuration's, which may not be known: a name's last flag counts.
-func KubeletFlags(h host.Host, n *config.Node) []config.Arg {
-	return append(flagsOnHost(h, n.Paths.Kubelet), n.KubeletExtraArgs...)
-}
-
 // NeedsSystemd reports whether a value in a unit's file has variables or specifiers, which only systemd can resolve.
 func NeedsSystemd(value string) bool { return strings.ContainsAny(value, "$%") }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/pkg/errors"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -127,8 +126,7 @@ func (m *Move) checkAddress(env *step.Env) []fault.Finding {
 // has the name, and Pods and volumes belong to the Node.
 func checkHostname(env *step.Env) []fault.Finding {
 	n := env.Config
-	override := slices.ContainsFunc(thisnode.KubeletFlags(env.Host, n), isOverride) ||
-		slices.ContainsFunc(thisnode.AdministratorsFlags(env.Host), func(f thisnode.KubeletFlag) bool { return isOverride(f.Arg) })
+	override := slices.ContainsFunc(thisnode.EffectiveFlags(env.Host, n), func(f thisnode.KubeletFlag) bool { return f.Name == "hostname-override" })
 	if n.Hostname == n.Name || override {
 		return nil
 	}
@@ -136,8 +134,6 @@ func checkHostname(env *step.Env) []fault.Finding {
 		fmt.Sprintf("give the host its name back (`hostnamectl set-hostname %s`), or start the kubelet with --hostname-override=%[1]s; to rename the node, drain and reset it, then join it under the new name", n.Name),
 		"this host is called %s, but its node is %s: its Node, the kubelet's certificate and etcd's member have that name, so a node can't be renamed", n.Hostname, n.Name)}
 }
-
-func isOverride(flag config.Arg) bool { return flag.Name == "hostname-override" }
 
 func (m *Move) checkKeys(env *step.Env) (found []fault.Finding) {
 	rows, err := env.PKI().ForAddresses(m.From)

@@ -13,7 +13,6 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/certs"
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -108,9 +107,10 @@ func ownPair(env *step.Env) (string, error) {
 	if err != nil || settings.TLSCertFile != "" || settings.TLSPrivateKeyFile != "" {
 		return "", err
 	}
-	if slices.ContainsFunc(thisnode.KubeletFlags(env.Host, env.Config), func(a config.Arg) bool {
-		return slices.Contains([]string{"cert-dir", "config", "config-dir",
-			"rotate-server-certificates", "tls-cert-file", "tls-private-key-file"}, a.Name)
+	file := filepath.Join(env.Config.Paths.Kubelet, "config.yaml") // the unit has a flag for it
+	if slices.ContainsFunc(thisnode.EffectiveFlags(env.Host, env.Config), func(f thisnode.KubeletFlag) bool {
+		return f.Name == "config" && f.Value != file || slices.Contains([]string{"cert-dir", "config-dir",
+			"rotate-server-certificates", "tls-cert-file", "tls-private-key-file"}, f.Name)
 	}) {
 		return "", nil
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/certs"
+	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
 	"github.com/slipway-k8s/slipway/test/phasetest"
@@ -70,6 +71,19 @@ func TestServingPairIsTheKubeletsOwnMatter(t *testing.T) {
 				t.Error("there is a certificate directory")
 			}
 		})
+	}
+}
+
+// TestServingPairAndAdministrators: the flags in administrators' files count, and the one in every unit is no matter.
+func TestServingPairAndAdministrators(t *testing.T) {
+	for flags, want := range map[string]bool{"--v=2": true, "--tls-cert-file=/etc/tls/k.crt": false, "--rotate-server-certificates": false, "--config=/etc/k.yaml": false} {
+		s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+		s.Put(t, kubeletconfig.DropInPath, string(kubeletconfig.DropIn("/usr/bin/kubelet")))
+		s.Put(t, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS="+flags+"\n")
+		s.Play(t, Start())
+		if _, err := s.Host.Lstat(servingCert); (err == nil) != want {
+			t.Errorf("%s: %v", flags, err)
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ func (p *Prepare) runKubelet(ctx context.Context, env *step.Env) error {
 	if p.program("kubelet") == nil || kubeletIsGood(ctx, env, p.Bundle.Index().KubernetesVersion) {
 		return p.enableInstalled(ctx, env)
 	}
-	dropIn := ownership.File{Path: kubeletconfig.DropInPath, Data: kubeletconfig.DropIn(filepath.Join(programDir, "kubelet")), Mode: 0o644}
+	dropIn := ownership.File{Path: kubeletconfig.DropInPath, Data: kubeletconfig.DropIn(filepath.Join(programDir, "kubelet")), Mode: kubeletconfig.UnitMode}
 	changed, err := ensureFiles(ctx, env, dropIn)
 	if err == nil {
 		err = reloadFor(ctx, env, node.KubeletUnit, changed)

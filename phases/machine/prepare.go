@@ -13,6 +13,7 @@
 package machine
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -163,7 +164,8 @@ func (p *Prepare) program(name string) *bundle.Part {
 	return nil
 }
 
-// ensureFiles makes the host hold files, and reports whether it changed any. Operators' files and edits stay.
+// ensureFiles makes the host hold files, and reports whether it changed the content of any. Operators' files and
+// edits stay.
 func ensureFiles(ctx context.Context, env *step.Env, files ...ownership.File) (changed bool, err error) {
 	differing, err := ownership.Differing(env.Host, files)
 	if err != nil {
@@ -188,7 +190,7 @@ func ensureFiles(ctx context.Context, env *step.Env, files ...ownership.File) (c
 		if err := relabel(ctx, env, f.Path); err != nil {
 			return changed, err
 		}
-		changed = true
+		changed = changed || have == nil || !bytes.Equal(have, f.Data)
 	}
 	return changed, nil
 }

@@ -157,6 +157,38 @@ func TestPrepareKeepsOperators(t *testing.T) {
 	fact.In(t, said, "keeping "+containerd.ConfigPath, "keeping "+kubeletconfig.DropInPath, "/opt/cni/bin/bridge", "(/swapfile)")
 }
 
+// TestPrepareTightens: the kubelet's unit and drop-in are root's alone, also on a host that was prepared before they were. That's no
+// reason to restart anything, and they're still Slipway's.
+func TestPrepareTightens(t *testing.T) {
+	h, root := newBareHost(t)
+	p := &Prepare{Bundle: testBundle(t, "v1.37.2")}
+	h.mustPrepare(t, p)
+	paths := []string{kubeletconfig.UnitPath, kubeletconfig.DropInPath}
+	for _, path := range paths {
+		phasetest.Fatal(t, os.Chmod(filepath.Join(root, path), 0o644))
+	}
+	h.Has.Units[node.KubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "active", UnitFileState: "enabled", Fragment: kubeletconfig.UnitPath, Current: true}
+	fixture.Put(t, root, "/etc/kubernetes/kubelet.conf", "x")
+	h.Jobs = nil
+	said := h.mustPrepare(t, p)
+	for _, path := range paths {
+		info, err := h.Stat(path)
+		if phasetest.Fatal(t, err); info.Mode() != 0o600 {
+			t.Errorf("%s has mode %04o\n%s", path, info.Mode(), said)
+		}
+	}
+	if diff := cmp.Diff([]string{"reload"}, h.Orders()); diff != "" {
+		t.Errorf("what was done (-want +got):\n%s", diff)
+	}
+	phasetest.Fatal(t, os.Remove(filepath.Join(root, "/etc/kubernetes/kubelet.conf")))
+	phasetest.Fatal(t, step.Run(t.Context(), h.env(&bytes.Buffer{}), Reset(), step.Options{Serial: true}))
+	for _, path := range paths {
+		if _, err := h.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("host reset leaves %s: %v", path, err)
+		}
+	}
+}
+
 // TestPrepareRefuses: nothing is written on a host that can't be prepared.
 func TestPrepareRefuses(t *testing.T) {
 	packaged := host.UnitState{LoadState: "loaded", ActiveState: "active", Fragment: "/usr/lib/systemd/system/containerd.service"}

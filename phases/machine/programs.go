@@ -170,6 +170,9 @@ func fileOf(part bundle.Part) (host.SetFile, bool) {
 		f.Path, f.Mode = filepath.Join(cniDir, part.Name), 0o755
 	case bundle.Unit:
 		f.Path = filepath.Join(unitDir, part.Name)
+		if f.Path == kubeletconfig.UnitPath {
+			f.Mode = kubeletconfig.UnitMode
+		}
 	case bundle.Setting:
 		f.Path = filepath.Join(containerd.ConfDir, part.Name)
 	case bundle.Image:

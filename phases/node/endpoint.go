@@ -63,7 +63,7 @@ func withdrawEndpoint(ctx context.Context, env *step.Env) error {
 
 func withdrawKey(ctx context.Context, env *step.Env, address string) (bool, error) {
 	prefix, _ := config.LastArg(env.Config.Cluster.APIServer.ExtraArgs, "etcd-prefix")
-	return env.Etcd.Withdraw(ctx, path.Join(cmp.Or(prefix, "/registry"), "masterleases", address))
+	return env.Etcd.Withdraw(ctx, path.Join("/", cmp.Or(prefix, "/registry"), "masterleases", address))
 }
 
 // ForgetEndpoint takes an address without an API server out of the Service "kubernetes", once its key has expired.

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -113,5 +114,24 @@ func servesAt(t *testing.T, s *phasetest.Stage, want string) {
 	}
 	if got := strings.Join(inEndpoints, " "); got != want {
 		t.Errorf("the Endpoints have %q, want %q", got, want)
+	}
+}
+
+// TestEndpointKey: API servers put a slash before --etcd-prefix if it has none.
+func TestEndpointKey(t *testing.T) {
+	for prefix, want := range map[string]string{"": "/registry", "/own": "/own", "own": "/own", "own/": "/own"} {
+		s, owner := planeOfPods(t), &keyOwner{}
+		s.Etcd = owner
+		if prefix != "" {
+			s.Config = s.Config.With(func(n *config.Node) {
+				n.Cluster.APIServer.ExtraArgs = append(n.Cluster.APIServer.ExtraArgs, config.Arg{Name: "etcd-prefix", Value: prefix})
+			})
+		}
+		if _, err := withdrawKey(t.Context(), s.Env, "192.0.2.11"); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{want + "/masterleases/192.0.2.11"}, owner.asked); diff != "" {
+			t.Errorf("--etcd-prefix=%s (-want +got):\n%s", prefix, diff)
+		}
 	}
 }

@@ -114,9 +114,11 @@ func TestNodeKeepsEdits(t *testing.T) {
 	}
 }
 
-// TestEncryptionElsewhere: once a control plane has stored the flags for encryption, the next gets them in the same way.
+// TestEncryptionElsewhere: once a control plane has stored the flags for encryption, the next gets them in the same way, and no other
+// change that it hasn't got yet.
 func TestEncryptionElsewhere(t *testing.T) {
 	s := live(t)
+	s.Put(t, config.EncryptionFile, "kind: EncryptionConfiguration\n")
 	restarts := func() []reconfiguring.Field {
 		c, _, err := reconfiguring.LoadEncryption(t.Context(), s.Cluster, reconfiguring.Self(s.Host), config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
 		phasetest.Fatal(t, err)
@@ -134,9 +136,37 @@ func TestEncryptionElsewhere(t *testing.T) {
 	s.Put(t, apiServer, earlier)
 	at := time.Now().Add(-time.Minute)
 	phasetest.Fatal(t, os.Chtimes(s.Root+apiServer, at, at))
+	storedElsewhere(t, s.API, "kubeadm-config", "ClusterConfiguration", "scheduler: {extraArgs: [{name: profiling, value: \"false\"}]}\n")
+	storedElsewhere(t, s.API, "kubelet-config", "kubelet", "maxPods: 55\n")
+	others := []string{"/etc/kubernetes/manifests/kube-scheduler.yaml", "/etc/kubernetes/manifests/etcd.yaml", settings}
+	var before []string
+	for _, path := range others {
+		before = append(before, s.Get(t, path))
+	}
 	if fields := restarts(); len(fields) > 0 {
 		t.Errorf("stored %+v twice", fields)
 	}
+	for i, path := range others {
+		if s.Get(t, path) != before[i] {
+			t.Errorf("%s has changed, too", path)
+		}
+	}
+}
+
+// TestEncryptionFirst: a control plane without the keys gets them before its API server has to read them.
+func TestEncryptionFirst(t *testing.T) {
+	s := live(t)
+	const dir = config.EncryptionDir
+	storedElsewhere(t, s.API, "kubeadm-config", "ClusterConfiguration", "apiServer:\n  extraArgs: [{name: "+manifests.EncryptionFlag+", value: "+config.EncryptionFile+
+		"}]\n  extraVolumes: [{name: encryption, hostPath: "+dir+", mountPath: "+dir+", readOnly: true, pathType: DirectoryOrCreate}]\n")
+	before := s.Get(t, apiServer)
+	fact.Error(t, toStored(t, s), encryptionCheck, config.EncryptionFile, "`slipway encryption enable`")
+	if s.Get(t, apiServer) != before {
+		t.Error("the static Pod has changed")
+	}
+	s.Put(t, config.EncryptionFile, "kind: EncryptionConfiguration\n")
+	phasetest.Fatal(t, toStored(t, s))
+	fact.In(t, s.Get(t, apiServer), manifests.EncryptionFlag)
 }
 
 // TestRevertKeepsEncryption: no node takes its API server's encryption keys away.

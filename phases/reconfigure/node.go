@@ -148,13 +148,17 @@ func (r *Run) find(ctx context.Context, env *step.Env) (err error) {
 		return r.findKept(ctx, env)
 	}
 	if env.Config.ControlPlane {
-		if err := r.findNames(ctx, env); err != nil {
-			return err
-		}
 		if r.components, err = node.Outdated(ctx, env); err != nil {
 			return err
 		}
 		if r.profiles, err = r.missingProfileFiles(env); err != nil {
+			return err
+		}
+		if r.serverAlone {
+			r.components = slices.DeleteFunc(r.components, func(c node.Replacement) bool { return c.Name != manifests.APIServerName })
+			return nil
+		}
+		if err := r.findNames(ctx, env); err != nil {
 			return err
 		}
 	}

@@ -47,9 +47,10 @@ type Run struct {
 	// Reverts is the change that this one takes back; nil for one with a configuration of its own.
 	Reverts *trial.Record
 
-	turn   node.Turn
-	taken  bool // the turn
-	record *trial.Record
+	serverAlone bool // nothing but the API server changes on this node
+	turn        node.Turn
+	taken       bool // the turn
+	record      *trial.Record
 	// The changes on this node.
 	certificates []certs.Spec
 	lost         []string // names that the API server's certificate loses
@@ -89,15 +90,16 @@ func (r *Run) Phases() []step.Phase {
 	}, "upload-config")
 }
 
-// APIServerPhases returns the workflow that gives only the API server other flags, and stores them if they aren't stored yet. The
-// caller tells what to do on the other control planes.
+// APIServerPhases returns the workflow that gives only the API server other flags, and stores them if they aren't stored yet. Other
+// changes that this node hasn't got yet wait for `reconfigure node`. The caller tells what to do on the other control planes.
 func (r *Run) APIServerPhases() []step.Phase {
+	r.serverAlone = true
 	workflow := r.NodePhases()
 	if len(r.Fields) > 0 {
 		workflow = r.Phases()
 	}
 	workflow = slices.DeleteFunc(workflow, func(p step.Phase) bool {
-		return slices.Contains([]string{"certificates", "kubelet-config", "addon"}, p.Name)
+		return slices.Contains([]string{"certificates", "kubeconfig", "kubelet-config", "addon"}, p.Name)
 	})
 	i := slices.IndexFunc(workflow, func(p step.Phase) bool { return p.Name == "finish" })
 	workflow[i].Summary, workflow[i].Run = "Give the turn back", r.orBack(r.end)

@@ -6,8 +6,10 @@
 package e2e
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -54,7 +56,7 @@ func TestEncryption(t *testing.T) {
 	cp1.row("killed", func(m machine) {
 		before := m.encryption().Key
 		for _, kill := range rotationKills {
-			m.killsRotation(planes, kill)
+			m.killsEncryption("rotate", planes, kill)
 		}
 		m.changesEncryption("rotate", planes)
 		if m.encryption().Key == before {
@@ -63,19 +65,20 @@ func TestEncryption(t *testing.T) {
 		m.allWith(m.encryption().Key)
 	})
 	cp1.row("disable", func(m machine) {
+		m.killsEncryption("disable", planes, encryptionKill{0, "From now on", true})
 		m.changesEncryption("disable", planes)
 		m.allWith("")
 	})
 	cp1.row("enable-again", func(m machine) {
+		m.killsEncryption("enable", planes, encryptionKill{0, "will be able to read", true})
 		m.changesEncryption("enable", planes)
 		m.allWith(m.encryption().Key)
 		m.healthy(everything)
 	})
 }
 
-// rotationKill is a run of `encryption rotate` on a control plane: it's killed at a line, and then runs again. Without a line, it just
-// runs.
-type rotationKill struct {
+// encryptionKill is a run of a command on a control plane: it's killed at a line, and then runs again. Without a line, it just runs.
+type encryptionKill struct {
 	on   int
 	line string
 	// continues is set if the next run is on the same control plane, and is killed, too.
@@ -83,22 +86,33 @@ type rotationKill struct {
 }
 
 // rotationKills are the runs of a rotation on three control planes, one after the other, until the first gives up the old key.
-var rotationKills = []rotationKill{
+var rotationKills = []encryptionKill{
 	{1, "will be able to read", false}, {0, "", false}, {2, "From now on", false}, {1, "", false}, {0, "Rewriting", true}, {0, "gives up", false},
 }
 
-// killsRotation: all API servers can read the Secrets after the kill, and the same command goes on.
-func (m machine) killsRotation(planes []machine, kill rotationKill) {
+// killsEncryption: all API servers can read the Secrets after the kill, and the same command goes on. Only a run that had ended well
+// can't be killed.
+func (m machine) killsEncryption(goal string, planes []machine, kill encryptionKill) {
 	m.Helper()
-	on := machine{m.T, planes[kill.on].node}
+	on, command := machine{m.T, planes[kill.on].node}, []string{"slipway", "encryption", goal}
 	if kill.line != "" {
-		if !on.killedAt(instant{kill.line, 0}, nothingMore, "slipway", "encryption", "rotate", "--again") {
-			m.Logf("it was not killed at %q", kill.line)
+		args := command
+		if goal == "rotate" {
+			args = append(args, "--again")
+		}
+		said, err := on.runUntil(instant{kill.line, 0}, nothingMore, args...)
+		switch {
+		case !strings.Contains(said, kill.line):
+			m.Fatalf("it ended before %q (%v):\n%s", kill.line, err, said)
+		case err == nil:
+			m.Logf("it had ended before the kill at %q", kill.line)
+		case !errors.Is(err, context.Canceled):
+			m.Errorf("it was not killed at %q, but failed (%v):\n%s", kill.line, err, said)
 		}
 		m.canRead(planes)
 	}
 	if !kill.continues {
-		on.must("slipway", "encryption", "rotate")
+		on.must(command...)
 	}
 }
 

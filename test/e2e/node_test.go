@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/lab/nodes"
 	"github.com/slipway-k8s/slipway/test/tier"
 )
 
@@ -118,13 +120,15 @@ func (m machine) isReconfigured() {
 		return nil
 	}
 
-	started := time.Now()
-	out, err := m.try(change("no-such-flag")...)
-	if err == nil {
-		m.Fatalf("a flag that does not exist counts:\n%s", out)
+	watch := &stopwatch{text: "putting this node back"}
+	if err := m.node.Exec(m.Context(), nodes.Cmd{Args: change("no-such-flag"), Stdout: watch, Stderr: watch}); err == nil || watch.at.IsZero() {
+		m.Fatalf("a flag that does not exist counts: %v\n%s", err, &watch.said)
 	}
-	m.Logf("put back after %.1fs", time.Since(started).Seconds())
-	fact.In(m, out, "no-such-flag")
+	took := time.Since(watch.at)
+	if m.Logf("put back in %.1fs", took.Seconds()); took > longestPutBack {
+		m.Errorf("that is more than %s", longestPutBack)
+	}
+	fact.In(m, watch.said.String(), "no-such-flag")
 	if err := isBack(); err != nil {
 		m.Fatal(err)
 	}
@@ -137,7 +141,7 @@ func (m machine) isReconfigured() {
 	m.healthy(everything)
 	fact.NotIn(m, m.storedText("kubeadm-config", "ClusterConfiguration"), "profiling", "no-such-flag")
 
-	started = time.Now()
+	started := time.Now()
 	m.must(command...)
 	m.Logf("reconfigured in %.1fs", time.Since(started).Seconds())
 	m.healthy(everything)
@@ -156,6 +160,24 @@ func (m machine) isReconfigured() {
 		m.Errorf("the second time, files have changed (-before +after):\n%s", cmp.Diff(files, now))
 	}
 	m.must("rm", "-r", "/etc/kubernetes/tmp") // resets leave it
+}
+
+// longestPutBack is the promise: that's how long a node needs to go back once the cause is known.
+const longestPutBack = 30 * time.Second
+
+// stopwatch keeps what is said, and notes when a text comes.
+type stopwatch struct {
+	text string
+	said bytes.Buffer
+	at   time.Time
+}
+
+func (w *stopwatch) Write(p []byte) (int, error) {
+	n, err := w.said.Write(p)
+	if w.at.IsZero() && strings.Contains(w.said.String(), w.text) {
+		w.at = time.Now()
+	}
+	return n, err
 }
 
 // everyFile lists the node's configuration with the times of its last changes.

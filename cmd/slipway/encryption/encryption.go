@@ -33,7 +33,9 @@ func newEnable(g *cli.Globals) *cobra.Command {
 		Long: "Encrypt all Secrets in etcd, with a new key in " + config.EncryptionFile + ". The API server restarts once, on trial: if that\n" +
 			"fails, the change is rolled back on this node. It loads later changes of the file without a restart, within a minute." + everywhere,
 	}
-	return command(g, cmd, &encryption.Run{Goal: encryption.Enable})
+	o := &config.ReconfigureFlags{}
+	config.Bind(cmd.Flags(), "encryption enable", o)
+	return command(g, cmd, &encryption.Run{Goal: encryption.Enable}, o)
 }
 
 func newRotate(g *cli.Globals) *cobra.Command {
@@ -45,7 +47,7 @@ func newRotate(g *cli.Globals) *cobra.Command {
 			"of etcd may still need the old key: " + config.EncryptionDir + "/keyring keeps it, sealed with sa.key." + everywhere,
 	}
 	cmd.Flags().BoolVar(&run.Again, "again", false, "rotate a key that was rotated less than an hour ago")
-	return command(g, cmd, run)
+	return command(g, cmd, run, nil)
 }
 
 func newDisable(g *cli.Globals) *cobra.Command {
@@ -55,15 +57,16 @@ func newDisable(g *cli.Globals) *cobra.Command {
 		Long: "Stop encrypting Secrets, and decrypt them all in etcd. Nothing restarts: the API server keeps its flags, with a file that has no\n" +
 			"key." + everywhere,
 	}
-	return command(g, cmd, &encryption.Run{Goal: encryption.Disable})
+	return command(g, cmd, &encryption.Run{Goal: encryption.Disable}, nil)
 }
 
-func command(g *cli.Globals, cmd *cobra.Command, run *encryption.Run) *cobra.Command {
+// command completes a command. o has the flags of one that restarts the API server.
+func command(g *cli.Globals, cmd *cobra.Command, run *encryption.Run, o *config.ReconfigureFlags) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := finishFirst(cmd, g); err != nil {
 			return err
 		}
-		p, change, err := load(cmd, g)
+		p, change, err := load(cmd, g, o)
 		if err != nil {
 			return err
 		}
@@ -90,13 +93,17 @@ func workflow(e *step.Env, change *reconfiguring.Change, run *encryption.Run) ([
 	return run.Phases(restart.APIServerPhases()), nil
 }
 
-func load(cmd *cobra.Command, g *cli.Globals) (*env.Parts, *reconfiguring.Change, error) {
+func load(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) (*env.Parts, *reconfiguring.Change, error) {
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), "")
 	if err != nil {
 		return nil, nil, err
 	}
 	api := env.ClusterOfNode(in.Host, "", config.APINode("", nil).Timeouts.KubernetesAPICall)
-	change, warnings, err := reconfiguring.LoadEncryption(cmd.Context(), api, reconfiguring.Self(in.Host), in.Options)
+	self := reconfiguring.Self(in.Host)
+	if o != nil {
+		o.Complete(self)
+	}
+	change, warnings, err := reconfiguring.LoadEncryption(cmd.Context(), api, self, in.Options)
 	if err != nil {
 		in.Host.Close()
 		return nil, nil, err

@@ -106,10 +106,7 @@ func makeRun(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags, loa
 	}
 	self := reconfiguring.Self(in.Host)
 	env.KeepMode(cmd, self)
-	self.NodeRegistration.IgnorePreflightErrors = o.IgnorePreflightErrors
-	if o.Patches != "" {
-		self.Patches = &config.Patches{Directory: o.Patches}
-	}
+	o.Complete(self)
 	api := env.ClusterOfNode(in.Host, "", config.APINode("", nil).Timeouts.KubernetesAPICall)
 	run, warnings, err := load(in, api, self)
 	if err != nil {

@@ -156,9 +156,9 @@ func (o *overlay) Unit(ctx context.Context, name string) (host.UnitState, error)
 	return state, nil
 }
 
-// fragment returns the path of the unit's file in the plan, if any. The directories are systemd.unit(5)'s, first one first.
+// fragment returns the path of the unit's file in the plan, if any.
 func (o *overlay) fragment(name string) string {
-	for _, dir := range []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"} {
+	for _, dir := range host.UnitDirs() {
 		path := filepath.Join(dir, name)
 		if n := o.nodes[path]; n != nil && !n.removed {
 			return path
