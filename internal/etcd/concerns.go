@@ -20,6 +20,8 @@ const (
 	Learner    = "etcd-learner"
 	Lagging    = "etcd-lag"
 	NearQuota  = "etcd-quota"
+	// NotCompared is that the members' keys weren't all compared, though that was asked for.
+	NotCompared = "etcd-not-compared"
 )
 
 const (
@@ -64,19 +66,18 @@ var externalRemedies = map[string]string{
 	NoSpace: "compact and defragment it where it runs, and disarm the alarm: https://etcd.io/docs/v3.6/op-guide/maintenance/#space-quota",
 	Down: "see etcd's log on its host; if the host will not come back, replace the member while the others have a quorum: " +
 		"https://etcd.io/docs/v3.6/op-guide/runtime-configuration/",
-	NotStarted: "start etcd on its host, or remove the member (`etcdctl member remove`)",
-	Learner:    "promote it once it has caught up (`etcdctl member promote`)",
-	Lagging:    "see if its disk and its network are fast enough, and look again in a minute: a member that has just started catches up",
-	NearQuota:  "defragment it if much less is in use (`etcdctl defrag`); otherwise find out what writes so much, or set a larger --quota-backend-bytes",
+	NotStarted:  "start etcd on its host, or remove the member (`etcdctl member remove`)",
+	Learner:     "promote it once it has caught up (`etcdctl member promote`)",
+	Lagging:     "see if its disk and its network are fast enough, and look again in a minute: a member that has just started catches up",
+	NotCompared: "see why its members cannot be compared, and run this again",
+	NearQuota:   "defragment it if much less is in use (`etcdctl defrag`); otherwise find out what writes so much, or set a larger --quota-backend-bytes",
 }
 
-// ExternalConcerns returns the concerns about an etcd that Slipway doesn't change.
-func ExternalConcerns(all []Health) []fault.Finding {
-	found := Concerns(all)
+// ExternalRemedies gives findings the remedies for an etcd that Slipway doesn't change.
+func ExternalRemedies(found []fault.Finding) {
 	for i := range found {
 		found[i].Remedy = externalRemedies[found[i].Name]
 	}
-	return found
 }
 
 func corrupt(all []Health, m Health) *fault.Finding {
@@ -89,8 +90,9 @@ func corrupt(all []Health, m Health) *fault.Finding {
 // CorruptFinding is the concern that members don't have the same keys.
 func CorruptFinding(message string) *fault.Finding {
 	return &fault.Finding{Name: Corrupt, Message: message,
-		Remedy: "find out which member is damaged (`slipway etcd status --hashkv` shows the hash of each); reset that host and join it again, " +
-			"then disarm the alarm (`etcdctl alarm disarm`): https://etcd.io/docs/v3.6/op-guide/data_corruption/"}
+		Remedy: "find out which member is damaged (`slipway etcd status --hashkv` shows the hash of each), and run `slipway reset` on its host; " +
+			"then disarm the alarm (`etcdctl alarm disarm`), because nothing can join before; then join the host again: " +
+			"https://etcd.io/docs/v3.6/op-guide/data_corruption/"}
 }
 
 func full(all []Health, m Health) *fault.Finding {
@@ -195,14 +197,17 @@ func Lag(all []Health, m Health) uint64 {
 	return committed - m.Status.Applied
 }
 
+// NearsQuota reports whether the database has so much of its quota that an operator has to act, as far as the member says.
+func (s Status) NearsQuota() bool { return s.Quota > 0 && s.Size*100 >= s.Quota*nearQuota }
+
 func fillsUp(all []Health, m Health) *fault.Finding {
 	s := m.Status
-	if s.Quota == 0 || s.Size*100 < s.Quota*nearQuota || raised(all, m, "NOSPACE") {
+	if !s.NearsQuota() || raised(all, m, "NOSPACE") {
 		return nil
 	}
 	return &fault.Finding{Name: NearQuota,
 		Message: fmt.Sprintf("its database has %d of at most %d MiB, of which %d MiB are in use; at its quota, etcd accepts no more writes", s.Size>>20, s.Quota>>20, s.InUse>>20),
-		Remedy: "defragment it if much less is in use (`slipway etcd defrag`); otherwise find out what writes so much, " +
+		Remedy: "defragment it if less is in use (`slipway etcd defrag`); otherwise find out what writes so much, " +
 			"or set a larger --quota-backend-bytes (etcd.local.extraArgs)"}
 }
 

@@ -88,12 +88,22 @@ func TestConcerns(t *testing.T) {
 			if len(found) > 0 {
 				fact.In(t, found[0].Message+" "+found[0].Remedy, test.facts...)
 			}
-			for _, f := range ExternalConcerns(all) {
+			ExternalRemedies(found)
+			for _, f := range found {
 				if rest := strings.ReplaceAll(f.Remedy, "slipway etcd status", ""); rest == "" || strings.Contains(rest, "slipway") {
 					t.Errorf("of an external etcd: %s", f)
 				}
 			}
 		})
+	}
+}
+
+// TestCorruptRemedy: while the alarm stands, no host can join, so it's disarmed before.
+func TestCorruptRemedy(t *testing.T) {
+	remedy := CorruptFinding("").Remedy
+	reset, disarm, join := strings.Index(remedy, "`slipway reset`"), strings.Index(remedy, "`etcdctl alarm disarm`"), strings.LastIndex(remedy, "join")
+	if reset < 0 || disarm < reset || join < disarm {
+		t.Error(remedy)
 	}
 }
 
@@ -106,11 +116,11 @@ func TestHashKV(t *testing.T) {
 	if err != nil || len(all) != 3 || all[0].Hash != 7 || all[0].Compacted != 30 || all[1].Err == nil || all[2].Hash != 8 || f.hashedTo != 40 {
 		t.Fatalf("%+v, %v, up to %d", all, err, f.hashedTo)
 	}
-	if !Differ(all) || Differ(all[:2]) {
+	if !Differ(all) || Differ(all[:2]) || !Comparable(all) {
 		t.Error("8 is as good as 7, or a member that does not answer differs")
 	}
 	all[2].Compacted = 35
-	if Differ(all) {
+	if Differ(all) || Comparable(all) {
 		t.Error("hashes since different compactions were compared")
 	}
 	f.before = func(string) error { return status.Error(codes.Internal, "out of order") }

@@ -5,6 +5,7 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,8 +48,13 @@ func (r *Real) hashOf(ctx context.Context, m Member, revision int64) KeysHash {
 	return h
 }
 
-// Differ reports whether two members have different keys. Hashes are only comparable since the same compaction: members compact
-// on their own, one after the other.
+// Comparable reports whether all hashes are since the same compaction: members compact on their own, one after the other.
+func Comparable(all []KeysHash) bool {
+	hashes := slices.DeleteFunc(slices.Clone(all), func(h KeysHash) bool { return h.Err != nil })
+	return !slices.ContainsFunc(hashes, func(h KeysHash) bool { return h.Compacted != hashes[0].Compacted })
+}
+
+// Differ reports whether two members have different keys, as far as their hashes are comparable.
 func Differ(all []KeysHash) (differ bool) {
 	first := map[int64]uint32{}
 	for _, h := range all {

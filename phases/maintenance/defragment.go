@@ -38,7 +38,7 @@ const (
 
 func pays(s etcd.Status) bool {
 	free := s.Size - s.InUse
-	return free >= worthwhile && free*100 > s.Size*worthwhilePart
+	return free >= worthwhile && free*100 > s.Size*worthwhilePart || s.NearsQuota() && gives(s)
 }
 
 // gives reports whether a rewritten database would be smaller by more than a hundredth.

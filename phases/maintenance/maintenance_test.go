@@ -232,6 +232,10 @@ func TestDefragmentation(t *testing.T) {
 		"less than 40 % free": {false, func(m *members, _ *phasetest.Stage) {
 			m.all[0].Status.InUse, m.all[1].Status.InUse = gib/10*6+10, gib/10*6+10
 		}, []string{"defragment cp-3"}, nil},
+		"less than 40 % free, near the quota": {false, func(m *members, _ *phasetest.Stage) {
+			m.all[0].Status.Size, m.all[0].Status.InUse = gib/10*17, gib/10*17*65/100
+			m.all[1].Status.Size, m.all[1].Status.InUse = gib/10*17, gib/10*17
+		}, []string{"defragment cp-1", "defragment cp-3"}, nil},
 		"less than 100 MiB free": {false, func(m *members, _ *phasetest.Stage) {
 			for i := range m.all {
 				m.all[i].Status.Size, m.all[i].Status.InUse = 120<<20, 21<<20
