@@ -60,9 +60,9 @@ func (p Policy) Surplus(list []Snapshot, node string, now time.Time) (surplus []
 
 func startOfDay(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 
-// turn is how long each member's turn lasts. A save begins in its first half, so that it has the other half: more than enough for the
-// 8 GiB that etcd recommends at most.
-const turn = 10 * time.Minute
+// turn is how long each member's turn lasts. A save begins in its first half, so that it has the other half: enough for the 8 GiB that
+// etcd recommends at most, at a save's pace of 16 MiB/s.
+const turn = 20 * time.Minute
 
 // UntilTurn returns how long a member has to wait until it may begin, 0 if it may now. Members take turns by their position among all, for
 // ever. Two hosts that see the same members and have nearly the same time never have a turn at once, without asking anybody.
