@@ -345,13 +345,13 @@ func TestPrune(t *testing.T) {
 	s.Put(t, dir+"/others.db", "database")
 	acting, planned := s.Host, &phasetest.Record{}
 	s.Host = plan.NewOverlay(acting, planned.OnHost)
-	phasetest.Fatal(t, Prune(s.Env, dir, snapshots.Policy{Newest: 3, Days: 1}))
+	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 3, Days: 1}))
 	s.Host = acting
 	if titles := planned.Titles(); len(titles) != 8 || len(fixture.Entries(t, s.Root+dir)) != 15 {
 		t.Errorf("planned: %q", titles)
 	}
 	fact.In(t, strings.Join(planned.Titles(), "\n"), paths[0], snapshots.RecordPath(paths[0]), paths[3])
-	phasetest.Fatal(t, Prune(s.Env, dir, snapshots.Policy{Newest: 3, Days: 1}))
+	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 3, Days: 1}))
 	fact.In(t, s.Said.String(), dir+"/others.db")
 	var want []string
 	for _, path := range paths[4:] {
@@ -360,8 +360,31 @@ func TestPrune(t *testing.T) {
 	if diff := cmp.Diff(append(want, "others.db"), fixture.Entries(t, s.Root+dir)); diff != "" {
 		t.Errorf("(-want +stay):\n%s", diff)
 	}
-	if err := Prune(s.Env, dir, snapshots.Policy{}); err == nil {
+	if err := Prune(t.Context(), s.Env, dir, snapshots.Policy{}); err == nil {
 		t.Error("nothing would stay")
+	}
+}
+
+// TestPruneOfClone: snapshots of another cluster, which has a Node of the same name, stay. So do all while it's not known which are its own.
+func TestPruneOfClone(t *testing.T) {
+	s, _ := plane(t, "")
+	paths := saved(t, s, 6)
+	for i, path := range paths {
+		changeRecord(t, s, path, func(r *snapshots.Record) { r.ClusterUID = []string{"", "own", "another"}[i%3] })
+	}
+	one := snapshots.Policy{Newest: 1}
+	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, one))
+	if entries := fixture.Entries(t, s.Root+dir); len(entries) != 2*len(paths) {
+		t.Errorf("without an API: %v", entries)
+	}
+	s.Cluster = namespaced{s.Cluster, "own"}
+	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, one))
+	var stay []string
+	for _, i := range []int{2, 4, 5} {
+		stay = append(stay, filepath.Base(paths[i]), filepath.Base(paths[i])+".json")
+	}
+	if diff := cmp.Diff(stay, fixture.Entries(t, s.Root+dir)); diff != "" {
+		t.Errorf("(-want +stay):\n%s", diff)
 	}
 }
 
@@ -374,10 +397,10 @@ func TestPruneVerifies(t *testing.T) {
 	ahead, err := Save(t.Context(), s.Env, Options{Dir: dir})
 	phasetest.Fatal(t, err)
 	s.FakeHost.On.Now = func() time.Time { return noon }
-	phasetest.Fatal(t, Prune(s.Env, dir, snapshots.Policy{Newest: 5}))
+	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 5}))
 	fact.In(t, s.Said.String(), ahead)
 	s.Put(t, paths[1], s.Get(t, paths[1])[512:])
-	err = Prune(s.Env, dir, snapshots.Policy{Newest: 5})
+	err = Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 5})
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -401,7 +424,7 @@ func TestPruneDamaged(t *testing.T) {
 			paths := saved(t, s, 4)
 			newest := paths[len(paths)-1]
 			damage(t, s, newest)
-			err := Prune(s.Env, dir, snapshots.Policy{Newest: 1})
+			err := Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 1})
 			if err == nil {
 				t.Fatal("no error")
 			}

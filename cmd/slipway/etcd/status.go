@@ -147,7 +147,7 @@ func (s *status) addLast(e *step.Env, dir string) {
 	if err != nil {
 		e.UI.Warnf("cannot see the last snapshot: %v", err)
 	}
-	if last, found := snapshots.Newest(list, e.Config.Name, e.Host.Now()); found {
+	if last, found := snapshots.Newest(list, snapshots.Owner{Node: e.Config.Name}, e.Host.Now()); found {
 		s.LastSnapshot = &last
 	}
 }
