@@ -17,11 +17,19 @@ const inaccuracy = time.Hour
 // Ahead reports whether a snapshot was taken in the future: the host's clock was ahead.
 func (s Snapshot) Ahead(now time.Time) bool { return s.Taken.After(now.Add(inaccuracy)) }
 
-// OwnOf splits a Node's snapshots into past ones, and ones dated to the future by a clock that was ahead. list has the newest last.
-func OwnOf(list []Snapshot, node string, now time.Time) (own, ahead []Snapshot) {
+// Owner is the Node that snapshots are of. Clusters may have Nodes of the same name. ClusterUID is empty if it's not known.
+type Owner struct{ Node, ClusterUID string }
+
+// has reports whether a snapshot is the owner's. Many records don't say of which cluster they are.
+func (o Owner) has(s Snapshot) bool {
+	return s.Node == o.Node && (s.ClusterUID == o.ClusterUID || s.ClusterUID == "" || o.ClusterUID == "")
+}
+
+// OwnOf splits an owner's snapshots into past ones, and ones dated to the future by a clock that was ahead. list has the newest last.
+func OwnOf(list []Snapshot, owner Owner, now time.Time) (own, ahead []Snapshot) {
 	for _, s := range list {
 		switch {
-		case s.Node != node:
+		case !owner.has(s):
 		case s.Ahead(now):
 			ahead = append(ahead, s)
 		default:
@@ -31,19 +39,19 @@ func OwnOf(list []Snapshot, node string, now time.Time) (own, ahead []Snapshot) 
 	return own, ahead
 }
 
-// Newest returns a Node's newest snapshot. One of the future counts only if there's no other: nobody knows how old it is.
-func Newest(list []Snapshot, node string, now time.Time) (newest Snapshot, found bool) {
-	own, ahead := OwnOf(list, node, now)
+// Newest returns an owner's newest snapshot. One of the future counts only if there's no other: nobody knows how old it is.
+func Newest(list []Snapshot, owner Owner, now time.Time) (newest Snapshot, found bool) {
+	own, ahead := OwnOf(list, owner, now)
 	if own = append(ahead, own...); len(own) == 0 {
 		return newest, false
 	}
 	return own[len(own)-1], true
 }
 
-// Surplus returns the snapshots of a Node that needn't stay, the oldest first. list has the newest last. Other Nodes' snapshots, in
+// Surplus returns the snapshots of an owner that needn't stay, the oldest first. list has the newest last. Other Nodes' snapshots, in
 // a directory that hosts share, aren't this one's to remove. Those of the future stay, and take no place from the others.
-func (p Policy) Surplus(list []Snapshot, node string, now time.Time) (surplus []Snapshot) {
-	own, _ := OwnOf(list, node, now)
+func (p Policy) Surplus(list []Snapshot, owner Owner, now time.Time) (surplus []Snapshot) {
+	own, _ := OwnOf(list, owner, now)
 	first := startOfDay(now).AddDate(0, 0, 1-p.Days)
 	kept := map[time.Time]bool{}
 	for i, s := range slices.Backward(own) {
@@ -60,9 +68,9 @@ func (p Policy) Surplus(list []Snapshot, node string, now time.Time) (surplus []
 
 func startOfDay(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 
-// turn is how long each member's turn lasts. A save begins in its first half, so that it has the other half: more than enough for the
-// 8 GiB that etcd recommends at most.
-const turn = 10 * time.Minute
+// turn is how long each member's turn lasts. A save begins in its first half, so that it has the other half: enough for the 8 GiB that
+// etcd recommends at most, at a save's pace of 16 MiB/s.
+const turn = 20 * time.Minute
 
 // UntilTurn returns how long a member has to wait until it may begin, 0 if it may now. Members take turns by their position among all, for
 // ever. Two hosts that see the same members and have nearly the same time never have a turn at once, without asking anybody.

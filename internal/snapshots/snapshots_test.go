@@ -18,7 +18,10 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-var noon = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+var (
+	noon = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	cp1  = Owner{Node: "cp-1"}
+)
 
 // every returns a Node's snapshots, one each interval, the last of them now.
 func every(interval time.Duration, count int) (list []Snapshot) {
@@ -35,7 +38,7 @@ func TestSurplus(t *testing.T) {
 	list := every(6*time.Hour, 84)
 	list = append([]Snapshot{{Path: "theirs.db", Record: Record{Node: "cp-2", Taken: noon.AddDate(-1, 0, 0)}}}, list...)
 	gone := map[string]bool{}
-	for _, s := range policy.Surplus(list, "cp-1", noon) {
+	for _, s := range policy.Surplus(list, cp1, noon) {
 		gone[s.Path] = true
 	}
 	var stay []string
@@ -57,12 +60,12 @@ func TestSurplus(t *testing.T) {
 func TestSurplusLater(t *testing.T) {
 	list := every(6*time.Hour, 8)
 	for _, later := range []time.Duration{0, 24 * time.Hour, 365 * 24 * time.Hour} {
-		surplus := Policy{Newest: 5, Days: 7}.Surplus(list, "cp-1", noon.Add(later))
+		surplus := Policy{Newest: 5, Days: 7}.Surplus(list, cp1, noon.Add(later))
 		if left := len(list) - len(surplus); left < 5 {
 			t.Errorf("%s later, %d snapshots stay", later, left)
 		}
 	}
-	if surplus := (Policy{Newest: 8, Days: 1}).Surplus(list, "cp-1", noon); len(surplus) > 0 {
+	if surplus := (Policy{Newest: 8, Days: 1}).Surplus(list, cp1, noon); len(surplus) > 0 {
 		t.Errorf("surplus: %v", surplus)
 	}
 }
@@ -75,19 +78,19 @@ func TestSurplusAhead(t *testing.T) {
 		list = append(list, Snapshot{Path: Name("cp-1", taken), Record: Record{Node: "cp-1", Taken: taken}})
 	}
 	policy := Policy{Newest: 5, Days: 1}
-	if diff := cmp.Diff(list[:3], policy.Surplus(list, "cp-1", noon)); diff != "" {
+	if diff := cmp.Diff(list[:3], policy.Surplus(list, cp1, noon)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if newest, found := Newest(list, "cp-1", noon); !found || !newest.Taken.Equal(noon) {
+	if newest, found := Newest(list, cp1, noon); !found || !newest.Taken.Equal(noon) {
 		t.Errorf("newest: %+v", newest)
 	}
-	if newest, found := Newest(list[8:], "cp-1", noon); !found || newest.Path != list[12].Path {
+	if newest, found := Newest(list[8:], cp1, noon); !found || newest.Path != list[12].Path {
 		t.Errorf("newest: %+v", newest)
 	}
-	if _, found := Newest(list, "cp-2", noon); found {
+	if _, found := Newest(list, Owner{Node: "cp-2"}, noon); found {
 		t.Error("another Node's counts")
 	}
-	if surplus := policy.Surplus(list, "cp-1", noon.AddDate(2, 0, 0)); len(surplus) != 8 {
+	if surplus := policy.Surplus(list, cp1, noon.AddDate(2, 0, 0)); len(surplus) != 8 {
 		t.Errorf("two years later, %d go", len(surplus))
 	}
 }

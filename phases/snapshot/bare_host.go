@@ -135,6 +135,7 @@ func (b *BareHost) restoreFiles(ctx context.Context, env *step.Env) error {
 	if err := noData(env, filepath.Join(env.Config.Cluster.Etcd.Local.DataDir, node.EtcdMemberDir)); err != nil {
 		return err
 	}
+	env.UI.Printf("Restoring the cluster from %s", b.what())
 	if err := b.configured(ctx, env); err != nil {
 		return err
 	}
@@ -247,7 +248,11 @@ func (b *BareHost) ready(ctx context.Context, env *step.Env) error {
 				"the member of etcd at %s does not answer, so it is not known whether it runs (%v). It would carry on with its own data", peer.URL, peer.Err))
 		}
 	}
-	return node.Check(ctx, env, node.EtcdOthersCheck(func() []fault.Finding { return found }), b.spaceQuestion())
+	err := node.Check(ctx, env, node.EtcdOthersCheck(func() []fault.Finding { return found }), b.spaceQuestion())
+	if err == nil {
+		env.UI.Printf("Restoring %s to %s", b.File, b.Data)
+	}
+	return err
 }
 
 func (b *BareHost) finish(_ context.Context, env *step.Env) error {

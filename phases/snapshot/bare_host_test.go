@@ -44,6 +44,7 @@ func TestBareHost(t *testing.T) {
 	b, err := NewBareHost(s.Env, Source{File: path})
 	phasetest.Fatal(t, err)
 	phasetest.Fatal(t, b.restoreFiles(t.Context(), s.Env))
+	fact.In(t, s.Said.String(), path, "revision 6", "2026-11-27 12:00:00 UTC")
 	phasetest.Fatal(t, b.restoreData(t.Context(), s.Env))
 	made := []string{"snap", "wal"}
 	if diff := cmp.Diff(made, fixture.Entries(t, s.Root+"/var/lib/etcd/member")); diff != "" {
@@ -175,7 +176,8 @@ func TestBareHostRefuses(t *testing.T) {
 			changeRecord(t, s, path, func(r *snapshots.Record) { r.Authorities[certs.CA] = []string{"sha256:0"} })
 		}, []string{"sha256:0"}},
 		"a lost key": {func(t *testing.T, s *phasetest.Stage, _ *members, path string) {
-			changeRecord(t, s, path, func(r *snapshots.Record) { r.Encryption[0].Keys = []string{"aescbc:lost"} })
+			s.Remove(t, snapshots.RecordPath(path))
+			s.Put(t, path, snapshotWith(t, map[string]string{"/registry/secrets/a/b": "k8s:enc:aescbc:v1:lost:x"}))
 		}, []string{"aescbc:lost"}},
 		"data of an etcd": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
 			s.Put(t, "/var/lib/etcd/member/snap/db", "data")

@@ -4,6 +4,7 @@
 package snapshot
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 
 // Prune removes this Node's surplus snapshots from a directory. It first verifies the newest one, which always stays: if that's
 // damaged, an older one may be the last that's whole, so none is removed.
-func Prune(env *step.Env, dir string, policy snapshots.Policy) error {
+func Prune(ctx context.Context, env *step.Env, dir string, policy snapshots.Policy) error {
 	if policy.Newest < 1 {
 		return errors.Errorf("at least one snapshot has to stay, not %d", policy.Newest)
 	}
@@ -31,11 +32,16 @@ func Prune(env *step.Env, dir string, policy snapshots.Policy) error {
 		env.UI.Warn("these snapshots stay, because they have no record: "+strings.Join(unrecorded, ", "),
 			"remove them yourself once you do not need them")
 	}
-	sayAhead(env, list)
-	if err := newestIsWhole(env, list); err != nil {
+	owner, known := ownerHere(ctx, env, list)
+	if !known {
+		env.UI.Warn("no snapshot was removed, because "+dir+" has those of several clusters, and the API does not say which of them is this one", "run this again once the API answers")
+		return nil
+	}
+	sayAhead(env, list, owner)
+	if err := newestIsWhole(env, list, owner); err != nil {
 		return err
 	}
-	surplus := policy.Surplus(list, env.Config.Name, env.Host.Now())
+	surplus := policy.Surplus(list, owner, env.Host.Now())
 	if len(surplus) == 0 {
 		env.UI.Printf("Nothing to remove: %s has %s", dir, count(len(list), "snapshot"))
 	}
@@ -48,9 +54,21 @@ func Prune(env *step.Env, dir string, policy snapshots.Policy) error {
 	return nil
 }
 
+// ownerHere is this Node in this cluster. While the API doesn't say which cluster it is, that's known only if its snapshots are of one.
+func ownerHere(ctx context.Context, env *step.Env, list []snapshots.Snapshot) (owner snapshots.Owner, known bool) {
+	owner = snapshots.Owner{Node: env.Config.Name, ClusterUID: clusterUID(ctx, env)}
+	clusters := map[string]bool{}
+	for _, s := range list {
+		if s.Node == owner.Node && s.ClusterUID != "" {
+			clusters[s.ClusterUID] = true
+		}
+	}
+	return owner, owner.ClusterUID != "" || len(clusters) <= 1
+}
+
 // sayAhead names snapshots whose age nobody knows.
-func sayAhead(env *step.Env, list []snapshots.Snapshot) {
-	_, ahead := snapshots.OwnOf(list, env.Config.Name, env.Host.Now())
+func sayAhead(env *step.Env, list []snapshots.Snapshot, owner snapshots.Owner) {
+	_, ahead := snapshots.OwnOf(list, owner, env.Host.Now())
 	var paths []string
 	for _, s := range ahead {
 		paths = append(paths, s.Path)
@@ -61,8 +79,8 @@ func sayAhead(env *step.Env, list []snapshots.Snapshot) {
 	}
 }
 
-func newestIsWhole(env *step.Env, list []snapshots.Snapshot) error {
-	newest, found := snapshots.Newest(list, env.Config.Name, env.Host.Now())
+func newestIsWhole(env *step.Env, list []snapshots.Snapshot, owner snapshots.Owner) error {
+	newest, found := snapshots.Newest(list, owner, env.Host.Now())
 	if !found {
 		return nil
 	}

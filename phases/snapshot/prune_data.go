@@ -92,9 +92,12 @@ func (p *PruneData) Phases() []step.Phase {
 	return []step.Phase{{Name: "etcd-data", Summary: "Remove the data that etcd had before", Run: p.run}}
 }
 
-func (p *PruneData) run(_ context.Context, env *step.Env) error {
+// run looks again: etcd may have failed while the operator thought about the question.
+func (p *PruneData) run(ctx context.Context, env *step.Env) error {
 	if len(p.dirs) == 0 {
 		env.UI.Nextf("There is no old data of etcd to remove")
+	} else if _, err := NewPruneData(ctx, env); err != nil {
+		return err
 	}
 	for _, dir := range p.dirs {
 		env.UI.Printf("Removing %s", dir)

@@ -57,3 +57,17 @@ func TestPruneData(t *testing.T) {
 		})
 	}
 }
+
+// TestPruneDataLooksAgain: etcd's old data stays if its present data fails while the operator thinks.
+func TestPruneDataLooksAgain(t *testing.T) {
+	const old = "/var/lib/etcd/member.before-restore-2026-11-27-12-00-00"
+	s, m, _ := alone(t)
+	s.Put(t, old+"/snap/db", "data")
+	p, err := NewPruneData(t.Context(), s.Env)
+	phasetest.Fatal(t, err)
+	m.health[0].Err = errors.New("no leader")
+	fact.Error(t, p.run(t.Context(), s.Env), "no leader")
+	if s.Get(t, old+"/snap/db") != "data" {
+		t.Error("it's gone")
+	}
+}

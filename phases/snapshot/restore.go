@@ -14,6 +14,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -176,10 +177,13 @@ func (r *Restore) Summary() string {
 	if r.made {
 		return fmt.Sprintf("etcd's data is restored from %s already. This finishes the run that was interrupted.", r.File)
 	}
-	text := fmt.Sprintf("This restores etcd from %s (%s, revision %d, %s), and restarts this control plane.\n", r.File, r.taken(), r.info.Revision, count(r.info.Keys, "key"))
-	if now := r.journal.Revision; now > 0 {
+	text := fmt.Sprintf("This restores etcd from %s, and restarts this control plane.\n", r.what())
+	switch now := r.journal.Revision; {
+	case now-r.info.Revision >= etcd.RevisionBump:
+		text += fmt.Sprintf("etcd is at revision %d now: everything written to the cluster in between is lost; how much is not known, because etcd was restored or recovered meanwhile.", now)
+	case now > 0:
 		text += fmt.Sprintf("etcd is at revision %d now: everything written to the cluster in between (%s) is lost.", now, count(max(now-r.info.Revision, 0), "revision"))
-	} else {
+	default:
 		text += "Everything that was written to the cluster since then is lost; how much is not known, because etcd does not answer."
 	}
 	if len(r.Running) > 0 {
@@ -195,6 +199,11 @@ func (r *Restore) Summary() string {
 		text += "\nNOT CHECKED: " + doubt
 	}
 	return text
+}
+
+// what says which snapshot it is.
+func (r *Restore) what() string {
+	return fmt.Sprintf("%s (%s, revision %d, %s)", r.File, r.taken(), r.info.Revision, count(r.info.Keys, "key"))
 }
 
 func (r *Restore) taken() string {

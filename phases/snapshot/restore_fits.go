@@ -34,7 +34,11 @@ const identity = "identity"
 // fits fails if this host's etcd wouldn't start with the snapshot, or its API server, with this static Pod, couldn't work with it.
 // Whatever isn't known is a doubt.
 func (r *Restore) fits(env *step.Env, server []byte) error {
-	if err := backup.StartsWith(r.info, node.EtcdMinor([]byte(r.journal.Manifest))); err != nil {
+	minor := node.EtcdMinor([]byte(r.journal.Manifest))
+	if minor == "" && r.info.Version != "" {
+		r.doubts = append(r.doubts, fmt.Sprintf("whether this host's etcd, whose image's tag is not a version, starts with data that needs etcd %s or newer", r.info.Version))
+	}
+	if err := backup.StartsWith(r.info, minor); err != nil {
 		return fault.New(fmt.Sprintf("%s does not fit this host: %v", r.File, err), "upgrade this control plane to the snapshot's version first, or choose an older snapshot")
 	}
 	if !r.recorded {
@@ -80,13 +84,9 @@ func (r *Restore) isOfCluster(env *step.Env, pod *corev1.Pod) error {
 // as long as it lives; it has another one only if the wrong snapshot was restored before. etcd's ID changes with each restore and
 // recovery, so a different one is only a doubt.
 func (r *Restore) compare(ctx context.Context, env *step.Env) {
-	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
-	defer cancel()
-	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
-	found, err := env.Cluster.Get(limited, system)
-	now, then := string(system.UID), r.record.ClusterUID
+	now, then := clusterUID(ctx, env), r.record.ClusterUID
 	switch {
-	case err == nil && found && now != "" && then != "":
+	case now != "" && then != "":
 		if now != then {
 			r.another = []fault.Finding{fault.NewFinding(fault.EtcdSnapshotCluster, fault.Error, "choose a snapshot of this cluster",
 				"%s is of another cluster: its Namespace kube-system has the UID %s, and this cluster's has %s", r.File, then, now)}
@@ -95,6 +95,17 @@ func (r *Restore) compare(ctx context.Context, env *step.Env) {
 		r.unsure = append(r.unsure, fmt.Sprintf("whether the snapshot is of this cluster, or of another with the same CA: etcd's cluster has the ID %s, and had %s then, which a restore or recovery since explains",
 			backup.EtcdID(r.Cluster), r.record.ClusterID))
 	}
+}
+
+// clusterUID is the UID of this cluster's Namespace kube-system; empty if the API doesn't say.
+func clusterUID(ctx context.Context, env *step.Env) string {
+	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
+	defer cancel()
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
+	if found, err := env.Cluster.Get(limited, system); err != nil || !found {
+		return ""
+	}
+	return string(system.UID)
 }
 
 // isNotNewer compares versions of Kubernetes: an older API server may not know versions of objects that a newer one has stored, or
@@ -125,7 +136,11 @@ func (r *Restore) hasKeys(env *step.Env, pod *corev1.Pod) error {
 	if err != nil {
 		return errors.WithMessage(err, "it is not known whether the API server can read the snapshot's Secrets")
 	}
-	missing, changed := missingKeys(r.record.Encryption, now)
+	stored := r.record.Encryption
+	if !snapshots.IsSealed(r.File) { // it's known which of them encrypt anything
+		stored = usedKeys(stored, r.info.Contents.EncryptedWith)
+	}
+	missing, changed := missingKeys(stored, now)
 	if len(changed) > 0 {
 		return fault.New(fmt.Sprintf("the API server could not read all of the snapshot's objects: some may be encrypted with keys whose names are in this host's --%s, but with other bytes: %s",
 			manifests.EncryptionFlag, strings.Join(changed, ", ")),
@@ -151,6 +166,24 @@ func pronoun(list []string) string {
 		return "it"
 	}
 	return "them"
+}
+
+// usedKeys leaves out the keys that nothing in a snapshot is encrypted with, and adds those that the record lacks. A used key whose name
+// has a colon is known by the text before it.
+func usedKeys(recorded []snapshots.Encryption, used []string) []snapshots.Encryption {
+	is := func(key, name string) bool { return key == name || strings.HasPrefix(key, name+":") }
+	lacking, kept := slices.Clone(used), slices.Clone(recorded)
+	for i := range kept {
+		kept[i].Keys = slices.DeleteFunc(slices.Clone(kept[i].Keys), func(key string) bool {
+			found := slices.ContainsFunc(used, func(name string) bool { return is(key, name) })
+			lacking = slices.DeleteFunc(lacking, func(name string) bool { return is(key, name) })
+			return !found && key != identity
+		})
+	}
+	for _, name := range lacking {
+		kept = append(kept, snapshots.Encryption{Keys: []string{name}})
+	}
+	return kept
 }
 
 // missingKeys returns the keys that objects may be stored with, and that aren't there to read them, or have other bytes. An identity

@@ -75,13 +75,23 @@ func TestRestoreRefuses(t *testing.T) {
 			saveAgain(t, s, path)
 			s.Put(t, etcdPod, strings.Replace(s.Get(t, etcdPod), "/etcd:3.7.", "/etcd:3.6.", 1))
 		}, []string{dir, "etcd 3.7", "etcd 3.6"}},
-		"a lost key": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
+		"a lost key": {func(t *testing.T, s *phasetest.Stage, m *members, path string) {
+			encryptedWith(t, s, m, path, "aescbc:v1:old", "kms:v2:vault")
 			s.Put(t, "/srv/enc/config.yaml", strings.ReplaceAll(encryptionText, "name: old", "name: older"))
 		}, []string{"aescbc:old,", "EncryptionConfiguration"}},
-		"another key of the same name": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
+		"a lost key that encrypts nothing": {func(t *testing.T, s *phasetest.Stage, m *members, path string) {
+			encryptedWith(t, s, m, path, "aescbc:v1:new", "kms:v2:vault")
+			s.Put(t, "/srv/enc/config.yaml", strings.ReplaceAll(encryptionText, "name: old", "name: older"))
+		}, nil},
+		"a key that the API server did not have then": {func(t *testing.T, s *phasetest.Stage, m *members, path string) {
+			encryptedWith(t, s, m, path, "aescbc:v1:new", "secretbox:v1:former")
+		}, []string{"secretbox:former,", "EncryptionConfiguration"}},
+		"another key of the same name": {func(t *testing.T, s *phasetest.Stage, m *members, path string) {
+			encryptedWith(t, s, m, path, "aescbc:v1:new")
 			s.Put(t, "/srv/enc/config.yaml", strings.Replace(encryptionText, secret, base64.StdEncoding.EncodeToString([]byte("0123456789abcdef")), 1))
 		}, []string{"aescbc:new", "other bytes", "EncryptionConfiguration"}},
-		"another key of the same name, in an older record": {func(t *testing.T, s *phasetest.Stage, _ *members, path string) {
+		"another key of the same name, in an older record": {func(t *testing.T, s *phasetest.Stage, m *members, path string) {
+			encryptedWith(t, s, m, path, "aescbc:v1:new")
 			s.Put(t, "/srv/enc/config.yaml", strings.Replace(encryptionText, secret, base64.StdEncoding.EncodeToString([]byte("0123456789abcdef")), 1))
 			changeRecord(t, s, path, func(r *snapshots.Record) { r.Encryption[0].Fingerprints = nil })
 		}, nil},
@@ -136,7 +146,8 @@ func TestRestoreRefuses(t *testing.T) {
 			r, err := NewRestore(t.Context(), s.Env, Source{File: path})
 			if len(c.facts) == 0 {
 				phasetest.Fatal(t, err)
-				fact.In(t, r.Summary(), path, "revision 6", "revision 500", "494 revisions", "2026-11-27 12:00:00 UTC")
+				then := r.info.Revision
+				fact.In(t, r.Summary(), path, fmt.Sprintf("revision %d", then), "revision 500", fmt.Sprintf("%d revisions", 500-then), "2026-11-27 12:00:00 UTC")
 				return
 			}
 			if err == nil {
@@ -146,6 +157,27 @@ func TestRestoreRefuses(t *testing.T) {
 			fact.NotIn(t, fixture.Told(err), secret)
 		})
 	}
+}
+
+// encryptedWith replaces the snapshot by one with a value for each of these keys, named as in etcd.
+func encryptedWith(t *testing.T, s *phasetest.Stage, m *members, path string, keys ...string) {
+	t.Helper()
+	values := map[string]string{}
+	for _, key := range keys {
+		values["/registry/secrets/shop/"+key] = "k8s:enc:" + key + ":x"
+	}
+	m.content = snapshotWith(t, values)
+	saveAgain(t, s, path)
+}
+
+// TestRestoreAfterRestore: a restore skips revisions, which aren't counted as lost.
+func TestRestoreAfterRestore(t *testing.T) {
+	s, m, path := alone(t)
+	m.health[0].Status.Revision = etcd.RevisionBump + 500
+	r, err := NewRestore(t.Context(), s.Env, Source{File: path})
+	phasetest.Fatal(t, err)
+	fact.In(t, r.Summary(), "revision 1000000500")
+	fact.NotIn(t, r.Summary(), "1000000494")
 }
 
 // saveAgain replaces a snapshot by another of the same name.
@@ -175,6 +207,9 @@ func TestRestoreDoubts(t *testing.T) {
 		"no version": {func(t *testing.T, s *phasetest.Stage, path string) {
 			changeRecord(t, s, path, func(r *snapshots.Record) { r.Kubernetes = "" })
 		}, []string{"NOT CHECKED", "Kubernetes (v1.37.2)"}},
+		"an image of one's own": {func(t *testing.T, s *phasetest.Stage, _ string) {
+			s.Put(t, etcdPod, strings.Replace(s.Get(t, etcdPod), "/etcd:3.7.", "/etcd:mine-3.7.", 1))
+		}, []string{"NOT CHECKED", "etcd 3.6.0"}},
 		"no API": {func(_ *testing.T, s *phasetest.Stage, _ string) {
 			s.Cluster = failingNodes{s.Cluster}
 		}, []string{"NOT CHECKED", "Nodes"}},
@@ -192,6 +227,25 @@ func TestRestoreDoubts(t *testing.T) {
 type failingNodes struct{ cluster.Cluster }
 
 func (failingNodes) Nodes(context.Context) ([]corev1.Node, error) { return nil, errors.New("no API") }
+
+// TestUsedKeys: what was written before its encryption still needs identity, even if nothing was written since.
+func TestUsedKeys(t *testing.T) {
+	recorded := []snapshots.Encryption{{Keys: []string{"aescbc:a", "aescbc:b:c", "identity"}}, {Keys: []string{"aescbc:a", "kms:d"}}}
+	for used, want := range map[string][][]string{
+		"":                    {{"identity"}, {}},
+		"aescbc:a":            {{"aescbc:a", "identity"}, {"aescbc:a"}},
+		"aescbc:b":            {{"aescbc:b:c", "identity"}, {}},
+		"kms:d secretbox:new": {{"identity"}, {"kms:d"}, {"secretbox:new"}},
+	} {
+		var got [][]string
+		for _, e := range usedKeys(recorded, strings.Fields(used)) {
+			got = append(got, e.Keys)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", used, diff)
+		}
+	}
+}
 
 func TestMissingKeys(t *testing.T) {
 	keys := func(list ...string) []snapshots.Encryption {

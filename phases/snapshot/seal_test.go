@@ -207,13 +207,13 @@ func TestSealedPrune(t *testing.T) {
 	s.FakeHost.On.Now = func() time.Time { return noon.Add(time.Hour) }
 	path, err := Save(t.Context(), s.Env, Options{Dir: dir, Recipients: to})
 	phasetest.Fatal(t, err)
-	phasetest.Fatal(t, Prune(s.Env, dir, snapshots.Policy{Newest: 2}))
+	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 2}))
 	list, unrecorded, err := snapshots.List(s.Host, dir)
 	if err != nil || len(list) != 2 || len(unrecorded) != 0 || list[0].Path != paths[1] || list[1].Path != path {
 		t.Errorf("%v, %v, %v", list, unrecorded, err)
 	}
 	s.Put(t, path, s.Get(t, path)[1:])
-	if err := Prune(s.Env, dir, snapshots.Policy{Newest: 1}); err == nil {
+	if err := Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 1}); err == nil {
 		t.Error("the newest is damaged")
 	}
 }
@@ -231,7 +231,7 @@ func TestSweep(t *testing.T) {
 		"etcd-cp-1-20261125T060000Z.db.json", "etcd-cp-1-20261124T060000Z.db",
 	}
 	for name, run := range map[string]func(s *phasetest.Stage) error{
-		"prune": func(s *phasetest.Stage) error { return Prune(s.Env, dir, snapshots.Policy{Newest: 1}) },
+		"prune": func(s *phasetest.Stage) error { return Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 1}) },
 		"save": func(s *phasetest.Stage) error {
 			path, err := Save(t.Context(), s.Env, Options{Dir: dir})
 			s.Remove(t, path)

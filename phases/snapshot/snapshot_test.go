@@ -277,7 +277,7 @@ func TestSaveRefuses(t *testing.T) {
 	}
 }
 
-// TestInTurn: hosts that start together save etcd one after another, each within its own ten minutes.
+// TestInTurn: hosts that start together save etcd one after another, each within its own twenty minutes.
 func TestInTurn(t *testing.T) {
 	var began []time.Time
 	for _, own := range []string{"cp-1", "cp-2", "cp-3"} {
@@ -294,7 +294,7 @@ func TestInTurn(t *testing.T) {
 	}
 	for i, a := range began {
 		for _, b := range began[i+1:] {
-			if d := a.Sub(b).Abs(); d < 10*time.Minute || d > 20*time.Minute {
+			if d := a.Sub(b).Abs(); d < 20*time.Minute || d > 40*time.Minute {
 				t.Errorf("saved at %v", began)
 			}
 		}
@@ -316,6 +316,17 @@ func TestInTurn(t *testing.T) {
 	}
 }
 
+// TestTurnSuffices: a member that begins as late as it may has saved 8 GiB before the next one may begin.
+func TestTurnSuffices(t *testing.T) {
+	last := noon
+	for snapshots.UntilTurn(last, 0, 2) == 0 {
+		last = last.Add(time.Second)
+	}
+	if left := snapshots.UntilTurn(last, 1, 2); left < (8<<30)/time.Duration(pace)*time.Second {
+		t.Errorf("only %s are left", left)
+	}
+}
+
 // saved takes a snapshot every six hours until noon.
 func saved(t *testing.T, s *phasetest.Stage, count int) (paths []string) {
 	t.Helper()
@@ -334,13 +345,13 @@ func TestPrune(t *testing.T) {
 	s.Put(t, dir+"/others.db", "database")
 	acting, planned := s.Host, &phasetest.Record{}
 	s.Host = plan.NewOverlay(acting, planned.OnHost)
-	phasetest.Fatal(t, Prune(s.Env, dir, snapshots.Policy{Newest: 3, Days: 1}))
+	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 3, Days: 1}))
 	s.Host = acting
 	if titles := planned.Titles(); len(titles) != 8 || len(fixture.Entries(t, s.Root+dir)) != 15 {
 		t.Errorf("planned: %q", titles)
 	}
 	fact.In(t, strings.Join(planned.Titles(), "\n"), paths[0], snapshots.RecordPath(paths[0]), paths[3])
-	phasetest.Fatal(t, Prune(s.Env, dir, snapshots.Policy{Newest: 3, Days: 1}))
+	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 3, Days: 1}))
 	fact.In(t, s.Said.String(), dir+"/others.db")
 	var want []string
 	for _, path := range paths[4:] {
@@ -349,8 +360,31 @@ func TestPrune(t *testing.T) {
 	if diff := cmp.Diff(append(want, "others.db"), fixture.Entries(t, s.Root+dir)); diff != "" {
 		t.Errorf("(-want +stay):\n%s", diff)
 	}
-	if err := Prune(s.Env, dir, snapshots.Policy{}); err == nil {
+	if err := Prune(t.Context(), s.Env, dir, snapshots.Policy{}); err == nil {
 		t.Error("nothing would stay")
+	}
+}
+
+// TestPruneOfClone: snapshots of another cluster, which has a Node of the same name, stay. So do all while it's not known which are its own.
+func TestPruneOfClone(t *testing.T) {
+	s, _ := plane(t, "")
+	paths := saved(t, s, 6)
+	for i, path := range paths {
+		changeRecord(t, s, path, func(r *snapshots.Record) { r.ClusterUID = []string{"", "own", "another"}[i%3] })
+	}
+	one := snapshots.Policy{Newest: 1}
+	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, one))
+	if entries := fixture.Entries(t, s.Root+dir); len(entries) != 2*len(paths) {
+		t.Errorf("without an API: %v", entries)
+	}
+	s.Cluster = namespaced{s.Cluster, "own"}
+	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, one))
+	var stay []string
+	for _, i := range []int{2, 4, 5} {
+		stay = append(stay, filepath.Base(paths[i]), filepath.Base(paths[i])+".json")
+	}
+	if diff := cmp.Diff(stay, fixture.Entries(t, s.Root+dir)); diff != "" {
+		t.Errorf("(-want +stay):\n%s", diff)
 	}
 }
 
@@ -363,10 +397,10 @@ func TestPruneVerifies(t *testing.T) {
 	ahead, err := Save(t.Context(), s.Env, Options{Dir: dir})
 	phasetest.Fatal(t, err)
 	s.FakeHost.On.Now = func() time.Time { return noon }
-	phasetest.Fatal(t, Prune(s.Env, dir, snapshots.Policy{Newest: 5}))
+	phasetest.Fatal(t, Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 5}))
 	fact.In(t, s.Said.String(), ahead)
 	s.Put(t, paths[1], s.Get(t, paths[1])[512:])
-	err = Prune(s.Env, dir, snapshots.Policy{Newest: 5})
+	err = Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 5})
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -390,7 +424,7 @@ func TestPruneDamaged(t *testing.T) {
 			paths := saved(t, s, 4)
 			newest := paths[len(paths)-1]
 			damage(t, s, newest)
-			err := Prune(s.Env, dir, snapshots.Policy{Newest: 1})
+			err := Prune(t.Context(), s.Env, dir, snapshots.Policy{Newest: 1})
 			if err == nil {
 				t.Fatal("no error")
 			}

@@ -362,9 +362,8 @@ func (m machine) recoversEtcd(planes []machine) {
 		}
 		return nil
 	})
-	for _, at := range recoverInstants {
-		if said, err := m.runUntil(at, nothingMore, again...); err == nil { // it ended first
-			m.Logf("it ended before %s:\n%s", at, said)
+	for i, at := range recoverInstants {
+		if !m.recoverKilledAt(at, i%2 == 1, again) {
 			break
 		}
 	}
@@ -393,6 +392,26 @@ func (m machine) recoversEtcd(planes []machine) {
 	}
 	m.hasVoters(planes...)
 	m.must("slipway", "etcd", "prune", "--yes")
+}
+
+// recoverKilledAt runs a recovery that's killed, perhaps with the whole node, and reports whether there's more of it to do.
+func (m machine) recoverKilledAt(at instant, node bool, recovery []string) (more bool) {
+	m.Helper()
+	end := nothingMore
+	if node {
+		end = m.node.Kill
+	}
+	said, err := m.runUntil(at, end, recovery...)
+	if err == nil { // it ended first
+		m.Logf("it ended before %s:\n%s", at, said)
+		return false
+	}
+	if node && at.in(said) {
+		if err := m.node.Start(m.Context()); err != nil {
+			m.Fatal(err)
+		}
+	}
+	return true
 }
 
 // takesBack lets a control plane join again that etcd doesn't know any more, as `etcd recover` and `etcd restore` say.

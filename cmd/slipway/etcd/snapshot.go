@@ -118,7 +118,7 @@ func newPrune(g *cli.Globals) *cobra.Command {
 				return fmt.Errorf("--keep=%d --keep-days=%d: at least one snapshot has to stay", policy.Newest, policy.Days)
 			}
 			return run(cmd, g, dir, func(p *env.Parts, dir string) error {
-				if err := snapshot.Prune(p.Env, dir, policy); err != nil {
+				if err := snapshot.Prune(cmd.Context(), p.Env, dir, policy); err != nil {
 					return err
 				}
 				return p.Show(func() error { return nil })

@@ -4,6 +4,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -113,17 +114,16 @@ func look(ctx context.Context, p *env.Parts, hash bool) (*status, error) {
 	}
 	own, _ := thisnode.EtcdMember(p.Env.Host, p.Env.Config)
 	s := &status{TypeMeta: metav1.TypeMeta{APIVersion: outputAPI, Kind: "Status"}, Findings: []fault.Finding{}}
-	concerns := etcd.Concerns
-	if p.Env.Config.Cluster.Etcd.External != nil {
-		concerns = etcd.ExternalConcerns
-	}
-	s.Findings = append(s.Findings, concerns(all)...)
+	s.Findings = append(s.Findings, etcd.Concerns(all)...)
 	for _, m := range all {
 		s.ClusterID = fmt.Sprintf("%x", m.Cluster)
 		s.Members = append(s.Members, memberOf(all, m, own.PeerURL))
 	}
 	if hash {
 		err = s.hash(ctx, p.Env.Etcd, etcd.CommonRevision(all))
+	}
+	if p.Env.Config.Cluster.Etcd.External != nil {
+		etcd.ExternalRemedies(s.Findings)
 	}
 	return s, err
 }
@@ -147,14 +147,17 @@ func (s *status) addLast(e *step.Env, dir string) {
 	if err != nil {
 		e.UI.Warnf("cannot see the last snapshot: %v", err)
 	}
-	if last, found := snapshots.Newest(list, e.Config.Name, e.Host.Now()); found {
+	if last, found := snapshots.Newest(list, snapshots.Owner{Node: e.Config.Name}, e.Host.Now()); found {
 		s.LastSnapshot = &last
 	}
 }
 
-// hash adds the hashes of all members' keys.
+// hash adds the hashes of all members' keys. It asks again if some members have just been compacted, and others not yet.
 func (s *status) hash(ctx context.Context, e etcd.Etcd, revision int64) error {
 	hashes, err := e.HashKV(ctx, revision)
+	if err == nil && !etcd.Comparable(hashes) {
+		hashes, err = e.HashKV(ctx, revision)
+	}
 	if err != nil {
 		return err
 	}
@@ -176,7 +179,28 @@ func (s *status) hash(ctx context.Context, e etcd.Etcd, revision int64) error {
 		f.Severity, f.Subject = fault.Broken, "etcd"
 		s.Findings = append([]fault.Finding{*f}, s.Findings...)
 	}
+	s.notCompared(etcd.Comparable(hashes))
 	return nil
+}
+
+// notCompared finds that the hashes say nothing about some of the members that answer. A learner never has one.
+func (s *status) notCompared(comparable bool) {
+	var why []string
+	for _, m := range s.Members {
+		switch {
+		case m.Hash == "" && m.Answers && !m.Learner:
+			why = append(why, fmt.Sprintf("%s has no hash (%s)", m.label(), cmp.Or(m.HashError, "it was not asked")))
+		case m.Hash != "" && !comparable:
+			why = append(why, fmt.Sprintf("%s was compacted up to revision %d", m.label(), m.CompactedTo))
+		}
+	}
+	if len(why) == 0 {
+		return
+	}
+	f := fault.NewFinding(etcd.NotCompared, fault.Broken, "run this again; if it is the same, `slipway diagnose` on the members' hosts says what is wrong",
+		"whether all members have the same keys is not known: %s", strings.Join(why, "; "))
+	f.Subject = "etcd"
+	s.Findings = append(s.Findings, f)
 }
 
 // verdict returns an error with exit code 2 if an operator is needed.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,16 +35,25 @@ type members struct {
 	etcd.Etcd
 	all    []etcd.Health
 	hashes []etcd.KeysHash
-	err    error
+	// compacted are the revisions of the last compaction for each time that the hashes are asked for; none keeps those of hashes.
+	compacted [][]int64
+	asked     *int
+	err       error
 }
 
 func (m members) Health(context.Context) ([]etcd.Health, error) { return m.all, m.err }
 
 func (m members) HashKV(_ context.Context, revision int64) ([]etcd.KeysHash, error) {
-	if revision != 41 {
+	if revision != etcd.CommonRevision(m.all) {
 		return nil, errors.Errorf("asked for revision %d", revision)
 	}
-	return m.hashes, nil
+	hashes := slices.Clone(m.hashes)
+	if *m.asked++; *m.asked <= len(m.compacted) {
+		for i, revision := range m.compacted[*m.asked-1] {
+			hashes[i].Compacted = revision
+		}
+	}
+	return hashes, nil
 }
 
 // three returns cp-1, which is the fixture's host, cp-2, which leads, and cp-3.
@@ -83,7 +93,13 @@ func TestStatus(t *testing.T) {
 		"healthy": {"text", false, func(*members) {}, nil},
 		"json":    {"json", true, func(*members) {}, nil},
 		"yaml":    {"yaml", false, func(m *members) { m.all = m.all[:1] }, nil},
-		"hashkv":  {"text", true, func(m *members) { m.hashes[2].Err, m.hashes[1].Hash = refused, 5 }, []string{"etcd-corrupt (etcd)"}},
+		"hashkv": {"text", true, func(m *members) { m.hashes[2].Err, m.hashes[1].Hash = refused, 5 },
+			[]string{"etcd-corrupt (etcd)", "etcd-not-compared (etcd)"}},
+		"hashkv of one":        {"text", true, func(m *members) { m.all, m.hashes = m.all[:1], m.hashes[:1] }, nil},
+		"without a hash":       {"json", true, func(m *members) { m.hashes[2].Err = refused }, []string{"etcd-not-compared (etcd)"}},
+		"just compacted":       {"text", true, func(m *members) { m.compacted = [][]int64{{30, 35, 30}} }, nil},
+		"compacted apart":      {"text", true, func(m *members) { m.compacted = [][]int64{{30, 35, 30}, {30, 35, 30}} }, []string{"etcd-not-compared (etcd)"}},
+		"hashkv and a learner": {"text", true, func(m *members) { m.all[2].Learner, m.hashes[2].Err = true, refused }, []string{"etcd-learner (cp-3)"}},
 		"troubled": {"text", false, func(m *members) {
 			m.all[2] = etcd.Health{Member: m.all[2].Member, Err: refused}
 			m.all[0].Status.Size, m.all[0].Status.Alarms = 2<<30, []etcd.Alarm{{Member: 0xa0, Kind: "NOSPACE"}}
@@ -98,7 +114,7 @@ func TestStatus(t *testing.T) {
 		}, []string{"etcd-quorum-lost (etcd)", "etcd-down (cp-2)", "etcd-down (cp-3)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := members{all: three()}
+			e := members{all: three(), asked: new(int)}
 			for _, h := range e.all {
 				e.hashes = append(e.hashes, etcd.KeysHash{Member: h.Member, Hash: 0x1234abcd, Compacted: 30})
 			}
@@ -117,7 +133,7 @@ func TestStatus(t *testing.T) {
 			if err := (&cli.OutputOptions{Form: test.form}).Print(g, s, s.table); err != nil {
 				t.Fatal(err)
 			}
-			golden.Check(t, "testdata/status-"+name+".txt", out.String())
+			golden.Check(t, "testdata/status-"+strings.ReplaceAll(name, " ", "-")+".txt", out.String())
 			if err := s.verdict(); cli.CodeOf(err) != 2 != (test.verdict == nil) {
 				t.Errorf("verdict %v", err)
 			} else if err != nil {
