@@ -168,8 +168,8 @@ func pronoun(list []string) string {
 	return "them"
 }
 
-// usedKeys leaves out the keys that nothing in a snapshot is encrypted with, and adds those that the record lacks. A used key whose name
-// has a colon is known by the text before it.
+// usedKeys leaves out the keys that nothing in a snapshot is encrypted with, and adds used keys that the record lacks. Of a used key's
+// name, only the text before a colon is known.
 func usedKeys(recorded []snapshots.Encryption, used []string) []snapshots.Encryption {
 	is := func(key, name string) bool { return key == name || strings.HasPrefix(key, name+":") }
 	lacking, kept := slices.Clone(used), slices.Clone(recorded)
