@@ -21,11 +21,11 @@ import (
 
 // Plan holds the steps of a dry run, in order.
 type Plan struct {
-	Form          string   // output form: text, json or yaml
-	Command, Node string   // as they appear in the plan
+	Form          string // output form: text, json or yaml
+	Command, Node string // as they appear in the plan
 	// Shown is a text as this program's messages have it; nil for the same.
 	Shown func(text string) string
-	now           *present // the state before the plan; nil without --diff
+	now   *present // the state before the plan; nil without --diff
 	// warn reports why the plan can't be compared with a cluster.
 	warn    func(format string, args ...any)
 	assumed *config.Node // the node of a plan for a cluster that wasn't asked; otherwise nil
