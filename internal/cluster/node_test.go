@@ -119,6 +119,34 @@ func TestAwaitReport(t *testing.T) {
 	}
 }
 
+// TestAwaitPods: the check gets the Pods of the namespace and the labels, until it accepts them. Its last error says what's missing.
+func TestAwaitPods(t *testing.T) {
+	a := newAPI(t)
+	put := func(namespace, name, app string) {
+		a.Put("/api/v1/namespaces/"+namespace+"/pods/"+name, map[string]any{
+			"metadata": map[string]any{"namespace": namespace, "name": name, "labels": map[string]any{"k8s-app": app}},
+		})
+	}
+	put("kube-system", "dns-1", "kube-dns")
+	put("kube-system", "proxy-1", "kube-proxy")
+	put("default", "proxy-2", "kube-proxy")
+	var seen []string
+	err := a.client(t).AwaitPods(t.Context(), "kube-system", "k8s-app=kube-proxy", func(pods []corev1.Pod) error {
+		seen = nil
+		for _, p := range pods {
+			seen = append(seen, p.Name)
+		}
+		if len(pods) == 1 {
+			put("kube-system", "proxy-3", "kube-proxy")
+			return errors.New("there is only one")
+		}
+		return nil
+	})
+	if err != nil || !slices.Equal(seen, []string{"proxy-1", "proxy-3"}) {
+		t.Errorf("%q, %v", seen, err)
+	}
+}
+
 func TestMarkPatch(t *testing.T) {
 	node := func(change func(*corev1.Node)) *corev1.Node {
 		n := NewNode("n1")

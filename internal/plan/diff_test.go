@@ -144,7 +144,8 @@ func TestPlanKept(t *testing.T) {
 
 // TestPlanEffects: a plan says what its steps cause on each node, in both forms.
 func TestPlanEffects(t *testing.T) {
-	p := &Plan{Form: "text", Command: "reconfigure", Node: "cp-1"}
+	renamed := func(text string) string { return strings.ReplaceAll(text, "`slipway ", "`kubeadm ") }
+	p := &Plan{Form: "text", Command: "reconfigure", Node: "cp-1", Shown: renamed}
 	in, _ := UI{UI: ui.NewLines(io.Discard, io.Discard), Plan: p}.Start("preflight")
 	for _, e := range []ui.Effect{
 		{Text: "Changing a.b in ConfigMap c", Changes: []ui.Field{{Source: "ConfigMap c", Path: "a.b"}}},
@@ -152,7 +153,7 @@ func TestPlanEffects(t *testing.T) {
 		{Text: "Restarting etcd and kube-apiserver", Restarts: []string{"etcd", "kube-apiserver"}},
 		{Text: "Restarting the kubelet", Restarts: []string{"kubelet"}},
 		{Text: "Run `slipway reconfigure node` on cp-2 and w-1", Others: []ui.OtherNode{
-			{Name: "cp-2", Command: "slipway reconfigure node", Restarts: []string{"etcd"}}, {Name: "w-1", Command: "slipway reconfigure node"},
+			{Name: "cp-2", Command: "reconfigure node", Restarts: []string{"etcd"}}, {Name: "w-1", Command: "reconfigure node"},
 		}},
 	} {
 		ui.SayEffect(in, e)

@@ -21,9 +21,11 @@ import (
 
 // Plan holds the steps of a dry run, in order.
 type Plan struct {
-	Form          string   // output form: text, json or yaml
-	Command, Node string   // as they appear in the plan
-	now           *present // the state before the plan; nil without --diff
+	Form          string // output form: text, json or yaml
+	Command, Node string // as they appear in the plan
+	// Shown is a text as this program's messages have it; nil for the same.
+	Shown func(text string) string
+	now   *present // the state before the plan; nil without --diff
 	// warn reports why the plan can't be compared with a cluster.
 	warn    func(format string, args ...any)
 	assumed *config.Node // the node of a plan for a cluster that wasn't asked; otherwise nil
@@ -203,10 +205,13 @@ func (p *Plan) encode() ([]byte, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	d := document{Schema: schemaVersion, Command: p.Command, Node: p.Node, Assumed: p.assumed != nil, Steps: append([]step{}, p.Steps...)}
+	d := document{Schema: schemaVersion, Command: p.Command, Node: p.Node, Assumed: p.assumed != nil}
+	d.Steps = append([]step{}, p.Steps...)
 	for _, e := range p.effects {
-		d.Changes, d.Restarts, d.OtherNodes = append(d.Changes, e.Changes...), append(d.Restarts, e.Restarts...), append(d.OtherNodes, e.Others...)
+		d.Changes = append(d.Changes, e.Changes...)
+		d.Restarts = append(d.Restarts, e.Restarts...)
 		d.APIAway += e.APIAway.Seconds()
+		d.OtherNodes = append(d.OtherNodes, e.Others...)
 	}
 	err := enc.Encode(d)
 	return b.Bytes(), err
@@ -247,6 +252,9 @@ func (p UI) Kept(k ui.Kept) {
 func (p UI) Effect(e ui.Effect) {
 	if p.Plan == nil {
 		return
+	}
+	if p.Plan.Shown != nil {
+		e.Text = p.Plan.Shown(e.Text)
 	}
 	p.Plan.mu.Lock()
 	defer p.Plan.mu.Unlock()

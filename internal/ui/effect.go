@@ -24,7 +24,7 @@ type Field struct {
 	Path   string `json:"field"`
 }
 
-// OtherNode is a node where a command has to run, and what that restarts there.
+// OtherNode is a node where a command of this program has to run, and what that restarts there.
 type OtherNode struct {
 	Name     string   `json:"name"`
 	Command  string   `json:"command"`

@@ -34,7 +34,8 @@ func (r *Run) addonPhase() step.Phase {
 	p.Summary, p.SideBySide = "Change the cluster's DNS and service proxy, on trial", false
 	p.Children[0].Summary, p.Children[1].Summary = "Change CoreDNS", "Change kube-proxy"
 	if r.MovesEndpoint() {
-		p.Children[2].Summary, p.Children[2].Run = "Lead flannel to the endpoint, if `init --network flannel` has installed it", r.changesAddon(manifests.FlannelDaemonSet, addon.MoveFlannel)
+		p.Children[2].Summary = "Lead flannel to the endpoint, if `init --network flannel` has installed it"
+		p.Children[2].Run = r.changesAddon(manifests.FlannelDaemonSet, addon.MoveFlannel)
 	} else {
 		p.Children = p.Children[:2]
 	}
@@ -117,8 +118,8 @@ func (o *rollout) changed(ctx context.Context, env *step.Env) (bool, error) {
 	return found && !reflect.DeepEqual(o.template, template), err
 }
 
-// proveAddon waits until a new Pod of a changed add-on is Ready, and has been for the time of a trial without a restart. What didn't
-// run before needn't run now.
+// proveAddon waits until a new Pod of a changed add-on is Ready, and has been for the time of a trial without a restart. What wasn't
+// Ready before needn't be now.
 func (r *Run) proveAddon(ctx context.Context, env *step.Env, before *rollout) error {
 	changed, err := before.changed(ctx, env)
 	if err != nil || !changed {
@@ -146,8 +147,8 @@ func (r *Run) proveAddon(ctx context.Context, env *step.Env, before *rollout) er
 	return err
 }
 
-// beginHere deletes a DaemonSet's old Pod on this node, once its controller knows the change: it replaces the others one by one, and
-// none while a node is down.
+// beginHere deletes a DaemonSet's old Pod on this node, once its controller knows the change: it replaces the others one by one,
+// and none while a node is down.
 func (o *rollout) beginHere(ctx context.Context, env *step.Env) error {
 	daemons, is := o.workload.(*appsv1.DaemonSet)
 	if !is {
@@ -261,7 +262,8 @@ func whyWaits(p *corev1.Pod) (why string) {
 
 // isStuck reports whether a container waits for what doesn't come by itself: it has ended twice, or can't be made.
 func isStuck(p *corev1.Pod) bool {
+	reasons := []string{"CrashLoopBackOff", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"}
 	return slices.ContainsFunc(containers(p), func(c corev1.ContainerStatus) bool {
-		return c.State.Waiting != nil && slices.Contains([]string{"CrashLoopBackOff", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"}, c.State.Waiting.Reason)
+		return c.State.Waiting != nil && slices.Contains(reasons, c.State.Waiting.Reason)
 	})
 }

@@ -31,7 +31,8 @@ import (
 
 func (r *Run) preflight(ctx context.Context, env *step.Env) error {
 	for _, f := range r.Fields {
-		ui.SayEffect(env.UI, ui.Effect{Text: "Changing " + f.Path + " in " + f.Source, Changes: []ui.Field{{Source: f.Source, Path: f.Path}}})
+		changes := []ui.Field{{Source: f.Source, Path: f.Path}}
+		ui.SayEffect(env.UI, ui.Effect{Text: "Changing " + f.Path + " in " + f.Source, Changes: changes})
 	}
 	if err := r.look(env); err != nil {
 		return err
@@ -272,7 +273,9 @@ func (r *Run) restartKubelet(ctx context.Context, env *step.Env) error {
 	if err := kubelet.EnsurePairUntilSigned(env); err != nil {
 		return err
 	}
-	ui.SayEffect(env.UI, ui.Effect{Text: "Restarting the kubelet, so that it reads " + filepath.Dir(r.kubelet[0].Path), Restarts: []string{kubeletName}})
+	ui.SayEffect(env.UI, ui.Effect{
+		Text: "Restarting the kubelet, so that it reads " + filepath.Dir(r.kubelet[0].Path), Restarts: []string{kubeletName},
+	})
 	if err := node.RestartKubelet(ctx, env); err != nil {
 		return err
 	}

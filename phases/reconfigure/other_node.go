@@ -100,13 +100,12 @@ func sayFollowers(env *step.Env, on string, nodes, restarts []string) {
 	if len(nodes) == 0 {
 		return
 	}
-	const command = "slipway reconfigure node"
-	e := ui.Effect{Text: fmt.Sprintf("Run `%s` on %s: %s", command, on, namesOf(nodes))}
+	e := ui.Effect{Text: fmt.Sprintf("Run `slipway reconfigure node` on %s: %s", on, namesOf(nodes))}
 	if len(restarts) > 0 {
 		e.Text += ". There, it restarts " + strings.Join(restarts, ", ")
 	}
 	for _, name := range nodes {
-		e.Others = append(e.Others, ui.OtherNode{Name: name, Command: command, Restarts: restarts})
+		e.Others = append(e.Others, ui.OtherNode{Name: name, Command: "reconfigure node", Restarts: restarts})
 	}
 	ui.SayEffect(env.UI, e)
 }

@@ -99,6 +99,10 @@ var points = []struct {
 	{"a control plane approves only its own kubelet's serving certificate, with nothing but the host's names and addresses", []string{
 		"phases/kubelet.TestServingRequest", "phases/kubelet.TestServingKey",
 	}},
+	{"a changed add-on is on trial", []string{"phases/reconfigure.TestAddonsOnTrial", "phases/reconfigure.TestAddonsInPlan"}},
+	{"a plan of a change says what restarts, and for how long the API is away", []string{"phases/reconfigure.TestPlan", "internal/plan.TestPlanEffects"}},
+	{"the same command finishes after a kill on trial", []string{"phases/reconfigure.TestInterrupted", "cmd/slipway/reconfigure.TestFinishFirst"}},
+	{"an edit on a control plane that lacks several changes stays", []string{"phases/reconfigure.TestNodeKeepsEdits", "internal/reconfiguring.TestPreviousNote"}},
 	{"API servers do not begin to refuse kubelets", []string{"phases/reconfigure.TestKubeletCertificates"}},
 	{"a change of the configuration that is killed at its end keeps no other control plane waiting", []string{
 		"phases/reconfigure.TestCrash/way-back-confirmed", "phases/reconfigure.TestCrash/reconfigure-boot",

@@ -109,7 +109,7 @@ func (p Planning) LivingParts(node *config.Node, real *linux.Host) *Parts {
 }
 
 func (p Planning) recorded(node *config.Node, real *linux.Host, asks bool) (*Parts, *plan.Plan) {
-	record := &plan.Plan{Form: "text", Node: node.Name}
+	record := &plan.Plan{Form: "text", Node: node.Name, Shown: func(text string) string { return cli.Shown(p.G.Program, text) }}
 	if r := p.G.Report; r != nil {
 		record.Form, record.Command = r.Form, r.Command
 	}

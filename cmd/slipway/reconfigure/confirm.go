@@ -78,7 +78,8 @@ func finishFirst(cmd *cobra.Command, g *cli.Globals, living living) error {
 		if r == nil {
 			return nil
 		}
-		return fault.New("this plan only ends the interrupted change of "+r.Began.Format(time.DateTime)+" UTC: another one is made from the state after that",
+		at := r.Began.Format(time.DateTime)
+		return fault.New("this plan only ends the interrupted change of "+at+" UTC: another one is made from the state after that",
 			"once it has ended, make the plan again: `slipway reconfigure node` ends it")
 	})
 }
