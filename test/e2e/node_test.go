@@ -124,10 +124,7 @@ func (m machine) isReconfigured() {
 	if err := m.node.Exec(m.Context(), nodes.Cmd{Args: change("no-such-flag"), Stdout: watch, Stderr: watch}); err == nil || watch.at.IsZero() {
 		m.Fatalf("a flag that does not exist counts: %v\n%s", err, &watch.said)
 	}
-	took := time.Since(watch.at)
-	if m.Logf("put back in %.1fs", took.Seconds()); took > longestPutBack {
-		m.Errorf("that is more than %s", longestPutBack)
-	}
+	m.Logf("put back in %.1fs", time.Since(watch.at).Seconds())
 	fact.In(m, watch.said.String(), "no-such-flag")
 	if err := isBack(); err != nil {
 		m.Fatal(err)
@@ -161,9 +158,6 @@ func (m machine) isReconfigured() {
 	}
 	m.must("rm", "-r", "/etc/kubernetes/tmp") // resets leave it
 }
-
-// longestPutBack is the promise: that's how long a node needs to go back once the cause is known.
-const longestPutBack = 30 * time.Second
 
 // stopwatch keeps what is said, and notes when a text comes.
 type stopwatch struct {

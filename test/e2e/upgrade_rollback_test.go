@@ -95,11 +95,11 @@ func (m machine) killedOften(back []string) {
 // refusesRollbackUnasked: the question says what's lost, and no answer means no. A plan needs no answer.
 func (m machine) refusesRollbackUnasked() {
 	m.Helper()
-	out, err := m.try("sh", "-c", "slipway upgrade rollback --restore-etcd </dev/null")
+	out, err := m.try("sh", "-c", "slipway upgrade rollback --restore-etcd "+littleRoom+" </dev/null")
 	if err == nil || !strings.Contains(out, "is lost") {
 		m.Errorf("%v:\n%s", err, out)
 	}
-	plan := m.must("slipway", "upgrade", "rollback", "--restore-etcd", "--dry-run")
+	plan := m.must("slipway", "upgrade", "rollback", "--restore-etcd", "--dry-run", littleRoom)
 	for _, want := range []string{"rename /var/lib/etcd/member to /var/lib/etcd/member.before-rollback-", "rename /var/lib/etcd/member.new to /var/lib/etcd/member\n"} {
 		if !strings.Contains(plan, want) {
 			m.Errorf("the plan has no %q", want)
@@ -182,7 +182,7 @@ func (m machine) refusesRestoreBeside(others ...machine) {
 		}
 		return nil
 	})
-	out, err := m.try("slipway", "upgrade", "rollback", "--restore-etcd", "--yes")
+	out, err := m.try("slipway", "upgrade", "rollback", "--restore-etcd", "--yes", littleRoom)
 	if err == nil {
 		m.Errorf("the restore began:\n%s", out)
 	}

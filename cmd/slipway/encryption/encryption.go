@@ -123,5 +123,5 @@ func finishFirst(cmd *cobra.Command, g *cli.Globals) error {
 	if err != nil || unfinished == nil {
 		return err
 	}
-	return p.Run(cmd.Context(), reconfigure.Finish(false), nil)
+	return p.Run(cmd.Context(), reconfigure.FinishFirst(), nil)
 }
