@@ -177,7 +177,7 @@ func (o *rollout) await(ctx context.Context, env *step.Env, certain *corev1.Pod)
 	var failed error
 	err = env.Guard(ctx, &env.Config.Timeouts.UpgradeManifests, env.NodeTarget(), failure, func(ctx context.Context) error {
 		return env.Cluster.AwaitPods(ctx, o.workload.GetNamespace(), o.selector, func(pods []corev1.Pod) error {
-			not := errors.Errorf("%s: there is none yet", failure)
+			missing := "there is none yet"
 			for i := range pods {
 				p := &pods[i]
 				if !o.counts(env, p) || slices.ContainsFunc(o.pods, sameAs(p)) || certain != nil && certain.UID != p.UID {
@@ -187,7 +187,7 @@ func (o *rollout) await(ctx context.Context, env *step.Env, certain *corev1.Pod)
 					ready, failed = p, nil
 					return nil
 				}
-				not = errors.Errorf("%s: Pod %s on node %s is not Ready%s", failure, p.Name, p.Spec.NodeName, whyWaits(p))
+				missing = fmt.Sprintf("Pod %s on node %s is not Ready%s", p.Name, p.Spec.NodeName, whyWaits(p))
 				if isStuck(p) {
 					failed = o.fails(ctx, env, p)
 				}
@@ -195,7 +195,7 @@ func (o *rollout) await(ctx context.Context, env *step.Env, certain *corev1.Pod)
 			if failed != nil {
 				return nil
 			}
-			return not
+			return errors.Errorf("%s: %s", failure, missing)
 		})
 	})
 	return ready, cmp.Or(err, failed)
