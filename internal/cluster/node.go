@@ -241,3 +241,10 @@ func reasonOf(err error) string {
 	}
 	return strings.Join(said, "; ")
 }
+
+// PodReady reports whether a Pod has the condition Ready.
+func PodReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}

@@ -72,8 +72,8 @@ func (e *NoEtcdPodError) Remedy() string {
 }
 
 // EtcdEndpoints returns a function that finds the client URLs of etcd's members, in this host's static Pod and in the API's Pods of
-// control planes; if the API doesn't answer, in the data of this host's etcd. It leaves out Pods that aren't believed and invalid URLs, with one warning each. If nothing is left, the error
-// is a *NoEtcdPodError.
+// control planes; if the API doesn't answer, in the data of this host's etcd. It leaves out Pods that aren't believed and invalid
+// URLs, with one warning each. If nothing is left, the error is a *NoEtcdPodError.
 func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) func(context.Context) ([]string, error) {
 	var warned sync.Map
 	return func(ctx context.Context) ([]string, error) {
@@ -112,8 +112,8 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) fu
 	}
 }
 
-// storedURLs returns the client URLs of all members that this host's etcd knew when it stopped. Its static Pod names only those from when
-// it joined, and a running etcd says itself what it knows.
+// storedURLs returns the client URLs of all members that this host's etcd knew when it stopped. Its static Pod names only the members of
+// the time it joined, and a running etcd reports its members itself.
 func storedURLs(h host.Host, n *config.Node) (urls []string) {
 	pod, found := StaticPod(h, StaticPodPath(n, manifests.EtcdName))
 	if !found {

@@ -168,7 +168,7 @@ func (d due) run(node *corev1.Node, pods []corev1.Pod) error {
 		critical, counts := p.Spec.PriorityClassName == "system-node-critical", !d.ofNetwork || !p.Spec.HostNetwork
 		switch {
 		case ofNode(&p) || !critical && !counts:
-		case critical && !podReady(&p):
+		case critical && !cluster.PodReady(&p):
 			return errors.Errorf("Pod %s/%s is not Ready: %s", p.Namespace, p.Name, whyNotReady(&p))
 		case podRunning(&p):
 			runs = runs || counts
@@ -199,12 +199,6 @@ func noPod(reported *corev1.Node) error {
 	}
 	return fault.New("no Pod can be scheduled to node "+reported.Name+" while it has the taint "+strings.Join(taints, ", "),
 		"`kubectl describe node "+reported.Name+"` says what is wrong with it: disk-pressure, for example, means that too little of a disk is free")
-}
-
-func podReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // podRunning reports whether all containers of a Pod run. CoreDNS takes another ten seconds to become Ready if its first check

@@ -34,7 +34,7 @@ func (r *Run) addonPhase() step.Phase {
 	p.Summary, p.SideBySide = "Change the cluster's DNS and service proxy, on trial", false
 	p.Children[0].Summary, p.Children[1].Summary = "Change CoreDNS", "Change kube-proxy"
 	if r.MovesEndpoint() {
-		p.Children[2].Summary = "Lead flannel to the endpoint, if `init --network flannel` has installed it"
+		p.Children[2].Summary = "Point flannel at the endpoint, if `init --network flannel` has installed it"
 		p.Children[2].Run = r.changesAddon(manifests.FlannelDaemonSet, addon.MoveFlannel)
 	} else {
 		p.Children = p.Children[:2]
@@ -118,14 +118,14 @@ func (o *rollout) changed(ctx context.Context, env *step.Env) (bool, error) {
 	return found && !reflect.DeepEqual(o.template, template), err
 }
 
-// proveAddon waits until a new Pod of a changed add-on is Ready, and has been for the time of a trial without a restart. What wasn't
-// Ready before needn't be now.
+// proveAddon waits until a new Pod of a changed add-on is Ready, and has been for the time of a trial without a restart. An
+// add-on that wasn't Ready before needn't be Ready now.
 func (r *Run) proveAddon(ctx context.Context, env *step.Env, before *rollout) error {
 	changed, err := before.changed(ctx, env)
 	if err != nil || !changed {
 		return err
 	}
-	if !slices.ContainsFunc(before.pods, func(p corev1.Pod) bool { return before.counts(env, &p) && isReady(&p) }) {
+	if !slices.ContainsFunc(before.pods, func(p corev1.Pod) bool { return before.counts(env, &p) && cluster.PodReady(&p) }) {
 		env.UI.Warn("no Pod of "+before.workload.GetName()+" was Ready before the change, so nothing shows whether it works now",
 			"see what its Pods need: `kubectl -n "+before.workload.GetNamespace()+" describe pods -l "+before.selector+"`")
 		return nil
@@ -183,7 +183,7 @@ func (o *rollout) await(ctx context.Context, env *step.Env, certain *corev1.Pod)
 				if !o.counts(env, p) || slices.ContainsFunc(o.pods, sameAs(p)) || certain != nil && certain.UID != p.UID {
 					continue
 				}
-				if isReady(p) {
+				if cluster.PodReady(p) {
 					ready, failed = p, nil
 					return nil
 				}
@@ -193,7 +193,7 @@ func (o *rollout) await(ctx context.Context, env *step.Env, certain *corev1.Pod)
 				}
 			}
 			if failed != nil {
-				return nil
+				return nil //nolint:nilerr // ends the wait, and is returned below
 			}
 			return errors.Errorf("%s: %s", failure, missing)
 		})
@@ -201,10 +201,10 @@ func (o *rollout) await(ctx context.Context, env *step.Env, certain *corev1.Pod)
 	return ready, cmp.Or(err, failed)
 }
 
-// counts reports whether a Pod shows that the add-on works: a DaemonSet's on this node does, and any of a Deployment.
+// counts reports whether a Pod shows that the add-on works: a DaemonSet's own Pod on this node does, and any of a Deployment.
 func (o *rollout) counts(env *step.Env, p *corev1.Pod) bool {
-	_, anywhere := o.workload.(*appsv1.Deployment)
-	return p.DeletionTimestamp == nil && (anywhere || p.Spec.NodeName == env.Config.Name)
+	daemons, is := o.workload.(*appsv1.DaemonSet)
+	return p.DeletionTimestamp == nil && (!is || p.Spec.NodeName == env.Config.Name && metav1.IsControlledBy(p, daemons))
 }
 
 // fails is the error of a Pod that doesn't work, with the last line of its log.
@@ -220,7 +220,7 @@ func (o *rollout) fails(ctx context.Context, env *step.Env, p *corev1.Pod) error
 		}
 		_ = env.Cluster.Read(ctx, q, func(r io.Reader) error { // it's only more to say
 			line, err := io.ReadAll(r)
-			said += "; its last words: " + strings.TrimSpace(string(line))
+			said += "; the last line of its log: " + strings.TrimSpace(string(line))
 			return err
 		})
 	}
@@ -230,12 +230,6 @@ func (o *rollout) fails(ctx context.Context, env *step.Env, p *corev1.Pod) error
 
 func sameAs(p *corev1.Pod) func(corev1.Pod) bool {
 	return func(other corev1.Pod) bool { return other.UID == p.UID }
-}
-
-func isReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // containers are the states of all containers of a Pod, in the order in which they start.
@@ -260,7 +254,7 @@ func whyWaits(p *corev1.Pod) (why string) {
 	return why
 }
 
-// isStuck reports whether a container waits for what doesn't come by itself: it has ended twice, or can't be made.
+// isStuck reports whether a container can't start without help: it keeps ending, or can't be created.
 func isStuck(p *corev1.Pod) bool {
 	reasons := []string{"CrashLoopBackOff", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"}
 	return slices.ContainsFunc(containers(p), func(c corev1.ContainerStatus) bool {

@@ -5,6 +5,7 @@ package reconfigure
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"reflect"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -78,12 +80,21 @@ func (c *controllers) Pods(_ context.Context, _, selector string) (pods []corev1
 		}
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: name}}
+		if name != "coredns" {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: name, Controller: ptr.To(true)}}
+		}
 		if !reflect.DeepEqual(c.before[name], c.template(name)) {
 			p.Name = name + "-new-" + on
 			c.become(name, &p, c.looks)
 		}
 		p.UID = types.UID(p.Name)
 		pods = append(pods, p)
+	}
+	if name != "coredns" { // somebody's Pod with the same label is neither deleted nor a sign that kube-proxy works
+		others := *pods[1].DeepCopy()
+		others.Name, others.OwnerReferences, others.UID = "others", nil, types.UID(fmt.Sprint("others-", c.looks))
+		others.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		pods = append([]corev1.Pod{others}, pods...)
 	}
 	return pods, nil
 }

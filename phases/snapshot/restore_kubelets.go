@@ -107,9 +107,7 @@ func hasEnded(pod *corev1.Pod) bool {
 }
 
 func isReady(pod *corev1.Pod) bool {
-	return !hasEnded(pod) && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	return !hasEnded(pod) && cluster.PodReady(pod)
 }
 
 func has(pods []corev1.Pod, uid types.UID) bool {

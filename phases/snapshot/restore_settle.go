@@ -212,9 +212,7 @@ func strayEndpoint(ctx context.Context, env *step.Env) error {
 	}
 	ready := map[types.UID]bool{}
 	for i := range pods {
-		ready[pods[i].UID] = slices.ContainsFunc(pods[i].Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
+		ready[pods[i].UID] = cluster.PodReady(&pods[i])
 	}
 	for _, s := range slicesOfServices.Items {
 		for _, e := range s.Endpoints {
