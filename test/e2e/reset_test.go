@@ -179,12 +179,13 @@ func (m machine) resetsThoughAllIsDead() {
 	m.must("systemctl", "start", "containerd")
 }
 
-// mountsPrecious puts files below mounts where reset removes things: mounts like the kubelet's, and another kind. The first mount
-// belongs to a running Pod, because the kubelet removes directories of Pods it doesn't know.
-func (m machine) mountsPrecious() []string {
+// mountsPrecious puts files below mounts where reset removes things: mounts like the kubelet's, and another kind. The second belongs
+// to the node's kube-proxy, because the kubelet removes directories of Pods that have ended.
+func (m machine) mountsPrecious(plane machine) []string {
 	m.Helper()
-	pod := strings.Fields(m.must("find", "/var/lib/kubelet/pods", "-mindepth", "1", "-maxdepth", "1"))[0]
-	places := []string{"/var/lib/kubelet/mine", pod + "/volumes/host", "/etc/kubernetes/pki/mine"}
+	proxy := strings.TrimSpace(plane.kubectl("-n", "kube-system", "get", "pods", "-l", "k8s-app=kube-proxy",
+		"--field-selector", "status.phase=Running,spec.nodeName="+m.node.Name(), "-o", "jsonpath={.items[0].metadata.uid}"))
+	places := []string{"/var/lib/kubelet/mine", "/var/lib/kubelet/pods/" + proxy + "/volumes/host", "/etc/kubernetes/pki/mine"}
 	m.must(append([]string{"mkdir", "-p", "/srv/precious"}, places...)...)
 	m.write("/srv/precious/file", "precious\n")
 	for _, to := range places {

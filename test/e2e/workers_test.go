@@ -77,7 +77,7 @@ func (m machine) resetsWorker(w machine, before []string) {
 		}
 		return nil
 	})
-	precious := w.mountsPrecious()
+	precious := w.mountsPrecious(m)
 	if out := w.reset(); !strings.Contains(out, "kubectl delete node worker-1") || !strings.Contains(out, "/var/lib/kubelet/mine") {
 		w.Errorf("reset says:\n%s", out)
 	}
