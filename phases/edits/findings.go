@@ -51,8 +51,8 @@ func (e podEdits) findings() []fault.Finding {
 	var found []fault.Finding
 	if e.edited != nil {
 		found = append(found, fault.NewFinding(StaticPodCheck, fault.Error,
-			e.remedy(e.edited, "keep them in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs of the ClusterConfiguration; to drop them, use --ignore-preflight-errors="+StaticPodCheck,
-				"keep them in extraArgs of the ClusterConfiguration, or in a patch; to drop them, use --ignore-preflight-errors="+StaticPodCheck),
+			e.remedy(e.edited, "keep them in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs of the ClusterConfiguration; to drop them, use "+fault.Ignoring(StaticPodCheck),
+				"keep them in extraArgs of the ClusterConfiguration, or in a patch; to drop them, use "+fault.Ignoring(StaticPodCheck)),
 			"%s would lose edits of the static Pod of %s: %s", e.run, e.component, e.edited))
 	}
 	if e.doubtful != nil {

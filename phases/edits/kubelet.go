@@ -178,7 +178,7 @@ func KubeletFindings(ctx context.Context, env *step.Env) []fault.Finding {
 		keep = "leave fields that come from before the change of that ConfigMap on " + changed + " to the upgrade; " + keep
 	}
 	return []fault.Finding{fault.NewFinding(KubeletCheck, fault.Error,
-		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use --ignore-preflight-errors="+KubeletCheck+"; "+keep,
+		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use "+fault.Ignoring(KubeletCheck)+"; "+keep,
 		"%s would lose edits of %s: %s", run, path, names)}
 }
 

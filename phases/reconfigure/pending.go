@@ -35,7 +35,7 @@ func (r *Run) pending(ctx context.Context, env *step.Env) []fault.Finding {
 		return nil
 	}
 	return []fault.Finding{fault.NewFinding(pendingCheck, fault.Error,
-		"run `slipway reconfigure node` first; to put both changes on trial at once, use --ignore-preflight-errors="+pendingCheck,
+		"run `slipway reconfigure node` first; to put both changes on trial at once, use "+fault.Ignoring(pendingCheck),
 		"the cluster's configuration was changed before, and this control plane does not run with that change yet: %s", strings.Join(paths, ", "))}
 }
 

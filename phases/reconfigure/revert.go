@@ -87,7 +87,7 @@ func (r *Run) before(configMap string) (string, bool) {
 func (r *Run) changedSinceThen(ctx context.Context, env *step.Env) (findings []fault.Finding) {
 	add := func(what string) {
 		findings = append(findings, fault.NewFinding(fault.ChangedSince, fault.Error,
-			"take that back first, or use `slipway reconfigure --config` with the fields to change; --ignore-preflight-errors="+fault.ChangedSince+" overwrites it, and keeps a copy",
+			"take that back first, or use `slipway reconfigure --config` with the fields to change; "+fault.Ignoring(fault.ChangedSince)+" overwrites it, and keeps a copy",
 			"%s has been changed since %s counts", what, nameOf(r.Reverts)))
 	}
 	for _, f := range r.Reverts.Files {

@@ -20,7 +20,7 @@ func Question(env *step.Env, except ...State) preflight.Check {
 		if err := RefuseUnfinished(env, except...); err != nil {
 			found := fault.Of(err)
 			if found.Remedy != "" {
-				found.Remedy += "; if that can't work, --ignore-preflight-errors=" + fault.UnfinishedChange + " continues here"
+				found.Remedy += "; if that can't work, " + fault.Ignoring(fault.UnfinishedChange) + " continues here"
 			}
 			return []fault.Finding{found}
 		}
