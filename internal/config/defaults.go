@@ -163,7 +163,8 @@ func withPort(endpoint string, port int32) string {
 // DefaultHealthCheckTimeout is how long a control plane component may take to become healthy, and to start.
 const DefaultHealthCheckTimeout = 4 * time.Minute
 
-func defaultLimits() Limits {
+// DefaultLimits are the limits of a node without timeouts of its own.
+func DefaultLimits() Limits {
 	return Limits{
 		ControlPlaneComponentHealthCheck: DefaultHealthCheckTimeout,
 		KubeletHealthCheck:               4 * time.Minute,
@@ -207,7 +208,7 @@ func (l *Limits) Field(limit *time.Duration) string {
 // defaultTimeouts fills in unset timeouts. Zero counts as unset: `kubeadm config migrate` writes 0s if the user set none.
 func defaultTimeouts(t *Timeouts) *Timeouts {
 	t = cmp.Or(t, &Timeouts{})
-	presets := defaultLimits()
+	presets := DefaultLimits()
 	for _, f := range timeoutFields(t, &presets) {
 		if *f.value == nil || (*f.value).Duration == 0 {
 			*f.value = &metav1.Duration{Duration: *f.limit}

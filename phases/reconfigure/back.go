@@ -153,19 +153,18 @@ func putBackAddons(ctx context.Context, env *step.Env, record *trial.Record) err
 		return err
 	}
 	before, after := textsOf(record)
-	self := reconfiguring.Self(env.Host)
+	l := reconfiguring.NewLoader(env.Host, env.Cluster, config.Options{Facts: config.HostFacts{Hostname: env.Config.Name}, AnyVersion: true})
 	if env.Config.PatchesDir != "" {
-		self.Patches = &config.Patches{Directory: env.Config.PatchesDir}
+		l.Self.Patches = &config.Patches{Directory: env.Config.PatchesDir}
 	}
-	opts := config.Options{Facts: config.HostFacts{Hostname: env.Config.Name}, AnyVersion: true}
-	change, err := reconfiguring.Between(after, before, self, opts)
+	change, err := l.Between(after, before)
 	if err != nil {
 		return err
 	}
 	kept, err := proxySettingsOfOthers(ctx, env, change, func(live string) (*reconfiguring.Change, error) {
 		now := maps.Clone(after)
 		now[manifests.KubeProxyConfigMap] = live
-		return reconfiguring.Between(now, before, self, opts)
+		return l.Between(now, before)
 	})
 	if err != nil {
 		return err

@@ -14,7 +14,6 @@ import (
 
 	"github.com/pkg/errors"
 
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -31,8 +30,8 @@ import (
 
 // Reverting returns the run that takes back this node's last change that counts. If that one has taken back another, there's nothing
 // to do: the same command again must not bring the change back.
-func Reverting(ctx context.Context, h host.Host, api cluster.Cluster, self *config.JoinConfiguration, opts config.Options) (*Run, []string, error) {
-	last, err := trial.LastCounting(&step.Env{Host: h, Config: config.APINode("", nil)})
+func Reverting(ctx context.Context, h host.Host, l reconfiguring.Loader) (*Run, []string, error) {
+	last, err := trial.LastCounting(&step.Env{Host: h, Config: &config.Node{Paths: config.DefaultPaths()}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -44,11 +43,11 @@ func Reverting(ctx context.Context, h host.Host, api cluster.Cluster, self *conf
 	r.Reverts = last
 	if len(last.ConfigMaps) == 0 {
 		var warnings []string
-		r.Change, warnings, err = reconfiguring.Stored(ctx, api, self, opts)
+		r.Change, warnings, err = l.Stored(ctx)
 		return r, warnings, err
 	}
 	before, _ := textsOf(last)
-	r.Change, err = reconfiguring.To(ctx, api, before, self, opts)
+	r.Change, err = l.To(ctx, before)
 	return r, nil, err
 }
 
