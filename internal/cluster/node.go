@@ -62,7 +62,7 @@ func (r *Real) AwaitNode(ctx context.Context, name string, check func(*corev1.No
 		var pods corev1.PodList
 		node, _, err := c.node(ctx, name)
 		if err == nil {
-			err = c.list(ctx, "Pod", metav1.NamespaceAll, "fieldSelector", onNode(name), &pods)
+			err = c.list(ctx, podsOn(name), &pods)
 		}
 		if err != nil {
 			return err
@@ -77,7 +77,7 @@ func (r *Real) AwaitNode(ctx context.Context, name string, check func(*corev1.No
 func (r *Real) AwaitPods(ctx context.Context, namespace, labelSelector string, check func([]corev1.Pod) error) error {
 	return r.wait(ctx, policy(reportDelay), func(ctx context.Context, c *conn) error {
 		var pods corev1.PodList
-		if err := c.list(ctx, "Pod", namespace, "labelSelector", labelSelector, &pods); err != nil {
+		if err := c.list(ctx, selection{"Pod", namespace, byLabels, labelSelector}, &pods); err != nil {
 			return err
 		}
 		if err := check(pods.Items); err != nil {

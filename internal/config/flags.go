@@ -97,6 +97,8 @@ type ResetFlags struct {
 // UpgradeFlags are the flags of the subcommands of `upgrade`.
 type UpgradeFlags struct {
 	Given                     Given
+	Command                   string        // such as "upgrade apply"
+	Version                   string        // the argument
 	AllowExperimentalUpgrades bool          `flag:"allow-experimental-upgrades"`
 	AllowPrereleases          bool          `flag:"allow-release-candidate-upgrades"`
 	CertificateRenewal        bool          `flag:"certificate-renewal"`

@@ -114,7 +114,7 @@ func newMemberRemove(g *cli.Globals) *cobra.Command {
 				p.Close()
 				return err
 			}
-			return confirmed(cmd, g, p, o.Yes, removal.Summary(), removal.Phases())
+			return confirmed(cmd, g, p, o.Yes, removal)
 		},
 	}
 	config.Bind(cmd.Flags(), "etcd member remove", o)
