@@ -101,7 +101,7 @@ func defaultRegistration(r *NodeRegistrationOptions, facts HostFacts, controlPla
 		r.CRISocket = "unix://" + r.CRISocket
 	}
 	if r.Taints == nil && controlPlane {
-		r.Taints = []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}}
+		r.Taints = []corev1.Taint{{Key: ControlPlaneTaint, Effect: corev1.TaintEffectNoSchedule}}
 	}
 	r.ImagePullPolicy = cmp.Or(r.ImagePullPolicy, corev1.PullIfNotPresent)
 	r.ImagePullSerial = cmp.Or(r.ImagePullSerial, new(true))

@@ -22,9 +22,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
-// KubeletFlagsFile is the name of the file with the kubelet's flags, in its directory.
-const KubeletFlagsFile = "kubeadm-flags.env"
-
 // Owner says whether a file is as Slipway made it.
 type Owner int
 

@@ -31,8 +31,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-const kubeletConfigFile = "config.yaml"
-
 // kubeletEdits are the fields set or removed in this host's config.yaml that the upgrade would overwrite: they come neither from
 // the cluster's settings nor from the node's own (instance-config.yaml).
 type kubeletEdits struct {
@@ -48,7 +46,7 @@ type kubeletEdits struct {
 func (e *kubeletEdits) doubtful() bool { return !e.changed.IsZero() }
 
 func editsOfKubelet(ctx context.Context, env *step.Env) (*kubeletEdits, error) {
-	path := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile)
+	path := env.Config.Paths.KubeletConfig()
 	of, err := backup.Whose(env, path)
 	if err != nil {
 		return nil, err
@@ -58,7 +56,7 @@ func editsOfKubelet(ctx context.Context, env *step.Env) (*kubeletEdits, error) {
 		return nil, errors.WithMessage(err, "the kubelet's configuration")
 	}
 	e, suffix := &kubeletEdits{fields: lost}, patchSuffix(env)
-	written, err := writtenAt(env, path, func(b *upgrading.Backup) string { return b.Kubelet[kubeletConfigFile] })
+	written, err := writtenAt(env, path, func(b *upgrading.Backup) string { return b.Kubelet[filepath.Base(path)] })
 	if err != nil {
 		return nil, err
 	}
@@ -80,9 +78,9 @@ func editsOfKubelet(ctx context.Context, env *step.Env) (*kubeletEdits, error) {
 func lostKubeletFields(ctx context.Context, env *step.Env, of backup.Owner) (have, wanted map[string]any, lost []string, err error) {
 	docs := make([]map[string]any, 4)
 	for i, read := range []func() ([]byte, error){
-		func() ([]byte, error) { return readKubeletFile(env, kubeletConfigFile) },
+		func() ([]byte, error) { return host.ReadIfExists(env.Host, env.Config.Paths.KubeletConfig()) },
 		func() ([]byte, error) { return kubelet.NextConfig(env) },
-		func() ([]byte, error) { return readKubeletFile(env, "instance-config.yaml") },
+		func() ([]byte, error) { return host.ReadIfExists(env.Host, env.Config.Paths.InstanceConfig()) },
 		func() ([]byte, error) {
 			text, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, manifests.KubeletConfigMap, "kubelet")
 			return []byte(text), err
@@ -152,10 +150,6 @@ func kubeletPatch(have, wanted map[string]any, fields []string) ([]byte, error) 
 	return patch, errors.WithStack(err)
 }
 
-func readKubeletFile(env *step.Env, name string) ([]byte, error) {
-	return host.ReadIfExists(env.Host, filepath.Join(env.Config.Paths.Kubelet, name))
-}
-
 // KubeletFindings finds fields of this host's kubelet configuration that the upgrade would overwrite.
 func KubeletFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	e, err := editsOfKubelet(ctx, env)
@@ -166,7 +160,7 @@ func KubeletFindings(ctx context.Context, env *step.Env) []fault.Finding {
 		return nil
 	}
 	run := env.Config.Upgrade.Run()
-	path, names := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile), strings.Join(e.fields, ", ")
+	path, names := env.Config.Paths.KubeletConfig(), strings.Join(e.fields, ", ")
 	changed, keep := e.changed.UTC().Format(time.DateTime+" MST"), "to keep them on this node, "+shownPatches(e.patch)
 	if e.doubtful() && !e.sure {
 		return []fault.Finding{fault.NewFinding(KubeletCheck, fault.Warning,

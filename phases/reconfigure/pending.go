@@ -6,7 +6,6 @@ package reconfigure
 import (
 	"bytes"
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -99,7 +98,7 @@ func differingFiles(env *step.Env, former []string) (map[string][]string, error)
 			ofCluster = append(ofCluster, thisnode.StaticPodPath(env.Config, c.Name))
 		}
 	}
-	path := filepath.Join(env.Config.Paths.Kubelet, "config.yaml")
+	path := env.Config.Paths.KubeletConfig()
 	have, err := host.ReadIfExists(env.Host, path)
 	if err != nil {
 		return nil, err

@@ -246,7 +246,7 @@ func (r *Rollback) putBackKubelet(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if len(removed) > 0 {
-		env.UI.Printf("Leaving out of %s the flags that the installed kubelet does not accept: %s", backup.KubeletFlagsFile, strings.Join(removed, " "))
+		env.UI.Printf("Leaving out of %s the flags that the installed kubelet does not accept: %s", filepath.Base(env.Config.Paths.KubeletFlags()), strings.Join(removed, " "))
 	}
 	if files, err = ownership.Differing(env.Host, files); err != nil {
 		return err
@@ -261,7 +261,7 @@ func (r *Rollback) acceptedFiles(ctx context.Context, env *step.Env) (files []ow
 		return nil, nil, err
 	}
 	for i, f := range files {
-		if filepath.Base(f.Path) != backup.KubeletFlagsFile {
+		if f.Path != env.Config.Paths.KubeletFlags() {
 			continue
 		}
 		kubelet, err := preflight.InstalledKubelet(ctx, env.Host)
