@@ -113,7 +113,7 @@ func (c *conn) reported(ctx context.Context, name string, since time.Time) error
 		return nil
 	}
 	return notYetError{errors.Errorf("the kubelet of %s has not reported since %s (last report: %s); `journalctl -u kubelet` shows what keeps it",
-		what, since.Format(time.RFC3339), shownTime(last))}
+		what, shownTime(since), shownTime(last))}
 }
 
 // heartbeat returns the time of the kubelet's last report on the node.
@@ -130,7 +130,7 @@ func shownTime(t time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
-	return t.Local().Format(time.RFC3339)
+	return t.UTC().Format(time.RFC3339)
 }
 
 // markPatch returns a JSON merge patch (RFC 7396) with the parts of mark missing in live, or nil. It insists on live's resource

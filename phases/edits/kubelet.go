@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -161,7 +162,7 @@ func KubeletFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	}
 	run := env.Config.Upgrade.Run()
 	path, names := env.Config.Paths.KubeletConfig(), strings.Join(e.fields, ", ")
-	changed, keep := e.changed.UTC().Format(time.DateTime+" MST"), "to keep them on this node, "+shownPatches(e.patch)
+	changed, keep := ui.Time(e.changed), "to keep them on this node, "+shownPatches(e.patch)
 	if e.doubtful() && !e.sure {
 		return []fault.Finding{fault.NewFinding(KubeletCheck, fault.Warning,
 			"nothing to do if these fields come from before that change; if they are edits, keep them in a patch: "+shownPatches(e.patch),

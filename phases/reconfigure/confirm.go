@@ -5,10 +5,10 @@ package reconfigure
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
@@ -128,5 +128,5 @@ func overFor(last *trial.Record, answer trial.Answer, asked bool) error {
 }
 
 func nameOf(record *trial.Record) string {
-	return fmt.Sprintf("the change of %s UTC", record.Began.Format(time.DateTime))
+	return "the change of " + ui.Time(record.Began)
 }

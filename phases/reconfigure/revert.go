@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pkg/errors"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -64,7 +64,7 @@ func (r *Run) RevertPhases() []step.Phase {
 
 // finishReverted only ends what an interrupted run has left.
 func (r *Run) finishReverted(ctx context.Context, env *step.Env) error {
-	env.UI.Printf("The change of %s UTC has been taken back already", r.Reverts.TakesBack.Format(time.DateTime))
+	env.UI.Printf("The change of %s has been taken back already", ui.Time(*r.Reverts.TakesBack))
 	if err := r.endTurn(ctx, env); err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ package reconfigure
 
 import (
 	"context"
-	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
@@ -17,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/reconfigure"
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
@@ -79,8 +79,7 @@ func finishFirst(cmd *cobra.Command, g *cli.Globals, living living) error {
 		if r == nil {
 			return nil
 		}
-		at := r.Began.Format(time.DateTime)
-		return fault.New("this plan only ends the interrupted change of "+at+" UTC: another one is made from the state after that",
+		return fault.New("this plan only ends the interrupted change of "+ui.Time(r.Began)+": another one is made from the state after that",
 			"once it has ended, make the plan again: `slipway reconfigure node` ends it")
 	})
 }
