@@ -32,7 +32,7 @@ func BootstrapRBAC(*config.Node) []Object {
 		KubeletAPIAdmin(),
 	}
 	return append(objs, readable(metav1.NamespacePublic, "kubeadm:bootstrap-signer-clusterinfo",
-		"configmaps", clusterInfoName, user(anonymousUser))...)
+		"configmaps", ClusterInfoName, user(anonymousUser))...)
 }
 
 // BootstrapTokenSecret returns a bootstrap token's Secret. It expires at t.Expires, or else t.TTL after now; without either,
@@ -107,11 +107,12 @@ func TokenServes(have, t config.Token, at time.Time) bool {
 		(have.Expires.IsZero() || !forever && have.Expires.After(at))
 }
 
-const clusterInfoName = tokenapi.ConfigMapClusterInfo
+// ClusterInfoName is the ConfigMap that joining nodes ask for.
+const ClusterInfoName = tokenapi.ConfigMapClusterInfo
 
 // ClusterInfo publishes the cluster's address and CA in a kubeconfig file without users. BootstrapRBAC decides who may read it.
 func ClusterInfo(kubeconfig []byte) *corev1.ConfigMap {
-	return configMap(metav1.NamespacePublic, clusterInfoName, map[string]string{tokenapi.KubeConfigKey: string(kubeconfig)})
+	return configMap(metav1.NamespacePublic, ClusterInfoName, map[string]string{tokenapi.KubeConfigKey: string(kubeconfig)})
 }
 
 // SignClusterInfo adds to cm its kubeconfig's signature with each token that may sign, and reports whether that changed it. Other

@@ -119,7 +119,7 @@ func coreDNSDeployment(n *config.Node) *appsv1.Deployment {
 					Affinity:           apart("k8s-app", dnsName),
 					Tolerations: []corev1.Toleration{
 						{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists},
-						{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule},
+						{Key: config.ControlPlaneTaint, Effect: corev1.TaintEffectNoSchedule},
 					},
 					NodeSelector: map[string]string{corev1.LabelOSStable: "linux"},
 					Containers:   []corev1.Container{coreDNSContainer(n)},

@@ -75,10 +75,10 @@ func noContainers(_ context.Context, h View) []fault.Finding {
 	case err != nil:
 		return fail("cannot list the running containers: %v", err).remedy("check that /proc is mounted, and shows the processes of others to root")
 	case len(running) > 0:
-		return fail("containers run on this host: %s", strings.Join(running, ", ")).remedy("stop and remove them: `ps -fp PID` shows a process " +
-			"with its user and, for a containerd's, its SOCKET. `ctr --address SOCKET --namespace NAMESPACE tasks ls`, `crictl ps` or, " +
-			"as that user, `podman ps` lists them. " +
-			"Containers of a runtime that is not from a bundle may also keep running, with --ignore-preflight-errors=NoContainers")
+		return fail("containers run on this host: %s", strings.Join(running, ", ")).remedy("stop and remove them: `ps -fp PID` shows a process "+
+			"with its user and, for a containerd's, its SOCKET. `ctr --address SOCKET --namespace NAMESPACE tasks ls`, `crictl ps` or, "+
+			"as that user, `podman ps` lists them. "+
+			"Containers of a runtime that is not from a bundle may also keep running, with %s", fault.Ignoring("NoContainers"))
 	}
 	return nil
 }

@@ -17,15 +17,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // The components of a control plane node, by the names of their programs and their static Pods' files.
 const (
-	apiServer         = "kube-apiserver"
-	controllerManager = "kube-controller-manager"
-	scheduler         = "kube-scheduler"
-	etcd              = "etcd"
-	kubelet           = "kubelet"
+	apiServer         = config.APIServerComponent
+	controllerManager = config.ControllerManagerComponent
+	scheduler         = config.SchedulerComponent
+	etcd              = config.EtcdComponent
+	kubelet           = config.KubeletComponent
 )
 
 // Init lists the checks of a host that becomes the first control plane node. manifests holds this configuration's static Pods, by
@@ -113,7 +114,7 @@ func localEtcd(n *config.Node) []Check {
 func staticPods(n *config.Node, manifests map[string][]byte, components ...string) []Check {
 	var checks []Check
 	for _, c := range components {
-		path := manifestPath(n, c)
+		path := thisnode.StaticPodPath(n, c)
 		checks = append(checks, Check{Name: "FileAvailable-" + dashed(path), Run: staticPod(path, c, manifests[path]), Asks: "the manifest does not exist, or is this configuration's, edited or not"})
 	}
 	return checks
@@ -163,10 +164,6 @@ func kubeletPort(n *config.Node) int {
 	return 10250
 }
 
-func manifestPath(n *config.Node, component string) string {
-	return filepath.Join(n.Paths.Manifests, component+".yaml")
-}
-
 // dashed returns a path as it appears in checks' names.
 func dashed(path string) string { return strings.ReplaceAll(path, "/", "-") }
 
@@ -187,7 +184,7 @@ const endpointLimit = 3 * time.Second
 // own cluster's, and stop their Pods. A host with a static Pod of the API server, or with data of etcd, belongs to that cluster.
 func existingCluster(ctx context.Context, h View, n *config.Node) []fault.Finding {
 	if n.Cluster.ControlPlaneEndpoint == "" || n.Cluster.Etcd.Local == nil ||
-		exists(h, manifestPath(n, apiServer)) || exists(h, filepath.Join(n.Cluster.Etcd.Local.DataDir, "member")) {
+		exists(h, thisnode.StaticPodPath(n, apiServer)) || exists(h, filepath.Join(n.Cluster.Etcd.Local.DataDir, "member")) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, endpointLimit)

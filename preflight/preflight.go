@@ -9,6 +9,7 @@ package preflight
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -139,28 +140,44 @@ func (list findings) remedy(format string, args ...any) findings {
 	return list
 }
 
+// Result is what a check has found.
 type Result struct {
 	Check    string
 	Findings []fault.Finding
 	Took     time.Duration
 }
 
-// Outcome is the worst severity found, or ok. A check counts as skipped only if it found nothing else.
-func (r Result) Outcome() string {
-	worst := "ok"
+// OK is the outcome of a check that found no problem.
+const OK fault.Severity = "ok"
+
+// Outcome is fault.Error or fault.Warning, the worst that was found, or OK, or fault.Skipped if it found nothing else.
+func (r Result) Outcome() fault.Severity {
+	worst := OK
 	for i, f := range r.Findings {
 		switch {
 		case f.Severity == fault.Error:
-			return "error"
+			return fault.Error
 		case f.Severity == fault.Warning:
-			worst = "warning"
+			worst = fault.Warning
 		case (f.Severity == fault.Skipped || f.Severity == fault.Unasked) && i == 0:
-			worst = "skipped"
-		case worst == "skipped":
-			worst = "ok"
+			worst = fault.Skipped
+		case worst == fault.Skipped:
+			worst = OK
 		}
 	}
 	return worst
+}
+
+// MarshalJSON writes a check of a PreflightResult; see docs/preflight.md.
+func (r Result) MarshalJSON() ([]byte, error) {
+	message, remedy := r.Text()
+	return json.Marshal(struct {
+		Name    string         `json:"name"`
+		Result  fault.Severity `json:"result"`
+		Message string         `json:"message,omitempty"`
+		Remedy  string         `json:"remedy,omitempty"`
+		Seconds float64        `json:"seconds"`
+	}{r.Check, r.Outcome(), message, remedy, float64(r.Took.Milliseconds()) / 1000})
 }
 
 // Text sums up the findings: a line for each message, and a line for each different remedy.

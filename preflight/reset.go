@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 )
 
 // Reset lists the checks of a host before its node is removed.
@@ -79,7 +80,7 @@ func hasManifests(_ context.Context, h View, n *config.Node) []fault.Finding {
 	}
 	var found []fault.Finding
 	for _, c := range components {
-		path := manifestPath(n, c)
+		path := thisnode.StaticPodPath(n, c)
 		_, err := h.Lstat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

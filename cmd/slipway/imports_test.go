@@ -104,7 +104,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/snapshot": {
 		"phases/backup", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/cluster", "internal/config",
-		"internal/etcd", "internal/fault", "internal/host", "internal/releases", "internal/snapshots", "internal/thisnode", "internal/upgrading",
+		"internal/etcd", "internal/fault", "internal/host", "internal/releases", "internal/snapshots", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/bootstrap": {
 		"phases/addon", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster",
@@ -113,11 +113,11 @@ var mayImport = map[string][]string{
 	},
 	"phases/edits": {
 		"phases/backup", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "kubeletconfig", "manifests", "preflight", "internal/cluster",
-		"internal/config", "internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/thisnode", "internal/upgrading",
+		"internal/config", "internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/trial": {
 		"phases/node", "phases/step", "certs", "manifests", "preflight", "internal/fault", "internal/host", "internal/kubeconfig",
-		"internal/ownership", "internal/retry", "internal/thisnode",
+		"internal/ownership", "internal/retry", "internal/thisnode", "internal/ui",
 	},
 	"phases/reconfigure": {
 		"phases/addon", "phases/backup", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight",
@@ -141,7 +141,7 @@ var mayImport = map[string][]string{
 	"phases/rollback": {
 		"phases/addon", "phases/backup", "phases/node", "phases/step", "phases/trial", "certs", "kubeletconfig", "manifests", "preflight",
 		"internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/ownership",
-		"internal/thisnode", "internal/upgrading",
+		"internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/machine": {
 		"phases/node", "phases/step", "phases/trial", "kubeletconfig", "manifests", "preflight", "internal/bundle",
@@ -175,10 +175,10 @@ var mayImport = map[string][]string{
 		"internal/host/linux", "internal/host/plan", "internal/joining", "internal/kubeconfig", "internal/plan", "internal/snapshots", "internal/thisnode", "internal/ui", "manifests",
 	},
 	// Groups of commands don't import each other.
-	"cmd/slipway/bundle": {"cmd/slipway/cli", "phases/machine", "internal/bundle", "internal/fault"},
+	"cmd/slipway/bundle": {"cmd/slipway/cli", "phases/machine", "internal/bundle", "internal/fault", "internal/ui"},
 	"cmd/slipway/certs": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases/renew", "internal/config", "internal/host/linux", "internal/pki",
-		"internal/thisnode",
+		"internal/thisnode", "internal/ui",
 	},
 	"cmd/slipway/config": {"cmd/slipway/cli", "cmd/slipway/env", "phases/node", "internal/config", "internal/host/linux", "internal/profile"},
 	"cmd/slipway/diagnose": {
@@ -187,11 +187,11 @@ var mayImport = map[string][]string{
 	},
 	"cmd/slipway/encryption": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases/encryption", "phases/reconfigure", "phases/step", "internal/config",
-		"internal/encryption", "internal/reconfiguring",
+		"internal/encryption", "internal/reconfiguring", "internal/ui",
 	},
 	"cmd/slipway/etcd": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases/maintenance", "phases/recovery", "phases/snapshot", "phases/step",
-		"internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/snapshots", "internal/thisnode",
+		"internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/snapshots", "internal/thisnode", "internal/ui",
 	},
 	"cmd/slipway/node": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases", "phases/bootstrap", "phases/machine", "phases/reset", "phases/snapshot", "phases/step",
@@ -200,9 +200,9 @@ var mayImport = map[string][]string{
 	},
 	"cmd/slipway/reconfigure": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases/address", "phases/reconfigure", "phases/step", "phases/trial", "internal/cluster",
-		"internal/config", "internal/fault", "internal/host", "internal/host/linux", "internal/reconfiguring", "internal/retry",
+		"internal/config", "internal/fault", "internal/host", "internal/host/linux", "internal/reconfiguring", "internal/retry", "internal/ui",
 	},
-	"cmd/slipway/token": {"cmd/slipway/cli", "cmd/slipway/env", "phases/bootstrap", "internal/config", "internal/tokens"},
+	"cmd/slipway/token": {"cmd/slipway/cli", "cmd/slipway/env", "phases/bootstrap", "internal/config", "internal/tokens", "internal/ui"},
 	"cmd/slipway/upgrade": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases/edits", "phases/node", "phases/rollback", "phases/step", "phases/upgrade", "preflight",
 		"internal/cluster", "internal/config", "internal/fault", "internal/inventory", "internal/joining", "internal/plan",

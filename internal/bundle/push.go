@@ -140,13 +140,15 @@ func (p *push) image(ctx context.Context, d destination) error {
 }
 
 func (p *push) oci(ctx context.Context, i *image) (v1.Image, error) {
-	return newOCIImage(ctx, p.b, i.descriptor.MediaType, i.rawManifest, i.rawConfig, p.mounts)
+	oci := &ociImage{kind: i.descriptor.MediaType, manifest: i.rawManifest, config: i.rawConfig}
+	return oci.from(ctx, p.b, p.mounts)
 }
 
 // bundle pushes the image layout's index under the bundle's tag, with everything it leads to, and then the signature.
 func (p *push) bundle(ctx context.Context, ref name.Tag) error {
 	b := p.b
-	self, err := newOCIImage(ctx, b, types.OCIManifestSchema1, b.rawManifest, b.rawIndex, nil)
+	oci := &ociImage{kind: types.OCIManifestSchema1, manifest: b.rawManifest, config: b.rawIndex}
+	self, err := oci.from(ctx, b, nil)
 	if err != nil {
 		return err
 	}

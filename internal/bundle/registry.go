@@ -32,13 +32,14 @@ type ociImage struct {
 	layers           map[v1.Hash]v1.Layer
 }
 
-// newOCIImage makes an image whose blobs are read when they're pushed. Layers the registry has at a mount needn't be sent again.
-func newOCIImage(ctx context.Context, b *Bundle, kind types.MediaType, manifest, config []byte, mounts map[v1.Hash]name.Reference) (v1.Image, error) {
-	parsed, err := v1.ParseManifest(bytes.NewReader(manifest))
+// from returns the image with the bundle's blobs, which are read when they're pushed. Layers the registry has at a mount needn't be
+// sent again.
+func (i *ociImage) from(ctx context.Context, b *Bundle, mounts map[v1.Hash]name.Reference) (v1.Image, error) {
+	parsed, err := v1.ParseManifest(bytes.NewReader(i.manifest))
 	if err != nil {
 		return nil, errors.Wrap(err, "cannot read a manifest")
 	}
-	i := &ociImage{kind, manifest, config, map[v1.Hash]v1.Layer{}}
+	i.layers = map[v1.Hash]v1.Layer{}
 	for _, d := range parsed.Layers {
 		layer, err := partial.CompressedToLayer(&ociLayer{ctx, b, d})
 		if err != nil {

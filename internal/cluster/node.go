@@ -62,7 +62,7 @@ func (r *Real) AwaitNode(ctx context.Context, name string, check func(*corev1.No
 		var pods corev1.PodList
 		node, _, err := c.node(ctx, name)
 		if err == nil {
-			err = c.list(ctx, "Pod", metav1.NamespaceAll, "fieldSelector", onNode(name), &pods)
+			err = c.list(ctx, podsOn(name), &pods)
 		}
 		if err != nil {
 			return err
@@ -77,7 +77,7 @@ func (r *Real) AwaitNode(ctx context.Context, name string, check func(*corev1.No
 func (r *Real) AwaitPods(ctx context.Context, namespace, labelSelector string, check func([]corev1.Pod) error) error {
 	return r.wait(ctx, policy(reportDelay), func(ctx context.Context, c *conn) error {
 		var pods corev1.PodList
-		if err := c.list(ctx, "Pod", namespace, "labelSelector", labelSelector, &pods); err != nil {
+		if err := c.list(ctx, selection{"Pod", namespace, byLabels, labelSelector}, &pods); err != nil {
 			return err
 		}
 		if err := check(pods.Items); err != nil {
@@ -113,7 +113,7 @@ func (c *conn) reported(ctx context.Context, name string, since time.Time) error
 		return nil
 	}
 	return notYetError{errors.Errorf("the kubelet of %s has not reported since %s (last report: %s); `journalctl -u kubelet` shows what keeps it",
-		what, since.Format(time.RFC3339), shownTime(last))}
+		what, shownTime(since), shownTime(last))}
 }
 
 // heartbeat returns the time of the kubelet's last report on the node.
@@ -130,7 +130,7 @@ func shownTime(t time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
-	return t.Local().Format(time.RFC3339)
+	return t.UTC().Format(time.RFC3339)
 }
 
 // markPatch returns a JSON merge patch (RFC 7396) with the parts of mark missing in live, or nil. It insists on live's resource

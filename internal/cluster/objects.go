@@ -128,20 +128,29 @@ func (c *conn) read(ctx context.Context, r ref) (data []byte, found bool, err er
 	return data, err == nil, errors.Wrapf(err, "get %s", r)
 }
 
-// list fills answer with the v1 objects of a kind that match a field or label selector.
-func (c *conn) list(ctx context.Context, name, namespace, selector, value string, answer any) error {
-	k, err := kindOf("v1", name)
+// selection is the v1 objects of a kind whose fields or labels have a value. With an empty value, it's all of them.
+type selection struct{ kind, namespace, by, value string }
+
+const (
+	byFields = "fieldSelector"
+	byLabels = "labelSelector"
+)
+
+// list fills answer with a selection of objects.
+func (c *conn) list(ctx context.Context, of selection, answer any) error {
+	k, err := kindOf("v1", of.kind)
 	if err != nil {
 		return err
 	}
-	data, err := c.do(ctx, c.at(http.MethodGet, k, namespace).Param(selector, value))
+	data, err := c.do(ctx, c.at(http.MethodGet, k, of.namespace).Param(of.by, of.value))
 	if err == nil {
 		err = errors.Wrap(json.Unmarshal(data, answer), "decode the answer")
 	}
-	if value != "" {
-		value = " where " + value
+	where := ""
+	if of.value != "" {
+		where = " where " + of.value
 	}
-	return errors.Wrapf(err, "list %ss%s", path.Join(namespace, name), value)
+	return errors.Wrapf(err, "list %ss%s", path.Join(of.namespace, of.kind), where)
 }
 
 // remove deletes an object once. A missing object isn't an error.

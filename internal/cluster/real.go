@@ -189,7 +189,7 @@ func (r *Real) Update(ctx context.Context, obj Object, change func() (changed bo
 
 func (r *Real) Secrets(ctx context.Context, namespace, fieldSelector string) ([]corev1.Secret, error) {
 	var list corev1.SecretList
-	err := r.list(ctx, "Secret", namespace, "fieldSelector", fieldSelector, &list)
+	err := r.list(ctx, selection{"Secret", namespace, byFields, fieldSelector}, &list)
 	return list.Items, err
 }
 
@@ -211,27 +211,29 @@ func (r *Real) Rewrite(ctx context.Context, namespace, name string) error {
 
 func (r *Real) Pods(ctx context.Context, namespace, labelSelector string) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	err := r.list(ctx, "Pod", namespace, "labelSelector", labelSelector, &list)
+	err := r.list(ctx, selection{"Pod", namespace, byLabels, labelSelector}, &list)
 	return list.Items, err
 }
 
 func (r *Real) PodsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	err := r.list(ctx, "Pod", metav1.NamespaceAll, "fieldSelector", onNode(node), &list)
+	err := r.list(ctx, podsOn(node), &list)
 	return list.Items, err
 }
 
-func onNode(name string) string { return fields.OneTermEqualSelector("spec.nodeName", name).String() }
+func podsOn(node string) selection {
+	return selection{"Pod", metav1.NamespaceAll, byFields, fields.OneTermEqualSelector("spec.nodeName", node).String()}
+}
 
 func (r *Real) Nodes(ctx context.Context) ([]corev1.Node, error) {
 	var list corev1.NodeList
-	err := r.list(ctx, "Node", "", "labelSelector", "", &list)
+	err := r.list(ctx, selection{"Node", "", byLabels, ""}, &list)
 	slices.SortStableFunc(list.Items, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	return list.Items, err
 }
 
-func (r *Real) list(ctx context.Context, kind, namespace, selector, value string, answer any) error {
-	return r.call(ctx, func(ctx context.Context, c *conn) error { return c.list(ctx, kind, namespace, selector, value, answer) })
+func (r *Real) list(ctx context.Context, of selection, answer any) error {
+	return r.call(ctx, func(ctx context.Context, c *conn) error { return c.list(ctx, of, answer) })
 }
 
 // call runs op with the administrator's connection, within one budget.

@@ -61,7 +61,7 @@ func TestLoadClusterWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.ControlPlane || n.AdvertiseAddress.IsValid() || len(n.Taints) != 0 || n.Timeouts != defaultLimits() {
+	if n.ControlPlane || n.AdvertiseAddress.IsValid() || len(n.Taints) != 0 || n.Timeouts != DefaultLimits() {
 		t.Errorf("%+v", n)
 	}
 }

@@ -27,6 +27,9 @@ const (
 	KubeletComponent           = "kubelet"
 )
 
+// ControlPlaneTaint keeps ordinary Pods away from control planes.
+const ControlPlaneTaint = "node-role.kubernetes.io/control-plane"
+
 const (
 	kubeProxyKubeconfig = "/var/lib/kube-proxy/kubeconfig.conf"
 	kubeletHealthzPort  = 10248

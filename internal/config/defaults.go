@@ -101,7 +101,7 @@ func defaultRegistration(r *NodeRegistrationOptions, facts HostFacts, controlPla
 		r.CRISocket = "unix://" + r.CRISocket
 	}
 	if r.Taints == nil && controlPlane {
-		r.Taints = []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}}
+		r.Taints = []corev1.Taint{{Key: ControlPlaneTaint, Effect: corev1.TaintEffectNoSchedule}}
 	}
 	r.ImagePullPolicy = cmp.Or(r.ImagePullPolicy, corev1.PullIfNotPresent)
 	r.ImagePullSerial = cmp.Or(r.ImagePullSerial, new(true))
@@ -163,7 +163,8 @@ func withPort(endpoint string, port int32) string {
 // DefaultHealthCheckTimeout is how long a control plane component may take to become healthy, and to start.
 const DefaultHealthCheckTimeout = 4 * time.Minute
 
-func defaultLimits() Limits {
+// DefaultLimits are the limits of a node without timeouts of its own.
+func DefaultLimits() Limits {
 	return Limits{
 		ControlPlaneComponentHealthCheck: DefaultHealthCheckTimeout,
 		KubeletHealthCheck:               4 * time.Minute,
@@ -207,7 +208,7 @@ func (l *Limits) Field(limit *time.Duration) string {
 // defaultTimeouts fills in unset timeouts. Zero counts as unset: `kubeadm config migrate` writes 0s if the user set none.
 func defaultTimeouts(t *Timeouts) *Timeouts {
 	t = cmp.Or(t, &Timeouts{})
-	presets := defaultLimits()
+	presets := DefaultLimits()
 	for _, f := range timeoutFields(t, &presets) {
 		if *f.value == nil || (*f.value).Duration == 0 {
 			*f.value = &metav1.Duration{Duration: *f.limit}

@@ -94,8 +94,11 @@ type ResetFlags struct {
 	SkipPhases            []string `flag:"skip-phases"`
 }
 
+// UpgradeFlags are the flags of the subcommands of `upgrade`.
 type UpgradeFlags struct {
 	Given                     Given
+	Command                   string        // such as "upgrade apply"
+	Version                   string        // the argument
 	AllowExperimentalUpgrades bool          `flag:"allow-experimental-upgrades"`
 	AllowPrereleases          bool          `flag:"allow-release-candidate-upgrades"`
 	CertificateRenewal        bool          `flag:"certificate-renewal"`
@@ -120,20 +123,25 @@ type RollbackFlags struct {
 	Yes                   bool     `flag:"yes"`
 }
 
-// ReconfigureFlags are the flags of `reconfigure` and `reconfigure node`, and two of them `encryption enable`'s.
+// ReconfigureFlags are the flags of `reconfigure` and `reconfigure node`.
 type ReconfigureFlags struct {
-	ConfigFile            string        `flag:"config"`
-	Confirm               bool          `flag:"confirm"`
-	Edit                  bool          `flag:"edit"`
-	IgnorePreflightErrors []string      `flag:"ignore-preflight-errors"`
-	Patches               string        `flag:"patches"`
-	Profile               string        `flag:"profile"`
-	Revert                bool          `flag:"revert"`
-	Try                   time.Duration `flag:"try"`
+	TrialFlags
+	ConfigFile string        `flag:"config"`
+	Confirm    bool          `flag:"confirm"`
+	Edit       bool          `flag:"edit"`
+	Profile    string        `flag:"profile"`
+	Revert     bool          `flag:"revert"`
+	Try        time.Duration `flag:"try"`
+}
+
+// TrialFlags are the flags of `encryption enable` and of all other changes on trial.
+type TrialFlags struct {
+	IgnorePreflightErrors []string `flag:"ignore-preflight-errors"`
+	Patches               string   `flag:"patches"`
 }
 
 // Complete gives self, this node of a living cluster, what the flags say about its files and checks.
-func (o *ReconfigureFlags) Complete(self *JoinConfiguration) {
+func (o *TrialFlags) Complete(self *JoinConfiguration) {
 	self.NodeRegistration.IgnorePreflightErrors = o.IgnorePreflightErrors
 	if o.Patches != "" {
 		self.Patches = &Patches{Directory: o.Patches}
@@ -237,7 +245,7 @@ func fieldOf(flags any, name string) any {
 var flagFields = sync.OnceValue(func() map[reflect.Type]map[string][]int {
 	all := make(map[reflect.Type]map[string][]int)
 	for _, flags := range []any{
-		InitFlags{}, JoinFlags{}, ResetFlags{}, UpgradeFlags{}, RollbackFlags{}, ReconfigureFlags{}, RemovalFlags{},
+		InitFlags{}, JoinFlags{}, ResetFlags{}, UpgradeFlags{}, RollbackFlags{}, ReconfigureFlags{}, TrialFlags{}, RemovalFlags{},
 		DefragFlags{}, RestoreFlags{}, RecoverFlags{}, TokenFlags{}, CertsFlags{}, HostFlags{}, DiagnoseFlags{}, UpFlags{}, DownFlags{},
 	} {
 		all[reflect.TypeOf(flags)] = taggedFields(reflect.TypeOf(flags))

@@ -31,7 +31,7 @@ func tableCommands() map[string]tableCommand {
 		upgradeApply: {[]string{kindUpgrade}, &UpgradeFlags{}}, upgradeNode: {[]string{kindUpgrade}, &UpgradeFlags{}},
 		upgradePlan: {[]string{kindUpgrade}, &UpgradeFlags{}}, upgradeDiff: {[]string{kindUpgrade}, &UpgradeFlags{}},
 		upgradeRollback: {nil, &RollbackFlags{}}, reconfigureCommand: {nil, &ReconfigureFlags{}}, reconfigureNode: {nil, &ReconfigureFlags{}},
-		encryptionEnable: {nil, &ReconfigureFlags{}},
+		encryptionEnable: {nil, &TrialFlags{}},
 		resetNode:        {nil, &RemovalFlags{}}, etcdMemberRemove: {nil, &RemovalFlags{}}, etcdPrune: {nil, &RemovalFlags{}},
 		etcdDefrag: {nil, &DefragFlags{}}, etcdRestore: {nil, &RestoreFlags{}}, etcdRecover: {nil, &RecoverFlags{}}, etcdSnapshotPrune: {},
 		hostPrepare: {nil, &HostFlags{}}, hostReset: {nil, &HostFlags{}},
@@ -351,7 +351,7 @@ func TestLoadHost(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if n.Name != "" || n.Paths.Kubelet != "/var/lib/kubelet" || n.Timeouts != defaultLimits() {
+			if n.Name != "" || n.Paths.Kubelet != "/var/lib/kubelet" || n.Timeouts != DefaultLimits() {
 				t.Errorf("name %q, the kubelet's directory %q, limits %+v", n.Name, n.Paths.Kubelet, n.Timeouts)
 			}
 		})
@@ -396,9 +396,9 @@ func TestHostFlags(t *testing.T) {
 	}
 }
 
-// TestReconfigureFlagsComplete: without patches, there's no directory of them.
-func TestReconfigureFlagsComplete(t *testing.T) {
-	for want, flags := range map[string]ReconfigureFlags{"/srv/patches": {Patches: "/srv/patches", IgnorePreflightErrors: []string{"StaticPodEdits"}}, "": {}} {
+// TestTrialFlagsComplete: without patches, there's no directory of them.
+func TestTrialFlagsComplete(t *testing.T) {
+	for want, flags := range map[string]TrialFlags{"/srv/patches": {Patches: "/srv/patches", IgnorePreflightErrors: []string{"StaticPodEdits"}}, "": {}} {
 		self := &JoinConfiguration{}
 		if flags.Complete(self); !slices.Equal(self.NodeRegistration.IgnorePreflightErrors, flags.IgnorePreflightErrors) || (self.Patches == nil) != (want == "") ||
 			want != "" && self.Patches.Directory != want {

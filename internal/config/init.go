@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"net/netip"
-	"path"
 	"slices"
 	"strings"
 
@@ -169,14 +168,8 @@ func (d *documents) addSecrets(n *Node, opts Options) {
 }
 
 func paths(c *ClusterConfiguration, flags *InitFlags) Paths {
-	p := Paths{
-		Kubernetes:      DefaultKubernetesDir,
-		Manifests:       path.Join(DefaultKubernetesDir, "manifests"),
-		PKI:             c.CertificatesDir,
-		Kubeconfigs:     DefaultKubernetesDir,
-		Kubelet:         DefaultKubeletDir,
-		AdminKubeconfig: DefaultAdminKubeconfig,
-	}
+	p := DefaultPaths()
+	p.PKI = c.CertificatesDir
 	if flags.Given.Has("kubeconfig-dir") && flags.KubeconfigDir != "" { // or keys would go to the working directory
 		p.Kubeconfigs = flags.KubeconfigDir
 	}

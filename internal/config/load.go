@@ -219,9 +219,9 @@ func TokenID(text string) (string, error) {
 // APINode returns the Node of a command that only talks to the API: the kubeconfig file (empty for admin.conf), the tokens to
 // create, and default timeouts and paths.
 func APINode(kubeconfig string, tokens []Token) *Node {
-	p := paths(&ClusterConfiguration{CertificatesDir: DefaultCertificatesDir}, &InitFlags{})
+	p := DefaultPaths()
 	p.AdminKubeconfig = cmp.Or(kubeconfig, p.AdminKubeconfig)
-	return &Node{BootstrapTokens: tokens, Timeouts: defaultLimits(), Paths: p}
+	return &Node{BootstrapTokens: tokens, Timeouts: DefaultLimits(), Paths: p}
 }
 
 // CertificateKey validates a certificate key; empty text is a zero Secret. The error doesn't quote it.

@@ -586,7 +586,7 @@ func TestNewToken(t *testing.T) {
 
 // TestLimitsKnowTheirFields: a wait that took too long names the field to change.
 func TestLimitsKnowTheirFields(t *testing.T) {
-	l, other := defaultLimits(), time.Minute
+	l, other := DefaultLimits(), time.Minute
 	for want, limit := range map[string]*time.Duration{
 		"controlPlaneComponentHealthCheck": &l.ControlPlaneComponentHealthCheck, "kubeletHealthCheck": &l.KubeletHealthCheck, "": &other,
 	} {

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -150,6 +151,23 @@ type Paths struct {
 	// AdminKubeconfig is the administrator's kubeconfig for API calls: /etc/kubernetes/admin.conf unless --kubeconfig is given.
 	AdminKubeconfig string
 }
+
+// DefaultPaths are the paths of a node whose certificates directory and flags don't say otherwise.
+func DefaultPaths() Paths {
+	return Paths{
+		Kubernetes: DefaultKubernetesDir, Manifests: path.Join(DefaultKubernetesDir, "manifests"), PKI: DefaultCertificatesDir,
+		Kubeconfigs: DefaultKubernetesDir, Kubelet: DefaultKubeletDir, AdminKubeconfig: DefaultAdminKubeconfig,
+	}
+}
+
+// KubeletConfig is the kubelet's configuration file.
+func (p Paths) KubeletConfig() string { return path.Join(p.Kubelet, "config.yaml") }
+
+// KubeletFlags is the file with the kubelet's flags.
+func (p Paths) KubeletFlags() string { return path.Join(p.Kubelet, "kubeadm-flags.env") }
+
+// InstanceConfig is the file with the kubelet's settings of this node only.
+func (p Paths) InstanceConfig() string { return path.Join(p.Kubelet, "instance-config.yaml") }
 
 // Values derived from a validated Node.
 

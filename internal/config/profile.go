@@ -132,13 +132,24 @@ func hostPath(m profile.Mount) HostPathMount {
 
 // component returns the settings of a component, and their path.
 func (d *documents) component(name string) (c *ControlPlaneComponent, at string) {
+	at = map[string]string{APIServerComponent: "apiServer", ControllerManagerComponent: "controllerManager", SchedulerComponent: "scheduler"}[name]
+	return d.cluster.Component(name), at
+}
+
+// Component returns the settings of a component of the control plane. Etcd's are a copy, empty if it's external.
+func (c *ClusterConfiguration) Component(name string) *ControlPlaneComponent {
 	switch name {
+	case APIServerComponent:
+		return &c.APIServer.ControlPlaneComponent
 	case ControllerManagerComponent:
-		return &d.cluster.ControllerManager, "controllerManager"
+		return &c.ControllerManager
 	case SchedulerComponent:
-		return &d.cluster.Scheduler, "scheduler"
+		return &c.Scheduler
 	}
-	return &d.cluster.APIServer.ControlPlaneComponent, "apiServer"
+	if c.Etcd.Local == nil {
+		return &ControlPlaneComponent{}
+	}
+	return &ControlPlaneComponent{ExtraArgs: c.Etcd.Local.ExtraArgs, ExtraEnvs: c.Etcd.Local.ExtraEnvs}
 }
 
 // ProfileFiles lists the files of profiles that the API server reads, according to its flags and volumes. They follow the

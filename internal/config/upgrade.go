@@ -79,18 +79,17 @@ type UpgradeSelf struct {
 	Timeouts                          *Timeouts
 }
 
-// LoadUpgrade reads a file (nil for none) and the command line for a subcommand of upgrade, such as "upgrade apply". version is
-// its argument, empty for none; it takes precedence over the file. It may be a label, see Options.Resolve. Invalid input is
-// returned as Faults.
-func LoadUpgrade(ctx context.Context, src *Source, flags UpgradeFlags, command, version string, opts Options) (*UpgradeSelf, []string, error) {
+// LoadUpgrade reads a file (nil for none) and the command line. A version there takes precedence over the file's. It may be a label,
+// see Options.Resolve. Invalid input is returned as Faults.
+func LoadUpgrade(ctx context.Context, src *Source, flags UpgradeFlags, opts Options) (*UpgradeSelf, []string, error) {
 	d, err := open(src, kindUpgrade)
 	if err != nil {
 		return nil, nil, err
 	}
 	d.upgrade = cmp.Or(d.upgrade, &UpgradeConfiguration{})
-	d.apply(flags.Given, &flags, command, src != nil, kindUpgrade)
-	if field := d.upgrade.version(command); field != nil {
-		*field = cmp.Or(version, *field)
+	d.apply(flags.Given, &flags, flags.Command, src != nil, kindUpgrade)
+	if field := d.upgrade.version(flags.Command); field != nil {
+		*field = cmp.Or(flags.Version, *field)
 	}
 	defaultUpgrade(d.upgrade)
 	d.checkUpgrade()
@@ -98,8 +97,8 @@ func LoadUpgrade(ctx context.Context, src *Source, flags UpgradeFlags, command, 
 	if err := d.err(); err != nil {
 		return nil, d.warningTexts(), err
 	}
-	s := d.upgrade.self(command, flags)
-	s.Version, err = opts.exactTarget(ctx, command, s.Version)
+	s := d.upgrade.self(flags)
+	s.Version, err = opts.exactTarget(ctx, flags.Command, s.Version)
 	return s, d.warningTexts(), err
 }
 
@@ -144,9 +143,9 @@ func (c *UpgradeConfiguration) version(command string) *string {
 	return nil
 }
 
-func (c *UpgradeConfiguration) self(command string, flags UpgradeFlags) *UpgradeSelf {
+func (c *UpgradeConfiguration) self(flags UpgradeFlags) *UpgradeSelf {
 	s := &UpgradeSelf{Timeouts: c.Timeouts}
-	switch command {
+	switch flags.Command {
 	case upgradeApply:
 		a := &c.Apply
 		s.Upgrade = Upgrade{

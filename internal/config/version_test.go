@@ -160,14 +160,14 @@ func TestDrainFlags(t *testing.T) {
 		"--drain-timeout=1m --drain=false": {err: "--drain-timeout: | --drain"},
 	} {
 		t.Run(args, func(t *testing.T) {
-			var f UpgradeFlags
+			f := UpgradeFlags{Command: upgradeNode}
 			fs := pflag.NewFlagSet("node", pflag.ContinueOnError)
 			Bind(fs, upgradeNode, &f)
 			if err := fs.Parse(strings.Fields(args)); err != nil {
 				t.Fatal(err)
 			}
 			fs.Visit(func(flag *pflag.Flag) { f.Given = append(f.Given, flag.Name) })
-			self, _, err := LoadUpgrade(t.Context(), nil, f, upgradeNode, "", Options{})
+			self, _, err := LoadUpgrade(t.Context(), nil, f, Options{})
 			if c.err != "" {
 				fact.Error(t, err, fact.Of(c.err)...)
 				return
@@ -197,7 +197,7 @@ func TestUpgradeTarget(t *testing.T) {
 		{upgradeDiff, "v1.99.0", "", unsupported},
 		{upgradeApply, DefaultKubernetesVersion, DefaultKubernetesVersion, ""},
 	} {
-		self, _, err := LoadUpgrade(t.Context(), nil, UpgradeFlags{}, c.command, c.version, Options{Resolve: resolve})
+		self, _, err := LoadUpgrade(t.Context(), nil, UpgradeFlags{Command: c.command, Version: c.version}, Options{Resolve: resolve})
 		switch {
 		case c.err != "":
 			fact.Error(t, err, fact.Of(c.err)...)

@@ -25,10 +25,10 @@ const (
 
 // The static Pods of a control plane.
 const (
-	etcdPod              = "etcd"
-	apiServerPod         = "kube-apiserver"
-	controllerManagerPod = "kube-controller-manager"
-	schedulerPod         = "kube-scheduler"
+	etcdPod              = manifests.EtcdName
+	apiServerPod         = manifests.APIServerName
+	controllerManagerPod = manifests.ControllerManagerName
+	schedulerPod         = manifests.SchedulerName
 )
 
 // components lists the parts of the control plane that a wait waits for.

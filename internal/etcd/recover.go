@@ -108,7 +108,7 @@ func (s *Survivor) WriteReplay(dir, name, peerURL string) error {
 		entries = append(entries, e)
 		last, term = e.GetIndex(), e.GetTerm()
 	}
-	return writeLog(dir, ids, m, &raftpb.HardState{Term: &term, Commit: &last}, entries, s.Applied, s.AppliedTerm)
+	return raftLog{ids, m, &raftpb.HardState{Term: &term, Commit: &last}, entries, s.Applied, s.AppliedTerm}.write(dir)
 }
 
 // WriteRenewed makes the data of a new cluster, as Restore does from a snapshot. Nothing may be pending.

@@ -242,18 +242,27 @@ func restoreLog(dir string, ids Data, m storedMember) error {
 		return err
 	}
 	index, term := uint64(firstIndex), uint64(firstTerm)
-	return writeLog(dir, ids, m, &raftpb.HardState{Term: &term, Vote: &ids.Member, Commit: &index},
-		[]*raftpb.Entry{{Type: raftpb.EntryConfChange.Enum(), Term: &term, Index: &index, Data: change}}, index, term)
+	return raftLog{ids, m, &raftpb.HardState{Term: &term, Vote: &ids.Member, Commit: &index},
+		[]*raftpb.Entry{{Type: raftpb.EntryConfChange.Enum(), Term: &term, Index: &index, Data: change}}, index, term}.write(dir)
 }
 
-// writeLog makes a log with these entries. The database has all up to an index of a term. A snapshot of raft's state, in dir/snap,
-// makes the member send the database to later members: the log alone doesn't lead to the database's contents.
-func writeLog(dir string, ids Data, m storedMember, state *raftpb.HardState, entries []*raftpb.Entry, index, term uint64) error {
-	metadata, err := proto.Marshal(&pb.Metadata{NodeID: &ids.Member, ClusterID: &ids.Cluster})
+// raftLog is the log of a member. The database has its entries up to an index of a term.
+type raftLog struct {
+	ids         Data
+	member      storedMember
+	state       *raftpb.HardState
+	entries     []*raftpb.Entry
+	index, term uint64
+}
+
+// write makes the log's files. A snapshot of raft's state, in dir/snap, makes the member send the database to later members: the log
+// alone doesn't lead to the database's contents.
+func (l raftLog) write(dir string) error {
+	metadata, err := proto.Marshal(&pb.Metadata{NodeID: &l.ids.Member, ClusterID: &l.ids.Cluster})
 	if err != nil {
 		return err
 	}
-	members, err := membersForOld(m)
+	members, err := membersForOld(l.member)
 	if err != nil {
 		return err
 	}
@@ -261,14 +270,14 @@ func writeLog(dir string, ids Data, m storedMember, state *raftpb.HardState, ent
 	if err != nil {
 		return err
 	}
-	voters := &raftpb.ConfState{Voters: []uint64{ids.Member}}
-	err = w.Save(state, entries)
+	voters := &raftpb.ConfState{Voters: []uint64{l.ids.Member}}
+	err = w.Save(l.state, l.entries)
 	if err == nil {
 		err = snap.New(zap.NewNop(), filepath.Join(dir, "snap")).SaveSnap(&raftpb.Snapshot{
-			Data: members, Metadata: &raftpb.SnapshotMetadata{Index: &index, Term: &term, ConfState: voters}})
+			Data: members, Metadata: &raftpb.SnapshotMetadata{Index: &l.index, Term: &l.term, ConfState: voters}})
 	}
 	if err == nil {
-		err = w.SaveSnapshot(&walpb.Snapshot{Index: &index, Term: &term, ConfState: voters})
+		err = w.SaveSnapshot(&walpb.Snapshot{Index: &l.index, Term: &l.term, ConfState: voters})
 	}
 	if failure := w.Close(); err == nil {
 		err = failure

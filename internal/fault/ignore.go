@@ -35,6 +35,9 @@ func Ignored(name string, ignore []string) bool {
 	})
 }
 
+// Ignoring is the flag that ignores these checks.
+func Ignoring(names ...string) string { return "--ignore-preflight-errors=" + strings.Join(names, ",") }
+
 // HowToIgnore is the advice to ignore these findings by name; empty if any of them is final.
 func HowToIgnore(found []Finding) string {
 	var names, guarding []string
@@ -49,7 +52,7 @@ func HowToIgnore(found []Finding) string {
 		}
 		names = append(names, f.Name)
 	}
-	flag := "--ignore-preflight-errors=" + strings.Join(names, ",")
+	flag := Ignoring(names...)
 	if len(guarding) > 0 {
 		return "to continue regardless, use " + flag + "; `all` does not cover " + strings.Join(guarding, " and ")
 	}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"net/url"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -109,7 +108,7 @@ func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, s
 	}
 	_, err := h.Lstat("/sys/fs/cgroup/cgroup.controllers")
 	k.CgroupV1 = errors.Is(err, fs.ErrNotExist)
-	flags, err := h.ReadFile(filepath.Join(c.Here.Node.Paths.Kubelet, "kubeadm-flags.env"))
+	flags, err := h.ReadFile(c.Here.Node.Paths.KubeletFlags())
 	if err == nil {
 		flags, _ = kubeletconfig.WithoutLeftovers(flags) // the upgrade removes these
 		k.Args = thisnode.ParseFlags(flags)
@@ -120,7 +119,7 @@ func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, s
 		k.Args = append(k.Args, f.Arg)
 	}
 	own := map[string]any{}
-	path, data := filepath.Join(c.Here.Node.Paths.Kubelet, "config.yaml"), c.Here.Kubelet
+	path, data := c.Here.Node.Paths.KubeletConfig(), c.Here.Kubelet
 	err = nil
 	if data == nil {
 		data, err = h.ReadFile(path)

@@ -30,7 +30,7 @@ func (d *Discovery) Assume(ctx context.Context, self *config.JoinConfiguration, 
 		return nil, nil, err
 	}
 	endpoint := strings.TrimPrefix(found.Server, "https://")
-	kubelet, err := host.ReadIfExists(d.Host, filepath.Join(config.DefaultKubeletDir, "config.yaml"))
+	kubelet, err := host.ReadIfExists(d.Host, config.DefaultPaths().KubeletConfig())
 	if err != nil {
 		return nil, nil, err
 	}

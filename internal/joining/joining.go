@@ -9,7 +9,6 @@ package joining
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -219,7 +218,7 @@ func (d *Discovery) nameIsFree(ctx context.Context, api cluster.Cluster, n *conf
 
 // StartedNode is this node as described by its kubelet's files, for phases after kubelet-start with no need to know the cluster.
 func StartedNode(h host.Host, self *config.JoinConfiguration, opts config.Options) (*config.Node, error) {
-	kubelet, err := host.ReadIfExists(h, filepath.Join(config.DefaultKubeletDir, "config.yaml"))
+	kubelet, err := host.ReadIfExists(h, config.DefaultPaths().KubeletConfig())
 	if err != nil {
 		return nil, err
 	}

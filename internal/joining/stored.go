@@ -12,11 +12,12 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // StoredConfiguration returns the cluster's stored ClusterConfiguration, as YAML.
 func StoredConfiguration(ctx context.Context, c cluster.Cluster) ([]byte, error) {
-	text, err := cluster.ConfigMapText(ctx, c, metav1.NamespaceSystem, "kubeadm-config", "ClusterConfiguration")
+	text, err := cluster.ConfigMapText(ctx, c, metav1.NamespaceSystem, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
 	if err != nil {
 		return nil, err
 	}

@@ -132,9 +132,9 @@ func (k Keeper) remedy(replace string) string {
 
 // stored has the configuration documents in ConfigMaps, by name, and their keys.
 var stored = map[string]struct{ source, key string }{
-	"kubeadm-config": {config.ClusterSource, "ClusterConfiguration"},
-	"kubelet-config": {config.KubeletSource, "kubelet"},
-	"kube-proxy":     {config.KubeProxySource, "config.conf"},
+	manifests.KubeadmConfigMap:   {config.ClusterSource, manifests.KubeadmConfigKey},
+	manifests.KubeletConfigMap:   {config.KubeletSource, "kubelet"},
+	manifests.KubeProxyConfigMap: {config.KubeProxySource, "config.conf"},
 }
 
 // KeepUnknown adds to the ConfigMaps in objs the cluster's fields unknown to this version: other versions or tools may need them.

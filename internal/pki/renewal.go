@@ -71,7 +71,7 @@ func (r Renewal) Renew(name string) error {
 		return r.nothing(row)
 	}
 	if !r.due(old) {
-		r.Store.UI.Printf("%s is valid until %s, so it stays", name, old.NotAfter.Format(shownTime))
+		r.Store.UI.Printf("%s is valid until %s, so it stays", name, ui.Time(old.NotAfter))
 		return nil
 	}
 	ca, err := r.Store.CA(row.CA)
@@ -96,8 +96,6 @@ func (r Renewal) nothing(row certs.Spec) error {
 	r.Store.UI.Printf("%s has no client certificate, but other credentials, so it stays", path)
 	return nil
 }
-
-const shownTime = "2006-01-02 15:04 MST"
 
 // due reports whether a certificate ends soon enough to be renewed.
 func (r Renewal) due(cert *x509.Certificate) bool {
@@ -135,7 +133,7 @@ func (r Renewal) replace(row certs.Spec, old *x509.Certificate, ca certs.Pair) e
 		r.Store.UI.Warn("the API server's certificate comes from another CA than before: "+named(ca.Cert.Subject.String(), ca.Cert.SubjectKeyId),
 			"nodes, Pods and users that don't trust that one yet are refused once the API server has it: see \"Replacing a CA\" in docs/cluster-life.md")
 	}
-	r.Store.UI.Nextf("Renewed %s: valid until %s", row.Name, cert.NotAfter.Format(shownTime))
+	r.Store.UI.Nextf("Renewed %s: valid until %s", row.Name, ui.Time(cert.NotAfter))
 	return nil
 }
 

@@ -183,7 +183,7 @@ func sourceOf(n *config.Node, file string) string {
 		return "its CA"
 	case isPKI, filepath.Dir(file) == p.Manifests:
 		return config.ClusterSource
-	case file == filepath.Join(p.Kubelet, "config.yaml"):
+	case file == p.KubeletConfig():
 		return config.KubeletSource
 	}
 	return ""

@@ -6,7 +6,6 @@ package reconfiguring
 import (
 	"context"
 
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
@@ -24,12 +23,12 @@ func (t Texts) documents() documents {
 }
 
 // Between is the change from one configuration to another, both as an earlier change had them.
-func Between(before, after Texts, self *config.JoinConfiguration, opts config.Options) (*Change, error) {
-	present, _, err := load(before.documents(), self, opts)
+func (l Loader) Between(before, after Texts) (*Change, error) {
+	present, _, err := l.node(before.documents())
 	if err != nil {
 		return nil, err
 	}
-	next, _, err := load(after.documents(), self, opts)
+	next, _, err := l.node(after.documents())
 	if err != nil {
 		return nil, err
 	}
@@ -44,9 +43,8 @@ func Between(before, after Texts, self *config.JoinConfiguration, opts config.Op
 
 // To is the change from the cluster's stored configuration to the given texts. Where none is given, the stored one stays. A field that
 // can't change, such as an encryption provider that was added since, is returned as config.Faults.
-func To(ctx context.Context, api cluster.Cluster, wanted Texts, self *config.JoinConfiguration, opts config.Options) (*Change, error) {
-	stored := &Change{Versions: map[string]string{}}
-	texts, err := stored.read(ctx, api, rows(), nil)
+func (l Loader) To(ctx context.Context, wanted Texts) (*Change, error) {
+	stored, texts, err := l.read(ctx, rows(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +56,7 @@ func To(ctx context.Context, api cluster.Cluster, wanted Texts, self *config.Joi
 			after[r.configMap] = text
 		}
 	}
-	c, err := Between(before, after, self, opts)
+	c, err := l.Between(before, after)
 	if err != nil {
 		return nil, err
 	}

@@ -14,19 +14,15 @@ import (
 	"gopkg.in/evanphx/json-patch.v4"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
-
-	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/config"
 )
 
 // Text returns the cluster's stored configuration as documents to edit, with defaults.
-func Text(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration, opts config.Options) ([]byte, error) {
-	c := &Change{Versions: map[string]string{}}
-	stored, err := c.read(ctx, api, rows(), nil)
+func (l Loader) Text(ctx context.Context) ([]byte, error) {
+	_, stored, err := l.read(ctx, rows(), nil)
 	if err != nil {
 		return nil, err
 	}
-	n, _, err := load(stored, self, opts)
+	n, _, err := l.node(stored)
 	if err != nil {
 		return nil, err
 	}

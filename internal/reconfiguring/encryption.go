@@ -9,27 +9,26 @@ import (
 	"github.com/pkg/errors"
 	"sigs.k8s.io/yaml"
 
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// LoadEncryption returns the change that makes the API servers read config.EncryptionFile. It has no Fields if they're configured so
+// Encryption returns the change that makes the API servers read config.EncryptionFile. It has no Fields if they're configured so
 // already. An API server that's configured to read another file is somebody else's: the change then keeps that.
-func LoadEncryption(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration, opts config.Options) (*Change, []string, error) {
+func (l Loader) Encryption(ctx context.Context) (*Change, []string, error) {
 	document := map[string]any{"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration"}
-	c, warnings, err := loadDocument(ctx, api, document, self, opts)
+	c, warnings, err := l.document(ctx, document)
 	if err != nil {
 		return nil, warnings, err
 	}
 	if now := &c.Node.Cluster; !now.HasEncryptionFile() && (now.EncryptedBy() == "" || now.EncryptedBy() == config.EncryptionFile) {
 		args, volumes := now.WithEncryptionFile()
 		document["apiServer"] = map[string]any{"extraArgs": args, "extraVolumes": volumes}
-		return loadDocument(ctx, api, document, self, opts)
+		return l.document(ctx, document)
 	}
 	return c, warnings, nil
 }
 
-func loadDocument(ctx context.Context, api cluster.Cluster, document map[string]any, self *config.JoinConfiguration, opts config.Options) (*Change, []string, error) {
+func (l Loader) document(ctx context.Context, document map[string]any) (*Change, []string, error) {
 	data, err := yaml.Marshal(document)
 	if err != nil {
 		return nil, nil, errors.WithStack(err)
@@ -38,6 +37,6 @@ func loadDocument(ctx context.Context, api cluster.Cluster, document map[string]
 	if err != nil {
 		return nil, warnings, err
 	}
-	c, more, err := loadParts(ctx, api, parts, self, opts)
+	c, more, err := l.loadParts(ctx, parts)
 	return c, append(warnings, more...), err
 }

@@ -22,9 +22,7 @@ func endpointChange(t *testing.T, fields string, notes map[string]string, docume
 	if err := api.Ensure(t.Context(), stored); err != nil {
 		t.Fatal(err)
 	}
-	self := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{LocalAPIEndpoint: config.APIEndpoint{AdvertiseAddress: "192.0.2.11"}}}
-	self.NodeRegistration.Name = "cp-1"
-	c, _, err := Load(t.Context(), api, &config.Source{Name: "change.yaml", Data: []byte(ofCluster + documents)}, self, config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+	c, _, err := ofControlPlane(api).Load(t.Context(), &config.Source{Name: "change.yaml", Data: []byte(ofCluster + documents)})
 	return c, err
 }
 

@@ -7,26 +7,24 @@ import (
 	"context"
 	"slices"
 
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// Stored is the change of a node, self, to the cluster's stored configuration. It has no Fields: what the node runs with now is only
+// Stored is the change of this node to the cluster's stored configuration. It has no Fields: what the node runs with now is only
 // in its files. A worker mustn't read kube-proxy's settings, and no node has any of its own.
-func Stored(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration, opts config.Options) (*Change, []string, error) {
+func (l Loader) Stored(ctx context.Context) (*Change, []string, error) {
 	ofNodes := slices.DeleteFunc(rows(), func(r row) bool { return r.source == config.KubeProxySource })
-	c := &Change{Versions: map[string]string{}}
-	stored, err := c.read(ctx, api, ofNodes, nil)
+	c, stored, err := l.read(ctx, ofNodes, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	n, warnings, err := load(stored, self, opts)
+	n, warnings, err := l.node(stored)
 	if err != nil {
 		return nil, warnings, err
 	}
 	c.Node = n.With(func(changed *config.Node) {
 		version := n.Cluster.KubernetesVersion
-		changed.Upgrade = &config.Upgrade{Version: version, From: version, Etcd: true, Before: n, Earlier: earlier(c.previous, stored, self, opts)}
+		changed.Upgrade = &config.Upgrade{Version: version, From: version, Etcd: true, Before: n, Earlier: l.earlier(c.previous, stored)}
 	})
 	return c, warnings, nil
 }

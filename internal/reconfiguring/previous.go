@@ -54,11 +54,11 @@ func previousIn(note string) (list []previous) {
 }
 
 // earlier returns this node as the annotation has it. A configuration that can't be loaded is left out.
-func earlier(note string, stored documents, self *config.JoinConfiguration, opts config.Options) (list []config.Earlier) {
+func (l Loader) earlier(note string, stored documents) (list []config.Earlier) {
 	for _, p := range previousIn(note) {
 		then := maps.Clone(stored)
 		then[config.ClusterSource] = []byte(p.ClusterConfiguration)
-		if n, _, err := load(then, self, opts); err == nil {
+		if n, _, err := l.node(then); err == nil {
 			list = append(list, config.Earlier{Node: n, Since: p.Since, Until: p.Until})
 		}
 	}

@@ -8,13 +8,12 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 )
 
-// LoadProfile is Load for the settings of a hardening profile on top of the documents in src, which may be nil. A setting that the
+// Profile is Load for the settings of a hardening profile on top of the documents in src, which may be nil. A setting that the
 // cluster or src has stays, and a warning names it.
-func LoadProfile(ctx context.Context, api cluster.Cluster, name string, src *config.Source, self *config.JoinConfiguration, opts config.Options) (*Change, []string, error) {
+func (l Loader) Profile(ctx context.Context, name string, src *config.Source) (*Change, []string, error) {
 	users, warnings := map[string]config.Part{}, []string(nil)
 	if src != nil {
 		var err error
@@ -22,17 +21,17 @@ func LoadProfile(ctx context.Context, api cluster.Cluster, name string, src *con
 			return nil, warnings, err
 		}
 	}
-	c, more, err := loadProfile(ctx, api, name, users, self, opts)
+	c, more, err := l.profile(ctx, name, users)
 	if warnings = append(warnings, more...); err != nil {
 		return nil, warnings, err
 	}
 	return c, warnings, refused(c.Node.Upgrade.Before, c.Node, c.Fields, users)
 }
 
-func loadProfile(ctx context.Context, api cluster.Cluster, name string, users map[string]config.Part, self *config.JoinConfiguration, opts config.Options) (*Change, []string, error) {
+func (l Loader) profile(ctx context.Context, name string, users map[string]config.Part) (*Change, []string, error) {
 	parts := map[string]config.Part{config.ClusterSource: {Fields: map[string]any{}}, config.KubeletSource: {Fields: map[string]any{}}}
 	maps.Copy(parts, users)
-	c, present, merged, err := mergeStored(ctx, api, parts, self, opts)
+	c, present, merged, err := l.mergeStored(ctx, parts)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -43,6 +42,6 @@ func loadProfile(ctx context.Context, api cluster.Cluster, name string, users ma
 	if err := merged.patch(hardened); err != nil {
 		return nil, nil, err
 	}
-	c, more, err := c.complete(present, merged, parts, self, opts)
+	c, more, err := l.complete(c, present, merged, parts)
 	return c, slices.Concat(warnings, more), err
 }

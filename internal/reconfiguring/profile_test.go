@@ -53,12 +53,11 @@ func TestProfile(t *testing.T) {
 			func(n *config.Node) bool { return n.Kubelet.MakeIPTablesUtilChains == nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api, self := live(t)
 			var src *config.Source
 			if test.documents != "" {
 				src = &config.Source{Name: "change.yaml", Data: []byte(test.documents)}
 			}
-			c, warnings, err := LoadProfile(t.Context(), api, test.profile, src, self, config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+			c, warnings, err := live(t).Profile(t.Context(), test.profile, src)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,9 +81,8 @@ func TestProfile(t *testing.T) {
 
 // TestProfileAgain: a cluster with a profile's settings doesn't change, and nothing of it is called the user's own.
 func TestProfileAgain(t *testing.T) {
-	api, self := live(t)
-	opts := config.Options{Facts: config.HostFacts{Hostname: "cp-1"}}
-	c, _, err := LoadProfile(t.Context(), api, profile.CIS, nil, self, opts)
+	l := live(t)
+	c, _, err := l.Profile(t.Context(), profile.CIS, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,11 +94,11 @@ func TestProfileAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = api.Ensure(t.Context(), fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", string(cluster)), fixture.ConfigMap("kubelet-config", "kubelet", string(kubelet)))
+	err = l.API.Ensure(t.Context(), fixture.ConfigMap("kubeadm-config", "ClusterConfiguration", string(cluster)), fixture.ConfigMap("kubelet-config", "kubelet", string(kubelet)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, warnings, err := LoadProfile(t.Context(), api, profile.CIS, nil, self, opts)
+	c, warnings, err := l.Profile(t.Context(), profile.CIS, nil)
 	warnings = slices.DeleteFunc(warnings, func(w string) bool { return strings.Contains(w, "aNewerField") })
 	if err != nil || len(c.Fields)+len(warnings) > 0 {
 		t.Errorf("%v, %q, %+v", err, warnings, c)
@@ -109,15 +107,15 @@ func TestProfileAgain(t *testing.T) {
 
 // TestProfileStoredField: a stored field that the profile would leave out is named.
 func TestProfileStoredField(t *testing.T) {
-	api, self := live(t)
-	kubelet, err := cluster.ConfigMapText(t.Context(), api, "kube-system", "kubelet-config", "kubelet")
+	l := live(t)
+	kubelet, err := cluster.ConfigMapText(t.Context(), l.API, "kube-system", "kubelet-config", "kubelet")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := api.Ensure(t.Context(), fixture.ConfigMap("kubelet-config", "kubelet", kubelet+"readOnlyPort: 10255\n")); err != nil {
+	if err := l.API.Ensure(t.Context(), fixture.ConfigMap("kubelet-config", "kubelet", kubelet+"readOnlyPort: 10255\n")); err != nil {
 		t.Fatal(err)
 	}
-	_, warnings, err := LoadProfile(t.Context(), api, profile.CIS, nil, self, config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+	_, warnings, err := l.Profile(t.Context(), profile.CIS, nil)
 	if err != nil || !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "readOnlyPort") && strings.Contains(w, "cis") }) {
 		t.Errorf("%v, %q", err, warnings)
 	}
@@ -130,9 +128,8 @@ func TestProfileFaults(t *testing.T) {
 		"a volume": {profile.Audit, ofCluster + "apiServer:\n  extraVolumes:\n  - {name: audit-log, hostPath: /srv, mountPath: /srv}\n", "change.yaml:5: | apiServer.extraVolumes[0].name"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api, self := live(t)
 			src := &config.Source{Name: "change.yaml", Data: []byte(test.documents)}
-			_, _, err := LoadProfile(t.Context(), api, test.profile, src, self, config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+			_, _, err := live(t).Profile(t.Context(), test.profile, src)
 			fact.Error(t, err, strings.Split(test.want, " | ")...)
 		})
 	}

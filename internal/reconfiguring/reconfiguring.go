@@ -65,14 +65,33 @@ func rows() []row {
 	}
 }
 
-// Load merges the documents in src over the cluster's stored configuration. self is this control plane. Invalid input, and a field
-// that can't change, are returned as config.Faults at the lines that cause them.
-func Load(ctx context.Context, api cluster.Cluster, src *config.Source, self *config.JoinConfiguration, opts config.Options) (*Change, []string, error) {
+// Loader computes changes of a cluster's configuration.
+type Loader struct {
+	API     cluster.Cluster
+	Self    *config.JoinConfiguration // this node as it is
+	Options config.Options
+}
+
+// NewLoader returns a loader for the node h. The startup probes of its static Pods follow a timeout that the cluster doesn't store.
+func NewLoader(h host.Host, api cluster.Cluster, opts config.Options) Loader {
+	self := thisnode.Current(h)
+	if !thisnode.IsControlPlane(h) {
+		self.ControlPlane = nil
+	}
+	if patience := thisnode.StartupTime(h); patience != 0 {
+		self.Timeouts = &config.Timeouts{ControlPlaneComponentHealthCheck: &metav1.Duration{Duration: patience}}
+	}
+	return Loader{api, self, opts}
+}
+
+// Load merges the documents in src over the cluster's stored configuration. Invalid input, and a field that can't change, are
+// returned as config.Faults at the lines that cause them.
+func (l Loader) Load(ctx context.Context, src *config.Source) (*Change, []string, error) {
 	parts, warnings, err := config.LoadParts(src)
 	if err != nil {
 		return nil, warnings, err
 	}
-	c, more, err := loadParts(ctx, api, parts, self, opts)
+	c, more, err := l.loadParts(ctx, parts)
 	if warnings = append(warnings, more...); err != nil {
 		return nil, warnings, err
 	}
@@ -80,24 +99,21 @@ func Load(ctx context.Context, api cluster.Cluster, src *config.Source, self *co
 }
 
 // loadParts is Load for any field.
-func loadParts(ctx context.Context, api cluster.Cluster, parts map[string]config.Part, self *config.JoinConfiguration, opts config.Options) (*Change, []string, error) {
-	c, present, merged, err := mergeStored(ctx, api, parts, self, opts)
+func (l Loader) loadParts(ctx context.Context, parts map[string]config.Part) (*Change, []string, error) {
+	c, present, merged, err := l.mergeStored(ctx, parts)
 	if err != nil {
 		return nil, nil, err
 	}
-	return c.complete(present, merged, parts, self, opts)
+	return l.complete(c, present, merged, parts)
 }
 
 // mergeStored merges parts over the cluster's stored configuration.
-func mergeStored(ctx context.Context, api cluster.Cluster, parts map[string]config.Part, self *config.JoinConfiguration, opts config.Options) (
-	c *Change, present *config.Node, merged documents, err error,
-) {
-	c = &Change{Versions: map[string]string{}}
-	stored, err := c.read(ctx, api, rows(), parts)
+func (l Loader) mergeStored(ctx context.Context, parts map[string]config.Part) (c *Change, present *config.Node, merged documents, err error) {
+	c, stored, err := l.read(ctx, rows(), parts)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if present, _, err = load(stored, self, opts); err != nil {
+	if present, _, err = l.node(stored); err != nil {
 		return nil, nil, nil, err
 	}
 	merged, err = merge(present, stored, parts)
@@ -105,8 +121,8 @@ func mergeStored(ctx context.Context, api cluster.Cluster, parts map[string]conf
 }
 
 // complete makes c the change from the present configuration to the merged one.
-func (c *Change) complete(present *config.Node, merged documents, parts map[string]config.Part, self *config.JoinConfiguration, opts config.Options) (*Change, []string, error) {
-	next, warnings, err := load(merged, self, opts)
+func (l Loader) complete(c *Change, present *config.Node, merged documents, parts map[string]config.Part) (*Change, []string, error) {
+	next, warnings, err := l.node(merged)
 	if err != nil {
 		return nil, nil, located(err, parts)
 	}
@@ -128,42 +144,31 @@ func changed(present, next *config.Node) *config.Node {
 	})
 }
 
-// Self is this node as it is. The startup probes of its static Pods follow a timeout that the cluster doesn't store.
-func Self(h host.Host) *config.JoinConfiguration {
-	self := thisnode.Current(h)
-	if !thisnode.IsControlPlane(h) {
-		self.ControlPlane = nil
-	}
-	if patience := thisnode.StartupTime(h); patience != 0 {
-		self.Timeouts = &config.Timeouts{ControlPlaneComponentHealthCheck: &metav1.Duration{Duration: patience}}
-	}
-	return self
-}
-
 // documents are the stored configurations' texts, by source. A missing one is generated.
 type documents map[string][]byte
 
-func load(d documents, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
-	opts.Placeholders = true
-	return config.LoadCluster(d[config.ClusterSource], d[config.KubeletSource], d[config.KubeProxySource], self, opts)
+// node is this node with a configuration.
+func (l Loader) node(d documents) (*config.Node, []string, error) {
+	l.Options.Placeholders = true
+	return config.LoadCluster(d[config.ClusterSource], d[config.KubeletSource], d[config.KubeProxySource], l.Self, l.Options)
 }
 
-// read reads the ConfigMaps. One that the user's documents are about must exist.
-func (c *Change) read(ctx context.Context, api cluster.Cluster, rows []row, parts map[string]config.Part) (documents, error) {
-	stored := documents{}
+// read reads the ConfigMaps, and begins a change of them. One that the user's documents are about must exist.
+func (l Loader) read(ctx context.Context, rows []row, parts map[string]config.Part) (*Change, documents, error) {
+	c, stored := &Change{Versions: map[string]string{}}, documents{}
 	for _, r := range rows {
 		cm := &corev1.ConfigMap{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 			ObjectMeta: metav1.ObjectMeta{Name: r.configMap, Namespace: metav1.NamespaceSystem},
 		}
-		found, err := api.Get(ctx, cm)
+		found, err := l.API.Get(ctx, cm)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		_, wanted := parts[r.source]
 		text := cm.Data[r.key]
 		if text == "" && (wanted || r.source == config.ClusterSource) {
-			return nil, fault.New(r.source+" does not exist or has no key "+r.key+", so there is nothing to change", "`slipway init phase` creates it; see its help")
+			return nil, nil, fault.New(r.source+" does not exist or has no key "+r.key+", so there is nothing to change", "`slipway init phase` creates it; see its help")
 		}
 		if found && text != "" {
 			stored[r.source], c.Versions[r.configMap] = []byte(text), cm.ResourceVersion
@@ -173,7 +178,7 @@ func (c *Change) read(ctx context.Context, api cluster.Cluster, rows []row, part
 			c.Former, c.Removed = noted(cm, FormerEndpoints), noted(cm, RemovedNames)
 		}
 	}
-	return stored, nil
+	return c, stored, nil
 }
 
 // merge returns the stored configurations with the user's changes, by RFC 7396: a field that isn't mentioned stays, null takes a

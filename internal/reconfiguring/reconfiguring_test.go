@@ -24,12 +24,11 @@ const (
 // loaded merges documents over those of a cluster of v1.37.2 with an API server's flag and a field of a newer version.
 func loaded(t *testing.T, documents string) (*Change, []string, error) {
 	t.Helper()
-	api, self := live(t)
-	return Load(t.Context(), api, &config.Source{Name: "change.yaml", Data: []byte(documents)}, self, config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+	return live(t).Load(t.Context(), &config.Source{Name: "change.yaml", Data: []byte(documents)})
 }
 
-// live is that cluster, and its control plane.
-func live(t *testing.T) (*cluster.Plan, *config.JoinConfiguration) {
+// live is that cluster, with its control plane.
+func live(t *testing.T) Loader {
 	t.Helper()
 	api := cluster.NewPlan(func(cluster.Action) {}, nil)
 	err := api.Ensure(t.Context(),
@@ -40,9 +39,13 @@ func live(t *testing.T) (*cluster.Plan, *config.JoinConfiguration) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ofControlPlane(api)
+}
+
+func ofControlPlane(api cluster.Cluster) Loader {
 	self := &config.JoinConfiguration{ControlPlane: &config.JoinControlPlane{LocalAPIEndpoint: config.APIEndpoint{AdvertiseAddress: "192.0.2.11"}}}
 	self.NodeRegistration.Name = "cp-1"
-	return api, self
+	return Loader{api, self, config.Options{Facts: config.HostFacts{Hostname: "cp-1"}}}
 }
 
 // TestMerge: a field that isn't mentioned stays, null takes a field back to its default, and a list replaces the list.

@@ -57,10 +57,17 @@ type Sealed struct {
 	OpensWith []string `json:"opensWith"`
 }
 
-// Seal encrypts a snapshot to w, with its record and files. name is the snapshot's own. It fails if it isn't the snapshot the record
-// describes.
-func Seal(w io.Writer, to Recipients, name string, r Record, files []File, snapshot io.Reader) error {
-	record, err := r.Encode()
+// Content is a snapshot to seal, with its record and files.
+type Content struct {
+	Name     string // the snapshot's own
+	Record   Record
+	Files    []File
+	Snapshot io.Reader
+}
+
+// Seal encrypts the content to w. It fails if the snapshot isn't the one the record describes.
+func (c Content) Seal(w io.Writer, to Recipients) error {
+	record, err := c.Record.Encode()
 	if err == nil && len(record) > maxRecord {
 		err = errors.Errorf("its record has %d bytes, and Open reads %d", len(record), maxRecord)
 	}
@@ -76,16 +83,16 @@ func Seal(w io.Writer, to Recipients, name string, r Record, files []File, snaps
 		if err != nil {
 			return
 		}
-		h.Typeflag, h.ModTime, h.Format = tar.TypeReg, r.Taken, tar.FormatPAX
+		h.Typeflag, h.ModTime, h.Format = tar.TypeReg, c.Record.Taken, tar.FormatPAX
 		if err = t.WriteHeader(&h); err == nil {
 			_, err = io.Copy(t, content)
 		}
 	}
-	put(tar.Header{Name: RecordPath(name), Mode: 0o600, Size: int64(len(record))}, bytes.NewReader(record))
-	for _, f := range files {
+	put(tar.Header{Name: RecordPath(c.Name), Mode: 0o600, Size: int64(len(record))}, bytes.NewReader(record))
+	for _, f := range c.Files {
 		put(f.header(), bytes.NewReader(f.Data))
 	}
-	put(tar.Header{Name: name, Mode: 0o600, Size: r.Size}, proving(snapshot, r))
+	put(tar.Header{Name: c.Name, Mode: 0o600, Size: c.Record.Size}, proving(c.Snapshot, c.Record))
 	if err == nil {
 		err = t.Close()
 	}

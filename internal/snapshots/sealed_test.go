@@ -92,7 +92,7 @@ func TestSealed(t *testing.T) {
 			record, files := sealable()
 			var out bytes.Buffer
 			all := append([]File{{Path: Configuration, Data: []byte("kind: ClusterConfiguration")}}, files...)
-			if err := Seal(&out, pair.Recipients, innerName, record, all, strings.NewReader(database)); err != nil {
+			if err := (Content{innerName, record, all, strings.NewReader(database)}).Seal(&out, pair.Recipients); err != nil {
 				t.Fatal(err)
 			}
 			fact.NotIn(t, out.String(), database, "key of the CA", "ca.key", "cp-1")
@@ -127,7 +127,7 @@ func TestSealed(t *testing.T) {
 func TestSealedRecordTooLarge(t *testing.T) {
 	record, files := sealable()
 	record.Unknown = []string{strings.Repeat("x", maxRecord)}
-	err := Seal(io.Discard, keyPairs(t)["a key"].Recipients, innerName, record, files, strings.NewReader(database))
+	err := Content{innerName, record, files, strings.NewReader(database)}.Seal(io.Discard, keyPairs(t)["a key"].Recipients)
 	fact.Error(t, err, "record")
 }
 
@@ -136,7 +136,7 @@ func TestSealedDamaged(t *testing.T) {
 	pair := keyPairs(t)["a key"]
 	record, files := sealable()
 	var out bytes.Buffer
-	if err := Seal(&out, pair.Recipients, innerName, record, files, strings.NewReader(database)); err != nil {
+	if err := (Content{innerName, record, files, strings.NewReader(database)}).Seal(&out, pair.Recipients); err != nil {
 		t.Fatal(err)
 	}
 	changed := bytes.Clone(out.Bytes())
@@ -155,7 +155,7 @@ func TestSealedDamaged(t *testing.T) {
 			}
 		})
 	}
-	err := Seal(io.Discard, pair.Recipients, innerName, record, files, strings.NewReader(strings.ToUpper(database)))
+	err := Content{innerName, record, files, strings.NewReader(strings.ToUpper(database))}.Seal(io.Discard, pair.Recipients)
 	fact.Error(t, err, record.SHA256)
 }
 

@@ -25,7 +25,7 @@ import (
 // configuration if that file doesn't exist yet), overridden by the files of --config-dir, then by flags:
 // https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/
 func KubeletSettings(h host.Host, n *config.Node) (*kubelet.KubeletConfiguration, error) {
-	path := filepath.Join(n.Paths.Kubelet, "config.yaml")
+	path := n.Paths.KubeletConfig()
 	data, err := host.ReadIfExists(h, path)
 	if err != nil {
 		return nil, err

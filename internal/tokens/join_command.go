@@ -15,6 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // JoinCommand is the command that a joining node's administrator types.
@@ -70,7 +71,7 @@ func (s Store) JoinCommand(ctx context.Context, token config.Token, key config.S
 }
 
 func (s Store) clusterInfo(ctx context.Context, admin Kubeconfig) (data []byte, source string, err error) {
-	text, err := cluster.ConfigMapText(ctx, s.Cluster, metav1.NamespacePublic, "cluster-info", "kubeconfig")
+	text, err := cluster.ConfigMapText(ctx, s.Cluster, metav1.NamespacePublic, manifests.ClusterInfoName, "kubeconfig")
 	if err != nil {
 		return nil, "", err
 	}

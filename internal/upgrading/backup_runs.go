@@ -43,20 +43,17 @@ type runs struct {
 func (r *runs) last(end int) (begin int, earlier time.Time, err error) {
 	begin, known := end, Record{}
 	for i, d := range slices.Backward(r.dirs[:end]) {
-		completed := begin < end && !d.record.Completed.IsZero()
-		switch {
-		case d.kind == EtcdBackup: // belongs to the manifests before it
+		if d.kind == EtcdBackup { // belongs to the manifests before it
 			continue
-		case completed || known.another(d.record, r.rollback.restored(d)):
+		}
+		if begin < end && !d.record.Completed.IsZero() || r.another(known, d) {
 			return begin, earlier, nil
-		case d.record.To == "" && known.To == "":
-			begin = i
-			if d.kind == ManifestBackup {
+		}
+		if d.record.To == "" { // kubeadm's
+			if begin = i; d.kind == ManifestBackup {
 				return begin, earlier, nil
 			}
 			continue
-		case d.record.To == "" || known.To != "" && d.record.To != known.To:
-			return begin, earlier, nil
 		}
 		if begin < end && d.record.CA == "" {
 			if over, err := r.endedWith(i, begin); !over.IsZero() || err != nil {
@@ -67,6 +64,11 @@ func (r *runs) last(end int) (begin int, earlier time.Time, err error) {
 		known.CA, known.EtcdCluster = cmp.Or(d.record.CA, known.CA), cmp.Or(d.record.EtcdCluster, known.EtcdCluster)
 	}
 	return begin, earlier, nil
+}
+
+// another reports whether d is from another upgrade, of this cluster or of another one, than the directories after it.
+func (r *runs) another(known Record, d backupDir) bool {
+	return known.To != "" && d.record.To != known.To || known.another(d.record, r.rollback.restored(d))
 }
 
 // endedWith returns the start of the upgrade that seems to have ended with directory i, before the next; zero if it went on. It

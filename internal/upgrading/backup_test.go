@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -409,7 +408,8 @@ func TestNodeBeforeUnasked(t *testing.T) {
 			if tt.inBackup {
 				b.Manifests["etcd"] = "y"
 			}
-			n, warnings, err := NodeBefore(t.Context(), cluster.New(cluster.Options{Kubeconfig: "x", Timeout: time.Second, ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }}), h, b, thisnode.Current(h), config.Options{})
+			none := cluster.New(cluster.Options{Kubeconfig: "x", Timeout: time.Second, ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }})
+			n, warnings, err := Source{API: none, Host: h}.NodeBefore(t.Context(), b, thisnode.Current(h))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package upgrading describes an upgrade: a cluster's versions (State), those it may go to (Offers), the steps there
-// (Steps), the node afterwards (Node), the output of `upgrade plan` (Plan), and the backups and records a rollback starts from
+// (Steps), the node afterwards (Source), the output of `upgrade plan` (Plan), and the backups and records a rollback starts from
 // (Backup, Record).
 package upgrading
 
@@ -27,15 +27,24 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
+// Source is what this node's configuration, before and after an upgrade, is read from.
+type Source struct {
+	API     cluster.Cluster
+	Host    host.Host
+	Options config.Options
+	// Say says that Node waits for the API server.
+	Say func(format string, args ...any)
+}
+
 // Node returns this node as it should be after self's upgrade: to self's version, or else to the version in the cluster's
-// configuration. If it waits for the API server, it says so.
-func Node(ctx context.Context, api cluster.Cluster, h host.Host, say func(format string, args ...any), self *config.UpgradeSelf, opts config.Options) (*config.Node, []string, error) {
-	if thisnode.IsControlPlane(h) {
-		if err := awaitServer(ctx, api, h, say, self.Timeouts); err != nil {
+// configuration.
+func (s Source) Node(ctx context.Context, self *config.UpgradeSelf) (*config.Node, []string, error) {
+	if thisnode.IsControlPlane(s.Host) {
+		if err := s.awaitServer(ctx, self.Timeouts); err != nil {
 			return nil, nil, adviseRollback(err)
 		}
 	}
-	stored, err := joining.StoredConfiguration(ctx, api)
+	stored, err := joining.StoredConfiguration(ctx, s.API)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -43,12 +52,12 @@ func Node(ctx context.Context, api cluster.Cluster, h host.Host, say func(format
 	if upgrade.From, err = config.StoredVersion(stored); err != nil {
 		return nil, nil, err
 	}
-	components, err := readComponents(ctx, api, upgrade.First)
+	components, err := readComponents(ctx, s.API, upgrade.First)
 	if err != nil {
 		return nil, nil, err
 	}
-	opts.Version, opts.Placeholders = self.Version, true
-	n, warnings, err := config.LoadCluster(stored, components.kubelet, components.kubeProxy, current(h, self), opts)
+	s.Options.Version, s.Options.Placeholders = self.Version, true
+	n, warnings, err := config.LoadCluster(stored, components.kubelet, components.kubeProxy, current(s.Host, self), s.Options)
 	if err != nil {
 		return nil, warnings, err
 	}
@@ -61,18 +70,18 @@ const sayAfter = 2 * time.Second
 
 // awaitServer waits for the API server: at its start, it refuses even administrators for a moment. An interrupted upgrade may
 // have just restarted it, or this host has just booted, so it gets as long as it would have had then.
-func awaitServer(ctx context.Context, api cluster.Cluster, h host.Host, say func(format string, args ...any), limits *config.Timeouts) error {
+func (s Source) awaitServer(ctx context.Context, limits *config.Timeouts) error {
 	limit, whole := limits.KubernetesAPICall.Duration, limits.UpgradeManifests.Duration
-	left := min(whole, whole-h.Now().Sub(serverTold(ctx, h))) // the file may be dated ahead of the clock
+	left := min(whole, whole-s.Host.Now().Sub(serverTold(ctx, s.Host))) // the file may be dated ahead of the clock
 	if left > limit {
 		limit = left
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	late := time.AfterFunc(sayAfter, func() { say("Waiting for the API server, up to %s", limit.Round(time.Second)) })
+	late := time.AfterFunc(sayAfter, func() { s.Say("Waiting for the API server, up to %s", limit.Round(time.Second)) })
 	defer late.Stop()
-	return api.Ready(ctx)
+	return s.API.Ready(ctx)
 }
 
 // serverTold is when the kubelet was last told to run the API server: its static Pod was written, or the kubelet started.
@@ -191,25 +200,25 @@ func (p Progress) Concerns(b *Backup) bool {
 
 // NodeBefore returns this node as it was before b's upgrade. The configuration comes from the backup, as the API may be down, or
 // else, for backups without a record, such as kubeadm's, from the cluster or the defaults.
-func NodeBefore(ctx context.Context, api cluster.Cluster, h host.Host, b *Backup, self *config.JoinConfiguration, opts config.Options) (*config.Node, []string, error) {
+func (s Source) NodeBefore(ctx context.Context, b *Backup, self *config.JoinConfiguration) (*config.Node, []string, error) {
 	var warnings []string
 	stored, assumed := []byte(b.ClusterConfiguration), false
 	if len(stored) == 0 {
 		var err error
-		if stored, err = joining.StoredConfiguration(ctx, api); err != nil {
+		if stored, err = joining.StoredConfiguration(ctx, s.API); err != nil {
 			assumed, warnings = true, []string{"cannot read the cluster's configuration, and the backup does not have it; using the defaults and this host's files: " + err.Error()}
 			stored = config.DefaultCluster()
 		}
 	}
-	if !wasControlPlane(h, b) {
+	if !wasControlPlane(s.Host, b) {
 		self.ControlPlane = nil
 	}
-	opts.Version, opts.Placeholders, opts.AnyVersion = b.From, true, true
-	n, more, err := config.LoadCluster(stored, nil, nil, self, opts)
+	s.Options.Version, s.Options.Placeholders, s.Options.AnyVersion = b.From, true, true
+	n, more, err := config.LoadCluster(stored, nil, nil, self, s.Options)
 	if err != nil {
 		return nil, nil, err
 	}
-	_, local := thisnode.StaticPod(h, thisnode.StaticPodPath(n, manifests.EtcdName))
+	_, local := thisnode.StaticPod(s.Host, thisnode.StaticPodPath(n, manifests.EtcdName))
 	return n.With(func(n *config.Node) {
 		if assumed && !local && b.Manifests[manifests.EtcdName] == "" {
 			n.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}} // by default it's local

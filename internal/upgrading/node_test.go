@@ -72,7 +72,7 @@ func TestAwaitServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			api := &readiness{Plan: cluster.NewPlan(func(cluster.Action) {}, nil)}
-			if err := awaitServer(t.Context(), api, h, func(string, ...any) {}, limits); err != nil {
+			if err := (Source{API: api, Host: h, Say: func(string, ...any) {}}).awaitServer(t.Context(), limits); err != nil {
 				t.Fatal(err)
 			}
 			if off := api.limit - test.want; off < -time.Minute/2 || off > time.Second {
@@ -90,7 +90,7 @@ func TestAwaitServerSays(t *testing.T) {
 			said := ""
 			say := func(format string, args ...any) { said += fmt.Sprintf(format, args...) }
 			api := &readiness{Plan: cluster.NewPlan(func(cluster.Action) {}, nil), delay: delay}
-			err := awaitServer(t.Context(), api, stage.New(t), say, limits)
+			err := Source{API: api, Host: stage.New(t), Say: say}.awaitServer(t.Context(), limits)
 			synctest.Wait()
 			if err != nil || (said == "") != (want == "") || !strings.Contains(said, want) || strings.Count(said, "API server") > 1 {
 				t.Errorf("after %s it said %q, want %q; error %v", delay, said, want, err)

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/redact"
@@ -25,14 +24,15 @@ func PrintStored(w io.Writer, stored []byte) error {
 func (p *Plan) Print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Cluster version: %s\n\n", p.ClusterVersion)
-	table(&b, "NODE\tROLE\tAPI SERVER\tKUBELET\tRUNTIME", len(p.Nodes), func(i int) []string {
-		n := p.Nodes[i]
+	var nodes, configs [][]string
+	for _, n := range p.Nodes {
 		role := "worker"
 		if n.ControlPlane {
 			role = "control-plane"
 		}
-		return []string{n.Name, role, n.APIServer, n.Kubelet, n.Runtime}
-	})
+		nodes = append(nodes, []string{n.Name, role, n.APIServer, n.Kubelet, n.Runtime})
+	}
+	_ = ui.Table(&b, "NODE\tROLE\tAPI SERVER\tKUBELET\tRUNTIME", nodes) // b is a string
 	if len(p.Upgrades) == 0 {
 		b.WriteString("\nThere is nothing to upgrade.\n")
 	}
@@ -40,25 +40,27 @@ func (p *Plan) Print(w io.Writer) error {
 		printUpgrade(&b, u)
 	}
 	b.WriteString("\nConfigurations of components:\n\n")
-	table(&b, "API GROUP\tCURRENT VERSION\tPREFERRED VERSION\tMANUAL UPGRADE REQUIRED", len(p.Configs), func(i int) []string {
-		c := p.Configs[i]
+	for _, c := range p.Configs {
 		manual := "no"
 		if c.Manual {
 			manual = "yes"
 		}
-		return []string{c.Group, c.Current, c.Preferred, manual}
-	})
+		configs = append(configs, []string{c.Group, c.Current, c.Preferred, manual})
+	}
+	_ = ui.Table(&b, "API GROUP\tCURRENT VERSION\tPREFERRED VERSION\tMANUAL UPGRADE REQUIRED", configs)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 func printUpgrade(b *strings.Builder, u Upgrade) {
 	fmt.Fprintf(b, "\nUpgrade to %s (%s):\n\n", u.Version, u.Description)
-	rows := slices.DeleteFunc(slices.Clone(u.Components), func(c ComponentUpgrade) bool { return c.Name == RowProgram })
-	table(b, "COMPONENT\tNODE\tCURRENT\tTARGET", len(rows), func(i int) []string {
-		c := rows[i]
-		return []string{c.Name, c.Node, c.Current, c.New}
-	})
+	var rows [][]string
+	for _, c := range u.Components {
+		if c.Name != RowProgram {
+			rows = append(rows, []string{c.Name, c.Node, c.Current, c.New})
+		}
+	}
+	_ = ui.Table(b, "COMPONENT\tNODE\tCURRENT\tTARGET", rows)
 	printFindings(b, u.Findings)
 	printPatches(b, "Patches that keep this host's edits; put them into a directory for --patches", u.Patches)
 	printPatches(b, "Patches that keep this host's differences from the ClusterConfiguration or ConfigMap kubelet-config, which changed after its files were written; "+
@@ -118,20 +120,6 @@ func printFindings(b *strings.Builder, found []fault.Finding) {
 			}
 		}
 	}
-}
-
-// table writes n rows under a header with columns separated by tabs.
-func table(w io.Writer, header string, n int, row func(i int) []string) {
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, header)
-	for i := range n {
-		cells := row(i)
-		for k := range cells {
-			cells[k] = ui.OneLine(cells[k])
-		}
-		fmt.Fprintln(t, strings.Join(cells, "\t"))
-	}
-	_ = t.Flush() // w is a string
 }
 
 func indented(prefix, text string) string {

@@ -56,7 +56,7 @@ func flannelFits(ctx context.Context, env *step.Env) error {
 	if err := env.Cluster.EnsureAdmin(ctx); err != nil {
 		return err
 	}
-	text, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, "kubeadm-config", "ClusterConfiguration")
+	text, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, manifests.KubeadmConfigMap, manifests.KubeadmConfigKey)
 	if err != nil || text == "" { // a cluster in the making
 		return err
 	}

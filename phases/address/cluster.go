@@ -20,7 +20,7 @@ import (
 func (m *Move) configMaps(ctx context.Context, env *step.Env) error {
 	for _, cm := range []*corev1.ConfigMap{
 		node.ConfigMap(manifests.KubeadmConfigMap), node.ConfigMap(manifests.KubeletConfigMap),
-		{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: manifests.ClusterInfoName}},
 	} {
 		changed := false
 		_, err := env.Cluster.Update(ctx, cm, func() (bool, error) {

@@ -5,7 +5,6 @@ package address
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -36,17 +35,13 @@ func (m *Move) certificates(_ context.Context, env *step.Env) error {
 
 // kubeletFiles are the files with the kubelet's settings that may have the node's address.
 func kubeletFiles(env *step.Env) []string {
-	files := []string{thisnode.KubeletConf(env.Config), flagsPath(env), filepath.Join(env.Config.Paths.Kubelet, "config.yaml")}
+	files := []string{thisnode.KubeletConf(env.Config), env.Config.Paths.KubeletFlags(), env.Config.Paths.KubeletConfig()}
 	for _, flag := range thisnode.AdministratorsFlags(env.Host) {
 		if flag.Name == nodeIPFlag && !slices.Contains(files, flag.From) {
 			files = append(files, flag.From)
 		}
 	}
 	return files
-}
-
-func flagsPath(env *step.Env) string {
-	return filepath.Join(env.Config.Paths.Kubelet, "kubeadm-flags.env")
 }
 
 const nodeIPFlag = "node-ip"
@@ -89,7 +84,7 @@ func (m *Move) files(_ context.Context, env *step.Env) error {
 func (m *Move) file(env *step.Env, path, text string) (string, error) {
 	text = m.In(text)
 	switch {
-	case path == flagsPath(env) && m.NodeIP != "":
+	case path == env.Config.Paths.KubeletFlags() && m.NodeIP != "":
 		return withFlag(text, nodeIPFlag, m.NodeIP), nil
 	case m.Server == "" || !slices.Contains(sharedFiles(env), path):
 		return text, nil

@@ -22,9 +22,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
-// KubeletFlagsFile is the name of the file with the kubelet's flags, in its directory.
-const KubeletFlagsFile = "kubeadm-flags.env"
-
 // Owner says whether a file is as Slipway made it.
 type Owner int
 
@@ -45,9 +42,11 @@ func Whose(env *step.Env, path string) (Owner, error) {
 	if err != nil {
 		return UnknownWhose, err
 	}
-	if kept, err := keptIn(env, backup, path); err != nil || rolledBack && bytes.Equal(kept, data) {
+	kept, err := keptIn(env, backup, path)
+	switch {
+	case err != nil || rolledBack && bytes.Equal(kept, data):
 		return UnknownWhose, err
-	} else if bytes.Equal(kept, data) {
+	case bytes.Equal(kept, data):
 		backup = nil // that upgrade hasn't replaced it yet
 	}
 	if env.Host.Unchanged(path) {
@@ -58,12 +57,7 @@ func Whose(env *step.Env, path string) (Owner, error) {
 		return AsMade, err
 	}
 	if backup == nil {
-		// Some editors replace a file instead of changing it, and the new file has no note.
-		sibling := filepath.Join(env.Config.Paths.Kubelet, KubeletFlagsFile)
-		if env.Host.Made(path) || filepath.Dir(path) == env.Config.Paths.Kubelet && env.Host.Made(sibling) {
-			return AsEdited, nil
-		}
-		return UnknownWhose, nil
+		return withoutBackup(env, path), nil
 	}
 	switch same, recorded := backup.Wrote(filepath.Base(path), data); {
 	case same:
@@ -72,6 +66,16 @@ func Whose(env *step.Env, path string) (Owner, error) {
 		return AsEdited, nil
 	}
 	return UnknownWhose, nil
+}
+
+// withoutBackup is Whose for a changed file that no upgrade has replaced. Some editors replace a file instead of changing it, and the
+// new file has no note.
+func withoutBackup(env *step.Env, path string) Owner {
+	paths := env.Config.Paths
+	if env.Host.Made(path) || filepath.Dir(path) == paths.Kubelet && env.Host.Made(paths.KubeletFlags()) {
+		return AsEdited
+	}
+	return UnknownWhose
 }
 
 // keptIn returns the file that an upgrade found at a path; nil if it kept none.

@@ -28,7 +28,7 @@ func TestCheckInitGoesByThePatchedKubelet(t *testing.T) {
 	s.FakeHost.Has.UID, s.FakeHost.Has.Swap = 0, []string{"/swapfile"}
 	s.Put(t, "/patches/kubeletconfiguration0.yaml", "failSwapOn: false\n")
 	before := phasetest.Stamps(t, s.Root)
-	for dir, want := range map[string]string{"": "error", "/patches": "warning"} {
+	for dir, want := range map[string]fault.Severity{"": fault.Error, "/patches": fault.Warning} {
 		s.Config.PatchesDir = dir
 		found, err := CheckInit(t.Context(), s.Env)
 		if err != nil {
@@ -54,12 +54,12 @@ func TestCheckJoinWithoutACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcomes := map[string]string{}
+	outcomes := map[string]fault.Severity{}
 	for _, r := range found {
 		outcomes[r.Check] = r.Outcome()
 	}
 	for _, name := range []string{"FileAvailable--etc-kubernetes-kubelet.conf", "ClockSkew"} {
-		if outcomes[name] != "skipped" {
+		if outcomes[name] != fault.Skipped {
 			t.Errorf("%s is %q", name, outcomes[name])
 		}
 	}

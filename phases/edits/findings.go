@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -51,8 +51,8 @@ func (e podEdits) findings() []fault.Finding {
 	var found []fault.Finding
 	if e.edited != nil {
 		found = append(found, fault.NewFinding(StaticPodCheck, fault.Error,
-			e.remedy(e.edited, "keep them in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs of the ClusterConfiguration; to drop them, use --ignore-preflight-errors="+StaticPodCheck,
-				"keep them in extraArgs of the ClusterConfiguration, or in a patch; to drop them, use --ignore-preflight-errors="+StaticPodCheck),
+			e.remedy(e.edited, "keep them in a patch (--patches), which `slipway upgrade plan` prints, or in extraArgs of the ClusterConfiguration; to drop them, use "+fault.Ignoring(StaticPodCheck),
+				"keep them in extraArgs of the ClusterConfiguration, or in a patch; to drop them, use "+fault.Ignoring(StaticPodCheck)),
 			"%s would lose edits of the static Pod of %s: %s", e.run, e.component, e.edited))
 	}
 	if e.doubtful != nil {
@@ -60,7 +60,7 @@ func (e podEdits) findings() []fault.Finding {
 			e.remedy(e.doubtful, "nothing to do if this comes from that change; if it is an edit, keep it in a patch (--patches), which `slipway upgrade plan` prints",
 				"nothing to do if this comes from that change; if it is an edit, keep it in a patch"),
 			"%s writes the static Pod of %s as the ClusterConfiguration says, which was changed on %s, after the static Pod was written: %s",
-			e.run, e.component, e.changed.UTC().Format(time.DateTime+" MST"), e.doubtful))
+			e.run, e.component, ui.Time(e.changed), e.doubtful))
 	}
 	if len(e.proxies) > 0 {
 		found = append(found, fault.NewFinding(StaticPodCheck, fault.Warning,

@@ -23,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -30,8 +31,6 @@ import (
 	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
-
-const kubeletConfigFile = "config.yaml"
 
 // kubeletEdits are the fields set or removed in this host's config.yaml that the upgrade would overwrite: they come neither from
 // the cluster's settings nor from the node's own (instance-config.yaml).
@@ -48,7 +47,7 @@ type kubeletEdits struct {
 func (e *kubeletEdits) doubtful() bool { return !e.changed.IsZero() }
 
 func editsOfKubelet(ctx context.Context, env *step.Env) (*kubeletEdits, error) {
-	path := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile)
+	path := env.Config.Paths.KubeletConfig()
 	of, err := backup.Whose(env, path)
 	if err != nil {
 		return nil, err
@@ -58,7 +57,7 @@ func editsOfKubelet(ctx context.Context, env *step.Env) (*kubeletEdits, error) {
 		return nil, errors.WithMessage(err, "the kubelet's configuration")
 	}
 	e, suffix := &kubeletEdits{fields: lost}, patchSuffix(env)
-	written, err := writtenAt(env, path, func(b *upgrading.Backup) string { return b.Kubelet[kubeletConfigFile] })
+	written, err := writtenAt(env, path, func(b *upgrading.Backup) string { return b.Kubelet[filepath.Base(path)] })
 	if err != nil {
 		return nil, err
 	}
@@ -80,9 +79,9 @@ func editsOfKubelet(ctx context.Context, env *step.Env) (*kubeletEdits, error) {
 func lostKubeletFields(ctx context.Context, env *step.Env, of backup.Owner) (have, wanted map[string]any, lost []string, err error) {
 	docs := make([]map[string]any, 4)
 	for i, read := range []func() ([]byte, error){
-		func() ([]byte, error) { return readKubeletFile(env, kubeletConfigFile) },
+		func() ([]byte, error) { return host.ReadIfExists(env.Host, env.Config.Paths.KubeletConfig()) },
 		func() ([]byte, error) { return kubelet.NextConfig(env) },
-		func() ([]byte, error) { return readKubeletFile(env, "instance-config.yaml") },
+		func() ([]byte, error) { return host.ReadIfExists(env.Host, env.Config.Paths.InstanceConfig()) },
 		func() ([]byte, error) {
 			text, err := cluster.ConfigMapText(ctx, env.Cluster, metav1.NamespaceSystem, manifests.KubeletConfigMap, "kubelet")
 			return []byte(text), err
@@ -152,10 +151,6 @@ func kubeletPatch(have, wanted map[string]any, fields []string) ([]byte, error) 
 	return patch, errors.WithStack(err)
 }
 
-func readKubeletFile(env *step.Env, name string) ([]byte, error) {
-	return host.ReadIfExists(env.Host, filepath.Join(env.Config.Paths.Kubelet, name))
-}
-
 // KubeletFindings finds fields of this host's kubelet configuration that the upgrade would overwrite.
 func KubeletFindings(ctx context.Context, env *step.Env) []fault.Finding {
 	e, err := editsOfKubelet(ctx, env)
@@ -166,8 +161,8 @@ func KubeletFindings(ctx context.Context, env *step.Env) []fault.Finding {
 		return nil
 	}
 	run := env.Config.Upgrade.Run()
-	path, names := filepath.Join(env.Config.Paths.Kubelet, kubeletConfigFile), strings.Join(e.fields, ", ")
-	changed, keep := e.changed.UTC().Format(time.DateTime+" MST"), "to keep them on this node, "+shownPatches(e.patch)
+	path, names := env.Config.Paths.KubeletConfig(), strings.Join(e.fields, ", ")
+	changed, keep := ui.Time(e.changed), "to keep them on this node, "+shownPatches(e.patch)
 	if e.doubtful() && !e.sure {
 		return []fault.Finding{fault.NewFinding(KubeletCheck, fault.Warning,
 			"nothing to do if these fields come from before that change; if they are edits, keep them in a patch: "+shownPatches(e.patch),
@@ -178,7 +173,7 @@ func KubeletFindings(ctx context.Context, env *step.Env) []fault.Finding {
 		keep = "leave fields that come from before the change of that ConfigMap on " + changed + " to the upgrade; " + keep
 	}
 	return []fault.Finding{fault.NewFinding(KubeletCheck, fault.Error,
-		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use --ignore-preflight-errors="+KubeletCheck+"; "+keep,
+		"for all nodes, set them in ConfigMap kube-system/"+manifests.KubeletConfigMap+"; to drop them, use "+fault.Ignoring(KubeletCheck)+"; "+keep,
 		"%s would lose edits of %s: %s", run, path, names)}
 }
 

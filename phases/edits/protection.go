@@ -41,20 +41,20 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *
 	}
 	unpatched := node.NewStaticPod(env.Config, e.component, view, node.InitialMembers(env, e.component))
 	made, next, plain := manifests.PodFlags(before), manifests.PodFlags(wanted), manifests.PodFlags(unpatched)
-	extra, _ := extras(env.Config, e.component)
 	configured := func(name string) bool {
-		return slices.ContainsFunc(extra, func(a config.Arg) bool { return a.Name == name })
+		return slices.ContainsFunc(env.Config.Cluster.Component(e.component).ExtraArgs, func(a config.Arg) bool { return a.Name == name })
 	}
 	patched := func(name string) bool {
 		return flagsReplaced(manifests.FlagsNamed(plain, name), manifests.FlagsNamed(next, name))
 	}
 	settled := func(name string) bool { return configured(name) || patched(name) } // a change, not a loss
 	there := slices.DeleteFunc(manifests.PodFlags(mine), func(f manifests.Flag) bool { return f.Begins(slices.Values(manifests.ProtectiveFlags)) == "" })
-	lost.mounts = lostMounts(env, e.component, before, wanted, mine, there)
+	c := comparison{env, e.component, mine, before, wanted}
+	lost.mounts = c.lostMounts(there)
 	for _, f := range there {
 		successor := successors[f.Begins(maps.Keys(successors))]
 		switch {
-		case node.FlagStays(env, f, mine, wanted), f.Name != manifests.EncryptionFlag && (f.IsIn(wanted) || slices.ContainsFunc(made, f.Same)):
+		case c.stays(f), f.Name != manifests.EncryptionFlag && (f.IsIn(wanted) || slices.ContainsFunc(made, f.Same)):
 		case f.IsIn(wanted) && slices.ContainsFunc(lost.mounts, func(m corev1.VolumeMount) bool { return within(m.MountPath)(f.Value) }):
 		case f.Name == manifests.EncryptionFlag, !settled(f.Name) && !settled(successor), shortened(f, manifests.FlagsNamed(next, f.Name)):
 			lost.flags = append(lost.flags, f)
@@ -65,25 +65,36 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *
 	return lost, nil
 }
 
+// comparison is of a component's current static Pod, mine, with the Pod as it was made and the upgrade's.
+type comparison struct {
+	env                  *step.Env
+	component            string
+	mine, before, wanted *corev1.Pod
+}
+
+func (c *comparison) stays(f manifests.Flag) bool { return node.FlagStays(c.env, f, c.mine, c.wanted) }
+
 // lostMounts returns mine's volumes that have files for its protective flags and that wanted lacks. A mount that before or the
 // configuration has may change, unless encryption needs it: its file must keep its contents, and the files it names must stay.
-func lostMounts(env *step.Env, component string, before, wanted, mine *corev1.Pod, flags []manifests.Flag) (lost []corev1.VolumeMount) {
+func (c *comparison) lostMounts(flags []manifests.Flag) (lost []corev1.VolumeMount) {
 	needed := func(flags []manifests.Flag) []string {
-		return slices.DeleteFunc(filesOf(env, mine, flags), func(file string) bool {
-			return slices.ContainsFunc(flags, func(f manifests.Flag) bool {
-				return f.Value == file && !f.IsIn(wanted) && node.FlagStays(env, f, mine, wanted)
-			})
+		return slices.DeleteFunc(filesOf(c.env, c.mine, flags), func(file string) bool {
+			return slices.ContainsFunc(flags, func(f manifests.Flag) bool { return f.Value == file && !f.IsIn(c.wanted) && c.stays(f) })
 		})
+	}
+	configured := func(path string) bool {
+		volumes := c.env.Config.Cluster.Component(c.component).ExtraVolumes
+		return slices.ContainsFunc(volumes, func(v config.HostPathMount) bool { return v.MountPath == path })
 	}
 	encryption := manifests.FlagsNamed(flags, manifests.EncryptionFlag)
 	files, encrypted := needed(flags), needed(encryption)
-	for _, m := range mine.Spec.Containers[0].VolumeMounts {
+	for _, m := range c.mine.Spec.Containers[0].VolumeMounts {
 		in := within(m.MountPath)
-		stays := hasMount(wanted, mine, m)
-		if !stays && (hasMount(before, mine, m) || mounted(env.Config, component, m.MountPath)) {
-			stays = !slices.ContainsFunc(encryption, func(f manifests.Flag) bool { return in(f.Value) && !node.FlagStays(env, f, mine, wanted) }) &&
+		stays := hasMount(c.wanted, c.mine, m)
+		if !stays && (hasMount(c.before, c.mine, m) || configured(m.MountPath)) {
+			stays = !slices.ContainsFunc(encryption, func(f manifests.Flag) bool { return in(f.Value) && !c.stays(f) }) &&
 				!slices.ContainsFunc(encrypted, func(file string) bool {
-					_, found := thisnode.OnHost(wanted, file)
+					_, found := thisnode.OnHost(c.wanted, file)
 					return in(file) && !found
 				})
 		}
@@ -92,28 +103,6 @@ func lostMounts(env *step.Env, component string, before, wanted, mine *corev1.Po
 		}
 	}
 	return lost
-}
-
-func mounted(n *config.Node, component, path string) bool {
-	_, volumes := extras(n, component)
-	return slices.ContainsFunc(volumes, func(v config.HostPathMount) bool { return v.MountPath == path })
-}
-
-// extras returns the ClusterConfiguration's additions to a component.
-func extras(n *config.Node, component string) ([]config.Arg, []config.HostPathMount) {
-	c := &n.Cluster
-	switch component {
-	case manifests.APIServerName:
-		return c.APIServer.ExtraArgs, c.APIServer.ExtraVolumes
-	case manifests.ControllerManagerName:
-		return c.ControllerManager.ExtraArgs, c.ControllerManager.ExtraVolumes
-	case manifests.SchedulerName:
-		return c.Scheduler.ExtraArgs, c.Scheduler.ExtraVolumes
-	}
-	if c.Etcd.Local == nil {
-		return nil, nil
-	}
-	return c.Etcd.Local.ExtraArgs, nil
 }
 
 // without returns e without the protection; nil if nothing else remains.

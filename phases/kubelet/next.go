@@ -4,7 +4,6 @@
 package kubelet
 
 import (
-	"path/filepath"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -16,9 +15,6 @@ import (
 
 // NextFiles returns the files for the kubelet's next start. The node's own settings stay as they are.
 func NextFiles(env *step.Env) ([]ownership.File, error) {
-	file := func(name string, data []byte) ownership.File {
-		return ownership.File{Path: filepath.Join(env.Config.Paths.Kubelet, name), Data: data, Mode: 0o600}
-	}
 	instance, err := nextInstance(env)
 	if err != nil {
 		return nil, err
@@ -28,7 +24,8 @@ func NextFiles(env *step.Env) ([]ownership.File, error) {
 		return nil, err
 	}
 	WarnCorrections(env, corrections)
-	files, flags := []ownership.File{file(instanceConfig, instance), file("config.yaml", data)}, file("kubeadm-flags.env", nil)
+	paths := env.Config.Paths
+	files, flags := []ownership.File{settingsFile(paths.InstanceConfig(), instance), settingsFile(paths.KubeletConfig(), data)}, settingsFile(paths.KubeletFlags(), nil)
 	if flags.Data, err = host.ReadIfExists(env.Host, flags.Path); err != nil || flags.Data == nil {
 		return files, err
 	}
@@ -49,11 +46,9 @@ func NextConfig(env *step.Env) ([]byte, error) {
 	return data, err
 }
 
-const instanceConfig = "instance-config.yaml"
-
 // nextInstance returns this node's own settings: the present settings, or the defaults if there are none.
 func nextInstance(env *step.Env) ([]byte, error) {
-	data, err := host.ReadIfExists(env.Host, filepath.Join(env.Config.Paths.Kubelet, instanceConfig))
+	data, err := host.ReadIfExists(env.Host, env.Config.Paths.InstanceConfig())
 	if err == nil && data == nil {
 		data = kubeletconfig.InstanceConfigYAML(env.Config)
 	}

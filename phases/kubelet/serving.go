@@ -107,7 +107,7 @@ func ownPair(env *step.Env) (string, error) {
 	if err != nil || settings.TLSCertFile != "" || settings.TLSPrivateKeyFile != "" {
 		return "", err
 	}
-	file := filepath.Join(env.Config.Paths.Kubelet, "config.yaml") // the unit has a flag for it
+	file := env.Config.Paths.KubeletConfig() // the unit has a flag for it
 	if slices.ContainsFunc(thisnode.EffectiveFlags(env.Host, env.Config), func(f thisnode.KubeletFlag) bool {
 		return f.Name == "config" && f.Value != file || slices.Contains([]string{"cert-dir", "config-dir",
 			"rotate-server-certificates", "tls-cert-file", "tls-private-key-file"}, f.Name)

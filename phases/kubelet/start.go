@@ -8,7 +8,6 @@ package kubelet
 
 import (
 	"context"
-	"path/filepath"
 
 	"github.com/pkg/errors"
 
@@ -166,14 +165,15 @@ func Files(env *step.Env) ([]ownership.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	file := func(name string, data []byte) ownership.File {
-		return ownership.File{Path: filepath.Join(n.Paths.Kubelet, name), Data: data, Mode: 0o600}
-	}
 	return []ownership.File{
-		file("kubeadm-flags.env", flags),
-		file("instance-config.yaml", kubeletconfig.InstanceConfigYAML(n)),
-		file("config.yaml", cfg),
+		settingsFile(n.Paths.KubeletFlags(), flags),
+		settingsFile(n.Paths.InstanceConfig(), kubeletconfig.InstanceConfigYAML(n)),
+		settingsFile(n.Paths.KubeletConfig(), cfg),
 	}, nil
+}
+
+func settingsFile(path string, data []byte) ownership.File {
+	return ownership.File{Path: path, Data: data, Mode: 0o600}
 }
 
 // forgetOtherName removes a certificate that the kubelet got under another name in an unfinished init: the kubelet would prefer

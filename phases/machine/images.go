@@ -20,8 +20,7 @@ import (
 )
 
 func (p *Prepare) runImages(ctx context.Context, env *step.Env) error {
-	wanted := p.bundled()
-	if len(wanted) == 0 {
+	if len(p.bundled()) == 0 {
 		return nil
 	}
 	found, err := p.findRuntime(ctx, env)
@@ -39,8 +38,17 @@ func (p *Prepare) runImages(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	var missing, unpinned []string
-	for name, id := range wanted {
+	missing, unpinned := p.lacking(env, record, present)
+	if !strings.Contains(found.socket, "containerd") && len(missing)+len(unpinned) > 0 {
+		return fault.New("only containerd can be given images, and this host has another container runtime",
+			"put them into a registry that it can pull from with `slipway bundle push`, and skip this phase with --skip-phases="+p.phase("images"))
+	}
+	return p.importAndPin(ctx, env, found.socket, missing, unpinned)
+}
+
+// lacking returns the bundle's images that the runtime doesn't have, and those it may remove. It keeps somebody else's.
+func (p *Prepare) lacking(env *step.Env, record prepared, present map[string]host.Image) (missing, unpinned []string) {
+	for name, id := range p.bundled() {
 		switch have, ok := present[name]; {
 		case ok && have.ID != "" && have.ID != id && !record.imported(name, have.ID):
 			keepImage(env, name, have.ID, id)
@@ -52,11 +60,7 @@ func (p *Prepare) runImages(ctx context.Context, env *step.Env) error {
 	}
 	slices.Sort(missing)
 	slices.Sort(unpinned)
-	if !strings.Contains(found.socket, "containerd") && len(missing)+len(unpinned) > 0 {
-		return fault.New("only containerd can be given images, and this host has another container runtime",
-			"put them into a registry that it can pull from with `slipway bundle push`, and skip this phase with --skip-phases="+p.phase("images"))
-	}
-	return p.importAndPin(ctx, env, found.socket, missing, unpinned)
+	return missing, unpinned
 }
 
 // imported reports whether the image with this name and ID came from a bundle. Earlier releases recorded no IDs.

@@ -7,11 +7,11 @@ import (
 	"context"
 	"maps"
 	"reflect"
-	"time"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -66,7 +66,7 @@ func FinishFirst() []step.Phase {
 func MayWait(env *step.Env, unfinished *trial.Record) error {
 	answer, err := unfinished.Answered(env)
 	if err == nil && unfinished.Waits() && answer == trial.Unconfirmed && env.Host.Now().Before(*unfinished.Until) {
-		return fault.New("a change is on trial on this node until "+unfinished.Until.Format(time.DateTime)+" UTC",
+		return fault.New("a change is on trial on this node until "+ui.Time(*unfinished.Until),
 			"`slipway reconfigure --confirm` keeps it, and `slipway reconfigure --revert` puts it back")
 	}
 	return err
@@ -95,7 +95,7 @@ func putBackUnfinished(ctx context.Context, env *step.Env, record *trial.Record,
 	if record.Cause == "" {
 		record.Cause = causeOf(env, record)
 	}
-	env.UI.Warnf("putting back the change of %s UTC: %s", record.Began.Format(time.DateTime), record.Cause)
+	env.UI.Warnf("putting back %s: %s", nameOf(record), record.Cause)
 	turn, err := takeTurn(ctx, env, node.TakeTurnIfAnswered)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func causeOf(env *step.Env, record *trial.Record) string {
 	case err == nil && answer == trial.Refused:
 		return "`slipway reconfigure --revert` ended its trial"
 	case record.Waits():
-		return "nobody had confirmed it by " + record.Until.Format(time.DateTime) + " UTC"
+		return "nobody had confirmed it by " + ui.Time(*record.Until)
 	}
 	return "its run was interrupted on trial"
 }
@@ -153,19 +153,18 @@ func putBackAddons(ctx context.Context, env *step.Env, record *trial.Record) err
 		return err
 	}
 	before, after := textsOf(record)
-	self := reconfiguring.Self(env.Host)
+	l := reconfiguring.NewLoader(env.Host, env.Cluster, config.Options{Facts: config.HostFacts{Hostname: env.Config.Name}, AnyVersion: true})
 	if env.Config.PatchesDir != "" {
-		self.Patches = &config.Patches{Directory: env.Config.PatchesDir}
+		l.Self.Patches = &config.Patches{Directory: env.Config.PatchesDir}
 	}
-	opts := config.Options{Facts: config.HostFacts{Hostname: env.Config.Name}, AnyVersion: true}
-	change, err := reconfiguring.Between(after, before, self, opts)
+	change, err := l.Between(after, before)
 	if err != nil {
 		return err
 	}
 	kept, err := proxySettingsOfOthers(ctx, env, change, func(live string) (*reconfiguring.Change, error) {
 		now := maps.Clone(after)
 		now[manifests.KubeProxyConfigMap] = live
-		return reconfiguring.Between(now, before, self, opts)
+		return l.Between(now, before)
 	})
 	if err != nil {
 		return err
@@ -234,7 +233,7 @@ func finishStoring(ctx context.Context, env *step.Env, record *trial.Record, byW
 	err := storeTexts(ctx, env, record, func(cm trial.ConfigMap) error {
 		record.Cause = "ConfigMap " + cm.String() + " was changed meanwhile, and stays"
 		env.UI.Warn("keeping ConfigMap "+cm.String()+", which somebody else has changed meanwhile",
-			"this node runs with the change of "+record.Began.Format(time.DateTime)+" UTC; to store it, run `slipway reconfigure` with its documents again")
+			"this node runs with "+nameOf(record)+"; to store it, run `slipway reconfigure` with its documents again")
 		return nil
 	})
 	if err != nil {

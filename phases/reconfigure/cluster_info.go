@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	clusterInfoName = tokenapi.ConfigMapClusterInfo
-	clusterInfoKey  = tokenapi.KubeConfigKey
+	clusterInfoKey = tokenapi.KubeConfigKey
 )
 
 // clusterInfo is ConfigMap cluster-info, which leads nodes that join, with the cluster's next endpoint; none if it leads elsewhere.
@@ -58,7 +57,7 @@ func (r *Run) clusterInfo(ctx context.Context, env *step.Env) ([]trial.ConfigMap
 // sameClusterInfo fails if somebody has changed cluster-info since the change began: then it can still be put back.
 func sameClusterInfo(ctx context.Context, env *step.Env, record *trial.Record) error {
 	for _, cm := range record.ConfigMaps {
-		if cm.Name != clusterInfoName {
+		if cm.Name != manifests.ClusterInfoName {
 			continue
 		}
 		live := cm.Object()

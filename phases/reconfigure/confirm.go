@@ -5,10 +5,10 @@ package reconfigure
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
@@ -55,37 +55,50 @@ func Watch() []step.Phase {
 // that an earlier call gave the same answer. Until somebody else's run is over, the caller doesn't get the node's lock, and asks again.
 func Answer(env *step.Env, answer trial.Answer, asked bool) ([]step.Phase, error) {
 	last, err := trial.Last(env)
-	if err != nil {
-		return nil, err
-	}
-	if last == nil {
-		return nil, fault.New("no change is on trial on this node", "`slipway reconfigure --try DURATION` begins one")
-	}
-	if last.Over() {
-		return nil, overFor(last, answer, asked)
-	}
-	switch of := nameOf(last); {
-	case last.State == trial.Storing && answer == trial.Refused:
-		return nil, fault.New(of+" was confirmed", "once it has completed, `slipway reconfigure --revert` takes it back")
-	case last.State == trial.Reverting && answer == trial.Confirmed:
-		return nil, fault.New(of+" is being put back: "+last.Cause, "if it is right, begin it again")
-	case last.State == trial.OnTrial && last.Until == nil:
-		return nil, fault.New(of+" hasn't passed its trial yet", "wait until its run reports success; if that run is gone, systemd rolls the change back (journalctl -u slipway-watch)")
-	case !last.Waits():
-		return finishAs(last, answer), nil
-	}
-	given, err := last.Answered(env)
 	switch {
 	case err != nil:
 		return nil, err
-	case given == trial.Unconfirmed && answer == trial.Confirmed && !env.Host.Now().Before(*last.Until):
-		return nil, fault.New(nameOf(last)+" is being put back: "+causeOf(env, last), "if it is right, begin it again")
-	case given == trial.Unconfirmed:
-		err = last.Answer(env, answer)
-	case given != answer:
-		return nil, fault.New(nameOf(last)+" already has another answer: "+string(given), "to see the outcome, run `journalctl -u slipway-watch`")
+	case last == nil:
+		return nil, fault.New("no change is on trial on this node", "`slipway reconfigure --try DURATION` begins one")
+	case last.Over():
+		return nil, overFor(last, answer, asked)
 	}
-	return finishAs(last, answer), err
+	if err := takes(last, answer); err != nil {
+		return nil, err
+	}
+	if last.Waits() {
+		if err := give(env, last, answer); err != nil {
+			return nil, err
+		}
+	}
+	return finishAs(last, answer), nil
+}
+
+// takes fails if the change's state leaves no room for the answer.
+func takes(last *trial.Record, answer trial.Answer) error {
+	switch of := nameOf(last); {
+	case last.State == trial.Storing && answer == trial.Refused:
+		return fault.New(of+" was confirmed", "once it has completed, `slipway reconfigure --revert` takes it back")
+	case last.State == trial.Reverting && answer == trial.Confirmed:
+		return fault.New(of+" is being put back: "+last.Cause, "if it is right, begin it again")
+	case last.State == trial.OnTrial && last.Until == nil:
+		return fault.New(of+" hasn't passed its trial yet", "wait until its run reports success; if that run is gone, systemd rolls the change back (journalctl -u slipway-watch)")
+	}
+	return nil
+}
+
+// give answers a change that waits, unless it has the answer already.
+func give(env *step.Env, last *trial.Record, answer trial.Answer) error {
+	given, err := last.Answered(env)
+	switch {
+	case err != nil || given == answer:
+		return err
+	case given != trial.Unconfirmed:
+		return fault.New(nameOf(last)+" already has another answer: "+string(given), "to see the outcome, run `journalctl -u slipway-watch`")
+	case answer == trial.Confirmed && !env.Host.Now().Before(*last.Until):
+		return fault.New(nameOf(last)+" is being put back: "+causeOf(env, last), "if it is right, begin it again")
+	}
+	return last.Answer(env, answer)
 }
 
 // finishAs is Finish, and fails if the change has ended otherwise than its answer says.
@@ -115,5 +128,5 @@ func overFor(last *trial.Record, answer trial.Answer, asked bool) error {
 }
 
 func nameOf(record *trial.Record) string {
-	return fmt.Sprintf("the change of %s UTC", record.Began.Format(time.DateTime))
+	return "the change of " + ui.Time(record.Began)
 }

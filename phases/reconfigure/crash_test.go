@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
@@ -108,28 +109,33 @@ func crashOptions() config.Options {
 	return config.Options{Facts: config.HostFacts{Hostname: "cp-1"}, Placeholders: true, AnyVersion: true}
 }
 
+// livingOn is this node with the default configuration.
+func livingOn(h host.Host) (*config.Node, []string, error) {
+	return config.LoadCluster(config.DefaultCluster(), nil, nil, reconfiguring.NewLoader(h, nil, crashOptions()).Self, crashOptions())
+}
+
 func reconfigure(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
 	return reconfigureTo(ctx, h, endpoint, say, everything)
 }
 
 func reconfigureTo(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer, documents string) error {
-	return command(ctx, h, endpoint, say, (*Run).Phases, func(api cluster.Cluster) (*Run, error) {
-		c, _, err := reconfiguring.Load(ctx, api, &config.Source{Name: "change.yaml", Data: []byte(documents)}, reconfiguring.Self(h), crashOptions())
+	return command(ctx, h, endpoint, say, (*Run).Phases, func(l reconfiguring.Loader) (*Run, error) {
+		c, _, err := l.Load(ctx, &config.Source{Name: "change.yaml", Data: []byte(documents)})
 		return New(c, ""), err
 	})
 }
 
 func reconfigureNode(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
-	return command(ctx, h, endpoint, say, (*Run).NodePhases, func(api cluster.Cluster) (*Run, error) {
-		c, _, err := reconfiguring.Stored(ctx, api, reconfiguring.Self(h), crashOptions())
+	return command(ctx, h, endpoint, say, (*Run).NodePhases, func(l reconfiguring.Loader) (*Run, error) {
+		c, _, err := l.Stored(ctx)
 		return New(c, ""), err
 	})
 }
 
 // reconfigureTry confirms the change as soon as it waits for that.
 func reconfigureTry(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
-	return command(ctx, h, endpoint, say, (*Run).Phases, func(api cluster.Cluster) (*Run, error) {
-		c, _, err := reconfiguring.Load(ctx, api, &config.Source{Name: "change.yaml", Data: []byte(everything)}, reconfiguring.Self(h), crashOptions())
+	return command(ctx, h, endpoint, say, (*Run).Phases, func(l reconfiguring.Loader) (*Run, error) {
+		c, _, err := l.Load(ctx, &config.Source{Name: "change.yaml", Data: []byte(everything)})
 		if err != nil {
 			return nil, err
 		}
@@ -148,7 +154,7 @@ func reconfigureTry(ctx context.Context, h *phasetest.LastingHost, endpoint stri
 var upgradeScenario = phasetest.Scenario{
 	Name: "reconfigure-upgrade", Prepare: reconfigureScenario.Prepare, Reads: reconfigureScenario.Reads, Renews: reconfigureScenario.Renews,
 	Run: func(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
-		living, _, err := config.LoadCluster(config.DefaultCluster(), nil, nil, reconfiguring.Self(h), crashOptions())
+		living, _, err := livingOn(h)
 		if err != nil {
 			return err
 		}
@@ -176,15 +182,15 @@ func confirm(env *step.Env) error {
 }
 
 func revert(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
-	return command(ctx, h, endpoint, say, (*Run).RevertPhases, func(api cluster.Cluster) (*Run, error) {
-		r, _, err := Reverting(ctx, h, api, reconfiguring.Self(h), crashOptions())
+	return command(ctx, h, endpoint, say, (*Run).RevertPhases, func(l reconfiguring.Loader) (*Run, error) {
+		r, _, err := Reverting(ctx, h, l)
 		return r, err
 	})
 }
 
 // command runs a command, after one that finishes an interrupted change. A change that waits is confirmed.
-func command(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer, workflow func(*Run) []step.Phase, load func(cluster.Cluster) (*Run, error)) error {
-	living, _, err := config.LoadCluster(config.DefaultCluster(), nil, nil, reconfiguring.Self(h), crashOptions())
+func command(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer, workflow func(*Run) []step.Phase, load func(reconfiguring.Loader) (*Run, error)) error {
+	living, _, err := livingOn(h)
 	if err != nil {
 		return err
 	}
@@ -203,8 +209,8 @@ func command(ctx context.Context, h *phasetest.LastingHost, endpoint string, say
 			return err
 		}
 	}
-	r, err := load(cluster.New(phasetest.CrashOptions(h, endpoint, living.ControlPlane, config.DefaultAdminKubeconfig,
-		thisnode.KubeletConf(living), living.Timeouts.KubernetesAPICall)))
+	r, err := load(reconfiguring.NewLoader(h, cluster.New(phasetest.CrashOptions(h, endpoint, living.ControlPlane, config.DefaultAdminKubeconfig,
+		thisnode.KubeletConf(living), living.Timeouts.KubernetesAPICall)), crashOptions()))
 	if err != nil {
 		return err
 	}

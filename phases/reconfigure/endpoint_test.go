@@ -84,8 +84,7 @@ func keysOf(m map[string][]string) (keys []string) {
 // lead runs `reconfigure` with fields of the ClusterConfiguration.
 func lead(t *testing.T, s *phasetest.Stage, fields string) error {
 	t.Helper()
-	opts := config.Options{Facts: config.HostFacts{Hostname: "cp-1"}}
-	c, _, err := reconfiguring.Load(t.Context(), s.Cluster, &config.Source{Name: "change.yaml", Data: []byte(ofCluster + fields)}, reconfiguring.Self(s.Host), opts)
+	c, _, err := loaderOn(s).Load(t.Context(), &config.Source{Name: "change.yaml", Data: []byte(ofCluster + fields)})
 	phasetest.Fatal(t, err)
 	s.Config = c.Node.With(func(n *config.Node) { n.Timeouts.UpgradeManifests = 2 * time.Second })
 	return step.Run(t.Context(), s.Env, New(c, "/usr/bin/slipway").Phases(), step.Options{})

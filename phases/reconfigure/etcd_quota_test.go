@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
@@ -42,9 +41,8 @@ func (s *sized) Health(context.Context) ([]etcd.Health, error) {
 // withQuota changes etcd's quota, and runs only the preflight.
 func withQuota(t *testing.T, s *phasetest.Stage, local string) *Run {
 	t.Helper()
-	opts := config.Options{Facts: config.HostFacts{Hostname: "cp-1"}}
 	src := &config.Source{Name: "change.yaml", Data: []byte(ofCluster + "etcd: {local: {" + local + "}}\n")}
-	c, _, err := reconfiguring.Load(t.Context(), s.Cluster, src, reconfiguring.Self(s.Host), opts)
+	c, _, err := loaderOn(s).Load(t.Context(), src)
 	phasetest.Fatal(t, err)
 	s.Config = c.Node
 	return New(c, "/usr/bin/slipway")

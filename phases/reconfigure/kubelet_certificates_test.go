@@ -19,7 +19,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/profile"
-	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/phasetest"
@@ -81,7 +80,9 @@ func TestKubeletCertificates(t *testing.T) {
 func TestKubeletCertificatesInPlan(t *testing.T) {
 	s := live(t)
 	api := phasetest.TurnsAPI{Cluster: s.API, Known: []corev1.Node{*kubeletOf("worker-1", "192.0.2.21"), *kubeletOf("worker-2", "192.0.2.22")}}
-	c, _, err := reconfiguring.LoadProfile(t.Context(), api, profile.CISStrict, nil, reconfiguring.Self(s.Host), config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+	l := loaderOn(s)
+	l.API = api
+	c, _, err := l.Profile(t.Context(), profile.CISStrict, nil)
 	phasetest.Fatal(t, err)
 	s.Config = c.Node
 	env, steps := inPlan(s, api)

@@ -6,7 +6,6 @@ package reconfigure
 import (
 	"context"
 	"maps"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,7 +29,7 @@ func (r *Run) overridesQuestion(env *step.Env) preflight.Check {
 
 // overridden warns of settings that change in the kubelet's config.yaml and nowhere else: a file of --config-dir or a flag sets them.
 func (r *Run) overridden(_ context.Context, env *step.Env) (found []fault.Finding) {
-	path := filepath.Join(env.Config.Paths.Kubelet, "config.yaml")
+	path := env.Config.Paths.KubeletConfig()
 	changed, err := r.changedSettings(env, path)
 	if err != nil {
 		return []fault.Finding{fault.NewFinding(overridesCheck, fault.Unasked, fault.Remedy(err), "whether anything overrides the settings in %s: %v", path, err)}

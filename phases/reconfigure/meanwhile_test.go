@@ -120,7 +120,7 @@ func TestEncryptionElsewhere(t *testing.T) {
 	s := live(t)
 	s.Put(t, config.EncryptionFile, "kind: EncryptionConfiguration\n")
 	restarts := func() []reconfiguring.Field {
-		c, _, err := reconfiguring.LoadEncryption(t.Context(), s.Cluster, reconfiguring.Self(s.Host), config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+		c, _, err := loaderOn(s).Encryption(t.Context())
 		phasetest.Fatal(t, err)
 		s.Config = c.Node
 		phasetest.Fatal(t, step.Run(t.Context(), s.Env, New(c, "/usr/bin/slipway").APIServerPhases(), step.Options{}))

@@ -63,7 +63,7 @@ func usersOf(ctx context.Context, env *step.Env) (map[string]string, error) {
 		add(path, at)
 	}
 	for _, cm := range [][3]string{
-		{metav1.NamespaceSystem, manifests.KubeProxyConfigMap, "kubeconfig.conf"}, {metav1.NamespacePublic, clusterInfoName, clusterInfoKey},
+		{metav1.NamespaceSystem, manifests.KubeProxyConfigMap, "kubeconfig.conf"}, {metav1.NamespacePublic, manifests.ClusterInfoName, clusterInfoKey},
 	} {
 		text, err := cluster.ConfigMapText(ctx, env.Cluster, cm[0], cm[1], cm[2])
 		if err != nil {

@@ -61,8 +61,7 @@ func changeElsewhere(t *testing.T, s *phasetest.Stage) {
 // toStored runs `reconfigure node`.
 func toStored(t *testing.T, s *phasetest.Stage) error {
 	t.Helper()
-	opts := config.Options{Facts: config.HostFacts{Hostname: "cp-1"}}
-	c, _, err := reconfiguring.Stored(t.Context(), s.Cluster, reconfiguring.Self(s.Host), opts)
+	c, _, err := loaderOn(s).Stored(t.Context())
 	phasetest.Fatal(t, err)
 	s.Config = c.Node
 	r := New(c, "/usr/bin/slipway")

@@ -6,7 +6,6 @@ package reconfigure
 import (
 	"bytes"
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -35,7 +34,7 @@ func (r *Run) pending(ctx context.Context, env *step.Env) []fault.Finding {
 		return nil
 	}
 	return []fault.Finding{fault.NewFinding(pendingCheck, fault.Error,
-		"run `slipway reconfigure node` first; to put both changes on trial at once, use --ignore-preflight-errors="+pendingCheck,
+		"run `slipway reconfigure node` first; to put both changes on trial at once, use "+fault.Ignoring(pendingCheck),
 		"the cluster's configuration was changed before, and this control plane does not run with that change yet: %s", strings.Join(paths, ", "))}
 }
 
@@ -99,7 +98,7 @@ func differingFiles(env *step.Env, former []string) (map[string][]string, error)
 			ofCluster = append(ofCluster, thisnode.StaticPodPath(env.Config, c.Name))
 		}
 	}
-	path := filepath.Join(env.Config.Paths.Kubelet, "config.yaml")
+	path := env.Config.Paths.KubeletConfig()
 	have, err := host.ReadIfExists(env.Host, path)
 	if err != nil {
 		return nil, err

@@ -16,10 +16,8 @@ import (
 	"github.com/pkg/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/profile"
-	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -31,7 +29,7 @@ import (
 // harden runs `reconfigure --profile NAME`, without the wait for a kubelet's request.
 func harden(t *testing.T, s *phasetest.Stage, name string) error {
 	t.Helper()
-	c, _, err := reconfiguring.LoadProfile(t.Context(), s.Cluster, name, nil, reconfiguring.Self(s.Host), config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+	c, _, err := loaderOn(s).Profile(t.Context(), name, nil)
 	phasetest.Fatal(t, err)
 	s.Config = c.Node
 	phases := slices.DeleteFunc(New(c, "/usr/bin/slipway").Phases(), func(p step.Phase) bool { return p.Name == "kubelet-serving" })
@@ -164,7 +162,7 @@ func TestHardenedGoesBack(t *testing.T) {
 // TestNodeHardens: another control plane gets the files with the stored settings, and later a missing one again.
 func TestNodeHardens(t *testing.T) {
 	s := live(t)
-	c, _, err := reconfiguring.LoadProfile(t.Context(), s.Cluster, profile.CIS, nil, reconfiguring.Self(s.Host), config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+	c, _, err := loaderOn(s).Profile(t.Context(), profile.CIS, nil)
 	phasetest.Fatal(t, err)
 	text, err := c.Node.KubeadmConfigYAML()
 	phasetest.Fatal(t, err)

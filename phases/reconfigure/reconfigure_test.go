@@ -67,6 +67,10 @@ func live(t *testing.T) *phasetest.Stage {
 	return s
 }
 
+func loaderOn(s *phasetest.Stage) reconfiguring.Loader {
+	return reconfiguring.NewLoader(s.Host, s.Cluster, config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+}
+
 // change loads the documents, and makes the stage's node the changed one.
 func change(t *testing.T, s *phasetest.Stage) *Run {
 	t.Helper()
@@ -75,8 +79,7 @@ func change(t *testing.T, s *phasetest.Stage) *Run {
 
 func changeTo(t *testing.T, s *phasetest.Stage, documents string) *Run {
 	t.Helper()
-	opts := config.Options{Facts: config.HostFacts{Hostname: "cp-1"}}
-	c, _, err := reconfiguring.Load(t.Context(), s.Cluster, &config.Source{Name: "change.yaml", Data: []byte(documents)}, reconfiguring.Self(s.Host), opts)
+	c, _, err := loaderOn(s).Load(t.Context(), &config.Source{Name: "change.yaml", Data: []byte(documents)})
 	phasetest.Fatal(t, err)
 	s.Config = c.Node
 	return New(c, "/usr/bin/slipway")

@@ -10,11 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pkg/errors"
 
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -22,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -31,8 +30,8 @@ import (
 
 // Reverting returns the run that takes back this node's last change that counts. If that one has taken back another, there's nothing
 // to do: the same command again must not bring the change back.
-func Reverting(ctx context.Context, h host.Host, api cluster.Cluster, self *config.JoinConfiguration, opts config.Options) (*Run, []string, error) {
-	last, err := trial.LastCounting(&step.Env{Host: h, Config: config.APINode("", nil)})
+func Reverting(ctx context.Context, h host.Host, l reconfiguring.Loader) (*Run, []string, error) {
+	last, err := trial.LastCounting(&step.Env{Host: h, Config: &config.Node{Paths: config.DefaultPaths()}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -44,11 +43,11 @@ func Reverting(ctx context.Context, h host.Host, api cluster.Cluster, self *conf
 	r.Reverts = last
 	if len(last.ConfigMaps) == 0 {
 		var warnings []string
-		r.Change, warnings, err = reconfiguring.Stored(ctx, api, self, opts)
+		r.Change, warnings, err = l.Stored(ctx)
 		return r, warnings, err
 	}
 	before, _ := textsOf(last)
-	r.Change, err = reconfiguring.To(ctx, api, before, self, opts)
+	r.Change, err = l.To(ctx, before)
 	return r, nil, err
 }
 
@@ -65,7 +64,7 @@ func (r *Run) RevertPhases() []step.Phase {
 
 // finishReverted only ends what an interrupted run has left.
 func (r *Run) finishReverted(ctx context.Context, env *step.Env) error {
-	env.UI.Printf("The change of %s UTC has been taken back already", r.Reverts.TakesBack.Format(time.DateTime))
+	env.UI.Printf("The change of %s has been taken back already", ui.Time(*r.Reverts.TakesBack))
 	if err := r.endTurn(ctx, env); err != nil {
 		return err
 	}
@@ -87,7 +86,7 @@ func (r *Run) before(configMap string) (string, bool) {
 func (r *Run) changedSinceThen(ctx context.Context, env *step.Env) (findings []fault.Finding) {
 	add := func(what string) {
 		findings = append(findings, fault.NewFinding(fault.ChangedSince, fault.Error,
-			"take that back first, or use `slipway reconfigure --config` with the fields to change; --ignore-preflight-errors="+fault.ChangedSince+" overwrites it, and keeps a copy",
+			"take that back first, or use `slipway reconfigure --config` with the fields to change; "+fault.Ignoring(fault.ChangedSince)+" overwrites it, and keeps a copy",
 			"%s has been changed since %s counts", what, nameOf(r.Reverts)))
 	}
 	for _, f := range r.Reverts.Files {

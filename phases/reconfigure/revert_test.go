@@ -9,9 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
 	"github.com/slipway-k8s/slipway/test/fact"
@@ -21,9 +19,9 @@ import (
 // takeBack runs `reconfigure --revert`.
 func takeBack(t *testing.T, s *phasetest.Stage, ignored ...string) error {
 	t.Helper()
-	self := reconfiguring.Self(s.Host)
-	self.NodeRegistration.IgnorePreflightErrors = ignored
-	r, _, err := Reverting(t.Context(), s.Host, s.Cluster, self, config.Options{Facts: config.HostFacts{Hostname: "cp-1"}})
+	l := loaderOn(s)
+	l.Self.NodeRegistration.IgnorePreflightErrors = ignored
+	r, _, err := Reverting(t.Context(), s.Host, l)
 	if err != nil {
 		return err
 	}

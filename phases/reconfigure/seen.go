@@ -4,8 +4,6 @@
 package reconfigure
 
 import (
-	"path/filepath"
-
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -22,7 +20,7 @@ func (r *Run) look(env *step.Env) error {
 			paths = append(paths, thisnode.StaticPodPath(env.Config, name))
 		}
 	}
-	paths = append(paths, filepath.Join(env.Config.Paths.Kubelet, "config.yaml"))
+	paths = append(paths, env.Config.Paths.KubeletConfig())
 	if r.Reverts != nil {
 		for _, f := range r.Reverts.Files {
 			paths = append(paths, f.Path)

@@ -76,8 +76,8 @@ func dies(answer trial.Answer) phasetest.Runner {
 			}
 			return phases
 		}
-		return command(ctx, h, endpoint, say, workflow, func(api cluster.Cluster) (*Run, error) {
-			c, _, err := reconfiguring.Load(ctx, api, &config.Source{Name: "change.yaml", Data: []byte(everything)}, reconfiguring.Self(h), crashOptions())
+		return command(ctx, h, endpoint, say, workflow, func(l reconfiguring.Loader) (*Run, error) {
+			c, _, err := l.Load(ctx, &config.Source{Name: "change.yaml", Data: []byte(everything)})
 			r := New(c, "")
 			r.Try = time.Nanosecond
 			return r, err
@@ -92,7 +92,7 @@ func watch(ctx context.Context, h *phasetest.LastingHost, endpoint string, say i
 
 // unit runs a workflow without the API's configuration.
 func unit(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer, workflow []step.Phase) error {
-	living, _, err := config.LoadCluster(config.DefaultCluster(), nil, nil, reconfiguring.Self(h), crashOptions())
+	living, _, err := livingOn(h)
 	if err != nil {
 		return err
 	}

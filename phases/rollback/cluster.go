@@ -75,7 +75,7 @@ func (r *Rollback) shared(ctx context.Context, env *step.Env, what string, chang
 // settings if the upgrade generated them. Everything else stays, because it may have been edited since.
 func (r *Rollback) storeConfiguration(ctx context.Context, env *step.Env) error {
 	return r.shared(ctx, env, "the stored configuration", func(ctx context.Context, env *step.Env) error {
-		stored := node.ConfigMap("kubeadm-config")
+		stored := node.ConfigMap(manifests.KubeadmConfigMap)
 		changed, err := updateConfigMap(ctx, env, stored, func() (bool, error) {
 			return setVersion(stored, r.Backup.From)
 		})

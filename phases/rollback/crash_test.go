@@ -160,7 +160,7 @@ func newRollback(ctx context.Context, api cluster.Cluster, h host.Host, members 
 	if err != nil {
 		return nil, nil, err
 	}
-	n, _, err := upgrading.NodeBefore(ctx, api, h, backup, thisnode.Current(h), config.Options{})
+	n, _, err := upgrading.Source{API: api, Host: h}.NodeBefore(ctx, backup, thisnode.Current(h))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -101,7 +101,7 @@ func (r *Rollback) protectionQuestion(env *step.Env) preflight.Check {
 				found = append(found, fault.Of(err))
 			case len(lost) > 0:
 				found = append(found, fault.NewFinding(fault.StaticPodProtection, fault.Error,
-					"add it to "+r.Backup.Manifests[component]+", which the rollback puts back; to go back without it, use --ignore-preflight-errors="+fault.StaticPodProtection,
+					"add it to "+r.Backup.Manifests[component]+", which the rollback puts back; to go back without it, use "+fault.Ignoring(fault.StaticPodProtection),
 					"the rollback would drop protection of data or access from the static Pod of %s: %s", component, strings.Join(lost, ", ")))
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
@@ -112,7 +113,7 @@ func (o *restore) findings() []fault.Finding {
 }
 
 func (o *restore) loses() string {
-	text := fmt.Sprintf("etcd goes back to its snapshot of %s, at revision %d (%d keys). ", o.taken().Format(shownTime), o.info.Revision, o.info.Keys)
+	text := fmt.Sprintf("etcd goes back to its snapshot of %s, at revision %d (%d keys). ", ui.Time(o.taken()), o.info.Revision, o.info.Keys)
 	switch {
 	case o.Revision > 0:
 		text += fmt.Sprintf("It is at revision %d now: everything that was written to the cluster in between is lost, %d revisions.", o.Revision, max(o.Revision-o.info.Revision, 0))

@@ -22,6 +22,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -151,7 +152,7 @@ func (r *Rollback) Summary() string {
 }
 
 func (r *Rollback) what() string {
-	upgrade := fmt.Sprintf("the upgrade of %s", r.Backup.Began.Format(shownTime))
+	upgrade := "the upgrade of " + ui.Time(r.Backup.Began)
 	switch {
 	case len(r.before) == 0: // such as on a worker
 		return "This puts back the kubelet's settings from before " + upgrade + "."
@@ -165,9 +166,6 @@ func (r *Rollback) what() string {
 func (r *Rollback) from() string {
 	return cmp.Or(r.Backup.From, "of unknown version "+node.ImageOf(r.before[manifests.APIServerName]))
 }
-
-// shownTime is the format of times in messages (UTC).
-const shownTime = "2006-01-02 15:04:05 UTC"
 
 // Phases returns the workflow.
 func (r *Rollback) Phases() []step.Phase {
@@ -246,7 +244,7 @@ func (r *Rollback) putBackKubelet(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if len(removed) > 0 {
-		env.UI.Printf("Leaving out of %s the flags that the installed kubelet does not accept: %s", backup.KubeletFlagsFile, strings.Join(removed, " "))
+		env.UI.Printf("Leaving out of %s the flags that the installed kubelet does not accept: %s", filepath.Base(env.Config.Paths.KubeletFlags()), strings.Join(removed, " "))
 	}
 	if files, err = ownership.Differing(env.Host, files); err != nil {
 		return err
@@ -261,7 +259,7 @@ func (r *Rollback) acceptedFiles(ctx context.Context, env *step.Env) (files []ow
 		return nil, nil, err
 	}
 	for i, f := range files {
-		if filepath.Base(f.Path) != backup.KubeletFlagsFile {
+		if f.Path != env.Config.Paths.KubeletFlags() {
 			continue
 		}
 		kubelet, err := preflight.InstalledKubelet(ctx, env.Host)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -31,7 +32,7 @@ func (r *Rollback) checkSameCluster(env *step.Env) error {
 	}
 	if !slices.ContainsFunc(now, func(ca *x509.Certificate) bool { return !ca.NotBefore.After(r.Backup.Began) }) {
 		return fault.New(fmt.Sprintf("the backup in %s was made on %s, and this cluster's CA in %s is valid only since %s, so it comes from another cluster", node.BackupRoot(env),
-			r.Backup.Began.Format(shownTime), path, now[0].NotBefore.UTC().Format(shownTime)), remedy)
+			ui.Time(r.Backup.Began), path, ui.Time(now[0].NotBefore)), remedy)
 	}
 	env.UI.Warn(fmt.Sprintf("the backup in %s does not say which cluster it is of, because kubeadm or an earlier release made it", node.BackupRoot(env)),
 		"if this host has been in another cluster, look at the files there first")
@@ -78,8 +79,8 @@ func (r *Rollback) sayEarlier(env *step.Env) {
 	if r.Backup.Earlier.IsZero() {
 		return
 	}
-	began := r.Backup.Began.Format(shownTime)
+	began := ui.Time(r.Backup.Began)
 	env.UI.Warn(fmt.Sprintf("this rollback goes back to %s only. An earlier release also upgraded this node to %s, at %s; it seems to have finished, but kept no record",
-		began, r.Backup.To, r.Backup.Earlier.Format(shownTime)),
+		began, r.Backup.To, ui.Time(r.Backup.Earlier)),
 		fmt.Sprintf("if both are one upgrade, finish this rollback, move the directories there since %s out of %s, and run the command again", began, node.BackupRoot(env)))
 }

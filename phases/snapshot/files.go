@@ -70,9 +70,9 @@ func filesHere(env *step.Env) (files []snapshots.File, missed []string) {
 // kubeletFiles are files with the settings of this host's kubelet, and its certificate: without the CA's key, nobody could issue it
 // again.
 func kubeletFiles(env *step.Env) []string {
-	dir := env.Config.Paths.Kubelet
+	paths := env.Config.Paths
 	return []string{
-		filepath.Join(dir, "config.yaml"), filepath.Join(dir, "instance-config.yaml"), filepath.Join(dir, "kubeadm-flags.env"),
+		paths.KubeletConfig(), paths.InstanceConfig(), paths.KubeletFlags(),
 		"/etc/default/kubelet", "/etc/sysconfig/kubelet", thisnode.KubeletClientPEM(env.Host, env.Config),
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pkg/errors"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -210,7 +210,7 @@ func (r *Restore) taken() string {
 	if !r.recorded {
 		return "of unknown age"
 	}
-	return fmt.Sprintf("of %s, from %s, Kubernetes %s", r.record.Taken.UTC().Format(time.DateTime+" MST"), r.record.Node, cmp.Or(r.record.Kubernetes, "of unknown version"))
+	return fmt.Sprintf("of %s, from %s, Kubernetes %s", ui.Time(r.record.Taken), r.record.Node, cmp.Or(r.record.Kubernetes, "of unknown version"))
 }
 
 // Phases is the workflow.

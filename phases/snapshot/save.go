@@ -113,7 +113,7 @@ func write(ctx context.Context, env *step.Env, o Options, source etcd.Health) (p
 		record = complete(env, record, info)
 	}
 	if err == nil && len(o.Recipients) > 0 {
-		return sealed(ctx, env, o, record, info.Contents, path, draft)
+		return unsealed{record, info.Contents, path, draft}.seal(ctx, env, o.Recipients)
 	}
 	if err == nil {
 		err = publish(env, record, draft, path)

@@ -25,34 +25,43 @@ func sealedPath(path string) string {
 	return strings.TrimSuffix(path, snapshots.Extension) + snapshots.SealedExtension
 }
 
-// sealed encrypts a verified snapshot together with this control plane's files, and returns the path. The snapshot itself is removed.
-func sealed(ctx context.Context, env *step.Env, o Options, inner snapshots.Record, contents etcd.Contents, plainPath, plain string) (path string, err error) {
-	defer func() { err = stderrors.Join(err, env.Host.Remove(plain)) }()
+// unsealed is a verified snapshot to seal.
+type unsealed struct {
+	record      snapshots.Record
+	contents    etcd.Contents
+	path, draft string // the name that it'd have, and its file
+}
+
+// seal encrypts the snapshot together with this control plane's files, and returns the path. The snapshot itself is removed.
+func (u unsealed) seal(ctx context.Context, env *step.Env, to snapshots.Recipients) (path string, err error) {
+	defer func() { err = stderrors.Join(err, env.Host.Remove(u.draft)) }()
+	inner := u.record
 	files, missed := filesHere(env)
 	for _, m := range missed {
 		env.UI.Warnf("the snapshot will lack %s", m)
 	}
 	inner.Unknown = append(inner.Unknown, missed...)
-	if configuration, err := configurationToSeal(ctx, env, contents); err != nil {
+	if configuration, err := configurationToSeal(ctx, env, u.contents); err != nil {
 		inner.Unknown = append(inner.Unknown, "the cluster's configuration: "+err.Error())
 		env.UI.Warn(fmt.Sprintf("the snapshot will lack the cluster's configuration: %v", err), "keep the configuration that the cluster was made with: a bare host needs it")
 	} else {
 		files = append([]snapshots.File{{Path: snapshots.Configuration, Data: configuration}}, files...)
 	}
-	path = sealedPath(plainPath)
+	path = sealedPath(u.path)
 	draft := draftOf(path)
 	env.UI.Printf("Encrypting it to %s, with %s of this control plane", path, count(len(files), "file"))
 	written := sha256.New()
 	err = env.Host.WriteStream(draft, func(w io.Writer) error {
-		in, err := env.Host.Open(plain)
+		in, err := env.Host.Open(u.draft)
 		if err != nil {
 			return err
 		}
 		defer in.Close()
-		return snapshots.Seal(io.MultiWriter(w, written), o.Recipients, filepath.Base(plainPath), inner, files, in)
+		content := snapshots.Content{Name: filepath.Base(u.path), Record: inner, Files: files, Snapshot: in}
+		return content.Seal(io.MultiWriter(w, written), to)
 	})
 	outer := inner
-	outer.Sealed = &snapshots.Sealed{OpensWith: o.Recipients.Names()}
+	outer.Sealed = &snapshots.Sealed{OpensWith: to.Names()}
 	if err == nil {
 		outer.Size, outer.SHA256, err = sumOf(env.Host, draft)
 	}

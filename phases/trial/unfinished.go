@@ -6,9 +6,9 @@ package trial
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
 )
@@ -20,7 +20,7 @@ func Question(env *step.Env, except ...State) preflight.Check {
 		if err := RefuseUnfinished(env, except...); err != nil {
 			found := fault.Of(err)
 			if found.Remedy != "" {
-				found.Remedy += "; if that can't work, --ignore-preflight-errors=" + fault.UnfinishedChange + " continues here"
+				found.Remedy += "; if that can't work, " + fault.Ignoring(fault.UnfinishedChange) + " continues here"
 			}
 			return []fault.Finding{found}
 		}
@@ -38,7 +38,7 @@ func RefuseUnfinished(env *step.Env, except ...State) error {
 }
 
 func unfinishedError(r *Record) error {
-	of := "the change of this node's configuration of " + r.Began.Format(time.DateTime) + " UTC is unfinished (" + string(r.State) + ")"
+	of := "the change of this node's configuration of " + ui.Time(r.Began) + " is unfinished (" + string(r.State) + ")"
 	if r.Waits() {
 		return fault.New(of, "`slipway reconfigure --confirm` keeps it, and `slipway reconfigure --revert` puts it back")
 	}

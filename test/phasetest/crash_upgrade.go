@@ -60,16 +60,17 @@ func RunUpgrade(command string, workflow func() []step.Phase) Runner {
 }
 
 func upgradedNode(ctx context.Context, h *LastingHost, endpoint string, say io.Writer, command string) (*config.Node, error) {
-	version, flags := CrashTo, config.UpgradeFlags{Given: []string{"yes"}, Yes: true}
+	flags := config.UpgradeFlags{Version: CrashTo, Given: []string{"yes"}, Yes: true}
 	controlPlane := thisnode.IsControlPlane(h)
 	if command == "node" {
-		version, flags = "", config.UpgradeFlags{}
+		flags = config.UpgradeFlags{}
 	}
 	if command == "node" && !controlPlane {
 		flags = config.UpgradeFlags{Given: []string{"drain"}, Drain: true, DrainTimeout: time.Minute}
 	}
 	opts := config.Options{Facts: config.HostFacts{Hostname: "host"}}
-	self, _, err := config.LoadUpgrade(ctx, nil, flags, "upgrade "+command, version, opts)
+	flags.Command = "upgrade " + command
+	self, _, err := config.LoadUpgrade(ctx, nil, flags, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func upgradedNode(ctx context.Context, h *LastingHost, endpoint string, say io.W
 		timeout.Duration = limit
 	}
 	api := cluster.New(CrashOptions(h, endpoint, controlPlane, config.DefaultAdminKubeconfig, "/etc/kubernetes/kubelet.conf", limit))
-	n, _, err := upgrading.Node(ctx, api, h, ui.NewLines(say, say).Printf, self, opts)
+	n, _, err := upgrading.Source{API: api, Host: h, Options: opts, Say: ui.NewLines(say, say).Printf}.Node(ctx, self)
 	return n, err
 }
 

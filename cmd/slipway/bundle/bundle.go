@@ -8,7 +8,6 @@ package bundle
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/internal/bundle"
+	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
 func New(g *cli.Globals) *cobra.Command {
@@ -121,13 +121,15 @@ func (o *object) table(w io.Writer) error {
 	if signed == "" {
 		signed = "not checked, because no public key is configured"
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(t, "Kubernetes:\t%s\nPlatform:\t%s/%s\nSignature:\t%s\n\n", o.KubernetesVersion, o.OS, o.Architecture, signed)
-	fmt.Fprintln(t, "TYPE\tNAME\tVERSION\tSIZE\tLICENSE\tSOURCE\tDIGEST")
-	for _, p := range o.Parts {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", p.Type, p.Name, p.Version, p.Size, p.License, p.Source, p.Digest)
+	_, err := fmt.Fprintf(w, "Kubernetes:   %s\nPlatform:     %s/%s\nSignature:    %s\n\n", o.KubernetesVersion, o.OS, o.Architecture, signed)
+	if err != nil {
+		return err
 	}
-	return t.Flush()
+	var rows [][]string
+	for _, p := range o.Parts {
+		rows = append(rows, []string{string(p.Type), p.Name, p.Version, fmt.Sprint(p.Size), p.License, p.Source, p.Digest.String()})
+	}
+	return ui.Table(w, "TYPE\tNAME\tVERSION\tSIZE\tLICENSE\tSOURCE\tDIGEST", rows)
 }
 
 func newPush(g *cli.Globals) *cobra.Command {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/pkg/errors"
@@ -21,6 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
 func newCheckExpiration(g *cli.Globals) *cobra.Command {
@@ -123,28 +123,26 @@ func (i *expirationInfo) expiring(d time.Duration) error {
 }
 
 func (i *expirationInfo) table(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "CERTIFICATE\tEXPIRES\tRESIDUAL TIME\tCERTIFICATE AUTHORITY\tEXTERNALLY MANAGED")
+	var leaves, authorities [][]string
 	for _, c := range i.Certificates {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", c.begin(), c.CAName, c.external())
+		leaves = append(leaves, append(c.begin(), c.CAName, c.external()))
 	}
-	if err := t.Flush(); err != nil {
+	for _, c := range i.Authorities {
+		authorities = append(authorities, append(c.begin(), c.external()))
+	}
+	if err := ui.Table(w, "CERTIFICATE\tEXPIRES\tRESIDUAL TIME\tCERTIFICATE AUTHORITY\tEXTERNALLY MANAGED", leaves); err != nil {
 		return err
 	}
-	fmt.Fprintln(t, "\nCERTIFICATE AUTHORITY\tEXPIRES\tRESIDUAL TIME\tEXTERNALLY MANAGED")
-	for _, c := range i.Authorities {
-		fmt.Fprintf(t, "%s\t%s\n", c.begin(), c.external())
-	}
-	return t.Flush()
+	return ui.Table(w, "\nCERTIFICATE AUTHORITY\tEXPIRES\tRESIDUAL TIME\tEXTERNALLY MANAGED", authorities)
 }
 
 // begin returns the first columns of both tables.
-func (c *certificateInfo) begin() string {
+func (c *certificateInfo) begin() []string {
 	if c.Missing {
-		return "!MISSING! " + c.Name + "\t\t"
+		return []string{"!MISSING! " + c.Name, "", ""}
 	}
 	residual := duration.ShortHumanDuration(time.Duration(c.ResidualTime) * time.Second)
-	return c.Name + "\t" + c.Expiration.UTC().Format("Jan 02, 2006 15:04 MST") + "\t" + residual
+	return []string{c.Name, c.Expiration.UTC().Format("Jan 02, 2006 15:04 MST"), residual}
 }
 
 func (c *certificateInfo) external() string {

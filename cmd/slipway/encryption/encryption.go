@@ -33,7 +33,7 @@ func newEnable(g *cli.Globals) *cobra.Command {
 		Long: "Encrypt all Secrets in etcd, with a new key in " + config.EncryptionFile + ". The API server restarts once, on trial: if that\n" +
 			"fails, the change is rolled back on this node. It loads later changes of the file without a restart, within a minute." + everywhere,
 	}
-	o := &config.ReconfigureFlags{}
+	o := &config.TrialFlags{}
 	config.Bind(cmd.Flags(), "encryption enable", o)
 	return command(g, cmd, &encryption.Run{Goal: encryption.Enable}, o)
 }
@@ -61,7 +61,7 @@ func newDisable(g *cli.Globals) *cobra.Command {
 }
 
 // command completes a command. o has the flags of one that restarts the API server.
-func command(g *cli.Globals, cmd *cobra.Command, run *encryption.Run, o *config.ReconfigureFlags) *cobra.Command {
+func command(g *cli.Globals, cmd *cobra.Command, run *encryption.Run, o *config.TrialFlags) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := finishFirst(cmd, g); err != nil {
 			return err
@@ -93,17 +93,16 @@ func workflow(e *step.Env, change *reconfiguring.Change, run *encryption.Run) ([
 	return run.Phases(restart.APIServerPhases()), nil
 }
 
-func load(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) (*env.Parts, *reconfiguring.Change, error) {
+func load(cmd *cobra.Command, g *cli.Globals, o *config.TrialFlags) (*env.Parts, *reconfiguring.Change, error) {
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), "")
 	if err != nil {
 		return nil, nil, err
 	}
-	api := env.ClusterOfNode(in.Host, "", config.APINode("", nil).Timeouts.KubernetesAPICall)
-	self := reconfiguring.Self(in.Host)
+	l := reconfiguring.NewLoader(in.Host, env.ClusterOfNode(in.Host, "", config.DefaultLimits().KubernetesAPICall), in.Options)
 	if o != nil {
-		o.Complete(self)
+		o.Complete(l.Self)
 	}
-	change, warnings, err := reconfiguring.LoadEncryption(cmd.Context(), api, self, in.Options)
+	change, warnings, err := l.Encryption(cmd.Context())
 	if err != nil {
 		in.Host.Close()
 		return nil, nil, err

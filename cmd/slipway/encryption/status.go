@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	names "github.com/slipway-k8s/slipway/internal/encryption"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/encryption"
 )
 
@@ -113,10 +113,9 @@ func (r *report) table(w io.Writer) error {
 	if len(r.Kept) > 0 {
 		fmt.Fprintf(w, "Kept for snapshots: %s\n", strings.Join(r.Kept, ", "))
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "\nAPI SERVER\tWRITES WITH\tREADS")
+	var rows [][]string
 	for _, s := range r.Servers {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", s.Node, s.Writes, strings.Join(s.Reads, ", "))
+		rows = append(rows, []string{s.Node, s.Writes, strings.Join(s.Reads, ", ")})
 	}
-	return t.Flush()
+	return ui.Table(w, "\nAPI SERVER\tWRITES WITH\tREADS", rows)
 }

@@ -127,7 +127,7 @@ func (p Planning) recorded(node *config.Node, real *linux.Host, asks bool) (*Par
 			api.CompareWith(now)
 		}
 	}
-	return newPlanParts(p.G, node, real, record, api, plan.UI{UI: said, Plan: record}), record
+	return p.parts(node, real, api, plan.UI{UI: said, Plan: record}), record
 }
 
 // planPatience is how long a plan waits for another control plane to finish its upgrade.
@@ -150,22 +150,22 @@ func (p Planning) APIParts(node *config.Node, kubeconfig UserKubeconfig, form, c
 	}
 	record := &plan.Plan{Form: form, Command: command}
 	api := cluster.NewPlan(record.AddCluster, UserCluster(node, kubeconfig))
-	return newPlanParts(p.G, node, linux.New(), record, api, plan.UI{UI: newPlanUI(p.G), Plan: record}), nil
+	return p.parts(node, linux.New(), api, plan.UI{UI: newPlanUI(p.G), Plan: record}), nil
 }
 
-// newPlanParts only record. Phases run one after another, so that the same input gives the same plan.
-func newPlanParts(g *cli.Globals, node *config.Node, real *linux.Host, record *plan.Plan, api cluster.Cluster, said plan.UI) *Parts {
+// parts only record, in the plan of said. Phases run one after another, so that the same input gives the same plan.
+func (p Planning) parts(node *config.Node, real *linux.Host, api cluster.Cluster, said plan.UI) *Parts {
 	return &Parts{
 		Env: &step.Env{
 			Config:  node,
-			Host:    hostplan.NewOverlay(real, record.AddHost),
+			Host:    hostplan.NewOverlay(real, said.Plan.AddHost),
 			Cluster: api,
-			Etcd:    etcd.NewPlan(record.AddEtcd, thisnode.KnownEtcdMembers(real, node)...),
+			Etcd:    etcd.NewPlan(said.Plan.AddEtcd, thisnode.KnownEtcdMembers(real, node)...),
 			UI:      said,
 		},
 		begin:   noLock,
 		Confirm: func(func() error) error { return nil },
-		Show:    func(func() error) error { return record.Write(g.Streams.Out) },
+		Show:    func(func() error) error { return said.Plan.Write(p.G.Streams.Out) },
 		Close:   real.Close,
 		serial:  true,
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/maintenance"
 )
 
@@ -81,8 +81,7 @@ func newMembers(members []etcd.Member) *memberList {
 }
 
 func (l *memberList) table(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "NAME\tID\tROLE\tPEER URL\tCLIENT URLS")
+	var rows [][]string
 	for _, m := range l.Members {
 		role, name, urls := "voter", m.Name, strings.Join(m.ClientURLs, ",")
 		if m.Learner {
@@ -91,9 +90,9 @@ func (l *memberList) table(w io.Writer) error {
 		if name == "" && urls == "" {
 			name, urls = unknown, "not started"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, m.ID, role, m.PeerURL, urls)
+		rows = append(rows, []string{name, m.ID, role, m.PeerURL, urls})
 	}
-	return t.Flush()
+	return ui.Table(w, "NAME\tID\tROLE\tPEER URL\tCLIENT URLS", rows)
 }
 
 func newMemberRemove(g *cli.Globals) *cobra.Command {
@@ -114,7 +113,7 @@ func newMemberRemove(g *cli.Globals) *cobra.Command {
 				p.Close()
 				return err
 			}
-			return confirmed(cmd, g, p, o.Yes, removal.Summary(), removal.Phases())
+			return confirmed(cmd, g, p, o.Yes, removal)
 		},
 	}
 	config.Bind(cmd.Flags(), "etcd member remove", o)

@@ -34,7 +34,7 @@ func newRecover(g *cli.Globals) *cobra.Command {
 				p.Close()
 				return err
 			}
-			return confirmed(cmd, g, p, o.Yes, r.Summary(), r.Phases())
+			return confirmed(cmd, g, p, o.Yes, r)
 		},
 	}
 	config.Bind(cmd.Flags(), "etcd recover", o)

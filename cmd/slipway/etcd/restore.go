@@ -15,16 +15,22 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// confirmed asks before a workflow, unless --yes was given or there's nothing to ask, and runs it.
-func confirmed(cmd *cobra.Command, g *cli.Globals, p *env.Parts, yes bool, summary string, workflow []step.Phase) error {
-	if !yes && summary != "" {
+// workflow has phases to ask about first, if its summary isn't empty.
+type workflow interface {
+	Summary() string
+	Phases() []step.Phase
+}
+
+// confirmed asks before a workflow, unless --yes was given, and runs it.
+func confirmed(cmd *cobra.Command, g *cli.Globals, p *env.Parts, yes bool, w workflow) error {
+	if summary := w.Summary(); !yes && summary != "" {
 		err := p.Confirm(func() error { return cli.AskBefore(cmd.Context(), g, summary, "--yes") })
 		if err != nil {
 			p.Close()
 			return err
 		}
 	}
-	return p.Run(cmd.Context(), workflow, nil)
+	return p.Run(cmd.Context(), w.Phases(), nil)
 }
 
 func newRestore(g *cli.Globals) *cobra.Command {
@@ -59,7 +65,7 @@ func newRestore(g *cli.Globals) *cobra.Command {
 				p.Close()
 				return err
 			}
-			return confirmed(cmd, g, p, o.Yes || r.Blocked(), r.Summary(), r.Phases())
+			return confirmed(cmd, g, p, o.Yes || r.Blocked(), r)
 		},
 	}
 	config.Bind(cmd.Flags(), "etcd restore", o)
@@ -86,7 +92,7 @@ func newPruneData(g *cli.Globals) *cobra.Command {
 				p.Close()
 				return err
 			}
-			return confirmed(cmd, g, p, o.Yes, old.Summary(), old.Phases())
+			return confirmed(cmd, g, p, o.Yes, old)
 		},
 	}
 	config.Bind(cmd.Flags(), "etcd prune", o)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/snapshots"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/snapshot"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -69,13 +69,12 @@ type snapshotList struct {
 func (l *snapshotList) DeepCopyObject() runtime.Object { return new(*l) }
 
 func (l *snapshotList) table(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "TAKEN\tREVISION\tKEYS\tSIZE\tKUBERNETES\tETCD\tFILE")
+	var rows [][]string
 	for _, s := range l.Items {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%.1f MiB\t%s\t%s\t%s\n", taken(s), s.Revision, s.Keys, float64(s.Size)/(1<<20),
-			cmp.Or(s.Kubernetes, "-"), s.Etcd, s.Path)
+		rows = append(rows, []string{
+			taken(s), fmt.Sprint(s.Revision), fmt.Sprint(s.Keys), size(s.Size), cmp.Or(s.Kubernetes, unknown), s.Etcd, s.Path})
 	}
-	return t.Flush()
+	return ui.Table(w, "TAKEN\tREVISION\tKEYS\tSIZE\tKUBERNETES\tETCD\tFILE", rows)
 }
 
 // taken is when a snapshot was taken, for people.

@@ -9,21 +9,21 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/slipway-k8s/slipway/internal/ui"
 )
 
 // table prints a line for each member, then this host's last snapshot and everything that needs an operator.
 func (s *status) table(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	headings := "NAME\tID\tROLE\tVERSION\tREVISION\tBEHIND\tSIZE\tIN USE\tQUOTA\tALARMS"
 	if s.hashed {
 		headings += "\tHASHKV"
 	}
-	fmt.Fprintln(t, headings)
+	var rows [][]string
 	for _, m := range s.Members {
-		fmt.Fprintln(t, strings.Join(m.cells(s.hashed), "\t"))
+		rows = append(rows, m.cells(s.hashed))
 	}
-	if err := t.Flush(); err != nil {
+	if err := ui.Table(w, headings, rows); err != nil {
 		return err
 	}
 	last := "none"

@@ -54,7 +54,7 @@ func preflightInitCommand(g *cli.Globals, use, short string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			check.addAll(found)
+			check.Checks = append(check.Checks, found...)
 			return check.report(g, out)
 		},
 	}
@@ -87,7 +87,7 @@ func preflightJoinCommand(g *cli.Globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			check.addAll(found)
+			check.Checks = append(check.Checks, found...)
 			return check.report(g, out)
 		},
 	}
@@ -116,7 +116,7 @@ func (o *joinOptions) joiningHost(ctx context.Context, g *cli.Globals, in *env.I
 	if named {
 		env.Config, more = discovered(ctx, env.UI, self, in, check)
 	} else {
-		check.add("Discovery", "skipped", "no cluster is named", "", 0)
+		check.Checks = []preflight.Result{{Check: "Discovery", Findings: []fault.Finding{{Severity: fault.Skipped, Message: "no cluster is named"}}}}
 	}
 	cli.Warn(env.UI, slices.Concat(warnings, more))
 	if env.Config == nil {
@@ -135,11 +135,11 @@ func discovered(ctx context.Context, said ui.UI, self *config.JoinConfiguration,
 	start := time.Now()
 	self.Timeouts.Discovery.Duration = min(self.Timeouts.Discovery.Duration, discoveryLimit)
 	node, warnings, err := env.NewDiscovery(in.Host, said, discoveryLimit, in.Options).Node(ctx, self)
+	asked := preflight.Result{Check: "Discovery", Took: time.Since(start)}
 	if err != nil {
-		check.add("Discovery", "error", err.Error(), fault.Remedy(err), time.Since(start))
-		return nil, warnings
+		node, asked.Findings = nil, []fault.Finding{fault.Of(err)}
 	}
-	check.add("Discovery", "ok", "", "", time.Since(start))
+	check.Checks = []preflight.Result{asked}
 	return node, warnings
 }
 
@@ -151,20 +151,11 @@ type checkup struct {
 	Before string `json:"before"`
 	Node   string `json:"node"`
 	// Result is the worst result of all checks that weren't skipped: ok, warning or error.
-	Result  string       `json:"result"`
-	Seconds float64      `json:"seconds"`
-	Checks  []checkEntry `json:"checks"`
+	Result  fault.Severity     `json:"result"`
+	Seconds float64            `json:"seconds"`
+	Checks  []preflight.Result `json:"checks"`
 
 	start time.Time
-}
-
-// checkEntry is a check's result: ok, warning, error or skipped. Message and remedy have a line for each finding, perhaps none.
-type checkEntry struct {
-	Name    string  `json:"name"`
-	Result  string  `json:"result"`
-	Message string  `json:"message,omitempty"`
-	Remedy  string  `json:"remedy,omitempty"`
-	Seconds float64 `json:"seconds"`
 }
 
 func (c *checkup) DeepCopyObject() runtime.Object { return new(*c) }
@@ -172,45 +163,31 @@ func (c *checkup) DeepCopyObject() runtime.Object { return new(*c) }
 func newCheckup(before string) *checkup {
 	return &checkup{
 		TypeMeta: metav1.TypeMeta{APIVersion: "slipway.preflight/v1", Kind: "PreflightResult"},
-		Before:   before, Result: "ok", start: time.Now(),
+		Before:   before, Result: preflight.OK, start: time.Now(),
 	}
 }
-
-func (c *checkup) add(name, result, message, remedy string, took time.Duration) {
-	c.Checks = append(c.Checks, checkEntry{name, result, message, remedy, milli(took)})
-	if result == "error" || result == "warning" && c.Result == "ok" {
-		c.Result = result
-	}
-}
-
-func (c *checkup) addAll(results []preflight.Result) {
-	for _, r := range results {
-		message, remedy := r.Text()
-		c.add(r.Check, r.Outcome(), message, remedy, r.Took)
-	}
-}
-
-// milli is a duration in seconds, to the millisecond.
-func milli(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
 
 // report prints all checks. It returns an error if any check found an error.
 func (c *checkup) report(g *cli.Globals, out *cli.OutputOptions) error {
-	c.Seconds = milli(time.Since(c.start))
-	if err := out.Print(g, c, c.text); err != nil {
+	failed := c.named(fault.Error)
+	switch {
+	case failed != nil:
+		c.Result = fault.Error
+	case c.named(fault.Warning) != nil:
+		c.Result = fault.Warning
+	}
+	c.Seconds = float64(time.Since(c.start).Milliseconds()) / 1000
+	if err := out.Print(g, c, c.text); err != nil || failed == nil {
 		return err
 	}
-	names := c.named("error")
-	if len(names) == 0 {
-		return nil
-	}
-	return cli.ExitError{Code: 1, Message: fmt.Sprintf("%s would refuse to start because of %s", c.Before, strings.Join(names, ", "))}
+	return cli.ExitError{Code: 1, Message: fmt.Sprintf("%s would refuse to start because of %s", c.Before, strings.Join(failed, ", "))}
 }
 
-func (c *checkup) named(result string) []string {
-	var names []string
-	for _, e := range c.Checks {
-		if e.Result == result {
-			names = append(names, e.Name)
+// named are the names of the checks with this outcome.
+func (c *checkup) named(outcome fault.Severity) (names []string) {
+	for _, r := range c.Checks {
+		if r.Outcome() == outcome {
+			names = append(names, r.Check)
 		}
 	}
 	return names
@@ -218,17 +195,18 @@ func (c *checkup) named(result string) []string {
 
 func (c *checkup) text(w io.Writer) error {
 	var b strings.Builder
-	for _, e := range c.Checks {
-		fmt.Fprintf(&b, "%-8s %s (%.3fs)\n", e.Result, e.Name, e.Seconds)
-		for line := range strings.Lines(e.Message) {
+	for _, r := range c.Checks {
+		fmt.Fprintf(&b, "%-8s %s (%.3fs)\n", r.Outcome(), r.Check, r.Took.Seconds())
+		message, remedy := r.Text()
+		for line := range strings.Lines(message) {
 			fmt.Fprintf(&b, "         %s\n", strings.TrimSpace(line))
 		}
-		for line := range strings.Lines(e.Remedy) {
+		for line := range strings.Lines(remedy) {
 			fmt.Fprintf(&b, "           %s\n", strings.TrimSpace(line))
 		}
 	}
 	fmt.Fprintf(&b, "%d checks in %.3fs: %d errors, %d warnings, %d skipped\n", len(c.Checks), c.Seconds,
-		len(c.named("error")), len(c.named("warning")), len(c.named("skipped")))
+		len(c.named(fault.Error)), len(c.named(fault.Warning)), len(c.named(fault.Skipped)))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -5,18 +5,18 @@ package reconfigure
 
 import (
 	"context"
-	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/reconfigure"
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
@@ -54,9 +54,10 @@ func revert(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) erro
 	if waits {
 		return answer(cmd, g, trial.Refused)
 	}
-	return change(cmd, g, o, env.LivingNode, (*reconfigure.Run).RevertPhases, func(in *env.Input, api cluster.Cluster, self *config.JoinConfiguration) (*reconfigure.Run, []string, error) {
-		return reconfigure.Reverting(cmd.Context(), in.Host, api, self, in.Options)
-	})
+	c := changing{o: o, living: env.LivingNode, phases: (*reconfigure.Run).RevertPhases, load: func(in *env.Input, l reconfiguring.Loader) (*reconfigure.Run, []string, error) {
+		return reconfigure.Reverting(cmd.Context(), in.Host, l)
+	}}
+	return c.run(cmd, g)
 }
 
 // finishFirst ends an earlier change whose run is gone, so that another one can begin.
@@ -78,8 +79,7 @@ func finishFirst(cmd *cobra.Command, g *cli.Globals, living living) error {
 		if r == nil {
 			return nil
 		}
-		at := r.Began.Format(time.DateTime)
-		return fault.New("this plan only ends the interrupted change of "+at+" UTC: another one is made from the state after that",
+		return fault.New("this plan only ends the interrupted change of "+ui.Time(r.Began)+": another one is made from the state after that",
 			"once it has ended, make the plan again: `slipway reconfigure node` ends it")
 	})
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
-	"github.com/slipway-k8s/slipway/cmd/slipway/env"
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
@@ -35,11 +33,11 @@ type editing struct {
 }
 
 // begin lets a person edit the cluster's configuration, and returns the change. end has to follow.
-func (e *editing) begin(ctx context.Context, g *cli.Globals, in *env.Input, api cluster.Cluster, self *config.JoinConfiguration) (_ *reconfiguring.Change, _ []string, err error) {
+func (e *editing) begin(ctx context.Context, g *cli.Globals, l reconfiguring.Loader) (_ *reconfiguring.Change, _ []string, err error) {
 	e.load = func(documents []byte) (*reconfiguring.Change, []string, error) {
-		return reconfiguring.Load(ctx, api, &config.Source{Name: editorName, Data: documents}, self, in.Options)
+		return l.Load(ctx, &config.Source{Name: editorName, Data: documents})
 	}
-	if e.base, err = reconfiguring.Text(ctx, api, self, in.Options); err != nil {
+	if e.base, err = l.Text(ctx); err != nil {
 		return nil, nil, err
 	}
 	if e.draft, err = linux.NewDraft("configuration.yaml"); err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/phases/reconfigure"
@@ -32,10 +31,11 @@ func newNode(g *cli.Globals) *cobra.Command {
 			if moves.given() {
 				return moves.run(cmd, g, o.IgnorePreflightErrors)
 			}
-			return change(cmd, g, o, env.LivingNode, (*reconfigure.Run).NodePhases, func(in *env.Input, api cluster.Cluster, self *config.JoinConfiguration) (*reconfigure.Run, []string, error) {
-				c, warnings, err := reconfiguring.Stored(cmd.Context(), api, self, in.Options)
+			c := changing{o: o, living: env.LivingNode, phases: (*reconfigure.Run).NodePhases, load: func(_ *env.Input, l reconfiguring.Loader) (*reconfigure.Run, []string, error) {
+				c, warnings, err := l.Stored(cmd.Context())
 				return reconfigure.New(c, ""), warnings, err
-			})
+			}}
+			return c.run(cmd, g)
 		},
 	}
 	config.Bind(cmd.Flags(), "reconfigure node", o)

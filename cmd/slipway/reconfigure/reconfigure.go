@@ -13,7 +13,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/cmd/slipway/cli"
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
-	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/reconfiguring"
@@ -49,8 +48,8 @@ func New(g *cli.Globals) *cobra.Command {
 					"name a file with --config, or - for standard input; or a hardening profile with --profile; or edit the configuration with --edit")
 			}
 			e := &editing{}
-			err := change(cmd, g, o, env.LivingControlPlane, (*reconfigure.Run).Phases, e.loader(cmd, g, o))
-			return e.end(g, err)
+			c := changing{o: o, living: env.LivingControlPlane, phases: (*reconfigure.Run).Phases, load: e.loader(cmd, g, o)}
+			return e.end(g, c.run(cmd, g))
 		},
 	}
 	config.Bind(cmd.Flags(), "reconfigure", o)
@@ -64,56 +63,63 @@ func New(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-type loader func(*env.Input, cluster.Cluster, *config.JoinConfiguration) (*reconfigure.Run, []string, error)
-
 // loader loads the change in the documents of --config, with the settings of --profile, or lets a person make it.
 func (e *editing) loader(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) loader {
-	return func(in *env.Input, api cluster.Cluster, self *config.JoinConfiguration) (*reconfigure.Run, []string, error) {
+	return func(in *env.Input, l reconfiguring.Loader) (*reconfigure.Run, []string, error) {
 		var c *reconfiguring.Change
 		var warnings []string
 		var err error
 		switch {
 		case o.Edit:
-			c, warnings, err = e.begin(cmd.Context(), g, in, api, self)
+			c, warnings, err = e.begin(cmd.Context(), g, l)
 		case o.Profile != "":
-			c, warnings, err = reconfiguring.LoadProfile(cmd.Context(), api, o.Profile, in.File, self, in.Options)
+			c, warnings, err = l.Profile(cmd.Context(), o.Profile, in.File)
 		default:
-			c, warnings, err = reconfiguring.Load(cmd.Context(), api, in.File, self, in.Options)
+			c, warnings, err = l.Load(cmd.Context(), in.File)
 		}
 		return reconfigure.New(c, ""), warnings, err
 	}
 }
 
-// change makes the change of the run that load returns, once earlier ones are over.
-func change(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags, living living, workflow func(*reconfigure.Run) []step.Phase, load loader) error {
-	if o.Try < 0 || o.Try > trial.LongestWait {
-		return fault.New("--try "+o.Try.String()+" is not between 0 and "+trial.LongestWait.String(), "give the time you need to look at the change, such as --try 2m")
+type loader func(*env.Input, reconfiguring.Loader) (*reconfigure.Run, []string, error)
+
+// changing is a command that makes the change of the run that load returns.
+type changing struct {
+	o      *config.ReconfigureFlags
+	living living
+	load   loader
+	phases func(*reconfigure.Run) []step.Phase
+}
+
+// run makes the change once earlier ones are over.
+func (c changing) run(cmd *cobra.Command, g *cli.Globals) error {
+	if try := c.o.Try; try < 0 || try > trial.LongestWait {
+		return fault.New("--try "+try.String()+" is not between 0 and "+trial.LongestWait.String(), "give the time you need to look at the change, such as --try 2m")
 	}
-	if err := finishFirst(cmd, g, living); err != nil {
+	if err := finishFirst(cmd, g, c.living); err != nil {
 		return err
 	}
-	p, run, err := makeRun(cmd, g, o, load)
+	p, run, err := c.parts(cmd, g)
 	if err != nil {
 		return err
 	}
-	return p.Run(cmd.Context(), workflow(run), nil)
+	return p.Run(cmd.Context(), c.phases(run), nil)
 }
 
-func makeRun(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags, load loader) (*env.Parts, *reconfigure.Run, error) {
-	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), o.ConfigFile)
+func (c changing) parts(cmd *cobra.Command, g *cli.Globals) (*env.Parts, *reconfigure.Run, error) {
+	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), c.o.ConfigFile)
 	if err != nil {
 		return nil, nil, err
 	}
-	self := reconfiguring.Self(in.Host)
-	env.KeepMode(cmd, self)
-	o.Complete(self)
-	api := env.ClusterOfNode(in.Host, "", config.APINode("", nil).Timeouts.KubernetesAPICall)
-	run, warnings, err := load(in, api, self)
+	l := reconfiguring.NewLoader(in.Host, env.ClusterOfNode(in.Host, "", config.DefaultLimits().KubernetesAPICall), in.Options)
+	env.KeepMode(cmd, l.Self)
+	c.o.Complete(l.Self)
+	run, warnings, err := c.load(in, l)
 	if err != nil {
 		return nil, nil, err
 	}
 	p := env.NewParts(g, run.Node, in.Host, warnings...)
-	run.Try, run.Wait = o.Try, p.Confirm
+	run.Try, run.Wait = c.o.Try, p.Confirm
 	run.Program, err = os.Executable()
 	return p, run, err
 }

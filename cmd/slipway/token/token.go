@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/pkg/errors"
@@ -24,6 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/cmd/slipway/env"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/tokens"
+	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 )
 
@@ -146,16 +146,15 @@ func table(w io.Writer, list []*object, now time.Time) error {
 	if len(list) == 0 {
 		return nil
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "TOKEN\tTTL\tEXPIRES\tUSAGES\tDESCRIPTION\tEXTRA GROUPS")
+	var rows [][]string
 	for _, o := range list {
 		ttl, expires := "<forever>", "<never>"
 		if o.Expires != nil {
 			ttl, expires = duration.ShortHumanDuration(o.Expires.Sub(now)), o.Expires.Format(time.RFC3339)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", o.Token, ttl, expires, orNone(o.Usages), cmp.Or(o.Description, "<none>"), orNone(o.Groups))
+		rows = append(rows, []string{o.Token, ttl, expires, orNone(o.Usages), cmp.Or(o.Description, "<none>"), orNone(o.Groups)})
 	}
-	return t.Flush()
+	return ui.Table(w, "TOKEN\tTTL\tEXPIRES\tUSAGES\tDESCRIPTION\tEXTRA GROUPS", rows)
 }
 
 func orNone(list []string) string { return cmp.Or(strings.Join(list, ","), "<none>") }

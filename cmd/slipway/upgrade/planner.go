@@ -148,7 +148,7 @@ func (p *planner) parts(ctx context.Context, target string) (*env.Parts, *plan.P
 	limits.KubernetesAPICall = &metav1.Duration{Duration: env.AskTime} // like p.api's
 	limits.UpgradeManifests = limits.KubernetesAPICall                 // a plan waits for nothing to start
 	self.Version, self.Timeouts, options.AnyVersion = target, &limits, true
-	node, warnings, err := upgrading.Node(ctx, p.api, p.in.Host, p.said.Printf, &self, options)
+	node, warnings, err := upgrading.Source{API: p.api, Host: p.in.Host, Options: options, Say: p.said.Printf}.Node(ctx, &self)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -69,7 +69,7 @@ func loadRollback(cmd *cobra.Command, g *cli.Globals, o *config.RollbackFlags) (
 	self.NodeRegistration.IgnorePreflightErrors = o.IgnorePreflightErrors
 	in.Options.Kubeconfig = env.KubeconfigFlag(cmd)
 	api := env.ClusterOfNode(in.Host, in.Options.Kubeconfig, env.AskTime)
-	node, warnings, err := upgrading.NodeBefore(cmd.Context(), api, in.Host, backup, self, in.Options)
+	node, warnings, err := upgrading.Source{API: api, Host: in.Host, Options: in.Options}.NodeBefore(cmd.Context(), backup, self)
 	if err != nil {
 		return nil, nil, err
 	}

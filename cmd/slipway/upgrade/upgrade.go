@@ -113,13 +113,13 @@ type input struct {
 }
 
 func (o *options) read(cmd *cobra.Command, g *cli.Globals, command string, args []string) (*input, error) {
-	o.Given = cli.Given(cmd.Flags())
+	o.Given, o.Command, o.Version = cli.Given(cmd.Flags()), command, firstOf(args)
 	in, err := env.ReadInput(cmd.Context(), g, env.ModeOfFlags(g, cmd), o.ConfigFile)
 	if err != nil {
 		return nil, err
 	}
 	in.Options.Kubeconfig = env.KubeconfigFlag(cmd)
-	self, warnings, err := config.LoadUpgrade(cmd.Context(), in.File, o.UpgradeFlags, command, firstOf(args), in.Options)
+	self, warnings, err := config.LoadUpgrade(cmd.Context(), in.File, o.UpgradeFlags, in.Options)
 	return &input{in, self, warnings}, err
 }
 
@@ -131,7 +131,8 @@ func (in *input) node(cmd *cobra.Command, g *cli.Globals) (*config.Node, error) 
 	if in.self.First && !thisnode.IsControlPlane(in.Host) {
 		return nil, fault.New("this host is not a control plane: it has no static Pod of an API server", "run this on a control plane; `slipway upgrade node` is for this host")
 	}
-	node, warnings, err := upgrading.Node(cmd.Context(), in.cluster(), in.Host, cli.NewUI(g).Printf, in.self, in.Options)
+	from := upgrading.Source{API: in.cluster(), Host: in.Host, Options: in.Options, Say: cli.NewUI(g).Printf}
+	node, warnings, err := from.Node(cmd.Context(), in.self)
 	in.warnings = append(in.warnings, warnings...)
 	return node, err
 }
