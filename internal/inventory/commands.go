@@ -93,10 +93,8 @@ func (c *collector) nextPod(running *corev1.Pod) (pod *corev1.Pod, wanted bool) 
 }
 
 // wantedPod returns a component's static Pod as the upgrade writes it here; nil if the upgrade leaves it alone.
-func (c *collector) wantedPod(component string) (pod *corev1.Pod) {
-	if yaml.Unmarshal(c.Here.Wanted[component], &pod) != nil {
-		return nil
-	}
+func (c *collector) wantedPod(component string) *corev1.Pod {
+	pod, _ := manifests.DecodePod(c.Here.Wanted[component])
 	return pod
 }
 
@@ -168,7 +166,7 @@ func namedBy(pod *corev1.Pod, component string) []string {
 
 // hostFile reads a file by its path in the container, and files it names (AdmissionConfiguration does). where is for people.
 func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer string) {
-	path := OnHost(pod, inContainer)
+	path := thisnode.OnHostOr(pod, inContainer)
 	if slices.ContainsFunc(c.inputs.Files, func(f breakages.File) bool { return f.Where == path && f.Program == component }) {
 		return // it names itself
 	}
@@ -195,12 +193,4 @@ func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer stri
 		}
 		c.hostFile(pod, where, component, plugin.Path)
 	}
-}
-
-// OnHost is thisnode.OnHost, but returns the path itself if the host has none.
-func OnHost(pod *corev1.Pod, path string) string {
-	if onHost, found := thisnode.OnHost(pod, path); found {
-		return onHost
-	}
-	return path
 }

@@ -209,9 +209,9 @@ func NodeBefore(ctx context.Context, api cluster.Cluster, h host.Host, b *Backup
 	if err != nil {
 		return nil, nil, err
 	}
-	_, local := thisnode.StaticPod(h, thisnode.StaticPodPath(n, manifests.EtcdName))
+	_, missing := h.Lstat(thisnode.StaticPodPath(n, manifests.EtcdName))
 	return n.With(func(n *config.Node) {
-		if assumed && !local && b.Manifests[manifests.EtcdName] == "" {
+		if assumed && missing != nil && b.Manifests[manifests.EtcdName] == "" {
 			n.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}} // by default it's local
 		}
 		n.Upgrade = &config.Upgrade{Version: n.Cluster.KubernetesVersion, From: b.To, Etcd: true}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/inventory"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -81,7 +82,7 @@ func filesOf(env *step.Env, pod *corev1.Pod, flags []manifests.Flag) []string {
 		add(f.Value)
 	}
 	for i := 0; i < len(files); i++ {
-		at := inventory.OnHost(pod, files[i])
+		at := thisnode.OnHostOr(pod, files[i])
 		if info, err := env.Host.Stat(at); err != nil || info.Mode().Type()&fs.ModeType != 0 || info.Size() > inventory.LargestFile {
 			continue
 		}

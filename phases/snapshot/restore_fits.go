@@ -44,7 +44,7 @@ func (r *Restore) fits(env *step.Env, server []byte) error {
 		r.record = recordOf(r.info.Contents)
 		r.record.Alarms = r.info.Contents.Alarms
 	}
-	pod, err := node.DecodePod(server)
+	pod, err := manifests.DecodePod(server)
 	if err != nil {
 		return errors.WithMessage(err, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
 	}
