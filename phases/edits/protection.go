@@ -55,7 +55,7 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *
 		successor := successors[f.Begins(maps.Keys(successors))]
 		switch {
 		case node.FlagStays(env, f, mine, wanted), f.Name != manifests.EncryptionFlag && (f.IsIn(wanted) || slices.ContainsFunc(made, f.Same)):
-		case f.IsIn(wanted) && slices.ContainsFunc(lost.mounts, func(m corev1.VolumeMount) bool { return within(m.MountPath)(f.Value) }):
+		case f.IsIn(wanted) && slices.ContainsFunc(lost.mounts, func(m corev1.VolumeMount) bool { return manifests.Within(m.MountPath, f.Value) }):
 		case f.Name == manifests.EncryptionFlag, !settled(f.Name) && !settled(successor), shortened(f, manifests.FlagsNamed(next, f.Name)):
 			lost.flags = append(lost.flags, f)
 		case f.NamesPolicy() && configured(f.Name) && !patched(f.Name) && of != backup.AsMade:
@@ -78,7 +78,7 @@ func lostMounts(env *step.Env, component string, before, wanted, mine *corev1.Po
 	encryption := manifests.FlagsNamed(flags, manifests.EncryptionFlag)
 	files, encrypted := needed(flags), needed(encryption)
 	for _, m := range mine.Spec.Containers[0].VolumeMounts {
-		in := within(m.MountPath)
+		in := func(file string) bool { return manifests.Within(m.MountPath, file) }
 		stays := hasMount(wanted, mine, m)
 		if !stays && (hasMount(before, mine, m) || mounted(env.Config, component, m.MountPath)) {
 			stays = !slices.ContainsFunc(encryption, func(f manifests.Flag) bool { return in(f.Value) && !node.FlagStays(env, f, mine, wanted) }) &&

@@ -57,14 +57,6 @@ func hostPath(pod *corev1.Pod, volume string) string {
 	return ""
 }
 
-// within returns a function that reports whether a file is dir or in it.
-func within(dir string) func(string) bool {
-	return func(file string) bool {
-		rest, found := strings.CutPrefix(path.Clean(file), path.Clean(dir))
-		return found && (rest == "" || rest[0] == '/')
-	}
-}
-
 // mostFiles bounds the files that filesOf finds.
 const mostFiles = 100
 
