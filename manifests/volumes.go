@@ -162,9 +162,7 @@ func (v HostView) AsIn(pod *corev1.Pod) HostView {
 		return !directory(certVolume(dir), dir).isIn(c)
 	})
 	v.ExternalCA = slices.Contains(c.Command, "--cluster-signing-key-file=")
-	v.SeveralCAs = slices.ContainsFunc(c.Command, func(arg string) bool {
-		return strings.HasPrefix(arg, "--cluster-signing-cert-file=") && strings.HasSuffix(arg, "/"+SignerFile)
-	})
+	v.SeveralCAs = path.Base(FlagOf(pod, "cluster-signing-cert-file")) == SignerFile
 	return v
 }
 

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -52,6 +51,9 @@ func (c *collector) storedArgs() map[string][]config.Arg {
 	}
 	if cluster.Etcd.Local != nil {
 		args[manifests.EtcdName] = cluster.Etcd.Local.ExtraArgs
+	}
+	for component, list := range args {
+		args[component] = argsIn(config.Words(list))
 	}
 	return args
 }
@@ -110,17 +112,17 @@ func (c *collector) wantedPods() {
 }
 
 func argsOf(pod *corev1.Pod, component string) []config.Arg {
-	var args []config.Arg
-	for _, container := range pod.Spec.Containers {
-		if container.Name != component {
-			continue
-		}
-		for _, word := range append(slices.Clone(container.Command), container.Args...) {
-			if flag, found := strings.CutPrefix(word, "--"); found {
-				name, value, _ := strings.Cut(flag, "=")
-				args = append(args, config.Arg{Name: name, Value: value})
-			}
-		}
+	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == component })
+	if i < 0 {
+		return nil
+	}
+	return argsIn(slices.Concat(pod.Spec.Containers[i].Command, pod.Spec.Containers[i].Args))
+}
+
+// argsIn returns the flags of a command line, with dashes for underscores, however they're written.
+func argsIn(words []string) (args []config.Arg) {
+	for _, f := range manifests.FlagsOf(words) {
+		args = append(args, config.Arg{Name: f.Name, Value: f.Value})
 	}
 	return args
 }

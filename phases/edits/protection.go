@@ -43,7 +43,7 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *
 	made, next, plain := manifests.PodFlags(before), manifests.PodFlags(wanted), manifests.PodFlags(unpatched)
 	extra, _ := extras(env.Config, e.component)
 	configured := func(name string) bool {
-		return slices.ContainsFunc(extra, func(a config.Arg) bool { return a.Name == name })
+		return slices.ContainsFunc(extra, func(a config.Arg) bool { return a.Is(name) })
 	}
 	patched := func(name string) bool {
 		return flagsReplaced(manifests.FlagsNamed(plain, name), manifests.FlagsNamed(next, name))
