@@ -38,8 +38,7 @@ func FlagsEnv(n *config.Node) ([]byte, error) {
 func Flags(n *config.Node) []string {
 	var flags []config.Arg
 	add := func(name, value string) {
-		given := func(a config.Arg) bool { return a.Name == name }
-		if !slices.ContainsFunc(n.KubeletExtraArgs, given) {
+		if _, given := config.LastArg(n.KubeletExtraArgs, name); !given {
 			flags = append(flags, config.Arg{Name: name, Value: value})
 		}
 	}
@@ -52,11 +51,7 @@ func Flags(n *config.Node) []string {
 		add("register-with-taints", taintList(n.Taints))
 	}
 	slices.SortStableFunc(flags, func(a, b config.Arg) int { return cmp.Compare(a.Name, b.Name) })
-	var words []string
-	for _, a := range slices.Concat(flags, n.KubeletExtraArgs) {
-		words = append(words, "--"+a.Name+"="+a.Value)
-	}
-	return words
+	return config.Words(slices.Concat(flags, n.KubeletExtraArgs))
 }
 
 func taintList(taints []corev1.Taint) string {

@@ -141,26 +141,37 @@ type LocalMember struct {
 	Joined bool
 }
 
-// etcdSetting returns a flag of etcd's, or else the environment variable that stands for it.
-func etcdSetting(pod *corev1.Pod, name string) (value string) {
-	if value = FlagOf(pod, name); value != "" || pod == nil || len(pod.Spec.Containers) == 0 {
-		return value
+const etcdVariables = "ETCD_"
+
+// EtcdVariable is the environment variable that stands for a flag of etcd's.
+func EtcdVariable(flag string) string {
+	return etcdVariables + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// EtcdFlags returns the flags in etcd's static Pod and, of flags that aren't given, the variables that stand for them.
+func EtcdFlags(pod *corev1.Pod) []Flag {
+	if pod == nil || len(pod.Spec.Containers) == 0 {
+		return nil
 	}
-	variable := "ETCD_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	given := PodFlags(pod)
+	flags := given
 	for _, e := range pod.Spec.Containers[0].Env {
-		if e.Name == variable {
-			value = e.Value
-			if e.ValueFrom != nil {
-				value = "$" + variable
-			}
+		name, ofEtcd := strings.CutPrefix(e.Name, etcdVariables)
+		f := Flag{Name: strings.ToLower(strings.ReplaceAll(name, "_", "-")), Value: e.Value}
+		if e.ValueFrom != nil {
+			f.Value = "$" + e.Name
+		}
+		if ofEtcd && len(FlagsNamed(given, f.Name)) == 0 {
+			flags = append(flags, f)
 		}
 	}
-	return value
+	return flags
 }
 
 // ReadEtcd reads the settings in etcd's static Pod; found is false if they contain no peer URL.
 func ReadEtcd(pod *corev1.Pod) (m LocalMember, found bool) {
-	flag := func(name string) string { return etcdSetting(pod, name) }
+	flags := EtcdFlags(pod)
+	flag := func(name string) string { return lastValue(flags, name) }
 	m = LocalMember{
 		Name: flag("name"), DataDir: flag("data-dir"), WALDir: flag("wal-dir"), ConfigFile: flag("config-file"),
 		Initial: readInitialCluster(flag("initial-cluster")), Joined: flag("initial-cluster-state") == "existing",
@@ -177,7 +188,7 @@ const defaultQuota = 2 << 30
 
 // EtcdQuota returns how many bytes the database of a static Pod's etcd may have. A value that etcd can't read counts as none.
 func EtcdQuota(pod *corev1.Pod) int64 {
-	quota, err := strconv.ParseInt(etcdSetting(pod, "quota-backend-bytes"), 0, 64)
+	quota, err := strconv.ParseInt(lastValue(EtcdFlags(pod), "quota-backend-bytes"), 0, 64)
 	switch {
 	case err != nil || quota == 0:
 		return defaultQuota

@@ -38,8 +38,11 @@ func FlagsOf(words []string) []Flag {
 	return list
 }
 
-// PodFlags parses the flags in the command and the arguments of a static Pod's first container.
+// PodFlags parses the flags in the command and the arguments of a Pod's first container; none without a Pod or a container.
 func PodFlags(pod *corev1.Pod) []Flag {
+	if pod == nil || len(pod.Spec.Containers) == 0 {
+		return nil
+	}
 	c := &pod.Spec.Containers[0]
 	return FlagsOf(slices.Concat(c.Command, c.Args))
 }
@@ -51,10 +54,11 @@ func FlagsNamed(flags []Flag, name string) []Flag {
 
 // FlagOf returns a flag's value as the program in a static Pod takes it; empty if it isn't set.
 func FlagOf(pod *corev1.Pod, name string) string {
-	if pod == nil || len(pod.Spec.Containers) == 0 {
-		return ""
-	}
-	if list := FlagsNamed(PodFlags(pod), name); len(list) > 0 {
+	return lastValue(PodFlags(pod), name)
+}
+
+func lastValue(flags []Flag, name string) string {
+	if list := FlagsNamed(flags, name); len(list) > 0 {
 		return list[len(list)-1].Value
 	}
 	return ""

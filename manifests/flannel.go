@@ -30,12 +30,13 @@ import (
 const (
 	FlannelNamespace = "kube-flannel"
 	FlannelDaemonSet = "kube-flannel-ds"
+	// FlannelContainer is an init container, whose restart policy keeps it running.
+	FlannelContainer = "kube-flannel"
 
-	flannelContainer = "kube-flannel"
-	flannelName      = "flannel"
-	flannelMap       = "kube-flannel-cfg"
-	flannelDir       = "/etc/kube-flannel"
-	flannelHealth    = 8081
+	flannelName   = "flannel"
+	flannelMap    = "kube-flannel-cfg"
+	flannelDir    = "/etc/kube-flannel"
+	flannelHealth = 8081
 
 	// managedBy marks Slipway's objects where other tools make such objects, too.
 	managedBy = "app.kubernetes.io/managed-by"
@@ -80,16 +81,6 @@ func Flannel(n *config.Node, _ config.PatchSet) ([]Object, error) {
 // ByFlannel reports whether a DaemonSet comes from Flannel, and not from another manifest.
 func ByFlannel(d *appsv1.DaemonSet) bool { return d.Labels[managedBy] == slipway }
 
-// ImageOfFlannel returns flannel's image in a DaemonSet from Flannel; empty if somebody changed it beyond recognition.
-func ImageOfFlannel(d *appsv1.DaemonSet) string {
-	for _, c := range d.Spec.Template.Spec.InitContainers {
-		if c.Name == flannelContainer {
-			return c.Image
-		}
-	}
-	return ""
-}
-
 // flannelConfig returns the settings of flannel, and of the CNI plugins it installs.
 func flannelConfig(n *config.Node) (map[string]string, error) {
 	network := struct {
@@ -129,7 +120,7 @@ const FlannelPlugins = `{
 func flannelDaemonSet(n *config.Node) Object {
 	pod := metav1.ObjectMeta{
 		Labels:      map[string]string{"app": flannelName},
-		Annotations: map[string]string{"kubectl.kubernetes.io/default-container": flannelContainer},
+		Annotations: map[string]string{"kubectl.kubernetes.io/default-container": FlannelContainer},
 	}
 	return nodeDaemonSet(metav1.ObjectMeta{Name: FlannelDaemonSet, Namespace: FlannelNamespace}, pod, corev1.PodSpec{
 		InitContainers: []corev1.Container{flannelInstaller(n), flannelAgent(n), flannelConfigurer(n)},
@@ -182,7 +173,7 @@ func flannelAgent(n *config.Node) corev1.Container {
 		}}
 	}
 	return corev1.Container{
-		Name:            flannelContainer,
+		Name:            FlannelContainer,
 		Image:           n.Image(config.FlannelImage),
 		ImagePullPolicy: corev1.PullIfNotPresent,
 		Command:         append([]string{"/opt/bin/flanneld", "--ip-masq", "--kube-subnet-mgr", "--healthz-ip=127.0.0.1", "--healthz-port=" + strconv.Itoa(flannelHealth)}, flannelInterface(n)...),

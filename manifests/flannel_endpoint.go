@@ -20,7 +20,7 @@ const (
 // MoveFlannel leads a DaemonSet from Flannel from one host:port of the API to another, and reports whether it had the former.
 func MoveFlannel(d *appsv1.DaemonSet, from, to string) (moved bool) {
 	list := d.Spec.Template.Spec.InitContainers
-	at := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == flannelContainer })
+	at := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == FlannelContainer })
 	if at < 0 {
 		return false
 	}

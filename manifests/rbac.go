@@ -105,7 +105,7 @@ var controllerAccounts = []string{
 // It returns nothing for a controller manager with other controllers or credentials: it might make no such accounts, or have no
 // garbage collector for the Role.
 func FirstStart(n *config.Node) []Object {
-	custom := func(a config.Arg) bool { return a.Name == "controllers" || a.Name == "use-service-account-credentials" }
+	custom := func(a config.Arg) bool { return a.Is("controllers") || a.Is("use-service-account-credentials") }
 	if slices.ContainsFunc(n.Cluster.ControllerManager.ExtraArgs, custom) {
 		return nil
 	}

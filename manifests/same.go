@@ -63,7 +63,7 @@ func normalizeContainer(c *corev1.Container, hostNetwork bool) {
 	setDefault(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
 	setDefault(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	policy := corev1.PullIfNotPresent
-	if _, tag, tagged := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":"); !tagged || tag == "latest" {
+	if tag := TagOf(c.Image); tag == "latest" || tag == "" && !strings.Contains(c.Image, "@") {
 		policy = corev1.PullAlways
 	}
 	setDefault(&c.ImagePullPolicy, policy)
@@ -142,7 +142,7 @@ func AsOlder(made, have *corev1.Pod) *corev1.Pod {
 
 func withFlexVolumes(made, have *corev1.Pod) {
 	mine, c := &have.Spec.Containers[0], &made.Spec.Containers[0]
-	v, err := version.ParseSemantic(mine.Image[strings.LastIndex(mine.Image, ":")+1:])
+	v, err := TagVersion(TagOf(mine.Image))
 	if err != nil || v.AtLeast(version.MajorMinor(1, 36)) {
 		return
 	}

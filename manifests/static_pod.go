@@ -6,14 +6,19 @@ package manifests
 import (
 	"cmp"
 	"maps"
+	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 )
@@ -110,22 +115,28 @@ func (s staticPod) container(n *config.Node) corev1.Container {
 	return c
 }
 
-// commandLine returns flags: the defaults missing from extra, sorted by name, then extra as it is, which may repeat names.
-func commandLine(defaults, extra []config.Arg) []string {
-	slices.SortStableFunc(defaults, func(a, b config.Arg) int { return cmp.Compare(a.Name, b.Name) })
-	var out []string
-	for _, a := range defaults {
-		if _, given := config.LastArg(extra, a.Name); !given {
-			out = append(out, flag(a))
-		}
+// DecodePod decodes a static Pod, and fails if it has no container.
+func DecodePod(data []byte) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := yaml.Unmarshal(data, pod); err != nil {
+		return nil, errors.WithStack(err)
 	}
-	for _, a := range extra {
-		out = append(out, flag(a))
+	if len(pod.Spec.Containers) == 0 {
+		return nil, errors.New("the static Pod has no container")
 	}
-	return out
+	pod.Status = corev1.PodStatus{}
+	return pod, nil
 }
 
-func flag(a config.Arg) string { return "--" + a.Name + "=" + a.Value }
+// commandLine returns flags: the defaults missing from extra, sorted by name, then extra as it is, which may repeat names.
+func commandLine(defaults, extra []config.Arg) []string {
+	defaults = slices.DeleteFunc(defaults, func(a config.Arg) bool {
+		_, given := config.LastArg(extra, a.Name)
+		return given
+	})
+	slices.SortStableFunc(defaults, func(a, b config.Arg) int { return cmp.Compare(a.Name, b.Name) })
+	return config.Words(slices.Concat(defaults, extra))
+}
 
 // environment merges the host's proxies with the user's variables, sorted by name; the last of a name wins.
 func environment(proxies []corev1.EnvVar, extra []config.EnvVar) []corev1.EnvVar {
@@ -182,4 +193,20 @@ func (e endpoint) probe(path string, failures, delay, period int32) *corev1.Prob
 		PeriodSeconds:       period,
 		FailureThreshold:    failures,
 	}
+}
+
+// ProbeBase returns the URL of a container's liveness probe without its path, or false if it has no HTTP probe.
+func ProbeBase(c *corev1.Container) (base string, found bool) {
+	if c.LivenessProbe == nil || c.LivenessProbe.HTTPGet == nil {
+		return "", false
+	}
+	get := c.LivenessProbe.HTTPGet
+	port := get.Port.String()
+	for _, p := range c.Ports {
+		if p.Name == port {
+			port = strconv.Itoa(int(p.ContainerPort))
+		}
+	}
+	scheme := strings.ToLower(cmp.Or(string(get.Scheme), "http"))
+	return scheme + "://" + net.JoinHostPort(get.Host, port), true
 }

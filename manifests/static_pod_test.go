@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -124,6 +125,47 @@ func TestEtcdJoins(t *testing.T) {
 	} {
 		if !slices.Contains(pod.Spec.Containers[0].Command, want) {
 			t.Errorf("no %s in %q", want, pod.Spec.Containers[0].Command)
+		}
+	}
+}
+
+// TestExtraArgsReplace: a component takes underscores for dashes, and would add up lists of both.
+func TestExtraArgsReplace(t *testing.T) {
+	n := load(t, read(t, golden, "node/default/input.yaml"))
+	n.Cluster.APIServer.ExtraArgs = []config.Arg{{Name: "authorization_mode", Value: "Node"}}
+	if modes := FlagsNamed(PodFlags(APIServer(n, HostView{})), "authorization-mode"); len(modes) != 1 || modes[0].Value != "Node" {
+		t.Errorf("modes %+v", modes)
+	}
+}
+
+// TestFlagsOfEtcd: variables stand for flags that aren't given.
+func TestFlagsOfEtcd(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Command: []string{"etcd", "-name", "a", "--wal-dir="}, Env: []corev1.EnvVar{
+		{Name: "ETCD_NAME", Value: "b"}, {Name: "ETCD_WAL_DIR", Value: "/wal"}, {Name: EtcdVariable("data-dir"), Value: "/data"}, {Name: "OTHER", Value: "c"},
+	}}}}}
+	if m, _ := ReadEtcd(pod); m.Name != "a" || m.WALDir != "" || m.DataDir != "/data" || len(EtcdFlags(pod)) != 3 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// TestImages: the kubelet pulls an image with a digest or a tag only once, unless the tag is latest.
+func TestImages(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0", 64)
+	for image, want := range map[string]struct {
+		repository, tag string
+		pulls           corev1.PullPolicy
+	}{
+		"a:5000/b":              {"a:5000/b", "", corev1.PullAlways},
+		"a:5000/b:v1":           {"a:5000/b", "v1", corev1.PullIfNotPresent},
+		"b:latest":              {"b", "latest", corev1.PullAlways},
+		"a:5000/b" + digest:     {"a:5000/b", "", corev1.PullIfNotPresent},
+		"a/b:v1.2.3_x" + digest: {"a/b", "v1.2.3_x", corev1.PullIfNotPresent},
+		"b:latest" + digest:     {"b", "latest", corev1.PullAlways},
+	} {
+		c := corev1.Container{Image: image}
+		normalizeContainer(&c, false)
+		if repository, tag := SplitImage(image); repository != want.repository || tag != want.tag || c.ImagePullPolicy != want.pulls {
+			t.Errorf("%s: %s, %s, pulled %s", image, repository, tag, c.ImagePullPolicy)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func externalEtcdMounts(n *config.Node, mounts []mount) []mount {
 	slices.Sort(dirs)
 	var out []mount
 	for _, dir := range dirs {
-		held := func(m mount) bool { return within(dir, m.hostPath) }
+		held := func(m mount) bool { return Within(m.hostPath, dir) }
 		if !slices.ContainsFunc(mounts, held) && !slices.ContainsFunc(out, held) {
 			out = append(out, directory(fmt.Sprintf("etcd-certs-%d", len(out)), dir))
 		}
@@ -70,8 +70,10 @@ func externalEtcdMounts(n *config.Node, mounts []mount) []mount {
 	return out
 }
 
-func within(dir, parent string) bool {
-	return dir == parent || strings.HasPrefix(dir, strings.TrimSuffix(parent, "/")+"/")
+// Within reports whether a file is dir or in it.
+func Within(dir, file string) bool {
+	rest, found := strings.CutPrefix(path.Clean(file), strings.TrimSuffix(path.Clean(dir), "/"))
+	return found && (rest == "" || rest[0] == '/')
 }
 
 // withExtra adds the user's mounts, which replace others of the same name, and sorts by name.
@@ -160,9 +162,7 @@ func (v HostView) AsIn(pod *corev1.Pod) HostView {
 		return !directory(certVolume(dir), dir).isIn(c)
 	})
 	v.ExternalCA = slices.Contains(c.Command, "--cluster-signing-key-file=")
-	v.SeveralCAs = slices.ContainsFunc(c.Command, func(arg string) bool {
-		return strings.HasPrefix(arg, "--cluster-signing-cert-file=") && strings.HasSuffix(arg, "/"+SignerFile)
-	})
+	v.SeveralCAs = path.Base(FlagOf(pod, "cluster-signing-cert-file")) == SignerFile
 	return v
 }
 

@@ -85,8 +85,8 @@ var mayImport = map[string][]string{
 		"internal/host", "internal/ownership", "internal/pki", "internal/tokens", "internal/ui", "internal/workflow",
 	},
 	"phases/node": {
-		"phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/config", "internal/diagnose",
-		"internal/etcd", "internal/fault", "internal/host", "internal/inventory", "internal/ownership", "internal/releases",
+		"phases/step", "certs", "manifests", "preflight", "internal/cluster", "internal/config",
+		"internal/etcd", "internal/fault", "internal/host", "internal/ownership", "internal/releases",
 		"internal/retry", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/kubelet": {
@@ -96,7 +96,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/addon": {
 		"phases/node", "phases/step", "manifests", "internal/cluster", "internal/config", "internal/corefile", "internal/fault",
-		"internal/ownership", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"internal/ownership", "internal/thisnode", "internal/ui",
 	},
 	"phases/backup": {
 		"phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/cluster", "internal/etcd", "internal/fault",
@@ -122,7 +122,7 @@ var mayImport = map[string][]string{
 	"phases/reconfigure": {
 		"phases/addon", "phases/backup", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight",
 		"internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig", "internal/ownership",
-		"internal/pki", "internal/profile", "internal/reconfiguring", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"internal/pki", "internal/profile", "internal/reconfiguring", "internal/thisnode", "internal/ui",
 	},
 	"phases/encryption": {
 		"phases/node", "phases/step", "certs", "manifests", "internal/cluster", "internal/config", "internal/encryption", "internal/fault",

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
+	semantic "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/yaml"
 
@@ -72,12 +73,11 @@ func printVersion(w io.Writer, program, output string) error {
 }
 
 func currentVersion() versionInfo {
-	major, rest, _ := strings.Cut(strings.TrimPrefix(config.DefaultKubernetesVersion, "v"), ".")
-	minor, _, _ := strings.Cut(rest, ".")
+	kubernetes := semantic.MustParseSemantic(config.DefaultKubernetesVersion)
 	b := thisBuild()
 	return versionInfo{
 		Info: version.Info{
-			Major: major, Minor: minor, GitVersion: config.DefaultKubernetesVersion,
+			Major: fmt.Sprint(kubernetes.Major()), Minor: fmt.Sprint(kubernetes.Minor()), GitVersion: config.DefaultKubernetesVersion,
 			GitCommit: b.commit, GitTreeState: b.treeState(), BuildDate: b.date,
 			GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		},

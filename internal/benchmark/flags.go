@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
@@ -21,48 +19,22 @@ type flags map[string][]string
 // program, such as a shell.
 func (s *scene) flagsOf(component string) (f flags, ok bool) {
 	pod := s.pods[component]
-	if pod == nil || len(pod.Spec.Containers) == 0 {
+	if pod == nil {
 		return nil, false
 	}
-	c := pod.Spec.Containers[0]
-	words := slices.Concat(c.Command, c.Args)
+	words := slices.Concat(pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args)
 	if len(words) == 0 || path.Base(words[0]) != component {
 		return nil, false
 	}
-	return parse(words[1:], component == manifests.EtcdName, c.Env), true
-}
-
-// parse reads flags as the components do: `_` is `-`, and a flag without a value is true. etcd also takes a single dash, and variables
-// for flags that aren't given.
-func parse(words []string, etcd bool, env []corev1.EnvVar) flags {
-	f := flags{}
-	for i, word := range words {
-		flag, isFlag := strings.CutPrefix(word, "--")
-		if !isFlag && etcd {
-			flag, isFlag = strings.CutPrefix(word, "-")
-		}
-		if !isFlag {
-			continue
-		}
-		name, value, given := strings.Cut(flag, "=")
-		switch {
-		case given:
-		case i+1 < len(words) && !strings.HasPrefix(words[i+1], "-"):
-			value = words[i+1]
-		default:
-			value = "true"
-		}
-		name = strings.ReplaceAll(name, "_", "-")
-		f[name] = append(f[name], value)
+	given := manifests.PodFlags
+	if component == manifests.EtcdName {
+		given = manifests.EtcdFlags
 	}
-	for _, e := range env {
-		name, ofEtcd := strings.CutPrefix(e.Name, "ETCD_")
-		name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
-		if etcd && ofEtcd && f[name] == nil {
-			f[name] = []string{e.Value}
-		}
+	f = flags{}
+	for _, flag := range given(pod) {
+		f[flag.Name] = append(f[flag.Name], flag.Value)
 	}
-	return f
+	return f, true
 }
 
 // last is the value of a flag that has one; empty if it isn't set.

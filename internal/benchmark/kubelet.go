@@ -103,7 +103,7 @@ func (r kubeletRow) look(s *scene) answer {
 // kubeletFlag returns the value of a flag in the files that set the kubelet's; why says that only systemd knows it.
 func (s *scene) kubeletFlag(name string) (value string, given bool, why string) {
 	for _, f := range thisnode.EffectiveFlags(s.host, s.node) {
-		if strings.ReplaceAll(f.Name, "_", "-") == name {
+		if f.Name == name {
 			value, given = f.Value, true
 		}
 	}

@@ -89,7 +89,7 @@ func (c *checker) request(where string, metric *dto.Metric) {
 		labels[label.GetName()] = label.GetValue()
 	}
 	removed := labels["removed_release"]
-	if metric.GetGauge().GetValue() == 0 || number(removed) == 0 || number(removed) > number(c.release.Minor) {
+	if metric.GetGauge().GetValue() == 0 || releases.MinorOf(removed) == "" || releases.Less(c.release.Minor, removed) {
 		return
 	}
 	resource := strings.Join(slices.DeleteFunc([]string{labels["group"], labels["version"], labels["resource"], labels["subresource"]},

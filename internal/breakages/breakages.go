@@ -10,8 +10,6 @@ package breakages
 import (
 	"cmp"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
@@ -116,7 +114,7 @@ func (c *checker) takes(version string) bool { return c.release.After(releaseOf(
 // releaseOf treats a version newer than the tables as their newest, an older or unknown version as the release before their oldest.
 func releaseOf(version string) releases.Release {
 	r, known := releases.Of(releases.MinorOf(version))
-	if newest := releases.Newest(); !known && number(r.Minor) > number(newest.Minor) {
+	if newest := releases.Newest(); !known && releases.Less(newest.Minor, r.Minor) {
 		return newest
 	}
 	return r
@@ -133,7 +131,7 @@ func rank(f fault.Finding) int {
 func (in Inputs) oldest() string {
 	oldest := in.From
 	consider := func(version string) {
-		if version != "" && number(releases.MinorOf(version)) < number(releases.MinorOf(oldest)) {
+		if version != "" && (releases.MinorOf(version) == "" || releases.Less(version, oldest)) {
 			oldest = version
 		}
 	}
@@ -162,13 +160,3 @@ func (c *checker) add(f fault.Finding) {
 }
 
 func (c *checker) reaches(minor string) bool { return c.release.Minor == minor }
-
-// number returns a minor release's number: 37 for 1.37; 0 if it has none.
-func number(minor string) int {
-	_, digits, _ := strings.Cut(minor, ".")
-	n, err := strconv.Atoi(digits)
-	if err != nil {
-		return 0
-	}
-	return n
-}

@@ -226,7 +226,7 @@ func (c *ClusterConfiguration) HasEncryptionFile() bool {
 
 // WithEncryptionFile returns the API server's arguments and volumes with those for EncryptionFile.
 func (c *ClusterConfiguration) WithEncryptionFile() ([]Arg, []HostPathMount) {
-	args := slices.DeleteFunc(slices.Clone(c.APIServer.ExtraArgs), func(a Arg) bool { return a.Name == encryptionFlag || a.Name == reloadFlag })
+	args := slices.DeleteFunc(slices.Clone(c.APIServer.ExtraArgs), func(a Arg) bool { return a.Is(encryptionFlag) || a.Is(reloadFlag) })
 	args = append(args, Arg{Name: encryptionFlag, Value: EncryptionFile}, Arg{Name: reloadFlag, Value: "true"})
 	volumes := slices.Clone(c.APIServer.ExtraVolumes)
 	if !slices.Contains(volumes, encryptionVolume()) {

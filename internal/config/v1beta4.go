@@ -4,6 +4,8 @@
 package config
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -78,6 +80,18 @@ type APIServer struct {
 type Arg struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
+}
+
+// Is reports whether the flag has this name. Components take underscores for dashes.
+func (a Arg) Is(name string) bool { return strings.ReplaceAll(a.Name, "_", "-") == name }
+
+// Words returns flags as words of a command line.
+func Words(args []Arg) []string {
+	var words []string
+	for _, a := range args {
+		words = append(words, "--"+a.Name+"="+a.Value)
+	}
+	return words
 }
 
 type EnvVar struct {

@@ -56,7 +56,7 @@ const apiServerArgs = "apiServer.extraArgs"
 // argAt returns a flag's last value and the field that sets it.
 func argAt(at string, args []Arg, name string) (value, field string, given bool) {
 	for i, a := range args {
-		if a.Name == name {
+		if a.Is(name) {
 			value, field, given = a.Value, fmt.Sprintf("%s[%d].value", at, i), true
 		}
 	}
@@ -67,7 +67,7 @@ func argAt(at string, args []Arg, name string) (value, field string, given bool)
 func (d *documents) apiServerList(name string) (values []string, field string, given bool) {
 	_, field, given = d.apiServerArg(name)
 	for _, a := range d.cluster.APIServer.ExtraArgs {
-		if a.Name == name {
+		if a.Is(name) {
 			values = append(values, strings.Split(a.Value, ",")...)
 		}
 	}

@@ -42,6 +42,7 @@ const patches = "patches: {directory: /p}\n"
 
 var contradictions = []contradiction{
 	{"RBAC alone", "", apiServer("authorization-mode", "RBAC"), "apiServer.extraArgs[0].value", ""},
+	{"RBAC alone, with an underscore", "", apiServer("authorization_mode", "RBAC"), "apiServer.extraArgs[0].value", ""},
 	{"RBAC alone, and a patch that may add Node", patches, apiServer("authorization-mode", "RBAC"), "", "apiServer.extraArgs[0].value"},
 	{"RBAC alone, for a static Pod that another writes", "skipPhases: [control-plane/apiserver]\n", apiServer("authorization-mode", "RBAC"), "", "apiServer.extraArgs[0].value"},
 	{"RBAC alone, for the phases of control planes", "skipPhases: [control-plane]\n", apiServer("authorization-mode", "RBAC"), "", "apiServer.extraArgs[0].value"},

@@ -116,24 +116,21 @@ func malformed(version string) string {
 
 // versionFault explains why a version can't be used; it's empty if it can.
 func versionFault(version string) string {
-	m := exactVersion().FindStringSubmatch(version)
-	if m == nil {
-		return malformed(version)
+	if fault := malformed(version); fault != "" {
+		return fault
 	}
-	major, _ := strconv.Atoi(m[1])
-	minor, _ := strconv.Atoi(m[2])
 	supported := releases()
 	oldest, newest := supported[0].minor, supported[len(supported)-1].minor
-	if major == 1 && minor >= oldest && minor <= newest {
+	if minor := minorOf(version); minor >= oldest && minor <= newest {
 		return ""
 	}
 	return fmt.Sprintf("is not supported; this program sets up Kubernetes 1.%d to 1.%d", oldest, newest)
 }
 
-// minorOf returns the minor version of an exact version such as v1.37.2, and 0 for anything else.
+// minorOf returns the minor version of an exact version such as v1.37.2, and 0 for anything else or another major version.
 func minorOf(version string) int {
 	m := exactVersion().FindStringSubmatch(version)
-	if m == nil {
+	if m == nil || m[1] != "1" {
 		return 0
 	}
 	minor, _ := strconv.Atoi(m[2])

@@ -6,19 +6,17 @@ package diagnose
 import (
 	"context"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 var memberRefused = lazyregexp.New(`member .*has already been bootstrapped|permanently removed from the cluster|member count is unequal|` +
@@ -129,7 +127,7 @@ func (s *scene) askEtcd(path string) (string, error) {
 	if p == nil || !p.running() {
 		return "", nil
 	}
-	base, ok := ProbeBase(p.spec)
+	base, ok := manifests.ProbeBase(&p.spec)
 	if !ok {
 		return "", nil
 	}
@@ -177,7 +175,7 @@ func apiServerUnhealthy(s *scene) []symptom {
 	if p == nil || !p.running() || s.ago(p.containers[0].Created) < settled {
 		return nil
 	}
-	base, ok := ProbeBase(p.spec)
+	base, ok := manifests.ProbeBase(&p.spec)
 	if !ok {
 		return nil
 	}
@@ -194,23 +192,4 @@ func apiServerUnhealthy(s *scene) []symptom {
 		Message: "runs, but is not healthy",
 		Remedy:  "see the failed checks above for what it waits for, mostly etcd; `crictl logs` of its container shows more",
 	}}}
-}
-
-// ProbeBase returns the URL of a container's liveness probe without its path, or false if it has no HTTP probe.
-func ProbeBase(c corev1.Container) (string, bool) {
-	if c.LivenessProbe == nil || c.LivenessProbe.HTTPGet == nil {
-		return "", false
-	}
-	get := c.LivenessProbe.HTTPGet
-	port := get.Port.String()
-	for _, p := range c.Ports {
-		if p.Name == port {
-			port = strconv.Itoa(int(p.ContainerPort))
-		}
-	}
-	scheme := strings.ToLower(string(get.Scheme))
-	if scheme == "" {
-		scheme = "http"
-	}
-	return scheme + "://" + net.JoinHostPort(get.Host, port), true
 }

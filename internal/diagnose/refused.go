@@ -16,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 const (
@@ -45,7 +46,7 @@ func (s *scene) probesRefused() []symptom {
 	if p == nil || !p.running() {
 		return nil
 	}
-	base, found := ProbeBase(p.spec)
+	base, found := manifests.ProbeBase(&p.spec)
 	if !found || len(p.spec.LivenessProbe.HTTPGet.HTTPHeaders) > 0 { // the headers may hold a token
 		return nil
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -77,8 +76,8 @@ func staticPods(h View, t Target, containers []host.ContainerState) []staticPod 
 		if err != nil {
 			continue
 		}
-		var pod corev1.Pod
-		if yaml.Unmarshal(data, &pod) != nil || len(pod.Spec.Containers) == 0 {
+		pod, err := manifests.DecodePod(data)
+		if err != nil {
 			continue
 		}
 		p := staticPod{path: path, spec: pod.Spec.Containers[0], name: pod.Spec.Containers[0].Name, pod: pod.Namespace + "/" + pod.Name}
@@ -86,7 +85,7 @@ func staticPods(h View, t Target, containers []host.ContainerState) []staticPod 
 			p.changed = info.ModTime()
 		}
 		p.args = map[string]string{}
-		for _, f := range manifests.PodFlags(&pod) {
+		for _, f := range manifests.PodFlags(pod) {
 			p.args[f.Name] = f.Value
 		}
 		p.attach(h, t, containers)

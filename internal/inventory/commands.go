@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -53,6 +52,9 @@ func (c *collector) storedArgs() map[string][]config.Arg {
 	if cluster.Etcd.Local != nil {
 		args[manifests.EtcdName] = cluster.Etcd.Local.ExtraArgs
 	}
+	for component, list := range args {
+		args[component] = argsIn(config.Words(list))
+	}
 	return args
 }
 
@@ -93,10 +95,8 @@ func (c *collector) nextPod(running *corev1.Pod) (pod *corev1.Pod, wanted bool) 
 }
 
 // wantedPod returns a component's static Pod as the upgrade writes it here; nil if the upgrade leaves it alone.
-func (c *collector) wantedPod(component string) (pod *corev1.Pod) {
-	if yaml.Unmarshal(c.Here.Wanted[component], &pod) != nil {
-		return nil
-	}
+func (c *collector) wantedPod(component string) *corev1.Pod {
+	pod, _ := manifests.DecodePod(c.Here.Wanted[component])
 	return pod
 }
 
@@ -112,17 +112,17 @@ func (c *collector) wantedPods() {
 }
 
 func argsOf(pod *corev1.Pod, component string) []config.Arg {
-	var args []config.Arg
-	for _, container := range pod.Spec.Containers {
-		if container.Name != component {
-			continue
-		}
-		for _, word := range append(slices.Clone(container.Command), container.Args...) {
-			if flag, found := strings.CutPrefix(word, "--"); found {
-				name, value, _ := strings.Cut(flag, "=")
-				args = append(args, config.Arg{Name: name, Value: value})
-			}
-		}
+	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == component })
+	if i < 0 {
+		return nil
+	}
+	return argsIn(slices.Concat(pod.Spec.Containers[i].Command, pod.Spec.Containers[i].Args))
+}
+
+// argsIn returns the flags of a command line, with dashes for underscores, however they're written.
+func argsIn(words []string) (args []config.Arg) {
+	for _, f := range manifests.FlagsOf(words) {
+		args = append(args, config.Arg{Name: f.Name, Value: f.Value})
 	}
 	return args
 }
@@ -168,7 +168,7 @@ func namedBy(pod *corev1.Pod, component string) []string {
 
 // hostFile reads a file by its path in the container, and files it names (AdmissionConfiguration does). where is for people.
 func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer string) {
-	path := OnHost(pod, inContainer)
+	path := thisnode.OnHostOr(pod, inContainer)
 	if slices.ContainsFunc(c.inputs.Files, func(f breakages.File) bool { return f.Where == path && f.Program == component }) {
 		return // it names itself
 	}
@@ -195,12 +195,4 @@ func (c *collector) hostFile(pod *corev1.Pod, where, component, inContainer stri
 		}
 		c.hostFile(pod, where, component, plugin.Path)
 	}
-}
-
-// OnHost is thisnode.OnHost, but returns the path itself if the host has none.
-func OnHost(pod *corev1.Pod, path string) string {
-	if onHost, found := thisnode.OnHost(pod, path); found {
-		return onHost
-	}
-	return path
 }

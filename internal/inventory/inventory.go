@@ -21,7 +21,6 @@ import (
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/breakages"
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -199,14 +198,11 @@ func oldestOf(s *upgrading.State) string {
 
 // oldestText returns the oldest version; empty if none is known.
 func oldestText(texts []string) string {
-	var oldest *version.Version
-	text := ""
-	for _, t := range texts {
-		if v, err := version.ParseSemantic(t); err == nil && (oldest == nil || v.LessThan(oldest)) {
-			oldest, text = v, t
-		}
+	oldest, _ := releases.Span(texts)
+	if oldest == nil {
+		return ""
 	}
-	return text
+	return "v" + oldest.String()
 }
 
 // members asks etcd for its members' versions, or takes them from its Pods' images, but without health.

@@ -286,6 +286,19 @@ func TestBreakagesAreFound(t *testing.T) {
 		}, "gate-removed 1.37 extraArgs of kube-apiserver in ConfigMap kube-system/kubeadm-config: SidecarContainers"},
 		"by hand": {to37, func(s *scene) { s.component("kube-scheduler", "--feature-gates=SidecarContainers=true") },
 			"gate-removed 1.37 kube-scheduler on cp-1: SidecarContainers"},
+		"a value apart from its flag": {to37, func(s *scene) { s.component("kube-scheduler", "--feature-gates", "SidecarContainers=true") },
+			"gate-removed 1.37 kube-scheduler on cp-1: SidecarContainers"},
+		"a flag with an underscore": {to37, func(s *scene) { s.component("kube-scheduler", "--feature_gates=SidecarContainers=true") },
+			"gate-removed 1.37 kube-scheduler on cp-1: SidecarContainers"},
+		"a configured flag with an underscore": {to37, func(s *scene) {
+			s.stored("scheduler: {extraArgs: [{name: feature_gates, value: SidecarContainers=true}]}\n")
+		}, "gate-removed 1.37 extraArgs of kube-scheduler in ConfigMap kube-system/kubeadm-config: SidecarContainers"},
+		"a flag of the kubelet with an underscore": {to37, func(s *scene) {
+			fixture.Put(s.t, s.root, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--feature_gates=SidecarContainers=true\n")
+		}, "gate-removed 1.37 kubelet on cp-1: SidecarContainers"},
+		"a flag of the kubelet apart from its value": {to37, func(s *scene) {
+			fixture.Put(s.t, s.root, "/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--feature-gates SidecarContainers=true"`)
+		}, "gate-removed 1.37 kubelet on cp-1: SidecarContainers"},
 		"gates removed in 1.36": {"v1.34.9 v1.36.4", func(s *scene) {
 			s.configMap("kubelet-config", "kubelet", "kind: KubeletConfiguration\nfeatureGates: {MemoryManager: true}\n")
 			s.configz(`{"featureGates": {"MemoryManager": true}}`)
@@ -384,7 +397,7 @@ func TestBreakagesAreFound(t *testing.T) {
 			s.stored("etcd: {local: {dataDir: /var/lib/etcd, extraArgs: [{name: experimental-compaction-batch-limit, value: \"9\"}]}}\n")
 		}, "flag-removed 1.36 extraArgs of etcd in ConfigMap kube-system/kubeadm-config: --experimental-compaction-batch-limit; etcd 3.7"},
 		"a flag of etcd, before a patch release": {"v1.36.3 v1.36.4", func(s *scene) {
-			s.component("etcd", "--name=cp-1", "--experimental-compaction-batch-limit=9")
+			s.component("etcd", "--name=cp-1", "-experimental-compaction-batch-limit", "9")
 		}, "flag-removed 1.36 etcd on cp-1: --experimental-compaction-batch-limit; etcd 3.7"},
 		"etcd's patch release, before a patch release": {"v1.36.3 v1.36.4", func(s *scene) { s.etcd[0].Status.Version = "3.6.8" },
 			"etcd-patch 1.36 etcd member cp-1: 3.6.11; etcd 3.6.8"},
@@ -505,6 +518,11 @@ func TestFlagsThatTheUpgradeDrops(t *testing.T) {
 		"in the configuration": {func(s *scene) {
 			s.stored("controllerManager: {extraArgs: [{name: concurrent-service-syncs, value: \"2\"}]}\n")
 			s.component("kube-controller-manager", flag)
+			s.componentOn("cp-2", "kube-controller-manager", flag)
+		}, []string{"fatal flag-removed 1.37 extraArgs of kube-controller-manager in ConfigMap kube-system/kubeadm-config: " + removed}},
+		"in the configuration, written in another way": {func(s *scene) {
+			s.stored("controllerManager: {extraArgs: [{name: concurrent_service_syncs, value: \"2\"}]}\n")
+			s.component("kube-controller-manager", "--concurrent_service_syncs=2")
 			s.componentOn("cp-2", "kube-controller-manager", flag)
 		}, []string{"fatal flag-removed 1.37 extraArgs of kube-controller-manager in ConfigMap kube-system/kubeadm-config: " + removed}},
 	} {

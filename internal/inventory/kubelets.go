@@ -111,11 +111,10 @@ func (c *collector) kubeletHere(ctx context.Context, n upgrading.NodeVersions, s
 	flags, err := h.ReadFile(c.Here.Node.Paths.KubeletFlags())
 	if err == nil {
 		flags, _ = kubeletconfig.WithoutLeftovers(flags) // the upgrade removes these
-		k.Args = thisnode.ParseFlags(flags)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		c.gap(k.Where, "flags", "run this as root", "%s: its flags were not checked: %v", k.Where, err)
 	}
-	for _, f := range thisnode.AdministratorsFlags(h) {
+	for _, f := range append(thisnode.KubeadmFlags(flags), thisnode.AdministratorsFlags(h)...) {
 		k.Args = append(k.Args, f.Arg)
 	}
 	own := map[string]any{}

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -61,9 +59,8 @@ func (s Store) WithSigner(manifest []byte) ([]byte, error) {
 	}
 	before := signingFlag + filepath.Join(s.Config.Paths.PKI, "ca.crt")
 	changed := bytes.ReplaceAll(manifest, []byte(before+"\n"), []byte(s.SignerFlag()+"\n"))
-	var pod corev1.Pod
-	_ = yaml.Unmarshal(changed, &pod) // a broken Pod mounts nothing
-	if onHost, found := thisnode.OnHost(&pod, s.signerPath()); !found || onHost != s.signerPath() {
+	pod, _ := manifests.DecodePod(changed) // a broken Pod mounts nothing
+	if onHost, found := thisnode.OnHost(pod, s.signerPath()); !found || onHost != s.signerPath() {
 		return manifest, nil
 	}
 	return changed, nil

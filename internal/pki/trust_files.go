@@ -14,7 +14,6 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -31,18 +30,15 @@ func (t *trust) pod(component string) *corev1.Pod {
 	path := thisnode.StaticPodPath(t.r.Store.Config, component)
 	var pod *corev1.Pod
 	data, err := host.ReadIfExists(t.r.Store.Host, path)
-	if err == nil && data != nil {
-		err = errors.Wrap(yaml.Unmarshal(data, &pod), path)
-	}
-	if err == nil && data == nil && t.expected(component) {
+	switch {
+	case data != nil:
+		pod, err = manifests.DecodePod(data)
+		err = errors.WithMessage(err, path)
+	case err == nil && t.expected(component):
 		err = errors.Errorf("there is no %s", path)
-	}
-	if err == nil && pod != nil && len(pod.Spec.Containers) == 0 {
-		err = errors.Errorf("%s has no container", path)
 	}
 	if err != nil {
 		t.unchecked("which certificates " + component + " shows and accepts: " + err.Error())
-		pod = nil
 	}
 	t.pods[component] = pod
 	return pod

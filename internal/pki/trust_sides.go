@@ -10,9 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	kubelet "k8s.io/kubelet/config/v1beta1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -110,10 +108,10 @@ func (t *trust) managerAccepts(flag string, signs end) bool {
 	if err == nil {
 		data, err = t.r.Store.WithSigner(data)
 	}
-	var restarted *corev1.Pod
-	if err == nil {
-		err = yaml.Unmarshal(data, &restarted)
+	if err != nil {
+		return false
 	}
+	restarted, err := manifests.DecodePod(data)
 	return err == nil && manifests.FlagOf(restarted, flag) != t.flag(manifests.ControllerManagerName, flag)
 }
 

@@ -5,9 +5,9 @@ package reconfiguring
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/config"
+	"github.com/slipway-k8s/slipway/manifests"
 )
 
 // fixedArg is a component's flag that can't change on a live cluster.
@@ -82,7 +82,7 @@ func (a fixedArg) differs(changed Field, present, next *config.ClusterConfigurat
 // writtenIn is how a field has the flag.
 func (a fixedArg) writtenIn(field string) string {
 	if field == etcdEnvs {
-		return a.variable()
+		return manifests.EtcdVariable(a.name)
 	}
 	return "--" + a.name
 }
@@ -90,7 +90,7 @@ func (a fixedArg) writtenIn(field string) string {
 // values are the flag's values in extraArgs, or else the one of its field.
 func (a fixedArg) values(c *config.ClusterConfiguration) (values []string) {
 	for _, arg := range argsAt(c, a.path) {
-		if strings.ReplaceAll(arg.Name, "_", "-") == a.name { // the components take both
+		if arg.Is(a.name) {
 			values = append(values, arg.Value)
 		}
 	}
@@ -100,17 +100,12 @@ func (a fixedArg) values(c *config.ClusterConfiguration) (values []string) {
 	return values
 }
 
-// variable is the environment variable that stands for a flag of etcd's.
-func (a fixedArg) variable() string {
-	return "ETCD_" + strings.ToUpper(strings.ReplaceAll(a.name, "-", "_"))
-}
-
 func (a fixedArg) variables(c *config.ClusterConfiguration) (values []string) {
 	if c.Etcd.Local == nil {
 		return nil
 	}
 	for _, e := range c.Etcd.Local.ExtraEnvs {
-		if e.Name == a.variable() {
+		if e.Name == manifests.EtcdVariable(a.name) {
 			values = append(values, e.String())
 		}
 	}

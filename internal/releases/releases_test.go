@@ -38,3 +38,20 @@ func TestEtcdFlags(t *testing.T) {
 		t.Error("the API server has a flag of etcd's")
 	}
 }
+
+func TestVersionsCompared(t *testing.T) {
+	for pair, want := range map[[2]string]bool{
+		{"1.36", "v1.37.2"}: true, {"v1.37.1", "v1.37.2"}: false, {"v1.37.2", "1.36"}: false, {"1.9", "1.10"}: true, {"", "1.36"}: false, {"1.36", "x"}: false,
+	} {
+		if got := Less(pair[0], pair[1]); got != want {
+			t.Errorf("%q: %t", pair, got)
+		}
+	}
+	oldest, newest := Span([]string{"", "v1.37.2", "v1.36.4-rc.1", "v1.36.4", "latest"})
+	if oldest.String() != "1.36.4-rc.1" || newest.String() != "1.37.2" {
+		t.Errorf("from %s to %s", oldest, newest)
+	}
+	if oldest, newest = Span([]string{"x"}); oldest != nil || newest != nil {
+		t.Errorf("from %s to %s", oldest, newest)
+	}
+}

@@ -115,10 +115,7 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) fu
 // storedURLs returns the client URLs of all members that this host's etcd knew when it stopped. Its static Pod names only the members of
 // the time it joined, and a running etcd reports its members itself.
 func storedURLs(h host.Host, n *config.Node) (urls []string) {
-	pod, found := StaticPod(h, StaticPodPath(n, manifests.EtcdName))
-	if !found {
-		return nil
-	}
+	pod, _ := StaticPod(h, StaticPodPath(n, manifests.EtcdName))
 	member, _ := manifests.ReadEtcd(pod)
 	database, mounted := OnHost(pod, path.Join(member.DataDir, "member", "snap", "db"))
 	if !mounted {
@@ -151,10 +148,7 @@ func KnownEtcdMembers(h host.Host, n *config.Node) []etcd.Member {
 
 // EtcdMember returns the member described by this host's static Pod of etcd.
 func EtcdMember(h host.Host, n *config.Node) (manifests.LocalMember, bool) {
-	pod, found := StaticPod(h, StaticPodPath(n, manifests.EtcdName))
-	if !found {
-		return manifests.LocalMember{}, false
-	}
+	pod, _ := StaticPod(h, StaticPodPath(n, manifests.EtcdName))
 	return manifests.ReadEtcd(pod)
 }
 

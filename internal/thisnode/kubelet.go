@@ -90,7 +90,8 @@ func KubeletServingPEM(h host.Host, n *config.Node) string {
 // KubeletSocket returns the runtime socket of this host's kubelet, or "" if nothing names it. Its flags override its instance
 // configuration, which overrides the cluster's.
 func KubeletSocket(h host.Host) string {
-	flag, _ := config.LastArg(flagsOnHost(h, config.DefaultKubeletDir), "container-runtime-endpoint") // kubeadm set it up to 1.35
+	env, _ := h.ReadFile(filepath.Join(config.DefaultKubeletDir, kubeadmFlags))
+	flag, _ := config.LastArg(flagsIn(env), "container-runtime-endpoint") // kubeadm set it up to 1.35
 	return cmp.Or(flag, socketIn(h, "instance-config.yaml"), socketIn(h, "config.yaml"))
 }
 
@@ -107,27 +108,6 @@ func socketIn(h host.Host, file string) string {
 		return ""
 	}
 	return cfg.ContainerRuntimeEndpoint
-}
-
-// flagsOnHost returns the flags in the kubelet directory's kubeadm-flags.env; none if it's missing.
-func flagsOnHost(h host.Reader, dir string) []config.Arg {
-	data, err := h.ReadFile(filepath.Join(dir, "kubeadm-flags.env"))
-	if err != nil {
-		return nil
-	}
-	return ParseFlags(data)
-}
-
-// ParseFlags returns the flags in kubeadm-flags.env, in order. It misreads values containing a space or a quote.
-func ParseFlags(flagsEnv []byte) []config.Arg {
-	var flags []config.Arg
-	for word := range strings.FieldsSeq(strings.NewReplacer(`"`, " ", "'", " ").Replace(string(flagsEnv))) {
-		if flag, found := strings.CutPrefix(word, "--"); found {
-			name, value, _ := strings.Cut(flag, "=")
-			flags = append(flags, config.Arg{Name: name, Value: value})
-		}
-	}
-	return flags
 }
 
 // override puts a kubelet flag over its settings. The kubelet itself refuses invalid values.
@@ -160,16 +140,22 @@ func atRoot(value string) string {
 	return filepath.Join("/", value)
 }
 
-// KubeletFlag is a flag of the kubelet, and the file or field that sets it.
+// KubeletFlag is a flag of the kubelet, with dashes for underscores, and the file or field that sets it.
 type KubeletFlag struct {
 	config.Arg
 	From string
 }
 
+const kubeadmFlags = "kubeadm-flags.env"
+
 // EffectiveFlags returns the flags in kubeadm-flags.env, and then ConfiguredFlags: a name's last flag counts.
 func EffectiveFlags(h host.Reader, n *config.Node) []KubeletFlag {
-	return append(flagsFrom(flagsOnHost(h, n.Paths.Kubelet), "kubeadm-flags.env"), ConfiguredFlags(h, n)...)
+	env, _ := h.ReadFile(filepath.Join(n.Paths.Kubelet, kubeadmFlags)) // it needn't exist
+	return append(KubeadmFlags(env), ConfiguredFlags(h, n)...)
 }
+
+// KubeadmFlags returns the flags in the content of kubeadm-flags.env, in order. It misreads values containing a space or a quote.
+func KubeadmFlags(env []byte) []KubeletFlag { return flagsFrom(flagsIn(env), kubeadmFlags) }
 
 // ConfiguredFlags returns the configuration's flags, then the administrators', which the packages' unit puts last.
 func ConfiguredFlags(h host.Reader, n *config.Node) []KubeletFlag {
@@ -179,6 +165,7 @@ func ConfiguredFlags(h host.Reader, n *config.Node) []KubeletFlag {
 func flagsFrom(args []config.Arg, from string) []KubeletFlag {
 	var flags []KubeletFlag
 	for _, a := range args {
+		a.Name = strings.ReplaceAll(a.Name, "_", "-") // the kubelet takes both
 		flags = append(flags, KubeletFlag{a, from})
 	}
 	return flags
@@ -197,7 +184,7 @@ func AdministratorsFlags(h host.Reader) []KubeletFlag {
 	var flags []KubeletFlag
 	for _, path := range append(paths, "/etc/default/kubelet", "/etc/sysconfig/kubelet") {
 		if text, err := h.ReadFile(path); err == nil {
-			flags = append(flags, flagsFrom(flagsIn(string(text)), path)...)
+			flags = append(flags, flagsFrom(flagsIn(text), path)...)
 		}
 	}
 	return flags
@@ -205,9 +192,9 @@ func AdministratorsFlags(h host.Reader) []KubeletFlag {
 
 // flagsIn finds the flags in a unit's drop-in or an environment file, quoted or not. It needn't be exact: a unit may combine them
 // in any way.
-func flagsIn(text string) []config.Arg {
+func flagsIn(text []byte) []config.Arg {
 	var flags []config.Arg
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
 			continue
@@ -219,7 +206,7 @@ func flagsIn(text string) []config.Arg {
 				continue
 			}
 			name, value, given := strings.Cut(w[at+2:], "=")
-			if !given && i+1 < len(words) && !strings.HasPrefix(words[i+1], "--") {
+			if !given && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
 				value = words[i+1]
 			}
 			flags = append(flags, config.Arg{Name: name, Value: value})

@@ -100,11 +100,10 @@ var otherwiseNamed = map[string]string{
 
 // sets reports whether the flag stands for a setting: maxPods is --max-pods.
 func (f KubeletFlag) sets(setting []string) bool {
-	name := strings.ReplaceAll(f.Name, "_", "-")
 	if other, has := otherwiseNamed[strings.Join(setting, ".")]; has {
-		return name == other
+		return f.Name == other
 	}
-	return strings.ReplaceAll(name, "-", "") == strings.ToLower(setting[0])
+	return strings.ReplaceAll(f.Name, "-", "") == strings.ToLower(setting[0])
 }
 
 // leaves reports whether a setting has this value in spite of the flag, which sets it. A flag of a map has KEY=VALUE or KEY<VALUE, and

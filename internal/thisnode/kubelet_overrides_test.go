@@ -34,7 +34,7 @@ func TestKubeletOverrides(t *testing.T) {
 		"the same duration":           {[]string{"syncFrequency: 60s"}, "", "syncFrequency", "1m0s", ""},
 		"a flag":                      {nil, "max-pods=110", "maxPods", 200., "--max-pods"},
 		"a flag over a file":          {[]string{"maxPods: 110"}, "max-pods=200", "maxPods", 200., ""},
-		"a flag with underscores":     {nil, "max_pods=110", "maxPods", 200., "--max_pods"},
+		"a flag with underscores":     {nil, "max_pods=110", "maxPods", 200., "--max-pods"},
 		"a flag with capitals":        {nil, "kube-api-qps=5", "kubeAPIQPS", 50., "--kube-api-qps"},
 		"a flag without a value":      {nil, "protect-kernel-defaults=", "protectKernelDefaults", true, ""},
 		"a flag with a variable":      {nil, "max-pods=$PODS", "maxPods", 200., "--max-pods"},
@@ -57,7 +57,7 @@ func TestKubeletOverrides(t *testing.T) {
 				o.dropIns = append(o.dropIns, d)
 			}
 			if flag, value, given := strings.Cut(test.flag, "="); given {
-				o.flags = []KubeletFlag{{config.Arg{Name: flag, Value: value}, "/etc/default/kubelet"}}
+				o.flags = flagsFrom([]config.Arg{{Name: flag, Value: value}}, "/etc/default/kubelet")
 			}
 			if by, _, _ := strings.Cut(o.Of(strings.Fields(test.setting), test.value), " in "); by != test.by {
 				t.Errorf("overridden by %q, want %q", by, test.by)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -84,13 +83,14 @@ func StaticPodPath(n *config.Node, component string) string {
 	return filepath.Join(n.Paths.Manifests, component+".yaml")
 }
 
-// StaticPod reads a static Pod. found is false if it's missing, unreadable or broken.
+// StaticPod reads a static Pod. found is false if it's missing, unreadable or broken, or has no container.
 func StaticPod(h host.Host, path string) (pod *corev1.Pod, found bool) {
 	data, err := h.ReadFile(path)
-	if err != nil || yaml.Unmarshal(data, &pod) != nil || pod == nil {
+	if err != nil {
 		return nil, false
 	}
-	return pod, true
+	pod, err = manifests.DecodePod(data)
+	return pod, err == nil
 }
 
 // CertificatesDir returns the certificates directory of this host's control plane, by its API server's static Pod; the default if that
@@ -109,7 +109,7 @@ func CertificatesDir(h host.Host) string {
 // StartupTime is how long the kubelet gives this node's API server to start, from its static Pod; 0 if unknown.
 func StartupTime(h host.Host) time.Duration {
 	pod, found := StaticPod(h, APIServerManifest)
-	if !found || len(pod.Spec.Containers) == 0 || pod.Spec.Containers[0].StartupProbe == nil {
+	if !found || pod.Spec.Containers[0].StartupProbe == nil {
 		return 0
 	}
 	probe := pod.Spec.Containers[0].StartupProbe
@@ -132,7 +132,7 @@ func Advertised(h host.Host) config.APIEndpoint {
 // OnHost maps a path in a Pod's first container to the host, by the innermost mount. found is false if it's elsewhere: in the image,
 // for example.
 func OnHost(pod *corev1.Pod, inContainer string) (onHost string, found bool) {
-	if len(pod.Spec.Containers) == 0 {
+	if pod == nil || len(pod.Spec.Containers) == 0 {
 		return "", false
 	}
 	longest := -1
@@ -150,6 +150,14 @@ func OnHost(pod *corev1.Pod, inContainer string) (onHost string, found bool) {
 		}
 	}
 	return onHost, found
+}
+
+// OnHostOr is OnHost, but returns the path itself if the host has none.
+func OnHostOr(pod *corev1.Pod, path string) string {
+	if onHost, found := OnHost(pod, path); found {
+		return onHost
+	}
+	return path
 }
 
 // JoinUnfinished is the path of a file that exists from the start of a control plane's first join until its components are

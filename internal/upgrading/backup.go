@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -207,8 +205,7 @@ func imageIn(h host.Host, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	image, _ := ImageOf(data)
-	return image, nil
+	return manifests.ImageOf(data), nil
 }
 
 // Wrote reports whether the upgrade wrote this content to a file with that name, and whether it recorded such a write at all.
@@ -235,21 +232,9 @@ func (b *Backup) readVersion(h host.Host) error {
 // VersionOf returns the Kubernetes version in a static Pod's image, with a leading v; empty if its name has none, such as with
 // only a digest. An error means the manifest is damaged.
 func VersionOf(manifest []byte) (string, error) {
-	image, err := ImageOf(manifest)
+	pod, err := manifests.DecodePod(manifest)
 	if err != nil {
 		return "", err
 	}
-	return exact(TagOf(image)), nil
-}
-
-// ImageOf returns the image of a static Pod's first container. An error means the manifest is damaged.
-func ImageOf(manifest []byte) (string, error) {
-	var pod corev1.Pod
-	if err := yaml.Unmarshal(manifest, &pod); err != nil {
-		return "", errors.WithStack(err)
-	}
-	if len(pod.Spec.Containers) == 0 {
-		return "", errors.New("not a Pod with a container")
-	}
-	return pod.Spec.Containers[0].Image, nil
+	return exact(manifests.TagOf(pod.Spec.Containers[0].Image)), nil
 }

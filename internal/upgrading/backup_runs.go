@@ -118,12 +118,12 @@ func replacedAll(h host.Host, upgrade []backupDir, later backupDir) (bool, error
 		if data == nil {
 			continue // earlier releases kept only manifests they were about to replace
 		}
-		image, err := ImageOf(data)
-		if err != nil {
-			return false, nil //nolint:nilerr // nothing says that it was replaced
+		image := manifests.ImageOf(data)
+		if image == "" {
+			return false, nil // nothing says that it was replaced
 		}
 		before, err := firstImage(h, upgrade, name)
-		if replaced := exact(TagOf(image)) == later.record.To || before != "" && image != before; err != nil || !replaced {
+		if replaced := exact(manifests.TagOf(image)) == later.record.To || before != "" && image != before; err != nil || !replaced {
 			return false, err
 		}
 		found++

@@ -218,9 +218,9 @@ func (s Source) NodeBefore(ctx context.Context, b *Backup, self *config.JoinConf
 	if err != nil {
 		return nil, nil, err
 	}
-	_, local := thisnode.StaticPod(s.Host, thisnode.StaticPodPath(n, manifests.EtcdName))
+	_, missing := s.Host.Lstat(thisnode.StaticPodPath(n, manifests.EtcdName))
 	return n.With(func(n *config.Node) {
-		if assumed && !local && b.Manifests[manifests.EtcdName] == "" {
+		if assumed && missing != nil && b.Manifests[manifests.EtcdName] == "" {
 			n.Cluster.Etcd = config.Etcd{External: &config.ExternalEtcd{}} // by default it's local
 		}
 		n.Upgrade = &config.Upgrade{Version: n.Cluster.KubernetesVersion, From: b.To, Etcd: true}

@@ -127,7 +127,7 @@ func (s *State) rows(desired *config.Node, etcd bool) []ComponentUpgrade {
 	var members []ComponentUpgrade
 	for _, c := range s.Components {
 		if c.Name == manifests.EtcdName {
-			members = append(members, ComponentUpgrade{c.Name, c.Version, TagOf(desired.Image(c.Name)), c.Node})
+			members = append(members, ComponentUpgrade{c.Name, c.Version, manifests.TagOf(desired.Image(c.Name)), c.Node})
 			continue
 		}
 		rows = append(rows, ComponentUpgrade{c.Name, c.Version, target, c.Node})
@@ -136,7 +136,7 @@ func (s *State) rows(desired *config.Node, etcd bool) []ComponentUpgrade {
 		rows = append(rows, ComponentUpgrade{rowKubeProxy, strings.TrimPrefix(s.KubeProxy, "v"), target, ""})
 	}
 	if s.CoreDNS != "" {
-		rows = append(rows, ComponentUpgrade{rowCoreDNS, s.CoreDNS, TagOf(desired.Image("coredns")), ""})
+		rows = append(rows, ComponentUpgrade{rowCoreDNS, s.CoreDNS, manifests.TagOf(desired.Image("coredns")), ""})
 	}
 	rows = append(rows, ComponentUpgrade{RowProgram, config.DefaultKubernetesVersion, config.DefaultKubernetesVersion, ""})
 	if etcd {

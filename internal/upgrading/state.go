@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
@@ -82,7 +81,7 @@ func (s *State) addOns(ctx context.Context, api cluster.Cluster, ask func(func()
 		set := &appsv1.DaemonSet{TypeMeta: appsType("DaemonSet"), ObjectMeta: inKubeSystem("kube-proxy")}
 		found, err := api.Get(ctx, set)
 		if found {
-			s.KubeProxy = imageTag(set.Spec.Template.Spec, "kube-proxy")
+			s.KubeProxy = tagIn(set.Spec.Template.Spec, "kube-proxy")
 		}
 		return err
 	})
@@ -90,7 +89,7 @@ func (s *State) addOns(ctx context.Context, api cluster.Cluster, ask func(func()
 		deployment := &appsv1.Deployment{TypeMeta: appsType("Deployment"), ObjectMeta: inKubeSystem("coredns")}
 		found, err := api.Get(ctx, deployment)
 		if found {
-			s.CoreDNS = imageTag(deployment.Spec.Template.Spec, "coredns")
+			s.CoreDNS = tagIn(deployment.Spec.Template.Spec, "coredns")
 		}
 		return err
 	})
@@ -134,7 +133,7 @@ func (s *State) take(planes cluster.ControlPlanes, nodes []corev1.Node, pods []c
 	}))
 	for _, pod := range s.Pods {
 		name := pod.Labels["component"]
-		s.Components = append(s.Components, Component{Name: name, Node: pod.Spec.NodeName, Version: imageTag(pod.Spec, name)})
+		s.Components = append(s.Components, Component{Name: name, Node: pod.Spec.NodeName, Version: tagIn(pod.Spec, name)})
 	}
 	slices.SortStableFunc(s.Components, func(a, b Component) int {
 		return cmp.Or(slices.Index(tableOrder(), a.Name)-slices.Index(tableOrder(), b.Name), cmp.Compare(a.Node, b.Node))
@@ -152,41 +151,15 @@ func (s *State) take(planes cluster.ControlPlanes, nodes []corev1.Node, pods []c
 	}
 }
 
-// imageTag returns the tag of a container's image; empty if it has none.
-func imageTag(pod corev1.PodSpec, container string) string {
-	for _, c := range pod.Containers {
-		if c.Name == container {
-			return TagOf(c.Image)
-		}
-	}
-	return ""
-}
-
-// SplitImage returns the text before the tag in an image's name, and the tag, empty if there is none. A digest is in neither.
-func SplitImage(image string) (repository, tag string) {
-	image, _, _ = strings.Cut(image, "@")
-	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
-		return image[:i], image[i+1:]
-	}
-	return image, ""
-}
-
-// TagOf returns the tag in an image's name; empty if it has none.
-func TagOf(image string) string {
-	_, tag := SplitImage(image)
-	return tag
+func tagIn(pod corev1.PodSpec, container string) string {
+	return manifests.TagOf(manifests.ContainerImage(pod.Containers, container))
 }
 
 // exact returns a tag as a version with a leading v; empty if it isn't a version.
 func exact(tag string) string {
-	v, err := TagVersion(tag)
+	v, err := manifests.TagVersion(tag)
 	if err != nil {
 		return ""
 	}
 	return "v" + v.String()
-}
-
-// TagVersion parses a tag, which has an underscore in place of the plus sign of a version's build metadata.
-func TagVersion(tag string) (*version.Version, error) {
-	return version.ParseSemantic(strings.ReplaceAll(tag, "_", "+"))
 }

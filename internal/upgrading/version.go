@@ -76,7 +76,7 @@ func controlPlaneRefusals(u *config.Upgrade, target *version.Version, nodes []No
 	if len(who) == 0 { // nobody could be asked
 		who = []versionGroup{{u.From, "the cluster's configuration"}}
 	}
-	var oldest, newest *version.Version
+	var known []string
 	for _, group := range who {
 		have, err := version.ParseSemantic(group.version)
 		if err != nil {
@@ -84,17 +84,12 @@ func controlPlaneRefusals(u *config.Upgrade, target *version.Version, nodes []No
 				remedy("`kubectl -n kube-system get pods -l component=kube-apiserver -o wide` has to show its Pod, whose image needs a version as its tag; if the Pod is missing, `slipway diagnose` on that node says what is wrong"))
 			continue
 		}
-		if oldest == nil || have.LessThan(oldest) {
-			oldest = have
-		}
-		if newest == nil || newest.LessThan(have) {
-			newest = have
-		}
+		known = append(known, group.version)
 		if r := stepRefusal(u, target, have, group.nodes); r != nil {
 			found = append(found, *r)
 		}
 	}
-	if oldest != nil && releases.Minor(oldest.OffsetMinor(controlPlaneSkew)).LessThan(releases.Minor(newest)) {
+	if oldest, newest := releases.Span(known); oldest != nil && releases.Minor(oldest.OffsetMinor(controlPlaneSkew)).LessThan(releases.Minor(newest)) {
 		found = append(found, refuse("the API servers of this cluster are more than one minor version apart (%s and %s)", releases.Minor(oldest), releases.Minor(newest)).
 			remedy("first bring all control planes to one minor version").stepwise())
 	}
@@ -239,19 +234,7 @@ func (s *State) span() (oldest, newest *version.Version) {
 			known = append(known, n.APIServer)
 		}
 	}
-	for _, text := range known {
-		v, err := version.ParseSemantic(text)
-		if err != nil {
-			continue // Refusals reports it
-		}
-		if oldest == nil || v.LessThan(oldest) {
-			oldest = v
-		}
-		if newest == nil || newest.LessThan(v) {
-			newest = v
-		}
-	}
-	return oldest, newest
+	return releases.Span(known) // Refusals reports the others
 }
 
 func (s *State) anyKubeletOlder(target *version.Version) bool {

@@ -149,14 +149,6 @@ func sayMissing(env *step.Env, workload, phase string) {
 	env.UI.Printf("The cluster has no %s, and stays without it; `slipway init phase %s` would install it", workload, phase)
 }
 
-func coreDNSImage(d *appsv1.Deployment) string { return imageIn(&d.Spec.Template, "coredns") }
-
-// imageIn returns a container's image, or nothing if no container has that name.
-func imageIn(pod *corev1.PodTemplateSpec, container string) string {
-	for _, c := range pod.Spec.Containers {
-		if c.Name == container {
-			return c.Image
-		}
-	}
-	return ""
+func coreDNSImage(d *appsv1.Deployment) string {
+	return manifests.ContainerImage(d.Spec.Template.Spec.Containers, "coredns")
 }

@@ -56,7 +56,9 @@ func upgradeKubeProxy(ctx context.Context, env *step.Env) error {
 	return UpgradeObjects(ctx, env, "addon kube-proxy", list)
 }
 
-func kubeProxyImage(d cluster.Object) string { return imageIn(podTemplate(d), "kube-proxy") }
+func kubeProxyImage(d cluster.Object) string {
+	return manifests.ContainerImage(podTemplate(d).Spec.Containers, "kube-proxy")
+}
 
 // keepKubeProxySettings leaves out the ConfigMap if its settings are a user's: given to init, or edited since. It names the
 // defaults of a new cluster that they lack. A change of the configuration was made from these settings.

@@ -188,7 +188,7 @@ func upgradeNetwork(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if image := env.Config.Image(config.FlannelImage); image != manifests.ImageOfFlannel(live) {
+	if image := env.Config.Image(config.FlannelImage); image != manifests.ContainerImage(live.Spec.Template.Spec.InitContainers, manifests.FlannelContainer) {
 		env.UI.Printf("Upgrading flannel to %s", image)
 	}
 	return UpgradeObjects(ctx, env, "addon network --network flannel", list)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -78,13 +77,12 @@ func whyBehind(server *corev1.Pod, wanted string) string {
 	if server == nil {
 		return "its kube-apiserver Pod is not in the API"
 	}
-	i := slices.IndexFunc(server.Spec.Containers, func(c corev1.Container) bool { return c.Name == manifests.APIServerName })
-	if i < 0 {
+	image := manifests.ContainerImage(server.Spec.Containers, manifests.APIServerName)
+	if image == "" {
 		return "its kube-apiserver Pod has no container of that name"
 	}
-	image := server.Spec.Containers[i].Image
-	tag := upgrading.TagOf(image)
-	runs, err := upgrading.TagVersion(tag)
+	tag := manifests.TagOf(image)
+	runs, err := manifests.TagVersion(tag)
 	if err != nil {
 		return "the version of " + image + " is unknown"
 	}

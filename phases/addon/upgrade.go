@@ -15,7 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/ui"
-	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -194,8 +193,8 @@ func followContainers(older, there []corev1.Container) {
 }
 
 func sameRepository(a, b string) bool {
-	mine, _ := upgrading.SplitImage(a)
-	other, _ := upgrading.SplitImage(b)
+	mine, _ := manifests.SplitImage(a)
+	other, _ := manifests.SplitImage(b)
 	return mine == other
 }
 

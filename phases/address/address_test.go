@@ -273,6 +273,7 @@ func TestText(t *testing.T) {
 func TestWithFlag(t *testing.T) {
 	for line, want := range map[string]string{
 		`KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.1 --v=2"`: `KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.9 --v=2"`,
+		`KUBELET_KUBEADM_ARGS="--node_ip=192.0.2.1"`:       `KUBELET_KUBEADM_ARGS="--node_ip=192.0.2.9"`,
 		`KUBELET_KUBEADM_ARGS="--v=2"`:                     `KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.9 --v=2"`,
 		`KUBELET_KUBEADM_ARGS=""`:                          `KUBELET_KUBEADM_ARGS="--node-ip=192.0.2.9"`,
 		`KUBELET_KUBEADM_ARGS="--v=2 --node-ip=192.0.2.1"`: `KUBELET_KUBEADM_ARGS="--v=2 --node-ip=192.0.2.9"`,

@@ -115,7 +115,7 @@ func sharedFiles(env *step.Env) (files []string) {
 // withFlag sets a flag in a line KUBELET_KUBEADM_ARGS="--name=value --other".
 func withFlag(line, name, value string) string {
 	flag := "--" + name + "="
-	if at := strings.Index(line, flag); at >= 0 {
+	if at := strings.Index(strings.ReplaceAll(line, "_", "-"), flag); at >= 0 {
 		end := at + len(flag)
 		rest := strings.TrimLeftFunc(line[end:], func(r rune) bool { return !strings.ContainsRune(" \"'\n", r) })
 		return line[:end] + value + rest

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
@@ -88,11 +87,11 @@ func StartsWith(info etcd.SnapshotInfo, minor string) error {
 	if info.Version == "" || minor == "" {
 		return nil // from before 3.6, or the image has a tag of its own
 	}
-	v, err := version.ParseGeneric(info.Version)
-	if err != nil {
-		return errors.Wrap(err, "invalid storage version")
+	written := releases.MinorOf(info.Version)
+	if written == "" {
+		return errors.Errorf("invalid storage version %q", info.Version)
 	}
-	if written := releases.Minor(v); version.MustParseGeneric(minor).LessThan(written) {
+	if releases.Less(minor, written) {
 		return errors.Errorf("it is of etcd %s, and etcd %s does not start with it", written, minor)
 	}
 	return nil

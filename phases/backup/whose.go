@@ -109,7 +109,7 @@ func EtcdID(id uint64) string { return strconv.FormatUint(id, 16) }
 
 // MemberIn reads from etcd's manifest which member of etcd it runs.
 func MemberIn(manifest []byte) (manifests.LocalMember, error) {
-	pod, err := node.DecodePod(manifest)
+	pod, err := manifests.DecodePod(manifest)
 	if err != nil {
 		return manifests.LocalMember{}, err
 	}

@@ -226,7 +226,7 @@ func tooLate(ctx context.Context, env *step.Env, component string, have, asked [
 
 // podFlag returns the last value of a flag in a static Pod.
 func podFlag(manifest []byte, name string) string {
-	pod, err := node.DecodePod(manifest)
+	pod, err := manifests.DecodePod(manifest)
 	if err != nil {
 		return ""
 	}

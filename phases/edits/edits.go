@@ -62,9 +62,9 @@ type editedPod struct {
 func (e *editedPod) String() string { return ownership.LineDifference(e.have, e.before) }
 
 func (e *editedPod) pods() (have, before, wanted *corev1.Pod) {
-	have, _ = node.DecodePod(e.have)
-	before, _ = node.DecodePod(e.before)
-	wanted, _ = node.DecodePod(e.wanted)
+	have, _ = manifests.DecodePod(e.have)
+	before, _ = manifests.DecodePod(e.before)
+	wanted, _ = manifests.DecodePod(e.wanted)
 	return have, before, wanted
 }
 
@@ -106,11 +106,11 @@ func (p *podEdits) find(env *step.Env, view manifests.HostView) error {
 	if err != nil || manifests.SameStaticPod(have, wanted) {
 		return err
 	}
-	mine, err := node.DecodePod(have)
+	mine, err := manifests.DecodePod(have)
 	if err != nil {
 		return err
 	}
-	next, err := node.DecodePod(wanted)
+	next, err := manifests.DecodePod(wanted)
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func comparedWithMade(env *step.Env, component string, view manifests.HostView, 
 	if err != nil {
 		return smallest([]*editedPod{{have: have, before: plain}}), nil //nolint:nilerr // They fit what the upgrade writes.
 	}
-	if _, err := node.DecodePod(patched); err != nil {
+	if _, err := manifests.DecodePod(patched); err != nil {
 		return nil, err
 	}
 	list := []*editedPod{{have: have, before: plain}, {have: have, before: patched}}
@@ -192,7 +192,7 @@ func comparedWithMade(env *step.Env, component string, view manifests.HostView, 
 	if err != nil {
 		return smallest(list), nil //nolint:nilerr // Such as a JSON patch of a flag that is in another place there.
 	}
-	if _, err := node.DecodePod(again); err != nil {
+	if _, err := manifests.DecodePod(again); err != nil {
 		return nil, err
 	}
 	return smallest(append(list, withPatches(plain, patched, again))), nil
@@ -280,8 +280,8 @@ func asBefore(env *step.Env) *step.Env {
 // etcd for the same version of Kubernetes.
 func withTagOf(have, made *corev1.Pod) *corev1.Pod {
 	mine, ours := &have.Spec.Containers[0], &made.Spec.Containers[0]
-	there, _ := upgrading.SplitImage(mine.Image)
-	if name, _ := upgrading.SplitImage(ours.Image); name == there {
+	there, _ := manifests.SplitImage(mine.Image)
+	if name, _ := manifests.SplitImage(ours.Image); name == there {
 		ours.Image = mine.Image
 	}
 	return made

@@ -179,14 +179,22 @@ func TestEditsOfOlderReleases(t *testing.T) {
 			s.EditPod(t, manifests.ControllerManagerName, "  volumes:\n", "  volumes:\n"+strings.ReplaceAll(volume, "DIR", dir))
 		}
 	}
+	withImage := func(suffix string) func(*testing.T, *phasetest.Stage) {
+		return func(t *testing.T, s *phasetest.Stage) {
+			flexVolumes(kubeadmDir)(t, s)
+			s.EditPod(t, manifests.ControllerManagerName, ":v1.35.8", ":v1.35.8"+suffix)
+		}
+	}
 	for name, row := range map[string]struct {
 		from   string
 		change func(*testing.T, *phasetest.Stage)
 		edits  int
 	}{
-		"flex volumes of 1.35":        {"v1.35.8", flexVolumes(kubeadmDir), 0},
-		"flex volumes somewhere else": {"v1.35.8", flexVolumes("/opt/flex"), 1},
-		"flex volumes that were kept": {"v1.36.4", flexVolumes(kubeadmDir), 1},
+		"flex volumes beside a digest":       {"v1.35.8", withImage("@sha256:" + strings.Repeat("0", 64)), 0},
+		"flex volumes beside build metadata": {"v1.35.8", withImage("_own.1"), 0},
+		"flex volumes of 1.35":               {"v1.35.8", flexVolumes(kubeadmDir), 0},
+		"flex volumes somewhere else":        {"v1.35.8", flexVolumes("/opt/flex"), 1},
+		"flex volumes that were kept":        {"v1.36.4", flexVolumes(kubeadmDir), 1},
 		"flex volumes and another edit": {"v1.35.8", func(t *testing.T, s *phasetest.Stage) {
 			flexVolumes(kubeadmDir)(t, s)
 			s.EditPod(t, manifests.ControllerManagerName, "cpu: 200m", "cpu: 2")

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -80,8 +80,8 @@ func (e *editedPod) patches(suffix string) (files []config.PatchFile, err error)
 	}
 	mine.Command = ours.Command
 	if mine.Image != ours.Image { // the operator's repository, with the upgrade's version
-		name, _ := upgrading.SplitImage(mine.Image)
-		mine.Image = name + ":" + upgrading.TagOf(next.Image)
+		name, _ := manifests.SplitImage(mine.Image)
+		mine.Image = name + ":" + manifests.TagOf(next.Image)
 	}
 	rest, restErr := mergePatch(before, have)
 	if len(rest) > 0 {

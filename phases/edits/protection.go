@@ -42,7 +42,7 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *
 	unpatched := node.NewStaticPod(env.Config, e.component, view, node.InitialMembers(env, e.component))
 	made, next, plain := manifests.PodFlags(before), manifests.PodFlags(wanted), manifests.PodFlags(unpatched)
 	configured := func(name string) bool {
-		return slices.ContainsFunc(env.Config.Cluster.Component(e.component).ExtraArgs, func(a config.Arg) bool { return a.Name == name })
+		return slices.ContainsFunc(env.Config.Cluster.Component(e.component).ExtraArgs, func(a config.Arg) bool { return a.Is(name) })
 	}
 	patched := func(name string) bool {
 		return flagsReplaced(manifests.FlagsNamed(plain, name), manifests.FlagsNamed(next, name))
@@ -55,7 +55,7 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *
 		successor := successors[f.Begins(maps.Keys(successors))]
 		switch {
 		case c.stays(f), f.Name != manifests.EncryptionFlag && (f.IsIn(wanted) || slices.ContainsFunc(made, f.Same)):
-		case f.IsIn(wanted) && slices.ContainsFunc(lost.mounts, func(m corev1.VolumeMount) bool { return within(m.MountPath)(f.Value) }):
+		case f.IsIn(wanted) && slices.ContainsFunc(lost.mounts, func(m corev1.VolumeMount) bool { return manifests.Within(m.MountPath, f.Value) }):
 		case f.Name == manifests.EncryptionFlag, !settled(f.Name) && !settled(successor), shortened(f, manifests.FlagsNamed(next, f.Name)):
 			lost.flags = append(lost.flags, f)
 		case f.NamesPolicy() && configured(f.Name) && !patched(f.Name) && of != backup.AsMade:
@@ -89,7 +89,7 @@ func (c *comparison) lostMounts(flags []manifests.Flag) (lost []corev1.VolumeMou
 	encryption := manifests.FlagsNamed(flags, manifests.EncryptionFlag)
 	files, encrypted := needed(flags), needed(encryption)
 	for _, m := range c.mine.Spec.Containers[0].VolumeMounts {
-		in := within(m.MountPath)
+		in := func(file string) bool { return manifests.Within(m.MountPath, file) }
 		stays := hasMount(c.wanted, c.mine, m)
 		if !stays && (hasMount(c.before, c.mine, m) || configured(m.MountPath)) {
 			stays = !slices.ContainsFunc(encryption, func(f manifests.Flag) bool { return in(f.Value) && !c.stays(f) }) &&

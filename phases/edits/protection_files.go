@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/inventory"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -56,14 +57,6 @@ func hostPath(pod *corev1.Pod, volume string) string {
 	return ""
 }
 
-// within returns a function that reports whether a file is dir or in it.
-func within(dir string) func(string) bool {
-	return func(file string) bool {
-		rest, found := strings.CutPrefix(path.Clean(file), path.Clean(dir))
-		return found && (rest == "" || rest[0] == '/')
-	}
-}
-
 // mostFiles bounds the files that filesOf finds.
 const mostFiles = 100
 
@@ -81,7 +74,7 @@ func filesOf(env *step.Env, pod *corev1.Pod, flags []manifests.Flag) []string {
 		add(f.Value)
 	}
 	for i := 0; i < len(files); i++ {
-		at := inventory.OnHost(pod, files[i])
+		at := thisnode.OnHostOr(pod, files[i])
 		if info, err := env.Host.Stat(at); err != nil || info.Mode().Type()&fs.ModeType != 0 || info.Size() > inventory.LargestFile {
 			continue
 		}

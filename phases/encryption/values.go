@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/encryption"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -77,19 +78,9 @@ const overridesFlag = "etcd-servers-overrides"
 
 // checkPlace refuses Secrets in another etcd than all else: nobody would look there for the proof.
 func checkPlace(env *step.Env) error {
-	var words []string
-	if pod := apiServer(env); pod != nil && len(pod.Spec.Containers) > 0 {
-		words = slices.Concat(pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args)
-	}
-	for _, a := range env.Config.Cluster.APIServer.ExtraArgs {
-		words = append(words, "--"+a.Name+"="+a.Value)
-	}
-	for i, word := range words {
-		name, list, given := strings.Cut(strings.ReplaceAll(strings.TrimLeft(word, "-"), "_", "-"), "=")
-		if !given && i+1 < len(words) {
-			list = words[i+1]
-		}
-		if name == overridesFlag && slices.ContainsFunc(strings.Split(list, ","), overridesSecrets) {
+	configured := manifests.FlagsOf(config.Words(env.Config.Cluster.APIServer.ExtraArgs))
+	for _, f := range append(manifests.PodFlags(apiServer(env)), configured...) {
+		if f.Name == overridesFlag && slices.ContainsFunc(strings.Split(f.Value, ","), overridesSecrets) {
 			return fault.New("--"+overridesFlag+": the API server keeps Secrets in an etcd of their own",
 				"manage it by hand (https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/): Slipway doesn't look there, and didn't change anything")
 		}

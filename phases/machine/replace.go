@@ -6,7 +6,6 @@ package machine
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -127,7 +126,7 @@ func (p *Prepare) replacesKubelet(env *step.Env) bool {
 // controlPlaneVersion is the version of this node's API server or, on a worker, of the cluster's configuration: the control plane
 // was upgraded to it first.
 func controlPlaneVersion(ctx context.Context, env *step.Env) (string, error) {
-	path := filepath.Join(env.Config.Paths.Manifests, manifests.APIServerName+".yaml")
+	path := thisnode.StaticPodPath(env.Config, manifests.APIServerName)
 	if data, err := env.Host.ReadFile(path); err == nil {
 		version, err := upgrading.VersionOf(data)
 		if err == nil && version == "" {

@@ -10,14 +10,12 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
-	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -85,16 +83,16 @@ func ComponentProbe(env *step.Env, component string) (host.Probe, error) {
 	if err != nil {
 		return host.Probe{}, errors.Wrapf(err, "the static Pod that phase `control-plane %s` writes", strings.TrimPrefix(component, "kube-"))
 	}
-	var pod corev1.Pod
-	if err := yaml.UnmarshalStrict(data, &pod); err != nil {
-		return host.Probe{}, errors.Wrapf(err, "%s is not a valid Pod", path)
+	pod, err := manifests.DecodePod(data)
+	if err != nil {
+		return host.Probe{}, errors.WithMessagef(err, "%s is not a valid Pod", path)
 	}
-	if c := pod.Spec.Containers; len(c) > 0 {
-		if base, found := diagnose.ProbeBase(c[0]); found {
-			return host.Probe{URL: base + c[0].LivenessProbe.HTTPGet.Path}, nil
-		}
+	c := &pod.Spec.Containers[0]
+	base, found := manifests.ProbeBase(c)
+	if !found {
+		return host.Probe{}, errors.Errorf("%s: the first container has no HTTP liveness probe to wait for", path)
 	}
-	return host.Probe{}, errors.Errorf("%s: the first container has no HTTP liveness probe to wait for", path)
+	return host.Probe{URL: base + c.LivenessProbe.HTTPGet.Path}, nil
 }
 
 // Poll calls try until it succeeds, or ctx ends; then it returns a *retry.Error.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/inventory"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -156,10 +155,10 @@ func EtcdPlaces(env *step.Env) (trees, logs []string, err error) {
 
 // EtcdWALDir returns the host directory of etcd's log if its static Pod has --wal-dir: a patch can mount it from another disk.
 func EtcdWALDir(manifest []byte) string {
-	pod, err := DecodePod(manifest)
+	pod, err := manifests.DecodePod(manifest)
 	if err != nil {
 		return ""
 	}
 	member, _ := manifests.ReadEtcd(pod)
-	return inventory.OnHost(pod, member.WALDir)
+	return thisnode.OnHostOr(pod, member.WALDir)
 }

@@ -54,7 +54,7 @@ func NewEtcdExchange(manifest []byte) (EtcdExchange, error) {
 	if !filepath.IsAbs(dir) {
 		return EtcdExchange{}, errors.New("it does not say where etcd's data is")
 	}
-	if pod, err := DecodePod(manifest); err == nil {
+	if pod, err := manifests.DecodePod(manifest); err == nil {
 		if elsewhere := keepsElsewhere(pod); elsewhere != "" {
 			return EtcdExchange{}, errors.Errorf("etcd keeps data outside of %s (%s), which cannot be restored; see https://etcd.io/docs/v3.6/op-guide/recovery/", dir, elsewhere)
 		}
@@ -71,7 +71,7 @@ func keepsElsewhere(pod *corev1.Pod) string {
 		return "--wal-dir=" + member.WALDir
 	case member.ConfigFile != "":
 		return "settings from --config-file=" + member.ConfigFile
-	case member.DataDir == "" || len(pod.Spec.Containers) == 0:
+	case member.DataDir == "":
 		return ""
 	}
 	for _, m := range pod.Spec.Containers[0].VolumeMounts {

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/slipway-k8s/slipway/internal/inventory"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -23,7 +23,7 @@ func FlagStays(env *step.Env, f manifests.Flag, mine, other *corev1.Pod) bool {
 	}
 	return slices.ContainsFunc(f.EffectiveIn(other), func(o manifests.Flag) bool {
 		if f.NamesPolicy() {
-			return sameFile(env, inventory.OnHost(mine, f.Value), inventory.OnHost(other, o.Value))
+			return sameFile(env, thisnode.OnHostOr(mine, f.Value), thisnode.OnHostOr(other, o.Value))
 		}
 		return f.Same(o) || moved(f, o)
 	})

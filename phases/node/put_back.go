@@ -75,14 +75,14 @@ func wasReplaced(env *step.Env, c Replacement) (bool, error) {
 // etcdMayGoBack reports whether the previous etcd may return. An etcd of another minor version may have made its data unreadable
 // for the previous once it has opened it, so it must not have answered, and must have ended. If in doubt, it stays.
 func etcdMayGoBack(ctx context.Context, env *step.Env, c Replacement) bool {
-	if before := EtcdMinor(c.Before); before != "" && before == EtcdMinor(c.Wanted) || ImageOf(c.Before) == ImageOf(c.Wanted) {
+	if before := EtcdMinor(c.Before); before != "" && before == EtcdMinor(c.Wanted) || manifests.ImageOf(c.Before) == manifests.ImageOf(c.Wanted) {
 		return true
 	}
 	if c.answered {
 		return false
 	}
 	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, c.Name)
-	return err == nil && !slices.ContainsFunc(running, func(found host.Container) bool { return found.Image != ImageOf(c.Before) })
+	return err == nil && !slices.ContainsFunc(running, func(found host.Container) bool { return found.Image != manifests.ImageOf(c.Before) })
 }
 
 // BackupRoot is the directory of the backups that upgrades make, a directory each.

@@ -45,7 +45,7 @@ func NamesOf(components []Replacement) string {
 func ImagesOf(components []Replacement) string {
 	var images []string
 	for _, c := range components {
-		images = append(images, ImageOf(c.Wanted))
+		images = append(images, manifests.ImageOf(c.Wanted))
 	}
 	return strings.Join(images, ", ")
 }

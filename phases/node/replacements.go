@@ -4,9 +4,9 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -85,13 +85,9 @@ func madeBefore(ctx context.Context, env *step.Env, component string) ([]host.Co
 
 // RunningVersion is the version of this node's API server, from its static Pod, or else from the cluster's configuration.
 func RunningVersion(env *step.Env) string {
-	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
-	if found && len(pod.Spec.Containers) > 0 {
-		if tag := upgrading.TagOf(pod.Spec.Containers[0].Image); strings.HasPrefix(tag, "v") {
-			return strings.ReplaceAll(tag, "_", "+")
-		}
-	}
-	return env.Config.Upgrade.From
+	manifest, _ := env.Host.ReadFile(thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	version, _ := upgrading.VersionOf(manifest)
+	return cmp.Or(version, env.Config.Upgrade.From)
 }
 
 // RunsWith reports whether a component runs with a manifest. If it doesn't run, it may have crashed in an interrupted run; a swap

@@ -9,13 +9,11 @@ import (
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/releases"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -92,27 +90,8 @@ func HostView(env *step.Env) (manifests.HostView, error) {
 	return view, err
 }
 
-// DecodePod decodes a static Pod, and fails if it has no container.
-func DecodePod(data []byte) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	if err := yaml.Unmarshal(data, pod); err != nil {
-		return nil, errors.WithStack(err)
-	}
-	if len(pod.Spec.Containers) == 0 {
-		return nil, errors.New("the static Pod has no container")
-	}
-	pod.Status = corev1.PodStatus{}
-	return pod, nil
-}
-
-// ImageOf returns the image of a static Pod's first container; empty for a broken manifest.
-func ImageOf(manifest []byte) string {
-	image, _ := upgrading.ImageOf(manifest)
-	return image
-}
-
 // EtcdMinor returns a static Pod's minor version of etcd, such as 3.6; empty if the image's tag isn't a version.
-func EtcdMinor(manifest []byte) string { return MinorOf(ImageOf(manifest)) }
+func EtcdMinor(manifest []byte) string { return MinorOf(manifests.ImageOf(manifest)) }
 
 // MinorOf returns the minor version in an image's tag, such as 3.6; empty if the tag isn't a version.
-func MinorOf(image string) string { return releases.MinorOf(upgrading.TagOf(image)) }
+func MinorOf(image string) string { return releases.MinorOf(manifests.TagOf(image)) }

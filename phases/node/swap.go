@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -33,7 +34,7 @@ func Swap(ctx context.Context, env *step.Env, turn Turn, components []Replacemen
 		group, ctx := errgroup.WithContext(ctx)
 		for i, c := range swapped {
 			group.Go(func() error {
-				err := AwaitStarted(ctx, env, c.Name, since, ImageOf(c.Wanted))
+				err := AwaitStarted(ctx, env, c.Name, since, manifests.ImageOf(c.Wanted))
 				swapped[i].answered = err == nil
 				return err
 			})

@@ -56,12 +56,8 @@ func kubeletCertificates(ctx context.Context, env *step.Env) []fault.Finding {
 
 // verifiesKubelets reports whether this node's API server verifies kubelets with the CA at path.
 func verifiesKubelets(env *step.Env, path string) bool {
-	pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
-	if !found || len(pod.Spec.Containers) == 0 {
-		return false
-	}
-	flags := manifests.FlagsNamed(manifests.PodFlags(pod), profile.KubeletAuthorityFlag)
-	return len(flags) > 0 && flags[len(flags)-1].Value == path
+	pod, _ := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
+	return manifests.FlagOf(pod, profile.KubeletAuthorityFlag) == path
 }
 
 // askedAtOnce is how many kubelets are asked side by side.

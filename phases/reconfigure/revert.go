@@ -166,7 +166,7 @@ func (r *Run) findKeptComponent(ctx context.Context, env *step.Env, name string,
 // keepsEncryption fails if a component would lose the flag that names the encryption keys: values in etcd may be encrypted by now.
 func keepsEncryption(env *step.Env, component string, then []byte) error {
 	now, _ := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, component))
-	pod, err := node.DecodePod(then)
+	pod, err := manifests.DecodePod(then)
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
-	"github.com/slipway-k8s/slipway/internal/upgrading"
-	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
@@ -25,7 +24,7 @@ func (r *Run) anotherVersion(env *step.Env, f trial.File) *fault.Finding {
 	}
 	kept, _ := r.Reverts.Kept(env, f) // the caller says so if it can't read one
 	present, _ := host.ReadIfExists(env.Host, f.Path)
-	then, now := node.ImageOf(kept), cmp.Or(node.ImageOf(present), env.Config.Image(component))
+	then, now := manifests.ImageOf(kept), cmp.Or(manifests.ImageOf(present), env.Config.Image(component))
 	if then == "" || sameVersion(then, now) {
 		return nil
 	}
@@ -37,7 +36,7 @@ func (r *Run) anotherVersion(env *step.Env, f trial.File) *fault.Finding {
 
 // sameVersion compares the versions in two images' tags, or the tags if these have none.
 func sameVersion(a, b string) bool {
-	a, b = upgrading.TagOf(a), upgrading.TagOf(b)
+	a, b = manifests.TagOf(a), manifests.TagOf(b)
 	va, err := version.ParseGeneric(a)
 	vb, other := version.ParseGeneric(b)
 	if err != nil || other != nil {

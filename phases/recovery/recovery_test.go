@@ -298,7 +298,7 @@ func TestReplayPod(t *testing.T) {
 	s, _ := survivor(t, 3)
 	pod, err := replayPod([]byte(s.Get(t, etcdPod)), "/var/lib/etcd")
 	phasetest.Fatal(t, err)
-	decoded, err := node.DecodePod(pod)
+	decoded, err := manifests.DecodePod(pod)
 	phasetest.Fatal(t, err)
 	c := decoded.Spec.Containers[0]
 	fact.List(t, c.Command[len(c.Command)-3:], "--data-dir=/var/lib/etcd/member.replay", "--listen-client-urls=https://127.0.0.77:2379", "--listen-peer-urls=https://127.0.0.77:2380")

@@ -87,7 +87,7 @@ func (r *Recovery) runReplay(ctx context.Context, env *step.Env) error {
 
 // replayPod is etcd's static Pod with other data, at addresses where nobody looks for it. Of two flags, the last one counts.
 func replayPod(manifest []byte, dataDir string) ([]byte, error) {
-	pod, err := node.DecodePod(manifest)
+	pod, err := manifests.DecodePod(manifest)
 	if err != nil {
 		return nil, err
 	}

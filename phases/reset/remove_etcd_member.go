@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/etcd"
@@ -44,9 +42,8 @@ func runRemoveEtcdMember(ctx context.Context, env *step.Env) error {
 	case err != nil:
 		return err
 	}
-	var pod corev1.Pod
-	broken := yaml.Unmarshal(data, &pod) != nil
-	if member, found := manifests.ReadEtcd(&pod); broken || !found {
+	pod, _ := manifests.DecodePod(data) // a broken one names no member
+	if member, found := manifests.ReadEtcd(pod); !found {
 		env.UI.Warnf("the static Pod of etcd does not say which member it is, so no member is removed; if other members remain, look for it with `slipway etcd member list`")
 	} else if err := leaveEtcd(ctx, env, member.Name, member.PeerURL); err != nil {
 		return err

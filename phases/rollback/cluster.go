@@ -20,7 +20,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/addon"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -40,10 +39,10 @@ func (r *Rollback) controlPlanesAhead(ctx context.Context, env *step.Env) ([]str
 	var ahead []string
 	for _, node := range slices.Sorted(maps.Keys(servers)) {
 		tag := "unknown"
-		if pod := servers[node]; pod != nil && len(pod.Spec.Containers) > 0 {
-			tag = cmp.Or(upgrading.TagOf(pod.Spec.Containers[0].Image), tag)
+		if pod := servers[node]; pod != nil {
+			tag = cmp.Or(manifests.TagOf(manifests.ContainerImage(pod.Spec.Containers, manifests.APIServerName)), tag)
 		}
-		if runs, err := upgrading.TagVersion(tag); err != nil || before.LessThan(runs) {
+		if runs, err := manifests.TagVersion(tag); err != nil || before.LessThan(runs) {
 			ahead = append(ahead, node+" ("+tag+")")
 		}
 	}
@@ -56,7 +55,7 @@ func (r *Rollback) shared(ctx context.Context, env *step.Env, what string, chang
 	case r.before[manifests.APIServerName] == nil:
 		return nil
 	case r.Backup.From == "":
-		env.UI.Warn(fmt.Sprintf("leaving %s as it is: the API server goes back to an unknown version (%s)", what, node.ImageOf(r.before[manifests.APIServerName])),
+		env.UI.Warn(fmt.Sprintf("leaving %s as it is: the API server goes back to an unknown version (%s)", what, manifests.ImageOf(r.before[manifests.APIServerName])),
 			"put it back yourself once all control planes are back")
 		return nil
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -118,7 +118,7 @@ func TestSnapshotSpaceAgain(t *testing.T) {
 		if fact.Error(t, err, backup.SnapshotCheck, "/etc/kubernetes/tmp"); len(snapshots) > 0 {
 			t.Errorf("it has written %v", snapshots)
 		}
-		if got := node.ImageOf([]byte(fixture.Get(t, s.Root, "/etc/kubernetes/manifests/kube-apiserver.yaml"))); got != "registry.k8s.io/kube-apiserver:"+phasetest.CrashFrom {
+		if got := manifests.ImageOf([]byte(fixture.Get(t, s.Root, "/etc/kubernetes/manifests/kube-apiserver.yaml"))); got != "registry.k8s.io/kube-apiserver:"+phasetest.CrashFrom {
 			t.Errorf("the API server was replaced by %s", got)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
@@ -117,11 +116,11 @@ func (r *Rollback) keepsEtcd(env *step.Env, component string) bool {
 		return false
 	}
 	minor := node.EtcdMinor(now)
-	return node.ImageOf(now) != node.ImageOf(r.before[component]) && (minor == "" || minor != node.EtcdMinor(r.before[component]))
+	return manifests.ImageOf(now) != manifests.ImageOf(r.before[component]) && (minor == "" || minor != node.EtcdMinor(r.before[component]))
 }
 
 func (r *Rollback) whyEtcdStays(env *step.Env) string {
 	now, _ := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
-	return "etcd stays at " + upgrading.TagOf(node.ImageOf(now)) + ": " + upgrading.TagOf(node.ImageOf(r.before[manifests.EtcdName])) +
+	return "etcd stays at " + manifests.TagOf(manifests.ImageOf(now)) + ": " + manifests.TagOf(manifests.ImageOf(r.before[manifests.EtcdName])) +
 		" may not start with its data any more, and Kubernetes " + r.from() + " works with it (--restore-etcd restores the snapshot from before the upgrade)"
 }

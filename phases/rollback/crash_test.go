@@ -24,9 +24,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/ui"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/phases/upgrade"
 	"github.com/slipway-k8s/slipway/test/fixture"
@@ -97,7 +97,7 @@ func leaveBackup(h *phasetest.LastingHost) error {
 		}
 		before := olderManifest(string(manifest))
 		old[upgrading.ManifestBackup+phasetest.UpgradeTime+"/"+component+".yaml"] = before
-		if err := h.Note(phasetest.ImageMark(node.ImageOf([]byte(before)))); err != nil {
+		if err := h.Note(phasetest.ImageMark(manifests.ImageOf([]byte(before)))); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func leaveBackup(h *phasetest.LastingHost) error {
 // olderManifest returns a static Pod as the older version has it.
 func olderManifest(manifest string) string {
 	if strings.Contains(manifest, "/etcd:") {
-		image := node.ImageOf([]byte(manifest))
+		image := manifests.ImageOf([]byte(manifest))
 		return strings.ReplaceAll(manifest, image, image[:strings.LastIndex(image, ":")]+":3.6.8-0")
 	}
 	return strings.ReplaceAll(manifest, config.DefaultKubernetesVersion, phasetest.OldVersion)

@@ -115,11 +115,11 @@ func (r *Rollback) lostFlags(env *step.Env, component string) (lost []string, er
 	if err != nil || now == nil || r.keepsEtcd(env, component) {
 		return nil, err
 	}
-	there, err := node.DecodePod(now)
+	there, err := manifests.DecodePod(now)
 	if err != nil {
 		return nil, nil //nolint:nilerr // see above
 	}
-	before, err := node.DecodePod(r.before[component])
+	before, err := manifests.DecodePod(r.before[component])
 	if err != nil {
 		return nil, err
 	}

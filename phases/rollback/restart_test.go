@@ -67,7 +67,7 @@ func TestRollbackPutsBack(t *testing.T) {
 			path := thisnode.StaticPodPath(s.Config, manifests.APIServerName)
 			with := func(image string) string {
 				made := s.Get(t, path)
-				return strings.Replace(made, node.ImageOf([]byte(made)), image, 1)
+				return strings.Replace(made, manifests.ImageOf([]byte(made)), image, 1)
 			}
 			previous := []byte(with(before))
 			s.Put(t, path, with(now))

@@ -120,11 +120,11 @@ func (r *Rollback) checkVersion(env *step.Env) error {
 	if err == nil && r.Backup.To == "" {
 		return r.checkSkew(env, runs)
 	}
-	if err != nil || node.ImageOf(now) == node.ImageOf(before) || runs == r.Backup.To || runs != "" && runs == r.Backup.From {
+	if err != nil || manifests.ImageOf(now) == manifests.ImageOf(before) || runs == r.Backup.To || runs != "" && runs == r.Backup.From {
 		return nil //nolint:nilerr // the manifest is damaged: another reason to put back the earlier manifest
 	}
 	return fault.New(fmt.Sprintf("this control plane runs %s, but the last backup is from its upgrade from %s to %s",
-		node.ImageOf(now), cmp.Or(r.Backup.From, node.ImageOf(before)), r.Backup.To),
+		manifests.ImageOf(now), cmp.Or(r.Backup.From, manifests.ImageOf(before)), r.Backup.To),
 		"to change the version, use `slipway upgrade apply`; the files of the backup are in "+node.BackupRoot(env))
 }
 
@@ -164,7 +164,7 @@ func (r *Rollback) what() string {
 
 // from is the version of the static Pods to put back, for messages.
 func (r *Rollback) from() string {
-	return cmp.Or(r.Backup.From, "of unknown version "+node.ImageOf(r.before[manifests.APIServerName]))
+	return cmp.Or(r.Backup.From, "of unknown version "+manifests.ImageOf(r.before[manifests.APIServerName]))
 }
 
 // Phases returns the workflow.
@@ -211,7 +211,7 @@ func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
 func (r *Rollback) images(env *step.Env) []string {
 	var list []string
 	for _, component := range manifests.Components(env.Config) {
-		if image := node.ImageOf(r.before[component]); image != "" && !r.keepsEtcd(env, component) {
+		if image := manifests.ImageOf(r.before[component]); image != "" && !r.keepsEtcd(env, component) {
 			list = append(list, image)
 		}
 	}

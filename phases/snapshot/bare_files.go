@@ -61,7 +61,7 @@ func namedFiles(env *step.Env) (paths []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		pod, err := node.DecodePod(data)
+		pod, err := manifests.DecodePod(data)
 		if err != nil {
 			return nil, err
 		}

@@ -103,9 +103,6 @@ var outputs = []string{"audit-log-path", "data-dir", "log-file", "wal-dir"}
 // pod adds the files that a static Pod takes from this host: files named by its flags, volumes that are a file, and directories
 // it only reads.
 func (c *collection) pod(pod *corev1.Pod) {
-	if len(pod.Spec.Containers) == 0 {
-		return
-	}
 	for _, f := range manifests.PodFlags(pod) {
 		if path, found := thisnode.OnHost(pod, f.Value); found && filepath.IsAbs(f.Value) && !slices.Contains(outputs, f.Name) {
 			if info, err := c.env.Host.Stat(path); err == nil && info.Mode().IsRegular() {

@@ -17,7 +17,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
-	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -50,7 +49,7 @@ func newRecord(env *step.Env, o Options, source etcd.Health) snapshots.Record {
 	}
 	var pod *corev1.Pod
 	if err == nil {
-		pod, err = node.DecodePod(manifest)
+		pod, err = manifests.DecodePod(manifest)
 	}
 	if err != nil {
 		unknown("the API server's version, CAs and "+encryptionFact, err)

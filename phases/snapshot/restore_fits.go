@@ -13,7 +13,6 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -45,7 +44,7 @@ func (r *Restore) fits(env *step.Env, server []byte) error {
 		r.record = recordOf(r.info.Contents)
 		r.record.Alarms = r.info.Contents.Alarms
 	}
-	pod, err := node.DecodePod(server)
+	pod, err := manifests.DecodePod(server)
 	if err != nil {
 		return errors.WithMessage(err, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
 	}
@@ -116,8 +115,7 @@ func (r *Restore) isNotNewer(server []byte) error {
 		r.doubts = append(r.doubts, fmt.Sprintf("whether this host's Kubernetes (%s) is older than the snapshot's (%s)", cmp.Or(here, "of unknown version"), cmp.Or(r.record.Kubernetes, "of unknown version")))
 		return nil
 	}
-	now, then := releases.MinorOf(here), releases.MinorOf(r.record.Kubernetes)
-	if now == "" || then == "" || !version.MustParseGeneric(now).LessThan(version.MustParseGeneric(then)) {
+	if !releases.Less(here, r.record.Kubernetes) {
 		return nil
 	}
 	return fault.New(fmt.Sprintf("%s comes from Kubernetes %s, and this host's API server has %s: it may not read everything in it", r.File, r.record.Kubernetes, here),

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/phases/node"
+	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -29,12 +29,12 @@ func (r *Record) former(env *step.Env, f File) (data []byte, stays bool, err err
 		return data, false, err
 	}
 	why := ""
-	switch image := node.ImageOf(now); {
+	switch image := manifests.ImageOf(now); {
 	case f.IsCertificate() && certs.SameKey(keyOf(now), keyOf(data)): // the run has issued it, and anybody can issue it again
 		return data, false, nil
 	case f.IsCertificate() && keyOf(now) != nil:
 		why = "a certificate for another key"
-	case ComponentAt(env, f.Path) != "" && image != "" && data != nil && image != node.ImageOf(data):
+	case ComponentAt(env, f.Path) != "" && image != "" && data != nil && image != manifests.ImageOf(data):
 		why = "a static Pod with the image " + image
 	default:
 		return data, false, r.keepFound(env, f, now)

@@ -55,7 +55,7 @@ func TestPutBack(t *testing.T) {
 			for _, c := range []struct{ name, before, wanted string }{{manifests.EtcdName, oldEtcd, test.etcd}, {manifests.APIServerName, oldAPI, newAPI}} {
 				path := thisnode.StaticPodPath(s.Config, c.name)
 				made := s.Get(t, path)
-				with := func(image string) string { return strings.Replace(made, node.ImageOf([]byte(made)), image, 1) }
+				with := func(image string) string { return strings.Replace(made, manifests.ImageOf([]byte(made)), image, 1) }
 				s.Put(t, path, with(c.before))
 				components = append(components, node.Replacement{Name: c.name, Before: []byte(with(c.before)), Wanted: []byte(with(c.wanted))})
 			}
