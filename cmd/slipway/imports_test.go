@@ -183,7 +183,7 @@ var mayImport = map[string][]string{
 	"cmd/slipway/config": {"cmd/slipway/cli", "cmd/slipway/env", "phases/node", "internal/config", "internal/host/linux", "internal/profile"},
 	"cmd/slipway/diagnose": {
 		"cmd/slipway/cli", "cmd/slipway/env", "internal/benchmark", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd",
-		"internal/fault", "internal/host/linux", "internal/support", "internal/thisnode",
+		"internal/fault", "internal/host", "internal/host/linux", "internal/support", "internal/thisnode",
 	},
 	"cmd/slipway/encryption": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases/encryption", "phases/reconfigure", "phases/step", "internal/config",

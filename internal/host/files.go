@@ -17,6 +17,12 @@ import (
 	"github.com/pkg/errors"
 )
 
+// Times (UTC) in the names of files: BackupTime is in those of backups, as with kubeadm, and FileTime in all others.
+const (
+	BackupTime = "2006-01-02-15-04-05"
+	FileTime   = "20060102T150405Z"
+)
+
 // SetFile is a file written together with others, see WriteSet.
 type SetFile struct {
 	Path string
@@ -29,6 +35,15 @@ type SetFile struct {
 // Summary stands for the content of a file too large to show.
 func Summary(f SetFile) string {
 	return fmt.Sprintf("(%d bytes, sha256:%s)\n", f.Size, hex.EncodeToString(f.SHA256[:]))
+}
+
+// HashOf returns the hash of a file's content as records have it, SHA-256 in hexadecimal; empty for no file.
+func HashOf(data []byte) string {
+	if data == nil {
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 // Describe returns the Summary of a large file on a host.
