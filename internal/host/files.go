@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -87,6 +88,18 @@ func OwnerIn(info fs.FileInfo) (whose Owner, known bool) {
 		return Owner{}, false
 	}
 	return Owner{int(stat.Uid), int(stat.Gid)}, true
+}
+
+// VisibleFiles lists the files in a directory whose names don't begin with a dot, as paths. In its own directories, the kubelet reads
+// only these.
+func VisibleFiles(h FileReader, dir string) (paths []string, err error) {
+	entries, err := h.ReadDir(dir)
+	for _, e := range entries {
+		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, err
 }
 
 // LooksSecret recognises PEM private keys and kubeconfigs that contain a key.
