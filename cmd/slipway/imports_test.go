@@ -72,7 +72,7 @@ var mayImport = map[string][]string{
 	"internal/reconfiguring": {"manifests", "internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/thisnode"},
 	"internal/inventory": {
 		"kubeletconfig", "manifests", "preflight", "internal/breakages", "internal/cluster", "internal/config", "internal/etcd",
-		"internal/fault", "internal/host", "internal/releases", "internal/thisnode", "internal/upgrading",
+		"internal/fault", "internal/host", "internal/parallel", "internal/releases", "internal/thisnode", "internal/upgrading",
 	},
 	"internal/tokens": {"certs", "manifests", "internal/cluster", "internal/config", "internal/fault", "internal/kubeconfig", "internal/ui"},
 	"internal/diagnose": {
@@ -105,7 +105,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/snapshot": {
 		"phases/backup", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/cluster", "internal/config",
-		"internal/etcd", "internal/fault", "internal/host", "internal/releases", "internal/snapshots", "internal/thisnode", "internal/upgrading",
+		"internal/etcd", "internal/fault", "internal/host", "internal/parallel", "internal/releases", "internal/snapshots", "internal/thisnode", "internal/upgrading",
 	},
 	"phases/bootstrap": {
 		"phases/addon", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster",
@@ -151,7 +151,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/reset": {
 		"phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/cluster", "internal/config", "internal/etcd",
-		"internal/fault", "internal/host", "internal/ownership", "internal/profile", "internal/retry", "internal/thisnode", "internal/ui",
+		"internal/fault", "internal/host", "internal/ownership", "internal/parallel", "internal/profile", "internal/retry", "internal/thisnode", "internal/ui",
 		"internal/upgrading",
 	},
 	"phases/renew": {
