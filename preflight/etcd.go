@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/parallel"
 )
 
 // oldestEtcd is the first patch of etcd 3.5 that kubeadm 1.36 accepts.
@@ -46,13 +47,11 @@ func etcdVersion(ctx context.Context, h View, e *config.ExternalEtcd) []fault.Fi
 		}
 		*f.data = data
 	}
-	found := make([][]fault.Finding, len(endpoints))
-	sideBySide(len(endpoints), together, func(i int) {
+	return slices.Concat(parallel.Map(endpoints, together, func(endpoint string) []fault.Finding {
 		p := probe
-		p.URL = strings.TrimRight(endpoints[i], "/") + "/version"
-		found[i] = memberVersion(ctx, h, p)
-	})
-	return slices.Concat(found...)
+		p.URL = strings.TrimRight(endpoint, "/") + "/version"
+		return memberVersion(ctx, h, p)
+	})...)
 }
 
 func memberVersion(ctx context.Context, h View, p host.Probe) []fault.Finding {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/parallel"
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
@@ -58,8 +59,7 @@ func Images(n *config.Node, images []string, runtime Puller, progress Progress) 
 		if n.ImagePullSerial {
 			limit = 1
 		}
-		found := make([][]fault.Finding, len(images))
-		sideBySide(len(images), limit, func(i int) { found[i] = p.ensure(ctx, images[i]) })
+		found := parallel.Map(images, limit, func(image string) []fault.Finding { return p.ensure(ctx, image) })
 		return slices.Concat(append(found, sandbox(info.SandboxImage, images))...)
 	}}
 }

@@ -13,11 +13,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/parallel"
 )
 
 // View is the part of a host that checks may ask; host.Host implements it. They can't change the host.
@@ -106,20 +106,6 @@ func (e *FailedError) Remedy() string {
 	return strings.TrimSuffix("fix these problems and run the same command again; "+fault.HowToIgnore(e.Findings), "; ")
 }
 
-// sideBySide calls f for 0 to n-1, at most limit of them at the same time, and returns when all have returned.
-func sideBySide(n, limit int, f func(i int)) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, limit)
-	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			f(i)
-		})
-	}
-	wg.Wait()
-}
-
 // findings is a list that a remedy can be added to.
 type findings []fault.Finding
 
@@ -194,19 +180,16 @@ func (r Result) Text() (message, remedy string) {
 
 // Ask runs all checks side by side and returns their results in order. Errors of checks in ignore become warnings.
 func Ask(ctx context.Context, checks []Check, h View, ignore []string) []Result {
-	results := make([]Result, len(checks))
-	sideBySide(len(checks), together, func(i int) {
+	return parallel.Map(checks, together, func(c Check) Result {
 		start := time.Now()
-		found := checks[i].findings(ctx, h)
-		results[i] = Result{Check: checks[i].Name, Findings: found, Took: time.Since(start)}
-		if !fault.Ignored(checks[i].Name, ignore) {
-			return
-		}
-		for k := range found {
-			if found[k].Severity == fault.Error && !found[k].Final {
-				found[k].Severity = fault.Warning
+		found := c.findings(ctx, h)
+		took := time.Since(start)
+		ignored := fault.Ignored(c.Name, ignore)
+		for i := range found {
+			if ignored && found[i].Severity == fault.Error && !found[i].Final {
+				found[i].Severity = fault.Warning
 			}
 		}
+		return Result{Check: c.Name, Findings: found, Took: took}
 	})
-	return results
 }

@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"internal/containerd": {},
 	"internal/breakages":  {"internal/config", "internal/fault", "internal/releases"},
 	"internal/config":     {"internal/fault", "internal/lazyregexp", "internal/profile"},
+	"internal/parallel":   {},
 	"internal/profile":    {},
 	"internal/ui":         {"internal/fault"},
 	"internal/host":       {},
@@ -34,7 +35,7 @@ var mayImport = map[string][]string{
 		"internal/fault", "internal/host", "internal/redact",
 		"internal/host/linux/cri", "internal/host/linux/files", "internal/host/linux/network", "internal/host/linux/program", "internal/host/linux/systemd",
 	},
-	"internal/host/linux/cri":     {"internal/fault", "internal/host", "internal/host/linux/files", "internal/host/linux/program", "internal/retry"},
+	"internal/host/linux/cri":     {"internal/fault", "internal/host", "internal/host/linux/files", "internal/host/linux/program", "internal/parallel", "internal/retry"},
 	"internal/host/linux/files":   {"internal/host"},
 	"internal/host/linux/network": {"internal/fault", "internal/host", "internal/host/linux/program", "internal/lazyregexp"},
 	"internal/host/linux/program": {},
@@ -44,13 +45,13 @@ var mayImport = map[string][]string{
 	"internal/corefile":           {},
 	"internal/snapshots":          {"internal/host"},
 	"internal/discovery":          {"internal/retry"},
-	"internal/etcd":               {"internal/fault", "internal/retry"},
+	"internal/etcd":               {"internal/fault", "internal/parallel", "internal/retry"},
 	"internal/retry":              {},
 	"certs":                       {"internal/config", "internal/fault"},
 	"manifests":                   {"internal/config", "certs"},
 	"kubeletconfig":               {"internal/config", "internal/lazyregexp"},
 	"internal/kubeconfig":         {"internal/config", "internal/fault", "certs"},
-	"preflight":                   {"manifests", "internal/config", "internal/fault", "internal/host", "internal/releases", "internal/retry", "internal/thisnode"},
+	"preflight":                   {"manifests", "internal/config", "internal/fault", "internal/host", "internal/parallel", "internal/releases", "internal/retry", "internal/thisnode"},
 	"internal/redact":             {"internal/lazyregexp"},
 	"internal/thisnode": {
 		"certs", "kubeletconfig", "manifests", "internal/cluster", "internal/config", "internal/etcd", "internal/host",
@@ -71,11 +72,11 @@ var mayImport = map[string][]string{
 	"internal/reconfiguring": {"manifests", "internal/cluster", "internal/config", "internal/fault", "internal/host", "internal/thisnode"},
 	"internal/inventory": {
 		"kubeletconfig", "manifests", "preflight", "internal/breakages", "internal/cluster", "internal/config", "internal/etcd",
-		"internal/fault", "internal/host", "internal/releases", "internal/thisnode", "internal/upgrading",
+		"internal/fault", "internal/host", "internal/parallel", "internal/releases", "internal/thisnode", "internal/upgrading",
 	},
 	"internal/tokens": {"certs", "manifests", "internal/cluster", "internal/config", "internal/fault", "internal/kubeconfig", "internal/ui"},
 	"internal/diagnose": {
-		"certs", "manifests", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/redact", "internal/retry",
+		"certs", "manifests", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig", "internal/lazyregexp", "internal/parallel", "internal/redact", "internal/retry",
 	},
 	"internal/benchmark": {"manifests", "internal/config", "internal/host", "internal/thisnode"},
 	"internal/support":   {"certs", "internal/diagnose", "internal/host", "internal/redact"},
@@ -104,7 +105,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/snapshot": {
 		"phases/backup", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/cluster", "internal/config",
-		"internal/etcd", "internal/fault", "internal/host", "internal/releases", "internal/snapshots", "internal/thisnode", "internal/ui", "internal/upgrading",
+		"internal/etcd", "internal/fault", "internal/host", "internal/parallel", "internal/releases", "internal/snapshots", "internal/thisnode", "internal/ui", "internal/upgrading",
 	},
 	"phases/bootstrap": {
 		"phases/addon", "phases/kubelet", "phases/node", "phases/step", "certs", "manifests", "preflight", "internal/cluster",
@@ -122,7 +123,7 @@ var mayImport = map[string][]string{
 	"phases/reconfigure": {
 		"phases/addon", "phases/backup", "phases/edits", "phases/kubelet", "phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight",
 		"internal/cluster", "internal/config", "internal/etcd", "internal/fault", "internal/host", "internal/kubeconfig", "internal/ownership",
-		"internal/pki", "internal/profile", "internal/reconfiguring", "internal/thisnode", "internal/ui",
+		"internal/parallel", "internal/pki", "internal/profile", "internal/reconfiguring", "internal/thisnode", "internal/ui",
 	},
 	"phases/encryption": {
 		"phases/node", "phases/step", "certs", "manifests", "internal/cluster", "internal/config", "internal/encryption", "internal/fault",
@@ -150,7 +151,7 @@ var mayImport = map[string][]string{
 	},
 	"phases/reset": {
 		"phases/node", "phases/step", "phases/trial", "certs", "manifests", "preflight", "internal/cluster", "internal/config", "internal/etcd",
-		"internal/fault", "internal/host", "internal/ownership", "internal/profile", "internal/retry", "internal/thisnode", "internal/ui",
+		"internal/fault", "internal/host", "internal/ownership", "internal/parallel", "internal/profile", "internal/retry", "internal/thisnode", "internal/ui",
 		"internal/upgrading",
 	},
 	"phases/renew": {
@@ -183,7 +184,7 @@ var mayImport = map[string][]string{
 	"cmd/slipway/config": {"cmd/slipway/cli", "cmd/slipway/env", "phases/node", "internal/config", "internal/host/linux", "internal/profile"},
 	"cmd/slipway/diagnose": {
 		"cmd/slipway/cli", "cmd/slipway/env", "internal/benchmark", "internal/cluster", "internal/config", "internal/diagnose", "internal/etcd",
-		"internal/fault", "internal/host/linux", "internal/support", "internal/thisnode",
+		"internal/fault", "internal/host", "internal/host/linux", "internal/support", "internal/thisnode",
 	},
 	"cmd/slipway/encryption": {
 		"cmd/slipway/cli", "cmd/slipway/env", "phases/encryption", "phases/reconfigure", "phases/step", "internal/config",

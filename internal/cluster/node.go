@@ -100,14 +100,12 @@ func (c *conn) reported(ctx context.Context, name string, since time.Time) error
 	if err != nil {
 		return err
 	}
-	last := heartbeat(node)
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}}
-	found, err := c.fill(ctx, lease)
+	last, err := renewedAt(ctx, c.fill, corev1.NamespaceNodeLease, name)
 	if err != nil {
 		return err
 	}
-	if found && lease.Spec.RenewTime != nil && lease.Spec.RenewTime.After(last) {
-		last = lease.Spec.RenewTime.Time
+	if beat := Heartbeat(node); beat.After(last) {
+		last = beat
 	}
 	if last.After(since) {
 		return nil
@@ -116,8 +114,22 @@ func (c *conn) reported(ctx context.Context, name string, since time.Time) error
 		what, shownTime(since), shownTime(last))}
 }
 
-// heartbeat returns the time of the kubelet's last report on the node.
-func heartbeat(node *corev1.Node) time.Time {
+// RenewedAt returns when a Lease was last renewed, by its holder's clock; zero without a Lease.
+func RenewedAt(ctx context.Context, c Cluster, namespace, name string) (time.Time, error) {
+	return renewedAt(ctx, c.Get, namespace, name)
+}
+
+func renewedAt(ctx context.Context, get func(context.Context, Object) (bool, error), namespace, name string) (time.Time, error) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	found, err := get(ctx, lease)
+	if err != nil || !found || lease.Spec.RenewTime == nil {
+		return time.Time{}, err
+	}
+	return lease.Spec.RenewTime.Time, nil
+}
+
+// Heartbeat returns when the kubelet last wrote the node's condition Ready, by its own clock; zero if it never did.
+func Heartbeat(node *corev1.Node) time.Time {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			return c.LastHeartbeatTime.Time
@@ -240,6 +252,17 @@ func reasonOf(err error) string {
 		return status.Message
 	}
 	return strings.Join(said, "; ")
+}
+
+// IsMirror reports whether a Pod is the API's copy of a kubelet's static Pod, which runs without the cluster.
+func IsMirror(p *corev1.Pod) bool {
+	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror
+}
+
+// PodEnded reports whether a Pod's containers have ended for good.
+func PodEnded(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // PodReady reports whether a Pod has the condition Ready.

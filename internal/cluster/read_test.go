@@ -9,12 +9,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/slipway-k8s/slipway/test/fact"
 	"github.com/slipway-k8s/slipway/test/fakeapi"
 )
 
@@ -43,6 +45,24 @@ func TestRead(t *testing.T) {
 	err := r.Read(t.Context(), Query{Path: "/metrics"}, func(io.Reader) error { calls++; return unread })
 	if !errors.Is(err, unread) || calls != 1 {
 		t.Errorf("what take cannot read: %v, after %d calls", err, calls)
+	}
+}
+
+// TestReadJSON: a kubelet's answer may have any size, and one beyond the limit is refused.
+func TestReadJSON(t *testing.T) {
+	a := newAPI(t)
+	path := KubeletPath("w-1", "pods")
+	const answer = `{"kind": "PodList"}`
+	a.Answer(path, answer)
+	for limit, fits := range map[int64]bool{int64(len(answer)): true, int64(len(answer)) - 1: false} {
+		var list struct{ Kind string }
+		err := ReadJSON(t.Context(), a.client(t), Query{Path: path}, limit, &list)
+		if (err == nil) != fits || (list.Kind == "PodList") != fits {
+			t.Errorf("at most %d bytes: %+v, %v", limit, list, err)
+		}
+		if !fits {
+			fact.Error(t, err, path, strconv.FormatInt(limit, 10))
+		}
 	}
 }
 

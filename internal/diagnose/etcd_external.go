@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/pkg/errors"
@@ -17,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
+	"github.com/slipway-k8s/slipway/internal/parallel"
 )
 
 // etcdMissed matches an API server's complaints about an etcd that doesn't answer.
@@ -35,17 +35,13 @@ func etcdUnreachable(s *scene) []symptom {
 	if s.t.Waiting && !p.dead && len(p.containers) < 2 && len(matching(p.lines, etcdMissed)) == 0 {
 		return nil
 	}
-	answers := make([]error, len(servers))
-	var group sync.WaitGroup
-	for i, server := range servers {
-		group.Go(func() {
-			_, answers[i] = s.h.Fetch(s.ctx, host.Probe{
-				URL: strings.TrimRight(server, "/") + "/version",
-				CA:  s.file(p.args["etcd-cafile"]), ClientCert: s.file(p.args["etcd-certfile"]), ClientKey: s.file(p.args["etcd-keyfile"]),
-			})
+	answers := parallel.Map(servers, 0, func(server string) error {
+		_, err := s.h.Fetch(s.ctx, host.Probe{
+			URL: strings.TrimRight(server, "/") + "/version",
+			CA:  s.file(p.args["etcd-cafile"]), ClientCert: s.file(p.args["etcd-certfile"]), ClientKey: s.file(p.args["etcd-keyfile"]),
 		})
-	}
-	group.Wait()
+		return err
+	})
 	var evidence []string
 	for _, err := range answers {
 		if !noTalk(err) {

@@ -4,7 +4,6 @@
 package diagnose
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -55,16 +54,11 @@ type staticPod struct {
 }
 
 // files lists the files in a directory that the kubelet reads; none for an empty name.
-func files(h View, dir string) (paths []string) {
+func files(h View, dir string) []string {
 	if dir == "" {
 		return nil
 	}
-	entries, _ := h.ReadDir(dir) // it needn't exist
-	for _, e := range entries {
-		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
-			paths = append(paths, filepath.Join(dir, e.Name()))
-		}
-	}
+	paths, _ := host.VisibleFiles(h, dir) // it needn't exist
 	return paths
 }
 

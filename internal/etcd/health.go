@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/pkg/errors"
@@ -16,6 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/encoding/prototext"
 	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/slipway-k8s/slipway/internal/parallel"
 )
 
 func (r *Real) Health(ctx context.Context) ([]Health, error) {
@@ -47,23 +48,18 @@ func (r *Real) anyView(ctx context.Context) ([]Member, error) {
 
 // askEach asks each member for its status, all in parallel.
 func (r *Real) askEach(ctx context.Context, members []Member) []Health {
-	health := make([]Health, len(members))
-	var group sync.WaitGroup
-	for i, m := range members {
-		group.Go(func() {
-			on, err := r.reach(ctx, m)
-			defer on.close()
-			if err == nil && on.status.Leader == 0 {
-				err = errors.New("it has no leader")
-			}
-			health[i] = Health{Member: m, Answers: on.status != nil, Err: err}
-			if on.status.GetHeader().GetMemberId() == m.ID {
-				health[i].Status = statusOf(on.status)
-			}
-		})
-	}
-	group.Wait()
-	return health
+	return parallel.Map(members, 0, func(m Member) Health {
+		on, err := r.reach(ctx, m)
+		defer on.close()
+		if err == nil && on.status.Leader == 0 {
+			err = errors.New("it has no leader")
+		}
+		health := Health{Member: m, Answers: on.status != nil, Err: err}
+		if on.status.GetHeader().GetMemberId() == m.ID {
+			health.Status = statusOf(on.status)
+		}
+		return health
+	})
 }
 
 type connection struct {

@@ -6,13 +6,14 @@ package etcd
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/pkg/errors"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/slipway-k8s/slipway/internal/parallel"
 )
 
 func (r *Real) HashKV(ctx context.Context, revision int64) ([]KeysHash, error) {
@@ -22,13 +23,7 @@ func (r *Real) HashKV(ctx context.Context, revision int64) ([]KeysHash, error) {
 	if err != nil {
 		return nil, errors.WithMessage(err, "list the members of etcd")
 	}
-	all := make([]KeysHash, len(members))
-	var group sync.WaitGroup
-	for i, m := range members {
-		group.Go(func() { all[i] = r.hashOf(ctx, m, revision) })
-	}
-	group.Wait()
-	return all, nil
+	return parallel.Map(members, 0, func(m Member) KeysHash { return r.hashOf(ctx, m, revision) }), nil
 }
 
 func (r *Real) hashOf(ctx context.Context, m Member, revision int64) KeysHash {

@@ -11,13 +11,14 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/pkg/errors"
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/parallel"
 )
 
 // Peer is the result of asking a peer URL.
@@ -56,16 +57,10 @@ const peerMembers = "/members"
 func (r *Real) Peers(ctx context.Context, urls []string) []Peer {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	found := make([]Peer, len(urls))
-	var group sync.WaitGroup
-	for i, url := range urls {
-		group.Go(func() {
-			members, err := r.peer(ctx, url)
-			found[i] = Peer{url, members, err}
-		})
-	}
-	group.Wait()
-	return found
+	return parallel.Map(urls, 0, func(url string) Peer {
+		members, err := r.peer(ctx, url)
+		return Peer{url, members, err}
+	})
 }
 
 // peer asks the etcd at a peer URL. The server's certificate must come from etcd's CA, unless the URL is of http.

@@ -11,10 +11,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/pkg/errors"
+)
+
+// Times (UTC) in the names of files: BackupTime is in those of backups, as with kubeadm, and FileTime in all others.
+const (
+	BackupTime = "2006-01-02-15-04-05"
+	FileTime   = "20060102T150405Z"
 )
 
 // SetFile is a file written together with others, see WriteSet.
@@ -29,6 +36,15 @@ type SetFile struct {
 // Summary stands for the content of a file too large to show.
 func Summary(f SetFile) string {
 	return fmt.Sprintf("(%d bytes, sha256:%s)\n", f.Size, hex.EncodeToString(f.SHA256[:]))
+}
+
+// HashOf returns the hash of a file's content as records have it, SHA-256 in hexadecimal; empty for no file.
+func HashOf(data []byte) string {
+	if data == nil {
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 // Describe returns the Summary of a large file on a host.
@@ -72,6 +88,18 @@ func OwnerIn(info fs.FileInfo) (whose Owner, known bool) {
 		return Owner{}, false
 	}
 	return Owner{int(stat.Uid), int(stat.Gid)}, true
+}
+
+// VisibleFiles lists the files in a directory whose names don't begin with a dot, as paths. In its own directories, the kubelet reads
+// only these.
+func VisibleFiles(h FileReader, dir string) (paths []string, err error) {
+	entries, err := h.ReadDir(dir)
+	for _, e := range entries {
+		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, err
 }
 
 // LooksSecret recognises PEM private keys and kubeconfigs that contain a key.

@@ -66,7 +66,7 @@ func (r resource) path(group string) string { return "/apis/" + group + "/" + r.
 // served returns a group's resources in all versions, the preferred version first; none if there's no such group.
 func (c *collector) served(ctx context.Context, group string) ([]resource, error) {
 	var g metav1.APIGroup
-	err := c.API.Read(ctx, cluster.Query{Path: "/apis/" + group}, decodeInto(&g))
+	err := cluster.ReadJSON(ctx, c.API, cluster.Query{Path: "/apis/" + group}, cluster.LargestList, &g)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -76,7 +76,8 @@ func (c *collector) served(ctx context.Context, group string) ([]resource, error
 	var all []resource
 	for _, v := range g.Versions {
 		var list metav1.APIResourceList
-		if err := c.API.Read(ctx, cluster.Query{Path: "/apis/" + group + "/" + v.Version}, decodeInto(&list)); err != nil {
+		q := cluster.Query{Path: "/apis/" + group + "/" + v.Version}
+		if err := cluster.ReadJSON(ctx, c.API, q, cluster.LargestList, &list); err != nil {
 			return nil, err
 		}
 		for _, r := range list.APIResources {

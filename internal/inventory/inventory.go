@@ -8,9 +8,7 @@ package inventory
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strconv"
@@ -18,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -144,7 +141,7 @@ func list[T any](ctx context.Context, api cluster.Cluster, path, accept string) 
 	params := url.Values{"limit": {strconv.Itoa(pageSize)}}
 	for {
 		var p page[T]
-		err := api.Read(ctx, cluster.Query{Path: path, Params: params, Accept: accept}, decodeInto(&p))
+		err := cluster.ReadJSON(ctx, api, cluster.Query{Path: path, Params: params, Accept: accept}, cluster.LargestList, &p)
 		if apierrors.IsNotFound(err) {
 			return items, 0, nil
 		}
@@ -180,15 +177,6 @@ func (c *collector) incomplete(what, path string, left int64, err error) {
 	case left > 0:
 		c.gap(what, path, "look at the others yourself", "%s: only the first %d were checked, at least %d were not", what, mostObjects, left)
 	}
-}
-
-// within limits how much a node can make this program read.
-func within(take func(io.Reader) error) func(io.Reader) error {
-	return func(r io.Reader) error { return take(io.LimitReader(r, largestAnswer)) }
-}
-
-func decodeInto(to any) func(io.Reader) error {
-	return func(r io.Reader) error { return errors.Wrap(json.NewDecoder(r).Decode(to), "decode the answer") }
 }
 
 // oldestOf returns the minor release of the oldest API server, kubelet or kube-proxy, such as 1.36.

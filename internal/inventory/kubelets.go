@@ -9,13 +9,11 @@ import (
 	"encoding/json"
 	"io"
 	"io/fs"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/breakages"
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/parallel"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/kubeletconfig"
@@ -65,28 +64,28 @@ func (c *collector) nodeKubelets(ctx context.Context, shared map[string]any) []b
 		c.gap("kubelets", "nodes", "look at /var/lib/kubelet/config.yaml on nodes that differ from the others",
 			"only %d kubelets were asked for their configuration, %d were not", mostNodes, left)
 	}
-	found := make([]breakages.Kubelet, len(nodes))
 	var others []string
-	group := errgroup.Group{}
-	group.SetLimit(asksAtOnce)
-	for i, n := range nodes {
-		look := c.kubeletHere
-		if c.Here == nil || c.Here.Node.Name != n.Name {
-			look = c.kubeletOf
+	for _, n := range nodes {
+		if !c.isHere(n) {
 			others = append(others, n.Name)
 		}
-		group.Go(func() error {
-			found[i] = look(ctx, n, shared)
-			return nil
-		})
 	}
-	_ = group.Wait()
+	found := parallel.Map(nodes, asksAtOnce, func(n upgrading.NodeVersions) breakages.Kubelet {
+		if c.isHere(n) {
+			return c.kubeletHere(ctx, n, shared)
+		}
+		return c.kubeletOf(ctx, n, shared)
+	})
 	if len(others) > 0 {
 		slices.Sort(others)
 		c.gap("kubelets", "flags", "look there at /var/lib/kubelet/kubeadm-flags.env, /etc/default/kubelet and the drop-ins of kubelet.service",
 			"the flags of these kubelets were not checked, because the API does not show them: %s", strings.Join(others, ", "))
 	}
 	return found
+}
+
+func (c *collector) isHere(n upgrading.NodeVersions) bool {
+	return c.Here != nil && c.Here.Node.Name == n.Name
 }
 
 func rank(n upgrading.NodeVersions) int {
@@ -141,11 +140,11 @@ func (c *collector) kubeletOf(ctx context.Context, n upgrading.NodeVersions, sha
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	k := newKubelet(n)
-	proxy := "/api/v1/nodes/" + url.PathEscape(n.Name) + "/proxy/"
 	var running struct {
 		Config map[string]any `json:"kubeletconfig"`
 	}
-	if err := c.API.Read(ctx, cluster.Query{Path: proxy + "configz"}, within(decodeInto(&running))); err != nil {
+	configz := cluster.Query{Path: cluster.KubeletPath(n.Name, "configz")}
+	if err := cluster.ReadJSON(ctx, c.API, configz, largestAnswer, &running); err != nil {
 		c.gap(k.Where, "configz", "make the node Ready, or look at /var/lib/kubelet/config.yaml there", "%s: its configuration was not checked: %v", k.Where, err)
 	}
 	own := map[string]any{}
@@ -159,19 +158,20 @@ func (c *collector) kubeletOf(ctx context.Context, n upgrading.NodeVersions, sha
 	}
 	if v, err := version.ParseSemantic(n.Kubelet); err == nil && v.LessThan(version.MustParseSemantic("1.35.0")) {
 		delete(own, "failCgroupV1") // a default that changes in 1.35
-		k.CgroupV1 = c.hasCgroupV1(ctx, k.Where, proxy)
+		k.CgroupV1 = c.hasCgroupV1(ctx, k)
 	}
 	k.Config = beyond(own, shared)
 	return k
 }
 
 // hasCgroupV1 asks a kubelet's metrics.
-func (c *collector) hasCgroupV1(ctx context.Context, where, proxy string) (v1 bool) {
-	err := c.API.Read(ctx, cluster.Query{Path: proxy + "metrics", Accept: "text/plain"}, within(func(r io.Reader) error {
+func (c *collector) hasCgroupV1(ctx context.Context, k breakages.Kubelet) (v1 bool) {
+	q := cluster.Query{Path: cluster.KubeletPath(k.Node, "metrics"), Accept: "text/plain"}
+	err := c.API.Read(ctx, q, cluster.Within(largestAnswer, func(r io.Reader) error {
 		return eachLine(r, func(line []byte) { v1 = v1 || string(line) == "kubelet_cgroup_version 1" })
 	}))
 	if err != nil {
-		c.gap(where, "cgroups", "check it there: stat -fc %T /sys/fs/cgroup", "%s: its version of cgroups was not checked: %v", where, err)
+		c.gap(k.Where, "cgroups", "check it there: stat -fc %T /sys/fs/cgroup", "%s: its version of cgroups was not checked: %v", k.Where, err)
 	}
 	return v1
 }

@@ -5,7 +5,6 @@ package inventory
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -30,8 +29,7 @@ func (c *collector) pods(ctx context.Context) {
 	planes := cluster.ControlPlanesOf(c.State.Hosts)
 	c.inputs.Cluster.Pods = listed[corev1.Pod](ctx, c, "/api/v1/pods", "Pods")
 	for _, pod := range c.inputs.Cluster.Pods {
-		_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
-		if static && (c.Here == nil || pod.Spec.NodeName != c.Here.Node.Name) {
+		if cluster.IsMirror(&pod) && (c.Here == nil || pod.Spec.NodeName != c.Here.Node.Name) {
 			c.inputs.StaticPods = append(c.inputs.StaticPods, breakages.StaticPod{
 				Where: "static Pod " + pod.Namespace + "/" + pod.Name + " on " + pod.Spec.NodeName, Pod: pod, Reported: planes[pod.Spec.NodeName] == nil})
 		}
@@ -117,22 +115,18 @@ func (c *collector) systemNamespace(ctx context.Context) {
 	c.inputs.Cluster.SystemLabels = ns.Labels
 }
 
-// staticPodsHere reads the directory as the kubelet does: every file whose name doesn't begin with a dot.
+// staticPodsHere reads the files that the kubelet reads.
 func (c *collector) staticPodsHere() {
 	if c.Here == nil {
 		return
 	}
 	dir := c.Here.Node.Paths.Manifests
-	entries, err := c.Here.Host.ReadDir(dir)
+	paths, err := host.VisibleFiles(c.Here.Host, dir)
 	if err != nil {
 		c.gap(dir, dir, "run this as root", "%s was not checked: %v", dir, err)
 		return
 	}
-	for _, e := range entries {
-		if e.IsDir() || strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		path := filepath.Join(dir, e.Name())
+	for _, path := range paths {
 		data, err := host.ReadHead(c.Here.Host, path, LargestFile)
 		if err != nil {
 			c.gap(path, path, "run this as root", "%s was not checked: %v", path, err)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/redact"
@@ -33,6 +34,25 @@ func (f File) Write(h host.Host) (changed bool, err error) {
 		return h.WriteSecret(f.Path, f.Data)
 	}
 	return h.WriteFile(f.Path, f.Data, f.Mode)
+}
+
+// ReadYAML fills into from a file of Slipway's own, which has no other fields; found is false without the file.
+func ReadYAML(h host.Host, path string, into any) (found bool, err error) {
+	data, err := host.ReadIfExists(h, path)
+	if err != nil || data == nil {
+		return false, err
+	}
+	return true, errors.Wrap(yaml.UnmarshalStrict(data, into), path)
+}
+
+// WriteYAML writes a file for ReadYAML, which only root may read.
+func WriteYAML(h host.Host, path string, value any) error {
+	data, err := yaml.Marshal(value)
+	if err != nil {
+		return errors.Wrap(err, path)
+	}
+	_, err = File{Path: path, Data: data, Mode: 0o600}.Write(h)
+	return err
 }
 
 // secretMode is the mode of files with credentials, which may have other forms than host.LooksSecret knows.

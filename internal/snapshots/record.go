@@ -36,8 +36,6 @@ const (
 	Extension       = ".db"
 	SealedExtension = ".tar.age"
 	recordExtension = ".json"
-
-	nameTime = "20060102T150405Z"
 )
 
 // Record describes a snapshot. It's written once the snapshot is on disk and was read back, so a snapshot with a record was whole.
@@ -121,14 +119,14 @@ type Snapshot struct {
 
 // Name returns the name of the file for a Node's snapshot.
 func Name(node string, taken time.Time) string {
-	return "etcd-" + node + "-" + taken.UTC().Format(nameTime) + Extension
+	return "etcd-" + node + "-" + taken.UTC().Format(host.FileTime) + Extension
 }
 
 // TakenIn returns when a Node's snapshot was taken, by its name, or by that of its record; own is false for any other name.
 func TakenIn(name, node string) (taken time.Time, own bool) {
 	name, own = strings.CutPrefix(strings.TrimSuffix(name, recordExtension), "etcd-"+node+"-")
 	name = strings.TrimSuffix(strings.TrimSuffix(name, Extension), SealedExtension)
-	taken, err := time.Parse(nameTime, name)
+	taken, err := time.Parse(host.FileTime, name)
 	return taken, own && err == nil
 }
 

@@ -66,16 +66,11 @@ func Sign(h host.Reader, n *config.Node) (string, error) {
 			return path, err
 		}
 	}
-	entries, err := h.ReadDir(n.Paths.Manifests)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
+	pods, err := host.VisibleFiles(h, n.Paths.Manifests)
+	if err != nil || len(pods) == 0 {
+		return "", host.IgnoreMissing(err)
 	}
-	for _, e := range entries {
-		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") { // the kubelet ignores others
-			return filepath.Join(n.Paths.Manifests, e.Name()), nil
-		}
-	}
-	return "", nil
+	return pods[0], nil
 }
 
 // StaticPodPath is the path of a component's static Pod.

@@ -17,9 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// Backup directories have kubeadm's names, with their creation time (UTC), the same for a run's manifests and snapshot.
+// Backup directories have kubeadm's names, with their creation time (host.BackupTime), the same for a run's manifests and snapshot.
 const (
-	BackupTime     = "2006-01-02-15-04-05"
 	ManifestBackup = "kubeadm-backup-manifests-"
 	EtcdBackup     = "kubeadm-backup-etcd-"
 	KubeletBackup  = "kubeadm-kubelet-config-"
@@ -100,7 +99,7 @@ func backupDirs(h host.Host, root string) ([]backupDir, error) {
 	for _, e := range entries {
 		for _, kind := range []string{ManifestBackup, EtcdBackup, KubeletBackup} {
 			stamp, ours := strings.CutPrefix(e.Name(), kind)
-			made, err := time.Parse(BackupTime, stamp)
+			made, err := time.Parse(host.BackupTime, stamp)
 			if !ours || err != nil || !e.IsDir() {
 				continue
 			}
@@ -212,7 +211,7 @@ func imageIn(h host.Host, path string) (string, error) {
 func (b *Backup) Wrote(name string, data []byte) (same, recorded bool) {
 	for _, files := range b.written {
 		hash, found := files[name]
-		same, recorded = same || found && hash == HashOf(data), recorded || found
+		same, recorded = same || found && hash == host.HashOf(data), recorded || found
 	}
 	return same, recorded
 }

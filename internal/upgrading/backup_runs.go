@@ -6,15 +6,10 @@ package upgrading
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/pkg/errors"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
@@ -190,8 +185,6 @@ func (r *Record) complete(later Record) {
 	r.Completed = later.Completed
 }
 
-func HashOf(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
-
 // another reports whether two records are of different clusters, which may share a CA. A missing value matches any. restored
 // means that a restore in between may have made a new etcd cluster.
 func (r *Record) another(other Record, restored bool) bool {
@@ -204,12 +197,8 @@ func (r *Record) another(other Record, restored bool) bool {
 }
 
 func readRecord(h host.Host, dir string) (r Record, err error) {
-	path := filepath.Join(dir, RecordFile)
-	data, err := host.ReadIfExists(h, path)
-	if err != nil || data == nil {
-		return r, err
-	}
-	return r, errors.Wrap(yaml.UnmarshalStrict(data, &r), path)
+	_, err = ownership.ReadYAML(h, filepath.Join(dir, RecordFile), &r)
+	return r, err
 }
 
 // Complete records the end of the upgrade behind b: the next run begins another, even to the same version. It writes nothing
@@ -238,11 +227,7 @@ func (b *Backup) setCompleted(h host.Host, at time.Time) error {
 		return err
 	}
 	record.Completed = at
-	data, err := yaml.Marshal(record)
-	if err != nil {
-		return err
-	}
-	if _, err := (ownership.File{Path: filepath.Join(b.last, RecordFile), Data: data, Mode: 0o600}).Write(h); err != nil {
+	if err := ownership.WriteYAML(h, filepath.Join(b.last, RecordFile), record); err != nil {
 		return err
 	}
 	b.Completed = at

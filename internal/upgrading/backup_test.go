@@ -233,7 +233,7 @@ func TestLastBackupRecord(t *testing.T) {
 	if !reflect.DeepEqual(b.Record, want) {
 		t.Errorf("got %+v, want %+v", b.Record, want)
 	}
-	if began, ended := b.Began.Format(BackupTime), b.Ended.Format(BackupTime); began != "2026-02-01-00-01-00" || ended != "2026-02-01-00-20-00" {
+	if began, ended := b.Began.Format(host.BackupTime), b.Ended.Format(host.BackupTime); began != "2026-02-01-00-01-00" || ended != "2026-02-01-00-20-00" {
 		t.Errorf("from %s to %s", began, ended)
 	}
 }
@@ -303,7 +303,7 @@ func TestCompleted(t *testing.T) {
 func TestWrote(t *testing.T) {
 	root := t.TempDir()
 	for dir, text := range map[string]string{kubelet2: "one", KubeletBackup + "2026-02-01-00-20-00": "two"} {
-		write(t, filepath.Join(root, dir), kept{dir, "v1.37.2\nca: sha256:1\nwritten:\n  config.yaml: " + HashOf([]byte(text)), "config.yaml=" + text})
+		write(t, filepath.Join(root, dir), kept{dir, "v1.37.2\nca: sha256:1\nwritten:\n  config.yaml: " + host.HashOf([]byte(text)), "config.yaml=" + text})
 	}
 	b, err := LastBackup(linux.New(), root, Progress{})
 	if err != nil {
@@ -337,7 +337,7 @@ func TestLastBackupOfManyRuns(t *testing.T) {
 	const count = 40
 	root, first := t.TempDir(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range count {
-		dir := ManifestBackup + first.AddDate(0, 0, i).Format(BackupTime)
+		dir := ManifestBackup + first.AddDate(0, 0, i).Format(host.BackupTime)
 		write(t, filepath.Join(root, dir), kept{dir, "v1.37.2", "kube-apiserver.yaml=1.36.4"})
 	}
 	b, err := LastBackup(&countedReads{linux.New(), 20 * count}, root, Progress{})

@@ -15,7 +15,6 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
@@ -174,22 +173,13 @@ type Progress struct {
 
 // ReadProgress reads the last rollback's progress below root.
 func ReadProgress(h host.Host, root string) (p Progress, err error) {
-	path := filepath.Join(root, rollbackFile)
-	data, err := host.ReadIfExists(h, path)
-	if err != nil || data == nil {
-		return p, err
-	}
-	return p, errors.Wrap(yaml.UnmarshalStrict(data, &p), path)
+	_, err = ownership.ReadYAML(h, filepath.Join(root, rollbackFile), &p)
+	return p, err
 }
 
 // Write stores the progress for the next run.
 func (p Progress) Write(h host.Host, root string) error {
-	data, err := yaml.Marshal(p)
-	if err != nil {
-		return err
-	}
-	_, err = ownership.File{Path: filepath.Join(root, rollbackFile), Data: data, Mode: 0o600}.Write(h)
-	return err
+	return ownership.WriteYAML(h, filepath.Join(root, rollbackFile), p)
 }
 
 // Concerns reports whether this is the progress of rolling back b's upgrade. It isn't if that upgrade has replaced static Pods

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/pkg/errors"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
@@ -34,13 +33,8 @@ func New(h host.Host, n *config.Node, wanted Move) (*Move, *config.Node, error) 
 		return &wanted, n, nil
 	}
 	m := &Move{}
-	path := journalPath(n)
-	data, err := host.ReadIfExists(h, path)
-	if err != nil {
+	if _, err := ownership.ReadYAML(h, journalPath(n), m); err != nil {
 		return nil, nil, err
-	}
-	if err := yaml.UnmarshalStrict(data, m); err != nil {
-		return nil, nil, errors.Wrap(err, path)
 	}
 	if m.To.IsValid() {
 		m.From = append(m.From, m.To)
@@ -64,14 +58,9 @@ func (m *Move) record(_ context.Context, env *step.Env) error {
 	if len(m.From) == 0 {
 		return nil
 	}
-	data, err := yaml.Marshal(m)
-	if err != nil {
-		return errors.WithStack(err)
-	}
 	path := journalPath(env.Config)
 	if err := env.Host.EnsureDir(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	_, err = ownership.File{Path: path, Data: data, Mode: 0o600}.Write(env.Host)
-	return err
+	return ownership.WriteYAML(env.Host, path, m)
 }

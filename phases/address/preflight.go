@@ -54,7 +54,7 @@ func (m *Move) preflight(ctx context.Context, env *step.Env) error {
 			return err != nil || node.Contains(list, manifests.EtcdName) && m.Mentions(own.PeerURL) // otherwise an earlier run has checked it
 		}, func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }),
 	}
-	return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+	return node.Check(ctx, env, checks...)
 }
 
 // clientPreflight asks the API at its next address with this node's trust, because a kubelet that can't reach it is lost.
@@ -67,7 +67,7 @@ func (m *Move) clientPreflight(ctx context.Context, env *step.Env) error {
 		{Name: serverCheck, Asks: "the API answers at its address", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return m.checkServer(ctx, env) }},
 		{Name: addressCheck, Asks: "the address is this host's", Run: func(context.Context, preflight.View) []fault.Finding { return m.checkNodeIP(env) }},
 	}
-	return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+	return node.Check(ctx, env, checks...)
 }
 
 func (m *Move) checkServer(ctx context.Context, env *step.Env) []fault.Finding {

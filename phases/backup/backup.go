@@ -35,7 +35,7 @@ const snapshotsToKeep = 3
 // write data that the old can't read. Each run does, so continuing an interrupted run takes another snapshot. The manifests show
 // what was running then, and so whether a rollback may restore the snapshot: see upgrading.Backup.
 func ControlPlane(ctx context.Context, env *step.Env, components []node.Replacement) error {
-	stamp := env.Host.Now().UTC().Format(upgrading.BackupTime)
+	stamp := env.Host.Now().UTC().Format(host.BackupTime)
 	dir := filepath.Join(node.BackupRoot(env), upgrading.ManifestBackup+stamp)
 	env.UI.Printf("Keeping the previous manifests in %s", dir)
 	record, err := controlPlaneRecord(ctx, env)
@@ -100,7 +100,7 @@ func backUpAll(env *step.Env, dir string, record upgrading.Record, written map[s
 	}
 	record.Written = map[string]string{}
 	for name, data := range written {
-		record.Written[name] = upgrading.HashOf(data)
+		record.Written[name] = host.HashOf(data)
 	}
 	data, err := yaml.Marshal(record)
 	if err != nil {
@@ -270,7 +270,7 @@ func snapshotsIn(env *step.Env, dir string) (whole, partial bool, err error) {
 
 // Kubelet backs up the kubelet's files about to be replaced.
 func Kubelet(env *step.Env, files []ownership.File) error {
-	dir := filepath.Join(node.BackupRoot(env), upgrading.KubeletBackup+env.Host.Now().UTC().Format(upgrading.BackupTime))
+	dir := filepath.Join(node.BackupRoot(env), upgrading.KubeletBackup+env.Host.Now().UTC().Format(host.BackupTime))
 	written, paths := map[string][]byte{}, []string{}
 	for _, f := range files {
 		written[filepath.Base(f.Path)] = f.Data

@@ -68,7 +68,7 @@ func startMember(ctx context.Context, env *step.Env, peer string, members []etcd
 	if !there || added || local.PeerURL != peer {
 		initial = nil
 		for _, m := range members {
-			initial = append(initial, manifests.Member{Name: cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)), PeerURL: m.PeerURL})
+			initial = append(initial, manifests.Member{Name: cmp.Or(m.Name, m.IDText()), PeerURL: m.PeerURL})
 		}
 	}
 	writer := *env

@@ -147,7 +147,7 @@ func replaceMember(ctx context.Context, env *step.Env, lost etcd.Member, why str
 	if err != nil {
 		return err
 	}
-	name := cmp.Or(lost.Name, fmt.Sprintf("%x", lost.ID))
+	name := cmp.Or(lost.Name, lost.IDText())
 	for _, m := range all {
 		if m.PeerURL == lost.PeerURL && m.Answers {
 			return errors.Errorf("etcd member %q answers at %s, but %s. If this is another host's address, give this node its own (--apiserver-advertise-address); "+

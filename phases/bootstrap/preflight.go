@@ -41,7 +41,7 @@ func runPreflightInit(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	env.UI.Printf("Checking this host")
-	if err := node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil {
+	if err := node.Check(ctx, env, checks...); err != nil {
 		return err
 	}
 	return node.PullMissingImages(ctx, env)
@@ -156,7 +156,7 @@ func runPreflightJoin(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	env.UI.Printf("Checking this host")
-	if err := node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil {
+	if err := node.Check(ctx, env, checks...); err != nil {
 		return err
 	}
 	if thisnode.CheckMember(env.Host, env.Config) == nil && !env.Config.Join.NodeGone {

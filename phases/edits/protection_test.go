@@ -16,6 +16,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -49,7 +50,7 @@ func writtenByUpgrade(t *testing.T, s *phasetest.Stage, path string) {
 		kind = upgrading.KubeletBackup
 	}
 	dir := "/etc/kubernetes/tmp/" + kind + "2026-10-01-00-00-00/"
-	s.Put(t, dir+"upgrade.yaml", "node: cp-1\nto: v1.36.4\nca: sha256:1\nwritten:\n  "+filepath.Base(path)+": "+upgrading.HashOf([]byte(s.Get(t, path)))+"\n")
+	s.Put(t, dir+"upgrade.yaml", "node: cp-1\nto: v1.36.4\nca: sha256:1\nwritten:\n  "+filepath.Base(path)+": "+host.HashOf([]byte(s.Get(t, path)))+"\n")
 	s.Put(t, dir+filepath.Base(path), "spec: {containers: [{image: 'registry.k8s.io/x:v1.35.8'}]}")
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -42,7 +43,7 @@ func awaitSandbox(ctx context.Context, env *step.Env) error {
 	failure := "node " + name + " has joined, but it cannot start Pods"
 	err = env.Guard(ctx, new(sandboxTime), env.KubeletTarget(), failure, func(ctx context.Context) error {
 		return env.Cluster.AwaitNode(ctx, name, func(_ *corev1.Node, pods []corev1.Pod) error {
-			given := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return ofNode(&p) || !p.Spec.HostNetwork })
+			given := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return cluster.IsMirror(&p) || !p.Spec.HostNetwork })
 			switch {
 			case sandboxReady(ctx, env), len(given) == 0 && env.Host.Now().Sub(began) >= givenTime:
 				return nil

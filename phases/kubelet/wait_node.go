@@ -106,7 +106,7 @@ func lacksNetwork(reported *corev1.Node, pods []corev1.Pod) bool {
 	proxyRuns := false
 	for _, p := range pods {
 		switch {
-		case ofNode(&p):
+		case cluster.IsMirror(&p):
 		case p.Labels["k8s-app"] == manifests.KubeProxyName:
 			proxyRuns = podRunning(&p)
 		default:
@@ -167,7 +167,7 @@ func (d due) run(node *corev1.Node, pods []corev1.Pod) error {
 	for _, p := range pods {
 		critical, counts := p.Spec.PriorityClassName == "system-node-critical", !d.ofNetwork || !p.Spec.HostNetwork
 		switch {
-		case ofNode(&p) || !critical && !counts:
+		case cluster.IsMirror(&p) || !critical && !counts:
 		case critical && !cluster.PodReady(&p):
 			return errors.Errorf("Pod %s/%s is not Ready: %s", p.Namespace, p.Name, whyNotReady(&p))
 		case podRunning(&p):
@@ -181,9 +181,6 @@ func (d due) run(node *corev1.Node, pods []corev1.Pod) error {
 	}
 	return waiting
 }
-
-// ofNode reports whether a Pod is one of the kubelet's static Pods, which run without the cluster.
-func ofNode(p *corev1.Pod) bool { return p.Annotations[corev1.MirrorPodAnnotationKey] != "" }
 
 // noPod says why no Pod has been scheduled to a node, as far as its taints show. The control plane's own taint is no reason: the
 // expected Pods tolerate it.

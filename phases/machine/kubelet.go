@@ -5,9 +5,6 @@ package machine
 
 import (
 	"context"
-	"encoding/json"
-	"io"
-	"net/url"
 	"path/filepath"
 	"strings"
 
@@ -164,9 +161,8 @@ func awaitAdopted(ctx context.Context, env *step.Env) error {
 // adopted compares the kubelet's UIDs of the static Pods with the running Pods'.
 func adopted(ctx context.Context, env *step.Env) error {
 	var known corev1.PodList
-	path := "/api/v1/nodes/" + url.PathEscape(env.Config.Name) + "/proxy/pods"
-	err := env.Cluster.Read(ctx, cluster.Query{Path: path}, func(r io.Reader) error { return json.NewDecoder(r).Decode(&known) })
-	if err != nil {
+	pods := cluster.Query{Path: cluster.KubeletPath(env.Config.Name, "pods")}
+	if err := cluster.ReadJSON(ctx, env.Cluster, pods, cluster.LargestKubelet, &known); err != nil {
 		return err
 	}
 	running, err := env.Host.Sandboxes(ctx, env.Config.CRISocket, metav1.NamespaceSystem)

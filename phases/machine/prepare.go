@@ -100,7 +100,7 @@ func (p *Prepare) runPreflight(ctx context.Context, env *step.Env) error {
 		Runtime: found.check(ctx, env), Sizes: p.sizes(), Parameters: parameters, SysctlFile: sysctlPath, Refused: pending.refused,
 	})
 	checks = append(append(checks, trial.Question(env)), p.skewChecks(ctx, env)...)
-	return node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+	return node.Check(ctx, env, checks...)
 }
 
 // phase is a phase's name in the running command: on its own, or as a part of up.

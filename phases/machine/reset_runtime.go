@@ -48,7 +48,7 @@ func ownContainerd(ctx context.Context, env *step.Env) (bool, error) {
 func runPreflightHostReset(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Checking this host")
 	sign := func(h host.Reader) (string, error) { return thisnode.Sign(h, env.Config) }
-	return node.ReportFindings(env, preflight.Run(ctx, preflight.HostReset(sign), env.Host, env.Config.IgnorePreflightErrors))
+	return node.Check(ctx, env, preflight.HostReset(sign)...)
 }
 
 // runResetImages leaves an image if somebody has given its name to another.

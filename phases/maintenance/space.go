@@ -5,10 +5,7 @@ package maintenance
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/url"
 	"time"
 
 	"github.com/pkg/errors"
@@ -52,8 +49,6 @@ func hasRoom(ctx context.Context, env *step.Env, m etcd.Health) error {
 const (
 	// spaceTime bounds a question to another host's kubelet.
 	spaceTime = 10 * time.Second
-	// mostSummary (bytes) is more than a kubelet with thousands of Pods answers.
-	mostSummary = 32 << 20
 	// kept is the part of a file system that has to stay free: one in so many, as on this host.
 	kept = 10
 )
@@ -70,10 +65,8 @@ func hasRoomThere(ctx context.Context, env *step.Env, m etcd.Health) error {
 			}
 		}
 	}
-	path := "/api/v1/nodes/" + url.PathEscape(m.Name) + "/proxy/stats/summary"
-	err := env.Cluster.Read(ctx, cluster.Query{Path: path}, func(r io.Reader) error {
-		return errors.WithStack(json.NewDecoder(io.LimitReader(r, mostSummary)).Decode(&summary))
-	})
+	q := cluster.Query{Path: cluster.KubeletPath(m.Name, "stats/summary")}
+	err := cluster.ReadJSON(ctx, env.Cluster, q, cluster.LargestKubelet, &summary)
 	fs := summary.Node.FS
 	switch {
 	case err != nil:

@@ -30,7 +30,7 @@ func PullMissingImages(ctx context.Context, env *step.Env) error {
 
 // Check makes checks and reports their findings. An error fails unless the operator ignores its check.
 func Check(ctx context.Context, env *step.Env, checks ...preflight.Check) error {
-	return ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
+	return reportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors))
 }
 
 // ReportImage prints the result for an image.
@@ -68,12 +68,12 @@ func AwaitChecks(ctx context.Context, env *step.Env, checks []preflight.Check, i
 	if err != nil {
 		return err
 	}
-	return ReportFindings(env, report)
+	return reportFindings(env, report)
 }
 
-// ReportFindings prints the notes, the warnings and the names of checks a dry run couldn't make, and returns the errors as a
+// reportFindings prints the notes, the warnings and the names of checks a dry run couldn't make, and returns the errors as a
 // *preflight.FailedError.
-func ReportFindings(env *step.Env, report preflight.Report) error {
+func reportFindings(env *step.Env, report preflight.Report) error {
 	for _, f := range report[fault.Note] {
 		env.UI.Printf("%s", f)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -84,7 +83,7 @@ func keepsElsewhere(pod *corev1.Pod) string {
 
 // AsideAt returns a name for the old data, for a workflow such as rollback. EtcdAside recognizes it.
 func (x EtcdExchange) AsideAt(workflow string, now time.Time) string {
-	return x.Data + asideInfix + workflow + "-" + now.UTC().Format(upgrading.BackupTime)
+	return x.Data + asideInfix + workflow + "-" + now.UTC().Format(host.BackupTime)
 }
 
 // EtcdAside reports whether an EtcdExchange has given this name to something beside etcd's data: to old data, of a time, or, with
@@ -98,7 +97,7 @@ func EtcdAside(name string) (at time.Time, found bool) {
 	}
 	rest, found := strings.CutPrefix(name, EtcdMemberDir+asideInfix)
 	workflow, stamp, _ := strings.Cut(rest, "-")
-	at, err := time.Parse(upgrading.BackupTime, stamp)
+	at, err := time.Parse(host.BackupTime, stamp)
 	return at, found && workflow != "" && err == nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
@@ -64,12 +63,8 @@ func ReadEtcdJournal(env *step.Env) (EtcdJournal, error) {
 
 // ReadEtcdJournalOn is ReadEtcdJournal before there's an Env.
 func ReadEtcdJournalOn(h host.Host, n *config.Node) (j EtcdJournal, err error) {
-	path := EtcdJournalPath(n)
-	data, err := host.ReadIfExists(h, path)
-	if err != nil || data == nil {
-		return j, err
-	}
-	return j, errors.Wrap(yaml.UnmarshalStrict(data, &j), path)
+	_, err = ownership.ReadYAML(h, EtcdJournalPath(n), &j)
+	return j, err
 }
 
 // ExternalEtcd returns the etcd on other hosts that this control plane uses, or nil. A workflow that was interrupted has removed the
@@ -96,14 +91,9 @@ func (j EtcdJournal) OrBack(env *step.Env, err error) error {
 
 // Write stores the journal for the next run.
 func (j EtcdJournal) Write(env *step.Env) error {
-	data, err := yaml.Marshal(j)
-	if err != nil {
-		return err
-	}
 	path := EtcdJournalPath(env.Config)
 	if err := env.Host.EnsureDir(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	_, err = ownership.File{Path: path, Data: data, Mode: 0o600}.Write(env.Host)
-	return err
+	return ownership.WriteYAML(env.Host, path, j)
 }

@@ -12,6 +12,7 @@ import (
 	"path"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -207,6 +208,9 @@ func (o *rollout) counts(env *step.Env, p *corev1.Pod) bool {
 	return p.DeletionTimestamp == nil && (!is || p.Spec.NodeName == env.Config.Name && metav1.IsControlledBy(p, daemons))
 }
 
+// longestLine limits the part of a Pod's log in an error, in bytes.
+const longestLine = 1000
+
 // fails is the error of a Pod that doesn't work, with the last line of its log.
 func (o *rollout) fails(ctx context.Context, env *step.Env, p *corev1.Pod) error {
 	said := ""
@@ -216,10 +220,10 @@ func (o *rollout) fails(ctx context.Context, env *step.Env, p *corev1.Pod) error
 		}
 		q := cluster.Query{
 			Path:   path.Join("/api/v1/namespaces", p.Namespace, "pods", p.Name, "log"),
-			Params: url.Values{"container": {c.Name}, "previous": {"true"}, "tailLines": {"1"}, "limitBytes": {"1000"}},
+			Params: url.Values{"container": {c.Name}, "previous": {"true"}, "tailLines": {"1"}, "limitBytes": {strconv.Itoa(longestLine)}},
 		}
 		_ = env.Cluster.Read(ctx, q, func(r io.Reader) error { // it's only more to say
-			line, err := io.ReadAll(r)
+			line, err := io.ReadAll(io.LimitReader(r, longestLine)) // a kubelet may answer with more
 			said += "; the last line of its log: " + strings.TrimSpace(string(line))
 			return err
 		})

@@ -9,7 +9,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/config"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/parallel"
 	"github.com/slipway-k8s/slipway/internal/profile"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -65,18 +65,17 @@ const askedAtOnce = 32
 
 // refusedKubelets are the Nodes whose kubelets don't prove themselves with a certificate of the CA, and the first one's error.
 func refusedKubelets(ctx context.Context, env *step.Env, nodes []corev1.Node, ca []byte) (names []string, first error) {
-	errs, room, all := make([]error, len(nodes)), make(chan struct{}, askedAtOnce), sync.WaitGroup{}
-	for i := range nodes {
-		all.Go(func() {
-			room <- struct{}{}
-			defer func() { <-room }()
-			_, errs[i] = env.Host.Date(ctx, host.Probe{URL: "https://" + kubeletAddress(&nodes[i]) + "/healthz", CA: ca})
-		})
+	type answer struct {
+		node string
+		err  error
 	}
-	all.Wait()
-	for i, err := range errs {
-		if err != nil {
-			names, first = append(names, nodes[i].Name), cmp.Or(first, err)
+	answers := parallel.Map(nodes, askedAtOnce, func(n corev1.Node) answer {
+		_, err := env.Host.Date(ctx, host.Probe{URL: "https://" + kubeletAddress(&n) + "/healthz", CA: ca})
+		return answer{n.Name, err}
+	})
+	for _, a := range answers {
+		if a.err != nil {
+			names, first = append(names, a.node), cmp.Or(first, a.err)
 		}
 	}
 	return names, first

@@ -120,7 +120,7 @@ func (r *Run) isEdited(env *step.Env, f trial.File) (bool, error) {
 		return false, err
 	}
 	then, err := r.Reverts.Kept(env, f)
-	return trial.HashOf(now) != f.After && !bytes.Equal(now, then), err
+	return host.HashOf(now) != f.After && !bytes.Equal(now, then), err
 }
 
 // revertPreflight doesn't ask for edits: the files from before have those of then.
@@ -185,7 +185,7 @@ func (r *Run) findKeptFile(env *step.Env, f trial.File, then []byte) error {
 	}
 	switch {
 	case bytes.Equal(now, then):
-	case f.IsCertificate() && trial.HashOf(now) != f.After:
+	case f.IsCertificate() && host.HashOf(now) != f.After:
 		env.UI.Printf("Keeping %s, which was renewed since", f.Path)
 	case f.IsCertificate() && r.takesEndpointBack(env):
 		env.UI.Printf("Keeping %s, because other nodes may still use its names", f.Path)

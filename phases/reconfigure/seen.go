@@ -56,7 +56,7 @@ func (r *Run) see(env *step.Env, paths ...string) error {
 		if err != nil {
 			return err
 		}
-		r.seen[path] = trial.HashOf(data)
+		r.seen[path] = host.HashOf(data)
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func (r *Run) unedited(env *step.Env, writes []trial.Write) error {
 		if err != nil {
 			return err
 		}
-		if before, known := r.seen[w.Path]; known && trial.HashOf(data) != before {
+		if before, known := r.seen[w.Path]; known && host.HashOf(data) != before {
 			return fault.New(w.Path+" has been changed since this run looked at it", "run the same command again, which looks for edits again")
 		}
 	}

@@ -145,7 +145,7 @@ func isWhole(ctx context.Context, env *step.Env) error {
 		if err != nil {
 			return err
 		}
-		if before, after := bytes.Equal(now, then), trial.HashOf(now) == f.After; last.State == trial.Counts && !after || last.State == trial.Reverted && !before {
+		if before, after := bytes.Equal(now, then), host.HashOf(now) == f.After; last.State == trial.Counts && !after || last.State == trial.Reverted && !before {
 			return errors.Errorf("the change is %q; %s is as before: %t, as after: %t", last.State, f.Path, before, after)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // other names: a later join must not take them for its cluster's.
 func (c *cleanup) keepEncryptionKeys() {
 	names := []string{filepath.Base(config.EncryptionFile), filepath.Base(config.EncryptionKeyring)}
-	kept := ".before-reset-" + c.Host.Now().UTC().Format("20060102T150405Z")
+	kept := ".before-reset-" + c.Host.Now().UTC().Format(host.FileTime)
 	c.removeLeftovers(config.EncryptionDir, names)
 	for _, name := range names {
 		path := filepath.Join(config.EncryptionDir, name)

@@ -11,15 +11,14 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/pkg/errors"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/parallel"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -44,7 +43,7 @@ func (l *LostNode) checkSilence(ctx context.Context, env *step.Env) error {
 		return fault.New(fmt.Sprintf("node %s is Ready, so its host is not lost", l.name),
 			resetThere+"; if it has just been turned off, run this again once the cluster has noticed, after a minute")
 	}
-	before, err := l.renewal(ctx, env)
+	before, err := cluster.RenewedAt(ctx, env.Cluster, corev1.NamespaceNodeLease, l.name)
 	if err != nil {
 		return err
 	}
@@ -63,21 +62,11 @@ func (l *LostNode) checkSilence(ctx context.Context, env *step.Env) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	after, err := l.renewal(ctx, env)
+	after, err := cluster.RenewedAt(ctx, env.Cluster, corev1.NamespaceNodeLease, l.name)
 	if err == nil && !after.Equal(before) {
 		err = fault.New(fmt.Sprintf("the kubelet of node %s has renewed its Lease at %s, so its host is not lost", l.name, after.UTC().Format(time.RFC3339)), resetThere)
 	}
 	return err
-}
-
-// renewal returns when the node's kubelet last renewed its Lease, by its own clock; zero without a Lease.
-func (l *LostNode) renewal(ctx context.Context, env *step.Env) (time.Time, error) {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.name, Namespace: corev1.NamespaceNodeLease}}
-	found, err := env.Cluster.Get(ctx, lease)
-	if err != nil || !found || lease.Spec.RenewTime == nil {
-		return time.Time{}, err
-	}
-	return lease.Spec.RenewTime.Time, nil
 }
 
 // knock tries to connect to the host. Addresses that this host can't send to don't count, but one of them all must.
@@ -85,19 +74,22 @@ func (l *LostNode) knock(ctx context.Context, env *step.Env) error {
 	doors, unknown := l.doors(ctx, env)
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	answers, failures := make([]bool, len(doors)), make([]error, len(doors))
-	var group sync.WaitGroup
-	for i, at := range doors {
-		group.Go(func() { answers[i], failures[i] = env.Host.Answers(ctx, at) })
+	type knocked struct {
+		at      netip.AddrPort
+		answers bool
+		err     error
 	}
-	group.Wait()
+	results := parallel.Map(doors, 0, func(at netip.AddrPort) knocked {
+		answers, err := env.Host.Answers(ctx, at)
+		return knocked{at, answers, err}
+	})
 	looked := false
-	for i, at := range doors {
+	for _, r := range results {
 		switch {
-		case answers[i]:
-			return fault.New(fmt.Sprintf("a host answers at %s, an address of %s, so that host is not lost", at, l.name), resetThere)
-		case failures[i] != nil:
-			unknown = errors.WithMessagef(failures[i], "connect to %s", at)
+		case r.answers:
+			return fault.New(fmt.Sprintf("a host answers at %s, an address of %s, so that host is not lost", r.at, l.name), resetThere)
+		case r.err != nil:
+			unknown = errors.WithMessagef(r.err, "connect to %s", r.at)
 		default:
 			looked = true
 		}

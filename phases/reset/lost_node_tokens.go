@@ -6,9 +6,7 @@ package reset
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
-	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -39,11 +37,8 @@ type certificateRequest struct {
 // keeps the request, about an hour. Somebody may find them on its disk. Other nodes may be using them, too, so the run says so.
 func (l *LostNode) deleteTokens(ctx context.Context, env *step.Env) error {
 	var list struct{ Items []certificateRequest }
-	signer := url.Values{"fieldSelector": {"spec.signerName=" + kubeletSigner}}
-	err := env.Cluster.Read(ctx, cluster.Query{Path: requestsPath, Params: signer}, func(r io.Reader) error {
-		return errors.WithStack(json.NewDecoder(r).Decode(&list))
-	})
-	if err != nil {
+	q := cluster.Query{Path: requestsPath, Params: url.Values{"fieldSelector": {"spec.signerName=" + kubeletSigner}}}
+	if err := cluster.ReadJSON(ctx, env.Cluster, q, cluster.LargestList, &list); err != nil {
 		return errors.WithMessage(err, "find the tokens that the host joined with")
 	}
 	valid, err := env.Tokens().List(ctx)

@@ -192,7 +192,7 @@ func leaveAddedMember(ctx context.Context, env *step.Env, peerURL string) error 
 	}
 	for _, m := range members {
 		if m.PeerURL == peerURL {
-			return leaveEtcd(ctx, env, cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)), peerURL)
+			return leaveEtcd(ctx, env, cmp.Or(m.Name, m.IDText()), peerURL)
 		}
 	}
 	return nil

@@ -14,7 +14,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
-	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -79,7 +78,7 @@ func (r *Rollback) replaced(ctx context.Context, env *step.Env) (paths []string,
 }
 
 func (r *Rollback) keepEdited(env *step.Env) error {
-	dir := filepath.Join(node.BackupRoot(env), editedCopies+env.Host.Now().UTC().Format(upgrading.BackupTime))
+	dir := filepath.Join(node.BackupRoot(env), editedCopies+env.Host.Now().UTC().Format(host.BackupTime))
 	for _, path := range r.edited {
 		env.UI.Printf("Keeping a copy of %s in %s", path, dir)
 		if err := backup.File(env, dir, path); err != nil {

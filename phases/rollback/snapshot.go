@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -49,7 +50,7 @@ func (o *restore) checkCluster(env *step.Env, backup *upgrading.Backup) error {
 
 func (o *restore) taken() time.Time {
 	stamp := strings.TrimPrefix(filepath.Base(filepath.Dir(o.snapshot)), upgrading.EtcdBackup)
-	t, _ := time.Parse(upgrading.BackupTime, stamp) // the snapshot was found by its time
+	t, _ := time.Parse(host.BackupTime, stamp) // the snapshot was found by its time
 	return t
 }
 

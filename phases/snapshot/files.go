@@ -52,8 +52,9 @@ func filesHere(env *step.Env) (files []snapshots.File, missed []string) {
 	for _, path := range kubeletFiles(env) {
 		c.file(path)
 	}
-	for _, e := range c.entries(paths.Manifests) {
-		if pod, found := thisnode.StaticPod(env.Host, filepath.Join(paths.Manifests, e.Name())); found {
+	pods, _ := host.VisibleFiles(env.Host, paths.Manifests) // tree has noted the error
+	for _, path := range pods {
+		if pod, found := thisnode.StaticPod(env.Host, path); found {
 			c.pod(pod)
 		}
 	}
@@ -145,7 +146,9 @@ func (c *collection) tree(dir string) {
 	if c.skipped(dir) {
 		return
 	}
-	for _, e := range c.entries(dir) {
+	entries, err := c.env.Host.ReadDir(dir)
+	c.miss(dir, host.IgnoreMissing(err))
+	for _, e := range entries {
 		if c.full {
 			c.miss(dir, errNoRoom)
 			return
@@ -159,12 +162,6 @@ func (c *collection) tree(dir string) {
 			c.file(path)
 		}
 	}
-}
-
-func (c *collection) entries(dir string) []fs.DirEntry {
-	entries, err := c.env.Host.ReadDir(dir)
-	c.miss(dir, host.IgnoreMissing(err))
-	return entries
 }
 
 func (c *collection) miss(path string, err error) {

@@ -6,17 +6,14 @@ package snapshot
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"io"
-	"net/url"
 	"slices"
-	"sync"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/parallel"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -36,27 +33,25 @@ type behindError struct{ error }
 func (k *kubelets) follow(ctx context.Context, env *step.Env, pods []corev1.Pod) (err error) {
 	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
 	defer cancel()
-	answers := make([]error, len(k.waiting))
-	var group sync.WaitGroup
-	for i, name := range k.waiting {
-		group.Go(func() { answers[i] = follows(limited, env, name, pods) })
+	type answer struct {
+		node string
+		err  error
 	}
-	group.Wait()
+	answers := parallel.Map(k.waiting, 0, func(name string) answer { return answer{name, follows(limited, env, name, pods)} })
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var waiting []string
-	for i, name := range k.waiting {
+	k.waiting = nil
+	for _, a := range answers {
 		var behind behindError
 		switch {
-		case answers[i] == nil:
-		case errors.As(answers[i], &behind):
-			waiting, err = append(waiting, name), cmp.Or(err, answers[i])
+		case a.err == nil:
+		case errors.As(a.err, &behind):
+			k.waiting, err = append(k.waiting, a.node), cmp.Or(err, a.err)
 		default:
-			k.unreached = append(k.unreached, name)
+			k.unreached = append(k.unreached, a.node)
 		}
 	}
-	k.waiting = waiting
 	return err
 }
 
@@ -69,11 +64,11 @@ func follows(ctx context.Context, env *step.Env, name string, pods []corev1.Pod)
 	restored := map[types.UID]bool{}
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Spec.NodeName != name || isMirror(pod) {
+		if pod.Spec.NodeName != name || cluster.IsMirror(pod) {
 			continue
 		}
 		restored[pod.UID] = true
-		if !hasEnded(pod) && !has(known, pod.UID) {
+		if stays(pod) && !has(known, pod.UID) {
 			return behindError{errors.Errorf("the kubelet of node %s has not seen Pod %s/%s yet", name, pod.Namespace, pod.Name)}
 		}
 	}
@@ -87,7 +82,7 @@ func follows(ctx context.Context, env *step.Env, name string, pods []corev1.Pod)
 		return nil //nolint:nilerr // enableDebuggingHandlers may be off
 	}
 	for i := range pods {
-		if pod := &pods[i]; restored[pod.UID] && isReady(pod) && !has(running, pod.UID) {
+		if pod := &pods[i]; restored[pod.UID] && stays(pod) && cluster.PodReady(pod) && !has(running, pod.UID) {
 			return behindError{errors.Errorf("Pod %s/%s counts as ready, and does not run on node %s yet", pod.Namespace, pod.Name, name)}
 		}
 	}
@@ -97,18 +92,8 @@ func follows(ctx context.Context, env *step.Env, name string, pods []corev1.Pod)
 // configSource annotates a Pod, in a kubelet's own list, with where the kubelet has it from: api, file or http.
 const configSource = "kubernetes.io/config.source"
 
-func isMirror(pod *corev1.Pod) bool {
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return mirror
-}
-
-func hasEnded(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-func isReady(pod *corev1.Pod) bool {
-	return !hasEnded(pod) && cluster.PodReady(pod)
-}
+// stays reports whether a Pod goes on: it hasn't ended, and isn't being deleted.
+func stays(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && !cluster.PodEnded(pod) }
 
 func has(pods []corev1.Pod, uid types.UID) bool {
 	return slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.UID == uid })
@@ -117,9 +102,6 @@ func has(pods []corev1.Pod, uid types.UID) bool {
 // podsAt reads one of a kubelet's lists of Pods, through the API server.
 func podsAt(ctx context.Context, env *step.Env, name, list string) ([]corev1.Pod, error) {
 	var found corev1.PodList
-	path := "/api/v1/nodes/" + url.PathEscape(name) + "/proxy/" + list
-	err := env.Cluster.Read(ctx, cluster.Query{Path: path}, func(r io.Reader) error {
-		return errors.WithStack(json.NewDecoder(r).Decode(&found))
-	})
+	err := cluster.ReadJSON(ctx, env.Cluster, cluster.Query{Path: cluster.KubeletPath(name, list)}, cluster.LargestKubelet, &found)
 	return found.Items, err
 }

@@ -6,18 +6,14 @@ package snapshot
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/pkg/errors"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/parallel"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
 	"github.com/slipway-k8s/slipway/phases/node"
@@ -77,8 +74,8 @@ func (r *Restore) settle(ctx context.Context, env *step.Env) error {
 }
 
 // leaderLeases returns when the controller manager and the scheduler last renewed their Leases, if they elect a leader at all.
-func leaderLeases(ctx context.Context, env *step.Env) (map[string]time.Time, error) {
-	renewed := map[string]time.Time{}
+func leaderLeases(ctx context.Context, env *step.Env) (renewed map[string]time.Time, err error) {
+	renewed = map[string]time.Time{}
 	for _, name := range []string{manifests.ControllerManagerName, manifests.SchedulerName} {
 		pod, found := thisnode.StaticPod(env.Host, thisnode.StaticPodPath(env.Config, name))
 		if !found {
@@ -88,11 +85,9 @@ func leaderLeases(ctx context.Context, env *step.Env) (map[string]time.Time, err
 		if !known {
 			continue
 		}
-		lease, err := leaseIn(ctx, env, namespace, leaseName)
-		if err != nil {
+		if renewed[name], err = cluster.RenewedAt(ctx, env.Cluster, namespace, leaseName); err != nil {
 			return nil, err
 		}
-		renewed[name] = lease
 	}
 	return renewed, nil
 }
@@ -119,47 +114,28 @@ func electionOf(env *step.Env, pod *corev1.Pod, component string) (namespace, na
 	return namespace, cmp.Or(manifests.FlagOf(pod, "leader-elect-resource-name"), of.ResourceName, component), elects
 }
 
-// leaseIn returns when a Lease was last renewed, by its holder's clock; zero without a Lease.
-func leaseIn(ctx context.Context, env *step.Env, namespace, name string) (time.Time, error) {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
-	found, err := env.Cluster.Get(ctx, lease)
-	if err != nil || !found || lease.Spec.RenewTime == nil {
-		return time.Time{}, err
-	}
-	return lease.Spec.RenewTime.Time, nil
-}
-
 // silentNodes returns the names of the Nodes whose kubelets don't report. A report counts if it's newer than any in the restored
 // state, so clocks that differ don't matter.
 func silentNodes(ctx context.Context, env *step.Env, nodes []corev1.Node) (silent []string, err error) {
 	limited, cancel := context.WithTimeout(ctx, min(reportTime, env.Config.Timeouts.UpgradeManifests))
 	defer cancel()
-	failures := make([]error, len(nodes))
-	var group sync.WaitGroup
-	for i := range nodes {
-		group.Go(func() {
-			since, err := lastReport(limited, env, &nodes[i])
-			if err == nil {
-				err = env.Cluster.AwaitReport(limited, nodes[i].Name, since)
-			}
-			failures[i] = err
-		})
-	}
-	group.Wait()
-	for i, failure := range failures {
-		if failure != nil {
-			silent = append(silent, nodes[i].Name)
+	silent = parallel.Map(nodes, 0, func(n corev1.Node) string {
+		since, err := lastReport(limited, env, &n)
+		if err == nil {
+			err = env.Cluster.AwaitReport(limited, n.Name, since)
 		}
-	}
-	return silent, context.Cause(ctx)
+		if err == nil {
+			return ""
+		}
+		return n.Name
+	})
+	return slices.DeleteFunc(silent, func(name string) bool { return name == "" }), context.Cause(ctx)
 }
 
 func lastReport(ctx context.Context, env *step.Env, n *corev1.Node) (time.Time, error) {
-	last, err := leaseIn(ctx, env, corev1.NamespaceNodeLease, n.Name)
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.LastHeartbeatTime.After(last) {
-			last = c.LastHeartbeatTime.Time
-		}
+	last, err := cluster.RenewedAt(ctx, env.Cluster, corev1.NamespaceNodeLease, n.Name)
+	if beat := cluster.Heartbeat(n); beat.After(last) {
+		last = beat
 	}
 	return last, err
 }
@@ -200,10 +176,8 @@ func unsettled(ctx context.Context, env *step.Env, before map[string]time.Time, 
 func strayEndpoint(ctx context.Context, env *step.Env) error {
 	var slicesOfServices discoveryv1.EndpointSliceList
 	managed := url.Values{"labelSelector": {discoveryv1.LabelManagedBy + "=endpointslice-controller.k8s.io"}}
-	err := env.Cluster.Read(ctx, cluster.Query{Path: "/apis/discovery.k8s.io/v1/endpointslices", Params: managed}, func(r io.Reader) error {
-		return errors.WithStack(json.NewDecoder(r).Decode(&slicesOfServices))
-	})
-	if err != nil {
+	q := cluster.Query{Path: "/apis/discovery.k8s.io/v1/endpointslices", Params: managed}
+	if err := cluster.ReadJSON(ctx, env.Cluster, q, cluster.LargestList, &slicesOfServices); err != nil {
 		return err
 	}
 	pods, err := env.Cluster.Pods(ctx, metav1.NamespaceAll, "")

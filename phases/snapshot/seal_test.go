@@ -62,11 +62,13 @@ func TestSealed(t *testing.T) {
 		"/srv/enc/config.yaml": encryptionText, "/etc/keepalived/keepalived.conf": "vip", "/opt/haproxy/certs/a.pem": "certificate",
 		"/etc/kubernetes/manifests/keepalived.yaml": `{"spec": {"containers": [{"name": "a", "volumeMounts": [{"name": "certs", "mountPath": "/c", "readOnly": true}]}],
   "volumes": [{"name": "conf", "hostPath": {"path": "/etc/keepalived/keepalived.conf"}}, {"name": "certs", "hostPath": {"path": "/opt/haproxy"}}]}}`,
+		"/etc/kubernetes/manifests/.old.yaml": `{"spec": {"containers": [{"name": "a"}], "volumes": [{"name": "conf", "hostPath": {"path": "/srv/old.conf"}}]}}`,
 	} {
 		s.Put(t, path, text)
 		ofCluster = append(ofCluster, path)
 	}
-	for _, path := range []string{"/etc/kubernetes/tmp/kubeadm-backup-etcd/db", "/var/lib/etcd/member/snap/db", "/etc/ssl/certs/ca.pem", "/etc/kubernetes/.admin.conf.slipway-ABCDEFGH"} {
+	for _, path := range []string{"/etc/kubernetes/tmp/kubeadm-backup-etcd/db", "/var/lib/etcd/member/snap/db", "/etc/ssl/certs/ca.pem", "/etc/kubernetes/.admin.conf.slipway-ABCDEFGH",
+		"/srv/old.conf"} { // the kubelet doesn't read .old.yaml
 		s.Put(t, path, "not saved")
 	}
 	s.Put(t, "/etc/kubernetes/huge", strings.Repeat("x", snapshots.MaxFile+1))

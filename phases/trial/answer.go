@@ -5,8 +5,6 @@ package trial
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"path/filepath"
 	"time"
 
@@ -107,16 +105,7 @@ func (r *Record) NoteAfter(env *step.Env) error {
 		if err != nil {
 			return err
 		}
-		r.Files[i].After = HashOf(data)
+		r.Files[i].After = host.HashOf(data)
 	}
 	return nil
-}
-
-// HashOf is the hash of a file's content in a record; empty for no file.
-func HashOf(data []byte) string {
-	if data == nil {
-		return ""
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }

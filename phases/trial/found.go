@@ -25,7 +25,7 @@ func (r *Record) former(env *step.Env, f File) (data []byte, stays bool, err err
 		return data, false, err
 	}
 	now, err := host.ReadIfExists(env.Host, f.Path)
-	if err != nil || now == nil || bytes.Equal(now, data) || HashOf(now) == f.Wanted {
+	if err != nil || now == nil || bytes.Equal(now, data) || host.HashOf(now) == f.Wanted {
 		return data, false, err
 	}
 	why := ""
@@ -45,7 +45,7 @@ func (r *Record) former(env *step.Env, f File) (data []byte, stays bool, err err
 
 // keepFound keeps a copy of a file that's about to be overwritten. Each content has its own name.
 func (r *Record) keepFound(env *step.Env, f File, now []byte) error {
-	path := filepath.Join(r.dir, "found-"+HashOf(now)[:8]+"-"+nameOf(f.Path))
+	path := filepath.Join(r.dir, "found-"+host.HashOf(now)[:8]+"-"+nameOf(f.Path))
 	if _, err := (ownership.File{Path: path, Data: now, Mode: 0o600}).Write(env.Host); err != nil {
 		return err
 	}

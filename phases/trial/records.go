@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -52,7 +52,7 @@ func PutBackEdited(env *step.Env, path string, data []byte) (bool, error) {
 	switch {
 	case err != nil || f == nil:
 		return false, err
-	case f.WritesEdit && HashOf(data) == f.Wanted:
+	case f.WritesEdit && host.HashOf(data) == f.Wanted:
 		return true, nil
 	case !f.Edited || f.Kept == "":
 		return false, nil
@@ -88,11 +88,10 @@ func (r *Record) Now(env *step.Env) (*Record, error) { return read(env, r.dir) }
 
 // read returns the record in a directory; nil if its run was interrupted before it changed anything.
 func read(env *step.Env, dir string) (*Record, error) {
-	path := filepath.Join(dir, recordFile)
-	data, err := host.ReadIfExists(env.Host, path)
-	if err != nil || data == nil {
+	r := &Record{dir: dir}
+	found, err := ownership.ReadYAML(env.Host, filepath.Join(dir, recordFile), r)
+	if err != nil || !found {
 		return nil, err
 	}
-	r := &Record{dir: dir}
-	return r, errors.Wrap(yaml.UnmarshalStrict(data, r), path)
+	return r, nil
 }

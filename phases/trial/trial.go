@@ -22,7 +22,6 @@ import (
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/kubeconfig"
@@ -117,7 +116,6 @@ func (c ConfigMap) String() string {
 
 const (
 	dirPrefix  = "slipway-reconfigure-"
-	timeFormat = "2006-01-02-15-04-05"
 	recordFile = "change.yaml"
 )
 
@@ -163,7 +161,7 @@ func Begin(ctx context.Context, env *step.Env, program string, writes []Write, c
 }
 
 func (r *Record) path(env *step.Env) string {
-	return filepath.Join(node.BackupRoot(env), dirPrefix+r.Began.Format(timeFormat))
+	return filepath.Join(node.BackupRoot(env), dirPrefix+r.Began.Format(host.BackupTime))
 }
 
 func exists(env *step.Env, path string) bool {
@@ -173,7 +171,7 @@ func exists(env *step.Env, path string) bool {
 
 func (r *Record) keep(env *step.Env, w Write) error {
 	path := w.Path
-	f := File{Path: path, Wanted: HashOf(w.Data), Edited: w.Edited, WritesEdit: w.WritesEdit}
+	f := File{Path: path, Wanted: host.HashOf(w.Data), Edited: w.Edited, WritesEdit: w.WritesEdit}
 	data, err := host.ReadIfExists(env.Host, path)
 	if err != nil {
 		return err
@@ -210,12 +208,7 @@ func (r *Record) Dir() string { return r.dir }
 // Set notes how far the change got.
 func (r *Record) Set(env *step.Env, state State) error {
 	r.State = state
-	data, err := yaml.Marshal(r)
-	if err != nil {
-		return errors.WithStack(err)
-	}
-	_, err = ownership.File{Path: filepath.Join(r.dir, recordFile), Data: data, Mode: 0o600}.Write(env.Host)
-	return err
+	return ownership.WriteYAML(env.Host, filepath.Join(r.dir, recordFile), r)
 }
 
 // IsKubeconfig reports whether a path is that of one of this node's kubeconfig files.

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
@@ -45,20 +46,16 @@ func podsToEvict(ctx context.Context, env *step.Env) ([]corev1.Pod, error) {
 
 // staysOnNode reports whether evicting a Pod is pointless: the kubelet or the DaemonSet's controller would start it again.
 func staysOnNode(pod *corev1.Pod) bool {
-	if _, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
+	if cluster.IsMirror(pod) {
 		return true
 	}
 	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == appsv1.SchemeGroupVersion.String() && !hasEnded(pod)
-}
-
-func hasEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == appsv1.SchemeGroupVersion.String() && !cluster.PodEnded(pod)
 }
 
 // losses lists what an eviction would lose: nothing, if the Pod has ended or is terminating.
 func losses(pod *corev1.Pod) (why []string) {
-	if hasEnded(pod) || pod.DeletionTimestamp != nil {
+	if cluster.PodEnded(pod) || pod.DeletionTimestamp != nil {
 		return nil
 	}
 	if metav1.GetControllerOf(pod) == nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/upgrading"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -90,15 +91,14 @@ func issuedBy(leaves []pki.Expiration, ca string) []string {
 func strayManifests(env *step.Env) []fault.Finding {
 	const remedy = "move it out of the directory: the kubelet reads every file whose name does not begin with a dot"
 	dir := env.Config.Paths.Manifests
-	entries, err := env.Host.ReadDir(dir)
+	paths, err := host.VisibleFiles(env.Host, dir)
 	if err != nil {
 		return []fault.Finding{fault.NewFinding(strayCheck, fault.Unasked, "run this as root", "%s was not checked: %v", dir, err)}
 	}
 	var found []fault.Finding
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		name, component := strings.CutSuffix(e.Name(), ".yaml")
-		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || component && slices.Contains(manifests.Components(env.Config), name) {
+	for _, path := range paths {
+		name, component := strings.CutSuffix(filepath.Base(path), ".yaml")
+		if component && slices.Contains(manifests.Components(env.Config), name) {
 			continue
 		}
 		data, err := env.Host.ReadFile(path)

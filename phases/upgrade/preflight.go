@@ -41,7 +41,7 @@ func runUpgradePreflight(ctx context.Context, env *step.Env) error {
 		}
 	}
 	checks := preflight.Upgrade(env.Config, slices.Concat([]preflight.Check{trial.Question(env)}, upgradeQuestions(env), upgradeBreakages(ctx, env)))
-	if err := node.ReportFindings(env, preflight.Run(ctx, checks, env.Host, env.Config.IgnorePreflightErrors)); err != nil || !env.Config.ControlPlane {
+	if err := node.Check(ctx, env, checks...); err != nil || !env.Config.ControlPlane {
 		return err
 	}
 	return node.PullMissingImages(ctx, env)

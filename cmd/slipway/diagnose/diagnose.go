@@ -26,6 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/diagnose"
 	"github.com/slipway-k8s/slipway/internal/etcd"
 	"github.com/slipway-k8s/slipway/internal/fault"
+	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/host/linux"
 	"github.com/slipway-k8s/slipway/internal/support"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
@@ -227,5 +228,5 @@ func (o *supportOptions) path(real *linux.Host) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return filepath.Abs(fmt.Sprintf("slipway-support-%s-%s.tar.gz", name, real.Now().UTC().Format("20060102T150405Z")))
+	return filepath.Abs(fmt.Sprintf("slipway-support-%s-%s.tar.gz", name, real.Now().UTC().Format(host.FileTime)))
 }

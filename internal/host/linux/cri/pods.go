@@ -9,12 +9,12 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/slipway-k8s/slipway/internal/host"
+	"github.com/slipway-k8s/slipway/internal/parallel"
 )
 
 // podRemoval bounds the removal of one Pod. Its processes are killed at once, but the network plugin takes time.
@@ -77,22 +77,16 @@ func (r *Runtimes) RemovePods(ctx context.Context, socket string, pods []host.Po
 
 func removePods(ctx context.Context, client cri.RuntimeServiceClient, pods []host.Pod) (removed, failed []host.Pod, errs []error) {
 	const together = 8
-	results := make([]error, len(pods))
-	var group errgroup.Group
-	group.SetLimit(together)
-	for i, p := range pods {
-		group.Go(func() error {
-			results[i] = removePod(ctx, client, p)
-			return nil
-		})
+	type result struct {
+		pod host.Pod
+		err error
 	}
-	_ = group.Wait() // the errors are in results
-	for i, p := range pods {
-		if results[i] == nil {
-			removed = append(removed, p)
+	for _, r := range parallel.Map(pods, together, func(p host.Pod) result { return result{p, removePod(ctx, client, p)} }) {
+		if r.err == nil {
+			removed = append(removed, r.pod)
 			continue
 		}
-		failed, errs = append(failed, p), append(errs, results[i])
+		failed, errs = append(failed, r.pod), append(errs, r.err)
 	}
 	return removed, failed, errs
 }
