@@ -132,25 +132,8 @@ func withFlag(line, name, value string) string {
 
 // restartKubelet restarts a kubelet that a swap of its components hasn't restarted.
 func (m *Move) restartKubelet(ctx context.Context, env *step.Env) error {
-	for _, path := range kubeletFiles(env) {
-		if exists, err := host.Exists(env.Host, path); err != nil || !exists {
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		stale, err := node.KubeletIsStale(ctx, env, path)
-		if err != nil {
-			return err
-		}
-		if !stale {
-			continue
-		}
-		env.UI.Printf("Restarting the kubelet, so that it reads %s", path)
-		if err := node.RestartKubelet(ctx, env); err != nil {
-			return err
-		}
-		break
+	if err := node.RestartStaleKubelet(ctx, env, kubeletFiles(env)...); err != nil {
+		return err
 	}
 	if err := node.WaitKubelet(ctx, env); err != nil {
 		return err

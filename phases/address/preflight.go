@@ -48,11 +48,11 @@ func (m *Move) preflight(ctx context.Context, env *step.Env) error {
 		check("NodeIP", "the kubelet's address is this host's, and nothing overrides it", m.checkNodeIP),
 		check(hostnameCheck, "the host's name is still the node's", checkHostname),
 		check(keysCheck, "the keys of the CAs are on this host", m.checkKeys),
-		node.QuorumIf(func(ctx context.Context) bool {
+		node.QuorumIf(env, func(ctx context.Context) bool {
 			list, err := m.components(ctx, env)
 			own, _ := thisnode.EtcdMember(env.Host, env.Config)
 			return err != nil || node.Contains(list, manifests.EtcdName) && m.Mentions(own.PeerURL) // otherwise an earlier run has checked it
-		}, func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }),
+		}, node.AwaitPeers),
 	}
 	return node.Check(ctx, env, checks...)
 }

@@ -30,7 +30,8 @@ func (m *Move) restart(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	return turn.Finish(ctx, env, fault.WithRemedy(m.swap(ctx, env, turn, components), finishRemedy))
+	err = m.swap(ctx, env, turn, components)
+	return turn.Finish(ctx, env, fault.WithRemedy(err, finishRemedy))
 }
 
 // finishMember moves the member if an earlier run was interrupted before it could. It may be in a container from before, and the
@@ -45,9 +46,6 @@ func (m *Move) finishMember(ctx context.Context, env *step.Env) {
 
 func (m *Move) swap(ctx context.Context, env *step.Env, turn node.Turn, components []node.Replacement) error {
 	for _, group := range node.Split(components) {
-		if len(group) == 0 {
-			continue
-		}
 		env.UI.Printf("Restarting %s at %s", node.NamesOf(group), m.To)
 		if _, err := node.Swap(ctx, env, turn, group); err != nil {
 			return err

@@ -5,11 +5,11 @@ package bootstrap
 
 import (
 	"bytes"
-	"path"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
 	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
@@ -19,11 +19,7 @@ func ensureProfileFiles(env *step.Env, component string) error {
 	if component != manifests.APIServerName {
 		return nil
 	}
-	if dir := env.Config.AuditLogDir(); dir != "" {
-		if err := env.Host.EnsureDir(dir, 0o700); err != nil {
-			return err
-		}
-	}
+	var files []ownership.File
 	for _, f := range env.Config.ProfileFiles() {
 		file := ownership.File{Path: f.Path, Data: f.Data, Mode: 0o600}
 		have, err := host.ReadIfExists(env.Host, f.Path)
@@ -35,12 +31,7 @@ func ensureProfileFiles(env *step.Env, component string) error {
 			file.SayKept(env.UI, have, "to use the profile's, move it away, and run `slipway "+writer+"` with the flags of this run")
 			continue
 		}
-		if err := env.Host.EnsureDir(path.Dir(f.Path), 0o755); err != nil {
-			return err
-		}
-		if err := env.Keeper().Replace([]ownership.File{file}); err != nil {
-			return err
-		}
+		files = append(files, file)
 	}
-	return nil
+	return node.WriteProfileFiles(env, files)
 }

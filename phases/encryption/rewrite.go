@@ -32,7 +32,8 @@ func (r *Run) rewrite(ctx context.Context, env *step.Env, list []string) error {
 	for _, name := range list {
 		group.Go(func() error {
 			namespace, name, _ := strings.Cut(name, "/")
-			return fault.WithRemedy(env.Cluster.Rewrite(ctx, namespace, name), "run the same command again; if it fails with the same Secret, repair or delete that")
+			err := env.Cluster.Rewrite(ctx, namespace, name)
+			return fault.WithRemedy(err, "run the same command again; if it fails with the same Secret, repair or delete that")
 		})
 	}
 	if err := group.Wait(); err != nil {

@@ -19,7 +19,8 @@ func (r *Run) decide(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	return turn.Finish(ctx, env, r.aim(ctx, env))
+	err = r.aim(ctx, env)
+	return turn.Finish(ctx, env, err)
 }
 
 func (r *Run) aim(ctx context.Context, env *step.Env) error {

@@ -63,10 +63,7 @@ func (p *Prepare) restartReplaced(ctx context.Context, env *step.Env, changed bo
 
 func restartKubelet(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Restarting the kubelet")
-	if err := node.RestartKubelet(ctx, env); err != nil {
-		return err
-	}
-	return node.WaitKubelet(ctx, env)
+	return node.RestartKubeletAndWait(ctx, env)
 }
 
 // kubeletIsGood reports whether the host already has this version of the kubelet from elsewhere, and its unit starts it.

@@ -64,7 +64,8 @@ func (d *Defragmentation) run(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	return mine.Finish(ctx, env, defragment(ctx, env, due))
+	err = defragment(ctx, env, due)
+	return mine.Finish(ctx, env, err)
 }
 
 // rescue makes room in databases at their quota. Nobody can take the Lease meanwhile, this run included, because etcd refuses

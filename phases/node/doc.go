@@ -23,5 +23,6 @@
 //   - kubelet_unit.go: restarts the kubelet, or keeps it down
 //   - nodes.go, checks.go: Ready nodes, and checks that run in the middle of a workflow
 //   - flags.go: command-line flags of components, and the flags that protect data and access
+//   - profile_files.go: files of profiles, which the API server reads
 //   - upload_config.go: the phase upload-config
 package node

@@ -58,17 +58,16 @@ func SpareEtcd(ctx context.Context, env *step.Env, components []Replacement) err
 
 // QuorumQuestion is the check EtcdQuorum for workflows that stop this node's member.
 func QuorumQuestion(env *step.Env) preflight.Check {
-	return QuorumIf(func(context.Context) bool { return slices.Contains(StaticPods(env), manifests.EtcdName) },
-		func(ctx context.Context) error { return AwaitPeers(ctx, env) })
+	return QuorumIf(env, func(context.Context) bool { return slices.Contains(StaticPods(env), manifests.EtcdName) }, AwaitPeers)
 }
 
-// QuorumIf is QuorumQuestion for workflows that may not stop the member. ask reports why the others need it.
-func QuorumIf(stops func(context.Context) bool, ask func(context.Context) error) preflight.Check {
+// QuorumIf is QuorumQuestion for workflows that may not stop the member. ask reports why the others need it, like AwaitPeers.
+func QuorumIf(env *step.Env, stops func(context.Context) bool, ask func(context.Context, *step.Env) error) preflight.Check {
 	return preflight.Check{Name: fault.EtcdQuorum, Asks: "the other members of etcd can do without this one", Run: func(ctx context.Context, _ preflight.View) []fault.Finding {
 		if !stops(ctx) {
 			return nil
 		}
-		if err := ask(ctx); err != nil {
+		if err := ask(ctx, env); err != nil {
 			return []fault.Finding{fault.NewFinding("", fault.Error, QuorumRemedy, "this node's etcd cannot be restarted: %v", err)}
 		}
 		return nil

@@ -28,22 +28,35 @@ func RestartKubelet(ctx context.Context, env *step.Env) error {
 	return err
 }
 
-// RestartStaleKubelet restarts a kubelet that's older than the file at path: a run was interrupted between write and restart.
-func RestartStaleKubelet(ctx context.Context, env *step.Env, path string) error {
-	stale, err := KubeletIsStale(ctx, env, path)
-	if err != nil || !stale {
+// RestartKubeletAndWait restarts the kubelet, and waits for its health endpoint.
+func RestartKubeletAndWait(ctx context.Context, env *step.Env) error {
+	if err := RestartKubelet(ctx, env); err != nil {
 		return err
 	}
-	env.UI.Printf("Restarting the kubelet, which started before %s was changed", path)
-	return RestartKubelet(ctx, env)
+	return WaitKubelet(ctx, env)
 }
 
-// KubeletIsStale reports whether the kubelet started before the file at path was changed, so it can't have read it. Without systemd
-// nobody knows; then it warns, and reports false.
+// RestartStaleKubelet restarts a kubelet that's older than one of the files: a run was interrupted between write and restart.
+func RestartStaleKubelet(ctx context.Context, env *step.Env, paths ...string) error {
+	for _, path := range paths {
+		stale, err := KubeletIsStale(ctx, env, path)
+		if err != nil {
+			return err
+		}
+		if stale {
+			env.UI.Printf("Restarting the kubelet, which started before %s was changed", path)
+			return RestartKubelet(ctx, env)
+		}
+	}
+	return nil
+}
+
+// KubeletIsStale reports whether the kubelet started before the file at path was changed, so it can't have read it; false without the
+// file. Without systemd nobody knows; then it warns, and reports false.
 func KubeletIsStale(ctx context.Context, env *step.Env, path string) (bool, error) {
 	info, err := env.Host.Stat(path)
 	if err != nil {
-		return false, err
+		return false, host.IgnoreMissing(err)
 	}
 	unit, err := env.Host.Unit(ctx, KubeletUnit)
 	if errors.Is(err, host.ErrNoSystemd) {

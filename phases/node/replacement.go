@@ -50,14 +50,20 @@ func ImagesOf(components []Replacement) string {
 	return strings.Join(images, ", ")
 }
 
-// Split separates the components of the API from its clients, which restart after it.
-func Split(components []Replacement) (groups [2][]Replacement) {
+// Split separates the components of the API from its clients, which restart after it. It returns no empty group.
+func Split(components []Replacement) [][]Replacement {
+	var api, clients []Replacement
 	for _, c := range components {
-		group := 1
-		if c.Name == manifests.EtcdName || c.Name == manifests.APIServerName {
-			group = 0
+		if TakesAPIAway(c) {
+			api = append(api, c)
+		} else {
+			clients = append(clients, c)
 		}
-		groups[group] = append(groups[group], c)
 	}
-	return groups
+	return slices.DeleteFunc([][]Replacement{api, clients}, func(group []Replacement) bool { return len(group) == 0 })
+}
+
+// TakesAPIAway reports whether the API is away while a component restarts.
+func TakesAPIAway(c Replacement) bool {
+	return c.Name == manifests.EtcdName || c.Name == manifests.APIServerName
 }

@@ -100,7 +100,8 @@ func putBackUnfinished(ctx context.Context, env *step.Env, record *trial.Record,
 	if err != nil {
 		return err
 	}
-	if err := turn.Finish(ctx, env, putBack(ctx, env, turn, record)); err != nil {
+	err = putBack(ctx, env, turn, record)
+	if err := turn.Finish(ctx, env, err); err != nil {
 		return err
 	}
 	if turn.Held {

@@ -50,7 +50,7 @@ func others(env *step.Env) []preflight.Check {
 	}
 	return []preflight.Check{
 		node.NodesReadyQuestion(env),
-		node.QuorumIf(stops, func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }),
+		node.QuorumIf(env, stops, node.AwaitPeers),
 	}
 }
 

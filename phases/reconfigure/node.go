@@ -85,7 +85,7 @@ const apiOutage = 10 * time.Second
 // sayOutage says how long the API of a single control plane is away. docs/design/upgrade-swap.md has the measurements.
 func sayOutage(ctx context.Context, env *step.Env, components []node.Replacement) error {
 	nodes, err := env.Cluster.Nodes(ctx)
-	if err == nil && len(node.Split(components)[0]) > 0 && len(cluster.ControlPlanesOf(nodes)) < 2 {
+	if err == nil && slices.ContainsFunc(components, node.TakesAPIAway) && len(cluster.ControlPlanesOf(nodes)) < 2 {
 		ui.SayEffect(env.UI, ui.Effect{Text: fmt.Sprintf("The API will be away for about %s", apiOutage), APIAway: apiOutage})
 	}
 	return err
@@ -230,9 +230,6 @@ func (r *Run) restartComponents(ctx context.Context, env *step.Env) error {
 		}
 	}
 	for _, group := range node.Split(r.components) {
-		if len(group) == 0 {
-			continue
-		}
 		if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
 			return err
 		}
@@ -276,10 +273,7 @@ func (r *Run) restartKubelet(ctx context.Context, env *step.Env) error {
 	ui.SayEffect(env.UI, ui.Effect{
 		Text: "Restarting the kubelet, so that it reads " + filepath.Dir(r.kubelet[0].Path), Restarts: []string{kubeletName},
 	})
-	if err := node.RestartKubelet(ctx, env); err != nil {
-		return err
-	}
-	if err := node.WaitKubelet(ctx, env); err != nil {
+	if err := node.RestartKubeletAndWait(ctx, env); err != nil {
 		return err
 	}
 	return r.turn.Prove(ctx, env)

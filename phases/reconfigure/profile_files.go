@@ -5,7 +5,6 @@ package reconfigure
 
 import (
 	"bytes"
-	"path"
 
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/ownership"
@@ -37,17 +36,7 @@ func (r *Run) missingProfileFiles(env *step.Env) (files []ownership.File, err er
 
 // writeProfileFiles writes the files that the API server is about to read.
 func (r *Run) writeProfileFiles(env *step.Env) error {
-	if dir := env.Config.AuditLogDir(); dir != "" {
-		if err := env.Host.EnsureDir(dir, 0o700); err != nil {
-			return err
-		}
-	}
-	for _, f := range r.profiles {
-		if err := env.Host.EnsureDir(path.Dir(f.Path), 0o755); err != nil {
-			return err
-		}
-	}
-	if err := env.Keeper().Replace(r.profiles); err != nil {
+	if err := node.WriteProfileFiles(env, r.profiles); err != nil {
 		return err
 	}
 	return env.Accounts().Give(manifests.APIServerName)

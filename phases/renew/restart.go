@@ -68,7 +68,8 @@ func restartChanged(ctx context.Context, env *step.Env) error {
 			return mine.Cancel(ctx, err)
 		}
 	}
-	return mine.Finish(ctx, env, restartAll(ctx, env, mine, etcdStays))
+	err = restartAll(ctx, env, mine, etcdStays)
+	return mine.Finish(ctx, env, err)
 }
 
 // restartAll restarts all stale components, except etcd if it has to stay, and waits for them.
@@ -126,10 +127,7 @@ func endBackOff(ctx context.Context, env *step.Env) error {
 		return nil
 	}
 	env.UI.Printf("Restarting the kubelet, so that it starts %s without delay", strings.Join(crashed, ", "))
-	if err := node.RestartKubelet(ctx, env); err != nil {
-		return err
-	}
-	return node.WaitKubelet(ctx, env)
+	return node.RestartKubeletAndWait(ctx, env)
 }
 
 // checkTrust runs before anything restarts: components that refuse each other's certificates would take the control plane down.
@@ -151,5 +149,6 @@ func restartEtcdLate(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	return mine.Finish(ctx, env, node.RestartStale(ctx, env, mine, manifests.EtcdName))
+	err = node.RestartStale(ctx, env, mine, manifests.EtcdName)
+	return mine.Finish(ctx, env, err)
 }

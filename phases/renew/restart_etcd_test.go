@@ -21,33 +21,6 @@ import (
 	"github.com/slipway-k8s/slipway/test/phasetest"
 )
 
-func TestOthersSuffice(t *testing.T) {
-	dead := errors.New("connection refused")
-	member := func(name, peer string, fault error) etcd.Health {
-		return etcd.Health{Member: etcd.Member{Name: name, PeerURL: peer}, Err: fault}
-	}
-	own := member("cp-1", phasetest.OwnPeer, nil)
-	for name, tt := range map[string]struct {
-		health []etcd.Health
-		want   []string
-	}{
-		"alone":                          {[]etcd.Health{own}, nil},
-		"all healthy":                    {[]etcd.Health{own, member("b", "b", nil), member("c", "c", nil)}, nil},
-		"two, one dead":                  {[]etcd.Health{own, member("b", "b", dead)}, []string{"2 members", "2 besides", "none works; b", "(connection refused)"}},
-		"three, one dead":                {[]etcd.Health{own, member("b", "b", dead), member("c", "c", nil)}, []string{"3 members", "2 besides", "c works; b", "(connection refused)"}},
-		"one that has no name yet":       {[]etcd.Health{own, member("", "https://b:2380", dead)}, []string{"none works; https://b:2380"}},
-		"five, one dead":                 {[]etcd.Health{own, member("b", "b", dead), member("c", "c", nil), member("d", "d", nil), member("e", "e", nil)}, nil},
-		"a learner that is dead":         {[]etcd.Health{own, {Member: etcd.Member{Name: "b", Learner: true}, Err: dead}}, nil},
-		"which is this one is not known": {[]etcd.Health{member("a", "a", nil), member("b", "b", nil), member("c", "c", dead)}, []string{"voting member", phasetest.OwnPeer}},
-		"a learner itself":               {[]etcd.Health{{Member: etcd.Member{Name: "cp-1", PeerURL: phasetest.OwnPeer, Learner: true}}, member("b", "b", nil), member("c", "c", dead)}, nil},
-		"this one is ill":                {[]etcd.Health{member("cp-1", phasetest.OwnPeer, dead), member("b", "b", nil), member("c", "c", nil)}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fact.Error(t, node.OthersSuffice(tt.health, phasetest.OwnPeer), tt.want...)
-		})
-	}
-}
-
 // TestRestartOrder: the API server stops before etcd, which would wait for its watches; components that need the API come last.
 // Nobody waits for watches of the API server, and the kubelet finds no earlier container to count as a crash.
 func TestRestartOrder(t *testing.T) {

@@ -46,10 +46,7 @@ func repairKubelet(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	env.UI.Printf("Restarting the kubelet, so that it reads %s", path)
-	if err := node.RestartKubelet(ctx, env); err != nil {
-		return err
-	}
-	return node.WaitKubelet(ctx, env)
+	return node.RestartKubeletAndWait(ctx, env)
 }
 
 func replaceKubeletCertificate(env *step.Env, row certs.Spec, old *x509.Certificate) error {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/host"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -21,7 +20,8 @@ func (r *Rollback) putBackControlPlane(ctx context.Context, env *step.Env) error
 	if err != nil {
 		return err
 	}
-	return mine.Finish(ctx, env, r.putBackInTurn(ctx, env, mine))
+	err = r.putBackInTurn(ctx, env, mine)
+	return mine.Finish(ctx, env, err)
 }
 
 func (r *Rollback) putBackInTurn(ctx context.Context, env *step.Env, mine node.Turn) error {
@@ -55,9 +55,6 @@ func (r *Rollback) putBackInTurn(ctx context.Context, env *step.Env, mine node.T
 // swap gives components their previous manifests. If they don't come up, it puts the newer manifests back, but only if they
 // worked: otherwise the user wants to leave them. Once etcd's data is restored, it can't go back.
 func (r *Rollback) swap(ctx context.Context, env *step.Env, mine node.Turn, components []node.Replacement) error {
-	if len(components) == 0 {
-		return nil
-	}
 	env.UI.Printf("Putting back %s: %s", node.NamesOf(components), node.ImagesOf(components))
 	worked := r.restore == nil && !slices.ContainsFunc(components, func(c node.Replacement) bool { return !node.IsHealthy(ctx, env, c.Name) })
 	swapped, err := node.Swap(ctx, env, mine, components)
@@ -69,18 +66,15 @@ func (r *Rollback) swap(ctx context.Context, env *step.Env, mine node.Turn, comp
 
 // quorumCheck checks that etcd can do without this member, if it goes back. After a restore, there are no other members.
 func (r *Rollback) quorumCheck(env *step.Env) preflight.Check {
-	q := node.QuorumQuestion(env)
-	ask := q.Run
-	q.Run = func(ctx context.Context, h preflight.View) []fault.Finding {
-		if r.restore != nil || r.before[manifests.EtcdName] == nil || r.keepsEtcd(env, manifests.EtcdName) {
-			return nil
+	before := r.before[manifests.EtcdName]
+	stops := func(ctx context.Context) bool {
+		if r.restore != nil || before == nil || r.keepsEtcd(env, manifests.EtcdName) || !slices.Contains(node.StaticPods(env), manifests.EtcdName) {
+			return false
 		}
-		if _, right, err := node.RunsWith(ctx, env, manifests.EtcdName, r.before[manifests.EtcdName]); right && err == nil {
-			return nil
-		}
-		return ask(ctx, h)
+		_, right, err := node.RunsWith(ctx, env, manifests.EtcdName, before)
+		return err != nil || !right
 	}
-	return q
+	return node.QuorumIf(env, stops, node.AwaitPeers)
 }
 
 // components returns the components that don't run with their previous manifests, etcd first.

@@ -282,10 +282,9 @@ func (r *Rollback) startKubelet(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
+	var paths []string
 	for _, f := range files {
-		if stale, err := node.KubeletIsStale(ctx, env, f.Path); err != nil || stale {
-			return node.RestartStaleKubelet(ctx, env, f.Path)
-		}
+		paths = append(paths, f.Path)
 	}
-	return nil
+	return node.RestartStaleKubelet(ctx, env, paths...)
 }

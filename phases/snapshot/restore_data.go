@@ -25,7 +25,8 @@ func (r *Restore) replaceData(ctx context.Context, env *step.Env) error {
 	if r.begun {
 		mine.KeepOnFailure()
 	}
-	if err := mine.Finish(ctx, env, r.replaceInTurn(ctx, env, mine)); err != nil {
+	err = r.replaceInTurn(ctx, env, mine)
+	if err := mine.Finish(ctx, env, err); err != nil {
 		return err
 	}
 	r.journal.Serves = true

@@ -113,13 +113,16 @@ func write(ctx context.Context, env *step.Env, o Options, source etcd.Health) (p
 		record = complete(env, record, info)
 	}
 	if err == nil && len(o.Recipients) > 0 {
-		return unsealed{record, info.Contents, path, draft}.seal(ctx, env, o.Recipients)
+		path, err = unsealed{record, info.Contents, path, draft}.seal(ctx, env, o.Recipients)
+		left := env.Host.Remove(draft)
+		return path, stderrors.Join(err, left)
 	}
 	if err == nil {
 		err = publish(env, record, draft, path)
 	}
 	if err != nil {
-		return "", stderrors.Join(err, env.Host.Remove(draft)) // nothing would count it
+		left := env.Host.Remove(draft) // nothing would count it
+		return "", stderrors.Join(err, left)
 	}
 	return path, nil
 }
@@ -173,7 +176,8 @@ func publish(env *step.Env, r snapshots.Record, draft, path string) error {
 		return err
 	}
 	if _, err := env.Host.Rename(draft, path); err != nil {
-		return stderrors.Join(err, env.Host.Remove(snapshots.RecordPath(path)))
+		left := env.Host.Remove(snapshots.RecordPath(path))
+		return stderrors.Join(err, left)
 	}
 	return nil
 }

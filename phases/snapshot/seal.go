@@ -32,9 +32,8 @@ type unsealed struct {
 	path, draft string // the name that it'd have, and its file
 }
 
-// seal encrypts the snapshot together with this control plane's files, and returns the path. The snapshot itself is removed.
+// seal encrypts the snapshot together with this control plane's files, and returns the path.
 func (u unsealed) seal(ctx context.Context, env *step.Env, to snapshots.Recipients) (path string, err error) {
-	defer func() { err = stderrors.Join(err, env.Host.Remove(u.draft)) }()
 	inner := u.record
 	files, missed := filesHere(env)
 	for _, m := range missed {
@@ -72,7 +71,8 @@ func (u unsealed) seal(ctx context.Context, env *step.Env, to snapshots.Recipien
 		err = publish(env, outer, draft, path)
 	}
 	if err != nil {
-		return "", stderrors.Join(err, env.Host.Remove(draft))
+		left := env.Host.Remove(draft)
+		return "", stderrors.Join(err, left)
 	}
 	return path, nil
 }

@@ -16,31 +16,61 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// former is a file's content from before the change, to be put back; nil if it didn't exist. Somebody else may have written the file
-// since. Nobody may be there to ask, so such a file is copied into the record's directory first, or stays if the former one could do
-// harm: a static Pod of another version over newer data, or a certificate for a former key.
-func (r *Record) former(env *step.Env, f File) (data []byte, stays bool, err error) {
-	data, err = r.Kept(env, f)
+// verdict says what becomes of a file whose change goes back.
+type verdict struct {
+	// former is the content from before the change; nil if the file didn't exist.
+	former []byte
+	// stays is why the file stays as it is; empty if it gets its former content.
+	stays string
+	// others is what somebody else has written since the change, which would be lost; nil for nothing.
+	others []byte
+}
+
+// judge compares a file with its former content. Somebody else may have written the file since, and nobody may be there to ask. It
+// stays if the former one could do harm: a static Pod of another version over newer data, or a certificate for a former key.
+func (r *Record) judge(env *step.Env, f File) (v verdict, err error) {
+	v.former, err = r.Kept(env, f)
 	if err != nil || IsKubeconfig(env, f.Path) { // only its server goes back
-		return data, false, err
+		return v, err
 	}
 	now, err := host.ReadIfExists(env.Host, f.Path)
-	if err != nil || now == nil || bytes.Equal(now, data) || host.HashOf(now) == f.Wanted {
-		return data, false, err
+	if err != nil || now == nil || bytes.Equal(now, v.former) || host.HashOf(now) == f.Wanted {
+		return v, err
 	}
-	why := ""
 	switch image := manifests.ImageOf(now); {
-	case f.IsCertificate() && certs.SameKey(keyOf(now), keyOf(data)): // the run has issued it, and anybody can issue it again
-		return data, false, nil
+	case f.IsCertificate() && certs.SameKey(keyOf(now), keyOf(v.former)): // the run has issued it, and anybody can issue it again
 	case f.IsCertificate() && keyOf(now) != nil:
-		why = "a certificate for another key"
-	case ComponentAt(env, f.Path) != "" && image != "" && data != nil && image != manifests.ImageOf(data):
-		why = "a static Pod with the image " + image
+		v.stays = "a certificate for another key"
+	case ComponentAt(env, f.Path) != "" && image != "" && v.former != nil && image != manifests.ImageOf(v.former):
+		v.stays = "a static Pod with the image " + image
 	default:
-		return data, false, r.keepFound(env, f, now)
+		v.others = now
 	}
-	env.UI.Warn("keeping "+f.Path+", which somebody else has written since the change: it's "+why, "the file from before the change is "+filepath.Join(r.dir, f.Kept))
-	return data, true, nil
+	return v, nil
+}
+
+// eachFormer calls back with each file that goes back and its former content, once it has kept a copy of what somebody else has
+// written there. It names the files that stay.
+func (r *Record) eachFormer(env *step.Env, back func(f File, former []byte) error) error {
+	for _, f := range r.Files {
+		v, err := r.judge(env, f)
+		if err != nil {
+			return err
+		}
+		if v.stays != "" {
+			env.UI.Warn("keeping "+f.Path+", which somebody else has written since the change: it's "+v.stays, "the file from before the change is "+filepath.Join(r.dir, f.Kept))
+			continue
+		}
+		if v.others != nil {
+			if err := r.keepFound(env, f, v.others); err != nil {
+				return err
+			}
+		}
+		if err := back(f, v.former); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keepFound keeps a copy of a file that's about to be overwritten. Each content has its own name.

@@ -23,28 +23,19 @@ func (r *Record) PutBack(ctx context.Context, env *step.Env, turn node.Turn) err
 	}
 	turn.KeepOnFailure()
 	var components []node.Replacement
-	for _, f := range r.Files {
-		data, stays, err := r.former(env, f)
-		if err != nil {
-			return err
-		}
-		if stays {
-			continue
-		}
+	err := r.eachFormer(env, func(f File, former []byte) error {
 		component := ComponentAt(env, f.Path)
-		if component == "" || data == nil {
-			if err := f.Restore(env, data); err != nil {
-				return err
-			}
-			continue
+		if component == "" || former == nil {
+			return f.Restore(env, former)
 		}
-		c, right, err := node.RunsWith(ctx, env, component, data)
-		if err != nil {
-			return err
-		}
-		if !right {
+		c, right, err := node.RunsWith(ctx, env, component, former)
+		if err == nil && !right {
 			components = append(components, c)
 		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	return restart(ctx, env, turn, components)
 }
@@ -72,10 +63,7 @@ func restart(ctx context.Context, env *step.Env, turn node.Turn, components []no
 		_, err := node.Swap(ctx, env, turn, components)
 		return err
 	}
-	if err := node.RestartKubelet(ctx, env); err != nil {
-		return err
-	}
-	return node.WaitKubelet(ctx, env)
+	return node.RestartKubeletAndWait(ctx, env)
 }
 
 // RestoreFiles puts the files back, and nothing else: the kubelet hasn't started yet. From then on, nobody can confirm the change.
@@ -83,19 +71,7 @@ func (r *Record) RestoreFiles(env *step.Env) error {
 	if err := r.beginBack(env); err != nil || r.FilesBack {
 		return err
 	}
-	for _, f := range r.Files {
-		data, stays, err := r.former(env, f)
-		if err != nil {
-			return err
-		}
-		if stays {
-			continue
-		}
-		if err := f.Restore(env, data); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.eachFormer(env, func(f File, former []byte) error { return f.Restore(env, former) })
 }
 
 // HandOver ends a change that goes back, for a workflow that's about to write the same files and to restart their readers. Putting them

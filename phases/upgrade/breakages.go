@@ -153,7 +153,7 @@ func PlanQuestions(ctx context.Context, env *step.Env, state *upgrading.State, t
 	}
 	if here {
 		list = append(list, preflight.Check{Name: edits.StaticPodCheck, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return edits.StaticPodFindings(ctx, env) }},
-			etcdQuorum(env, func(context.Context) error { return knownPeers(env, there.Members) }))
+			etcdQuorum(env, func(context.Context, *step.Env) error { return knownPeers(env, there.Members) }))
 		found = append(found, HostFindings(ctx, env, there.Members)...)
 	}
 	return append(list, asQuestions(found)...)

@@ -50,7 +50,8 @@ func runUpgradeControlPlane(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return mine.Cancel(ctx, err)
 	}
-	return mine.Finish(ctx, env, replaceComponents(ctx, env, mine, components))
+	err = replaceComponents(ctx, env, mine, components)
+	return mine.Finish(ctx, env, err)
 }
 
 // planControlPlane shows the changes to the components, whether or not they may be upgraded now.
@@ -98,9 +99,6 @@ func replaceComponents(ctx context.Context, env *step.Env, turn node.Turn, compo
 
 // swap makes components run with their new manifests. If they don't come up, it puts the previous manifests back.
 func swap(ctx context.Context, env *step.Env, turn node.Turn, components []node.Replacement) error {
-	if len(components) == 0 {
-		return nil
-	}
 	env.UI.Printf("Upgrading %s", node.NamesOf(components))
 	swapped, err := node.Swap(ctx, env, turn, components)
 	if err == nil || ctx.Err() != nil { // the same command continues after an interruption

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/phases/backup"
 	"github.com/slipway-k8s/slipway/phases/bootstrap"
 	"github.com/slipway-k8s/slipway/phases/edits"
+	"github.com/slipway-k8s/slipway/phases/step"
 	"github.com/slipway-k8s/slipway/preflight"
 	"github.com/slipway-k8s/slipway/test/phasetest"
 	teststage "github.com/slipway-k8s/slipway/test/stage"
@@ -279,7 +280,7 @@ func TestEtcdQuorum(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan := etcdQuorum(s.Env, func(context.Context) error { return knownPeers(s.Env, known) })
+			plan := etcdQuorum(s.Env, func(context.Context, *step.Env) error { return knownPeers(s.Env, known) })
 			i := slices.IndexFunc(upgradeQuestions(s.Env), func(q preflight.Check) bool { return q.Name == fault.EtcdQuorum })
 			apply := upgradeQuestions(s.Env)[i]
 			for command, q := range map[string]preflight.Check{"plan": plan, "apply": apply} {

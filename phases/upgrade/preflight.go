@@ -88,8 +88,7 @@ func upgradeQuestions(env *step.Env) []preflight.Check {
 }
 
 func othersQuestions(env *step.Env) []preflight.Check {
-	peers := func(ctx context.Context) error { return node.AwaitPeers(ctx, env) }
-	return []preflight.Check{node.NodesReadyQuestion(env), etcdQuorum(env, peers)}
+	return []preflight.Check{node.NodesReadyQuestion(env), etcdQuorum(env, node.AwaitPeers)}
 }
 
 // versionRefusals finds reasons not to upgrade the cluster to this version. --force turns some of the errors into warnings.
@@ -103,8 +102,8 @@ func versionRefusals(ctx context.Context, env *step.Env) []fault.Finding {
 
 // etcdQuorum checks that etcd can do without this node's member, if the upgrade restarts it. ask reports why it can't. If in doubt,
 // the upgrade restarts it.
-func etcdQuorum(env *step.Env, ask func(context.Context) error) preflight.Check {
-	return node.QuorumIf(func(ctx context.Context) bool {
+func etcdQuorum(env *step.Env, ask func(context.Context, *step.Env) error) preflight.Check {
+	return node.QuorumIf(env, func(ctx context.Context) bool {
 		if node.UnlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
 			return false
 		}
