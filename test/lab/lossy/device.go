@@ -7,56 +7,13 @@ import (
 	"context"
 	"io"
 	"os"
-	"path/filepath"
-	"strconv"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
-	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 
 	"github.com/slipway-k8s/slipway/test/lab/journal"
 )
-
-// fileName is the disk's name in the directory that serve mounts.
-const fileName = "disk"
-
-// serve mounts a directory with a file that's the disk: each write to the file goes to the disk and into the journal, and each
-// fsync becomes a flush.
-func serve(dir string, disk *os.File, writes *journal.Writer) (*fuse.Server, error) {
-	root := &fs.Inode{}
-	options := &fs.Options{
-		MountOptions: fuse.MountOptions{DirectMountStrict: true, MaxWrite: 1 << 20, FsName: "lossy", Name: "lossy"},
-		OnAdd: func(ctx context.Context) {
-			root.AddChild(fileName, root.NewPersistentInode(ctx, &device{disk: disk, writes: writes}, fs.StableAttr{}), false)
-		},
-	}
-	syscall.ForkLock.Lock()
-	defer syscall.ForkLock.Unlock()
-	server, err := fs.Mount(dir, root, options)
-	if err != nil {
-		return nil, errors.Wrap(err, "cannot serve a disk by FUSE")
-	}
-	return server, closeOnExec()
-}
-
-// closeOnExec keeps the connection to FUSE from the nodes that this program boots. go-fuse doesn't, and the kernel only ends a disk
-// whose server was killed once no process has it open.
-func closeOnExec() error {
-	const dir = "/proc/self/fd"
-	open, err := os.ReadDir(dir)
-	if err != nil {
-		return errors.Wrap(err, "cannot list this program's open files")
-	}
-	for _, entry := range open {
-		fd, err := strconv.Atoi(entry.Name())
-		if path, _ := os.Readlink(filepath.Join(dir, entry.Name())); err == nil && path == "/dev/fuse" {
-			unix.CloseOnExec(fd)
-		}
-	}
-	return nil
-}
 
 // device is the file. It can't be told to make holes: the loop device then writes zeros instead.
 type device struct {

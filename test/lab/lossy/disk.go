@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 
@@ -28,8 +27,7 @@ const size = "16G"
 type Disk struct {
 	dir    string
 	at     string // the mount point
-	files  []*os.File
-	server *fuse.Server
+	server *server
 }
 
 // The files of a disk: its first and its present content, the journal, and the directory served by FUSE.
@@ -67,21 +65,11 @@ func (d *Disk) mount(ctx context.Context) error {
 	if err := os.Mkdir(d.served(), 0o700); err != nil {
 		return errors.Wrap(err, "cannot make a directory for a disk")
 	}
-	for _, path := range []string{d.now(), d.journal()} {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			return errors.Wrap(err, "cannot open a disk's file")
-		}
-		d.files = append(d.files, f)
-	}
-	writes, err := journal.NewWriter(d.files[1])
-	if err != nil {
-		return err
-	}
 	if err := share(d.served()); err != nil {
 		return err
 	}
-	if d.server, err = serve(d.served(), d.files[0], writes); err != nil {
+	var err error
+	if d.server, err = startServer(d); err != nil {
 		return err
 	}
 	return Mount(ctx, filepath.Join(d.served(), fileName), d.at)
@@ -127,13 +115,11 @@ const releaseTime = time.Minute
 // Close unmounts the disk, if that hasn't been done. Its journal stays.
 func (d *Disk) Close() error {
 	err := Unmount(d.at)
-	if err == nil && d.server != nil {
-		if err = whenReleased(d.server.Unmount); err == nil {
-			err = Unmount(d.served())
-		}
+	if err == nil {
+		err = Unmount(d.served())
 	}
-	for _, f := range d.files {
-		_ = f.Close() // a test's disk needn't survive this machine
+	if err == nil && d.server != nil {
+		d.server.end()
 	}
 	return err
 }

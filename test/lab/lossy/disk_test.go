@@ -4,11 +4,15 @@
 package lossy
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // A file that was synced survives a power cut, and one that wasn't doesn't. The kernel and the file system are real.
@@ -95,6 +99,47 @@ func write(t *testing.T, path, data string, sync bool) {
 		return
 	}
 	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A program on the disk starts while Go's runtime stops everything for a collection of garbage: neither waits for the other.
+func TestRunFromDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting a disk needs root")
+	}
+	dir := t.TempDir()
+	d, err := New(t.Context(), dir, filepath.Join(dir, "mounted"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	path := filepath.Join(dir, "mounted", "true")
+	if err := command(t.Context(), "cp", "/bin/true", path); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		forget(t, path)
+		go runtime.GC()
+		if err := command(t.Context(), path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// forget makes the kernel read the file from the disk again.
+func forget(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := errors.Join(f.Sync(), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)); err != nil {
 		t.Fatal(err)
 	}
 }
