@@ -42,7 +42,7 @@ func TestFit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			own := Own{CAPath: "/pki/ca.crt", Exists: func(path string) bool { return slices.Contains(tt.exists, path) }}
-			data, corrections, err := Fit([]byte(head+"containerRuntimeEndpoint: unix:///run/own.sock\n"+tt.stored), &tt.node, own)
+			data, corrections, err := AdaptToHost([]byte(head+"containerRuntimeEndpoint: unix:///run/own.sock\n"+tt.stored), &tt.node, own)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -116,7 +116,7 @@ func coreDNSDeployment(n *config.Node) *appsv1.Deployment {
 				Spec: corev1.PodSpec{
 					PriorityClassName:  "system-cluster-critical",
 					ServiceAccountName: CoreDNSName,
-					Affinity:           apart("k8s-app", dnsName),
+					Affinity:           spreadAffinity("k8s-app", dnsName),
 					Tolerations: []corev1.Toleration{
 						{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists},
 						{Key: config.ControlPlaneTaint, Effect: corev1.TaintEffectNoSchedule},
@@ -131,8 +131,8 @@ func coreDNSDeployment(n *config.Node) *appsv1.Deployment {
 	}
 }
 
-// apart asks the scheduler to spread Pods with the same label over nodes.
-func apart(label, value string) *corev1.Affinity {
+// spreadAffinity asks the scheduler to spread Pods with the same label over nodes.
+func spreadAffinity(label, value string) *corev1.Affinity {
 	same := []metav1.LabelSelectorRequirement{{Key: label, Operator: metav1.LabelSelectorOpIn, Values: []string{value}}}
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{

@@ -149,9 +149,9 @@ func CertDirs() []string {
 	}
 }
 
-// AsIn returns v with the host's facts from a static Pod with a container: the proxies, the directories of CA certificates, and
+// FromPod returns v with the host's facts from a static Pod with a container: the proxies, the directories of CA certificates, and
 // whether the key of the cluster's CA was there. They may have changed since.
-func (v HostView) AsIn(pod *corev1.Pod) HostView {
+func (v HostView) FromPod(pod *corev1.Pod) HostView {
 	c := &pod.Spec.Containers[0]
 	var environ []string
 	for _, e := range c.Env {

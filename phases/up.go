@@ -44,7 +44,7 @@ import (
 func Up(p *machine.Prepare, host *config.Machine) []step.Phase {
 	return []step.Phase{
 		workflow.Group("prepare", "Give this host everything a node needs", WithConfig(host, p.Phases())),
-		workflow.Group("init", "Create a cluster with this host as its first control plane", bootstrap.InitThen(upCommand(p))),
+		workflow.Group("init", "Create a cluster with this host as its first control plane", bootstrap.InitWithJoinCommand(upCommand(p))),
 		schedulable(),
 		kubelet.WaitNode(),
 	}
@@ -83,7 +83,7 @@ func DownHost(host *config.Machine) []step.Phase {
 
 // WithConfig returns phases that use a host's desired state instead of a node's.
 func WithConfig(host *config.Machine, list []step.Phase) []step.Phase {
-	return workflow.In(list, func(env *step.Env) *step.Env {
+	return workflow.WithEnvironment(list, func(env *step.Env) *step.Env {
 		there := *env
 		there.Config = host.Node()
 		return &there

@@ -70,15 +70,15 @@ func table(t *testing.T) string {
 	b.WriteString("| name | what is checked | init | join --control-plane | join | reset | host prepare | host reset |\n|---|---|---|---|---|---|---|---|\n")
 	var done []string
 	for _, c := range slices.Concat(byCommand...) {
-		same := func(other Check) bool { return other.Name == c.Name && other.Asks == c.Asks }
-		if slices.Contains(done, c.Name+c.Asks) {
+		same := func(other Check) bool { return other.Name == c.Name && other.Description == c.Description }
+		if slices.Contains(done, c.Name+c.Description) {
 			continue
 		}
-		done = append(done, c.Name+c.Asks)
-		if c.Asks == "" {
+		done = append(done, c.Name+c.Description)
+		if c.Description == "" {
 			t.Errorf("check %s does not say what it checks", c.Name)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s |", c.Name, c.Asks)
+		fmt.Fprintf(&b, "| `%s` | %s |", c.Name, c.Description)
 		for _, list := range byCommand {
 			mark := " "
 			if slices.ContainsFunc(list, same) {

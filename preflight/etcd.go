@@ -26,8 +26,8 @@ const oldestEtcd = "3.5.24-0"
 
 func externalEtcd(e *config.ExternalEtcd) []Check {
 	return []Check{
-		{Name: "ExternalEtcdVersion", Run: with(e, etcdVersion), Asks: "each member of an external etcd answers and is new enough"},
-		{Name: "ExternalEtcdClientCertificates", Run: with(e, etcdFiles), Asks: "the files for an external etcd exist, and certificate and key match"},
+		{Name: "ExternalEtcdVersion", Run: with(e, etcdVersion), Description: "each member of an external etcd answers and is new enough"},
+		{Name: "ExternalEtcdClientCertificates", Run: with(e, etcdFiles), Description: "the files for an external etcd exist, and certificate and key match"},
 	}
 }
 
@@ -47,7 +47,7 @@ func etcdVersion(ctx context.Context, h View, e *config.ExternalEtcd) []fault.Fi
 		}
 		*f.data = data
 	}
-	return slices.Concat(parallel.Map(endpoints, together, func(endpoint string) []fault.Finding {
+	return slices.Concat(parallel.Map(endpoints, maxConcurrentChecks, func(endpoint string) []fault.Finding {
 		p := probe
 		p.URL = strings.TrimRight(endpoint, "/") + "/version"
 		return memberVersion(ctx, h, p)

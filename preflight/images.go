@@ -50,7 +50,7 @@ type Progress func(image, state string, took time.Duration)
 // and reports every image. As the only check that changes anything, it runs once the others have passed.
 func Images(n *config.Node, images []string, runtime Puller, progress Progress) Check {
 	p := puller{node: n, runtime: runtime, progress: progress}
-	return Check{Name: "ImagePull", Limit: pullLimit, Asks: "the images are present, or can be pulled", Run: func(ctx context.Context, h View) []fault.Finding {
+	return Check{Name: "ImagePull", Limit: pullLimit, Description: "the images are present, or can be pulled", Run: func(ctx context.Context, h View) []fault.Finding {
 		info, err := h.RuntimeInfo(ctx, n.CRISocket)
 		if err != nil {
 			return fail("cannot pull images: the container runtime does not answer: %v", err).remedy(startRuntime)
@@ -106,7 +106,7 @@ func (p *puller) ensure(ctx context.Context, image string) []fault.Finding {
 }
 
 func (p *puller) pull(ctx context.Context, image string) error {
-	policy := retry.Policy{First: pullPause, Slowest: 2 * pullPause, Tries: pullTries, Passes: func(err error) bool { return !hopeless(err) }}
+	policy := retry.Policy{First: pullPause, Slowest: 2 * pullPause, Tries: pullTries, Retryable: func(err error) bool { return !hopeless(err) }}
 	return policy.Do(ctx, func(ctx context.Context) error {
 		return p.runtime.PullImage(ctx, p.node.CRISocket, image)
 	})

@@ -35,11 +35,11 @@ const (
 func Init(n *config.Node, manifests map[string][]byte) []Check {
 	checks := slices.Concat(
 		[]Check{
-			{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},
-			{Name: "ExistingCluster", Run: with(n, existingCluster), Asks: "no API server answers at the control plane's endpoint yet, unless this host is one of its control planes, or was"},
+			{Name: "IsPrivilegedUser", Run: privilegedUser, Description: "runs as root"},
+			{Name: "ExistingCluster", Run: with(n, existingCluster), Description: "no API server answers at the control plane's endpoint yet, unless this host is one of its control planes, or was"},
 		},
 		controlPlane(n),
-		[]Check{{Name: "AnonymousAccess", Run: with(n, anonymousAccess), Asks: "an AuthenticationConfiguration, where there is one, allows anonymous requests to the API server's probes (error), and to cluster-info (warning)"}},
+		[]Check{{Name: "AnonymousAccess", Run: with(n, anonymousAccess), Description: "an AuthenticationConfiguration, where there is one, allows anonymous requests to the API server's probes (error), and to cluster-info (warning)"}},
 		staticPods(n, manifests, apiServer, controllerManager, scheduler, etcd),
 		proxies(n),
 		node(n),
@@ -55,10 +55,10 @@ func Init(n *config.Node, manifests map[string][]byte) []Check {
 // controlPlane lists the checks of every control plane, the first or another.
 func controlPlane(n *config.Node) []Check {
 	return append([]Check{
-		{Name: "NumCPU", Run: numCPU, Asks: "at least 2 CPUs"},
-		{Name: "Mem", Run: memory, Asks: "at least 1700 MiB of memory"},
-		{Name: "KubernetesVersion", Run: with(n.Cluster.KubernetesVersion, kubernetesVersion), Asks: "not newer than this program supports"},
-		{Name: "Firewalld", Run: with(n, firewalld), Asks: "neither firewalld nor ufw is on, nor rules in /etc/nftables.conf that drop packets; otherwise, ports have to be opened (warning)"},
+		{Name: "NumCPU", Run: numCPU, Description: "at least 2 CPUs"},
+		{Name: "Mem", Run: memory, Description: "at least 1700 MiB of memory"},
+		{Name: "KubernetesVersion", Run: with(n.Cluster.KubernetesVersion, kubernetesVersion), Description: "not newer than this program supports"},
+		{Name: "Firewalld", Run: with(n, firewalld), Description: "neither firewalld nor ufw is on, nor rules in /etc/nftables.conf that drop packets; otherwise, ports have to be opened (warning)"},
 	}, ports(n, portUse{bindAddress(n.Cluster.APIServer.ControlPlaneComponent, ""), int(n.BindPort), apiServer},
 		portUse{bindAddress(n.Cluster.Scheduler, loopback), 10259, scheduler},
 		portUse{bindAddress(n.Cluster.ControllerManager, loopback), 10257, controllerManager})...)
@@ -67,34 +67,34 @@ func controlPlane(n *config.Node) []Check {
 // node lists the checks of every node, whatever its role.
 func node(n *config.Node) []Check {
 	checks := []Check{
-		{Name: "CRI", Run: with(n.CRISocket, runtimeReady), Asks: "the container runtime answers and is ready"},
-		{Name: "ContainerRuntimeVersion", Run: with(n, runtimeVersion), Asks: "the runtime can report its cgroup driver to the kubelet, or both use the same one"},
-		{Name: "CgroupDriver", Run: with(n, cgroupDriver), Asks: "the runtime's cgroup driver works on this host and fits systemd (warning)"},
-		{Name: "FileExisting-losetup", Run: program("losetup", "mount (Debian) or util-linux"), Asks: "the program is in PATH"},
-		{Name: "FileExisting-mount", Run: program("mount", "mount (Debian) or util-linux"), Asks: "the program is in PATH"},
-		{Name: "FileExisting-cp", Run: program("cp", "coreutils"), Asks: "the program is in PATH"},
-		{Name: "SystemVerification", Run: with(n, system), Asks: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
-		{Name: "KernelModules", Run: with(n, kernelModules), Asks: "overlay, br_netfilter, nf_conntrack and the modules of kube-proxy's mode are loaded or built in (warning)"},
+		{Name: "CRI", Run: with(n.CRISocket, runtimeReady), Description: "the container runtime answers and is ready"},
+		{Name: "ContainerRuntimeVersion", Run: with(n, runtimeVersion), Description: "the runtime can report its cgroup driver to the kubelet, or both use the same one"},
+		{Name: "CgroupDriver", Run: with(n, cgroupDriver), Description: "the runtime's cgroup driver works on this host and fits systemd (warning)"},
+		{Name: "FileExisting-losetup", Run: program("losetup", "mount (Debian) or util-linux"), Description: "the program is in PATH"},
+		{Name: "FileExisting-mount", Run: program("mount", "mount (Debian) or util-linux"), Description: "the program is in PATH"},
+		{Name: "FileExisting-cp", Run: program("cp", "coreutils"), Description: "the program is in PATH"},
+		{Name: "SystemVerification", Run: with(n, system), Description: "kernel release and options, cgroup controllers; no cgroup v1, unless failCgroupV1 allows it"},
+		{Name: "KernelModules", Run: with(n, kernelModules), Description: "overlay, br_netfilter, nf_conntrack and the modules of kube-proxy's mode are loaded or built in (warning)"},
 		KernelDefaults(n),
-		{Name: "Hostname", Run: with(n.Name, nodeName), Asks: "the node's name is valid (error), and resolves to this host (warning)"},
-		{Name: "DNSLoop", Run: with(n, dnsLoop), Asks: "the kubelet's resolv.conf names servers that Pods can reach, not this host's loopback, where CoreDNS would ask itself (warning)"},
-		{Name: "ResolvConf", Run: with(n, resolvConf), Asks: "the file exists whose name servers the kubelet gives to Pods"},
-		{Name: "ControlPlaneEndpoint", Run: with(n, controlPlaneEndpoint), Asks: "the name of the control plane's endpoint resolves"},
-		{Name: "KubeletVersion", Run: with(n.Cluster.KubernetesVersion, kubeletVersion), Asks: "the kubelet is not newer than the control plane, and at most three minor versions older"},
-		{Name: "Service-kubelet", Run: with(n, kubeletService), Asks: "systemd has the kubelet's unit, and it is not masked; it is enabled (warning)"},
-		{Name: "Swap", Run: with(n, swap), Asks: "no swap, unless the kubelet's settings allow it (then a warning)"},
-		{Name: "WritableFolders", Run: with(n, writable), Asks: "a file can be created, synced and renamed in each directory that will be written to"},
-		{Name: "DiskSpace-kubernetes", Run: space(n, n.Paths.Kubernetes, kubernetesNeed), Asks: "10 MiB (error), 50 MiB (warning) and 5000 inodes free for /etc/kubernetes"},
-		{Name: "DiskSpace-kubelet", Run: space(n, n.Paths.Kubelet, kubeletNeed), Asks: "100 MiB (error), 1 GiB (warning) and 5000 inodes free for /var/lib/kubelet, and more than the kubelet evicts at (warning)"},
-		{Name: "DiskSpace-runtime", Run: with(n, runtimeSpace), Asks: "500 MiB (error), 2 GiB (warning) and 5000 inodes free where the runtime keeps images, and more than the kubelet evicts at (warning)"},
-		{Name: "MTU", Run: with(n, mtu), Asks: "the MTU of the default route's interface fits IPv6 and the other interfaces (warning)"},
+		{Name: "Hostname", Run: with(n.Name, nodeName), Description: "the node's name is valid (error), and resolves to this host (warning)"},
+		{Name: "DNSLoop", Run: with(n, dnsLoop), Description: "the kubelet's resolv.conf names servers that Pods can reach, not this host's loopback, where CoreDNS would ask itself (warning)"},
+		{Name: "ResolvConf", Run: with(n, resolvConf), Description: "the file exists whose name servers the kubelet gives to Pods"},
+		{Name: "ControlPlaneEndpoint", Run: with(n, controlPlaneEndpoint), Description: "the name of the control plane's endpoint resolves"},
+		{Name: "KubeletVersion", Run: with(n.Cluster.KubernetesVersion, kubeletVersion), Description: "the kubelet is not newer than the control plane, and at most three minor versions older"},
+		{Name: "Service-kubelet", Run: with(n, kubeletService), Description: "systemd has the kubelet's unit, and it is not masked; it is enabled (warning)"},
+		{Name: "Swap", Run: with(n, swap), Description: "no swap, unless the kubelet's settings allow it (then a warning)"},
+		{Name: "WritableFolders", Run: with(n, writable), Description: "a file can be created, synced and renamed in each directory that will be written to"},
+		{Name: "DiskSpace-kubernetes", Run: space(n, n.Paths.Kubernetes, kubernetesNeed), Description: "10 MiB (error), 50 MiB (warning) and 5000 inodes free for /etc/kubernetes"},
+		{Name: "DiskSpace-kubelet", Run: space(n, n.Paths.Kubelet, kubeletNeed), Description: "100 MiB (error), 1 GiB (warning) and 5000 inodes free for /var/lib/kubelet, and more than the kubelet evicts at (warning)"},
+		{Name: "DiskSpace-runtime", Run: with(n, runtimeSpace), Description: "500 MiB (error), 2 GiB (warning) and 5000 inodes free where the runtime keeps images, and more than the kubelet evicts at (warning)"},
+		{Name: "MTU", Run: with(n, mtu), Description: "the MTU of the default route's interface fits IPv6 and the other interfaces (warning)"},
 	}
 	return slices.Concat(checks, forwarding(n), ports(n, portUse{n.Kubelet.Address, kubeletPort(n), kubelet}))
 }
 
 // KernelDefaults is the check that a kubelet with protectKernelDefaults starts on this host.
 func KernelDefaults(n *config.Node) Check {
-	return Check{Name: "KernelDefaults", Run: with(n, kernelDefaults), Asks: "kernel parameters have the values that the kubelet insists on, if its protectKernelDefaults is set"}
+	return Check{Name: "KernelDefaults", Run: with(n, kernelDefaults), Description: "kernel parameters have the values that the kubelet insists on, if its protectKernelDefaults is set"}
 }
 
 // EtcdDataCheck is the name of the check that etcd's directory has no other data.
@@ -106,16 +106,16 @@ func localEtcd(n *config.Node) []Check {
 	dir := n.Cluster.Etcd.Local.DataDir
 	return append(
 		ports(n, portUse{n.AdvertiseAddress.String(), 2379, etcd}, portUse{n.AdvertiseAddress.String(), 2380, etcd}),
-		Check{Name: EtcdDataCheck(n), Run: etcdData(n, dir), Asks: "etcd's directory is empty, or holds the data of this node's etcd"},
-		Check{Name: "EtcdDisk", Run: with(dir, etcdDisk), Asks: "fdatasync after a write of 2300 bytes takes at most 10 ms at the 99th percentile of a hundred, measured for half a second at most (warning)"},
-		Check{Name: "DiskSpace-etcd", Run: space(n, dir, etcdNeed), Asks: "200 MiB (error), 2 GiB (warning) and 5000 inodes free for etcd's directory"})
+		Check{Name: EtcdDataCheck(n), Run: etcdData(n, dir), Description: "etcd's directory is empty, or holds the data of this node's etcd"},
+		Check{Name: "EtcdDisk", Run: with(dir, etcdDisk), Description: "fdatasync after a write of 2300 bytes takes at most 10 ms at the 99th percentile of a hundred, measured for half a second at most (warning)"},
+		Check{Name: "DiskSpace-etcd", Run: space(n, dir, etcdNeed), Description: "200 MiB (error), 2 GiB (warning) and 5000 inodes free for etcd's directory"})
 }
 
 func staticPods(n *config.Node, manifests map[string][]byte, components ...string) []Check {
 	var checks []Check
 	for _, c := range components {
 		path := thisnode.StaticPodPath(n, c)
-		checks = append(checks, Check{Name: "FileAvailable-" + dashed(path), Run: staticPod(path, c, manifests[path]), Asks: "the manifest does not exist, or is this configuration's, edited or not"})
+		checks = append(checks, Check{Name: "FileAvailable-" + dashed(path), Run: staticPod(path, c, manifests[path]), Description: "the manifest does not exist, or is this configuration's, edited or not"})
 	}
 	return checks
 }
@@ -127,7 +127,7 @@ func forwarding(n *config.Node) []Check {
 	}
 	var checks []Check
 	add := func(path, setting string) {
-		checks = append(checks, Check{Name: "FileContent-" + dashed(path), Run: switchedOn(path, setting), Asks: "is 1"})
+		checks = append(checks, Check{Name: "FileContent-" + dashed(path), Run: switchedOn(path, setting), Description: "is 1"})
 	}
 	if v4 {
 		add("/proc/sys/net/ipv4/ip_forward", "net.ipv4.ip_forward")
@@ -141,7 +141,7 @@ func forwarding(n *config.Node) []Check {
 func ports(n *config.Node, uses ...portUse) []Check {
 	var checks []Check
 	for _, u := range uses {
-		checks = append(checks, Check{Name: fmt.Sprintf("Port-%d", u.port), Run: portFree(n, u), Asks: "the port is free, or held by this node's " + u.program})
+		checks = append(checks, Check{Name: fmt.Sprintf("Port-%d", u.port), Run: portFree(n, u), Description: "the port is free, or held by this node's " + u.program})
 	}
 	return checks
 }
@@ -170,9 +170,9 @@ func dashed(path string) string { return strings.ReplaceAll(path, "/", "-") }
 // Configuration checks that an existing control plane was made with this run's configuration. differences lists the differences.
 func Configuration(differences func(context.Context) []fault.Finding) Check {
 	return Check{
-		Name: "Configuration",
-		Asks: "an existing control plane was made with the same configuration: the kubelet's files, certificates, kubeconfig files, ConfigMap kubeadm-config; later edits stay",
-		Run:  func(ctx context.Context, _ View) []fault.Finding { return differences(ctx) },
+		Name:        "Configuration",
+		Description: "an existing control plane was made with the same configuration: the kubelet's files, certificates, kubeconfig files, ConfigMap kubeadm-config; later edits stay",
+		Run:         func(ctx context.Context, _ View) []fault.Finding { return differences(ctx) },
 	}
 }
 

@@ -25,17 +25,17 @@ type Leftover struct {
 // JoinWorker lists the checks of a host that joins a cluster as a worker.
 func JoinWorker(n *config.Node, leftovers []Leftover) []Check {
 	checks := []Check{
-		{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},
-		{Name: "DirAvailable-" + dashed(n.Paths.Manifests), Run: with(n, noManifests), Asks: "there are no static Pods, unless this already is a node of the cluster"},
+		{Name: "IsPrivilegedUser", Run: privilegedUser, Description: "runs as root"},
+		{Name: "DirAvailable-" + dashed(n.Paths.Manifests), Run: with(n, noManifests), Description: "there are no static Pods, unless this already is a node of the cluster"},
 	}
 	return slices.Concat(checks, joining(n, leftovers))
 }
 
 // joining lists the checks of every node that joins, whatever its role.
 func joining(n *config.Node, leftovers []Leftover) []Check {
-	checks := []Check{{Name: "ClockSkew", Run: with(n, clock), Asks: "this host's clock differs from the API server's by at most 3 s (warning), and by at most the 5 minutes by which certificates are backdated (error)"}}
+	checks := []Check{{Name: "ClockSkew", Run: with(n, clock), Description: "this host's clock differs from the API server's by at most 3 s (warning), and by at most the 5 minutes by which certificates are backdated (error)"}}
 	for _, l := range leftovers {
-		checks = append(checks, Check{Name: "FileAvailable-" + dashed(l.Path), Run: leftover(l), Asks: "the file does not exist, or is from an earlier join to this cluster"})
+		checks = append(checks, Check{Name: "FileAvailable-" + dashed(l.Path), Run: leftover(l), Description: "the file does not exist, or is from an earlier join to this cluster"})
 	}
 	return slices.Concat(checks, proxies(n), node(n), networks(n))
 }
@@ -43,14 +43,14 @@ func joining(n *config.Node, leftovers []Leftover) []Check {
 // JoinControlPlane lists the checks of a joining control plane. An external etcd's files aren't checked: the join fetches them.
 func JoinControlPlane(n *config.Node, leftovers []Leftover) []Check {
 	components := []string{apiServer, controllerManager, scheduler}
-	checks := append([]Check{{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"}}, controlPlane(n)...)
+	checks := append([]Check{{Name: "IsPrivilegedUser", Run: privilegedUser, Description: "runs as root"}}, controlPlane(n)...)
 	if n.Cluster.Etcd.External == nil {
 		components = append(components, etcd)
 		checks = append(checks, localEtcd(n)...)
 	}
 	for _, c := range components {
 		path := thisnode.StaticPodPath(n, c)
-		checks = append(checks, Check{Name: "FileAvailable-" + dashed(path), Run: joinedPod(path, c, leftovers), Asks: "the manifest does not exist, or is from an earlier join to this cluster"})
+		checks = append(checks, Check{Name: "FileAvailable-" + dashed(path), Run: joinedPod(path, c, leftovers), Description: "the manifest does not exist, or is from an earlier join to this cluster"})
 	}
 	return slices.Concat(checks, joining(n, leftovers))
 }

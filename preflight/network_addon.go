@@ -21,7 +21,7 @@ func networkAddOn(n *config.Node) []Check {
 	if n.NetworkAddOn.Name != config.Flannel {
 		return nil
 	}
-	return []Check{{Name: "Flannel", Run: with(n, flannel), Asks: "with `--network flannel`: its port is free, no other network's configuration comes before its own, br_netfilter is loaded unless kube-proxy uses nftables, and each IP family of the Pod network has a default route"}}
+	return []Check{{Name: "Flannel", Run: with(n, flannel), Description: "with `--network flannel`: its port is free, no other network's configuration comes before its own, br_netfilter is loaded unless kube-proxy uses nftables, and each IP family of the Pod network has a default route"}}
 }
 
 // flannel follows https://github.com/flannel-io/flannel/blob/v0.28.10/Documentation/kubernetes.md and troubleshooting.md. A host

@@ -34,8 +34,8 @@ type Check struct {
 	Run func(ctx context.Context, h View) []fault.Finding
 	// Limit bounds the check; 0 is DefaultLimit.
 	Limit time.Duration
-	// Asks says briefly what's checked, for docs/preflight.md.
-	Asks string
+	// Description says briefly what's checked, for docs/preflight.md.
+	Description string
 }
 
 // with makes a check of a function with one more argument, mostly the node.
@@ -46,8 +46,8 @@ func with[T any](v T, ask func(context.Context, View, T) []fault.Finding) func(c
 const (
 	// DefaultLimit bounds a check without a limit of its own. The parts of a host have limits of their own, which suit slow hosts.
 	DefaultLimit = 3 * time.Minute
-	// together is how many checks run at the same time. Most of them wait for the kernel, a program or the network.
-	together = 16
+	// maxConcurrentChecks is how many checks run at the same time. Most of them wait for the kernel, a program or the network.
+	maxConcurrentChecks = 16
 )
 
 // Report holds all checks' findings by severity, in the order of the checks.
@@ -56,7 +56,7 @@ type Report map[fault.Severity][]fault.Finding
 // Run runs all checks, as Ask does, and sorts their findings by severity.
 func Run(ctx context.Context, checks []Check, h View, ignore []string) Report {
 	r := Report{}
-	for _, result := range Ask(ctx, checks, h, ignore) {
+	for _, result := range RunAll(ctx, checks, h, ignore) {
 		for _, f := range result.Findings {
 			r[f.Severity] = append(r[f.Severity], f)
 		}
@@ -178,9 +178,9 @@ func (r Result) Text() (message, remedy string) {
 	return strings.Join(messages, "\n"), strings.Join(remedies, "\n")
 }
 
-// Ask runs all checks side by side and returns their results in order. Errors of checks in ignore become warnings.
-func Ask(ctx context.Context, checks []Check, h View, ignore []string) []Result {
-	return parallel.Map(checks, together, func(c Check) Result {
+// RunAll runs all checks side by side and returns their results in order. Errors of checks in ignore become warnings.
+func RunAll(ctx context.Context, checks []Check, h View, ignore []string) []Result {
+	return parallel.Map(checks, maxConcurrentChecks, func(c Check) Result {
 		start := time.Now()
 		found := c.findings(ctx, h)
 		took := time.Since(start)

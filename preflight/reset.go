@@ -19,8 +19,8 @@ import (
 // Reset lists the checks of a host before its node is removed.
 func Reset(n *config.Node) []Check {
 	return []Check{
-		{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},
-		{Name: "FolderKind", Run: onlyDirs(n.Paths.Kubernetes, n.Paths.Manifests, n.Paths.PKI, n.Paths.Kubelet), Asks: "everything that will be emptied is a directory or a link"},
+		{Name: "IsPrivilegedUser", Run: privilegedUser, Description: "runs as root"},
+		{Name: "FolderKind", Run: onlyDirs(n.Paths.Kubernetes, n.Paths.Manifests, n.Paths.PKI, n.Paths.Kubelet), Description: "everything that will be emptied is a directory or a link"},
 	}
 }
 
@@ -41,9 +41,9 @@ func onlyDirs(paths ...string) func(context.Context, View) []fault.Finding {
 // HostReset lists the checks of a host before its preparation is undone. sign returns a file that shows it's a node.
 func HostReset(sign func(host.Reader) (string, error)) []Check {
 	return []Check{
-		{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"},
-		{Name: "NoNode", Run: with(sign, noNode), Asks: "this host is not a node, nor part of one"},
-		{Name: "NoContainers", Run: noContainers, Asks: "no running container in any containerd, in CRI-O or in Podman uses anything to be removed"},
+		{Name: "IsPrivilegedUser", Run: privilegedUser, Description: "runs as root"},
+		{Name: "NoNode", Run: with(sign, noNode), Description: "this host is not a node, nor part of one"},
+		{Name: "NoContainers", Run: noContainers, Description: "no running container in any containerd, in CRI-O or in Podman uses anything to be removed"},
 	}
 }
 
@@ -63,14 +63,14 @@ func noNode(_ context.Context, h View, find func(host.Reader) (string, error)) [
 func Upgrade(n *config.Node, more []Check) []Check {
 	checks := Rollback()
 	if n.ControlPlane {
-		checks = append(checks, Check{Name: "StaticPodManifest", Run: with(n, hasManifests), Asks: "the static Pods of this control plane exist"})
+		checks = append(checks, Check{Name: "StaticPodManifest", Run: with(n, hasManifests), Description: "the static Pods of this control plane exist"})
 	}
 	return append(checks, more...)
 }
 
 // Rollback lists the checks of a node before its upgrade is rolled back.
 func Rollback() []Check {
-	return []Check{{Name: "IsPrivilegedUser", Run: privilegedUser, Asks: "runs as root"}}
+	return []Check{{Name: "IsPrivilegedUser", Run: privilegedUser, Description: "runs as root"}}
 }
 
 func hasManifests(_ context.Context, h View, n *config.Node) []fault.Finding {

@@ -31,8 +31,8 @@ import (
 // joins.
 func networks(n *config.Node) []Check {
 	return []Check{
-		{Name: "PodSubnetRoutes", Run: routes(n, "Pod", n.PodSubnets, "--pod-network-cidr or networking.podSubnet"), Asks: "the Pod network does not overlap a network that this host has a route to"},
-		{Name: "ServiceSubnetRoutes", Run: routes(n, "Service", n.ServiceSubnets, "--service-cidr or networking.serviceSubnet"), Asks: "the Service network does not overlap a network that this host has a route to"},
+		{Name: "PodSubnetRoutes", Run: routes(n, "Pod", n.PodSubnets, "--pod-network-cidr or networking.podSubnet"), Description: "the Pod network does not overlap a network that this host has a route to"},
+		{Name: "ServiceSubnetRoutes", Run: routes(n, "Service", n.ServiceSubnets, "--service-cidr or networking.serviceSubnet"), Description: "the Service network does not overlap a network that this host has a route to"},
 	}
 }
 
@@ -68,7 +68,7 @@ func conflicts(network string, r overlap, joins, inUse bool, other string) []fau
 		expected, r.attached = append(expected, r.attached...), nil
 	}
 	if inUse || joins {
-		expected, r.led = append(expected, r.led...), nil
+		expected, r.routed = append(expected, r.routed...), nil
 	}
 	if len(expected) > 0 {
 		found = append(found, note("routes into %s: %s", network, list(expected))...)
@@ -76,8 +76,8 @@ func conflicts(network string, r overlap, joins, inUse bool, other string) []fau
 	if len(r.attached) > 0 {
 		found = append(found, fail("%s overlaps networks that this host is attached to (%s)", network, list(r.attached)).remedy("%s", other)...)
 	}
-	if len(r.led) > 0 {
-		found = append(found, warn("this host has routes into %s (%s)", network, list(r.led)).
+	if len(r.routed) > 0 {
+		found = append(found, warn("this host has routes into %s (%s)", network, list(r.routed)).
 			remedy("unless they lead to other nodes of the cluster, %s", other)...)
 	}
 	if len(r.around) > 0 {
@@ -89,7 +89,7 @@ func conflicts(network string, r overlap, joins, inUse bool, other string) []fau
 
 // overlap holds the routes overlapping a network: routes to a part of it or to all of it, attached to this host or led through a
 // gateway, and wider routes around it.
-type overlap struct{ attached, led, around []host.Route }
+type overlap struct{ attached, routed, around []host.Route }
 
 // overlaps leaves out interfaces of CNI plugins and kube-proxy.
 func overlaps(subnet netip.Prefix, routes []host.Route) overlap {
@@ -100,7 +100,7 @@ func overlaps(subnet netip.Prefix, routes []host.Route) overlap {
 		case r.Destination.Bits() < subnet.Bits():
 			o.around = append(o.around, r)
 		case r.Gateway:
-			o.led = append(o.led, r)
+			o.routed = append(o.routed, r)
 		default:
 			o.attached = append(o.attached, r)
 		}
@@ -168,8 +168,8 @@ func mtu(_ context.Context, h View, n *config.Node) []fault.Finding {
 
 func proxies(n *config.Node) []Check {
 	return []Check{
-		{Name: "HTTPProxy", Run: with(n, apiProxy), Asks: "requests to the API server go through no proxy (warning)"},
-		{Name: "HTTPProxyCIDR", Run: with(n, networkProxy), Asks: "requests to the networks of Services and Pods go through no proxy (warning)"},
+		{Name: "HTTPProxy", Run: with(n, apiProxy), Description: "requests to the API server go through no proxy (warning)"},
+		{Name: "HTTPProxyCIDR", Run: with(n, networkProxy), Description: "requests to the networks of Services and Pods go through no proxy (warning)"},
 	}
 }
 

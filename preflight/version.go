@@ -65,7 +65,7 @@ func skew(have, want *version.Version) []fault.Finding {
 // unknown is why it isn't known.
 func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 	return Check{
-		Name: "KubeletVersion", Asks: "the bundle's kubelet is not newer than the control plane, at most three minor versions older, and no older minor version than the installed one",
+		Name: "KubeletVersion", Description: "the bundle's kubelet is not newer than the control plane, at most three minor versions older, and no older minor version than the installed one",
 		Run: func(ctx context.Context, h View) []fault.Finding {
 			if unknown != nil {
 				return fail("this host is a node, and the version of its cluster is not known: %v", unknown).
@@ -91,7 +91,7 @@ func BundledKubelet(bundled, controlPlane string, unknown error) Check {
 // SameKubelet checks the bundle's kubelet when `up` runs on a node again: up neither upgrades a node nor takes it back.
 func SameKubelet(bundled string) Check {
 	return Check{
-		Name: "KubeletVersion", Asks: "on a node, the bundle of `up` has the version of the installed kubelet",
+		Name: "KubeletVersion", Description: "on a node, the bundle of `up` has the version of the installed kubelet",
 		Run: func(ctx context.Context, h View) []fault.Finding {
 			if _, err := h.LookPath("kubelet"); err != nil { // then none is replaced
 				return nil

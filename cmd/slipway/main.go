@@ -64,7 +64,7 @@ func onTerminal(s *cli.Streams) *ui.Terminal {
 }
 
 func explain(program string, s cli.Streams, err error) {
-	found := fault.Finding{Message: config.Discreet(cli.Shown(program, err.Error())), Remedy: config.Discreet(cli.Shown(program, fault.Remedy(err)))}
+	found := fault.Finding{Message: config.RedactSecrets(cli.Shown(program, err.Error())), Remedy: config.RedactSecrets(cli.Shown(program, fault.Remedy(err)))}
 	if t, onTerminal := s.Err.(*ui.Terminal); onTerminal {
 		t.Failure(program+": "+found.Message, found.Remedy)
 		return

@@ -46,8 +46,8 @@ func newRoot(program string, s cli.Streams, args []string) *cobra.Command {
 	for _, make := range wanted(args) {
 		root.AddCommand(make(g))
 	}
-	cli.TakeNothing(root.Commands())
-	cli.HonestHelp(root)
+	cli.RejectArguments(root.Commands())
+	cli.FailUnknownHelp(root)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		addCompletions(root)
 	}

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package accounts manages a rootless control plane's users and groups on this host, and gives them the files they need.
-// docs/design/rootless-files.md says how.
+// Package accounts manages the users and groups of a rootless control plane, in /etc/passwd and /etc/group. Rootless is the
+// entry point: Ensure adds accounts, Give hands a component its files, RemoveUsers and RemoveGroups undo that.
+// docs/design/rootless-files.md has the reasons.
 package accounts
 
 import (
@@ -136,9 +137,9 @@ func (r Rootless) Give(component string) error {
 
 func (r Rootless) give(o manifests.Ownership, owner host.Owner) error {
 	if !o.Tree {
-		return r.Host.Give(o.Path, owner, o.Mode)
+		return r.Host.SetOwner(o.Path, owner, o.Mode)
 	}
-	kept, err := r.Host.GiveTree(o.Path, owner)
+	kept, err := r.Host.SetTreeOwner(o.Path, owner)
 	if len(kept) > 0 {
 		r.UI.Warnf("%s: neither regular files nor directories of the same mount, so they keep their owner; "+
 			"if %s needs the files they point to, make user %s their owner", strings.Join(kept, ", "), strings.Join(o.Components, ", "), o.User)

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package background keeps long computations, such as generating private keys, out of the way of everything else. No other
-// package changes the settings of the process or of a thread.
+// package changes the settings of the process or of a thread. Do runs one computation at a low priority; Reserve keeps a
+// processor free beside several.
 package background
 
 import (

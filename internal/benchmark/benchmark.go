@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package benchmark checks this node against items of the CIS Kubernetes Benchmark, by their numbers: flags of static Pods, settings
-// of the kubelet, modes and owners of files. It reads this host's files alone. docs/hardening.md describes the output.
+// Package benchmark checks this node against the CIS Kubernetes Benchmark. Run returns a Result per item. Each area has a file
+// with its table: control_plane.go, kubelet.go, files.go. It reads only this host's files. docs/hardening.md describes the
+// output.
 package benchmark
 
 import (

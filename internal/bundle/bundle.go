@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bundle makes, reads, verifies, signs and pushes bundles: one file with everything a node needs for one version of
-// Kubernetes and one architecture. docs/bundle.md describes the format. docs/design/bundles.md says why a whole bundle is verified
+// Package bundle works with bundles: one file with everything a node needs for one version of Kubernetes and one architecture.
+// Create makes one from a List, Open verifies and opens it, Bundle.Each reads the parts, and Sign and Bundle.Push publish it.
+// bundle.go has the index. docs/bundle.md describes the format; docs/design/bundles.md says why Slipway verifies a whole bundle
 // first.
 package bundle
 

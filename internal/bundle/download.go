@@ -53,7 +53,7 @@ func (d download) run(ctx context.Context) (string, error) {
 // lockedFile opens a file for one run at a time. It waits for others.
 func lockedFile(ctx context.Context, path string) (f *os.File, err error) {
 	busy := func(err error) bool { return errors.Is(err, unix.EWOULDBLOCK) }
-	err = retry.Policy{First: 100 * time.Millisecond, Passes: busy}.Do(ctx, func(context.Context) error {
+	err = retry.Policy{First: 100 * time.Millisecond, Retryable: busy}.Do(ctx, func(context.Context) error {
 		if f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ type Cluster interface {
 	// Precreate creates the missing objects and leaves the others as they are. It uses super-admin.conf, whose group needs no
 	// RBAC, so it works on an API server that hasn't written its default roles yet.
 	Precreate(ctx context.Context, objs ...Object) error
-	Judge
+	Validator
 	// Update reads obj, whose name and namespace are set, and calls change, which alters it in place. If change reports that it
 	// did, Update writes the object back. If another client writes it in between, both steps are repeated, so no write is lost.
 	// If the object doesn't exist, found is false and nothing is written.
@@ -71,8 +71,8 @@ type SecretStore interface {
 	Rewrite(ctx context.Context, namespace, name string) error
 }
 
-// Judge predicts the result of a write.
-type Judge interface {
+// Validator predicts the result of a write.
+type Validator interface {
 	// Compare returns what Ensure would change, without changing anything. It compares immutable fields like the others.
 	Compare(ctx context.Context, obj Object) (Difference, error)
 	// Validate asks the API whether it would accept the objects from Ensure, and writes nothing. It returns a verdict on each.

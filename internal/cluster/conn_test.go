@@ -150,20 +150,20 @@ func TestReadyServerForbids(t *testing.T) {
 
 func TestUntilSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := untilSettled(usual(), settleTime)
+		p := untilSettled(defaultPolicy(), settleTime)
 		lasting := errors.New("x509: certificate signed by unknown authority")
-		if !p.Passes(lasting) {
+		if !p.Retryable(lasting) {
 			t.Error("the first one counts")
 		}
 		time.Sleep(settleTime - time.Nanosecond)
-		if !p.Passes(lasting) {
+		if !p.Retryable(lasting) {
 			t.Error("it counts too early")
 		}
 		time.Sleep(time.Nanosecond)
-		if p.Passes(lasting) {
+		if p.Retryable(lasting) {
 			t.Error("still waiting")
 		}
-		if !p.Passes(noAnswerError{errors.New("refused")}) || !p.Passes(lasting) {
+		if !p.Retryable(noAnswerError{errors.New("refused")}) || !p.Retryable(lasting) {
 			t.Error("an error in between does not restart the count")
 		}
 	})
@@ -247,7 +247,7 @@ func TestPasses(t *testing.T) {
 		{"our own fault", errors.New("encode"), false},
 	}
 	for _, tt := range tests {
-		if got := passes(tt.err); got != tt.want {
+		if got := isRetryable(tt.err); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}

@@ -151,7 +151,7 @@ func (r *Real) bindAdmins(ctx context.Context, admin *conn) error {
 	if err != nil {
 		return err
 	}
-	err = admin.ensure(ctx, usual(), binding)
+	err = admin.ensure(ctx, defaultPolicy(), binding)
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
@@ -159,7 +159,7 @@ func (r *Real) bindAdmins(ctx context.Context, admin *conn) error {
 	switch {
 	case noSuper == nil:
 		defer super.client.Client.CloseIdleConnections() // not needed again
-		if err := super.ensure(ctx, usual(), binding); err != nil {
+		if err := super.ensure(ctx, defaultPolicy(), binding); err != nil {
 			return err
 		}
 	case !errors.Is(noSuper, fs.ErrNotExist):

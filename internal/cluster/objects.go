@@ -214,7 +214,7 @@ func (r *Real) Read(ctx context.Context, q Query, take func(io.Reader) error) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
-	err = usual().Do(ctx, func(ctx context.Context) error { return c.stream(ctx, q, take) })
+	err = defaultPolicy().Do(ctx, func(ctx context.Context) error { return c.stream(ctx, q, take) })
 	return errors.WithMessagef(c.advise(err), "get %s", q.Path)
 }
 

@@ -115,7 +115,7 @@ func (r *Real) orTimeout(ctx context.Context) (context.Context, context.CancelFu
 
 // Ensure stops the other writes at the first final error.
 func (r *Real) Ensure(ctx context.Context, objs ...Object) error {
-	return r.each(ctx, r.connect, objs, func(ctx context.Context, c *conn, _ int, w wanted) error { return c.ensure(ctx, usual(), w) })
+	return r.each(ctx, r.connect, objs, func(ctx context.Context, c *conn, _ int, w wanted) error { return c.ensure(ctx, defaultPolicy(), w) })
 }
 
 func (r *Real) Precreate(ctx context.Context, objs ...Object) error {
@@ -125,7 +125,9 @@ func (r *Real) Precreate(ctx context.Context, objs ...Object) error {
 	}
 	defer super.client.Client.CloseIdleConnections() // not needed again
 	connect := func() (*conn, error) { return super, nil }
-	return r.each(ctx, connect, objs, func(ctx context.Context, c *conn, _ int, w wanted) error { return c.createMissing(ctx, usual(), w) })
+	return r.each(ctx, connect, objs, func(ctx context.Context, c *conn, _ int, w wanted) error {
+		return c.createMissing(ctx, defaultPolicy(), w)
+	})
 }
 
 // each calls op for the objects, in parallel, within one budget. If one of them is invalid, it doesn't even connect.
@@ -240,7 +242,7 @@ func (r *Real) list(ctx context.Context, of selection, answer any) error {
 func (r *Real) call(ctx context.Context, op func(context.Context, *conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
-	return r.wait(ctx, usual(), op)
+	return r.wait(ctx, defaultPolicy(), op)
 }
 
 // wait runs op with the administrator's connection until ctx's deadline.
@@ -273,7 +275,7 @@ func (c *conn) confirmForbidden() func(context.Context, error) error {
 			return err
 		}
 		_, notReady := c.do(ctx, c.client.Get().AbsPath("/readyz"))
-		confirmed = !passes(notReady) && !apierrors.IsForbidden(notReady)
+		confirmed = !isRetryable(notReady) && !apierrors.IsForbidden(notReady)
 		return notYetError{err}
 	}
 }

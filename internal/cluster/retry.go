@@ -34,11 +34,11 @@ const (
 
 // policy retries errors that can pass, and respects Retry-After. slowest bounds the wait between two tries.
 func policy(slowest time.Duration) retry.Policy {
-	return retry.Policy{First: firstDelay, Slowest: slowest, Jitter: true, Passes: passes, After: retryAfter}
+	return retry.Policy{First: firstDelay, Slowest: slowest, Jitter: true, Retryable: isRetryable, After: retryAfter}
 }
 
-// usual is the policy of calls that don't wait for anything in particular.
-func usual() retry.Policy { return policy(slowestDelay) }
+// defaultPolicy is the policy of calls that don't wait for anything in particular.
+func defaultPolicy() retry.Policy { return policy(slowestDelay) }
 
 // retryAfter is how long the server asks to wait; zero if it doesn't.
 func retryAfter(err error) time.Duration {
@@ -67,9 +67,9 @@ type notYetError struct{ error }
 
 func (e notYetError) Unwrap() error { return e.error }
 
-// passes reports whether another try can succeed: after a conflict, too many requests, trouble in the server, a lost connection,
+// isRetryable reports whether another try can succeed: after a conflict, too many requests, trouble in the server, a lost connection,
 // or the lack of a namespace the API server is about to create.
-func passes(err error) bool {
+func isRetryable(err error) bool {
 	var notYet notYetError
 	if errors.As(err, &notYet) {
 		return true
@@ -100,8 +100,8 @@ func wrongServer(err error) bool {
 
 // orForbidden also retries a 403, until d from now. The server's authorizer sees new bindings a moment after they're written.
 func orForbidden(p retry.Policy, d time.Duration) retry.Policy {
-	end, passes := time.Now().Add(d), p.Passes
-	p.Passes = func(err error) bool {
+	end, passes := time.Now().Add(d), p.Retryable
+	p.Retryable = func(err error) bool {
 		return passes(err) || apierrors.IsForbidden(err) && time.Now().Before(end)
 	}
 	return p
@@ -111,8 +111,8 @@ func orForbidden(p retry.Policy, d time.Duration) retry.Policy {
 // server may still hold the port for a moment, and a starting server forbids everything.
 func untilSettled(p retry.Policy, d time.Duration) retry.Policy {
 	var since time.Time
-	passes := p.Passes
-	p.Passes = func(err error) bool {
+	passes := p.Retryable
+	p.Retryable = func(err error) bool {
 		if passes(err) || apierrors.IsForbidden(err) {
 			since = time.Time{}
 			return true

@@ -16,8 +16,8 @@ import (
 
 // Verdict is the API's opinion of an object in advance.
 type Verdict struct {
-	Refusals []Refusal // the object's faults; none if the API accepts it, or can't tell
-	Untold   string    // why the API can't tell: for example, another object defines the kind
+	Refusals      []Refusal // the object's faults; none if the API accepts it, or can't tell
+	UnknownReason string    // why the API can't tell: for example, another object defines the kind
 }
 
 type Refusal struct {
@@ -36,8 +36,8 @@ func (r *Real) Validate(ctx context.Context, objs ...Object) ([]Verdict, error) 
 	return verdicts, r.each(ctx, r.connect, objs, func(ctx context.Context, c *conn, i int, w wanted) error {
 		try := *c
 		try.validating = true
-		err := usual().Do(ctx, func(ctx context.Context) (err error) {
-			verdicts[i], err = try.judge(ctx, w, defined)
+		err := defaultPolicy().Do(ctx, func(ctx context.Context) (err error) {
+			verdicts[i], err = try.validate(ctx, w, defined)
 			return err
 		})
 		return c.advise(errors.WithMessagef(err, "check %s", w.ref))
@@ -57,20 +57,20 @@ func definedKinds(objs []Object) map[string]bool {
 	return defined
 }
 
-// judge asks c, which makes dry runs, about an object once. If its namespace doesn't exist, it tries the default one: the verdict is about the object's
+// validate asks c, which makes dry runs, about an object once. If its namespace doesn't exist, it tries the default one: the verdict is about the object's
 // own fields.
-func (c *conn) judge(ctx context.Context, w wanted, defined map[string]bool) (Verdict, error) {
+func (c *conn) validate(ctx context.Context, w wanted, defined map[string]bool) (Verdict, error) {
 	group, _, grouped := strings.Cut(w.kind.apiVersion, "/")
 	there, found, err := c.located(ctx, w)
 	switch {
 	case err != nil:
 		return verdict(err)
 	case !found && defined[group+"/"+w.kind.name]:
-		return Verdict{Untold: "its kind is defined at the same time"}, nil
+		return Verdict{UnknownReason: "its kind is defined at the same time"}, nil
 	case !found && (!grouped || !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")):
 		return refused("apiVersion", noKind(w.kind.name, w.kind.apiVersion)), nil
 	case !found:
-		return Verdict{Untold: noKind(w.kind.name, w.kind.apiVersion) + " yet"}, nil
+		return Verdict{UnknownReason: noKind(w.kind.name, w.kind.apiVersion) + " yet"}, nil
 	}
 	// An existing Service with a fixed address or port can't be created again: the Service itself has taken them.
 	exists, err := c.update(ctx, there)
@@ -90,14 +90,14 @@ func verdict(err error) (Verdict, error) {
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err): // the server finds that out after it has checked the fields
 		return Verdict{}, nil
-	case passes(err), errors.As(err, &lost), apierrors.IsUnauthorized(err):
+	case isRetryable(err), errors.As(err, &lost), apierrors.IsUnauthorized(err):
 		return Verdict{}, err
 	case !answered: // the server has the kind elsewhere
 		return refused("", err.Error()), nil
 	case strings.Contains(status.Message, "does not support dry run"): // a webhook
-		return Verdict{Untold: status.Message}, nil
+		return Verdict{UnknownReason: status.Message}, nil
 	case status.Code != http.StatusBadRequest && status.Code != http.StatusUnprocessableEntity:
-		return Verdict{Untold: status.Message}, nil
+		return Verdict{UnknownReason: status.Message}, nil
 	case status.Details == nil || len(status.Details.Causes) == 0:
 		return refused("", status.Message), nil
 	}

@@ -124,10 +124,10 @@ func TestValidate(t *testing.T) {
 				t.Fatal(err)
 			}
 			last := &got[len(got)-1]
-			if (last.Untold != "") != tt.untold {
-				t.Errorf("untold: %q", last.Untold)
+			if (last.UnknownReason != "") != tt.untold {
+				t.Errorf("untold: %q", last.UnknownReason)
 			}
-			last.Untold = ""
+			last.UnknownReason = ""
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -147,7 +147,7 @@ func TestValidate(t *testing.T) {
 func TestValidateIsPatient(t *testing.T) {
 	a := newAPI(t)
 	a.faults[http.MethodPost] = []fakeapi.Fault{fakeapi.Trouble, fakeapi.Reset}
-	if got, err := a.client(t).Validate(t.Context(), anObject("v1", "ConfigMap", "kube-system", "a")); err != nil || len(got[0].Refusals) > 0 || got[0].Untold != "" {
+	if got, err := a.client(t).Validate(t.Context(), anObject("v1", "ConfigMap", "kube-system", "a")); err != nil || len(got[0].Refusals) > 0 || got[0].UnknownReason != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	gone := a.client(t)

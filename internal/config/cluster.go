@@ -71,9 +71,9 @@ func newStored() *documents {
 	return &documents{origins: make(map[string]*origin), stored: true, extras: make(Extras)}
 }
 
-// Keep returns wanted, the source's next ConfigMap value, together with the stored fields unknown to this version. An unreadable
+// MergeUnknownFields returns wanted, the source's next ConfigMap value, together with the stored fields unknown to this version. An unreadable
 // stored value is replaced as a whole. The warnings report both.
-func Keep(source string, stored, wanted []byte) (data []byte, warnings []string, err error) {
+func MergeUnknownFields(source string, stored, wanted []byte) (data []byte, warnings []string, err error) {
 	kind := storedKinds()[source]
 	d := newStored()
 	d.addStored(source, kind, stored)
@@ -84,10 +84,10 @@ func Keep(source string, stored, wanted []byte) (data []byte, warnings []string,
 	return data, d.warningTexts(), err
 }
 
-// Comparable returns a stored ClusterConfiguration as this version would write it, and wanted as it would replace that, so that
+// NormalizeStored returns a stored ClusterConfiguration as this version would write it, and wanted as it would replace that, so that
 // equal meanings compare equal. An unreadable stored value is returned as it is.
-func Comparable(stored, wanted []byte) (have, replacement []byte, err error) {
-	replacement, _, err = Keep(ClusterSource, stored, wanted)
+func NormalizeStored(stored, wanted []byte) (have, replacement []byte, err error) {
+	replacement, _, err = MergeUnknownFields(ClusterSource, stored, wanted)
 	if err != nil {
 		return nil, nil, err
 	}

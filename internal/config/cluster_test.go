@@ -240,7 +240,7 @@ featureGates:
 `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, _, err := Keep(ClusterSource, []byte(stored), []byte(tt.wanted))
+			got, _, err := MergeUnknownFields(ClusterSource, []byte(stored), []byte(tt.wanted))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -248,7 +248,7 @@ featureGates:
 		})
 	}
 	same := []byte("b: 1\na: 2\n")
-	if got, warnings, err := Keep(ClusterSource, []byte(storedHead), same); string(got) != string(same) || len(warnings) > 0 || err != nil {
+	if got, warnings, err := MergeUnknownFields(ClusterSource, []byte(storedHead), same); string(got) != string(same) || len(warnings) > 0 || err != nil {
 		t.Errorf("without anything to keep: %q, %v, %v", got, warnings, err)
 	}
 }

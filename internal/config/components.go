@@ -39,7 +39,7 @@ const (
 
 // defaultKubelet fills in the cluster's KubeletConfiguration. It keeps the user's values, except rotateCertificates: a kubelet
 // that doesn't rotate its certificate drops out of the cluster after a year. The result is stored in the cluster, so nothing here
-// depends on a host. See kubeletconfig.Fit.
+// depends on a host. See kubeletconfig.AdaptToHost.
 func defaultKubelet(k *kubelet.KubeletConfiguration, c *ClusterConfiguration) {
 	k.TypeMeta = metav1.TypeMeta{APIVersion: kubeletAPI, Kind: kindKubelet}
 	k.StaticPodPath = cmp.Or(k.StaticPodPath, path.Join(DefaultKubernetesDir, "manifests"))

@@ -26,7 +26,7 @@ type decoder struct {
 	unknown []string // the paths of the skipped fields
 	known   any      // the document without them
 
-	v1beta3 bool // the document's version; see api_versions.go
+	v1beta3 bool // the document's version; see v1beta3.go
 
 	alias *yaml.Node // the outermost alias on the way to the current node
 }
@@ -56,7 +56,7 @@ func (d *decoder) faultf(n *yaml.Node, path, format string, args ...any) {
 // value checks n against t and returns a tree encoding/json can decode into t; ok is false if there's nothing to keep.
 func (d *decoder) value(n *yaml.Node, t reflect.Type, path string) (v any, ok bool) {
 	if n.Kind == yaml.AliasNode {
-		return d.through(n, t, path)
+		return d.resolveAlias(n, t, path)
 	}
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
 		return nil, true
@@ -89,8 +89,8 @@ func (d *decoder) value(n *yaml.Node, t reflect.Type, path string) (v any, ok bo
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// through reads an alias's target, and locates its fields at the alias.
-func (d *decoder) through(n *yaml.Node, t reflect.Type, path string) (any, bool) {
+// resolveAlias reads an alias's target, and locates its fields at the alias.
+func (d *decoder) resolveAlias(n *yaml.Node, t reflect.Type, path string) (any, bool) {
 	if d.alias == nil {
 		d.alias = n
 		defer func() { d.alias = nil }()
@@ -167,7 +167,7 @@ func (d *decoder) any(n *yaml.Node, path string) (any, bool) {
 	anyType := reflect.TypeFor[any]()
 	switch n.Kind {
 	case yaml.AliasNode:
-		return d.through(n, anyType, path)
+		return d.resolveAlias(n, anyType, path)
 	case yaml.MappingNode:
 		return d.mapping(n, path, nil, anyType)
 	case yaml.SequenceNode:

@@ -82,8 +82,8 @@ func (r *typedRow[T]) sets(kind, path string, set func(d *documents, value T)) *
 	return r
 }
 
-// overConfig allows a field's flag beside --config: the flag takes precedence over the file.
-func (r *typedRow[T]) overConfig() *typedRow[T] {
+// allowWithConfig allows a field's flag beside --config: the flag takes precedence over the file.
+func (r *typedRow[T]) allowWithConfig() *typedRow[T] {
 	r.flag.withConfig = true
 	return r
 }
@@ -99,8 +99,8 @@ func (r *typedRow[T]) offers(values ...string) *typedRow[T] {
 	return r
 }
 
-// on completes the row with the commands that take the flag. "init phase" stands for phases of init with flags init doesn't take.
-func (r *typedRow[T]) on(commands ...string) flagRow {
+// forCommands completes the row with the commands that take the flag. "init phase" stands for phases of init with flags init doesn't take.
+func (r *typedRow[T]) forCommands(commands ...string) flagRow {
 	r.flag.commands = commands
 	return r.flag
 }

@@ -19,11 +19,11 @@ func resetFlags() []flagRow {
 	return []flagRow{
 		toggle("cleanup-tmp-dir", "also remove /etc/kubernetes/tmp, where upgrades keep the files they replace").
 			sets(kindReset, "cleanupTmpDir", func(d *documents, v bool) { d.reset.CleanupTmpDir = v }).
-			on("reset"),
+			forCommands("reset"),
 		toggle("force", "do not ask for confirmation, and continue even if etcd loses its quorum").shorthand("f").
 			sets(kindReset, "force", func(d *documents, v bool) { d.reset.Force = v }).
-			on("reset"),
-		toggle("network", "also remove the kernel rules and interfaces of kube-proxy and the Pod network's bridge").on("reset"),
+			forCommands("reset"),
+		toggle("network", "also remove the kernel rules and interfaces of kube-proxy and the Pod network's bridge").forCommands("reset"),
 	}
 }
 
@@ -33,18 +33,18 @@ func tokenFlags() []flagRow {
 	return []flagRow{
 		text("description", "", "what the token is for").
 			sets(kindInit, "bootstrapTokens[0].description", func(d *documents, v string) { only(d).Description = v }).
-			on("token create"),
+			forCommands("token create"),
 		list("groups", DefaultTokenGroups(), "`groups` granted to clients that use this token").
 			sets(kindInit, "bootstrapTokens[0].groups", func(d *documents, v []string) { only(d).Groups = v }).
-			on("token create"),
-		toggle("print-join-command", "print the full join command instead of the token").on("token create"),
+			forCommands("token create"),
+		toggle("print-join-command", "print the full join command instead of the token").forCommands("token create"),
 		duration("ttl", DefaultTokenTTL, "token lifetime; 0 means it never expires").
 			sets(kindInit, "bootstrapTokens[0].ttl", func(d *documents, v time.Duration) { only(d).TTL = &metav1.Duration{Duration: v} }).
-			on("token create"),
+			forCommands("token create"),
 		list("usages", DefaultTokenUsages(), "`usages` of the token").
 			sets(kindInit, "bootstrapTokens[0].usages", func(d *documents, v []string) { only(d).Usages = v }).
 			offers(DefaultTokenUsages()...).
-			on("token create"),
+			forCommands("token create"),
 	}
 }
 
@@ -67,12 +67,12 @@ const (
 
 func reconfigureFlags() []flagRow {
 	return []flagRow{
-		toggle("confirm", "keep the change that is on trial on this node").on(reconfigureCommand),
+		toggle("confirm", "keep the change that is on trial on this node").forCommands(reconfigureCommand),
 		text("profile", "", "harden the cluster with the settings of a `profile`: audit, cis or cis-strict; each includes the one before").
 			offers(profile.Names()...).
-			on(reconfigureCommand),
-		toggle("revert", "put back the change that is on trial on this node or, if there is none, the last completed change").on(reconfigureCommand),
-		duration("try", 0, "keep the change only if `slipway reconfigure --confirm` is run within this time").on(reconfigureCommand, reconfigureNode),
+			forCommands(reconfigureCommand),
+		toggle("revert", "put back the change that is on trial on this node or, if there is none, the last completed change").forCommands(reconfigureCommand),
+		duration("try", 0, "keep the change only if `slipway reconfigure --confirm` is run within this time").forCommands(reconfigureCommand, reconfigureNode),
 	}
 }
 
@@ -87,39 +87,39 @@ func upgradeFlags() []flagRow {
 		toggle("allow-experimental-upgrades", "allow an upgrade to an alpha or beta version").
 			sets(kindUpgrade, "apply.allowExperimentalUpgrades", func(d *documents, v bool) { d.upgrade.Apply.AllowExperimentalUpgrades = &v }).
 			sets(kindUpgrade, "plan.allowExperimentalUpgrades", func(d *documents, v bool) { d.upgrade.Plan.AllowExperimentalUpgrades = &v }).
-			on(upgradeApply, upgradePlan),
+			forCommands(upgradeApply, upgradePlan),
 		toggle("allow-release-candidate-upgrades", "allow an upgrade to a release candidate").
 			sets(kindUpgrade, "apply.allowRCUpgrades", func(d *documents, v bool) { d.upgrade.Apply.AllowRCUpgrades = &v }).
 			sets(kindUpgrade, "plan.allowRCUpgrades", func(d *documents, v bool) { d.upgrade.Plan.AllowRCUpgrades = &v }).
-			on(upgradeApply, upgradePlan),
+			forCommands(upgradeApply, upgradePlan),
 		switchOff("certificate-renewal", "renew the certificates of the components that are upgraded").
 			sets(kindUpgrade, "apply.certificateRenewal", func(d *documents, v bool) { d.upgrade.Apply.CertificateRenewal = &v }).
 			sets(kindUpgrade, "node.certificateRenewal", func(d *documents, v bool) { d.upgrade.Node.CertificateRenewal = &v }).
-			on(upgradeApply, upgradeNode),
+			forCommands(upgradeApply, upgradeNode),
 		newRow((*pflag.FlagSet).IntVarP, "context-lines", defaultContextLines, "lines of context around each difference").shorthand("c").
 			sets(kindUpgrade, "diff.contextLines", func(d *documents, v int) { d.upgrade.Diff.DiffContextLines = v }).
-			on(upgradeDiff),
+			forCommands(upgradeDiff),
 		toggle("drain", "cordon this node and evict its Pods before it is upgraded, and uncordon it afterwards").
-			on(upgradeNode),
+			forCommands(upgradeNode),
 		toggle("drain-force", "also evict Pods that no controller would recreate, and Pods with emptyDir volumes, whose data is lost").
-			on(upgradeNode),
+			forCommands(upgradeNode),
 		duration("drain-timeout", defaultDrainTimeout, "how long to wait until all Pods are gone").
-			on(upgradeNode),
+			forCommands(upgradeNode),
 		switchOff("etcd-upgrade", "upgrade etcd").
 			sets(kindUpgrade, "apply.etcdUpgrade", func(d *documents, v bool) { d.upgrade.Apply.EtcdUpgrade = &v }).
 			sets(kindUpgrade, "node.etcdUpgrade", func(d *documents, v bool) { d.upgrade.Node.EtcdUpgrade = &v }).
 			sets(kindUpgrade, "plan.etcdUpgrade", func(d *documents, v bool) { d.upgrade.Plan.EtcdUpgrade = &v }).
-			on(upgradeApply, upgradeNode, upgradePlan),
+			forCommands(upgradeApply, upgradeNode, upgradePlan),
 		toggle("force", "do not ask for confirmation, and continue where the version is refused, such as for a downgrade of the patch").shorthand("f").
 			sets(kindUpgrade, "apply.forceUpgrade", func(d *documents, v bool) { d.upgrade.Apply.ForceUpgrade = &v }).
-			on(upgradeApply),
+			forCommands(upgradeApply),
 		toggle("print-config", "print the configuration that the upgrade uses").
 			sets(kindUpgrade, "apply.printConfig", func(d *documents, v bool) { d.upgrade.Apply.PrintConfig = &v }).
 			sets(kindUpgrade, "plan.printConfig", func(d *documents, v bool) { d.upgrade.Plan.PrintConfig = &v }).
-			on(upgradeApply, upgradePlan),
+			forCommands(upgradeApply, upgradePlan),
 		toggle("restore-etcd", "also restore the snapshot of etcd that was taken before the upgrade; everything written since then is lost").
-			on(upgradeRollback),
-		toggle("yes", "do not ask for confirmation").shorthand("y").on(upgradeApply, upgradeRollback, resetNode, etcdMemberRemove, etcdRestore, etcdRecover, etcdPrune),
+			forCommands(upgradeRollback),
+		toggle("yes", "do not ask for confirmation").shorthand("y").forCommands(upgradeApply, upgradeRollback, resetNode, etcdMemberRemove, etcdRestore, etcdRecover, etcdPrune),
 	}
 }
 
@@ -135,9 +135,9 @@ const (
 
 func maintenanceFlags() []flagRow {
 	return []flagRow{
-		toggle("all", "also defragment members where it hardly pays").on(etcdDefrag),
-		list("abandon", nil, "`members` to abandon even if they answer, by name, ID or peer URL; data that only they hold is lost").on(etcdRecover),
-		toggle("drop-uncommitted", "drop changes at the end of the log that may not be committed; they're kept by default, because a client may rely on them").on(etcdRecover),
+		toggle("all", "also defragment members where it hardly pays").forCommands(etcdDefrag),
+		list("abandon", nil, "`members` to abandon even if they answer, by name, ID or peer URL; data that only they hold is lost").forCommands(etcdRecover),
+		toggle("drop-uncommitted", "drop changes at the end of the log that may not be committed; they're kept by default, because a client may rely on them").forCommands(etcdRecover),
 	}
 }
 
@@ -149,21 +149,21 @@ const (
 
 func hostFlags() []flagRow {
 	return []flagRow{
-		text("bundle", "", "`file` with programs and images, made by `slipway bundle create`").on(hostPrepare),
-		list("public-key", nil, "`files` with public keys, one of which must have signed the bundle; by default the keys in /etc/slipway/bundle-keys.d").on(hostPrepare),
-		text("digest", "", "SHA-256 of the bundle's file, as sha256:`hex`: another file is refused").on(hostPrepare),
-		toggle("allow-downgrade", "let the bundle's programs replace newer ones on a node").on(hostPrepare),
+		text("bundle", "", "`file` with programs and images, made by `slipway bundle create`").forCommands(hostPrepare),
+		list("public-key", nil, "`files` with public keys, one of which must have signed the bundle; by default the keys in /etc/slipway/bundle-keys.d").forCommands(hostPrepare),
+		text("digest", "", "SHA-256 of the bundle's file, as sha256:`hex`: another file is refused").forCommands(hostPrepare),
+		toggle("allow-downgrade", "let the bundle's programs replace newer ones on a node").forCommands(hostPrepare),
 		text("swap", "off", "what to do with swap: off turns it off, now and at boot; keep leaves it on").
-			offers("off", "keep").on(hostPrepare),
+			offers("off", "keep").forCommands(hostPrepare),
 		list("registry-mirror", nil, "`mirrors` that containerd pulls images from, as REGISTRY=URL").
-			on(hostPrepare),
+			forCommands(hostPrepare),
 	}
 }
 
 // upFlags are up's and down's own flags, beside their parts'.
 func upFlags() []flagRow {
 	return []flagRow{
-		toggle("schedulable", "let ordinary Pods run on this control plane, as a cluster of a single machine needs").on(upCommand),
-		toggle("host", "also undo what `up` or `host prepare` did before: programs, units, settings, images, the network's leftovers and the backups of upgrades").on(downCommand),
+		toggle("schedulable", "let ordinary Pods run on this control plane, as a cluster of a single machine needs").forCommands(upCommand),
+		toggle("host", "also undo what `up` or `host prepare` did before: programs, units, settings, images, the network's leftovers and the backups of upgrades").forCommands(downCommand),
 	}
 }

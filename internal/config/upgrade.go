@@ -43,8 +43,8 @@ type Earlier struct {
 	Since, Until time.Time
 }
 
-// MadeFrom is the node of an earlier time from whose configuration a file was made that was written at this time; nil if that's unknown.
-func (u *Upgrade) MadeFrom(written time.Time) *Node {
+// ConfigAt is the node of an earlier time from whose configuration a file was made that was written at this time; nil if that's unknown.
+func (u *Upgrade) ConfigAt(written time.Time) *Node {
 	for _, e := range u.Earlier {
 		if !written.IsZero() && !written.Before(e.Since) && written.Before(e.Until) {
 			return e.Node

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package corefile migrates a Corefile, CoreDNS's configuration, between versions with github.com/coredns/corefile-migration.
+// Migrate is the entry point. It refuses to lose settings that it doesn't know.
 package corefile
 
 import (

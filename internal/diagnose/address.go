@@ -48,7 +48,7 @@ func (s *scene) etcdMoved(all []netip.Addr) []symptom {
 		}
 		f := moved(etcdPod, "advertise-address", address, all, "--listen-peer-urls="+p.args["listen-peer-urls"])
 		if len(matching(p.lines, bound)) > 0 && p.dead { // until it stops, it may still serve this host
-			f.lasts = time.Second
+			f.minDuration = time.Second
 		}
 		return []symptom{f}
 	}
@@ -69,7 +69,7 @@ func (s *scene) serverMoved(all []netip.Addr) []symptom {
 	_, err = s.h.Fetch(s.ctx, host.Probe{
 		URL: "https://" + net.JoinHostPort(address.String(), cmp.Or(p.args["secure-port"], "6443")) + "/livez", CA: s.file(p.args["client-ca-file"]),
 	})
-	if !noTalk(err) {
+	if !isUnreachable(err) {
 		return nil
 	}
 	return []symptom{moved(apiServerPod, "advertise-address", address, all, "--advertise-address="+address.String(), err.Error())}
@@ -78,7 +78,7 @@ func (s *scene) serverMoved(all []netip.Addr) []symptom {
 var noNodeIP = lazyregexp.New(`node IP: \\?"([^"\\]+)\\?" not found in the host's network interfaces`)
 
 func (s *scene) kubeletMoved(all []netip.Addr) []symptom {
-	lines := s.insists(s.sources[0], noNodeIP)
+	lines := s.repeatedLines(s.sources[0], noNodeIP)
 	if len(lines) == 0 {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (s *scene) kubeletMoved(all []netip.Addr) []symptom {
 }
 
 func moved(subject, flag string, address netip.Addr, all []netip.Addr, evidence ...string) symptom {
-	return symptom{lasts: never, Finding: fault.Finding{
+	return symptom{minDuration: never, Finding: fault.Finding{
 		Subject: subject, Evidence: append(evidence, "this host has "+join(all)),
 		Message: "works at " + address.String() + ", which this host doesn't have any more",
 		Remedy:  "if the host has moved for good, `slipway reconfigure node --" + flag + " ADDRESS` moves the node there; otherwise give the host its address back",

@@ -538,8 +538,8 @@ func TestCauses(t *testing.T) {
 				t.Errorf("found %v, want %q", found, r.want)
 			case found[at].Remedy == "" || found[at].Message == "":
 				t.Errorf("it lacks words: %+v", found[at])
-			case (found[at].lasts == never) != r.passes:
-				t.Errorf("it lasts after %s: %s", found[at].lasts, found[at])
+			case (found[at].minDuration == never) != r.passes:
+				t.Errorf("it lasts after %s: %s", found[at].minDuration, found[at])
 			default:
 				fact.In(t, found[at].String(), strings.Split(r.want, "; ")...)
 			}

@@ -114,7 +114,7 @@ func (s *scene) checkTime(subject, path string, leaf *x509.Certificate) {
 		f := s.fault(notYetValid, subject, path, "%s is only valid from %s, but this host's clock shows %s",
 			path, leaf.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 		if leaf.NotBefore.Sub(now) < clockApart {
-			f.lasts = never
+			f.minDuration = never
 		}
 	}
 }

@@ -24,13 +24,13 @@ func clock(s *scene) []symptom {
 	if s.t.Waiting && len(said) == 0 {
 		return nil
 	}
-	f := symptom{lasts: 2 * time.Second, Finding: fault.Finding{Subject: "this host's clock", Evidence: said}}
+	f := symptom{minDuration: 2 * time.Second, Finding: fault.Finding{Subject: "this host's clock", Evidence: said}}
 	f.Remedy = "set the clock, and keep it synchronized with chrony or systemd-timesyncd; `timedatectl` shows whether it is"
 	for _, file := range s.certificateFaults() {
 		if file.Name == notYetValid {
 			f.Message, f.Evidence = file.Message, append(f.Evidence, file.Evidence...)
-			if file.lasts == never { // it becomes valid in a moment
-				f.lasts = never
+			if file.minDuration == never { // it becomes valid in a moment
+				f.minDuration = never
 			}
 			return []symptom{f}
 		}
@@ -44,7 +44,7 @@ func clock(s *scene) []symptom {
 	}
 	if skew := s.said(skewSaid); len(skew) > 0 {
 		// etcd keeps working, and the answer may just have taken long.
-		f.Message, f.Evidence, f.lasts = "etcd reports a difference from another member's clock", skew, never
+		f.Message, f.Evidence, f.minDuration = "etcd reports a difference from another member's clock", skew, never
 		return []symptom{f}
 	}
 	return nil

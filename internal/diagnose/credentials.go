@@ -57,7 +57,7 @@ func kubeletServing(s *scene) []symptom {
 	default:
 		return nil
 	}
-	return []symptom{{lasts: never, Finding: fault.Finding{
+	return []symptom{{minDuration: never, Finding: fault.Finding{
 		Subject: kubeletName, Evidence: []string{s.t.Serving}, Message: fmt.Sprintf(message, leaf.NotAfter.UTC().Format(time.RFC3339)),
 		Remedy: "run `slipway reconfigure node` here: on a control plane it approves this kubelet's own request, on a worker it names the request to approve",
 	}}}
@@ -95,7 +95,7 @@ func (s *scene) fileFindings(cause string, said []string, remedy string) []sympt
 	if len(messages) == 0 {
 		return nil
 	}
-	return []symptom{{lasts: time.Second, Finding: fault.Finding{
+	return []symptom{{minDuration: time.Second, Finding: fault.Finding{
 		Subject: strings.Join(subjects, ", "), Message: strings.Join(messages, "; "), Remedy: remedy,
 		Evidence: said,
 	}}}
@@ -104,11 +104,11 @@ func (s *scene) fileFindings(cause string, said []string, remedy string) []sympt
 // strangerServer covers a node whose API server runs on another host: the kubelet logs that it doesn't trust the server.
 func (s *scene) strangerServer() []symptom {
 	server := s.serverOf()
-	lines := mentioning(s.insists(s.sources[0], caTrouble), server) // not a registry
+	lines := mentioning(s.repeatedLines(s.sources[0], caTrouble), server) // not a registry
 	if len(lines) == 0 || server == "" {
 		return nil
 	}
-	return []symptom{{lasts: 2 * time.Second, Finding: fault.Finding{
+	return []symptom{{minDuration: 2 * time.Second, Finding: fault.Finding{
 		Subject: kubeletName, Evidence: last(lines, 1),
 		Message: "does not trust the certificate of the API server at " + server,
 		Remedy:  "join again with the cluster's current CA (`slipway token create --print-join-command` shows its hash); if something on the way intercepts TLS, bypass it",

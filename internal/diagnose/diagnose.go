@@ -52,8 +52,8 @@ type Target struct {
 // symptom is a finding: a cause with its subject and evidence.
 type symptom struct {
 	fault.Finding
-	// lasts is how long look after look must find the cause before it ends a wait; never if it may pass by itself.
-	lasts time.Duration
+	// minDuration is how long look after look must find the cause before it ends a wait; never if it may pass by itself.
+	minDuration time.Duration
 }
 
 // never marks a cause that never ends a wait.
@@ -128,7 +128,7 @@ func (s *scene) causes() []symptom {
 			f.Name, f.Severity = c.Name, fault.Broken
 			list := &found
 			if p := s.pod(f.Subject); p != nil && !p.needed() {
-				list, f.lasts = &users, never
+				list, f.minDuration = &users, never
 			}
 			if !slices.ContainsFunc(*list, func(g symptom) bool { return g.key() == f.key() }) {
 				*list = append(*list, f.shown())

@@ -14,10 +14,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// tooLittle (bytes) and tooFewMade (files) aren't enough for any component: etcd alone preallocates 64 MB for its log.
+// tooLittle (bytes) and minFreeInodes (files) aren't enough for any component: etcd alone preallocates 64 MB for its log.
 const (
-	tooLittle  = 64 << 20
-	tooFewMade = 16
+	tooLittle     = 64 << 20
+	minFreeInodes = 16
 )
 
 var (
@@ -47,7 +47,7 @@ func diskFull(s *scene) []symptom {
 		if err != nil || !full(space, s.need(dir, space)) {
 			continue
 		}
-		f := symptom{lasts: fillsUp, Finding: fault.Finding{
+		f := symptom{minDuration: fillsUp, Finding: fault.Finding{
 			Subject: dir,
 			Message: fmt.Sprintf("its file system is full: %d MiB of %d MiB and %d of %d inodes are left",
 				space.Free>>20, space.Total>>20, space.FreeInodes, space.TotalInodes),
@@ -62,7 +62,7 @@ func diskFull(s *scene) []symptom {
 }
 
 func full(s host.Space, need uint64) bool {
-	return s.Free < need || s.TotalInodes > 0 && s.FreeInodes < tooFewMade
+	return s.Free < need || s.TotalInodes > 0 && s.FreeInodes < minFreeInodes
 }
 
 // need returns how many bytes must be free for a directory. A small file system, such as /tmp, needs less, unless it's etcd's.

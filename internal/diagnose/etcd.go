@@ -39,12 +39,12 @@ func etcdMember(s *scene) []symptom {
 		Remedy: "list the members with `slipway etcd member list` on another control plane, remove any entry of this node, empty " +
 			p.args["data-dir"] + " on this host, and join this node again",
 	}}
-	f.lasts = time.Second
+	f.minDuration = time.Second
 	if !p.dead {
 		if _, err := s.askEtcd("/readyz"); err == nil {
 			return nil // it complains about another member
 		}
-		f.lasts = 10 * time.Second
+		f.minDuration = 10 * time.Second
 	}
 	return []symptom{f}
 }
@@ -68,7 +68,7 @@ func etcdData(s *scene) []symptom {
 		return nil
 	}
 	dir := p.args["data-dir"]
-	return []symptom{{lasts: time.Second, Finding: fault.Finding{
+	return []symptom{{minDuration: time.Second, Finding: fault.Finding{
 		Subject: etcdPod, Evidence: lines,
 		Message: "cannot use the data in " + dir,
 		Remedy: fmt.Sprintf("check the owner, mode and disk of %s. If the data is damaged, restore a snapshot on the only control plane "+
@@ -91,7 +91,7 @@ func etcdSpace(s *scene) []symptom {
 	if len(said) == 0 {
 		return nil
 	}
-	return []symptom{{lasts: 3 * time.Second, Finding: fault.Finding{
+	return []symptom{{minDuration: 3 * time.Second, Finding: fault.Finding{
 		Subject: etcdPod, Evidence: said,
 		Message: "its database has reached its quota, so it accepts no more writes",
 		Remedy:  etcd.FullRemedy,
@@ -111,7 +111,7 @@ func etcdUnhealthy(s *scene) []symptom {
 	if len(evidence) == 0 {
 		evidence = []string{err.Error()}
 	}
-	return []symptom{{lasts: never, Finding: fault.Finding{
+	return []symptom{{minDuration: never, Finding: fault.Finding{
 		Subject: etcdPod, Evidence: evidence,
 		Message: "runs, but is not ready: it may have no leader",
 		Remedy: "check that most members run and reach each other on port 2380, and that the disk is fast enough; " +
@@ -187,7 +187,7 @@ func apiServerUnhealthy(s *scene) []symptom {
 	if len(evidence) == 0 {
 		evidence = append(last(p.lines, 2), err.Error())
 	}
-	return []symptom{{lasts: never, Finding: fault.Finding{
+	return []symptom{{minDuration: never, Finding: fault.Finding{
 		Subject: apiServerPod, Evidence: evidence,
 		Message: "runs, but is not healthy",
 		Remedy:  "see the failed checks above for what it waits for, mostly etcd; `crictl logs` of its container shows more",

@@ -44,12 +44,12 @@ func etcdUnreachable(s *scene) []symptom {
 	})
 	var evidence []string
 	for _, err := range answers {
-		if !noTalk(err) {
+		if !isUnreachable(err) {
 			return nil
 		}
 		evidence = append(evidence, err.Error())
 	}
-	return []symptom{{lasts: 15 * time.Second, Finding: fault.Finding{
+	return []symptom{{minDuration: 15 * time.Second, Finding: fault.Finding{
 		Subject: apiServerPod, Evidence: evidence,
 		Message: "cannot connect to its etcd on other hosts: " + strings.Join(servers, ", "),
 		Remedy: "check that etcd runs there, that firewalls let this host connect, and that etcd trusts its certificate; " +
@@ -62,9 +62,9 @@ func onThisHost(server string) bool {
 	return err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
 
-// noTalk reports whether an error means no connection is possible. An unresolvable name is another cause, and a member that
+// isUnreachable reports whether an error means no connection is possible. An unresolvable name is another cause, and a member that
 // serves only gRPC does answer, even if with an error.
-func noTalk(err error) bool {
+func isUnreachable(err error) bool {
 	var name *net.DNSError
 	var dialed *net.OpError
 	var slow net.Error

@@ -33,7 +33,7 @@ func concern(name string) func(*scene) []symptom {
 		for _, f := range etcd.Concerns(s.members()) {
 			if f.Name == name {
 				f.Subject = "etcd member " + f.Subject
-				found = append(found, symptom{Finding: f, lasts: never})
+				found = append(found, symptom{Finding: f, minDuration: never})
 			}
 		}
 		return found
@@ -64,7 +64,7 @@ func etcdSlowDisk(s *scene) []symptom {
 		return nil
 	}
 	dir := p.args["data-dir"]
-	return []symptom{{lasts: never, Finding: fault.Finding{
+	return []symptom{{minDuration: never, Finding: fault.Finding{
 		Subject: etcdPod, Evidence: last(lines, 2),
 		Message: fmt.Sprintf("its disk is too slow: %d writes took more than a second each in the last minute, and each of them holds up the whole cluster", len(lines)),
 		Remedy: "find out what else writes to the disk of " + dir + " (`iotop`, `iostat -x`), or give etcd a faster disk of its own; " +
@@ -84,7 +84,7 @@ func etcdUnknownPeer(s *scene) []symptom {
 	i := slices.IndexFunc(s.sources, func(src source) bool { return src.subject == etcdPod })
 	lines := map[string][]string{}
 	var ids []string
-	for _, line := range s.insists(s.sources[i], silentPeer) {
+	for _, line := range s.repeatedLines(s.sources[i], silentPeer) {
 		id := silentPeer().FindStringSubmatch(line)[1]
 		if slices.ContainsFunc(members, func(m etcd.Health) bool { return m.IDText() == id }) {
 			continue
@@ -96,7 +96,7 @@ func etcdUnknownPeer(s *scene) []symptom {
 	}
 	var found []symptom
 	for _, id := range ids {
-		found = append(found, symptom{lasts: never, Finding: fault.Finding{
+		found = append(found, symptom{minDuration: never, Finding: fault.Finding{
 			Subject: etcdPod, Evidence: last(lines[id], 1),
 			Message: "it keeps looking for member " + id + ", which never existed, or is gone: when it started, it replayed an old request from its log",
 			Remedy: "restart this etcd once it has written a newer snapshot of its log, which it does within 10,000 more changes (`applied` in " +

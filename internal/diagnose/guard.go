@@ -59,7 +59,7 @@ func Guard(ctx context.Context, h View, w Wait, t Target, wait func(context.Cont
 		return &Error{Err: errors.Errorf("%s; %v", w.Failure, errCauseKnown), Findings: found}
 	case late:
 		causes := causesOf(ctx, h, began, t)
-		if !slices.ContainsFunc(causes, func(s symptom) bool { return s.lasts != never }) {
+		if !slices.ContainsFunc(causes, func(s symptom) bool { return s.minDuration != never }) {
 			err = p.slow(err)
 		}
 		return withCauses(err, causes)

@@ -25,7 +25,7 @@ func kubeletUnit(s *scene) []symptom {
 		if p, found := s.h.PortHolder(10250); found && p.Name == kubeletName {
 			return nil // something else has started it
 		}
-		f.Message, f.lasts = s.unitErr.Error(), never
+		f.Message, f.minDuration = s.unitErr.Error(), never
 		f.Remedy = "start the kubelet in another way, such as with this host's init system"
 	case s.unitErr != nil:
 		return nil
@@ -39,7 +39,7 @@ func kubeletUnit(s *scene) []symptom {
 		f.Message = "systemd cannot load the unit: its load state is " + u.LoadState
 		f.Remedy = "see `systemctl status kubelet`, fix the unit, and run `systemctl daemon-reload`"
 	case u.ActiveState == "inactive":
-		f.Message, f.lasts = "the unit is stopped", 2*time.Second
+		f.Message, f.minDuration = "the unit is stopped", 2*time.Second
 		f.Remedy = "start it with `systemctl start kubelet`; `systemctl list-jobs` and `journalctl -u kubelet` may show who stopped it"
 		f.Evidence = s.systemdLines()
 	default:
@@ -109,7 +109,7 @@ var cgroupDriverRefused = lazyregexp.New(`cgroup driver: .* is different from|ex
 	`cgroup driver.*mismatch|systemd cgroup flag passed, but systemd support`)
 
 func cgroupDriver(s *scene) []symptom {
-	lines := s.insists(s.sources[0], cgroupDriverRefused)
+	lines := s.repeatedLines(s.sources[0], cgroupDriverRefused)
 	if len(lines) == 0 {
 		return nil
 	}
@@ -117,7 +117,7 @@ func cgroupDriver(s *scene) []symptom {
 	if info, err := s.h.RuntimeInfo(s.ctx, s.t.Socket); err == nil && info.CgroupDriver != "" {
 		message += ": the runtime's cgroup driver is " + info.CgroupDriver
 	}
-	return []symptom{{lasts: 3 * time.Second, Finding: fault.Finding{
+	return []symptom{{minDuration: 3 * time.Second, Finding: fault.Finding{
 		Subject: kubeletName, Evidence: last(lines, 1),
 		Message: message,
 		Remedy: "set the same driver in both, systemd if the host runs systemd: cgroupDriver in the KubeletConfiguration, SystemdCgroup in " +
@@ -137,7 +137,7 @@ func kubeletConfig(s *scene) []symptom {
 	}
 	path := filepath.Join(s.t.Kubelet, "config.yaml")
 	if _, err := s.h.Lstat(path); err != nil {
-		return []symptom{{lasts: 2 * time.Second, Finding: fault.Finding{
+		return []symptom{{minDuration: 2 * time.Second, Finding: fault.Finding{
 			Subject: kubeletName, Evidence: last(lines, 1),
 			Message: "its configuration " + path + " does not exist: this host is not a node yet",
 			Remedy:  "run `slipway init` or `slipway join`",
@@ -162,7 +162,7 @@ func kubeletCrash(s *scene) []symptom {
 		case e.Program == "systemd" && mainExited().MatchString(e.Message):
 			ends = append(ends, e.Message)
 			before, ended = ended, e.Time
-		case e.Program != "systemd" && telling().MatchString(e.Message):
+		case e.Program != "systemd" && fatalLine().MatchString(e.Message):
 			words = e
 		}
 	}
@@ -184,14 +184,14 @@ func kubeletCrash(s *scene) []symptom {
 	killed := len(ends) > 0 && killedBySignal().MatchString(ends[len(ends)-1]) // by a watchdog, or out of memory
 	switch {
 	case failed:
-		f.lasts = 2 * time.Second // systemd won't start it again
+		f.minDuration = 2 * time.Second // systemd won't start it again
 	case killed, passing().MatchString(words.Message), words.first.After(before):
-		f.lasts = never
+		f.minDuration = never
 	}
 	return []symptom{f}
 }
 
 var killedBySignal = lazyregexp.New(`code=(?:killed|dumped)`)
 
-// telling matches the line in which a component says why it ends.
-var telling = lazyregexp.New(`"command failed"|^E\d{4} .*(?:run|server)\.go|^F\d{4} |^panic:|^Error: |"level":"(?:fatal|panic)"|failed to run Kubelet`)
+// fatalLine matches the line in which a component says why it ends.
+var fatalLine = lazyregexp.New(`"command failed"|^E\d{4} .*(?:run|server)\.go|^F\d{4} |^panic:|^Error: |"level":"(?:fatal|panic)"|failed to run Kubelet`)

@@ -72,15 +72,15 @@ func portTaken(s *scene) []symptom {
 		case !known:
 			f.Message = fmt.Sprintf("port %d, which it needs, was held by another program", port)
 			f.Remedy = fmt.Sprintf("find the program that holds the port with `ss -ltnp 'sport = :%d'` as root, and stop it", port)
-			f.lasts = never // it is free by now
+			f.minDuration = never // it is free by now
 		case holder.Name == src.subject && s.holdsItself(holder.PID, src.subject):
 			continue
 		default:
 			f.Message = fmt.Sprintf("port %d, which it needs, is held by %s (process %d)", port, holder.Name, holder.PID)
 			f.Remedy = "stop that program, or give it another port; the kubelet then starts this component again"
-			f.lasts = time.Second
+			f.minDuration = time.Second
 			if holder.Name == src.subject {
-				f.lasts = stopping
+				f.minDuration = stopping
 			}
 		}
 		found = append(found, f)
@@ -115,7 +115,7 @@ func addressMissing(s *scene) []symptom {
 		if err == nil && listErr == nil && slices.Contains(all, address) {
 			continue // it exists now
 		}
-		f := symptom{lasts: time.Second, Finding: fault.Finding{
+		f := symptom{minDuration: time.Second, Finding: fault.Finding{
 			Subject: src.subject, Evidence: []string{line},
 			Message: "is configured to listen on " + m[1] + ", which is not an address of this host",
 			Remedy:  "advertise an address of this host (localAPIEndpoint.advertiseAddress, --apiserver-advertise-address); `ip address` lists them",

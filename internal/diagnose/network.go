@@ -41,11 +41,11 @@ func nameUnknown(s *scene) []symptom {
 		if err == nil {
 			continue
 		}
-		f := symptom{lasts: never, Finding: fault.Finding{Subject: name, Evidence: suspects[name]}}
+		f := symptom{minDuration: never, Finding: fault.Finding{Subject: name, Evidence: suspects[name]}}
 		f.Message = "this host cannot resolve the name: " + err.Error()
 		f.Remedy = "add the name to /etc/hosts or to DNS, or fix /etc/resolv.conf; `getent hosts " + name + "` shows when it works"
 		if strings.Contains(needed, "//"+name+":") {
-			f.lasts = unresolved(err)
+			f.minDuration = unresolved(err)
 		}
 		found = append(found, f)
 	}
@@ -133,7 +133,7 @@ func proxy(s *scene) []symptom {
 	var found []symptom
 	for _, src := range s.sources {
 		// A failed pull went through the runtime's proxy.
-		lines := slices.DeleteFunc(s.insists(src, proxied), pullFailed().MatchString)
+		lines := slices.DeleteFunc(s.repeatedLines(src, proxied), pullFailed().MatchString)
 		if len(lines) == 0 {
 			continue
 		}
@@ -163,20 +163,20 @@ var webhookFailed = lazyregexp.New(`failed calling webhook \\*"([^"\\]+)|admissi
 func webhook(s *scene) []symptom {
 	var found []symptom
 	for _, src := range s.sources {
-		lines := slices.DeleteFunc(s.insists(src, webhookFailed), failingOpen().MatchString)
+		lines := slices.DeleteFunc(s.repeatedLines(src, webhookFailed), failingOpen().MatchString)
 		if len(lines) == 0 {
 			continue
 		}
 		m := webhookFailed().FindStringSubmatch(lines[len(lines)-1])
 		name := m[1] + m[2]
-		f := symptom{lasts: never, Finding: fault.Finding{
+		f := symptom{minDuration: never, Finding: fault.Finding{
 			Subject: src.subject, Evidence: last(lines, 1),
 			Message: "the admission webhook " + name + " fails or rejects its requests to the API server",
 			Remedy: "check that the webhook's Pods run; or find it with `kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations` " +
 				"and exclude this kind of object, set failurePolicy: Ignore, or delete it",
 		}}
 		if src.subject == kubeletName && needsAPI().MatchString(lines[len(lines)-1]) {
-			f.lasts = 3 * time.Second
+			f.minDuration = 3 * time.Second
 		}
 		found = append(found, f)
 	}

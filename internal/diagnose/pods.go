@@ -30,7 +30,7 @@ func staticPodUnusable(s *scene) []symptom {
 	if s.t.Manifests == "" {
 		return nil
 	}
-	lines := slices.DeleteFunc(s.insists(s.sources[0], podRefused), func(line string) bool {
+	lines := slices.DeleteFunc(s.repeatedLines(s.sources[0], podRefused), func(line string) bool {
 		return passing().MatchString(line) || resolverMissing().MatchString(line)
 	})
 	var found []symptom
@@ -56,7 +56,7 @@ func (p *staticPod) mentioned(lines []string) []string {
 // noPods finds control plane manifests that aren't Pods, if the kubelet complains about them. Other files there do no harm.
 func (s *scene) noPods() []symptom {
 	var found []symptom
-	lines := s.lately(s.sources[0], podRefused)
+	lines := s.recentLines(s.sources[0], podRefused)
 	for _, name := range components() {
 		path := filepath.Join(s.t.Manifests, name+".yaml")
 		about := mentioning(lines, path)
@@ -71,7 +71,7 @@ func (s *scene) noPods() []symptom {
 }
 
 func unusable(subject, path string, about []string) symptom {
-	return symptom{lasts: 5 * time.Second, Finding: fault.Finding{
+	return symptom{minDuration: 5 * time.Second, Finding: fault.Finding{
 		Subject: subject, Evidence: last(about, 1),
 		Message: "the kubelet cannot create a container from " + path,
 		Remedy:  "fix extraVolumes, extraArgs or the patch in the configuration, and run the same command again",
@@ -90,7 +90,7 @@ func manifestMissing(s *scene) []symptom {
 		if _, err := s.h.Lstat(path); s.pod(name) != nil || !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		found = append(found, symptom{lasts: never, Finding: fault.Finding{
+		found = append(found, symptom{minDuration: never, Finding: fault.Finding{
 			Subject: name,
 			Message: path + " does not exist, so the kubelet does not run this component of the control plane",
 			Remedy: "move the file back, or write it again with `slipway init phase control-plane " + strings.TrimPrefix(name, "kube-") +
@@ -110,7 +110,7 @@ func containerCrash(s *scene) []symptom {
 		}
 		words := lastWords(p.lines)
 		c := p.ended()
-		f := symptom{lasts: 2 * time.Second, Finding: fault.Finding{
+		f := symptom{minDuration: 2 * time.Second, Finding: fault.Finding{
 			Subject: p.name, Evidence: words,
 			Message: fmt.Sprintf("its container has ended %d times, the last time with exit code %d (%s)", p.exits(), c.ExitCode, c.Reason),
 			Remedy:  "see its last message above; " + c.LogPath + " has the rest. Its flags are in " + p.path,
@@ -123,9 +123,9 @@ func containerCrash(s *scene) []symptom {
 		same, known := s.repeats(&p)
 		switch {
 		case killed || passing().MatchString(strings.Join(words, "\n")) || known && !same || !known && p.exits() < 3:
-			f.lasts = never
+			f.minDuration = never
 		case !known: // the kubelet keeps one ended container, so nobody knows how earlier containers ended
-			f.lasts = 10 * time.Second
+			f.minDuration = 10 * time.Second
 		}
 		found = append(found, f)
 	}
@@ -135,7 +135,7 @@ func containerCrash(s *scene) []symptom {
 // stoppedEarly reports whether a component was stopped before it handled signals, such as an etcd that was still catching up: in a
 // container, where its process has the ID 1, a Go program then exits with code 2, as after a panic, but without a word.
 func stoppedEarly(lines []string, code int32) bool {
-	return code == 2 && len(matching(lines, telling)) == 0
+	return code == 2 && len(matching(lines, fatalLine)) == 0
 }
 
 // repeats reports whether the container before the last one ended in the same way, if that's known.
@@ -153,7 +153,7 @@ func (s *scene) repeats(p *staticPod) (same, known bool) {
 
 // lastWords returns the line in which a component says why it ends, or else its last line.
 func lastWords(lines []string) []string {
-	if words := last(matching(lines, telling), 1); len(words) > 0 {
+	if words := last(matching(lines, fatalLine), 1); len(words) > 0 {
 		return words
 	}
 	return last(lines, 1)
@@ -165,7 +165,7 @@ func notRunning(s *scene) []symptom {
 		if len(p.containers) > 0 || s.ago(p.changed) < 2*settled {
 			continue
 		}
-		found = append(found, symptom{lasts: never, Finding: fault.Finding{
+		found = append(found, symptom{minDuration: never, Finding: fault.Finding{
 			Subject: p.name, Evidence: last(mentioning(s.kubeletLines(), p.name), 2),
 			Message: "the kubelet has not created a container from " + p.path,
 			Remedy:  "see `journalctl -u kubelet` for the kubelet's work, and `crictl pods` for the runtime's Pods",

@@ -59,12 +59,12 @@ func (s *scene) probesRefused() []symptom {
 	flags := []string{"anonymous-auth", "authentication-config"}
 	switch answer.Status {
 	case http.StatusUnauthorized:
-		f.lasts = 2 * time.Second
+		f.minDuration = 2 * time.Second
 	case http.StatusForbidden:
 		if p.hasDefaultRoles() {
 			return nil
 		}
-		f.lasts = starting
+		f.minDuration = starting
 		flags = append(flags, "authorization-config", "authorization-mode")
 	default:
 		return nil
@@ -84,12 +84,12 @@ var credentialsRefused = lazyregexp.New(`(?:[Rr]egister node|certificate signing
 
 // kubeletUnknown skips an API server that isn't up: it may not have read its tokens and CAs yet.
 func (s *scene) kubeletUnknown() []symptom {
-	lines := s.insists(s.sources[0], credentialsRefused)
+	lines := s.repeatedLines(s.sources[0], credentialsRefused)
 	server := s.serverOf()
 	if len(lines) == 0 || server == "" || !s.isUp(server) {
 		return nil
 	}
-	return []symptom{{lasts: refusing, Finding: fault.Finding{
+	return []symptom{{minDuration: refusing, Finding: fault.Finding{
 		Subject: kubeletName, Evidence: last(lines, 1),
 		Message: "the API server at " + server + " does not accept its credentials",
 		Remedy: "join again with a new token (`slipway token create --print-join-command` on a control plane); " +
@@ -124,13 +124,13 @@ var (
 
 // forbidden finds an API server that gives nodes no rights.
 func forbidden(s *scene) []symptom {
-	lines := slices.DeleteFunc(s.insists(s.sources[0], nodeForbidden), func(line string) bool {
+	lines := slices.DeleteFunc(s.repeatedLines(s.sources[0], nodeForbidden), func(line string) bool {
 		return otherNode().MatchString(line) || strings.Contains(line, "not yet ready")
 	})
 	if len(lines) == 0 {
 		return nil
 	}
-	f := symptom{lasts: refusing, Finding: fault.Finding{Subject: kubeletName, Evidence: last(lines, 1)}}
+	f := symptom{minDuration: refusing, Finding: fault.Finding{Subject: kubeletName, Evidence: last(lines, 1)}}
 	f.Message = "the API server denies the rights that a kubelet needs to register its node"
 	f.Remedy = "each API server needs Node and RBAC in --authorization-mode (Node,RBAC is the default), or in its AuthorizationConfiguration: fix apiServer.extraArgs; " +
 		"https://kubernetes.io/docs/reference/access-authn-authz/node/"
@@ -144,13 +144,13 @@ func forbidden(s *scene) []symptom {
 
 // nodeName finds a kubelet whose host was renamed after it got its certificate.
 func nodeName(s *scene) []symptom {
-	lines := s.insists(s.sources[0], otherNode)
+	lines := s.repeatedLines(s.sources[0], otherNode)
 	if len(lines) == 0 {
 		return nil
 	}
 	m := otherNode().FindStringSubmatch(lines[len(lines)-1])
 	certified, now := m[1], m[2]
-	return []symptom{{lasts: 5 * time.Second, Finding: fault.Finding{
+	return []symptom{{minDuration: 5 * time.Second, Finding: fault.Finding{
 		Subject: kubeletName, Evidence: last(lines, 1),
 		Message: fmt.Sprintf("takes this host for node %s, but its certificate is of node %s, so the API server refuses it", now, certified),
 		Remedy: fmt.Sprintf("give the host its name back (`hostnamectl set-hostname %s`) or the kubelet the flag --hostname-override=%s, and restart the kubelet; "+
@@ -166,7 +166,7 @@ func manifestTwice(s *scene) []symptom {
 	for _, p := range s.pods {
 		paths[p.pod] = append(paths[p.pod], p.path)
 		if same := paths[p.pod]; len(same) == 2 {
-			found = append(found, symptom{lasts: never, Finding: fault.Finding{Subject: p.name}})
+			found = append(found, symptom{minDuration: never, Finding: fault.Finding{Subject: p.name}})
 		}
 	}
 	for i := range found {

@@ -29,7 +29,7 @@ func runtimeDown(s *scene) []symptom {
 		return nil
 	}
 	failure := err
-	f := symptom{lasts: 8 * time.Second, Finding: fault.Finding{Subject: s.t.Socket}}
+	f := symptom{minDuration: 8 * time.Second, Finding: fault.Finding{Subject: s.t.Socket}}
 	f.Message = "the container runtime is not ready: " + info.Reason
 	if err != nil {
 		f.Message = "the container runtime does not answer"
@@ -44,13 +44,13 @@ func runtimeDown(s *scene) []symptom {
 	f.Evidence = append(f.Evidence, fmt.Sprintf("unit %s: %s, %s (%s), result %s", service, unit.LoadState, unit.ActiveState, unit.SubState, unit.Result))
 	switch {
 	case unit.LoadState == "not-found":
-		f.Remedy, f.lasts = "install a container runtime, or set the right socket (criSocket, --cri-socket)", 2*time.Second
+		f.Remedy, f.minDuration = "install a container runtime, or set the right socket (criSocket, --cri-socket)", 2*time.Second
 	case unit.ActiveState == "inactive" || unit.ActiveState == "failed":
-		f.lasts = 5 * time.Second // it stays down, unless it is being upgraded
+		f.minDuration = 5 * time.Second // it stays down, unless it is being upgraded
 	case unit.ActiveState == "activating" && unit.SubState == "start":
-		f.lasts = never // on a slow host it takes minutes, and systemd ends it if it takes too long
+		f.minDuration = never // on a slow host it takes minutes, and systemd ends it if it takes too long
 	case unit.ActiveState == "activating" || unit.ActiveState == "reloading" || errors.Is(failure, context.DeadlineExceeded):
-		f.lasts = 45 * time.Second // the machine may be busy
+		f.minDuration = 45 * time.Second // the machine may be busy
 	}
 	if entries, err := s.h.Journal(s.ctx, service, s.h.Now().Add(-time.Hour), 1); err == nil && len(entries) > 0 {
 		f.Evidence = append(f.Evidence, entries[len(entries)-1].Message)
@@ -113,7 +113,7 @@ var pullAttempt = lazyregexp.New(`PullImage from image service failed|Failed to 
 
 // pullFinding counts a registry's refusal at once, and its unresolvable name soon. Otherwise, the kubelet has to fail twice.
 func (s *scene) pullFinding(subject, image string, about []string) symptom {
-	f := symptom{lasts: never, Finding: fault.Finding{
+	f := symptom{minDuration: never, Finding: fault.Finding{
 		Subject: subject, Evidence: last(about, 1),
 		Message: fmt.Sprintf("image %s is not on this host and cannot be pulled", image), Remedy: pullRemedy,
 	}}
@@ -125,11 +125,11 @@ func (s *scene) pullFinding(subject, image string, about []string) symptom {
 	}
 	switch {
 	case pullRefused().MatchString(about[len(about)-1]):
-		f.lasts = time.Second
+		f.minDuration = time.Second
 	case unknown != nil:
-		f.lasts = unresolved(unknown)
+		f.minDuration = unresolved(unknown)
 	case s.failedFor(image) >= pullAgain:
-		f.lasts = 0
+		f.minDuration = 0
 	}
 	return f
 }

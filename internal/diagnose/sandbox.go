@@ -27,7 +27,7 @@ func podSandbox(s *scene) []symptom {
 		return sandboxFailed().MatchString(line) || cgroupDriverRefused().MatchString(line) || ofPodNetwork().MatchString(line)
 	}
 	f := symptom{Finding: fault.Finding{Subject: "every Pod's sandbox"}}
-	for _, line := range slices.Backward(s.lately(s.sources[0], sandboxRefused)) {
+	for _, line := range slices.Backward(s.recentLines(s.sources[0], sandboxRefused)) {
 		m := missingFile().FindStringSubmatch(line)
 		if m == nil {
 			continue
@@ -35,16 +35,16 @@ func podSandbox(s *scene) []symptom {
 		if _, err := s.h.Stat(m[1]); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		f.Evidence, f.lasts = []string{line}, time.Second
+		f.Evidence, f.minDuration = []string{line}, time.Second
 		f.Message = "the kubelet gives Pods the name servers in " + m[1] + ", which does not exist on this host, so no Pod can start"
 		f.Remedy = "set resolvConf in the KubeletConfiguration (ConfigMap kube-system/kubelet-config, or a patch for this node) to a file that exists, or create this one"
 		return []symptom{f}
 	}
-	lines := slices.DeleteFunc(s.insists(s.sources[0], sandboxRefused), func(line string) bool { return passing().MatchString(line) || unknown(line) })
+	lines := slices.DeleteFunc(s.repeatedLines(s.sources[0], sandboxRefused), func(line string) bool { return passing().MatchString(line) || unknown(line) })
 	if len(lines) == 0 {
 		return nil
 	}
-	f.Evidence, f.lasts = last(lines, 1), 2*time.Second
+	f.Evidence, f.minDuration = last(lines, 1), 2*time.Second
 	f.Message = "the container runtime cannot create the sandboxes that Pods' containers run in"
 	f.Remedy = "see the runtime's message, and its journal (`journalctl -u " + runtimeService(s.t.Socket) + "`)"
 	return []symptom{f}

@@ -110,18 +110,20 @@ func texts(list []said) []string {
 func (s *scene) kubeletLines() []string { return s.sources[0].lines }
 
 const (
-	// insistence is how long a log must repeat a line, at least, if there's no other way to check its claim.
-	insistence = time.Second
-	// fresh is how old such a line may be: an older problem may have been fixed.
-	fresh = 30 * time.Second
+	// minRepeatSpan is how long a log must repeat a line, at least, if there's no other way to check its claim.
+	minRepeatSpan = time.Second
+	// maxLineAge is how old such a line may be: an older problem may have been fixed.
+	maxLineAge = 30 * time.Second
 )
 
-// lately returns the lines a pattern matches if they're fresh, or if their process has ended.
-func (s *scene) lately(src source, p lazyregexp.Pattern) []string { return texts(s.recent(src, p)) }
+// recentLines returns the lines a pattern matches if they're fresh, or if their process has ended.
+func (s *scene) recentLines(src source, p lazyregexp.Pattern) []string {
+	return texts(s.recent(src, p))
+}
 
-// insists is lately for lines a log keeps repeating: since the wait began, and again within about twice the time so far, as
+// repeatedLines is lately for lines a log keeps repeating: since the wait began, and again within about twice the time so far, as
 // retries back off. Once isn't enough: a slow start logs many errors once.
-func (s *scene) insists(src source, p lazyregexp.Pattern) []string {
+func (s *scene) repeatedLines(src source, p lazyregexp.Pattern) []string {
 	found := s.recent(src, p)
 	var first, last time.Time
 	for _, l := range found {
@@ -133,7 +135,7 @@ func (s *scene) insists(src source, p lazyregexp.Pattern) []string {
 		}
 	}
 	span := last.Sub(first)
-	if src.dead || span >= insistence && s.ago(last) <= 2*(span+insistence) && !last.Before(s.t.began) {
+	if src.dead || span >= minRepeatSpan && s.ago(last) <= 2*(span+minRepeatSpan) && !last.Before(s.t.began) {
 		return texts(found)
 	}
 	return nil
@@ -142,7 +144,7 @@ func (s *scene) insists(src source, p lazyregexp.Pattern) []string {
 func (s *scene) recent(src source, p lazyregexp.Pattern) []said {
 	var found []said
 	for _, l := range src.said {
-		if p().MatchString(l.text) && !foreign().MatchString(l.text) && (src.dead || s.ago(l.last) < fresh) {
+		if p().MatchString(l.text) && !foreign().MatchString(l.text) && (src.dead || s.ago(l.last) < maxLineAge) {
 			found = append(found, l)
 		}
 	}

@@ -91,7 +91,7 @@ func judge(seen map[string]time.Time, found []symptom, now time.Time) []symptom 
 	there := map[string]bool{}
 	var lasting []symptom
 	for _, f := range found {
-		if f.lasts == never {
+		if f.minDuration == never {
 			continue
 		}
 		there[f.key()] = true
@@ -100,7 +100,7 @@ func judge(seen map[string]time.Time, found []symptom, now time.Time) []symptom 
 			first = now
 			seen[f.key()] = now
 		}
-		if now.Sub(first) >= f.lasts {
+		if now.Sub(first) >= f.minDuration {
 			lasting = append(lasting, f)
 		}
 	}

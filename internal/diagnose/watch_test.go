@@ -22,7 +22,7 @@ func TestJudge(t *testing.T) {
 	look := func(second int, found ...symptom) int {
 		return len(judge(seen, found, at.Add(time.Duration(second)*time.Second)))
 	}
-	once, slow, open := symptom{}, symptom{lasts: 3 * time.Second}, symptom{lasts: never}
+	once, slow, open := symptom{}, symptom{minDuration: 3 * time.Second}, symptom{minDuration: never}
 	once.Name, slow.Name, open.Name = "a", "b", "c"
 	for i, step := range []struct {
 		second int

@@ -52,7 +52,7 @@ func (p pace) retry(ctx context.Context, where string, progress func(string, ...
 		}
 		return true
 	}
-	err := retry.Policy{First: p.first, Slowest: p.slowest, Passes: passes}.Do(ctx, op)
+	err := retry.Policy{First: p.first, Slowest: p.slowest, Retryable: passes}.Do(ctx, op)
 	var answer *Error
 	var ended *retry.Error
 	switch {

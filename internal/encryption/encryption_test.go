@@ -171,7 +171,7 @@ func TestNext(t *testing.T) {
 		own    Order
 		other  Order
 		values Values
-		do     Do
+		do     Operation
 		order  Order
 	}{
 		"new":                      {plain, nil, others, Write, reads},

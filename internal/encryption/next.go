@@ -12,20 +12,20 @@ type Server struct {
 	Order Order
 }
 
-// Do is what a control plane does next.
-type Do string
+// Operation is what a control plane does next.
+type Operation string
 
 // The steps, in their order.
 const (
-	Write   Do = "write"   // its own file, with Step.Order
-	Wait    Do = "wait"    // for `slipway encryption` on the nodes Step.For
-	Rewrite Do = "rewrite" // all values, until all have the target's prefix
-	Done    Do = "done"
+	Write   Operation = "write"   // its own file, with Step.Order
+	Wait    Operation = "wait"    // for `slipway encryption` on the nodes Step.For
+	Rewrite Operation = "rewrite" // all values, until all have the target's prefix
+	Done    Operation = "done"
 )
 
 // Step is the next step of a control plane.
 type Step struct {
-	Do    Do
+	Do    Operation
 	Order Order
 	For   []string
 }

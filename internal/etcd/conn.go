@@ -180,7 +180,7 @@ func first[T any](ctx context.Context, all clients, ask func(context.Context, *c
 	errs := make([]error, len(all))
 	for range all {
 		r := <-results
-		if r.err == nil || !nextMayKnow(r.err) {
+		if r.err == nil || !shouldAskNext(r.err) {
 			return r.answer, all[r.i], r.err
 		}
 		errs[r.i] = r.err
@@ -202,8 +202,8 @@ func RefusesRemoval(err error) bool {
 	return is(err, rpctypes.ErrGRPCUnhealthy) || is(err, rpctypes.ErrGRPCMemberNotEnoughStarted)
 }
 
-// nextMayKnow reports whether another member may answer better: the last can't be reached, has no leader, or is a learner.
-func nextMayKnow(err error) bool {
+// shouldAskNext reports whether another member may answer better: the last can't be reached, has no leader, or is a learner.
+func shouldAskNext(err error) bool {
 	switch code(err) {
 	case codes.DeadlineExceeded:
 		return true
@@ -218,14 +218,14 @@ func refused(err error) bool {
 	return RefusesRemoval(err) || is(err, rpctypes.ErrGRPCTooManyLearners) || is(err, rpctypes.ErrGRPCLearnerNotReady)
 }
 
-func passes(err error) bool {
-	var later passingError
+func isRetryable(err error) bool {
+	var later retryableError
 	if errors.As(err, &later) {
 		return true
 	}
 	outdated := is(err, rpctypes.ErrGRPCMemberExist) || is(err, rpctypes.ErrGRPCPeerURLExist) ||
 		is(err, rpctypes.ErrGRPCMemberNotFound) || is(err, rpctypes.ErrGRPCMemberNotLearner)
-	return outdated || refused(err) || nextMayKnow(err) && !wrongCertificate(err) || code(err) == codes.Canceled
+	return outdated || refused(err) || shouldAskNext(err) && !wrongCertificate(err) || code(err) == codes.Canceled
 }
 
 // wrongCertificate recognizes a connection that one side refuses, and will refuse again. gRPC keeps only the text of the cause.
@@ -248,8 +248,8 @@ func code(err error) codes.Code {
 	return status.FromContextError(err).Code()
 }
 
-type passingError struct{ error }
+type retryableError struct{ error }
 
-func passing(err error) error { return passingError{err} }
+func retryable(err error) error { return retryableError{err} }
 
-func (e passingError) Unwrap() error { return e.error }
+func (e retryableError) Unwrap() error { return e.error }

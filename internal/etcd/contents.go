@@ -24,7 +24,7 @@ const (
 	KubeProxyKey      = "/registry/configmaps/kube-system/kube-proxy"
 )
 
-func isTelling(key string) bool {
+func isContentsKey(key string) bool {
 	switch key {
 	case NamespaceKey, AuthenticationKey, RootCAKey, ClusterKey, KubeletKey, KubeProxyKey:
 		return true
@@ -55,7 +55,7 @@ func newContentsReader() *contentsReader {
 }
 
 func (c *contentsReader) add(hash uint64, key, value []byte, deleted bool) {
-	if isTelling(string(key)) {
+	if isContentsKey(string(key)) {
 		delete(c.objects, string(key))
 		if !deleted {
 			c.objects[string(key)] = bytes.Clone(value)

@@ -117,17 +117,17 @@ func AskHealth(ctx context.Context, e Etcd) ([]Health, error) {
 	return e.Health(ctx)
 }
 
-// WithStanding adds to an error from e which members work, if they can be asked.
-func WithStanding(ctx context.Context, e Etcd, err error) error {
+// WithHealth adds to an error from e which members work, if they can be asked.
+func WithHealth(ctx context.Context, e Etcd, err error) error {
 	all, failure := AskHealth(ctx, e)
 	if failure != nil || len(all) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; of etcd's members, %s", err, Standing(all, ""))
+	return fmt.Errorf("%w; of etcd's members, %s", err, DescribeHealth(all, ""))
 }
 
-// Standing lists the members that work, and why each of the others doesn't. It leaves out the member at peerURL.
-func Standing(all []Health, peerURL string) string {
+// DescribeHealth lists the members that work, and why each of the others doesn't. It leaves out the member at peerURL.
+func DescribeHealth(all []Health, peerURL string) string {
 	var working, others []string
 	for _, m := range all {
 		switch {
@@ -206,13 +206,13 @@ func (r *Real) CaughtUp(ctx context.Context, peerURL string) error {
 		case i < 0:
 			return errors.New("it is not a member: something else has removed it")
 		case all[i].Err != nil:
-			return passing(all[i].Err)
+			return retryable(all[i].Err)
 		case all[i].Learner:
-			return passing(errors.New("it is still a learner, which has no vote"))
+			return retryable(errors.New("it is still a learner, which has no vote"))
 		case goal == 0:
-			return passing(errors.New("the leader does not answer"))
+			return retryable(errors.New("the leader does not answer"))
 		case all[i].Status.Applied < goal:
-			return passing(errors.Errorf("it has applied %d of the leader's %d entries", all[i].Status.Applied, goal))
+			return retryable(errors.Errorf("it has applied %d of the leader's %d entries", all[i].Status.Applied, goal))
 		}
 		return nil
 	})

@@ -82,7 +82,7 @@ func TestStanding(t *testing.T) {
 		{[]Health{a}, "none", ""},
 		{[]Health{c, b}, "b", "https://c:2380"},
 	} {
-		works, not, _ := strings.Cut(Standing(test.all, peer("a")), "; ")
+		works, not, _ := strings.Cut(DescribeHealth(test.all, peer("a")), "; ")
 		if fact.In(t, works, test.works); test.not != "" {
 			fact.In(t, not, test.not, "not", "(connection refused)")
 		}
@@ -95,12 +95,12 @@ func TestStanding(t *testing.T) {
 // TestWithStanding keeps the error, which callers check, and adds nothing if there's nobody to ask.
 func TestWithStanding(t *testing.T) {
 	cause := errors.New("no leader")
-	err := WithStanding(t.Context(), NewPlan(func(Action) {}, Member{Name: "a", PeerURL: peer("a")}), cause)
+	err := WithHealth(t.Context(), NewPlan(func(Action) {}, Member{Name: "a", PeerURL: peer("a")}), cause)
 	if !errors.Is(err, cause) {
 		t.Errorf("error %v", err)
 	}
 	fact.Error(t, err, "no leader", "members, a")
-	if err := WithStanding(t.Context(), NewPlan(func(Action) {}), cause); !errors.Is(err, cause) || err.Error() != cause.Error() {
+	if err := WithHealth(t.Context(), NewPlan(func(Action) {}), cause); !errors.Is(err, cause) || err.Error() != cause.Error() {
 		t.Errorf("without members: %v", err)
 	}
 }

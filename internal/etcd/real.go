@@ -64,13 +64,13 @@ func (r *Real) Join(ctx context.Context, name, peerURL string) (members []Member
 			members = now
 			return nameFault(*m, name)
 		}
-		if err := inTheWay(now, name); err != nil {
+		if err := conflictingMember(now, name); err != nil {
 			return err
 		}
 		_, err := c.MemberAddAsLearner(ctx, []string{peerURL})
 		added = true // or not: the next look shows it
 		if err == nil {
-			return passing(errors.New("it was added, but the members do not know it yet"))
+			return retryable(errors.New("it was added, but the members do not know it yet"))
 		}
 		return err
 	})
@@ -85,10 +85,10 @@ func nameFault(m Member, name string) error {
 		m.PeerURL, m.Name, name, m.ID)
 }
 
-// inTheWay names the member that blocks adding another of this name. Etcd accepts one learner at a time, and isn't even asked for
+// conflictingMember names the member that blocks adding another of this name. Etcd accepts one learner at a time, and isn't even asked for
 // a second: a request stays in the log even if the members refuse to apply it. A restarted member reads it again, and from then
 // on tries to reach the nonexistent member, some 20 times a second (seen with etcd 3.7.0).
-func inTheWay(now []Member, name string) error {
+func conflictingMember(now []Member, name string) error {
 	for _, m := range now {
 		if m.Name == name {
 			return errors.Errorf("it already has a member %q, at %s: reset that node, or remove its member %x, before another node takes its name", name, m.PeerURL, m.ID)
@@ -96,7 +96,7 @@ func inTheWay(now []Member, name string) error {
 	}
 	for _, m := range now {
 		if m.Learner {
-			return passing(errors.Errorf("member %x at %s is still a learner, and etcd takes one at a time; if its node is gone for good, remove that member", m.ID, m.PeerURL))
+			return retryable(errors.Errorf("member %x at %s is still a learner, and etcd takes one at a time; if its node is gone for good, remove that member", m.ID, m.PeerURL))
 		}
 	}
 	return nil
@@ -169,7 +169,7 @@ func (r *Real) try(ctx context.Context, op operation) error {
 		return err
 	}
 	defer all.close()
-	err = retry.Policy{First: firstDelay, Slowest: slowestDelay, Passes: passes}.Do(ctx, func(ctx context.Context) error {
+	err = retry.Policy{First: firstDelay, Slowest: slowestDelay, Retryable: isRetryable}.Do(ctx, func(ctx context.Context) error {
 		return r.once(ctx, all, op)
 	})
 	if wrongCertificate(err) {

@@ -36,8 +36,8 @@ func DirInfoBy(lstat, stat func(string) (fs.FileInfo, error), path string) (fs.F
 	return info, err
 }
 
-// Vacant returns an error if path exists.
-func Vacant(lstat func(string) (fs.FileInfo, error), path string) error {
+// CheckNotExists returns an error if path exists.
+func CheckNotExists(lstat func(string) (fs.FileInfo, error), path string) error {
 	_, err := lstat(path)
 	switch {
 	case err == nil:
@@ -51,7 +51,7 @@ func Vacant(lstat func(string) (fs.FileInfo, error), path string) error {
 // Movable reports whether there's anything to move: false if only to exists. Both paths or neither is an error.
 func Movable(lstat func(string) (fs.FileInfo, error), from, to string) (bool, error) {
 	_, err := lstat(from)
-	occupied := Vacant(lstat, to)
+	occupied := CheckNotExists(lstat, to)
 	if errors.Is(err, fs.ErrNotExist) && errors.Is(occupied, fs.ErrExist) {
 		return false, nil
 	}
@@ -61,8 +61,8 @@ func Movable(lstat func(string) (fs.FileInfo, error), from, to string) (bool, er
 	return err == nil, err
 }
 
-// OtherNames refuses to give away a file with several names: another user may have made this name.
-func OtherNames(path string, info fs.FileInfo) error {
+// CheckSingleLink refuses to give away a file with several names: another user may have made this name.
+func CheckSingleLink(path string, info fs.FileInfo) error {
 	stat, known := info.Sys().(*syscall.Stat_t)
 	if !known || info.IsDir() || stat.Nlink < 2 {
 		return nil

@@ -63,13 +63,13 @@ type FileWriter interface {
 type OwnerWriter interface {
 	// WriteOwned is WriteFile for a file that belongs to owner from its first byte on. It replaces somebody else's file.
 	WriteOwned(path string, data []byte, mode fs.FileMode, owner Owner) (changed bool, err error)
-	// Give sets the owner and mode of an existing regular file; anything else at path is a *KindError. It refuses a file with
+	// SetOwner sets the owner and mode of an existing regular file; anything else at path is a *KindError. It refuses a file with
 	// another owner and another name (a hard link).
-	Give(path string, owner Owner, mode fs.FileMode) error
-	// GiveTree gives away a directory with everything in it, the directory last: if it belongs to owner, it's complete and is
+	SetOwner(path string, owner Owner, mode fs.FileMode) error
+	// SetTreeOwner gives away a directory with everything in it, the directory last: if it belongs to owner, it's complete and is
 	// left alone. Anything but a directory or regular file, or in another mount, keeps its owner and is returned. Files with
 	// other names are refused as by Give. path itself may be a symlink made by root.
-	GiveTree(path string, owner Owner) (kept []string, err error)
+	SetTreeOwner(path string, owner Owner) (kept []string, err error)
 	// LockAccounts takes the lock that useradd(8) and others hold while they change /etc/passwd and /etc/group (lckpwdf(3)). It
 	// waits for some seconds.
 	LockAccounts() (release func(), err error)
@@ -89,9 +89,9 @@ const FetchNotes = "/var/lib/slipway/fetches"
 
 // RuntimeWriter gives orders to the container runtime, at a socket as in RuntimeReader.
 type RuntimeWriter interface {
-	// SettleImages makes up for fetches of images that ended early. After a power cut, the runtime has images whose files are lost,
+	// RepairInterruptedFetches makes up for fetches of images that ended early. After a power cut, the runtime has images whose files are lost,
 	// so it removes all that were being fetched. Call it before asking for images in order to fetch any.
-	SettleImages(ctx context.Context, socket string) error
+	RepairInterruptedFetches(ctx context.Context, socket string) error
 	// PullImage makes the runtime pull an image, durably. Only ctx bounds it.
 	PullImage(ctx context.Context, socket, image string) error
 	// ImportImages gives containerd images from an archive (a tar of an OCI layout) that archive writes, and pins them, durably.

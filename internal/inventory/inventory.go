@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory collects what an upgrade can break, for internal/breakages: from the API, etcd's members and, on a control
-// plane, this host's files. It only reads, within the constants' limits. Anything it can't read becomes a finding, not-checked.
+// Package inventory collects the input of internal/breakages before an upgrade. Sources says where to look: the API, etcd's
+// members, and this control plane's files (Here). Collect returns an Inventory, and Inventory.Check its findings. A source that
+// can't be read becomes the finding not-checked.
 package inventory
 
 import (

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package joining determines the Node of a joining or joined host: it turns the result of internal/discovery, which finds and
-// verifies the cluster, and the cluster's stored configuration into a config.Node, or assumes both for a plan that asks nobody.
-// It changes nothing. Data that strangers may have written is read in internal/discovery. docs/design/discovery-before-phases.md
-// says why this comes before the phases.
+// Package joining works out the config.Node of a joining host. Discovery.Node finds the cluster through internal/discovery and
+// reads its stored configuration; Discovery.Assume guesses both for a plan that asks nobody. It changes nothing.
+// docs/design/discovery-before-phases.md has the reasons.
 package joining
 
 import (
@@ -92,7 +91,7 @@ const (
 func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration) (stored []byte, err error) {
 	deadline := time.Now().Add(newTokenTime)
 	unknown := func(err error) bool { return apierrors.IsUnauthorized(err) && time.Now().Before(deadline) }
-	err = retry.Policy{First: newTokenDelay, Passes: unknown}.Do(ctx, func(ctx context.Context) (err error) {
+	err = retry.Policy{First: newTokenDelay, Retryable: unknown}.Do(ctx, func(ctx context.Context) (err error) {
 		stored, err = StoredConfiguration(ctx, api)
 		return err
 	})
@@ -141,7 +140,7 @@ func (d *Discovery) memberAlready(self *config.JoinConfiguration) *config.Join {
 
 // joinTo says how this node joins the discovered cluster.
 func (d *Discovery) joinTo(found discovery.Cluster, credentials []byte, self *config.JoinConfiguration) (*config.Join, error) {
-	if join := d.membership(self, among(found.CA)); join != nil {
+	if join := d.membership(self, sharedWith(found.CA)); join != nil {
 		return join, nil
 	}
 	if token := self.Discovery.TLSBootstrapToken; token != "" {

@@ -52,8 +52,8 @@ func (d *Discovery) askedFor(t *config.BootstrapTokenDiscovery) func(*thisnode.K
 	}
 }
 
-// among returns the CAs that discovery has found, too.
-func among(found []*x509.Certificate) func(*thisnode.KubeletFile) []*x509.Certificate {
+// sharedWith returns the CAs that discovery has found, too.
+func sharedWith(found []*x509.Certificate) func(*thisnode.KubeletFile) []*x509.Certificate {
 	return func(conf *thisnode.KubeletFile) []*x509.Certificate { return thisnode.SharedCAs(conf.Trusted, found) }
 }
 

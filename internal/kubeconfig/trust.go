@@ -10,10 +10,10 @@ import (
 	"github.com/slipway-k8s/slipway/certs"
 )
 
-// Trusting returns a client's kubeconfig file with trust in all CAs of its cluster. Somebody's own additions stay, such as a load
+// TrustCAs returns a client's kubeconfig file with trust in all CAs of its cluster. Somebody's own additions stay, such as a load
 // balancer's CA, but no earlier CA of the same name. A file with none of the cluster's CAs, or CAs in another file, stays as it
 // is.
-func Trusting(data []byte, ca []*x509.Certificate) (trusting []byte, changed bool, err error) {
+func TrustCAs(data []byte, ca []*x509.Certificate) (trusting []byte, changed bool, err error) {
 	file, err := parse(data)
 	if err != nil {
 		return nil, false, err

@@ -41,7 +41,7 @@ func TestTrusting(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			data, changed, err := Trusting(file, tt.ca)
+			data, changed, err := TrustCAs(file, tt.ca)
 			if err != nil {
 				t.Fatal(err)
 			}

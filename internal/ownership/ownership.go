@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ownership tells Slipway's things from the operator's: anything Slipway writes is its own until someone edits it. On a
-// host that was a node before, a whole workflow creates whatever is missing and keeps differences; a single phase's command
-// replaces them. docs/design/ownership.md has the rule, docs/what-slipway-keeps.md the table.
+// Package ownership decides between Slipway's things and the operator's: anything Slipway writes is its own until someone edits
+// it. On a host that was a node before, a whole workflow creates missing files and keeps differences; a single phase's command
+// replaces them. Keeper applies the rule: Pending and Replace for files, EnsureMissing for objects. docs/design/ownership.md
+// has the rule, docs/what-slipway-keeps.md the table.
 package ownership
 
 import (
@@ -155,7 +156,7 @@ func (k Keeper) KeepUnknown(ctx context.Context, objs []manifests.Object) error 
 		if have == "" {
 			continue
 		}
-		data, warnings, err := config.Keep(stored[cm.Name].source, []byte(have), []byte(cm.Data[key]))
+		data, warnings, err := config.MergeUnknownFields(stored[cm.Name].source, []byte(have), []byte(cm.Data[key]))
 		if err != nil {
 			return err
 		}

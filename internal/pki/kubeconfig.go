@@ -158,7 +158,7 @@ func (s Store) Replace(row certs.Spec, pair certs.Pair) error {
 		return err
 	}
 	if data, err = kubeconfig.Renewed(data, pair); err == nil {
-		data, _, err = kubeconfig.Trusting(data, ca.Bundle())
+		data, _, err = kubeconfig.TrustCAs(data, ca.Bundle())
 	}
 	if err != nil {
 		return errors.Wrap(err, path)
@@ -177,7 +177,7 @@ func (s Store) TrustInKubelet() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	data, changed, err = kubeconfig.Trusting(data, ca.Bundle())
+	data, changed, err = kubeconfig.TrustCAs(data, ca.Bundle())
 	if err != nil {
 		return false, errors.Wrap(err, path)
 	}

@@ -36,8 +36,8 @@ type Renewal struct {
 	Name  string // one of RenewableRows' names; empty to renew every certificate that exists
 	// Within limits the renewal to certificates that end within this time; 0 renews all.
 	Within time.Duration
-	// AsItWas takes everything from the old certificates, because the node's configuration is unknown.
-	AsItWas bool
+	// FromOldCertificates takes everything from the old certificates, because the node's configuration is unknown.
+	FromOldCertificates bool
 	// KeepKey keeps keys in files of their own, so that certificate and key match at every moment: with a mismatch, a starting
 	// component would end. A key with another algorithm than the configuration's is still replaced.
 	KeepKey bool
@@ -114,7 +114,7 @@ func (r Renewal) refuse(err error) error {
 func (r Renewal) replace(row certs.Spec, old *x509.Certificate, ca certs.Pair) error {
 	n := r.Store.Config
 	algorithm := n.Cluster.EncryptionAlgorithm
-	if r.AsItWas {
+	if r.FromOldCertificates {
 		row.DNSNames, row.IPs = nil, nil
 		algorithm = certs.AlgorithmOf(old.PublicKey)
 	}

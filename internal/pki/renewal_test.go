@@ -91,7 +91,7 @@ func TestAsItWas(t *testing.T) {
 	unknown := *c.Config
 	unknown.Name, unknown.Cluster.EncryptionAlgorithm = "elsewhere", config.RSA2048
 	c.Config = &unknown
-	if err := (Renewal{Store: c.Store, Name: certs.APIServer, AsItWas: true}).Renew(certs.APIServer); err != nil {
+	if err := (Renewal{Store: c.Store, Name: certs.APIServer, FromOldCertificates: true}).Renew(certs.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	got := c.apiserver(t)

@@ -21,9 +21,9 @@ import (
 type Shared struct {
 	// Missing maps keys in the Secret kube-system/kubeadm-certs to the paths of the files to download.
 	Missing map[string]string
-	// Elsewhere lists the paths of CA keys kept elsewhere: the CA's certificate is here, but no certificate key to download its key.
+	// ExternalKeys lists the paths of CA keys kept elsewhere: the CA's certificate is here, but no certificate key to download its key.
 	// Then the CA's certificates for this node must be brought here: https://kubernetes.io/docs/setup/best-practices/certificates/
-	Elsewhere []string
+	ExternalKeys []string
 }
 
 // IsShared reports whether all control planes share the file at path.
@@ -48,7 +48,7 @@ func (s Store) MissingShared() (Shared, error) {
 	for _, row := range certs.Specs(s.Config) {
 		key, absent := shared.Missing[row.Name+".key"]
 		if row.IsCA() && absent && shared.Missing[row.Name+".crt"] == "" {
-			shared.Elsewhere = append(shared.Elsewhere, key)
+			shared.ExternalKeys = append(shared.ExternalKeys, key)
 			delete(shared.Missing, row.Name+".key")
 		}
 	}
@@ -70,7 +70,7 @@ func (s Store) CheckJoin() error {
 	if err != nil {
 		return err
 	}
-	signed, err := s.missingSigned(shared.Elsewhere)
+	signed, err := s.missingSigned(shared.ExternalKeys)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s Store) CheckJoin() error {
 			"; give the certificate key with which they were uploaded (--certificate-key), or copy them from a control plane")
 	}
 	if len(signed) > 0 {
-		lacks = append(lacks, "files signed with keys that are not on this host ("+strings.Join(shared.Elsewhere, ", ")+"): "+strings.Join(signed, ", ")+
+		lacks = append(lacks, "files signed with keys that are not on this host ("+strings.Join(shared.ExternalKeys, ", ")+"): "+strings.Join(signed, ", ")+
 			"; give the certificate key, copy these keys from a control plane, or have their owner sign the missing files")
 	}
 	if len(lacks) == 0 {

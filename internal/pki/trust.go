@@ -99,8 +99,8 @@ func (t *trust) check(undone string) error {
 			"Or put the former CA and its key back. Then run the same command again")
 }
 
-// end is an end of a connection: a shown certificate or accepted CAs, before and after the run. Without a path, it isn't configured.
-type end struct {
+// credential is an end of a connection: a shown certificate or accepted CAs, before and after the run. Without a path, it isn't configured.
+type credential struct {
 	path      string
 	now, then []*x509.Certificate
 	renewed   bool
@@ -109,58 +109,58 @@ type end struct {
 
 // pair is one side's certificate with the other side's CAs. reader is the component that reads these CAs at its start.
 type pair struct {
-	who     string
-	shows   end
-	whom    string
-	accepts end
-	reader  string
+	client      string
+	certificate credential
+	verifier    string
+	authorities credential
+	reader      string
 }
 
 // compare notes a certificate that the other side won't accept. It ignores a pair if one end isn't configured.
 func (t *trust) compare(p pair) {
-	if p.shows.path == "" || p.accepts.path == "" {
+	if p.certificate.path == "" || p.authorities.path == "" {
 		return
 	}
-	if unread := cmp.Or(p.shows.unread, p.accepts.unread); unread != "" {
-		t.unchecked(fmt.Sprintf("whether %s accepts %s: %s", p.whom, p.who, unread))
+	if unread := cmp.Or(p.certificate.unread, p.authorities.unread); unread != "" {
+		t.unchecked(fmt.Sprintf("whether %s accepts %s: %s", p.verifier, p.client, unread))
 		return
 	}
-	if Verify(p.shows.then, p.accepts.then, t.r.Store.Host.Now()) == nil {
+	if Verify(p.certificate.then, p.authorities.then, t.r.Store.Host.Now()) == nil {
 		if t.tooEarly(p) {
 			t.faults = append(t.faults, fmt.Sprintf("%s: %s will come from CA %s, which the running etcd may not accept, because it started before %s changed",
-				p.who, p.shows.path, issuerOf(p.shows.then[0]), p.accepts.path))
+				p.client, p.certificate.path, issuerOf(p.certificate.then[0]), p.authorities.path))
 		}
 		return
 	}
 	message := fmt.Sprintf("%s: %s comes from CA %s, but %s accepts only %s (%s)",
-		p.who, p.shows.path, issuerOf(p.shows.then[0]), p.whom, listed(p.accepts.then), p.accepts.path)
-	if t.locksOut(p) {
+		p.client, p.certificate.path, issuerOf(p.certificate.then[0]), p.verifier, listed(p.authorities.then), p.authorities.path)
+	if t.breaksConnection(p) {
 		t.faults = append(t.faults, message)
 		return
 	}
 	t.warn(message+", with this run and without it",
-		"put that CA into "+p.accepts.path+", or have the certificate signed by one that is in there: see \"Replacing a CA\" in docs/cluster-life.md")
+		"put that CA into "+p.authorities.path+", or have the certificate signed by one that is in there: see \"Replacing a CA\" in docs/cluster-life.md")
 }
 
 // tooEarly reports whether another CA will sign a certificate for etcd before etcd has read that CA, at its start. etcd would
 // refuse Slipway's question whether it can restart, and the restarted API server.
 func (t *trust) tooEarly(p pair) bool {
-	if p.reader != manifests.EtcdName || !p.shows.renewed || p.who == asMember && t.startedAlone() {
+	if p.reader != manifests.EtcdName || !p.certificate.renewed || p.client == asMember && t.startedAlone() {
 		return false
 	}
-	return Verify(p.shows.now, p.shows.then[:1], p.shows.now[0].NotAfter) != nil && t.unreadBy(p.reader, p.accepts.path)
+	return Verify(p.certificate.now, p.certificate.then[:1], p.certificate.now[0].NotAfter) != nil && t.unreadBy(p.reader, p.authorities.path)
 }
 
-// locksOut reports whether this run makes the other side refuse a certificate, or puts a CA to use that does: its file replaces
+// breaksConnection reports whether this run makes the other side refuse a certificate, or puts a CA to use that does: its file replaces
 // the signing CA, or has changed since its reader started.
-func (t *trust) locksOut(p pair) bool {
-	if Verify(p.shows.now, p.accepts.now, t.r.Store.Host.Now()) == nil {
+func (t *trust) breaksConnection(p pair) bool {
+	if Verify(p.certificate.now, p.authorities.now, t.r.Store.Host.Now()) == nil {
 		return true
 	}
-	if !t.all && !t.asIs && !p.shows.renewed && !p.accepts.renewed {
+	if !t.all && !t.asIs && !p.certificate.renewed && !p.authorities.renewed {
 		return false
 	}
-	return slices.Contains(t.former[p.accepts.path], string(p.shows.now[0].AuthorityKeyId)) || t.unreadBy(p.reader, p.accepts.path)
+	return slices.Contains(t.former[p.authorities.path], string(p.certificate.now[0].AuthorityKeyId)) || t.unreadBy(p.reader, p.authorities.path)
 }
 
 func (t *trust) warn(message, remedy string) {

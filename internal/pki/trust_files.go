@@ -47,14 +47,14 @@ func (t *trust) pod(component string) *corev1.Pod {
 // expected reports whether this host should have a component; for etcd if the configuration, or else etcd's certificate, says so.
 func (t *trust) expected(component string) bool {
 	h, n := t.r.Store.Host, t.r.Store.Config
-	if sign, err := thisnode.Sign(h, n); err == nil && sign == "" {
+	if sign, err := thisnode.NodeEvidence(h, n); err == nil && sign == "" {
 		return false // only a copy of its files
 	}
 	if component != manifests.EtcdName {
 		return true
 	}
 	row, local := certs.Find(n, "etcd-server")
-	if !local || !t.r.AsItWas {
+	if !local || !t.r.FromOldCertificates {
 		return local
 	}
 	_, err := h.Lstat(t.r.Store.Files(row)[0])
@@ -64,24 +64,24 @@ func (t *trust) expected(component string) bool {
 func (t *trust) flag(component, name string) string { return manifests.FlagOf(t.pod(component), name) }
 
 // named reads the file named in a component's flag.
-func (t *trust) named(component, flag string, read func(path string) end) end {
+func (t *trust) named(component, flag string, read func(path string) credential) credential {
 	value := t.flag(component, flag)
 	if value == "" {
-		return end{}
+		return credential{}
 	}
 	return t.inContainer(component, value, read)
 }
 
-func (t *trust) inContainer(component, path string, read func(path string) end) end {
+func (t *trust) inContainer(component, path string, read func(path string) credential) credential {
 	onHost, found := thisnode.OnHost(t.pod(component), path)
 	if !found {
-		return end{path: path, unread: path + " in the container of " + component + " is not a file of this host"}
+		return credential{path: path, unread: path + " in the container of " + component + " is not a file of this host"}
 	}
 	return read(onHost)
 }
 
 // certificate reads a file's certificate. A CA stands for the certificate it will sign.
-func (t *trust) certificate(path string) end {
+func (t *trust) certificate(path string) credential {
 	e := t.parse(path, certs.ParseChain)
 	if ca := t.renewed[path]; ca.Cert != nil {
 		e.then, e.renewed = ca.Bundle(), true
@@ -89,10 +89,10 @@ func (t *trust) certificate(path string) end {
 	return e
 }
 
-func (t *trust) authorities(path string) end { return t.parse(path, certs.ParseCerts) }
+func (t *trust) authorities(path string) credential { return t.parse(path, certs.ParseCerts) }
 
-func (t *trust) parse(path string, parse func([]byte) ([]*x509.Certificate, error)) end {
-	e := end{path: path}
+func (t *trust) parse(path string, parse func([]byte) ([]*x509.Certificate, error)) credential {
+	e := credential{path: path}
 	data, err := t.r.Store.Host.ReadFile(path)
 	if err == nil {
 		e.now, err = parse(data)
@@ -106,18 +106,18 @@ func (t *trust) parse(path string, parse func([]byte) ([]*x509.Certificate, erro
 }
 
 // clientOf returns the client certificate of a row's kubeconfig file; the zero end if it has other credentials.
-func (t *trust) clientOf(row certs.Spec, path string, data []byte) (e end) {
+func (t *trust) clientOf(row certs.Spec, path string, data []byte) (e credential) {
 	cert, file, err := kubeconfig.ClientCertificate(data)
 	switch {
 	case errors.Is(err, kubeconfig.ErrOtherCredentials):
-		return end{}
+		return credential{}
 	case err != nil:
-		return end{path: path, unread: path + ": " + err.Error()}
+		return credential{path: path, unread: path + ": " + err.Error()}
 	case file != "":
-		e = t.besides(row, path, file, t.certificate)
+		e = t.readReferenced(row, path, file, t.certificate)
 	default:
 		chain, err := certs.ParseChain(cert)
-		e = end{path: path, now: chain, then: chain}
+		e = credential{path: path, now: chain, then: chain}
 		if err != nil {
 			e.unread = path + ": " + err.Error()
 		}
@@ -128,8 +128,8 @@ func (t *trust) clientOf(row certs.Spec, path string, data []byte) (e end) {
 	return e
 }
 
-// besides reads a file named in a row's kubeconfig file at path: by its path in the component's container, or on this host.
-func (t *trust) besides(row certs.Spec, path, file string, read func(path string) end) end {
+// readReferenced reads a file named in a row's kubeconfig file at path: by its path in the component's container, or on this host.
+func (t *trust) readReferenced(row certs.Spec, path, file string, read func(path string) credential) credential {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(filepath.Dir(path), file)
 	}
@@ -140,17 +140,17 @@ func (t *trust) besides(row certs.Spec, path, file string, read func(path string
 }
 
 // trustedBy returns the CAs that a kubeconfig file trusts, or will trust.
-func (t *trust) trustedBy(row certs.Spec, path string, data []byte) end {
+func (t *trust) trustedBy(row certs.Spec, path string, data []byte) credential {
 	trusted, file, err := kubeconfig.CAs(data)
 	switch {
 	case err != nil:
-		return end{path: path, unread: path + ": " + err.Error()}
+		return credential{path: path, unread: path + ": " + err.Error()}
 	case file != "":
-		return t.besides(row, path, file, t.authorities)
+		return t.readReferenced(row, path, file, t.authorities)
 	case len(trusted) == 0:
-		return end{path: path, unread: path + " names no CA"}
+		return credential{path: path, unread: path + " names no CA"}
 	}
-	e := end{path: path, now: trusted, then: trusted}
+	e := credential{path: path, now: trusted, then: trusted}
 	ca, renewed := t.renewed[path]
 	if row.Name == certs.Kubelet && t.all {
 		if pair, err := t.r.Store.CA(certs.CA); err == nil {

@@ -96,7 +96,7 @@ func (t *trust) healthCheck() {
 
 // managerAccepts reports whether the controller manager can start: it signs with one CA. Its restart replaces ca.crt by a file
 // with only that, if the manifest names ca.crt as Slipway does.
-func (t *trust) managerAccepts(flag string, signs end) bool {
+func (t *trust) managerAccepts(flag string, signs credential) bool {
 	if signs.unread != "" {
 		t.unchecked("whether " + manifests.ControllerManagerName + " starts with the CA of " + flag + ": " + signs.unread)
 		return true
@@ -116,7 +116,7 @@ func (t *trust) managerAccepts(flag string, signs end) bool {
 }
 
 // refused notes a file with several CAs, with which the controller manager won't start.
-func (t *trust) refused(flag string, signs end) {
+func (t *trust) refused(flag string, signs credential) {
 	message := "kube-controller-manager does not start with several CAs in " + signs.path + " (" + flag + "): " + listed(signs.now) +
 		"; it needs a file with only the CA that signs"
 	conf := filepath.Join(t.r.Store.Config.Paths.Kubeconfigs, "controller-manager.conf")
@@ -128,7 +128,7 @@ func (t *trust) refused(flag string, signs end) {
 }
 
 // signer returns the CA in the controller manager's file. Renewing everything rewrites Slipway's file.
-func (t *trust) signer(signs end) end {
+func (t *trust) signer(signs credential) credential {
 	if !t.all || filepath.Base(signs.path) != manifests.SignerFile || signs.unread != "" {
 		return signs
 	}

@@ -323,7 +323,7 @@ func TestCheckTrustOfUnknownEtcd(t *testing.T) {
 	c := newControlPlane(t)
 	c.running(t)
 	c.remove(t, etcdYAML)
-	r := Renewal{Store: c.Store, AsItWas: true}
+	r := Renewal{Store: c.Store, FromOldCertificates: true}
 	for _, local := range []bool{true, false} {
 		c.said.Reset()
 		if err := r.CheckTrust(); err != nil {

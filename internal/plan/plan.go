@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan collects the steps of a dry run, as the recorders of the host (host/plan), the API (cluster.Plan) and etcd
-// (etcd.Plan) pass them on, and prints them for people or programs, in full or as differences from the present state.
+// Package plan is the output of a dry run. Recorders of the host, the API and etcd pass each step to a Plan (AddHost,
+// AddCluster, AddEtcd). Write prints it as text, JSON or YAML; after CompareWith, as differences from the present state.
 package plan
 
 import (

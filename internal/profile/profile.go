@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package profile has the hardening profiles as data: flags of the control plane's components, fields of the
-// KubeletConfiguration, and the files those flags name. internal/config adds them to a configuration; docs/hardening.md
-// explains them.
+// KubeletConfiguration, and the files those flags name. Of returns a profile by name; table.go lists the settings.
+// internal/config adds them to a configuration; docs/hardening.md explains them.
 package profile
 
 import (

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package reconfiguring computes a change to a live cluster's configuration: a user's documents merged over the stored ones (Load),
-// the fields that differ, and fields that can't change (fixed.go). docs/design/reconfigure.md has the reasons.
+// the fields that differ, and fields that can't change (immutable.go). docs/design/reconfigure.md has the reasons.
 package reconfiguring
 
 import (

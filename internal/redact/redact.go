@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package redact removes secrets from output and from files people share. In a file with a known structure, it shows only known
-// fields; elsewhere it hides values after certain names, and words that look like keys. In doubt, it hides:
-// docs/design/redaction.md.
+// fields; elsewhere it hides values after certain names, and words that look like keys. In doubt, it hides. Start with Text for
+// logs, YAML for documents, Unit and Variables for environments. docs/design/redaction.md has the reasons.
 package redact
 
 import (
@@ -72,8 +72,8 @@ func (r rule) hideIn(lines string) string {
 	return out.String() + lines[end:]
 }
 
-// unless hides a secret that doesn't match.
-func unless(pattern lazyregexp.Pattern) func(name, secret string) string {
+// hideUnlessMatch hides a secret that doesn't match.
+func hideUnlessMatch(pattern lazyregexp.Pattern) func(name, secret string) string {
 	return func(_, secret string) string {
 		if pattern().MatchString(secret) {
 			return secret
@@ -103,20 +103,20 @@ var (
 
 var rules = []rule{
 	// HTTP headers with credentials: as fields of JSON, then as programs print and take them, up to the end of the line.
-	{nearHeaders, lazyregexp.New(`(?i)((?:^|[^\w-])` + headerName + `["'][ \t]*[:=][ \t]*)("(?:[^"\\\n]|\\.)*"?|\[[^\]\n]*\]?)`), unless(marked)},
-	{nearHeaders, lazyregexp.New(`(?im)((?:^|[^\w-])` + headerName + `[\\"']*[ \t]*[:=][ \t]*)([^\s{][^\n]*)`), unless(harmless)},
+	{nearHeaders, lazyregexp.New(`(?i)((?:^|[^\w-])` + headerName + `["'][ \t]*[:=][ \t]*)("(?:[^"\\\n]|\\.)*"?|\[[^\]\n]*\]?)`), hideUnlessMatch(marked)},
+	{nearHeaders, lazyregexp.New(`(?im)((?:^|[^\w-])` + headerName + `[\\"']*[ \t]*[:=][ \t]*)([^\s{][^\n]*)`), hideUnlessMatch(harmless)},
 	// --something-token=value, password: value, "secretKey": "value".
-	{nearNames, lazyregexp.New(`(?im)((?:^|[\s"',;{(\[&?=-])` + secretName + `\\*["']?[ \t]*(?:[=:]|=>|:=)[ \t]*)(` + value + `)`), unless(harmless)},
+	{nearNames, lazyregexp.New(`(?im)((?:^|[\s"',;{(\[&?=-])` + secretName + `\\*["']?[ \t]*(?:[=:]|=>|:=)[ \t]*)(` + value + `)`), hideUnlessMatch(harmless)},
 	// The same flags with the value as the next word, or the next item of a list.
-	{nearNames, lazyregexp.New(`(?im)((?:^|[\s"'\[(,=])--?` + secretName + `(?:[ \t]+|\\*["']?\n\s*-\s+|\\*["'][ \t,]\s*))(\\*"(?:[^"\\\n]|\\[^"])*\\*"|'[^'\n]*'|\S+)`), unless(marked)},
+	{nearNames, lazyregexp.New(`(?im)((?:^|[\s"'\[(,=])--?` + secretName + `(?:[ \t]+|\\*["']?\n\s*-\s+|\\*["'][ \t,]\s*))(\\*"(?:[^"\\\n]|\\[^"])*\\*"|'[^'\n]*'|\S+)`), hideUnlessMatch(marked)},
 	// User and password for curl, ctr and others.
-	{[]string{"-u", "user"}, lazyregexp.New(`((?:^|[\s"'\[,])(?:-u|-U|--user|--proxy-user)\\*["']?[ =,]*)("[^":\n]*:[^"\n]*"|'[^':\n]*:[^'\n]*'|[^\s"':/]+:[^\s"']+)`), unless(marked)},
-	{[]string{"bearer", "basic", "negotiate"}, lazyregexp.New(`(?i)(\b(?:bearer|basic|negotiate)(?:[ \t]+|%20|\+))([A-Za-z0-9+/=._~:-]{8,})`), unless(authenticationWords)},
+	{[]string{"-u", "user"}, lazyregexp.New(`((?:^|[\s"'\[,])(?:-u|-U|--user|--proxy-user)\\*["']?[ =,]*)("[^":\n]*:[^"\n]*"|'[^':\n]*:[^'\n]*'|[^\s"':/]+:[^\s"']+)`), hideUnlessMatch(marked)},
+	{[]string{"bearer", "basic", "negotiate"}, lazyregexp.New(`(?i)(\b(?:bearer|basic|negotiate)(?:[ \t]+|%20|\+))([A-Za-z0-9+/=._~:-]{8,})`), hideUnlessMatch(authenticationWords)},
 	// The part of a URL that allows posting to a chat service.
-	{[]string{"hook"}, lazyregexp.New(`((?:hooks\.slack\.com/(?:services|workflows|triggers)|webhook\.office\.com|discord(?:app)?\.com/api/webhooks)/)([\w/@+-]+)`), unless(marked)},
+	{[]string{"hook"}, lazyregexp.New(`((?:hooks\.slack\.com/(?:services|workflows|triggers)|webhook\.office\.com|discord(?:app)?\.com/api/webhooks)/)([\w/@+-]+)`), hideUnlessMatch(marked)},
 	// Environment variables as programs print them: in JSON, in Go's format, and in etcd's.
 	{[]string{"value"}, lazyregexp.New(`(?i:\b(?:variable-)?(?:name|key)\\*"?[ \t]*:[ \t]*\\*"?)([A-Z_][A-Z0-9_]+)(?i:\\*"?[ \t]*,[ \t]*\\*"?(?:variable-)?value\\*"?[ \t]*:[ \t]*)(\[redacted\]|\\+"[^"\\\n]*|"(?:[^"\\\n]|\\.)*"?|[^\s,}\]"\\][^,}\]\n]*)`), variable},
-	{[]string{"login", "sshpass"}, lazyregexp.New(`(\b(?:login|sshpass)\b(?:[^\n]*?[ \t])?-p[ \t]*)(` + value + `)`), unless(marked)},
+	{[]string{"login", "sshpass"}, lazyregexp.New(`(\b(?:login|sshpass)\b(?:[^\n]*?[ \t])?-p[ \t]*)(` + value + `)`), hideUnlessMatch(marked)},
 }
 
 // authenticationWords matches words that follow "basic" and "bearer" in sentences.

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package releases has tables of each minor release of Kubernetes: flags, feature gates, API versions, admission plugins, and
-// fields and versions of configuration files; and of etcd's flags. test/releases makes them. The first lookup takes a few
-// milliseconds.
+// Package releases answers questions about a minor release: `Of("1.36")` returns a Release, to ask with HasFlag and others;
+// OfEtcd does so for etcd. Its tables have flags, feature gates, API versions, admission plugins, and fields and versions of
+// configuration files; test/releases makes them. The first lookup takes a few milliseconds.
 package releases
 
 import (

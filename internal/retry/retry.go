@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package retry calls a function until it succeeds. The intervals come from k8s.io/apimachinery/pkg/util/wait, but not the loops:
-// those end with the context's error, and forget what went wrong.
+// Package retry calls a function until it succeeds. Policy says how long to wait and when to stop; Policy.Do runs it, and Every
+// is the simplest policy. Unlike the loops in k8s.io/apimachinery, it keeps the last error when the context ends.
 package retry
 
 import (
@@ -24,8 +24,8 @@ type Policy struct {
 	Jitter bool
 	// Tries is the highest number of tries; zero means no limit.
 	Tries int
-	// Passes reports whether another try can succeed after an error. If it's nil, every error can pass.
-	Passes func(error) bool
+	// Retryable reports whether another try can succeed after an error. If it's nil, every error can pass.
+	Retryable func(error) bool
 	// After returns the least time to wait after an error, such as a server's Retry-After. It may be nil.
 	After func(error) time.Duration
 }
@@ -68,7 +68,7 @@ func (p Policy) Do(ctx context.Context, try func(context.Context) error) error {
 		switch {
 		case err == nil:
 			return nil
-		case live && (tries == p.Tries || p.Passes != nil && !p.Passes(err)):
+		case live && (tries == p.Tries || p.Retryable != nil && !p.Retryable(err)):
 			return err
 		case live && !late(ctx) || last == nil:
 			last = err

@@ -39,7 +39,7 @@ func TestIntervals(t *testing.T) {
 		"growing":      {Policy{First: 20 * ms, Slowest: 50 * ms}, []time.Duration{0, 20 * ms, 60 * ms, 110 * ms, 160 * ms}},
 		"asked":        {Policy{First: 20 * ms, After: func(error) time.Duration { return time.Second }}, []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second}},
 		"asked less":   {Policy{First: 20 * ms, After: func(error) time.Duration { return ms }}, []time.Duration{0, 20 * ms, 40 * ms, 60 * ms, 80 * ms}},
-		"all can pass": {Policy{First: 20 * ms, Passes: func(error) bool { return true }}, []time.Duration{0, 20 * ms, 40 * ms, 60 * ms, 80 * ms}},
+		"all can pass": {Policy{First: 20 * ms, Retryable: func(error) bool { return true }}, []time.Duration{0, 20 * ms, 40 * ms, 60 * ms, 80 * ms}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -131,9 +131,9 @@ func TestFinalErrors(t *testing.T) {
 		policy Policy
 		tries  int
 	}{
-		"cannot pass":    {Policy{First: time.Second, Passes: func(error) bool { return false }}, 1},
+		"cannot pass":    {Policy{First: time.Second, Retryable: func(error) bool { return false }}, 1},
 		"the last try":   {Policy{First: time.Second, Tries: 3}, 3},
-		"passes at last": {Policy{First: time.Second, Tries: 2, Passes: func(error) bool { return true }}, 2},
+		"passes at last": {Policy{First: time.Second, Tries: 2, Retryable: func(error) bool { return true }}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -92,7 +92,7 @@ func (c Content) Seal(w io.Writer, to Recipients) error {
 	for _, f := range c.Files {
 		put(f.header(), bytes.NewReader(f.Data))
 	}
-	put(tar.Header{Name: c.Name, Mode: 0o600, Size: c.Record.Size}, proving(c.Snapshot, c.Record))
+	put(tar.Header{Name: c.Name, Mode: 0o600, Size: c.Record.Size}, verifyingReader(c.Snapshot, c.Record))
 	if err == nil {
 		err = t.Close()
 	}
@@ -159,7 +159,7 @@ func (o *Opened) read(with Identities) error {
 			break
 		}
 		if h.Name == name && h.Size == o.Record.Size {
-			o.Snapshot = proving(t, o.Record)
+			o.Snapshot = verifyingReader(t, o.Record)
 			return nil
 		}
 		var f File
@@ -218,7 +218,7 @@ type proved struct {
 	hash   hash.Hash
 }
 
-func proving(from io.Reader, r Record) io.Reader {
+func verifyingReader(from io.Reader, r Record) io.Reader {
 	return &proved{from: from, record: r, hash: sha256.New()}
 }
 

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package support collects diagnostics of a node into an archive. Every file passes through one function, which removes secrets.
+// Package support makes the support bundle. Collect gathers a Node's diagnostics into an archive; contents.go lists them. Every
+// file goes through one function that removes secrets.
 package support
 
 import (

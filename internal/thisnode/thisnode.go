@@ -47,7 +47,7 @@ func IsControlPlane(h host.Host) bool {
 
 // HasBegun reports whether an earlier run has begun to make this host the node n describes. If so, operators' later edits stay.
 func HasBegun(h host.Host, n *config.Node) bool {
-	return IsControlPlane(h) || n.Join != nil && (WasMember(h, n) || h.Made(BootstrapConf(n)))
+	return IsControlPlane(h) || n.Join != nil && (WasMember(h, n) || h.CreatedBySlipway(BootstrapConf(n)))
 }
 
 // KubeletConf is the path of the kubelet's kubeconfig file.
@@ -58,9 +58,9 @@ func BootstrapConf(n *config.Node) string {
 	return filepath.Join(n.Paths.Kubeconfigs, "bootstrap-kubelet.conf")
 }
 
-// Sign is a file that makes this host a node or part of one: its kubelet's kubeconfig file, or a static Pod; "" if there's none.
+// NodeEvidence is a file that makes this host a node or part of one: its kubelet's kubeconfig file, or a static Pod; "" if there's none.
 // The static Pods' directory is no sign, because the kubelet's packages bring it.
-func Sign(h host.Reader, n *config.Node) (string, error) {
+func NodeEvidence(h host.Reader, n *config.Node) (string, error) {
 	for _, path := range []string{KubeletConf(n), BootstrapConf(n)} {
 		if _, err := h.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			return path, err
@@ -176,9 +176,9 @@ func SeemsUnfinished(h host.Host, n *config.Node) bool {
 	case n.Join != nil && joinUnfinished(h, n):
 		return true
 	case n.Join != nil && WasMember(h, n):
-		return h.Made(BootstrapConf(n)) && n.Join.NodeGone
+		return h.CreatedBySlipway(BootstrapConf(n)) && n.Join.NodeGone
 	case n.Join != nil:
-		return h.Made(BootstrapConf(n)) || !n.Join.Marked
+		return h.CreatedBySlipway(BootstrapConf(n)) || !n.Join.Marked
 	}
 	path := KubeletConf(n)
 	data, err := h.ReadFile(path)

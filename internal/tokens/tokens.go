@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tokens manages bootstrap tokens, signs cluster-info with them, and makes join commands:
-// https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
+// Package tokens manages bootstrap tokens. Store creates, lists and deletes them, signs cluster-info with them, and makes the
+// join command (JoinCommand): https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
 package tokens
 
 import (

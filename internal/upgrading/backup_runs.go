@@ -63,7 +63,7 @@ func (r *runs) last(end int) (begin int, earlier time.Time, err error) {
 
 // another reports whether d is from another upgrade, of this cluster or of another one, than the directories after it.
 func (r *runs) another(known Record, d backupDir) bool {
-	return known.To != "" && d.record.To != known.To || known.another(d.record, r.rollback.restored(d))
+	return known.To != "" && d.record.To != known.To || known.otherCluster(d.record, r.rollback.restored(d))
 }
 
 // endedWith returns the start of the upgrade that seems to have ended with directory i, before the next; zero if it went on. It
@@ -85,7 +85,7 @@ func (r *runs) endedWith(i, next int) (began time.Time, err error) {
 }
 
 // restored reports whether a restore may have given this host's etcd a new cluster's data since the run that made d.
-func (p Progress) restored(d backupDir) bool { return p.Aside != "" && !d.made.Before(p.Began) }
+func (p Progress) restored(d backupDir) bool { return p.OldData != "" && !d.made.Before(p.Began) }
 
 // seemsOver reports whether an upgrade seems to have ended before a later run to the same version. Earlier releases recorded
 // neither the end nor the CA. The upgrade wasn't over if the later run found a component, or a kubelet's file, in its old state.
@@ -185,9 +185,9 @@ func (r *Record) complete(later Record) {
 	r.Completed = later.Completed
 }
 
-// another reports whether two records are of different clusters, which may share a CA. A missing value matches any. restored
+// otherCluster reports whether two records are of different clusters, which may share a CA. A missing value matches any. restored
 // means that a restore in between may have made a new etcd cluster.
-func (r *Record) another(other Record, restored bool) bool {
+func (r *Record) otherCluster(other Record, restored bool) bool {
 	if !restored && r.EtcdCluster != "" && other.EtcdCluster != "" && r.EtcdCluster != other.EtcdCluster {
 		return true
 	}

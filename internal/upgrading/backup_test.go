@@ -251,9 +251,9 @@ func TestLastBackupOfEtcdCluster(t *testing.T) {
 		clusters []string
 	}{
 		"another cluster":              {Progress{}, "v1.37.2", []string{"def"}},
-		"restored":                     {Progress{Began: began, Aside: "/x"}, "v1.36.4", []string{"abc", "def"}},
+		"restored":                     {Progress{Began: began, OldData: "/x"}, "v1.36.4", []string{"abc", "def"}},
 		"put back without etcd's data": {Progress{Began: began}, "v1.37.2", []string{"def"}},
-		"a restore of a later upgrade": {Progress{Began: began.AddDate(0, 0, 1), Aside: "/x"}, "v1.37.2", []string{"def"}},
+		"a restore of a later upgrade": {Progress{Began: began.AddDate(0, 0, 1), OldData: "/x"}, "v1.37.2", []string{"def"}},
 	} {
 		b, err := LastBackup(linux.New(), root, row.rollback)
 		if err != nil || b.From != row.from || !slices.Equal(b.EtcdClusters, row.clusters) {
@@ -371,7 +371,7 @@ func TestProgressConcerns(t *testing.T) {
 		"upgraded again":     {Progress{Began: began, Ended: began}, false},
 		"another upgrade":    {Progress{Began: time.Unix(1, 0), Ended: ended}, false},
 	} {
-		if got := tt.progress.Concerns(b); got != tt.want {
+		if got := tt.progress.IsOf(b); got != tt.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

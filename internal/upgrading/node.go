@@ -111,13 +111,13 @@ func current(h host.Host, self *config.UpgradeSelf) *config.JoinConfiguration {
 	}
 	r := &c.NodeRegistration
 	r.ImagePullPolicy, r.ImagePullSerial, r.IgnorePreflightErrors = self.ImagePullPolicy, self.ImagePullSerial, self.IgnorePreflightErrors
-	c.SkipPhases, c.Patches, c.Timeouts = self.SkipPhases, self.Patches, keepPatience(h, self.Timeouts)
+	c.SkipPhases, c.Patches, c.Timeouts = self.SkipPhases, self.Patches, keepStartupTimeout(h, self.Timeouts)
 	return c
 }
 
-// keepPatience returns this run's timeouts. The static Pods' startup probes follow one of them, which the cluster doesn't store:
+// keepStartupTimeout returns this run's timeouts. The static Pods' startup probes follow one of them, which the cluster doesn't store:
 // unless the user gives it, it stays as it was.
-func keepPatience(h host.Host, given *config.Timeouts) *config.Timeouts {
+func keepStartupTimeout(h host.Host, given *config.Timeouts) *config.Timeouts {
 	asMade := thisnode.StartupTime(h)
 	if asMade == 0 || given.ControlPlaneComponentHealthCheck.Duration != config.DefaultHealthCheckTimeout {
 		return given
@@ -165,7 +165,7 @@ type Progress struct {
 	// that this data is in place.
 	Snapshot string    `json:"snapshot,omitempty"`
 	Revision int64     `json:"revision,omitempty"`
-	Aside    string    `json:"aside,omitempty"`
+	OldData  string    `json:"aside,omitempty"`
 	Cluster  string    `json:"cluster,omitempty"`
 	Restored bool      `json:"restored,omitempty"`
 	Finished time.Time `json:"finished,omitzero"`
@@ -182,9 +182,9 @@ func (p Progress) Write(h host.Host, root string) error {
 	return ownership.WriteYAML(h, filepath.Join(root, rollbackFile), p)
 }
 
-// Concerns reports whether this is the progress of rolling back b's upgrade. It isn't if that upgrade has replaced static Pods
+// IsOf reports whether this is the progress of rolling back b's upgrade. It isn't if that upgrade has replaced static Pods
 // again since, which undid the rollback's work.
-func (p Progress) Concerns(b *Backup) bool {
+func (p Progress) IsOf(b *Backup) bool {
 	return p.Began.Equal(b.Began) && (p.Ended.IsZero() || p.Ended.Equal(b.Ended))
 }
 

@@ -43,7 +43,7 @@ func TestKeepPatience(t *testing.T) {
 			fixture.Put(t, h.Root, thisnode.APIServerManifest,
 				"apiVersion: v1\nkind: Pod\nspec: {containers: [{name: kube-apiserver, "+test.probe+"}]}\n")
 			given := &config.Timeouts{ControlPlaneComponentHealthCheck: &metav1.Duration{Duration: test.given}}
-			if got := keepPatience(h, given).ControlPlaneComponentHealthCheck.Duration; got != test.want {
+			if got := keepStartupTimeout(h, given).ControlPlaneComponentHealthCheck.Duration; got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 			if given.ControlPlaneComponentHealthCheck.Duration != test.given {

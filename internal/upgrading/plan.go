@@ -155,7 +155,7 @@ func (u *Upgrade) AddReport(r preflight.Report) {
 
 // SkewQuestion wraps Refusals as a preflight check, which users can ignore. A plan leaves out problems that its steps solve.
 func SkewQuestion(u *config.Upgrade, nodes []NodeVersions, plan bool) preflight.Check {
-	return preflight.Check{Name: SkewCheck, Asks: "the cluster may be upgraded to this version", Run: func(context.Context, preflight.View) []fault.Finding {
+	return preflight.Check{Name: SkewCheck, Description: "the cluster may be upgraded to this version", Run: func(context.Context, preflight.View) []fault.Finding {
 		var found []fault.Finding
 		for _, r := range Refusals(u, nodes) {
 			if plan && r.Stepwise {

@@ -25,8 +25,8 @@ func below[E Environment[E]](prefix string, phases []Phase[E]) []Phase[E] {
 	return moved
 }
 
-// In gives the phases the environment made by in from the workflow's.
-func In[E Environment[E]](phases []Phase[E], in func(E) E) []Phase[E] {
+// WithEnvironment gives the phases the environment made by in from the workflow's.
+func WithEnvironment[E Environment[E]](phases []Phase[E], in func(E) E) []Phase[E] {
 	changed := make([]Phase[E], len(phases))
 	for i, p := range phases {
 		if run := p.Run; run != nil {
@@ -41,7 +41,7 @@ func In[E Environment[E]](phases []Phase[E], in func(E) E) []Phase[E] {
 		if skip := p.Skip; skip != nil {
 			p.Skip = func(env E) string { return skip(in(env)) }
 		}
-		p.Children = In(p.Children, in)
+		p.Children = WithEnvironment(p.Children, in)
 		changed[i] = p
 	}
 	return changed

@@ -41,7 +41,7 @@ func TestIn(t *testing.T) {
 		NeedsSpare: func(e *env) bool { note(e); return false },
 	}
 	parent := phase{Name: "parent", Children: []phase{p}}
-	in := In([]phase{parent}, func(*env) *env { return other })[0].Children[0]
+	in := WithEnvironment([]phase{parent}, func(*env) *env { return other })[0].Children[0]
 	_, _ = in.Run(t.Context(), outer), in.Skip(outer)
 	_, _ = in.Print(outer)
 	in.NeedsSpare(outer)

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workflow runs a list of Phases, each as soon as the phases it needs have ended. Group and In make workflows out of
-// others. It knows nothing of Kubernetes: phases work with their environment, a type chosen by the caller.
+// Package workflow runs a list of Phases (Run), each as soon as the phases it needs have ended. Group and WithEnvironment make
+// workflows out of others. It knows nothing of Kubernetes: phases work with their environment, a type chosen by the caller.
 // docs/design/parallel-phases.md has the order.
 package workflow
 

@@ -75,7 +75,7 @@ func (s *schedule[E]) run(ctx context.Context) error {
 			s.end(o)
 		case m := <-s.made:
 			s.slots++
-			o.err = s.hand(m)
+			o.err = s.deliverSpare(m)
 		}
 		if o.err != nil && (first == nil || o.begun && !begun) {
 			first, begun = o.err, o.begun

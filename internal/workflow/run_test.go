@@ -324,7 +324,7 @@ func handed(t *testing.T, workflow []phase) []string {
 	s.orderSpares()
 	var paths []string
 	for range s.spares {
-		if err := s.hand(madeSpare[*env]{}); err != nil {
+		if err := s.deliverSpare(madeSpare[*env]{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, st := range s.steps {

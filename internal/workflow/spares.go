@@ -33,9 +33,9 @@ func (s *schedule[E]) makeSpares() {
 	}
 }
 
-// hand gives a spare to the step with the longest chain behind it and no spare yet; among equals to the last, which is nearest to
+// deliverSpare gives a spare to the step with the longest chain behind it and no spare yet; among equals to the last, which is nearest to
 // something slow to start.
-func (s *schedule[E]) hand(m madeSpare[E]) error {
+func (s *schedule[E]) deliverSpare(m madeSpare[E]) error {
 	best := -1
 	for i, st := range s.steps {
 		if st.spare != nil && !st.supplied && (best < 0 || st.weight >= s.steps[best].weight) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package addon installs and upgrades the add-ons CoreDNS, kube-proxy and the Pod network: Install and Network are phases of
-// init, Upgrade of the upgrade. internal/corefile migrates CoreDNS' configuration.
+// Package addon installs and upgrades CoreDNS, kube-proxy and the Pod network. Install is init's phase, and Network a part of
+// it; Upgrade is the upgrade's phase. Each add-on has a file. internal/corefile migrates CoreDNS's configuration.
 package addon
 
 import (

@@ -55,7 +55,7 @@ func TestUpgradeCorefile(t *testing.T) {
 				text = s.Corefile(t, edit, edit+c.edited)
 			}
 			s.Edited(t, d)
-			s.Play(t, Upgrade(OnceUpgraded).Children[0])
+			s.Play(t, Upgrade(WhenAllUpgraded).Children[0])
 			s.CheckDone(t, c.done)
 			cm := phasetest.SystemConfigMap(t, s.Stage, "coredns")
 			if len(c.migrated) == 0 && (cm.Data["Corefile"] != text || len(cm.Data) != 1) {
@@ -70,7 +70,7 @@ func TestUpgradeCorefile(t *testing.T) {
 				s.SaidOnce(t, c.said)
 			}
 			s.Done = nil
-			s.Play(t, Upgrade(OnceUpgraded).Children[0])
+			s.Play(t, Upgrade(WhenAllUpgraded).Children[0])
 			s.CheckDone(t, nil)
 		})
 	}
@@ -93,7 +93,7 @@ func TestUpgradeCorefileKeepsOtherKeys(t *testing.T) {
 			if name == "migrated" {
 				wantDone, wantBackup = []string{phasetest.WroteFile, phasetest.WroteDNS}, text
 			}
-			s.Play(t, Upgrade(OnceUpgraded).Children[0])
+			s.Play(t, Upgrade(WhenAllUpgraded).Children[0])
 			s.CheckDone(t, wantDone)
 			cm = phasetest.SystemConfigMap(t, s.Stage, "coredns")
 			if cm.Data["own.server"] != "example.com {}\n" || cm.Data["Corefile-backup"] != wantBackup {
@@ -109,7 +109,7 @@ func TestUpgradeCoreDNSElsewhere(t *testing.T) {
 	d := s.Deployment(t)
 	d.Spec.Template.Spec.Volumes[0].ConfigMap.Name = "own"
 	s.Edited(t, d)
-	s.Play(t, Upgrade(OnceUpgraded).Children[0])
+	s.Play(t, Upgrade(WhenAllUpgraded).Children[0])
 	s.CheckDone(t, nil)
 	s.SaidOnce(t, phasetest.Line{"[WARNING]", "Deployment", "Corefile from ConfigMap kube-system/coredns"},
 		phasetest.Line{"`kubectl -n kube-system set image deployment/coredns coredns=" + phasetest.NewDNS + "`"})
@@ -126,7 +126,7 @@ func TestUpgradeAddonInterrupted(t *testing.T) {
 		return s
 	}
 	whole := start(t)
-	whole.Play(t, Upgrade(OnceUpgraded))
+	whole.Play(t, Upgrade(WhenAllUpgraded))
 	changes := -1 - whole.Planes.Left
 	if changes < 4 {
 		t.Fatalf("%d changes", changes)
@@ -134,11 +134,11 @@ func TestUpgradeAddonInterrupted(t *testing.T) {
 	for after := range changes {
 		s := start(t)
 		s.Planes.Left = after
-		if err := step.Run(t.Context(), s.Env, []step.Phase{Upgrade(OnceUpgraded)}, step.Options{Serial: true}); err == nil {
+		if err := step.Run(t.Context(), s.Env, []step.Phase{Upgrade(WhenAllUpgraded)}, step.Options{Serial: true}); err == nil {
 			t.Fatalf("not interrupted after %d changes", after)
 		}
 		s.Planes.Left = -1
-		s.Play(t, Upgrade(OnceUpgraded))
+		s.Play(t, Upgrade(WhenAllUpgraded))
 		for _, pair := range [][2]cluster.Object{
 			{whole.Deployment(t), s.Deployment(t)}, {whole.DaemonSet(t), s.DaemonSet(t)},
 			{phasetest.SystemConfigMap(t, whole.Stage, "coredns"), phasetest.SystemConfigMap(t, s.Stage, "coredns")},

@@ -56,7 +56,7 @@ func TestUpgradeKubeProxyRestart(t *testing.T) {
 		ds := s.DaemonSet(t)
 		ds.Spec.Template.Spec.Containers[0].Image = "registry.k8s.io/kube-proxy:v1.37.2"
 		s.Edited(t, ds)
-		phase := Upgrade(OnceUpgraded).Children[1]
+		phase := Upgrade(WhenAllUpgraded).Children[1]
 		if interrupted {
 			s.Planes.Left = 1
 			if err := step.Run(t.Context(), s.Env, []step.Phase{phase}, step.Options{}); err == nil {
@@ -128,7 +128,7 @@ func TestUpgradeAddonWaitsForControlPlanes(t *testing.T) {
 			if c.own != "" {
 				s.Put(t, phasetest.APIServerManifest, "spec: {containers: [{name: kube-apiserver, image: '"+c.own+"'}]}\n")
 			}
-			s.Play(t, Upgrade(OnceUpgraded))
+			s.Play(t, Upgrade(WhenAllUpgraded))
 			if c.said == nil {
 				if s.Deployment(t).Spec.Template.Spec.Containers[0].Image != phasetest.NewDNS {
 					t.Errorf("not upgraded:\n%s", s.Said.String())

@@ -127,8 +127,8 @@ func CheckNetwork(ctx context.Context, env *step.Env) error {
 	}
 	var refused config.Faults
 	for i, v := range verdicts {
-		if v.Untold != "" {
-			env.UI.Printf("The API cannot tell yet whether it takes %s: %s", objectName(objs[i]), v.Untold)
+		if v.UnknownReason != "" {
+			env.UI.Printf("The API cannot tell yet whether it takes %s: %s", objectName(objs[i]), v.UnknownReason)
 		}
 		refusals, err := refusalsOf(ctx, env, objs[i], v)
 		if err != nil {

@@ -60,8 +60,8 @@ func Upgrade(when addonCondition) step.Phase {
 	}
 }
 
-// OnceUpgraded runs upgrade only when all control planes have the new version: the last of them upgrades the shared add-ons.
-func OnceUpgraded(name string, upgrade func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
+// WhenAllUpgraded runs upgrade only when all control planes have the new version: the last of them upgrades the shared add-ons.
+func WhenAllUpgraded(name string, upgrade func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
 	return func(ctx context.Context, env *step.Env) error {
 		if err := env.Cluster.EnsureAdmin(ctx); err != nil {
 			return err
@@ -79,8 +79,8 @@ func OnceUpgraded(name string, upgrade func(context.Context, *step.Env) error) f
 	}
 }
 
-// Regardless runs upgrade whatever version the other control planes have.
-func Regardless(_ string, upgrade func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
+// Always runs upgrade whatever version the other control planes have.
+func Always(_ string, upgrade func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
 	return upgrade
 }
 

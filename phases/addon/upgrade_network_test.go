@@ -21,7 +21,7 @@ func TestUpgradeFlannel(t *testing.T) {
 	d := s.WithFlannel(t)
 	d.Spec.Template.Spec.InitContainers[1].Command = append(d.Spec.Template.Spec.InitContainers[1].Command, "--iface-regex=^10")
 	s.Edited(t, d)
-	s.Play(t, Upgrade(OnceUpgraded).Children[2])
+	s.Play(t, Upgrade(WhenAllUpgraded).Children[2])
 	s.CheckDone(t, []string{"ensure DaemonSet kube-flannel-ds"})
 	fresh, err := manifests.Flannel(phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument).Config, config.PatchSet{})
 	phasetest.Fatal(t, err)
@@ -32,7 +32,7 @@ func TestUpgradeFlannel(t *testing.T) {
 	s.SaidOnce(t, phasetest.Line{"Upgrading flannel", "ghcr.io/flannel-io/flannel:v0.28.10"}, phasetest.Line{"`kubectl -n kube-flannel rollout status daemonset/kube-flannel-ds`"},
 		phasetest.Line{"`slipway init phase addon network --network flannel`"})
 	s.Done = nil
-	s.Play(t, Upgrade(OnceUpgraded).Children[2])
+	s.Play(t, Upgrade(WhenAllUpgraded).Children[2])
 	s.CheckDone(t, nil)
 }
 
@@ -45,7 +45,7 @@ func TestUpgradeForeignNetwork(t *testing.T) {
 				d.Labels = map[string]string{"tier": "node", "app": "flannel", "k8s-app": "flannel"}
 				s.Edited(t, d)
 			}
-			s.Play(t, Upgrade(OnceUpgraded).Children[2])
+			s.Play(t, Upgrade(WhenAllUpgraded).Children[2])
 			s.CheckDone(t, nil)
 			s.SaidOnce(t, phasetest.Line{"Leaving", "Pod network", "--network flannel"})
 		})

@@ -22,14 +22,14 @@ import (
 // upgrade runs the phase twice; the second run must write nothing.
 func upgrade(t *testing.T, s *phasetest.AddonStage, wantDone ...string) {
 	t.Helper()
-	s.Play(t, Upgrade(OnceUpgraded))
+	s.Play(t, Upgrade(WhenAllUpgraded))
 	slices.Sort(s.Done) // the two add-ons are upgraded side by side
 	if diff := cmp.Diff(wantDone, phasetest.Without(s.Done, "ensure ClusterRoleBinding kubeadm:cluster-admins")); diff != "" {
 		t.Errorf("did, -want +got:\n%s", diff)
 	}
 	said := s.Said.String()
 	s.Done = nil
-	s.Play(t, Upgrade(OnceUpgraded))
+	s.Play(t, Upgrade(WhenAllUpgraded))
 	if len(s.Done) > 0 {
 		t.Errorf("a second run did %q", s.Done)
 	}
@@ -107,7 +107,7 @@ func TestUpgradeCoreDNSImages(t *testing.T) {
 			d := s.Deployment(t)
 			d.Spec.Template.Spec.Containers[0].Image = c.image
 			s.Edited(t, d)
-			s.Play(t, Upgrade(OnceUpgraded).Children[0])
+			s.Play(t, Upgrade(WhenAllUpgraded).Children[0])
 			if got := s.Deployment(t).Spec.Template.Spec.Containers[0].Image; got != c.want {
 				t.Errorf("image %s, want %s", got, c.want)
 			}

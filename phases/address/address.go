@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package address has the workflow of `reconfigure node --advertise-address`: a control plane moves to another address of its host.
-// Everything it needs is on the host, because the API may be out of reach: at each place, the former address becomes the new one.
-// docs/design/addresses.md has the reasons.
+// Package address has the workflow Move (New, then Phases): a control plane moves to another address of its host, or a node's
+// kubelet and clients get another address or endpoint. The API may be out of reach, so everything comes from files on this
+// host, and the new address replaces each former one in them. A journal lets another run finish a control plane's move. Start
+// at Move.Phases. docs/design/addresses.md has the reasons.
 package address
 
 import (
@@ -40,26 +41,26 @@ func (m *Move) Phases() []step.Phase {
 	}
 	return []step.Phase{
 		{Name: "preflight", Summary: "Check that this control plane can move to the address", Run: m.preflight},
-		{Name: "unfinished-change", Summary: "Put back the files of a change that goes back", Run: m.handOver},
+		{Name: "unfinished-change", Summary: "Put back the files of a change that goes back", Run: m.finishRollback},
 		{Name: "record", Summary: "Record the move, for a run that finishes it", Run: m.record},
 		{Name: "certificates", Summary: "Issue the certificates for the former address again", Run: m.certificates},
 		{Name: "files", Summary: "Write the address to kubeconfig files and the kubelet's settings", Run: m.files},
 		{Name: "control-plane", Summary: "Restart the components at the address, and move etcd's member", Run: m.restart},
 		{Name: "kubelet", Summary: "Restart the kubelet if it has yet to read the address", Run: m.restartKubelet},
 		{Name: "cluster", Summary: "Write the address to the cluster's ConfigMaps", Run: m.configMaps},
-		{Name: "endpoint", Summary: "Take the former address out of the Service kubernetes", Run: m.forget},
+		{Name: "endpoint", Summary: "Take the former address out of the Service kubernetes", Run: m.removeFormerEndpoints},
 		serving,
 		{Name: "finish", Summary: "End the move, and show where the former address is left", Run: m.finish},
 	}
 }
 
-// handOver ends a change that goes back. It may not have got far: its components can't run at the former address.
-func (m *Move) handOver(ctx context.Context, env *step.Env) error {
+// finishRollback ends a change that goes back. It may not have got far: its components can't run at the former address.
+func (m *Move) finishRollback(ctx context.Context, env *step.Env) error {
 	unfinished, err := trial.Unfinished(env)
 	if err != nil || unfinished == nil || unfinished.State != trial.Reverting {
 		return err
 	}
-	return unfinished.HandOver(ctx, env, m.In)
+	return unfinished.FinishRollback(ctx, env, m.ReplaceAddresses)
 }
 
 // finishRemedy is for a failed restart. Nothing is put back: the former address may be gone.

@@ -95,7 +95,7 @@ func TestMove(t *testing.T) {
 		fact.In(t, s.Get(t, "/etc/kubernetes/"+name+".conf"), "https://"+next+":6443")
 	}
 	m := &Move{From: []netip.Addr{netip.MustParseAddr(former)}, To: netip.MustParseAddr(next)}
-	left, err := m.leftIn(s.Env, "/etc/kubernetes")
+	left, err := m.findRemaining(s.Env, "/etc/kubernetes")
 	if err != nil || len(left) > 0 {
 		t.Errorf("the former address is still in %q, %v", left, err)
 	}
@@ -156,7 +156,7 @@ func TestMoveBesideChange(t *testing.T) {
 			t.Errorf("the scheduler's static Pod:\n%s", cmp.Diff(before, got))
 		}
 		fact.In(t, s.Get(t, phasetest.APIServerManifest), next)
-		if of, err := backup.Whose(s.Env, settings); err != nil || of != backup.AsEdited || s.Get(t, settings) != edited {
+		if of, err := backup.DetectEdit(s.Env, settings); err != nil || of != backup.Edited || s.Get(t, settings) != edited {
 			t.Errorf("%v, %v: %s", of, err, s.Get(t, settings))
 		}
 		left, err := trial.Unfinished(s.Env)
@@ -171,7 +171,7 @@ func TestMoveBesideChange(t *testing.T) {
 			t.Errorf("the add-ons go back to %q", got)
 		}
 		s.Put(t, scheduler, "newer")
-		phasetest.Fatal(t, left.PutBack(t.Context(), s.Env, node.Turn{}))
+		phasetest.Fatal(t, left.RollBack(t.Context(), s.Env, node.Lease{}))
 		if got := s.Get(t, scheduler); got != "newer" {
 			t.Errorf("the scheduler's static Pod was put back once more: %q", got)
 		}
@@ -264,7 +264,7 @@ func TestText(t *testing.T) {
 		{v6, "https://[fd00::1]:2380 fd00::1", "https://[fd00::1:2]:2380 fd00::1:2"},
 		{v6, "[fd00::1:2] [fd00::11] [1:fd00::1]", "[fd00::1:2] [fd00::11] [1:fd00::1]"},
 	} {
-		if got := test.m.In(test.text); got != test.want {
+		if got := test.m.ReplaceAddresses(test.text); got != test.want {
 			t.Errorf("%q became %q, not %q", test.text, got, test.want)
 		}
 	}

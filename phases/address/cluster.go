@@ -39,15 +39,15 @@ func (m *Move) configMaps(ctx context.Context, env *step.Env) error {
 
 func (m *Move) change(data map[string]string) (changed bool) {
 	for key, text := range data {
-		if wanted := m.In(text); wanted != text {
+		if wanted := m.ReplaceAddresses(text); wanted != text {
 			data[key], changed = wanted, true
 		}
 	}
 	return changed
 }
 
-// forget takes the former addresses out of the Service kubernetes. A stopped API server does so itself, but not a killed one.
-func (m *Move) forget(ctx context.Context, env *step.Env) error {
+// removeFormerEndpoints takes the former addresses out of the Service kubernetes. A stopped API server does so itself, but not a killed one.
+func (m *Move) removeFormerEndpoints(ctx context.Context, env *step.Env) error {
 	for _, from := range m.From {
 		if err := node.ForgetEndpoint(ctx, env, from.String()); err != nil {
 			return err

@@ -82,7 +82,7 @@ func (m *Move) files(_ context.Context, env *step.Env) error {
 }
 
 func (m *Move) file(env *step.Env, path, text string) (string, error) {
-	text = m.In(text)
+	text = m.ReplaceAddresses(text)
 	switch {
 	case path == env.Config.Paths.KubeletFlags() && m.NodeIP != "":
 		return withFlag(text, nodeIPFlag, m.NodeIP), nil

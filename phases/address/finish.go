@@ -20,11 +20,11 @@ func (m *Move) finish(ctx context.Context, env *step.Env) error {
 	if err := env.Host.Remove(journalPath(env.Config)); err != nil || len(m.From) == 0 {
 		return err
 	}
-	left, err := m.leftIn(env, env.Config.Paths.Kubernetes)
+	left, err := m.findRemaining(env, env.Config.Paths.Kubernetes)
 	if err != nil {
 		return err
 	}
-	kubelets, err := m.leftIn(env, env.Config.Paths.Kubelet, "pods", "plugins", "pki", "checkpoints")
+	kubelets, err := m.findRemaining(env, env.Config.Paths.Kubelet, "pods", "plugins", "pki", "checkpoints")
 	if err != nil {
 		return err
 	}
@@ -53,8 +53,8 @@ func join(addresses []netip.Addr) string {
 // mostBytes is the size up to which a file may be a text with settings.
 const mostBytes = 1 << 20
 
-// leftIn returns the files in a directory, and below, that have a former address: others made them, or they're backups.
-func (m *Move) leftIn(env *step.Env, dir string, except ...string) (left []string, err error) {
+// findRemaining returns the files in a directory, and below, that have a former address: others made them, or they're backups.
+func (m *Move) findRemaining(env *step.Env, dir string, except ...string) (left []string, err error) {
 	entries, err := env.Host.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -63,7 +63,7 @@ func (m *Move) leftIn(env *step.Env, dir string, except ...string) (left []strin
 		path := filepath.Join(dir, e.Name())
 		switch {
 		case e.IsDir() && !slices.Contains(except, e.Name()):
-			below, err := m.leftIn(env, path)
+			below, err := m.findRemaining(env, path)
 			if err != nil {
 				return nil, err
 			}

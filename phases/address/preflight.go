@@ -40,18 +40,18 @@ func (m *Move) preflight(ctx context.Context, env *step.Env) error {
 		return fault.WithRemedy(err, "a move restarts the kubelet through systemd")
 	}
 	check := func(name, asks string, find func(*step.Env) []fault.Finding) preflight.Check {
-		return preflight.Check{Name: name, Asks: asks, Run: func(context.Context, preflight.View) []fault.Finding { return find(env) }}
+		return preflight.Check{Name: name, Description: asks, Run: func(context.Context, preflight.View) []fault.Finding { return find(env) }}
 	}
 	checks := []preflight.Check{
-		trial.Question(env, trial.Reverting),
+		trial.NewUnfinishedCheck(env, trial.Reverting),
 		check(addressCheck, "the address is this host's", m.checkAddress),
 		check("NodeIP", "the kubelet's address is this host's, and nothing overrides it", m.checkNodeIP),
 		check(hostnameCheck, "the host's name is still the node's", checkHostname),
 		check(keysCheck, "the keys of the CAs are on this host", m.checkKeys),
-		node.QuorumIf(env, func(ctx context.Context) bool {
+		node.NewQuorumCheckIf(env, func(ctx context.Context) bool {
 			list, err := m.components(ctx, env)
 			own, _ := thisnode.EtcdMember(env.Host, env.Config)
-			return err != nil || node.Contains(list, manifests.EtcdName) && m.Mentions(own.PeerURL) // otherwise an earlier run has checked it
+			return err != nil || node.HasComponent(list, manifests.EtcdName) && m.Mentions(own.PeerURL) // otherwise an earlier run has checked it
 		}, node.AwaitPeers),
 	}
 	return node.Check(ctx, env, checks...)
@@ -63,9 +63,9 @@ func (m *Move) clientPreflight(ctx context.Context, env *step.Env) error {
 		return fault.WithRemedy(err, "this restarts the kubelet through systemd")
 	}
 	checks := []preflight.Check{
-		trial.Question(env),
-		{Name: serverCheck, Asks: "the API answers at its address", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return m.checkServer(ctx, env) }},
-		{Name: addressCheck, Asks: "the address is this host's", Run: func(context.Context, preflight.View) []fault.Finding { return m.checkNodeIP(env) }},
+		trial.NewUnfinishedCheck(env),
+		{Name: serverCheck, Description: "the API answers at its address", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return m.checkServer(ctx, env) }},
+		{Name: addressCheck, Description: "the address is this host's", Run: func(context.Context, preflight.View) []fault.Finding { return m.checkNodeIP(env) }},
 	}
 	return node.Check(ctx, env, checks...)
 }
@@ -97,7 +97,7 @@ func (m *Move) checkNodeIP(env *step.Env) []fault.Finding {
 		}
 	}
 	for _, flag := range thisnode.AdministratorsFlags(env.Host) {
-		if flag.Name == nodeIPFlag && m.NodeIP != "" && m.In(flag.Value) != m.NodeIP {
+		if flag.Name == nodeIPFlag && m.NodeIP != "" && m.ReplaceAddresses(flag.Value) != m.NodeIP {
 			return []fault.Finding{fault.NewFinding("", fault.Error, "change it there, or remove it", "%s has --node-ip=%s, which the kubelet prefers", flag.From, flag.Value)}
 		}
 	}

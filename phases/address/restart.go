@@ -23,15 +23,15 @@ func (m *Move) restart(ctx context.Context, env *step.Env) error {
 		if err := m.moveMember(ctx, env); err != nil {
 			return err
 		}
-		return node.FinishEarlierTurn(ctx, env, node.ForConfiguration)
+		return node.ReleaseInterruptedLease(ctx, env, node.ForConfiguration)
 	}
 	m.finishMember(ctx, env)
-	turn, err := node.TakeTurnIfAnswered(ctx, env, node.ForConfiguration)
+	turn, err := node.AcquireLeaseIfReachable(ctx, env, node.ForConfiguration)
 	if err != nil {
 		return err
 	}
 	err = m.swap(ctx, env, turn, components)
-	return turn.Finish(ctx, env, fault.WithRemedy(err, finishRemedy))
+	return turn.Release(ctx, env, fault.WithRemedy(err, finishRemedy))
 }
 
 // finishMember moves the member if an earlier run was interrupted before it could. It may be in a container from before, and the
@@ -44,10 +44,10 @@ func (m *Move) finishMember(ctx context.Context, env *step.Env) {
 	}
 }
 
-func (m *Move) swap(ctx context.Context, env *step.Env, turn node.Turn, components []node.Replacement) error {
-	for _, group := range node.Split(components) {
+func (m *Move) swap(ctx context.Context, env *step.Env, turn node.Lease, components []node.Replacement) error {
+	for _, group := range node.SplitAPIClients(components) {
 		env.UI.Printf("Restarting %s at %s", node.NamesOf(group), m.To)
-		if _, err := node.Swap(ctx, env, turn, group); err != nil {
+		if _, err := node.ReplaceStaticPods(ctx, env, turn, group); err != nil {
 			return err
 		}
 		if err := m.moveMember(ctx, env); err != nil {
@@ -64,7 +64,7 @@ func (m *Move) components(ctx context.Context, env *step.Env) (list []node.Repla
 		if err != nil {
 			return nil, err
 		}
-		c, right, err := node.RunsWith(ctx, env, name, []byte(m.In(string(manifest))))
+		c, right, err := node.CompareRunning(ctx, env, name, []byte(m.ReplaceAddresses(string(manifest))))
 		if err != nil {
 			return nil, err
 		}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// In returns a text with the new address in place of the former ones.
-func (m *Move) In(text string) string {
+// ReplaceAddresses returns a text with the new address in place of the former ones.
+func (m *Move) ReplaceAddresses(text string) string {
 	for _, from := range m.From {
 		text = replace(text, from, m.To)
 	}
@@ -17,7 +17,7 @@ func (m *Move) In(text string) string {
 }
 
 // Mentions reports whether a text has a former address.
-func (m *Move) Mentions(text string) bool { return m.In(text) != text }
+func (m *Move) Mentions(text string) bool { return m.ReplaceAddresses(text) != text }
 
 // replace leaves anything longer alone that only contains the address: 10.0.0.1 isn't in 10.0.0.12, 110.0.0.1 or 10.0.0.1.example.
 func replace(text string, from, to netip.Addr) string {
@@ -31,7 +31,7 @@ func replace(text string, from, to netip.Addr) string {
 		at += end
 		b.WriteString(text[end:at])
 		end = at + len(old)
-		if continues(text[:at], false, from) || continues(text[end:], true, from) {
+		if isPartOfWord(text[:at], false, from) || isPartOfWord(text[end:], true, from) {
 			b.WriteString(old)
 		} else {
 			b.WriteString(to.String())
@@ -39,8 +39,8 @@ func replace(text string, from, to netip.Addr) string {
 	}
 }
 
-// continues reports whether the text right after or before an address is a part of the same word. A dot after it may end a sentence.
-func continues(text string, after bool, address netip.Addr) bool {
+// isPartOfWord reports whether the text right after or before an address is a part of the same word. A dot after it may end a sentence.
+func isPartOfWord(text string, after bool, address netip.Addr) bool {
 	if text == "" {
 		return false
 	}

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backup keeps a node's state from before an upgrade: static Pods, the kubelet's files and a snapshot of etcd. From its
-// records, it also tells whose a file is, Slipway's or an operator's. internal/upgrading reads and writes the records, and
-// phases/rollback uses both.
+// Package backup keeps a node's state from before an upgrade. ControlPlane keeps static Pods and a snapshot of etcd, and
+// Kubelet keeps the kubelet's files. LastUpgrade finds the last backup, and DetectEdit says whether an operator has edited a
+// file. internal/upgrading reads and writes the records; phases/rollback restores them.
 package backup
 
 import (
@@ -85,7 +85,7 @@ func controlPlaneRecord(ctx context.Context, env *step.Env) (upgrading.Record, e
 }
 
 func nodeRecord(env *step.Env) upgrading.Record {
-	authorities, _, err := AuthoritiesHere(env)
+	authorities, _, err := ClusterCAs(env)
 	if err != nil {
 		ui.WarnError(env.UI, errors.WithMessage(err, "the backup will not say which cluster it is of"))
 	}
@@ -237,7 +237,7 @@ func wholeSnapshots(env *step.Env) (dirs []string, err error) {
 
 // neededSnapshot is the snapshot that a rollback of the current upgrade would restore; empty if there's none from before it.
 func neededSnapshot(env *step.Env) (string, error) {
-	backup, _, err := Here(env)
+	backup, _, err := LastUpgrade(env)
 	if err != nil || backup == nil || len(backup.Snapshots) == 0 {
 		return "", err
 	}

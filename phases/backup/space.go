@@ -86,7 +86,7 @@ func ensureSnapshotSpace(ctx context.Context, env *step.Env) error {
 // RestoreSpace checks the space for new data of etcd's beside the present.
 func RestoreSpace(advice string, data preflight.Need, others ...preflight.Need) preflight.Check {
 	data.What = "etcd's data"
-	return preflight.Check{Name: restoreSpaceCheck, Asks: "space for etcd's data beside the present one, and a tenth of the disk free", Run: func(_ context.Context, h preflight.View) []fault.Finding {
+	return preflight.Check{Name: restoreSpaceCheck, Description: "space for etcd's data beside the present one, and a tenth of the disk free", Run: func(_ context.Context, h preflight.View) []fault.Finding {
 		return InCheck(restoreSpaceCheck, preflight.Room(h, data, others...), advice)
 	}}
 }

@@ -78,7 +78,7 @@ func showJoinCommand(command string) step.Phase {
 
 func runShowJoinCommand(ctx context.Context, env *step.Env, name string) error {
 	n := env.Config
-	command, err := howToJoin(ctx, env)
+	command, err := buildJoinCommand(ctx, env)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func sharesWithOthers(n *config.Node) bool {
 // newLine continues a shell command on the next line.
 const newLine = " \\\n\t"
 
-func howToJoin(ctx context.Context, env *step.Env) (tokens.JoinCommand, error) {
+func buildJoinCommand(ctx context.Context, env *step.Env) (tokens.JoinCommand, error) {
 	if len(env.Config.BootstrapTokens) == 0 {
 		return tokens.JoinCommand{}, errors.New("the configuration has no bootstrap token, so there is no join command to show")
 	}

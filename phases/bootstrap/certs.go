@@ -37,7 +37,7 @@ func certificate(row certs.Spec) step.Phase {
 	if row.Name == certs.APIServer {
 		flags = append(flags, "apiserver-advertise-address", "apiserver-cert-extra-sans", "control-plane-endpoint", "service-cidr", "service-dns-domain")
 	}
-	p := ensures(row)
+	p := certificatePhase(row)
 	p.Summary, p.Flags = "Generate the "+row.Summary, flags
 	p.Skip = func(env *step.Env) string {
 		if _, needed := certs.Find(env.Config, row.Name); !needed {
@@ -51,8 +51,8 @@ func certificate(row certs.Spec) step.Phase {
 	return p
 }
 
-// ensures returns a phase that issues a row's certificate if it's missing, and checks it if it exists.
-func ensures(row certs.Spec) step.Phase {
+// certificatePhase returns a phase that issues a row's certificate if it's missing, and checks it if it exists.
+func certificatePhase(row certs.Spec) step.Phase {
 	_, name, _ := strings.Cut(row.Phase(), " ")
 	return step.Phase{
 		Name: name,
@@ -60,7 +60,7 @@ func ensures(row certs.Spec) step.Phase {
 			spec, _ := certs.Find(env.Config, row.Name)
 			return env.PKI().Ensure(spec, env.SpareKey)
 		},
-		NeedsSpare: unlessThere(func(env *step.Env) []string { return env.PKI().Files(row) }),
+		NeedsSpare: needsKeyUnless(func(env *step.Env) []string { return env.PKI().Files(row) }),
 	}
 }
 
@@ -72,12 +72,12 @@ func serviceAccountKeys() step.Phase {
 		Run: func(_ context.Context, env *step.Env) error {
 			return env.PKI().EnsureServiceAccountKeys(env.SpareKey)
 		},
-		NeedsSpare: unlessThere(func(env *step.Env) []string { return env.PKI().ServiceAccountFiles() }),
+		NeedsSpare: needsKeyUnless(func(env *step.Env) []string { return env.PKI().ServiceAccountFiles() }),
 	}
 }
 
-// unlessThere asks for a new key only if none of the files exists. If any does, the phase checks it.
-func unlessThere(files func(env *step.Env) []string) func(env *step.Env) bool {
+// needsKeyUnless asks for a new key only if none of the files exists. If any does, the phase checks it.
+func needsKeyUnless(files func(env *step.Env) []string) func(env *step.Env) bool {
 	return func(env *step.Env) bool {
 		for _, path := range files(env) {
 			if _, err := env.Host.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -102,7 +102,7 @@ func kubeconfigs() step.Phase {
 		if row.Kubeconfig == "" {
 			continue
 		}
-		child := ensures(row)
+		child := certificatePhase(row)
 		child.Summary, child.Flags = "Write "+row.Kubeconfig+" with the "+row.Summary, flags
 		if row.Name == certs.Kubelet {
 			child.Flags = withNodeName

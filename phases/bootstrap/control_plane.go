@@ -99,7 +99,7 @@ func writeStaticPod(ctx context.Context, env *step.Env, component string, member
 	if env.Rerun && keeper.Unfinished {
 		return replaceUnfinished(ctx, env, component, pending)
 	}
-	if err := spareRewritten(ctx, env, component, pending); err != nil {
+	if err := checkEtcdCanBeRewritten(ctx, env, component, pending); err != nil {
 		return err
 	}
 	return keeper.Replace(pending)
@@ -123,14 +123,14 @@ func ensureDataDir(env *step.Env, component string) error {
 	if component != manifests.EtcdName {
 		return nil
 	}
-	if err := node.StartableEtcd(env); err != nil {
+	if err := node.CheckEtcdStartable(env); err != nil {
 		return err
 	}
 	return env.Host.EnsureDir(env.Config.Cluster.Etcd.Local.DataDir, 0o700)
 }
 
-// spareRewritten is spareLocalEtcd for a phase that's about to rewrite etcd's static Pod.
-func spareRewritten(ctx context.Context, env *step.Env, component string, pending []ownership.File) error {
+// checkEtcdCanBeRewritten is checkLocalEtcdCanStop for a phase that's about to rewrite etcd's static Pod.
+func checkEtcdCanBeRewritten(ctx context.Context, env *step.Env, component string, pending []ownership.File) error {
 	if component != manifests.EtcdName {
 		return nil
 	}
@@ -138,13 +138,13 @@ func spareRewritten(ctx context.Context, env *step.Env, component string, pendin
 	if err != nil || len(differing) == 0 {
 		return err
 	}
-	return spareLocalEtcd(ctx, env)
+	return checkLocalEtcdCanStop(ctx, env)
 }
 
-// spareLocalEtcd returns a *QuorumError if the etcd running from this host's static Pod is about to restart and the other members
+// checkLocalEtcdCanStop returns a *QuorumError if the etcd running from this host's static Pod is about to restart and the other members
 // need it. An init repairs broken control planes, and its etcd may never have come up, so if nobody answers, it only warns. A
 // join has just had an answer from etcd.
-func spareLocalEtcd(ctx context.Context, env *step.Env) error {
+func checkLocalEtcdCanStop(ctx context.Context, env *step.Env) error {
 	member, there := thisnode.EtcdMember(env.Host, env.Config)
 	if !there {
 		return nil
@@ -164,5 +164,5 @@ func spareLocalEtcd(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	return node.SpareEtcd(ctx, env, []node.Replacement{{Name: manifests.EtcdName, Before: before}})
+	return node.CheckEtcdCanStop(ctx, env, []node.Replacement{{Name: manifests.EtcdName, Before: before}})
 }

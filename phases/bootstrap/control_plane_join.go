@@ -55,14 +55,14 @@ func controlPlanePrepare() step.Phase {
 
 // joinCertificates issues each control plane's own certificates.
 func joinCertificates() step.Phase {
-	p := onJoin(certificates())
+	p := joinPhase(certificates())
 	p.Summary = "Generate this node's own certificates, keeping valid ones"
 	p.Flags = kubelet.DiscoveryFlags("apiserver-advertise-address", "control-plane", "node-name")
 	return p
 }
 
 func joinKubeconfigs() step.Phase {
-	p := onJoin(kubeconfigs())
+	p := joinPhase(kubeconfigs())
 	p.Flags = kubelet.DiscoveryFlags("certificate-key", "control-plane")
 	return p
 }
@@ -71,7 +71,7 @@ func joinKubeconfigs() step.Phase {
 func joinStaticPods() step.Phase {
 	p := controlPlane()
 	p.Flags = []string{"apiserver-advertise-address", "apiserver-bind-port", "config", "control-plane", "dry-run", "patches"}
-	p = asOne(p)
+	p = withoutChildCommands(p)
 	for i := range p.Children {
 		if c := &p.Children[i]; c.Name == "apiserver" {
 			write := c.Run
@@ -88,8 +88,8 @@ func joinStaticPods() step.Phase {
 	return p
 }
 
-// asOne makes one phase of children that have no commands in join. The children's needs in init are already met.
-func asOne(p step.Phase) step.Phase {
+// withoutChildCommands makes one phase of children that have no commands in join. The children's needs in init are already met.
+func withoutChildCommands(p step.Phase) step.Phase {
 	p.Whole = true
 	for i := range p.Children {
 		p.Children[i].Flags, p.Children[i].Needs = nil, nil
@@ -97,10 +97,10 @@ func asOne(p step.Phase) step.Phase {
 	return p
 }
 
-// onJoin makes one phase of the certificates or kubeconfig files that a joining control plane gets.
-func onJoin(p step.Phase) step.Phase {
+// joinPhase makes one phase of the certificates or kubeconfig files that a joining control plane gets.
+func joinPhase(p step.Phase) step.Phase {
 	p.Children = slices.DeleteFunc(p.Children, func(c step.Phase) bool {
 		return !slices.ContainsFunc(certs.Table(), func(row certs.Spec) bool { return row.Phase() == p.Name+" "+c.Name && row.OnJoin() })
 	})
-	return asOne(p)
+	return withoutChildCommands(p)
 }

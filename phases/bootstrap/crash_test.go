@@ -38,9 +38,9 @@ var initScenario = phasetest.Scenario{
 		"PUT /api/v1/namespaces/kube-system/secrets/bootstrap-token-" + ownerID(phasetest.CrashKey)},
 }
 
-var joinScenario = phasetest.Scenario{Name: "join", Prepare: phasetest.PrepareJoin, Run: phasetest.RunJoin(Join, LookBack), Reads: "/var/lib/kubelet/config.yaml"}
+var joinScenario = phasetest.Scenario{Name: "join", Prepare: phasetest.PrepareJoin, Run: phasetest.RunJoin(Join, DetectEarlierRun), Reads: "/var/lib/kubelet/config.yaml"}
 
-var planeScenario = phasetest.Scenario{Name: "join-control-plane", Prepare: preparePlane, Run: phasetest.RunJoin(Join, LookBack), Reads: "/var/lib/kubelet/config.yaml"}
+var planeScenario = phasetest.Scenario{Name: "join-control-plane", Prepare: preparePlane, Run: phasetest.RunJoin(Join, DetectEarlierRun), Reads: "/var/lib/kubelet/config.yaml"}
 
 // preparePlane creates a cluster of one control plane that shares its certificates, and sets the files the second one's kubelet
 // writes.

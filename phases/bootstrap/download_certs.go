@@ -42,7 +42,7 @@ func runDownloadCerts(_ context.Context, env *step.Env) error {
 	if err := checkEncryption(env, shared.Missing); err != nil {
 		return err
 	}
-	if keys := shared.Elsewhere; len(keys) > 0 {
+	if keys := shared.ExternalKeys; len(keys) > 0 {
 		env.UI.Warnf("not on this host, so assumed to be kept elsewhere: %s. The kubelet asks the cluster for its certificate: if no controller manager "+
 			"has the key of the CA, kubelet.conf must be on this host, too", strings.Join(keys, ", "))
 	}
@@ -129,13 +129,13 @@ func checkDownloaded(env *step.Env, missing map[string]string, files map[string]
 			err = certs.Check(spec, env.Config, pair, nil, env.Host.Now())
 		}
 		if err != nil {
-			return errors.Wrap(err, notRight(missing, crt, key))
+			return errors.Wrap(err, wrongFilesMessage(missing, crt, key))
 		}
 	}
 	const key, pub = certs.ServiceAccountKey, certs.ServiceAccountPublicKey
 	if missing[key] != "" || missing[pub] != "" {
 		if err := certs.CheckServiceAccountPair(files[key], files[pub]); err != nil {
-			return errors.Wrap(err, notRight(missing, key, pub))
+			return errors.Wrap(err, wrongFilesMessage(missing, key, pub))
 		}
 	}
 	if missing["ca.crt"] == "" {
@@ -148,7 +148,7 @@ func checkDownloaded(env *step.Env, missing map[string]string, files map[string]
 	return err
 }
 
-func notRight(missing map[string]string, first, second string) string {
+func wrongFilesMessage(missing map[string]string, first, second string) string {
 	if missing[first] != "" && missing[second] != "" {
 		return first + " and " + second + " in Secret " + certsSecret + " are wrong: upload the certificates again"
 	}

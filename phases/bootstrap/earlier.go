@@ -14,8 +14,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// LookBack finds out how far earlier runs got.
-func LookBack(ctx context.Context, env *step.Env) step.Earlier {
+// DetectEarlierRun finds out how far earlier runs got.
+func DetectEarlierRun(ctx context.Context, env *step.Env) step.Earlier {
 	e := step.Earlier{
 		Rerun:      thisnode.HasBegun(env.Host, env.Config),
 		Unfinished: thisnode.SeemsUnfinished(env.Host, env.Config) && (env.Config.Join != nil || lacksClusterConfiguration(ctx, env)),
@@ -24,13 +24,13 @@ func LookBack(ctx context.Context, env *step.Env) step.Earlier {
 	return e
 }
 
-// LookBackAlone is LookBack for a single phase of init. Apart from preflight, only certificates and kubeconfig files depend on
+// DetectEarlierPhaseRun is DetectEarlierRun for a single phase of init. Apart from preflight, only certificates and kubeconfig files depend on
 // it, so as long as the existing certificates fit the configuration, it asks nobody: asking takes seconds while etcd is down.
-func LookBackAlone(ctx context.Context, env *step.Env, p step.Phase) step.Earlier {
+func DetectEarlierPhaseRun(ctx context.Context, env *step.Env, p step.Phase) step.Earlier {
 	if p.Name != "preflight" && len(env.PKI().Faults()) == 0 {
 		return step.Earlier{}
 	}
-	return step.Earlier{Unfinished: LookBack(ctx, env).Unfinished}
+	return step.Earlier{Unfinished: DetectEarlierRun(ctx, env).Unfinished}
 }
 
 // lacksClusterConfiguration reports whether the cluster an earlier init has begun has no ClusterConfiguration yet. kubelet.conf
@@ -41,7 +41,7 @@ func lacksClusterConfiguration(ctx context.Context, env *step.Env) bool {
 			return have == nil
 		}
 	}
-	return etcdHasNone(ctx, env)
+	return etcdLacksConfiguration(ctx, env)
 }
 
 // podKeeper returns the keeper of a component's static Pod. An etcd that has joined may be a voter the others need, so its static
@@ -55,7 +55,7 @@ func podKeeper(env *step.Env, component string) ownership.Keeper {
 }
 
 // replaceUnfinished writes the static Pod of a component that an earlier run may have started, and makes the component run with
-// it and with reissued files. The kubelet by itself would take 15 to 25 seconds (node.Swap).
+// it and with reissued files. The kubelet by itself would take 15 to 25 seconds (node.ReplaceStaticPods).
 func replaceUnfinished(ctx context.Context, env *step.Env, component string, pending []ownership.File) error {
 	_, missing := env.Host.Lstat(thisnode.StaticPodPath(env.Config, component))
 	differing, err := ownership.Differing(env.Host, pending)
@@ -68,7 +68,7 @@ func replaceUnfinished(ctx context.Context, env *step.Env, component string, pen
 	}
 	grace := node.GraceOf(env, component) // from the static Pod it runs with
 	if component == manifests.EtcdName {
-		if err := spareLocalEtcd(ctx, env); err != nil {
+		if err := checkLocalEtcdCanStop(ctx, env); err != nil {
 			return err
 		}
 		stopEarly(ctx, env, manifests.APIServerName, node.GraceOf(env, manifests.APIServerName)) // each waits for the other

@@ -117,7 +117,7 @@ func TestAloneAsksNobody(t *testing.T) {
 			s.Config = fixture.Node(t, fixture.InitDocument+fixture.ClusterDocument+external+tt.again)
 			asked := 0
 			s.Etcd = countedEtcd{phasetest.AskedEtcd{}, &asked}
-			if found := LookBackAlone(t.Context(), s.Env, tt.alone); found != (step.Earlier{Unfinished: tt.asks}) || (asked > 0) != tt.asks {
+			if found := DetectEarlierPhaseRun(t.Context(), s.Env, tt.alone); found != (step.Earlier{Unfinished: tt.asks}) || (asked > 0) != tt.asks {
 				t.Errorf("found %+v, asked %d times", found, asked)
 			}
 		})

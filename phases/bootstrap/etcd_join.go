@@ -80,7 +80,7 @@ func startMember(ctx context.Context, env *step.Env, peer string, members []etcd
 	env.UI.Printf("Waiting for this node's etcd to catch up, up to %s", *limit)
 	err := env.Guard(ctx, limit, env.NodeTarget(), "this node's etcd did not become a voting member", func(ctx context.Context) error {
 		if added {
-			wakeLearner(ctx, env, peer)
+			restartStuckLearner(ctx, env, peer)
 		}
 		return env.Etcd.Promote(ctx, peer)
 	})
@@ -155,7 +155,7 @@ const (
 	learnerGrace = 5 * time.Second
 )
 
-// wakeLearner restarts an etcd that waits for something that has already happened.
+// restartStuckLearner restarts an etcd that waits for something that has already happened.
 //
 // A new member publishes its name to the cluster, and serves no client until it has seen that entry in the log. With a single
 // voter, the entry is often written before the member gets its first snapshot, which then already contains it: the member waits
@@ -163,7 +163,7 @@ const (
 // As a learner it has no vote, so nothing depends on it.
 //
 // This only saves time. Errors are left to the promotion, which may wait longer.
-func wakeLearner(ctx context.Context, env *step.Env, peer string) {
+func restartStuckLearner(ctx context.Context, env *step.Env, peer string) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTime)
 	defer cancel()
 	probe, err := etcdClientProbe(env)
@@ -196,7 +196,7 @@ func restartLearner(ctx context.Context, env *step.Env) {
 	}
 	for _, c := range containers {
 		env.UI.Printf("Restarting the learner, so that it sees what came with its first snapshot")
-		_ = env.Host.StopContainer(ctx, env.Config.CRISocket, c.ID, learnerGrace) // see wakeLearner
+		_ = env.Host.StopContainer(ctx, env.Config.CRISocket, c.ID, learnerGrace) // see restartStuckLearner
 	}
 }
 

@@ -29,22 +29,22 @@ import (
 func checkData(ctx context.Context, env *step.Env, peer string) error {
 	members, err := membersToJoin(ctx, env)
 	if err != nil {
-		return etcd.WithStanding(ctx, env.Etcd, err)
+		return etcd.WithHealth(ctx, env.Etcd, err)
 	}
 	here, err := node.ReadEtcdData(env)
 	if err != nil {
 		return err
 	}
-	m, fit := fitOf(here, members, env.Config.Name, peer)
+	m, fit := classifyData(here, members, env.Config.Name, peer)
 	switch fit {
-	case foreign:
+	case dataForeign:
 		return here.Foreign()
-	case lost:
+	case dataLost:
 		return replaceMember(ctx, env, m, fmt.Sprintf("its data is not on this host (%s)", env.Config.Cluster.Etcd.Local.DataDir))
-	case outdated:
+	case dataOfRemovedMember:
 		return replaceMember(ctx, env, m, fmt.Sprintf("the data on this host (%s) belongs to member %x, which was removed", here.Log, here.Member))
-	case blank:
-		if m.Learner && fills(ctx, env) {
+	case dataEmpty:
+		if m.Learner && awaitFirstEntry(ctx, env) {
 			return nil
 		}
 		return replaceMember(ctx, env, m, fmt.Sprintf("it was started on an empty disk, so this host has lost its data (%s)", here.Log))
@@ -52,44 +52,44 @@ func checkData(ctx context.Context, env *step.Env, peer string) error {
 	return nil
 }
 
-// fit says how this host's data fits the member at its address.
-type fit int
+// dataState says how this host's data fits the member at its address.
+type dataState int
 
 const (
-	fits     fit = iota // also if there's neither, the member hasn't run yet, or Join refuses its name
-	foreign             // another member's, or another cluster's
-	lost                // the member has run, and there's no data
-	outdated            // a removed member's
-	blank               // the member has run, and its log is empty
+	dataMatches         dataState = iota // also if there's neither, the member hasn't run yet, or Join refuses its name
+	dataForeign                          // another member's, or another cluster's
+	dataLost                             // the member has run, and there's no data
+	dataOfRemovedMember                  // a removed member's
+	dataEmpty                            // the member has run, and its log is empty
 )
 
-// fitOf finds this node's member, and compares the data with it. A plan knows no IDs, so there all data fits.
-func fitOf(here node.EtcdData, members []etcd.Member, name, peer string) (etcd.Member, fit) {
+// classifyData finds this node's member, and compares the data with it. A plan knows no IDs, so there all data fits.
+func classifyData(here node.EtcdData, members []etcd.Member, name, peer string) (etcd.Member, dataState) {
 	has := func(id uint64) bool {
 		return slices.ContainsFunc(members, func(m etcd.Member) bool { return m.ID == id })
 	}
 	i := slices.IndexFunc(members, func(m etcd.Member) bool { return m.PeerURL == peer })
 	if i < 0 {
 		if here.Log != "" {
-			return etcd.Member{}, foreign
+			return etcd.Member{}, dataForeign
 		}
-		return etcd.Member{}, fits
+		return etcd.Member{}, dataMatches
 	}
 	switch m := members[i]; {
 	case m.Name != "" && m.Name != name, here.Log == "" && m.Name == "":
-		return m, fits
+		return m, dataMatches
 	case here.Log == "":
-		return m, lost
+		return m, dataLost
 	case m.ID == 0:
-		return m, fits
+		return m, dataMatches
 	case here.Cluster != m.Cluster || here.Member != m.ID && has(here.Member):
-		return m, foreign
+		return m, dataForeign
 	case here.Member != m.ID:
-		return m, outdated
+		return m, dataOfRemovedMember
 	case here.Empty && m.Name != "":
-		return m, blank
+		return m, dataEmpty
 	default:
-		return m, fits
+		return m, dataMatches
 	}
 }
 
@@ -103,7 +103,7 @@ func membersToJoin(ctx context.Context, env *step.Env) (members []etcd.Member, e
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
 	defer cancel()
 	told := false
-	err = retry.Policy{First: node.PollInterval, Slowest: podInterval, Passes: isNoPod}.Do(ctx, func(ctx context.Context) error {
+	err = retry.Policy{First: node.PollInterval, Slowest: podInterval, Retryable: isNoPod}.Do(ctx, func(ctx context.Context) error {
 		members, err = env.Etcd.Members(ctx)
 		if isNoPod(err) && !told {
 			env.UI.Printf("Waiting until the API has a Pod of etcd, up to %s", limit)
@@ -123,9 +123,9 @@ func isNoPod(err error) bool {
 // its data it never does.
 const fillTime = 30 * time.Second
 
-// fills waits for the first entry in the log of a learner running on this host. The others may know its name earlier: the leader
+// awaitFirstEntry waits for the first entry in the log of a learner running on this host. The others may know its name earlier: the leader
 // stores that without the learner's vote.
-func fills(ctx context.Context, env *step.Env) bool {
+func awaitFirstEntry(ctx context.Context, env *step.Env) bool {
 	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, manifests.EtcdName)
 	if err != nil || len(running) == 0 {
 		return false
@@ -155,7 +155,7 @@ func replaceMember(ctx context.Context, env *step.Env, lost etcd.Member, why str
 				"if etcd runs on this host, reset the host first", name, strings.Join(m.ClientURLs, ", "), why)
 		}
 	}
-	if err := node.MayLeave(all, lost); err != nil && !lost.Learner {
+	if err := node.CheckQuorumWithout(all, lost); err != nil && !lost.Learner {
 		return fault.WithRemedy(errors.WithMessagef(err, "etcd has a member %q at %s, but %s, so it must be removed before it can join again", name, lost.PeerURL, why),
 			"start the members that are down or, if they are lost, restore etcd from a snapshot")
 	}

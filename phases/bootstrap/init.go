@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bootstrap has the workflows init (Init) and join (Join), and their phases, named as in `init --help`. LookBack decides
+// Package bootstrap has the workflows init (Init) and join (Join), and their phases, named as in `init --help`. DetectEarlierRun decides
 // before a run whether this host was a node before. Phases of several workflows are in phases/kubelet, phases/addon and
 // phases/node.
 package bootstrap
@@ -18,10 +18,10 @@ import (
 // The phases are listed, shown and planned in this order. A run starts each as soon as it has everything it needs: the kubelet
 // starts while most of the keys are generated, etcd elects its leader and the API server starts while the last keys are, and the
 // other components start while the API server writes its default roles. The last phases write to the API side by side.
-func Init() []step.Phase { return InitThen("join") }
+func Init() []step.Phase { return InitWithJoinCommand("join") }
 
-// InitThen is Init for a cluster that other hosts join with the given command and its flags.
-func InitThen(command string) []step.Phase {
+// InitWithJoinCommand is Init for a cluster that other hosts join with the given command and its flags.
+func InitWithJoinCommand(command string) []step.Phase {
 	return []step.Phase{
 		preflightInit(),
 		certificates(),

@@ -135,12 +135,12 @@ func TestHalfJoinedKeepsEdits(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Play(t, kubelet.StartJoin())
-	if !s.FakeHost.Made("/etc/kubernetes/bootstrap-kubelet.conf") {
+	if !s.FakeHost.CreatedBySlipway("/etc/kubernetes/bootstrap-kubelet.conf") {
 		t.Skip("this file system, or this user, keeps no notes of what was made")
 	}
 	s.Put(t, kubeletFlagsIn, "KUBELET_KUBEADM_ARGS=\"--node-ip=192.0.2.9\"\n") // edited
 	s.Config.Kubelet.MaxPods = 19                                              // other settings
-	if s.Earlier = LookBack(t.Context(), s.Env); !s.Rerun {
+	if s.Earlier = DetectEarlierRun(t.Context(), s.Env); !s.Rerun {
 		t.Fatal("the host is not recognized as one that has begun to join")
 	}
 	s.Play(t, kubelet.StartJoin())
@@ -162,7 +162,7 @@ func TestJoinedControlPlaneKeepsManifests(t *testing.T) {
 	s.Bootstrapped(t, fixture.Pair{Cert: ca.Cert, Key: ca.Key}, "cp-2", time.Now().Add(time.Hour))
 	s.Append(t, phasetest.APIServerManifest, "# --encryption-provider-config=/etc/enc.yaml\n")
 	before := s.Get(t, phasetest.APIServerManifest)
-	s.Earlier = LookBack(t.Context(), s.Env)
+	s.Earlier = DetectEarlierRun(t.Context(), s.Env)
 	s.Said.Reset()
 	s.Play(t, joinStaticPods())
 	if s.Get(t, phasetest.APIServerManifest) != before {

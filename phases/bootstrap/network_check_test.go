@@ -119,7 +119,7 @@ func TestNetworkThatStays(t *testing.T) {
 func TestNetworkIsTaken(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	withPodNetwork(t, s)
-	s.Cluster = judge{Plan: s.API, of: map[string]cluster.Verdict{"agent": {Untold: "namespace missing"}}}
+	s.Cluster = judge{Plan: s.API, of: map[string]cluster.Verdict{"agent": {UnknownReason: "namespace missing"}}}
 	s.Play(t, addon.Network())
 	fact.In(t, s.Said.String(), "DaemonSet net/agent", "namespace missing")
 	if !slices.Contains(s.Done, "ensure DaemonSet agent") {

@@ -70,7 +70,7 @@ func CheckInit(ctx context.Context, env *step.Env) ([]preflight.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return preflight.Ask(ctx, checks, env.Host, env.Config.IgnorePreflightErrors), nil
+	return preflight.RunAll(ctx, checks, env.Host, env.Config.IgnorePreflightErrors), nil
 }
 
 // CheckJoin runs the preflight checks of join and changes nothing. If the cluster is unknown, it leaves out the checks that
@@ -80,7 +80,7 @@ func CheckJoin(ctx context.Context, env *step.Env) ([]preflight.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return preflight.Ask(ctx, checks, env.Host, env.Config.IgnorePreflightErrors), nil
+	return preflight.RunAll(ctx, checks, env.Host, env.Config.IgnorePreflightErrors), nil
 }
 
 // CheckNames lists the checks of init and join for a control plane.

@@ -99,7 +99,7 @@ func storedCompares(ctx context.Context, env *step.Env) stored {
 	if !known || have == nil {
 		return stored{}
 	}
-	if have, wanted, err = config.Comparable(have, wanted); err != nil {
+	if have, wanted, err = config.NormalizeStored(have, wanted); err != nil {
 		return stored{difference: fault.Of(err)}
 	}
 	if string(have) == string(wanted) {
@@ -128,9 +128,9 @@ func storedConfiguration(ctx context.Context, env *step.Env) (have []byte, known
 	return []byte(kept.Data[manifests.KubeadmConfigKey]), true
 }
 
-// etcdHasNone asks etcd whether the cluster has no configuration when its API server doesn't answer: a first init with a wrong
+// etcdLacksConfiguration asks etcd whether the cluster has no configuration when its API server doesn't answer: a first init with a wrong
 // API server flag leaves a healthy etcd. An etcd without data has none. If neither can be seen, it's false.
-func etcdHasNone(ctx context.Context, env *step.Env) bool {
+func etcdLacksConfiguration(ctx context.Context, env *step.Env) bool {
 	if !knowsEtcd(env) {
 		return false
 	}
@@ -200,15 +200,15 @@ func acceptReplaced(ctx context.Context, env *step.Env, wanted map[string][]byte
 		if err != nil || have == nil || bytes.Equal(have, asked) || !env.Host.Unchanged(path) || !preflight.IsStaticPod(component, have) {
 			continue
 		}
-		if !tooLate(ctx, env, component, have, asked) {
+		if !changesStoredSetting(ctx, env, component, have, asked) {
 			wanted[path] = have
 		}
 	}
 }
 
-// tooLate reports whether a component differs in a setting its data already contains: the address of etcd's member, or the
+// changesStoredSetting reports whether a component differs in a setting its data already contains: the address of etcd's member, or the
 // network of the Services.
-func tooLate(ctx context.Context, env *step.Env, component string, have, asked []byte) bool {
+func changesStoredSetting(ctx context.Context, env *step.Env, component string, have, asked []byte) bool {
 	switch component {
 	case manifests.EtcdName:
 		const peer = "initial-advertise-peer-urls"

@@ -49,7 +49,7 @@ func TestDifferences(t *testing.T) {
 			}
 			other := phasetest.NewStage(t, init+fixture.ClusterDocument+tt.cluster)
 			env := &step.Env{Config: other.Config, Host: s.FakeHost, Cluster: s.API, UI: s.UI}
-			env.Earlier = LookBack(t.Context(), env)
+			env.Earlier = DetectEarlierRun(t.Context(), env)
 			before, jobs := phasetest.Stamps(t, s.Root), len(s.FakeHost.Jobs)
 			got := faultText(differences(env, storedCompares(t.Context(), env)))
 			if (tt.want == nil) != (got == "") || tt.want != nil && tt.want.Count(t, got) == 0 || strings.Contains(got, "hush") {
@@ -95,7 +95,7 @@ func TestDifferencesAtFirst(t *testing.T) {
 		needsNotes(t, s)
 		other := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument+documents)
 		other.Host = s.FakeHost
-		other.Earlier = LookBack(t.Context(), other.Env)
+		other.Earlier = DetectEarlierRun(t.Context(), other.Env)
 		if got := differences(other.Env, storedCompares(t.Context(), other.Env)); len(got) > 0 {
 			t.Errorf("%s: of what an earlier run has made: %q", documents, got)
 		}

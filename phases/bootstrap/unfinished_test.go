@@ -60,7 +60,7 @@ func noAPIServer(_ context.Context, p host.Probe) error {
 
 func needsNotes(t *testing.T, s *phasetest.Stage) {
 	t.Helper()
-	if !s.FakeHost.Made("/var/lib/kubelet/config.yaml") {
+	if !s.FakeHost.CreatedBySlipway("/var/lib/kubelet/config.yaml") {
 		t.Skip("this file system, or this user, keeps no notes of what was made")
 	}
 }
@@ -69,7 +69,7 @@ func needsNotes(t *testing.T, s *phasetest.Stage) {
 func again(t *testing.T, s *phasetest.Stage, documents string) {
 	t.Helper()
 	s.Config = fixture.Node(t, documents)
-	s.Earlier = LookBack(t.Context(), s.Env)
+	s.Earlier = DetectEarlierRun(t.Context(), s.Env)
 	s.Said.Reset()
 	s.FakeHost.Jobs = nil
 }
@@ -283,7 +283,7 @@ func TestUnfinishedInit(t *testing.T) {
 			if s.Config == first {
 				s.Config = second
 			}
-			s.Earlier = LookBack(t.Context(), s.Env)
+			s.Earlier = DetectEarlierRun(t.Context(), s.Env)
 			if found := refused(t, s); (len(found) > 0) != tt.refused {
 				t.Errorf("refused: %q", found)
 			}
@@ -329,7 +329,7 @@ func TestCorrectedJoin(t *testing.T) {
 			needsNotes(t, s.Stage)
 			tt.end(t, s)
 			s.Config.Timeouts.ControlPlaneComponentHealthCheck *= 2
-			s.Earlier = LookBack(t.Context(), s.Env)
+			s.Earlier = DetectEarlierRun(t.Context(), s.Env)
 			before := map[string]string{}
 			for _, c := range []string{"etcd", "kube-apiserver"} {
 				before[c] = s.Get(t, thisnode.StaticPodPath(s.Config, c))
@@ -360,7 +360,7 @@ func TestCorrectedJoinOfBrokenComponent(t *testing.T) {
 			s.Config.Timeouts.ControlPlaneComponentHealthCheck = 150 * time.Millisecond
 			s.Config.PatchesDir, s.Config.Join.Marked = "/patches", marked
 			s.Put(t, patch, adding("--no-such-flag=1"))
-			s.Earlier = LookBack(t.Context(), s.Env)
+			s.Earlier = DetectEarlierRun(t.Context(), s.Env)
 			s.Play(t, controlPlanePrepare())
 			s.joins(t)
 			needsNotes(t, s.Stage)
@@ -370,7 +370,7 @@ func TestCorrectedJoinOfBrokenComponent(t *testing.T) {
 			}
 			again := func(patched string) string {
 				s.Put(t, patch, patched)
-				s.Earlier = LookBack(t.Context(), s.Env)
+				s.Earlier = DetectEarlierRun(t.Context(), s.Env)
 				s.Said.Reset()
 				s.Play(t, kubelet.StartJoin())
 				s.Play(t, controlPlanePrepare())
@@ -431,7 +431,7 @@ func TestCorrectedJoinSparesEtcd(t *testing.T) {
 			}
 			s.Etcd = of
 			if !tt.alone {
-				s.Earlier = LookBack(t.Context(), s.Env)
+				s.Earlier = DetectEarlierRun(t.Context(), s.Env)
 			}
 			s.FakeHost.Jobs = nil
 			before := s.Get(t, thisnode.StaticPodPath(s.Config, manifests.EtcdName))

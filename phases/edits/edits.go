@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package edits finds an operator's edits of this node's static Pods and kubelet configuration that a workflow would overwrite, and
-// makes the patches that keep them. docs/design/edits.md has the rules.
+// Package edits finds an operator's hand edits of static Pods and of the kubelet's configuration before a workflow overwrites
+// them. StaticPodFindings and KubeletFindings report them, PatchesOf turns them into patches, and RefuseLoss stops a run that
+// would drop flags or volumes that protect data. Start at editsHere, which rebuilds each original and compares.
+// docs/design/edits.md has the rules.
 package edits
 
 import (
@@ -120,10 +122,10 @@ func (p *podEdits) find(env *step.Env, view manifests.HostView) error {
 		return err
 	}
 	from := env
-	if earlier := env.Config.Upgrade.MadeFrom(written); earlier != nil {
-		from = madeFrom(env, earlier)
+	if earlier := env.Config.Upgrade.ConfigAt(written); earlier != nil {
+		from = withSourceConfig(env, earlier)
 	}
-	made, err := comparedWithMade(from, p.component, view, have, mine)
+	made, err := diffFromOriginal(from, p.component, view, have, mine)
 	if err != nil {
 		return err
 	}
@@ -138,8 +140,8 @@ func (p *podEdits) find(env *step.Env, view manifests.HostView) error {
 	return nil
 }
 
-// madeFrom returns the environment with the configuration that this node's files were made from.
-func madeFrom(env *step.Env, earlier *config.Node) *step.Env {
+// withSourceConfig returns the environment with the configuration that this node's files were made from.
+func withSourceConfig(env *step.Env, earlier *config.Node) *step.Env {
 	from := *env
 	from.Config = env.Config.With(func(n *config.Node) {
 		u := *n.Upgrade
@@ -155,7 +157,7 @@ func writtenAt(env *step.Env, path string, keptIn func(*upgrading.Backup) string
 	if err != nil {
 		return time.Time{}, err
 	}
-	backup, _, err := backup.Here(env)
+	backup, _, err := backup.LastUpgrade(env)
 	if err != nil || backup == nil || keptIn(backup) == "" {
 		return written, err
 	}
@@ -170,15 +172,15 @@ func writtenAt(env *step.Env, path string, keptIn func(*upgrading.Backup) string
 	return written, err
 }
 
-// comparedWithMade compares a static Pod with its possible originals: with today's patches, and without, as those may be new. It
+// diffFromOriginal compares a static Pod with its possible originals: with today's patches, and without, as those may be new. It
 // returns the smallest difference, or nil if an original is the same. Values from today's patches don't count, as the operator
 // chose them. docs/design/finding-edits.md says why nothing records the original.
-func comparedWithMade(env *step.Env, component string, view manifests.HostView, have []byte, pod *corev1.Pod) (*editedPod, error) {
+func diffFromOriginal(env *step.Env, component string, view manifests.HostView, have []byte, pod *corev1.Pod) (*editedPod, error) {
 	patches, err := env.Patches()
 	if err != nil {
 		return nil, err
 	}
-	made := node.NewStaticPod(asBefore(env).Config, component, view.AsIn(pod), node.InitialMembers(env, component))
+	made := node.NewStaticPod(withPreviousVersion(env).Config, component, view.FromPod(pod), node.InitialMembers(env, component))
 	plain := encoded(withTagOf(pod, manifests.AsOlder(made, pod)))
 	patched, err := patches.Apply(component, plain, &corev1.Pod{})
 	if err != nil {
@@ -248,7 +250,7 @@ func (p *podEdits) split() {
 	was := made.Command
 	made.Command, made.Env, made.Image, made.Ports, made.VolumeMounts = mine.Command, mine.Env, mine.Image, mine.Ports, mine.VolumeMounts
 	before.Spec.Volumes = have.DeepCopy().Spec.Volumes
-	p.protection.takenFrom(before, was)
+	p.protection.removeFrom(before, was)
 	for _, probes := range [][2]*corev1.Probe{{made.LivenessProbe, mine.LivenessProbe}, {made.ReadinessProbe, mine.ReadinessProbe},
 		{made.StartupProbe, mine.StartupProbe}} {
 		if probes[0] != nil && probes[1] != nil {
@@ -265,8 +267,8 @@ func (p *podEdits) split() {
 	}
 }
 
-// asBefore returns the environment with the version that this control plane runs, and the configuration it was made from.
-func asBefore(env *step.Env) *step.Env {
+// withPreviousVersion returns the environment with the version that this control plane runs, and the configuration it was made from.
+func withPreviousVersion(env *step.Env) *step.Env {
 	before := *env
 	from := env.Config
 	if earlier := from.Upgrade.Before; earlier != nil {

@@ -92,8 +92,8 @@ func lostProxies(component string, have, wanted *corev1.Pod) (names []string) {
 	if component == manifests.EtcdName { // etcd has no proxies
 		return nil
 	}
-	next := manifests.HostView{}.AsIn(wanted).ProxyEnv
-	for _, e := range (manifests.HostView{}).AsIn(have).ProxyEnv {
+	next := manifests.HostView{}.FromPod(wanted).ProxyEnv
+	for _, e := range (manifests.HostView{}).FromPod(have).ProxyEnv {
 		if !slices.Contains(next, e) {
 			names = append(names, e.Name)
 		}

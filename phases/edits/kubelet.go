@@ -48,7 +48,7 @@ func (e *kubeletEdits) doubtful() bool { return !e.changed.IsZero() }
 
 func editsOfKubelet(ctx context.Context, env *step.Env) (*kubeletEdits, error) {
 	path := env.Config.Paths.KubeletConfig()
-	of, err := backup.Whose(env, path)
+	of, err := backup.DetectEdit(env, path)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func editsOfKubelet(ctx context.Context, env *step.Env) (*kubeletEdits, error) {
 		return nil, err
 	}
 	if changed.After(written) {
-		e.changed, e.sure = changed, of == backup.AsEdited
+		e.changed, e.sure = changed, of == backup.Edited
 	}
 	if e.doubtful() {
 		suffix += doubtfulSuffix
@@ -76,7 +76,7 @@ func editsOfKubelet(ctx context.Context, env *step.Env) (*kubeletEdits, error) {
 	return e, err
 }
 
-func lostKubeletFields(ctx context.Context, env *step.Env, of backup.Owner) (have, wanted map[string]any, lost []string, err error) {
+func lostKubeletFields(ctx context.Context, env *step.Env, of backup.EditState) (have, wanted map[string]any, lost []string, err error) {
 	docs := make([]map[string]any, 4)
 	for i, read := range []func() ([]byte, error){
 		func() ([]byte, error) { return host.ReadIfExists(env.Host, env.Config.Paths.KubeletConfig()) },
@@ -102,7 +102,7 @@ func lostKubeletFields(ctx context.Context, env *step.Env, of backup.Owner) (hav
 		}
 	}
 	for name, value := range docs[3] { // a field missing here, but in the cluster's settings, would come back
-		if _, there := docs[0][name]; !there && of != backup.AsMade && !ours(name, value) && reflect.DeepEqual(docs[1][name], value) {
+		if _, there := docs[0][name]; !there && of != backup.Unedited && !ours(name, value) && reflect.DeepEqual(docs[1][name], value) {
 			lost = append(lost, name)
 		}
 	}

@@ -35,7 +35,7 @@ type protection struct {
 // lostProtection compares the current static Pod, mine, with the upgrade's.
 func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *corev1.Pod) (lost protection, err error) {
 	_, before, wanted := e.pods()
-	of, err := backup.Whose(env, thisnode.StaticPodPath(env.Config, e.component))
+	of, err := backup.DetectEdit(env, thisnode.StaticPodPath(env.Config, e.component))
 	if err != nil {
 		return lost, err
 	}
@@ -58,7 +58,7 @@ func lostProtection(env *step.Env, e *editedPod, view manifests.HostView, mine *
 		case f.IsIn(wanted) && slices.ContainsFunc(lost.mounts, func(m corev1.VolumeMount) bool { return manifests.Within(m.MountPath, f.Value) }):
 		case f.Name == manifests.EncryptionFlag, !settled(f.Name) && !settled(successor), shortened(f, manifests.FlagsNamed(next, f.Name)):
 			lost.flags = append(lost.flags, f)
-		case f.NamesPolicy() && configured(f.Name) && !patched(f.Name) && of != backup.AsMade:
+		case f.NamesPolicy() && configured(f.Name) && !patched(f.Name) && of != backup.Unedited:
 			lost.contested = append(lost.contested, f)
 		}
 	}
@@ -72,7 +72,9 @@ type comparison struct {
 	mine, before, wanted *corev1.Pod
 }
 
-func (c *comparison) stays(f manifests.Flag) bool { return node.FlagStays(c.env, f, c.mine, c.wanted) }
+func (c *comparison) stays(f manifests.Flag) bool {
+	return node.FlagPreserved(c.env, f, c.mine, c.wanted)
+}
 
 // lostMounts returns mine's volumes that have files for its protective flags and that wanted lacks. A mount that before or the
 // configuration has may change, unless encryption needs it: its file must keep its contents, and the files it names must stay.
@@ -112,7 +114,7 @@ func (p protection) without(e *editedPod) *editedPod {
 	}
 	have, before, _ := e.pods()
 	p.contested = nil
-	p.takenFrom(have, before.Spec.Containers[0].Command)
+	p.removeFrom(have, before.Spec.Containers[0].Command)
 	rest := editedPod{e.component, encoded(have), e.before, e.wanted}
 	if manifests.SameStaticPod(rest.have, e.before) {
 		return nil
@@ -120,8 +122,8 @@ func (p protection) without(e *editedPod) *editedPod {
 	return &rest
 }
 
-// takenFrom removes the protection from a Pod, and restores the original flags from was.
-func (p protection) takenFrom(pod *corev1.Pod, was []string) {
+// removeFrom removes the protection from a Pod, and restores the original flags from was.
+func (p protection) removeFrom(pod *corev1.Pod, was []string) {
 	c := &pod.Spec.Containers[0]
 	for _, f := range slices.Concat(p.flags, p.contested) {
 		for _, word := range f.Words {

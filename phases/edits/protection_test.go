@@ -225,7 +225,7 @@ func TestProtectionFromPatches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			made, err := node.StaticPodYAML(asBefore(s.Env), manifests.APIServerName, view, nil)
+			made, err := node.StaticPodYAML(withPreviousVersion(s.Env), manifests.APIServerName, view, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

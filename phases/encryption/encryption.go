@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package encryption has the phases of `encryption enable`, `rotate` and `disable`: they change the key that the cluster's Secrets
-// are encrypted with in etcd. Each step follows from what the API servers have loaded and what etcd holds, so the same command, on any
-// control plane, finishes what another run has begun. docs/design/encryption.md has the reasons.
+// Package encryption turns on, rotates and turns off the encryption of Secrets in etcd. Run.Phases is the workflow of
+// `encryption enable`, `rotate` and `disable`; ReadStatus reports the state, and Recall restores earlier keys. No run remembers
+// a step: internal/encryption.Next works it out from the files that the API servers have loaded and the values in etcd. So the
+// same command, on any control plane, finishes an interrupted run. docs/design/encryption.md has the reasons.
 package encryption
 
 import (
@@ -81,24 +82,24 @@ const reloadTime = 3 * time.Minute
 // encrypt takes one step after the other, each in a turn of its own, until there's nothing left to do here.
 func (r *Run) encrypt(ctx context.Context, env *step.Env) error {
 	for {
-		turn, err := node.TakeTurn(ctx, env, node.ForEncryption)
+		turn, err := node.AcquireLease(ctx, env, node.ForEncryption)
 		if err != nil {
 			return err
 		}
 		done, err := r.step(ctx, env, turn)
-		if err := turn.Finish(ctx, env, err); err != nil || done {
+		if err := turn.Release(ctx, env, err); err != nil || done {
 			return err
 		}
 	}
 }
 
-func (r *Run) step(ctx context.Context, env *step.Env, turn node.Turn) (done bool, err error) {
+func (r *Run) step(ctx context.Context, env *step.Env, turn node.Lease) (done bool, err error) {
 	ring, err := gather(ctx, env)
 	if err != nil {
 		return false, err
 	}
 	var lacking []string
-	s, next, err := look(ctx, env, ring, func(list []string) { lacking = list })
+	s, next, err := nextStep(ctx, env, ring, func(list []string) { lacking = list })
 	if err != nil {
 		return false, err
 	}
@@ -123,14 +124,14 @@ func (r *Run) write(ctx context.Context, env *step.Env, ring encryption.Keyring,
 	case len(to) > len(from):
 		env.UI.Printf("This API server will be able to read Secrets written with %s", to[1])
 	default:
-		env.UI.Printf("This API server drops %s: every Secret in etcd can be read with %s", gone(from, to), to[0])
+		env.UI.Printf("This API server drops %s: every Secret in etcd can be read with %s", removedProviders(from, to), to[0])
 	}
 	data, err := fileFor(ring, to)
 	if err != nil {
 		return err
 	}
 	// A control plane that joins with the file of another step may write with a key that others have given up.
-	if err := spoilShared(ctx, env); err != nil {
+	if err := dropSharedKeys(ctx, env); err != nil {
 		return err
 	}
 	if err := writeOwn(env, data); err != nil {
@@ -139,7 +140,7 @@ func (r *Run) write(ctx context.Context, env *step.Env, ring encryption.Keyring,
 	return awaitLoaded(ctx, env, encryption.Hash(data))
 }
 
-func gone(from, to encryption.Order) string {
+func removedProviders(from, to encryption.Order) string {
 	var names []string
 	for _, name := range from {
 		if !slices.Contains(to, name) {

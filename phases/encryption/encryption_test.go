@@ -21,7 +21,7 @@ import (
 // target is the keyring's.
 func (w *world) target(t *testing.T) string {
 	t.Helper()
-	s, err := Look(t.Context(), w.planes[0].Env)
+	s, err := ReadStatus(t.Context(), w.planes[0].Env)
 	phasetest.Fatal(t, err)
 	return s.Target
 }
@@ -35,7 +35,7 @@ func (w *world) everywhere(t *testing.T, goal Goal) {
 				t.Fatalf("%s on %s: %v\n%s", goal, p.name, err, p.Said.String())
 			}
 		}
-		s, err := Look(t.Context(), w.planes[0].Env)
+		s, err := ReadStatus(t.Context(), w.planes[0].Env)
 		phasetest.Fatal(t, err)
 		if s.Settled() {
 			break
@@ -75,7 +75,7 @@ func (w *world) holds(t *testing.T, goal Goal) {
 // secrets are the keys.
 func (w *world) secrets(t *testing.T) (list []string) {
 	t.Helper()
-	ring, _, err := peek(t.Context(), w.planes[0].Env)
+	ring, _, err := readKeyring(t.Context(), w.planes[0].Env)
 	phasetest.Fatal(t, err)
 	for _, k := range ring.Keys {
 		list = append(list, k.Secret.Reveal())
@@ -192,7 +192,7 @@ func TestRefusals(t *testing.T) {
 		for _, goal := range []Goal{Enable, Rotate} {
 			fact.Error(t, p.run(goal), "/of/secrets/", encryption.KeyringSecret)
 		}
-		if _, err := Look(t.Context(), p.Env); err == nil {
+		if _, err := ReadStatus(t.Context(), p.Env); err == nil {
 			t.Error("the status knows etcd's Secrets")
 		}
 		w.readAt = "/of/secrets/"

@@ -29,7 +29,7 @@ func (w *world) newKeys(t *testing.T, n int) []string {
 		phasetest.Fatal(t, w.planes[0].play(&Run{Goal: Rotate, Again: true}))
 		w.everywhere(t, Rotate)
 	}
-	s, err := Look(t.Context(), w.planes[0].Env)
+	s, err := ReadStatus(t.Context(), w.planes[0].Env)
 	phasetest.Fatal(t, err)
 	return s.Keys
 }

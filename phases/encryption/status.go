@@ -35,9 +35,9 @@ func (s *Status) Settled() bool {
 	return err == nil && next.Do == encryption.Done
 }
 
-// Look changes nothing.
-func Look(ctx context.Context, env *step.Env) (*Status, error) {
-	ring, shared, err := peek(ctx, env)
+// ReadStatus changes nothing.
+func ReadStatus(ctx context.Context, env *step.Env) (*Status, error) {
+	ring, shared, err := readKeyring(ctx, env)
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +56,8 @@ func Look(ctx context.Context, env *step.Env) (*Status, error) {
 	return s, err
 }
 
-// peek is gather, but completes nothing. shared is false if only this host has the keys.
-func peek(ctx context.Context, env *step.Env) (ring encryption.Keyring, shared bool, err error) {
+// readKeyring is gather, but completes nothing. shared is false if only this host has the keys.
+func readKeyring(ctx context.Context, env *step.Env) (ring encryption.Keyring, shared bool, err error) {
 	seal, err := env.Host.ReadFile(filepath.Join(env.Config.Paths.PKI, certs.ServiceAccountKey))
 	if err != nil {
 		return ring, false, errors.WithMessage(err, "the key that seals encryption keys")

@@ -30,7 +30,7 @@ func ConfigWith(env *step.Env, own config.PatchSet) ([]byte, []kubeletconfig.Cor
 	if data, err = own.Apply(config.PatchKubelet, data, kubeletconfig.New()); err != nil {
 		return nil, nil, err
 	}
-	data, corrections, err := kubeletconfig.Fit(data, env.Config, ownFacts(env))
+	data, corrections, err := kubeletconfig.AdaptToHost(data, env.Config, ownFacts(env))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -28,11 +28,11 @@ func ensureServingPair(env *step.Env) error {
 	return ensurePair(env, name)
 }
 
-// EnsurePairUntilSigned creates the serving certificate and key of a kubelet that begins to ask the cluster for one. It would serve
+// EnsureTemporaryPair creates the serving certificate and key of a kubelet that begins to ask the cluster for one. It would serve
 // nothing, neither logs nor exec, until somebody has approved its request; it begins with this pair, and asks nevertheless.
-func EnsurePairUntilSigned(env *step.Env) error {
+func EnsureTemporaryPair(env *step.Env) error {
 	name, err := ownPair(env)
-	if err != nil || name != ownUntilSigned {
+	if err != nil || name != temporaryPair {
 		return err
 	}
 	return ensurePair(env, name)
@@ -78,14 +78,14 @@ func ensurePair(env *step.Env, name string) error {
 	return err
 }
 
-// ownUntilSigned is the pair of a kubelet that asks the cluster.
-const ownUntilSigned = "kubelet-server"
+// temporaryPair is the pair of a kubelet that asks the cluster.
+const temporaryPair = "kubelet-server"
 
 // lifeOf is how long a pair is valid: a year, as the kubelet's own. A kubelet that asks the cluster serves nobody with a pair that has
 // expired, and nobody knows when its request is approved.
 func lifeOf(name string) time.Duration {
 	const year = 365 * 24 * time.Hour
-	if name == ownUntilSigned {
+	if name == temporaryPair {
 		return 10 * year
 	}
 	return year
@@ -120,5 +120,5 @@ func ownPair(env *step.Env) (string, error) {
 	if _, err := env.Host.Lstat(thisnode.KubeletServingPEM(env.Host, env.Config)); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	return ownUntilSigned, nil
+	return temporaryPair, nil
 }

@@ -59,16 +59,16 @@ func EnsureServing(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if leaf == nil {
-		return onlyWarn(ctx, env, firstServing(ctx, env, name))
+		return warnUnlessOtherKey(ctx, env, firstServing(ctx, env, name))
 	}
 	lacks, err := lacksAddress(ctx, env, name, leaf)
 	switch {
 	case err != nil:
-		return onlyWarn(ctx, env, err)
+		return warnUnlessOtherKey(ctx, env, err)
 	case lacks:
-		return onlyWarn(ctx, env, movedServing(ctx, env, name, leaf))
+		return warnUnlessOtherKey(ctx, env, movedServing(ctx, env, name, leaf))
 	}
-	return onlyWarn(ctx, env, renewServing(ctx, env, name, leaf))
+	return warnUnlessOtherKey(ctx, env, renewServing(ctx, env, name, leaf))
 }
 
 // RenewServing is EnsureServing for a kubelet that has had a serving certificate of the cluster. The request for the next comes after
@@ -80,8 +80,8 @@ func RenewServing(ctx context.Context, env *step.Env) error {
 	return EnsureServing(ctx, env)
 }
 
-// onlyWarn makes a warning of an error, unless somebody else has this node's credentials.
-func onlyWarn(ctx context.Context, env *step.Env, err error) error {
+// warnUnlessOtherKey makes a warning of an error, unless somebody else has this node's credentials.
+func warnUnlessOtherKey(ctx context.Context, env *step.Env, err error) error {
 	if err == nil || ctx.Err() != nil || errors.Is(err, errAnotherKey) {
 		return err
 	}
@@ -129,7 +129,7 @@ func awaitRequest(ctx context.Context, env *step.Env, name string, former []stri
 			refused = checkServing(env, name, r)
 			return nil
 		}
-		serves, err := servesWell(ctx, env, name) // somebody else may have approved it
+		serves, err := hasCurrentServingCert(ctx, env, name) // somebody else may have approved it
 		if err == nil && !serves {
 			err = errors.Errorf("the kubelet of Node %s has not asked for a serving certificate; `journalctl -u kubelet` shows why", name)
 		}
@@ -141,15 +141,15 @@ func awaitRequest(ctx context.Context, env *step.Env, name string, former []stri
 	if err != nil {
 		return err
 	}
-	serves, err := servesWell(ctx, env, name)
+	serves, err := hasCurrentServingCert(ctx, env, name)
 	if err != nil || serves || request == nil {
 		return err
 	}
 	return approveServing(ctx, env, request)
 }
 
-// servesWell reports whether the kubelet has a valid certificate of the cluster for its present addresses.
-func servesWell(ctx context.Context, env *step.Env, name string) (bool, error) {
+// hasCurrentServingCert reports whether the kubelet has a valid certificate of the cluster for its present addresses.
+func hasCurrentServingCert(ctx context.Context, env *step.Env, name string) (bool, error) {
 	leaf, err := servingLeaf(env, name)
 	if err != nil || leaf == nil {
 		return false, err

@@ -116,8 +116,8 @@ func lacksNetwork(reported *corev1.Node, pods []corev1.Pod) bool {
 	return uninitialized && proxyRuns
 }
 
-// due are the Pods a node must get.
-type due struct {
+// expectedPods are the Pods a node must get.
+type expectedPods struct {
 	// any says that the cluster gives the node a Pod, as it gives every node kube-proxy.
 	any bool
 	// ofNetwork says that such a Pod has an address in the Pod network, like CoreDNS.
@@ -126,18 +126,18 @@ type due struct {
 
 // podsDue returns the Pods due on this node. The first node looks in the cluster: CoreDNS has to run there unless it runs
 // elsewhere, or must not run there. Another node's kubelet isn't allowed to look, and can only expect kube-proxy.
-func podsDue(ctx context.Context, env *step.Env, node string) (due, error) {
+func podsDue(ctx context.Context, env *step.Env, node string) (expectedPods, error) {
 	n := env.Config
 	if n.Join != nil {
-		return due{any: !n.Cluster.Proxy.Disabled}, nil
+		return expectedPods{any: !n.Cluster.Proxy.Disabled}, nil
 	}
 	proxy := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: manifests.KubeProxyName}}
 	everywhere, err := env.Cluster.Get(ctx, proxy)
 	if err != nil {
-		return due{}, err
+		return expectedPods{}, err
 	}
 	ofNetwork, err := dnsDue(ctx, env, node)
-	return due{any: everywhere || ofNetwork, ofNetwork: ofNetwork}, err
+	return expectedPods{any: everywhere || ofNetwork, ofNetwork: ofNetwork}, err
 }
 
 // dnsDue reports whether CoreDNS can run only on this node.
@@ -161,7 +161,7 @@ func tolerates(tolerations []corev1.Toleration, taints []corev1.Taint) bool {
 
 // run looks for a running Pod, and for Pods that aren't Ready although a node can't do without them, such as kube-proxy and a
 // network add-on's.
-func (d due) run(node *corev1.Node, pods []corev1.Pod) error {
+func (d expectedPods) run(node *corev1.Node, pods []corev1.Pod) error {
 	runs := !d.any
 	waiting := noPod(node)
 	for _, p := range pods {

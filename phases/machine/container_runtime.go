@@ -38,7 +38,7 @@ func (p *Prepare) runContainerRuntime(ctx context.Context, env *step.Env) error 
 	if err != nil {
 		return err
 	}
-	if found.by == nobody && p.program("containerd") == nil {
+	if found.owner == noRuntime && p.program("containerd") == nil {
 		return nil // verify says what is missing
 	}
 	changed := false
@@ -257,7 +257,7 @@ func awaitRuntime(ctx context.Context, env *step.Env, r hostRuntime) error {
 		state, err := unitState(ctx, env, r.unit)
 		return err != nil || state.ActiveState == "active" || state.SubState == "start"
 	}
-	err := retry.Policy{First: node.PollInterval, Passes: runs}.Do(limited, func(ctx context.Context) error {
+	err := retry.Policy{First: node.PollInterval, Retryable: runs}.Do(limited, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, runtimeCheck)
 		defer cancel()
 		return env.Host.AwaitRuntime(ctx, r.socket)

@@ -17,19 +17,19 @@ import (
 // hostRuntime is a container runtime that a host has, or will get.
 type hostRuntime struct {
 	unit, socket string
-	// by is who installed it.
-	by runtimeOwner
+	// owner is who installed it.
+	owner runtimeOwner
 }
 
 type runtimeOwner int
 
 const (
-	nobody   runtimeOwner = iota // there is none
-	slipways                     // from a bundle
-	operators
+	noRuntime      runtimeOwner = iota // there is none
+	bundledRuntime                     // from a bundle
+	foreignRuntime
 )
 
-func (r hostRuntime) foreign() bool { return r.by == operators }
+func (r hostRuntime) foreign() bool { return r.owner == foreignRuntime }
 
 func (r hostRuntime) check(ctx context.Context, env *step.Env) preflight.HostRuntime {
 	running := true // assumed if only the socket is known
@@ -56,7 +56,7 @@ func knownRuntimes() []hostRuntime {
 func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, error) {
 	own := knownRuntimes()[0]
 	if socket := env.Config.CRISocket; socket != "" && socket != own.socket {
-		return hostRuntime{socket: socket, by: operators}, nil
+		return hostRuntime{socket: socket, owner: foreignRuntime}, nil
 	}
 	bundled, err := broughtContainerd(env)
 	if err != nil {
@@ -70,9 +70,9 @@ func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, 
 		}
 		switch {
 		case bundled && state.Fragment == containerd.UnitPath:
-			own.by = slipways
+			own.owner = bundledRuntime
 		case state.LoadState == "loaded":
-			r.by = operators
+			r.owner = foreignRuntime
 			found = append(found, r)
 		}
 	}
@@ -88,7 +88,7 @@ func (p *Prepare) findRuntime(ctx context.Context, env *step.Env) (hostRuntime, 
 // broughtContainerd reports whether a bundle brought containerd here. Earlier releases didn't record it, but marked its unit.
 func broughtContainerd(env *step.Env) (bool, error) {
 	record, err := readPrepared(env.Host)
-	return record.Containerd || env.Host.Made(containerd.UnitPath), err
+	return record.Containerd || env.Host.CreatedBySlipway(containerd.UnitPath), err
 }
 
 // Socket is the path of the socket where the host's runtime answers, or will once it's started.

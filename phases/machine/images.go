@@ -27,7 +27,7 @@ func (p *Prepare) runImages(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if err := env.Host.SettleImages(ctx, found.socket); err != nil {
+	if err := env.Host.RepairInterruptedFetches(ctx, found.socket); err != nil {
 		return err
 	}
 	present, err := presentImages(ctx, env, found)

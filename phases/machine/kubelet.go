@@ -25,7 +25,7 @@ import (
 // runKubelet makes the unit start the bundle's kubelet, whatever a package has installed. It's enabled but not started: init and
 // join start it with its settings.
 func (p *Prepare) runKubelet(ctx context.Context, env *step.Env) error {
-	if p.program("kubelet") == nil || kubeletIsGood(ctx, env, p.Bundle.Index().KubernetesVersion) {
+	if p.program("kubelet") == nil || hasMatchingKubelet(ctx, env, p.Bundle.Index().KubernetesVersion) {
 		return p.enableInstalled(ctx, env)
 	}
 	dropIn := ownership.File{Path: kubeletconfig.DropInPath, Data: kubeletconfig.DropIn(filepath.Join(programDir, "kubelet")), Mode: kubeletconfig.UnitMode}
@@ -50,13 +50,13 @@ func (p *Prepare) restartReplaced(ctx context.Context, env *step.Env, changed bo
 		return err
 	}
 	if !changed && !state.Replaced {
-		return p.finishTurn(ctx, env)
+		return p.releaseInterruptedLease(ctx, env)
 	}
 	if _, err := env.Host.Lstat(thisnode.KubeletConf(env.Config)); err != nil {
 		return host.IgnoreMissing(err) // it waits for its settings
 	}
 	if p.ControlPlane != nil {
-		return p.restartInTurn(ctx, env)
+		return p.restartWithLease(ctx, env)
 	}
 	return restartKubelet(ctx, env)
 }
@@ -66,8 +66,8 @@ func restartKubelet(ctx context.Context, env *step.Env) error {
 	return node.RestartKubeletAndWait(ctx, env)
 }
 
-// kubeletIsGood reports whether the host already has this version of the kubelet from elsewhere, and its unit starts it.
-func kubeletIsGood(ctx context.Context, env *step.Env, version string) bool {
+// hasMatchingKubelet reports whether the host already has this version of the kubelet from elsewhere, and its unit starts it.
+func hasMatchingKubelet(ctx context.Context, env *step.Env, version string) bool {
 	state, err := unitState(ctx, env, node.KubeletUnit)
 	if err != nil || state.Program == "" || strings.HasPrefix(state.Program, programDir+"/") {
 		return false
@@ -93,24 +93,24 @@ func reloadFor(ctx context.Context, env *step.Env, unit string, changed bool) er
 	return env.Host.ReloadUnits(ctx)
 }
 
-// On notes whether this host is a control plane; env is from that node's workflow.
-func (p *Prepare) On(env *step.Env) {
+// DetectControlPlane notes whether this host is a control plane; env is from that node's workflow.
+func (p *Prepare) DetectControlPlane(env *step.Env) {
 	if thisnode.IsControlPlane(env.Host) {
 		p.ControlPlane = env.Config
 	}
 }
 
-// restartInTurn restarts a control plane's kubelet while no other restarts. A kubelet of another minor version may take the
+// restartWithLease restarts a control plane's kubelet while no other restarts. A kubelet of another minor version may take the
 // static Pods for new and replace them, etcd and the API server among them.
-func (p *Prepare) restartInTurn(ctx context.Context, env *step.Env) error {
-	here := p.here(env)
-	mine, err := node.TakeTurnIfAnswered(ctx, here, node.ForPreparation)
+func (p *Prepare) restartWithLease(ctx context.Context, env *step.Env) error {
+	here := p.controlPlaneEnv(env)
+	mine, err := node.AcquireLeaseIfReachable(ctx, here, node.ForPreparation)
 	if err != nil {
 		return err
 	}
-	others := []preflight.Check{node.QuorumQuestion(here)}
+	others := []preflight.Check{node.NewQuorumCheck(here)}
 	if mine.Held { // only the API knows whether they're Ready
-		others = append(others, node.NodesReadyQuestion(here))
+		others = append(others, node.NewNodesReadyCheck(here))
 	}
 	if err := node.AwaitChecks(ctx, here, others, env.Config.IgnorePreflightErrors); err != nil {
 		return mine.Cancel(ctx, err)
@@ -122,19 +122,19 @@ func (p *Prepare) restartInTurn(ctx context.Context, env *step.Env) error {
 	if err := awaitAdopted(ctx, here); err != nil {
 		return err
 	}
-	return mine.Finish(ctx, here, nil)
+	return mine.Release(ctx, here, nil)
 }
 
-// finishTurn gives back an interrupted run's Lease.
-func (p *Prepare) finishTurn(ctx context.Context, env *step.Env) error {
+// releaseInterruptedLease gives back an interrupted run's Lease.
+func (p *Prepare) releaseInterruptedLease(ctx context.Context, env *step.Env) error {
 	if p.ControlPlane == nil {
 		return nil
 	}
-	return node.FinishEarlierTurn(ctx, p.here(env), node.ForPreparation)
+	return node.ReleaseInterruptedLease(ctx, p.controlPlaneEnv(env), node.ForPreparation)
 }
 
-// here is the environment of this control plane's own workflows.
-func (p *Prepare) here(env *step.Env) *step.Env {
+// controlPlaneEnv is the environment of this control plane's own workflows.
+func (p *Prepare) controlPlaneEnv(env *step.Env) *step.Env {
 	here := *env
 	here.Config = p.ControlPlane
 	return &here

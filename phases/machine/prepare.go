@@ -5,7 +5,7 @@
 // images. It records all its changes, and takes exactly those back (host reset).
 //
 //   - prepare.go: Prepare, the phases of `host prepare`
-//   - programs.go, replace.go: the bundle's programs, and which present ones they may replace
+//   - programs.go, programs_replace.go: the bundle's programs, and which present ones they may replace
 //   - container_runtime.go, container_runtime_find.go: containerd's files and unit, and the runtimes that a host may already have
 //   - kernel.go, memory_swap.go, kubelet.go, images.go: modules and parameters, swap, the kubelet's unit, and images
 //   - record.go: the record of all changes
@@ -99,7 +99,7 @@ func (p *Prepare) runPreflight(ctx context.Context, env *step.Env) error {
 	checks := preflight.Prepare(env.Config, preflight.Preparation{
 		Runtime: found.check(ctx, env), Sizes: p.sizes(), Parameters: parameters, SysctlFile: sysctlPath, Refused: pending.refused,
 	})
-	checks = append(append(checks, trial.Question(env)), p.skewChecks(ctx, env)...)
+	checks = append(append(checks, trial.NewUnfinishedCheck(env)), p.skewChecks(ctx, env)...)
 	return node.Check(ctx, env, checks...)
 }
 
@@ -210,7 +210,7 @@ func (p *Prepare) runVerify(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	var missing, from []string
-	if found.by == nobody && p.program("containerd") == nil {
+	if found.owner == noRuntime && p.program("containerd") == nil {
 		missing = append(missing, "a container runtime")
 		from = append(from, "containerd 2.0 or later: https://containerd.io/downloads/")
 	}

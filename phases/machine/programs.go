@@ -121,7 +121,7 @@ func (p *Prepare) pendingFiles(ctx context.Context, env *step.Env) (pending pend
 		switch {
 		case !ok, found.foreign() && forRuntime(part), part.Name == node.KubeletUnit && packaged:
 			continue
-		case part.Name == "kubelet" && kubeletIsGood(ctx, env, p.Bundle.Index().KubernetesVersion):
+		case part.Name == "kubelet" && hasMatchingKubelet(ctx, env, p.Bundle.Index().KubernetesVersion):
 			continue
 		}
 		if err := p.decide(ctx, env, part, f, &pending); err != nil {

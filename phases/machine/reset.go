@@ -38,7 +38,7 @@ func runResetUnits(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	var stop []string
-	if env.Host.Made(kubeletconfig.DropInPath) {
+	if env.Host.CreatedBySlipway(kubeletconfig.DropInPath) {
 		stop = append(stop, node.KubeletUnit)
 	}
 	own, err := ownContainerd(ctx, env)

@@ -43,8 +43,8 @@ func runResetFiles(ctx context.Context, env *step.Env) error {
 	if other != "" {
 		r.inUse = append(runtimeDirectories(), cniDir)
 	}
-	ownKubelet := env.Host.Made(kubeletconfig.DropInPath)
-	reload := owner == slipways || ownKubelet
+	ownKubelet := env.Host.CreatedBySlipway(kubeletconfig.DropInPath)
+	reload := owner == bundledRuntime || ownKubelet
 	r.removeDirectories(record.Directories, ownKubelet)
 	for _, dir := range []string{programDir, cniDir, unitDir, containerd.ConfDir} {
 		r.removeIn(dir, "")
@@ -54,7 +54,7 @@ func runResetFiles(ctx context.Context, env *step.Env) error {
 		r.removeFile(path)
 	}
 	for _, dir := range runtimeDirectories() {
-		r.did(r.removeEmpty(dir))
+		r.addError(r.removeEmpty(dir))
 	}
 	if err := stderrors.Join(r.failed...); err != nil || !reload {
 		return err
@@ -77,7 +77,7 @@ func (r *fileReset) removeDirectories(vacated []string, ownKubelet bool) {
 		case ownKubelet: // logs of Pods
 			r.removeData(dir)
 		default:
-			r.did(r.removeVacant(dir))
+			r.addError(r.removeVacant(dir))
 		}
 	}
 	r.removeContainerd(runtimes)
@@ -116,7 +116,7 @@ type fileReset struct {
 	failed     []error
 }
 
-func (r *fileReset) did(err error) {
+func (r *fileReset) addError(err error) {
 	if err != nil {
 		r.failed = append(r.failed, err)
 	}
@@ -125,17 +125,17 @@ func (r *fileReset) did(err error) {
 // removeData removes a directory filled only by a bundle's daemon.
 func (r *fileReset) removeData(dir string) {
 	mounts, err := r.Host.Mounts(dir)
-	r.did(err)
+	r.addError(err)
 	for _, m := range mounts {
 		if m != dir { // a separate disk stays mounted
-			r.did(r.Host.Unmount(m, nil))
+			r.addError(r.Host.Unmount(m, nil))
 		}
 	}
 	done, err := r.Host.RemoveTree(dir)
 	if done.Changed {
 		r.UI.Printf("Removed %s", dir)
 	}
-	r.did(err)
+	r.addError(err)
 }
 
 // namespaceDir has a mount for each named network namespace: Pods', `ip netns add`'s, and Podman's.
@@ -145,39 +145,39 @@ const namespaceDir = "/run/netns"
 // `ip netns add` makes it, and others' namespaces stay.
 func (r *fileReset) removeNamespaces() {
 	mounts, err := r.Host.Mounts(namespaceDir)
-	r.did(err)
+	r.addError(err)
 	entries, err := r.Host.ReadDir(namespaceDir)
-	r.did(host.IgnoreMissing(err))
+	r.addError(host.IgnoreMissing(err))
 	for _, e := range entries {
 		path := filepath.Join(namespaceDir, e.Name())
-		if !strings.HasPrefix(e.Name(), "cni-") || r.containerd != slipways {
+		if !strings.HasPrefix(e.Name(), "cni-") || r.containerd != bundledRuntime {
 			continue
 		}
 		r.UI.Printf("Removing %s", path)
 		for _, m := range mounts {
 			if m == path {
-				r.did(r.Host.Unmount(m, nil))
+				r.addError(r.Host.Unmount(m, nil))
 			}
 		}
-		r.did(r.Host.Remove(path))
+		r.addError(r.Host.Remove(path))
 	}
 	_, err = r.Host.RemoveEmpty(namespaceDir)
-	r.did(err)
+	r.addError(err)
 }
 
 // removeIn removes Slipway's files in a directory, or its files with a name in the directories below.
 func (r *fileReset) removeIn(dir, name string) {
 	entries, err := r.Host.ReadDir(dir)
-	r.did(host.IgnoreMissing(err))
+	r.addError(host.IgnoreMissing(err))
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name(), name)
 		if _, leftover := host.LeftoverOf(e.Name()); leftover {
-			r.did(r.Host.Remove(path))
-		} else if r.Host.Made(path) {
+			r.addError(r.Host.Remove(path))
+		} else if r.Host.CreatedBySlipway(path) {
 			r.removeFile(path)
 		}
 	}
-	r.did(r.removeEmpty(dir))
+	r.addError(r.removeEmpty(dir))
 }
 
 // removeFile removes an unedited file of Slipway's, and the directories made for it.
@@ -186,16 +186,16 @@ func (r *fileReset) removeFile(path string) {
 	case slices.Contains(r.staying, path): // named already
 	case r.Host.Unchanged(path):
 		r.UI.Printf("Removing %s", path)
-		r.did(r.Host.Remove(path))
-	case r.Host.Made(path):
+		r.addError(r.Host.Remove(path))
+	case r.Host.CreatedBySlipway(path):
 		r.UI.Warn(path+" was edited, and stays", "remove it if nothing needs it")
 	}
-	r.did(r.removeEmpty(filepath.Dir(path)))
+	r.addError(r.removeEmpty(filepath.Dir(path)))
 }
 
 // removeEmpty removes an empty directory that wasn't there before, or that Slipway made, and its parents likewise.
 func (r *fileReset) removeEmpty(dir string) error {
-	for ; slices.Contains(r.missing, dir) || r.Host.Made(dir); dir = filepath.Dir(dir) {
+	for ; slices.Contains(r.missing, dir) || r.Host.CreatedBySlipway(dir); dir = filepath.Dir(dir) {
 		if slices.Contains(r.inUse, dir) {
 			return nil
 		}

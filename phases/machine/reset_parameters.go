@@ -34,9 +34,9 @@ func resetParameters(ctx context.Context, env *step.Env, before map[string]strin
 		if now == before[name] {
 			continue
 		}
-		why := parameterStays(env, name, now, before[name], forwarding)
+		why := whyKeepParameter(env, name, now, before[name], forwarding)
 		if why == "" && acceptsRoutes(name) {
-			why = routesStay(env, before)
+			why = whyKeepRoutes(env, before)
 		}
 		if why != "" {
 			env.UI.Printf("Leaving %s at %s: %s", shown, now, why)
@@ -60,8 +60,8 @@ func parametersInOrder(before map[string]string) []string {
 	})
 }
 
-// parameterStays says why a parameter doesn't get its earlier value; "" if it does. forwarding is why packets must be forwarded.
-func parameterStays(env *step.Env, name, now, before, forwarding string) string {
+// whyKeepParameter says why a parameter doesn't get its earlier value; "" if it does. forwarding is why packets must be forwarded.
+func whyKeepParameter(env *step.Env, name, now, before, forwarding string) string {
 	if ours := valueOnNode(name); ours != "" && now != ours {
 		return "it was changed since this host was prepared"
 	}
@@ -173,9 +173,9 @@ func networksOfOthers(interfaces []host.Interface) []string {
 	return others
 }
 
-// routesStay says why an interface keeps a forwarding host's setting; "" if it needn't. Such a host takes its default route from
+// whyKeepRoutes says why an interface keeps a forwarding host's setting; "" if it needn't. Such a host takes its default route from
 // the router's advertisements only with that.
-func routesStay(env *step.Env, before map[string]string) string {
+func whyKeepRoutes(env *step.Env, before map[string]string) string {
 	text, err := host.ReadIfExists(env.Host, host.ProcSys+forwardsIPv6)
 	switch {
 	case err != nil:

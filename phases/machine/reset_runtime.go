@@ -24,30 +24,30 @@ func containerdOwner(ctx context.Context, env *step.Env) (runtimeOwner, error) {
 	program := filepath.Join(programDir, "containerd")
 	_, err := env.Host.Lstat(program)
 	if host.IgnoreMissing(err) != nil {
-		return nobody, err
+		return noRuntime, err
 	}
 	replaced := err == nil && !env.Host.Unchanged(program)
-	if env.Host.Made(containerd.UnitPath) && !replaced {
-		return slipways, nil
+	if env.Host.CreatedBySlipway(containerd.UnitPath) && !replaced {
+		return bundledRuntime, nil
 	}
 	state, err := unitState(ctx, env, containerd.Unit)
 	if err != nil || state.LoadState != "loaded" {
-		return nobody, err
+		return noRuntime, err
 	}
 	if _, err := env.Host.Lstat(state.Fragment); err != nil { // systemd doesn't know yet that it was removed
-		return nobody, host.IgnoreMissing(err)
+		return noRuntime, host.IgnoreMissing(err)
 	}
-	return operators, nil
+	return foreignRuntime, nil
 }
 
 func ownContainerd(ctx context.Context, env *step.Env) (bool, error) {
 	owner, err := containerdOwner(ctx, env)
-	return owner == slipways, err
+	return owner == bundledRuntime, err
 }
 
 func runPreflightHostReset(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Checking this host")
-	sign := func(h host.Reader) (string, error) { return thisnode.Sign(h, env.Config) }
+	sign := func(h host.Reader) (string, error) { return thisnode.NodeEvidence(h, env.Config) }
 	return node.Check(ctx, env, preflight.HostReset(sign)...)
 }
 
@@ -101,7 +101,7 @@ func forgetImage(ctx context.Context, env *step.Env, record prepared, name, id s
 
 // removeContainerd removes the data of a bundle's containerd. Any other stays and is named, with the bundle's files it may use.
 func (r *fileReset) removeContainerd(directories []string) {
-	if r.containerd == slipways {
+	if r.containerd == bundledRuntime {
 		for _, dir := range directories {
 			r.removeData(dir)
 			if dir == containerd.DataDir {
@@ -113,12 +113,12 @@ func (r *fileReset) removeContainerd(directories []string) {
 	var stay []string
 	for _, dir := range directories {
 		filled, err := isFilled(r.Host, dir)
-		r.did(err)
+		r.addError(err)
 		if filled {
 			stay = append(stay, dir)
 		}
 	}
-	if r.containerd == operators {
+	if r.containerd == foreignRuntime {
 		r.staying = r.containerdFiles()
 		stay = append(stay, r.staying...)
 	}
@@ -136,7 +136,7 @@ func (r *fileReset) containerdFiles() []string {
 	list = append(list, containerd.ConfigPath, containerd.UnitPath, containerd.ProxyPath, containerd.ProxyEnvPath)
 	for _, dir := range []string{containerd.ConfDir, containerd.CertsDir} {
 		entries, err := r.Host.ReadDir(dir)
-		r.did(host.IgnoreMissing(err))
+		r.addError(host.IgnoreMissing(err))
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
 			if dir == containerd.CertsDir {
@@ -145,7 +145,7 @@ func (r *fileReset) containerdFiles() []string {
 			list = append(list, path)
 		}
 	}
-	list = slices.DeleteFunc(list, func(path string) bool { return !r.Host.Made(path) })
+	list = slices.DeleteFunc(list, func(path string) bool { return !r.Host.CreatedBySlipway(path) })
 	slices.Sort(list)
 	return list
 }

@@ -31,18 +31,18 @@ func (d *Defragmentation) Phases() []step.Phase {
 }
 
 const (
-	// worthwhile (bytes) and worthwhilePart (percent) are the least free space in a database for which a member stops serving.
-	worthwhile     = 100 << 20
-	worthwhilePart = 40
+	// minFreeBytes (bytes) and minFreePercent (percent) are the least free space in a database for which a member stops serving.
+	minFreeBytes   = 100 << 20
+	minFreePercent = 40
 )
 
-func pays(s etcd.Status) bool {
+func isWorthDefragmenting(s etcd.Status) bool {
 	free := s.Size - s.InUse
-	return free >= worthwhile && free*100 > s.Size*worthwhilePart || s.NearsQuota() && gives(s)
+	return free >= minFreeBytes && free*100 > s.Size*minFreePercent || s.NearsQuota() && wouldShrink(s)
 }
 
-// gives reports whether a rewritten database would be smaller by more than a hundredth.
-func gives(s etcd.Status) bool { return s.Size-s.InUse > s.Size/100 }
+// wouldShrink reports whether a rewritten database would be smaller by more than a hundredth.
+func wouldShrink(s etcd.Status) bool { return s.Size-s.InUse > s.Size/100 }
 
 func (d *Defragmentation) run(ctx context.Context, env *step.Env) error {
 	if err := refuseExternal(env); err != nil {
@@ -53,24 +53,24 @@ func (d *Defragmentation) run(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if etcd.HasAlarm(all, "NOSPACE") {
-		return rescue(ctx, env, all)
+		return clearNoSpaceAlarm(ctx, env, all)
 	}
-	due := slices.DeleteFunc(all, func(m etcd.Health) bool { return !d.All && !pays(m.Status) })
+	due := slices.DeleteFunc(all, func(m etcd.Health) bool { return !d.All && !isWorthDefragmenting(m.Status) })
 	if len(due) == 0 {
-		env.UI.Nextf("No member of etcd has so much free space that defragmenting pays (%d %%, and %d MiB)", worthwhilePart, worthwhile>>20)
+		env.UI.Nextf("No member of etcd has so much free space that defragmenting pays (%d %%, and %d MiB)", minFreePercent, minFreeBytes>>20)
 		return nil
 	}
-	mine, err := node.TakeTurnIfAnswered(ctx, env, node.ForDefragmentation)
+	mine, err := node.AcquireLeaseIfReachable(ctx, env, node.ForDefragmentation)
 	if err != nil {
 		return err
 	}
 	err = defragment(ctx, env, due)
-	return mine.Finish(ctx, env, err)
+	return mine.Release(ctx, env, err)
 }
 
-// rescue makes room in databases at their quota. Nobody can take the Lease meanwhile, this run included, because etcd refuses
+// clearNoSpaceAlarm makes room in databases at their quota. Nobody can take the Lease meanwhile, this run included, because etcd refuses
 // writes; if another control plane restarts its member, the next look at the members' health ends the run.
-func rescue(ctx context.Context, env *step.Env, all []etcd.Health) error {
+func clearNoSpaceAlarm(ctx context.Context, env *step.Env, all []etcd.Health) error {
 	revision := etcd.CommonRevision(all)
 	env.UI.Printf("Discarding the history of all keys up to revision %d", revision)
 	if err := env.Etcd.Compact(ctx, revision); err != nil {
@@ -131,7 +131,7 @@ func defragment(ctx context.Context, env *step.Env, due []etcd.Health) error {
 		}
 		var unknown unknownSpaceError
 		err = hasRoom(ctx, env, now[i])
-		if err != nil && !gives(now[i].Status) {
+		if err != nil && !wouldShrink(now[i].Status) {
 			continue // such as after an earlier run
 		}
 		if errors.As(err, &unknown) {
@@ -166,7 +166,7 @@ func defragmentOne(ctx context.Context, env *step.Env, m etcd.Health) error {
 		return err
 	}
 	if err := env.Etcd.Defragment(ctx, m.PeerURL); err != nil {
-		return etcd.WithStanding(ctx, env.Etcd, err)
+		return etcd.WithHealth(ctx, env.Etcd, err)
 	}
 	if m.Learner { // it has no vote, so nobody waits for it
 		return nil

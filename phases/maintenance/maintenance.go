@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package maintenance has the workflows that look after a running etcd: Removal of a member, and Defragmentation.
+// Package maintenance has the workflows of `etcd defrag` (Defragmentation) and `etcd member remove` (NewRemoval). Both begin
+// with the health of all members.
 package maintenance
 
 import (
@@ -39,7 +40,7 @@ func awaitFullHealth(ctx context.Context, env *step.Env) (all []etcd.Health, err
 			return err
 		}
 		if slices.ContainsFunc(all, func(m etcd.Health) bool { return m.Err != nil }) {
-			return errors.Errorf("not all members of etcd work: %s", etcd.Standing(all, ""))
+			return errors.Errorf("not all members of etcd work: %s", etcd.DescribeHealth(all, ""))
 		}
 		if etcd.HasAlarm(all, "CORRUPT") {
 			return errors.New("etcd has the alarm CORRUPT")

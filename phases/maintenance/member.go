@@ -36,7 +36,7 @@ func NewRemoval(ctx context.Context, env *step.Env, which string) (*Removal, err
 		return nil, fault.New(fmt.Sprintf("%s is this host's own member: without it, this control plane would not work", m.Label()),
 			"take the whole node out of the cluster: `slipway reset` here")
 	}
-	return &Removal{m}, node.MayLeave(all, m.Member)
+	return &Removal{m}, node.CheckQuorumWithout(all, m.Member)
 }
 
 // Summary says what the removal means, before it's confirmed.
@@ -60,13 +60,13 @@ func (r *Removal) run(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if err := node.MayLeave(all, r.member.Member); err != nil {
+	if err := node.CheckQuorumWithout(all, r.member.Member); err != nil {
 		return err
 	}
 	removed, err := env.Etcd.Leave(ctx, r.member.PeerURL)
 	switch {
 	case err != nil:
-		return etcd.WithStanding(ctx, env.Etcd, err)
+		return etcd.WithHealth(ctx, env.Etcd, err)
 	case removed:
 		env.UI.Printf("Member %s has left etcd", r.member.Label())
 	default:

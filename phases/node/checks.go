@@ -21,7 +21,7 @@ import (
 func PullMissingImages(ctx context.Context, env *step.Env) error {
 	n := env.Config
 	env.UI.Printf("Pulling missing images")
-	if err := env.Host.SettleImages(ctx, n.CRISocket); err != nil {
+	if err := env.Host.RepairInterruptedFetches(ctx, n.CRISocket); err != nil {
 		return err
 	}
 	check := preflight.Images(n, n.Images(), env.Host, ReportImage(env))

@@ -28,13 +28,13 @@ import (
 //  2. The caller writes a journal with Aside, and with etcd's manifest, because the next step removes it.
 //  3. Stop removes etcd's static Pod, so that neither the kubelet nor a boot starts etcd, and stops the control plane.
 //  4. Exchange puts the new data in place with two renames. The old data stays, as Aside.
-//  5. Swap writes etcd's static Pod again, and starts the control plane.
+//  5. ReplaceStaticPods writes etcd's static Pod again, and starts the control plane.
 //
 // A run that was interrupted may have changed something once Begun: then the same steps, with the journal's Aside, finish it. No
 // etcd ever starts without data, or with half of it.
 type EtcdExchange struct {
 	// Data is the directory with etcd's data, Fresh the directory with the new data, Aside the later name of the old data.
-	Data, Fresh, Aside string
+	Data, NewData, OldData string
 }
 
 // Names beside the directory `member`. Aside is made of asideInfix, the workflow and the time. In EtcdReplayDir, an etcd adds to a
@@ -59,7 +59,7 @@ func NewEtcdExchange(manifest []byte) (EtcdExchange, error) {
 		}
 	}
 	data := filepath.Join(dir, EtcdMemberDir)
-	return EtcdExchange{Data: data, Fresh: data + freshSuffix}, nil
+	return EtcdExchange{Data: data, NewData: data + freshSuffix}, nil
 }
 
 // keepsElsewhere says how a static Pod makes etcd keep data elsewhere than in one directory tree; empty if it doesn't.
@@ -81,14 +81,14 @@ func keepsElsewhere(pod *corev1.Pod) string {
 	return ""
 }
 
-// AsideAt returns a name for the old data, for a workflow such as rollback. EtcdAside recognizes it.
-func (x EtcdExchange) AsideAt(workflow string, now time.Time) string {
+// OldDataPath returns a name for the old data, for a workflow such as rollback. ParseOldDataName recognizes it.
+func (x EtcdExchange) OldDataPath(workflow string, now time.Time) string {
 	return x.Data + asideInfix + workflow + "-" + now.UTC().Format(host.BackupTime)
 }
 
-// EtcdAside reports whether an EtcdExchange has given this name to something beside etcd's data: to old data, of a time, or, with
+// ParseOldDataName reports whether an EtcdExchange has given this name to something beside etcd's data: to old data, of a time, or, with
 // the zero time, to new data that isn't in place yet.
-func EtcdAside(name string) (at time.Time, found bool) {
+func ParseOldDataName(name string) (at time.Time, found bool) {
 	if of, partial := host.LeftoverOf(name); partial {
 		name = of
 	}
@@ -101,8 +101,8 @@ func EtcdAside(name string) (at time.Time, found bool) {
 	return at, found && workflow != "" && err == nil
 }
 
-// Possible fails if this host can't go through all steps: once etcd's static Pod is gone, it's too late to find out.
-func (x EtcdExchange) Possible(ctx context.Context, env *step.Env) error {
+// CheckPrerequisites fails if this host can't go through all steps: once etcd's static Pod is gone, it's too late to find out.
+func (x EtcdExchange) CheckPrerequisites(ctx context.Context, env *step.Env) error {
 	if _, err := env.Host.Unit(ctx, KubeletUnit); err != nil {
 		return fault.WithRemedy(errors.WithMessage(err, "etcd's data can only be replaced while the kubelet is stopped, through systemd"),
 			"run this on the host itself, where systemd runs the kubelet")
@@ -120,9 +120,9 @@ func (x EtcdExchange) Possible(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// Begun reports whether an earlier run may have stopped etcd, or has moved its data. Before a journal with Aside, none has.
-func (x EtcdExchange) Begun(env *step.Env) (bool, error) {
-	if moved, err := x.Moved(env); err != nil || moved || x.Aside == "" {
+// Started reports whether an earlier run may have stopped etcd, or has moved its data. Before a journal with Aside, none has.
+func (x EtcdExchange) Started(env *step.Env) (bool, error) {
+	if moved, err := x.Moved(env); err != nil || moved || x.OldData == "" {
 		return moved, err
 	}
 	runs, err := host.Exists(env.Host, thisnode.StaticPodPath(env.Config, manifests.EtcdName))
@@ -131,10 +131,10 @@ func (x EtcdExchange) Begun(env *step.Env) (bool, error) {
 
 // Moved reports whether an earlier run has begun to exchange the data, so the new data is complete.
 func (x EtcdExchange) Moved(env *step.Env) (bool, error) {
-	if x.Aside == "" {
+	if x.OldData == "" {
 		return false, nil
 	}
-	return host.Exists(env.Host, x.Aside)
+	return host.Exists(env.Host, x.OldData)
 }
 
 // Build makes the new data with fill, as WriteTree does, after ready agrees. It starts over unless an earlier run has begun the
@@ -143,20 +143,20 @@ func (x EtcdExchange) Build(env *step.Env, ready func() error, fill func(dir str
 	if moved, err := x.Moved(env); err != nil || moved {
 		return err
 	}
-	if _, err := env.Host.RemoveTree(x.Fresh); err != nil {
+	if _, err := env.Host.RemoveTree(x.NewData); err != nil {
 		return err
 	}
 	if err := ready(); err != nil {
 		return err
 	}
-	if err := env.Host.WriteTree(x.Fresh, fill); err != nil {
+	if err := env.Host.WriteTree(x.NewData, fill); err != nil {
 		return err
 	}
-	return x.giveAsBefore(env)
+	return x.copyOwner(env)
 }
 
-// giveAsBefore gives the new data to the owner of the old, or of its directory: etcd may run as its own user.
-func (x EtcdExchange) giveAsBefore(env *step.Env) error {
+// copyOwner gives the new data to the owner of the old, or of its directory: etcd may run as its own user.
+func (x EtcdExchange) copyOwner(env *step.Env) error {
 	info, err := env.Host.Lstat(x.Data)
 	if errors.Is(err, fs.ErrNotExist) { // lost with its disk
 		info, err = env.Host.Lstat(filepath.Dir(x.Data))
@@ -165,7 +165,7 @@ func (x EtcdExchange) giveAsBefore(env *step.Env) error {
 		return err
 	}
 	if owner, known := host.OwnerIn(info); known && owner != (host.Owner{}) {
-		_, err = env.Host.GiveTree(x.Fresh, owner)
+		_, err = env.Host.SetTreeOwner(x.NewData, owner)
 	}
 	return err
 }
@@ -212,11 +212,11 @@ func (x EtcdExchange) Exchange(env *step.Env) error {
 		return err
 	}
 	if !moved {
-		env.UI.Printf("Keeping etcd's present data in %s", x.Aside)
-		if _, err := env.Host.Rename(x.Data, x.Aside); err != nil && !errors.Is(err, fs.ErrNotExist) { // lost with its disk
+		env.UI.Printf("Keeping etcd's present data in %s", x.OldData)
+		if _, err := env.Host.Rename(x.Data, x.OldData); err != nil && !errors.Is(err, fs.ErrNotExist) { // lost with its disk
 			return err
 		}
 	}
-	_, err = env.Host.Rename(x.Fresh, x.Data)
+	_, err = env.Host.Rename(x.NewData, x.Data)
 	return err
 }

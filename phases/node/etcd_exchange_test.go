@@ -85,7 +85,7 @@ func TestEtcdExchangePossible(t *testing.T) {
 				s.FakeHost.Fail = map[string]error{"Unit": row.unit}
 			}
 			s.Host = mounted{s.FakeHost, row.mounts}
-			err := x.Possible(t.Context(), s.Env)
+			err := x.CheckPrerequisites(t.Context(), s.Env)
 			if fact.Error(t, err, row.facts...); row.unit != nil && !errors.Is(err, row.unit) {
 				t.Error(err)
 			}
@@ -100,7 +100,7 @@ func TestInterruptedEtcdIsLocal(t *testing.T) {
 	if found, err := node.ExternalEtcd(s.Env); err != nil || found == nil {
 		t.Errorf("without a journal: %v, %v", found, err)
 	}
-	phasetest.Fatal(t, node.EtcdJournal{Command: "etcd recover", Aside: "/var/lib/etcd/member.before", Manifest: "etcd"}.Write(s.Env))
+	phasetest.Fatal(t, node.EtcdJournal{Command: "etcd recover", OldData: "/var/lib/etcd/member.before", Manifest: "etcd"}.Write(s.Env))
 	if found, err := node.ExternalEtcd(s.Env); err != nil || found != nil {
 		t.Errorf("with a journal: %v, %v", found, err)
 	}
@@ -123,22 +123,22 @@ func TestEtcdProof(t *testing.T) {
 	phasetest.Fatal(t, err)
 	x, err := node.NewEtcdExchange(manifest)
 	phasetest.Fatal(t, err)
-	phasetest.Fatal(t, node.StartableEtcd(s.Env))
+	phasetest.Fatal(t, node.CheckEtcdStartable(s.Env))
 	phasetest.Fatal(t, node.EtcdJournal{Command: "init --restore", From: "/a.db", Manifest: string(manifest), Cluster: "c"}.Write(s.Env))
-	fact.Error(t, x.Holds(s.Env, "c"), "/var/lib/etcd/member/wal")
-	fact.Error(t, node.StartableEtcd(s.Env), "`slipway init --restore /a.db`")
+	fact.Error(t, x.CheckData(s.Env, "c"), "/var/lib/etcd/member/wal")
+	fact.Error(t, node.CheckEtcdStartable(s.Env), "`slipway init --restore /a.db`")
 	s.Put(t, phasetest.EtcdLog, phasetest.LogOf(0xa, 0xb, true))
-	fact.Error(t, x.Holds(s.Env, "c"), "b", "c")
-	fact.Error(t, node.StartableEtcd(s.Env), "b", "c")
+	fact.Error(t, x.CheckData(s.Env, "c"), "b", "c")
+	fact.Error(t, node.CheckEtcdStartable(s.Env), "b", "c")
 	s.Put(t, phasetest.EtcdLog, phasetest.LogOf(0xa, 0xc, true))
-	phasetest.Fatal(t, x.Holds(s.Env, "c"))
-	phasetest.Fatal(t, x.Holds(s.Env, "")) // a plan
-	phasetest.Fatal(t, node.StartableEtcd(s.Env))
+	phasetest.Fatal(t, x.CheckData(s.Env, "c"))
+	phasetest.Fatal(t, x.CheckData(s.Env, "")) // a plan
+	phasetest.Fatal(t, node.CheckEtcdStartable(s.Env))
 	s.Etcd = cluster{id: 0xb}
-	fact.Error(t, node.ServesEtcdCluster(t.Context(), s.Env, "c"), "b", "c")
+	fact.Error(t, node.CheckServedCluster(t.Context(), s.Env, "c"), "b", "c")
 	s.Etcd = cluster{id: 0xc}
-	phasetest.Fatal(t, node.ServesEtcdCluster(t.Context(), s.Env, "c"))
-	phasetest.Fatal(t, node.ServesEtcdCluster(t.Context(), s.Env, ""))
+	phasetest.Fatal(t, node.CheckServedCluster(t.Context(), s.Env, "c"))
+	phasetest.Fatal(t, node.CheckServedCluster(t.Context(), s.Env, ""))
 }
 
 // TestOwnEtcdCluster: a host's data says which cluster its etcd belongs to, also while a workflow has removed the static Pod.

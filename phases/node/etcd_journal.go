@@ -26,8 +26,8 @@ type EtcdJournal struct {
 	// Command is the workflow's, such as etcd restore. From is its source, such as a snapshot's path.
 	Command string `json:"command"`
 	From    string `json:"from,omitempty"`
-	// Aside is the EtcdExchange's, Manifest etcd's static Pod.
-	Aside    string `json:"aside"`
+	// OldData is the EtcdExchange's, Manifest etcd's static Pod.
+	OldData  string `json:"aside"`
 	Manifest string `json:"manifest"`
 	// Configuration is the cluster's, for a host that begins with a snapshot.
 	Configuration string `json:"configuration,omitempty"`
@@ -43,8 +43,8 @@ type EtcdJournal struct {
 	Serves    bool `json:"serves,omitempty"`
 }
 
-// Begins reports whether etcd had no data here before the workflow, so whatever is there now is the workflow's.
-func (j EtcdJournal) Begins() bool { return j.Manifest != "" && j.Aside == "" }
+// StartedWithoutData reports whether etcd had no data here before the workflow, so whatever is there now is the workflow's.
+func (j EtcdJournal) StartedWithoutData() bool { return j.Manifest != "" && j.OldData == "" }
 
 // ErrEtcdChanged is the error of a workflow that finds another etcd under this host's lock than before its question.
 func ErrEtcdChanged() error {
@@ -77,8 +77,8 @@ func ExternalEtcd(env *step.Env) (*config.ExternalEtcd, error) {
 	return thisnode.ExternalEtcd(env.Host, env.Config), nil
 }
 
-// OrBack adds to the error of a run that has moved no data yet how etcd starts again with the data it had: nothing else does.
-func (j EtcdJournal) OrBack(env *step.Env, err error) error {
+// WithUndoRemedy adds to the error of a run that has moved no data yet how etcd starts again with the data it had: nothing else does.
+func (j EtcdJournal) WithUndoRemedy(env *step.Env, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -132,7 +132,7 @@ func (o *EtcdOthers) gather(ctx context.Context, env *step.Env, all []etcd.Healt
 func (o *EtcdOthers) gatherPresent(ctx context.Context, env *step.Env) {
 	limited, cancel := context.WithTimeout(ctx, etcd.HealthTime)
 	defer cancel()
-	policy := retry.Policy{First: ReadyInterval, Passes: func(err error) bool { return errors.Is(err, etcd.ErrOpen) }}
+	policy := retry.Policy{First: ReadyInterval, Retryable: func(err error) bool { return errors.Is(err, etcd.ErrOpen) }}
 	err := policy.Do(limited, func(ctx context.Context) error {
 		own := env.Etcd.Peers(ctx, []string{o.Own.PeerURL})[0]
 		members, err := own.Members, own.Err
@@ -234,7 +234,7 @@ func (o *EtcdOthers) askOthers(ctx context.Context, env *step.Env) {
 
 // EtcdOthersCheck is a check of what was found about the other members.
 func EtcdOthersCheck(found func() []fault.Finding) preflight.Check {
-	return preflight.Check{Name: fault.EtcdOtherMembers, Asks: "no other member of etcd runs", Run: func(context.Context, preflight.View) []fault.Finding { return found() }}
+	return preflight.Check{Name: fault.EtcdOtherMembers, Description: "no other member of etcd runs", Run: func(context.Context, preflight.View) []fault.Finding { return found() }}
 }
 
 // Findings are the members that run, or may: they don't answer, or are unknown. Nobody can ignore a member that runs.

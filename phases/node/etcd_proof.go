@@ -20,8 +20,8 @@ import (
 // EtcdClusterText is the ID of the cluster that new data was made for, as a journal has it.
 func EtcdClusterText(made etcd.Data) string { return fmt.Sprintf("%x", made.Cluster) }
 
-// Holds fails unless the data in place is of this cluster: it must be the data that was made. A plan makes none, so it has no cluster.
-func (x EtcdExchange) Holds(env *step.Env, cluster string) error {
+// CheckData fails unless the data in place is of this cluster: it must be the data that was made. A plan makes none, so it has no cluster.
+func (x EtcdExchange) CheckData(env *step.Env, cluster string) error {
 	if cluster == "" {
 		return nil
 	}
@@ -41,8 +41,8 @@ func (x EtcdExchange) Holds(env *step.Env, cluster string) error {
 	return errors.WithMessage(err, dir)
 }
 
-// ServesEtcdCluster fails unless the etcd that answers is of this cluster: it must have started with the data that was made.
-func ServesEtcdCluster(ctx context.Context, env *step.Env, cluster string) error {
+// CheckServedCluster fails unless the etcd that answers is of this cluster: it must have started with the data that was made.
+func CheckServedCluster(ctx context.Context, env *step.Env, cluster string) error {
 	if cluster == "" {
 		return nil
 	}
@@ -59,8 +59,8 @@ func ServesEtcdCluster(ctx context.Context, env *step.Env, cluster string) error
 	return nil
 }
 
-// StartableEtcd fails while etcd must not start: a workflow that makes its data was interrupted, and hasn't put it in place.
-func StartableEtcd(env *step.Env) error {
+// CheckEtcdStartable fails while etcd must not start: a workflow that makes its data was interrupted, and hasn't put it in place.
+func CheckEtcdStartable(env *step.Env) error {
 	j, err := ReadEtcdJournal(env)
 	if err != nil || j.Manifest == "" {
 		return host.IgnoreForbidden(err)
@@ -71,7 +71,7 @@ func StartableEtcd(env *step.Env) error {
 	}
 	here, err := host.Exists(env.Host, x.Data)
 	if err == nil && here {
-		err = x.Holds(env, j.Cluster)
+		err = x.CheckData(env, j.Cluster)
 	}
 	if err == nil && !here {
 		err = j.Unfinished()

@@ -33,17 +33,17 @@ func (*QuorumError) Remedy() string { return QuorumRemedy }
 // QuorumRemedy is the remedy of each QuorumError.
 const QuorumRemedy = "make these members healthy (`slipway diagnose` on their nodes says what is wrong), or remove lost members (`slipway etcd member remove ID`)"
 
-// MayLeave returns a *QuorumError if etcd would have no quorum without the member.
-func MayLeave(all []etcd.Health, m etcd.Member) error {
+// CheckQuorumWithout returns a *QuorumError if etcd would have no quorum without the member.
+func CheckQuorumWithout(all []etcd.Health, m etcd.Member) error {
 	if etcd.QuorumWithout(all, m.PeerURL) {
 		return nil
 	}
-	return &QuorumError{errors.Errorf("etcd would have no quorum without member %s: of the others, %s", m.Label(), etcd.Standing(all, m.PeerURL))}
+	return &QuorumError{errors.Errorf("etcd would have no quorum without member %s: of the others, %s", m.Label(), etcd.DescribeHealth(all, m.PeerURL))}
 }
 
-// SpareEtcd returns a *QuorumError if etcd is to stop, and the other members need it. If the user ignores the check EtcdQuorum,
+// CheckEtcdCanStop returns a *QuorumError if etcd is to stop, and the other members need it. If the user ignores the check EtcdQuorum,
 // it only warns. Without its static Pod, etcd isn't running anyway.
-func SpareEtcd(ctx context.Context, env *step.Env, components []Replacement) error {
+func CheckEtcdCanStop(ctx context.Context, env *step.Env, components []Replacement) error {
 	i := slices.IndexFunc(components, named(manifests.EtcdName))
 	if i < 0 || components[i].Before == nil {
 		return nil
@@ -56,14 +56,14 @@ func SpareEtcd(ctx context.Context, env *step.Env, components []Replacement) err
 	return nil
 }
 
-// QuorumQuestion is the check EtcdQuorum for workflows that stop this node's member.
-func QuorumQuestion(env *step.Env) preflight.Check {
-	return QuorumIf(env, func(context.Context) bool { return slices.Contains(StaticPods(env), manifests.EtcdName) }, AwaitPeers)
+// NewQuorumCheck is the check EtcdQuorum for workflows that stop this node's member.
+func NewQuorumCheck(env *step.Env) preflight.Check {
+	return NewQuorumCheckIf(env, func(context.Context) bool { return slices.Contains(StaticPods(env), manifests.EtcdName) }, AwaitPeers)
 }
 
-// QuorumIf is QuorumQuestion for workflows that may not stop the member. ask reports why the others need it, like AwaitPeers.
-func QuorumIf(env *step.Env, stops func(context.Context) bool, ask func(context.Context, *step.Env) error) preflight.Check {
-	return preflight.Check{Name: fault.EtcdQuorum, Asks: "the other members of etcd can do without this one", Run: func(ctx context.Context, _ preflight.View) []fault.Finding {
+// NewQuorumCheckIf is NewQuorumCheck for workflows that may not stop the member. ask reports why the others need it, like AwaitPeers.
+func NewQuorumCheckIf(env *step.Env, stops func(context.Context) bool, ask func(context.Context, *step.Env) error) preflight.Check {
+	return preflight.Check{Name: fault.EtcdQuorum, Description: "the other members of etcd can do without this one", Run: func(ctx context.Context, _ preflight.View) []fault.Finding {
 		if !stops(ctx) {
 			return nil
 		}
@@ -93,8 +93,8 @@ func AwaitPeers(ctx context.Context, env *step.Env) error {
 		if err != nil {
 			return err
 		}
-		idle = followsNobody(all, member.PeerURL)
-		return OthersSuffice(all, member.PeerURL)
+		idle = hasNoLeader(all, member.PeerURL)
+		return CheckQuorumOfOthers(all, member.PeerURL)
 	})
 	if err == nil || idle && ctx.Err() == nil {
 		return nil
@@ -112,16 +112,16 @@ func MayHavePeers(ctx context.Context, env *step.Env) bool {
 	return err != nil || slices.ContainsFunc(all, func(m etcd.Health) bool { return m.PeerURL != member.PeerURL && m.Err == nil })
 }
 
-// followsNobody reports whether the member at own says it knows no leader, so its vote is of no use.
-func followsNobody(all []etcd.Health, own string) bool {
+// hasNoLeader reports whether the member at own says it knows no leader, so its vote is of no use.
+func hasNoLeader(all []etcd.Health, own string) bool {
 	return slices.ContainsFunc(all, func(m etcd.Health) bool {
 		return m.PeerURL == own && m.Answers && m.Err != nil && m.Status.Version != "" && m.Status.Leader == 0
 	})
 }
 
-// OthersSuffice reports unhealthy voters, unless the others have a quorum without the member at own. If all others are healthy,
+// CheckQuorumOfOthers reports unhealthy voters, unless the others have a quorum without the member at own. If all others are healthy,
 // it may restart, although a cluster of one or two then has no quorum. A learner may restart at any time.
-func OthersSuffice(all []etcd.Health, own string) error {
+func CheckQuorumOfOthers(all []etcd.Health, own string) error {
 	if slices.ContainsFunc(all, func(m etcd.Health) bool { return m.PeerURL == own && m.Learner }) {
 		return nil
 	}
@@ -134,5 +134,5 @@ func OthersSuffice(all []etcd.Health, own string) error {
 	if healthy == others || healthy >= quorum {
 		return nil
 	}
-	return errors.Errorf("of the %d members with a vote, %d besides this one must be healthy: %s", len(voters), quorum, etcd.Standing(voters, own))
+	return errors.Errorf("of the %d members with a vote, %d besides this one must be healthy: %s", len(voters), quorum, etcd.DescribeHealth(voters, own))
 }

@@ -35,7 +35,7 @@ func TestOthersSuffice(t *testing.T) {
 		"this one is ill":                {[]etcd.Health{member("cp-1", phasetest.OwnPeer, dead), member("b", "b", nil), member("c", "c", nil)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fact.Error(t, OthersSuffice(tt.health, phasetest.OwnPeer), tt.want...)
+			fact.Error(t, CheckQuorumOfOthers(tt.health, phasetest.OwnPeer), tt.want...)
 		})
 	}
 }

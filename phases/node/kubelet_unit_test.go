@@ -90,7 +90,7 @@ func TestKubeletStaysDown(t *testing.T) {
 				}
 				before := time.Now()
 				was, wanted := s.Patched(t)
-				_, err := stopStaticPods(t.Context(), s.Env, Turn{}, []Replacement{{Name: manifests.EtcdName, Before: was, Wanted: wanted}}, nextKubelet)
+				_, err := stopStaticPods(t.Context(), s.Env, Lease{}, []Replacement{{Name: manifests.EtcdName, Before: was, Wanted: wanted}}, nextKubelet)
 				phasetest.Fatal(t, err)
 				if limit := 4 * int(time.Since(before)/(10*time.Second)+1); kubelet.starts > limit {
 					t.Errorf("systemd has started it %d times in %s", kubelet.starts, time.Since(before))

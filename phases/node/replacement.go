@@ -23,8 +23,8 @@ type Replacement struct {
 	answered bool
 }
 
-// Contains reports whether a component is in the list.
-func Contains(components []Replacement, name string) bool {
+// HasComponent reports whether a component is in the list.
+func HasComponent(components []Replacement, name string) bool {
 	return slices.ContainsFunc(components, named(name))
 }
 
@@ -50,8 +50,8 @@ func ImagesOf(components []Replacement) string {
 	return strings.Join(images, ", ")
 }
 
-// Split separates the components of the API from its clients, which restart after it. It returns no empty group.
-func Split(components []Replacement) [][]Replacement {
+// SplitAPIClients separates the components of the API from its clients, which restart after it. It returns no empty group.
+func SplitAPIClients(components []Replacement) [][]Replacement {
 	var api, clients []Replacement
 	for _, c := range components {
 		if TakesAPIAway(c) {

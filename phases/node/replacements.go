@@ -24,7 +24,7 @@ func Outdated(ctx context.Context, env *step.Env) ([]Replacement, error) {
 		return nil, err
 	}
 	for i := range list {
-		if list[i].Stale, err = madeBefore(ctx, env, list[i].Name); err != nil {
+		if list[i].Stale, err = outdatedContainers(ctx, env, list[i].Name); err != nil {
 			return nil, err
 		}
 	}
@@ -73,8 +73,8 @@ func InitialMembers(env *step.Env, component string) []manifests.Member {
 	return member.Initial
 }
 
-// madeBefore returns the component's containers that are older than its manifest.
-func madeBefore(ctx context.Context, env *step.Env, component string) ([]host.Container, error) {
+// outdatedContainers returns the component's containers that are older than its manifest.
+func outdatedContainers(ctx context.Context, env *step.Env, component string) ([]host.Container, error) {
 	info, err := env.Host.Lstat(thisnode.StaticPodPath(env.Config, component))
 	if err != nil {
 		return nil, err
@@ -90,9 +90,9 @@ func RunningVersion(env *step.Env) string {
 	return cmp.Or(version, env.Config.Upgrade.From)
 }
 
-// RunsWith reports whether a component runs with a manifest. If it doesn't run, it may have crashed in an interrupted run; a swap
+// CompareRunning reports whether a component runs with a manifest. If it doesn't run, it may have crashed in an interrupted run; a swap
 // makes the kubelet start it without delay.
-func RunsWith(ctx context.Context, env *step.Env, name string, wanted []byte) (c Replacement, right bool, err error) {
+func CompareRunning(ctx context.Context, env *step.Env, name string, wanted []byte) (c Replacement, right bool, err error) {
 	c.Name, c.Wanted = name, wanted
 	path := thisnode.StaticPodPath(env.Config, name)
 	if c.Before, err = host.ReadIfExists(env.Host, path); err != nil || c.Before == nil {

@@ -24,7 +24,7 @@ import (
 )
 
 // RestartStale restarts those components that are stale, and waits until all are healthy. The running kubelet starts them.
-func RestartStale(ctx context.Context, env *step.Env, turn Turn, components ...string) error {
+func RestartStale(ctx context.Context, env *step.Env, turn Lease, components ...string) error {
 	since := map[string]time.Time{} // the earliest creation time of a component's container
 	for _, name := range components {
 		var err error
@@ -49,7 +49,7 @@ func RestartStale(ctx context.Context, env *step.Env, turn Turn, components ...s
 		}
 	}
 	for _, name := range components {
-		if !Contains(stale, name) { // may have crashed with its old certificate; on failure, the restart only takes longer
+		if !HasComponent(stale, name) { // may have crashed with its old certificate; on failure, the restart only takes longer
 			_ = env.Host.RemoveExited(ctx, env.Config.CRISocket, metav1.NamespaceSystem, name)
 		}
 	}

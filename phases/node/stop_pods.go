@@ -32,7 +32,7 @@ const (
 )
 
 // stopStaticPods writes components' manifests and stops their containers, the last component first; a kubelet starts them again.
-// Swap, PutBack and RestartStale stop a node in service only here, so these rules hold for all of them:
+// ReplaceStaticPods, RollBack and RestartStale stop a node in service only here, so these rules hold for all of them:
 //
 //   - This control plane has the turn.
 //   - If etcd stops, this node's API server stops first, and both start together, whatever has changed. Without etcd, the API
@@ -40,7 +40,7 @@ const (
 //   - etcd stops only if the other members can do without it. Otherwise nothing stops, and the error is a *QuorumError.
 //
 // stopped has the components, and everything that had to stop with them, etcd first.
-func stopStaticPods(ctx context.Context, env *step.Env, turn Turn, components []Replacement, by starter) (stopped []Replacement, err error) {
+func stopStaticPods(ctx context.Context, env *step.Env, turn Lease, components []Replacement, by starter) (stopped []Replacement, err error) {
 	if components, err = withAPIServer(env, components); err != nil {
 		return components, err
 	}
@@ -51,7 +51,7 @@ func stopStaticPods(ctx context.Context, env *step.Env, turn Turn, components []
 			prepareClients(ctx, env, c.Name)
 		}
 		if i == len(components)-1 { // the first to stop
-			if err := SpareEtcd(ctx, env, components); err != nil {
+			if err := CheckEtcdCanStop(ctx, env, components); err != nil {
 				return components, err
 			}
 			if ctx.Err() != nil {
@@ -70,7 +70,7 @@ func stopStaticPods(ctx context.Context, env *step.Env, turn Turn, components []
 
 // withAPIServer adds this node's API server to components that include etcd.
 func withAPIServer(env *step.Env, components []Replacement) ([]Replacement, error) {
-	if !Contains(components, manifests.EtcdName) || Contains(components, manifests.APIServerName) {
+	if !HasComponent(components, manifests.EtcdName) || HasComponent(components, manifests.APIServerName) {
 		return components, nil
 	}
 	manifest, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
@@ -92,7 +92,7 @@ func prepareClients(ctx context.Context, env *step.Env, component string) {
 	switch component {
 	case manifests.APIServerName:
 	case manifests.EtcdName:
-		prepare, missed = giveUpLead, "etcd will elect another leader while this member restarts"
+		prepare, missed = transferLeadership, "etcd will elect another leader while this member restarts"
 	default:
 		return
 	}
@@ -106,9 +106,9 @@ func prepareClients(ctx context.Context, env *step.Env, component string) {
 	}
 }
 
-// giveUpLead makes another member of etcd the leader before this member stops, to avoid an election. This node's API server has
+// transferLeadership makes another member of etcd the leader before this member stops, to avoid an election. This node's API server has
 // stopped by then: its writes would fail while the leader changes.
-func giveUpLead(ctx context.Context, env *step.Env) error {
+func transferLeadership(ctx context.Context, env *step.Env) error {
 	member, found := thisnode.EtcdMember(env.Host, env.Config)
 	if !found {
 		return nil
@@ -122,7 +122,7 @@ func giveUpLead(ctx context.Context, env *step.Env) error {
 
 // replaceStaticPod writes a component's manifest, upon which the kubelet may replace its Pod, and stops the containers made from
 // the previous manifest. The components that need it have been stopped already.
-func replaceStaticPod(ctx context.Context, env *step.Env, turn Turn, c Replacement) error {
+func replaceStaticPod(ctx context.Context, env *step.Env, turn Lease, c Replacement) error {
 	if ctx.Err() != nil { // before the kubelet sees the new manifest
 		return context.Cause(ctx)
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Swap writes the next manifests, all at once, and waits until the components are healthy with them.
+// ReplaceStaticPods writes the next manifests, all at once, and waits until the components are healthy with them.
 //
 // Left to itself, the kubelet takes 15 to 25 seconds: it waits for the old Pod to end, notices that two seconds later, and tries
-// again after ten. So Swap kills the kubelet, stops the containers, then restarts the kubelet, which starts the new Pods at once.
+// again after ten. So ReplaceStaticPods kills the kubelet, stops the containers, then restarts the kubelet, which starts the new Pods at once.
 // After an interruption at any point, the kubelet does the same by itself.
 //
-// swapped has the components and everything that had to restart with them, even after an error: PutBack needs it.
-func Swap(ctx context.Context, env *step.Env, turn Turn, components []Replacement) (swapped []Replacement, err error) {
+// swapped has the components and everything that had to restart with them, even after an error: RollBack needs it.
+func ReplaceStaticPods(ctx context.Context, env *step.Env, turn Lease, components []Replacement) (swapped []Replacement, err error) {
 	since := env.Host.Now()
 	swapped, err = stopStaticPods(ctx, env, turn, components, nextKubelet)
 	if err != nil {

@@ -45,7 +45,7 @@ func (r *Run) addonPhase() step.Phase {
 
 // changesAddon notes that the add-ons change before one does, which then is on trial.
 func (r *Run) changesAddon(name string, change func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
-	return r.orBack(func(ctx context.Context, env *step.Env) error {
+	return r.rollBackOnFailure(func(ctx context.Context, env *step.Env) error {
 		read := []string{manifests.KubeadmConfigMap, manifests.KubeletConfigMap}
 		if name == manifests.KubeProxyName && r.Changes(config.KubeProxySource) {
 			read = append(read, manifests.KubeProxyConfigMap)
@@ -126,31 +126,31 @@ func (r *Run) proveAddon(ctx context.Context, env *step.Env, before *rollout) er
 	if err != nil || !changed {
 		return err
 	}
-	if !slices.ContainsFunc(before.pods, func(p corev1.Pod) bool { return before.counts(env, &p) && cluster.PodReady(&p) }) {
+	if !slices.ContainsFunc(before.pods, func(p corev1.Pod) bool { return before.provesRollout(env, &p) && cluster.PodReady(&p) }) {
 		env.UI.Warn("no Pod of "+before.workload.GetName()+" was Ready before the change, so nothing shows whether it works now",
 			"see what its Pods need: `kubectl -n "+before.workload.GetNamespace()+" describe pods -l "+before.selector+"`")
 		return nil
 	}
-	if err := before.beginHere(ctx, env); err != nil {
+	if err := before.deleteOldPod(ctx, env); err != nil {
 		return err
 	}
 	first, err := before.await(ctx, env, nil)
 	if err != nil {
 		return err
 	}
-	if err := r.turn.Prove(ctx, env); err != nil {
+	if err := r.lease.AwaitStable(ctx, env); err != nil {
 		return err
 	}
 	last, err := before.await(ctx, env, first)
 	if err == nil && first != nil && restarts(last) != restarts(first) {
-		return before.fails(ctx, env, last)
+		return before.podError(ctx, env, last)
 	}
 	return err
 }
 
-// beginHere deletes a DaemonSet's old Pod on this node, once its controller knows the change: it replaces the others one by one,
+// deleteOldPod deletes a DaemonSet's old Pod on this node, once its controller knows the change: it replaces the others one by one,
 // and none while a node is down.
-func (o *rollout) beginHere(ctx context.Context, env *step.Env) error {
+func (o *rollout) deleteOldPod(ctx context.Context, env *step.Env) error {
 	daemons, is := o.workload.(*appsv1.DaemonSet)
 	if !is {
 		return nil
@@ -165,7 +165,7 @@ func (o *rollout) beginHere(ctx context.Context, env *step.Env) error {
 		})
 	})
 	for i := range o.pods {
-		if err == nil && o.counts(env, &o.pods[i]) {
+		if err == nil && o.provesRollout(env, &o.pods[i]) {
 			err = env.Cluster.EnsureAbsent(ctx, &o.pods[i])
 		}
 	}
@@ -181,16 +181,16 @@ func (o *rollout) await(ctx context.Context, env *step.Env, certain *corev1.Pod)
 			missing := "there is none yet"
 			for i := range pods {
 				p := &pods[i]
-				if !o.counts(env, p) || slices.ContainsFunc(o.pods, sameAs(p)) || certain != nil && certain.UID != p.UID {
+				if !o.provesRollout(env, p) || slices.ContainsFunc(o.pods, sameAs(p)) || certain != nil && certain.UID != p.UID {
 					continue
 				}
 				if cluster.PodReady(p) {
 					ready, failed = p, nil
 					return nil
 				}
-				missing = fmt.Sprintf("Pod %s on node %s is not Ready%s", p.Name, p.Spec.NodeName, whyWaits(p))
+				missing = fmt.Sprintf("Pod %s on node %s is not Ready%s", p.Name, p.Spec.NodeName, waitingReasons(p))
 				if isStuck(p) {
-					failed = o.fails(ctx, env, p)
+					failed = o.podError(ctx, env, p)
 				}
 			}
 			if failed != nil {
@@ -202,8 +202,8 @@ func (o *rollout) await(ctx context.Context, env *step.Env, certain *corev1.Pod)
 	return ready, cmp.Or(err, failed)
 }
 
-// counts reports whether a Pod shows that the add-on works: a DaemonSet's own Pod on this node does, and any of a Deployment.
-func (o *rollout) counts(env *step.Env, p *corev1.Pod) bool {
+// provesRollout reports whether a Pod shows that the add-on works: a DaemonSet's own Pod on this node does, and any of a Deployment.
+func (o *rollout) provesRollout(env *step.Env, p *corev1.Pod) bool {
 	daemons, is := o.workload.(*appsv1.DaemonSet)
 	return p.DeletionTimestamp == nil && (!is || p.Spec.NodeName == env.Config.Name && metav1.IsControlledBy(p, daemons))
 }
@@ -211,8 +211,8 @@ func (o *rollout) counts(env *step.Env, p *corev1.Pod) bool {
 // longestLine limits the part of a Pod's log in an error, in bytes.
 const longestLine = 1000
 
-// fails is the error of a Pod that doesn't work, with the last line of its log.
-func (o *rollout) fails(ctx context.Context, env *step.Env, p *corev1.Pod) error {
+// podError is the error of a Pod that doesn't work, with the last line of its log.
+func (o *rollout) podError(ctx context.Context, env *step.Env, p *corev1.Pod) error {
 	said := ""
 	for _, c := range p.Status.ContainerStatuses {
 		if c.RestartCount == 0 {
@@ -229,7 +229,7 @@ func (o *rollout) fails(ctx context.Context, env *step.Env, p *corev1.Pod) error
 		})
 	}
 	return errors.Errorf("Pod %s of %s on node %s does not run with the change%s (restarts: %d)%s",
-		p.Name, o.workload.GetName(), p.Spec.NodeName, whyWaits(p), restarts(p), said)
+		p.Name, o.workload.GetName(), p.Spec.NodeName, waitingReasons(p), restarts(p), said)
 }
 
 func sameAs(p *corev1.Pod) func(corev1.Pod) bool {
@@ -248,8 +248,8 @@ func restarts(p *corev1.Pod) (n int32) {
 	return n
 }
 
-// whyWaits says what the containers of a Pod wait for; empty if none does.
-func whyWaits(p *corev1.Pod) (why string) {
+// waitingReasons says what the containers of a Pod wait for; empty if none does.
+func waitingReasons(p *corev1.Pod) (why string) {
 	for _, c := range containers(p) {
 		if c.State.Waiting != nil {
 			why += fmt.Sprintf("; container %s: %s %s", c.Name, c.State.Waiting.Reason, c.State.Waiting.Message)

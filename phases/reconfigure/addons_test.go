@@ -163,7 +163,7 @@ func TestAddonsOnTrial(t *testing.T) {
 			}
 			fact.In(t, proxy, "127.0.0.1:10256")
 			fact.In(t, image, "example.org/next")
-			if got := state(t, s); got != trial.Counts {
+			if got := state(t, s); got != trial.Completed {
 				t.Errorf("the change is %q", got)
 			}
 			deleted := strings.Count(strings.Join(s.Done, "\n"), "delete Pod")

@@ -29,11 +29,11 @@ func check(ctx context.Context, env *step.Env, more []preflight.Check) error {
 }
 
 func question(env *step.Env, name, asks string, find func(context.Context, *step.Env) []fault.Finding) preflight.Check {
-	return preflight.Check{Name: name, Asks: asks, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return find(ctx, env) }}
+	return preflight.Check{Name: name, Description: asks, Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return find(ctx, env) }}
 }
 
 func (r *Run) controlPlaneChecks(env *step.Env) []preflight.Check {
-	return append(others(env), r.quotaQuestion(env), question(env, encryptionCheck, "the API server finds the file with the encryption keys", encryptionFile), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade),
+	return append(clusterChecks(env), r.quotaQuestion(env), question(env, encryptionCheck, "the API server finds the file with the encryption keys", encryptionFile), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade),
 		question(env, certificatesCheck, "the API server will accept all kubelets' certificates, if it verifies them", kubeletCertificates),
 		question(env, edits.StaticPodCheck, "nobody has edited the static Pods, or the patches keep the edits", edits.StaticPodFindings))
 }
@@ -42,15 +42,15 @@ func kubeletCheck(env *step.Env) preflight.Check {
 	return question(env, edits.KubeletCheck, "nobody has edited the kubelet's configuration, or the patches keep the edits", edits.KubeletFindings)
 }
 
-// others are the checks of the rest of the cluster.
-func others(env *step.Env) []preflight.Check {
+// clusterChecks are the checks of the rest of the cluster.
+func clusterChecks(env *step.Env) []preflight.Check {
 	stops := func(ctx context.Context) bool {
 		list, err := node.Outdated(ctx, env)
-		return err != nil || node.Contains(list, manifests.EtcdName)
+		return err != nil || node.HasComponent(list, manifests.EtcdName)
 	}
 	return []preflight.Check{
-		node.NodesReadyQuestion(env),
-		node.QuorumIf(env, stops, node.AwaitPeers),
+		node.NewNodesReadyCheck(env),
+		node.NewQuorumCheckIf(env, stops, node.AwaitPeers),
 	}
 }
 

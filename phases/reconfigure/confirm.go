@@ -42,7 +42,7 @@ func awaitAnswer(ctx context.Context, env *step.Env, record *trial.Record) (tria
 func Watch() []step.Phase {
 	wait := step.Phase{Name: "confirmation", Summary: "Wait for `slipway reconfigure --confirm`", Run: func(ctx context.Context, env *step.Env) error {
 		unfinished, err := trial.Unfinished(env)
-		if err != nil || unfinished == nil || !unfinished.Waits() {
+		if err != nil || unfinished == nil || !unfinished.AwaitsConfirmation() {
 			return err
 		}
 		_, err = awaitAnswer(ctx, env, unfinished)
@@ -60,18 +60,18 @@ func Answer(env *step.Env, answer trial.Answer, asked bool) ([]step.Phase, error
 		return nil, err
 	case last == nil:
 		return nil, fault.New("no change is on trial on this node", "`slipway reconfigure --try DURATION` begins one")
-	case last.Over():
-		return nil, overFor(last, answer, asked)
+	case last.Finished():
+		return nil, outcomeError(last, answer, asked)
 	}
 	if err := takes(last, answer); err != nil {
 		return nil, err
 	}
-	if last.Waits() {
+	if last.AwaitsConfirmation() {
 		if err := give(env, last, answer); err != nil {
 			return nil, err
 		}
 	}
-	return finishAs(last, answer), nil
+	return finishWithAnswer(last, answer), nil
 }
 
 // takes fails if the change's state leaves no room for the answer.
@@ -101,22 +101,22 @@ func give(env *step.Env, last *trial.Record, answer trial.Answer) error {
 	return last.Answer(env, answer)
 }
 
-// finishAs is Finish, and fails if the change has ended otherwise than its answer says.
-func finishAs(last *trial.Record, answer trial.Answer) []step.Phase {
+// finishWithAnswer is Finish, and fails if the change has ended otherwise than its answer says.
+func finishWithAnswer(last *trial.Record, answer trial.Answer) []step.Phase {
 	return append(Finish(false), step.Phase{Name: "outcome", Summary: "Check the change's outcome", Run: func(_ context.Context, env *step.Env) error {
-		now, err := last.Now(env)
+		now, err := last.Reload(env)
 		if err != nil {
 			return err
 		}
-		return overFor(now, answer, true)
+		return outcomeError(now, answer, true)
 	}})
 }
 
-// overFor is the error of an answer that comes too late; nil if it was heard.
-func overFor(last *trial.Record, answer trial.Answer, asked bool) error {
-	wanted := map[trial.Answer]trial.State{trial.Confirmed: trial.Counts, trial.Refused: trial.Reverted}[answer]
+// outcomeError is the error of an answer that comes too late; nil if it was heard.
+func outcomeError(last *trial.Record, answer trial.Answer, asked bool) error {
+	wanted := map[trial.Answer]trial.State{trial.Confirmed: trial.Completed, trial.Refused: trial.Reverted}[answer]
 	switch of := nameOf(last); {
-	case asked && wanted == trial.Counts && last.State == wanted && last.Cause != "":
+	case asked && wanted == trial.Completed && last.State == wanted && last.Cause != "":
 		return fault.New(of+" counts on this node, but only a part of it is stored: "+last.Cause, "compare that ConfigMap with it, and run `slipway reconfigure` with its documents again")
 	case asked && last.State == wanted:
 		return nil

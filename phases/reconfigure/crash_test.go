@@ -72,7 +72,7 @@ var nodePlaneScenario = phasetest.Scenario{
 // nodeScenario brings a worker to a configuration that was changed since it joined.
 var nodeScenario = phasetest.Scenario{
 	Name:    "reconfigure-node",
-	Prepare: phasetest.PrepareNode(bootstrap.Join, bootstrap.LookBack),
+	Prepare: phasetest.PrepareNode(bootstrap.Join, bootstrap.DetectEarlierRun),
 	Run:     reconfigureNode,
 	Reads:   "/var/lib/kubelet/config.yaml",
 }
@@ -183,7 +183,7 @@ func confirm(env *step.Env) error {
 
 func revert(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io.Writer) error {
 	return command(ctx, h, endpoint, say, (*Run).RevertPhases, func(l reconfiguring.Loader) (*Run, error) {
-		r, _, err := Reverting(ctx, h, l)
+		r, _, err := NewRevert(ctx, h, l)
 		return r, err
 	})
 }
@@ -200,12 +200,12 @@ func command(ctx context.Context, h *phasetest.LastingHost, endpoint string, say
 		return err
 	}
 	if unfinished != nil {
-		if unfinished.Waits() {
+		if unfinished.AwaitsConfirmation() {
 			if err := confirm(env); err != nil {
 				return err
 			}
 		}
-		if err := phasetest.CrashRun(ctx, living, h, endpoint, say, FinishFirst(), nil); err != nil {
+		if err := phasetest.CrashRun(ctx, living, h, endpoint, say, FinishAndAwaitAPI(), nil); err != nil {
 			return err
 		}
 	}

@@ -51,19 +51,19 @@ func kubeconfigFiles(env *step.Env) []string {
 	return paths
 }
 
-// following returns this node's kubeconfig files that lead to a former endpoint, as they lead to the present one. A control plane's
+// retargetKubeconfigs returns this node's kubeconfig files that lead to a former endpoint, as they lead to the present one. A control plane's
 // kubelet stays with its own API server, even if that was the endpoint.
-func following(env *step.Env, former []string) (files []ownership.File, err error) {
+func retargetKubeconfigs(env *step.Env, former []string) (files []ownership.File, err error) {
 	n := env.Config
 	if len(former) == 0 || !n.ControlPlane && n.Cluster.ControlPlaneEndpoint == "" {
 		return nil, nil
 	}
 	for _, path := range clientFiles(env) {
-		data, at, err := leadsTo(env, path)
+		data, at, err := readKubeconfigEndpoint(env, path)
 		if err != nil {
 			return nil, err
 		}
-		stays := at == strings.ToLower(n.Endpoint()) || path == thisnode.KubeletConf(n) && leadsHere(env, at)
+		stays := at == strings.ToLower(n.Endpoint()) || path == thisnode.KubeletConf(n) && isLocalEndpoint(env, at)
 		if stays || !slices.Contains(former, at) {
 			continue
 		}
@@ -84,12 +84,12 @@ func asKubeconfig(path string, data []byte, mode fs.FileMode) ownership.File {
 	return ownership.File{Path: path, Data: data, Mode: mode, Secret: mode == 0o600 || host.LooksSecret(data)}
 }
 
-func leadsHere(env *step.Env, endpoint string) bool {
+func isLocalEndpoint(env *step.Env, endpoint string) bool {
 	return env.Config.ControlPlane && endpoint == env.Config.LocalEndpoint()
 }
 
-// leadsTo returns a kubeconfig file, and the host:port that it leads to; empty for a missing file.
-func leadsTo(env *step.Env, path string) (data []byte, endpoint string, err error) {
+// readKubeconfigEndpoint returns a kubeconfig file, and the host:port that it leads to; empty for a missing file.
+func readKubeconfigEndpoint(env *step.Env, path string) (data []byte, endpoint string, err error) {
 	if data, err = host.ReadIfExists(env.Host, path); err != nil || data == nil {
 		return nil, "", err
 	}
@@ -98,7 +98,7 @@ func leadsTo(env *step.Env, path string) (data []byte, endpoint string, err erro
 }
 
 func (r *Run) findKubeconfigs(env *step.Env) error {
-	files, err := following(env, r.Former)
+	files, err := retargetKubeconfigs(env, r.Former)
 	for _, f := range files {
 		r.addKubeconfig(env, f)
 	}
@@ -114,8 +114,8 @@ func (r *Run) addKubeconfig(env *step.Env, f ownership.File) {
 	}
 }
 
-// leadClients leads this node's clients to the endpoint, once the API answers there under its name.
-func (r *Run) leadClients(ctx context.Context, env *step.Env) error {
+// redirectClients leads this node's clients to the endpoint, once the API answers there under its name.
+func (r *Run) redirectClients(ctx context.Context, env *step.Env) error {
 	kubelets := slices.ContainsFunc(r.kubelet, func(f ownership.File) bool { return trial.IsKubeconfig(env, f.Path) })
 	if !kubelets && len(r.kubeconfigs) == 0 && !r.MovesEndpoint() {
 		return nil
@@ -134,7 +134,7 @@ func (r *Run) leadClients(ctx context.Context, env *step.Env) error {
 	if r.Reverts != nil {
 		return nil
 	}
-	return r.sayElsewhere(env)
+	return r.reportOtherEndpoints(env)
 }
 
 // awaitEndpoint also gives this API server the time to read its certificate again.
@@ -154,15 +154,15 @@ func awaitEndpoint(ctx context.Context, env *step.Env) error {
 	})
 }
 
-// sayElsewhere names the files that lead neither to the endpoint nor to this node's API server: somebody wants it so, or they're older
+// reportOtherEndpoints names the files that lead neither to the endpoint nor to this node's API server: somebody wants it so, or they're older
 // than kubeadm's present rules.
-func (r *Run) sayElsewhere(env *step.Env) error {
+func (r *Run) reportOtherEndpoints(env *step.Env) error {
 	for _, path := range kubeconfigFiles(env) {
-		_, at, err := leadsTo(env, path)
+		_, at, err := readKubeconfigEndpoint(env, path)
 		if err != nil {
 			return err
 		}
-		if at == "" || leadsHere(env, at) || at == strings.ToLower(env.Config.Endpoint()) || r.writesLater(path) {
+		if at == "" || isLocalEndpoint(env, at) || at == strings.ToLower(env.Config.Endpoint()) || r.writesLater(path) {
 			continue
 		}
 		env.UI.Warn("keeping "+path+", which leads to "+at, "if it was to follow the endpoint, write https://"+env.Config.Endpoint()+

@@ -34,7 +34,7 @@ func (r *Run) endpointChecks(env *step.Env) []preflight.Check {
 }
 
 func (r *Run) checkEndpoint(ctx context.Context, env *step.Env) []fault.Finding {
-	files, err := following(env, r.Former)
+	files, err := retargetKubeconfigs(env, r.Former)
 	switch {
 	case err != nil:
 		return []fault.Finding{fault.Of(err)}

@@ -171,7 +171,7 @@ func TestEndpointGoesBack(t *testing.T) {
 		before, config, refused := files(t, s), configuration(t, s), errors.New("it does not work")
 		s.Cluster = &refusing{s.API, "kube-proxy", refused}
 		err := lead(t, s, "controlPlaneEndpoint: first.example.org\n")
-		if back := (*node.PutBackError)(nil); !errors.As(err, &back) {
+		if back := (*node.RolledBackError)(nil); !errors.As(err, &back) {
 			t.Error(err)
 		}
 		isLed(t, s, local, "192.0.2.11")

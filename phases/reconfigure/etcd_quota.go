@@ -92,7 +92,7 @@ func (r *Run) etcdManifests(env *step.Env) (now, next []byte, err error) {
 		if now, err = host.ReadIfExists(env.Host, f.Path); err != nil {
 			return nil, nil, err
 		}
-		next, err = r.Reverts.Kept(env, f)
+		next, err = r.Reverts.OriginalContent(env, f)
 	}
 	return now, next, err
 }

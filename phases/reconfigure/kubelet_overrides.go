@@ -78,7 +78,7 @@ func (r *Run) nextSettings(env *step.Env, path string) ([]byte, error) {
 	}
 	for _, f := range r.Reverts.Files {
 		if f.Path == path {
-			return r.Reverts.Kept(env, f)
+			return r.Reverts.OriginalContent(env, f)
 		}
 	}
 	return nil, nil

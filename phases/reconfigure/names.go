@@ -56,7 +56,7 @@ func usersOf(ctx context.Context, env *step.Env) (map[string]string, error) {
 		}
 	}
 	for _, path := range kubeconfigFiles(env) {
-		_, at, err := leadsTo(env, path)
+		_, at, err := readKubeconfigEndpoint(env, path)
 		if err != nil {
 			return nil, err
 		}

@@ -7,274 +7,118 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/slipway-k8s/slipway/certs"
 	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/config"
-	"github.com/slipway-k8s/slipway/internal/fault"
-	"github.com/slipway-k8s/slipway/internal/ownership"
-	"github.com/slipway-k8s/slipway/internal/pki"
-	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/reconfiguring"
 	"github.com/slipway-k8s/slipway/internal/ui"
-	"github.com/slipway-k8s/slipway/manifests"
-	"github.com/slipway-k8s/slipway/phases/backup"
-	"github.com/slipway-k8s/slipway/phases/edits"
 	"github.com/slipway-k8s/slipway/phases/kubelet"
 	"github.com/slipway-k8s/slipway/phases/node"
 	"github.com/slipway-k8s/slipway/phases/step"
-	"github.com/slipway-k8s/slipway/phases/trial"
+	"github.com/slipway-k8s/slipway/preflight"
 )
 
-func (r *Run) preflight(ctx context.Context, env *step.Env) error {
-	for _, f := range r.Fields {
-		changes := []ui.Field{{Source: f.Source, Path: f.Path}}
-		ui.SayEffect(env.UI, ui.Effect{Text: "Changing " + f.Path + " in " + f.Source, Changes: changes})
+// NodePhases returns the workflow of `reconfigure node`: this node gets the cluster's stored configuration, on trial. It stores nothing.
+func (r *Run) NodePhases() []step.Phase {
+	phase := func(name, summary string, run func(context.Context, *step.Env) error) step.Phase {
+		return step.Phase{Name: name, Summary: summary, Run: r.rollBackOnFailure(run)}
 	}
-	if err := r.look(env); err != nil {
+	certificates := phase("certificates", "Issue certificates with new names", r.issueCertificates)
+	components := phase("control-plane", "Restart the components whose static Pods change, on trial", r.restartComponents)
+	certificates.Skip, components.Skip = node.UnlessControlPlane, node.UnlessControlPlane
+	return r.confirming([]step.Phase{
+		phase("preflight", "Check that this node can change, and pull its images", r.nodePreflight),
+		phase("prepare", "Find the changes, take a control plane's turn, and keep the files that change", r.prepare),
+		certificates,
+		phase("kubeconfig", "Lead this node's clients to the API's endpoint, if that has changed", r.redirectClients),
+		components,
+		phase("kubelet-config", "Restart the kubelet with its new settings, on trial", r.restartKubelet),
+		phase("finish", "Give the turn back", r.end),
+		kubelet.ServingCertificate(),
+	}, "finish")
+}
+
+func (r *Run) nodePreflight(ctx context.Context, env *step.Env) error {
+	if err := r.recordInspectedFiles(env); err != nil {
 		return err
 	}
 	if r.Reverts != nil {
 		return r.revertPreflight(ctx, env)
 	}
-	if len(r.Fields) == 0 {
-		env.UI.Printf("The cluster has this configuration already")
+	env.UI.Printf("Comparing this node with the cluster's configuration")
+	checks := r.controlPlaneChecks(env)
+	if !env.Config.ControlPlane {
+		checks = nil
 	}
-	checks := append(r.controlPlaneChecks(env), question(env, pendingCheck, "this control plane runs with the cluster's configuration", r.pending), kubeletCheck(env), r.overridesQuestion(env))
-	return check(ctx, env, append(checks, r.endpointChecks(env)...))
+	return check(ctx, env, slices.Concat(checks, []preflight.Check{kubeletCheck(env), r.overridesQuestion(env)}, r.endpointChecks(env)))
 }
 
-// prepare finds the changes on this node and, if there are any, takes the turn and keeps the files.
-func (r *Run) prepare(ctx context.Context, env *step.Env) error {
-	if err := r.find(ctx, env); err != nil {
-		return err
-	}
-	if len(r.certificates)+len(r.kubeconfigs)+len(r.components)+len(r.profiles)+len(r.kubelet)+len(r.others)+len(r.Fields) == 0 {
-		env.UI.Printf("This node already runs with this configuration")
+// kubeletName is the kubelet's name in a plan.
+const kubeletName = "kubelet"
+
+// mostNamed is how many nodes the last message names of each kind.
+const mostNamed = 8
+
+// sayOthers names the nodes that don't have the change yet.
+func (r *Run) sayOthers(ctx context.Context, env *step.Env) error {
+	ofKubelets := r.Changes(config.KubeletSource) || r.MovesEndpoint()
+	if !ofKubelets && !slices.ContainsFunc(r.Fields, isOfControlPlanes) {
 		return nil
 	}
-	if _, err := env.Host.Unit(ctx, node.KubeletUnit); err != nil {
-		return fault.WithRemedy(err, "a change restarts the kubelet, and puts it back if it doesn't work, through systemd")
-	}
-	if err := r.seeWrites(env); err != nil {
-		return err
-	}
-	if err := r.takeTurn(ctx, env); err != nil {
-		return err
-	}
-	if err := r.unchanged(ctx, env, slices.Sorted(maps.Keys(r.Versions))...); err != nil {
-		return err
-	}
-	if len(r.components) > 0 {
-		if err := sayOutage(ctx, env, r.components); err != nil {
-			return err
-		}
-		if err := node.AwaitChecks(ctx, env, others(env), env.Config.IgnorePreflightErrors); err != nil {
-			return err
-		}
-	}
-	return r.begin(ctx, env)
-}
-
-// apiOutage is how long the API of a single control plane is away when etcd or the API server restarts.
-const apiOutage = 10 * time.Second
-
-// sayOutage says how long the API of a single control plane is away. docs/design/upgrade-swap.md has the measurements.
-func sayOutage(ctx context.Context, env *step.Env, components []node.Replacement) error {
 	nodes, err := env.Cluster.Nodes(ctx)
-	if err == nil && slices.ContainsFunc(components, node.TakesAPIAway) && len(cluster.ControlPlanesOf(nodes)) < 2 {
-		ui.SayEffect(env.UI, ui.Effect{Text: fmt.Sprintf("The API will be away for about %s", apiOutage), APIAway: apiOutage})
-	}
-	return err
-}
-
-// begin makes sure that this node goes back whatever happens to this run.
-func (r *Run) begin(ctx context.Context, env *step.Env) (err error) {
-	writes, err := r.writes(env)
-	if err == nil {
-		err = r.unedited(env, writes)
-	}
 	if err != nil {
 		return err
 	}
-	texts, err := r.configMaps(ctx, env)
-	if err != nil {
-		return err
+	planes := cluster.ControlPlanesOf(nodes)
+	var others, workers []string
+	for _, name := range slices.Sorted(maps.Keys(planes)) {
+		if name != env.Config.Name {
+			others = append(others, name)
+		}
 	}
-	change := trial.Record{ConfigMaps: texts}
-	if r.Reverts != nil {
-		change.TakesBack = &r.Reverts.Began
+	for _, n := range nodes {
+		if planes[n.Name] == nil && ofKubelets {
+			workers = append(workers, n.Name)
+		}
 	}
-	if r.record, err = trial.Begin(ctx, env, r.Program, writes, change); err != nil {
-		return err
+	restarts := restarting(r.components)
+	if r.Changes(config.KubeletSource) {
+		restarts = append(restarts, kubeletName)
 	}
-	env.UI.Printf("Keeping the previous files in %s", r.record.Dir())
+	sayFollowers(env, "the other control planes, one after another", others, restarts)
+	sayFollowers(env, "each worker", workers, []string{kubeletName})
+	if r.MovesEndpoint() {
+		env.UI.Nextf("Replace copies of admin.conf. Until you take the former endpoint's name out of apiServer.certSANs, it works as before")
+	}
 	return nil
 }
 
-// writes are the files that this run is about to write.
-func (r *Run) writes(env *step.Env) (list []trial.Write, err error) {
-	for _, row := range r.certificates {
-		list = append(list, trial.Write{Path: env.PKI().Files(row)[0]})
+// sayFollowers names nodes that get the change by a command of their own, and what that restarts there.
+func sayFollowers(env *step.Env, on string, nodes, restarts []string) {
+	if len(nodes) == 0 {
+		return
 	}
-	for _, c := range r.components {
-		list = append(list, trial.Write{Path: thisnode.StaticPodPath(env.Config, c.Name), Data: c.Wanted})
+	e := ui.Effect{Text: fmt.Sprintf("Run `slipway reconfigure node` on %s: %s", on, namesOf(nodes))}
+	if len(restarts) > 0 {
+		e.Text += ". There, it restarts " + strings.Join(restarts, ", ")
 	}
-	for _, f := range slices.Concat(r.kubeconfigs, r.profiles, r.kubelet) {
-		list = append(list, trial.Write{Path: f.Path, Data: f.Data})
+	for _, name := range nodes {
+		e.Others = append(e.Others, ui.OtherNode{Name: name, Command: "reconfigure node", Restarts: restarts})
 	}
-	for _, f := range r.others {
-		data, err := r.Reverts.Kept(env, f)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, trial.Write{Path: f.Path, Data: data})
-	}
-	for i := range list {
-		of, err := backup.Whose(env, list[i].Path)
-		if err != nil {
-			return nil, err
-		}
-		list[i].Edited = of == backup.AsEdited
-		list[i].WritesEdit = r.Reverts != nil && slices.ContainsFunc(r.Reverts.Files, func(f trial.File) bool { return f.Path == list[i].Path && f.Edited })
-	}
-	return list, nil
+	ui.SayEffect(env.UI, e)
 }
 
-func (r *Run) find(ctx context.Context, env *step.Env) (err error) {
-	if r.Reverts != nil {
-		return r.findKept(ctx, env)
-	}
-	if env.Config.ControlPlane {
-		if r.components, err = node.Outdated(ctx, env); err != nil {
-			return err
-		}
-		if r.profiles, err = r.missingProfileFiles(env); err != nil {
-			return err
-		}
-		if r.serverAlone {
-			r.components = slices.DeleteFunc(r.components, func(c node.Replacement) bool { return c.Name != manifests.APIServerName })
-			return nil
-		}
-		if err := r.findNames(ctx, env); err != nil {
-			return err
-		}
-	}
-	files, err := kubelet.NextFiles(env)
-	if err == nil {
-		r.kubelet, err = ownership.Differing(env.Host, files)
-	}
-	if err != nil {
-		return err
-	}
-	return r.findKubeconfigs(env)
+// isOfControlPlanes reports whether control planes have to change for a field. The add-ons have changed already.
+func isOfControlPlanes(f reconfiguring.Field) bool {
+	return f.Source == config.ClusterSource && !strings.HasPrefix(f.Path, "dns.")
 }
 
-// lackingNames returns the certificates that lack a name or an address of the configuration.
-func lackingNames(env *step.Env) (rows []certs.Spec, err error) {
-	store := env.PKI()
-	for _, row := range certs.Specs(env.Config) {
-		if !row.Renewable() || row.Kubeconfig != "" {
-			continue
-		}
-		cert, err := store.Current(row)
-		if err != nil {
-			return nil, err
-		}
-		lacks := func(f fault.Finding) bool { return f.Name == certs.MissingSAN }
-		if cert != nil && slices.ContainsFunc(certs.Faults(row, certs.Pair{Cert: cert}, nil, env.Host.Now()), lacks) {
-			rows = append(rows, row)
-		}
+func namesOf(nodes []string) string {
+	slices.Sort(nodes)
+	if more := len(nodes) - mostNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(nodes[:mostNamed], ", "), more)
 	}
-	return rows, nil
-}
-
-// issueCertificates keeps the keys. The API server and etcd read their certificates again by themselves.
-func (r *Run) issueCertificates(ctx context.Context, env *step.Env) error {
-	if len(r.certificates)+len(r.others) == 0 {
-		return nil
-	}
-	if err := r.restoreOthers(env); err != nil {
-		return err
-	}
-	for _, row := range r.certificates {
-		cert, err := env.PKI().Current(row)
-		if err != nil {
-			return err
-		}
-		store := env.PKI()
-		store.Config = store.Config.With(func(n *config.Node) { n.Cluster.EncryptionAlgorithm = certs.AlgorithmOf(cert.PublicKey) })
-		renewal := pki.Renewal{Store: store, Name: row.Name, KeepKey: true}
-		if isAPIServers(row) {
-			renewal.Without = r.lost
-		}
-		if err := renewal.Renew(row.Name); err != nil {
-			return err
-		}
-	}
-	return r.turn.Prove(ctx, env)
-}
-
-// restartComponents swaps etcd and the API server first, then the components that need the API. A profile's files are there before
-// the API server needs them, and until it doesn't.
-func (r *Run) restartComponents(ctx context.Context, env *step.Env) error {
-	if r.Reverts == nil && len(r.components)+len(r.profiles) > 0 {
-		if err := edits.RefuseLoss(ctx, env); err != nil {
-			return err
-		}
-		if err := r.writeProfileFiles(env); err != nil {
-			return err
-		}
-	}
-	for _, group := range node.Split(r.components) {
-		if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
-			return err
-		}
-		names := restarting(group)
-		ui.SayEffect(env.UI, ui.Effect{Text: "Restarting " + strings.Join(names, " and "), Restarts: names})
-		if _, err := node.Swap(ctx, env, r.turn, group); err != nil {
-			return err
-		}
-		if err := r.turn.Prove(ctx, env); err != nil {
-			return err
-		}
-	}
-	return r.removeOthers(env)
-}
-
-// restarting names the components that restart: the API server always does with etcd.
-func restarting(components []node.Replacement) (names []string) {
-	for _, c := range components {
-		names = append(names, c.Name)
-		if c.Name == manifests.EtcdName && !node.Contains(components, manifests.APIServerName) {
-			names = append(names, manifests.APIServerName)
-		}
-	}
-	return names
-}
-
-func (r *Run) restartKubelet(ctx context.Context, env *step.Env) error {
-	if len(r.kubelet) == 0 {
-		return nil
-	}
-	if err := r.unchanged(ctx, env, manifests.KubeadmConfigMap, manifests.KubeletConfigMap); err != nil {
-		return err
-	}
-	r.turn.KeepOnFailure()
-	if err := env.Keeper().Replace(r.kubelet); err != nil {
-		return err
-	}
-	if err := kubelet.EnsurePairUntilSigned(env); err != nil {
-		return err
-	}
-	ui.SayEffect(env.UI, ui.Effect{
-		Text: "Restarting the kubelet, so that it reads " + filepath.Dir(r.kubelet[0].Path), Restarts: []string{kubeletName},
-	})
-	if err := node.RestartKubeletAndWait(ctx, env); err != nil {
-		return err
-	}
-	return r.turn.Prove(ctx, env)
+	return strings.Join(nodes, ", ")
 }

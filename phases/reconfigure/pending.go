@@ -26,7 +26,7 @@ const pendingCheck = "PendingConfiguration"
 // pending finds an earlier change of the cluster's configuration that this control plane hasn't got yet: this run would put both on
 // trial, and couldn't say which one doesn't work.
 func (r *Run) pending(ctx context.Context, env *step.Env) []fault.Finding {
-	paths, err := pendingFiles(ctx, inPresent(env), r.Former)
+	paths, err := pendingFiles(ctx, withCurrentConfig(env), r.Former)
 	switch {
 	case err != nil:
 		return []fault.Finding{fault.NewFinding(pendingCheck, fault.Unasked, fault.Remedy(err), "%v", err)}
@@ -38,8 +38,8 @@ func (r *Run) pending(ctx context.Context, env *step.Env) []fault.Finding {
 		"the cluster's configuration was changed before, and this control plane does not run with that change yet: %s", strings.Join(paths, ", "))}
 }
 
-// inPresent is the environment with the configuration from before this change.
-func inPresent(env *step.Env) *step.Env {
+// withCurrentConfig is the environment with the configuration from before this change.
+func withCurrentConfig(env *step.Env) *step.Env {
 	present, upgrade := *env, *env.Config.Upgrade
 	present.Config = upgrade.Before.With(func(n *config.Node) { n.Upgrade = &upgrade })
 	return &present
@@ -82,7 +82,7 @@ func differingFiles(env *step.Env, former []string) (map[string][]string, error)
 	for _, row := range rows {
 		ofCluster = append(ofCluster, env.PKI().Files(row)[0])
 	}
-	files, err := following(env, former)
+	files, err := retargetKubeconfigs(env, former)
 	if err != nil {
 		return nil, err
 	}

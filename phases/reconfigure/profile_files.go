@@ -16,7 +16,7 @@ import (
 // missingProfileFiles are the files of profiles that the API server's flags name and this host lacks. Files that exist stay; those
 // with other content are named, if this change restarts the API server.
 func (r *Run) missingProfileFiles(env *step.Env) (files []ownership.File, err error) {
-	restarts := node.Contains(r.components, manifests.APIServerName)
+	restarts := node.HasComponent(r.components, manifests.APIServerName)
 	for _, f := range env.Config.ProfileFiles() {
 		file := ownership.File{Path: f.Path, Data: f.Data, Mode: 0o600}
 		have, err := host.ReadIfExists(env.Host, f.Path)

@@ -134,7 +134,7 @@ func TestHardenedGoesBack(t *testing.T) {
 			return nil
 		})
 		err := harden(t, s, profile.CIS)
-		if back := (*node.PutBackError)(nil); !errors.Is(err, refused) || !errors.As(err, &back) || state(t, s) != trial.Reverted {
+		if back := (*node.RolledBackError)(nil); !errors.Is(err, refused) || !errors.As(err, &back) || state(t, s) != trial.Reverted {
 			t.Errorf("%v; the change is %q", err, state(t, s))
 		}
 		isAsBefore(t, s, before)
@@ -196,7 +196,7 @@ func TestOwnerGoesBack(t *testing.T) {
 	phasetest.Fatal(t, os.Chown(s.Root+policy.Path, 997, 996))
 	begin(t, s, policy.Path)
 	phasetest.Fatal(t, os.Remove(s.Root+policy.Path))
-	s.Play(t, PutFilesBack()...)
+	s.Play(t, RestoreFiles()...)
 	if want := policy.Path + " 997:996"; s.Get(t, policy.Path) != string(policy.Data) || !slices.Contains(s.FakeHost.Owned, want) {
 		t.Errorf("%q, want %s", s.FakeHost.Owned, want)
 	}

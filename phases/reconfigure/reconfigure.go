@@ -6,15 +6,15 @@
 // the same way (docs/design/reconfigure-nodes.md). If anything fails before that, the node gets its former files back
 // (package trial).
 //
-//   - reconfigure.go: Run, its phases, and orBack, which puts a failed phase's change back
-//   - node.go, other_node.go: the phases on this control plane, and on other nodes
-//   - checks.go, pending.go, seen.go: findings before a change, and files that changed since they were read
+//   - reconfigure.go: Run, its phases, and rollBackOnFailure, which puts a failed phase's change back
+//   - this_node.go, node.go: the phases on this control plane, and on other nodes
+//   - checks.go, pending.go, hashes.go: findings before a change, and files that changed since they were read
 //   - etcd_quota.go, kubelet_overrides.go, kubelet_certificates.go: findings about single settings
 //   - endpoint.go, endpoint_checks.go, names.go, cluster_info.go: another controlPlaneEndpoint
 //   - profile_files.go: files of a hardening profile
 //   - store.go: the ConfigMaps, compared with the versions that were read
 //   - confirm.go: --try and --confirm
-//   - back.go: finishes or puts back a change that an earlier run left behind
+//   - roll_back.go: finishes or puts back a change that an earlier run left behind
 //   - revert.go, revert_version.go: --revert
 package reconfigure
 
@@ -48,8 +48,8 @@ type Run struct {
 	Reverts *trial.Record
 
 	serverAlone bool // nothing but the API server changes on this node
-	turn        node.Turn
-	taken       bool // the turn
+	lease       node.Lease
+	leaseHeld   bool // the turn
 	record      *trial.Record
 	// The changes on this node.
 	certificates []certs.Spec
@@ -74,13 +74,13 @@ func New(change *reconfiguring.Change, program string) *Run {
 // Phases returns the workflow.
 func (r *Run) Phases() []step.Phase {
 	phase := func(name, summary string, run func(context.Context, *step.Env) error) step.Phase {
-		return step.Phase{Name: name, Summary: summary, Run: r.orBack(run)}
+		return step.Phase{Name: name, Summary: summary, Run: r.rollBackOnFailure(run)}
 	}
 	return r.confirming([]step.Phase{
 		phase("preflight", "Check that the change can succeed, and pull its images", r.preflight),
 		phase("prepare", "Take this control plane's turn, and keep the files that change", r.prepare),
 		phase("certificates", "Issue certificates with new names", r.issueCertificates),
-		phase("kubeconfig", "Lead this node's clients to the API's next endpoint, if that changes", r.leadClients),
+		phase("kubeconfig", "Lead this node's clients to the API's next endpoint, if that changes", r.redirectClients),
 		phase("control-plane", "Restart the components whose static Pods change, on trial", r.restartComponents),
 		phase("kubelet-config", "Restart the kubelet with its new settings, on trial", r.restartKubelet),
 		r.addonPhase(),
@@ -102,7 +102,7 @@ func (r *Run) APIServerPhases() []step.Phase {
 		return slices.Contains([]string{"certificates", "kubeconfig", "kubelet-config", "addon"}, p.Name)
 	})
 	i := slices.IndexFunc(workflow, func(p step.Phase) bool { return p.Name == "finish" })
-	workflow[i].Summary, workflow[i].Run = "Give the turn back", r.orBack(r.end)
+	workflow[i].Summary, workflow[i].Run = "Give the turn back", r.rollBackOnFailure(r.end)
 	return workflow
 }
 
@@ -112,51 +112,51 @@ func (r *Run) confirming(phases []step.Phase, before string) []step.Phase {
 		return phases
 	}
 	i := slices.IndexFunc(phases, func(p step.Phase) bool { return p.Name == before })
-	return slices.Insert(phases, i, step.Phase{Name: "confirmation", Summary: "Wait for `slipway reconfigure --confirm`", Run: r.orBack(r.awaitConfirmation)})
+	return slices.Insert(phases, i, step.Phase{Name: "confirmation", Summary: "Wait for `slipway reconfigure --confirm`", Run: r.rollBackOnFailure(r.awaitConfirmation)})
 }
 
-// orBack puts this node back if run fails on trial.
-func (r *Run) orBack(run func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
+// rollBackOnFailure puts this node back if run fails on trial.
+func (r *Run) rollBackOnFailure(run func(context.Context, *step.Env) error) func(context.Context, *step.Env) error {
 	return func(ctx context.Context, env *step.Env) error {
 		err := run(ctx, env)
-		if err == nil || !r.taken {
+		if err == nil || !r.leaseHeld {
 			return err
 		}
-		r.taken = false
+		r.leaseHeld = false
 		if r.record == nil || r.stored {
-			return r.turn.Finish(ctx, env, err)
+			return r.lease.Release(ctx, env, err)
 		}
-		return r.goBack(context.WithoutCancel(ctx), env, err) // the user who stops the run wants the previous state, too
+		return r.handleTrialFailure(context.WithoutCancel(ctx), env, err) // the user who stops the run wants the previous state, too
 	}
 }
 
-func (r *Run) goBack(ctx context.Context, env *step.Env, failed error) error {
+func (r *Run) handleTrialFailure(ctx context.Context, env *step.Env, failed error) error {
 	env.UI.Warnf("the change failed; putting this node back")
 	r.record.Cause = failed.Error()
-	if err := putBack(ctx, env, r.turn, r.record); err != nil {
+	if err := rollBack(ctx, env, r.lease, r.record); err != nil {
 		failed = fault.WithRemedy(errors.WithMessagef(failed, "and putting this node back failed, too (%v)", err),
 			"run the same command again, which tries again to put back the files in "+r.record.Dir()+"; `slipway diagnose` says what is wrong")
-		return r.turn.Finish(ctx, env, failed)
+		return r.lease.Release(ctx, env, failed)
 	}
-	failed = r.turn.Finish(ctx, env, node.RunsAsBefore(failed))
-	if err := trial.Unguard(ctx, env, false); err != nil {
+	failed = r.lease.Release(ctx, env, node.NewRolledBackError(failed))
+	if err := trial.RemoveUnits(ctx, env, false); err != nil {
 		ui.WarnError(env.UI, err)
 	}
 	return failed
 }
 
-func (r *Run) takeTurn(ctx context.Context, env *step.Env) (err error) {
-	if r.taken {
+func (r *Run) acquireLease(ctx context.Context, env *step.Env) (err error) {
+	if r.leaseHeld {
 		return nil
 	}
-	r.turn, err = takeTurn(ctx, env, node.TakeTurn)
-	r.taken = err == nil
+	r.lease, err = acquireLease(ctx, env, node.AcquireLease)
+	r.leaseHeld = err == nil
 	return err
 }
 
-func takeTurn(ctx context.Context, env *step.Env, take func(context.Context, *step.Env, node.Purpose) (node.Turn, error)) (node.Turn, error) {
+func acquireLease(ctx context.Context, env *step.Env, take func(context.Context, *step.Env, node.Purpose) (node.Lease, error)) (node.Lease, error) {
 	if !env.Config.ControlPlane {
-		return node.NoTurn(), nil
+		return node.NoLease(), nil
 	}
 	return take(ctx, env, node.ForConfiguration)
 }

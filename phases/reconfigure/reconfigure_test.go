@@ -156,7 +156,7 @@ func TestChange(t *testing.T) {
 	if at := s.Get(t, "/etc/kubernetes/manifests/etcd.yaml"); at != before["/etc/kubernetes/manifests/etcd.yaml"] {
 		t.Error("etcd's static Pod has changed")
 	}
-	if got := state(t, s); got != trial.Counts || s.Holder(t) != "" || len(guarded(t, s)) > 0 {
+	if got := state(t, s); got != trial.Completed || s.Holder(t) != "" || len(guarded(t, s)) > 0 {
 		t.Errorf("the change is %q, %q holds the Lease, and there are still %q", got, s.Holder(t), guarded(t, s))
 	}
 	last := len(s.Done) - 1
@@ -198,7 +198,7 @@ func TestPutsBack(t *testing.T) {
 			before, configuration := files(t, s), stored(t, s, "kubeadm-config", "ClusterConfiguration")
 			breaks(t, s)
 			err := run(t, s)
-			if back := (*node.PutBackError)(nil); !errors.Is(err, refused) || !errors.As(err, &back) {
+			if back := (*node.RolledBackError)(nil); !errors.Is(err, refused) || !errors.As(err, &back) {
 				t.Errorf("%v", err)
 			}
 			if diff := cmp.Diff(before, files(t, s)); diff != "" {
@@ -274,7 +274,7 @@ func TestInterrupted(t *testing.T) {
 			}
 			s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Away: func() bool { return away && strings.Contains(s.Get(t, apiServer), "--profiling=false") }}
 			s.Config.Timeouts.KubernetesAPICall = time.Second
-			s.Play(t, FinishFirst()...)
+			s.Play(t, FinishAndAwaitAPI()...)
 			if diff := cmp.Diff(before, files(t, s)); diff != "" {
 				t.Errorf("files:\n%s", diff)
 			}
@@ -297,7 +297,7 @@ func TestFilesGoBack(t *testing.T) {
 		s.Put(t, path, "changed")
 	}
 	s.FakeHost.Jobs = nil
-	s.Play(t, PutFilesBack()...)
+	s.Play(t, RestoreFiles()...)
 	if diff := cmp.Diff(before, files(t, s)); diff != "" {
 		t.Errorf("files:\n%s", diff)
 	}
@@ -310,7 +310,7 @@ func TestFilesGoBack(t *testing.T) {
 func TestClockWasAhead(t *testing.T) {
 	s := live(t)
 	earlier := begin(t, s, settings)
-	phasetest.Fatal(t, earlier.Set(s.Env, trial.Counts))
+	phasetest.Fatal(t, earlier.Set(s.Env, trial.Completed))
 	const tomorrow = "/etc/kubernetes/tmp/slipway-reconfigure-2199-01-01-00-00-00"
 	phasetest.Fatal(t, os.Rename(s.Root+earlier.Dir(), s.Root+tomorrow))
 	s.Put(t, tomorrow+"/change.yaml", "began: 2199-01-01T00:00:00Z\nstate: counts\nfiles: []\n")

@@ -28,10 +28,10 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// Reverting returns the run that takes back this node's last change that counts. If that one has taken back another, there's nothing
+// NewRevert returns the run that takes back this node's last change that counts. If that one has taken back another, there's nothing
 // to do: the same command again must not bring the change back.
-func Reverting(ctx context.Context, h host.Host, l reconfiguring.Loader) (*Run, []string, error) {
-	last, err := trial.LastCounting(&step.Env{Host: h, Config: &config.Node{Paths: config.DefaultPaths()}})
+func NewRevert(ctx context.Context, h host.Host, l reconfiguring.Loader) (*Run, []string, error) {
+	last, err := trial.LastCompleted(&step.Env{Host: h, Config: &config.Node{Paths: config.DefaultPaths()}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,7 +54,7 @@ func Reverting(ctx context.Context, h host.Host, l reconfiguring.Loader) (*Run, 
 // RevertPhases returns the workflow of a run that takes a change back. A node that has stored nothing changes only its files.
 func (r *Run) RevertPhases() []step.Phase {
 	switch {
-	case r.Reverts.TakesBack != nil:
+	case r.Reverts.RevertOf != nil:
 		return []step.Phase{{Name: "finish", Summary: "Finish the run that took the change back", Run: r.finishReverted}}
 	case len(r.Reverts.ConfigMaps) == 0:
 		return r.NodePhases()
@@ -64,11 +64,11 @@ func (r *Run) RevertPhases() []step.Phase {
 
 // finishReverted only ends what an interrupted run has left.
 func (r *Run) finishReverted(ctx context.Context, env *step.Env) error {
-	env.UI.Printf("The change of %s has been taken back already", ui.Time(*r.Reverts.TakesBack))
-	if err := r.endTurn(ctx, env); err != nil {
+	env.UI.Printf("The change of %s has been taken back already", ui.Time(*r.Reverts.RevertOf))
+	if err := r.releaseLease(ctx, env); err != nil {
 		return err
 	}
-	return trial.Unguard(ctx, env, false)
+	return trial.RemoveUnits(ctx, env, false)
 }
 
 // before is a ConfigMap's text from before the change that this one takes back.
@@ -119,7 +119,7 @@ func (r *Run) isEdited(env *step.Env, f trial.File) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	then, err := r.Reverts.Kept(env, f)
+	then, err := r.Reverts.OriginalContent(env, f)
 	return host.HashOf(now) != f.After && !bytes.Equal(now, then), err
 }
 
@@ -128,7 +128,7 @@ func (r *Run) revertPreflight(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("Taking back %s", nameOf(r.Reverts))
 	var checks []preflight.Check
 	if env.Config.ControlPlane {
-		checks = append(append(others(env), r.quotaQuestion(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade)), r.endpointChecks(env)...)
+		checks = append(append(clusterChecks(env), r.quotaQuestion(env), question(env, upgradeCheck, "no upgrade of this control plane is unfinished", unfinishedUpgrade)), r.endpointChecks(env)...)
 	}
 	return check(ctx, env, append(checks, r.overridesQuestion(env), question(env, fault.ChangedSince, "nobody has changed the files or the ConfigMaps since", r.changedSinceThen)))
 }
@@ -136,7 +136,7 @@ func (r *Run) revertPreflight(ctx context.Context, env *step.Env) error {
 // findKept finds the files that differ from those before the change that this run takes back.
 func (r *Run) findKept(ctx context.Context, env *step.Env) error {
 	for _, f := range r.Reverts.Files {
-		then, err := r.Reverts.Kept(env, f)
+		then, err := r.Reverts.OriginalContent(env, f)
 		if err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (r *Run) findKeptComponent(ctx context.Context, env *step.Env, name string,
 	if err := keepsEncryption(env, name, then); err != nil {
 		return err
 	}
-	c, right, err := node.RunsWith(ctx, env, name, then)
+	c, right, err := node.CompareRunning(ctx, env, name, then)
 	if err == nil && !right {
 		r.components = append(r.components, c)
 	}
@@ -187,7 +187,7 @@ func (r *Run) findKeptFile(env *step.Env, f trial.File, then []byte) error {
 	case bytes.Equal(now, then):
 	case f.IsCertificate() && host.HashOf(now) != f.After:
 		env.UI.Printf("Keeping %s, which was renewed since", f.Path)
-	case f.IsCertificate() && r.takesEndpointBack(env):
+	case f.IsCertificate() && r.revertsEndpoint(env):
 		env.UI.Printf("Keeping %s, because other nodes may still use its names", f.Path)
 	case trial.IsKubeconfig(env, f.Path):
 		return r.findKeptKubeconfig(env, f, now, then)
@@ -213,15 +213,15 @@ func (r *Run) findKeptKubeconfig(env *step.Env, f trial.File, now, then []byte) 
 	return nil
 }
 
-// takesEndpointBack reports whether the change that this run takes back has led this node elsewhere.
-func (r *Run) takesEndpointBack(env *step.Env) bool {
+// revertsEndpoint reports whether the change that this run takes back has led this node elsewhere.
+func (r *Run) revertsEndpoint(env *step.Env) bool {
 	return r.MovesEndpoint() || slices.ContainsFunc(r.Reverts.Files, func(f trial.File) bool { return trial.IsKubeconfig(env, f.Path) })
 }
 
 // restoreOthers writes the files again that the change had replaced.
 func (r *Run) restoreOthers(env *step.Env) error {
 	for _, f := range r.others {
-		data, err := r.Reverts.Kept(env, f)
+		data, err := r.Reverts.OriginalContent(env, f)
 		if err != nil {
 			return err
 		}
@@ -238,7 +238,7 @@ func (r *Run) restoreOthers(env *step.Env) error {
 // removeOthers removes the files that the change had added, once no component needs them.
 func (r *Run) removeOthers(env *step.Env) error {
 	for _, f := range r.others {
-		if f.Kept != "" {
+		if f.BackupName != "" {
 			continue
 		}
 		if err := f.Restore(env, nil); err != nil {

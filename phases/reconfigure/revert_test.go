@@ -21,7 +21,7 @@ func takeBack(t *testing.T, s *phasetest.Stage, ignored ...string) error {
 	t.Helper()
 	l := loaderOn(s)
 	l.Self.NodeRegistration.IgnorePreflightErrors = ignored
-	r, _, err := Reverting(t.Context(), s.Host, l)
+	r, _, err := NewRevert(t.Context(), s.Host, l)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func TestRevert(t *testing.T) {
 		if diff := cmp.Diff(were, files(t, s)) + cmp.Diff(had, configuration(t, s)); diff != "" {
 			t.Errorf("files and configuration:\n%s", diff)
 		}
-		if got := state(t, s); got != trial.Counts || s.Holder(t) != "" || len(guarded(t, s)) > 0 {
+		if got := state(t, s); got != trial.Completed || s.Holder(t) != "" || len(guarded(t, s)) > 0 {
 			t.Errorf("taking it back is %q, %q holds the Lease, and there are still %q", got, s.Holder(t), guarded(t, s))
 		}
 		stamps := phasetest.Stamps(t, s.Root)

@@ -22,7 +22,7 @@ func (r *Run) anotherVersion(env *step.Env, f trial.File) *fault.Finding {
 	if component == "" {
 		return nil
 	}
-	kept, _ := r.Reverts.Kept(env, f) // the caller says so if it can't read one
+	kept, _ := r.Reverts.OriginalContent(env, f) // the caller says so if it can't read one
 	present, _ := host.ReadIfExists(env.Host, f.Path)
 	then, now := manifests.ImageOf(kept), cmp.Or(manifests.ImageOf(present), env.Config.Image(component))
 	if then == "" || sameVersion(then, now) {

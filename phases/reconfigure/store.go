@@ -123,7 +123,7 @@ func (r *Run) store(ctx context.Context, env *step.Env) error {
 
 // setStoring notes the result of a change that has proven itself. From then on, it's stored, whatever happens to this run.
 func setStoring(ctx context.Context, env *step.Env, record *trial.Record) error {
-	if err := record.NoteAfter(env); err != nil {
+	if err := record.RecordHashes(env); err != nil {
 		return err
 	}
 	for i := range record.ConfigMaps {
@@ -196,28 +196,28 @@ func (r *Run) finish(ctx context.Context, env *step.Env) error {
 // end makes the change count.
 func (r *Run) end(ctx context.Context, env *step.Env) error {
 	if r.record != nil {
-		if err := r.record.Count(env); err != nil {
+		if err := r.record.MarkCompleted(env); err != nil {
 			return err
 		}
 	}
-	if err := r.endTurn(ctx, env); err != nil {
+	if err := r.releaseLease(ctx, env); err != nil {
 		return err
 	}
-	return trial.Unguard(ctx, env, false) // until now, the unit that watches would end a killed run's turn
+	return trial.RemoveUnits(ctx, env, false) // until now, the unit that watches would end a killed run's turn
 }
 
-// endTurn also ends the turn of an earlier run that was interrupted after its last restart.
-func (r *Run) endTurn(ctx context.Context, env *step.Env) error {
-	if !r.taken {
-		return finishEarlierTurn(ctx, env)
+// releaseLease also ends the turn of an earlier run that was interrupted after its last restart.
+func (r *Run) releaseLease(ctx context.Context, env *step.Env) error {
+	if !r.leaseHeld {
+		return releaseInterruptedLease(ctx, env)
 	}
-	r.taken = false
-	return r.turn.Finish(ctx, env, nil)
+	r.leaseHeld = false
+	return r.lease.Release(ctx, env, nil)
 }
 
-func finishEarlierTurn(ctx context.Context, env *step.Env) error {
+func releaseInterruptedLease(ctx context.Context, env *step.Env) error {
 	if !env.Config.ControlPlane {
 		return nil
 	}
-	return node.FinishEarlierTurn(ctx, env, node.ForConfiguration)
+	return node.ReleaseInterruptedLease(ctx, env, node.ForConfiguration)
 }

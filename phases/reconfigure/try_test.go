@@ -45,7 +45,7 @@ func isAfter(t *testing.T, s *phasetest.Stage) {
 	fact.In(t, s.Get(t, apiServer), "--profiling=false")
 	fact.In(t, stored(t, s, "kubeadm-config", "ClusterConfiguration"), "new.example.org", "profiling")
 	fact.In(t, stored(t, s, "kubelet-config", "kubelet"), "maxPods: 55")
-	if got := state(t, s); got != trial.Counts || s.Holder(t) != "" || len(guarded(t, s)) > 0 {
+	if got := state(t, s); got != trial.Completed || s.Holder(t) != "" || len(guarded(t, s)) > 0 {
 		t.Errorf("the change is %q, %q holds the Lease, and there are still %q", got, s.Holder(t), guarded(t, s))
 	}
 }
@@ -98,7 +98,7 @@ func TestUnconfirmed(t *testing.T) {
 			s := live(t)
 			were, had := files(t, s), configuration(t, s)
 			err := try(t, s, test.limit, test.answers...)
-			if back := (*node.PutBackError)(nil); !errors.As(err, &back) {
+			if back := (*node.RolledBackError)(nil); !errors.As(err, &back) {
 				t.Errorf("%v", err)
 			}
 			fact.Error(t, err, test.cause)
@@ -166,7 +166,7 @@ func TestKilledOnTrial(t *testing.T) {
 				phasetest.Fatal(t, err)
 			}
 			if test.reboot {
-				s.Play(t, PutFilesBack()...)
+				s.Play(t, RestoreFiles()...)
 			}
 			if test.reboot && !test.confirmed {
 				if diff := cmp.Diff(were, files(t, s)); diff != "" {

@@ -48,7 +48,7 @@ func TestComesFurther(t *testing.T) {
 		confirmed, err := Answer(s.Env, trial.Confirmed, false)
 		phasetest.Fatal(t, err)
 		record := unfinished(t, s)
-		s.Play(t, step.Phase{Name: "back", Run: func(ctx context.Context, env *step.Env) error { return putBackUnfinished(ctx, env, record, true) }})
+		s.Play(t, step.Phase{Name: "back", Run: func(ctx context.Context, env *step.Env) error { return rollBackUnfinished(ctx, env, record, true) }})
 		fact.Error(t, step.Run(t.Context(), s.Env, confirmed, step.Options{}), "put back")
 		isBefore(t, s, were, had)
 	})
@@ -66,7 +66,7 @@ func TestBeginBesideUnfinished(t *testing.T) {
 	s, _, _ := killed(t, time.Minute)
 	_, err := trial.Begin(t.Context(), s.Env, "/usr/bin/slipway", []trial.Write{{Path: settings}}, trial.Record{})
 	fact.Error(t, err, "unfinished", string(trial.OnTrial))
-	if got := unfinished(t, s); !got.Waits() || len(guarded(t, s)) != 2 {
+	if got := unfinished(t, s); !got.AwaitsConfirmation() || len(guarded(t, s)) != 2 {
 		t.Errorf("%+v, and %q watch it", got, guarded(t, s))
 	}
 }
@@ -92,7 +92,7 @@ func TestUnguarded(t *testing.T) {
 	if diff := cmp.Diff(before, files(t, s)); diff != "" {
 		t.Errorf("files:\n%s", diff)
 	}
-	s.Play(t, PutFilesBack()...) // a reboot
+	s.Play(t, RestoreFiles()...) // a reboot
 	s.Play(t, Watch()...)
 	if diff := cmp.Diff(before, files(t, s)); diff != "" || len(guarded(t, s)) > 0 || state(t, s) != "" {
 		t.Errorf("the change is %q, and there are still %q; files:\n%s", state(t, s), guarded(t, s), diff)
@@ -131,7 +131,7 @@ func TestEditedOnTrial(t *testing.T) {
 		s.Append(t, settings, "podPidsLimit: 77\n")
 		edited := []string{s.Get(t, apiServer), s.Get(t, settings)}
 		if reboot {
-			s.Play(t, PutFilesBack()...)
+			s.Play(t, RestoreFiles()...)
 		}
 		s.Play(t, Watch()...)
 		isBefore(t, s, were, had)

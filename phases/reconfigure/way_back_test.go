@@ -110,7 +110,7 @@ func boot(ctx context.Context, h *phasetest.LastingHost, endpoint string, say io
 			return err
 		}
 	}
-	err := unit(ctx, h, endpoint, say, PutFilesBack())
+	err := unit(ctx, h, endpoint, say, RestoreFiles())
 	if err == nil {
 		err = h.OrderUnit(ctx, host.RestartUnit, node.KubeletUnit)
 	}
@@ -133,7 +133,7 @@ func isWhole(ctx context.Context, env *step.Env) error {
 	if _, err := env.Cluster.Get(ctx, lease); err != nil {
 		return err
 	}
-	if holder := lease.Spec.HolderIdentity; !last.Over() || holder != nil && *holder != "" {
+	if holder := lease.Spec.HolderIdentity; !last.Finished() || holder != nil && *holder != "" {
 		return errors.Errorf("after the boot, the change is %q, and its turn has not ended: %v", last.State, lease.Spec)
 	}
 	for _, f := range last.Files {
@@ -141,16 +141,16 @@ func isWhole(ctx context.Context, env *step.Env) error {
 		if err != nil {
 			return err
 		}
-		then, err := last.Kept(env, f)
+		then, err := last.OriginalContent(env, f)
 		if err != nil {
 			return err
 		}
-		if before, after := bytes.Equal(now, then), host.HashOf(now) == f.After; last.State == trial.Counts && !after || last.State == trial.Reverted && !before {
+		if before, after := bytes.Equal(now, then), host.HashOf(now) == f.After; last.State == trial.Completed && !after || last.State == trial.Reverted && !before {
 			return errors.Errorf("the change is %q; %s is as before: %t, as after: %t", last.State, f.Path, before, after)
 		}
 	}
 	wanted := func(cm trial.ConfigMap) string {
-		if last.State == trial.Counts {
+		if last.State == trial.Completed {
 			return cm.After
 		}
 		return cm.Before

@@ -29,8 +29,8 @@ func (r *Recovery) stop(ctx context.Context, env *step.Env) error {
 	if r.journal.Exchanged {
 		return nil
 	}
-	r.exchange.Aside = cmp.Or(r.exchange.Aside, r.exchange.AsideAt("recover", env.Host.Now()))
-	r.journal.Aside = r.exchange.Aside
+	r.exchange.OldData = cmp.Or(r.exchange.OldData, r.exchange.OldDataPath("recover", env.Host.Now()))
+	r.journal.OldData = r.exchange.OldData
 	if err := r.journal.Write(env); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (r *Recovery) moved(env *step.Env) (bool, error) {
 	if r.journal.Exchanged {
 		return true, nil
 	}
-	return node.EtcdExchange{Aside: r.journal.Aside}.Moved(env)
+	return node.EtcdExchange{OldData: r.journal.OldData}.Moved(env)
 }
 
 // replaceData exchanges the data. The new data has a new cluster's IDs, and newer revisions than clients can know.
@@ -82,7 +82,7 @@ func (r *Recovery) build(ctx context.Context, env *step.Env) error {
 	ready := func() error {
 		err := node.Check(ctx, env, r.spaceQuestion())
 		if err == nil {
-			env.UI.Printf("Making the data of a new cluster in %s", r.exchange.Fresh)
+			env.UI.Printf("Making the data of a new cluster in %s", r.exchange.NewData)
 		}
 		return err
 	}
@@ -100,7 +100,7 @@ func (r *Recovery) start(ctx context.Context, env *step.Env) error {
 	if r.journal.Serves {
 		return nil
 	}
-	if err := r.exchange.Holds(env, r.journal.Cluster); err != nil {
+	if err := r.exchange.CheckData(env, r.journal.Cluster); err != nil {
 		return err
 	}
 	components := []node.Replacement{{Name: manifests.EtcdName, Wanted: []byte(r.journal.Manifest)}}
@@ -115,7 +115,7 @@ func (r *Recovery) start(ctx context.Context, env *step.Env) error {
 		components = append(components, node.Replacement{Name: name, Before: manifest, Wanted: manifest})
 	}
 	env.UI.Printf("Starting %s with the kubelet", node.NamesOf(components))
-	if _, err := node.Swap(ctx, env, node.Turn{}, components); err != nil {
+	if _, err := node.ReplaceStaticPods(ctx, env, node.Lease{}, components); err != nil {
 		return err
 	}
 	limit := &env.Config.Timeouts.UpgradeManifests
@@ -128,7 +128,7 @@ func (r *Recovery) start(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	if err := node.ServesEtcdCluster(ctx, env, r.journal.Cluster); err != nil {
+	if err := node.CheckServedCluster(ctx, env, r.journal.Cluster); err != nil {
 		return err
 	}
 	r.journal.Serves = true

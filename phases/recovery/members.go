@@ -24,7 +24,7 @@ import (
 func (r *Recovery) askMembers(ctx context.Context, env *step.Env) error {
 	err := r.ask(ctx, env)
 	if r.asked = env.Host.Now(); r.begun {
-		err = r.journal.OrBack(env, err)
+		err = r.journal.WithUndoRemedy(env, err)
 	}
 	return err
 }
@@ -45,7 +45,7 @@ func (r *Recovery) ask(ctx context.Context, env *step.Env) error {
 	for _, m := range r.others {
 		r.journal.Others = append(r.journal.Others, m.Label())
 	}
-	if err := r.knows(all); err != nil {
+	if err := r.checkAbandoned(all); err != nil {
 		return err
 	}
 	return r.askOthers(ctx, env, all)
@@ -55,12 +55,12 @@ func (r *Recovery) ask(ctx context.Context, env *step.Env) error {
 func (r *Recovery) members(ctx context.Context, env *step.Env) (members []etcd.Member, err error) {
 	limited, cancel := context.WithTimeout(ctx, etcd.HealthTime)
 	defer cancel()
-	policy := retry.Policy{First: node.PollInterval, Passes: func(err error) bool { return !errors.As(err, new(etcd.CredentialsError)) }}
+	policy := retry.Policy{First: node.PollInterval, Retryable: func(err error) bool { return !errors.As(err, new(etcd.CredentialsError)) }}
 	err = policy.Do(limited, func(ctx context.Context) (err error) { // an etcd that keeps failing has the database open at times
 		own := env.Etcd.Peers(ctx, []string{r.own.PeerURL})[0]
 		switch {
 		case errors.As(own.Err, new(etcd.CredentialsError)):
-			return unasked(own.Err)
+			return newProbeError(own.Err)
 		case own.Err == nil && len(own.Members) > 0:
 			members = own.Members
 			return nil
@@ -83,8 +83,8 @@ func (r *Recovery) storedMembers(env *step.Env) ([]etcd.Member, error) {
 	return etcd.StoredMembers(f)
 }
 
-// knows fails if a name in Abandon isn't another member's.
-func (r *Recovery) knows(all []etcd.Member) error {
+// checkAbandoned fails if a name in Abandon isn't another member's.
+func (r *Recovery) checkAbandoned(all []etcd.Member) error {
 	for _, name := range r.Abandon {
 		if !slices.ContainsFunc(r.others, func(m etcd.Member) bool { return named(m, name) }) {
 			return fault.New(fmt.Sprintf("--abandon=%s: etcd has no other member of this name", name), "its members are "+labels(all))

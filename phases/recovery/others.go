@@ -23,8 +23,8 @@ import (
 // apiTime is how long the API gets to answer: without a quorum, it doesn't.
 const apiTime = 5 * time.Second
 
-// signs are what this host sees of the others.
-type signs struct {
+// observations are what this host sees of the others.
+type observations struct {
 	health []etcd.Health
 	// peers are the others, in their order.
 	peers []etcd.Peer
@@ -38,17 +38,17 @@ func (r *Recovery) askOthers(ctx context.Context, env *step.Env, all []etcd.Memb
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := seen.unasked(); err != nil {
+	if err := seen.probeError(); err != nil {
 		return err
 	}
 	if seen.noAPI == nil || slices.ContainsFunc(seen.health, func(h etcd.Health) bool { return r.isOwn(h.Member) && h.Err == nil }) {
 		return fault.New("etcd has a quorum, so there is nothing to recover", "`slipway etcd status` says what it needs; if it names no member, ask on another control plane")
 	}
-	return r.refuse(all, seen)
+	return r.checkQuorumLost(all, seen)
 }
 
 // look asks everybody at the same time.
-func (r *Recovery) look(ctx context.Context, env *step.Env) (seen signs) {
+func (r *Recovery) look(ctx context.Context, env *step.Env) (seen observations) {
 	var urls []string
 	for _, m := range r.others {
 		urls = append(urls, m.PeerURL)
@@ -65,36 +65,36 @@ func (r *Recovery) look(ctx context.Context, env *step.Env) (seen signs) {
 	return seen
 }
 
-// unasked is the error if this host couldn't ask anybody.
-func (s signs) unasked() error {
+// probeError is the error if this host couldn't ask anybody.
+func (s observations) probeError() error {
 	var useless etcd.CredentialsError
 	if errors.As(s.noHealth, &useless) {
-		return unasked(useless)
+		return newProbeError(useless)
 	}
 	for _, peer := range s.peers {
 		if errors.As(peer.Err, &useless) {
-			return unasked(useless)
+			return newProbeError(useless)
 		}
 	}
 	return nil
 }
 
-func unasked(err error) error {
+func newProbeError(err error) error {
 	return fault.WithRemedy(errors.WithMessage(err, "the other members of etcd cannot be asked whether they run"),
 		"put the file back, or make it readable; `slipway certs check-expiration` names this host's certificates")
 }
 
 // alive reports whether a member's etcd runs, and silent whether nobody answers at its address. Of others, nothing is known.
-func (s signs) alive(m etcd.Member) bool {
+func (s observations) alive(m etcd.Member) bool {
 	return slices.ContainsFunc(s.peers, func(p etcd.Peer) bool { return p.URL == m.PeerURL && p.Alive() }) ||
 		slices.ContainsFunc(s.health, func(h etcd.Health) bool { return h.PeerURL == m.PeerURL && h.Answers })
 }
 
-func (s signs) silent(m etcd.Member) bool {
+func (s observations) silent(m etcd.Member) bool {
 	return !s.alive(m) && slices.ContainsFunc(s.peers, func(p etcd.Peer) bool { return p.URL == m.PeerURL && p.Silent() })
 }
 
-func (s signs) why(m etcd.Member) error {
+func (s observations) peerError(m etcd.Member) error {
 	i := slices.IndexFunc(s.peers, func(p etcd.Peer) bool { return p.URL == m.PeerURL })
 	if i < 0 {
 		return errors.New("it was not asked")
@@ -102,8 +102,8 @@ func (s signs) why(m etcd.Member) error {
 	return s.peers[i].Err
 }
 
-// refuse fails while a quorum is possible, and names the members that aren't silent and aren't given up.
-func (r *Recovery) refuse(all []etcd.Member, seen signs) error {
+// checkQuorumLost fails while a quorum is possible, and names the members that aren't silent and aren't given up.
+func (r *Recovery) checkQuorumLost(all []etcd.Member, seen observations) error {
 	voters := len(without(all, func(m etcd.Member) bool { return m.Learner }))
 	alive := without(r.others, func(m etcd.Member) bool { return !seen.alive(m) })
 	running := without(alive, func(m etcd.Member) bool { return m.Learner })
@@ -117,7 +117,7 @@ func (r *Recovery) refuse(all []etcd.Member, seen signs) error {
 			"see what keeps them from working together: `slipway diagnose` on their hosts. Where etcd's data is lost for good, stop etcd (`slipway reset --force` there), and "+
 				"run this again with "+r.abandon(running)+"; while they run, that does not count")
 	}
-	left := without(r.others, func(m etcd.Member) bool { return seen.silent(m) || r.givesUp(m) })
+	left := without(r.others, func(m etcd.Member) bool { return seen.silent(m) || r.isAbandoned(m) })
 	if len(left) > 0 {
 		return r.refuseFor(left, seen)
 	}
@@ -125,12 +125,12 @@ func (r *Recovery) refuse(all []etcd.Member, seen signs) error {
 	return nil
 }
 
-func (o Options) givesUp(m etcd.Member) bool {
+func (o Options) isAbandoned(m etcd.Member) bool {
 	return slices.ContainsFunc(o.Abandon, func(name string) bool { return named(m, name) })
 }
 
 // refuseFor is the error while members are left that answer, or may run.
-func (r *Recovery) refuseFor(left []etcd.Member, seen signs) error {
+func (r *Recovery) refuseFor(left []etcd.Member, seen observations) error {
 	answering := without(left, func(m etcd.Member) bool { return !seen.alive(m) })
 	if len(answering) > 0 {
 		return fault.New(fmt.Sprintf("other members of etcd answer: %s. %s%s", labels(answering), r.end, r.compare(answering, seen.health)),
@@ -139,7 +139,7 @@ func (r *Recovery) refuseFor(left []etcd.Member, seen signs) error {
 	}
 	var unknown []string
 	for _, m := range left {
-		unknown = append(unknown, fmt.Sprintf("%s (%v)", m.Label(), seen.why(m)))
+		unknown = append(unknown, fmt.Sprintf("%s (%v)", m.Label(), seen.peerError(m)))
 	}
 	return fault.New(fmt.Sprintf("these members of etcd may run, or start again: %s. %s", strings.Join(unknown, ", "), r.end),
 		"start them, if they have their data. If their etcd must never start again, run `slipway reset --force` there, and give them up here: "+r.abandon(left))
@@ -157,9 +157,9 @@ func (o Options) abandon(members []etcd.Member) string {
 }
 
 // trouble says why members don't work that accept connections.
-func (s signs) trouble(members []etcd.Member) (text string) {
+func (s observations) trouble(members []etcd.Member) (text string) {
 	for _, m := range members {
-		if err := s.why(m); err != nil {
+		if err := s.peerError(m); err != nil {
 			text += fmt.Sprintf("; %s: %v", m.Label(), err)
 		}
 	}

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recovery has the workflow of `etcd recover`: an etcd that has lost its quorum for good continues as a cluster of one
-// member, with everything in the log of this host's member. docs/design/etcd-recover.md has the reasons.
+// Package recovery has the workflow of `etcd recover` (New, then Recovery.Phases), for an etcd that has lost its quorum for
+// good. This host's member continues as a cluster of one, with everything in its log. members.go and others.go make sure that
+// the others are gone; log.go, replay.go and data.go make the new data. docs/design/etcd-recover.md has the reasons.
 package recovery
 
 import (
@@ -97,7 +98,7 @@ func (r *Recovery) findEtcd(env *step.Env) (err error) {
 	if r.journal, err = node.ReadEtcdJournal(env); err != nil {
 		return err
 	}
-	if r.begun, err = (node.EtcdExchange{Aside: r.journal.Aside}).Begun(env); err != nil {
+	if r.begun, err = (node.EtcdExchange{OldData: r.journal.OldData}).Started(env); err != nil {
 		return err
 	}
 	manifest, err := r.resume(env)
@@ -118,7 +119,7 @@ func (r *Recovery) findEtcd(env *step.Env) (err error) {
 	if r.own, err = backup.MemberIn([]byte(r.journal.Manifest)); err == nil {
 		r.exchange, err = node.NewEtcdExchange([]byte(r.journal.Manifest))
 	}
-	r.exchange.Aside = r.journal.Aside
+	r.exchange.OldData = r.journal.OldData
 	return errors.WithMessage(err, path)
 }
 
@@ -182,8 +183,8 @@ func (r *Recovery) Phases() []step.Phase {
 // justNow is how long the other members' silence counts: asking them again takes seconds.
 const justNow = time.Second
 
-// lookAgain is for the time that the question took: a member may have come back, or another command may have begun or ended.
-func (r *Recovery) lookAgain(ctx context.Context, env *step.Env) error {
+// recheck is for the time that the question took: a member may have come back, or another command may have begun or ended.
+func (r *Recovery) recheck(ctx context.Context, env *step.Env) error {
 	now, err := read(env, r.Options)
 	if err != nil {
 		return err
@@ -200,17 +201,17 @@ func (r *Recovery) lookAgain(ctx context.Context, env *step.Env) error {
 }
 
 func (r *Recovery) preflight(ctx context.Context, env *step.Env) error {
-	if err := r.lookAgain(ctx, env); err != nil {
+	if err := r.recheck(ctx, env); err != nil {
 		return err
 	}
 	env.UI.Printf("%s", strings.ReplaceAll(r.Summary(), "\n", " "))
 	if r.begun {
 		return nil // it has to go on
 	}
-	if err := r.exchange.Possible(ctx, env); err != nil {
+	if err := r.exchange.CheckPrerequisites(ctx, env); err != nil {
 		return err
 	}
-	return node.Check(ctx, env, append(preflight.Rollback(), trial.Question(env), r.spaceQuestion())...)
+	return node.Check(ctx, env, append(preflight.Rollback(), trial.NewUnfinishedCheck(env), r.spaceQuestion())...)
 }
 
 // spaceQuestion checks the space for the new data beside the present, and for the copy that etcd replays its log on.
@@ -227,7 +228,7 @@ func (r *Recovery) finish(_ context.Context, env *step.Env) error {
 	if err := env.Host.Remove(node.EtcdJournalPath(env.Config)); err != nil {
 		return err
 	}
-	env.UI.Nextf("etcd serves again, with this host's member only. Its previous data is in %s, until `slipway etcd prune` removes it", r.exchange.Aside)
+	env.UI.Nextf("etcd serves again, with this host's member only. Its previous data is in %s, until `slipway etcd prune` removes it", r.exchange.OldData)
 	env.UI.Nextf("Before any of these hosts (%s) boots with its old disk, take its address out of the load balancer; then run `slipway reset --force` there at once. "+
 		"Two of them would serve the former cluster, and whatever is written to that is lost", strings.Join(r.journal.Others, ", "))
 	node.SayRejoin(env, r.journal.Others)

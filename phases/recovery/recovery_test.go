@@ -96,12 +96,12 @@ func TestRefuses(t *testing.T) {
 		}, Options{}, []string{"etcd"}},
 		"a restore was interrupted": {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
 			t.Helper()
-			phasetest.Fatal(t, node.EtcdJournal{Command: "etcd restore", From: "/srv/x.db", Aside: member}.Write(s.Env))
+			phasetest.Fatal(t, node.EtcdJournal{Command: "etcd restore", From: "/srv/x.db", OldData: member}.Write(s.Env))
 			s.Remove(t, etcdPod)
 		}, Options{}, []string{"`slipway etcd restore /srv/x.db`"}},
 		"a restore was interrupted, and has changed no data": {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
 			t.Helper()
-			phasetest.Fatal(t, node.EtcdJournal{Command: "etcd restore", From: "/srv/x.db", Aside: member + ".before-restore-x", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
+			phasetest.Fatal(t, node.EtcdJournal{Command: "etcd restore", From: "/srv/x.db", OldData: member + ".before-restore-x", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
 			s.Remove(t, etcdPod)
 		}, Options{}, nil},
 		"interrupted, and the others are back": {3, func(t *testing.T, s *phasetest.Stage, q *lostQuorum) {
@@ -125,12 +125,12 @@ func TestRefuses(t *testing.T) {
 		}, Options{}, nil},
 		"another decision was made": {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
 			t.Helper()
-			phasetest.Fatal(t, node.EtcdJournal{Command: command, Aside: member + ".before-recover-x", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
+			phasetest.Fatal(t, node.EtcdJournal{Command: command, OldData: member + ".before-recover-x", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
 			s.Remove(t, etcdPod)
 		}, Options{Drop: true}, nil},
 		"another decision was made, and carried out": {3, func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
 			t.Helper()
-			phasetest.Fatal(t, node.EtcdJournal{Command: command, Aside: member, Manifest: s.Get(t, etcdPod)}.Write(s.Env))
+			phasetest.Fatal(t, node.EtcdJournal{Command: command, OldData: member, Manifest: s.Get(t, etcdPod)}.Write(s.Env))
 			s.Remove(t, etcdPod)
 		}, Options{Drop: true}, []string{"`slipway etcd recover`"}},
 	} {
@@ -171,7 +171,7 @@ func TestSummaryOfAbandoned(t *testing.T) {
 // interrupt leaves a recovery that was interrupted once etcd had stopped. If aside exists, it has moved data.
 func interrupt(t *testing.T, s *phasetest.Stage, aside string) {
 	t.Helper()
-	phasetest.Fatal(t, node.EtcdJournal{Command: command, Aside: aside, Manifest: s.Get(t, etcdPod), Others: []string{"cp-2", "cp-3"}}.Write(s.Env))
+	phasetest.Fatal(t, node.EtcdJournal{Command: command, OldData: aside, Manifest: s.Get(t, etcdPod), Others: []string{"cp-2", "cp-3"}}.Write(s.Env))
 	s.Remove(t, etcdPod)
 }
 
@@ -214,7 +214,7 @@ func TestLooksAgain(t *testing.T) {
 		}, []string{"again"}},
 		"another terminal": {func(t *testing.T, s *phasetest.Stage, _ *lostQuorum) {
 			t.Helper()
-			phasetest.Fatal(t, node.EtcdJournal{Command: command, Aside: member + ".before-recover-x", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
+			phasetest.Fatal(t, node.EtcdJournal{Command: command, OldData: member + ".before-recover-x", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
 			s.Remove(t, etcdPod)
 		}, []string{"again"}},
 	} {

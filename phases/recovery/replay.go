@@ -20,8 +20,8 @@ import (
 
 const (
 	replayName = node.EtcdReplayName
-	// nowhere is an address where nobody looks for etcd.
-	nowhere = "127.0.0.77"
+	// replayAddress is an address where nobody looks for etcd.
+	replayAddress = "127.0.0.77"
 )
 
 // replayDir is the data directory of the etcd that replays the log.
@@ -56,7 +56,7 @@ func (r *Recovery) replay(ctx context.Context, env *step.Env) error {
 }
 
 func (r *Recovery) copyForReplay(ctx context.Context, env *step.Env) error {
-	copied := node.EtcdExchange{Data: r.exchange.Data, Fresh: r.replayDir()}
+	copied := node.EtcdExchange{Data: r.exchange.Data, NewData: r.replayDir()}
 	ready := func() error { return node.Check(ctx, env, r.spaceQuestion()) }
 	return copied.Build(env, ready, func(dir string) error {
 		return r.withSurvivor(env, r.exchange.Data, func(s *etcd.Survivor) error {
@@ -95,7 +95,7 @@ func replayPod(manifest []byte, dataDir string) ([]byte, error) {
 	c := &pod.Spec.Containers[0]
 	c.Name = replayName
 	flags := []string{
-		"--data-dir=" + filepath.Join(dataDir, node.EtcdReplayDir), "--listen-client-urls=https://" + nowhere + ":2379", "--listen-peer-urls=https://" + nowhere + ":2380",
+		"--data-dir=" + filepath.Join(dataDir, node.EtcdReplayDir), "--listen-client-urls=https://" + replayAddress + ":2379", "--listen-peer-urls=https://" + replayAddress + ":2380",
 	}
 	if len(c.Args) > 0 {
 		c.Args = append(c.Args, flags...)

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package renew renews certificates (certs renew). If asked, it restarts the components using them: the API server together with
-// etcd, then the others, one control plane of the cluster at a time. docs/design/renewal.md has the order.
+// Package renew has the workflow of `certs renew` (Certificates). With Options.Restart it also restarts the components that use
+// the new files: etcd and the API server together, then the rest, one control plane at a time (restart.go). internal/pki renews
+// the files. docs/design/renewal.md has the order.
 package renew
 
 import (
@@ -23,8 +24,8 @@ type Options struct {
 	Name string
 	// Within limits the renewal to certificates that expire within this time; 0 renews all.
 	Within time.Duration
-	// AsItWas renews each certificate from its own content, because the configuration isn't known.
-	AsItWas bool
+	// FromOldCertificates renews each certificate from its own content, because the configuration isn't known.
+	FromOldCertificates bool
 	// Restart restarts the components using the new certificates, and replaces a kubelet's expired certificate.
 	Restart bool
 }
@@ -39,7 +40,7 @@ func Certificates(o Options) []step.Phase {
 	}
 	workflow = append(workflow, o.phase("check", "Check that clients and servers will trust each other", pki.Renewal.CheckTrust), o.renew())
 	if o.Name == "" {
-		workflow = append(workflow, o.bringCAs())
+		workflow = append(workflow, o.distributeCAs())
 	}
 	if o.Restart {
 		return append(workflow, restartPhases()...)
@@ -60,13 +61,13 @@ func (o Options) renew() step.Phase {
 
 func (o Options) phase(name, summary string, run func(pki.Renewal) error) step.Phase {
 	return step.Phase{Name: name, Summary: summary, Run: func(_ context.Context, env *step.Env) error {
-		return run(pki.Renewal{Store: env.PKI(), Name: o.Name, Within: o.Within, AsItWas: o.AsItWas})
+		return run(pki.Renewal{Store: env.PKI(), Name: o.Name, Within: o.Within, FromOldCertificates: o.FromOldCertificates})
 	}}
 }
 
-// bringCAs gives this host's CAs to their users that a renewal doesn't reach: the kubelet, and the controller manager, which
+// distributeCAs gives this host's CAs to their users that a renewal doesn't reach: the kubelet, and the controller manager, which
 // signs. Both read them when they start.
-func (o Options) bringCAs() step.Phase {
+func (o Options) distributeCAs() step.Phase {
 	return step.Phase{Name: "cas", Summary: "Give the CAs to the kubelet and the controller manager", Run: func(_ context.Context, env *step.Env) error {
 		changed, err := env.PKI().TrustInKubelet()
 		if err != nil {

@@ -38,7 +38,7 @@ func restartPhases() []step.Phase {
 // waits seven seconds for the API server's watches to end. Then both start together, which keeps the outage short. Components
 // that need the API are restarted after it.
 func restartChanged(ctx context.Context, env *step.Env) error {
-	if err := endBackOff(ctx, env); err != nil {
+	if err := resetRestartBackOff(ctx, env); err != nil {
 		return err
 	}
 	if err := env.PKI().EnsureSigner(); err != nil {
@@ -49,19 +49,19 @@ func restartChanged(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if len(stale) == 0 {
-		if err := restartAll(ctx, env, node.Turn{}, false); err != nil {
+		if err := restartAll(ctx, env, node.Lease{}, false); err != nil {
 			return err
 		}
-		return node.FinishEarlierTurn(ctx, env, node.ForRenewal)
+		return node.ReleaseInterruptedLease(ctx, env, node.ForRenewal)
 	}
-	mine, err := takeTurnToRenew(ctx, env)
+	mine, err := acquireLeaseForRenewal(ctx, env)
 	if err != nil {
 		return err
 	}
 	etcdStays := false
-	if node.Contains(stale, manifests.EtcdName) {
+	if node.HasComponent(stale, manifests.EtcdName) {
 		var kept *node.QuorumError
-		if err := node.SpareEtcd(ctx, env, stale); errors.As(err, &kept) { // the others don't depend on it
+		if err := node.CheckEtcdCanStop(ctx, env, stale); errors.As(err, &kept) { // the others don't depend on it
 			ui.WarnError(env.UI, err)
 			etcdStays = true
 		} else if err != nil {
@@ -69,11 +69,11 @@ func restartChanged(ctx context.Context, env *step.Env) error {
 		}
 	}
 	err = restartAll(ctx, env, mine, etcdStays)
-	return mine.Finish(ctx, env, err)
+	return mine.Release(ctx, env, err)
 }
 
 // restartAll restarts all stale components, except etcd if it has to stay, and waits for them.
-func restartAll(ctx context.Context, env *step.Env, turn node.Turn, etcdStays bool) error {
+func restartAll(ctx context.Context, env *step.Env, turn node.Lease, etcdStays bool) error {
 	names := slices.DeleteFunc(node.StaticPods(env), func(name string) bool { return name == manifests.EtcdName && etcdStays })
 	api := 0
 	for api < len(names) && (names[api] == manifests.EtcdName || names[api] == manifests.APIServerName) {
@@ -85,23 +85,23 @@ func restartAll(ctx context.Context, env *step.Env, turn node.Turn, etcdStays bo
 	return node.RestartStale(ctx, env, turn, names[api:]...)
 }
 
-// takeTurnToRenew is TakeTurnIfAnswered, but an unhealthy API server that keeps this run from the Lease is restarted first: it's
+// acquireLeaseForRenewal is AcquireLeaseIfReachable, but an unhealthy API server that keeps this run from the Lease is restarted first: it's
 // no use to anybody. If no other etcd member works, nobody needs the Lease. If the API server is healthy and there's no valid
 // admin.conf, the health of etcd's members alone decides.
-func takeTurnToRenew(ctx context.Context, env *step.Env) (node.Turn, error) {
-	mine, err := node.TakeTurnIfAnswered(ctx, env, node.ForRenewal)
+func acquireLeaseForRenewal(ctx context.Context, env *step.Env) (node.Lease, error) {
+	mine, err := node.AcquireLeaseIfReachable(ctx, env, node.ForRenewal)
 	if err != nil || mine.Held || !node.MayHavePeers(ctx, env) || node.IsHealthy(ctx, env, manifests.APIServerName) {
 		return mine, err
 	}
 	if err := node.RestartStale(ctx, env, mine, manifests.APIServerName); err != nil {
-		return node.Turn{}, err
+		return node.Lease{}, err
 	}
-	return node.TakeTurnIfAnswered(ctx, env, node.ForRenewal)
+	return node.AcquireLeaseIfReachable(ctx, env, node.ForRenewal)
 }
 
-// endBackOff restarts a kubelet that delays a crashed component's start by up to five minutes (CrashLoopBackOff). Components
+// resetRestartBackOff restarts a kubelet that delays a crashed component's start by up to five minutes (CrashLoopBackOff). Components
 // crash when their certificates expire. Only a restart makes the kubelet forget.
-func endBackOff(ctx context.Context, env *step.Env) error {
+func resetRestartBackOff(ctx context.Context, env *step.Env) error {
 	kubelet, err := env.Host.Unit(ctx, node.KubeletUnit)
 	switch {
 	case errors.Is(err, host.ErrNoSystemd):
@@ -145,10 +145,10 @@ func restartEtcdLate(ctx context.Context, env *step.Env) error {
 		return fault.WithRemedy(errors.WithMessage(err, "everything else is done, but etcd was not restarted"),
 			node.QuorumRemedy+", then run `slipway certs renew etcd-server --restart`")
 	}
-	mine, err := takeTurnToRenew(ctx, env)
+	mine, err := acquireLeaseForRenewal(ctx, env)
 	if err != nil {
 		return err
 	}
 	err = node.RestartStale(ctx, env, mine, manifests.EtcdName)
-	return mine.Finish(ctx, env, err)
+	return mine.Release(ctx, env, err)
 }

@@ -81,7 +81,7 @@ func TestRestartDoesNotWaitForBackOff(t *testing.T) {
 		}
 		s.FakeHost.Jobs = nil
 		s.FakeHost.Has.Units[node.KubeletUnit] = host.UnitState{LoadState: "loaded", ActiveState: "active", ActiveSince: time.Now().Add(started)}
-		if err := endBackOff(t.Context(), s.Env); err != nil {
+		if err := resetRestartBackOff(t.Context(), s.Env); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Join(s.FakeHost.Jobs, " "); got != want {

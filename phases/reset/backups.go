@@ -26,7 +26,7 @@ func (c *cleanup) etcdBackups() (paths []string) {
 	}
 	for _, dir := range c.etcdDirs {
 		for _, name := range c.entries(dir) {
-			if _, aside := node.EtcdAside(name); aside {
+			if _, aside := node.ParseOldDataName(name); aside {
 				paths = append(paths, filepath.Join(dir, name))
 			}
 		}
@@ -41,7 +41,7 @@ func (c *cleanup) findEtcdDirs(context.Context) {
 		c.etcdDirs = append(c.etcdDirs, node.EtcdDataDir(data))
 	}
 	if progress, err := upgrading.ReadProgress(c.Host, node.BackupRoot(c.Env)); err == nil {
-		c.etcdDirs = append(c.etcdDirs, filepath.Dir(progress.Aside))
+		c.etcdDirs = append(c.etcdDirs, filepath.Dir(progress.OldData))
 	}
 	slices.Sort(c.etcdDirs)
 	c.etcdDirs = slices.DeleteFunc(slices.Compact(c.etcdDirs), func(dir string) bool { return !filepath.IsAbs(dir) })
@@ -50,7 +50,7 @@ func (c *cleanup) findEtcdDirs(context.Context) {
 // entries are the names in a directory; none if it's missing.
 func (c *cleanup) entries(dir string) (names []string) {
 	entries, err := c.Host.ReadDir(dir)
-	c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
+	c.record(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}

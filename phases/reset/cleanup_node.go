@@ -81,7 +81,7 @@ func (c *cleanup) warn(message, remedy string) {
 	c.UI.Warn(message, remedy)
 }
 
-func (c *cleanup) did(changed bool, err error) {
+func (c *cleanup) record(changed bool, err error) {
 	c.changed = c.changed || changed
 	if err != nil {
 		c.failed = append(c.failed, err)
@@ -103,15 +103,15 @@ func (c *cleanup) conclude() {
 // endTrial gives up the way back of a change that was interrupted on trial: nothing of this node is to come back.
 func (c *cleanup) endTrial(ctx context.Context) {
 	record, err := trial.Last(c.Env)
-	if err == nil && record != nil && !record.Over() {
-		err = trial.Unguard(ctx, c.Env, false)
+	if err == nil && record != nil && !record.Finished() {
+		err = trial.RemoveUnits(ctx, c.Env, false)
 		if err == nil {
 			record.Cause = "the node was reset"
 			err = record.Set(c.Env, trial.Reverted)
 		}
-		c.did(err == nil, nil)
+		c.record(err == nil, nil)
 	}
-	c.did(false, host.IgnoreForbidden(err))
+	c.record(false, host.IgnoreForbidden(err))
 }
 
 // unmount unmounts the kubelet's volumes, all below these two directories. Other mounts belong to someone else, and the
@@ -119,13 +119,13 @@ func (c *cleanup) endTrial(ctx context.Context) {
 func (c *cleanup) unmount(context.Context) {
 	for _, name := range []string{"pods", "plugins"} {
 		mounts, err := c.Host.Mounts(filepath.Join(c.Config.Paths.Kubelet, name))
-		c.did(false, err)
+		c.record(false, err)
 		if len(mounts) > 0 {
 			c.UI.Printf("Unmounting %d volumes", len(mounts))
 		}
 		for _, m := range mounts {
 			err := c.Host.Unmount(m, c.Config.Reset.UnmountFlags)
-			c.did(err == nil, err)
+			c.record(err == nil, err)
 		}
 	}
 }
@@ -139,14 +139,14 @@ func (c *cleanup) removeTree(path string) {
 	for _, kept := range done.Kept {
 		c.warnf("%s stays: something that is not the kubelet's is mounted there", kept)
 	}
-	c.did(done.Changed, err)
+	c.record(done.Changed, err)
 }
 
 // removeFile removes a file; a directory in its place stays.
 func (c *cleanup) removeFile(path string) {
 	info, err := c.Host.Lstat(path)
 	if err != nil {
-		c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
+		c.record(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
 		return
 	}
 	if info.IsDir() {
@@ -154,10 +154,10 @@ func (c *cleanup) removeFile(path string) {
 		return
 	}
 	err = c.Host.Remove(path)
-	c.did(err == nil, err)
+	c.record(err == nil, err)
 }
 
 func (c *cleanup) removeEmpty(path string) {
 	removed, err := c.Host.RemoveEmpty(path)
-	c.did(removed, err)
+	c.record(removed, err)
 }

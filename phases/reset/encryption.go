@@ -23,7 +23,7 @@ func (c *cleanup) keepEncryptionKeys() {
 			continue
 		}
 		changed, err := c.Host.Rename(path, path+kept)
-		c.did(changed, host.IgnoreForbidden(err))
+		c.record(changed, host.IgnoreForbidden(err))
 	}
 	c.removeEmpty(config.EncryptionDir)
 	if len(c.entries(config.EncryptionDir)) > 0 {

@@ -55,7 +55,7 @@ func (c *cleanup) removeEtcdData(context.Context) {
 	c.removeEmpty(filepath.Dir(node.EtcdJournalPath(n)))
 	data, err := c.Host.ReadFile(asidePath(n))
 	if err != nil {
-		c.did(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
+		c.record(false, host.IgnoreForbidden(host.IgnoreMissing(err)))
 		c.warnOfEtcdData()
 		return
 	}
@@ -105,11 +105,11 @@ func (c *cleanup) removeEtcdClient(context.Context) {
 		if !filepath.IsAbs(path) || strings.HasPrefix(path, c.Config.Paths.PKI+"/") {
 			continue // goes with the directory
 		}
-		if c.Host.Made(path) {
+		if c.Host.CreatedBySlipway(path) {
 			c.removeFile(path)
 		}
 		c.removeLeftovers(filepath.Dir(path), []string{filepath.Base(path)})
-		for dir := filepath.Dir(path); c.Host.Made(dir); dir = filepath.Dir(dir) {
+		for dir := filepath.Dir(path); c.Host.CreatedBySlipway(dir); dir = filepath.Dir(dir) {
 			c.removeEmpty(dir)
 		}
 	}
@@ -140,8 +140,8 @@ func (c *cleanup) removeDirectories(context.Context) {
 }
 
 func (c *cleanup) removeAccounts(context.Context) {
-	c.did(c.Accounts().RemoveUsers())
-	c.did(c.Accounts().RemoveGroups())
+	c.record(c.Accounts().RemoveUsers())
+	c.record(c.Accounts().RemoveGroups())
 }
 
 // removeManifests keeps the static Pod that says where etcd's data is, as long as the data is there.
@@ -192,7 +192,7 @@ func (c *cleanup) removeProfileFiles() {
 		have, err := host.ReadIfExists(c.Host, f.Path)
 		switch {
 		case err != nil:
-			c.did(false, host.IgnoreForbidden(err))
+			c.record(false, host.IgnoreForbidden(err))
 		case have == nil:
 		case bytes.Equal(have, f.Data) || c.Host.Unchanged(f.Path):
 			c.removeFile(f.Path)

@@ -72,17 +72,17 @@ func (l *LostNode) findMember(ctx context.Context, env *step.Env) error {
 				"find out which of them has the wrong name or address: `slipway etcd member list`, `kubectl get nodes -o wide`")
 		}
 		l.member = &all[i]
-		return mayGo(all, m)
+		return checkRemovable(all, m)
 	}
 	return nil
 }
 
-// mayGo fails if a member works, or if etcd would have no quorum without it.
-func mayGo(all []etcd.Health, m etcd.Health) error {
+// checkRemovable fails if a member works, or if etcd would have no quorum without it.
+func checkRemovable(all []etcd.Health, m etcd.Health) error {
 	if m.Answers {
 		return fault.New(fmt.Sprintf("the etcd of %s answers at %s, so its host is not lost", m.Label(), strings.Join(m.ClientURLs, ", ")), resetThere)
 	}
-	return node.MayLeave(all, m.Member)
+	return node.CheckQuorumWithout(all, m.Member)
 }
 
 // resetThere is the remedy for a host that answers.
@@ -125,11 +125,11 @@ func (l *LostNode) removeMember(ctx context.Context, env *step.Env) error {
 	if i < 0 {
 		return nil
 	}
-	if err := mayGo(all, all[i]); err != nil {
+	if err := checkRemovable(all, all[i]); err != nil {
 		return err
 	}
 	if _, err := env.Etcd.Leave(ctx, all[i].PeerURL); err != nil {
-		return etcd.WithStanding(ctx, env.Etcd, err)
+		return etcd.WithHealth(ctx, env.Etcd, err)
 	}
 	env.UI.Printf("Member %s (%s) has left etcd", all[i].Label(), all[i].IDText())
 	return nil

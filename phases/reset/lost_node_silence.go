@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// silence is how long the node's Lease is watched. A kubelet renews it every ten seconds.
-	silence = 25 * time.Second
+	// leaseWatchTime is how long the node's Lease is watched. A kubelet renews it every ten seconds.
+	leaseWatchTime = 25 * time.Second
 	// answerTime is how long one port may take to answer.
 	answerTime = 5 * time.Second
 	sshPort    = 22
@@ -47,9 +47,9 @@ func (l *LostNode) checkSilence(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	env.UI.Printf("Watching for a sign of life of %s, for %s", l.name, silence)
-	over := time.After(silence)
-	if err := l.knock(ctx, env); err != nil {
+	env.UI.Printf("Watching for a sign of life of %s, for %s", l.name, leaseWatchTime)
+	over := time.After(leaseWatchTime)
+	if err := l.checkUnreachable(ctx, env); err != nil {
 		return err
 	}
 	if l.member != nil {
@@ -69,9 +69,9 @@ func (l *LostNode) checkSilence(ctx context.Context, env *step.Env) error {
 	return err
 }
 
-// knock tries to connect to the host. Addresses that this host can't send to don't count, but one of them all must.
-func (l *LostNode) knock(ctx context.Context, env *step.Env) error {
-	doors, unknown := l.doors(ctx, env)
+// checkUnreachable tries to connect to the host. Addresses that this host can't send to don't count, but one of them all must.
+func (l *LostNode) checkUnreachable(ctx context.Context, env *step.Env) error {
+	doors, unknown := l.probeAddresses(ctx, env)
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	type knocked struct {
@@ -104,9 +104,9 @@ func (l *LostNode) knock(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// doors are the ports at which a host answers if it runs: even a refused connection is an answer. unknown says why an address
+// probeAddresses are the ports at which a host answers if it runs: even a refused connection is an answer. unknown says why an address
 // couldn't be found out.
-func (l *LostNode) doors(ctx context.Context, env *step.Env) (doors []netip.AddrPort, unknown error) {
+func (l *LostNode) probeAddresses(ctx context.Context, env *step.Env) (doors []netip.AddrPort, unknown error) {
 	add := func(ip netip.Addr, port uint16) {
 		if at := netip.AddrPortFrom(ip.Unmap(), port); !slices.Contains(doors, at) {
 			doors = append(doors, at)

@@ -48,7 +48,7 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 	for _, l := range left {
 		c.UI.Printf("Removing %s", l)
 		err := c.Host.RemoveLeftover(ctx, l)
-		c.did(err == nil, err)
+		c.record(err == nil, err)
 	}
 	c.removePluginState(c.network.Name)
 	if err != nil {

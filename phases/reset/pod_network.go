@@ -41,7 +41,7 @@ type podNetwork struct {
 //
 // A node's files say which network it has. findNetwork notes it: they go before the network, and by then other files may match.
 func (c *cleanup) findNetwork() error {
-	sign, err := thisnode.Sign(c.Host, c.Config)
+	sign, err := thisnode.NodeEvidence(c.Host, c.Config)
 	if err := host.IgnoreForbidden(err); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (c *cleanup) resetByKubeadm() bool {
 // flannelPlugins are the settings of flannel's plugins, nil without flannel. ours reports whether they're Slipway's.
 func (c *cleanup) flannelPlugins() (data []byte, ours bool) {
 	data, err := host.ReadIfExists(c.Host, config.FlannelPluginsPath)
-	c.did(false, host.IgnoreForbidden(err))
+	c.record(false, host.IgnoreForbidden(err))
 	return data, string(data) == manifests.FlannelPlugins
 }
 

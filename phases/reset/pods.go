@@ -107,7 +107,7 @@ func (c *cleanup) removePods(ctx context.Context, limit time.Duration) error {
 		limited, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		settled := c.Host.AwaitSettled(limited, c.Config.CRISocket, c.stopped)
-		err = retry.Policy{First: refusedInterval, Passes: func(err error) bool { return errors.As(err, &refused) }}.Do(limited, remove)
+		err = retry.Policy{First: refusedInterval, Retryable: func(err error) bool { return errors.As(err, &refused) }}.Do(limited, remove)
 		settled = errors.WithMessagef(settled, "Pods may still appear: container runtime at %s", c.Config.CRISocket)
 		err = cmp.Or(err, fault.WithRemedy(settled, c.again()))
 	}

@@ -128,7 +128,7 @@ func handleLeaveFailure(ctx context.Context, env *step.Env, name, peerURL string
 			"`slipway etcd member list`, then `slipway etcd member remove ID`", name, cause)
 		return nil //nolint:nilerr // the warning says it
 	}
-	why := fmt.Sprintf("etcd has no quorum without this host's member %q: of the others, %s (%v)", name, etcd.Standing(all, peerURL), cause)
+	why := fmt.Sprintf("etcd has no quorum without this host's member %q: of the others, %s (%v)", name, etcd.DescribeHealth(all, peerURL), cause)
 	if !env.Config.Reset.Force {
 		return errors.Errorf("%s. Nothing was deleted. Start the members that are down, or remove lost members (`slipway etcd member remove ID`), and run the same command again. "+
 			"--force deletes this member's data anyway; then the cluster may have to be restored from an etcd snapshot", why)
@@ -158,7 +158,7 @@ func leaveWithoutPod(ctx context.Context, env *step.Env) error {
 	if err = host.IgnoreForbidden(err); err != nil {
 		ui.WarnError(env.UI, errors.WithMessage(err, "cannot tell whether etcd's data was restored here"))
 	}
-	if journal.Begins() {
+	if journal.StartedWithoutData() {
 		env.UI.Printf("Giving up `slipway %s`, which was interrupted before etcd started", journal.Command)
 		_, err := env.Host.WriteFile(asidePath(env.Config), []byte(journal.Manifest), 0o600)
 		return err

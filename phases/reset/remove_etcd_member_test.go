@@ -111,7 +111,7 @@ func TestResetGivesUpRestore(t *testing.T) {
 	for aside, stays := range map[string]bool{"": false, "/var/lib/etcd/member.before-restore-2026-02-03-04-05-06": true} {
 		s := newResetScene(t, map[string]string{"/var/lib/etcd/member.new/snap/db": ""})
 		phasetest.Fatal(t, os.Remove(s.root+"/etc/kubernetes/manifests/etcd.yaml"))
-		journal := node.EtcdJournal{Command: "init --restore", From: "/root/a.db", Aside: aside, Manifest: strings.ReplaceAll(etcdPod, "DIR", "/var/lib/etcd")}
+		journal := node.EtcdJournal{Command: "init --restore", From: "/root/a.db", OldData: aside, Manifest: strings.ReplaceAll(etcdPod, "DIR", "/var/lib/etcd")}
 		phasetest.Fatal(t, journal.Write(s.Env))
 		said := s.reset(t)
 		if !stays {

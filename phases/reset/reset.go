@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reset has the workflow reset (Node), which takes a node out of its cluster: etcd member, Pods, files, and the Pod
-// network's traces in the kernel. docs/design/reset.md has the order, docs/design/kernel-leftovers.md what belongs to Kubernetes
-// there.
+// Package reset takes a node out of its cluster. Node is the workflow of `reset`, on the host itself: it removes the etcd
+// member, Pods, files, and the Pod network's traces in the kernel. LostNode is the workflow of `reset node NAME`, on a control
+// plane, for a host that's gone. Start at Node, then cleanup_node.go. docs/design/reset.md has the order;
+// docs/design/kernel-leftovers.md lists Kubernetes' traces in the kernel.
 package reset
 
 import (

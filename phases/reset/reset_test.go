@@ -304,7 +304,7 @@ func TestResetTakesWhatOpensAnExternalEtcd(t *testing.T) {
 	if err := s.host.EnsureDir("/etc/etcd/tls", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if !s.host.Made("/etc/etcd/tls") {
+	if !s.host.CreatedBySlipway("/etc/etcd/tls") {
 		t.Skip("no such attributes here")
 	}
 	for _, name := range []string{"client.crt", "client.key"} {

@@ -49,8 +49,8 @@ func (r *Rollback) controlPlanesAhead(ctx context.Context, env *step.Env) ([]str
 	return ahead, nil
 }
 
-// shared runs change unless another control plane is newer: the newest version decides what all nodes share.
-func (r *Rollback) shared(ctx context.Context, env *step.Env, what string, change func(context.Context, *step.Env) error) error {
+// changeShared runs change unless another control plane is newer: the newest version decides what all nodes share.
+func (r *Rollback) changeShared(ctx context.Context, env *step.Env, what string, change func(context.Context, *step.Env) error) error {
 	switch {
 	case r.before[manifests.APIServerName] == nil:
 		return nil
@@ -73,7 +73,7 @@ func (r *Rollback) shared(ctx context.Context, env *step.Env, what string, chang
 // storeConfiguration puts back the version in the stored ClusterConfiguration, used by joins and upgrades, and the kubelets'
 // settings if the upgrade generated them. Everything else stays, because it may have been edited since.
 func (r *Rollback) storeConfiguration(ctx context.Context, env *step.Env) error {
-	return r.shared(ctx, env, "the stored configuration", func(ctx context.Context, env *step.Env) error {
+	return r.changeShared(ctx, env, "the stored configuration", func(ctx context.Context, env *step.Env) error {
 		stored := node.ConfigMap(manifests.KubeadmConfigMap)
 		changed, err := updateConfigMap(ctx, env, stored, func() (bool, error) {
 			return setVersion(stored, r.Backup.From)
@@ -152,7 +152,7 @@ func (r *Rollback) unlessKubeProxy(env *step.Env) string {
 // putBackKubeProxy keeps kube-proxy no newer than its API server, with its present settings. It leaves CoreDNS alone, which may
 // be newer, and whose Corefile may have been migrated.
 func (r *Rollback) putBackKubeProxy(ctx context.Context, env *step.Env) error {
-	return r.shared(ctx, env, "kube-proxy", func(ctx context.Context, env *step.Env) error {
+	return r.changeShared(ctx, env, "kube-proxy", func(ctx context.Context, env *step.Env) error {
 		list, err := addon.Versions(env, manifests.KubeProxy)
 		if err != nil {
 			return err
@@ -186,6 +186,6 @@ func (r *Rollback) finish(_ context.Context, env *step.Env) error {
 }
 
 func (r *Rollback) sayAfterRestore(env *step.Env) {
-	env.UI.Nextf("etcd's data from before the restore is in %s; `slipway etcd prune` removes it", r.Progress.Aside)
+	env.UI.Nextf("etcd's data from before the restore is in %s; `slipway etcd prune` removes it", r.Progress.OldData)
 	node.SayRejoin(env, r.restore.Names())
 }

@@ -16,15 +16,15 @@ import (
 )
 
 func (r *Rollback) putBackControlPlane(ctx context.Context, env *step.Env) error {
-	mine, err := node.TakeTurnIfAnswered(ctx, env, node.ForRollback)
+	mine, err := node.AcquireLeaseIfReachable(ctx, env, node.ForRollback)
 	if err != nil {
 		return err
 	}
-	err = r.putBackInTurn(ctx, env, mine)
-	return mine.Finish(ctx, env, err)
+	err = r.rollBackWithLease(ctx, env, mine)
+	return mine.Release(ctx, env, err)
 }
 
-func (r *Rollback) putBackInTurn(ctx context.Context, env *step.Env, mine node.Turn) error {
+func (r *Rollback) rollBackWithLease(ctx context.Context, env *step.Env, mine node.Lease) error {
 	if err := r.restoreData(ctx, env, mine); err != nil {
 		return err
 	}
@@ -32,13 +32,13 @@ func (r *Rollback) putBackInTurn(ctx context.Context, env *step.Env, mine node.T
 	if err != nil {
 		return err
 	}
-	for _, group := range node.Split(components) {
+	for _, group := range node.SplitAPIClients(components) {
 		if err := r.swap(ctx, env, mine, group); err != nil {
 			return err
 		}
 	}
 	if r.restore != nil && r.Progress.Finished.IsZero() {
-		if err := node.ServesEtcdCluster(ctx, env, r.Progress.Cluster); err != nil {
+		if err := node.CheckServedCluster(ctx, env, r.Progress.Cluster); err != nil {
 			return err
 		}
 	}
@@ -54,14 +54,14 @@ func (r *Rollback) putBackInTurn(ctx context.Context, env *step.Env, mine node.T
 
 // swap gives components their previous manifests. If they don't come up, it puts the newer manifests back, but only if they
 // worked: otherwise the user wants to leave them. Once etcd's data is restored, it can't go back.
-func (r *Rollback) swap(ctx context.Context, env *step.Env, mine node.Turn, components []node.Replacement) error {
+func (r *Rollback) swap(ctx context.Context, env *step.Env, mine node.Lease, components []node.Replacement) error {
 	env.UI.Printf("Putting back %s: %s", node.NamesOf(components), node.ImagesOf(components))
 	worked := r.restore == nil && !slices.ContainsFunc(components, func(c node.Replacement) bool { return !node.IsHealthy(ctx, env, c.Name) })
-	swapped, err := node.Swap(ctx, env, mine, components)
+	swapped, err := node.ReplaceStaticPods(ctx, env, mine, components)
 	if err == nil || ctx.Err() != nil || !worked {
 		return err
 	}
-	return node.PutBack(ctx, env, mine, swapped, err)
+	return node.RollBack(ctx, env, mine, swapped, err)
 }
 
 // quorumCheck checks that etcd can do without this member, if it goes back. After a restore, there are no other members.
@@ -71,10 +71,10 @@ func (r *Rollback) quorumCheck(env *step.Env) preflight.Check {
 		if r.restore != nil || before == nil || r.keepsEtcd(env, manifests.EtcdName) || !slices.Contains(node.StaticPods(env), manifests.EtcdName) {
 			return false
 		}
-		_, right, err := node.RunsWith(ctx, env, manifests.EtcdName, before)
+		_, right, err := node.CompareRunning(ctx, env, manifests.EtcdName, before)
 		return err != nil || !right
 	}
-	return node.QuorumIf(env, stops, node.AwaitPeers)
+	return node.NewQuorumCheckIf(env, stops, node.AwaitPeers)
 }
 
 // components returns the components that don't run with their previous manifests, etcd first.
@@ -88,7 +88,7 @@ func (r *Rollback) components(ctx context.Context, env *step.Env) ([]node.Replac
 			env.UI.Printf("%s", r.whyEtcdStays(env))
 			continue
 		}
-		c, right, err := node.RunsWith(ctx, env, name, r.before[name])
+		c, right, err := node.CompareRunning(ctx, env, name, r.before[name])
 		if err != nil {
 			return nil, err
 		}

@@ -124,7 +124,7 @@ func olderManifest(manifest string) string {
 
 // prepareRollbackNode makes an upgraded worker.
 func prepareRollbackNode(t *testing.T, s *phasetest.Scene) error {
-	err := phasetest.PrepareNode(bootstrap.Join, bootstrap.LookBack)(t, s)
+	err := phasetest.PrepareNode(bootstrap.Join, bootstrap.DetectEarlierRun)(t, s)
 	if err == nil {
 		err = phasetest.RunUpgrade("node", upgrade.Node)(t.Context(), phasetest.NewLastingHost(s.Root), s.API.Listener.Addr().String(), io.Discard)
 	}

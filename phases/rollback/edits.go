@@ -32,12 +32,12 @@ func (r *Rollback) findEdited(ctx context.Context, env *step.Env) error {
 	}
 	var edited, perhaps []string
 	for _, path := range replaced {
-		switch of, err := backup.Whose(env, path); {
+		switch of, err := backup.DetectEdit(env, path); {
 		case err != nil:
 			return err
-		case of == backup.AsEdited:
+		case of == backup.Edited:
 			edited = append(edited, path)
-		case of == backup.UnknownWhose:
+		case of == backup.EditUnknown:
 			perhaps = append(perhaps, path)
 		}
 	}
@@ -91,7 +91,7 @@ func (r *Rollback) keepEdited(env *step.Env) error {
 // protectionQuestion finds flags protecting data or access that came after the backup, so the rollback would drop them: data
 // encrypted since can't be read without them. It can be ignored, because such a flag may be why the new version doesn't run.
 func (r *Rollback) protectionQuestion(env *step.Env) preflight.Check {
-	return preflight.Check{Name: fault.StaticPodProtection, Asks: "the rollback keeps the protection of data and access", Run: func(context.Context, preflight.View) []fault.Finding {
+	return preflight.Check{Name: fault.StaticPodProtection, Description: "the rollback keeps the protection of data and access", Run: func(context.Context, preflight.View) []fault.Finding {
 		var found []fault.Finding
 		for _, component := range slices.Sorted(maps.Keys(r.before)) {
 			lost, err := r.lostFlags(env, component)
@@ -123,7 +123,7 @@ func (r *Rollback) lostFlags(env *step.Env, component string) (lost []string, er
 		return nil, err
 	}
 	for _, f := range manifests.PodFlags(there) {
-		if f.Begins(slices.Values(manifests.ProtectiveFlags)) != "" && !node.FlagStays(env, f, there, before) {
+		if f.Begins(slices.Values(manifests.ProtectiveFlags)) != "" && !node.FlagPreserved(env, f, there, before) {
 			lost = append(lost, strings.Join(f.Words, " "))
 		}
 	}

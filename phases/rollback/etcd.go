@@ -38,17 +38,17 @@ func restoreBegun(env *step.Env, p upgrading.Progress) (bool, error) {
 	if p.Restored {
 		return true, nil
 	}
-	return node.EtcdExchange{Aside: p.Aside}.Begun(env)
+	return node.EtcdExchange{OldData: p.OldData}.Started(env)
 }
 
-// noOther fails if another workflow that replaces etcd's data was interrupted here: it would go on with this one's, or this one with
+// checkNoOtherRestore fails if another workflow that replaces etcd's data was interrupted here: it would go on with this one's, or this one with
 // its.
-func noOther(env *step.Env) error {
+func checkNoOtherRestore(env *step.Env) error {
 	j, err := node.ReadEtcdJournal(env)
 	if err != nil {
 		return err
 	}
-	begun, err := node.EtcdExchange{Aside: j.Aside}.Begun(env)
+	begun, err := node.EtcdExchange{OldData: j.OldData}.Started(env)
 	if err == nil && begun {
 		err = j.Unfinished()
 	}
@@ -57,7 +57,7 @@ func noOther(env *step.Env) error {
 
 // prepareRestore finds out how to restore etcd, if asked to. A restore that has begun must be finished.
 func (r *Rollback) prepareRestore(ctx context.Context, env *step.Env) error {
-	if err := noOther(env); err != nil {
+	if err := checkNoOtherRestore(env); err != nil {
 		return err
 	}
 	begun, err := restoreBegun(env, r.Progress)
@@ -112,7 +112,7 @@ func (o *restore) findings() []fault.Finding {
 	return o.Findings()
 }
 
-func (o *restore) loses() string {
+func (o *restore) lossSummary() string {
 	text := fmt.Sprintf("etcd goes back to its snapshot of %s, at revision %d (%d keys). ", ui.Time(o.taken()), o.info.Revision, o.info.Keys)
 	switch {
 	case o.Revision > 0:
@@ -129,7 +129,7 @@ func (o *restore) loses() string {
 
 // restoreData gives etcd the snapshot's data. The slow part comes first, while everything still runs; then it stops etcd and
 // swaps the directories. An interrupted run never leaves etcd's static Pod without data.
-func (r *Rollback) restoreData(ctx context.Context, env *step.Env, mine node.Turn) error {
+func (r *Rollback) restoreData(ctx context.Context, env *step.Env, mine node.Lease) error {
 	if r.restore != nil && r.restore.begun { // an earlier run has stopped etcd, with or without the Lease
 		mine.KeepOnFailure()
 	}
@@ -146,7 +146,7 @@ func (r *Rollback) restoreData(ctx context.Context, env *step.Env, mine node.Tur
 	if err := r.restore.exchange.Exchange(env); err != nil {
 		return err
 	}
-	if err := r.restore.exchange.Holds(env, r.Progress.Cluster); err != nil {
+	if err := r.restore.exchange.CheckData(env, r.Progress.Cluster); err != nil {
 		return err
 	}
 	r.Progress.Restored = true
@@ -156,11 +156,11 @@ func (r *Rollback) restoreData(ctx context.Context, env *step.Env, mine node.Tur
 // makeData makes the new data beside the old, and notes where the old data goes.
 func (r *Rollback) makeData(ctx context.Context, env *step.Env) error {
 	o := r.restore
-	o.exchange.Aside = r.Progress.Aside
+	o.exchange.OldData = r.Progress.OldData
 	ready := func() error {
 		err := node.Check(ctx, env, o.spaceQuestion(env))
 		if err == nil {
-			env.UI.Printf("Restoring %s to %s", o.snapshot, o.exchange.Fresh)
+			env.UI.Printf("Restoring %s to %s", o.snapshot, o.exchange.NewData)
 		}
 		return err
 	}
@@ -177,8 +177,8 @@ func (r *Rollback) makeData(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	o.exchange.Aside = cmp.Or(o.exchange.Aside, o.exchange.AsideAt("rollback", env.Host.Now()))
-	r.Progress.Aside, r.Progress.Snapshot, r.Progress.Revision = o.exchange.Aside, o.snapshot, o.Revision
+	o.exchange.OldData = cmp.Or(o.exchange.OldData, o.exchange.OldDataPath("rollback", env.Host.Now()))
+	r.Progress.OldData, r.Progress.Snapshot, r.Progress.Revision = o.exchange.OldData, o.snapshot, o.Revision
 	r.Progress.Finished = time.Time{} // of an earlier rollback without etcd
 	return r.Progress.Write(env.Host, node.BackupRoot(env))
 }

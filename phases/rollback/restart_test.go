@@ -79,8 +79,8 @@ func TestRollbackPutsBack(t *testing.T) {
 				return nil
 			}
 			c := node.Replacement{Name: manifests.APIServerName, Before: []byte(s.Get(t, path)), Wanted: previous}
-			err := (&Rollback{}).swap(t.Context(), s.Env, node.Turn{}, []node.Replacement{c})
-			restored := (*node.PutBackError)(nil)
+			err := (&Rollback{}).swap(t.Context(), s.Env, node.Lease{}, []node.Replacement{c})
+			restored := (*node.RolledBackError)(nil)
 			fact.Error(t, err, manifests.APIServerName)
 			if got := s.Image(manifests.APIServerName); got != row.runs || errors.As(err, &restored) != row.back {
 				t.Errorf("%s runs: %v", got, err)

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rollback has the workflow of `upgrade rollback`: it puts back the files that phases/backup kept and, with
-// --restore-etcd, etcd's data from the snapshot. It needs no API. docs/design/rollback.md has the reasons.
+// Package rollback has the workflow of `upgrade rollback` (New, then Rollback.Phases). New finds this node's backup and checks
+// that it fits; the phases put the files back and, with --restore-etcd, etcd's data. It works without the API.
+// docs/design/rollback.md has the reasons.
 package rollback
 
 import (
@@ -55,7 +56,7 @@ type Rollback struct {
 
 // New reads the backup, and fails unless it fits this node. It writes nothing.
 func New(ctx context.Context, env *step.Env, o Options) (*Rollback, error) {
-	if !o.Progress.Concerns(o.Backup) {
+	if !o.Progress.IsOf(o.Backup) {
 		o.Progress = upgrading.Progress{}
 	}
 	r := &Rollback{Options: o, before: map[string][]byte{}}
@@ -148,7 +149,7 @@ func (r *Rollback) Summary() string {
 	if r.restore == nil || r.Progress.Restored {
 		return r.what()
 	}
-	return r.what() + "\n" + r.restore.loses()
+	return r.what() + "\n" + r.restore.lossSummary()
 }
 
 func (r *Rollback) what() string {
@@ -190,14 +191,14 @@ func unlessWorker(env *step.Env) string {
 func (r *Rollback) preflight(ctx context.Context, env *step.Env) error {
 	env.UI.Printf("%s", r.what())
 	if r.restore != nil && !r.Progress.Restored {
-		env.UI.Warnf("%s", strings.ReplaceAll(r.restore.loses(), "\n", " "))
+		env.UI.Warnf("%s", strings.ReplaceAll(r.restore.lossSummary(), "\n", " "))
 	}
 	if r.restore != nil && !r.restore.begun {
-		if err := r.restore.exchange.Possible(ctx, env); err != nil {
+		if err := r.restore.exchange.CheckPrerequisites(ctx, env); err != nil {
 			return err
 		}
 	}
-	checks := append(preflight.Rollback(), trial.Question(env))
+	checks := append(preflight.Rollback(), trial.NewUnfinishedCheck(env))
 	if r.restore != nil {
 		checks = append(checks, node.EtcdOthersCheck(r.restore.findings), r.restore.spaceQuestion(env, backup.MissingImagesNeed(ctx, env, r.images(env))...))
 	}

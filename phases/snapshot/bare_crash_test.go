@@ -109,5 +109,5 @@ func runBare(ctx context.Context, h *phasetest.LastingHost, endpoint string, say
 	}
 	b.Prepare(env)
 	h.Plans = func(e *step.Env) { e.Rerun = env.Rerun }
-	return phasetest.CrashRun(ctx, env.Config, h, endpoint, say, b.Within(bootstrap.Init()), nil)
+	return phasetest.CrashRun(ctx, env.Config, h, endpoint, say, b.AddTo(bootstrap.Init()), nil)
 }

@@ -77,7 +77,7 @@ func configurationToSeal(ctx context.Context, env *step.Env, c etcd.Contents) ([
 // Configuration returns the cluster's configuration for an init that restores from a snapshot, from the journal of an interrupted run
 // if there's one: the file isn't needed any more then. It's nil if the snapshot has none, or doesn't exist.
 func Configuration(h host.Host, from Source) (*config.Source, error) {
-	defer leanly()()
+	defer limitMemory()()
 	journal, err := node.ReadEtcdJournalOn(h, &config.Node{Paths: config.DefaultPaths()})
 	if host.IgnoreForbidden(err) != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func Configuration(h host.Host, from Source) (*config.Source, error) {
 // readConfiguration doesn't read a sealed snapshot to its end: the restore does.
 func (s *Source) readConfiguration(h host.Host) ([]byte, error) {
 	if snapshots.IsSealed(s.File) {
-		if err := s.opens(); err != nil {
+		if err := s.checkIdentities(); err != nil {
 			return nil, err
 		}
 		in, err := snapshots.Open(h, s.File, s.With)
@@ -135,7 +135,7 @@ func (b *BareHost) configured(ctx context.Context, env *step.Env) error {
 		env.UI.Warn(fmt.Sprintf("this configuration differs from the one in %s: %s", b.File, strings.Join(others, ", ")),
 			"leave these out of --config to use the snapshot's")
 	}
-	return node.Check(ctx, env, preflight.Check{Name: fault.RestoredConfiguration, Asks: "the configuration is the restored cluster's",
+	return node.Check(ctx, env, preflight.Check{Name: fault.RestoredConfiguration, Description: "the configuration is the restored cluster's",
 		Run: func(context.Context, preflight.View) []fault.Finding { return refused }})
 }
 

@@ -10,9 +10,9 @@ import "runtime/debug"
 // run out of memory needs its snapshot most.
 const leanMemory = 20 << 20
 
-// leanly makes the garbage collector keep the process small, and returns a function that ends that. The limit is soft, so a database
+// limitMemory makes the garbage collector keep the process small, and returns a function that ends that. The limit is soft, so a database
 // with many millions of keys only takes longer. A lower limit, such as GOMEMLIMIT's, stays.
-func leanly() (end func()) {
+func limitMemory() (end func()) {
 	before := debug.SetMemoryLimit(-1)
 	debug.SetMemoryLimit(min(before, leanMemory))
 	return func() { debug.SetMemoryLimit(before) }

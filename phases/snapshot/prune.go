@@ -38,7 +38,7 @@ func Prune(ctx context.Context, env *step.Env, dir string, policy snapshots.Poli
 		return nil
 	}
 	sayAhead(env, list, owner)
-	if err := newestIsWhole(env, list, owner); err != nil {
+	if err := verifyNewest(env, list, owner); err != nil {
 		return err
 	}
 	surplus := policy.Surplus(list, owner, env.Host.Now())
@@ -79,7 +79,7 @@ func sayAhead(env *step.Env, list []snapshots.Snapshot, owner snapshots.Owner) {
 	}
 }
 
-func newestIsWhole(env *step.Env, list []snapshots.Snapshot, owner snapshots.Owner) error {
+func verifyNewest(env *step.Env, list []snapshots.Snapshot, owner snapshots.Owner) error {
 	newest, found := snapshots.Newest(list, owner, env.Host.Now())
 	if !found {
 		return nil

@@ -28,7 +28,7 @@ type PruneData struct{ dirs []string }
 // NewPruneData finds the directories, and fails if they may still be needed: while etcd doesn't work, or while a workflow that needs
 // them hasn't finished.
 func NewPruneData(ctx context.Context, env *step.Env) (*PruneData, error) {
-	if err := onlyLocal(env); err != nil {
+	if err := checkLocalEtcd(env); err != nil {
 		return nil, err
 	}
 	journal, err := node.ReadEtcdJournal(env)
@@ -62,7 +62,7 @@ func (p *PruneData) find(env *step.Env, dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if _, aside := node.EtcdAside(e.Name()); aside {
+		if _, aside := node.ParseOldDataName(e.Name()); aside {
 			p.dirs = append(p.dirs, filepath.Join(dir, e.Name()))
 		}
 	}
@@ -73,7 +73,7 @@ func (p *PruneData) find(env *step.Env, dir string) error {
 func works(ctx context.Context, env *step.Env, peerURL string) error {
 	all, err := etcd.AskHealth(ctx, env.Etcd)
 	if err == nil && !slices.ContainsFunc(all, func(m etcd.Health) bool { return m.PeerURL == peerURL && m.Err == nil }) {
-		err = errors.New(etcd.Standing(all, ""))
+		err = errors.New(etcd.DescribeHealth(all, ""))
 	}
 	return fault.WithRemedy(errors.WithMessage(err, "etcd's old data stays while this host's etcd does not work with its present data"),
 		"`slipway diagnose` says what is wrong")

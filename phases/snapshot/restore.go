@@ -47,7 +47,7 @@ type Restore struct {
 // NewRestore reads the snapshot, and fails unless it fits this host's cluster. Members of etcd that still run are a finding: operators
 // should see the whole plan before they reset them. It changes nothing.
 func NewRestore(ctx context.Context, env *step.Env, from Source) (*Restore, error) {
-	if err := onlyLocal(env); err != nil {
+	if err := checkLocalEtcd(env); err != nil {
 		return nil, err
 	}
 	r := &Restore{Source: from}
@@ -66,7 +66,7 @@ func NewRestore(ctx context.Context, env *step.Env, from Source) (*Restore, erro
 func (r *Restore) askOthers(ctx context.Context, env *step.Env) error {
 	r.EtcdOthers = node.EtcdOthers{Own: r.Own, Data: r.Data, Earlier: r.info.Members}
 	if r.begun { // the journal has the rest, from when etcd ran
-		return r.journal.OrBack(env, r.Ask(ctx, env, "run this command again"))
+		return r.journal.WithUndoRemedy(env, r.Ask(ctx, env, "run this command again"))
 	}
 	if err := r.Find(ctx, env); err != nil {
 		return err
@@ -77,9 +77,9 @@ func (r *Restore) askOthers(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// lookAgain is for the time that the question took: a member may have come back, or another command may have begun or ended. The
+// recheck is for the time that the question took: a member may have come back, or another command may have begun or ended. The
 // snapshot is the same.
-func (r *Restore) lookAgain(ctx context.Context, env *step.Env) error {
+func (r *Restore) recheck(ctx context.Context, env *step.Env) error {
 	now := &Restore{Source: r.Source, doubts: r.doubts}
 	if err := now.findEtcd(env); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (r *Restore) findEtcd(env *step.Env) error {
 	if r.Own, err = backup.MemberIn([]byte(r.journal.Manifest)); err == nil {
 		r.exchange, err = node.NewEtcdExchange([]byte(r.journal.Manifest))
 	}
-	r.exchange.Aside, r.Data = r.journal.Aside, r.exchange.Data
+	r.exchange.OldData, r.Data = r.journal.OldData, r.exchange.Data
 	return errors.WithMessage(err, path)
 }
 
@@ -128,10 +128,10 @@ func (r *Restore) resume(env *step.Env) (err error) {
 	if r.journal, err = node.ReadEtcdJournal(env); err != nil {
 		return err
 	}
-	if r.begun, err = (node.EtcdExchange{Aside: r.journal.Aside}).Begun(env); err != nil {
+	if r.begun, err = (node.EtcdExchange{OldData: r.journal.OldData}).Started(env); err != nil {
 		return err
 	}
-	moved, err := node.EtcdExchange{Aside: r.journal.Aside}.Moved(env)
+	moved, err := node.EtcdExchange{OldData: r.journal.OldData}.Moved(env)
 	switch {
 	case err != nil:
 		return err
@@ -224,18 +224,18 @@ func (r *Restore) Phases() []step.Phase {
 }
 
 func (r *Restore) preflight(ctx context.Context, env *step.Env) error {
-	if err := r.lookAgain(ctx, env); err != nil {
+	if err := r.recheck(ctx, env); err != nil {
 		return err
 	}
 	env.UI.Printf("%s", strings.ReplaceAll(r.Summary(), "\n", " "))
 	if r.begun {
 		return nil // it has to go on
 	}
-	if err := r.exchange.Possible(ctx, env); err != nil {
+	if err := r.exchange.CheckPrerequisites(ctx, env); err != nil {
 		return err
 	}
-	of := preflight.Check{Name: fault.EtcdSnapshotCluster, Asks: "the snapshot is of this cluster", Run: func(context.Context, preflight.View) []fault.Finding { return r.another }}
-	checks := append(preflight.Rollback(), trial.Question(env), r.spaceQuestion(), of, node.EtcdOthersCheck(r.Findings))
+	of := preflight.Check{Name: fault.EtcdSnapshotCluster, Description: "the snapshot is of this cluster", Run: func(context.Context, preflight.View) []fault.Finding { return r.another }}
+	checks := append(preflight.Rollback(), trial.NewUnfinishedCheck(env), r.spaceQuestion(), of, node.EtcdOthersCheck(r.Findings))
 	return node.Check(ctx, env, checks...)
 }
 
@@ -254,8 +254,8 @@ func (r *Restore) finish(_ context.Context, env *step.Env) error {
 		return err
 	}
 	env.UI.Nextf("etcd has the state of %s", r.File)
-	if kept, err := host.Exists(env.Host, r.exchange.Aside); err != nil || kept {
-		env.UI.Nextf("etcd's data from before is in %s, until `slipway etcd prune` removes it", r.exchange.Aside)
+	if kept, err := host.Exists(env.Host, r.exchange.OldData); err != nil || kept {
+		env.UI.Nextf("etcd's data from before is in %s, until `slipway etcd prune` removes it", r.exchange.OldData)
 	}
 	node.SayRejoin(env, r.journal.Others)
 	return nil

@@ -18,24 +18,24 @@ func (r *Restore) replaceData(ctx context.Context, env *step.Env) error {
 	if r.journal.Serves {
 		return nil
 	}
-	mine, err := node.TakeTurnIfAnswered(ctx, env, node.ForRestore)
+	mine, err := node.AcquireLeaseIfReachable(ctx, env, node.ForRestore)
 	if err != nil {
 		return err
 	}
 	if r.begun {
 		mine.KeepOnFailure()
 	}
-	err = r.replaceInTurn(ctx, env, mine)
-	if err := mine.Finish(ctx, env, err); err != nil {
+	err = r.replaceWithLease(ctx, env, mine)
+	if err := mine.Release(ctx, env, err); err != nil {
 		return err
 	}
 	r.journal.Serves = true
 	return r.journal.Write(env)
 }
 
-// replaceInTurn makes the new data while everything still runs, then stops etcd and its clients. All of them start again with the
+// replaceWithLease makes the new data while everything still runs, then stops etcd and its clients. All of them start again with the
 // new data: a client that kept its cache would act on a state that's gone.
-func (r *Restore) replaceInTurn(ctx context.Context, env *step.Env, mine node.Turn) error {
+func (r *Restore) replaceWithLease(ctx context.Context, env *step.Env, mine node.Lease) error {
 	if !r.journal.Exchanged {
 		if err := r.build(ctx, env); err != nil {
 			return err
@@ -52,20 +52,20 @@ func (r *Restore) replaceInTurn(ctx context.Context, env *step.Env, mine node.Tu
 			return err
 		}
 	}
-	if err := r.exchange.Holds(env, r.journal.Cluster); err != nil {
+	if err := r.exchange.CheckData(env, r.journal.Cluster); err != nil {
 		return err
 	}
 	if err := r.start(ctx, env, mine); err != nil {
 		return err
 	}
-	return node.ServesEtcdCluster(ctx, env, r.journal.Cluster)
+	return node.CheckServedCluster(ctx, env, r.journal.Cluster)
 }
 
 func (r *Restore) build(ctx context.Context, env *step.Env) error {
 	ready := func() error {
 		err := node.Check(ctx, env, r.spaceQuestion())
 		if err == nil {
-			env.UI.Printf("Restoring %s to %s", r.File, r.exchange.Fresh)
+			env.UI.Printf("Restoring %s to %s", r.File, r.exchange.NewData)
 		}
 		return err
 	}
@@ -77,14 +77,14 @@ func (r *Restore) build(ctx context.Context, env *step.Env) error {
 	if err := r.exchange.Build(env, ready, fill); err != nil {
 		return err
 	}
-	r.exchange.Aside = cmp.Or(r.exchange.Aside, r.exchange.AsideAt("restore", env.Host.Now()))
-	r.journal.Aside = r.exchange.Aside
+	r.exchange.OldData = cmp.Or(r.exchange.OldData, r.exchange.OldDataPath("restore", env.Host.Now()))
+	r.journal.OldData = r.exchange.OldData
 	return r.journal.Write(env)
 }
 
-// start starts etcd and the API server together. The kubelet, which was stopped, starts the others with them, and Turn.Finish waits
+// start starts etcd and the API server together. The kubelet, which was stopped, starts the others with them, and Lease.Release waits
 // for all.
-func (r *Restore) start(ctx context.Context, env *step.Env, mine node.Turn) error {
+func (r *Restore) start(ctx context.Context, env *step.Env, mine node.Lease) error {
 	server, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
 	if err != nil {
 		return err
@@ -94,6 +94,6 @@ func (r *Restore) start(ctx context.Context, env *step.Env, mine node.Turn) erro
 		components = append(components, node.Replacement{Name: manifests.APIServerName, Wanted: server, Before: server})
 	}
 	env.UI.Printf("Starting etcd, the control plane and the kubelet")
-	_, err = node.Swap(ctx, env, mine, components)
+	_, err = node.ReplaceStaticPods(ctx, env, mine, components)
 	return err
 }

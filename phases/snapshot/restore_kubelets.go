@@ -29,15 +29,15 @@ type kubelets struct {
 // behindError says that a kubelet doesn't work with the restored Pods yet.
 type behindError struct{ error }
 
-// follow returns an error while a kubelet doesn't work with its Pods. Each that does isn't asked again.
-func (k *kubelets) follow(ctx context.Context, env *step.Env, pods []corev1.Pod) (err error) {
+// checkWaiting returns an error while a kubelet doesn't work with its Pods. Each that does isn't asked again.
+func (k *kubelets) checkWaiting(ctx context.Context, env *step.Env, pods []corev1.Pod) (err error) {
 	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
 	defer cancel()
 	type answer struct {
 		node string
 		err  error
 	}
-	answers := parallel.Map(k.waiting, 0, func(name string) answer { return answer{name, follows(limited, env, name, pods)} })
+	answers := parallel.Map(k.waiting, 0, func(name string) answer { return answer{name, checkPodsMatch(limited, env, name, pods)} })
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -55,8 +55,8 @@ func (k *kubelets) follow(ctx context.Context, env *step.Env, pods []corev1.Pod)
 	return err
 }
 
-// follows compares the API's Pods with the kubelet's, and with the running ones. Not every kubelet tells which Pods run.
-func follows(ctx context.Context, env *step.Env, name string, pods []corev1.Pod) error {
+// checkPodsMatch compares the API's Pods with the kubelet's, and with the running ones. Not every kubelet tells which Pods run.
+func checkPodsMatch(ctx context.Context, env *step.Env, name string, pods []corev1.Pod) error {
 	known, err := podsAt(ctx, env, name, "pods")
 	if err != nil {
 		return err

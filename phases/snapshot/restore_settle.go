@@ -165,7 +165,7 @@ func unsettled(ctx context.Context, env *step.Env, before map[string]time.Time, 
 	if err != nil {
 		return err
 	}
-	if err := works.follow(ctx, env, pods); err != nil {
+	if err := works.checkWaiting(ctx, env, pods); err != nil {
 		return err
 	}
 	return strayEndpoint(ctx, env)

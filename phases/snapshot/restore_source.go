@@ -57,8 +57,8 @@ func (s *Source) read(env *step.Env) error {
 	return err
 }
 
-// opens fails without a key for a sealed snapshot.
-func (s *Source) opens() error {
+// checkIdentities fails without a key for a sealed snapshot.
+func (s *Source) checkIdentities() error {
 	if len(s.With) == 0 {
 		return fault.New(s.File+" is encrypted", "name the file with its private key (--identity-file) or passphrase (--passphrase-file)")
 	}
@@ -67,7 +67,7 @@ func (s *Source) opens() error {
 
 // readSealed takes the facts from the record inside.
 func (s *Source) readSealed(env *step.Env) error {
-	if err := s.opens(); err != nil {
+	if err := s.checkIdentities(); err != nil {
 		return err
 	}
 	if _, err := Verify(env, s.File, s.With); err != nil {

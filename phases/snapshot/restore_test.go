@@ -114,30 +114,30 @@ func TestRestoreRefuses(t *testing.T) {
 		}, []string{"https://192.0.2.99:2379"}},
 		"no etcd": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) { s.Remove(t, etcdPod) }, []string{etcdPod, "--restore-etcd"}},
 		"another workflow": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
-			journal(t, s, node.EtcdJournal{Command: "etcd recover", Aside: "/var/lib/etcd/member"})
+			journal(t, s, node.EtcdJournal{Command: "etcd recover", OldData: "/var/lib/etcd/member"})
 		}, []string{"`slipway etcd recover`"}},
 		"another snapshot, half restored": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
-			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", Aside: "/var/lib/etcd/member"})
+			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", OldData: "/var/lib/etcd/member"})
 		}, []string{"`slipway etcd restore /b.db`"}},
 		"another snapshot, restored": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
 			pod := s.Get(t, etcdPod)
 			s.Remove(t, etcdPod)
-			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", Aside: "/var/lib/etcd/member", Manifest: pod, Exchanged: true})
+			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", OldData: "/var/lib/etcd/member", Manifest: pod, Exchanged: true})
 		}, nil},
 		"another snapshot, before the exchange": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
-			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", Aside: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod)})
+			journal(t, s, node.EtcdJournal{Command: RestoreCommand, From: "/b.db", OldData: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod)})
 			s.Remove(t, etcdPod)
 		}, nil},
 		"a recovery, before the exchange": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
-			journal(t, s, node.EtcdJournal{Command: "etcd recover", Aside: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod)})
+			journal(t, s, node.EtcdJournal{Command: "etcd recover", OldData: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod)})
 			s.Remove(t, etcdPod)
 		}, nil},
 		"a recovery that does not start": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
-			journal(t, s, node.EtcdJournal{Command: "etcd recover", Aside: "/var/lib/etcd/member", Manifest: s.Get(t, etcdPod), Exchanged: true})
+			journal(t, s, node.EtcdJournal{Command: "etcd recover", OldData: "/var/lib/etcd/member", Manifest: s.Get(t, etcdPod), Exchanged: true})
 			s.Remove(t, etcdPod)
 		}, nil},
 		"a run that changed nothing": {func(t *testing.T, s *phasetest.Stage, _ *members, _ string) {
-			journal(t, s, node.EtcdJournal{Command: "etcd recover", Aside: "/var/lib/etcd/old"})
+			journal(t, s, node.EtcdJournal{Command: "etcd recover", OldData: "/var/lib/etcd/old"})
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -330,7 +330,7 @@ func TestRestoreOfAnother(t *testing.T) {
 // TestRestoreWithoutFile: once the new data is complete, the snapshot isn't needed.
 func TestRestoreWithoutFile(t *testing.T) {
 	s, _, path := alone(t)
-	phasetest.Fatal(t, node.EtcdJournal{Command: RestoreCommand, From: path, Aside: "/var/lib/etcd/member", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
+	phasetest.Fatal(t, node.EtcdJournal{Command: RestoreCommand, From: path, OldData: "/var/lib/etcd/member", Manifest: s.Get(t, etcdPod)}.Write(s.Env))
 	s.Remove(t, path)
 	s.Remove(t, etcdPod)
 	r, err := NewRestore(t.Context(), s.Env, Source{File: path})
@@ -342,19 +342,19 @@ func TestRestoreWithoutFile(t *testing.T) {
 // TestRestoreResumes: a restore that was interrupted before it moved any data asks the others again.
 func TestRestoreResumes(t *testing.T) {
 	s, m, path := alone(t)
-	phasetest.Fatal(t, node.EtcdJournal{Command: RestoreCommand, From: path, Aside: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod),
+	phasetest.Fatal(t, node.EtcdJournal{Command: RestoreCommand, From: path, OldData: "/var/lib/etcd/old", Manifest: s.Get(t, etcdPod),
 		Revision: 700, Others: []string{"cp-3"}, Nodes: []string{"cp-1"}}.Write(s.Env))
 	s.Remove(t, etcdPod)
 	r, err := NewRestore(t.Context(), s.Env, Source{File: path})
 	phasetest.Fatal(t, err)
-	phasetest.Fatal(t, r.lookAgain(t.Context(), s.Env))
+	phasetest.Fatal(t, r.recheck(t.Context(), s.Env))
 	if r.journal.Revision != 700 {
 		t.Errorf("revision %d", r.journal.Revision)
 	}
 	fact.List(t, append(r.journal.Others, r.journal.Nodes...), "cp-3", "cp-1")
 
 	m.health = append(m.health, member(2, 1))
-	fact.Error(t, r.lookAgain(t.Context(), s.Env), "cp-2")
+	fact.Error(t, r.recheck(t.Context(), s.Env), "cp-2")
 	_, err = NewRestore(t.Context(), s.Env, Source{File: path})
 	fact.In(t, fixture.Told(err), "run: cp-2.", "`slipway reset` on cp-2;", etcdPod, node.EtcdJournalPath(s.Config))
 }
@@ -369,7 +369,7 @@ func TestRestoreLooksAgain(t *testing.T) {
 		"another static Pod": {func(t *testing.T, s *phasetest.Stage, _ *members) { t.Helper(); s.Append(t, etcdPod, "# another") }, []string{"again"}},
 		"another terminal": {func(t *testing.T, s *phasetest.Stage, _ *members) {
 			t.Helper()
-			phasetest.Fatal(t, node.EtcdJournal{Command: "etcd recover", Aside: "/var/lib/etcd/member"}.Write(s.Env))
+			phasetest.Fatal(t, node.EtcdJournal{Command: "etcd recover", OldData: "/var/lib/etcd/member"}.Write(s.Env))
 		}, []string{"`slipway etcd recover`"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -429,7 +429,7 @@ func TestRestoreChecks(t *testing.T) {
 // TestRestoreSaysRejoin: each other control plane gets the commands with which it comes back.
 func TestRestoreSaysRejoin(t *testing.T) {
 	s, _, path := alone(t)
-	r := &Restore{Source: Source{File: path}, exchange: node.EtcdExchange{Aside: "/var/lib/etcd/old"}}
+	r := &Restore{Source: Source{File: path}, exchange: node.EtcdExchange{OldData: "/var/lib/etcd/old"}}
 	r.journal.Others = []string{"cp-2", peer("cp-3")}
 	phasetest.Fatal(t, r.finish(t.Context(), s.Env))
 	said := s.Said.String() + s.Results.String()
@@ -453,15 +453,15 @@ func (fullAPI) Update(context.Context, cluster.Object, func() (bool, error)) (bo
 func TestRestoreOfFullEtcd(t *testing.T) {
 	s, m, _ := alone(t)
 	s.Cluster = fullAPI{s.Cluster}
-	_, err := node.TakeTurnIfAnswered(t.Context(), s.Env, node.ForRestore)
+	_, err := node.AcquireLeaseIfReachable(t.Context(), s.Env, node.ForRestore)
 	fact.Error(t, err, "ErrNoSpace")
 	m.health[0].Status.Alarms = []etcd.Alarm{{Member: 1, Kind: "NOSPACE"}}
-	mine, err := node.TakeTurnIfAnswered(t.Context(), s.Env, node.ForRestore)
+	mine, err := node.AcquireLeaseIfReachable(t.Context(), s.Env, node.ForRestore)
 	phasetest.Fatal(t, err)
 	if mine.Held {
 		t.Error("the Lease was written")
 	}
 	fact.In(t, s.Said.String(), "NOSPACE")
-	_, err = node.TakeTurnIfAnswered(t.Context(), s.Env, node.ForRenewal)
+	_, err = node.AcquireLeaseIfReachable(t.Context(), s.Env, node.ForRenewal)
 	fact.Error(t, err, "ErrNoSpace")
 }

@@ -11,7 +11,7 @@
 //   - verify.go, prune.go: reads files again, and removes surplus ones
 //   - restore.go, restore_source.go, restore_fits.go: a restore, its file, and the refusals before anything stops
 //   - restore_data.go, restore_settle.go, restore_kubelets.go: the exchange of data, and the wait for controllers and kubelets
-//   - bare_host.go, bare_files.go, configuration.go: `init --restore` on a host without a control plane
+//   - init_restore.go, bare_files.go, configuration.go: `init --restore` on a host without a control plane
 //   - prune_data.go: data that etcd had before
 //   - memory.go: keeps the memory of reading a large file small
 package snapshot
@@ -69,8 +69,8 @@ func (o Options) dirs() []string {
 
 // Save writes a snapshot and its record, and returns its path.
 func Save(ctx context.Context, env *step.Env, o Options) (path string, err error) {
-	defer leanly()()
-	if err := onlyLocal(env); err != nil {
+	defer limitMemory()()
+	if err := checkLocalEtcd(env); err != nil {
 		return "", err
 	}
 	if o.InTurn {
@@ -182,7 +182,7 @@ func publish(env *step.Env, r snapshots.Record, draft, path string) error {
 	return nil
 }
 
-func onlyLocal(env *step.Env) error {
+func checkLocalEtcd(env *step.Env) error {
 	external := env.Config.Cluster.Etcd.External
 	if external == nil {
 		return nil
@@ -251,13 +251,13 @@ func chooseSource(ctx context.Context, env *step.Env, mustWork bool) (etcd.Healt
 		return etcd.Health{}, err
 	}
 	own, _ := thisnode.EtcdMember(env.Host, env.Config)
-	best := slices.MinFunc(all, func(a, b etcd.Health) int { return drawbacks(a, own) - drawbacks(b, own) })
+	best := slices.MinFunc(all, func(a, b etcd.Health) int { return sourceRank(a, own) - sourceRank(b, own) })
 	const remedy = "`slipway diagnose` on the control planes says what is wrong"
 	switch {
 	case !best.Answers || best.Learner:
-		return best, fault.New("no voting member of etcd answers: "+etcd.Standing(all, ""), remedy)
+		return best, fault.New("no voting member of etcd answers: "+etcd.DescribeHealth(all, ""), remedy)
 	case best.Err != nil && mustWork:
-		return best, fault.New("no member of etcd is healthy, so there is nothing new to save: "+etcd.Standing(all, ""), remedy)
+		return best, fault.New("no member of etcd is healthy, so there is nothing new to save: "+etcd.DescribeHealth(all, ""), remedy)
 	case best.Err != nil:
 		env.UI.Warn(fmt.Sprintf("member %s is not healthy (%v): its snapshot may lack what other members have", best.Label(), best.Err), remedy)
 	case corrupt(best):
@@ -266,8 +266,8 @@ func chooseSource(ctx context.Context, env *step.Env, mustWork bool) (etcd.Healt
 	return best, nil
 }
 
-// drawbacks orders members as sources of a snapshot; 0 is the best.
-func drawbacks(h etcd.Health, own manifests.LocalMember) (count int) {
+// sourceRank orders members as sources of a snapshot; 0 is the best.
+func sourceRank(h etcd.Health, own manifests.LocalMember) (count int) {
 	for i, bad := range []bool{h.PeerURL != own.PeerURL, h.Leads(), corrupt(h), h.Err != nil, !h.Answers, h.Learner} {
 		if bad {
 			count += 1 << i

@@ -35,7 +35,7 @@ type Verified struct {
 // Verify reads the snapshot at path, and compares it with its record. One without a record has to be whole. A sealed one is also
 // read inside if there are identities; it has to have one of both.
 func Verify(env *step.Env, path string, with snapshots.Identities) (v Verified, err error) {
-	defer leanly()()
+	defer limitMemory()()
 	defer func() {
 		err = fault.WithRemedy(err, cmp.Or(fault.Remedy(err), "restore from another snapshot; `slipway etcd snapshot save` takes a new one"))
 	}()

@@ -26,7 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/workflow"
 )
 
-// Earlier says how far earlier runs got. Only LookBack decides it, before anything changes; the command of a single phase, which
+// Earlier says how far earlier runs got. Only DetectEarlierRun decides it, before anything changes; the command of a single phase, which
 // writes its configuration, has no Rerun.
 type Earlier struct {
 	// Rerun says that a whole workflow runs on a host that was already a node, or half a node (HasBegun): an operator's edits on

@@ -27,20 +27,20 @@ func Last(env *step.Env) (*Record, error) {
 // the node's lock may act on it: until then, another run may still end it.
 func Unfinished(env *step.Env) (*Record, error) {
 	last, err := Last(env)
-	if err != nil || last == nil || last.Over() {
+	if err != nil || last == nil || last.Finished() {
 		return nil, err
 	}
 	return last, nil
 }
 
-// LastCounting returns this node's last change that counts; nil if there's none.
-func LastCounting(env *step.Env) (*Record, error) {
-	return newest(env, func(r *Record) bool { return r.State == Counts })
+// LastCompleted returns this node's last change that counts; nil if there's none.
+func LastCompleted(env *step.Env) (*Record, error) {
+	return newest(env, func(r *Record) bool { return r.State == Completed })
 }
 
-// PutBackEdited reports whether the content of a file is somebody's edit that the last change of it has put back, or has taken
+// IsRestoredEdit reports whether the content of a file is somebody's edit that the last change of it has put back, or has taken
 // back an earlier change of. The host has noted it as Slipway's own.
-func PutBackEdited(env *step.Env, path string, data []byte) (bool, error) {
+func IsRestoredEdit(env *step.Env, path string, data []byte) (bool, error) {
 	var f *File
 	last, err := newest(env, func(r *Record) bool {
 		i := slices.IndexFunc(r.Files, func(f File) bool { return f.Path == path })
@@ -52,12 +52,12 @@ func PutBackEdited(env *step.Env, path string, data []byte) (bool, error) {
 	switch {
 	case err != nil || f == nil:
 		return false, err
-	case f.WritesEdit && host.HashOf(data) == f.Wanted:
+	case f.WantedIsEdit && host.HashOf(data) == f.Wanted:
 		return true, nil
-	case !f.Edited || f.Kept == "":
+	case !f.Edited || f.BackupName == "":
 		return false, nil
 	}
-	kept, err := last.Kept(env, *f)
+	kept, err := last.OriginalContent(env, *f)
 	return bytes.Equal(kept, data), err
 }
 
@@ -83,8 +83,8 @@ func newest(env *step.Env, fits func(*Record) bool) (*Record, error) {
 	return nil, nil
 }
 
-// Now returns a record as it's on disk by now.
-func (r *Record) Now(env *step.Env) (*Record, error) { return read(env, r.dir) }
+// Reload returns a record as it's on disk by now.
+func (r *Record) Reload(env *step.Env) (*Record, error) { return read(env, r.dir) }
 
 // read returns the record in a directory; nil if its run was interrupted before it changed anything.
 func read(env *step.Env, dir string) (*Record, error) {

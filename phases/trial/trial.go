@@ -5,10 +5,10 @@
 // on disk before the change, so another run can put them back as well. docs/design/way-back.md has the reasons.
 //
 //   - trial.go: Record, its files and ConfigMaps, and the State of a change from OnTrial to Counts or Reverted
-//   - records.go: finds records on this node: Last, Unfinished, LastCounting
+//   - records.go: finds records on this node: Last, Unfinished, LastCompleted
 //   - units.go: the two systemd units that put files back without the run
-//   - answer.go: --confirm and its refusal, and the time until which a change waits for them
-//   - put_back.go, found.go: put files back, and keep a copy of what somebody else has written meanwhile
+//   - confirmation.go: --confirm and its refusal, and the time until which a change waits for them
+//   - roll_back.go, judge.go: put files back, and keep a copy of what somebody else has written meanwhile
 //   - written.go: when a file got its content, leaving out changes that were put back
 //   - unfinished.go: refuses other commands while a change is unfinished
 package trial
@@ -39,7 +39,7 @@ type State string
 const (
 	OnTrial   State = "on trial"
 	Storing   State = "being stored"
-	Counts    State = "counts"
+	Completed State = "counts"
 	Reverting State = "being put back"
 	Reverted  State = "reverted"
 )
@@ -57,10 +57,10 @@ type Record struct {
 	ConfigMaps []ConfigMap `json:"configMaps,omitempty"`
 	// Addons is set before the add-ons change.
 	Addons bool `json:"addons,omitempty"`
-	// FilesBack is set once the files are back for good, and only add-ons are left.
-	FilesBack bool `json:"filesBack,omitempty"`
-	// TakesBack is when the change began that this one takes back; nil for any other.
-	TakesBack *time.Time `json:"takesBack,omitempty"`
+	// FilesRestored is set once the files are back for good, and only add-ons are left.
+	FilesRestored bool `json:"filesBack,omitempty"`
+	// RevertOf is when the change began that this one takes back; nil for any other.
+	RevertOf *time.Time `json:"takesBack,omitempty"`
 
 	dir string
 }
@@ -72,8 +72,8 @@ type File struct {
 	// UID and GID are the file's owner: a component of a rootless control plane may have to read it.
 	UID int `json:"uid,omitempty"`
 	GID int `json:"gid,omitempty"`
-	// Kept is the copy's name in the record's directory; empty if the file didn't exist.
-	Kept string `json:"kept,omitempty"`
+	// BackupName is the copy's name in the record's directory; empty if the file didn't exist.
+	BackupName string `json:"kept,omitempty"`
 	// Server is the host:port that a kubeconfig file led to. Nothing else in it changes, and no copy of its credentials is kept.
 	Server string `json:"server,omitempty"`
 	// Written is when the file was written (WrittenAt). Earlier releases didn't keep it.
@@ -82,8 +82,8 @@ type File struct {
 	Wanted string `json:"wanted,omitempty"`
 	// Edited says that somebody had edited the file before the change. It's still an edit once it's put back.
 	Edited bool `json:"edited,omitempty"`
-	// WritesEdit says that what the change writes is somebody's edit, which the change that it takes back had overwritten.
-	WritesEdit bool `json:"writesEdit,omitempty"`
+	// WantedIsEdit says that what the change writes is somebody's edit, which the change that it takes back had overwritten.
+	WantedIsEdit bool `json:"writesEdit,omitempty"`
 	// After is the hash of the content that the change gave it; empty on trial.
 	After string `json:"after,omitempty"`
 }
@@ -120,7 +120,7 @@ const (
 )
 
 // Write is a file that a change is about to write. Data is the content, or nil if the file goes, or if it's a certificate, which isn't
-// issued yet. Edited says that somebody has edited the present file, and WritesEdit that Data is somebody's edit.
+// issued yet. Edited says that somebody has edited the present file, and WantedIsEdit that Data is somebody's edit.
 type Write struct {
 	Path               string
 	Data               []byte
@@ -135,7 +135,7 @@ func Begin(ctx context.Context, env *step.Env, program string, writes []Write, c
 	if err != nil {
 		return nil, err
 	}
-	if last != nil && !last.Over() { // this run's units would put it back, too
+	if last != nil && !last.Finished() { // this run's units would put it back, too
 		return nil, unfinishedError(last)
 	}
 	r := &change
@@ -154,7 +154,7 @@ func Begin(ctx context.Context, env *step.Env, program string, writes []Write, c
 			return nil, err
 		}
 	}
-	if err := guard(ctx, env, program); err != nil {
+	if err := installUnits(ctx, env, program); err != nil {
 		return nil, err
 	}
 	return r, r.Set(env, OnTrial)
@@ -171,7 +171,7 @@ func exists(env *step.Env, path string) bool {
 
 func (r *Record) keep(env *step.Env, w Write) error {
 	path := w.Path
-	f := File{Path: path, Wanted: host.HashOf(w.Data), Edited: w.Edited, WritesEdit: w.WritesEdit}
+	f := File{Path: path, Wanted: host.HashOf(w.Data), Edited: w.Edited, WantedIsEdit: w.WritesEdit}
 	data, err := host.ReadIfExists(env.Host, path)
 	if err != nil {
 		return err
@@ -193,8 +193,8 @@ func (r *Record) keep(env *step.Env, w Write) error {
 			r.Files = append(r.Files, f)
 			return errors.Wrap(err, path)
 		}
-		f.Kept = nameOf(path)
-		if _, err := (ownership.File{Path: filepath.Join(r.dir, f.Kept), Data: data, Mode: 0o600}).Write(env.Host); err != nil {
+		f.BackupName = nameOf(path)
+		if _, err := (ownership.File{Path: filepath.Join(r.dir, f.BackupName), Data: data, Mode: 0o600}).Write(env.Host); err != nil {
 			return err
 		}
 	}

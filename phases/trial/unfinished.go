@@ -13,10 +13,10 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// Question is the check UnfinishedChange of every other workflow that writes the files of a change: to put that back later would undo
+// NewUnfinishedCheck is the check UnfinishedChange of every other workflow that writes the files of a change: to put that back later would undo
 // what such a workflow has done since. A change in a state of except is no obstacle.
-func Question(env *step.Env, except ...State) preflight.Check {
-	return preflight.Check{Name: fault.UnfinishedChange, Asks: "no change of this node's configuration is unfinished", Run: func(context.Context, preflight.View) []fault.Finding {
+func NewUnfinishedCheck(env *step.Env, except ...State) preflight.Check {
+	return preflight.Check{Name: fault.UnfinishedChange, Description: "no change of this node's configuration is unfinished", Run: func(context.Context, preflight.View) []fault.Finding {
 		if err := RefuseUnfinished(env, except...); err != nil {
 			found := fault.Of(err)
 			if found.Remedy != "" {
@@ -39,7 +39,7 @@ func RefuseUnfinished(env *step.Env, except ...State) error {
 
 func unfinishedError(r *Record) error {
 	of := "the change of this node's configuration of " + ui.Time(r.Began) + " is unfinished (" + string(r.State) + ")"
-	if r.Waits() {
+	if r.AwaitsConfirmation() {
 		return fault.New(of, "`slipway reconfigure --confirm` keeps it, and `slipway reconfigure --revert` puts it back")
 	}
 	return fault.New(of, "wait until systemd has put it back or stored it (journalctl -u slipway-watch), or run `slipway reconfigure node`, which does that first")

@@ -15,22 +15,22 @@ import (
 
 // TestQuestion: an unfinished change is in the way of other workflows, unless an operator ignores it by name.
 func TestQuestion(t *testing.T) {
-	for state, refused := range map[State]bool{OnTrial: true, Storing: true, Reverting: true, Counts: false, Reverted: false} {
+	for state, refused := range map[State]bool{OnTrial: true, Storing: true, Reverting: true, Completed: false, Reverted: false} {
 		s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
-		phasetest.Fatal(t, node.Check(t.Context(), s.Env, Question(s.Env)))
+		phasetest.Fatal(t, node.Check(t.Context(), s.Env, NewUnfinishedCheck(s.Env)))
 		record, err := Begin(t.Context(), s.Env, "/usr/bin/slipway", nil, Record{})
 		phasetest.Fatal(t, err)
 		phasetest.Fatal(t, record.Set(s.Env, state))
 		if !refused {
-			phasetest.Fatal(t, node.Check(t.Context(), s.Env, Question(s.Env)))
+			phasetest.Fatal(t, node.Check(t.Context(), s.Env, NewUnfinishedCheck(s.Env)))
 			phasetest.Fatal(t, RefuseUnfinished(s.Env))
 			continue
 		}
 		s.Config.IgnorePreflightErrors = []string{"all"}
-		fact.Error(t, node.Check(t.Context(), s.Env, Question(s.Env)), fault.UnfinishedChange)
+		fact.Error(t, node.Check(t.Context(), s.Env, NewUnfinishedCheck(s.Env)), fault.UnfinishedChange)
 		fact.In(t, fault.Remedy(RefuseUnfinished(s.Env)), "slipway reconfigure")
 		s.Config.IgnorePreflightErrors = []string{fault.UnfinishedChange}
-		phasetest.Fatal(t, node.Check(t.Context(), s.Env, Question(s.Env)))
+		phasetest.Fatal(t, node.Check(t.Context(), s.Env, NewUnfinishedCheck(s.Env)))
 	}
 }
 
@@ -42,8 +42,8 @@ func TestBesideExchange(t *testing.T) {
 	record, err := Begin(t.Context(), s.Env, "/usr/bin/slipway", []Write{{Path: etcd, Data: []byte("new")}}, Record{})
 	phasetest.Fatal(t, err)
 	phasetest.Fatal(t, s.Host.Remove(etcd))
-	phasetest.Fatal(t, node.EtcdJournal{Command: "etcd restore", Aside: "/var/lib/etcd/member.before"}.Write(s.Env))
-	for _, back := range []error{record.RestoreFiles(s.Env), record.PutBack(t.Context(), s.Env, node.Turn{})} {
+	phasetest.Fatal(t, node.EtcdJournal{Command: "etcd restore", OldData: "/var/lib/etcd/member.before"}.Write(s.Env))
+	for _, back := range []error{record.RestoreFiles(s.Env), record.RollBack(t.Context(), s.Env, node.Lease{})} {
 		fact.Error(t, back, "`slipway etcd restore`")
 	}
 	if _, err := s.Host.Lstat(etcd); err == nil {

@@ -38,8 +38,8 @@ func units(program string) map[string]string {
 	}
 }
 
-// guard makes systemd put this node back if the run ends early, or the machine restarts.
-func guard(ctx context.Context, env *step.Env, program string) error {
+// installUnits makes systemd put this node back if the run ends early, or the machine restarts.
+func installUnits(ctx context.Context, env *step.Env, program string) error {
 	texts := units(program)
 	if err := env.Host.EnsureDir(unitDir, 0o755); err != nil {
 		return err
@@ -60,8 +60,8 @@ func guard(ctx context.Context, env *step.Env, program string) error {
 	return env.Host.OrderUnit(ctx, host.StartUnit, watchUnit)
 }
 
-// Unguard removes the units, once the change counts or is put back. A watch that calls it itself must not stop itself.
-func Unguard(ctx context.Context, env *step.Env, byWatch bool) error {
+// RemoveUnits removes the units, once the change counts or is put back. A watch that calls it itself must not stop itself.
+func RemoveUnits(ctx context.Context, env *step.Env, byWatch bool) error {
 	if !exists(env, filepath.Join(unitDir, filesUnit)) && !exists(env, filepath.Join(unitDir, watchUnit)) {
 		return nil
 	}

@@ -19,15 +19,15 @@ func WrittenAt(env *step.Env, path string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	former, err := putBack(env, path)
+	former, err := lastRestoredFile(env, path)
 	if err != nil || former == nil || former.Written.IsZero() {
 		return info.ModTime(), err
 	}
 	return former.Written, nil
 }
 
-// putBack returns a file that is as before the last change of it, unless that counts; nil if it isn't.
-func putBack(env *step.Env, path string) (*File, error) {
+// lastRestoredFile returns a file that is as before the last change of it, unless that counts; nil if it isn't.
+func lastRestoredFile(env *step.Env, path string) (*File, error) {
 	var former File
 	last, err := newest(env, func(r *Record) bool {
 		i := slices.IndexFunc(r.Files, func(f File) bool { return f.Path == path })
@@ -36,10 +36,10 @@ func putBack(env *step.Env, path string) (*File, error) {
 		}
 		return i >= 0
 	})
-	if err != nil || last == nil || last.State == Storing || last.State == Counts {
+	if err != nil || last == nil || last.State == Storing || last.State == Completed {
 		return nil, err
 	}
-	kept, err := last.Kept(env, former)
+	kept, err := last.OriginalContent(env, former)
 	if err != nil {
 		return nil, err
 	}

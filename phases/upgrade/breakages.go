@@ -165,7 +165,7 @@ func knownPeers(env *step.Env, members []etcd.Health) error {
 	if !found || len(members) == 0 {
 		return nil
 	}
-	return node.OthersSuffice(members, local.PeerURL)
+	return node.CheckQuorumOfOthers(members, local.PeerURL)
 }
 
 func otherControlPlanes(n *config.Node, state *upgrading.State, here bool) []string {
@@ -214,7 +214,7 @@ func asQuestions(found []fault.Finding) []preflight.Check {
 			continue
 		}
 		same := slices.DeleteFunc(slices.Clone(found), func(other fault.Finding) bool { return other.Name != f.Name })
-		list = append(list, preflight.Check{Name: f.Name, Asks: "see docs/upgrade-breakages.md", Run: func(context.Context, preflight.View) []fault.Finding { return same }})
+		list = append(list, preflight.Check{Name: f.Name, Description: "see docs/upgrade-breakages.md", Run: func(context.Context, preflight.View) []fault.Finding { return same }})
 	}
 	return list
 }

@@ -39,7 +39,7 @@ func runUpgradeControlPlane(ctx context.Context, env *step.Env) error {
 	if err := edits.RefuseLoss(ctx, env); err != nil {
 		return err
 	}
-	mine, err := node.TakeTurn(ctx, env, node.ForUpgrade)
+	mine, err := node.AcquireLease(ctx, env, node.ForUpgrade)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func runUpgradeControlPlane(ctx context.Context, env *step.Env) error {
 		return mine.Cancel(ctx, err)
 	}
 	err = replaceComponents(ctx, env, mine, components)
-	return mine.Finish(ctx, env, err)
+	return mine.Release(ctx, env, err)
 }
 
 // planControlPlane shows the changes to the components, whether or not they may be upgraded now.
@@ -60,7 +60,7 @@ func planControlPlane(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	var none node.Turn // a plan takes no turn
+	var none node.Lease // a plan takes no turn
 	return replaceComponents(ctx, env, none, components)
 }
 
@@ -76,7 +76,7 @@ func prepareUpgrade(ctx context.Context, env *step.Env, components []node.Replac
 	if err := backup.ControlPlane(ctx, env, components); err != nil {
 		return err
 	}
-	if text := OneWay(env); text != "" {
+	if text := IrreversibleEffects(env); text != "" {
 		env.UI.Printf("%s", text)
 	}
 	return nil
@@ -84,11 +84,11 @@ func prepareUpgrade(ctx context.Context, env *step.Env, components []node.Replac
 
 // replaceComponents upgrades etcd and the API server together, so the API is away only once: each needs the other to stop
 // quickly, and the API server can't work without etcd. The components that depend on the API follow.
-func replaceComponents(ctx context.Context, env *step.Env, turn node.Turn, components []node.Replacement) error {
+func replaceComponents(ctx context.Context, env *step.Env, turn node.Lease, components []node.Replacement) error {
 	if len(components) == 0 {
 		env.UI.Printf("The control plane already runs with the manifests of %s", env.Config.Cluster.KubernetesVersion)
 	}
-	for _, group := range node.Split(components) {
+	for _, group := range node.SplitAPIClients(components) {
 		if err := swap(ctx, env, turn, group); err != nil {
 			return err
 		}
@@ -98,26 +98,26 @@ func replaceComponents(ctx context.Context, env *step.Env, turn node.Turn, compo
 }
 
 // swap makes components run with their new manifests. If they don't come up, it puts the previous manifests back.
-func swap(ctx context.Context, env *step.Env, turn node.Turn, components []node.Replacement) error {
+func swap(ctx context.Context, env *step.Env, turn node.Lease, components []node.Replacement) error {
 	env.UI.Printf("Upgrading %s", node.NamesOf(components))
-	swapped, err := node.Swap(ctx, env, turn, components)
+	swapped, err := node.ReplaceStaticPods(ctx, env, turn, components)
 	if err == nil || ctx.Err() != nil { // the same command continues after an interruption
 		return err
 	}
-	return node.PutBack(ctx, env, turn, swapped, err)
+	return node.RollBack(ctx, env, turn, swapped, err)
 }
 
 // adviseRestart names the components that weren't replaced and read their certificates only at their start.
 func adviseRestart(env *step.Env, replaced []node.Replacement) {
 	kept := []string{manifests.ControllerManagerName, manifests.SchedulerName}
-	kept = slices.DeleteFunc(kept, func(name string) bool { return node.Contains(replaced, name) })
+	kept = slices.DeleteFunc(kept, func(name string) bool { return node.HasComponent(replaced, name) })
 	if len(kept) > 0 && env.Config.Upgrade.CertificateRenewal {
 		env.UI.Nextf("Until they restart, %s use the previous certificates; `slipway certs renew all --restart` restarts them", strings.Join(kept, " and "))
 	}
 }
 
-// OneWay describes the irreversible effects of upgrading this control plane; it's empty if there are none.
-func OneWay(env *step.Env) string {
+// IrreversibleEffects describes the irreversible effects of upgrading this control plane; it's empty if there are none.
+func IrreversibleEffects(env *step.Env) string {
 	if node.UnlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
 		return ""
 	}
@@ -143,7 +143,7 @@ func renewForUpgrade(env *step.Env) error {
 		return err
 	}
 	for _, row := range certs.Specs(env.Config) {
-		if !row.Renewable() || row.UsedBy == manifests.EtcdName && !env.Config.Upgrade.Etcd || neverHere(store, row) {
+		if !row.Renewable() || row.UsedBy == manifests.EtcdName && !env.Config.Upgrade.Etcd || isMissingByDesign(store, row) {
 			continue
 		}
 		if err := (pki.Renewal{Store: store, KeepKey: true}).Renew(row.Name); err != nil {
@@ -153,8 +153,8 @@ func renewForUpgrade(env *step.Env) error {
 	return nil
 }
 
-// neverHere reports whether a certificate is missing because this isn't the cluster's first control plane.
-func neverHere(store pki.Store, row certs.Spec) bool {
+// isMissingByDesign reports whether a certificate is missing because this isn't the cluster's first control plane.
+func isMissingByDesign(store pki.Store, row certs.Spec) bool {
 	if !row.FirstOnly {
 		return false
 	}

@@ -59,8 +59,8 @@ func TestPutBack(t *testing.T) {
 				s.Put(t, path, with(c.before))
 				components = append(components, node.Replacement{Name: c.name, Before: []byte(with(c.before)), Wanted: []byte(with(c.wanted))})
 			}
-			err := swap(t.Context(), s.Env, node.Turn{}, components)
-			restored := (*node.PutBackError)(nil)
+			err := swap(t.Context(), s.Env, node.Lease{}, components)
+			restored := (*node.RolledBackError)(nil)
 			fact.Error(t, err, test.said...)
 			fact.NotIn(t, phasetest.Message(err), test.without...)
 			if failed := slices.Contains(test.said, failedToo); errors.As(err, &restored) == failed {
@@ -81,7 +81,7 @@ func TestPutBackNothing(t *testing.T) {
 	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
 	manifest := []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: kube-apiserver, image: 'a:v2'}]}\n")
 	failed := errors.New("it does not come up")
-	err := node.PutBack(t.Context(), s.Env, node.Turn{}, []node.Replacement{{Name: manifests.APIServerName, Before: manifest, Wanted: manifest}}, failed)
+	err := node.RollBack(t.Context(), s.Env, node.Lease{}, []node.Replacement{{Name: manifests.APIServerName, Before: manifest, Wanted: manifest}}, failed)
 	if !errors.Is(err, failed) || err.Error() != failed.Error() || len(s.FakeHost.Jobs) > 0 || s.Said.Len() > 0 {
 		t.Errorf("error %v, did %q, said %q", err, s.FakeHost.Jobs, s.Said.String())
 	}

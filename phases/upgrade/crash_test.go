@@ -50,7 +50,7 @@ var nodePlaneScenario = phasetest.Scenario{
 
 var nodeScenario = phasetest.Scenario{
 	Name:    "upgrade-node",
-	Prepare: phasetest.PrepareNode(bootstrap.Join, bootstrap.LookBack),
+	Prepare: phasetest.PrepareNode(bootstrap.Join, bootstrap.DetectEarlierRun),
 	Run:     phasetest.RunUpgrade("node", Node),
 	Reads:   "/proc/sys/net/ipv4/ip_forward", // by anything but the kubelet, which doesn't restart
 	Renews:  []string{"PUT /api/v1/nodes/worker-1"},

@@ -125,7 +125,7 @@ func evict(ctx context.Context, env *step.Env, pods []corev1.Pod) error {
 		e.chosen[pods[i].UID] = true
 	}
 	left := (*podsLeftError)(nil)
-	policy := retry.Policy{First: firstEvictionDelay, Slowest: evictionDelay, Passes: func(err error) bool { return errors.As(err, &left) }}
+	policy := retry.Policy{First: firstEvictionDelay, Slowest: evictionDelay, Retryable: func(err error) bool { return errors.As(err, &left) }}
 	err := policy.Do(limited, e.try)
 	if !errors.As(err, &left) || ctx.Err() != nil {
 		return err

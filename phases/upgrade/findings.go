@@ -40,8 +40,8 @@ const (
 	labelCheck        = "ControlPlaneLabel"
 )
 
-// soon is how long before its end a certificate is reported if the upgrade doesn't renew it.
-const soon = 30 * 24 * time.Hour
+// expiryWarning is how long before its end a certificate is reported if the upgrade doesn't renew it.
+const expiryWarning = 30 * 24 * time.Hour
 
 // HostFindings finds faults of this control plane and of etcd's members that stand in the way of any upgrade.
 func HostFindings(ctx context.Context, env *step.Env, members []etcd.Health) []fault.Finding {
@@ -57,7 +57,7 @@ func certificateFindings(env *step.Env) []fault.Finding {
 	}
 	var found []fault.Finding
 	until := func(e pki.Expiration) string { return e.NotAfter.UTC().Format(time.DateOnly) }
-	ends := func(e pki.Expiration) bool { return !e.Missing && e.NotAfter.Before(env.Host.Now().Add(soon)) }
+	ends := func(e pki.Expiration) bool { return !e.Missing && e.NotAfter.Before(env.Host.Now().Add(expiryWarning)) }
 	for _, ca := range authorities {
 		if ends(ca) {
 			found = append(found, fault.NewFinding(certificatesCheck, fault.Warning, "replace the CA before it expires: https://kubernetes.io/docs/tasks/tls/manual-rotation-of-ca-certificates/",

@@ -36,5 +36,5 @@ func runUpgradeKubeletConfig(_ context.Context, env *step.Env) error {
 	if err := env.Keeper().Replace(files); err != nil {
 		return err
 	}
-	return kubelet.EnsurePairUntilSigned(env)
+	return kubelet.EnsureTemporaryPair(env)
 }

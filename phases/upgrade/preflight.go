@@ -40,7 +40,7 @@ func runUpgradePreflight(ctx context.Context, env *step.Env) error {
 			return err
 		}
 	}
-	checks := preflight.Upgrade(env.Config, slices.Concat([]preflight.Check{trial.Question(env)}, upgradeQuestions(env), upgradeBreakages(ctx, env)))
+	checks := preflight.Upgrade(env.Config, slices.Concat([]preflight.Check{trial.NewUnfinishedCheck(env)}, upgradeQuestions(env), upgradeBreakages(ctx, env)))
 	if err := node.Check(ctx, env, checks...); err != nil || !env.Config.ControlPlane {
 		return err
 	}
@@ -56,7 +56,7 @@ func awaitServerPods(ctx context.Context, env *step.Env) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	said := false
-	policy := retry.Policy{First: node.ReadyInterval, Passes: func(err error) bool { return errors.Is(err, errNoServerPod) }}
+	policy := retry.Policy{First: node.ReadyInterval, Retryable: func(err error) bool { return errors.Is(err, errNoServerPod) }}
 	_ = policy.Do(limited, func(ctx context.Context) error {
 		servers, err := addon.MirroredServers(ctx, env)
 		if err != nil {
@@ -81,14 +81,14 @@ func upgradeQuestions(env *step.Env) []preflight.Check {
 		return nil
 	}
 	list := []preflight.Check{
-		{Name: upgrading.SkewCheck, Asks: "the cluster may be upgraded to this version", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return versionRefusals(ctx, env) }},
-		{Name: edits.StaticPodCheck, Asks: "nobody has edited the static Pods, or the patches keep the edits", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return edits.StaticPodFindings(ctx, env) }},
+		{Name: upgrading.SkewCheck, Description: "the cluster may be upgraded to this version", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return versionRefusals(ctx, env) }},
+		{Name: edits.StaticPodCheck, Description: "nobody has edited the static Pods, or the patches keep the edits", Run: func(ctx context.Context, _ preflight.View) []fault.Finding { return edits.StaticPodFindings(ctx, env) }},
 	}
 	return append(list, othersQuestions(env)...)
 }
 
 func othersQuestions(env *step.Env) []preflight.Check {
-	return []preflight.Check{node.NodesReadyQuestion(env), etcdQuorum(env, node.AwaitPeers)}
+	return []preflight.Check{node.NewNodesReadyCheck(env), etcdQuorum(env, node.AwaitPeers)}
 }
 
 // versionRefusals finds reasons not to upgrade the cluster to this version. --force turns some of the errors into warnings.
@@ -103,11 +103,11 @@ func versionRefusals(ctx context.Context, env *step.Env) []fault.Finding {
 // etcdQuorum checks that etcd can do without this node's member, if the upgrade restarts it. ask reports why it can't. If in doubt,
 // the upgrade restarts it.
 func etcdQuorum(env *step.Env, ask func(context.Context, *step.Env) error) preflight.Check {
-	return node.QuorumIf(env, func(ctx context.Context) bool {
+	return node.NewQuorumCheckIf(env, func(ctx context.Context) bool {
 		if node.UnlessLocalEtcd(env) != "" || !env.Config.Upgrade.Etcd {
 			return false
 		}
 		list, err := node.Outdated(ctx, env)
-		return err != nil || node.Contains(list, manifests.EtcdName)
+		return err != nil || node.HasComponent(list, manifests.EtcdName)
 	}, ask)
 }

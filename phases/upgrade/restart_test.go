@@ -25,15 +25,15 @@ func refusesQuorum(err error) bool { return errors.As(err, new(*node.QuorumError
 
 var upgradesEtcd = []phasetest.EtcdRestart{
 	{Name: "upgrade", Init: bootstrap.Init, Refuses: refusesQuorum, Run: func(t *testing.T, s *phasetest.Stage) error {
-		mine, err := node.TakeTurn(t.Context(), s.Env, node.ForUpgrade)
+		mine, err := node.AcquireLease(t.Context(), s.Env, node.ForUpgrade)
 		phasetest.Fatal(t, err)
-		return mine.Finish(t.Context(), s.Env, replaceComponents(t.Context(), s.Env, mine, []node.Replacement{patchedEtcd(t, s)}))
+		return mine.Release(t.Context(), s.Env, replaceComponents(t.Context(), s.Env, mine, []node.Replacement{patchedEtcd(t, s)}))
 	}},
 	{Name: "put back", Init: bootstrap.Init, Refuses: func(err error) bool { return err != nil }, Run: func(t *testing.T, s *phasetest.Stage) error {
 		c := patchedEtcd(t, s)
 		s.Put(t, thisnode.StaticPodPath(s.Config, manifests.EtcdName), string(c.Wanted))
-		err := node.PutBack(t.Context(), s.Env, node.Turn{}, []node.Replacement{c}, errors.New("it failed"))
-		if errors.As(err, new(*node.PutBackError)) {
+		err := node.RollBack(t.Context(), s.Env, node.Lease{}, []node.Replacement{c}, errors.New("it failed"))
+		if errors.As(err, new(*node.RolledBackError)) {
 			return nil
 		}
 		return err

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package upgrade has the workflows upgrade apply (Apply) and upgrade node (Node): findings before anything changes
-// (findings.go, breakages.go), the static Pods (control_plane.go, which exchanges them with node.Swap), add-ons, and draining
-// (drain.go). Package rollback has the way back.
+// Package upgrade has the workflows of `upgrade apply` (Apply) and `upgrade node` (Node). Before anything changes, findings.go
+// and breakages.go look for problems. control_plane.go replaces the static Pods with node.ReplaceStaticPods, and drain.go
+// empties the node. Package addon upgrades the add-ons; package rollback goes back.
 package upgrade
 
 import (
@@ -28,19 +28,19 @@ func Apply() []step.Phase {
 		upgradeUploadConfig(),
 		upgradeKubeletConfig(),
 		{Name: "bootstrap-token", Summary: "Update the permissions that nodes need to join", Flags: common, Run: runUpgradeBootstrapToken},
-		addon.Upgrade(addon.OnceUpgraded),
+		addon.Upgrade(addon.WhenAllUpgraded),
 		postUpgrade(),
 	}
 }
 
-// Whole is Apply plus the upgrade of the add-ons by the last control plane's `upgrade node`. Plans use it to show all changes
+// PlanPhases is Apply plus the upgrade of the add-ons by the last control plane's `upgrade node`. Plans use it to show all changes
 // even if something blocks the upgrade, such as another control plane being upgraded.
-func Whole() []step.Phase {
+func PlanPhases() []step.Phase {
 	workflow := Apply()
 	for i := range workflow {
 		switch workflow[i].Name {
 		case addon.PhaseName:
-			workflow[i] = addon.Upgrade(addon.Regardless)
+			workflow[i] = addon.Upgrade(addon.Always)
 		case controlPlanePhase:
 			workflow[i].Run = planControlPlane
 		}
@@ -56,7 +56,7 @@ func Node() []step.Phase {
 			Run: runDrain, Skip: unlessDrain},
 		upgradeControlPlane(),
 		upgradeKubeletConfig(),
-		addon.Upgrade(addon.OnceUpgraded),
+		addon.Upgrade(addon.WhenAllUpgraded),
 		postUpgrade(),
 		{Name: "uncordon", Summary: "Uncordon this node, if the phase drain has cordoned it", Flags: common, Run: runUncordon},
 	}

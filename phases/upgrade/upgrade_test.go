@@ -20,7 +20,7 @@ import (
 
 // TestWholeUpgrade: a plan shows the last control plane's changes to the add-ons, even if others are behind.
 func TestWholeUpgrade(t *testing.T) {
-	for want, workflow := range map[string][]step.Phase{"Leaving CoreDNS": Apply(), "Upgrading CoreDNS to " + phasetest.NewDNS: Whole()} {
+	for want, workflow := range map[string][]step.Phase{"Leaving CoreDNS": Apply(), "Upgrading CoreDNS to " + phasetest.NewDNS: PlanPhases()} {
 		s := phasetest.NewAddonStage(t, "")
 		s.Planes.Server("cp-2", "registry.k8s.io/kube-apiserver:v1.36.4")
 		for _, p := range workflow {

@@ -37,7 +37,7 @@ type LastingHost struct {
 func NewLastingHost(root string) *LastingHost {
 	h := &LastingHost{Host: teststage.At(root), Root: root}
 	h.On = teststage.Overrides{
-		WriteOwned: h.Real.WriteOwned, Give: h.Real.Give, GiveTree: h.Real.GiveTree, LockAccounts: h.Real.LockAccounts,
+		WriteOwned: h.Real.WriteOwned, Give: h.Real.SetOwner, GiveTree: h.Real.SetTreeOwner, LockAccounts: h.Real.LockAccounts,
 		Unit: h.unit, Orders: map[host.UnitOrder]func(context.Context, string) error{
 			host.EnableUnit: h.enable, host.StartUnit: h.start, host.StopUnit: h.stop, host.RestartUnit: h.restart,
 		},

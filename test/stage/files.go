@@ -169,27 +169,27 @@ func (h *Host) WriteOwned(path string, data []byte, mode fs.FileMode, owner host
 	return h.wrote(path, changed, err)
 }
 
-func (h *Host) Give(path string, owner host.Owner, mode fs.FileMode) error {
+func (h *Host) SetOwner(path string, owner host.Owner, mode fs.FileMode) error {
 	if err := h.before(context.Background(), "chown "+path); err != nil {
 		return err
 	}
 	if h.On.Give != nil {
 		return h.On.Give(path, owner, mode)
 	}
-	if err := h.Real.Give(path, Own, mode); err != nil {
+	if err := h.Real.SetOwner(path, Own, mode); err != nil {
 		return err
 	}
 	return h.gave(path, owner)
 }
 
-func (h *Host) GiveTree(path string, owner host.Owner) ([]string, error) {
+func (h *Host) SetTreeOwner(path string, owner host.Owner) ([]string, error) {
 	if err := h.before(context.Background(), "chown "+path); err != nil {
 		return nil, err
 	}
 	if h.On.GiveTree != nil {
 		return h.On.GiveTree(path, owner)
 	}
-	if _, err := h.Real.GiveTree(path, Own); err != nil {
+	if _, err := h.Real.SetTreeOwner(path, Own); err != nil {
 		return nil, err
 	}
 	return nil, h.gave(path, owner)

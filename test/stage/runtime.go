@@ -122,8 +122,8 @@ func (h *Host) AwaitSettled(ctx context.Context, socket string, since time.Time)
 	return h.fails("AwaitSettled")
 }
 
-// SettleImages is no job: runs do it in any case.
-func (h *Host) SettleImages(ctx context.Context, _ string) error {
+// RepairInterruptedFetches is no job: runs do it in any case.
+func (h *Host) RepairInterruptedFetches(ctx context.Context, _ string) error {
 	if err := h.before(ctx, "settle images"); err != nil {
 		return err
 	}

@@ -197,7 +197,7 @@ func renewCommand(g *cli.Globals, use, short string, renewal renew.Options) *cob
 			if err != nil {
 				return err
 			}
-			renewal.AsItWas = assumed
+			renewal.FromOldCertificates = assumed
 			real := linux.New()
 			defer real.Close()
 			return env.Acting{G: g}.Parts(node, real).Run(cmd.Context(), renew.Certificates(renewal), nil)

@@ -28,13 +28,13 @@ func numbered(arguments int) string {
 
 const AnyNumber = math.MaxInt
 
-// TakeNothing makes commands reject arguments, unless they have a limit of their own.
-func TakeNothing(commands []*cobra.Command) {
+// RejectArguments makes commands reject arguments, unless they have a limit of their own.
+func RejectArguments(commands []*cobra.Command) {
 	for _, cmd := range commands {
 		if cmd.Args == nil {
 			cmd.Args = Takes(0, 0)
 		}
-		TakeNothing(cmd.Commands())
+		RejectArguments(cmd.Commands())
 	}
 }
 
@@ -88,8 +88,8 @@ func noSuchCommand(cmd *cobra.Command, name string) error {
 	return errors.Errorf("%s has no command %q%s; see %s --help", cmd.CommandPath(), name, hint, cmd.CommandPath())
 }
 
-// HonestHelp makes `help` fail for commands that don't exist. cobra's own prints another command's help.
-func HonestHelp(root *cobra.Command) {
+// FailUnknownHelp makes `help` fail for commands that don't exist. cobra's own prints another command's help.
+func FailUnknownHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() != "help" {

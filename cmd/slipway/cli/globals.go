@@ -120,8 +120,8 @@ type Streams struct {
 // PeerName is what kubeadm users' scripts call this program. They parse its output, so it then matches kubeadm's to the letter.
 const PeerName = "kubeadm"
 
-// AsPeer reports whether the output is for kubeadm users' scripts.
-func (g *Globals) AsPeer() bool {
+// EmulatesKubeadm reports whether the output is for kubeadm users' scripts.
+func (g *Globals) EmulatesKubeadm() bool {
 	return g.Program == PeerName && (g.Report == nil || g.Report.Form == "text")
 }
 

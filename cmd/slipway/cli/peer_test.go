@@ -105,7 +105,7 @@ func TestPeerOnlyForText(t *testing.T) {
 		{&Globals{Program: "kubeadm", Report: &Report{Form: "json"}}, false},
 		{&Globals{Program: "slipway"}, false},
 	} {
-		if got := tt.g.AsPeer(); got != tt.want {
+		if got := tt.g.EmulatesKubeadm(); got != tt.want {
 			t.Errorf("%+v: %t", tt.g, got)
 		}
 	}

@@ -108,7 +108,7 @@ func (u namedUI) Start(phase string) (ui.UI, func(error)) {
 
 // NewUI shows progress in the form the user asked for.
 func NewUI(g *Globals) ui.UI {
-	if g.AsPeer() {
+	if g.EmulatesKubeadm() {
 		return peerUI{UI: g.ShownUI()}
 	}
 	return g.ShownUI()

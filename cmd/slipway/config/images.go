@@ -56,7 +56,7 @@ func newImagesPull(g *cli.Globals) *cobra.Command {
 				return err
 			}
 			defer parts.Close()
-			if g.AsPeer() {
+			if g.EmulatesKubeadm() {
 				parts.Last = cli.PulledLines(parts.Env.Config)
 			}
 			if err := node.PullImages(cmd.Context(), parts.Env); err != nil {

@@ -122,7 +122,7 @@ func (o *nodeOptions) target(ctx context.Context, g *cli.Globals, real *linux.Ho
 	if found := env.Existing(real, config.KnownSockets()); socket == "" && len(found) > 0 {
 		socket = "unix://" + found[0]
 	}
-	node, err := env.ByOwnFiles(real, thisnode.Current(real))
+	node, err := env.NodeFromFiles(real, thisnode.Current(real))
 	if err != nil {
 		node = nil // files that can't be read are findings
 	}

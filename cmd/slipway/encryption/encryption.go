@@ -113,7 +113,7 @@ func load(cmd *cobra.Command, g *cli.Globals, o *config.TrialFlags) (*env.Parts,
 // finishFirst ends a restart of the API server that was interrupted, if the unit that watches hasn't done so yet. It also refuses a
 // host that isn't a control plane.
 func finishFirst(cmd *cobra.Command, g *cli.Globals) error {
-	p, err := env.LivingControlPlane(cmd, g)
+	p, err := env.NewRunningControlPlaneParts(cmd, g)
 	if err != nil {
 		return err
 	}
@@ -122,5 +122,5 @@ func finishFirst(cmd *cobra.Command, g *cli.Globals) error {
 	if err != nil || unfinished == nil {
 		return err
 	}
-	return p.Run(cmd.Context(), reconfigure.FinishFirst(), nil)
+	return p.Run(cmd.Context(), reconfigure.FinishAndAwaitAPI(), nil)
 }

@@ -22,7 +22,7 @@ func newRecall(g *cli.Globals) *cobra.Command {
 			"them. They're only used to read, and the next `encryption enable` or `rotate` drops them. It doesn't need the API.",
 		Args: cli.Takes(1, math.MaxInt),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := env.LivingControlPlane(cmd, g)
+			p, err := env.NewRunningControlPlaneParts(cmd, g)
 			if err != nil {
 				return err
 			}

@@ -34,12 +34,12 @@ func newStatus(g *cli.Globals) *cobra.Command {
 			if _, err := out.Printer(); err != nil { // before anything is asked
 				return err
 			}
-			p, err := env.LivingControlPlane(cmd, g)
+			p, err := env.NewRunningControlPlaneParts(cmd, g)
 			if err != nil {
 				return err
 			}
 			defer p.Close()
-			now, err := encryption.Look(cmd.Context(), p.Env)
+			now, err := encryption.ReadStatus(cmd.Context(), p.Env)
 			if err != nil {
 				return err
 			}

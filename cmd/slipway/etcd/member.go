@@ -54,14 +54,14 @@ func newMemberList(g *cli.Globals) *cobra.Command {
 			if _, err := out.Printer(); err != nil { // before anything is asked
 				return err
 			}
-			p, err := env.LivingControlPlane(cmd, g)
+			p, err := env.NewRunningControlPlaneParts(cmd, g)
 			if err != nil {
 				return err
 			}
 			defer p.Close()
 			members, err := p.Env.Etcd.Members(cmd.Context())
 			if err != nil {
-				return fault.WithRemedy(etcd.WithStanding(cmd.Context(), p.Env.Etcd, err), "`slipway etcd status` says what each member needs")
+				return fault.WithRemedy(etcd.WithHealth(cmd.Context(), p.Env.Etcd, err), "`slipway etcd status` says what each member needs")
 			}
 			l := newMembers(members)
 			return out.Print(g, l, l.table)
@@ -104,7 +104,7 @@ func newMemberRemove(g *cli.Globals) *cobra.Command {
 			"A host that still runs leaves with `slipway reset`, which also removes everything that needs the member.",
 		Args: cli.Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := env.LivingControlPlane(cmd, g)
+			p, err := env.NewRunningControlPlaneParts(cmd, g)
 			if err != nil {
 				return err
 			}
@@ -131,7 +131,7 @@ func newDefrag(g *cli.Globals) *cobra.Command {
 			"Only databases with more than 40 % and 100 MiB of free space are rewritten, or all (--all). If a database has reached its\n" +
 			"quota, the history of all keys is discarded first, and the alarm NOSPACE disarmed at the end.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := env.LivingControlPlane(cmd, g)
+			p, err := env.NewRunningControlPlaneParts(cmd, g)
 			if err != nil {
 				return err
 			}

@@ -24,7 +24,7 @@ func newRecover(g *cli.Globals) *cobra.Command {
 			"another member answers, unless you abandon it. The other control planes are reset and join again afterwards.\n\n" +
 			"The same command finishes a recovery that was interrupted. Before it moves any data, it checks the other members again.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := env.LivingControlPlane(cmd, g)
+			p, err := env.NewRunningControlPlaneParts(cmd, g)
 			if err != nil {
 				return err
 			}

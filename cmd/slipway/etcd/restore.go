@@ -50,7 +50,7 @@ func newRestore(g *cli.Globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, err := env.LivingControlPlane(cmd, g)
+			p, err := env.NewRunningControlPlaneParts(cmd, g)
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func newPruneData(g *cli.Globals) *cobra.Command {
 			"It stays while this host's etcd does not work, or while such a command was interrupted. `slipway etcd snapshot prune`\n" +
 			"removes old snapshots.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := env.LivingControlPlane(cmd, g)
+			p, err := env.NewRunningControlPlaneParts(cmd, g)
 			if err != nil {
 				return err
 			}

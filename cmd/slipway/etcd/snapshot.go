@@ -35,7 +35,7 @@ func run(cmd *cobra.Command, g *cli.Globals, dir string, do func(p *env.Parts, d
 	if err != nil {
 		return err
 	}
-	p, err := env.LivingControlPlane(cmd, g)
+	p, err := env.NewRunningControlPlaneParts(cmd, g)
 	if err != nil {
 		return err
 	}

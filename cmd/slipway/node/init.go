@@ -49,7 +49,7 @@ func begin(ctx context.Context, p *env.Parts) {
 	if p.Env.Config.UploadCerts {
 		env.WarnOfMissingEndpoint(p.Env.UI, p.Env.Config)
 	}
-	p.Env.Earlier = bootstrap.LookBack(ctx, p.Env)
+	p.Env.Earlier = bootstrap.DetectEarlierRun(ctx, p.Env)
 }
 
 func initPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
@@ -63,7 +63,7 @@ func initPhase(g *cli.Globals, p env.SinglePhase) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		parts.Env.Earlier = bootstrap.LookBackAlone(cmd.Context(), parts.Env, p.Phase)
+		parts.Env.Earlier = bootstrap.DetectEarlierPhaseRun(cmd.Context(), parts.Env, p.Phase)
 		// skipPhases is for the whole of init; this phase was asked for by name.
 		return parts.Run(cmd.Context(), p.Alone(), nil)
 	})

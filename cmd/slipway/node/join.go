@@ -40,7 +40,7 @@ func NewJoin(g *cli.Globals) *cobra.Command {
 				return err
 			}
 			begin(cmd.Context(), p)
-			if g.AsPeer() {
+			if g.EmulatesKubeadm() {
 				p.Last = cli.JoinedLines(p.Env.Config)
 			}
 			return p.Run(cmd.Context(), bootstrap.Join(), p.Env.Config.SkipPhases)
@@ -52,7 +52,7 @@ func NewJoin(g *cli.Globals) *cobra.Command {
 
 // beginPhase looks for an unfinished run, before a single phase.
 func beginPhase(ctx context.Context, p *env.Parts) {
-	p.Env.Unfinished = bootstrap.LookBack(ctx, p.Env).Unfinished
+	p.Env.Unfinished = bootstrap.DetectEarlierRun(ctx, p.Env).Unfinished
 }
 
 func loadJoin(cmd *cobra.Command, g *cli.Globals, o *joinOptions, args []string) (*env.Parts, error) {

@@ -25,7 +25,7 @@ func newResetNode(g *cli.Globals) *cobra.Command {
 			"A member that etcd needs for its quorum stays. --dry-run asks the API and etcd, but not the host.",
 		Args: cli.Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := env.LivingControlPlane(cmd, g)
+			p, err := env.NewRunningControlPlaneParts(cmd, g)
 			if err != nil {
 				return err
 			}

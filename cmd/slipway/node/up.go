@@ -71,7 +71,7 @@ func (o *upOptions) run(cmd *cobra.Command, g *cli.Globals, args []string) error
 	if err != nil {
 		return err
 	}
-	prepare.On(p.Env)
+	prepare.DetectControlPlane(p.Env)
 	begin(cmd.Context(), p)
 	return p.Run(cmd.Context(), workflow(prepare, machine.AdoptKubeletSettings(p.Env.Config)), o.skipped(part, p.Env.Config))
 }

@@ -25,9 +25,9 @@ import (
 // node's lock, or the unit that watches does; if neither runs, this process does what the answer says.
 func answer(cmd *cobra.Command, g *cli.Globals, says trial.Answer) error {
 	asked, locked := false, (*host.LockedError)(nil)
-	until := retry.Policy{First: lockInterval, Passes: func(err error) bool { return errors.As(err, &locked) }}
+	until := retry.Policy{First: lockInterval, Retryable: func(err error) bool { return errors.As(err, &locked) }}
 	return until.Do(cmd.Context(), func(ctx context.Context) error {
-		p, err := env.LivingNode(cmd, g)
+		p, err := env.NewRunningNodeParts(cmd, g)
 		if err != nil {
 			return err
 		}
@@ -44,8 +44,8 @@ func answer(cmd *cobra.Command, g *cli.Globals, says trial.Answer) error {
 // revert puts back the change on trial or, if there's none, the last completed change.
 func revert(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) error {
 	waits := false
-	err := withUnfinished(cmd, g, env.LivingNode, func(_ *env.Parts, r *trial.Record) error {
-		waits = r != nil && r.Waits()
+	err := withUnfinished(cmd, g, env.NewRunningNodeParts, func(_ *env.Parts, r *trial.Record) error {
+		waits = r != nil && r.AwaitsConfirmation()
 		return nil
 	})
 	if err != nil {
@@ -54,8 +54,8 @@ func revert(cmd *cobra.Command, g *cli.Globals, o *config.ReconfigureFlags) erro
 	if waits {
 		return answer(cmd, g, trial.Refused)
 	}
-	c := changing{o: o, living: env.LivingNode, phases: (*reconfigure.Run).RevertPhases, load: func(in *env.Input, l reconfiguring.Loader) (*reconfigure.Run, []string, error) {
-		return reconfigure.Reverting(cmd.Context(), in.Host, l)
+	c := changing{o: o, living: env.NewRunningNodeParts, phases: (*reconfigure.Run).RevertPhases, load: func(in *env.Input, l reconfiguring.Loader) (*reconfigure.Run, []string, error) {
+		return reconfigure.NewRevert(cmd.Context(), in.Host, l)
 	}}
 	return c.run(cmd, g)
 }
@@ -67,10 +67,10 @@ func finishFirst(cmd *cobra.Command, g *cli.Globals, living living) error {
 		if found = r != nil; !found {
 			return nil
 		}
-		if err := reconfigure.MayWait(p.Env, r); err != nil { // before the run that waits for the answer says that it has the node's lock
+		if err := reconfigure.CheckAnswered(p.Env, r); err != nil { // before the run that waits for the answer says that it has the node's lock
 			return err
 		}
-		return p.Run(cmd.Context(), reconfigure.FinishFirst(), nil)
+		return p.Run(cmd.Context(), reconfigure.FinishAndAwaitAPI(), nil)
 	})
 	if err != nil || !found {
 		return err

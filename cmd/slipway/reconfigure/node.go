@@ -31,7 +31,7 @@ func newNode(g *cli.Globals) *cobra.Command {
 			if moves.given() {
 				return moves.run(cmd, g, o.IgnorePreflightErrors)
 			}
-			c := changing{o: o, living: env.LivingNode, phases: (*reconfigure.Run).NodePhases, load: func(_ *env.Input, l reconfiguring.Loader) (*reconfigure.Run, []string, error) {
+			c := changing{o: o, living: env.NewRunningNodeParts, phases: (*reconfigure.Run).NodePhases, load: func(_ *env.Input, l reconfiguring.Loader) (*reconfigure.Run, []string, error) {
 				c, warnings, err := l.Stored(cmd.Context())
 				return reconfigure.New(c, ""), warnings, err
 			}}

@@ -48,7 +48,7 @@ func New(g *cli.Globals) *cobra.Command {
 					"name a file with --config, or - for standard input; or a hardening profile with --profile; or edit the configuration with --edit")
 			}
 			e := &editing{}
-			c := changing{o: o, living: env.LivingControlPlane, phases: (*reconfigure.Run).Phases, load: e.loader(cmd, g, o)}
+			c := changing{o: o, living: env.NewRunningControlPlaneParts, phases: (*reconfigure.Run).Phases, load: e.loader(cmd, g, o)}
 			return e.end(g, c.run(cmd, g))
 		},
 	}
@@ -59,7 +59,7 @@ func New(g *cli.Globals) *cobra.Command {
 	}
 	cmd.MarkFlagsMutuallyExclusive("confirm", "try")
 	env.Reporting(g, cmd)
-	cmd.AddCommand(newNode(g), newWayBack(g))
+	cmd.AddCommand(newNode(g), newTrialRollback(g))
 	return cmd
 }
 

@@ -198,7 +198,7 @@ func (p *planner) changes(ctx context.Context, parts *env.Parts, record *plan.Pl
 		return nil, nil
 	}
 	parts.Env.UI = plan.UI{UI: quiet{p.said}, Plan: record}
-	err := step.Run(ctx, parts.Env, upgrade.Whole(), step.Options{Skip: []string{"preflight"}, Serial: true})
+	err := step.Run(ctx, parts.Env, upgrade.PlanPhases(), step.Options{Skip: []string{"preflight"}, Serial: true})
 	return changesOf(record, node.BackupRoot(parts.Env)), err
 }
 

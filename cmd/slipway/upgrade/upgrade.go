@@ -64,7 +64,7 @@ func (u command) command(g *cli.Globals, use, short, long string, arguments int)
 			if err := confirmUpgrade(cmd.Context(), g, p); err != nil {
 				return err
 			}
-			if g.AsPeer() {
+			if g.EmulatesKubeadm() {
 				p.Last = cli.UpgradedLines(p.Env.Config)
 			}
 			return p.Run(cmd.Context(), u.workflow(), p.Env.Config.SkipPhases)
@@ -172,7 +172,7 @@ func confirmUpgrade(ctx context.Context, g *cli.Globals, p *env.Parts) error {
 	}
 	return p.Confirm(func() error {
 		text := fmt.Sprintf("This upgrades the cluster from %s to %s, beginning with this control plane.", u.From, u.Version)
-		if oneWay := upgrade.OneWay(p.Env); oneWay != "" {
+		if oneWay := upgrade.IrreversibleEffects(p.Env); oneWay != "" {
 			text += "\n" + oneWay
 		}
 		return cli.AskBefore(ctx, g, text, "--yes")

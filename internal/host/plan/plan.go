@@ -152,9 +152,9 @@ func (o *overlay) AwaitFile(context.Context, string, func([]byte) error) error {
 
 func (o *overlay) Space(path string) (host.Space, error) { return o.base.Space(path) }
 
-func (o *overlay) Stays(path string) (bool, error) { return o.base.Stays(path) }
+func (o *overlay) SurvivesRemoval(path string) (bool, error) { return o.base.SurvivesRemoval(path) }
 
-func (o *overlay) Made(path string) bool { return o.base.Made(path) }
+func (o *overlay) CreatedBySlipway(path string) bool { return o.base.CreatedBySlipway(path) }
 
 func (o *overlay) Unchanged(path string) bool { return o.base.Unchanged(path) }
 

@@ -92,9 +92,9 @@ func script(h host.Host, dir string) error {
 		h.EnsureDir(p("etc/pki/etcd"), 0o700),
 		h.Remove(p("etc/gone")), h.Remove(p("etc/gone")),
 		err3, err4,
-		h.Give(p("etc/kept"), other(), 0o640), h.Give(p("etc/kept"), other(), 0o640),
+		h.SetOwner(p("etc/kept"), other(), 0o640), h.SetOwner(p("etc/kept"), other(), 0o640),
 		second(h.WriteOwned(p("etc/owned.key"), []byte("key"), 0o600, other())), second(h.WriteOwned(p("etc/owned.key"), []byte("key"), 0o600, other())),
-		second(h.GiveTree(p("etc/pki"), other())), second(h.GiveTree(p("etc/pki"), other())),
+		second(h.SetTreeOwner(p("etc/pki"), other())), second(h.SetTreeOwner(p("etc/pki"), other())),
 		h.OrderUnit(ctx, host.StopUnit, "kubelet"),
 	)
 }
@@ -378,7 +378,7 @@ func TestOverlayForbidden(t *testing.T) {
 
 	o = NewOverlay(faulty{Host: linux.New(), lstat: unix.EACCES, read: unix.EACCES, list: unix.EACCES}, record)
 	_, writeErr := o.WriteFile("/closed/f", []byte("x"), 0o644)
-	if err := errors.Join(writeErr, o.EnsureDir("/closed/d", 0o755), o.Remove("/closed/g"), o.Give("/closed/h", host.Owner{UID: 1, GID: 2}, 0o600)); err != nil {
+	if err := errors.Join(writeErr, o.EnsureDir("/closed/d", 0o755), o.Remove("/closed/g"), o.SetOwner("/closed/h", host.Owner{UID: 1, GID: 2}, 0o600)); err != nil {
 		t.Error(err)
 	}
 	_, listErr := o.ReadDir("/closed")
@@ -396,7 +396,7 @@ func TestOverlayForbidden(t *testing.T) {
 func TestOverlayBroken(t *testing.T) {
 	o := NewOverlay(faulty{Host: linux.New(), lstat: unix.EIO}, func(a host.Action) { t.Errorf("recorded %v", a) })
 	_, writeErr := o.WriteFile("/d/f", nil, 0o644)
-	for _, err := range []error{writeErr, o.EnsureDir("/d", 0o755), o.Remove("/d/f"), o.Give("/d/f", own, 0o600)} {
+	for _, err := range []error{writeErr, o.EnsureDir("/d", 0o755), o.Remove("/d/f"), o.SetOwner("/d/f", own, 0o600)} {
 		if !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), "dmesg") {
 			t.Errorf("error %v", err)
 		}

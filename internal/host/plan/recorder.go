@@ -135,7 +135,7 @@ func (r *recorder) done(err error, a host.Action) error {
 func (r *recorder) RemoveTree(path string) (host.Removal, error) {
 	action := host.Action{Verb: host.RemoveTree, Path: filepath.Clean(path)}
 	mounts, _ := r.Mounts(path)
-	stays, _ := r.Stays(path)
+	stays, _ := r.SurvivesRemoval(path)
 	entries, hidden := taken(r.ReadDir, action.Path, mounts, stays)
 	done, err := r.writer.RemoveTree(path)
 	action.Entries = slices.DeleteFunc(entries, func(name string) bool { return !r.isMissing(filepath.Join(action.Path, name)) })
@@ -172,10 +172,10 @@ func (r *recorder) WriteOwned(path string, data []byte, mode fs.FileMode, owner 
 	return changed, err
 }
 
-func (r *recorder) Give(path string, owner host.Owner, mode fs.FileMode) error {
+func (r *recorder) SetOwner(path string, owner host.Owner, mode fs.FileMode) error {
 	before, known := ownerBy(r.Lstat, path)
 	info, seen := r.Lstat(path)
-	if err := r.writer.Give(path, owner, mode); err != nil {
+	if err := r.writer.SetOwner(path, owner, mode); err != nil {
 		return err
 	}
 	r.gave(path, before, known, owner)
@@ -185,9 +185,9 @@ func (r *recorder) Give(path string, owner host.Owner, mode fs.FileMode) error {
 	return nil
 }
 
-func (r *recorder) GiveTree(path string, owner host.Owner) ([]string, error) {
+func (r *recorder) SetTreeOwner(path string, owner host.Owner) ([]string, error) {
 	before, known := ownerBy(r.Stat, path)
-	kept, err := r.writer.GiveTree(path, owner)
+	kept, err := r.writer.SetTreeOwner(path, owner)
 	if err == nil {
 		r.gave(path, before, known, owner)
 	}

@@ -26,9 +26,9 @@ func (r *recorder) OrderUnit(ctx context.Context, order host.UnitOrder, name str
 	return r.done(err, host.Action{Verb: order.Verb, Unit: host.UnitName(name)})
 }
 
-// SettleImages isn't recorded: the images it removes count as missing.
-func (r *recorder) SettleImages(ctx context.Context, socket string) error {
-	return r.writer.SettleImages(ctx, socket)
+// RepairInterruptedFetches isn't recorded: the images it removes count as missing.
+func (r *recorder) RepairInterruptedFetches(ctx context.Context, socket string) error {
+	return r.writer.RepairInterruptedFetches(ctx, socket)
 }
 
 func (r *recorder) PullImage(ctx context.Context, socket, image string) error {

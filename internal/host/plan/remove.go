@@ -71,7 +71,7 @@ func (o *overlay) RemoveTree(path string) (host.Removal, error) {
 	if err != nil {
 		return host.Removal{}, host.Explain("remove", path, err)
 	}
-	stays, refused := o.Stays(path)
+	stays, refused := o.SurvivesRemoval(path)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path = filepath.Clean(path)
@@ -104,7 +104,7 @@ func outermost(paths []string) []string {
 }
 
 func (o *overlay) RemoveEmpty(path string) (bool, error) {
-	stays, refused := o.Stays(path)
+	stays, refused := o.SurvivesRemoval(path)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path = filepath.Clean(path)

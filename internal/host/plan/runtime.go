@@ -74,8 +74,8 @@ func (o *overlay) starts() bool {
 	return false
 }
 
-// SettleImages does nothing: only a run leaves notes.
-func (o *overlay) SettleImages(context.Context, string) error { return nil }
+// RepairInterruptedFetches does nothing: only a run leaves notes.
+func (o *overlay) RepairInterruptedFetches(context.Context, string) error { return nil }
 
 func (o *overlay) PullImage(_ context.Context, _, image string) error {
 	o.mu.Lock()

@@ -161,7 +161,7 @@ func (o *overlay) WriteTree(path string, _ func(string) error) error {
 	if err := o.checkDir(filepath.Dir(path)); err != nil {
 		return host.Explain("create directory", path, err)
 	}
-	if err := host.Vacant(o.lstat, path); host.IgnoreForbidden(err) != nil {
+	if err := host.CheckNotExists(o.lstat, path); host.IgnoreForbidden(err) != nil {
 		return host.Explain("create directory", path, err)
 	}
 	o.makeDir(path, 0o700)
@@ -190,7 +190,7 @@ func (o *overlay) owned(path string, info fs.FileInfo) fs.FileInfo {
 	return with
 }
 
-func (o *overlay) Give(path string, owner host.Owner, mode fs.FileMode) error {
+func (o *overlay) SetOwner(path string, owner host.Owner, mode fs.FileMode) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path = filepath.Clean(path)
@@ -210,7 +210,7 @@ func (o *overlay) give(path string, owner host.Owner, mode fs.FileMode) error {
 		return &host.KindError{Path: path, Want: "regular file", Got: info.Mode()}
 	}
 	if have, known := host.OwnerIn(info); !known || have != owner {
-		if err := host.OtherNames(path, info); err != nil {
+		if err := host.CheckSingleLink(path, info); err != nil {
 			return err
 		}
 		o.owners[path] = owner
@@ -226,8 +226,8 @@ func (o *overlay) give(path string, owner host.Owner, mode fs.FileMode) error {
 	return nil
 }
 
-// GiveTree doesn't look into the directory.
-func (o *overlay) GiveTree(path string, owner host.Owner) ([]string, error) {
+// SetTreeOwner doesn't look into the directory.
+func (o *overlay) SetTreeOwner(path string, owner host.Owner) ([]string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	path = filepath.Clean(path)

@@ -197,17 +197,17 @@ var writes = map[string]write{
 		},
 		seen: content("/etc/owned"),
 	},
-	"Give": {
-		do: func(_ context.Context, h host.Host, _ func()) error { return h.Give("/etc/kept", someone, 0o640) },
+	"SetOwner": {
+		do: func(_ context.Context, h host.Host, _ func()) error { return h.SetOwner("/etc/kept", someone, 0o640) },
 		actions: []host.Action{
 			{Verb: host.Chown, Path: "/etc/kept", UID: someone.UID, GID: someone.GID},
 			{Verb: host.Chmod, Path: "/etc/kept", Mode: 0o640},
 		},
 		seen: mode("/etc/kept"),
 	},
-	"GiveTree": {
+	"SetTreeOwner": {
 		do: func(_ context.Context, h host.Host, _ func()) error {
-			_, err := h.GiveTree("/etc/full", someone)
+			_, err := h.SetTreeOwner("/etc/full", someone)
 			return err
 		},
 		actions: []host.Action{{Verb: host.Chown, Path: "/etc/full", UID: someone.UID, GID: someone.GID}},
@@ -237,8 +237,8 @@ var writes = map[string]write{
 	"OrderUnit kill": passing(func(ctx context.Context, h host.Host) error {
 		return h.OrderUnit(ctx, host.KillUnit, "running.service")
 	}),
-	"SyncFiles":    passing(func(_ context.Context, h host.Host) error { return h.SyncFiles("/etc") }),
-	"SettleImages": passing(func(ctx context.Context, h host.Host) error { return h.SettleImages(ctx, socket) }),
+	"SyncFiles":                passing(func(_ context.Context, h host.Host) error { return h.SyncFiles("/etc") }),
+	"RepairInterruptedFetches": passing(func(ctx context.Context, h host.Host) error { return h.RepairInterruptedFetches(ctx, socket) }),
 	"PullImage": {
 		do:      func(ctx context.Context, h host.Host, _ func()) error { return h.PullImage(ctx, socket, "new:1") },
 		actions: []host.Action{{Verb: host.Pull, Image: "new:1"}}, again: true,
@@ -350,7 +350,7 @@ func furnished(t *testing.T) *stage.Host {
 		return nil
 	}
 	if os.Getuid() == 0 {
-		h.On.WriteOwned, h.On.Give, h.On.GiveTree = h.Real.WriteOwned, h.Real.Give, h.Real.GiveTree
+		h.On.WriteOwned, h.On.Give, h.On.GiveTree = h.Real.WriteOwned, h.Real.SetOwner, h.Real.SetTreeOwner
 	}
 	return h
 }

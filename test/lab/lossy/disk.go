@@ -143,7 +143,7 @@ func whenReleased(unmount func() error) error {
 	defer cancel()
 	return retry.Policy{
 		First: 50 * time.Millisecond, Slowest: time.Second,
-		Passes: func(err error) bool { return errors.Is(err, unix.EBUSY) },
+		Retryable: func(err error) bool { return errors.Is(err, unix.EBUSY) },
 	}.Do(ctx, func(context.Context) error { return unmount() })
 }
 

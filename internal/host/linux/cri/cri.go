@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cri talks to the container runtime of the real host over its Unix socket. It implements host.RuntimeReader and
-// host.RuntimeWriter.
+// Package cri talks to the container runtime of the real host over its Unix socket. Runtimes has a connection for each socket;
+// it implements host.RuntimeReader and host.RuntimeWriter.
 package cri
 
 import (

@@ -120,7 +120,7 @@ func TestDirsMayBeSymlinks(t *testing.T) {
 		if _, err := h.WriteFile(filepath.Join(link, "f"), []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.GiveTree(link, own); err != nil {
+		if _, err := h.SetTreeOwner(link, own); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := h.Stat(link); err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {

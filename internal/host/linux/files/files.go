@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package files works on the real host's files: atomic, durable writes, removal that follows no link, notes on who made a file,
-// and the owners of files.
+// and the owners of files. Root is the entry point.
 package files
 
 import (

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-func (r *Root) Give(path string, owner host.Owner, mode fs.FileMode) error {
+func (r *Root) SetOwner(path string, owner host.Owner, mode fs.FileMode) error {
 	path = filepath.Clean(r.path(path))
 	return host.Explain("change the owner of", path, give(path, owner, mode))
 }
@@ -35,7 +35,7 @@ func give(path string, owner host.Owner, mode fs.FileMode) error {
 	if have == owner && info.Mode() == mode {
 		return nil
 	}
-	if err := host.OtherNames(path, info); have != owner && err != nil {
+	if err := host.CheckSingleLink(path, info); have != owner && err != nil {
 		return err
 	}
 	// Narrow first: neither the new nor the old group may have had the other's mode.
@@ -69,7 +69,7 @@ func openRegular(dir *os.File, path string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-func (r *Root) GiveTree(path string, owner host.Owner) ([]string, error) {
+func (r *Root) SetTreeOwner(path string, owner host.Owner) ([]string, error) {
 	path = filepath.Clean(r.path(path))
 	g := &treeGift{owner: owner}
 	err := g.give(path)
@@ -164,7 +164,7 @@ func (g *treeGift) entry(dir *os.File, name string, depth int) error {
 	if have, _ := host.OwnerIn(info); have == g.owner {
 		return nil
 	}
-	if err := host.OtherNames(path, info); err != nil {
+	if err := host.CheckSingleLink(path, info); err != nil {
 		return err
 	}
 	return unix.Fchownat(int(f.Fd()), "", g.owner.UID, g.owner.GID, unix.AT_EMPTY_PATH)

@@ -56,7 +56,7 @@ func TestGive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sa.key")
 	fixture.PutMode(t, path, "key", 0o604)
 	for range 2 {
-		if err := onlyFiles().Give(path, other(), 0o640); err != nil {
+		if err := onlyFiles().SetOwner(path, other(), 0o640); err != nil {
 			t.Fatal(err)
 		}
 		if owner, mode := ownerAndMode(t, path); owner != other() || mode != 0o640 {
@@ -72,7 +72,7 @@ func TestGiveWhatIsRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, _ := os.Lstat(path)
-	if err := onlyFiles().Give(path, own, 0o600); err != nil {
+	if err := onlyFiles().SetOwner(path, own, 0o600); err != nil {
 		t.Error(err)
 	}
 	after, _ := os.Lstat(path)
@@ -93,14 +93,14 @@ func TestGiveRefuses(t *testing.T) {
 	for name, h := range map[string]host.Host{"real": onlyFiles(), "overlay": plan.NewOverlay(onlyFiles(), record), "recorder": plan.NewRecorder(onlyFiles(), record)} {
 		for _, kind := range []string{"link", "dangling", "fifo", "sock", "directory"} {
 			var fault *host.KindError
-			if err := h.Give(filepath.Join(dir, kind), host.Owner{UID: 1, GID: 1}, 0o600); !errors.As(err, &fault) {
+			if err := h.SetOwner(filepath.Join(dir, kind), host.Owner{UID: 1, GID: 1}, 0o600); !errors.As(err, &fault) {
 				t.Errorf("%s: %s: error %v", name, kind, err)
 			}
 		}
-		if err := h.Give(filepath.Join(dir, "none"), host.Owner{UID: 1, GID: 1}, 0o600); !errors.Is(err, fs.ErrNotExist) {
+		if err := h.SetOwner(filepath.Join(dir, "none"), host.Owner{UID: 1, GID: 1}, 0o600); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: a missing file: error %v", name, err)
 		}
-		err := h.Give(filepath.Join(dir, "hard"), host.Owner{UID: 1, GID: 1}, 0o600)
+		err := h.SetOwner(filepath.Join(dir, "hard"), host.Owner{UID: 1, GID: 1}, 0o600)
 		if err == nil || !strings.Contains(err.Error(), dir+"/hard has 2 names (hard links)") {
 			t.Errorf("%s: a hard link: error %v", name, err)
 		}
@@ -147,7 +147,7 @@ func TestGiveTree(t *testing.T) {
 	if err := unix.Mkfifo(dir+"/data/fifo", 0o600); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := onlyFiles().GiveTree(dir+"/moved", other()) // root's own link to the directory
+	kept, err := onlyFiles().SetTreeOwner(dir+"/moved", other()) // root's own link to the directory
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestGiveTree(t *testing.T) {
 
 	// The tree is complete, so later files are ignored.
 	fixture.Plant(t, dir, "data/later")
-	if kept, err := onlyFiles().GiveTree(dir+"/data", other()); err != nil || kept != nil {
+	if kept, err := onlyFiles().SetTreeOwner(dir+"/data", other()); err != nil || kept != nil {
 		t.Errorf("the second time: kept %v, error %v", kept, err)
 	}
 	if got, _ := ownerAndMode(t, dir+"/data/later"); got != own {
@@ -191,7 +191,7 @@ func TestGiveTreeRefuses(t *testing.T) {
 	if err := os.Link(dir+"/secret", dir+"/data/hard"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := onlyFiles().GiveTree(dir+"/data", other())
+	_, err := onlyFiles().SetTreeOwner(dir+"/data", other())
 	if err == nil || !strings.Contains(err.Error(), dir+"/data/hard has 2 names (hard links)") {
 		t.Errorf("error %v", err)
 	}
@@ -203,20 +203,20 @@ func TestGiveTreeRefuses(t *testing.T) {
 	if err := os.Remove(dir + "/data/hard"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := onlyFiles().GiveTree(dir+"/data", other()); err != nil {
+	if _, err := onlyFiles().SetTreeOwner(dir+"/data", other()); err != nil {
 		t.Error(err)
 	}
 	for name, want := range map[string]error{"none": fs.ErrNotExist, "secret/f": unix.ENOTDIR} {
-		if _, err := onlyFiles().GiveTree(filepath.Join(dir, name), other()); !errors.Is(err, want) {
+		if _, err := onlyFiles().SetTreeOwner(filepath.Join(dir, name), other()); !errors.Is(err, want) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
 	fixture.Plant(t, dir, "deep/"+strings.Repeat("d/", deepest+2))
-	if _, err := onlyFiles().GiveTree(dir+"/deep", other()); err == nil || !strings.Contains(err.Error(), "deeper than 100 directories") {
+	if _, err := onlyFiles().SetTreeOwner(dir+"/deep", other()); err == nil || !strings.Contains(err.Error(), "deeper than 100 directories") {
 		t.Errorf("a deep directory: error %v", err)
 	}
 	var kind *host.KindError
-	if _, err := onlyFiles().GiveTree(dir+"/secret", other()); !errors.As(err, &kind) {
+	if _, err := onlyFiles().SetTreeOwner(dir+"/secret", other()); !errors.As(err, &kind) {
 		t.Errorf("a file: error %v", err)
 	}
 }
@@ -231,7 +231,7 @@ func TestGiveTreeStaysInItsMount(t *testing.T) {
 	fixture.Plant(t, dir, "data/member/db", "data/disk/", "data/file", "elsewhere/f", "outside")
 	apart.Bind(t, dir+"/elsewhere", dir+"/data/disk")
 	apart.Bind(t, dir+"/outside", dir+"/data/file")
-	kept, err := onlyFiles().GiveTree(dir+"/data", other())
+	kept, err := onlyFiles().SetTreeOwner(dir+"/data", other())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,9 +253,9 @@ func TestLinksOfOthers(t *testing.T) {
 	}
 	r := onlyFiles()
 	for name, err := range map[string]error{
-		"the directory itself": second(r.GiveTree(dir+"/a/b/planted", other())),
-		"on the way":           r.Give(dir+"/a/b/planted/file", other(), 0o600),
-		"through ours":         r.Give(dir+"/way/secret/file", other(), 0o600),
+		"the directory itself": second(r.SetTreeOwner(dir+"/a/b/planted", other())),
+		"on the way":           r.SetOwner(dir+"/a/b/planted/file", other(), 0o600),
+		"through ours":         r.SetOwner(dir+"/way/secret/file", other(), 0o600),
 		"removal":              second(r.RemoveTree(dir + "/a/b/planted")),
 	} {
 		if !errors.Is(err, errOthersLink) {
@@ -265,11 +265,11 @@ func TestLinksOfOthers(t *testing.T) {
 	if got, _ := ownerAndMode(t, dir+"/a/b/secret/file"); got != own {
 		t.Errorf("the file was given to %v", got)
 	}
-	if err := r.Give(dir+"/ours/file", other(), 0o600); err != nil {
+	if err := r.SetOwner(dir+"/ours/file", other(), 0o600); err != nil {
 		t.Errorf("through a link that root owns: %v", err)
 	}
 	fixture.Plant(t, dir, "loop -> loop")
-	if err := r.Give(dir+"/loop/f", other(), 0o600); !errors.Is(err, unix.ELOOP) {
+	if err := r.SetOwner(dir+"/loop/f", other(), 0o600); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("through a link to itself: %v", err)
 	}
 }

@@ -219,16 +219,16 @@ func TestWriteSetMarks(t *testing.T) {
 	if err := r.WriteSet([]host.SetFile{fixture.Member(ours, "a", 0o755), fixture.Member(theirs, "b", 0o755)}, filled(ours, "a", theirs, "b")); err != nil {
 		t.Fatal(err)
 	}
-	if r.Made(theirs) || r.Unchanged(theirs) {
+	if r.CreatedBySlipway(theirs) || r.Unchanged(theirs) {
 		t.Error("a file that was the user's counts as Slipway's")
 	}
-	if !r.Made(ours) {
+	if !r.CreatedBySlipway(ours) {
 		t.Skip("this file system, or this user, keeps no notes")
 	}
 	if err := r.WriteSet([]host.SetFile{fixture.Member(ours, "newer", 0o755)}, filled(ours, "newer")); err != nil {
 		t.Fatal(err)
 	}
-	if !r.Made(ours) || !r.Unchanged(ours) {
-		t.Errorf("a new version: Made %v, Unchanged %v", r.Made(ours), r.Unchanged(ours))
+	if !r.CreatedBySlipway(ours) || !r.Unchanged(ours) {
+		t.Errorf("a new version: Made %v, Unchanged %v", r.CreatedBySlipway(ours), r.Unchanged(ours))
 	}
 }

@@ -52,7 +52,7 @@ func TestWriteStream(t *testing.T) {
 			if err != nil || readErr != nil || info.Mode() != 0o600 || !bytes.Equal(got, bytes.Repeat(block, n)) {
 				t.Errorf("mode %v, %d bytes, %v, %v", info.Mode(), len(got), err, readErr)
 			}
-			if os.Getuid() == 0 && (!onlyFiles().Made(path) || !onlyFiles().Unchanged(path)) {
+			if os.Getuid() == 0 && (!onlyFiles().CreatedBySlipway(path) || !onlyFiles().Unchanged(path)) {
 				t.Error("it is not known as Slipway's")
 			}
 		}

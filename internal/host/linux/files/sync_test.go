@@ -20,7 +20,7 @@ import (
 
 func childSync(dir string) error {
 	_, removed := onlyFiles().RemoveTree(filepath.Join(dir, "link"))
-	_, given := onlyFiles().GiveTree(filepath.Join(dir, "given"), host.Owner{UID: 4711, GID: 4711})
+	_, given := onlyFiles().SetTreeOwner(filepath.Join(dir, "given"), host.Owner{UID: 4711, GID: 4711})
 	return errors.Join(onlyFiles().SyncFiles(filepath.Join(dir, "given")), removed, given)
 }
 

@@ -73,7 +73,7 @@ func (t *treeRemoval) remove(path string) error {
 		return err
 	}
 	before, found := remembered(t.top)
-	stays := isMount || found || givenBack(t.top) || dir != path
+	stays := isMount || found || isReturned(t.top) || dir != path
 	t.clear(stays)
 	switch complete := len(t.failed) == 0 && len(t.kept) == 0; {
 	case complete && found:
@@ -230,7 +230,7 @@ func (t *treeRemoval) removeDir(parent *os.File, name string, depth int) error {
 }
 
 func (r *Root) RemoveEmpty(path string) (bool, error) {
-	if stays, err := r.Stays(path); stays || err != nil {
+	if stays, err := r.SurvivesRemoval(path); stays || err != nil {
 		return false, nil //nolint:nilerr // it is a symlink then
 	}
 	path = filepath.Clean(r.path(path))

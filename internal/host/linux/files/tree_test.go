@@ -229,7 +229,7 @@ func TestRemoveTreeOfMountPoint(t *testing.T) {
 	root := t.TempDir()
 	fixture.Plant(t, root, "disk/a/b", "disk/lost+found/", "d/")
 	apart.Bind(t, filepath.Join(root, "disk"), filepath.Join(root, "d"))
-	if stays, err := onlyFiles().Stays(filepath.Join(root, "d")); !stays || err != nil {
+	if stays, err := onlyFiles().SurvivesRemoval(filepath.Join(root, "d")); !stays || err != nil {
 		t.Errorf("a mount point stays: %v %v", stays, err)
 	}
 	for _, changed := range []bool{true, false} {
@@ -261,7 +261,7 @@ func TestRemoveTreeGivesDirsBack(t *testing.T) {
 	}
 	fixture.Plant(t, root, "found/file", "made/file")
 	for _, name := range []string{"found", "made"} {
-		if got, err := h.Stays(filepath.Join(root, name)); err != nil || got != (name == "found") {
+		if got, err := h.SurvivesRemoval(filepath.Join(root, name)); err != nil || got != (name == "found") {
 			t.Errorf("%s stays: %v %v", name, got, err)
 		}
 		if done, err := h.RemoveTree(filepath.Join(root, name)); err != nil || !done.Changed {
@@ -321,7 +321,7 @@ func TestMade(t *testing.T) {
 	for name, want := range map[string]bool{
 		"found": false, "found/file": false, "found/made": true, "found/other": false, "found/a": true, "found/a/b": true, "found/absent": false,
 	} {
-		if got := h.Made(filepath.Join(root, name)); got != want {
+		if got := h.CreatedBySlipway(filepath.Join(root, name)); got != want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package network reads the network configuration of the real host's kernel, and removes Kubernetes' leftovers from it. It
-// implements host.NetworkReader and host.NetworkWriter.
+// Package network reads the network configuration of the real host's kernel, and removes Kubernetes' leftovers from it. Stack
+// is the entry point; it implements host.NetworkReader and host.NetworkWriter.
 package network
 
 import (

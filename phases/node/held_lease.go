@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/retry"
+	"github.com/slipway-k8s/slipway/internal/thisnode"
+	"github.com/slipway-k8s/slipway/internal/ui"
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+// Lease is this control plane's right to restart its components while it holds the Lease. ReplaceStaticPods, RollBack and RestartStale need it.
+// It ends with Cancel or Finish. The zero Turn is for runs that stop nothing, such as plans.
+type Lease struct {
+	purpose Purpose
+	// Held is false if the API doesn't answer, so nobody can hold the Lease, or if this host has no credentials for it.
+	Held bool
+	// resumed is set if this node already holds the Lease, or may, from an interrupted or failed run.
+	resumed bool
+	// keepOnFailure is set if a failed run keeps the Lease, because it may have stopped something; nil in the zero Turn.
+	keepOnFailure *bool
+	// release returns the Lease. Only a node in good order does: any other keeps it.
+	release func(context.Context) error
+}
+
+// NoLease is for a worker: it has no components to restart, and no right to the Lease.
+func NoLease() Lease {
+	return Lease{keepOnFailure: new(bool), release: func(context.Context) error { return nil }}
+}
+
+// turnInterval is how often a waiting run looks at the Lease, or repeats its checks.
+const turnInterval = time.Second
+
+// AcquireLease waits until no other control plane restarts its components, and makes this node the holder of the Lease. It renews the
+// Lease until the end of the run. An earlier run's unfinished change of this node's version keeps the Lease.
+func AcquireLease(ctx context.Context, env *step.Env, purpose Purpose) (Lease, error) {
+	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.UpgradeManifests)
+	defer cancel()
+	held, seen, before := (*HeldError)(nil), leaseWatch{}, Purpose("")
+	err := retry.Policy{First: turnInterval, Retryable: func(err error) bool { return errors.As(err, &held) }}.Do(limited, func(ctx context.Context) (err error) {
+		over := seen.abandoned(env)
+		before, err = takeLease(ctx, env, purpose, over)
+		switch {
+		case errors.As(err, &held):
+			if seen.changes(held) {
+				ui.WarnError(env.UI, errors.WithMessagef(held, "waiting, up to %s", env.Config.Timeouts.UpgradeManifests))
+			}
+		case err == nil && over != nil:
+			env.UI.Warn(fmt.Sprintf("continuing without it: %v", over), "once that node is back, run "+purposes[over.purpose].runs+" there")
+		}
+		return err
+	})
+	if err != nil {
+		return Lease{}, err
+	}
+	stop := repeat(ctx, leaseRenewal, func(ctx context.Context) { _, _ = takeLease(ctx, env, purpose, nil) }) // the API may be away meanwhile
+	return Lease{purpose: purpose, Held: true, resumed: before != "", keepOnFailure: new(bool), release: func(ctx context.Context) error {
+		stop()
+		return returnLease(ctx, env, purpose)
+	}}, nil
+}
+
+// ReachTime limits how long a run waits for an API it can do without: people roll back or renew certificates because it's down.
+const ReachTime = 10 * time.Second
+
+// AcquireLeaseIfReachable is AcquireLease if the API answers. Otherwise nobody can see who else restarts components, and only the health
+// of etcd's other members decides whether this member may stop (stopStaticPods). A restore also goes on if etcd has no room for a
+// Lease: it may be what makes room.
+func AcquireLeaseIfReachable(ctx context.Context, env *step.Env, purpose Purpose) (Lease, error) {
+	limited, cancel := context.WithTimeout(ctx, ReachTime)
+	defer cancel()
+	err := env.Cluster.Ready(limited)
+	if err == nil && purpose == ForRestore && isFull(ctx, env) { // the API would try to write the Lease for minutes
+		err = errors.New("etcd is full (alarm NOSPACE), so the run continues without the Lease")
+	}
+	if err == nil {
+		return AcquireLease(ctx, env, purpose)
+	}
+	if ctx.Err() != nil {
+		return Lease{}, err
+	}
+	ui.WarnError(env.UI, err)
+	if MayHavePeers(ctx, env) {
+		env.UI.Warn("without the Lease, it is unknown whether another control plane restarts its components, too",
+			"make sure that no other control plane is being upgraded, rolled back or restarted")
+	}
+	return leaseWithoutAPI(env, purpose), nil
+}
+
+// isFull reports whether etcd accepts no writes, because it has reached its quota.
+func isFull(ctx context.Context, env *step.Env) bool {
+	all, err := etcd.AskHealth(ctx, env.Etcd)
+	return err == nil && etcd.HasAlarm(all, "NOSPACE")
+}
+
+func leaseWithoutAPI(env *step.Env, purpose Purpose) Lease {
+	return Lease{purpose: purpose, resumed: true, keepOnFailure: new(bool), release: func(ctx context.Context) error { // an earlier run may hold the Lease
+		limited, cancel := context.WithTimeout(ctx, ReachTime)
+		defer cancel()
+		if err := returnLease(limited, env, purpose); purpose.changesVersion() {
+			return err
+		}
+		return ctx.Err() // the next run tries again
+	}}
+}
+
+// ReleaseInterruptedLease ends the turn of an earlier run that was interrupted after its last restart: nothing else would.
+func ReleaseInterruptedLease(ctx context.Context, env *step.Env, purpose Purpose) error {
+	limited, cancel := context.WithTimeout(ctx, ReachTime)
+	defer cancel()
+	lease := newUpgradeLease()
+	found, err := env.Cluster.Get(limited, lease)
+	if err != nil || !found || holderOf(lease) != env.Config.Name || purposeOf(lease) != purpose {
+		return ctx.Err() // without the API, the next run looks again
+	}
+	mine, err := AcquireLease(ctx, env, purpose)
+	if err != nil {
+		return err
+	}
+	return mine.Release(ctx, env, nil)
+}
+
+// KeepOnFailure makes a failed run keep the Lease: from now on, something on this node may be down.
+func (t Lease) KeepOnFailure() {
+	if t.keepOnFailure != nil {
+		*t.keepOnFailure = true
+	}
+}
+
+// Cancel ends a turn in which nothing was stopped, and returns err. If an earlier run may have stopped something, the node keeps
+// the Lease.
+func (t Lease) Cancel(ctx context.Context, err error) error {
+	if t.resumed {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReachTime)
+	defer cancel()
+	if released := t.release(ctx); err == nil {
+		err = released
+	}
+	return err
+}
+
+// Release ends a turn. failed is the workflow's error, or nil; Finish returns it, or else its own. Other control planes may go on
+// after a success, or a failure that has left this node as it was.
+func (t Lease) Release(ctx context.Context, env *step.Env, failed error) error {
+	var putBack *RolledBackError
+	if failed != nil && !errors.As(failed, &putBack) {
+		if *t.keepOnFailure {
+			return failed
+		}
+		return t.Cancel(ctx, failed)
+	}
+	err := awaitReady(ctx, env, t.Held || t.purpose.changesVersion())
+	switch {
+	case err == nil:
+		err = t.release(ctx)
+	case !*t.keepOnFailure:
+		return t.Cancel(ctx, err)
+	}
+	if failed != nil && err != nil {
+		return errors.WithMessagef(failed, "this control plane keeps the Lease %s, because it is not ready again (%v)", upgradeLease, err)
+	}
+	return cmp.Or(failed, err)
+}
+
+// awaitReady waits until the other control planes may go on: this host's API server is ready, its member of etcd has a vote and the
+// leader's commits, and each component is healthy. withAPI is false if the API couldn't be asked before, as without admin.conf.
+func awaitReady(ctx context.Context, env *step.Env, withAPI bool) error {
+	limit := &env.Config.Timeouts.UpgradeManifests
+	const failure = "this control plane is not ready again"
+	return env.Guard(ctx, limit, env.NodeTarget(), failure, func(ctx context.Context) error {
+		components := StaticPods(env)
+		for _, component := range components {
+			if err := awaitHealthy(ctx, env, component); err != nil {
+				return err
+			}
+		}
+		if slices.Contains(components, manifests.EtcdName) {
+			if err := caughtUp(ctx, env); err != nil {
+				return err
+			}
+		}
+		if !withAPI {
+			return nil
+		}
+		return env.Cluster.Ready(ctx)
+	})
+}
+
+// caughtUp waits until this node's member of etcd has a vote and the leader's commits.
+func caughtUp(ctx context.Context, env *step.Env) error {
+	member, found := thisnode.EtcdMember(env.Host, env.Config)
+	if !found {
+		return errors.New("the static Pod of etcd does not say which member it is")
+	}
+	return env.Etcd.CaughtUp(ctx, member.PeerURL)
+}

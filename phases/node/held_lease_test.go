@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/test/fact"
+	"github.com/slipway-k8s/slipway/test/fixture"
+	"github.com/slipway-k8s/slipway/test/phasetest"
+)
+
+// TestTakeTurn: only one control plane at a time. Nobody takes the Lease of an existing node that changes its version, however
+// long it's silent: it may be waiting for its API server. Others are replaced an hour after their last renewal, unless their
+// clock is late.
+func TestTakeTurn(t *testing.T) {
+	const other, hour = "cp-2", time.Hour
+	for name, test := range map[string]struct {
+		holder string
+		what   Purpose
+		silent time.Duration
+		renews bool       // all the while, with a slow clock
+		gone   bool       // the holder's Node
+		refuse *HeldError // nil if this node may go on
+		waited time.Duration
+	}{
+		"free":                          {},
+		"continues its own":             {holder: "cp-1", what: ForUpgrade, silent: hour},
+		"another is being upgraded":     {holder: other, what: ForUpgrade, refuse: &HeldError{holder: other}},
+		"another is silent":             {holder: other, what: ForUpgrade, silent: 9 * hour, refuse: &HeldError{holder: other, silent: true}},
+		"another is gone":               {holder: other, what: ForUpgrade, gone: true},
+		"a rollback is silent":          {holder: other, what: ForRollback, silent: 9 * hour, refuse: &HeldError{holder: other, silent: true}},
+		"a renewal is silent":           {holder: other, what: ForRenewal, silent: hour / 2, refuse: &HeldError{holder: other, silent: true}},
+		"a renewal was abandoned":       {holder: other, what: ForRenewal, silent: hour, waited: leaseSilence},
+		"a preparation was abandoned":   {holder: other, what: ForPreparation, silent: hour, waited: leaseSilence},
+		"a renewal with a clock of old": {holder: other, what: ForRenewal, silent: 9 * hour, renews: true, refuse: &HeldError{holder: other, silent: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+			s.FakeHost.Has.Time = time.Now()
+			s.Config.Timeouts.UpgradeManifests = 90 * time.Second
+			if !test.gone {
+				if err := s.API.Ensure(t.Context(), cluster.NewNode(other)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.holder != "" {
+				s.HoldsFor(t, test.holder, string(test.what), test.silent)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				if test.renews {
+					ctx, stop := context.WithCancel(t.Context())
+					defer stop()
+					go func() {
+						for ctx.Err() == nil {
+							s.HoldsFor(t, test.holder, string(test.what), test.silent-time.Since(began))
+							select {
+							case <-ctx.Done():
+							case <-time.After(leaseRenewal):
+							}
+						}
+					}()
+				}
+				mine, err := AcquireLease(t.Context(), s.Env, ForUpgrade)
+				if test.refuse != nil {
+					held := (*HeldError)(nil)
+					if !errors.As(err, &held) || held.holder != test.refuse.holder || held.silent != test.refuse.silent || s.Holder(t) != other {
+						t.Errorf("error %v, holder %s", err, s.Holder(t))
+					}
+					fact.Error(t, err, "control plane "+other)
+					if waited := time.Since(began); waited != s.Config.Timeouts.UpgradeManifests {
+						t.Errorf("waited %s", waited)
+					}
+					s.SaidOnce(t, phasetest.Line{"[WARNING]", "1m30s", "control plane " + other})
+					return
+				}
+				if waited := time.Since(began).Truncate(leaseSilence); err != nil || s.Holder(t) != "cp-1" || waited != test.waited {
+					t.Fatalf("error %v, holder %q after %s", err, s.Holder(t), waited)
+				}
+				if mine.resumed != (test.holder == "cp-1") {
+					t.Errorf("continued: %t", mine.resumed)
+				}
+				if err := mine.release(t.Context()); err != nil || s.Holder(t) != "" {
+					t.Errorf("afterwards: error %v, holder %q", err, s.Holder(t))
+				}
+			})
+		})
+	}
+}
+
+// TestWaitsForTurn: a holder keeps renewing the Lease, and the next run gets it once it's returned.
+func TestWaitsForTurn(t *testing.T) {
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	s.FakeHost.Has.Time = time.Now()
+	s.Config.Timeouts.UpgradeManifests = time.Minute
+	second := phasetest.SecondControlPlane(t, s)
+	synctest.Test(t, func(t *testing.T) {
+		mine, err := AcquireLease(t.Context(), s.Env, ForUpgrade)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			next, err := AcquireLease(t.Context(), second, ForUpgrade)
+			if err == nil {
+				err = next.release(t.Context())
+			}
+			ended <- err
+		}()
+		s.Holds(t, "cp-1", time.Hour)
+		time.Sleep(3 * leaseRenewal)
+		lease := newUpgradeLease()
+		if _, err := s.API.Get(t.Context(), lease); err != nil || holderOf(lease) != "cp-1" || s.Host.Now().Sub(lease.Spec.RenewTime.Time) > time.Second {
+			t.Errorf("error %v, %v", err, lease.Spec)
+		}
+		if err := mine.release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil || s.Holder(t) != "" {
+			t.Errorf("the second: %v, holder %q", err, s.Holder(t))
+		}
+	})
+}
+
+// TestDeletedLease: once the Lease is deleted, exactly one waiting run becomes its holder.
+func TestDeletedLease(t *testing.T) {
+	s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)
+	second := phasetest.SecondControlPlane(t, s)
+	s.Holds(t, "cp-3", 0)
+	if err := s.API.EnsureAbsent(t.Context(), newUpgradeLease()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := takeLease(t.Context(), s.Env, ForUpgrade, nil); err != nil || s.Holder(t) != "cp-1" {
+		t.Errorf("the first: %v, holder %q", err, s.Holder(t))
+	}
+	held := (*HeldError)(nil)
+	if _, err := takeLease(t.Context(), second, ForUpgrade, nil); !errors.As(err, &held) || s.Holder(t) != "cp-1" {
+		t.Errorf("the second: %v, holder %q", err, s.Holder(t))
+	}
+}

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Slipway Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/slipway-k8s/slipway/manifests"
+	"github.com/slipway-k8s/slipway/phases/step"
+)
+
+const (
+	// trialTime is how long a change has to work without a failure before it counts.
+	trialTime = 10 * time.Second
+	// trialCheck is how often it's looked at meanwhile.
+	trialCheck = time.Second
+)
+
+// AwaitStable waits until this node has worked for trialTime without a failure, as a client sees it, and its kubelet has
+// reported after that. A failure starts the time again. Once the cause of a failure is known, it's the error. docs/design/trial.md
+// has the conditions.
+func (t Lease) AwaitStable(ctx context.Context, env *step.Env) error {
+	env.UI.Printf("On trial: everything has to work for %s", trialTime)
+	return env.Guard(ctx, &env.Config.Timeouts.UpgradeManifests, env.NodeTarget(), "this node does not work with the change", func(ctx context.Context) error {
+		for {
+			if err := Poll(ctx, func(ctx context.Context) error { return t.checkHealth(ctx, env) }); err != nil {
+				return err
+			}
+			if again, err := t.awaitTrialPeriod(ctx, env); !again {
+				return err
+			}
+		}
+	})
+}
+
+// awaitTrialPeriod waits for the kubelet's next report after trialTime. again is set if something failed meanwhile.
+func (t Lease) awaitTrialPeriod(ctx context.Context, env *step.Env) (again bool, err error) {
+	watched, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := repeat(watched, trialCheck, func(ctx context.Context) {
+		if err := t.checkHealth(ctx, env); err != nil && ctx.Err() == nil {
+			cancel(err)
+		}
+	})
+	err = env.Cluster.AwaitReport(watched, env.Config.Name, env.Host.Now().Add(trialTime))
+	stop()
+	return watched.Err() != nil && ctx.Err() == nil, err
+}
+
+// checkHealth reports why this node doesn't work now. On a control plane, each component answers its probe, the API server is ready, this
+// member of etcd follows a leader, and a write arrives. On a worker, the kubelet is healthy.
+func (t Lease) checkHealth(ctx context.Context, env *step.Env) error {
+	ctx, cancel := context.WithTimeout(ctx, ReachTime)
+	defer cancel()
+	if !env.Config.ControlPlane {
+		return kubeletAnswers(ctx, env)
+	}
+	components := StaticPods(env)
+	for _, component := range components {
+		probe, err := ComponentProbe(env, component)
+		if err == nil {
+			err = env.Host.Probe(ctx, probe)
+		}
+		if err != nil {
+			return errors.WithMessage(err, component+" does not answer its probe")
+		}
+	}
+	if slices.Contains(components, manifests.EtcdName) {
+		if err := caughtUp(ctx, env); err != nil {
+			return err
+		}
+	}
+	if err := env.Cluster.Ready(ctx); err != nil {
+		return err
+	}
+	_, err := takeLease(ctx, env, t.purpose, nil)
+	return err
+}
