@@ -200,7 +200,7 @@ var mayImport = map[string][]string{
 		"internal/host/linux", "internal/joining", "internal/thisnode", "internal/ui",
 	},
 	"cmd/slipway/reconfigure": {
-		"cmd/slipway/cli", "cmd/slipway/env", "phases/address", "phases/reconfigure", "phases/step", "phases/trial", "internal/cluster",
+		"cmd/slipway/cli", "cmd/slipway/env", "phases/address", "phases/reconfigure", "phases/step", "phases/trial",
 		"internal/config", "internal/fault", "internal/host", "internal/host/linux", "internal/reconfiguring", "internal/retry", "internal/ui",
 	},
 	"cmd/slipway/token": {"cmd/slipway/cli", "cmd/slipway/env", "phases/bootstrap", "internal/config", "internal/tokens", "internal/ui"},

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelet has the phases that configure and start the kubelet (Start for init, StartJoin for join), and those that
-// follow: WaitBootstrap, Finalize, ServingCertificate and WaitNode. Files makes its files for a new node, NextFiles for an
-// upgrade or a reconfiguration. To restart a running kubelet, see phases/node.
+// Package kubelet has the phases that configure and start the kubelet (Start for init, StartJoin for join), and the phases
+// after its start: WaitBootstrap, Finalize, ServingCertificate and WaitNode. Files makes its files for a new node, NextFiles
+// for an upgrade or a reconfiguration. To restart a running kubelet, see phases/node.
 package kubelet
 
 import (
