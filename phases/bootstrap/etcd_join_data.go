@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
-	"github.com/slipway-k8s/slipway/internal/fault"
 	"github.com/slipway-k8s/slipway/internal/retry"
 	"github.com/slipway-k8s/slipway/internal/thisnode"
 	"github.com/slipway-k8s/slipway/manifests"
@@ -155,9 +154,9 @@ func replaceMember(ctx context.Context, env *step.Env, lost etcd.Member, why str
 				"if etcd runs on this host, reset the host first", name, strings.Join(m.ClientURLs, ", "), why)
 		}
 	}
-	if err := node.CheckQuorumWithout(all, lost); err != nil && !lost.Learner {
-		return fault.WithRemedy(errors.WithMessagef(err, "etcd has a member %q at %s, but %s, so it must be removed before it can join again", name, lost.PeerURL, why),
-			"start the members that are down or, if they are lost, restore etcd from a snapshot")
+	if !lost.Learner && !etcd.QuorumWithout(all, lost.PeerURL) {
+		return errors.Errorf("etcd has a member %q at %s, but %s. It must be removed before it can join again, but the others have no quorum without it: %s. "+
+			"Start the members that are down or, if they are lost, restore etcd from a snapshot", name, lost.PeerURL, why, etcd.DescribeHealth(all, lost.PeerURL))
 	}
 	env.UI.Warnf("etcd has a member %q at %s, but %s. Removing it; this node joins again as a learner", name, lost.PeerURL, why)
 	ending, cancel := context.WithTimeout(ctx, undoTime)
