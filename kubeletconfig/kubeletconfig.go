@@ -48,8 +48,8 @@ type Own struct {
 	CAPath string
 }
 
-// AdaptToHost adds each host's own settings to config.yaml, and corrects settings from the cluster if their paths don't exist on this
-// host. Anything the user writes for this host, such as a patch, is applied later.
+// AdaptToHost adds each host's own settings to config.yaml, and corrects settings from the cluster if their paths don't exist on
+// this host. Anything the user writes for this host, such as a patch, is applied later.
 func AdaptToHost(data []byte, n *config.Node, own Own) ([]byte, []Correction, error) {
 	cfg := New()
 	if err := yaml.Unmarshal(data, cfg); err != nil {

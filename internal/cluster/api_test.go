@@ -131,21 +131,33 @@ func writeKubeconfig(t *testing.T, user, server string, ca []byte) string {
 	return path
 }
 
-// client connects to the server as both users, with limits that suit a test.
+// client connects to the server as both users.
 func (a *api) client(t *testing.T) *Real {
 	t.Helper()
 	r := New(Options{
 		Kubeconfig: a.kubeconfig(t, "admin"),
 		SuperAdmin: a.kubeconfig(t, "super"),
 		ReadFile:   os.ReadFile,
-		Timeout:    20 * time.Second,
+		Timeout:    time.Minute,
 	})
 	c, err := r.connect()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.answerTime = 400 * time.Millisecond
 	t.Cleanup(c.client.Client.CloseIdleConnections)
+	return r
+}
+
+// impatient is client for tests with fakeapi.Hang: it soon asks again, on a busy machine even before an answer that would have
+// come.
+func (a *api) impatient(t *testing.T) *Real {
+	t.Helper()
+	r := a.client(t)
+	c, err := r.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.answerTime = 400 * time.Millisecond
 	return r
 }
 

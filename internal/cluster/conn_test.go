@@ -42,7 +42,7 @@ func TestReady(t *testing.T) {
 	a := newAPI(t)
 	const failing = "[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/rbac/bootstrap-roles failed: not finished\nreadyz check failed\n"
 	a.faults[http.MethodGet] = []fakeapi.Fault{fakeapi.Reset, fakeapi.Forbidden, fakeapi.Hang, answers(401, "", ""), answers(500, "", failing)}
-	r := a.client(t)
+	r := a.impatient(t)
 	if err := r.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ type bounded struct {
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.LimitedReader.Read(p)
 	if b.N <= 0 {
-		return max(0, n-1), errors.Errorf("it has more than %d bytes", b.limit)
+		return max(0, n-1), errors.Errorf("the answer has more than %d bytes", b.limit)
 	}
 	return n, err
 }

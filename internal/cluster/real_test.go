@@ -159,7 +159,11 @@ func TestFaultsThatPass(t *testing.T) {
 					a.put(t, c.before)
 				}
 				a.faults[c.method] = []fakeapi.Fault{f}
-				if err := c.call(a.client(t)); err != nil {
+				client := a.client
+				if name == "hang" {
+					client = a.impatient
+				}
+				if err := c.call(client(t)); err != nil {
 					t.Fatal(err)
 				}
 				if got := a.written(); got != c.writes {
@@ -356,7 +360,7 @@ func TestRetryAfterBeyondTheBudget(t *testing.T) {
 func TestHangEndsWithTheBudget(t *testing.T) {
 	a := newAPI(t)
 	a.faults[http.MethodPost] = slices.Repeat([]fakeapi.Fault{fakeapi.Hang}, 100)
-	r := a.client(t)
+	r := a.impatient(t)
 	r.options.Timeout = 1500 * time.Millisecond
 	err := r.Ensure(t.Context(), configMap("c", nil))
 	if !errors.Is(err, context.DeadlineExceeded) {

@@ -67,8 +67,8 @@ type notYetError struct{ error }
 
 func (e notYetError) Unwrap() error { return e.error }
 
-// isRetryable reports whether another try can succeed: after a conflict, too many requests, trouble in the server, a lost connection,
-// or the lack of a namespace the API server is about to create.
+// isRetryable reports whether another try can succeed: after a conflict, too many requests, trouble in the server, a lost
+// connection, or the lack of a namespace the API server is about to create.
 func isRetryable(err error) bool {
 	var notYet notYetError
 	if errors.As(err, &notYet) {

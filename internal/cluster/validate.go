@@ -57,8 +57,8 @@ func definedKinds(objs []Object) map[string]bool {
 	return defined
 }
 
-// validate asks c, which makes dry runs, about an object once. If its namespace doesn't exist, it tries the default one: the verdict is about the object's
-// own fields.
+// validate asks c, which makes dry runs, about an object once. If its namespace doesn't exist, it tries the default one: the
+// verdict is about the object's own fields.
 func (c *conn) validate(ctx context.Context, w wanted, defined map[string]bool) (Verdict, error) {
 	group, _, grouped := strings.Cut(w.kind.apiVersion, "/")
 	there, found, err := c.located(ctx, w)

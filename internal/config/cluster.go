@@ -71,8 +71,8 @@ func newStored() *documents {
 	return &documents{origins: make(map[string]*origin), stored: true, extras: make(Extras)}
 }
 
-// MergeUnknownFields returns wanted, the source's next ConfigMap value, together with the stored fields unknown to this version. An unreadable
-// stored value is replaced as a whole. The warnings report both.
+// MergeUnknownFields returns wanted, the source's next ConfigMap value, together with the stored fields unknown to this version.
+// An unreadable stored value is replaced as a whole. The warnings report both.
 func MergeUnknownFields(source string, stored, wanted []byte) (data []byte, warnings []string, err error) {
 	kind := storedKinds()[source]
 	d := newStored()
@@ -84,8 +84,8 @@ func MergeUnknownFields(source string, stored, wanted []byte) (data []byte, warn
 	return data, d.warningTexts(), err
 }
 
-// NormalizeStored returns a stored ClusterConfiguration as this version would write it, and wanted as it would replace that, so that
-// equal meanings compare equal. An unreadable stored value is returned as it is.
+// NormalizeStored returns a stored ClusterConfiguration as this version would write it, and wanted as it would replace that, so
+// that equal meanings compare equal. An unreadable stored value is returned as it is.
 func NormalizeStored(stored, wanted []byte) (have, replacement []byte, err error) {
 	replacement, _, err = MergeUnknownFields(ClusterSource, stored, wanted)
 	if err != nil {

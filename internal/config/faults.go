@@ -172,8 +172,8 @@ var looksSecret = lazyregexp.New(`[a-z0-9]{6}\.[a-z0-9]{16}|[0-9a-fA-F]{32}`)
 
 var secretWords = lazyregexp.New(`\b[a-z0-9]{6}\.[a-z0-9]{16,}\b|(sha256:)?\b[0-9a-fA-F]{64,}\b`)
 
-// RedactSecrets redacts anything that looks like a bootstrap token or a certificate key, a last safeguard against library errors that
-// quote a command line with a secret in the wrong place. It keeps hashes with a sha256: prefix.
+// RedactSecrets redacts anything that looks like a bootstrap token or a certificate key, a last safeguard against library errors
+// that quote a command line with a secret in the wrong place. It keeps hashes with a sha256: prefix.
 func RedactSecrets(message string) string {
 	return secretWords().ReplaceAllStringFunc(message, func(word string) string {
 		if strings.HasPrefix(word, "sha256:") {

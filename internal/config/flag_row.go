@@ -99,7 +99,8 @@ func (r *typedRow[T]) offers(values ...string) *typedRow[T] {
 	return r
 }
 
-// forCommands completes the row with the commands that take the flag. "init phase" stands for phases of init with flags init doesn't take.
+// forCommands completes the row with the commands that take the flag. "init phase" stands for phases of init with flags init
+// doesn't take.
 func (r *typedRow[T]) forCommands(commands ...string) flagRow {
 	r.flag.commands = commands
 	return r.flag

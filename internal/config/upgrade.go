@@ -43,7 +43,8 @@ type Earlier struct {
 	Since, Until time.Time
 }
 
-// ConfigAt is the node of an earlier time from whose configuration a file was made that was written at this time; nil if that's unknown.
+// ConfigAt is the node of an earlier time from whose configuration a file was made that was written at this time; nil if that's
+// unknown.
 func (u *Upgrade) ConfigAt(written time.Time) *Node {
 	for _, e := range u.Earlier {
 		if !written.IsZero() && !written.Before(e.Since) && written.Before(e.Until) {
@@ -79,8 +80,8 @@ type UpgradeSelf struct {
 	Timeouts                          *Timeouts
 }
 
-// LoadUpgrade reads a file (nil for none) and the command line. A version there takes precedence over the file's. It may be a label,
-// see Options.Resolve. Invalid input is returned as Faults.
+// LoadUpgrade reads a file (nil for none) and the command line. A version there takes precedence over the file's. It may be a
+// label, see Options.Resolve. Invalid input is returned as Faults.
 func LoadUpgrade(ctx context.Context, src *Source, flags UpgradeFlags, opts Options) (*UpgradeSelf, []string, error) {
 	d, err := open(src, kindUpgrade)
 	if err != nil {

@@ -108,8 +108,8 @@ func (r Keyring) With(keys ...Key) (Keyring, error) {
 	return r, nil
 }
 
-// TargetBeforeRestore returns a host's memory of the target, if that has a newer key than this keyring: etcd was restored, and with it an earlier
-// keyring. Its target may be retired, and mustn't become the target again.
+// TargetBeforeRestore returns a host's memory of the target, if that has a newer key than this keyring: etcd was restored, and
+// with it an earlier keyring. Its target may be retired, and mustn't become the target again.
 func (r Keyring) TargetBeforeRestore(here Keyring) (target string, restored bool) {
 	restored = here.Target != "" && here.Target != r.Target && here.newest() > r.newest()
 	return here.Target, restored

@@ -85,9 +85,9 @@ func nameFault(m Member, name string) error {
 		m.PeerURL, m.Name, name, m.ID)
 }
 
-// conflictingMember names the member that blocks adding another of this name. Etcd accepts one learner at a time, and isn't even asked for
-// a second: a request stays in the log even if the members refuse to apply it. A restarted member reads it again, and from then
-// on tries to reach the nonexistent member, some 20 times a second (seen with etcd 3.7.0).
+// conflictingMember names the member that blocks adding another of this name. Etcd accepts one learner at a time, and isn't even
+// asked for a second: a request stays in the log even if the members refuse to apply it. A restarted member reads it again, and
+// from then on tries to reach the nonexistent member, some 20 times a second (seen with etcd 3.7.0).
 func conflictingMember(now []Member, name string) error {
 	for _, m := range now {
 		if m.Name == name {

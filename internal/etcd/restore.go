@@ -255,8 +255,8 @@ type raftLog struct {
 	index, term uint64
 }
 
-// write makes the log's files. A snapshot of raft's state, in dir/snap, makes the member send the database to later members: the log
-// alone doesn't lead to the database's contents.
+// write makes the log's files. A snapshot of raft's state, in dir/snap, makes the member send the database to later members: the
+// log alone doesn't lead to the database's contents.
 func (l raftLog) write(dir string) error {
 	metadata, err := proto.Marshal(&pb.Metadata{NodeID: &l.ids.Member, ClusterID: &l.ids.Cluster})
 	if err != nil {

@@ -90,8 +90,8 @@ func OwnerIn(info fs.FileInfo) (whose Owner, known bool) {
 	return Owner{int(stat.Uid), int(stat.Gid)}, true
 }
 
-// VisibleFiles lists the files in a directory whose names don't begin with a dot, as paths. In its own directories, the kubelet reads
-// only these.
+// VisibleFiles lists the files in a directory whose names don't begin with a dot, as paths. In its own directories, the kubelet
+// reads only these.
 func VisibleFiles(h FileReader, dir string) (paths []string, err error) {
 	entries, err := h.ReadDir(dir)
 	for _, e := range entries {

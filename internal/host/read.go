@@ -36,12 +36,12 @@ type PathReader interface {
 	// Mounts lists the mount points below a directory, the deepest first. It follows symlinks on the way to the directory, but
 	// the paths it returns begin with dir as given. A missing directory has none.
 	Mounts(dir string) ([]string, error)
-	// SurvivesRemoval reports whether RemoveTree will empty a directory but keep it: a mount point, a symlink to another directory, or a
-	// directory that existed before EnsureDir narrowed its mode; RemoveTree then gives it that mode back. It returns an error
-	// where RemoveTree will refuse a symlink.
+	// SurvivesRemoval reports whether RemoveTree will empty a directory but keep it: a mount point, a symlink to another
+	// directory, or a directory that existed before EnsureDir narrowed its mode; RemoveTree then gives it that mode back. It
+	// returns an error where RemoveTree will refuse a symlink.
 	SurvivesRemoval(path string) (bool, error)
-	// CreatedBySlipway reports whether Slipway created a file or directory; false where the file system can't keep that note (an extended
-	// attribute).
+	// CreatedBySlipway reports whether Slipway created a file or directory; false where the file system can't keep that note (an
+	// extended attribute).
 	CreatedBySlipway(path string) bool
 	// Unchanged reports whether Slipway created a file and nobody has edited it since; false where that isn't known.
 	Unchanged(path string) bool

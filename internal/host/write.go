@@ -89,8 +89,8 @@ const FetchNotes = "/var/lib/slipway/fetches"
 
 // RuntimeWriter gives orders to the container runtime, at a socket as in RuntimeReader.
 type RuntimeWriter interface {
-	// RepairInterruptedFetches makes up for fetches of images that ended early. After a power cut, the runtime has images whose files are lost,
-	// so it removes all that were being fetched. Call it before asking for images in order to fetch any.
+	// RepairInterruptedFetches makes up for fetches of images that ended early. After a power cut, the runtime has images whose
+	// files are lost, so it removes all that were being fetched. Call it before asking for images in order to fetch any.
 	RepairInterruptedFetches(ctx context.Context, socket string) error
 	// PullImage makes the runtime pull an image, durably. Only ctx bounds it.
 	PullImage(ctx context.Context, socket, image string) error

@@ -99,7 +99,8 @@ func (t *trust) check(undone string) error {
 			"Or put the former CA and its key back. Then run the same command again")
 }
 
-// credential is an end of a connection: a shown certificate or accepted CAs, before and after the run. Without a path, it isn't configured.
+// credential is an end of a connection: a shown certificate or accepted CAs, before and after the run. Without a path, it isn't
+// configured.
 type credential struct {
 	path      string
 	now, then []*x509.Certificate
@@ -151,8 +152,8 @@ func (t *trust) tooEarly(p pair) bool {
 	return Verify(p.certificate.now, p.certificate.then[:1], p.certificate.now[0].NotAfter) != nil && t.unreadBy(p.reader, p.authorities.path)
 }
 
-// breaksConnection reports whether this run makes the other side refuse a certificate, or puts a CA to use that does: its file replaces
-// the signing CA, or has changed since its reader started.
+// breaksConnection reports whether this run makes the other side refuse a certificate, or puts a CA to use that does: its file
+// replaces the signing CA, or has changed since its reader started.
 func (t *trust) breaksConnection(p pair) bool {
 	if Verify(p.certificate.now, p.authorities.now, t.r.Store.Host.Now()) == nil {
 		return true

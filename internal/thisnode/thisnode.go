@@ -58,8 +58,8 @@ func BootstrapConf(n *config.Node) string {
 	return filepath.Join(n.Paths.Kubeconfigs, "bootstrap-kubelet.conf")
 }
 
-// NodeEvidence is a file that makes this host a node or part of one: its kubelet's kubeconfig file, or a static Pod; "" if there's none.
-// The static Pods' directory is no sign, because the kubelet's packages bring it.
+// NodeEvidence is a file that makes this host a node or part of one: its kubelet's kubeconfig file, or a static Pod; "" if there's
+// none. The static Pods' directory is no sign, because the kubelet's packages bring it.
 func NodeEvidence(h host.Reader, n *config.Node) (string, error) {
 	for _, path := range []string{KubeletConf(n), BootstrapConf(n)} {
 		if _, err := h.Lstat(path); !errors.Is(err, fs.ErrNotExist) {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Table writes rows in columns, under a header with columns separated by tabs. Cells may come from the cluster, so each gets one line.
+// Table writes rows in columns, under a header with columns separated by tabs. Cells may come from the cluster, so each gets one
+// line.
 func Table(w io.Writer, header string, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(t, header)

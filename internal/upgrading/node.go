@@ -115,8 +115,8 @@ func current(h host.Host, self *config.UpgradeSelf) *config.JoinConfiguration {
 	return c
 }
 
-// keepStartupTimeout returns this run's timeouts. The static Pods' startup probes follow one of them, which the cluster doesn't store:
-// unless the user gives it, it stays as it was.
+// keepStartupTimeout returns this run's timeouts. The static Pods' startup probes follow one of them, which the cluster doesn't
+// store: unless the user gives it, it stays as it was.
 func keepStartupTimeout(h host.Host, given *config.Timeouts) *config.Timeouts {
 	asMade := thisnode.StartupTime(h)
 	if asMade == 0 || given.ControlPlaneComponentHealthCheck.Duration != config.DefaultHealthCheckTimeout {

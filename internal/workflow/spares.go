@@ -33,8 +33,8 @@ func (s *schedule[E]) makeSpares() {
 	}
 }
 
-// deliverSpare gives a spare to the step with the longest chain behind it and no spare yet; among equals to the last, which is nearest to
-// something slow to start.
+// deliverSpare gives a spare to the step with the longest chain behind it and no spare yet; among equals to the last, which is
+// nearest to something slow to start.
 func (s *schedule[E]) deliverSpare(m madeSpare[E]) error {
 	best := -1
 	for i, st := range s.steps {

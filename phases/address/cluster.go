@@ -46,7 +46,8 @@ func (m *Move) change(data map[string]string) (changed bool) {
 	return changed
 }
 
-// removeFormerEndpoints takes the former addresses out of the Service kubernetes. A stopped API server does so itself, but not a killed one.
+// removeFormerEndpoints takes the former addresses out of the Service kubernetes. A stopped API server does so itself, but not a
+// killed one.
 func (m *Move) removeFormerEndpoints(ctx context.Context, env *step.Env) error {
 	for _, from := range m.From {
 		if err := node.ForgetEndpoint(ctx, env, from.String()); err != nil {

@@ -39,7 +39,8 @@ func replace(text string, from, to netip.Addr) string {
 	}
 }
 
-// isPartOfWord reports whether the text right after or before an address is a part of the same word. A dot after it may end a sentence.
+// isPartOfWord reports whether the text right after or before an address is a part of the same word. A dot after it may end a
+// sentence.
 func isPartOfWord(text string, after bool, address netip.Addr) bool {
 	if text == "" {
 		return false

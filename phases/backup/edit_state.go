@@ -31,8 +31,8 @@ const (
 	Edited                       // somebody has edited or replaced it
 )
 
-// DetectEdit decides by the host's notes of Slipway's files, and by the records of upgrades and of changes on trial, which also overwrite
-// others' files. Files from kubeadm, from an earlier release's upgrade, or put back by a rollback are of unknown origin.
+// DetectEdit decides by the host's notes of Slipway's files, and by the records of upgrades and of changes on trial, which also
+// overwrite others' files. Files from kubeadm, from an earlier release's upgrade, or put back by a rollback are of unknown origin.
 func DetectEdit(env *step.Env, path string) (EditState, error) {
 	data, err := host.ReadIfExists(env.Host, path)
 	if err != nil || data == nil {
@@ -68,8 +68,8 @@ func DetectEdit(env *step.Env, path string) (EditState, error) {
 	return EditUnknown, nil
 }
 
-// withoutBackup is Whose for a changed file that no upgrade has replaced. Some editors replace a file instead of changing it, and the
-// new file has no note.
+// withoutBackup is DetectEdit for a changed file that no upgrade has replaced. Some editors replace a file instead of changing it,
+// and the new file has no note.
 func withoutBackup(env *step.Env, path string) EditState {
 	paths := env.Config.Paths
 	if env.Host.CreatedBySlipway(path) || filepath.Dir(path) == paths.Kubelet && env.Host.CreatedBySlipway(paths.KubeletFlags()) {

@@ -141,9 +141,9 @@ func checkEtcdCanBeRewritten(ctx context.Context, env *step.Env, component strin
 	return checkLocalEtcdCanStop(ctx, env)
 }
 
-// checkLocalEtcdCanStop returns a *QuorumError if the etcd running from this host's static Pod is about to restart and the other members
-// need it. An init repairs broken control planes, and its etcd may never have come up, so if nobody answers, it only warns. A
-// join has just had an answer from etcd.
+// checkLocalEtcdCanStop returns a *QuorumError if the etcd running from this host's static Pod is about to restart and the other
+// members need it. An init repairs broken control planes, and its etcd may never have come up, so if nobody answers, it only
+// warns. A join has just had an answer from etcd.
 func checkLocalEtcdCanStop(ctx context.Context, env *step.Env) error {
 	member, there := thisnode.EtcdMember(env.Host, env.Config)
 	if !there {

@@ -24,8 +24,9 @@ func DetectEarlierRun(ctx context.Context, env *step.Env) step.Earlier {
 	return e
 }
 
-// DetectEarlierPhaseRun is DetectEarlierRun for a single phase of init. Apart from preflight, only certificates and kubeconfig files depend on
-// it, so as long as the existing certificates fit the configuration, it asks nobody: asking takes seconds while etcd is down.
+// DetectEarlierPhaseRun is DetectEarlierRun for a single phase of init. Apart from preflight, only certificates and kubeconfig
+// files depend on it, so as long as the existing certificates fit the configuration, it asks nobody: asking takes seconds while
+// etcd is down.
 func DetectEarlierPhaseRun(ctx context.Context, env *step.Env, p step.Phase) step.Earlier {
 	if p.Name != "preflight" && len(env.PKI().Faults()) == 0 {
 		return step.Earlier{}

@@ -122,8 +122,8 @@ func isNoPod(err error) bool {
 // its data it never does.
 const fillTime = 30 * time.Second
 
-// awaitFirstEntry waits for the first entry in the log of a learner running on this host. The others may know its name earlier: the leader
-// stores that without the learner's vote.
+// awaitFirstEntry waits for the first entry in the log of a learner running on this host. The others may know its name earlier:
+// the leader stores that without the learner's vote.
 func awaitFirstEntry(ctx context.Context, env *step.Env) bool {
 	running, err := env.Host.Containers(ctx, env.Config.CRISocket, metav1.NamespaceSystem, manifests.EtcdName)
 	if err != nil || len(running) == 0 {

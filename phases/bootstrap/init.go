@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Slipway Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bootstrap has the workflows init (Init) and join (Join), and their phases, named as in `init --help`. DetectEarlierRun decides
-// before a run whether this host was a node before. Phases of several workflows are in phases/kubelet, phases/addon and
+// Package bootstrap has the workflows init (Init) and join (Join), and their phases, named as in `init --help`. DetectEarlierRun
+// decides before a run whether this host was a node before. Phases of several workflows are in phases/kubelet, phases/addon and
 // phases/node.
 package bootstrap
 

@@ -128,8 +128,8 @@ func storedConfiguration(ctx context.Context, env *step.Env) (have []byte, known
 	return []byte(kept.Data[manifests.KubeadmConfigKey]), true
 }
 
-// etcdLacksConfiguration asks etcd whether the cluster has no configuration when its API server doesn't answer: a first init with a wrong
-// API server flag leaves a healthy etcd. An etcd without data has none. If neither can be seen, it's false.
+// etcdLacksConfiguration asks etcd whether the cluster has no configuration when its API server doesn't answer: a first init with
+// a wrong API server flag leaves a healthy etcd. An etcd without data has none. If neither can be seen, it's false.
 func etcdLacksConfiguration(ctx context.Context, env *step.Env) bool {
 	if !knowsEtcd(env) {
 		return false
@@ -206,8 +206,8 @@ func acceptReplaced(ctx context.Context, env *step.Env, wanted map[string][]byte
 	}
 }
 
-// changesStoredSetting reports whether a component differs in a setting its data already contains: the address of etcd's member, or the
-// network of the Services.
+// changesStoredSetting reports whether a component differs in a setting its data already contains: the address of etcd's member,
+// or the network of the Services.
 func changesStoredSetting(ctx context.Context, env *step.Env, component string, have, asked []byte) bool {
 	switch component {
 	case manifests.EtcdName:

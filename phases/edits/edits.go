@@ -267,7 +267,8 @@ func (p *podEdits) split() {
 	}
 }
 
-// withPreviousVersion returns the environment with the version that this control plane runs, and the configuration it was made from.
+// withPreviousVersion returns the environment with the version that this control plane runs, and the configuration it was made
+// from.
 func withPreviousVersion(env *step.Env) *step.Env {
 	before := *env
 	from := env.Config

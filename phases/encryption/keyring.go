@@ -51,8 +51,8 @@ func ownFile(env *step.Env) (o localConfig, err error) {
 		"Slipway doesn't change a file that somebody has edited: put back the copy it wrote, or continue by hand")
 }
 
-// writeOwn writes the file for the API server's user: from its first byte on, so that a killed run leaves no file it can't read. It also
-// gives it a file that has another owner.
+// writeOwn writes the file for the API server's user: from its first byte on, so that a killed run leaves no file it can't read.
+// It also gives it a file that has another owner.
 func writeOwn(env *step.Env, data []byte) error {
 	if err := env.Host.EnsureDir(config.EncryptionDir, 0o755); err != nil {
 		return err

@@ -34,8 +34,8 @@ type serverState struct {
 	servers []encryption.Server
 }
 
-// nextStep waits until this host's API server has loaded its file, looks at all API servers, and says what to do next. lacking gets the
-// Secrets whose values don't have the target's prefix, if that matters.
+// nextStep waits until this host's API server has loaded its file, looks at all API servers, and says what to do next. lacking
+// gets the Secrets whose values don't have the target's prefix, if that matters.
 func nextStep(ctx context.Context, env *step.Env, ring encryption.Keyring, lacking func([]string)) (s serverState, next encryption.Step, err error) {
 	o, err := ownFile(env)
 	if err == nil && o.data == nil {

@@ -191,8 +191,8 @@ func restartWhenReady(ctx context.Context, env *step.Env) {
 	restartNow(ctx, env, "so that it asks this node's API server at once")
 }
 
-// maxCertificateWait is how long a kubelet may wait for its certificate before it asks for its Node and everything else at intervals of
-// seconds.
+// maxCertificateWait is how long a kubelet may wait for its certificate before it asks for its Node and everything else at
+// intervals of seconds.
 const maxCertificateWait = 1500 * time.Millisecond
 
 // restartNow makes the kubelet register its node. Until it had its certificate, it was refused everything, and its intervals have

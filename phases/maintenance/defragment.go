@@ -68,8 +68,8 @@ func (d *Defragmentation) run(ctx context.Context, env *step.Env) error {
 	return mine.Release(ctx, env, err)
 }
 
-// clearNoSpaceAlarm makes room in databases at their quota. Nobody can take the Lease meanwhile, this run included, because etcd refuses
-// writes; if another control plane restarts its member, the next look at the members' health ends the run.
+// clearNoSpaceAlarm makes room in databases at their quota. Nobody can take the Lease meanwhile, this run included, because etcd
+// refuses writes; if another control plane restarts its member, the next look at the members' health ends the run.
 func clearNoSpaceAlarm(ctx context.Context, env *step.Env, all []etcd.Health) error {
 	revision := etcd.CommonRevision(all)
 	env.UI.Printf("Discarding the history of all keys up to revision %d", revision)

@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package node changes the parts of a control plane's node that several workflows share. An upgrade calls, in this order,
-// AcquireLease, ReplaceStaticPods, RollBack if the new components don't come up, and Lease.Release. A renewal calls RestartStale instead of ReplaceStaticPods.
+// AcquireLease, ReplaceStaticPods, RollBack if the new components don't come up, and Lease.Release. A renewal calls RestartStale
+// instead of ReplaceStaticPods.
 //
 // Each concept has a file:
 //
 //   - lease.go: the Lease, which one control plane at a time holds, and its holder's Purpose
-//   - held_lease.go: Turn, the right to restart this control plane's components; it takes the Lease, renews it and gives it back
+//   - held_lease.go: Lease, the right to restart this control plane's components; acquires, renews and releases it
 //   - static_pods.go, replacement.go: static Pods as Slipway writes them, and Replacement, a static Pod with its next manifest
 //   - replacements.go: which components an upgrade or a reconfiguration replaces, and their next manifests
 //   - stop_pods.go: stops components while the node stays in service, by rules that keep etcd's quorum

@@ -86,8 +86,8 @@ func (x EtcdExchange) OldDataPath(workflow string, now time.Time) string {
 	return x.Data + asideInfix + workflow + "-" + now.UTC().Format(host.BackupTime)
 }
 
-// ParseOldDataName reports whether an EtcdExchange has given this name to something beside etcd's data: to old data, of a time, or, with
-// the zero time, to new data that isn't in place yet.
+// ParseOldDataName reports whether an EtcdExchange has given this name to something beside etcd's data: to old data, of a time,
+// or, with the zero time, to new data that isn't in place yet.
 func ParseOldDataName(name string) (at time.Time, found bool) {
 	if of, partial := host.LeftoverOf(name); partial {
 		name = of

@@ -77,7 +77,8 @@ func ExternalEtcd(env *step.Env) (*config.ExternalEtcd, error) {
 	return thisnode.ExternalEtcd(env.Host, env.Config), nil
 }
 
-// WithUndoRemedy adds to the error of a run that has moved no data yet how etcd starts again with the data it had: nothing else does.
+// WithUndoRemedy adds to the error of a run that has moved no data yet how etcd starts again with the data it had: nothing else
+// does.
 func (j EtcdJournal) WithUndoRemedy(env *step.Env, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err

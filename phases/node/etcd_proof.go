@@ -20,7 +20,8 @@ import (
 // EtcdClusterText is the ID of the cluster that new data was made for, as a journal has it.
 func EtcdClusterText(made etcd.Data) string { return fmt.Sprintf("%x", made.Cluster) }
 
-// CheckData fails unless the data in place is of this cluster: it must be the data that was made. A plan makes none, so it has no cluster.
+// CheckData fails unless the data in place is of this cluster: it must be the data that was made. A plan makes none, so it has no
+// cluster.
 func (x EtcdExchange) CheckData(env *step.Env, cluster string) error {
 	if cluster == "" {
 		return nil

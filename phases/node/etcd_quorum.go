@@ -41,8 +41,8 @@ func CheckQuorumWithout(all []etcd.Health, m etcd.Member) error {
 	return &QuorumError{errors.Errorf("etcd would have no quorum without member %s: of the others, %s", m.Label(), etcd.DescribeHealth(all, m.PeerURL))}
 }
 
-// CheckEtcdCanStop returns a *QuorumError if etcd is to stop, and the other members need it. If the user ignores the check EtcdQuorum,
-// it only warns. Without its static Pod, etcd isn't running anyway.
+// CheckEtcdCanStop returns a *QuorumError if etcd is to stop, and the other members need it. If the user ignores the check
+// EtcdQuorum, it only warns. Without its static Pod, etcd isn't running anyway.
 func CheckEtcdCanStop(ctx context.Context, env *step.Env, components []Replacement) error {
 	i := slices.IndexFunc(components, named(manifests.EtcdName))
 	if i < 0 || components[i].Before == nil {
@@ -61,7 +61,8 @@ func NewQuorumCheck(env *step.Env) preflight.Check {
 	return NewQuorumCheckIf(env, func(context.Context) bool { return slices.Contains(StaticPods(env), manifests.EtcdName) }, AwaitPeers)
 }
 
-// NewQuorumCheckIf is NewQuorumCheck for workflows that may not stop the member. ask reports why the others need it, like AwaitPeers.
+// NewQuorumCheckIf is NewQuorumCheck for workflows that may not stop the member. ask reports why the others need it, like
+// AwaitPeers.
 func NewQuorumCheckIf(env *step.Env, stops func(context.Context) bool, ask func(context.Context, *step.Env) error) preflight.Check {
 	return preflight.Check{Name: fault.EtcdQuorum, Description: "the other members of etcd can do without this one", Run: func(ctx context.Context, _ preflight.View) []fault.Finding {
 		if !stops(ctx) {
@@ -119,8 +120,8 @@ func hasNoLeader(all []etcd.Health, own string) bool {
 	})
 }
 
-// CheckQuorumOfOthers reports unhealthy voters, unless the others have a quorum without the member at own. If all others are healthy,
-// it may restart, although a cluster of one or two then has no quorum. A learner may restart at any time.
+// CheckQuorumOfOthers reports unhealthy voters, unless the others have a quorum without the member at own. If all others are
+// healthy, it may restart, although a cluster of one or two then has no quorum. A learner may restart at any time.
 func CheckQuorumOfOthers(all []etcd.Health, own string) error {
 	if slices.ContainsFunc(all, func(m etcd.Health) bool { return m.PeerURL == own && m.Learner }) {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// FlagPreserved reports whether other has this flag of mine, or a flag that names the same file in another directory. A policy file's
-// contents have to be the same, too.
+// FlagPreserved reports whether other has this flag of mine, or a flag that names the same file in another directory. A policy
+// file's contents have to be the same, too.
 func FlagPreserved(env *step.Env, f manifests.Flag, mine, other *corev1.Pod) bool {
 	if !f.IsIn(mine) {
 		return true // an ineffective flag

@@ -20,15 +20,15 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// Lease is this control plane's right to restart its components while it holds the Lease. ReplaceStaticPods, RollBack and RestartStale need it.
-// It ends with Cancel or Finish. The zero Turn is for runs that stop nothing, such as plans.
+// Lease is this control plane's right to restart its components while it holds the Lease. ReplaceStaticPods, RollBack and
+// RestartStale need it. It ends with Cancel or Release. The zero Lease is for runs that stop nothing, such as plans.
 type Lease struct {
 	purpose Purpose
 	// Held is false if the API doesn't answer, so nobody can hold the Lease, or if this host has no credentials for it.
 	Held bool
 	// resumed is set if this node already holds the Lease, or may, from an interrupted or failed run.
 	resumed bool
-	// keepOnFailure is set if a failed run keeps the Lease, because it may have stopped something; nil in the zero Turn.
+	// keepOnFailure is set if a failed run keeps the Lease, because it may have stopped something; nil in the zero Lease.
 	keepOnFailure *bool
 	// release returns the Lease. Only a node in good order does: any other keeps it.
 	release func(context.Context) error
@@ -42,8 +42,8 @@ func NoLease() Lease {
 // turnInterval is how often a waiting run looks at the Lease, or repeats its checks.
 const turnInterval = time.Second
 
-// AcquireLease waits until no other control plane restarts its components, and makes this node the holder of the Lease. It renews the
-// Lease until the end of the run. An earlier run's unfinished change of this node's version keeps the Lease.
+// AcquireLease waits until no other control plane restarts its components, and makes this node the holder of the Lease. It renews
+// the Lease until the end of the run. An earlier run's unfinished change of this node's version keeps the Lease.
 func AcquireLease(ctx context.Context, env *step.Env, purpose Purpose) (Lease, error) {
 	limited, cancel := context.WithTimeout(ctx, env.Config.Timeouts.UpgradeManifests)
 	defer cancel()
@@ -74,9 +74,9 @@ func AcquireLease(ctx context.Context, env *step.Env, purpose Purpose) (Lease, e
 // ReachTime limits how long a run waits for an API it can do without: people roll back or renew certificates because it's down.
 const ReachTime = 10 * time.Second
 
-// AcquireLeaseIfReachable is AcquireLease if the API answers. Otherwise nobody can see who else restarts components, and only the health
-// of etcd's other members decides whether this member may stop (stopStaticPods). A restore also goes on if etcd has no room for a
-// Lease: it may be what makes room.
+// AcquireLeaseIfReachable is AcquireLease if the API answers. Otherwise nobody can see who else restarts components, and only the
+// health of etcd's other members decides whether this member may stop (stopStaticPods). A restore also goes on if etcd has no room
+// for a Lease: it may be what makes room.
 func AcquireLeaseIfReachable(ctx context.Context, env *step.Env, purpose Purpose) (Lease, error) {
 	limited, cancel := context.WithTimeout(ctx, ReachTime)
 	defer cancel()

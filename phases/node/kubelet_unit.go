@@ -51,8 +51,8 @@ func RestartStaleKubelet(ctx context.Context, env *step.Env, paths ...string) er
 	return nil
 }
 
-// KubeletIsStale reports whether the kubelet started before the file at path was changed, so it can't have read it; false without the
-// file. Without systemd nobody knows; then it warns, and reports false.
+// KubeletIsStale reports whether the kubelet started before the file at path was changed, so it can't have read it; false without
+// the file. Without systemd nobody knows; then it warns, and reports false.
 func KubeletIsStale(ctx context.Context, env *step.Env, path string) (bool, error) {
 	info, err := env.Host.Stat(path)
 	if err != nil {

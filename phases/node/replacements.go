@@ -90,8 +90,8 @@ func RunningVersion(env *step.Env) string {
 	return cmp.Or(version, env.Config.Upgrade.From)
 }
 
-// CompareRunning reports whether a component runs with a manifest. If it doesn't run, it may have crashed in an interrupted run; a swap
-// makes the kubelet start it without delay.
+// CompareRunning reports whether a component runs with a manifest. If it doesn't run, it may have crashed in an interrupted run; a
+// swap makes the kubelet start it without delay.
 func CompareRunning(ctx context.Context, env *step.Env, name string, wanted []byte) (c Replacement, right bool, err error) {
 	c.Name, c.Wanted = name, wanted
 	path := thisnode.StaticPodPath(env.Config, name)

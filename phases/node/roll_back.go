@@ -19,7 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// RolledBackError is the error of a failed ReplaceStaticPods after which everything on this node runs again with the previous manifests.
+// RolledBackError is the error of a failed ReplaceStaticPods after which everything on this node runs again with the previous
+// manifests.
 type RolledBackError struct{ error }
 
 // Unwrap returns the error with both messages.
@@ -30,8 +31,9 @@ func NewRolledBackError(failed error) error {
 	return &RolledBackError{errors.WithMessage(failed, "this node runs as before")}
 }
 
-// RollBack swaps the previous manifests in again after ReplaceStaticPods has failed. A component that an interrupted run had replaced isn't put
-// back: that run's backup has its original. It returns failed with a report, a *RolledBackError if the previous manifests work.
+// RollBack swaps the previous manifests in again after ReplaceStaticPods has failed. A component that an interrupted run had
+// replaced isn't put back: that run's backup has its original. It returns failed with a report, a *RolledBackError if the previous
+// manifests work.
 func RollBack(ctx context.Context, env *step.Env, turn Lease, components []Replacement, failed error) error {
 	var putBack []Replacement
 	etcdStays := false

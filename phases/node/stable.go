@@ -52,8 +52,8 @@ func (t Lease) awaitTrialPeriod(ctx context.Context, env *step.Env) (again bool,
 	return watched.Err() != nil && ctx.Err() == nil, err
 }
 
-// checkHealth reports why this node doesn't work now. On a control plane, each component answers its probe, the API server is ready, this
-// member of etcd follows a leader, and a write arrives. On a worker, the kubelet is healthy.
+// checkHealth reports why this node doesn't work now. On a control plane, each component answers its probe, the API server is
+// ready, this member of etcd follows a leader, and a write arrives. On a worker, the kubelet is healthy.
 func (t Lease) checkHealth(ctx context.Context, env *step.Env) error {
 	ctx, cancel := context.WithTimeout(ctx, ReachTime)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 // ReplaceStaticPods writes the next manifests, all at once, and waits until the components are healthy with them.
 //
 // Left to itself, the kubelet takes 15 to 25 seconds: it waits for the old Pod to end, notices that two seconds later, and tries
-// again after ten. So ReplaceStaticPods kills the kubelet, stops the containers, then restarts the kubelet, which starts the new Pods at once.
-// After an interruption at any point, the kubelet does the same by itself.
+// again after ten. So ReplaceStaticPods kills the kubelet, stops the containers, then restarts the kubelet, which starts the new
+// Pods at once. After an interruption at any point, the kubelet does the same by itself.
 //
 // swapped has the components and everything that had to restart with them, even after an error: RollBack needs it.
 func ReplaceStaticPods(ctx context.Context, env *step.Env, turn Lease, components []Replacement) (swapped []Replacement, err error) {

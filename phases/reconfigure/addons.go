@@ -202,7 +202,8 @@ func (o *rollout) await(ctx context.Context, env *step.Env, certain *corev1.Pod)
 	return ready, cmp.Or(err, failed)
 }
 
-// provesRollout reports whether a Pod shows that the add-on works: a DaemonSet's own Pod on this node does, and any of a Deployment.
+// provesRollout reports whether a Pod shows that the add-on works: a DaemonSet's own Pod on this node does, and any of a
+// Deployment.
 func (o *rollout) provesRollout(env *step.Env, p *corev1.Pod) bool {
 	daemons, is := o.workload.(*appsv1.DaemonSet)
 	return p.DeletionTimestamp == nil && (!is || p.Spec.NodeName == env.Config.Name && metav1.IsControlledBy(p, daemons))

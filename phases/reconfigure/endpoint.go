@@ -51,8 +51,8 @@ func kubeconfigFiles(env *step.Env) []string {
 	return paths
 }
 
-// retargetKubeconfigs returns this node's kubeconfig files that lead to a former endpoint, as they lead to the present one. A control plane's
-// kubelet stays with its own API server, even if that was the endpoint.
+// retargetKubeconfigs returns this node's kubeconfig files that lead to a former endpoint, as they lead to the present one. A
+// control plane's kubelet stays with its own API server, even if that was the endpoint.
 func retargetKubeconfigs(env *step.Env, former []string) (files []ownership.File, err error) {
 	n := env.Config
 	if len(former) == 0 || !n.ControlPlane && n.Cluster.ControlPlaneEndpoint == "" {
@@ -154,8 +154,8 @@ func awaitEndpoint(ctx context.Context, env *step.Env) error {
 	})
 }
 
-// reportOtherEndpoints names the files that lead neither to the endpoint nor to this node's API server: somebody wants it so, or they're older
-// than kubeadm's present rules.
+// reportOtherEndpoints names the files that lead neither to the endpoint nor to this node's API server: somebody wants it so, or
+// they're older than kubeadm's present rules.
 func (r *Run) reportOtherEndpoints(env *step.Env) error {
 	for _, path := range kubeconfigFiles(env) {
 		_, at, err := readKubeconfigEndpoint(env, path)

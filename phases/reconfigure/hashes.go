@@ -12,7 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/trial"
 )
 
-// recordInspectedFiles notes the files in which the checks look for edits. Afterwards, a run pulls images and waits for its turn, for minutes.
+// recordInspectedFiles notes the files in which the checks look for edits. Afterwards, a run pulls images and waits for its turn,
+// for minutes.
 func (r *Run) recordInspectedFiles(env *step.Env) error {
 	var paths []string
 	if env.Config.ControlPlane {

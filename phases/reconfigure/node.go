@@ -20,7 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// NodePhases returns the workflow of `reconfigure node`: this node gets the cluster's stored configuration, on trial. It stores nothing.
+// NodePhases returns the workflow of `reconfigure node`: this node gets the cluster's stored configuration, on trial. It stores
+// nothing.
 func (r *Run) NodePhases() []step.Phase {
 	phase := func(name, summary string, run func(context.Context, *step.Env) error) step.Phase {
 		return step.Phase{Name: name, Summary: summary, Run: r.rollBackOnFailure(run)}

@@ -28,8 +28,8 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// NewRevert returns the run that takes back this node's last change that counts. If that one has taken back another, there's nothing
-// to do: the same command again must not bring the change back.
+// NewRevert returns the run that takes back this node's last change that counts. If that one has taken back another, there's
+// nothing to do: the same command again must not bring the change back.
 func NewRevert(ctx context.Context, h host.Host, l reconfiguring.Loader) (*Run, []string, error) {
 	last, err := trial.LastCompleted(&step.Env{Host: h, Config: &config.Node{Paths: config.DefaultPaths()}})
 	if err != nil {

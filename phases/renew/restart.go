@@ -85,9 +85,9 @@ func restartAll(ctx context.Context, env *step.Env, turn node.Lease, etcdStays b
 	return node.RestartStale(ctx, env, turn, names[api:]...)
 }
 
-// acquireLeaseForRenewal is AcquireLeaseIfReachable, but an unhealthy API server that keeps this run from the Lease is restarted first: it's
-// no use to anybody. If no other etcd member works, nobody needs the Lease. If the API server is healthy and there's no valid
-// admin.conf, the health of etcd's members alone decides.
+// acquireLeaseForRenewal is AcquireLeaseIfReachable, but an unhealthy API server that keeps this run from the Lease is restarted
+// first: it's no use to anybody. If no other etcd member works, nobody needs the Lease. If the API server is healthy and there's
+// no valid admin.conf, the health of etcd's members alone decides.
 func acquireLeaseForRenewal(ctx context.Context, env *step.Env) (node.Lease, error) {
 	mine, err := node.AcquireLeaseIfReachable(ctx, env, node.ForRenewal)
 	if err != nil || mine.Held || !node.MayHavePeers(ctx, env) || node.IsHealthy(ctx, env, manifests.APIServerName) {
@@ -99,8 +99,8 @@ func acquireLeaseForRenewal(ctx context.Context, env *step.Env) (node.Lease, err
 	return node.AcquireLeaseIfReachable(ctx, env, node.ForRenewal)
 }
 
-// resetRestartBackOff restarts a kubelet that delays a crashed component's start by up to five minutes (CrashLoopBackOff). Components
-// crash when their certificates expire. Only a restart makes the kubelet forget.
+// resetRestartBackOff restarts a kubelet that delays a crashed component's start by up to five minutes (CrashLoopBackOff).
+// Components crash when their certificates expire. Only a restart makes the kubelet forget.
 func resetRestartBackOff(ctx context.Context, env *step.Env) error {
 	kubelet, err := env.Host.Unit(ctx, node.KubeletUnit)
 	switch {

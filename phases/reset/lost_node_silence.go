@@ -104,8 +104,8 @@ func (l *LostNode) checkUnreachable(ctx context.Context, env *step.Env) error {
 	return nil
 }
 
-// probeAddresses are the ports at which a host answers if it runs: even a refused connection is an answer. unknown says why an address
-// couldn't be found out.
+// probeAddresses are the ports at which a host answers if it runs: even a refused connection is an answer. unknown says why an
+// address couldn't be found out.
 func (l *LostNode) probeAddresses(ctx context.Context, env *step.Env) (doors []netip.AddrPort, unknown error) {
 	add := func(ip netip.Addr, port uint16) {
 		if at := netip.AddrPortFrom(ip.Unmap(), port); !slices.Contains(doors, at) {

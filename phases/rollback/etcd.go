@@ -41,8 +41,8 @@ func restoreBegun(env *step.Env, p upgrading.Progress) (bool, error) {
 	return node.EtcdExchange{OldData: p.OldData}.Started(env)
 }
 
-// checkNoOtherRestore fails if another workflow that replaces etcd's data was interrupted here: it would go on with this one's, or this one with
-// its.
+// checkNoOtherRestore fails if another workflow that replaces etcd's data was interrupted here: it would go on with this one's, or
+// this one with its.
 func checkNoOtherRestore(env *step.Env) error {
 	j, err := node.ReadEtcdJournal(env)
 	if err != nil {

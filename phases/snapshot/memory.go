@@ -10,8 +10,8 @@ import "runtime/debug"
 // run out of memory needs its snapshot most.
 const leanMemory = 20 << 20
 
-// limitMemory makes the garbage collector keep the process small, and returns a function that ends that. The limit is soft, so a database
-// with many millions of keys only takes longer. A lower limit, such as GOMEMLIMIT's, stays.
+// limitMemory makes the garbage collector keep the process small, and returns a function that ends that. The limit is soft, so a
+// database with many millions of keys only takes longer. A lower limit, such as GOMEMLIMIT's, stays.
 func limitMemory() (end func()) {
 	before := debug.SetMemoryLimit(-1)
 	debug.SetMemoryLimit(min(before, leanMemory))

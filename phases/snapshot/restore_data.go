@@ -33,8 +33,8 @@ func (r *Restore) replaceData(ctx context.Context, env *step.Env) error {
 	return r.journal.Write(env)
 }
 
-// replaceWithLease makes the new data while everything still runs, then stops etcd and its clients. All of them start again with the
-// new data: a client that kept its cache would act on a state that's gone.
+// replaceWithLease makes the new data while everything still runs, then stops etcd and its clients. All of them start again with
+// the new data: a client that kept its cache would act on a state that's gone.
 func (r *Restore) replaceWithLease(ctx context.Context, env *step.Env, mine node.Lease) error {
 	if !r.journal.Exchanged {
 		if err := r.build(ctx, env); err != nil {
@@ -82,8 +82,8 @@ func (r *Restore) build(ctx context.Context, env *step.Env) error {
 	return r.journal.Write(env)
 }
 
-// start starts etcd and the API server together. The kubelet, which was stopped, starts the others with them, and Lease.Release waits
-// for all.
+// start starts etcd and the API server together. The kubelet, which was stopped, starts the others with them, and Lease.Release
+// waits for all.
 func (r *Restore) start(ctx context.Context, env *step.Env, mine node.Lease) error {
 	server, err := host.ReadIfExists(env.Host, thisnode.StaticPodPath(env.Config, manifests.APIServerName))
 	if err != nil {

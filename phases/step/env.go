@@ -26,8 +26,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/workflow"
 )
 
-// Earlier says how far earlier runs got. Only DetectEarlierRun decides it, before anything changes; the command of a single phase, which
-// writes its configuration, has no Rerun.
+// Earlier says how far earlier runs got. Only DetectEarlierRun decides it, before anything changes; the command of a single phase,
+// which writes its configuration, has no Rerun.
 type Earlier struct {
 	// Rerun says that a whole workflow runs on a host that was already a node, or half a node (HasBegun): an operator's edits on
 	// the host and in the cluster stay (internal/ownership).

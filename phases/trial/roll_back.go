@@ -40,7 +40,8 @@ func (r *Record) RollBack(ctx context.Context, env *step.Env, turn node.Lease) e
 	return restart(ctx, env, turn, components)
 }
 
-// startRollback notes that the change goes back, and fails while etcd's data is being replaced: etcd's static Pod is away on purpose then.
+// startRollback notes that the change goes back, and fails while etcd's data is being replaced: etcd's static Pod is away on
+// purpose then.
 func (r *Record) startRollback(env *step.Env) error {
 	journal, err := node.ReadEtcdJournal(env)
 	if err != nil {
@@ -74,9 +75,9 @@ func (r *Record) RestoreFiles(env *step.Env) error {
 	return r.eachFormer(env, func(f File, former []byte) error { return f.Restore(env, former) })
 }
 
-// FinishRollback ends a change that goes back, for a workflow that's about to write the same files and to restart their readers. Putting them
-// back later would undo that workflow. Only add-ons may be left to put back, which the watch does; in is the change that the workflow
-// makes to each text.
+// FinishRollback ends a change that goes back, for a workflow that's about to write the same files and to restart their readers.
+// Putting them back later would undo that workflow. Only add-ons may be left to put back, which the watch does; in is the change
+// that the workflow makes to each text.
 func (r *Record) FinishRollback(ctx context.Context, env *step.Env, in func(string) string) error {
 	if err := r.RestoreFiles(env); err != nil {
 		return err
@@ -95,7 +96,8 @@ func (r *Record) FinishRollback(ctx context.Context, env *step.Env, in func(stri
 	return r.Set(env, Reverting)
 }
 
-// OriginalContent is a file's content from before the change; nil if it didn't exist. A kubeconfig file has its present credentials.
+// OriginalContent is a file's content from before the change; nil if it didn't exist. A kubeconfig file has its present
+// credentials.
 func (r *Record) OriginalContent(env *step.Env, f File) ([]byte, error) {
 	if f.Server != "" {
 		return f.kubeconfigForFormerServer(env)

@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// NewUnfinishedCheck is the check UnfinishedChange of every other workflow that writes the files of a change: to put that back later would undo
-// what such a workflow has done since. A change in a state of except is no obstacle.
+// NewUnfinishedCheck is the check UnfinishedChange of every other workflow that writes the files of a change: to put that back
+// later would undo what such a workflow has done since. A change in a state of except is no obstacle.
 func NewUnfinishedCheck(env *step.Env, except ...State) preflight.Check {
 	return preflight.Check{Name: fault.UnfinishedChange, Description: "no change of this node's configuration is unfinished", Run: func(context.Context, preflight.View) []fault.Finding {
 		if err := RefuseUnfinished(env, except...); err != nil {

@@ -179,8 +179,8 @@ func (m machine) resetsThoughAllIsDead() {
 	m.must("systemctl", "start", "containerd")
 }
 
-// mountsPrecious puts files below mounts where reset removes things: mounts like the kubelet's, and another kind. The second belongs
-// to the node's kube-proxy, because the kubelet removes directories of Pods that have ended.
+// mountsPrecious puts files below mounts where reset removes things: mounts like the kubelet's, and another kind. The second
+// belongs to the node's kube-proxy, because the kubelet removes directories of Pods that have ended.
 func (m machine) mountsPrecious(plane machine) []string {
 	m.Helper()
 	proxy := strings.TrimSpace(plane.kubectl("-n", "kube-system", "get", "pods", "-l", "k8s-app=kube-proxy",

@@ -17,20 +17,8 @@ import (
 
 // A file that was synced survives a power cut, and one that wasn't doesn't. The kernel and the file system are real.
 func TestCut(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("mounting a disk needs root")
-	}
-	dir := t.TempDir()
-	at := filepath.Join(dir, "mounted")
-	d, err := New(t.Context(), dir, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	d := mounted(t)
+	dir, at := d.dir, d.at
 	write(t, filepath.Join(at, "kept"), "synced", true)
 	write(t, filepath.Join(at, "lost"), "not synced", false)
 	cut, err := d.Instant()
@@ -103,8 +91,9 @@ func write(t *testing.T, path, data string, sync bool) {
 	}
 }
 
-// A program on the disk starts while Go's runtime stops everything for a collection of garbage: neither waits for the other.
-func TestRunFromDisk(t *testing.T) {
+// mounted is a disk with a mounted file system.
+func mounted(t *testing.T) *Disk {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("mounting a disk needs root")
 	}
@@ -118,7 +107,12 @@ func TestRunFromDisk(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	path := filepath.Join(dir, "mounted", "true")
+	return d
+}
+
+// A program on the disk starts while Go's runtime stops everything for a collection of garbage: neither waits for the other.
+func TestRunFromDisk(t *testing.T) {
+	path := filepath.Join(mounted(t).at, "true")
 	if err := command(t.Context(), "cp", "/bin/true", path); err != nil {
 		t.Fatal(err)
 	}
