@@ -32,20 +32,25 @@ type unsealed struct {
 	path, draft string // the name that it'd have, and its file
 }
 
-// seal encrypts the snapshot together with this control plane's files, and returns the path.
-func (u unsealed) seal(ctx context.Context, env *step.Env, to snapshots.Recipients) (path string, err error) {
-	inner := u.record
-	files, missed := filesHere(env)
+// files returns this control plane's files and the cluster's configuration, and names those it couldn't read.
+func (u unsealed) files(ctx context.Context, env *step.Env) (files []snapshots.File, missed []string) {
+	files, missed = filesHere(env)
 	for _, m := range missed {
 		env.UI.Warnf("the snapshot will lack %s", m)
 	}
-	inner.Unknown = append(inner.Unknown, missed...)
-	if configuration, err := configurationToSeal(ctx, env, u.contents); err != nil {
-		inner.Unknown = append(inner.Unknown, "the cluster's configuration: "+err.Error())
+	configuration, err := configurationToSeal(ctx, env, u.contents)
+	if err != nil {
 		env.UI.Warn(fmt.Sprintf("the snapshot will lack the cluster's configuration: %v", err), "keep the configuration that the cluster was made with: a bare host needs it")
-	} else {
-		files = append([]snapshots.File{{Path: snapshots.Configuration, Data: configuration}}, files...)
+		return files, append(missed, "the cluster's configuration: "+err.Error())
 	}
+	return append([]snapshots.File{{Path: snapshots.Configuration, Data: configuration}}, files...), missed
+}
+
+// seal encrypts the snapshot together with this control plane's files, and returns the path.
+func (u unsealed) seal(ctx context.Context, env *step.Env, to snapshots.Recipients) (path string, err error) {
+	files, missed := u.files(ctx, env)
+	inner := u.record
+	inner.Unknown = append(inner.Unknown, missed...)
 	path = sealedPath(u.path)
 	draft := draftOf(path)
 	env.UI.Printf("Encrypting it to %s, with %s of this control plane", path, count(len(files), "file"))
