@@ -122,14 +122,14 @@ const (
 	// syncGoal is etcd's limit for a disk at the 99th percentile:
 	// https://etcd.io/docs/v3.5/op-guide/hardware/#disks
 	syncGoal = 10 * time.Millisecond
-	// syncLimit bounds the measurement.
-	syncLimit = 500 * time.Millisecond
+	// syncTimeout bounds the measurement.
+	syncTimeout = 500 * time.Millisecond
 )
 
 // etcdDisk measures the sync before a write's acknowledgment: a slow disk causes most elections and timeouts of small clusters.
 func etcdDisk(ctx context.Context, h View, dataDir string) []fault.Finding {
 	dir := existingDir(h, dataDir)
-	ctx, cancel := context.WithTimeout(ctx, syncLimit)
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	took, err := h.SyncTimes(ctx, dir)
 	switch {

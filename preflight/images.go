@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// pullLimit bounds the pulls of all images: 300 MB over 3 Mbit/s.
-	pullLimit = 15 * time.Minute
+	// pullTimeout bounds the pulls of all images: 300 MB over 3 Mbit/s.
+	pullTimeout = 15 * time.Minute
 	// pullsTogether is how many parallel pulls registries and disks handle well.
 	pullsTogether = 4
 	// pullTries and pullPause let a pull survive a hiccup of the registry.
@@ -50,7 +50,7 @@ type Progress func(image, state string, took time.Duration)
 // and reports every image. As the only check that changes anything, it runs once the others have passed.
 func Images(n *config.Node, images []string, runtime Puller, progress Progress) Check {
 	p := puller{node: n, runtime: runtime, progress: progress}
-	return Check{Name: "ImagePull", Limit: pullLimit, Description: "the images are present, or can be pulled", Run: func(ctx context.Context, h View) []fault.Finding {
+	return Check{Name: "ImagePull", Limit: pullTimeout, Description: "the images are present, or can be pulled", Run: func(ctx context.Context, h View) []fault.Finding {
 		info, err := h.RuntimeInfo(ctx, n.CRISocket)
 		if err != nil {
 			return fail("cannot pull images: the container runtime does not answer: %v", err).remedy(startRuntime)

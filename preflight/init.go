@@ -176,8 +176,8 @@ func Configuration(differences func(context.Context) []fault.Finding) Check {
 	}
 }
 
-// endpointLimit is an API server's time to answer at the control plane's endpoint. An unused address may give no answer.
-const endpointLimit = 3 * time.Second
+// endpointTimeout is an API server's time to answer at the control plane's endpoint. An unused address may give no answer.
+const endpointTimeout = 3 * time.Second
 
 // existingCluster keeps init from making a second cluster behind a living cluster's endpoint, for example when the tool that
 // created its first control plane rebuilds that host. With the same CA, kubelets would take the empty cluster's answers for their
@@ -187,7 +187,7 @@ func existingCluster(ctx context.Context, h View, n *config.Node) []fault.Findin
 		exists(h, thisnode.StaticPodPath(n, apiServer)) || exists(h, filepath.Join(n.Cluster.Etcd.Local.DataDir, "member")) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, endpointLimit)
+	ctx, cancel := context.WithTimeout(ctx, endpointTimeout)
 	defer cancel()
 	_, err := h.Fetch(ctx, host.Probe{URL: "https://" + n.Endpoint() + "/version"})
 	var answer *host.ProbeError

@@ -20,8 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/host"
 )
 
-// lookupLimit is how long the host's resolver may take for one name. A slower resolver is as bad as none, and init waits for it.
-const lookupLimit = time.Second
+// lookupTimeout is how long the host's resolver may take for one name. A slower resolver is as bad as none, and init waits for it.
+const lookupTimeout = time.Second
 
 func nodeName(ctx context.Context, h View, name string) []fault.Finding {
 	if faults := validation.IsDNS1123Subdomain(name); len(faults) > 0 {
@@ -44,7 +44,7 @@ func nodeName(ctx context.Context, h View, name string) []fault.Finding {
 
 // lookup also returns an error if the name has no address.
 func lookup(ctx context.Context, h View, name string) ([]netip.Addr, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	addrs, err := h.LookupHost(ctx, name)
 	if err == nil && len(addrs) == 0 {

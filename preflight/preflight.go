@@ -32,7 +32,7 @@ type Check struct {
 	Name string
 	// Run changes nothing on the host. No findings means all is well. It needn't set the check's name in its findings.
 	Run func(ctx context.Context, h View) []fault.Finding
-	// Limit bounds the check; 0 is DefaultLimit.
+	// Limit bounds the check; 0 is DefaultTimeout.
 	Limit time.Duration
 	// Description says briefly what's checked, for docs/preflight.md.
 	Description string
@@ -44,8 +44,8 @@ func with[T any](v T, ask func(context.Context, View, T) []fault.Finding) func(c
 }
 
 const (
-	// DefaultLimit bounds a check without a limit of its own. The parts of a host have limits of their own, which suit slow hosts.
-	DefaultLimit = 3 * time.Minute
+	// DefaultTimeout bounds a check without a limit of its own. The parts of a host have limits of their own, which suit slow hosts.
+	DefaultTimeout = 3 * time.Minute
 	// maxConcurrentChecks is how many checks run at the same time. Most of them wait for the kernel, a program or the network.
 	maxConcurrentChecks = 16
 )
@@ -67,7 +67,7 @@ func Run(ctx context.Context, checks []Check, h View, ignore []string) Report {
 func (c Check) findings(ctx context.Context, h View) []fault.Finding {
 	limit := c.Limit
 	if limit == 0 {
-		limit = DefaultLimit
+		limit = DefaultTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

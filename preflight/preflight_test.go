@@ -95,16 +95,16 @@ func TestHealthyHostHasNoFindings(t *testing.T) {
 	}
 }
 
-func saying(name string, found ...fault.Finding) Check {
+func checkWith(name string, found ...fault.Finding) Check {
 	return Check{Name: name, Run: func(context.Context, View) []fault.Finding { return slices.Clone(found) }}
 }
 
 func TestRunSortsByCheckAndSeverity(t *testing.T) {
 	checks := []Check{
-		saying("A", fail("a1")[0], warn("a2")[0], note("a3")[0]),
-		saying("B"),
-		saying("CRI", fail("c1")[0], fail("c2")[0]),
-		saying(fault.EtcdQuorum, fail("e1")[0]),
+		checkWith("A", fail("a1")[0], warn("a2")[0], note("a3")[0]),
+		checkWith("B"),
+		checkWith("CRI", fail("c1")[0], fail("c2")[0]),
+		checkWith(fault.EtcdQuorum, fail("e1")[0]),
 	}
 	for _, tt := range []struct {
 		name     string
@@ -149,7 +149,7 @@ func texts(found []fault.Finding) []string {
 }
 
 func TestErrListsEveryFault(t *testing.T) {
-	r := Run(t.Context(), []Check{saying("NumCPU", fail("one CPU").remedy("add one")[0]), saying("CRI", fail("c1")[0], fail("c2")[0])}, healthy(t), nil)
+	r := Run(t.Context(), []Check{checkWith("NumCPU", fail("one CPU").remedy("add one")[0]), checkWith("CRI", fail("c1")[0], fail("c2")[0])}, healthy(t), nil)
 	err := errors.Wrap(r.Err(), "phase preflight")
 	fact.Error(t, err, "phase preflight")
 	const list = ":\n" +
@@ -164,7 +164,7 @@ func TestErrListsEveryFault(t *testing.T) {
 	if failed := (*FailedError)(nil); !errors.As(err, &failed) || len(failed.Findings) != 3 {
 		t.Error("the error does not have its findings")
 	}
-	guard := Run(t.Context(), []Check{saying(fault.EtcdQuorum, fail("e1")[0]), saying("CRI", fail("c1")[0])}, healthy(t), []string{"all"}).Err()
+	guard := Run(t.Context(), []Check{checkWith(fault.EtcdQuorum, fail("e1")[0]), checkWith("CRI", fail("c1")[0])}, healthy(t), []string{"all"}).Err()
 	fact.In(t, fault.Remedy(guard), "--ignore-preflight-errors="+fault.EtcdQuorum, "`all`")
 	if err := (Report{fault.Warning: warn("w")}).Err(); err != nil {
 		t.Errorf("a warning became the error %v", err)
@@ -184,7 +184,7 @@ func TestEachCheckHasADeadline(t *testing.T) {
 	}
 	c.Limit = 0
 	Run(t.Context(), []Check{c}, healthy(t), nil)
-	if left < DefaultLimit-10*time.Second || left > DefaultLimit {
+	if left < DefaultTimeout-10*time.Second || left > DefaultTimeout {
 		t.Errorf("no limit of its own: %v left", left)
 	}
 }

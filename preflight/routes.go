@@ -133,8 +133,8 @@ func list(routes []host.Route) string {
 	return strings.Join(texts, ", ")
 }
 
-// leastMTU is IPv6's minimum (RFC 8200, section 5). IPv4 works with less, but nobody has such a network on purpose.
-const leastMTU = 1280
+// minMTU is IPv6's minimum (RFC 8200, section 5). IPv4 works with less, but nobody has such a network on purpose.
+const minMTU = 1280
 
 // mtu compares the MTUs of this host's interfaces. Network add-ons use the default route's: if traffic of the node or of Pods
 // takes another interface with a smaller MTU, only packets of full size get lost.
@@ -149,8 +149,8 @@ func mtu(_ context.Context, h View, n *config.Node) []fault.Finding {
 	}
 	out := all[at]
 	var found []fault.Finding
-	if out.MTU < leastMTU {
-		found = warn("%s, the interface of the default route, has MTU %d; IPv6 needs at least %d, and a Pod network that encapsulates takes about 50 of it", out.Name, out.MTU, leastMTU).
+	if out.MTU < minMTU {
+		found = warn("%s, the interface of the default route, has MTU %d; IPv6 needs at least %d, and a Pod network that encapsulates takes about 50 of it", out.Name, out.MTU, minMTU).
 			remedy("raise it with `ip link set %s mtu 1500`, if that network allows it", out.Name)
 	}
 	for _, i := range all {

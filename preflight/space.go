@@ -28,8 +28,8 @@ type need struct {
 	what   string
 }
 
-// leastInodes is about how many a control plane's images and directories take.
-const leastInodes = 5000
+// minInodes is about how many a control plane's images and directories take.
+const minInodes = 5000
 
 var (
 	// etcd starts by allocating two segments of its log, 64 MB each; the default quota of its data is 2 GiB:
@@ -76,8 +76,8 @@ func spaceOf(n *config.Node, h View, dir string, needs need) []fault.Finding {
 	switch {
 	case s.Free < needs.least:
 		return fail("%s; at least %s are needed", where, size(needs.least)).remedy(moreSpace)
-	case s.TotalInodes > 0 && s.FreeInodes < leastInodes:
-		return fail("%s; at least %d are needed", inodes, leastInodes).remedy(moreInodes)
+	case s.TotalInodes > 0 && s.FreeInodes < minInodes:
+		return fail("%s; at least %d are needed", inodes, minInodes).remedy(moreInodes)
 	case needs.signal != "" && s.Free < reserve:
 		return warn("%s, less than the %s at which the kubelet evicts Pods (%s)", where, size(reserve), from).remedy(moreSpace)
 	case s.Free < needs.good:

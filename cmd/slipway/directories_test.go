@@ -10,8 +10,8 @@ import (
 	"github.com/slipway-k8s/slipway/test/fixture"
 )
 
-// mostFiles in a directory still make a list that can be read at a glance.
-const mostFiles = 40
+// maxFiles in a directory still make a list that can be read at a glance.
+const maxFiles = 40
 
 // TestDirectorySizes counts the Go files of each directory. Directories of testdata may have more files, as testdata/configs does:
 // each is a row of a table, and the test that reads them all names the one at fault.
@@ -21,8 +21,8 @@ func TestDirectorySizes(t *testing.T) {
 		sizes[path.Dir(file)]++
 	}
 	for dir, size := range sizes {
-		if size > mostFiles {
-			t.Errorf("%s has %d Go files, more than %d: split the package, or merge files of the same subject", dir, size, mostFiles)
+		if size > maxFiles {
+			t.Errorf("%s has %d Go files, more than %d: split the package, or merge files of the same subject", dir, size, maxFiles)
 		}
 	}
 }

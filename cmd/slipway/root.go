@@ -107,15 +107,15 @@ func flagError(cmd *cobra.Command, err error) error {
 	return errors.Errorf("%s; see %s --help", text, cmd.CommandPath())
 }
 
-const mostOwners = 5
+const maxOwners = 5
 
 func listed(commands []string) string {
 	have := "have"
 	if len(commands) == 1 {
 		have = "has"
 	}
-	names := strings.Join(commands[:min(mostOwners, len(commands))], ", ")
-	if more := len(commands) - mostOwners; more > 0 {
+	names := strings.Join(commands[:min(maxOwners, len(commands))], ", ")
+	if more := len(commands) - maxOwners; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	return names + " " + have

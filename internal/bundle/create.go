@@ -87,7 +87,7 @@ type stage struct {
 func (s *stage) parts(ctx context.Context) ([]staged, error) {
 	parts := make([]staged, len(s.List.Parts))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(mostCompressed)
+	group.SetLimit(maxCompressed)
 	for i, listed := range s.List.Parts {
 		group.Go(func() (err error) {
 			if listed.Type == Image {

@@ -191,9 +191,9 @@ func TestWrongEntries(t *testing.T) {
 		"no layout":               {func(l []entry) []entry { return l[1:] }, "bundle"},
 		"other layout":            {func(l []entry) []entry { l[0].data = []byte(`{"imageLayoutVersion":"2.0.0"}`); return l }, "bundle"},
 		"no index":                {func(l []entry) []entry { return slices.Delete(l, 1, 2) }, "index.json | missing"},
-		"huge index":              {func(l []entry) []entry { l[1].data = bytes.Repeat([]byte(" "), mostDocument+1); return l }, "index.json"},
+		"huge index":              {func(l []entry) []entry { l[1].data = bytes.Repeat([]byte(" "), maxDocument+1); return l }, "index.json"},
 		"huge signature": {func(l []entry) []entry {
-			return slices.Insert(l, 2, file(entrySignature, strings.Repeat("x", mostSignature+1)))
+			return slices.Insert(l, 2, file(entrySignature, strings.Repeat("x", maxSignature+1)))
 		}, "signature"},
 		"attributes": {func(l []entry) []entry {
 			l[kubectl].PAXRecords = map[string]string{"SCHILY.xattr.user.x": "y"}

@@ -20,8 +20,8 @@ import (
 
 // Limits of decompression: memory for each blob, and blobs at a time. docs/bundle.md promises less than 200 MiB for everything.
 const (
-	mostWindow = 32 << 20
-	mostAtOnce = 3
+	maxWindow  = 32 << 20
+	maxWorkers = 3
 )
 
 // Each reads the whole bundle once and verifies every part. It calls visit with each file, in the index's order, and its
@@ -29,7 +29,7 @@ const (
 // the rest that visit doesn't read. An error from visit ends Each. Images are verified, but not visited.
 func (b *Bundle) Each(ctx context.Context, visit func(Part, io.Reader) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(min(runtime.GOMAXPROCS(0), mostAtOnce))
+	group.SetLimit(min(runtime.GOMAXPROCS(0), maxWorkers))
 	blobs := b.layers()
 	group.Go(func() error {
 		for _, blob := range blobs {
@@ -182,7 +182,7 @@ func (c *content) finish() error {
 func decompress(r io.Reader, kind types.MediaType) (content io.Reader, done func(), err error) {
 	switch kind {
 	case partType, types.OCILayerZStd:
-		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(mostWindow))
+		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -133,10 +133,10 @@ func limits(least, most int64) string {
 	return fmt.Sprintf("more than the %d that are allowed", most)
 }
 
-// blockSize is the size of a tar's blocks, and mostPadding limits the bytes after its last entry.
+// blockSize is the size of a tar's blocks, and maxPadding limits the bytes after its last entry.
 const (
-	blockSize   = 512
-	mostPadding = 1 << 20
+	blockSize  = 512
+	maxPadding = 1 << 20
 )
 
 // finish checks that the archive has an end, and nothing after it.
@@ -152,11 +152,11 @@ func (e *entries) finish() error {
 	if size < 2*blockSize {
 		return fault.New("the end of the bundle is missing: it is truncated", "get the bundle again")
 	}
-	padding, err := io.ReadAll(io.NewSectionReader(e.file, e.end, min(size, mostPadding+1)))
+	padding, err := io.ReadAll(io.NewSectionReader(e.file, e.end, min(size, maxPadding+1)))
 	if err != nil {
 		return err
 	}
-	if len(padding) > mostPadding || strings.Trim(string(padding), "\x00") != "" {
+	if len(padding) > maxPadding || strings.Trim(string(padding), "\x00") != "" {
 		return fault.New("there is trailing data after the end of the bundle", "get the bundle again")
 	}
 	return nil

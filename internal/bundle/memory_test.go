@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	mostMemory = 200 << 20 // bytes, as docs/bundle.md promises
-	childTask  = "SLIPWAY_BUNDLE_TEST"
-	hugeFile   = 1 << 30
-	hugeLayer  = 2 << 30
-	hugeImage  = "registry.k8s.io/huge:1"
+	maxMemory = 200 << 20 // bytes, as docs/bundle.md promises
+	childTask = "SLIPWAY_BUNDLE_TEST"
+	hugeFile  = 1 << 30
+	hugeLayer = 2 << 30
+	hugeImage = "registry.k8s.io/huge:1"
 )
 
 // TestMemory makes a bundle of three 1 GiB files, compressed side by side, and reads it and another with a 2 GiB image, in
@@ -109,8 +109,8 @@ func checkMemory(t *testing.T, task string) {
 		_, _ = fmt.Sscanf(line, "VmHWM: %d kB", &peak)
 	}
 	t.Logf("%s takes %d MiB", task, peak>>10)
-	if peak == 0 || peak<<10 > mostMemory {
-		t.Errorf("that is more than %d MiB", mostMemory>>20)
+	if peak == 0 || peak<<10 > maxMemory {
+		t.Errorf("that is more than %d MiB", maxMemory>>20)
 	}
 }
 

@@ -19,9 +19,9 @@ import (
 
 // Limits of the data held in memory while a bundle is read.
 const (
-	mostDocument  = 4 << 20  // bytes of an index, a manifest or a configuration
-	mostDocuments = 16 << 20 // bytes of all of them
-	mostSignature = 8 << 10
+	maxDocument  = 4 << 20  // bytes of an index, a manifest or a configuration
+	maxDocuments = 16 << 20 // bytes of all of them
+	maxSignature = 8 << 10
 )
 
 // Bundle is an open bundle whose head has been verified.
@@ -101,7 +101,7 @@ func (b *Bundle) Fits(system, architecture string) error {
 // read is Open for any file.
 func read(file io.ReaderAt, size int64, keys Keys) (*Bundle, error) {
 	b := &Bundle{at: map[v1.Hash]*io.SectionReader{}}
-	h := &head{entries: newEntries(file, size), budget: mostDocuments}
+	h := &head{entries: newEntries(file, size), budget: maxDocuments}
 	if err := b.readIndex(h, keys); err != nil {
 		return nil, err
 	}
@@ -120,18 +120,18 @@ func read(file io.ReaderAt, size int64, keys Keys) (*Bundle, error) {
 
 // readIndex reads everything before the blobs.
 func (b *Bundle) readIndex(h *head, keys Keys) error {
-	layout, err := h.document(entryLayout, "the file "+entryLayout, mostSignature)
+	layout, err := h.document(entryLayout, "the file "+entryLayout, maxSignature)
 	if err != nil {
 		return fault.WithRemedy(errors.WithMessage(err, "not a bundle"), "name a file that `slipway bundle create` has made")
 	}
 	if string(layout) != layoutFile {
 		return errors.Errorf("not a bundle: its file %s is another one", entryLayout)
 	}
-	if b.rawLayout, err = h.document(entryIndex, entryIndex, mostDocument); err != nil {
+	if b.rawLayout, err = h.document(entryIndex, entryIndex, maxDocument); err != nil {
 		return err
 	}
 	if next, err := h.peek(); err == nil && next != nil && next.Name == entrySignature {
-		if b.signature, err = h.document(entrySignature, "the signature", mostSignature); err != nil {
+		if b.signature, err = h.document(entrySignature, "the signature", maxSignature); err != nil {
 			return err
 		}
 	}
@@ -203,7 +203,7 @@ func (h *head) document(entry, what string, most int64) ([]byte, error) {
 
 func (h *head) read(entry, what string, least, most int64) ([]byte, error) {
 	if most > h.budget {
-		return nil, errors.Errorf("%s: the manifests and configurations of the bundle have more than the %d MiB that are allowed", what, mostDocuments>>20)
+		return nil, errors.Errorf("%s: the manifests and configurations of the bundle have more than the %d MiB that are allowed", what, maxDocuments>>20)
 	}
 	where, err := h.take(entry, what, least, most)
 	if err != nil {
@@ -220,8 +220,8 @@ func (h *head) blob(d v1.Descriptor, what string) ([]byte, error) {
 	if data, ok := h.blobs[d.Digest]; ok {
 		return data, sameSize(what, int64(len(data)), d.Size)
 	}
-	if d.Digest.Algorithm != "sha256" || d.Size < 0 || d.Size > mostDocument {
-		return nil, errors.Errorf("%s has a wrong digest, or more than %d MiB", what, mostDocument>>20)
+	if d.Digest.Algorithm != "sha256" || d.Size < 0 || d.Size > maxDocument {
+		return nil, errors.Errorf("%s has a wrong digest, or more than %d MiB", what, maxDocument>>20)
 	}
 	data, err := h.read(blobEntry(d.Digest), what, d.Size, d.Size)
 	if err != nil {

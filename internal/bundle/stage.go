@@ -22,8 +22,8 @@ import (
 // level balances time and size: the next takes three times as long for a bundle a twentieth smaller; both read equally fast.
 const level = zstd.SpeedDefault
 
-// mostCompressed limits the parts compressed at a time: each takes some 40 MiB of memory.
-const mostCompressed = 2
+// maxCompressed limits the parts compressed at a time: each takes some 40 MiB of memory.
+const maxCompressed = 2
 
 // file stages a part that isn't an image.
 func (s *stage) file(ctx context.Context, listed *ListedPart) (staged, error) {

@@ -157,7 +157,7 @@ func (a *api) impatient(t *testing.T) *Real {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.answerTime = 400 * time.Millisecond
+	c.answerTimeout = 400 * time.Millisecond
 	return r
 }
 

@@ -22,18 +22,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answerTime bounds one request, so that a hanging request can be tried again.
-const answerTime = 20 * time.Second
+// answerTimeout bounds one request, so that a hanging request can be tried again.
+const answerTimeout = 20 * time.Second
 
 // conn talks to the API as one kubeconfig's user. It makes each request once: the caller chooses the retry policy, because it
 // knows which checks to repeat first.
 type conn struct {
-	client     *rest.RESTClient
-	host       string            // host:port of the server
-	kubeconfig string            // path, for errors
-	clientCert *x509.Certificate // for errors; nil if there's none
-	answerTime time.Duration
-	validating bool // have the server check writes and drop them
+	client        *rest.RESTClient
+	host          string            // host:port of the server
+	kubeconfig    string            // path, for errors
+	clientCert    *x509.Certificate // for errors; nil if there's none
+	answerTimeout time.Duration
+	validating    bool // have the server check writes and drop them
 }
 
 // dial prepares a connection, but sends nothing yet. endpoint, if set, replaces the kubeconfig's server, and serverName the name its
@@ -64,7 +64,7 @@ func dial(path string, kubeconfig []byte, endpoint, serverName string) (*conn, e
 		return nil, errors.Wrapf(err, "kubeconfig %s: prepare the connection", path)
 	}
 	client.Client = within(client.Client)
-	return &conn{client: client, host: base.Host, kubeconfig: path, clientCert: clientCert(cfg), answerTime: answerTime}, nil
+	return &conn{client: client, host: base.Host, kubeconfig: path, clientCert: clientCert(cfg), answerTimeout: answerTimeout}, nil
 }
 
 // within returns a client that doesn't follow redirects to other hosts. The transport adds the credentials to every request, and
@@ -119,7 +119,7 @@ func (c *conn) do(ctx context.Context, r *rest.Request) ([]byte, error) {
 	if err := r.Error(); err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, c.answerTime)
+	limited, cancel := context.WithTimeout(ctx, c.answerTimeout)
 	defer cancel()
 	data, err := r.SetHeader("Accept", "application/json").MaxRetries(0).DoRaw(limited)
 	var refused *apierrors.StatusError
@@ -129,7 +129,7 @@ func (c *conn) do(ctx context.Context, r *rest.Request) ([]byte, error) {
 	case errors.As(err, &refused):
 		return nil, statusError(refused, data)
 	case limited.Err() != nil && ctx.Err() == nil:
-		err = errors.Errorf("no answer from %s within %s", c.host, c.answerTime)
+		err = errors.Errorf("no answer from %s within %s", c.host, c.answerTimeout)
 	}
 	return nil, noAnswerError{err}
 }

@@ -150,12 +150,12 @@ func TestReadyServerForbids(t *testing.T) {
 
 func TestUntilSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := untilSettled(defaultPolicy(), settleTime)
+		p := untilSettled(defaultPolicy(), settleTimeout)
 		lasting := errors.New("x509: certificate signed by unknown authority")
 		if !p.Retryable(lasting) {
 			t.Error("the first one counts")
 		}
-		time.Sleep(settleTime - time.Nanosecond)
+		time.Sleep(settleTimeout - time.Nanosecond)
 		if !p.Retryable(lasting) {
 			t.Error("it counts too early")
 		}

@@ -24,9 +24,9 @@ import (
 
 // ensure makes sure the API has w. It tries to create it first, because a new cluster lacks most objects. If an answer is lost,
 // the next try finds the object and compares it. The definition of w's kind may not be established yet, so ensure waits for it,
-// up to settleTime.
+// up to settleTimeout.
 func (c *conn) ensure(ctx context.Context, p retry.Policy, w wanted) error {
-	exists, defined := false, time.Now().Add(settleTime)
+	exists, defined := false, time.Now().Add(settleTimeout)
 	err := p.Do(ctx, func(ctx context.Context) error {
 		w, known, err := c.located(ctx, w)
 		if err != nil {
@@ -229,7 +229,7 @@ func (c *conn) stream(ctx context.Context, q Query, take func(io.Reader) error) 
 	if q.Accept == "" {
 		q.Accept = "application/json"
 	}
-	limited, cancel := context.WithTimeout(ctx, c.answerTime)
+	limited, cancel := context.WithTimeout(ctx, c.answerTimeout)
 	defer cancel()
 	body, err := request.SetHeader("Accept", q.Accept).MaxRetries(0).Stream(limited)
 	if _, answered := statusOf(err); answered {

@@ -58,9 +58,9 @@ func New(o Options) *Real { return &Real{options: o} }
 // sideBySide is how many objects are written at a time. The API server's flow control gives a client about as many seats.
 const sideBySide = 8
 
-// settleTime is how long a seemingly final error may last while a cluster starts: its authorizer loads its first rules, and an
+// settleTimeout is how long a seemingly final error may last while a cluster starts: its authorizer loads its first rules, and an
 // earlier API server still holds the port.
-const settleTime = 10 * time.Second
+const settleTimeout = 10 * time.Second
 
 func (r *Real) connect() (*conn, error) {
 	r.mu.Lock()
@@ -98,7 +98,7 @@ func (r *Real) Ready(ctx context.Context) error {
 	}
 	ctx, cancel := r.orTimeout(ctx)
 	defer cancel()
-	err = untilSettled(policy(pollDelay), settleTime).Do(ctx, func(ctx context.Context) error {
+	err = untilSettled(policy(pollDelay), settleTimeout).Do(ctx, func(ctx context.Context) error {
 		_, err := c.do(ctx, c.client.Get().AbsPath("/readyz").Param("verbose", ""))
 		return errors.Wrapf(err, "the API server at %s is not ready", c.host)
 	})
@@ -259,7 +259,7 @@ func (r *Real) wait(ctx context.Context, p retry.Policy, op func(context.Context
 
 // confirmForbidden returns a function that treats a 403 as passing until the server is ready and says it twice: a starting server
 // forbids everything, even the question whether it's ready, until it has loaded its authorization rules. A user may permanently
-// lack the right to ask, so startTime is the limit.
+// lack the right to ask, so startTimeout is the limit.
 func (c *conn) confirmForbidden() func(context.Context, error) error {
 	var since time.Time // of the first of several in a row: the server may restart while a call waits
 	confirmed := false
@@ -271,7 +271,7 @@ func (c *conn) confirmForbidden() func(context.Context, error) error {
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if confirmed || time.Since(since) > startTime {
+		if confirmed || time.Since(since) > startTimeout {
 			return err
 		}
 		_, notReady := c.do(ctx, c.client.Get().AbsPath("/readyz"))

@@ -28,8 +28,8 @@ const (
 	slowestDelay = time.Second
 	// pollDelay suits waits for something on this host or one hop away.
 	pollDelay = 50 * time.Millisecond
-	// startTime is how long a starting server may forbid everything, on a busy machine.
-	startTime = time.Minute
+	// startTimeout is how long a starting server may forbid everything, on a busy machine.
+	startTimeout = time.Minute
 )
 
 // policy retries errors that can pass, and respects Retry-After. slowest bounds the wait between two tries.

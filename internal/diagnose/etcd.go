@@ -135,7 +135,7 @@ func (s *scene) askEtcd(path string) (string, error) {
 }
 
 func (s *scene) ask(url string) (string, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, answerTime)
+	ctx, cancel := context.WithTimeout(s.ctx, answerTimeout)
 	defer cancel()
 	data, err := s.h.Fetch(ctx, host.Probe{URL: url})
 	var answer *host.ProbeError

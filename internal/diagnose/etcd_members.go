@@ -41,9 +41,9 @@ func concern(name string) func(*scene) []symptom {
 }
 
 const (
-	// slowWrites is how many writes of etcd must each have taken a second, within slowTime, for a disk to count as slow.
+	// slowWrites is how many writes of etcd must each have taken a second, within slowPeriod, for a disk to count as slow.
 	slowWrites = 3
-	slowTime   = time.Minute
+	slowPeriod = time.Minute
 )
 
 var slowSync = lazyregexp.New(`"msg":"slow fdatasync"`)
@@ -56,7 +56,7 @@ func etcdSlowDisk(s *scene) []symptom {
 	}
 	var lines []string
 	for _, l := range p.said {
-		if slowSync().MatchString(l.text) && s.ago(l.last) <= slowTime {
+		if slowSync().MatchString(l.text) && s.ago(l.last) <= slowPeriod {
 			lines = append(lines, l.text)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/retry"
 )
 
-// explainTime bounds the search for a failure's cause.
-const explainTime = time.Minute
+// explainTimeout bounds the search for a failure's cause.
+const explainTimeout = time.Minute
 
 // errCauseKnown ends a wait that can't succeed.
 var errCauseKnown = errors.New("stopped waiting because the cause is known:")
@@ -84,7 +84,7 @@ func withCauses(err error, causes []symptom) error {
 
 // causesOf looks once more after a failure, even if ctx has ended.
 func causesOf(ctx context.Context, h View, began time.Time, t Target) []symptom {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTimeout)
 	defer cancel()
 	t.Waiting = true
 	t.Since = Beginning(ctx, h, began)

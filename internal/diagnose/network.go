@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-const lookupTime = 3 * time.Second
+const lookupTimeout = 3 * time.Second
 
 var lookupFailed = lazyregexp.New(`lookup ([A-Za-z0-9][\w.-]*)(?: on \S+)?: `)
 
@@ -98,7 +98,7 @@ func (s *scene) resolve(name string) error {
 	if err, asked := s.resolved[name]; asked {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, lookupTime)
+	ctx, cancel := context.WithTimeout(s.ctx, lookupTimeout)
 	defer cancel()
 	_, err := s.h.LookupHost(ctx, name)
 	s.resolved[name] = err

@@ -103,12 +103,12 @@ func (s *scene) isUp(server string) bool {
 	return err == nil || answer != nil && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden)
 }
 
-// answerTime is how long a component may take to answer: much shorter than lookTime, as a look asks several times.
-const answerTime = 5 * time.Second
+// answerTimeout is how long a component may take to answer: much shorter than lookTimeout, as a look asks several times.
+const answerTimeout = 5 * time.Second
 
 // answerOf asks a server without credentials. answer is nil if all is well, or if there is no answer.
 func (s *scene) answerOf(url string) (answer *host.ProbeError, err error) {
-	ctx, cancel := context.WithTimeout(s.ctx, answerTime)
+	ctx, cancel := context.WithTimeout(s.ctx, answerTimeout)
 	defer cancel()
 	_, err = s.h.Fetch(ctx, host.Probe{URL: url})
 	errors.As(err, &answer)

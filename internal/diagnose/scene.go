@@ -20,8 +20,8 @@ const (
 	kubeletService = host.KubeletUnit
 	// kubeletName stands for the kubelet in place of a static Pod's name.
 	kubeletName = "kubelet"
-	// runtimeTime is how long a runtime may take to list its containers: less than lookTime, so that a look notices if it hangs.
-	runtimeTime = 10 * time.Second
+	// runtimeTimeout is how long a runtime may take to list its containers: less than lookTimeout, so that a look notices if it hangs.
+	runtimeTimeout = 10 * time.Second
 )
 
 // scene holds the facts of one look that several causes need, read once.
@@ -69,7 +69,7 @@ type source struct {
 func observe(ctx context.Context, h View, t Target, journal []entry) *scene {
 	s := &scene{ctx: ctx, h: h, t: t, journal: joined(journal), resolved: map[string]error{}}
 	s.unit, s.unitErr = h.Unit(ctx, kubeletService)
-	asking, cancel := context.WithTimeout(ctx, runtimeTime)
+	asking, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
 	s.containers, s.runtimeErr = h.ContainerStates(asking, t.Socket, metav1.NamespaceSystem)
 	return s

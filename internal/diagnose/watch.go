@@ -14,8 +14,8 @@ const (
 	// lookInterval is the least time between two looks, restInterval the most.
 	lookInterval = time.Second
 	restInterval = 15 * time.Second
-	// lookTime is how long a look may take if something hangs.
-	lookTime = 40 * time.Second
+	// lookTimeout is how long a look may take if something hangs.
+	lookTimeout = 40 * time.Second
 	// sayInterval is how often a long wait says what it sees.
 	sayInterval = 15 * time.Second
 )
@@ -48,7 +48,7 @@ func watch(ctx context.Context, h View, t Target, began time.Time, p *progress) 
 		case <-next:
 		}
 		start := time.Now()
-		limited, cancel := context.WithTimeout(ctx, lookTime)
+		limited, cancel := context.WithTimeout(ctx, lookTimeout)
 		if t.Since.IsZero() {
 			t.Since = Beginning(limited, h, began)
 		}

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// answerTime bounds one request, so that a hanging request is repeated.
-	answerTime = 20 * time.Second
-	maxBody    = 1 << 20
+	// answerTimeout bounds one request, so that a hanging request is repeated.
+	answerTimeout = 20 * time.Second
+	maxBody       = 1 << 20
 )
 
 // newClient trusts only roots; nil means the host's own. With blind it trusts any server: then the answer itself must be
@@ -59,7 +59,7 @@ func (a answer) skew(now time.Time) time.Duration {
 // fetch sends one request. An *Error is unlikely to pass (see pace), and any other error may pass.
 func fetch(ctx context.Context, client *http.Client, url string) (answer, error) {
 	started := time.Now()
-	limited, cancel := context.WithTimeout(ctx, answerTime)
+	limited, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(limited, http.MethodGet, url, nil)
 	if err != nil {

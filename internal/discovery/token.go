@@ -37,8 +37,8 @@ type Token struct {
 	pace pace // zero for the default
 }
 
-// clockLimit is how far apart clocks may be. Certificates are valid from at most five minutes before they're signed.
-const clockLimit = 5 * time.Minute
+// maxClockSkew is how far apart clocks may be. Certificates are valid from at most five minutes before they're signed.
+const maxClockSkew = 5 * time.Minute
 
 // ByToken asks the endpoint for cluster-info twice: first over an untrusted connection, to verify the content by token and pin,
 // then over a connection that trusts only the certificates found there. It retries errors that may pass until ctx ends.
@@ -142,7 +142,7 @@ func (t *Token) clock(a info) error {
 	if skew < 0 {
 		ahead, skew = "ahead of", -skew
 	}
-	if skew <= clockLimit {
+	if skew <= maxClockSkew {
 		return nil
 	}
 	return failure(ClockApart, t.where(), "this host's clock is %s %s the server's, so certificates would not be valid; set the clock, for example with chrony or systemd-timesyncd, and try again",

@@ -104,9 +104,9 @@ func (r *Real) leaveOut(foreign clients, others bool, wanted uint64) error {
 }
 
 // clusters asks all members for their cluster's ID; 0 if one doesn't answer in time. This host's, at the positions own, decides, so
-// it gets all of answerTime.
+// it gets all of answerTimeout.
 func (all clients) clusters(ctx context.Context, own []int) []uint64 {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	type result struct {
 		i  int

@@ -25,8 +25,8 @@ const (
 	// Waits between two tries. A change takes some milliseconds, an election about a second.
 	firstDelay   = 50 * time.Millisecond
 	slowestDelay = 500 * time.Millisecond
-	// answerTime bounds one question to one member, so that a hanging member doesn't hold up the others.
-	answerTime = 5 * time.Second
+	// answerTimeout bounds one question to one member, so that a hanging member doesn't hold up the others.
+	answerTimeout = 5 * time.Second
 )
 
 // clients has a client for each endpoint, to ask members in parallel: a single client for all asks them one at a time.
@@ -79,7 +79,7 @@ func newClient(endpoint string, trust *tls.Config, plain bool) (*clientv3.Client
 			grpc.WithChainUnaryInterceptor(failFast),
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: firstDelay, Multiplier: 2, MaxDelay: slowestDelay},
-				MinConnectTimeout: answerTime,
+				MinConnectTimeout: answerTimeout,
 			}),
 		},
 	})
@@ -163,7 +163,7 @@ func (all clients) close() {
 // first asks all members in parallel, so a hanging member costs nothing, and returns the first answer every member would give. If
 // there's none, it returns an error, preferably one that may pass.
 func first[T any](ctx context.Context, all clients, ask func(context.Context, *clientv3.Client) (T, error)) (answer T, from *clientv3.Client, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	type result struct {
 		answer T

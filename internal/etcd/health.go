@@ -106,13 +106,13 @@ func alarmsIn(texts []string) []Alarm {
 	return alarms
 }
 
-// HealthTime bounds a question for the health of all members: it's enough to ask them in parallel, and a hanging API server
+// HealthTimeout bounds a question for the health of all members: it's enough to ask them in parallel, and a hanging API server
 // before them. It's also how long to wait for members to become healthy: they may be restarting, or electing a leader.
-const HealthTime = 10 * time.Second
+const HealthTimeout = 10 * time.Second
 
-// AskHealth asks e for the health of its members, for at most HealthTime.
+// AskHealth asks e for the health of its members, for at most HealthTimeout.
 func AskHealth(ctx context.Context, e Etcd) ([]Health, error) {
-	ctx, cancel := context.WithTimeout(ctx, HealthTime)
+	ctx, cancel := context.WithTimeout(ctx, HealthTimeout)
 	defer cancel()
 	return e.Health(ctx)
 }

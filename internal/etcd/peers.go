@@ -55,7 +55,7 @@ var ErrNotAsked = errors.New("a plan asks no member of etcd")
 const peerMembers = "/members"
 
 func (r *Real) Peers(ctx context.Context, urls []string) []Peer {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	return parallel.Map(urls, 0, func(url string) Peer {
 		members, err := r.peer(ctx, url)

@@ -15,18 +15,18 @@ import (
 // is no limit.
 type Pace int
 
-// mostAtOnce is how many bytes go without a pause.
-const mostAtOnce = 64 << 10
+// maxRequests is how many bytes go without a pause.
+const maxRequests = 64 << 10
 
 // keeper returns a function that is told of n more bytes, and waits until they're due.
 func (p Pace) keeper(ctx context.Context) func(n int) error {
 	if p == 0 {
 		return func(int) error { return nil }
 	}
-	limiter := rate.NewLimiter(rate.Limit(p), mostAtOnce)
+	limiter := rate.NewLimiter(rate.Limit(p), maxRequests)
 	return func(n int) error {
-		for ; n > 0; n -= mostAtOnce {
-			if err := limiter.WaitN(ctx, min(n, mostAtOnce)); err != nil {
+		for ; n > 0; n -= maxRequests {
+			if err := limiter.WaitN(ctx, min(n, maxRequests)); err != nil {
 				return cmp.Or(context.Cause(ctx), err)
 			}
 		}

@@ -188,7 +188,7 @@ func (r *Real) once(ctx context.Context, all clients, op operation) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	return named(c, op(ctx, c, now))
 }

@@ -247,7 +247,7 @@ func gone(t *testing.T) string {
 
 // TestEndpointsThatDoNotAnswer: several hanging endpoints take no longer than one. Asked one by one, they'd use up the time.
 func TestEndpointsThatDoNotAnswer(t *testing.T) {
-	r := voters("a").serve(t, 3*answerTime, gone(t), silent(t), silent(t), silent(t), silent(t))
+	r := voters("a").serve(t, 3*answerTimeout, gone(t), silent(t), silent(t), silent(t), silent(t))
 	if members, err := r.Members(t.Context()); err != nil || len(members) != 1 || members[0].Cluster != fakeClusterID {
 		t.Errorf("%v, %v", members, err)
 	}

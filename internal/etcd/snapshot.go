@@ -224,8 +224,8 @@ func (info *SnapshotInfo) read(tx *bbolt.Tx, keep func(n int) error) (err error)
 	})
 }
 
-// mostVisited is how many bytes of records visit goes through before it gives their pages back.
-const mostVisited = 1 << 20
+// maxVisited is how many bytes of records visit goes through before it gives their pages back.
+const maxVisited = 1 << 20
 
 // visit goes through a bucket, and makes sure bbolt doesn't return data from outside the file: a record holds the position and
 // length of its key and value, and bbolt trusts them. A small bucket may be a copy in memory.
@@ -234,7 +234,7 @@ func visit(b *bbolt.Bucket, each func(key, value []byte) error) error {
 	to := from + uintptr(b.Tx().Size())
 	visited := 0
 	return b.ForEach(func(key, value []byte) error {
-		if visited += len(key) + len(value); visited > mostVisited {
+		if visited += len(key) + len(value); visited > maxVisited {
 			visited = 0
 			// The pages count as this process's memory until it gives them back. The kernel has them in its cache.
 			_, _, _ = unix.Syscall(unix.SYS_MADVISE, from, to-from, unix.MADV_DONTNEED)

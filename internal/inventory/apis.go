@@ -180,7 +180,7 @@ func (c *collector) metrics(ctx context.Context) {
 		c.gap(manifests.APIServerName, "metrics of others", "run `slipway upgrade plan` as root on each control plane",
 			"requests for deprecated APIs are counted by each API server, and these were not all asked: %s", strings.Join(nodes, ", "))
 	}
-	limited, cancel := context.WithTimeout(ctx, answerTime)
+	limited, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	var kept bytes.Buffer
 	err := api.Read(limited, cluster.Query{Path: "/metrics", Accept: "text/plain"}, func(r io.Reader) error {

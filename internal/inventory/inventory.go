@@ -120,12 +120,12 @@ func crosses(oldest, minor string) bool {
 
 // Limits for a plan, which must be fast and not burden a large cluster. If they cut a list short, a finding says so.
 const (
-	pageSize    = 500  // objects in an answer
-	mostObjects = 2000 // of one kind
-	mostNodes   = 50   // nodes whose kubelets are asked, control planes' first
-	asksAtOnce  = 8    // requests to kubelets, side by side
-	// answerTime bounds requests through the API server to kubelets and other API servers, which may be down.
-	answerTime = 3 * time.Second
+	pageSize   = 500  // objects in an answer
+	maxObjects = 2000 // of one kind
+	maxNodes   = 50   // nodes whose kubelets are asked, control planes' first
+	asksAtOnce = 8    // requests to kubelets, side by side
+	// answerTimeout bounds requests through the API server to kubelets and other API servers, which may be down.
+	answerTimeout = 3 * time.Second
 	// largestAnswer is the limit for a kubelet's answer, in bytes.
 	largestAnswer = 8 << 20
 	// LargestFile is the limit for a configuration file named in a flag, in bytes.
@@ -137,7 +137,7 @@ type page[T any] struct {
 	Items    []T             `json:"items"`
 }
 
-// list reads objects in pages; left is how many there are beyond mostObjects. A path unknown to the API gives an empty list.
+// list reads objects in pages; left is how many there are beyond maxObjects. A path unknown to the API gives an empty list.
 func list[T any](ctx context.Context, api cluster.Cluster, path, accept string) (items []T, left int64, err error) {
 	params := url.Values{"limit": {strconv.Itoa(pageSize)}}
 	for {
@@ -153,7 +153,7 @@ func list[T any](ctx context.Context, api cluster.Cluster, path, accept string) 
 		if p.Metadata.Continue == "" {
 			return items, 0, nil
 		}
-		if len(items) >= mostObjects {
+		if len(items) >= maxObjects {
 			if n := p.Metadata.RemainingItemCount; n != nil {
 				return items, *n, nil
 			}
@@ -176,7 +176,7 @@ func (c *collector) incomplete(what, path string, left int64, err error) {
 	case err != nil:
 		c.gap(what, path, "check the API server and your rights (kubectl auth can-i list), and plan again", "%s were not checked: %v", what, err)
 	case left > 0:
-		c.gap(what, path, "look at the others yourself", "%s: only the first %d were checked, at least %d were not", what, mostObjects, left)
+		c.gap(what, path, "look at the others yourself", "%s: only the first %d were checked, at least %d were not", what, maxObjects, left)
 	}
 }
 

@@ -476,12 +476,12 @@ func TestWhatCannotBeReadIsFound(t *testing.T) {
 		}, "kube-apiserver on cp-1: /etc/in-container/a.yaml"},
 		"a configuration": {func(s *scene) { s.configMap("kubelet-config", "kubelet", "{") }, "ConfigMap kube-system/kubelet-config: kubelet"},
 		"the rest of a list": {func(s *scene) {
-			for i := range mostObjects + 5 {
+			for i := range maxObjects + 5 {
 				s.put(fmt.Sprintf("/api/v1/namespaces/default/pods/p%04d", i), "v1", "Pod", object{})
 			}
 		}, "Pods: /api/v1/pods; 2000; 9"},
 		"many kubelets": {func(s *scene) {
-			for i := range mostNodes {
+			for i := range maxNodes {
 				s.node(fmt.Sprintf("w-%03d", i), "containerd://2.2.0", false)
 			}
 		}, "kubelets: nodes; 50; 2"},

@@ -59,10 +59,10 @@ func oldestKubelet(s *upgrading.State) string {
 func (c *collector) nodeKubelets(ctx context.Context, shared map[string]any) []breakages.Kubelet {
 	nodes := slices.Clone(c.State.Nodes)
 	slices.SortStableFunc(nodes, func(a, b upgrading.NodeVersions) int { return rank(a) - rank(b) })
-	if left := len(nodes) - mostNodes; left > 0 {
-		nodes = nodes[:mostNodes]
+	if left := len(nodes) - maxNodes; left > 0 {
+		nodes = nodes[:maxNodes]
 		c.gap("kubelets", "nodes", "look at /var/lib/kubelet/config.yaml on nodes that differ from the others",
-			"only %d kubelets were asked for their configuration, %d were not", mostNodes, left)
+			"only %d kubelets were asked for their configuration, %d were not", maxNodes, left)
 	}
 	var others []string
 	for _, n := range nodes {
@@ -137,7 +137,7 @@ var configzFields = []string{"featureGates", "eventRecordQPS", "failCgroupV1", "
 
 // kubeletOf asks another node's kubelet for its configuration, through the API.
 func (c *collector) kubeletOf(ctx context.Context, n upgrading.NodeVersions, shared map[string]any) breakages.Kubelet {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	k := newKubelet(n)
 	var running struct {

@@ -81,15 +81,15 @@ func (d *Discovery) forControlPlane(ctx context.Context, api cluster.Cluster, n 
 	return sharedCertificates(ctx, api)
 }
 
-// newTokenTime is how long an API server may take to learn of a new token. It watches tokens, so this takes milliseconds.
+// newTokenTimeout is how long an API server may take to learn of a new token. It watches tokens, so this takes milliseconds.
 const (
-	newTokenTime  = 3 * time.Second
-	newTokenDelay = 200 * time.Millisecond // before the second request
+	newTokenTimeout = 3 * time.Second
+	newTokenDelay   = 200 * time.Millisecond // before the second request
 )
 
 // stored makes the first request with the joining node's credentials.
 func (d *Discovery) stored(ctx context.Context, api cluster.Cluster, self *config.JoinConfiguration) (stored []byte, err error) {
-	deadline := time.Now().Add(newTokenTime)
+	deadline := time.Now().Add(newTokenTimeout)
 	unknown := func(err error) bool { return apierrors.IsUnauthorized(err) && time.Now().Before(deadline) }
 	err = retry.Policy{First: newTokenDelay, Retryable: unknown}.Do(ctx, func(ctx context.Context) (err error) {
 		stored, err = StoredConfiguration(ctx, api)

@@ -57,8 +57,8 @@ func sharedWith(found []*x509.Certificate) func(*thisnode.KubeletFile) []*x509.C
 	return func(conf *thisnode.KubeletFile) []*x509.Certificate { return thisnode.SharedCAs(conf.Trusted, found) }
 }
 
-// readyTime is more than an API server needs to say it's ready.
-const readyTime = 3 * time.Second
+// readyTimeout is more than an API server needs to say it's ready.
+const readyTimeout = 3 * time.Second
 
 // reachable leads a returning control plane to another API server if its own, which its kubelet uses, doesn't work: for example,
 // because its etcd has lost its data.
@@ -92,7 +92,7 @@ func (d *Discovery) isHere(server string) bool {
 
 // ready reports whether an API server can be asked. A server that refuses anonymous requests counts as ready.
 func (d *Discovery) ready(ctx context.Context, server string, ca []byte) bool {
-	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	err := d.Host.Probe(ctx, host.Probe{URL: server + "/readyz", CA: ca})
 	var answer *host.ProbeError

@@ -132,18 +132,18 @@ func (k Keeper) keepFile(writer string, f File) (kept bool, err error) {
 		differs = append(differs, fmt.Sprintf("mode %04o instead of %04o", mode, f.Mode))
 	}
 	if len(differs) > 0 && !k.assumed() {
-		sayKept(k.UI, f, have, strings.Join(differs, "; "), k.remedy(rewrite(writer)))
+		reportKept(k.UI, f, have, strings.Join(differs, "; "), k.remedy(rewrite(writer)))
 	}
 	return true, nil
 }
 
-func sayKept(u ui.UI, f File, have []byte, summary, remedy string) {
+func reportKept(u ui.UI, f File, have []byte, summary, remedy string) {
 	ui.SayKept(u, ui.Kept{Path: f.Path, Summary: summary, Remedy: remedy, Now: Shown(have), Ours: Shown(f.Data)})
 }
 
 // SayKept reports that a file stays as the operator has it, and what to do otherwise.
 func (f File) SayKept(u ui.UI, have []byte, remedy string) {
-	sayKept(u, f, have, LineDifference(have, f.Data), remedy)
+	reportKept(u, f, have, LineDifference(have, f.Data), remedy)
 }
 
 // assumed reports whether this is a plan that hasn't asked the cluster: then nobody knows what a run would write.

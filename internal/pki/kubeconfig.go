@@ -39,7 +39,7 @@ func (s Store) ensureKubeconfig(spec kubeconfig.Spec, spare crypto.Signer) error
 	var faults *certs.Error
 	switch {
 	case s.mayReplace(spec.Certificate, err):
-		s.sayReplaced(err)
+		s.reportReplaced(err)
 		return s.writeKubeconfig(spec, path, ca, spare)
 	case errors.As(err, &faults) && faults.Only(kubeconfig.WrongServer):
 		ui.WarnError(s.UI, err)

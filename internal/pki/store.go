@@ -90,7 +90,7 @@ func (s Store) Ensure(row certs.Spec, spare crypto.Signer) error {
 	err = s.Check(row, cert, key)
 	switch {
 	case s.mayReplace(row, err):
-		s.sayReplaced(err)
+		s.reportReplaced(err)
 		return s.issuePair(row, key, nil)
 	case err != nil:
 		return err
@@ -126,7 +126,7 @@ func (s Store) mayReplace(row certs.Spec, wrong error) bool {
 		!slices.ContainsFunc(s.Files(row), func(path string) bool { return !s.Host.Unchanged(path) })
 }
 
-func (s Store) sayReplaced(wrong error) {
+func (s Store) reportReplaced(wrong error) {
 	s.UI.Printf("Replacing an earlier run's files for another configuration: %s", strings.ReplaceAll(wrong.Error(), "\n", " "))
 }
 

@@ -163,15 +163,15 @@ func (t *trust) trustedBy(row certs.Spec, path string, data []byte) credential {
 	return e
 }
 
-// answerTime is more than the container runtime needs to list a few containers, even on a slow host.
-const answerTime = time.Minute
+// answerTimeout is more than the container runtime needs to list a few containers, even on a slow host.
+const answerTimeout = time.Minute
 
 // unreadBy reports whether a file has changed since its reader, a component, started.
 func (t *trust) unreadBy(component, path string) bool {
 	if component == "" {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	info, err := t.r.Store.Host.Stat(path)
 	var running []host.Container

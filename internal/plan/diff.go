@@ -21,8 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/redact"
 )
 
-// CompareTime limits a request to the cluster a plan is compared with; the cluster may be down.
-const CompareTime = 2 * time.Second
+// CompareTimeout limits a request to the cluster a plan is compared with; the cluster may be down.
+const CompareTimeout = 2 * time.Second
 
 // notShown stands for a difference in values that no plan shows, such as environment variables.
 const notShown = "(only hidden values change)\n"
@@ -87,7 +87,7 @@ func (n *present) modes(s *step) string {
 }
 
 func (n *present) describeUnit(s *step) {
-	ctx, cancel := context.WithTimeout(context.Background(), CompareTime)
+	ctx, cancel := context.WithTimeout(context.Background(), CompareTimeout)
 	defer cancel()
 	state, err := n.host.Unit(ctx, s.Unit)
 	if err != nil {

@@ -17,7 +17,7 @@ const PreviousConfiguration = "slipway/previous-configuration"
 
 // The annotation has at most this many configurations, and bytes: all annotations of an object may have 256 KiB.
 const (
-	mostPrevious  = 8
+	maxPrevious   = 8
 	previousBytes = 128 << 10
 )
 
@@ -31,7 +31,7 @@ type previous struct {
 // PreviousNote adds to the annotation a text that was stored from since on, or always if that's zero, until a change.
 func PreviousNote(note, text string, since, until time.Time) string {
 	list := append([]previous{{since.UTC(), until.UTC(), text}}, previousIn(note)...)
-	list = list[:min(len(list), mostPrevious)]
+	list = list[:min(len(list), maxPrevious)]
 	for {
 		data, _ := json.Marshal(list) // it has nothing that can't be encoded
 		if len(data) <= previousBytes || len(list) == 1 {

@@ -24,9 +24,9 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// EtcdAPILimit bounds asking the API for members if this host's static Pod already names some: the API may be down, for example after
+// EtcdAPITimeout bounds asking the API for members if this host's static Pod already names some: the API may be down, for example after
 // the loss of a quorum.
-const EtcdAPILimit = 3 * time.Second
+const EtcdAPITimeout = 3 * time.Second
 
 // OwnEtcdEndpoints returns a function that finds the client URLs of this host's etcd member. It needs no API server.
 func OwnEtcdEndpoints(h host.Host, n *config.Node) func(context.Context) ([]string, error) {
@@ -81,7 +81,7 @@ func EtcdEndpoints(h host.Host, api cluster.Cluster, n *config.Node, u ui.UI) fu
 		own := ""
 		if member, found := EtcdMember(h, n); found {
 			urls, own = member.Endpoints(), n.Name
-			limited, cancel := context.WithTimeout(ctx, EtcdAPILimit)
+			limited, cancel := context.WithTimeout(ctx, EtcdAPITimeout)
 			defer cancel()
 			ctx = limited
 		}

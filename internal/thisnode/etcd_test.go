@@ -245,11 +245,11 @@ func TestEndpointsOfAHangingAPI(t *testing.T) {
 	s := newStage(t)
 	s.startEtcd(t)
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), etcd.HealthTime)
+		ctx, cancel := context.WithTimeout(t.Context(), etcd.HealthTimeout)
 		defer cancel()
 		started := time.Now()
 		urls, err := s.endpoints(hanging{})(ctx)
-		if err != nil || !slices.Contains(urls, "https://192.0.2.11:2379") || time.Since(started) > etcd.HealthTime/2 {
+		if err != nil || !slices.Contains(urls, "https://192.0.2.11:2379") || time.Since(started) > etcd.HealthTimeout/2 {
 			t.Errorf("got %v, %v after %s", urls, err, time.Since(started))
 		}
 	})

@@ -24,8 +24,8 @@ const (
 	nameWidth = 22
 	// Below the width narrow, the live lines have no room for columns.
 	narrow = 60
-	// Below leastWidth, wrapping doesn't help.
-	leastWidth = 20
+	// Below minWidth, wrapping doesn't help.
+	minWidth = 20
 )
 
 // wrap breaks text between words. Each line but the first begins with margin; the caller leaves as much space before the first.
@@ -40,7 +40,7 @@ func (s *screen) wrap(text, margin string) string {
 			switch {
 			case i == 0:
 				line, used = word, w
-			case used+1+w > width && width >= leastWidth:
+			case used+1+w > width && width >= minWidth:
 				lines = append(lines, line)
 				line, used = word, w
 			default:

@@ -88,8 +88,8 @@ func printPatches(b *strings.Builder, heading string, files []PatchFile) {
 	}
 }
 
-// mostOfACheck is how many findings of one check people see; programs get all.
-const mostOfACheck = 10
+// maxPerCheck is how many findings of one check people see; programs get all.
+const maxPerCheck = 10
 
 // printFindings writes each level's findings under a heading, errors first.
 func printFindings(b *strings.Builder, found []fault.Finding) {
@@ -107,7 +107,7 @@ func printFindings(b *strings.Builder, found []fault.Finding) {
 			if len(shown) == 0 {
 				b.WriteString("\n" + part.heading + ":\n\n")
 			}
-			if shown[f.Name]++; shown[f.Name] <= mostOfACheck {
+			if shown[f.Name]++; shown[f.Name] <= maxPerCheck {
 				fmt.Fprintf(b, "  %s: %s\n", f.Name, strings.ReplaceAll(f.Message, "\n", "\n    "))
 				if f.Remedy != "" {
 					b.WriteString(indented("    ", f.Remedy))
@@ -115,7 +115,7 @@ func printFindings(b *strings.Builder, found []fault.Finding) {
 			}
 		}
 		for _, check := range slices.Sorted(maps.Keys(shown)) {
-			if left := shown[check] - mostOfACheck; left > 0 {
+			if left := shown[check] - maxPerCheck; left > 0 {
 				fmt.Fprintf(b, "  %s: and %d more; -o yaml shows them all\n", check, left)
 			}
 		}

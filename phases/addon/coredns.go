@@ -37,7 +37,7 @@ func upgradeCoreDNS(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if !found {
-		sayMissing(env, "Deployment kube-system/coredns", "addon coredns")
+		reportMissing(env, "Deployment kube-system/coredns", "addon coredns")
 		return nil
 	}
 	upgraded := live.DeepCopy()
@@ -51,7 +51,7 @@ func upgradeCoreDNS(ctx context.Context, env *step.Env) error {
 	if err := upgradeCorefile(ctx, env, settings, upgraded, from); err != nil {
 		unknown := (*unknownError)(nil)
 		if errors.As(err, &unknown) {
-			sayCoreDNSKept(env, from, to, unknown)
+			reportCoreDNSKept(env, from, to, unknown)
 			return nil
 		}
 		return err
@@ -128,7 +128,7 @@ func readsCorefile(d *appsv1.Deployment) bool {
 	})
 }
 
-func sayCoreDNSKept(env *step.Env, from, to string, unknown error) {
+func reportCoreDNSKept(env *step.Env, from, to string, unknown error) {
 	env.UI.Warn("keeping CoreDNS and its configuration as they are, with "+from+": "+unknown.Error(),
 		"check that "+to+" accepts the Corefile (its release notes are on https://coredns.io), change it if necessary, and run "+
 			"`kubectl -n kube-system set image deployment/coredns coredns="+to+"`; "+
@@ -144,8 +144,8 @@ func FindVersions[T cluster.Object](list []cluster.Versions) *cluster.Versions {
 	return &list[i]
 }
 
-// sayMissing says that an add-on without its workload isn't installed again: the cluster may use another.
-func sayMissing(env *step.Env, workload, phase string) {
+// reportMissing says that an add-on without its workload isn't installed again: the cluster may use another.
+func reportMissing(env *step.Env, workload, phase string) {
 	env.UI.Printf("The cluster has no %s, and stays without it; `slipway init phase %s` would install it", workload, phase)
 }
 

@@ -41,7 +41,7 @@ func upgradeKubeProxy(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if !found {
-		sayMissing(env, "DaemonSet kube-system/kube-proxy", "addon kube-proxy")
+		reportMissing(env, "DaemonSet kube-system/kube-proxy", "addon kube-proxy")
 		return nil
 	}
 	if image := kubeProxyImage(daemonSet.New); image != kubeProxyImage(live) {

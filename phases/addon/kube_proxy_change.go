@@ -38,7 +38,7 @@ func ChangeKubeProxy(ctx context.Context, env *step.Env, change func(data map[st
 		return changed, nil
 	})
 	if err == nil && changed {
-		sayRollout(env, pods)
+		reportRollout(env, pods)
 	}
 	return err
 }

@@ -26,7 +26,7 @@ func MoveFlannel(ctx context.Context, env *step.Env) error {
 	case err != nil:
 		return err
 	case moved:
-		sayRollout(env, pods)
+		reportRollout(env, pods)
 	case !found || !manifests.ByFlannel(pods):
 		env.UI.Printf("Leaving the Pod network as it is: it was not installed with --network flannel")
 	case !manifests.MoveFlannel(pods, to, to):

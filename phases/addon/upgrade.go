@@ -147,7 +147,7 @@ func upgradeObject(ctx context.Context, env *step.Env, phase string, v cluster.V
 		return env.Cluster.Ensure(ctx, v.New)
 	}
 	if changed && podTemplate(live) != nil {
-		sayRollout(env, live)
+		reportRollout(env, live)
 	}
 	d, err := env.Cluster.Compare(ctx, v.New)
 	if err == nil && d.Change == cluster.Update {
@@ -156,9 +156,9 @@ func upgradeObject(ctx context.Context, env *step.Env, phase string, v cluster.V
 	return err
 }
 
-// sayRollout says how to watch a workload's Pods being replaced. Nothing waits for all of them: that takes longer the more nodes there
+// reportRollout says how to watch a workload's Pods being replaced. Nothing waits for all of them: that takes longer the more nodes there
 // are, and some may be down.
-func sayRollout(env *step.Env, workload cluster.Object) {
+func reportRollout(env *step.Env, workload cluster.Object) {
 	kind := strings.ToLower(reflect.TypeOf(workload).Elem().Name())
 	ui.SayEffect(env.UI, ui.Effect{
 		Text:     "The Pods of " + workload.GetName() + " are being replaced",

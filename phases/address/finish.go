@@ -50,8 +50,8 @@ func join(addresses []netip.Addr) string {
 	return strings.Join(texts, ", ")
 }
 
-// mostBytes is the size up to which a file may be a text with settings.
-const mostBytes = 1 << 20
+// maxBytes is the size up to which a file may be a text with settings.
+const maxBytes = 1 << 20
 
 // findRemaining returns the files in a directory, and below, that have a former address: others made them, or they're backups.
 func (m *Move) findRemaining(env *step.Env, dir string, except ...string) (left []string, err error) {
@@ -70,7 +70,7 @@ func (m *Move) findRemaining(env *step.Env, dir string, except ...string) (left 
 			left = append(left, below...)
 		case e.Type().IsRegular():
 			info, err := env.Host.Lstat(path)
-			if err != nil || info.Size() > mostBytes {
+			if err != nil || info.Size() > maxBytes {
 				continue
 			}
 			if text, err := env.Host.ReadFile(path); err == nil && m.Mentions(string(text)) {

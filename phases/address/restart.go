@@ -37,7 +37,7 @@ func (m *Move) restart(ctx context.Context, env *step.Env) error {
 // finishMember moves the member if an earlier run was interrupted before it could. It may be in a container from before, and the
 // others can do without it only if they know which one it is.
 func (m *Move) finishMember(ctx context.Context, env *step.Env) {
-	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
+	limited, cancel := context.WithTimeout(ctx, node.ReachTimeout)
 	defer cancel()
 	if err := m.moveMember(limited, env); err != nil && ctx.Err() == nil {
 		ui.WarnError(env.UI, err)

@@ -86,7 +86,7 @@ func runShowJoinCommand(ctx context.Context, env *step.Env, name string) error {
 	env.UI.Outcome(outcome(n, command))
 	env.UI.Nextf("Cluster %q is running, with its control plane on %s.", n.Cluster.ClusterName, n.Name)
 	env.UI.Nextf("To use it as root: `export KUBECONFIG=%s`", n.Paths.AdminKubeconfig)
-	sayNetwork(env)
+	reportNetwork(env)
 	if n.SkipTokenPrint {
 		command.Token = withheld
 	}
@@ -104,7 +104,7 @@ func runShowJoinCommand(ctx context.Context, env *step.Env, name string) error {
 	return nil
 }
 
-func sayNetwork(env *step.Env) {
+func reportNetwork(env *step.Env) {
 	n := env.Config
 	switch {
 	case n.NetworkAddOn.Name != "":

@@ -144,14 +144,14 @@ func TestBrokenCertificates(t *testing.T) {
 			s := copyOfStage(t, whole)
 			b.do(t, s)
 			renewals := append(renew.Certificates(renew.Options{Name: "apiserver"}), phasetest.Pick(renew.Certificates(renew.Options{Name: "admin.conf"}), "check", "renew")...)
-			says(t, "renew", step.Run(t.Context(), s.Env, renewals, step.Options{}), b.renew)
+			expectError(t, "renew", step.Run(t.Context(), s.Env, renewals, step.Options{}), b.renew)
 
 			s = copyOfStage(t, whole)
 			b.do(t, s)
 			again := func() error {
 				return step.Run(t.Context(), s.Env, []step.Phase{certificates(), kubeconfigs()}, step.Options{})
 			}
-			says(t, "init", again(), b.init)
+			expectError(t, "init", again(), b.init)
 			if strings.HasPrefix(b.name, "wide ") {
 				s.SaidOnce(t, phasetest.Line{"/etc/kubernetes/", "0600", "root"})
 				phasetest.Fatal(t, again())
@@ -161,13 +161,13 @@ func TestBrokenCertificates(t *testing.T) {
 				phasetest.Fatal(t, os.RemoveAll(filepath.Join(s.Root, path)))
 			}
 			if b.remove != nil {
-				says(t, "init after what it advised", again(), nil)
+				expectError(t, "init after what it advised", again(), nil)
 			}
 		})
 	}
 }
 
-func says(t *testing.T, who string, err error, want []string) {
+func expectError(t *testing.T, who string, err error, want []string) {
 	t.Helper()
 	switch {
 	case err == nil && want == nil:

@@ -91,12 +91,12 @@ func startMember(ctx context.Context, env *step.Env, peer string, members []etcd
 	return nil
 }
 
-// undoTime bounds the cleanup after a failure, which also runs after an interruption.
-const undoTime = 30 * time.Second
+// undoTimeout bounds the cleanup after a failure, which also runs after an interruption.
+const undoTimeout = 30 * time.Second
 
 // withdraw removes the member this run added and cleans up here. It returns cause, the original error, with the result.
 func withdraw(ctx context.Context, env *step.Env, peer string, cause error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	env.UI.Printf("Removing %s from etcd again", peer)
 	if _, err := env.Etcd.Leave(ctx, peer); err != nil {
@@ -147,10 +147,10 @@ func endMember(ctx context.Context, env *step.Env) error {
 }
 
 const (
-	// wakeTime bounds the watch over a starting learner; by then it doesn't need a restart anymore.
-	wakeTime = 15 * time.Second
-	// serveTime is more than a member needs to serve its clients once the cluster knows its name.
-	serveTime = 250 * time.Millisecond
+	// wakeTimeout bounds the watch over a starting learner; by then it doesn't need a restart anymore.
+	wakeTimeout = 15 * time.Second
+	// serveDelay is more than a member needs to serve its clients once the cluster knows its name.
+	serveDelay = 250 * time.Millisecond
 	// learnerGrace is a learner's time to stop, though it stops at once.
 	learnerGrace = 5 * time.Second
 )
@@ -164,7 +164,7 @@ const (
 //
 // This only saves time. Errors are left to the promotion, which may wait longer.
 func restartStuckLearner(ctx context.Context, env *step.Env, peer string) {
-	ctx, cancel := context.WithTimeout(ctx, wakeTime)
+	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
 	probe, err := etcdClientProbe(env)
 	if err != nil {
@@ -172,11 +172,11 @@ func restartStuckLearner(ctx context.Context, env *step.Env, peer string) {
 	}
 	var known time.Time
 	_ = retry.Every(node.PollInterval).Do(ctx, func(ctx context.Context) error {
-		if serves(ctx, env.Host, probe, serveTime) {
+		if serves(ctx, env.Host, probe, serveDelay) {
 			return nil
 		}
 		switch {
-		case !known.IsZero() && env.Host.Now().Sub(known) > serveTime:
+		case !known.IsZero() && env.Host.Now().Sub(known) > serveDelay:
 			restartLearner(ctx, env)
 			return nil
 		case known.IsZero():

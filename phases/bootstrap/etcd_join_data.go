@@ -118,9 +118,9 @@ func isNoPod(err error) bool {
 	return errors.As(err, &none)
 }
 
-// fillTime is how long a learner running on this host gets to receive its first entry. On a busy host it takes seconds; without
+// firstEntryTimeout is how long a learner running on this host gets to receive its first entry. On a busy host it takes seconds; without
 // its data it never does.
-const fillTime = 30 * time.Second
+const firstEntryTimeout = 30 * time.Second
 
 // awaitFirstEntry waits for the first entry in the log of a learner running on this host. The others may know its name earlier:
 // the leader stores that without the learner's vote.
@@ -129,7 +129,7 @@ func awaitFirstEntry(ctx context.Context, env *step.Env) bool {
 	if err != nil || len(running) == 0 {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, fillTime)
+	ctx, cancel := context.WithTimeout(ctx, firstEntryTimeout)
 	defer cancel()
 	return node.Poll(ctx, func(context.Context) error {
 		here, err := node.ReadEtcdData(env)
@@ -159,7 +159,7 @@ func replaceMember(ctx context.Context, env *step.Env, lost etcd.Member, why str
 			"Start the members that are down or, if they are lost, restore etcd from a snapshot", name, lost.PeerURL, why, etcd.DescribeHealth(all, lost.PeerURL))
 	}
 	env.UI.Warnf("etcd has a member %q at %s, but %s. Removing it; this node joins again as a learner", name, lost.PeerURL, why)
-	ending, cancel := context.WithTimeout(ctx, undoTime)
+	ending, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
 	if err := removeMember(ending, env); err != nil { // before anything starts it again
 		return err

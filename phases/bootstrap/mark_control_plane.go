@@ -34,9 +34,9 @@ func markControlPlane() step.Phase {
 	}
 }
 
-// registrationTime is how long a kubelet may take to register its Node once the API server answers: it retries every seven
+// registrationTimeout is how long a kubelet may take to register its Node once the API server answers: it retries every seven
 // seconds at most.
-const registrationTime = 15 * time.Second
+const registrationTimeout = 15 * time.Second
 
 func runMarkControlPlane(ctx context.Context, env *step.Env) error {
 	n := env.Config
@@ -107,7 +107,7 @@ func markRegistered(ctx context.Context, env *step.Env, mark cluster.Mark) error
 	if !env.Rerun {
 		return env.Cluster.MarkNode(ctx, env.Config.Name, mark)
 	}
-	early, cancel := context.WithTimeout(ctx, registrationTime)
+	early, cancel := context.WithTimeout(ctx, registrationTimeout)
 	defer cancel()
 	err := env.Cluster.MarkNode(early, env.Config.Name, mark)
 	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {

@@ -77,8 +77,8 @@ func kubeletDiffers(env *step.Env) []fault.Finding {
 	return faults
 }
 
-// askTime is how long a running API server may take to answer one question.
-const askTime = 3 * time.Second
+// askTimeout is how long a running API server may take to answer one question.
+const askTimeout = 3 * time.Second
 
 // stored says how the ClusterConfiguration in the cluster compares with this run's. It's empty if there is none, or the cluster
 // can't be asked.
@@ -112,7 +112,7 @@ func storedCompares(ctx context.Context, env *step.Env) stored {
 // storedConfiguration asks the cluster for its ClusterConfiguration, which is nil if there's no ConfigMap for it. known is false
 // if the cluster can't be asked. A plan that asks nobody finds nothing; only Read says so.
 func storedConfiguration(ctx context.Context, env *step.Env) (have []byte, known bool) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if err := env.Host.Probe(ctx, host.Probe{URL: "https://" + env.Config.LocalEndpoint() + "/readyz"}); err != nil {
 		return nil, false
@@ -178,7 +178,7 @@ func etcdHasData(env *step.Env) bool {
 
 // hasKey asks etcd for an API object. A local etcd without a static Pod can't be asked.
 func hasKey(ctx context.Context, env *step.Env, object ...string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, thisnode.EtcdAPILimit+askTime)
+	ctx, cancel := context.WithTimeout(ctx, thisnode.EtcdAPITimeout+askTimeout)
 	defer cancel()
 	if _, found := thisnode.EtcdMember(env.Host, env.Config); !found && env.Config.Cluster.Etcd.Local != nil {
 		return false, errors.New("etcd has no static Pod")

@@ -57,8 +57,8 @@ func hostPath(pod *corev1.Pod, volume string) string {
 	return ""
 }
 
-// mostFiles bounds the files that filesOf finds.
-const mostFiles = 100
+// maxFiles bounds the files that filesOf finds.
+const maxFiles = 100
 
 // filesOf returns the paths in a component's container that flags name, and the paths in those files in turn: an
 // EncryptionConfiguration names sockets, an AdmissionConfiguration names kubeconfig files, and these name certificates.
@@ -66,7 +66,7 @@ func filesOf(env *step.Env, pod *corev1.Pod, flags []manifests.Flag) []string {
 	var files []string
 	add := func(text string) {
 		text = strings.TrimPrefix(text, "unix://")
-		if path.IsAbs(text) && !slices.Contains(files, text) && len(files) < mostFiles {
+		if path.IsAbs(text) && !slices.Contains(files, text) && len(files) < maxFiles {
 			files = append(files, text)
 		}
 	}

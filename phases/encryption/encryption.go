@@ -76,8 +76,8 @@ func (r *Run) check(_ context.Context, env *step.Env) error {
 	return err
 }
 
-// reloadTime is how long an API server may take to load a changed file. It looks at the file every minute.
-const reloadTime = 3 * time.Minute
+// reloadTimeout is how long an API server may take to load a changed file. It looks at the file every minute.
+const reloadTimeout = 3 * time.Minute
 
 // encrypt takes one step after the other, each in a turn of its own, until there's nothing left to do here.
 func (r *Run) encrypt(ctx context.Context, env *step.Env) error {
@@ -112,7 +112,7 @@ func (r *Run) step(ctx context.Context, env *step.Env, turn node.Lease) (done bo
 	case encryption.Wait:
 		env.UI.Nextf("This control plane has done its part for now. Run `slipway encryption %s` on %s", r.Goal, strings.Join(next.For, ", "))
 	default:
-		r.sayDone(env, ring)
+		r.reportDone(env, ring)
 	}
 	return true, nil
 }
@@ -150,7 +150,7 @@ func removedProviders(from, to encryption.Order) string {
 	return strings.Join(names, ", ")
 }
 
-func (r *Run) sayDone(env *step.Env, ring encryption.Keyring) {
+func (r *Run) reportDone(env *step.Env, ring encryption.Keyring) {
 	if ring.Target == encryption.Identity {
 		env.UI.Nextf("No Secret in etcd is encrypted any more")
 		return
@@ -161,7 +161,7 @@ func (r *Run) sayDone(env *step.Env, ring encryption.Keyring) {
 
 // awaitLoaded waits until this host's API server has loaded the file with this hash.
 func awaitLoaded(ctx context.Context, env *step.Env, hash string) error {
-	limited, cancel := context.WithTimeout(ctx, reloadTime)
+	limited, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
 	said := false
 	err := reloads.Do(limited, func(ctx context.Context) error {

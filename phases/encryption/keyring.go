@@ -128,7 +128,7 @@ func update(ctx context.Context, env *step.Env, change func(encryption.Keyring) 
 		}
 	}
 	if err == nil && restored {
-		sayRestored(env, here.Target)
+		reportRestored(env, here.Target)
 	}
 	if err == nil && !ring.Same(here) {
 		err = keep(env, ring, seal)
@@ -136,7 +136,7 @@ func update(ctx context.Context, env *step.Env, change func(encryption.Keyring) 
 	return ring, err
 }
 
-func sayRestored(env *step.Env, target string) {
+func reportRestored(env *step.Env, target string) {
 	env.UI.Warn(fmt.Sprintf("Secret kube-system/%s is older than %s, as after a restore of etcd: %s stays the target", encryption.KeyringSecret, keyringFile, target),
 		"if Secrets should have another key, use `slipway encryption rotate`")
 }

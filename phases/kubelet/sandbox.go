@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// sandboxTime is how long a node's first Pod may take to get its sandbox, on a slow host.
-	sandboxTime = 2 * time.Minute
-	// givenTime is how long the cluster may take to give a newly registered node its first Pod. It gives the Pods of all
+	// sandboxTimeout is how long a node's first Pod may take to get its sandbox, on a slow host.
+	sandboxTimeout = 2 * time.Minute
+	// firstPodTimeout is how long the cluster may take to give a newly registered node its first Pod. It gives the Pods of all
 	// DaemonSets at once.
-	givenTime = 3 * time.Second
+	firstPodTimeout = 3 * time.Second
 )
 
 // awaitSandbox waits until the kubelet can start a Pod: a node that can't has joined for nothing. The Pods of the Pod network
@@ -35,17 +35,17 @@ func awaitSandbox(ctx context.Context, env *step.Env) error {
 	if err != nil || settings.RegisterNode != nil && !*settings.RegisterNode {
 		return err
 	}
-	env.UI.Printf("Waiting until node %s starts a Pod, up to %s", name, sandboxTime)
+	env.UI.Printf("Waiting until node %s starts a Pod, up to %s", name, sandboxTimeout)
 	if sandboxReady(ctx, env) {
 		return nil
 	}
 	began := env.Host.Now()
 	failure := "node " + name + " has joined, but it cannot start Pods"
-	err = env.Guard(ctx, new(sandboxTime), env.KubeletTarget(), failure, func(ctx context.Context) error {
+	err = env.Guard(ctx, new(sandboxTimeout), env.KubeletTarget(), failure, func(ctx context.Context) error {
 		return env.Cluster.AwaitNode(ctx, name, func(_ *corev1.Node, pods []corev1.Pod) error {
 			given := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return cluster.IsMirror(&p) || !p.Spec.HostNetwork })
 			switch {
-			case sandboxReady(ctx, env), len(given) == 0 && env.Host.Now().Sub(began) >= givenTime:
+			case sandboxReady(ctx, env), len(given) == 0 && env.Host.Now().Sub(began) >= firstPodTimeout:
 				return nil
 			case len(given) == 0:
 				return errors.New("the cluster has not given the node a Pod yet")

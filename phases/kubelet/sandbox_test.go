@@ -30,9 +30,9 @@ func TestAwaitSandbox(t *testing.T) {
 		"one runs":                           {proxy, []host.Sandbox{{Pod: "kube-proxy", Ready: true}}, 0, nil},
 		"one has ended":                      {proxy, []host.Sandbox{{Pod: "kube-proxy"}}, 0, phasetest.Line{"[WARNING]", "node cp-1", "Pod kube-system/kube-proxy"}},
 		"none yet":                           {proxy, nil, 0, phasetest.Line{"[WARNING]", "node cp-1", "Pod kube-system/kube-proxy"}},
-		"the cluster gives none":             {nil, nil, givenTime, nil},
+		"the cluster gives none":             {nil, nil, firstPodTimeout, nil},
 		"the cluster gives none yet":         {nil, nil, 0, phasetest.Line{"[WARNING]", "node cp-1", "not given"}},
-		"static Pods and those of a network": {[]corev1.Pod{phasetest.APod("etcd", "static critical host"), phasetest.APod("coredns", "")}, nil, givenTime, nil},
+		"static Pods and those of a network": {[]corev1.Pod{phasetest.APod("etcd", "static critical host"), phasetest.APod("coredns", "")}, nil, firstPodTimeout, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := phasetest.NewStage(t, fixture.InitDocument+fixture.ClusterDocument)

@@ -38,7 +38,7 @@ func WaitNode() step.Phase {
 func runWaitNode(ctx context.Context, env *step.Env) error {
 	name := thisnode.RegisteredName(env.Host, env.Config)
 	if env.Config.Join == nil && !willHaveNetwork(env) {
-		sayNoNetwork(env, name)
+		reportNoNetwork(env, name)
 		return nil
 	}
 	limit := &env.Config.Timeouts.KubeletHealthCheck
@@ -56,7 +56,7 @@ func runWaitNode(ctx context.Context, env *step.Env) error {
 				lacking = time.Time{}
 			case lacking.IsZero():
 				lacking = now
-			case now.Sub(lacking) >= networkTime:
+			case now.Sub(lacking) >= networkPodTimeout:
 				noNetwork = true
 				return nil
 			}
@@ -70,14 +70,14 @@ func runWaitNode(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if noNetwork {
-		sayNoNetwork(env, name)
+		reportNoNetwork(env, name)
 		return nil
 	}
 	env.UI.Nextf("Node %s is Ready, and runs Pods.", name)
 	return nil
 }
 
-func sayNoNetwork(env *step.Env, node string) {
+func reportNoNetwork(env *step.Env, node string) {
 	remedy := "install a network add-on in the cluster"
 	if env.Config.Join == nil {
 		remedy = "install a network add-on, or run the same command again with --network flannel"
@@ -93,9 +93,9 @@ func willHaveNetwork(env *step.Env) bool {
 	return env.Config.NetworkAddOn.Name != "" || slices.ContainsFunc(configured, isNetwork)
 }
 
-// networkTime is how long a network add-on's Pod may come after kube-proxy's. The cluster gives a new node the Pods of all its
+// networkPodTimeout is how long a network add-on's Pod may come after kube-proxy's. The cluster gives a new node the Pods of all its
 // DaemonSets at once, but a busy cluster may take some seconds.
-const networkTime = 10 * time.Second
+const networkPodTimeout = 10 * time.Second
 
 // lacksNetwork reports whether nothing is on its way to configure the node's network: kube-proxy's Pod already runs, and the node
 // has no other.

@@ -146,7 +146,7 @@ func TestWaitNodeJoinedWithoutNetwork(t *testing.T) {
 	if err := step.Run(t.Context(), s.Env, []step.Phase{WaitNode()}, step.Options{}); err == nil {
 		t.Error("the network's Pod may still come")
 	}
-	api.Passes = func() { s.FakeHost.Pass(networkTime) }
+	api.Passes = func() { s.FakeHost.Pass(networkPodTimeout) }
 	phasetest.Fatal(t, step.Run(t.Context(), s.Env, []step.Phase{WaitNode()}, step.Options{}))
 	s.SaidOnce(t, phasetest.Line{"[WARNING]", "node cp-1", "not Ready", "no Pod network"})
 	fact.NotIn(t, s.Said.String(), "runs Pods")

@@ -33,7 +33,7 @@ func ask(ctx context.Context, env *step.Env) ([]etcd.Health, error) {
 
 // awaitFullHealth waits for all members to work, as one may be restarting, or they elect a leader.
 func awaitFullHealth(ctx context.Context, env *step.Env) (all []etcd.Health, err error) {
-	limited, cancel := context.WithTimeout(ctx, min(etcd.HealthTime, env.Config.Timeouts.EtcdAPICall))
+	limited, cancel := context.WithTimeout(ctx, min(etcd.HealthTimeout, env.Config.Timeouts.EtcdAPICall))
 	defer cancel()
 	err = node.Poll(limited, func(ctx context.Context) (err error) {
 		if all, err = ask(ctx, env); err != nil {

@@ -47,8 +47,8 @@ func hasRoom(ctx context.Context, env *step.Env, m etcd.Health) error {
 }
 
 const (
-	// spaceTime bounds a question to another host's kubelet.
-	spaceTime = 10 * time.Second
+	// spaceTimeout bounds a question to another host's kubelet.
+	spaceTimeout = 10 * time.Second
 	// kept is the part of a file system that has to stay free: one in so many, as on this host.
 	kept = 10
 )
@@ -56,7 +56,7 @@ const (
 // hasRoomThere asks the kubelet of another member's host about the file system that it keeps Pods on. A member has the name of
 // its Node.
 func hasRoomThere(ctx context.Context, env *step.Env, m etcd.Health) error {
-	ctx, cancel := context.WithTimeout(ctx, spaceTime)
+	ctx, cancel := context.WithTimeout(ctx, spaceTimeout)
 	defer cancel()
 	var summary struct {
 		Node struct {

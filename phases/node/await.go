@@ -28,8 +28,8 @@ func IsHealthy(ctx context.Context, env *step.Env, component string) bool {
 // PollInterval suits a probe of this host, which takes about a millisecond. Package retry lengthens it if a probe takes longer.
 const PollInterval = 50 * time.Millisecond
 
-// manifestTime is how long a wait allows for a static Pod to be written: the head start, and a disk that stalls.
-const manifestTime = 2 * time.Minute
+// manifestTimeout is how long a wait allows for a static Pod to be written: the head start, and a disk that stalls.
+const manifestTimeout = 2 * time.Minute
 
 // WaitComponent polls the liveness probe's endpoint in the component's static Pod, so it respects extra arguments and patches.
 func WaitComponent(ctx context.Context, env *step.Env, component string) error {
@@ -65,7 +65,7 @@ func awaitHealthy(ctx context.Context, env *step.Env, component string) error {
 
 // awaitedProbe is ComponentProbe for a static Pod that may not be written before the API server's head start ends.
 func awaitedProbe(ctx context.Context, env *step.Env, component string) (host.Probe, error) {
-	ctx, cancel := context.WithTimeout(ctx, manifestTime)
+	ctx, cancel := context.WithTimeout(ctx, manifestTimeout)
 	defer cancel()
 	missing := env.Host.AwaitFile(ctx, thisnode.StaticPodPath(env.Config, component), nil)
 	probe, err := ComponentProbe(env, component)

@@ -81,7 +81,7 @@ func AskServer(ctx context.Context, env *step.Env, endpoint, name string) error 
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, ReachTime)
+	limited, cancel := context.WithTimeout(ctx, ReachTimeout)
 	defer cancel()
 	_, err = env.Host.Date(limited, host.Probe{URL: "https://" + endpoint + "/readyz", CA: certs.EncodeCerts(conf.Trusted...), ServerName: name})
 	return err

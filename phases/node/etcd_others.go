@@ -130,7 +130,7 @@ func (o *EtcdOthers) gather(ctx context.Context, env *step.Env, all []etcd.Healt
 // gatherPresent notes the members known to this node's etcd, even if it doesn't answer clients: while it waits for a quorum, it
 // tells its peers, and while it's down, its database can be read. If it keeps crashing, it has the database open at times.
 func (o *EtcdOthers) gatherPresent(ctx context.Context, env *step.Env) {
-	limited, cancel := context.WithTimeout(ctx, etcd.HealthTime)
+	limited, cancel := context.WithTimeout(ctx, etcd.HealthTimeout)
 	defer cancel()
 	policy := retry.Policy{First: ReadyInterval, Retryable: func(err error) bool { return errors.Is(err, etcd.ErrOpen) }}
 	err := policy.Do(limited, func(ctx context.Context) error {
@@ -165,7 +165,7 @@ func (o *EtcdOthers) stored(env *step.Env) ([]etcd.Member, error) {
 
 // gatherNodes notes the control planes, if the API answers. Only an administrator can make a Node a control plane.
 func (o *EtcdOthers) gatherNodes(ctx context.Context, env *step.Env) {
-	limited, cancel := context.WithTimeout(ctx, ReachTime)
+	limited, cancel := context.WithTimeout(ctx, ReachTimeout)
 	defer cancel()
 	nodes, err := env.Cluster.Nodes(limited)
 	if err != nil {

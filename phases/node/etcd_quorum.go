@@ -82,7 +82,7 @@ func AwaitPeers(ctx context.Context, env *step.Env) error {
 	if !found {
 		return &QuorumError{errors.Errorf("%s does not name this node's etcd member", thisnode.StaticPodPath(env.Config, manifests.EtcdName))}
 	}
-	limit := min(etcd.HealthTime, env.Config.Timeouts.EtcdAPICall)
+	limit := min(etcd.HealthTimeout, env.Config.Timeouts.EtcdAPICall)
 	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
 	defer cancel()
 	idle := false

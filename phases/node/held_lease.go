@@ -71,14 +71,14 @@ func AcquireLease(ctx context.Context, env *step.Env, purpose Purpose) (Lease, e
 	}}, nil
 }
 
-// ReachTime limits how long a run waits for an API it can do without: people roll back or renew certificates because it's down.
-const ReachTime = 10 * time.Second
+// ReachTimeout limits how long a run waits for an API it can do without: people roll back or renew certificates because it's down.
+const ReachTimeout = 10 * time.Second
 
 // AcquireLeaseIfReachable is AcquireLease if the API answers. Otherwise nobody can see who else restarts components, and only the
 // health of etcd's other members decides whether this member may stop (stopStaticPods). A restore also goes on if etcd has no room
 // for a Lease: it may be what makes room.
 func AcquireLeaseIfReachable(ctx context.Context, env *step.Env, purpose Purpose) (Lease, error) {
-	limited, cancel := context.WithTimeout(ctx, ReachTime)
+	limited, cancel := context.WithTimeout(ctx, ReachTimeout)
 	defer cancel()
 	err := env.Cluster.Ready(limited)
 	if err == nil && purpose == ForRestore && isFull(ctx, env) { // the API would try to write the Lease for minutes
@@ -106,7 +106,7 @@ func isFull(ctx context.Context, env *step.Env) bool {
 
 func leaseWithoutAPI(env *step.Env, purpose Purpose) Lease {
 	return Lease{purpose: purpose, resumed: true, keepOnFailure: new(bool), release: func(ctx context.Context) error { // an earlier run may hold the Lease
-		limited, cancel := context.WithTimeout(ctx, ReachTime)
+		limited, cancel := context.WithTimeout(ctx, ReachTimeout)
 		defer cancel()
 		if err := returnLease(limited, env, purpose); purpose.changesVersion() {
 			return err
@@ -117,7 +117,7 @@ func leaseWithoutAPI(env *step.Env, purpose Purpose) Lease {
 
 // ReleaseInterruptedLease ends the turn of an earlier run that was interrupted after its last restart: nothing else would.
 func ReleaseInterruptedLease(ctx context.Context, env *step.Env, purpose Purpose) error {
-	limited, cancel := context.WithTimeout(ctx, ReachTime)
+	limited, cancel := context.WithTimeout(ctx, ReachTimeout)
 	defer cancel()
 	lease := newUpgradeLease()
 	found, err := env.Cluster.Get(limited, lease)
@@ -144,7 +144,7 @@ func (t Lease) Cancel(ctx context.Context, err error) error {
 	if t.resumed {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReachTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReachTimeout)
 	defer cancel()
 	if released := t.release(ctx); err == nil {
 		err = released

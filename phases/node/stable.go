@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// trialTime is how long a change has to work without a failure before it counts.
-	trialTime = 10 * time.Second
+	// trialPeriod is how long a change has to work without a failure before it counts.
+	trialPeriod = 10 * time.Second
 	// trialCheck is how often it's looked at meanwhile.
 	trialCheck = time.Second
 )
 
-// AwaitStable waits until this node has worked for trialTime without a failure, as a client sees it, and its kubelet has
+// AwaitStable waits until this node has worked for trialPeriod without a failure, as a client sees it, and its kubelet has
 // reported after that. A failure starts the time again. Once the cause of a failure is known, it's the error. docs/design/trial.md
 // has the conditions.
 func (t Lease) AwaitStable(ctx context.Context, env *step.Env) error {
-	env.UI.Printf("On trial: everything has to work for %s", trialTime)
+	env.UI.Printf("On trial: everything has to work for %s", trialPeriod)
 	return env.Guard(ctx, &env.Config.Timeouts.UpgradeManifests, env.NodeTarget(), "this node does not work with the change", func(ctx context.Context) error {
 		for {
 			if err := Poll(ctx, func(ctx context.Context) error { return t.checkHealth(ctx, env) }); err != nil {
@@ -38,7 +38,7 @@ func (t Lease) AwaitStable(ctx context.Context, env *step.Env) error {
 	})
 }
 
-// awaitTrialPeriod waits for the kubelet's next report after trialTime. again is set if something failed meanwhile.
+// awaitTrialPeriod waits for the kubelet's next report after trialPeriod. again is set if something failed meanwhile.
 func (t Lease) awaitTrialPeriod(ctx context.Context, env *step.Env) (again bool, err error) {
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -47,7 +47,7 @@ func (t Lease) awaitTrialPeriod(ctx context.Context, env *step.Env) (again bool,
 			cancel(err)
 		}
 	})
-	err = env.Cluster.AwaitReport(watched, env.Config.Name, env.Host.Now().Add(trialTime))
+	err = env.Cluster.AwaitReport(watched, env.Config.Name, env.Host.Now().Add(trialPeriod))
 	stop()
 	return watched.Err() != nil && ctx.Err() == nil, err
 }
@@ -55,7 +55,7 @@ func (t Lease) awaitTrialPeriod(ctx context.Context, env *step.Env) (again bool,
 // checkHealth reports why this node doesn't work now. On a control plane, each component answers its probe, the API server is
 // ready, this member of etcd follows a leader, and a write arrives. On a worker, the kubelet is healthy.
 func (t Lease) checkHealth(ctx context.Context, env *step.Env) error {
-	ctx, cancel := context.WithTimeout(ctx, ReachTime)
+	ctx, cancel := context.WithTimeout(ctx, ReachTimeout)
 	defer cancel()
 	if !env.Config.ControlPlane {
 		return kubeletAnswers(ctx, env)

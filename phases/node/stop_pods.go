@@ -82,8 +82,8 @@ func withAPIServer(env *step.Env, components []Replacement) ([]Replacement, erro
 	return slices.Insert(slices.Clone(components), at, Replacement{Name: manifests.APIServerName, Before: manifest, Wanted: manifest}), nil
 }
 
-// prepareTime bounds prepareClients: the API server writes its key within ten seconds, then kube-proxy needs its time.
-const prepareTime = proxyDelay + 20*time.Second
+// prepareTimeout bounds prepareClients: the API server writes its key within ten seconds, then kube-proxy needs its time.
+const prepareTimeout = proxyDelay + 20*time.Second
 
 // prepareClients moves a component's clients elsewhere before it stops, so they don't notice, unless it's already down. A failure
 // only causes a warning.
@@ -99,7 +99,7 @@ func prepareClients(ctx context.Context, env *step.Env, component string) {
 	if !IsHealthy(ctx, env, component) {
 		return
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, prepareTime, errors.Errorf("not within %s", prepareTime))
+	limited, cancel := context.WithTimeoutCause(ctx, prepareTimeout, errors.Errorf("not within %s", prepareTimeout))
 	defer cancel()
 	if err := prepare(limited, env); err != nil && ctx.Err() == nil {
 		ui.WarnError(env.UI, errors.WithMessage(err, missed))

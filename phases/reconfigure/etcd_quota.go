@@ -22,8 +22,8 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-// leastRoom is how much a database has to be able to grow, in bytes, or a tenth of its size: the trial writes, and so do the clients.
-const leastRoom = 16 << 20
+// minRoom is how much a database has to be able to grow, in bytes, or a tenth of its size: the trial writes, and so do the clients.
+const minRoom = 16 << 20
 
 func (r *Run) quotaQuestion(env *step.Env) preflight.Check {
 	return question(env, fault.EtcdQuota, "etcd's databases have room below its next quota", r.checkQuota)
@@ -55,7 +55,7 @@ func (r *Run) checkQuota(ctx context.Context, env *step.Env) []fault.Finding {
 	if size == 0 {
 		return []fault.Finding{fault.NewFinding("", fault.Unasked, "", "whether etcd's databases fit into the quota of %d bytes: no member says its size", next)}
 	}
-	least := size + max(size/10, leastRoom)
+	least := size + max(size/10, minRoom)
 	if next >= least {
 		return nil
 	}

@@ -59,11 +59,11 @@ func (r *Run) nodePreflight(ctx context.Context, env *step.Env) error {
 // kubeletName is the kubelet's name in a plan.
 const kubeletName = "kubelet"
 
-// mostNamed is how many nodes the last message names of each kind.
-const mostNamed = 8
+// maxNamed is how many nodes the last message names of each kind.
+const maxNamed = 8
 
-// sayOthers names the nodes that don't have the change yet.
-func (r *Run) sayOthers(ctx context.Context, env *step.Env) error {
+// reportOtherNodes names the nodes that don't have the change yet.
+func (r *Run) reportOtherNodes(ctx context.Context, env *step.Env) error {
 	ofKubelets := r.Changes(config.KubeletSource) || r.MovesEndpoint()
 	if !ofKubelets && !slices.ContainsFunc(r.Fields, isOfControlPlanes) {
 		return nil
@@ -88,16 +88,16 @@ func (r *Run) sayOthers(ctx context.Context, env *step.Env) error {
 	if r.Changes(config.KubeletSource) {
 		restarts = append(restarts, kubeletName)
 	}
-	sayFollowers(env, "the other control planes, one after another", others, restarts)
-	sayFollowers(env, "each worker", workers, []string{kubeletName})
+	reportFollowers(env, "the other control planes, one after another", others, restarts)
+	reportFollowers(env, "each worker", workers, []string{kubeletName})
 	if r.MovesEndpoint() {
 		env.UI.Nextf("Replace copies of admin.conf. Until you take the former endpoint's name out of apiServer.certSANs, it works as before")
 	}
 	return nil
 }
 
-// sayFollowers names nodes that get the change by a command of their own, and what that restarts there.
-func sayFollowers(env *step.Env, on string, nodes, restarts []string) {
+// reportFollowers names nodes that get the change by a command of their own, and what that restarts there.
+func reportFollowers(env *step.Env, on string, nodes, restarts []string) {
 	if len(nodes) == 0 {
 		return
 	}
@@ -118,8 +118,8 @@ func isOfControlPlanes(f reconfiguring.Field) bool {
 
 func namesOf(nodes []string) string {
 	slices.Sort(nodes)
-	if more := len(nodes) - mostNamed; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(nodes[:mostNamed], ", "), more)
+	if more := len(nodes) - maxNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(nodes[:maxNamed], ", "), more)
 	}
 	return strings.Join(nodes, ", ")
 }

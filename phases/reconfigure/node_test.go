@@ -131,7 +131,7 @@ func TestNamesOthers(t *testing.T) {
 			s := live(t)
 			s.Cluster = phasetest.TurnsAPI{Cluster: s.API, Known: nodes}
 			r := &Run{Change: &reconfiguring.Change{Node: s.Config, Fields: []reconfiguring.Field{test.field}}}
-			phasetest.Fatal(t, r.sayOthers(t.Context(), s.Env))
+			phasetest.Fatal(t, r.reportOtherNodes(t.Context(), s.Env))
 			fact.In(t, s.Said.String()+s.Results.String(), test.said...)
 			fact.NotIn(t, s.Said.String()+s.Results.String(), test.kept...)
 		})

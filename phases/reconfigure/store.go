@@ -190,7 +190,7 @@ func (r *Run) finish(ctx context.Context, env *step.Env) error {
 	if err := r.end(ctx, env); err != nil {
 		return err
 	}
-	return r.sayOthers(ctx, env)
+	return r.reportOtherNodes(ctx, env)
 }
 
 // end makes the change count.

@@ -69,7 +69,7 @@ func (r *Run) prepare(ctx context.Context, env *step.Env) error {
 		return err
 	}
 	if len(r.components) > 0 {
-		if err := sayOutage(ctx, env, r.components); err != nil {
+		if err := announceOutage(ctx, env, r.components); err != nil {
 			return err
 		}
 		if err := node.AwaitChecks(ctx, env, clusterChecks(env), env.Config.IgnorePreflightErrors); err != nil {
@@ -82,8 +82,8 @@ func (r *Run) prepare(ctx context.Context, env *step.Env) error {
 // apiOutage is how long the API of a single control plane is away when etcd or the API server restarts.
 const apiOutage = 10 * time.Second
 
-// sayOutage says how long the API of a single control plane is away. docs/design/upgrade-swap.md has the measurements.
-func sayOutage(ctx context.Context, env *step.Env, components []node.Replacement) error {
+// announceOutage says how long the API of a single control plane is away. docs/design/upgrade-swap.md has the measurements.
+func announceOutage(ctx context.Context, env *step.Env, components []node.Replacement) error {
 	nodes, err := env.Cluster.Nodes(ctx)
 	if err == nil && slices.ContainsFunc(components, node.TakesAPIAway) && len(cluster.ControlPlanesOf(nodes)) < 2 {
 		ui.SayEffect(env.UI, ui.Effect{Text: fmt.Sprintf("The API will be away for about %s", apiOutage), APIAway: apiOutage})

@@ -53,7 +53,7 @@ func (r *Recovery) ask(ctx context.Context, env *step.Env) error {
 
 // members are all members this host's etcd knows. It lists them to peers even without a quorum; if it's down, its database does.
 func (r *Recovery) members(ctx context.Context, env *step.Env) (members []etcd.Member, err error) {
-	limited, cancel := context.WithTimeout(ctx, etcd.HealthTime)
+	limited, cancel := context.WithTimeout(ctx, etcd.HealthTimeout)
 	defer cancel()
 	policy := retry.Policy{First: node.PollInterval, Retryable: func(err error) bool { return !errors.As(err, new(etcd.CredentialsError)) }}
 	err = policy.Do(limited, func(ctx context.Context) (err error) { // an etcd that keeps failing has the database open at times

@@ -20,8 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// apiTime is how long the API gets to answer: without a quorum, it doesn't.
-const apiTime = 5 * time.Second
+// apiTimeout is how long the API gets to answer: without a quorum, it doesn't.
+const apiTimeout = 5 * time.Second
 
 // observations are what this host sees of the others.
 type observations struct {
@@ -57,7 +57,7 @@ func (r *Recovery) look(ctx context.Context, env *step.Env) (seen observations) 
 	all.Go(func() { seen.health, seen.noHealth = etcd.AskHealth(ctx, env.Etcd) })
 	all.Go(func() { seen.peers = env.Etcd.Peers(ctx, urls) })
 	all.Go(func() {
-		limited, cancel := context.WithTimeout(ctx, apiTime)
+		limited, cancel := context.WithTimeout(ctx, apiTimeout)
 		defer cancel()
 		seen.noAPI = env.Cluster.Read(limited, cluster.Query{Path: "/readyz"}, func(io.Reader) error { return nil })
 	})

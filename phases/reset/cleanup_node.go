@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// askLimit bounds questions to something that may be gone, stopLimit the kubelet's stop, which takes a second unless it hangs.
+	// askTimeout bounds questions to something that may be gone, stopTimeout the kubelet's stop, which takes a second unless it hangs.
 	// Where something is gone, the error comes at once.
-	askLimit  = 30 * time.Second
-	stopLimit = 2 * time.Minute
+	askTimeout  = 30 * time.Second
+	stopTimeout = 2 * time.Minute
 )
 
 // runCleanupNode first stops the kubelet and its Pods, then removes the files they run on, so that nothing comes back. Records of

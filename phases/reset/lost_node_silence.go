@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// leaseWatchTime is how long the node's Lease is watched. A kubelet renews it every ten seconds.
-	leaseWatchTime = 25 * time.Second
-	// answerTime is how long one port may take to answer.
-	answerTime = 5 * time.Second
-	sshPort    = 22
+	// leaseWatchPeriod is how long the node's Lease is watched. A kubelet renews it every ten seconds.
+	leaseWatchPeriod = 25 * time.Second
+	// answerTimeout is how long one port may take to answer.
+	answerTimeout = 5 * time.Second
+	sshPort       = 22
 	// defaultKubeletPort is the kubelet's if its Node doesn't name another.
 	defaultKubeletPort = 10250
 	// apiPort is an API server's, unless it has another: then the other ports have to do.
@@ -47,8 +47,8 @@ func (l *LostNode) checkSilence(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	env.UI.Printf("Watching for a sign of life of %s, for %s", l.name, leaseWatchTime)
-	over := time.After(leaseWatchTime)
+	env.UI.Printf("Watching for a sign of life of %s, for %s", l.name, leaseWatchPeriod)
+	over := time.After(leaseWatchPeriod)
 	if err := l.checkUnreachable(ctx, env); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (l *LostNode) checkSilence(ctx context.Context, env *step.Env) error {
 // checkUnreachable tries to connect to the host. Addresses that this host can't send to don't count, but one of them all must.
 func (l *LostNode) checkUnreachable(ctx context.Context, env *step.Env) error {
 	doors, unknown := l.probeAddresses(ctx, env)
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	type knocked struct {
 		at      netip.AddrPort

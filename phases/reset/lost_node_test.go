@@ -197,7 +197,7 @@ func TestLostNode(t *testing.T) {
 				row.change(l)
 				began := time.Now()
 				err := l.reset(t, row.name)
-				if took := time.Since(began); err == nil && took < leaseWatchTime {
+				if took := time.Since(began); err == nil && took < leaseWatchPeriod {
 					t.Errorf("it watched the host for %s only", took)
 				}
 				fact.Error(t, err, row.facts...)

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	networkLimit = 3 * time.Minute
+	networkTimeout = 3 * time.Minute
 	// pluginConfig is where the runtime looks for network plugins; it takes the first file by name.
 	pluginConfig = "/etc/cni/net.d"
 	// pluginState is where plugins record the addresses they've assigned.
@@ -31,7 +31,7 @@ func (c *cleanup) removeNetwork(ctx context.Context) {
 	if !c.Config.Reset.Network {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, networkLimit)
+	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
 	if c.network == nil {
 		c.leaveNetwork(ctx)

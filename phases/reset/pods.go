@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// podsLimit bounds the wait for the runtime's unfinished work for a kubelet that has ended. Containerd can't remove a container
+	// podsTimeout bounds the wait for the runtime's unfinished work for a kubelet that has ended. Containerd can't remove a container
 	// it's starting, and gives up such a start after five seconds.
-	podsLimit = time.Minute
-	// suspendedLimit bounds the same wait while the kubelet is suspended: a network plugin may hang.
-	suspendedLimit  = 5 * time.Second
-	refusedInterval = 200 * time.Millisecond
+	podsTimeout = time.Minute
+	// suspendedTimeout bounds the same wait while the kubelet is suspended: a network plugin may hang.
+	suspendedTimeout = 5 * time.Second
+	refusedInterval  = 200 * time.Millisecond
 )
 
 // endPods ends the kubelet and removes the Pods.
@@ -36,7 +36,7 @@ const (
 func (c *cleanup) endPods(ctx context.Context) {
 	ending := ctx
 	if c.suspendKubelet(ctx) {
-		err := c.removePods(ctx, suspendedLimit) // tried again below
+		err := c.removePods(ctx, suspendedTimeout) // tried again below
 		if err != nil {
 			c.stopped = time.Time{} // its requests end only with it
 		}
@@ -44,7 +44,7 @@ func (c *cleanup) endPods(ctx context.Context) {
 		_ = c.Host.OrderUnit(ending, host.KillUnit, node.KubeletUnit) // StopUnit ends it, too, but lets it act first
 	}
 	c.stopKubelet(ending)
-	limit := podsLimit
+	limit := podsTimeout
 	if c.kubeletRuns {
 		limit = 0
 	}
@@ -60,7 +60,7 @@ func runs(unit host.UnitState) bool {
 
 // suspendKubelet reports whether it suspended the kubelet.
 func (c *cleanup) suspendKubelet(ctx context.Context) bool {
-	limited, cancel := context.WithTimeout(ctx, stopLimit)
+	limited, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	unit, err := c.Host.Unit(limited, node.KubeletUnit)
 	if err != nil || unit.MainPID == 0 || c.Host.OrderUnit(limited, host.SuspendUnit, node.KubeletUnit) != nil {
@@ -72,7 +72,7 @@ func (c *cleanup) suspendKubelet(ctx context.Context) bool {
 }
 
 func (c *cleanup) stopKubelet(ctx context.Context) {
-	limited, cancel := context.WithTimeout(ctx, stopLimit)
+	limited, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	unit, err := c.Host.Unit(limited, node.KubeletUnit)
 	if err == nil && !runs(unit) {
@@ -121,7 +121,7 @@ func (c *cleanup) removePods(ctx context.Context, limit time.Duration) error {
 // removeListedPods removes the Pods the runtime lists. It says how many, leaving out those announced before.
 func (c *cleanup) removeListedPods(ctx context.Context) error {
 	socket := c.Config.CRISocket
-	limited, cancel := context.WithTimeout(ctx, askLimit)
+	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	pods, err := c.Host.Pods(limited, socket)
 	if err != nil {

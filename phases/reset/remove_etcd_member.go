@@ -25,8 +25,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// leaveLimit bounds a member's removal once another member can be asked. Etcd refuses a change for 5 s after any other change.
-const leaveLimit = 30 * time.Second
+// leaveTimeout bounds a member's removal once another member can be asked. Etcd refuses a change for 5 s after any other change.
+const leaveTimeout = 30 * time.Second
 
 // runRemoveEtcdMember keeps the static Pod of a member that has left, or that no other member can be asked to remove, under a
 // name the kubelet ignores. It tells cleanup-node where the data is, in this or a later run.
@@ -61,7 +61,7 @@ func asidePath(n *config.Node) string {
 
 // leaveEtcd returns an error if the run is interrupted, or if the others aren't a quorum without this member.
 func leaveEtcd(ctx context.Context, env *step.Env, name, peerURL string) error {
-	env.UI.Printf("Removing %s from etcd, up to %s", peerURL, leaveLimit)
+	env.UI.Printf("Removing %s from etcd, up to %s", peerURL, leaveTimeout)
 	removed := false
 	members, err := askMembers(ctx, env) // which needs less patience than a change
 	if err == nil {
@@ -102,13 +102,13 @@ func memberHere(env *step.Env, members []etcd.Member, peerURL string) string {
 }
 
 func leave(ctx context.Context, env *step.Env, peerURL string) (removed bool, err error) {
-	leaving, cancel := context.WithTimeout(ctx, min(leaveLimit, env.Config.Timeouts.EtcdAPICall))
+	leaving, cancel := context.WithTimeout(ctx, min(leaveTimeout, env.Config.Timeouts.EtcdAPICall))
 	defer cancel()
 	return env.Etcd.Leave(leaving, peerURL)
 }
 
-// membersLimit allows for an API server that hangs (thisnode.EtcdAPILimit), and then for asking the members side by side.
-const membersLimit = 2 * thisnode.EtcdAPILimit
+// membersLimit allows for an API server that hangs (thisnode.EtcdAPITimeout), and then for asking the members side by side.
+const membersLimit = 2 * thisnode.EtcdAPITimeout
 
 func askMembers(ctx context.Context, env *step.Env) ([]etcd.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(membersLimit, env.Config.Timeouts.EtcdAPICall))

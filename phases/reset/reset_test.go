@@ -393,7 +393,7 @@ func TestResetIsPatientWithTheRuntime(t *testing.T) {
 		warns phasetest.Line
 		takes time.Duration
 	}{
-		"Pods stay":           {func(s *resetScene) { s.busy = 1e9 }, phasetest.Line{"2 of 2 Pods", ": container is", "starting state"}, suspendedLimit + podsLimit},
+		"Pods stay":           {func(s *resetScene) { s.busy = 1e9 }, phasetest.Line{"2 of 2 Pods", ": container is", "starting state"}, suspendedTimeout + podsTimeout},
 		"Pods may appear":     {func(s *resetScene) { s.making = errors.New("still making [1]") }, phasetest.Line{"Pods", "unix:///run/x.sock: still making [1]"}, 0},
 		"the kubelet remains": {func(s *resetScene) { s.busy, s.host.Fail["Unit"] = 1e9, host.ErrNoSystemd }, phasetest.Line{"2 of 2 Pods"}, 0},
 	} {

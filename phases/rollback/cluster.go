@@ -180,12 +180,12 @@ func (r *Rollback) finish(_ context.Context, env *step.Env) error {
 		env.UI.Nextf("On other nodes that were upgraded, run `slipway upgrade rollback` too, one at a time: first the control planes (the one on which you ran `slipway upgrade apply` comes last of them), then the workers")
 	}
 	if r.restore != nil {
-		r.sayAfterRestore(env)
+		r.reportAfterRestore(env)
 	}
 	return nil
 }
 
-func (r *Rollback) sayAfterRestore(env *step.Env) {
+func (r *Rollback) reportAfterRestore(env *step.Env) {
 	env.UI.Nextf("etcd's data from before the restore is in %s; `slipway etcd prune` removes it", r.Progress.OldData)
 	node.SayRejoin(env, r.restore.Names())
 }

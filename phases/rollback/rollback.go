@@ -66,7 +66,7 @@ func New(ctx context.Context, env *step.Env, o Options) (*Rollback, error) {
 	if err := r.checkSameCluster(env); err != nil {
 		return nil, err
 	}
-	r.sayEarlier(env)
+	r.reportEarlier(env)
 	if err := r.readManifests(env); err != nil {
 		return nil, err
 	}

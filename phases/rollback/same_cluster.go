@@ -74,8 +74,8 @@ func sameEtcdCluster(now node.EtcdData, what string, recorded, records []string)
 		fmt.Sprintf("remove the backups of the other cluster; if it is this one, and its data was restored from a snapshot since, set etcdCluster: %q in all of these: %s", id, strings.Join(records, ", ")))
 }
 
-// sayEarlier warns that the backup doesn't go back as far as it may seem.
-func (r *Rollback) sayEarlier(env *step.Env) {
+// reportEarlier warns that the backup doesn't go back as far as it may seem.
+func (r *Rollback) reportEarlier(env *step.Env) {
 	if r.Backup.Earlier.IsZero() {
 		return
 	}

@@ -63,7 +63,7 @@ func configurationToSeal(ctx context.Context, env *step.Env, c etcd.Contents) ([
 	if data := storedConfiguration(c); data != nil {
 		return data, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
+	limited, cancel := context.WithTimeout(ctx, node.ReachTimeout)
 	defer cancel()
 	data, err := configurationIn(func(_, configMap, name string) (string, error) {
 		return cluster.ConfigMapText(limited, env.Cluster, metav1.NamespaceSystem, configMap, name)

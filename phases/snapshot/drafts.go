@@ -12,8 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// maxSaveTime is how long a save may take: an older draft isn't in use any more. etcd recommends databases of 8 GiB at most.
-const maxSaveTime = time.Hour
+// saveTimeout is how long a save may take: an older draft isn't in use any more. etcd recommends databases of 8 GiB at most.
+const saveTimeout = time.Hour
 
 // draftOf returns a snapshot's path while it's being written: hidden, and different in each run.
 func draftOf(path string) string {
@@ -29,7 +29,7 @@ func sweep(env *step.Env, dir string) error {
 	for _, e := range entries {
 		name, found := draftIn(e.Name())
 		taken, own := snapshots.TakenIn(name, env.Config.Name)
-		if !found || !own || env.Host.Now().Sub(taken) < maxSaveTime {
+		if !found || !own || env.Host.Now().Sub(taken) < saveTimeout {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())

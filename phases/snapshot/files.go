@@ -36,8 +36,8 @@ type collection struct {
 }
 
 const (
-	mostFiles  = 10_000
-	mostMissed = 100
+	maxFiles  = 10_000
+	maxMissed = 100
 )
 
 // filesHere returns this control plane's files: everything in /etc/kubernetes but the backups of upgrades, the kubelet's settings,
@@ -170,14 +170,14 @@ func (c *collection) miss(path string, err error) {
 	}
 	switch text := path + ": " + err.Error(); {
 	case slices.Contains(c.missed, text):
-	case len(c.missed) == mostMissed:
+	case len(c.missed) == maxMissed:
 		c.more++
 	default:
 		c.missed = append(c.missed, text)
 	}
 }
 
-var errNoRoom = fmt.Errorf("there is room for %d files of %d MiB together", mostFiles, snapshots.MaxFiles>>20)
+var errNoRoom = fmt.Errorf("there is room for %d files of %d MiB together", maxFiles, snapshots.MaxFiles>>20)
 
 // file adds a file, or the target of a link. A missing one isn't needed.
 func (c *collection) file(path string) {
@@ -195,7 +195,7 @@ func (c *collection) file(path string) {
 	case info.Size() > snapshots.MaxFile:
 		c.miss(path, fmt.Errorf("it has %d bytes, and a file may have %d MiB", info.Size(), snapshots.MaxFile>>20))
 		return
-	case len(c.files) == mostFiles || c.size+int(info.Size()) > snapshots.MaxFiles:
+	case len(c.files) == maxFiles || c.size+int(info.Size()) > snapshots.MaxFiles:
 		c.full = true
 		c.miss(path, errNoRoom)
 		return

@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	mostMemory = 64 << 20 // bytes
+	maxMemory  = 64 << 20 // bytes
 	memoryTask = "SLIPWAY_SNAPSHOT_TEST"
 	// The database has this many objects of 2 KiB, each changed once.
 	objects, objectSize = 16_000, 2 << 10
@@ -135,7 +135,7 @@ func checkMemory(t *testing.T, task string) {
 		_, _ = fmt.Sscanf(line, "VmHWM: %d kB", &peak)
 	}
 	t.Logf("%s takes %d MiB", task, peak>>10)
-	if peak == 0 || peak<<10 > mostMemory {
-		t.Errorf("that is more than %d MiB", mostMemory>>20)
+	if peak == 0 || peak<<10 > maxMemory {
+		t.Errorf("that is more than %d MiB", maxMemory>>20)
 	}
 }

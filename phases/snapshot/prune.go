@@ -37,7 +37,7 @@ func Prune(ctx context.Context, env *step.Env, dir string, policy snapshots.Poli
 		env.UI.Warn("no snapshot was removed, because "+dir+" has those of several clusters, and the API does not say which of them is this one", "run this again once the API answers")
 		return nil
 	}
-	sayAhead(env, list, owner)
+	warnAhead(env, list, owner)
 	if err := verifyNewest(env, list, owner); err != nil {
 		return err
 	}
@@ -66,8 +66,8 @@ func ownerHere(ctx context.Context, env *step.Env, list []snapshots.Snapshot) (o
 	return owner, owner.ClusterUID != "" || len(clusters) <= 1
 }
 
-// sayAhead names snapshots whose age nobody knows.
-func sayAhead(env *step.Env, list []snapshots.Snapshot, owner snapshots.Owner) {
+// warnAhead names snapshots whose age nobody knows.
+func warnAhead(env *step.Env, list []snapshots.Snapshot, owner snapshots.Owner) {
 	_, ahead := snapshots.OwnOf(list, owner, env.Host.Now())
 	var paths []string
 	for _, s := range ahead {

@@ -160,7 +160,7 @@ func (r *Restore) readSnapshot(env *step.Env) error {
 
 // noteNodes notes the present Nodes, if the API answers: after the restore, nobody knows which have joined since.
 func (r *Restore) noteNodes(ctx context.Context, env *step.Env) {
-	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
+	limited, cancel := context.WithTimeout(ctx, node.ReachTimeout)
 	defer cancel()
 	nodes, err := env.Cluster.Nodes(limited)
 	if err != nil {

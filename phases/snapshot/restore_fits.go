@@ -98,7 +98,7 @@ func (r *Restore) compare(ctx context.Context, env *step.Env) {
 
 // clusterUID is the UID of this cluster's Namespace kube-system; empty if the API doesn't say.
 func clusterUID(ctx context.Context, env *step.Env) string {
-	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
+	limited, cancel := context.WithTimeout(ctx, node.ReachTimeout)
 	defer cancel()
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
 	if found, err := env.Cluster.Get(limited, system); err != nil || !found {

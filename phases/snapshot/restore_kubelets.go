@@ -31,7 +31,7 @@ type behindError struct{ error }
 
 // checkWaiting returns an error while a kubelet doesn't work with its Pods. Each that does isn't asked again.
 func (k *kubelets) checkWaiting(ctx context.Context, env *step.Env, pods []corev1.Pod) (err error) {
-	limited, cancel := context.WithTimeout(ctx, node.ReachTime)
+	limited, cancel := context.WithTimeout(ctx, node.ReachTimeout)
 	defer cancel()
 	type answer struct {
 		node string

@@ -29,8 +29,8 @@ import (
 	"github.com/slipway-k8s/slipway/phases/step"
 )
 
-// reportTime is how long a kubelet gets to renew its Lease in the restored cluster: six times its interval.
-const reportTime = time.Minute
+// kubeletTimeout is how long a kubelet gets to renew its Lease in the restored cluster: six times its interval.
+const kubeletTimeout = time.Minute
 
 // settle waits until the kubelets and controllers that run work with the restored state, so that EndpointSlices lead to Pods that
 // are there. The state has Nodes as they were: their kubelets show whether they're still there.
@@ -43,7 +43,7 @@ func (r *Restore) settle(ctx context.Context, env *step.Env) error {
 	if err != nil {
 		return err
 	}
-	env.UI.Printf("Waiting until the kubelets report, up to %s", reportTime)
+	env.UI.Printf("Waiting until the kubelets report, up to %s", kubeletTimeout)
 	silent, err := silentNodes(ctx, env, nodes)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func electionOf(env *step.Env, pod *corev1.Pod, component string) (namespace, na
 // silentNodes returns the names of the Nodes whose kubelets don't report. A report counts if it's newer than any in the restored
 // state, so clocks that differ don't matter.
 func silentNodes(ctx context.Context, env *step.Env, nodes []corev1.Node) (silent []string, err error) {
-	limited, cancel := context.WithTimeout(ctx, min(reportTime, env.Config.Timeouts.UpgradeManifests))
+	limited, cancel := context.WithTimeout(ctx, min(kubeletTimeout, env.Config.Timeouts.UpgradeManifests))
 	defer cancel()
 	silent = parallel.Map(nodes, 0, func(n corev1.Node) string {
 		since, err := lastReport(limited, env, &n)

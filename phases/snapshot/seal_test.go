@@ -137,7 +137,7 @@ func TestSealedLargeVolume(t *testing.T) {
 	}
 	record, err := snapshots.Read(s.Host, path)
 	phasetest.Fatal(t, err)
-	if n := len(record.Unknown); n > 2*mostMissed {
+	if n := len(record.Unknown); n > 2*maxMissed {
 		t.Errorf("it names %d files", n)
 	}
 	fact.In(t, strings.Join(record.Unknown, " "), "/opt/a/large-000", "others")

@@ -28,11 +28,11 @@ import (
 	"github.com/slipway-k8s/slipway/preflight"
 )
 
-const inventoryTime = 30 * time.Second
+const inventoryTimeout = 30 * time.Second
 
 // upgradeBreakages returns the checks for breakages by the upgrade and for faults of this host, one for each kind of finding.
 func upgradeBreakages(ctx context.Context, env *step.Env) []preflight.Check {
-	ctx, cancel := context.WithTimeout(ctx, inventoryTime)
+	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()
 	find := nodeBreakages
 	if env.Config.Upgrade.First {

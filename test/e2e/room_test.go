@@ -73,9 +73,9 @@ var needs = map[string]need{
 
 // room limits tests and machines at a time: with more of them, on two processors, everything takes so long that Kubernetes' own
 // limits pass.
-var room = newRooms(3, mostMachines)
+var room = newRooms(3, maxMachines)
 
-const mostMachines = 5
+const maxMachines = 5
 
 // rooms are for tests that run side by side. The longest come first, so that none of them is left alone at the end.
 type rooms struct {
@@ -200,8 +200,8 @@ func beside(t *testing.T, specs ...nodes.NodeSpec) {
 		t.Fatal(err)
 	}
 	n := needOf(t)
-	if n.machines > mostMachines {
-		t.Fatalf("it needs %d machines, and there is never room for more than %d", n.machines, mostMachines)
+	if n.machines > maxMachines {
+		t.Fatalf("it needs %d machines, and there is never room for more than %d", n.machines, maxMachines)
 	}
 	room.take(n)
 	started := time.Now()

@@ -86,12 +86,12 @@ func Existing(real *linux.Host, paths []string) []string {
 	return found
 }
 
-// AskTime limits the wait for a configuration a command can do without: people look at certificates when the cluster is down.
-const AskTime = 5 * time.Second
+// AskTimeout limits the wait for a configuration a command can do without: people look at certificates when the cluster is down.
+const AskTimeout = 5 * time.Second
 
 // AskingNode is for questions to the cluster that a command can do without.
 func AskingNode(kubeconfig UserKubeconfig) *config.Node {
-	return config.APINode(kubeconfig.String(), nil).With(func(n *config.Node) { n.Timeouts.KubernetesAPICall = AskTime })
+	return config.APINode(kubeconfig.String(), nil).With(func(n *config.Node) { n.Timeouts.KubernetesAPICall = AskTimeout })
 }
 
 // NodeOfCluster is this control plane as described by the cluster's configuration and this host's files.

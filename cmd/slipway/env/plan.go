@@ -135,7 +135,7 @@ const planPatience = 5 * time.Second
 
 // answering returns nil for a cluster that doesn't answer: people roll back an upgrade because of that.
 func answering(c cluster.Cluster) cluster.Cluster {
-	ctx, cancel := context.WithTimeout(context.Background(), AskTime)
+	ctx, cancel := context.WithTimeout(context.Background(), AskTimeout)
 	defer cancel()
 	if c.Ready(ctx) != nil {
 		return nil
@@ -180,6 +180,6 @@ func presentCluster(node *config.Node, real *linux.Host) *cluster.Real {
 		Kubeconfig: node.Paths.AdminKubeconfig,
 		ReadFile:   real.ReadFile,
 		Endpoint:   localEndpoint(node),
-		Timeout:    plan.CompareTime,
+		Timeout:    plan.CompareTimeout,
 	})
 }

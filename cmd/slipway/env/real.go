@@ -206,7 +206,7 @@ func NewDiscovery(real *linux.Host, said ui.UI, limit time.Duration, opts config
 
 // administrator is the API with admin.conf, which a join's earlier phases have written. It's only read from, so plans may use it.
 func administrator(real *linux.Host) cluster.Cluster {
-	return cluster.New(cluster.Options{Kubeconfig: config.DefaultAdminKubeconfig, ReadFile: real.ReadFile, Timeout: AskTime})
+	return cluster.New(cluster.Options{Kubeconfig: config.DefaultAdminKubeconfig, ReadFile: real.ReadFile, Timeout: AskTimeout})
 }
 
 // ClusterOfNode is this node's cluster as seen by its administrator or, on a worker, by its kubelet.

@@ -96,8 +96,8 @@ func preflightJoinCommand(g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// discoveryLimit is shorter than a join's timeout: preflight asks once and doesn't wait.
-const discoveryLimit = 3 * time.Second
+// discoveryTimeout is shorter than a join's timeout: preflight asks once and doesn't wait.
+const discoveryTimeout = 3 * time.Second
 
 // joiningHost is this host as it would join. A named cluster's answer is a check of its own; without it, the defaults apply.
 func (o *joinOptions) joiningHost(ctx context.Context, g *cli.Globals, in *env.Input, check *checkup) (*step.Env, error) {
@@ -133,8 +133,8 @@ func (o *joinOptions) joiningHost(ctx context.Context, g *cli.Globals, in *env.I
 // discovered returns the node as part of self's cluster, or nil if discovery fails.
 func discovered(ctx context.Context, said ui.UI, self *config.JoinConfiguration, in *env.Input, check *checkup) (*config.Node, []string) {
 	start := time.Now()
-	self.Timeouts.Discovery.Duration = min(self.Timeouts.Discovery.Duration, discoveryLimit)
-	node, warnings, err := env.NewDiscovery(in.Host, said, discoveryLimit, in.Options).Node(ctx, self)
+	self.Timeouts.Discovery.Duration = min(self.Timeouts.Discovery.Duration, discoveryTimeout)
+	node, warnings, err := env.NewDiscovery(in.Host, said, discoveryTimeout, in.Options).Node(ctx, self)
 	asked := preflight.Result{Check: "Discovery", Took: time.Since(start)}
 	if err != nil {
 		node, asked.Findings = nil, []fault.Finding{fault.Of(err)}

@@ -145,8 +145,8 @@ func (p *planner) parts(ctx context.Context, target string) (*env.Parts, *plan.P
 		return &env.Parts{Env: &step.Env{Config: node}}, nil, nil
 	}
 	self, options, limits := *p.in.self, p.in.Options, *p.in.self.Timeouts
-	limits.KubernetesAPICall = &metav1.Duration{Duration: env.AskTime} // like p.api's
-	limits.UpgradeManifests = limits.KubernetesAPICall                 // a plan waits for nothing to start
+	limits.KubernetesAPICall = &metav1.Duration{Duration: env.AskTimeout} // like p.api's
+	limits.UpgradeManifests = limits.KubernetesAPICall                    // a plan waits for nothing to start
 	self.Version, self.Timeouts, options.AnyVersion = target, &limits, true
 	node, warnings, err := upgrading.Source{API: p.api, Host: p.in.Host, Options: options, Say: p.said.Printf}.Node(ctx, &self)
 	if err != nil {

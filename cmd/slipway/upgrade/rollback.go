@@ -68,7 +68,7 @@ func loadRollback(cmd *cobra.Command, g *cli.Globals, o *config.RollbackFlags) (
 	env.KeepMode(cmd, self)
 	self.NodeRegistration.IgnorePreflightErrors = o.IgnorePreflightErrors
 	in.Options.Kubeconfig = env.KubeconfigFlag(cmd)
-	api := env.ClusterOfNode(in.Host, in.Options.Kubeconfig, env.AskTime)
+	api := env.ClusterOfNode(in.Host, in.Options.Kubeconfig, env.AskTimeout)
 	node, warnings, err := upgrading.Source{API: api, Host: in.Host, Options: in.Options}.NodeBefore(cmd.Context(), backup, self)
 	if err != nil {
 		return nil, nil, err

@@ -23,8 +23,8 @@ import (
 const (
 	// probeTimeout is how long the kubelet gives the components, too (timeoutSeconds of their probes).
 	probeTimeout = 15 * time.Second
-	// idleTime is longer than a wait's pauses between two probes.
-	idleTime = 5 * time.Second
+	// idleTimeout is longer than a wait's pauses between two probes.
+	idleTimeout = 5 * time.Second
 	// fetchBody is more than any of these endpoints returns, probeBody as much of it as is worth showing.
 	fetchBody = 64 << 10
 	probeBody = 4 << 10
@@ -111,7 +111,7 @@ func (h *Host) get(ctx context.Context, p host.Probe) (*http.Response, error) {
 func healthTransport() *http.Transport {
 	return &http.Transport{
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
-		IdleConnTimeout: idleTime,
+		IdleConnTimeout: idleTimeout,
 	}
 }
 

@@ -31,11 +31,11 @@ func (h *Host) RunProgram(ctx context.Context, words []string) error {
 // end keeps the end of a program's output.
 type end []byte
 
-const mostOutput = 4 << 10
+const maxOutput = 4 << 10
 
 func (e *end) Write(p []byte) (int, error) {
 	*e = append(*e, p...)
-	*e = (*e)[max(len(*e)-mostOutput, 0):]
+	*e = (*e)[max(len(*e)-maxOutput, 0):]
 	return len(p), nil
 }
 

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// settleTime is how long a runtime gets, after the kubelet's end, to list the Pods it was making. It's a few milliseconds of
+	// settlePeriod is how long a runtime gets, after the kubelet's end, to list the Pods it was making. It's a few milliseconds of
 	// work, which a disk that's slow to sync delays. A runtime that says which Pods it's making needs the time for containers
 	// only.
-	settleTime          = time.Second
-	containerSettleTime = 250 * time.Millisecond
+	settlePeriod          = time.Second
+	containerSettlePeriod = 250 * time.Millisecond
 	// settleInterval is how often AwaitSettled asks.
 	settleInterval = 50 * time.Millisecond
 )
@@ -43,9 +43,9 @@ func (r *Runtimes) AwaitSettled(ctx context.Context, socket string, since time.T
 // settled returns an error while the runtime may still be busy.
 func (r *Runtimes) settled(ctx context.Context, socket string, since time.Time) error {
 	unlisted, known, err := r.unlistedPods(ctx, socket)
-	settle := settleTime
+	settle := settlePeriod
 	if known {
-		settle = containerSettleTime
+		settle = containerSettlePeriod
 	}
 	switch {
 	case err != nil:

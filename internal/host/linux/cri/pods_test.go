@@ -191,9 +191,9 @@ func TestAwaitSettled(t *testing.T) {
 		"making Pods":                   {leases: &leaseService{making: making}, ended: time.Hour, asked: 5, takes: 4 * settleInterval},
 		"making them for ever":          {leases: &leaseService{making: making}, ended: time.Hour, forever: true, err: "[bbbbbbbbbbbb cccccccccccc]"},
 		"idle":                          {leases: &leaseService{}, ended: time.Hour, asked: 1},
-		"idle, the kubelet just ended":  {leases: &leaseService{}, takes: containerSettleTime},
+		"idle, the kubelet just ended":  {leases: &leaseService{}, takes: containerSettlePeriod},
 		"other":                         {ended: time.Hour},
-		"other, the kubelet just ended": {takes: settleTime},
+		"other, the kubelet just ended": {takes: settlePeriod},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -153,8 +153,8 @@ func sweep(dir *os.File, name string) error {
 	return nil
 }
 
-// mostLinks is how many symlinks are followed on the way to a directory: the kernel's limit.
-const mostLinks = 40
+// maxLinks is how many symlinks are followed on the way to a directory: the kernel's limit.
+const maxLinks = 40
 
 var errOthersLink = errors.New("it is a symlink that a user other than root has made, so it is not followed: remove it, then run the same command again")
 
@@ -168,7 +168,7 @@ func openTrusted(path string) (*os.File, error) {
 		if at, target, err = follow(at, names[0]); target != nil {
 			links++
 		}
-		if links > mostLinks {
+		if links > maxLinks {
 			err = stderrors.Join(unix.ELOOP, at.Close())
 		}
 		names = append(target, names[1:]...)

@@ -22,8 +22,8 @@ const (
 	deepest = 100
 	// attempts is how often to empty a directory that another program refills.
 	attempts = 3
-	// mostFailures is how many failures an error lists.
-	mostFailures = 3
+	// maxFailures is how many failures an error lists.
+	maxFailures = 3
 )
 
 func (r *Root) RemoveTree(path string) (host.Removal, error) {
@@ -83,7 +83,7 @@ func (t *treeRemoval) remove(path string) error {
 	case t.changed:
 		t.failed = append(t.failed, t.top.Sync())
 	}
-	return stderrors.Join(t.failed[:min(len(t.failed), mostFailures)]...)
+	return stderrors.Join(t.failed[:min(len(t.failed), maxFailures)]...)
 }
 
 // linked returns the directory a link leads to. It refuses another user's link, and a link to a directory that contains the link

@@ -19,8 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lazyregexp"
 )
 
-// iptablesTime bounds a run of an iptables program. They wait for each other's lock.
-const iptablesTime = time.Minute
+// iptablesTimeout bounds a run of an iptables program. They wait for each other's lock.
+const iptablesTimeout = time.Minute
 
 // legacyFamilies are the two IP families of legacy iptables: the file in which the kernel lists the tables in use, and the
 // programs for them. Without the file there are no tables, and running the program would create them.
@@ -111,7 +111,7 @@ func legacyRemoval(table, saved string) string {
 }
 
 func runIPTables(ctx context.Context, script, name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, iptablesTime)
+	ctx, cancel := context.WithTimeout(ctx, iptablesTimeout)
 	defer cancel()
 	out, err := program.Run(ctx, script, name, args...)
 	if errors.Is(err, exec.ErrNotFound) {

@@ -19,9 +19,9 @@ const (
 	busCheck = time.Second
 	// jobDone is the only result of a systemd job that means success.
 	jobDone = "done"
-	// reapTime is more than systemd needs to notice a killed process, even on a busy host; reapCheck is how often it's asked.
-	reapTime  = 20 * time.Second
-	reapCheck = 10 * time.Millisecond
+	// reapTimeout is more than systemd needs to notice a killed process, even on a busy host; reapCheck is how often it's asked.
+	reapTimeout = 20 * time.Second
+	reapCheck   = 10 * time.Millisecond
 )
 
 func (b *Bus) OrderUnit(ctx context.Context, order host.UnitOrder, name string) error {
@@ -82,7 +82,7 @@ func (b *Bus) kill(ctx context.Context, conn *dbus.Conn, name string) error {
 	if err := conn.KillUnitWithTarget(ctx, name, dbus.Main, int32(unix.SIGKILL)); err != nil {
 		return unitFailure(name, job, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, reapTime)
+	ctx, cancel := context.WithTimeout(ctx, reapTimeout)
 	defer cancel()
 	for {
 		state, err := b.Unit(ctx, name)
@@ -91,7 +91,7 @@ func (b *Bus) kill(ctx context.Context, conn *dbus.Conn, name string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return unfinished(name, job, errors.WithMessagef(context.Cause(ctx), "it had %s", reapTime))
+			return unfinished(name, job, errors.WithMessagef(context.Cause(ctx), "it had %s", reapTimeout))
 		case <-time.After(reapCheck):
 		}
 	}
