@@ -44,7 +44,8 @@ func with[T any](v T, ask func(context.Context, View, T) []fault.Finding) func(c
 }
 
 const (
-	// DefaultTimeout bounds a check without a limit of its own. The parts of a host have limits of their own, which suit slow hosts.
+	// DefaultTimeout bounds a check without a limit of its own. The parts of a host have limits of their own, which suit slow
+	// hosts.
 	DefaultTimeout = 3 * time.Minute
 	// maxConcurrentChecks is how many checks run at the same time. Most of them wait for the kernel, a program or the network.
 	maxConcurrentChecks = 16

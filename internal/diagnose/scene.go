@@ -20,7 +20,8 @@ const (
 	kubeletService = host.KubeletUnit
 	// kubeletName stands for the kubelet in place of a static Pod's name.
 	kubeletName = "kubelet"
-	// runtimeTimeout is how long a runtime may take to list its containers: less than lookTimeout, so that a look notices if it hangs.
+	// runtimeTimeout is how long a runtime may take to list its containers: less than lookTimeout, so that a look notices if it
+	// hangs.
 	runtimeTimeout = 10 * time.Second
 )
 

@@ -24,8 +24,8 @@ import (
 	"github.com/slipway-k8s/slipway/manifests"
 )
 
-// EtcdAPITimeout bounds asking the API for members if this host's static Pod already names some: the API may be down, for example after
-// the loss of a quorum.
+// EtcdAPITimeout bounds asking the API for members if this host's static Pod already names some: the API may be down, for example
+// after the loss of a quorum.
 const EtcdAPITimeout = 3 * time.Second
 
 // OwnEtcdEndpoints returns a function that finds the client URLs of this host's etcd member. It needs no API server.

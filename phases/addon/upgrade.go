@@ -156,8 +156,8 @@ func upgradeObject(ctx context.Context, env *step.Env, phase string, v cluster.V
 	return err
 }
 
-// reportRollout says how to watch a workload's Pods being replaced. Nothing waits for all of them: that takes longer the more nodes there
-// are, and some may be down.
+// reportRollout says how to watch a workload's Pods being replaced. Nothing waits for all of them: that takes longer the more nodes
+// there are, and some may be down.
 func reportRollout(env *step.Env, workload cluster.Object) {
 	kind := strings.ToLower(reflect.TypeOf(workload).Elem().Name())
 	ui.SayEffect(env.UI, ui.Effect{

@@ -118,8 +118,8 @@ func isNoPod(err error) bool {
 	return errors.As(err, &none)
 }
 
-// firstEntryTimeout is how long a learner running on this host gets to receive its first entry. On a busy host it takes seconds; without
-// its data it never does.
+// firstEntryTimeout is how long a learner running on this host gets to receive its first entry. On a busy host it takes seconds;
+// without its data it never does.
 const firstEntryTimeout = 30 * time.Second
 
 // awaitFirstEntry waits for the first entry in the log of a learner running on this host. The others may know its name earlier:

@@ -93,8 +93,8 @@ func willHaveNetwork(env *step.Env) bool {
 	return env.Config.NetworkAddOn.Name != "" || slices.ContainsFunc(configured, isNetwork)
 }
 
-// networkPodTimeout is how long a network add-on's Pod may come after kube-proxy's. The cluster gives a new node the Pods of all its
-// DaemonSets at once, but a busy cluster may take some seconds.
+// networkPodTimeout is how long a network add-on's Pod may come after kube-proxy's. The cluster gives a new node the Pods of all
+// its DaemonSets at once, but a busy cluster may take some seconds.
 const networkPodTimeout = 10 * time.Second
 
 // lacksNetwork reports whether nothing is on its way to configure the node's network: kube-proxy's Pod already runs, and the node

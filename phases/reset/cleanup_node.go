@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// askTimeout bounds questions to something that may be gone, stopTimeout the kubelet's stop, which takes a second unless it hangs.
-	// Where something is gone, the error comes at once.
+	// askTimeout bounds questions to something that may be gone, stopTimeout the kubelet's stop, which takes a second unless it
+	// hangs. Where something is gone, the error comes at once.
 	askTimeout  = 30 * time.Second
 	stopTimeout = 2 * time.Minute
 )

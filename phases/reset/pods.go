@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// podsTimeout bounds the wait for the runtime's unfinished work for a kubelet that has ended. Containerd can't remove a container
-	// it's starting, and gives up such a start after five seconds.
+	// podsTimeout bounds the wait for the runtime's unfinished work for a kubelet that has ended. Containerd can't remove a
+	// container it's starting, and gives up such a start after five seconds.
 	podsTimeout = time.Minute
 	// suspendedTimeout bounds the same wait while the kubelet is suspended: a network plugin may hang.
 	suspendedTimeout = 5 * time.Second
