@@ -160,10 +160,3 @@ func certifiedName(h host.Host) string {
 	}
 	return NameIn(leaf)
 }
-
-// WasMember reports whether this host's kubelet got a certificate of n's cluster under n's name, even if it has expired since.
-func WasMember(h host.Host, n *config.Node) bool {
-	err := CheckMember(h, n)
-	var expired *ExpiredError
-	return err == nil || errors.As(err, &expired)
-}

@@ -47,7 +47,7 @@ func IsControlPlane(h host.Host) bool {
 
 // HasBegun reports whether an earlier run has begun to make this host the node n describes. If so, operators' later edits stay.
 func HasBegun(h host.Host, n *config.Node) bool {
-	return IsControlPlane(h) || n.Join != nil && (WasMember(h, n) || h.CreatedBySlipway(BootstrapConf(n)))
+	return IsControlPlane(h) || n.Join != nil && (HasJoined(h, n) || h.CreatedBySlipway(BootstrapConf(n)))
 }
 
 // KubeletConf is the path of the kubelet's kubeconfig file.
@@ -175,7 +175,7 @@ func SeemsUnfinished(h host.Host, n *config.Node) bool {
 		return false
 	case n.Join != nil && joinUnfinished(h, n):
 		return true
-	case n.Join != nil && WasMember(h, n):
+	case n.Join != nil && HasJoined(h, n):
 		return h.CreatedBySlipway(BootstrapConf(n)) && n.Join.NodeGone
 	case n.Join != nil:
 		return h.CreatedBySlipway(BootstrapConf(n)) || !n.Join.Marked

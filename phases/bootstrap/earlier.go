@@ -50,7 +50,7 @@ func lacksClusterConfiguration(ctx context.Context, env *step.Env) bool {
 func podKeeper(env *step.Env, component string) ownership.Keeper {
 	k := env.Keeper()
 	if component == manifests.EtcdName && env.Config.Join != nil {
-		k.Unfinished = k.Unfinished && !thisnode.WasMember(env.Host, env.Config)
+		k.Unfinished = k.Unfinished && !thisnode.HasJoined(env.Host, env.Config)
 	}
 	return k
 }

@@ -147,7 +147,7 @@ func etcdFindings(members []etcd.Health) []fault.Finding {
 		case m.Learner:
 			found = append(found, fault.NewFinding(etcdLearnerCheck, fault.Warning, "wait until the join finishes; remove a learner that will not come back (`slipway etcd member remove`)",
 				"etcd member %s is a learner: a control plane is being added", name))
-		case m.Status.Quota > 0 && m.Status.Size > m.Status.Quota/10*9:
+		case m.Status.NearsQuota():
 			found = append(found, fault.NewFinding(etcdSpaceCheck, fault.Warning, "compact and defragment it, or raise --quota-backend-bytes",
 				"etcd member %s uses %d of the %d MiB that its database may have", name, m.Status.Size>>20, m.Status.Quota>>20))
 		}

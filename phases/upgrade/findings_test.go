@@ -84,8 +84,8 @@ func TestHostFindings(t *testing.T) {
 				m[i].Status.Alarms = []etcd.Alarm{{Member: 1, Kind: "NOSPACE"}}
 			}
 		}, equipped{s.FakeHost, "none", 50 << 30}, []phasetest.FoundAs{{Name: "error EtcdAlarm", Facts: []string{"member cp-2", "NOSPACE"}}}},
-		"little space in etcd": {func(m []etcd.Health) { m[1].Status.Size = 2<<30 - 1 }, equipped{s.FakeHost, "none", 50 << 30},
-			[]phasetest.FoundAs{{Name: "warning EtcdSpace", Facts: []string{"member cp-2", "2047", "2048 MiB"}}}},
+		"little space in etcd": {func(m []etcd.Health) { m[1].Status.Size = 1639 << 20 }, equipped{s.FakeHost, "none", 50 << 30},
+			[]phasetest.FoundAs{{Name: "warning EtcdSpace", Facts: []string{"member cp-2", "1639", "2048 MiB"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			row.host.set()
